@@ -1,0 +1,27 @@
+.DEFAULT_GOAL := help
+FUZZTIME ?= 30s
+SCHEDULES ?= 1000
+
+.PHONY: build test race drill fuzz bench lint proto up soak help
+build: ## static binary bin/rollcall
+	CGO_ENABLED=0 go build -trimpath -o bin/rollcall ./cmd/rollcall
+test: ## every test suite; installs the Debian packages they need when root
+	ci/deps.sh && ci/test.sh
+race: ## the tests of all packages but the integration ones, with the race detector
+	ci/test.sh unit
+drill: ## whole ensembles, broken on purpose
+	ci/test.sh drills
+fuzz: ## every fuzz target for FUZZTIME each
+	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
+bench: ## the benchmarks of all packages
+	go test -run '^$$' -bench . -benchmem ./...
+lint: ## gofumpt, go vet, golangci-lint, generated code fresh
+	ci/lint.sh
+proto: ## proto/*.pb.go from proto/rollcall.proto
+	PATH="$$(ci/tools.sh buf protoc-gen-go protoc-gen-go-grpc):$$PATH" && cd proto && buf generate
+up: ## an ensemble on this machine
+	go run ./cmd/rollcall up
+soak: ## the drills, SCHEDULES schedules of faults
+	TIMEOUT=0 ROLLCALL_SCHEDULES=$(SCHEDULES) ci/test.sh drills
+help: ## this list
+	@sed -nE 's/^([a-z]+): ## /\1\t/p' Makefile | expand -t 8

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Checks for the Debian packages that the tests need, ZooKeeper's own clients, and
+# installs the missing ones if it may.
+set -euo pipefail
+
+missing=()
+for package in zookeeper python3-kazoo; do
+  [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+  echo "the tests need Debian packages: sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
+  exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+apt-get install -y -q --no-install-recommends "${missing[@]}"

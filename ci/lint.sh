@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Format, vet, linters, and whether the generated code is that of proto/rollcall.proto.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PATH=$(ci/tools.sh buf protoc-gen-go protoc-gen-go-grpc gofumpt golangci-lint):$PATH
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+failed=0
+
+unformatted=$(gofumpt -l .)
+[ -z "$unformatted" ] || { printf 'gofumpt would change:\n%s\n' "$unformatted"; failed=1; }
+
+go vet ./... || failed=1
+golangci-lint run ./... || failed=1
+
+buf generate proto --template proto/buf.gen.yaml -o "$fresh"
+for file in "$fresh"/*.go proto/*.pb.go; do
+  cmp -s "$fresh/${file##*/}" "proto/${file##*/}" || { echo "proto/${file##*/} is not what rollcall.proto says: make proto"; failed=1; }
+done
+exit $failed

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Runs the test suites named, or all, and counts the scenarios that real clients went
+# through: fewer than ci/client-scenarios says is a failure, so none is lost unseen.
+# TIMEOUT ends a test binary that hangs (default 10m).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/suite.sh
+
+seen=$(mktemp)
+trap 'rm -f "$seen"' EXIT
+timeout=${TIMEOUT:-10m}
+
+# tests is go test; it fails, too, if no package had a test to run.
+tests() {
+  go test -count=1 -timeout "$timeout" "$@" | tee "$seen" || return
+  grep '^ok ' "$seen" | grep -qvF '[no tests to run]' || { echo "no test was run"; return 1; }
+}
+
+unit() {
+  local packages
+  packages=$(go list ./... | grep -vE '^rollcall/integration(/|$)') || return
+  tests -race $packages
+}
+
+# drills breaks whole ensembles inside the test process; ROLLCALL_SCHEDULES sets how
+# many schedules of faults, else the tests' own default holds.
+drills() {
+  local packages
+  packages=$(go list ./integration/... | grep -vx 'rollcall/integration/clients') || return
+  tests -race $packages
+}
+
+# clients runs the real binary, and ZooKeeper's own clients against it. -v, for the
+# line "client scenario: NAME ok" of each scenario.
+clients() { tests -v ./integration/clients; }
+
+# scenarios fails if clients ran fewer of them, by name, than ever before.
+scenarios() {
+  local ran least
+  ran=$(sed -nE 's/.*client scenario: (.+) ok$/\1/p' "$seen" | sort -u | wc -l)
+  least=$(<ci/client-scenarios)
+  echo "client scenarios run: $ran"
+  [ "$ran" -ge "$least" ] || { echo "client scenarios: at least $least must run"; failed_suites+=(scenarios); }
+}
+
+[ $# -gt 0 ] || set -- unit drills clients
+for name in "$@"; do
+  suite "$name" "$name"
+  [ "$name" != clients ] || scenarios
+done
+end_suites

@@ -1,0 +1,69 @@
+// Package rollcall_test keeps the plan of the house.
+package rollcall_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// floors is the plan of the house, from the ground up: a package imports lower ones only.
+var floors = [][]string{
+	{"jute", "proto"},
+	{"sessiontracker", "znode"},
+	{"quorum", "leader", "follower", "server", "admin", "client", "history"},
+	{"member", "drill", "bench"},
+	{"cmd/rollcall", "integration/wire"},
+	{"integration/cluster"},
+	{"integration", "integration/cases", "integration/clients"},
+}
+
+// Every folder with Go files has a floor, and no package imports from its own floor or
+// above. Tests may. tools is a module of its own.
+func TestFloors(t *testing.T) {
+	floor := map[string]int{}
+	for i, names := range floors {
+		for _, name := range names {
+			floor[name] = i
+		}
+	}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (path == "tools" || name == "testdata" || path != "." && strings.HasPrefix(name, ".")):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(name) != ".go" || path == "floors_test.go":
+			return nil
+		}
+		here, planned := floor[filepath.Dir(path)]
+		if !planned {
+			t.Errorf("%s: its folder is not on the plan", path)
+		}
+		if !planned || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			name, own := strings.CutPrefix(imported, "rollcall/")
+			if there, planned := floor[name]; own && (!planned || there >= here) {
+				t.Errorf("%s imports %s, which is on no lower floor", path, name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

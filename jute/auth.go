@@ -1,0 +1,103 @@
+package jute
+
+// AuthPacket is the record of auth, which has no response record.
+type AuthPacket struct {
+	Type   int32 // 0, unused
+	Scheme []byte
+	Auth   []byte
+}
+
+// Decode reads the record.
+func (r *AuthPacket) Decode(d *Decoder) {
+	r.Type = d.ReadInt32()
+	r.Scheme = d.ReadBytes()
+	r.Auth = d.ReadBytes()
+}
+
+// Append writes the record.
+func (r AuthPacket) Append(b []byte) []byte {
+	b = AppendInt32(b, r.Type)
+	b = AppendBytes(b, r.Scheme)
+	return AppendBytes(b, r.Auth)
+}
+
+// GetSASLRequest is the record of sasl.
+type GetSASLRequest struct {
+	Token []byte
+}
+
+// Decode reads the record.
+func (r *GetSASLRequest) Decode(d *Decoder) {
+	r.Token = d.ReadBytes()
+}
+
+// Append writes the record.
+func (r GetSASLRequest) Append(b []byte) []byte {
+	return AppendBytes(b, r.Token)
+}
+
+// SetSASLResponse answers sasl.
+type SetSASLResponse struct {
+	Token []byte
+}
+
+// Decode reads the record.
+func (r *SetSASLResponse) Decode(d *Decoder) {
+	r.Token = d.ReadBytes()
+}
+
+// Append writes the record.
+func (r SetSASLResponse) Append(b []byte) []byte {
+	return AppendBytes(b, r.Token)
+}
+
+// WhoAmIResponse answers whoAmI, which has no request record.
+type WhoAmIResponse struct {
+	ClientInfo []ClientInfo
+}
+
+// Decode reads the record.
+func (r *WhoAmIResponse) Decode(d *Decoder) {
+	n, null := d.ReadCount(minClientInfo)
+	if null {
+		r.ClientInfo = nil
+		return
+	}
+	r.ClientInfo = sized(r.ClientInfo, n)
+	for i := range r.ClientInfo {
+		r.ClientInfo[i].Decode(d)
+	}
+}
+
+// Append writes the record.
+func (r WhoAmIResponse) Append(b []byte) []byte {
+	if r.ClientInfo == nil {
+		return AppendCount(b, -1)
+	}
+	b = AppendCount(b, len(r.ClientInfo))
+	for i := range r.ClientInfo {
+		b = r.ClientInfo[i].Append(b)
+	}
+	return b
+}
+
+// ClientInfo is an identity of a connection.
+type ClientInfo struct {
+	AuthScheme []byte
+	User       []byte // never a password or its hash
+}
+
+// Decode reads the record.
+func (r *ClientInfo) Decode(d *Decoder) {
+	r.AuthScheme = d.ReadBytes()
+	r.User = d.ReadBytes()
+}
+
+// Append writes the record.
+func (r ClientInfo) Append(b []byte) []byte {
+	b = AppendBytes(b, r.AuthScheme)
+	return AppendBytes(b, r.User)
+}
+
+// minClientInfo is the smallest ClientInfo: two strings without bytes.
+const minClientInfo = 2 * minString

@@ -1,0 +1,76 @@
+package jute
+
+// ConnectRequest is the first frame of a client, without a header.
+type ConnectRequest struct {
+	ProtocolVersion int32
+	LastZxidSeen    int64
+	TimeOut         int32     // asked for, ms
+	SessionID       SessionID // 0: a new session
+	Passwd          []byte
+	ReadOnly        bool // a read-only server will do
+	HasReadOnly     bool // the last byte, which old clients do not send, is there
+}
+
+// Decode reads the record.
+func (r *ConnectRequest) Decode(d *Decoder) {
+	r.ProtocolVersion = d.ReadInt32()
+	r.LastZxidSeen = d.ReadInt64()
+	r.TimeOut = d.ReadInt32()
+	r.SessionID = SessionID(d.ReadInt64())
+	r.Passwd = d.ReadBytes()
+	r.ReadOnly, r.HasReadOnly = d.readLast()
+}
+
+// Append writes the record.
+func (r ConnectRequest) Append(b []byte) []byte {
+	b = AppendInt32(b, r.ProtocolVersion)
+	b = AppendInt64(b, r.LastZxidSeen)
+	b = AppendInt32(b, r.TimeOut)
+	b = AppendInt64(b, int64(r.SessionID))
+	b = AppendBytes(b, r.Passwd)
+	return appendLast(b, r.ReadOnly, r.HasReadOnly)
+}
+
+// ConnectResponse answers a ConnectRequest, without a header. A refused session has zeroes
+// in all fields, and in Passwd sixteen of them.
+type ConnectResponse struct {
+	ProtocolVersion int32
+	TimeOut         int32 // granted, ms
+	SessionID       SessionID
+	Passwd          []byte
+	ReadOnly        bool // the server is read-only
+	HasReadOnly     bool // send the last byte: the request had one
+}
+
+// Decode reads the record.
+func (r *ConnectResponse) Decode(d *Decoder) {
+	r.ProtocolVersion = d.ReadInt32()
+	r.TimeOut = d.ReadInt32()
+	r.SessionID = SessionID(d.ReadInt64())
+	r.Passwd = d.ReadBytes()
+	r.ReadOnly, r.HasReadOnly = d.readLast()
+}
+
+// Append writes the record.
+func (r ConnectResponse) Append(b []byte) []byte {
+	b = AppendInt32(b, r.ProtocolVersion)
+	b = AppendInt32(b, r.TimeOut)
+	b = AppendInt64(b, int64(r.SessionID))
+	b = AppendBytes(b, r.Passwd)
+	return appendLast(b, r.ReadOnly, r.HasReadOnly)
+}
+
+// readLast reads a bool that may be missing at the end of the frame.
+func (d *Decoder) readLast() (v, present bool) {
+	if len(d.rest) == 0 {
+		return false, false
+	}
+	return d.ReadBool(), true
+}
+
+func appendLast(b []byte, v, present bool) []byte {
+	if !present {
+		return b
+	}
+	return AppendBool(b, v)
+}

@@ -1,0 +1,172 @@
+// Package jute is the language ZooKeeper's clients speak: its serialisation, the records
+// of every request and reply, opcodes, error codes, event types and the session id.
+//
+// # Memory
+//
+// Decoding copies nothing: every []byte of a decoded record lies in the frame it was
+// decoded from, and dies with it. Decode sets all fields of the record it is called on and
+// uses the memory of its vectors again, so that records can be kept and reused; whoever
+// keeps a field beyond the next Decode copies it. Only vectors are ever allocated, and only
+// as many elements as the rest of the frame has room for. Encoding appends to a caller's
+// slice.
+//
+// # Null
+//
+// ZooKeeper tells null from empty in strings, buffers and vectors, and so does this
+// package: nil is null, a slice of length 0 that is not nil is empty.
+//
+// # Concurrency
+//
+// Nothing here locks, starts a goroutine or keeps state between calls. Values may be used
+// by one goroutine at a time.
+package jute
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// What is wrong with a frame that cannot be decoded.
+var (
+	// ErrShort says that the frame ends within a value.
+	ErrShort = errors.New("jute: frame ends within a value")
+	// ErrLength says that a string or buffer has a length below -1, or a vector more
+	// elements than the rest of the frame has room for.
+	ErrLength = errors.New("jute: impossible length")
+)
+
+// Decoder reads the values of one frame, in order. Errors stick: after the first, every
+// read returns the zero value, so a record is read whole and Err is asked once.
+type Decoder struct {
+	rest []byte // not yet read; nil after an error
+	err  error
+}
+
+// NewDecoder returns a Decoder at the start of frame, which must not change while what
+// was read from it is in use.
+func NewDecoder(frame []byte) Decoder {
+	return Decoder{rest: frame}
+}
+
+// ReadBool reads one byte. Any but 0 is true.
+func (d *Decoder) ReadBool() bool {
+	if len(d.rest) < 1 {
+		d.fail(ErrShort)
+		return false
+	}
+	v := d.rest[0] != 0
+	d.rest = d.rest[1:]
+	return v
+}
+
+// ReadInt32 reads an int.
+func (d *Decoder) ReadInt32() int32 {
+	if len(d.rest) < 4 {
+		d.fail(ErrShort)
+		return 0
+	}
+	v := binary.BigEndian.Uint32(d.rest)
+	d.rest = d.rest[4:]
+	return int32(v)
+}
+
+// ReadInt64 reads a long.
+func (d *Decoder) ReadInt64() int64 {
+	if len(d.rest) < 8 {
+		d.fail(ErrShort)
+		return 0
+	}
+	v := binary.BigEndian.Uint64(d.rest)
+	d.rest = d.rest[8:]
+	return int64(v)
+}
+
+// ReadBytes reads a string or a buffer: nil if it is null. The result lies in the frame,
+// with no capacity beyond its length.
+func (d *Decoder) ReadBytes() []byte {
+	n := int(d.ReadInt32())
+	switch {
+	case d.err != nil || n == -1:
+		return nil
+	case n < 0:
+		d.fail(ErrLength)
+		return nil
+	case n > len(d.rest):
+		d.fail(ErrShort)
+		return nil
+	}
+	v := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return v
+}
+
+// ReadCount reads the number of elements of a vector, each of which takes at least size
+// bytes (at least 1). More than the rest of the frame can hold is ErrLength; any negative
+// number but -1, which is null, means an empty vector, as in ZooKeeper.
+func (d *Decoder) ReadCount(size int) (n int, null bool) {
+	n = int(d.ReadInt32())
+	switch {
+	case d.err != nil || n == -1:
+		return 0, true
+	case n < 0:
+		return 0, false
+	case n > len(d.rest)/max(size, 1):
+		d.fail(ErrLength)
+		return 0, true
+	}
+	return n, false
+}
+
+// Err returns the first error: ErrShort, ErrLength or nil.
+func (d *Decoder) Err() error {
+	return d.err
+}
+
+// Rest returns the bytes not yet read, nil after an error. They lie in the frame.
+func (d *Decoder) Rest() []byte {
+	return d.rest
+}
+
+// take reads n bytes, nil if the frame does not have them.
+func (d *Decoder) take(n int) []byte {
+	if len(d.rest) < n {
+		d.fail(ErrShort)
+		return nil
+	}
+	v := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return v
+}
+
+// readStrings reads a vector of strings into the memory of dst.
+func (d *Decoder) readStrings(dst [][]byte) [][]byte {
+	n, null := d.ReadCount(minString)
+	if null {
+		return nil
+	}
+	dst = sized(dst, n)
+	for i := range dst {
+		dst[i] = d.ReadBytes()
+	}
+	return dst
+}
+
+// fail makes err the Decoder's error unless it has one.
+func (d *Decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+	d.rest = nil
+}
+
+// minString is the smallest string or buffer: a length and no bytes.
+const minString = 4
+
+// sized returns a slice of n elements, in the memory of s if that suffices. It is never
+// nil, and its elements may hold what they held before.
+func sized[T any](s []T, n int) []T {
+	if s == nil || cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

@@ -1,0 +1,64 @@
+package jute
+
+// Xids with a meaning of their own. Clients number their other requests from 1.
+const (
+	XidNotification = -1 // no reply: a WatcherEvent follows
+	XidPing         = -2
+	XidAuth         = -4
+	XidSetWatches   = -8
+)
+
+// RequestHeader opens every frame of a client but the first.
+type RequestHeader struct {
+	Xid int32
+	Op  Op
+}
+
+// Decode reads the record.
+func (h *RequestHeader) Decode(d *Decoder) {
+	h.Xid = d.ReadInt32()
+	h.Op = Op(d.ReadInt32())
+}
+
+// Append writes the record.
+func (h RequestHeader) Append(b []byte) []byte {
+	return AppendInt32(AppendInt32(b, h.Xid), int32(h.Op))
+}
+
+// ReplyHeader opens every frame of a server but the first. A record follows only if Err is
+// OK and the operation has one.
+type ReplyHeader struct {
+	Xid  int32 // the request's
+	Zxid int64
+	Err  Code
+}
+
+// Decode reads the record.
+func (h *ReplyHeader) Decode(d *Decoder) {
+	h.Xid = d.ReadInt32()
+	h.Zxid = d.ReadInt64()
+	h.Err = Code(d.ReadInt32())
+}
+
+// Append writes the record.
+func (h ReplyHeader) Append(b []byte) []byte {
+	b = AppendInt32(b, h.Xid)
+	b = AppendInt64(b, h.Zxid)
+	return AppendInt32(b, int32(h.Err))
+}
+
+// ErrorResponse is the body of a failed operation's result in a multi, and of addWatch's
+// reply (where it is OK).
+type ErrorResponse struct {
+	Err Code
+}
+
+// Decode reads the record.
+func (r *ErrorResponse) Decode(d *Decoder) {
+	r.Err = Code(d.ReadInt32())
+}
+
+// Append writes the record.
+func (r ErrorResponse) Append(b []byte) []byte {
+	return AppendInt32(b, int32(r.Err))
+}

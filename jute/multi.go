@@ -1,0 +1,140 @@
+package jute
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrMulti says that a multi holds an operation that no multi may hold, or reads beside
+// writes.
+var ErrMulti = errors.New("jute: operation not allowed in this multi")
+
+// MultiOp is one operation of a multi: Op says which of the other fields holds it, and
+// these are zero but for that one.
+type MultiOp struct {
+	Op          Op
+	Create      CreateRequest // create, create2, createContainer and createTTL
+	TTL         int64         // createTTL's, ms
+	Delete      DeleteRequest
+	SetData     SetDataRequest
+	Check       CheckVersionRequest
+	GetData     GetDataRequest
+	GetChildren GetChildrenRequest
+}
+
+// DecodeMulti reads a multi's operations up to the end mark, into the memory of dst. They
+// all write or all read: whether that suits the request (OpMulti, OpMultiRead), paths,
+// modes and nulls are the caller's to judge.
+//
+// The error is ErrMulti (wrapped) or the Decoder's own; then there are no operations. The
+// memory needed is bounded by the frame, though up to 25 times as large.
+func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
+	dst = dst[:0]
+	for {
+		var h MultiHeader
+		h.Decode(d)
+		if d.Err() != nil {
+			return dst[:0], d.Err()
+		}
+		if h.Done {
+			return dst, nil
+		}
+		if n := len(dst); n < cap(dst) {
+			dst = dst[:n+1]
+		} else {
+			dst = append(dst, MultiOp{})
+		}
+		op := &dst[len(dst)-1]
+		if !op.decode(h.Type, d) {
+			return dst[:0], fmt.Errorf("%w: %v", ErrMulti, h.Type)
+		}
+		if first := dst[0].Op; first.IsWrite() != h.Type.IsWrite() {
+			return dst[:0], fmt.Errorf("%w: %v beside %v", ErrMulti, h.Type, first)
+		}
+	}
+}
+
+// decode reads the body of an operation of type t. It reports whether a multi may hold
+// one.
+func (op *MultiOp) decode(t Op, d *Decoder) bool {
+	acl := op.Create.ACL // its memory
+	*op = MultiOp{Op: t}
+	switch t {
+	case OpCreate, OpCreate2, OpCreateContainer:
+		op.Create.ACL = acl
+		op.Create.Decode(d)
+	case OpCreateTTL:
+		op.Create.ACL = acl
+		op.Create.Decode(d)
+		op.TTL = d.ReadInt64()
+	case OpDelete:
+		op.Delete.Decode(d)
+	case OpSetData:
+		op.SetData.Decode(d)
+	case OpCheck:
+		op.Check.Decode(d)
+	case OpGetData:
+		op.GetData.Decode(d)
+	case OpGetChildren:
+		op.GetChildren.Decode(d)
+	default:
+		return false
+	}
+	return true
+}
+
+// AppendMulti appends a multi's operations and the end mark. Of an operation that no multi
+// may hold it writes no body.
+func AppendMulti(b []byte, ops []MultiOp) []byte {
+	for i := range ops {
+		op := &ops[i]
+		b = MultiHeader{Type: op.Op, Err: multiErr}.Append(b)
+		switch op.Op {
+		case OpCreate, OpCreate2, OpCreateContainer:
+			b = op.Create.Append(b)
+		case OpCreateTTL:
+			b = AppendInt64(op.Create.Append(b), op.TTL)
+		case OpDelete:
+			b = op.Delete.Append(b)
+		case OpSetData:
+			b = op.SetData.Append(b)
+		case OpCheck:
+			b = op.Check.Append(b)
+		case OpGetData:
+			b = op.GetData.Append(b)
+		case OpGetChildren:
+			b = op.GetChildren.Append(b)
+		}
+	}
+	return AppendMultiEnd(b)
+}
+
+// AppendMultiEnd appends the mark behind the last operation or result of a multi.
+func AppendMultiEnd(b []byte) []byte {
+	return MultiHeader{Type: OpError, Done: true, Err: multiErr}.Append(b)
+}
+
+// MultiHeader stands before each operation and each result of a multi. Done makes it the
+// end mark.
+type MultiHeader struct {
+	Type Op // of a result: OpError if the operation failed; an ErrorResponse follows
+	Done bool
+	Err  Code // of a result
+}
+
+// multiErr is what MultiHeader.Err is where it means nothing.
+const multiErr Code = -1
+
+// Decode reads the record.
+func (h *MultiHeader) Decode(d *Decoder) {
+	h.Type = Op(d.ReadInt32())
+	h.Done = d.ReadBool()
+	h.Err = Code(d.ReadInt32())
+}
+
+// Append writes the record.
+func (h MultiHeader) Append(b []byte) []byte {
+	b = AppendInt32(b, int32(h.Type))
+	b = AppendBool(b, h.Done)
+	return AppendInt32(b, int32(h.Err))
+}

@@ -1,0 +1,131 @@
+package jute
+
+// WatcherType says which watches checkWatches and removeWatches are about.
+type WatcherType int32
+
+// All watcher types.
+const (
+	WatcherChildren            WatcherType = 1
+	WatcherData                WatcherType = 2
+	WatcherAny                 WatcherType = 3
+	WatcherPersistent          WatcherType = 4
+	WatcherPersistentRecursive WatcherType = 5
+)
+
+// AddWatchMode is the kind of watch addWatch sets.
+type AddWatchMode int32
+
+// Both modes.
+const (
+	AddWatchPersistent          AddWatchMode = 0
+	AddWatchPersistentRecursive AddWatchMode = 1
+)
+
+// AddWatchRequest is the record of addWatch. An ErrorResponse answers it.
+type AddWatchRequest struct {
+	Path []byte
+	Mode AddWatchMode
+}
+
+// Decode reads the record.
+func (r *AddWatchRequest) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Mode = AddWatchMode(d.ReadInt32())
+}
+
+// Append writes the record.
+func (r AddWatchRequest) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	return AppendInt32(b, int32(r.Mode))
+}
+
+// CheckWatchesRequest is the record of checkWatches, which has no response record.
+type CheckWatchesRequest struct {
+	Path []byte
+	Type WatcherType
+}
+
+// Decode reads the record.
+func (r *CheckWatchesRequest) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Type = WatcherType(d.ReadInt32())
+}
+
+// Append writes the record.
+func (r CheckWatchesRequest) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	return AppendInt32(b, int32(r.Type))
+}
+
+// RemoveWatchesRequest is the record of removeWatches, which has no response record.
+type RemoveWatchesRequest struct {
+	Path []byte
+	Type WatcherType
+}
+
+// Decode reads the record.
+func (r *RemoveWatchesRequest) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Type = WatcherType(d.ReadInt32())
+}
+
+// Append writes the record.
+func (r RemoveWatchesRequest) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	return AppendInt32(b, int32(r.Type))
+}
+
+// SetWatches sets a client's watches anew after a reconnect: paths by kind of watch. It has
+// no response record.
+type SetWatches struct {
+	RelativeZxid int64 // the last the client has seen
+	Data         [][]byte
+	Exist        [][]byte
+	Child        [][]byte
+}
+
+// Decode reads the record.
+func (r *SetWatches) Decode(d *Decoder) {
+	r.RelativeZxid = d.ReadInt64()
+	r.Data = d.readStrings(r.Data)
+	r.Exist = d.readStrings(r.Exist)
+	r.Child = d.readStrings(r.Child)
+}
+
+// Append writes the record.
+func (r SetWatches) Append(b []byte) []byte {
+	b = AppendInt64(b, r.RelativeZxid)
+	b = appendStrings(b, r.Data)
+	b = appendStrings(b, r.Exist)
+	return appendStrings(b, r.Child)
+}
+
+// SetWatches2 is SetWatches with the watches that addWatch sets.
+type SetWatches2 struct {
+	RelativeZxid int64 // the last the client has seen
+	Data         [][]byte
+	Exist        [][]byte
+	Child        [][]byte
+	Persistent   [][]byte
+	Recursive    [][]byte
+}
+
+// Decode reads the record.
+func (r *SetWatches2) Decode(d *Decoder) {
+	r.RelativeZxid = d.ReadInt64()
+	r.Data = d.readStrings(r.Data)
+	r.Exist = d.readStrings(r.Exist)
+	r.Child = d.readStrings(r.Child)
+	r.Persistent = d.readStrings(r.Persistent)
+	r.Recursive = d.readStrings(r.Recursive)
+}
+
+// Append writes the record.
+func (r SetWatches2) Append(b []byte) []byte {
+	b = AppendInt64(b, r.RelativeZxid)
+	b = appendStrings(b, r.Data)
+	b = appendStrings(b, r.Exist)
+	b = appendStrings(b, r.Child)
+	b = appendStrings(b, r.Persistent)
+	return appendStrings(b, r.Recursive)
+}

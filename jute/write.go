@@ -1,0 +1,222 @@
+package jute
+
+// CreateRequest is the record of create, create2 and createContainer.
+type CreateRequest struct {
+	Path  []byte
+	Data  []byte
+	ACL   []ACL
+	Flags CreateMode
+}
+
+// Decode reads the record.
+func (r *CreateRequest) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Data = d.ReadBytes()
+	r.ACL = d.readACLs(r.ACL)
+	r.Flags = CreateMode(d.ReadInt32())
+}
+
+// Append writes the record.
+func (r CreateRequest) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	b = AppendBytes(b, r.Data)
+	b = appendACLs(b, r.ACL)
+	return AppendInt32(b, int32(r.Flags))
+}
+
+// CreateTTLRequest is the record of createTTL.
+type CreateTTLRequest struct {
+	CreateRequest
+	TTL int64 // ms
+}
+
+// Decode reads the record.
+func (r *CreateTTLRequest) Decode(d *Decoder) {
+	r.CreateRequest.Decode(d)
+	r.TTL = d.ReadInt64()
+}
+
+// Append writes the record.
+func (r CreateTTLRequest) Append(b []byte) []byte {
+	return AppendInt64(r.CreateRequest.Append(b), r.TTL)
+}
+
+// CreateResponse answers create.
+type CreateResponse struct {
+	Path []byte
+}
+
+// Decode reads the record.
+func (r *CreateResponse) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+}
+
+// Append writes the record.
+func (r CreateResponse) Append(b []byte) []byte {
+	return AppendBytes(b, r.Path)
+}
+
+// Create2Response answers create2, createContainer and createTTL.
+type Create2Response struct {
+	Path []byte
+	Stat Stat
+}
+
+// Decode reads the record.
+func (r *Create2Response) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Stat.Decode(d)
+}
+
+// Append writes the record.
+func (r Create2Response) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	return r.Stat.Append(b)
+}
+
+// DeleteRequest is the record of delete, which has no response record.
+type DeleteRequest struct {
+	Path    []byte
+	Version int32 // -1: any
+}
+
+// Decode reads the record.
+func (r *DeleteRequest) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Version = d.ReadInt32()
+}
+
+// Append writes the record.
+func (r DeleteRequest) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	return AppendInt32(b, r.Version)
+}
+
+// DeleteContainerRequest is the record of deleteContainer, which no client may send.
+type DeleteContainerRequest struct {
+	Path []byte
+}
+
+// Decode reads the record.
+func (r *DeleteContainerRequest) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+}
+
+// Append writes the record.
+func (r DeleteContainerRequest) Append(b []byte) []byte {
+	return AppendBytes(b, r.Path)
+}
+
+// SetDataRequest is the record of setData.
+type SetDataRequest struct {
+	Path    []byte
+	Data    []byte
+	Version int32 // -1: any
+}
+
+// Decode reads the record.
+func (r *SetDataRequest) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Data = d.ReadBytes()
+	r.Version = d.ReadInt32()
+}
+
+// Append writes the record.
+func (r SetDataRequest) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	b = AppendBytes(b, r.Data)
+	return AppendInt32(b, r.Version)
+}
+
+// SetDataResponse answers setData.
+type SetDataResponse struct {
+	Stat Stat
+}
+
+// Decode reads the record.
+func (r *SetDataResponse) Decode(d *Decoder) {
+	r.Stat.Decode(d)
+}
+
+// Append writes the record.
+func (r SetDataResponse) Append(b []byte) []byte {
+	return r.Stat.Append(b)
+}
+
+// SetACLRequest is the record of setACL.
+type SetACLRequest struct {
+	Path    []byte
+	ACL     []ACL
+	Version int32 // of the ACL; -1: any
+}
+
+// Decode reads the record.
+func (r *SetACLRequest) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.ACL = d.readACLs(r.ACL)
+	r.Version = d.ReadInt32()
+}
+
+// Append writes the record.
+func (r SetACLRequest) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	b = appendACLs(b, r.ACL)
+	return AppendInt32(b, r.Version)
+}
+
+// SetACLResponse answers setACL.
+type SetACLResponse struct {
+	Stat Stat
+}
+
+// Decode reads the record.
+func (r *SetACLResponse) Decode(d *Decoder) {
+	r.Stat.Decode(d)
+}
+
+// Append writes the record.
+func (r SetACLResponse) Append(b []byte) []byte {
+	return r.Stat.Append(b)
+}
+
+// CheckVersionRequest is the record of check, which has no response record.
+type CheckVersionRequest struct {
+	Path    []byte
+	Version int32 // -1: any
+}
+
+// Decode reads the record.
+func (r *CheckVersionRequest) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Version = d.ReadInt32()
+}
+
+// Append writes the record.
+func (r CheckVersionRequest) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	return AppendInt32(b, r.Version)
+}
+
+// ReconfigRequest is the record of reconfig. A GetDataResponse answers it.
+type ReconfigRequest struct {
+	JoiningServers []byte
+	LeavingServers []byte
+	NewMembers     []byte
+	CurConfigID    int64 // -1: any
+}
+
+// Decode reads the record.
+func (r *ReconfigRequest) Decode(d *Decoder) {
+	r.JoiningServers = d.ReadBytes()
+	r.LeavingServers = d.ReadBytes()
+	r.NewMembers = d.ReadBytes()
+	r.CurConfigID = d.ReadInt64()
+}
+
+// Append writes the record.
+func (r ReconfigRequest) Append(b []byte) []byte {
+	b = AppendBytes(b, r.JoiningServers)
+	b = AppendBytes(b, r.LeavingServers)
+	b = AppendBytes(b, r.NewMembers)
+	return AppendInt64(b, r.CurConfigID)
+}
