@@ -1,0 +1,305 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// inDir writes files into a new folder and replaces DIR by its name in all texts.
+func inDir(t *testing.T, files map[string]string) (dir string, at func(string) string) {
+	t.Helper()
+	dir = t.TempDir()
+	at = func(text string) string { return strings.ReplaceAll(text, "DIR", dir) }
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(at(text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, at
+}
+
+// parseFlags reads args as a command does.
+func parseFlags(t *testing.T, args ...string) Flags {
+	t.Helper()
+	var flags Flags
+	fs := flag.NewFlagSet("test", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	flags.Register(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return flags
+}
+
+func texts(warnings []Warning) string {
+	var all []string
+	for _, w := range warnings {
+		all = append(all, w.String())
+	}
+	return strings.Join(all, "\n")
+}
+
+const three = "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181\nserver.3=c:2888:3888;2181\n"
+
+// The numbers are those of the conformance cases for configuration; a case that says
+// "start" is met by Load, before anything is started.
+func TestLoadCases(t *testing.T) {
+	tests := []struct {
+		name    string // case, what
+		cfg     string // after dataDir=DIR, unless it says otherwise
+		myid    string
+		dynamic string
+		noData  bool
+		err     string // "" if it must load; DIR for the folder
+		warning string // part of the warnings; "" for none at all
+		check   func(c Config) bool
+	}{
+		{name: "365 dataDir and clientPort only", cfg: "clientPort=2181", check: func(c Config) bool {
+			return c.Standalone && c.Tick == 3*time.Second && c.MinSessionTimeout == 6*time.Second &&
+				c.MaxSessionTimeout == time.Minute && c.ClientAddr == "0.0.0.0:2181" && c.MyID == 1
+		}},
+		{name: "366 tickTime 0", cfg: "tickTime=0", err: "DIR/zoo.cfg:2: tickTime=0: allowed is 1 to 3600000 (ms)"},
+		{name: "367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set"},
+		{name: "367 empty dataDir", noData: true, cfg: "dataDir=", err: "DIR/zoo.cfg:1: dataDir=: allowed is a path"},
+		{name: "368 clientPortAddress alone", cfg: "clientPortAddress=::1", err: "DIR/zoo.cfg:2: clientPortAddress without clientPort"},
+		{name: "369 no initLimit", cfg: strings.Replace(three, "initLimit=5", "", 1), myid: "1", err: "DIR/zoo.cfg: initLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
+		{name: "369 no syncLimit", cfg: strings.Replace(three, "syncLimit=2", "syncLimit=0", 1), myid: "1", err: "DIR/zoo.cfg:3: syncLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
+		{name: "370 no myid", cfg: three, err: "DIR/myid is missing: it must hold the number of this member, 1 to 255"},
+		{name: "370 myid not a number", cfg: three, myid: "one\n", err: `DIR/myid: "one": allowed is a number from 1 to 255`},
+		{name: "370 myid empty", cfg: three, myid: "\n1\n", err: `DIR/myid: "": allowed is a number from 1 to 255`},
+		{name: "370 myid 256", cfg: three, myid: "256", err: `DIR/myid: "256": allowed is a number from 1 to 255`},
+		{name: "370 myid of nobody", cfg: three, myid: "4", err: "DIR/zoo.cfg: this is member 4, and there is no server.4"},
+		{name: "371 one server line", cfg: "server.7=h:2888:3888;2181", warning: "one server line", check: func(c Config) bool {
+			return c.Standalone && c.MyID == 7 && c.ClientAddr == "0.0.0.0:2181"
+		}},
+		{name: "371 one server line, myid of another", cfg: "server.7=h:2888:3888;2181", myid: "2", warning: "member 2, and the only server line is server.7", check: func(c Config) bool {
+			return c.Standalone && c.MyID == 7
+		}},
+		{name: "371 one server line, standaloneEnabled=false", cfg: "standaloneEnabled=False\ninitLimit=1\nsyncLimit=1\nserver.1=h:2888:3888;2181", myid: " 1 \nrest\n", check: func(c Config) bool {
+			return !c.Standalone && len(c.Servers) == 1 && c.InitLimit == 1 && c.SyncLimit == 1
+		}},
+		{name: "371 no server line, standaloneEnabled=false", cfg: "standaloneEnabled=false", err: "DIR/zoo.cfg:2: standaloneEnabled=false needs a server line"},
+		{name: "372 two server lines", cfg: "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181", myid: "2", warning: "2 members", check: func(c Config) bool {
+			return !c.Standalone && len(c.Servers) == 2 && c.MyID == 2
+		}},
+		{name: "373 only observers", cfg: "server.1=a:2888:3888:observer", err: "DIR/zoo.cfg: only observers: an ensemble needs participants"},
+		{name: "375 an observer", cfg: three + "server.4=d:2888:3888:OBSERVER", myid: "4", err: "DIR/zoo.cfg:7: server.4 is an observer: observers are not served yet"},
+		{name: "376 a wrong server line", cfg: "server.1=h:2888", err: "DIR/zoo.cfg:2: server.1=h:2888: " + errShape.Error()},
+		{name: "378 two addresses", cfg: "server.1=h:2888:3888|i:2888:3888", err: "DIR/zoo.cfg:2: server.1=h:2888:3888|i:2888:3888: several addresses per server are not served"},
+		{name: "379 standaloneEnabled=yes", cfg: "standaloneEnabled=yes", err: "DIR/zoo.cfg:2: standaloneEnabled=yes: allowed is true or false"},
+		{name: "379 of a key without effect", cfg: "syncEnabled=1", err: "DIR/zoo.cfg:2: syncEnabled=1: allowed is true or false"},
+		{name: "380 unknown key", cfg: "clientPort=2181\nfoo.bar=1", warning: "DIR/zoo.cfg:3: unknown key foo.bar", check: func(c Config) bool { return c.Standalone }},
+		{name: "381 dynamicConfigFile and server lines", cfg: "dynamicConfigFile=DIR/dynamic\n" + three, myid: "1", dynamic: "server.1=a:2888:3888", err: "DIR/zoo.cfg:2: with dynamicConfigFile, server lines stand there alone; server.1 is in DIR/zoo.cfg:5"},
+		{name: "381 dynamicConfigFile alone", cfg: "initLimit=5\nsyncLimit=2\ndynamicConfigFile=DIR/dynamic", myid: "3", dynamic: "server.3=c:2888:3888;2183\nserver.1=a:2888:3888\nserver.2=b:2888:3888", check: func(c Config) bool {
+			return !c.Standalone && len(c.Servers) == 3 && c.Servers[0].ID == 1 && c.ClientAddr == "0.0.0.0:2183"
+		}},
+		{name: "381 dynamicConfigFile missing", cfg: "dynamicConfigFile=DIR/nowhere", err: "DIR/zoo.cfg:2: dynamicConfigFile: open DIR/nowhere: no such file or directory"},
+		{name: "381 dynamicConfigFile empty", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "# nobody", err: "DIR/dynamic: no server line in it"},
+		{name: "382 version in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "server.1=a:2888:3888\nversion=100000000", err: "DIR/dynamic:2: version: allowed are server lines only"},
+		{name: "382 other key in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "clientPort=2181", err: "DIR/dynamic:1: clientPort: allowed are server lines only"},
+		{name: "383 another port than the own line", cfg: three + "clientPort=2182", myid: "2", err: "DIR/zoo.cfg:7: clients at 0.0.0.0:2182, but server.2 says 0.0.0.0:2181"},
+		{name: "383 another address than the own line", cfg: three + "clientPort=2181\nclientPortAddress=10.0.0.1", myid: "2", err: "DIR/zoo.cfg:7: clients at 10.0.0.1:2181, but server.2 says 0.0.0.0:2181"},
+		{name: "383 the port of the own line", cfg: three + "clientPort=2181", myid: "2", check: func(c Config) bool { return c.ClientAddr == "0.0.0.0:2181" }},
+		{name: "383 any address, the line has one", cfg: strings.Replace(three, ";2181", ";10.0.0.1:2181", 1) + "clientPort=2181", myid: "1", check: func(c Config) bool { return c.ClientAddr == "10.0.0.1:2181" }},
+		{name: "383 a port without one in the own line", cfg: strings.ReplaceAll(three, ";2181", "") + "clientPort=2182", myid: "2", check: func(c Config) bool {
+			return c.ClientAddr == "0.0.0.0:2182" && c.Servers[1].String() == "server.2=b:2888:3888:participant"
+		}},
+		{name: "347 two voting server lines, no myid", cfg: "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181", err: "DIR/myid is missing: it must hold the number of this member, 1 to 255"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			files := map[string]string{"zoo.cfg": "dataDir=DIR\n" + tt.cfg, "dynamic": tt.dynamic}
+			if tt.noData {
+				files["zoo.cfg"] = tt.cfg
+			}
+			if tt.myid != "" {
+				files["myid"] = tt.myid
+			}
+			dir, at := inDir(t, files)
+			cfg, warnings, err := Load(filepath.Join(dir, "zoo.cfg"), nil, Flags{})
+			if got := fmt.Sprint(err); tt.err != "" && got != at(tt.err) {
+				t.Fatalf("Load: %s\nwant  %s", got, at(tt.err))
+			}
+			if tt.err != "" {
+				return
+			}
+			if err != nil || !tt.check(cfg) {
+				t.Errorf("Load = %+v, %v", cfg, err)
+			}
+			if got := texts(warnings); !strings.Contains(got, at(tt.warning)) || tt.warning == "" && got != "" {
+				t.Errorf("warnings:\n%s\nwant %q", got, at(tt.warning))
+			}
+		})
+	}
+}
+
+func TestLoadServedKeys(t *testing.T) {
+	dir, at := inDir(t, map[string]string{"myid": "2", "zoo.cfg": three + `
+dataDir = DIR
+zookeeper.dataLogDir: DIR/log
+tickTime 2000
+minSessionTimeout=3000
+maxSessionTimeout=-1
+maxClientCnxns=0
+zookeeper.maxCnxns=7
+jute.maxbuffer=0x1FFFFF
+zookeeper.globalOutstandingLimit=200
+snapCount=5000
+zookeeper.4lw.commands.whitelist=ruok, mntr,\
+    ,srvr
+zookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
+skipACL=YES
+quorumListenOnAllIPs=TRUE
+`})
+	cfg, warnings, err := Load(filepath.Join(dir, "zoo.cfg"), nil, Flags{})
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("Load: %v, warnings:\n%s", err, texts(warnings))
+	}
+	line := func(id uint32, host string) Server {
+		return Server{ID: id, Host: host, QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181}
+	}
+	want := Config{
+		MyID: 2, Servers: []Server{line(1, "a"), line(2, "b"), line(3, "c")},
+		DataDir: dir, DataLogDir: at("DIR/log"), ClientAddr: "0.0.0.0:2181",
+		Tick: 2 * time.Second, InitLimit: 5, SyncLimit: 2,
+		MinSessionTimeout: 3 * time.Second, MaxSessionTimeout: 40 * time.Second,
+		MaxCnxns: 7, MaxBuffer: 0x1FFFFF, GlobalOutstandingLimit: 200, SnapCount: 5000,
+		Whitelist: []string{"ruok", "mntr", "srvr"}, SkipACL: true,
+		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", ListenOnAllIPs: true,
+		Admin: Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},
+	}
+	if !reflect.DeepEqual(cfg, want) {
+		t.Errorf("Load:\n%+v, want\n%+v", cfg, want)
+	}
+}
+
+// What a key without effect, or one that is refused, does to a start.
+func TestLoadOtherKeys(t *testing.T) {
+	tests := []struct{ name, line, warning, err string }{
+		{name: "no effect", line: "preAllocSize=1", warning: "zoo.cfg:3: preAllocSize has no effect: the log store sizes its files itself"},
+		{name: "no effect, and nothing asked for", line: "forceSync=Yes"},
+		{name: "no effect, and something asked for", line: "forceSync=no", warning: "zoo.cfg:3: forceSync has no effect: "},
+		{name: "no effect, pattern", line: "ssl.trustStore.password=hush", warning: "zoo.cfg:3: ssl.trustStore.password has no effect: "},
+		{name: "no effect, longest pattern", line: "zookeeper.quorum.auth.learnerLoginContext=x", warning: "quorum.auth.learnerLoginContext has no effect: quorum.auth.enableSasl is refused"},
+		{name: "quota", line: "enforceQuota=true", warning: "enforceQuota has no effect: quotas are not served yet"},
+		{name: "reconfig", line: "reconfigEnabled=true", warning: "reconfigEnabled has no effect: "},
+		{name: "refused", line: "secureClientPort=2281", err: "zoo.cfg:3: secureClientPort=2281: refused: TLS is not served yet: the key would suggest an encryption that is not there; leave it out"},
+		{name: "refused, and nothing asked for", line: "zookeeper.sslQuorum=FALSE"},
+		{name: "refused, and something asked for", line: "zookeeper.sessionRequireClientSASLAuth=true", err: "zoo.cfg:3: sessionRequireClientSASLAuth=true: refused: SASL is not served yet: connections would go unauthenticated; allowed is false"},
+		{name: "enforced authentication", line: "enforce.auth.enabled=true", err: "allowed is false"},
+		{name: "SASL between members", line: "quorum.auth.enableSasl=true", err: "allowed is false"},
+		{name: "election algorithm", line: "electionAlg=1", err: "zoo.cfg:3: electionAlg=1: refused: members elect by raft; ZooKeeper refuses other values too; allowed is 3"},
+		{name: "observer", line: "peerType=observer", err: "allowed is participant"},
+		{name: "local sessions", line: "localSessionsEnabled=true", err: "allowed is false"},
+		{name: "group", line: "group.1=1:2", err: "zoo.cfg:3: group.1=1:2: refused: "},
+		{name: "weight", line: "weight.1=0", err: "allowed is 1"},
+		{name: "weight of one", line: "weight.1=1"},
+		{name: "tick that is none", line: "tickTime=2s", err: "zoo.cfg:3: tickTime=2s: allowed is 1 to 3600000 (ms)"},
+		{name: "maxbuffer too large", line: "jute.maxbuffer=8388609", err: "zoo.cfg:3: jute.maxbuffer=8388609: allowed is 1024 to 8388608 (bytes)"},
+		{name: "maxbuffer, hexadecimal rubbish", line: "jute.maxbuffer=0x-5", err: "allowed is 1024"},
+		{name: "minimum above maximum", line: "minSessionTimeout=70000", err: "zoo.cfg:3: minSessionTimeout is 70000 ms, maxSessionTimeout 60000 ms: allowed is minimum up to maximum"},
+		{name: "maximum below the default minimum", line: "maxSessionTimeout=5999", err: "zoo.cfg:3: minSessionTimeout is 6000 ms, maxSessionTimeout 5999 ms: allowed is minimum up to maximum"},
+		{name: "timeout of 0", line: "minSessionTimeout=0", err: "zoo.cfg:3: minSessionTimeout=0: allowed is 1 to 2147483647 (ms), or -1 for the default"},
+		{name: "yes or no", line: "skipACL=true", err: "zoo.cfg:3: skipACL=true: allowed is yes or no"},
+		{name: "secret", line: "DigestAuthenticationProvider.superDigest=hush", err: "zoo.cfg:3: DigestAuthenticationProvider.superDigest: allowed is super:<digest>"},
+		{name: "twice", line: "tickTime=1000\ntickTime=1000", warning: "DIR/zoo.cfg:4: tickTime again, first in DIR/zoo.cfg:3: this one holds"},
+		{name: "server twice", line: "server.1=a:1:2\nserver.1=b:1:2", err: "zoo.cfg:4: server.1 is named twice, first in DIR/zoo.cfg:3"},
+		{name: "server twice, other digits", line: "server.1=a:1:2\nserver.01=b:1:2", err: "zoo.cfg:4: server.01=b:1:2: server 1 is named twice"},
+		{name: "server without a number", line: "server.x=a:1:2", err: "zoo.cfg:3: server.x=a:1:2: the number behind server. must be 1 to 255"},
+		{name: "server 0", line: "server.0=a:1:2", err: "the number behind server. must be 1 to 255"},
+		{name: "server 255 with TTL nodes", line: "extendedTypesEnabled=true\nserver.255=a:1:2", err: "zoo.cfg:4: server.255: with extendedTypesEnabled allowed is 1 to 254"},
+		{name: "long value", line: "tickTime=" + strings.Repeat("9", 500), err: "tickTime=" + strings.Repeat("9", 80) + "...: allowed"},
+		{name: "escapes in messages", line: `tickTime=\n\u001b[31m`, err: "tickTime=?[31m: allowed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, at := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=0\n" + tt.line})
+			_, warnings, err := Load(filepath.Join(dir, "zoo.cfg"), nil, Flags{})
+			if (err != nil) != (tt.err != "") || !strings.Contains(fmt.Sprint(err), at(tt.err)) {
+				t.Errorf("Load: %v, want %s", err, at(tt.err))
+			}
+			got := texts(warnings)
+			if !strings.Contains(got, at(tt.warning)) || tt.err == "" && tt.warning == "" && got != "" {
+				t.Errorf("warnings:\n%s\nwant %q", got, at(tt.warning))
+			}
+			if strings.Contains(got+fmt.Sprint(err), "hush") {
+				t.Errorf("a secret in %s, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestLoadAddresses(t *testing.T) {
+	const limits = "initLimit=5\nsyncLimit=2\nclientPort=2181\n"
+	tests := []struct{ name, servers, err string }{
+		{name: "loopback and wildcard clients may repeat", servers: "server.1=a:1:2;2181\nserver.2=b:1:2;2181\nserver.3=c:1:2;127.0.0.1:2181\nserver.4=d:1:2;127.0.0.1:2181"},
+		{name: "one machine, other ports", servers: "server.1=127.0.0.1:1:2\nserver.2=127.0.0.1:3:4"},
+		{name: "quorum ports", servers: "server.1=h:1:2\nserver.2=H:1:4", err: "server.2=H:1:4:participant: server.1 has the address h:1 too"},
+		{name: "quorum and election port", servers: "server.1=localhost:1:2\nserver.2=localhost:2:4", err: "server.1 has the address localhost:2 too"},
+		{name: "IPv6 in two spellings", servers: "server.1=[fe80::1]:1:2\nserver.2=[FE80:0::1]:1:4", err: "server.1 has the address [fe80::1]:1 too"},
+		{name: "client addresses", servers: "server.1=a:1:2;10.0.0.1:2181\nserver.2=b:1:2;10.0.0.1:2181", err: "server.1 has the address 10.0.0.1:2181 too"},
+		{name: "wildcard", servers: "server.1=0.0.0.0:1:2\nserver.2=b:1:2", err: "no member can be reached at 0.0.0.0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			text := "dataDir=DIR\n" + limits + tt.servers
+			if strings.Contains(tt.servers, ";") {
+				text = strings.Replace(text, "clientPort=2181\n", "", 1)
+			}
+			dir, _ := inDir(t, map[string]string{"zoo.cfg": text, "myid": "1"})
+			_, _, err := Load(filepath.Join(dir, "zoo.cfg"), nil, Flags{})
+			if (err != nil) != (tt.err != "") || !strings.Contains(fmt.Sprint(err), tt.err) {
+				t.Errorf("Load: %v, want %q", err, tt.err)
+			}
+		})
+	}
+}
+
+func TestLoadFlags(t *testing.T) {
+	dir, at := inDir(t, map[string]string{"zoo.cfg": "dataDir=/nowhere\ntickTime=2000\n" + three, "myid": "1"})
+	flags := parseFlags(t, "-data", dir, "-client", ":0", "-myid=3", "-tick", "500", "--new-ensemble",
+		"-set", "snapCount=10", "-set", "zookeeper.syncLimit=9", "-set", "snapCount=20", "-set", "server.2=bb:1:2", "-set", "foo=")
+	cfg, warnings, err := Load(filepath.Join(dir, "zoo.cfg"), nil, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.DataDir != dir || cfg.ClientAddr != "0.0.0.0:0" || cfg.MyID != 3 || cfg.Tick != 500*time.Millisecond || !cfg.NewEnsemble ||
+		cfg.SnapCount != 20 || cfg.SyncLimit != 9 || cfg.Servers[1].QuorumAddr() != "bb:1" {
+		t.Errorf("Load = %+v", cfg)
+	}
+	want := at("-set: snapCount again, first in -set: this one holds\n-set: unknown key foo\n-myid: DIR/myid says 1; 3 holds")
+	if got := texts(warnings); got != want {
+		t.Errorf("warnings:\n%s\nwant\n%s", got, want)
+	}
+	for args, want := range map[string]string{
+		"-tick=2s":          "-tick: tickTime=2s: allowed is 1 to 3600000 (ms)",
+		"-myid=0":           "-myid 0: allowed is 1 to 255",
+		"-client=2181":      "-client 2181: allowed is host:port",
+		"-client=h:65536":   "-client h:65536: port: allowed is 0 to 65535",
+		"-client=a b:2181":  `-client: host "a b": allowed is a name, an IPv4 address or an IPv6 address in brackets`,
+		"-set=sslQuorum=on": "-set: sslQuorum=on: allowed is true or false",
+	} {
+		if _, _, err := Load(filepath.Join(dir, "zoo.cfg"), nil, parseFlags(t, "-data", dir, args)); err == nil || err.Error() != want {
+			t.Errorf("Load with %s: %v, want %s", args, err, want)
+		}
+	}
+	fs := flag.NewFlagSet("test", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	new(Flags).Register(fs)
+	if err := fs.Parse([]string{"-set", "tickTime"}); err == nil {
+		t.Error("-set without = was taken")
+	}
+}
+
+func TestLoadMissingFile(t *testing.T) {
+	if _, _, err := Load(filepath.Join(t.TempDir(), "zoo.cfg"), nil, Flags{}); err == nil {
+		t.Error("Load of no file succeeded")
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+const (
+	healthTimeout   = 2 * time.Second // for connecting and answering together
+	maxHealthAnswer = 64 << 10        // srvr answers with a dozen lines
+)
+
+// health asks the member of this machine for its mode and prints it. It fails if there
+// is no answer in time, or the member serves nobody.
+func health(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
+	fs := flag.NewFlagSet("rollcall health", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	addr := fs.String("addr", "", "`host:port` of the member (default: where the configuration puts its clients)")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if fs.NArg() > 1 {
+		return fmt.Errorf("health: unexpected argument %q", fs.Arg(1))
+	}
+	if *addr == "" {
+		var err error
+		if *addr, err = healthAddr(fs.Arg(0), env); err != nil {
+			return fmt.Errorf("health: %w", err)
+		}
+	}
+	ctx, stop := context.WithTimeout(ctx, healthTimeout)
+	defer stop()
+	mode, err := askMode(ctx, *addr)
+	if err != nil {
+		return fmt.Errorf("health: %s: %w", *addr, err)
+	}
+	_, err = fmt.Fprintf(stdout, "%s: %s\n", *addr, mode)
+	return err
+}
+
+// healthAddr is where the member that file or env describes takes clients, as seen from
+// its own machine.
+func healthAddr(file string, env []string) (string, error) {
+	cfg, _, err := Load(file, env, Flags{})
+	if err != nil {
+		return "", err
+	}
+	host, port, err := net.SplitHostPort(cfg.ClientAddr)
+	if err != nil || port == "0" {
+		return "", errors.New("the configuration names no port for clients; use -addr host:port")
+	}
+	if addr, err := netip.ParseAddr(host); err == nil && addr.IsUnspecified() {
+		host = "127.0.0.1"
+		if addr.Is6() {
+			host = "::1"
+		}
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// askMode sends srvr to the member at addr and returns what its Mode line says.
+func askMode(ctx context.Context, addr string) (string, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	// Closing ends the read; the error that this makes gives way to that of ctx.
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(io.LimitReader(conn, maxHealthAnswer))
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("no answer in time: %w", context.Cause(ctx))
+	}
+	for line := range strings.Lines(string(answer)) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode), nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	line, _, _ := strings.Cut(string(answer), "\n")
+	if line == "" {
+		return "", errors.New("closed without an answer")
+	}
+	return "", fmt.Errorf("not serving: %s", brief(line))
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// answerWord takes connections until the test ends, and answers srvr with text, or, if
+// that is "", not at all.
+func answerWord(t *testing.T, text string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			word := make([]byte, 4)
+			if _, err := io.ReadFull(conn, word); err == nil && string(word) == "srvr" && text != "" {
+				_, _ = io.WriteString(conn, text)
+				_ = conn.Close()
+				continue
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestHealth(t *testing.T) {
+	const srvr = "Zookeeper version: 3.9.5-1\nLatency min/avg/max: 0/0.0/0\nMode: follower\nNode count: 5\n"
+	tests := []struct{ name, answer, want, err string }{
+		{name: "serving", answer: srvr, want: "ADDR: follower\n"},
+		{name: "not serving", answer: "This ZooKeeper instance is not currently serving requests\n", err: "health: ADDR: not serving: This ZooKeeper instance is not currently serving requests"},
+		{name: "closed", answer: "\n", err: "health: ADDR: closed without an answer"},
+		{name: "endless", answer: strings.Repeat("x", 2*maxHealthAnswer), err: "health: ADDR: not serving: xxx"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			addr := answerWord(t, tt.answer)
+			var out bytes.Buffer
+			err := health(t.Context(), []string{"-addr", addr}, nil, &out, io.Discard)
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if want := strings.ReplaceAll(tt.err, "ADDR", addr); !strings.HasPrefix(text, want) || want == "" && text != "" {
+				t.Errorf("health: %v, want %q", err, want)
+			}
+			if want := strings.ReplaceAll(tt.want, "ADDR", addr); out.String() != want {
+				t.Errorf("printed %q, want %q", out.String(), want)
+			}
+		})
+	}
+}
+
+// A member that takes the connection and is silent is not healthy.
+func TestHealthSilent(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	_, err := askMode(ctx, answerWord(t, ""))
+	if err == nil || !strings.HasPrefix(err.Error(), "no answer in time") {
+		t.Errorf("askMode: %v", err)
+	}
+}
+
+func TestHealthRefused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	var out bytes.Buffer
+	if err := health(t.Context(), []string{"-addr", addr}, nil, &out, io.Discard); err == nil || out.Len() > 0 {
+		t.Errorf("health: %v, printed %q", err, out.String())
+	}
+}
+
+func TestHealthAddr(t *testing.T) {
+	tests := []struct{ name, cfg, want string }{
+		{"all interfaces", "clientPort=2182", "127.0.0.1:2182"},
+		{"all interfaces, IPv6", "clientPort=2182\nclientPortAddress=::", "[::1]:2182"},
+		{"one address", "clientPort=2182\nclientPortAddress=10.0.0.1", "10.0.0.1:2182"},
+		{"of the server line", "server.1=h:1:2;zoo1:2183", "zoo1:2183"},
+		{"none", "", ""},
+		{"any", "clientPort=0", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\n" + tt.cfg})
+			got, err := healthAddr(dir+"/zoo.cfg", nil)
+			if got != tt.want || (err != nil) != (tt.want == "") {
+				t.Errorf("healthAddr = %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+	env := []string{"ZOO_CONF_DIR=" + t.TempDir(), "ZOO_DATA_DIR=" + t.TempDir()}
+	if got, err := healthAddr("", env); got != "127.0.0.1:2181" || err != nil {
+		t.Errorf("healthAddr without a configuration = %q, %v", got, err)
+	}
+}

@@ -1,0 +1,64 @@
+// Command rollcall runs members of a Rollcall ensemble, which ZooKeeper clients use as
+// they would use ZooKeeper.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+const usage = `rollcall keeps a roll of who is alive, for ZooKeeper clients.
+
+  rollcall up                  run three members in this process, on loopback
+  rollcall serve [zoo.cfg]     run one member; without a file: $ZOO_CONF_DIR/zoo.cfg or ZOO_* variables
+  rollcall health [zoo.cfg]    exit 0 if the member of this machine serves clients, else 1
+  rollcall recover [zoo.cfg]   let the survivor of a lost majority start alone (read the warning first)
+  rollcall version             print the version
+
+Each takes -h. Keys of zoo.cfg, variables and flags: docs/configuration.md.
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return
+	default:
+		fmt.Fprintln(os.Stderr, "rollcall:", err)
+		os.Exit(1)
+	}
+}
+
+// run is main with its world passed in.
+func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		_, err := io.WriteString(stderr, usage)
+		return errors.Join(err, errors.New("name a command"))
+	}
+	name, args := args[0], args[1:]
+	switch name {
+	case "up":
+		return up(ctx, args, stdout, stderr)
+	case "serve":
+		return serve(ctx, args, env, stderr)
+	case "health":
+		return health(ctx, args, env, stdout, stderr)
+	case "recover":
+		return recoverMember(ctx, args, env, stdout, stderr)
+	case "version", "-version", "--version":
+		_, err := fmt.Fprintln(stdout, "rollcall", version)
+		return err
+	case "help", "-h", "-help", "--help":
+		_, err := io.WriteString(stdout, usage)
+		return err
+	}
+	return fmt.Errorf("unknown command %q; rollcall help lists them", name)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"rollcall/member"
+	"rollcall/server"
+)
+
+// drainPace is how long a graceful stop takes to send clients elsewhere, so that they do
+// not all arrive at the next member at once.
+const drainPace = 500 * time.Millisecond
+
+// serve runs one member until ctx ends.
+func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
+	cfg, logger, err := configured("serve", args, env, stderr, nil)
+	if err != nil {
+		return err
+	}
+	if err := cfg.SaveMyID(); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	clients, err := cfg.listenClients()
+	if err != nil {
+		return fmt.Errorf("serve: clients: %w", err)
+	}
+	settings := cfg.member(logger)
+	settings.Clients = clients
+	settings.Events = func(e member.Event) { logger.Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
+	m, err := member.New(settings)
+	if err != nil {
+		_ = clients.Close() // the error of New is the one to tell
+		return fmt.Errorf("serve: %w", err)
+	}
+	logger.Info("member starts", "member", cfg.MyID, "version", version, "clients", clients.Addr().String(),
+		"data", cfg.DataDir, "members", len(settings.Servers), "tick", cfg.Tick)
+	if err := m.Run(ctx); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	logger.Info("member stopped", "member", cfg.MyID)
+	return nil
+}
+
+// eventLevel keeps what every client does all day out of the log.
+func eventLevel(kind member.EventKind) slog.Level {
+	if kind == member.EventLeader || kind == member.EventExpired {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+// configured reads the flags of a command that works on one member, and its
+// configuration, and tells the warnings. more adds flags of the command's own.
+func configured(command string, args, env []string, stderr io.Writer, more func(*flag.FlagSet)) (Config, *slog.Logger, error) {
+	fs := flag.NewFlagSet("rollcall "+command, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	var flags Flags
+	flags.Register(fs)
+	if more != nil {
+		more(fs)
+	}
+	verbose := fs.Bool("v", false, "log what matters only to a developer, too")
+	if err := fs.Parse(args); err != nil {
+		return Config{}, nil, err
+	}
+	if fs.NArg() > 1 {
+		return Config{}, nil, fmt.Errorf("%s: unexpected argument %q", command, fs.Arg(1))
+	}
+	level := slog.LevelInfo
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	cfg, warnings, err := Load(fs.Arg(0), env, flags)
+	for _, w := range warnings {
+		logger.Warn(w.Text, "where", w.Where)
+	}
+	if err != nil {
+		return Config{}, nil, fmt.Errorf("%s: %w", command, err)
+	}
+	return cfg, logger, nil
+}
+
+// listenClients opens the client port; a member without one gets a listener that hears
+// nobody.
+func (c *Config) listenClients() (net.Listener, error) {
+	if c.ClientAddr == "" {
+		return net.Listen("tcp", "127.0.0.1:0")
+	}
+	return net.Listen("tcp", c.ClientAddr)
+}
+
+// member translates a configuration for package member.
+func (c *Config) member(logger *slog.Logger) member.Config {
+	return member.Config{
+		ID: c.MyID, Servers: c.voters(), Dir: c.DataDir, LogDir: c.DataLogDir,
+		Tick: c.Tick, SyncLimit: c.SyncLimit, MinTimeout: c.MinSessionTimeout, MaxTimeout: c.MaxSessionTimeout,
+		Limits: server.Limits{
+			MaxBuffer:      c.MaxBuffer,
+			MaxClientConns: unlimited(c.MaxClientCnxns),
+			MaxConns:       unlimited(c.MaxCnxns),
+		},
+		InFlight: c.GlobalOutstandingLimit, Drain: drainPace,
+		SuperDigest: c.SuperDigest, SkipACL: c.SkipACL, Whitelist: c.Whitelist, SnapCount: uint64(c.SnapCount),
+		NewEnsemble: c.NewEnsemble, Bind: c.bind, EnsembleText: c.ensembleText(),
+		Version: version, Built: built(), Logger: logger,
+	}
+}
+
+// unlimited translates ZooKeeper's 0 for "no limit"; to package server that is -1.
+func unlimited(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// standaloneAddr stands for the addresses of a member that has no others: nobody dials
+// them, and it listens on no port for members.
+const standaloneAddr = "standalone"
+
+func (c *Config) voters() []member.Server {
+	if c.Standalone {
+		return []member.Server{{ID: c.MyID, Grpc: standaloneAddr + ":1", Raft: standaloneAddr + ":2"}}
+	}
+	servers := make([]member.Server, 0, len(c.Servers))
+	for _, s := range c.Servers {
+		servers = append(servers, member.Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr()})
+	}
+	return servers
+}
+
+// bind is where to listen for an advertised address of this member.
+func (c *Config) bind(addr string) string {
+	if !c.ListenOnAllIPs {
+		return addr
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr // listening will say what is wrong with it
+	}
+	return net.JoinHostPort("", port)
+}
+
+// ensembleText is what /zookeeper/config says; a standalone server has none.
+func (c *Config) ensembleText() []byte {
+	if c.Standalone {
+		return nil
+	}
+	var b strings.Builder
+	for _, s := range c.Servers {
+		b.WriteString(s.String() + "\n")
+	}
+	b.WriteString("version=0") // of the server list: it does not change while members run
+	return []byte(b.String())
+}
+
+// version is this program's. admin puts the level of ZooKeeper's interface in front.
+const version = "0.1.0"
+
+// built is when this program was built: the time of its file.
+func built() time.Time {
+	path, err := os.Executable()
+	if err != nil {
+		return time.Time{}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}

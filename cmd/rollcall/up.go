@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"rollcall/member"
+)
+
+// What `rollcall up` runs with: ZooKeeper's limits for a tick of 2 s, and half of that
+// tick, so that a leader is replaced in about half a second.
+const (
+	upTick       = time.Second
+	upMinTimeout = 2 * time.Second
+	upMaxTimeout = 40 * time.Second
+	upMembers    = 3
+	upMaxMembers = 9
+)
+
+// upFlags are the flags of `rollcall up`.
+type upFlags struct {
+	data    string
+	port    int
+	members int
+	verbose bool
+}
+
+// up runs a whole ensemble in this process, on loopback, until ctx ends.
+func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var f upFlags
+	fs := flag.NewFlagSet("rollcall up", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&f.data, "data", "rollcall-data", "folder for the members' data, made if missing")
+	fs.IntVar(&f.port, "port", 2181, "client port of member 1; the others follow")
+	fs.IntVar(&f.members, "members", upMembers, fmt.Sprintf("how many, 1 to %d", upMaxMembers))
+	fs.BoolVar(&f.verbose, "v", false, "print the members' own log lines too")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case fs.NArg() > 0:
+		return fmt.Errorf("up: unexpected argument %q", fs.Arg(0))
+	case f.members < 1 || f.members > upMaxMembers:
+		return fmt.Errorf("up: -members %d; allowed are 1 to %d", f.members, upMaxMembers)
+	case f.port < 1 || f.port+f.members+2000 > 65535:
+		return fmt.Errorf("up: -port %d; allowed are 1 to %d", f.port, 65535-2000-f.members)
+	}
+	return f.run(ctx, stdout, stderr)
+}
+
+func (f upFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	out := &teller{w: stdout, begun: time.Now()}
+	servers, connect := f.layout()
+	g, ctx := errgroup.WithContext(ctx)
+	var ready sync.WaitGroup
+	for i, s := range servers {
+		m, err := f.member(servers, i, out, stderr)
+		if err != nil {
+			return fmt.Errorf("up: member %d: %w", s.ID, err)
+		}
+		ready.Add(1)
+		g.Go(func() error {
+			if err := m.Run(ctx); err != nil {
+				return fmt.Errorf("up: member %d: %w", s.ID, err)
+			}
+			return nil
+		})
+		g.Go(func() error {
+			defer ready.Done()
+			select {
+			case <-m.Ready():
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}
+	g.Go(func() error {
+		ready.Wait()
+		if ctx.Err() == nil {
+			out.say("ready: connect to %s (data in %s, Ctrl-C stops)", connect, f.data)
+		}
+		return nil
+	})
+	err := g.Wait()
+	out.say("stopped")
+	return err
+}
+
+// layout gives every member its addresses: clients at port, port+1, ..., members 1,000
+// and 2,000 above.
+func (f upFlags) layout() (servers []member.Server, connect string) {
+	var addrs []string
+	for i := range f.members {
+		at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+		servers = append(servers, member.Server{ID: uint32(i + 1), Grpc: at(f.port + 1000 + i), Raft: at(f.port + 2000 + i)})
+		addrs = append(addrs, at(f.port+i))
+	}
+	return servers, strings.Join(addrs, ",")
+}
+
+// upText is what /zookeeper/config says.
+func upText(servers []member.Server, port int) []byte {
+	cfg := Config{Standalone: len(servers) == 1}
+	for i, s := range servers {
+		_, quorum, _ := net.SplitHostPort(s.Grpc) // layout joined them
+		_, election, _ := net.SplitHostPort(s.Raft)
+		q, _ := strconv.Atoi(quorum)
+		e, _ := strconv.Atoi(election)
+		cfg.Servers = append(cfg.Servers, Server{ID: s.ID, Host: "127.0.0.1", QuorumPort: q, ElectionPort: e, ClientHost: "127.0.0.1", ClientPort: port + i})
+	}
+	return cfg.ensembleText()
+}
+
+func (f upFlags) member(servers []member.Server, i int, out *teller, stderr io.Writer) (*member.Member, error) {
+	clients, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port+i)))
+	if err != nil {
+		return nil, err
+	}
+	level := slog.LevelWarn
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	m, err := member.New(member.Config{
+		ID: servers[i].ID, Servers: servers,
+		Dir:  filepath.Join(f.data, strconv.Itoa(i+1)),
+		Tick: upTick, MinTimeout: upMinTimeout, MaxTimeout: upMaxTimeout,
+		Clients: clients, Whitelist: []string{"*"},
+		Events: out.tell, EnsembleText: upText(servers, f.port), Version: version, Built: built(),
+		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
+	})
+	if err != nil {
+		_ = clients.Close() // the error of New is the one to tell
+		return nil, err
+	}
+	return m, nil
+}
+
+// teller prints one line per event, with the seconds since the start. Safe for
+// concurrent use.
+type teller struct {
+	mu    sync.Mutex
+	w     io.Writer
+	begun time.Time
+}
+
+func (t *teller) say(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// A reader that went away is no reason to stop serving.
+	_, _ = fmt.Fprintf(t.w, "%8.3f  %s\n", time.Since(t.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (t *teller) tell(e member.Event) {
+	switch e.Kind {
+	case member.EventLeader:
+		t.say("leader elected: member %d, term %d", e.Member, e.Term)
+	case member.EventOpened:
+		t.say("session opened: %v from %s on member %d, timeout %v", e.Session, e.Address, e.Member, e.Timeout)
+	case member.EventMoved:
+		if e.From == e.Member {
+			t.say("session resumed: %v from %s on member %d, timeout %v", e.Session, e.Address, e.Member, e.Timeout)
+			return
+		}
+		t.say("session moved: %v from member %d to %d, timeout %v", e.Session, e.From, e.Member, e.Timeout)
+	case member.EventExpired, member.EventClosed:
+		t.say("%s: %v%s", e.Kind, e.Session, ephemerals(e.Ephemerals))
+	}
+}
+
+func ephemerals(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", 1 ephemeral with it"
+	}
+	return fmt.Sprintf(", %d ephemerals with it", n)
+}

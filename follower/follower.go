@@ -1,0 +1,288 @@
+// Package follower is what every member is to its clients for its whole life, whoever
+// leads: it remembers whom it heard from until the leader has acknowledged it, says for
+// which sessions it may speak, and keeps writes until they are applied here. It decides
+// nothing about expiry.
+//
+//   - outbox: writes, in a lane for each connection, then numbered. The link sends them
+//     to the leader of the newest TermStart that has been applied, and sends again what
+//     is not applied whenever the leader or the stream is another.
+//   - pingStream: answers the leader's pings with the touches it does not know of yet.
+//   - leases: until when each session that is attached here is vouched for.
+//   - syncs: who waits until all that was committed is applied here.
+//
+// # Time
+//
+// All time is monotonic, measured here, but for the base of session ids. A session is
+// vouched for until 0.9 of its timeout after the touch that the leader last
+// acknowledged was sent.
+//
+// # Locks
+//
+// The tree's lock comes first, then one of this package's own, which are never held
+// together, except that state's getters are read under it by those who hold it already.
+// Nothing waits while it holds one of them.
+package follower
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/sessiontracker"
+	"rollcall/znode"
+)
+
+var (
+	// ErrReplaced ends Run: another process of this member has announced itself since.
+	ErrReplaced = errors.New("follower: another process of this member has taken over")
+	// ErrRefused: the leader no longer counts a session as held by this member.
+	ErrRefused = errors.New("follower: session refused by the leader")
+	// ErrNotVouched: nobody acknowledged a session in time.
+	ErrNotVouched = errors.New("follower: session not vouched for in time")
+
+	errNotHeld = errors.New("follower: no connection holds the session")
+)
+
+// Defaults of Config.
+const (
+	defaultInFlight      = 8192     // two full entries
+	defaultInFlightBytes = 16 << 20 // sixteen entries
+	defaultQueued        = 16384
+	defaultQueuedBytes   = 32 << 20
+)
+
+// State is what a Follower reads of *znode.State, under its read lock or from within
+// apply.
+type State interface {
+	RLock()
+	RUnlock()
+	Index() uint64
+	Term() znode.Term
+	Boot(member uint32) (boot, cursor uint64)
+	HighestSession(member uint32) jute.SessionID
+}
+
+// Clients are this member's client connections.
+type Clients interface {
+	// Cut closes the local connection of a session, if there is one. It never blocks.
+	Cut(id jute.SessionID, why error)
+}
+
+// Config is what a Follower is built from. A field without a default is required.
+type Config struct {
+	Self    uint32        // this member's id, 1 to 255
+	Boot    uint64        // random, drawn by this process; not 0
+	Tick    time.Duration // ZooKeeper's tickTime
+	State   State
+	Clients Clients
+
+	Leader   func(ctx context.Context, id uint32) (proto.LeaderClient, error) // a member's Leader service, this member's included
+	RaftTerm func() uint64                                                    // raft's current term; must not block
+	Joining  func() bool                                                      // this member takes no part in proofs yet; must not block
+	Wall     func() time.Time                                                 // the wall clock: base of session ids, nothing else
+
+	MaxInFlight      int // writes sent and not applied here; default 8,192
+	MaxInFlightBytes int // of the same; default 16 MiB; may be exceeded by one write
+	MaxQueued        int // writes not sent, at which Submit begins to wait; default 16,384
+	MaxQueuedBytes   int // of the same; default 32 MiB
+
+	Logger *slog.Logger // default: discard
+}
+
+// Follower implements what server asks of the member behind it, znode.Observer and
+// the Pings of proto.FollowerServer. Make one with New. Safe for concurrent use.
+type Follower struct {
+	cfg     Config
+	log     *slog.Logger
+	leading atomic.Pointer[sessiontracker.GlobalTable] // nil while this member does not lead
+	applied atomic.Uint64                              // index of the last entry applied here
+	touched sessiontracker.TouchMap
+	leases  *leases
+	out     *outbox
+	syncs   syncs
+
+	announced chan struct{}               // closed once this boot is the member's current one
+	ids       *sessiontracker.IDGenerator // set before announced is closed
+	replaced  chan struct{}               // closed once it is no more
+	giveUp    sync.Once                   // closes replaced
+	asking    chan struct{}               // one place: a sync waits to be asked for
+	synced    chan struct{}               // one place: a sync may be complete
+	acked     chan struct{}               // one place: an acknowledgement may count
+
+	mu      sync.Mutex
+	boot    uint64      // the member's current boot in the state
+	wasOurs bool        // it is, or once was, cfg.Boot
+	term    *term       // the newest TermStart applied; of term 0 before the first
+	retired uint64      // nonce of the TermStart before it, if raft's term was the same
+	stream  *pingStream // the present leader's; nil: none
+	acks    []ack       // in order of arrival
+}
+
+var (
+	_ znode.Observer = (*Follower)(nil)
+	_ State          = (*znode.State)(nil)
+)
+
+// New returns a Follower whose boot is not announced yet.
+func New(cfg Config) (*Follower, error) {
+	switch {
+	case cfg.Self < 1 || cfg.Self > 255:
+		return nil, fmt.Errorf("follower: member id %d is not between 1 and 255", cfg.Self)
+	case cfg.Boot == 0:
+		return nil, errors.New("follower: Boot is 0")
+	case cfg.Tick <= 0:
+		return nil, fmt.Errorf("follower: tick %v is not positive", cfg.Tick)
+	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
+		return nil, errors.New("follower: a limit is negative")
+	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.RaftTerm == nil || cfg.Joining == nil || cfg.Wall == nil:
+		return nil, errors.New("follower: State, Clients, Leader, RaftTerm, Joining and Wall are required")
+	}
+	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, defaultInFlight)
+	cfg.MaxInFlightBytes = cmp.Or(cfg.MaxInFlightBytes, defaultInFlightBytes)
+	cfg.MaxQueued = cmp.Or(cfg.MaxQueued, defaultQueued)
+	cfg.MaxQueuedBytes = cmp.Or(cfg.MaxQueuedBytes, defaultQueuedBytes)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	return &Follower{
+		cfg:       cfg,
+		log:       cfg.Logger.With("component", "follower"),
+		leases:    newLeases(time.Now()),
+		out:       newOutbox(cfg),
+		announced: make(chan struct{}),
+		replaced:  make(chan struct{}),
+		asking:    make(chan struct{}, 1),
+		synced:    make(chan struct{}, 1),
+		acked:     make(chan struct{}, 1),
+		term:      newTerm(znode.Term{}),
+	}, nil
+}
+
+// Run keeps the link to whoever leads, until ctx ends or, with ErrReplaced, another
+// process of this member takes over. Its goroutines are gone when it returns.
+func (f *Follower) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return f.linkLoop(ctx) })
+	g.Go(func() error { return f.ackLoop(ctx) })
+	g.Go(func() error { return f.askLoop(ctx) })
+	g.Go(func() error { return f.completeLoop(ctx) })
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.replaced:
+			return ErrReplaced
+		}
+	})
+	return g.Wait()
+}
+
+// Leading gives the session table of the term that this member leads; nil when it does
+// not.
+func (f *Follower) Leading(table *sessiontracker.GlobalTable) { f.leading.Store(table) }
+
+// NewSession draws the id of a new session, different from all that this member ever
+// drew. It waits until this process is announced, and fails only if ctx ends first.
+func (f *Follower) NewSession(ctx context.Context) (jute.SessionID, error) {
+	select {
+	case <-f.announced:
+		return f.ids.Next(), nil
+	case <-ctx.Done():
+		return 0, fmt.Errorf("follower: draw a session id: %w", ctx.Err())
+	}
+}
+
+// Touch renews a session held by a local connection, which was granted timeout. It never
+// blocks: it runs for every request of every client.
+func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
+	f.touched.Touch(id, timeout) // flushed, acknowledged and vouched for, whoever leads
+	if table := f.leading.Load(); table != nil {
+		table.Touch(id, time.Now(), timeout) // this member leads: its own clients wait for no ping
+	}
+}
+
+// Vouched reports at once whether the client may be told, at now, that its session lives.
+func (f *Follower) Vouched(id jute.SessionID, now time.Time) bool { return f.leases.vouched(id, now) }
+
+// Vouch sends what was heard of id to the leader at once and waits until id is vouched
+// for. It renews nothing itself: a client that was not heard is not vouched for, however
+// much there is to tell it. It fails with ErrRefused, with ErrNotVouched after half a
+// tick, or when ctx ends or no connection holds id; its connection is then to be closed.
+func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
+	e, err := f.leases.expect(id, time.Now())
+	if e == nil {
+		return err
+	}
+	defer f.leases.leave(id, e)
+	f.flush()
+	timer := time.NewTimer(f.cfg.Tick / 2)
+	defer timer.Stop()
+	select {
+	case <-e.done:
+		return e.err
+	case <-timer.C:
+		return ErrNotVouched
+	case <-ctx.Done():
+		return fmt.Errorf("follower: vouch for session %s: %w", id, ctx.Err())
+	}
+}
+
+// Submit hands over a transaction, which belongs to the Follower from here on: it fills
+// in Member, Boot and Seq. The transactions of one connection, which submits one at a
+// time, reach the log in the order of the calls, once each. w.Applied hears the result
+// under the tree's lock; it hears nothing if the state is replaced by a snapshot before
+// (all connections are cut then), or if txn creates or attaches a session and its
+// connection is detached before. Submit waits while this member's limit is reached and
+// the connection has something unapplied. It fails only if ctx ends or an identity is
+// not valid UTF-8.
+func (f *Follower) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
+	return f.out.submit(ctx, txn, w)
+}
+
+// Sync calls w.Applied with code OK once everything committed before the call has been
+// applied here: under the tree's read lock, and in no order with the connection's own
+// writes. It never blocks; while nobody leads, w waits. Detach makes it forget the
+// connection's syncs but for those that are just being called.
+func (f *Follower) Sync(conn uint64, w znode.Waiter) {
+	if f.syncs.add(conn, w) {
+		wake(f.asking)
+	}
+}
+
+// Detach says that a connection is gone. Its creates and attaches that have not been
+// applied become empty, its syncs are forgotten, and its lease of session id ends; its
+// writes still reach the log.
+func (f *Follower) Detach(id jute.SessionID, conn uint64) {
+	f.out.detach(conn)
+	f.syncs.drop(conn)
+	f.leases.end(id, conn)
+}
+
+// Resent counts the transactions sent once more, because the leader or the stream to it
+// was another.
+func (f *Follower) Resent() uint64 {
+	f.out.mu.Lock()
+	defer f.out.mu.Unlock()
+	return f.out.resent
+}
+
+// leadership returns the newest TermStart applied.
+func (f *Follower) leadership() *term {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.term
+}
+
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // who waits for it has been told and has not looked yet
+	}
+}

@@ -1,0 +1,172 @@
+package follower
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+var (
+	errNoLeader = errors.New("follower: no leader known in raft's term")
+	errNewTerm  = errors.New("follower: a newer term has started")
+	errEnded    = errors.New("follower: the leader ended the stream")
+)
+
+// term is a TermStart that has been applied; over once a newer one has.
+type term struct {
+	znode.Term
+	ctx context.Context // ends with the term
+	end context.CancelFunc
+}
+
+func newTerm(t znode.Term) *term {
+	ctx, end := context.WithCancel(context.Background())
+	return &term{Term: t, ctx: ctx, end: end}
+}
+
+// isCurrent reports whether t's leader can still lead as far as raft here knows. While
+// an old log is replayed, and during elections, it cannot.
+func (f *Follower) isCurrent(t *term) bool {
+	return t.Index > 0 && t.Term.Term >= f.cfg.RaftTerm()
+}
+
+// linkLoop keeps a link to whoever leads and sends the outbox along it.
+func (f *Follower) linkLoop(ctx context.Context) error {
+	retry := f.newBackoff()
+	var failed *term // whose failure has been logged
+	for {
+		t := f.leadership()
+		if f.isCurrent(t) {
+			began := time.Now()
+			err := f.link(ctx, t)
+			if ctx.Err() != nil {
+				return nil
+			}
+			lived := time.Since(began) > retry.most
+			if lived {
+				retry.reset()
+			}
+			if !errors.Is(err, errNewTerm) && (lived || failed != t) {
+				f.log.Warn("link to the leader lost", "leader", t.Leader, "term", t.Term.Term, "err", err)
+				failed = t
+			}
+		}
+		if !retry.wait(ctx, t) {
+			return nil
+		}
+	}
+}
+
+// link sends to the leader of t, all that is not yet applied first, and returns why it
+// ended.
+func (f *Follower) link(ctx context.Context, t *term) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer context.AfterFunc(t.ctx, func() { cancel(errNewTerm) })()
+	defer cancel(nil)
+	leader, err := f.cfg.Leader(ctx, t.Leader)
+	if err != nil {
+		return fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
+	}
+	stream, err := leader.Forward(ctx)
+	if err != nil {
+		return fmt.Errorf("follower: open a stream to leader %d: %w", t.Leader, err)
+	}
+	var receiver sync.WaitGroup
+	receiver.Go(func() {
+		err := stream.RecvMsg(new(proto.ForwardEnd)) // says nothing but that the stream has ended
+		cancel(cmp.Or(err, errEnded))
+	})
+	defer receiver.Wait()
+	defer cancel(nil)
+	f.out.rewind()
+	return f.send(ctx, stream, t)
+}
+
+// send sends what there is, waits for more, and so on until ctx ends.
+func (f *Follower) send(ctx context.Context, stream proto.Leader_ForwardClient, t *term) error {
+	var told announcement
+	var txns []*proto.Txn
+	for {
+		txns = txns[:0]
+		if f.announce(&told) {
+			txns = append(txns, told.txn)
+		}
+		txns = f.out.take(txns, time.Now())
+		if len(txns) == 0 {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-f.out.work:
+			}
+			continue
+		}
+		err := stream.Send(&proto.Forwarded{Member: f.cfg.Self, Boot: f.cfg.Boot, Nonce: t.Nonce, Txns: txns})
+		if errors.Is(err, io.EOF) {
+			<-ctx.Done() // the receiver knows why
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("follower: send to leader %d: %w", t.Leader, err)
+		}
+	}
+}
+
+// announcement is what a link has told the leader of this boot.
+type announcement struct {
+	txn      *proto.Txn // nil: nothing
+	replaces uint64
+}
+
+// announce makes a's announcement if this boot has never been the member's current one
+// and the link has not said so, or has named another boot as the one it replaces.
+func (f *Follower) announce(a *announcement) bool {
+	f.mu.Lock()
+	current, wasOurs := f.boot, f.wasOurs
+	f.mu.Unlock()
+	if wasOurs || a.txn != nil && a.replaces == current {
+		return false
+	}
+	body, err := protobuf.Marshal(&proto.Announce{Replaces: current, Format: znode.FormatLevel})
+	if err != nil {
+		panic(err) // cannot be: two numbers
+	}
+	a.replaces = current
+	a.txn = &proto.Txn{Member: f.cfg.Self, Boot: f.cfg.Boot, Op: int32(jute.OpAnnounce), Body: body}
+	return true
+}
+
+// backoff is how long to wait between tries: twice as long each time, but no longer than
+// half a tick, so that a leader that comes back is found within what vouching leaves.
+type backoff struct{ least, most, next time.Duration }
+
+func (f *Follower) newBackoff() *backoff {
+	return &backoff{least: f.cfg.Tick / 20, most: f.cfg.Tick / 2, next: f.cfg.Tick / 20}
+}
+
+func (b *backoff) reset() { b.next = b.least }
+
+// wait waits for the next try: until its time has come or t is over, when the next term
+// is tried at once. It reports false if ctx ended.
+func (b *backoff) wait(ctx context.Context, t *term) bool {
+	timer := time.NewTimer(b.next)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.ctx.Done():
+		b.reset()
+	case <-timer.C:
+		b.next = min(2*b.next, b.most)
+	}
+	return true
+}

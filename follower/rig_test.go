@@ -1,0 +1,317 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+const (
+	tick    = 2 * time.Second
+	self    = 3
+	ourBoot = 77
+	timeout = 3 * tick
+)
+
+// rig is a Follower with everything around it in memory: a state that follows the rules
+// for boots and numbers, and members that may lead.
+type rig struct {
+	t        *testing.T
+	f        *Follower
+	state    *fakeState
+	raftTerm atomic.Uint64
+	joining  atomic.Bool
+
+	mu      sync.Mutex
+	leaders map[uint32]*fakeLeader
+	dials   []time.Time
+	cut     []jute.SessionID
+	ran     chan error
+}
+
+// fakeState is what apply knows: the rules of the log, and nothing else.
+type fakeState struct {
+	sync.RWMutex
+	index, cursor, boot uint64
+	term                znode.Term
+	highest             jute.SessionID
+	log                 []*proto.Txn // that have run, of our boot
+}
+
+func (s *fakeState) Index() uint64                        { return s.index }
+func (s *fakeState) Term() znode.Term                     { return s.term }
+func (s *fakeState) Boot(uint32) (boot, cursor uint64)    { return s.boot, s.cursor }
+func (s *fakeState) HighestSession(uint32) jute.SessionID { return s.highest }
+
+// bubble runs test in a bubble with a Follower that runs.
+func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, state: &fakeState{}, leaders: map[uint32]*fakeLeader{}, ran: make(chan error, 1)}
+		cfg := Config{
+			Self: self, Boot: ourBoot, Tick: tick, State: r.state, Clients: r, Leader: r.dial,
+			RaftTerm: r.raftTerm.Load, Joining: r.joining.Load, Wall: time.Now,
+		}
+		if change != nil {
+			change(&cfg)
+		}
+		var err error
+		if r.f, err = New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { r.ran <- r.f.Run(ctx) }()
+		test(t, r)
+		stop()
+		if err := <-r.ran; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func (r *rig) Cut(id jute.SessionID, _ error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = append(r.cut, id)
+}
+
+func (r *rig) dial(_ context.Context, id uint32) (proto.LeaderClient, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dials = append(r.dials, time.Now())
+	l := r.leaders[id]
+	if l == nil {
+		return nil, errors.New("unreachable")
+	}
+	return l, nil
+}
+
+// lead makes a member lead from a TermStart on that is applied here.
+func (r *rig) lead(id uint32, term uint64) *fakeLeader {
+	l := &fakeLeader{nonce: 1000 + term}
+	r.mu.Lock()
+	r.leaders[id] = l
+	r.mu.Unlock()
+	r.start(id, term, l.nonce)
+	synctest.Wait()
+	return l
+}
+
+// start applies a TermStart.
+func (r *rig) start(id uint32, term, nonce uint64) {
+	r.raftTerm.Store(max(term, r.raftTerm.Load()))
+	r.state.Lock()
+	defer r.state.Unlock()
+	r.state.index++
+	r.state.term = znode.Term{Term: term, Nonce: nonce, Leader: id, Index: r.state.index}
+	r.f.TermStarted(r.state.term)
+	r.f.EntryEnd(r.state.index)
+}
+
+// commit applies what l received and has not been applied from its streams yet, limit
+// transactions at most, as one entry. Apply's results are OK, with a timeout for sessions.
+func (r *rig) commit(l *fakeLeader, limit int) {
+	r.t.Helper()
+	synctest.Wait()
+	r.apply(l.take(limit)...)
+	synctest.Wait()
+}
+
+func (r *rig) apply(txns ...*proto.Txn) {
+	r.state.Lock()
+	defer r.state.Unlock()
+	r.state.index++
+	for _, txn := range txns {
+		r.run(txn)
+	}
+	r.f.EntryEnd(r.state.index)
+}
+
+func (r *rig) run(txn *proto.Txn) {
+	s := r.state
+	if jute.Op(txn.Op) == jute.OpAnnounce {
+		var a proto.Announce
+		if err := protobuf.Unmarshal(txn.Body, &a); err != nil {
+			r.t.Error(err)
+		}
+		if a.Replaces == s.boot && txn.Boot != s.boot {
+			s.boot, s.cursor = txn.Boot, 0
+			r.f.Announced(txn.Member, s.boot, a.Replaces)
+		}
+		return
+	}
+	if txn.Boot != s.boot || txn.Seq != s.cursor+1 {
+		r.f.Dropped(txn)
+		return
+	}
+	s.cursor++
+	s.log = append(s.log, txn)
+	res := &znode.Result{}
+	if isHandshake(txn) {
+		res.Session = znode.Session{ID: jute.SessionID(txn.Session), Timeout: timeout, Owner: znode.Owner{Member: self, Conn: txn.Conn}}
+	}
+	r.f.Applied(txn, res)
+}
+
+// announced leads with member 1 in term 1 and brings the announcement into the state.
+func (r *rig) announced() *fakeLeader {
+	r.t.Helper()
+	l := r.lead(1, 1)
+	r.commit(l, 1)
+	if r.state.boot != ourBoot {
+		r.t.Fatalf("boot %d is current, want %d", r.state.boot, ourBoot)
+	}
+	return l
+}
+
+// submit hands over a transaction that does not have to wait.
+func (r *rig) submit(conn uint64, op jute.Op, body string) *heard {
+	r.t.Helper()
+	w := &heard{}
+	txn := &proto.Txn{Session: int64(conn), Conn: conn, Op: int32(op), Body: []byte(body)}
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Millisecond)
+	defer cancel()
+	if err := r.f.Submit(ctx, txn, w); err != nil {
+		r.t.Fatalf("submit %s: %v", body, err)
+	}
+	return w
+}
+
+// session makes a session with the id of its connection, sent now and applied after
+// delay.
+func (r *rig) session(l *fakeLeader, conn uint64, delay time.Duration) jute.SessionID {
+	r.t.Helper()
+	r.submit(conn, jute.OpCreateSession, "new")
+	synctest.Wait()
+	time.Sleep(delay)
+	r.commit(l, 1)
+	return jute.SessionID(conn)
+}
+
+// heard counts results.
+type heard struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (h *heard) Applied(*znode.Result) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.n++
+}
+
+func (h *heard) times() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.n
+}
+
+// fakeLeader is a member's Leader service. What it receives it keeps as it came, and
+// gives out in order: as a log would, with what was sent twice twice.
+type fakeLeader struct {
+	nonce  uint64
+	sync   func(ctx context.Context) (uint64, error)
+	refuse bool // streams
+
+	mu      sync.Mutex
+	got     []*proto.Txn
+	taken   int
+	stream  *forwardStream
+	streams int
+	wrong   int // messages for another term
+}
+
+func (l *fakeLeader) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.Leader_ForwardClient, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams++
+	if l.refuse {
+		return nil, status.Error(codes.FailedPrecondition, "not leading")
+	}
+	l.stream = &forwardStream{l: l, ctx: ctx, broken: make(chan struct{})}
+	return l.stream, nil
+}
+
+func (l *fakeLeader) Sync(ctx context.Context, req *proto.SyncRequest, _ ...grpc.CallOption) (*proto.SyncReply, error) {
+	if req.Nonce != l.nonce || l.sync == nil {
+		return nil, status.Error(codes.FailedPrecondition, "not leading")
+	}
+	index, err := l.sync(ctx)
+	return &proto.SyncReply{Index: index}, err
+}
+
+// take returns what has been received since the last take.
+func (l *fakeLeader) take(limit int) []*proto.Txn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	txns := l.got[l.taken:]
+	txns = txns[:min(limit, len(txns))]
+	l.taken += len(txns)
+	return txns
+}
+
+// sent lists the bodies of what has been received since the last call, and skips it.
+func (l *fakeLeader) sent() (bodies []string) {
+	synctest.Wait()
+	for _, txn := range l.take(1 << 20) {
+		bodies = append(bodies, string(txn.Body))
+	}
+	return bodies
+}
+
+// breakStream ends the stream that is open.
+func (l *fakeLeader) breakStream() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.stream.broken)
+}
+
+type forwardStream struct {
+	grpc.ClientStream
+	l      *fakeLeader
+	ctx    context.Context
+	broken chan struct{}
+}
+
+func (s *forwardStream) Send(m *proto.Forwarded) error {
+	select {
+	case <-s.broken:
+		return io.EOF
+	case <-s.ctx.Done():
+		return io.EOF
+	default:
+	}
+	m = protobuf.CloneOf(m)
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if m.Nonce != s.l.nonce || m.Member != self || m.Boot != ourBoot {
+		s.l.wrong++
+	}
+	s.l.got = append(s.l.got, m.Txns...)
+	return nil
+}
+
+func (s *forwardStream) RecvMsg(any) error {
+	select {
+	case <-s.broken:
+		return status.Error(codes.Unavailable, "broken")
+	case <-s.ctx.Done():
+		return status.FromContextError(s.ctx.Err()).Err()
+	}
+}
+
+func (s *forwardStream) CloseAndRecv() (*proto.ForwardEnd, error) { return nil, s.RecvMsg(nil) }

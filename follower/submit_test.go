@@ -1,0 +1,233 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// try submits in a goroutine and returns what tells how it ended.
+func (r *rig) try(ctx context.Context, conn uint64, body string) chan error {
+	done := make(chan error, 1)
+	go func() {
+		done <- r.f.Submit(ctx, &proto.Txn{Conn: conn, Op: int32(jute.OpCreate), Body: []byte(body)}, nil)
+	}()
+	synctest.Wait()
+	return done
+}
+
+// ended reports whether a try has.
+func ended(t *testing.T, done chan error) bool {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("submit: %v", err)
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+// While the lanes are full, a connection waits if it has something unapplied, and never
+// else; who waits gets in by turns when there is room.
+func TestFullOutbox(t *testing.T) {
+	limits := map[string]func(*Config){
+		"count": func(c *Config) { c.MaxQueued, c.MaxInFlight = 2, 2 },
+		"bytes": func(c *Config) { c.MaxQueuedBytes, c.MaxInFlight = 2*txnOverhead, 2 },
+	}
+	for name, limit := range limits {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, limit, func(t *testing.T, r *rig) {
+				r.submit(1, jute.OpCreate, "a1")
+				r.submit(1, jute.OpCreate, "a2")
+				a3 := r.try(t.Context(), 1, "a3")
+				r.submit(2, jute.OpCreate, "b1") // has nothing unapplied
+				b2 := r.try(t.Context(), 2, "b2")
+				r.submit(3, jute.OpCreateSession, "c1")
+				if ended(t, a3) || ended(t, b2) {
+					t.Fatal("got in although the lanes are full")
+				}
+				l := r.announced() // two go out: c1 a1
+				if ended(t, a3) || ended(t, b2) {
+					t.Fatal("got in although the lanes are still full")
+				}
+				r.commit(l, 1) // c1; b1 goes out and leaves a2: one may come
+				if !ended(t, a3) || ended(t, b2) {
+					t.Fatal("not exactly the first one got in")
+				}
+				r.commit(l, 1) // a1; b2 finds room when the next has gone out
+				if !ended(t, b2) {
+					t.Fatal("b2 still waits")
+				}
+				for range 4 {
+					r.commit(l, 1)
+				}
+				var got []string
+				for _, txn := range r.state.log {
+					got = append(got, string(txn.Body))
+				}
+				if want := []string{"c1", "a1", "b1", "a2", "a3", "b2"}; !slices.Equal(got, want) {
+					t.Errorf("applied %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A connection that waits gets in at once when all it had has been applied, full or not.
+func TestWaitEndsWithNothingUnapplied(t *testing.T) {
+	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 1, 1 }, func(t *testing.T, r *rig) {
+		l := r.announced()
+		r.submit(1, jute.OpCreate, "a1") // goes out
+		synctest.Wait()
+		r.submit(2, jute.OpCreate, "b1")
+		r.submit(3, jute.OpCreate, "c1")
+		r.submit(4, jute.OpCreate, "d1")
+		a2 := r.try(t.Context(), 1, "a2")
+		if ended(t, a2) {
+			t.Fatal("got in although the lanes are full")
+		}
+		r.commit(l, 1)
+		if !ended(t, a2) {
+			t.Error("still waits with nothing unapplied")
+		}
+	})
+}
+
+// One who gives up leaves no place behind, and takes no other's turn.
+func TestSubmitGivesUp(t *testing.T) {
+	bubble(t, func(c *Config) { c.MaxQueued = 1 }, func(t *testing.T, r *rig) {
+		r.submit(1, jute.OpCreate, "a1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		first := r.try(ctx, 1, "a2")
+		r.submit(2, jute.OpCreate, "b1")
+		second := r.try(t.Context(), 2, "b2")
+		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("submit: %v, want deadline exceeded", err)
+		}
+		if n := r.f.out.blocked.Len(); n != 1 {
+			t.Errorf("%d wait, want 1", n)
+		}
+		r.announced()
+		if !ended(t, second) {
+			t.Error("the other one still waits")
+		}
+	})
+}
+
+// Many who wait all get in, each connection's writes in order.
+func TestEverybodyGetsIn(t *testing.T) {
+	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 3, 2 }, func(t *testing.T, r *rig) {
+		const conns, each = 20, 10
+		for conn := range uint64(conns) {
+			go func() {
+				for i := range each {
+					txn := &proto.Txn{Conn: conn + 1, Op: int32(jute.OpCreate), Body: []byte(fmt.Sprint(i))}
+					if err := r.f.Submit(t.Context(), txn, nil); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+		l := r.announced()
+		for range conns * each {
+			r.commit(l, 1)
+		}
+		next := map[uint64]int{}
+		for _, txn := range r.state.log {
+			if string(txn.Body) != fmt.Sprint(next[txn.Conn]) {
+				t.Fatalf("connection %d: %s after %d others", txn.Conn, txn.Body, next[txn.Conn])
+			}
+			next[txn.Conn]++
+		}
+		if len(r.state.log) != conns*each || len(r.f.out.lanes) != 0 || r.f.out.blocked.Len() != 0 || r.f.out.heldBytes != 0 || r.f.out.sentBytes != 0 {
+			t.Errorf("%d applied; left: %d lanes, %d blocked, %d and %d bytes", len(r.state.log), len(r.f.out.lanes), r.f.out.blocked.Len(), r.f.out.heldBytes, r.f.out.sentBytes)
+		}
+	})
+}
+
+// What could not be encoded for the leader is refused, since it would break every link.
+func TestSubmitText(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		txn := &proto.Txn{Conn: 1, Ids: []*proto.Identity{{Scheme: "digest", Id: "a\xff:b"}}}
+		if err := r.f.Submit(t.Context(), txn, nil); !errors.Is(err, errText) {
+			t.Errorf("submit: %v, want %v", err, errText)
+		}
+	})
+}
+
+// After a snapshot, what it may contain is over with an unknown outcome: nobody hears of
+// it and it is not sent again. What comes behind it goes on.
+func TestRestored(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		id := r.session(l, 9, 0)
+		var waiters []*heard
+		for i := range 4 {
+			waiters = append(waiters, r.submit(uint64(i), jute.OpCreate, fmt.Sprint("w", i)))
+		}
+		w := &heard{}
+		l.sync = func(context.Context) (uint64, error) { return 90, nil }
+		r.f.Sync(1, w)
+		synctest.Wait()
+		r.state.Lock()
+		r.state.index, r.state.cursor = 100, 3 // the session and w0, w1
+		r.state.term = znode.Term{Term: 2, Nonce: 1002, Leader: 2, Index: 99}
+		next := &fakeLeader{nonce: r.state.term.Nonce}
+		r.mu.Lock()
+		r.leaders[2] = next
+		r.mu.Unlock()
+		r.raftTerm.Store(2)
+		r.f.Restored()
+		r.state.Unlock()
+		if r.f.Vouched(id, time.Now()) {
+			t.Error("a lease is left")
+		}
+		if got, want := next.sent(), []string{"w2", "w3"}; !slices.Equal(got, want) {
+			t.Errorf("sent to the leader of the snapshot's term: %v, want %v", got, want)
+		}
+		if w.times() != 1 {
+			t.Errorf("the sync was heard %d times", w.times())
+		}
+		r.apply(next.got...)
+		for i, w := range waiters {
+			if want := i / 2; w.times() != want {
+				t.Errorf("w%d heard %d times, want %d", i, w.times(), want)
+			}
+		}
+	})
+}
+
+// A snapshot may hold the announcement itself, or that of a successor.
+func TestRestoredBoot(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		restore := func(boot uint64) {
+			r.state.Lock()
+			defer r.state.Unlock()
+			r.state.index++
+			r.state.boot = boot
+			r.f.Restored()
+		}
+		restore(ourBoot)
+		if _, err := r.f.NewSession(t.Context()); err != nil {
+			t.Error(err)
+		}
+		restore(5)
+		if err := <-r.ran; !errors.Is(err, ErrReplaced) {
+			t.Errorf("Run: %v, want ErrReplaced", err)
+		}
+		r.ran <- nil
+	})
+}

@@ -1,0 +1,170 @@
+package follower
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// syncsPerLock is how many syncs are completed while apply has to wait: a few hundred
+// microseconds.
+const syncsPerLock = 256
+
+// syncs holds the syncs that wait: for the leader to name an index, then for this member
+// to apply it. How many there can be is up to the connections' own limits on requests in
+// flight. The zero value is ready. Safe for concurrent use.
+type syncs struct {
+	mu      sync.Mutex
+	waiting map[uint64][]znode.Waiter // by connection: arrived since the last call to the leader
+	asked   map[uint64][]znode.Waiter // the call that is under way is for these
+	rounds  []round                   // answered
+}
+
+// round is what one answer of the leader completes.
+type round struct {
+	index   uint64
+	waiters map[uint64][]znode.Waiter
+}
+
+// add takes a sync in and reports whether it is the first that waits.
+func (s *syncs) add(conn uint64, w znode.Waiter) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == nil {
+		s.waiting = make(map[uint64][]znode.Waiter)
+	}
+	s.waiting[conn] = append(s.waiting[conn], w)
+	return len(s.waiting) == 1
+}
+
+// drop forgets the syncs of a connection.
+func (s *syncs) drop(conn uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, conn)
+	delete(s.asked, conn)
+	for _, r := range s.rounds {
+		delete(r.waiters, conn)
+	}
+}
+
+// begin returns whether there is anybody to ask the leader for. All who have arrived
+// count for the call that the caller makes next.
+func (s *syncs) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked == nil {
+		s.asked, s.waiting = s.waiting, nil
+	}
+	for conn, waiters := range s.waiting {
+		s.asked[conn] = append(s.asked[conn], waiters...)
+	}
+	s.waiting = nil
+	return len(s.asked) > 0
+}
+
+// answer ends the call that begin announced.
+func (s *syncs) answer(index uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.asked) > 0 {
+		s.rounds = append(s.rounds, round{index: index, waiters: s.asked})
+	}
+	s.asked = nil
+}
+
+// due reports whether a round waits for an index up to applied.
+func (s *syncs) due(applied uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.rounds) > 0 && s.rounds[0].index <= applied
+}
+
+// done removes and returns up to limit of the syncs whose index has been applied.
+// Leaders name indices that do not go down.
+func (s *syncs) done(applied uint64, limit int) []znode.Waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var done []znode.Waiter
+	for len(s.rounds) > 0 && s.rounds[0].index <= applied {
+		for conn, waiters := range s.rounds[0].waiters {
+			if len(done) >= limit {
+				return done
+			}
+			done = append(done, waiters...)
+			delete(s.rounds[0].waiters, conn)
+		}
+		s.rounds = s.rounds[1:]
+	}
+	return done
+}
+
+// askLoop asks the leader for all syncs that wait, one call at a time.
+func (f *Follower) askLoop(ctx context.Context) error {
+	retry := f.newBackoff()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.asking:
+		}
+		for f.syncs.begin() {
+			t := f.leadership()
+			index, err := f.ask(ctx, t)
+			if err == nil {
+				retry.reset()
+				f.syncs.answer(index)
+				wake(f.synced)
+				continue
+			}
+			if !retry.wait(ctx, t) {
+				return nil
+			}
+		}
+	}
+}
+
+// ask returns an index that everything committed before the call lies at or below.
+func (f *Follower) ask(ctx context.Context, t *term) (uint64, error) {
+	if !f.isCurrent(t) {
+		return 0, errNoLeader
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Tick) // a proof takes as long as a round trip
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	leader, err := f.cfg.Leader(ctx, t.Leader)
+	if err != nil {
+		return 0, fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
+	}
+	reply, err := leader.Sync(ctx, &proto.SyncRequest{Member: f.cfg.Self, Nonce: t.Nonce})
+	if err != nil {
+		return 0, fmt.Errorf("follower: sync: %w", err)
+	}
+	return reply.Index, nil
+}
+
+// completeLoop completes syncs whose index has been applied, under the tree's read lock.
+func (f *Follower) completeLoop(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.synced:
+		}
+		for done := f.syncs.done(f.applied.Load(), syncsPerLock); len(done) > 0; {
+			f.complete(done)
+			done = f.syncs.done(f.applied.Load(), syncsPerLock)
+		}
+	}
+}
+
+func (f *Follower) complete(done []znode.Waiter) {
+	f.cfg.State.RLock()
+	defer f.cfg.State.RUnlock()
+	for _, w := range done {
+		w.Applied(&znode.Result{})
+	}
+}

@@ -1,0 +1,130 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// All syncs that wait share one call to the leader, which begins after they came, and
+// complete once its index has been applied.
+func TestSync(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		calls := 0
+		index := r.state.index + 1
+		release := make(chan struct{})
+		l.sync = func(context.Context) (uint64, error) {
+			calls++
+			<-release
+			return index, nil
+		}
+		first, second, third := &heard{}, &heard{}, &heard{}
+		r.f.Sync(1, first)
+		synctest.Wait()
+		r.f.Sync(1, second) // too late for the call under way
+		r.f.Sync(2, third)
+		synctest.Wait()
+		release <- struct{}{}
+		synctest.Wait()
+		if first.times() != 0 || calls != 2 {
+			t.Errorf("heard %d times before the index was applied; %d calls", first.times(), calls)
+		}
+		r.apply()
+		synctest.Wait()
+		if first.times() != 1 || second.times()+third.times() != 0 {
+			t.Errorf("heard %d, %d, %d times", first.times(), second.times(), third.times())
+		}
+		release <- struct{}{} // its index has been applied already
+		synctest.Wait()
+		if first.times() != 1 || second.times() != 1 || third.times() != 1 || calls != 2 {
+			t.Errorf("heard %d, %d, %d times after %d calls", first.times(), second.times(), third.times(), calls)
+		}
+	})
+}
+
+// A call that fails or loses its leader is made again of whoever leads.
+func TestSyncSurvivesItsLeader(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		tries := 0
+		l.sync = func(ctx context.Context) (uint64, error) {
+			tries++
+			if tries == 1 {
+				return 1, errors.New("no proof")
+			}
+			<-ctx.Done()
+			return 1, ctx.Err()
+		}
+		w, gone := &heard{}, &heard{}
+		r.f.Sync(1, w)
+		r.f.Sync(2, gone)
+		time.Sleep(tick / 4) // a second try is under way
+		r.f.Detach(0, 2)
+		began := time.Now()
+		next := &fakeLeader{nonce: 1002, sync: func(context.Context) (uint64, error) { return 1, nil }}
+		r.mu.Lock()
+		r.leaders[2] = next
+		r.mu.Unlock()
+		r.start(2, 2, next.nonce)
+		synctest.Wait()
+		if w.times() != 1 || gone.times() != 0 || tries != 2 || time.Since(began) != 0 {
+			t.Errorf("heard %d times after %d tries and %v; by a connection that is gone: %d", w.times(), tries, time.Since(began), gone.times())
+		}
+	})
+}
+
+// A leader that does not answer is asked again; while raft is ahead of the leader we
+// know, nobody is asked.
+func TestSyncWaits(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		var asked []time.Time
+		l.sync = func(ctx context.Context) (uint64, error) {
+			asked = append(asked, time.Now())
+			<-ctx.Done()
+			return 1, ctx.Err()
+		}
+		began := time.Now()
+		r.f.Sync(1, &heard{})
+		time.Sleep(tick + tick/20 + 1)
+		synctest.Wait()
+		if len(asked) != 2 || asked[1].Sub(began) != tick+tick/20 {
+			t.Errorf("asked %d times", len(asked))
+		}
+		r.raftTerm.Store(2)
+		time.Sleep(10 * tick)
+		synctest.Wait()
+		if len(asked) != 2 {
+			t.Errorf("asked %d times although raft's term has gone on", len(asked))
+		}
+	})
+}
+
+// Nobody hears of a sync whose connection is gone, whatever it waits for.
+func TestSyncDetached(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		index := r.state.index + 1
+		l.sync = func(context.Context) (uint64, error) { return index, nil }
+		answered, waiting := &heard{}, &heard{}
+		r.f.Sync(1, answered)
+		synctest.Wait()
+		l.sync = nil // refuses
+		r.f.Sync(2, waiting)
+		synctest.Wait()
+		r.f.Detach(0, 1)
+		r.f.Detach(0, 2)
+		r.apply()
+		time.Sleep(tick)
+		synctest.Wait()
+		if answered.times() != 0 || waiting.times() != 0 {
+			t.Errorf("heard %d and %d times", answered.times(), waiting.times())
+		}
+		if s := &r.f.syncs; len(s.waiting)+len(s.asked)+len(s.rounds) != 0 {
+			t.Errorf("left: %d, %d, %d", len(s.waiting), len(s.asked), len(s.rounds))
+		}
+	})
+}

@@ -1,0 +1,328 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// refill flushes what was touched and acknowledges it, with the given sessions refused.
+func (s *fakePings) refill(number uint64, refused ...int64) {
+	s.t.Helper()
+	s.ping(&proto.Ping{Number: number})
+	s.ack(s.pong(0), refused...)
+}
+
+func (s *fakePings) ack(pong *proto.Pong, refused ...int64) {
+	s.t.Helper()
+	if len(pong.Batches) == 0 {
+		s.t.Fatal("nothing to acknowledge")
+	}
+	through := pong.Batches[len(pong.Batches)-1].Number
+	s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: through, Refused: refused}})
+}
+
+// A session is vouched for until 0.9 of its timeout after the create was first sent, and
+// then after the last acknowledged flush was.
+func TestVouched(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		check := func(id jute.SessionID, from time.Time, what string) {
+			t.Helper()
+			end := from.Add(timeout / 10 * 9)
+			if !r.f.Vouched(id, end) || r.f.Vouched(id, end.Add(1)) {
+				t.Errorf("%s: vouched for at 0.9 T: %t, behind it: %t", what, r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
+			}
+		}
+		began := time.Now()
+		id := r.session(l, 8, time.Second)
+		check(id, began, "created")
+		if r.f.Vouched(id+1, began) {
+			t.Error("vouches for a session of nobody")
+		}
+
+		r.f.Touch(id, timeout)
+		time.Sleep(time.Second)
+		sent := time.Now()
+		s.ping(&proto.Ping{Number: 1})
+		s.pong(0)
+		time.Sleep(time.Second)
+		check(id, began, "not acknowledged")
+		s.ping(&proto.Ping{Number: 2})
+		s.ack(s.pong(0))
+		check(id, sent, "sent twice")
+
+		// A connection that was granted less than what an old batch says.
+		r.f.Touch(id, 10*timeout)
+		sent = time.Now()
+		s.refill(3)
+		check(id, sent, "touched with more than is granted")
+		r.f.Touch(id, timeout/2)
+		time.Sleep(time.Second)
+		s.refill(4)
+		check(id, sent, "touched with less than is granted")
+	})
+}
+
+// A create that was sent again is vouched for from its first sending.
+func TestVouchedFromFirstSending(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.announced()
+		began := time.Now()
+		r.submit(8, jute.OpCreateSession, "new")
+		synctest.Wait()
+		time.Sleep(time.Second)
+		r.commit(r.lead(2, 2), 1)
+		end := began.Add(timeout / 10 * 9)
+		if !r.f.Vouched(8, end) || r.f.Vouched(8, end.Add(1)) {
+			t.Errorf("vouched for at 0.9 T: %t, behind it: %t", r.f.Vouched(8, end), r.f.Vouched(8, end.Add(1)))
+		}
+	})
+}
+
+// What ends a lease, and what does not.
+func TestLeaseEnds(t *testing.T) {
+	s := znode.Session{ID: 8, Owner: znode.Owner{Member: 1, Conn: 99}}
+	tests := []struct {
+		name string
+		do   func(f *Follower)
+		ends bool
+	}{
+		{"its connection is gone", func(f *Follower) { f.Detach(8, 8) }, true},
+		{"another connection is gone", func(f *Follower) { f.Detach(8, 7) }, false},
+		{"it moved away", func(f *Follower) { f.Attached(s, znode.Owner{Member: self, Conn: 8}) }, true},
+		{"it moved, but not from here", func(f *Follower) { f.Attached(s, znode.Owner{Member: 1, Conn: 8}) }, false},
+		{"another one moved away", func(f *Follower) { f.Attached(znode.Session{ID: 9}, znode.Owner{Member: self, Conn: 8}) }, false},
+		{"it was closed", func(f *Follower) { f.Closed(s, znode.Owner{Member: self, Conn: 8}, false, 0) }, true},
+		{"it expired", func(f *Follower) { f.Closed(s, znode.Owner{}, true, 0) }, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, r *rig) {
+				id := r.session(r.announced(), 8, 0)
+				tt.do(r.f)
+				if got := !r.f.Vouched(id, time.Now()); got != tt.ends {
+					t.Errorf("ended: %t, want %t", got, tt.ends)
+				}
+			})
+		})
+	}
+}
+
+// Vouch sends at once what was heard, and everybody who waits is served by the same
+// flush.
+func TestVouch(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		a, b := r.session(l, 1, 0), r.session(l, 2, 0)
+		if err := r.f.Vouch(t.Context(), a); err != nil {
+			t.Errorf("already vouched for: %v", err)
+		}
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		s.ping(&proto.Ping{Number: 1})
+		s.pong(0)
+		time.Sleep(timeout)
+		r.f.Touch(a, timeout)
+		r.f.Touch(b, timeout)
+		began := time.Now()
+		results := make(chan error)
+		for range 10 {
+			for _, id := range []jute.SessionID{a, b} {
+				go func() { results <- r.f.Vouch(t.Context(), id) }()
+			}
+		}
+		pong := s.pong(0)
+		if pong.Number != 0 || pong.Proof != 0 {
+			t.Errorf("flushed with number %d, proof %d", pong.Number, pong.Proof)
+		}
+		wantFlushed(t, pong, map[uint64][]int64{1: {1, 2}})
+		s.silent()
+		s.ack(pong)
+		for range 20 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		if time.Since(began) != 0 || len(r.f.leases.waiting) != 0 {
+			t.Errorf("took %v, %d still wait", time.Since(began), len(r.f.leases.waiting))
+		}
+	})
+}
+
+// Flushes that are asked for in a row keep their distance, and none is forgotten.
+func TestFlushesKeepDistance(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		id := r.session(l, 1, 0)
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		s.ping(&proto.Ping{})
+		time.Sleep(timeout)
+		ask := func() {
+			r.f.Touch(id, timeout)
+			go func() { _ = r.f.Vouch(t.Context(), id) }()
+			synctest.Wait()
+		}
+		ask()
+		if got := len(s.pong(0).Batches); got != 1 {
+			t.Errorf("%d batches", got)
+		}
+		ask()
+		s.silent()
+		began := time.Now()
+		if got := len(s.pong(tick).Batches); got != 2 || time.Since(began) != tick/flushesPerTick {
+			t.Errorf("%d batches after %v, want 2 after %v", got, time.Since(began), tick/flushesPerTick)
+		}
+		time.Sleep(tick)
+	})
+}
+
+// Vouch ends well when what was heard last is acknowledged. It gives up after half a
+// tick, when it is refused, when the session is gone, and
+// with its context.
+func TestVouchEnds(t *testing.T) {
+	tests := []struct {
+		name  string
+		do    func(r *rig, s *fakePings, cancel func())
+		err   error
+		after time.Duration
+	}{
+		{"nobody acknowledges", func(*rig, *fakePings, func()) {}, ErrNotVouched, tick / 2},
+		{"acknowledged in time", func(r *rig, s *fakePings, _ func()) {
+			time.Sleep(tick / 4)
+			s.ack(s.pong(0))
+		}, nil, tick / 4},
+		{"what is acknowledged is too old", func(r *rig, s *fakePings, _ func()) {
+			s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1}})
+		}, ErrNotVouched, tick / 2},
+		{"refused", func(r *rig, s *fakePings, _ func()) { s.ack(s.pong(0), 8) }, ErrRefused, 0},
+		{"detached", func(r *rig, s *fakePings, _ func()) { r.f.Detach(8, 8) }, errNotHeld, 0},
+		{"expired", func(r *rig, s *fakePings, _ func()) { r.f.Closed(znode.Session{ID: 8}, znode.Owner{}, true, 0) }, ErrRefused, 0},
+		{"given up", func(_ *rig, _ *fakePings, cancel func()) { cancel() }, context.Canceled, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, r *rig) {
+				id := r.session(r.announced(), 8, 0)
+				s := r.pings(1, 1001)
+				defer s.cancel()
+				time.Sleep(1)
+				r.f.Touch(id, timeout)
+				s.ping(&proto.Ping{Number: 1})
+				s.pong(0)
+				time.Sleep(timeout)
+				r.f.Touch(id, timeout)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				began := time.Now()
+				result := make(chan error, 1)
+				go func() { result <- r.f.Vouch(ctx, id) }()
+				synctest.Wait()
+				tt.do(r, s, cancel)
+				if err := <-result; !errors.Is(err, tt.err) || time.Since(began) != tt.after {
+					t.Errorf("%v after %v, want %v after %v", err, time.Since(began), tt.err, tt.after)
+				}
+				if n := len(r.f.leases.waiting); n != 0 {
+					t.Errorf("%d still wait", n)
+				}
+			})
+		})
+	}
+	t.Run("not held", func(t *testing.T) {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			if err := r.f.Vouch(t.Context(), 8); !errors.Is(err, errNotHeld) {
+				t.Errorf("%v, want %v", err, errNotHeld)
+			}
+		})
+	})
+}
+
+// However much there is to tell a client that is not heard any more: that renews nothing.
+func TestVouchIsNoTouch(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		id := r.session(r.announced(), 8, 0)
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		s.ping(&proto.Ping{})
+		time.Sleep(timeout)
+		if err := r.f.Vouch(t.Context(), id); !errors.Is(err, ErrNotVouched) {
+			t.Errorf("Vouch: %v, want %v", err, ErrNotVouched)
+		}
+		s.ping(&proto.Ping{Number: 1})
+		wantFlushed(t, s.pong(0), nil)
+	})
+}
+
+// A session that the leader refuses is cut off and not vouched for; the others are.
+func TestRefused(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		a, b := r.session(l, 1, 0), r.session(l, 2, 0)
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		time.Sleep(time.Second)
+		began := time.Now()
+		r.f.Touch(a, timeout)
+		r.f.Touch(b, timeout)
+		r.f.Touch(3, timeout) // attached nowhere here
+		s.refill(1, int64(b), 3)
+		if !slices.Equal(r.cut, []jute.SessionID{b}) {
+			t.Errorf("cut %v, want %v", r.cut, b)
+		}
+		if !r.f.Vouched(a, began.Add(timeout/10*9)) || r.f.Vouched(b, began) {
+			t.Errorf("vouched for: %t, %t", r.f.Vouched(a, began.Add(timeout/10*9)), r.f.Vouched(b, began))
+		}
+	})
+}
+
+// A session that came back to this member after the refused batch was sent is not cut:
+// the refusal meant the time when another member had it. It is not vouched for by that
+// batch either.
+func TestRefusedBeforeItCameBack(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		id := r.session(l, 1, 0)
+		time.Sleep(time.Second)
+		r.f.Touch(id, timeout)
+		s.ping(&proto.Ping{Number: 1}) // refused, as the session has moved away
+		s.pong(0)
+		time.Sleep(time.Second)
+
+		began := time.Now()
+		r.submit(5, jute.OpAttach, "back")
+		synctest.Wait()
+		l.got[len(l.got)-1].Session = int64(id)
+		time.Sleep(time.Second)
+		r.f.Touch(id, timeout)
+		s.ping(&proto.Ping{Number: 2}) // flushed before the attach is applied
+		s.pong(0)
+		r.commit(l, 1)
+		time.Sleep(time.Second)
+		r.f.Touch(id, timeout)
+		s.ping(&proto.Ping{Number: 3})
+		pong := s.pong(0)
+		wantFlushed(t, pong, map[uint64][]int64{1: {1}, 2: {1}, 3: {1}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(id)}}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2, Refused: []int64{int64(id)}}})
+		end := began.Add(timeout / 10 * 9)
+		if len(r.cut) != 0 || !r.f.Vouched(id, end) || r.f.Vouched(id, end.Add(1)) {
+			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, behind it: %t", r.cut, r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
+		}
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 3, Refused: []int64{int64(id)}}})
+		if !slices.Equal(r.cut, []jute.SessionID{id}) {
+			t.Errorf("cut %v by a refusal of what was flushed since, want %v", r.cut, id)
+		}
+	})
+}

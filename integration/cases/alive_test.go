@@ -1,0 +1,468 @@
+package cases
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+// alive is group C: what keeps a session and what does not.
+var alive = []row{
+	{number: 47, name: "silence at the leader", where: standalone | leader, run: silence, differs: true},
+	{number: 48, name: "silence at a follower", where: followers, run: silence, differs: true},
+	{number: 49, name: "pings keep", where: everywhere, run: pingsKeep},
+	{number: 50, name: "any operation keeps", where: everywhere, run: anyKeeps},
+	{number: 51, name: "failing operations keep", where: everywhere, run: failuresKeep},
+	{number: 52, name: "auth does not keep", where: everywhere, run: authKeepsNot},
+	{number: 53, name: "others do not keep", where: everywhere, run: othersKeepNot},
+	{number: 54, name: "events do not keep", where: everywhere, run: eventsKeepNot},
+	{number: 55, name: "pings to one member", where: everywhere, run: pingsRelayed, differs: true},
+	{number: 56, name: "resume renews", where: everywhere, run: resumeRenews},
+	{number: 57, name: "resume too late", where: everywhere, run: resumeTooLate},
+	{number: 58, name: "fifty at once", where: everywhere, run: fiftyAtOnce},
+	{number: 59, name: "only the silent of a bucket", where: everywhere, run: oneOfBucket},
+	{number: 60, name: "watchers of an expired session", where: everywhere, run: expiryWatched},
+	{number: 61, name: "no trace", where: everywhere, run: noTrace},
+	{number: 62, name: "leader killed, client silent", where: leader | followerOne, run: leaderKilledSilent},
+	{number: 63, name: "all stopped", where: everywhere, run: allStopped},
+	{number: 64, name: "quorum lost and back", where: three, run: quorumLost},
+	{number: 65, name: "client suspended", where: everywhere, run: clientSuspended},
+}
+
+const short = 4 * time.Second // session timeout of most of the cases here
+
+// silentPhases is how many sessions fall silent at different moments of a tick.
+const silentPhases = 8
+
+// silence lets sessions fall silent at s.at, at all phases of a tick.
+func silence(s *stage) { s.silence(short, s.at) }
+
+// silence has sessions fall silent at the members: each ends no earlier than its timeout
+// and no later than it may, on all members at one zxid, with one NodeDeleted at each
+// watcher, and its connection is closed without a word.
+func (s *stage) silence(timeout time.Duration, members ...uint32) {
+	var watchers []*session
+	for _, id := range s.IDs() {
+		watchers = append(watchers, s.open(id, 20*tick).keep())
+	}
+	silent := map[string]*session{}
+	for i := range silentPhases {
+		for _, m := range members {
+			path := fmt.Sprintf("/e-%d-%d", m, i)
+			k := s.open(m, timeout)
+			k.create(path, jute.Ephemeral)
+			silent[path] = k
+			s.settle()
+			for _, w := range watchers {
+				if code := w.watchExists(path); code != jute.OK {
+					s.Fatalf("watch %s: %v", path, result(code))
+				}
+			}
+		}
+		time.Sleep(137 * time.Millisecond)
+	}
+	time.Sleep(timeout + 4*tick)
+	s.settle()
+	zxids := map[string]int64{}
+	for _, w := range watchers {
+		events := w.events()
+		if len(events) != len(silent) {
+			s.Errorf("events %v, want one for each of %d", names(events), len(silent))
+		}
+		for _, f := range events {
+			path := string(f.Event().Path)
+			k := silent[path]
+			if k == nil || f.Event().Type != jute.EventNodeDeleted {
+				s.Fatalf("event %v", f.Reply)
+			}
+			s.onTime(k.member, timeout, k.touched, f.at)
+			if z, ok := zxids[path]; ok && z != f.Zxid {
+				s.Errorf("%s went at zxid %#x and at %#x", path, z, f.Zxid)
+			}
+			zxids[path] = f.Zxid
+		}
+	}
+	for path, k := range silent {
+		k.mustEnd(0)
+		s.absent(path)
+		s.refused(k.member, claim(k.granted))
+	}
+}
+
+// Without anything being heard of it a session ends in time.
+func TestSilentSessionStandalone(t *testing.T) {
+	for _, timeout := range []time.Duration{2 * tick, 4100 * time.Millisecond, 20 * tick} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			on(t, standalone, cluster.Options{}, func(s *stage) { s.silence(timeout, s.at) })
+		})
+	}
+}
+
+func TestSilentSessionThreeMembers(t *testing.T) {
+	for _, timeout := range []time.Duration{2 * tick, 4100 * time.Millisecond, 20 * tick} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			on(t, leader, cluster.Options{}, func(s *stage) { s.silence(timeout, s.IDs()...) })
+		})
+	}
+}
+
+// lastsWith opens a session that does nothing but what do does, every so often for 20 s,
+// and must live; then it falls silent and must not.
+func (s *stage) lastsWith(what string, do func(k *session)) {
+	s.Helper()
+	k := s.open(s.at, short)
+	path := "/" + what
+	k.create(path, jute.Ephemeral)
+	for begun := time.Now(); time.Since(begun) < 20*time.Second; {
+		time.Sleep(1300 * time.Millisecond)
+		do(k)
+		if !s.has(s.at, path) {
+			s.Fatalf("%s every 1.3 s: the session of %v has expired", what, short)
+		}
+	}
+	k.expires(path)
+}
+
+func pingsKeep(s *stage) {
+	s.lastsWith("ping", func(k *session) { k.ok(jute.OpPing, nil) })
+}
+
+func anyKeeps(s *stage) {
+	s.open(s.at, usual).create("/n", jute.Persistent)
+	for _, r := range []request{
+		{jute.OpGetData, get("/n")},
+		{jute.OpExists, look("/n")},
+		{jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/n")}},
+		{jute.OpSync, jute.SyncRequest{Path: []byte("/n")}},
+		{jute.OpWhoAmI, nil},
+		{jute.OpGetEphemerals, jute.GetEphemeralsRequest{}},
+		{jute.OpSetWatches, jute.SetWatches{Data: [][]byte{}, Exist: [][]byte{}, Child: [][]byte{}}},
+		{jute.OpSetData, set("/n", "y")},
+	} {
+		s.lastsWith(r.op.String(), func(k *session) { k.ok(r.op, r.rec) })
+	}
+}
+
+// cutShort is a record that lacks its end.
+type cutShort struct{ wire.Record }
+
+func (c cutShort) Append(b []byte) []byte {
+	b = c.Record.Append(b)
+	return b[:len(b)-2]
+}
+
+func failuresKeep(s *stage) {
+	s.lastsWith("exists-missing", func(k *session) { k.want(jute.NoNode, jute.OpExists, look("/none")) })
+	s.lastsWith("delete-missing", func(k *session) { k.want(jute.NoNode, jute.OpDelete, remove("/none")) })
+	s.lastsWith("undecodable-read", func(k *session) { k.want(jute.MarshallingError, jute.OpGetData, cutShort{get("/none")}) })
+	s.lastsWith("undecodable-write", func(k *session) { k.want(jute.MarshallingError, jute.OpSetData, cutShort{set("/none", "x")}) })
+}
+
+func authKeepsNot(s *stage) {
+	k := s.open(s.at, 2*time.Second)
+	k.create("/e", jute.Ephemeral)
+	begun := k.touched
+	packet := wire.Frame(jute.XidAuth, jute.OpAuth, digest("u:p"))
+	go func() {
+		for jute.WriteFrame(k.Conn, packet) == nil {
+			time.Sleep(400 * time.Millisecond)
+		}
+	}()
+	at, err := s.death(s.at, "/e", patience)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.onTime(s.at, 2*time.Second, begun, at)
+	if f, ok := k.next(); !ok || f.Xid != jute.XidAuth || f.Err != jute.OK {
+		s.Errorf("reply to the first auth: %v, %t", f.Reply, ok)
+	}
+}
+
+func othersKeepNot(s *stage) {
+	k := s.open(s.at, short)
+	k.create("/e", jute.Ephemeral)
+	watcher := s.open(s.at, usual).keep()
+	go func() {
+		for s.Context().Err() == nil && s.lives(s.at, k.id()) {
+			s.word(s.at, "ruok")
+			s.word(s.at, "srvr")
+			time.Sleep(300 * time.Millisecond)
+		}
+	}()
+	for s.has(s.at, "/e") {
+		if time.Since(k.touched) > patience {
+			s.Fatal("a session lives by what others do")
+		}
+		watcher.call(jute.OpGetData, jute.GetDataRequest{Path: []byte("/e"), Watch: true})
+		watcher.call(jute.OpExists, jute.ExistsRequest{Path: []byte("/e"), Watch: true})
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.onTime(s.at, short, k.touched, time.Now().Add(-10*time.Millisecond))
+	k.mustEnd(commitTime)
+}
+
+// Only what a client sends counts. (No member goes on telling it of changes once it
+// cannot know the session to live.)
+func eventsKeepNot(s *stage) {
+	const nodes, timeout = 40, 3 * time.Second
+	writer := s.open(s.other(), usual).keep()
+	for i := range nodes {
+		writer.create(fmt.Sprintf("/w%d", i), jute.Persistent)
+	}
+	k := s.open(s.at, timeout)
+	k.sync()
+	k.create("/e", jute.Ephemeral)
+	for i := range nodes {
+		if code := k.watchData(fmt.Sprintf("/w%d", i)); code != jute.OK {
+			s.Fatal(result(code))
+		}
+	}
+	heard := 0
+	for i := range nodes {
+		writer.set(fmt.Sprintf("/w%d", i), "y")
+		time.Sleep(200 * time.Millisecond)
+		heard += len(k.events())
+	}
+	if heard < 10 {
+		s.Errorf("%d events: too few to show anything", heard)
+	}
+	if time.Since(k.touched) < s.latest(s.at, timeout) || s.has(s.at, "/e") {
+		s.Errorf("the session lives %v after its last request", time.Since(k.touched))
+	}
+	s.absent("/e")
+	if _, err := s.death(s.at, "/e", 0); err != nil {
+		s.Error(err)
+	}
+}
+
+// A session lives by pings to one member only; unlike ZooKeeper's, also while the link
+// to the leader breaks again and again, whatever it had under way.
+func pingsRelayed(s *stage) {
+	k := s.open(s.at, short)
+	k.create("/e", jute.Ephemeral)
+	for i := range 16 {
+		k.ok(jute.OpPing, nil)
+		if s.place&followers != 0 {
+			lead := s.Leader()
+			time.Sleep(time.Duration(100+i*50) * time.Millisecond)
+			s.Network.Cut(s.at, lead)
+			time.Sleep(60 * time.Millisecond)
+			s.Network.Heal(s.at, lead)
+		}
+		time.Sleep(k.touched.Add(1250 * time.Millisecond).Sub(time.Now()))
+		if !s.has(s.at, "/e") {
+			s.Fatalf("expired %v after its last ping", time.Since(k.touched))
+		}
+	}
+	k.ok(jute.OpPing, nil)
+	k.expires("/e")
+}
+
+func resumeRenews(s *stage) {
+	k := s.open(s.at, short)
+	k.create("/e", jute.Ephemeral)
+	k.drop()
+	time.Sleep(3500 * time.Millisecond)
+	k.resume(s.at).expires("/e")
+}
+
+func resumeTooLate(s *stage) {
+	k := s.open(s.at, short)
+	k.create("/e", jute.Ephemeral)
+	k.drop()
+	time.Sleep(6 * time.Second)
+	s.refused(s.at, claim(k.granted))
+	s.absent("/e")
+}
+
+// fiftyAtOnce: sessions heard within a tick go within one step, each with a zxid.
+func fiftyAtOnce(s *stage) {
+	const n, timeout = 50, 3 * time.Second
+	var silent []*session
+	for i := range n {
+		k := s.open(s.at, timeout)
+		k.create(fmt.Sprintf("/e%d", i), jute.Ephemeral)
+		silent = append(silent, k)
+		time.Sleep(15 * time.Millisecond)
+	}
+	s.settle()
+	before := s.zxid(s.at)
+	var first, last time.Time
+	for i, k := range silent {
+		at, err := s.death(s.at, fmt.Sprintf("/e%d", i), patience)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if i == 0 {
+			first = at
+			s.onTime(s.at, timeout, k.touched, at)
+		}
+		last = at
+	}
+	s.onTime(s.at, timeout, silent[n-1].touched, last)
+	if last.Sub(first) > tick+commitTime {
+		s.Errorf("from the first to the last: %v", last.Sub(first))
+	}
+	s.settle()
+	if took := s.zxid(s.at) - before; took != n {
+		s.Errorf("%d sessions took %d zxids", n, took)
+	}
+}
+
+// lease opens a session, lets it fall silent and returns how long it lasted: sessions
+// that are heard whole ticks later than this one at start last as long.
+func (s *stage) lease(timeout time.Duration) (start time.Time, lasts time.Duration) {
+	s.Helper()
+	k := s.open(s.at, timeout)
+	k.create("/pilot", jute.Ephemeral)
+	at, err := s.death(s.at, "/pilot", patience)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return k.touched, at.Sub(k.touched)
+}
+
+// sleepTo sleeps until a whole number of ticks after start.
+func sleepTo(start time.Time) {
+	time.Sleep(tick - time.Since(start)%tick)
+}
+
+func oneOfBucket(s *stage) {
+	start, lasts := s.lease(short)
+	sleepTo(start)
+	one, two := s.open(s.at, short), s.open(s.at, short)
+	one.create("/one", jute.Ephemeral)
+	two.create("/two", jute.Ephemeral)
+	time.Sleep(lasts - 30*time.Millisecond)
+	if !s.has(s.at, "/one") || !s.has(s.at, "/two") {
+		s.Fatalf("gone before %v had passed, as the session before", lasts)
+	}
+	one.ok(jute.OpPing, nil)
+	two.expires("/two")
+	one.expires("/one") // a full lease from its ping
+}
+
+func expiryWatched(s *stage) {
+	parent := s.open(s.at, usual)
+	parent.create("/p", jute.Persistent)
+	k := s.open(s.at, short)
+	k.create("/p/e", jute.Ephemeral)
+	s.settle()
+	for _, m := range s.IDs() {
+		w := s.open(m, 20*tick).keep()
+		w.watchData("/p/e")
+		w.watchChildren("/p")
+		defer func() {
+			s.Helper()
+			events := w.saw("Deleted(/p/e)", "Children(/p)")
+			if z := w.stat("/p").Pzxid; events[0].Zxid != z || events[1].Zxid != z {
+				s.Errorf("member %d: events of zxids %#x and %#x, the close is %#x", m, events[0].Zxid, events[1].Zxid, z)
+			}
+		}()
+	}
+	k.expires("/p/e")
+}
+
+func noTrace(s *stage) {
+	k := s.open(s.at, short)
+	k.create("/e", jute.Ephemeral)
+	k.expires("/e")
+	s.settle()
+	for _, m := range s.IDs() {
+		if s.lives(m, k.id()) {
+			s.Errorf("member %d still has the session", m)
+		}
+	}
+}
+
+// Everybody gets a full lease from a new leader, and no more than that.
+func leaderKilledSilent(s *stage) {
+	const timeout = 6 * time.Second
+	k := s.open(s.at, timeout)
+	k.create("/e", jute.Ephemeral)
+	s.settle()
+	old := s.Leader()
+	s.Kill(old)
+	killed := time.Now()
+	lead := s.Leader()
+	at, err := s.death(lead, "/e", patience)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if lasted := at.Sub(killed); lasted <= timeout || lasted > timeout+3*tick+commitTime {
+		s.Errorf("gone %v after the leader was killed", lasted)
+	}
+	s.Boot(old)
+	s.Ready()
+}
+
+func allStopped(s *stage) {
+	k := s.open(s.at, short)
+	k.create("/e", jute.Ephemeral)
+	s.settle()
+	for _, id := range s.IDs() {
+		s.Kill(id)
+	}
+	time.Sleep(3 * short)
+	for _, id := range s.IDs() {
+		s.Boot(id)
+	}
+	s.Ready()
+	time.Sleep(short / 2)
+	k.resume(s.at).mustLive()
+	s.present("/e")
+}
+
+func quorumLost(s *stage) {
+	client := s.Connect(short, s.at)
+	id := client.Session()
+	s.Kill(s.other())
+	s.Kill(s.third())
+	time.Sleep(3 * short)
+	s.Boot(s.other())
+	s.Boot(s.third())
+	s.Ready()
+	if err := client.WaitConnected(patience); err != nil || client.Session() != id {
+		s.Errorf("session %v, was %v: %v", client.Session(), id, err)
+	}
+	client.Abandon()
+}
+
+func clientSuspended(s *stage) {
+	k := s.open(s.at, short)
+	for range 5 {
+		time.Sleep(3 * time.Second)
+		k.mustLive()
+	}
+}
+
+// A member keeps what it has heard until the leader says that it knows: a flush that is
+// lost on its way costs no session its life, and gives none more time.
+func TestLostPingReplyLosesNoTouch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hole blackHole
+		s := &stage{T: t, Ensemble: cluster.Start(t, 3, cluster.Options{Adjust: hole.install}), place: followerOne}
+		s.Ready()
+		s.at = s.Followers()[0]
+		for i := range 8 {
+			k := s.open(s.at, short)
+			path := fmt.Sprintf("/e%d", i)
+			k.create(path, jute.Ephemeral)
+			time.Sleep(3 * time.Second) // flushed and acknowledged long since
+			time.Sleep(time.Duration(i) * tick / 16)
+			hole.swallow(s.at, true)
+			k.send(jute.OpPing, nil)
+			time.Sleep(tick * 6 / 10) // at least one flush
+			lost := hole.swallow(s.at, false)
+			if lost == 0 {
+				t.Fatal("nothing was lost: the test shows nothing")
+			}
+			k.expires(path)
+		}
+	})
+}

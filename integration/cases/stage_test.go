@@ -1,0 +1,710 @@
+package cases
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+	"rollcall/znode"
+)
+
+const (
+	tick       = time.Second            // of the servers, unless a row says otherwise
+	usual      = 10 * time.Second       // session timeout, unless a case says otherwise
+	commitTime = 50 * time.Millisecond  // what a write may take from being sent to being applied everywhere
+	patience   = 60 * time.Second       // for what must happen at once: only a failing test waits so long
+	relay      = tick / 2               // how long a touch may wait at a follower
+	allGone    = tick + relay + commitTime // after its timeout, a silent session is gone on every member
+)
+
+// place is where a case is tried: at which member of which ensemble.
+type place int
+
+const (
+	standalone place = 1 << iota
+	leader
+	followerOne
+	followerTwo
+
+	followers  = followerOne | followerTwo
+	three      = leader | followers
+	everywhere = standalone | three
+)
+
+func (p place) String() string {
+	return map[place]string{
+		standalone: "standalone", leader: "leader", followerOne: "follower-1", followerTwo: "follower-2",
+	}[p]
+}
+
+// stage is a running ensemble and the member that a case is tried at.
+type stage struct {
+	*testing.T
+	*cluster.Ensemble
+	at    uint32
+	place place
+}
+
+// on runs a function on a stage of its own at each of the places, in virtual time. In
+// the end all members must agree.
+func on(t *testing.T, places place, opts cluster.Options, run func(s *stage)) {
+	t.Helper()
+	for _, p := range []place{standalone, leader, followerOne, followerTwo} {
+		if places&p == 0 {
+			continue
+		}
+		t.Run(p.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, p, opts)
+				run(s)
+				s.Equal()
+			})
+		})
+	}
+}
+
+func newStage(t *testing.T, p place, opts cluster.Options) *stage {
+	t.Helper()
+	n := 3
+	if p == standalone {
+		n = 1
+	}
+	s := &stage{T: t, Ensemble: cluster.Start(t, n, opts), place: p}
+	s.at = s.Ready()
+	switch p {
+	case followerOne:
+		s.at = s.Followers()[0]
+	case followerTwo:
+		s.at = s.Followers()[1]
+	}
+	return s
+}
+
+// other is another member than s.at if there is one.
+func (s *stage) other() uint32 {
+	ids := s.IDs()
+	return ids[(slices.Index(ids, s.at)+1)%len(ids)]
+}
+
+// third is the member that is neither s.at nor s.other.
+func (s *stage) third() uint32 {
+	ids := s.IDs()
+	return ids[(slices.Index(ids, s.at)+2)%len(ids)]
+}
+
+// settle waits until every member has applied the same, and all that was sent has been
+// received.
+func (s *stage) settle() {
+	s.Helper()
+	s.Equal()
+	synctest.Wait()
+}
+
+// has reports whether a member has a node, asking its state: no session is touched.
+func (s *stage) has(member uint32, path string) bool {
+	state := s.Member(member).State()
+	state.RLock()
+	defer state.RUnlock()
+	_, code := state.Exists([]byte(path), nil, nil)
+	return code == jute.OK
+}
+
+// record is what a member's state says of a session.
+func (s *stage) record(member uint32, id jute.SessionID) (znode.Session, bool) {
+	state := s.Member(member).State()
+	state.RLock()
+	defer state.RUnlock()
+	return state.Session(id)
+}
+
+// lives reports whether the session is in a member's state.
+func (s *stage) lives(member uint32, id jute.SessionID) bool {
+	_, ok := s.record(member, id)
+	return ok
+}
+
+// zxid is the last that a member has applied.
+func (s *stage) zxid(member uint32) int64 {
+	state := s.Member(member).State()
+	state.RLock()
+	defer state.RUnlock()
+	return state.Zxid()
+}
+
+// dial opens a connection to a member.
+func (s *stage) dial(member uint32) *wire.Conn {
+	s.Helper()
+	c, err := s.Dial(member)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return c
+}
+
+// shake opens a connection and shakes hands as req says.
+func (s *stage) shake(member uint32, req jute.ConnectRequest) (*wire.Conn, jute.ConnectResponse) {
+	s.Helper()
+	c := s.dial(member)
+	resp, err := c.Handshake(req)
+	if err != nil {
+		s.Fatalf("handshake with member %d: %v", member, err)
+	}
+	return c, resp
+}
+
+// granted is the timeout that a member grants to who asks for ms.
+func (s *stage) granted(member uint32, ms int32) int32 {
+	s.Helper()
+	c, resp := s.shake(member, jute.ConnectRequest{TimeOut: ms, Passwd: make([]byte, 16)})
+	if resp.SessionID == 0 {
+		s.Fatalf("asked for %d ms: session refused", ms)
+	}
+	c.Close()
+	return resp.TimeOut
+}
+
+// claim is the request that resumes a session.
+func claim(g jute.ConnectResponse) jute.ConnectRequest {
+	return jute.ConnectRequest{TimeOut: g.TimeOut, SessionID: g.SessionID, Passwd: g.Passwd, HasReadOnly: true}
+}
+
+// refused checks that a member answers req with zeroes and closes.
+func (s *stage) refused(member uint32, req jute.ConnectRequest) {
+	s.Helper()
+	c, resp := s.shake(member, req)
+	if resp.TimeOut != 0 || resp.SessionID != 0 || !slices.Equal(resp.Passwd, make([]byte, 16)) {
+		s.Fatalf("member %d: answered %+v, want zeroes", member, resp)
+	}
+	s.closed(c, patience)
+}
+
+// unanswered checks that a member closes without a byte when it gets req, within limit.
+func (s *stage) unanswered(member uint32, req jute.ConnectRequest, limit time.Duration) {
+	s.Helper()
+	c := s.dial(member)
+	if err := jute.WriteFrame(c.Conn, req.Append(nil)); err != nil {
+		s.Fatal(err)
+	}
+	s.closed(c, limit)
+}
+
+// closed checks that the server closes c within limit, without a further byte.
+func (s *stage) closed(c *wire.Conn, limit time.Duration) {
+	s.Helper()
+	if err := c.Closed(limit); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// frame is what a session received, and when.
+type frame struct {
+	wire.Reply
+	at time.Time
+}
+
+func (f frame) isEvent() bool { return f.Xid == jute.XidNotification }
+
+// session is a client that sends what the test has it send, and nothing else. It takes
+// in all that it is sent, as a client would.
+type session struct {
+	*wire.Conn
+	s       *stage
+	member  uint32 // it was opened at
+	granted jute.ConnectResponse
+	xid     int32
+	touched time.Time     // when the last request was sent, pings of keep apart
+	gone    chan struct{} // closed when the connection has ended
+
+	mu     sync.Mutex
+	more   *sync.Cond
+	frames []frame
+	heard  []frame   // events passed by while waiting for a reply
+	ended  time.Time // zero while the connection is open
+}
+
+// open starts a session at a member.
+func (s *stage) open(member uint32, timeout time.Duration) *session {
+	s.Helper()
+	return s.start(member, jute.ConnectRequest{
+		TimeOut: int32(timeout.Milliseconds()), Passwd: make([]byte, 16), HasReadOnly: true,
+	})
+}
+
+// start shakes hands, which must succeed.
+func (s *stage) start(member uint32, req jute.ConnectRequest) *session {
+	s.Helper()
+	touched := time.Now()
+	c, resp := s.shake(member, req)
+	if resp.SessionID == 0 {
+		s.Fatalf("member %d: session %v refused", member, req.SessionID)
+	}
+	k := &session{Conn: c, s: s, member: member, granted: resp, touched: touched, gone: make(chan struct{})}
+	k.more = sync.NewCond(&k.mu)
+	go k.read()
+	return k
+}
+
+// resume takes the session over on a member. k's own connection is left as it is.
+func (k *session) resume(member uint32) *session {
+	k.s.Helper()
+	next := k.s.start(member, claim(k.granted))
+	if next.granted.SessionID != k.granted.SessionID || !slices.Equal(next.granted.Passwd, k.granted.Passwd) {
+		k.s.Fatalf("resumed %v as %v, or with another password", k.granted.SessionID, next.granted.SessionID)
+	}
+	return next
+}
+
+func (k *session) id() jute.SessionID { return k.granted.SessionID }
+
+func (k *session) read() {
+	defer close(k.gone)
+	for {
+		r, err := k.Recv()
+		k.mu.Lock()
+		if err != nil {
+			k.ended = time.Now()
+			k.more.Broadcast()
+			k.mu.Unlock()
+			return
+		}
+		k.frames = append(k.frames, frame{r, time.Now()})
+		k.more.Broadcast()
+		k.mu.Unlock()
+	}
+}
+
+// keep pings for as long as the connection is open.
+func (k *session) keep() *session {
+	every := time.Duration(k.granted.TimeOut) * time.Millisecond / 3
+	ping := wire.Frame(jute.XidPing, jute.OpPing, nil)
+	go func() {
+		for {
+			select {
+			case <-k.gone:
+				return
+			case <-time.After(every):
+			}
+			if err := jute.WriteFrame(k.Conn, ping); err != nil {
+				return
+			}
+		}
+	}()
+	return k
+}
+
+// send sends a request and returns its xid. An error means that the connection has
+// ended, which whoever waits for the reply notices.
+func (k *session) send(op jute.Op, rec wire.Record) int32 {
+	switch op {
+	case jute.OpPing:
+		k.sendAs(jute.XidPing, op, rec)
+		return jute.XidPing
+	case jute.OpAuth:
+		k.sendAs(jute.XidAuth, op, rec)
+		return jute.XidAuth
+	}
+	k.xid++
+	k.sendAs(k.xid, op, rec)
+	return k.xid
+}
+
+func (k *session) sendAs(xid int32, op jute.Op, rec wire.Record) {
+	k.touched = time.Now()
+	_ = k.Send(xid, op, rec)
+}
+
+// pipeline sends several requests in one write, with xids that follow each other, and
+// returns the first.
+func (k *session) pipeline(requests ...request) int32 {
+	first := k.xid + 1
+	var b []byte
+	for _, r := range requests {
+		k.xid++
+		b = appendFrame(b, wire.Frame(k.xid, r.op, r.rec))
+	}
+	k.touched = time.Now()
+	_, _ = k.Write(b)
+	return first
+}
+
+type request struct {
+	op  jute.Op
+	rec wire.Record
+}
+
+func appendFrame(b, body []byte) []byte {
+	b, mark := jute.BeginFrame(b)
+	return jute.EndFrame(append(b, body...), mark)
+}
+
+// next waits for the next frame of any kind; ok is false if the connection ends first.
+func (k *session) next() (f frame, ok bool) {
+	late := time.AfterFunc(patience, func() { k.more.Broadcast() })
+	defer late.Stop()
+	limit := time.Now().Add(patience)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(k.frames) == 0 {
+		if !k.ended.IsZero() || !time.Now().Before(limit) {
+			return frame{}, false
+		}
+		k.more.Wait()
+	}
+	f = k.frames[0]
+	k.frames = k.frames[1:]
+	return f, true
+}
+
+// answer waits for the reply to xid; ok is false if the connection ends first. Events
+// are put by, replies to pings of keep dropped.
+func (k *session) answer(xid int32) (r wire.Reply, ok bool) {
+	k.s.Helper()
+	for {
+		f, ok := k.next()
+		switch {
+		case !ok:
+			return wire.Reply{}, false
+		case f.isEvent():
+			k.heard = append(k.heard, f)
+		case f.Xid == jute.XidPing && xid != jute.XidPing:
+		case f.Xid != xid:
+			k.s.Fatalf("%v while waiting for the reply to xid %d", f.Reply, xid)
+		default:
+			return f.Reply, true
+		}
+	}
+}
+
+// call sends a request and waits for the reply, whatever it says.
+func (k *session) call(op jute.Op, rec wire.Record) wire.Reply {
+	k.s.Helper()
+	xid := k.send(op, rec)
+	r, ok := k.answer(xid)
+	if !ok {
+		k.s.Fatalf("%v: connection of session %v ended instead of a reply", op, k.id())
+	}
+	return r
+}
+
+// code is the result of a request.
+func (k *session) code(op jute.Op, rec wire.Record) jute.Code {
+	k.s.Helper()
+	return k.call(op, rec).Err
+}
+
+// want makes a request whose result must be code.
+func (k *session) want(code jute.Code, op jute.Op, rec wire.Record) wire.Reply {
+	k.s.Helper()
+	r := k.call(op, rec)
+	if r.Err != code {
+		k.s.Fatalf("%v %s: %v, want %v", op, describe(rec), result(r.Err), result(code))
+	}
+	return r
+}
+
+// ok makes a request that must succeed.
+func (k *session) ok(op jute.Op, rec wire.Record) wire.Reply {
+	k.s.Helper()
+	return k.want(jute.OK, op, rec)
+}
+
+// lost makes a request that must find the connection closed, before or instead of a
+// reply.
+func (k *session) lost(op jute.Op, rec wire.Record) {
+	k.s.Helper()
+	xid := k.send(op, rec)
+	if r, ok := k.answer(xid); ok {
+		k.s.Fatalf("%v %s on a connection that lost its session: %v", op, describe(rec), r)
+	}
+	k.mustEnd(0)
+}
+
+func result(c jute.Code) string { return fmt.Sprintf("%d (%v)", int32(c), error(c)) }
+
+func describe(rec wire.Record) string {
+	if rec == nil {
+		return ""
+	}
+	return fmt.Sprintf("%+q", rec.Append(nil))
+}
+
+// mustEnd checks that the connection ends within limit, and that no frame is left but
+// replies to pings.
+func (k *session) mustEnd(limit time.Duration) time.Time {
+	k.s.Helper()
+	select {
+	case <-k.gone:
+	case <-time.After(limit):
+		synctest.Wait()
+		select {
+		case <-k.gone:
+		default:
+			k.s.Fatalf("connection of session %v still open after %v", k.id(), limit)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, f := range k.frames {
+		if f.Xid != jute.XidPing {
+			k.s.Fatalf("session %v got %v before its connection ended", k.id(), f.Reply)
+		}
+	}
+	return k.ended
+}
+
+// mustLive checks that connection and session work.
+func (k *session) mustLive() {
+	k.s.Helper()
+	k.ok(jute.OpPing, nil)
+	if id := k.id(); !k.s.lives(k.s.at, id) {
+		k.s.Fatalf("session %v is gone", id)
+	}
+}
+
+// events returns and forgets the events received so far.
+func (k *session) events() []frame {
+	synctest.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	events := k.heard
+	rest := k.frames[:0]
+	for _, f := range k.frames {
+		if f.isEvent() {
+			events = append(events, f)
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	k.heard, k.frames = nil, rest
+	return events
+}
+
+// saw checks which events have come, and forgets them: "Deleted(/a)". Events that are
+// late or one too many would come while the members settle.
+func (k *session) saw(want ...string) []frame {
+	k.s.Helper()
+	k.s.settle()
+	events := k.events()
+	if got := names(events); !slices.Equal(got, want) {
+		k.s.Fatalf("session %v: events %v, want %v", k.id(), got, want)
+	}
+	return events
+}
+
+func names(events []frame) []string {
+	var s []string
+	for _, f := range events {
+		e := f.Event()
+		kind, ok := map[jute.EventType]string{
+			jute.EventNodeCreated: "Created", jute.EventNodeDeleted: "Deleted",
+			jute.EventNodeDataChanged: "Changed", jute.EventNodeChildrenChanged: "Children",
+		}[e.Type]
+		if !ok || e.State != jute.StateSyncConnected || f.Err != jute.OK {
+			kind = fmt.Sprintf("type %d, state %d, err %d ", e.Type, e.State, f.Err)
+		}
+		s = append(s, fmt.Sprintf("%s(%s)", kind, e.Path))
+	}
+	return s
+}
+
+// drop breaks the connection without a word.
+func (k *session) drop() {
+	k.Close()
+	<-k.gone
+}
+
+// closeSession ends the session in the orderly way.
+func (k *session) closeSession() wire.Reply {
+	k.s.Helper()
+	r := k.ok(jute.OpCloseSession, nil)
+	k.mustEnd(tick)
+	return r
+}
+
+// The operations, short.
+
+func create(path string, mode jute.CreateMode) jute.CreateRequest {
+	return jute.CreateRequest{Path: []byte(path), Data: []byte("x"), ACL: jute.OpenACL, Flags: mode}
+}
+
+func remove(path string) jute.DeleteRequest {
+	return jute.DeleteRequest{Path: []byte(path), Version: -1}
+}
+
+func set(path, data string) jute.SetDataRequest {
+	return jute.SetDataRequest{Path: []byte(path), Data: []byte(data), Version: -1}
+}
+
+func look(path string) jute.ExistsRequest { return jute.ExistsRequest{Path: []byte(path)} }
+
+func get(path string) jute.GetDataRequest { return jute.GetDataRequest{Path: []byte(path)} }
+
+func digest(user string) jute.AuthPacket {
+	return jute.AuthPacket{Scheme: []byte("digest"), Auth: []byte(user)}
+}
+
+// create makes a node with data "x" and an open ACL.
+func (k *session) create(path string, mode jute.CreateMode) wire.Reply {
+	k.s.Helper()
+	return k.ok(jute.OpCreate, create(path, mode))
+}
+
+func (k *session) remove(path string) wire.Reply {
+	k.s.Helper()
+	return k.ok(jute.OpDelete, remove(path))
+}
+
+func (k *session) set(path, data string) wire.Reply {
+	k.s.Helper()
+	return k.ok(jute.OpSetData, set(path, data))
+}
+
+func (k *session) sync() {
+	k.s.Helper()
+	k.ok(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
+}
+
+// stat is that of a node that exists.
+func (k *session) stat(path string) jute.Stat {
+	k.s.Helper()
+	var resp jute.ExistsResponse
+	k.into(k.ok(jute.OpExists, look(path)), &resp)
+	return resp.Stat
+}
+
+// data is that of a node that exists.
+func (k *session) data(path string) string {
+	k.s.Helper()
+	var resp jute.GetDataResponse
+	k.into(k.ok(jute.OpGetData, get(path)), &resp)
+	return string(resp.Data)
+}
+
+// children are the names below a node that exists.
+func (k *session) children(path string) []string {
+	k.s.Helper()
+	var resp jute.GetChildrenResponse
+	k.into(k.ok(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte(path)}), &resp)
+	var list []string
+	for _, c := range resp.Children {
+		list = append(list, string(c))
+	}
+	return list
+}
+
+func (k *session) into(r wire.Reply, rec wire.Readable) {
+	k.s.Helper()
+	if err := r.Into(rec); err != nil {
+		k.s.Fatalf("%v: %v", r, err)
+	}
+}
+
+// watchExists, watchData and watchChildren set one-shot watches.
+func (k *session) watchExists(path string) jute.Code {
+	k.s.Helper()
+	return k.code(jute.OpExists, jute.ExistsRequest{Path: []byte(path), Watch: true})
+}
+
+func (k *session) watchData(path string) jute.Code {
+	k.s.Helper()
+	return k.code(jute.OpGetData, jute.GetDataRequest{Path: []byte(path), Watch: true})
+}
+
+func (k *session) watchChildren(path string) jute.Code {
+	k.s.Helper()
+	return k.code(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte(path), Watch: true})
+}
+
+// absent checks that no member has the node.
+func (s *stage) absent(path string) {
+	s.Helper()
+	s.settle()
+	for _, id := range s.IDs() {
+		if s.Running(id) && s.has(id, path) {
+			s.Fatalf("%s is on member %d", path, id)
+		}
+	}
+}
+
+// present checks that every member has the node.
+func (s *stage) present(path string) {
+	s.Helper()
+	s.settle()
+	for _, id := range s.IDs() {
+		if s.Running(id) && !s.has(id, path) {
+			s.Fatalf("%s is not on member %d", path, id)
+		}
+	}
+}
+
+// word sends a four-letter word to a member and returns its answer.
+func (s *stage) word(member uint32, word string) string {
+	s.Helper()
+	c := s.dial(member)
+	defer c.Close()
+	if _, err := c.Write([]byte(word)); err != nil {
+		s.Fatal(err)
+	}
+	var answer []byte
+	buf := make([]byte, 4096)
+	for {
+		n, err := c.Read(buf)
+		answer = append(answer, buf[:n]...)
+		if err != nil {
+			return string(answer)
+		}
+	}
+}
+
+var errNeverGone = errors.New("still there")
+
+// death waits until a member lacks the node and returns when that was; the error is
+// errNeverGone after limit.
+func (s *stage) death(member uint32, path string, limit time.Duration) (time.Time, error) {
+	for end := time.Now().Add(limit); s.has(member, path); {
+		if time.Now().After(end) {
+			return time.Time{}, fmt.Errorf("%s on member %d after %v: %w", path, member, limit, errNeverGone)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Now(), nil
+}
+
+// latest is how long after its last request a silent session of a member may last: the
+// leader closes it at the end of the tick in which its timeout ends, and a touch that
+// goes through a follower may reach it half a tick late.
+func (s *stage) latest(member uint32, timeout time.Duration) time.Duration {
+	if role := s.Member(member).Role(); role == "leader" || role == "standalone" {
+		return timeout + tick + commitTime
+	}
+	return timeout + tick + relay + commitTime
+}
+
+// onTime checks that a session, last heard at touched, ended at the right time.
+func (s *stage) onTime(member uint32, timeout time.Duration, touched, ended time.Time) {
+	s.Helper()
+	if lasted := ended.Sub(touched); lasted <= timeout || lasted > s.latest(member, timeout) {
+		s.Errorf("session of %v on member %d (%s) lasted %v from its last request, want more than %v and at most %v",
+			timeout, member, s.Member(member).Role(), lasted, timeout, s.latest(member, timeout))
+	}
+}
+
+// expires checks that the session, whose ephemeral node is path, ends on time for its
+// last request at k.touched, and that its connection is closed without a word.
+func (k *session) expires(path string) {
+	k.s.Helper()
+	timeout := time.Duration(k.granted.TimeOut) * time.Millisecond
+	at, err := k.s.death(k.s.at, path, k.s.latest(k.s.at, timeout)+patience)
+	if err != nil {
+		k.s.Fatal(err)
+	}
+	k.s.onTime(k.s.at, timeout, k.touched, at)
+	k.mustEnd(commitTime)
+}

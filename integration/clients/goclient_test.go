@@ -1,0 +1,198 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// goClient is a client of go-zookeeper that remembers all that happened to its session.
+type goClient struct {
+	*zk.Conn
+	at  seat
+	sid int64 // of the first session
+
+	mu     sync.Mutex
+	closed bool
+	states []zk.State    // every change before Close, in order
+	more   chan struct{} // closed, and made anew, when there is another
+}
+
+// dialGo opens a session at a seat.
+func dialGo(ctx context.Context, at seat, timeout time.Duration) (*goClient, error) {
+	return dialGoThrough(ctx, at, timeout, net.DialTimeout)
+}
+
+// dialGoThrough is dialGo over connections that dial makes.
+func dialGoThrough(ctx context.Context, at seat, timeout time.Duration, dial zk.Dialer) (*goClient, error) {
+	c := &goClient{at: at, more: make(chan struct{})}
+	// The event channel drops what nobody reads in time; the callback hears everything.
+	conn, _, err := zk.Connect(at.hosts, timeout, zk.WithEventCallback(c.note), zk.WithDialer(dial),
+		zk.WithHostProvider(&inOrder{hosts: at.hosts, current: -1}), zk.WithLogger(silence{}))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %v: %w", at.hosts, err)
+	}
+	c.Conn = conn
+	if err := c.hasSession(ctx, 0); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	c.sid = conn.SessionID()
+	return c, nil
+}
+
+// note is the client's event callback.
+func (c *goClient) note(e zk.Event) {
+	if e.Type != zk.EventSession {
+		return // of a watch; those have channels of their own
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.states = append(c.states, e.State)
+	close(c.more)
+	c.more = make(chan struct{})
+}
+
+// Close closes the session; that its connection ends then is not noted.
+func (c *goClient) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.Conn.Close()
+}
+
+// seen returns all states so far, and what is closed when there is another.
+func (c *goClient) seen() ([]zk.State, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.states), c.more
+}
+
+// hasSession waits for a StateHasSession behind the first n states.
+func (c *goClient) hasSession(ctx context.Context, n int) error {
+	return c.reaches(ctx, zk.StateHasSession, n)
+}
+
+// reaches waits for a state behind the first n.
+func (c *goClient) reaches(ctx context.Context, state zk.State, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		states, more := c.seen()
+		if slices.Contains(states[n:], state) {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return fmt.Errorf("no %v, only %v: %w", state, states, ctx.Err())
+		}
+	}
+}
+
+// disturb meets the others and the fault. It returns once this client can go on: at
+// once, unless its own member was the one.
+func (c *goClient) disturb(ctx context.Context, s *stage) error {
+	if c.at.moves && c.Server() != c.at.hosts[0] {
+		return fmt.Errorf("on %s before the fault, want %s", c.Server(), c.at.hosts[0])
+	}
+	states, _ := c.seen()
+	if err := s.disturb(ctx); err != nil || !c.at.moves {
+		return err
+	}
+	if err := c.hasSession(ctx, len(states)); err != nil {
+		return err
+	}
+	return c.undisturbed()
+}
+
+// connected is what a client sees that is connected once and for all.
+var connected = []zk.State{zk.StateConnecting, zk.StateConnected, zk.StateHasSession}
+
+// undisturbed checks that nothing has happened to the session which the seat does not
+// explain: nothing at all on a member that lives, a new connection on one that was killed.
+func (c *goClient) undisturbed() error {
+	states, _ := c.seen()
+	switch {
+	case c.SessionID() != c.sid:
+		return fmt.Errorf("session %#x, was %#x: %v", c.SessionID(), c.sid, states)
+	case c.at.moves && slices.Contains(states, zk.StateExpired):
+		return fmt.Errorf("session expired: %v", states)
+	case !c.at.moves && !slices.Equal(states, connected):
+		return fmt.Errorf("a client of a surviving member saw %v, want %v", states, connected)
+	}
+	return nil
+}
+
+// holdsEphemeral checks that the node exists and is this session's.
+func (c *goClient) holdsEphemeral(path string) error {
+	exists, stat, err := c.Exists(path)
+	if err != nil || !exists || stat.EphemeralOwner != c.sid {
+		return errors.Join(err, fmt.Errorf("ephemeral %s: exists %t, %+v; want it owned by %#x", path, exists, stat, c.sid))
+	}
+	return nil
+}
+
+// waitGone waits until a node does not exist, as this client's member sees it.
+func (c *goClient) waitGone(ctx context.Context, path string) error {
+	var failed error
+	err := until(ctx, "node "+path+" goes", func() bool {
+		exists, _, err := c.Exists(path)
+		failed = err
+		return err != nil || !exists
+	})
+	return errors.Join(failed, err)
+}
+
+// event waits for the event of a watch and checks it.
+func event(ctx context.Context, watch <-chan zk.Event, want zk.EventType, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case e := <-watch:
+		if e.Type != want || e.Path != path || e.Err != nil {
+			return errors.Join(e.Err, fmt.Errorf("event %v(%s), want %v(%s)", e.Type, e.Path, want, path))
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("no event %v(%s): %w", want, path, ctx.Err())
+	}
+}
+
+// inOrder is a zk.HostProvider that tries servers in the order of their list.
+type inOrder struct {
+	hosts   []string
+	current int
+	last    int // where it was connected
+}
+
+// Init implements zk.HostProvider; the servers it is passed have been shuffled.
+func (o *inOrder) Init([]string) error { return nil }
+
+// Len implements zk.HostProvider.
+func (o *inOrder) Len() int { return len(o.hosts) }
+
+// Next implements zk.HostProvider.
+func (o *inOrder) Next() (server string, retryStart bool) {
+	o.current++
+	at := o.current % len(o.hosts)
+	return o.hosts[at], o.current > 0 && at == o.last
+}
+
+// Connected implements zk.HostProvider.
+func (o *inOrder) Connected() { o.last = o.current % len(o.hosts) }
+
+// silence is a zk.Logger; what matters is noted by goClient.
+type silence struct{}
+
+// Printf implements zk.Logger.
+func (silence) Printf(string, ...any) {}

@@ -1,0 +1,499 @@
+package clients
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var world = zk.WorldACL(zk.PermAll)
+
+// playGo plays a scenario of go-zookeeper: act is what the client of one seat does.
+func playGo(t *testing.T, name string, act func(ctx context.Context, s *stage, c *goClient) error) {
+	play(t, "go-"+name, nil, func(ctx context.Context, s *stage, at seat) error {
+		c, err := dialGo(ctx, at, sessionTimeout)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := act(ctx, s, c); err != nil {
+			return err
+		}
+		return c.undisturbed()
+	})
+}
+
+// A session lives through the fault with its id and its ephemerals, and takes them
+// along when it is closed.
+func TestGoSession(t *testing.T) {
+	playGo(t, "session", func(ctx context.Context, s *stage, c *goClient) error {
+		if err := c.undisturbed(); err != nil {
+			return err
+		}
+		before, after := s.path(c.at.name+"-before"), s.path(c.at.name+"-after")
+		if _, err := c.Create(before, []byte("x"), zk.FlagEphemeral, world); err != nil {
+			return err
+		}
+		if err := c.disturb(ctx, s); err != nil {
+			return err
+		}
+		if _, err := c.Create(after, []byte("x"), zk.FlagEphemeral, world); err != nil {
+			return fmt.Errorf("create during the election: %w", err)
+		}
+		if err := errors.Join(c.holdsEphemeral(before), c.holdsEphemeral(after), c.undisturbed()); err != nil {
+			return err
+		}
+		if err := s.meet(ctx); err != nil {
+			return err
+		}
+		first := s.seats[0].name // closes; the others look on, from their own members
+		if c.at.name == first {
+			c.Close()
+			return s.meet(ctx)
+		}
+		if err := s.meet(ctx); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := errors.Join(c.waitGone(ctx, s.path(first+"-before")), c.waitGone(ctx, s.path(first+"-after"))); err != nil {
+			return err
+		}
+		if took := time.Since(began); took > sessionTimeout/2 {
+			return fmt.Errorf("ephemerals of a closed session went after %v", took)
+		}
+		return nil
+	})
+}
+
+// A client that falls silent loses its session and ephemerals, not before its timeout;
+// when it comes back it is told so, and gets another session.
+func TestGoEphemeral(t *testing.T) {
+	const timeout = 4 * tick
+	playGo(t, "ephemeral", func(ctx context.Context, s *stage, c *goClient) error {
+		var wire cable
+		lost, err := dialGoThrough(ctx, c.at, timeout, wire.dial)
+		if err != nil {
+			return err
+		}
+		defer lost.Close()
+		node := s.path(c.at.name)
+		heard := time.Now() // before the last thing that its member heard of it
+		if _, err := lost.Create(node, nil, zk.FlagEphemeral, world); err != nil {
+			return err
+		}
+		states, _ := lost.seen()
+		wire.cut()
+		exists, _, gone, err := c.ExistsW(node)
+		if err != nil || !exists {
+			return errors.Join(err, fmt.Errorf("exists %s: %t", node, exists))
+		}
+		if err := c.disturb(ctx, s); err != nil {
+			return err
+		}
+		if err := event(ctx, gone, zk.EventNodeDeleted, node); err != nil {
+			return err
+		}
+		if lived := time.Since(heard); lived < timeout {
+			return fmt.Errorf("session of %v expired after %v", timeout, lived)
+		}
+		wire.mend()
+		if err := lost.reaches(ctx, zk.StateExpired, len(states)); err != nil {
+			return err
+		}
+		if err := lost.hasSession(ctx, len(states)); err != nil {
+			return err
+		}
+		if lost.SessionID() == lost.sid {
+			return fmt.Errorf("session %#x came back from the dead", lost.sid)
+		}
+		return nil
+	})
+}
+
+// cable is the network of one client, which can be cut. The zero value is whole.
+type cable struct {
+	mu     sync.Mutex
+	broken bool
+	conn   net.Conn // the last one
+}
+
+var errCut = errors.New("the cable is cut")
+
+func (c *cable) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken {
+		return nil, errCut
+	}
+	conn, err := net.DialTimeout(network, address, timeout)
+	c.conn = conn
+	return conn, err
+}
+
+func (c *cable) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = true
+	_ = c.conn.Close() // it is to break, however
+}
+
+func (c *cable) mend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = false
+}
+
+// A lock is held through the fault while the others wait for it, and has one holder
+// at a time.
+func TestGoLock(t *testing.T) {
+	var inside atomic.Int32
+	playGo(t, "lock", func(ctx context.Context, s *stage, c *goClient) error {
+		lock := zk.NewLock(c.Conn, s.path("lock"), world)
+		got := make(chan error, 1)
+		holder := c.at.name == s.seats[0].name // the one that moves, if one does
+		if holder {
+			if err := lock.Lock(); err != nil {
+				return err
+			}
+			inside.Store(1)
+		}
+		if err := s.meet(ctx); err != nil {
+			return err
+		}
+		if !holder {
+			go func() { got <- lock.Lock() }()
+		}
+		if err := allContend(ctx, s, c); err != nil {
+			return err
+		}
+		if err := c.disturb(ctx, s); err != nil {
+			return err
+		}
+		if holder {
+			if err := c.holdsEphemeral(mine(c, s.path("lock"))); err != nil {
+				return err
+			}
+		} else {
+			select {
+			case err := <-got:
+				if n := inside.Add(1); n != 1 || err != nil {
+					return errors.Join(err, fmt.Errorf("got the lock as holder %d", n))
+				}
+			case <-ctx.Done():
+				return fmt.Errorf("the lock was never released: %w", ctx.Err())
+			}
+		}
+		inside.Store(0)
+		if err := lock.Unlock(); err != nil {
+			return err
+		}
+		return lockAgain(lock, &inside)
+	})
+}
+
+// allContend waits until every seat has its node at the lock.
+func allContend(ctx context.Context, s *stage, c *goClient) error {
+	return until(ctx, "all contend for the lock", func() bool {
+		children, _, err := c.Children(s.path("lock"))
+		return err == nil && len(children) == len(s.seats)
+	})
+}
+
+// mine returns the path of the child that is this session's ephemeral.
+func mine(c *goClient, dir string) string {
+	children, _, err := c.Children(dir)
+	if err != nil {
+		return dir
+	}
+	for _, child := range children {
+		if _, stat, err := c.Get(dir + "/" + child); err == nil && stat.EphemeralOwner == c.sid {
+			return dir + "/" + child
+		}
+	}
+	return dir
+}
+
+// lockAgain takes the lock some times while others do so too.
+func lockAgain(lock *zk.Lock, inside *atomic.Int32) error {
+	for range 5 {
+		if err := lock.Lock(); err != nil {
+			return err
+		}
+		if n := inside.Add(1); n != 1 {
+			return fmt.Errorf("%d hold the lock", n)
+		}
+		inside.Add(-1)
+		if err := lock.Unlock(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Watches on data, existence and children fire for changes by any client before the
+// fault, and those set before it for changes made after.
+func TestGoWatches(t *testing.T) {
+	playGo(t, "watches", func(ctx context.Context, s *stage, c *goClient) error {
+		actor := c.at.name == s.seats[len(s.seats)-1].name // of a member that lives
+		for round := range 3 {
+			dir := s.path(fmt.Sprintf("round%d", round))
+			if actor {
+				if _, err := c.Create(dir, []byte("old"), 0, world); err != nil {
+					return err
+				}
+			}
+			if err := s.meet(ctx); err != nil {
+				return err
+			}
+			w, err := watchAll(c, dir)
+			if err != nil {
+				return err
+			}
+			pause := s.meet
+			if round == 1 {
+				pause = func(ctx context.Context) error { return c.disturb(ctx, s) }
+			}
+			if err := pause(ctx); err != nil {
+				return err
+			}
+			if actor {
+				if err := change(c, dir); err != nil {
+					return fmt.Errorf("round %d: %w", round, err)
+				}
+			}
+			if err := w.check(ctx, c); err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
+		}
+		return nil
+	})
+}
+
+// watchSet is one watch of each kind below dir.
+type watchSet struct {
+	dir                  string
+	data, made, children <-chan zk.Event
+}
+
+func watchAll(c *goClient, dir string) (w watchSet, err error) {
+	w.dir = dir
+	if _, err = c.Sync(dir); err != nil {
+		return w, err
+	}
+	if _, _, w.data, err = c.GetW(dir); err != nil {
+		return w, err
+	}
+	if _, _, w.made, err = c.ExistsW(dir + "/new"); err != nil {
+		return w, err
+	}
+	_, _, w.children, err = c.ChildrenW(dir)
+	return w, err
+}
+
+// change causes one event of each kind.
+func change(c *goClient, dir string) error {
+	_, err := c.Set(dir, []byte("new"), 0)
+	if err == nil {
+		_, err = c.Create(dir+"/new", nil, 0, world)
+	}
+	return err
+}
+
+// check waits for the three events; who has seen one must see the change.
+func (w watchSet) check(ctx context.Context, c *goClient) error {
+	if err := event(ctx, w.data, zk.EventNodeDataChanged, w.dir); err != nil {
+		return err
+	}
+	if data, _, err := c.Get(w.dir); err != nil || string(data) != "new" {
+		return errors.Join(err, fmt.Errorf("data after the event: %q", data))
+	}
+	if err := event(ctx, w.made, zk.EventNodeCreated, w.dir+"/new"); err != nil {
+		return err
+	}
+	if err := event(ctx, w.children, zk.EventNodeChildrenChanged, w.dir); err != nil {
+		return err
+	}
+	if children, _, err := c.Children(w.dir); err != nil || !slices.Equal(children, []string{"new"}) {
+		return errors.Join(err, fmt.Errorf("children after the event: %q", children))
+	}
+	return nil
+}
+
+// A multi happens whole or not at all, and says which operation failed.
+func TestGoMulti(t *testing.T) {
+	playGo(t, "multi", func(ctx context.Context, s *stage, c *goClient) error {
+		if err := multi(c, s.path(c.at.name+"-before")); err != nil {
+			return err
+		}
+		if err := c.disturb(ctx, s); err != nil {
+			return err
+		}
+		return multi(c, s.path(c.at.name+"-after"))
+	})
+}
+
+func multi(c *goClient, node string) error {
+	results, err := c.Multi(
+		&zk.CreateRequest{Path: node, Data: []byte("1"), Acl: world},
+		&zk.CreateRequest{Path: node + "/child", Data: []byte("1"), Acl: world},
+		&zk.CheckVersionRequest{Path: node, Version: 0},
+		&zk.SetDataRequest{Path: node, Data: []byte("2"), Version: 0},
+		&zk.DeleteRequest{Path: node + "/child", Version: 0},
+	)
+	if err != nil || len(results) != 5 || results[0].String != node || results[3].Stat == nil || results[3].Stat.Version != 1 {
+		return errors.Join(err, fmt.Errorf("multi: %+v", results))
+	}
+	data, stat, err := c.Get(node)
+	if err != nil || string(data) != "2" || stat.Version != 1 || stat.NumChildren != 0 || stat.Cversion != 2 {
+		return errors.Join(err, fmt.Errorf("after the multi: %q %+v", data, stat))
+	}
+	results, err = c.Multi(
+		&zk.CreateRequest{Path: node + "/other", Acl: world},
+		&zk.CreateRequest{Path: node, Acl: world},
+	)
+	if !errors.Is(err, zk.ErrNodeExists) || len(results) != 2 || results[0].Error != nil || !errors.Is(results[1].Error, zk.ErrNodeExists) {
+		return errors.Join(err, fmt.Errorf("multi that fails: %+v", results))
+	}
+	if exists, _, err := c.Exists(node + "/other"); err != nil || exists {
+		return errors.Join(err, fmt.Errorf("the multi that failed left %s/other: %t", node, exists))
+	}
+	return nil
+}
+
+// Sequential nodes are created without pause while the leader is killed: each create
+// succeeds, none happens twice, and no number is given twice or left out.
+func TestGoSequential(t *testing.T) {
+	playGo(t, "sequential", func(ctx context.Context, s *stage, c *goClient) error {
+		w := &sequence{c: c, prefix: s.path(c.at.name + "-")}
+		if err := w.create(10); err != nil {
+			return err
+		}
+		through := make(chan error, 1)
+		stop := make(chan struct{})
+		if c.at.moves { // what is in flight when its own member dies may or may not have happened
+			through <- nil
+		} else {
+			go func() { through <- w.createUntil(stop) }()
+		}
+		err := c.disturb(ctx, s)
+		close(stop)
+		if err := errors.Join(err, <-through); err != nil {
+			return fmt.Errorf("creates through the fault: %w", err)
+		}
+		if err := w.create(10); err != nil {
+			return fmt.Errorf("creates after the fault: %w", err)
+		}
+		if err := s.meet(ctx); err != nil {
+			return err
+		}
+		return w.check(s)
+	})
+}
+
+// sequence is what one client created.
+type sequence struct {
+	c      *goClient
+	prefix string
+	names  []string
+}
+
+func (w *sequence) create(n int) error {
+	for range n {
+		name, err := w.c.Create(w.prefix, nil, zk.FlagSequence, world)
+		if err != nil {
+			return errors.Join(err, fmt.Errorf("behind %q", w.names))
+		}
+		w.names = append(w.names, strings.TrimPrefix(name, w.prefix))
+	}
+	return nil
+}
+
+// createUntil creates until stop is closed, and then as many again.
+func (w *sequence) createUntil(stop <-chan struct{}) error {
+	for {
+		select {
+		case <-stop:
+			return w.create(10)
+		default:
+			if err := w.create(1); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// check compares what was answered with what is there, when all are done.
+func (w *sequence) check(s *stage) error {
+	if _, err := w.c.Sync(s.root); err != nil {
+		return err
+	}
+	children, stat, err := w.c.Children(s.root)
+	if err != nil {
+		return err
+	}
+	if int(stat.Cversion) != len(children) {
+		return fmt.Errorf("%d children, cversion %d", len(children), stat.Cversion)
+	}
+	numbers := make(map[string]string) // number → who
+	var own []string
+	for _, child := range children {
+		who, number, _ := strings.Cut(child, "-")
+		if other, twice := numbers[number]; twice {
+			return fmt.Errorf("number %s is both %s's and %s's", number, other, who)
+		}
+		numbers[number] = who
+		if who == w.c.at.name {
+			own = append(own, number)
+		}
+	}
+	if slices.Sort(own); !slices.Equal(own, w.names) {
+		return fmt.Errorf("created %q, found %q", w.names, own)
+	}
+	if last := slices.Max(slices.Collect(maps.Keys(numbers))); last != fmt.Sprintf("%010d", len(children)-1) {
+		return fmt.Errorf("%d sequential nodes end with number %s", len(children), last)
+	}
+	return nil
+}
+
+// go-zookeeper's four-letter functions understand every living member's answers.
+func TestGoFourLetterWords(t *testing.T) {
+	playGo(t, "four-letter-words", func(ctx context.Context, s *stage, c *goClient) error {
+		if err := c.disturb(ctx, s); err != nil {
+			return err
+		}
+		if _, err := c.Create(s.path(c.at.name), bytes.Repeat([]byte("x"), 1000), 0, world); err != nil {
+			return err // behind it there is a leader again
+		}
+		if err := s.meet(ctx); err != nil {
+			return err
+		}
+		if ok := zk.FLWRuok(s.alive, patience); len(ok) != len(s.alive) || slices.Contains(ok, false) {
+			return fmt.Errorf("ruok: %v", ok)
+		}
+		leaders := 0
+		stats, ok := zk.FLWSrvr(s.alive, patience)
+		for _, st := range stats {
+			if st.Error != nil || st.NodeCount < 5 || st.Connections < 1 || st.Epoch < 0 {
+				return fmt.Errorf("srvr of %s: %+v", st.Server, st)
+			}
+			if st.Mode == zk.ModeLeader || st.Mode == zk.ModeStandalone {
+				leaders++
+			}
+		}
+		if !ok || len(stats) != len(s.alive) || leaders != 1 {
+			return fmt.Errorf("srvr: %t, %d answers, %d leaders", ok, len(stats), leaders)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,218 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Whatever ends all members, by turns or at once, their sessions and nodes are there
+// when they run again.
+func TestRestart(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		for _, end := range []struct {
+			name string
+			all  func(*ensemble)
+		}{
+			{"stopped", (*ensemble).stopAll},
+			{"killed", (*ensemble).killAll},
+		} {
+			name := fmt.Sprintf("%d-%s", members, end.name)
+			t.Run(name, func(t *testing.T) {
+				e := startEnsemble(t, members)
+				ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+				defer cancel()
+				c, err := dialGo(ctx, seat{name: "test", hosts: e.addresses(e.settle()), moves: true}, longTimeout)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				before, err := plant(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				states, _ := c.seen()
+				for range 2 { // the second time from what a restarted member wrote
+					end.all(e)
+					for _, m := range e.members {
+						e.start(m)
+					}
+					e.settle()
+				}
+				if err := c.hasSession(ctx, len(states)); err != nil {
+					t.Fatal(err)
+				}
+				if err := stillThere(ctx, c, before); err != nil {
+					t.Fatal(err)
+				}
+				fmt.Printf("client scenario: go-restart %s ok\n", name)
+			})
+		}
+	}
+}
+
+// planted is a node as a client saw it.
+type planted struct {
+	path string
+	data []byte
+	stat zk.Stat
+	acl  []zk.ACL
+}
+
+// plant creates nodes of all sorts and returns them as they are then.
+func plant(c *goClient) ([]planted, error) {
+	secret := zk.DigestACL(zk.PermAll, "user", "secret")
+	_, err := c.Create("/kept", []byte("data"), 0, world)
+	steps := []func() error{
+		func() error { _, err := c.Set("/kept", []byte("more"), 0); return err },
+		func() error { _, err := c.Create("/kept/seq-", nil, zk.FlagSequence, world); return err },
+		func() error { _, err := c.Create("/kept/gone", nil, 0, world); return err },
+		func() error { return c.Delete("/kept/gone", 0) },
+		func() error { _, err := c.Create("/kept/mine", []byte("e"), zk.FlagEphemeral, world); return err },
+		func() error { return c.AddAuth("digest", []byte("user:secret")) },
+		func() error { _, err := c.Create("/kept/secret", []byte("s"), 0, secret); return err },
+		func() error { _, err := c.SetACL("/kept/secret", secret, 0); return err },
+	}
+	for _, step := range steps {
+		err = errors.Join(err, step())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return harvest(c)
+}
+
+// harvest reads all that plant made.
+func harvest(c *goClient) ([]planted, error) {
+	children, _, err := c.Children("/kept")
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(children)
+	all := []planted{{path: "/kept"}}
+	for _, child := range children {
+		all = append(all, planted{path: "/kept/" + child})
+	}
+	for i := range all {
+		data, stat, err := c.Get(all[i].path)
+		if err != nil {
+			return nil, err
+		}
+		acl, _, err := c.GetACL(all[i].path)
+		if err != nil {
+			return nil, err
+		}
+		all[i].data, all[i].stat, all[i].acl = data, *stat, acl
+	}
+	return all, nil
+}
+
+// stillThere compares what is there now; the session must still own its ephemeral, and
+// the ensemble take writes.
+func stillThere(ctx context.Context, c *goClient, before []planted) error {
+	// What was in flight while members went is lost to the client, not what comes now.
+	if err := until(ctx, "reads work again", func() bool {
+		_, _, err := c.Get("/kept")
+		return err == nil
+	}); err != nil {
+		return err
+	}
+	now, err := harvest(c)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(now, before) {
+		return fmt.Errorf("there is\n%+v\nwas\n%+v", now, before)
+	}
+	if err := errors.Join(c.holdsEphemeral("/kept/mine"), c.undisturbed()); err != nil {
+		return err
+	}
+	_, err = c.Create("/kept/seq-", nil, zk.FlagSequence, world)
+	return err
+}
+
+// A client that knows one member alone, the leader, keeps its session when that is
+// killed and comes back. zkCli.sh tells in its own words.
+func TestLeaderReturns(t *testing.T) {
+	requireClient(t, zkCLI, "zookeeper")
+	e := startEnsemble(t, 3)
+	leader := e.settle()
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	defer cancel()
+	at := seat{name: "test", hosts: []string{leader.clients}, moves: true}
+	c, err := dialGo(ctx, at, longTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Create("/mine", nil, zk.FlagEphemeral, world); err != nil {
+		t.Fatal(err)
+	}
+	d, err := zkcli(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.end()
+	if err := d.ask(ctx, "create -e /java x", "Created /java"); err != nil {
+		t.Fatal(err)
+	}
+	owner, err := ephemeralOwner(ctx, d, "/java")
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, _ := c.seen()
+
+	leader.process.kill()
+	if _, err := d.expect(ctx, watched+"Disconnected"); err != nil {
+		t.Fatal(err)
+	}
+	e.settle() // the other two
+	e.start(leader)
+	if err := c.hasSession(ctx, len(states)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.holdsEphemeral("/mine"), c.undisturbed()); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("client scenario: go-leader-returns ok")
+
+	if err := until(ctx, "zkCli.sh is connected again", func() bool {
+		return slices.Equal(sessionEvents(d), []string{"SyncConnected", "Disconnected", "SyncConnected"})
+	}); err != nil {
+		t.Fatal(d.failed(err))
+	}
+	if now, err := ephemeralOwner(ctx, d, "/java"); err != nil || now != owner {
+		t.Fatalf("%s, %v; was %s", now, err, owner)
+	}
+	if err := d.ask(ctx, "quit", watched+"Closed"); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("client scenario: zkcli-leader-returns ok")
+}
+
+// rollcall health tells by its exit status whether the member of a zoo.cfg serves.
+func TestHealth(t *testing.T) {
+	e := startEnsemble(t, 1)
+	m := e.members[0]
+	health := func() int {
+		cmd := exec.CommandContext(t.Context(), rollcall, "health", m.config)
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatalf("health: %v: %s", err, out)
+		}
+		return cmd.ProcessState.ExitCode()
+	}
+	if status := health(); status != 0 {
+		t.Errorf("health of a member that serves: %d, want 0", status)
+	}
+	e.stopAll()
+	if status := health(); status != 1 {
+		t.Errorf("health of a member that is down: %d, want 1", status)
+	}
+}

@@ -1,0 +1,138 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// upReady is the limit from the start of `rollcall up` to the line that says ready.
+const upReady = 5 * time.Second
+
+// rollcall up makes an ensemble that tells what happens to it, ends by Ctrl-C with
+// status 0, and finds its data, and a session that was open, when it runs again.
+func TestUp(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	defer cancel()
+	dir, port := t.TempDir(), freeBase(t)
+	up, hosts := startUp(ctx, t, dir, port)
+	stays, err := dialGo(ctx, seat{name: "stays", hosts: hosts, moves: true}, longTimeout)
+	if err != nil {
+		t.Fatal(up.failed(err))
+	}
+	defer stays.Close()
+	if _, err := stays.Create("/stays", nil, zk.FlagEphemeral, world); err != nil {
+		t.Fatal(up.failed(err))
+	}
+	goes, err := dialGo(ctx, seat{name: "goes", hosts: hosts, moves: true}, sessionTimeout)
+	if err != nil {
+		t.Fatal(up.failed(err))
+	}
+	defer goes.Close()
+	if _, err := goes.Create("/data", []byte("kept"), 0, world); err != nil {
+		t.Fatal(up.failed(err))
+	}
+	if _, err := goes.Create("/data/gone", nil, zk.FlagEphemeral, world); err != nil {
+		t.Fatal(up.failed(err))
+	}
+	goes.Close()
+	for _, line := range []string{
+		"leader elected: member ",
+		fmt.Sprintf("session opened: %#x from 127.0.0.1:", uint64(stays.sid)),
+		fmt.Sprintf("session opened: %#x from 127.0.0.1:", uint64(goes.sid)),
+		fmt.Sprintf("session closed: %#x, 1 ephemeral with it", uint64(goes.sid)),
+	} {
+		if _, err := up.expect(ctx, line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	states, _ := stays.seen()
+	interrupt(ctx, t, up)
+
+	up, _ = startUp(ctx, t, dir, port)
+	if err := stays.hasSession(ctx, len(states)); err != nil {
+		t.Fatal(up.failed(err))
+	}
+	data, _, err := stays.Get("/data")
+	if err != nil || string(data) != "kept" {
+		t.Errorf("after the second start /data is %q, %v", data, err)
+	}
+	if exists, _, err := stays.Exists("/data/gone"); err != nil || exists {
+		t.Errorf("after the second start an ephemeral of a closed session exists: %t, %v", exists, err)
+	}
+	if err := stays.holdsEphemeral("/stays"); err != nil {
+		t.Error(err)
+	}
+	if err := stays.undisturbed(); err != nil {
+		t.Error(err)
+	}
+	interrupt(ctx, t, up)
+	if t.Failed() {
+		t.Log(up.out.text())
+	}
+}
+
+// startUp runs rollcall up until it is ready and returns where to connect to.
+func startUp(ctx context.Context, t *testing.T, dir string, port int) (up *dialogue, hosts []string) {
+	t.Helper()
+	began := time.Now()
+	up, err := talk("rollcall up", exec.Command(rollcall, "up", "--data", dir, "--port", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(up.end)
+	line, err := up.expect(ctx, "ready: connect to ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > upReady {
+		t.Errorf("ready after %v, want at most %v", took, upReady)
+	}
+	_, connect, _ := strings.Cut(line, "ready: connect to ")
+	connect, _, _ = strings.Cut(connect, " ")
+	return up, strings.Split(connect, ",")
+}
+
+func interrupt(ctx context.Context, t *testing.T, up *dialogue) {
+	t.Helper()
+	if err := up.signal(os.Interrupt); err != nil {
+		t.Fatal(up.failed(err))
+	}
+	if err := up.wantStatus(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freeBase returns a port of 127.0.0.1 such that it, and what rollcall up derives from
+// it, are free, and below those that the system gives to whoever connects somewhere.
+func freeBase(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		base := 10_000 + rand.IntN(18_000)
+		if allFree(base, base+1, base+2, base+1000, base+1001, base+1002, base+2000, base+2001, base+2002) {
+			return base
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+func allFree(ports ...int) bool {
+	for _, port := range ports {
+		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
+}

@@ -1,0 +1,368 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+// What a call on a Client may end with, besides the server's own codes.
+var (
+	ErrLoss    = errors.New("cluster: connection lost, outcome unknown")
+	ErrExpired = errors.New("cluster: session expired")
+	ErrClosed  = errors.New("cluster: client closed")
+)
+
+// Client holds one session as a ZooKeeper client does: it pings when idle for a third
+// of the timeout, and when its connection breaks it goes round the members with its
+// session. It counts what its user would notice. Safe for concurrent use.
+type Client struct {
+	dial    func(ctx context.Context, member uint32) (*wire.Conn, error)
+	members []uint32 // in the order in which they are tried; the first is home
+	timeout time.Duration
+	ctx     context.Context
+	stop    context.CancelFunc
+	done    chan struct{}
+
+	mu          sync.Mutex
+	changed     *sync.Cond
+	session     jute.ConnectResponse
+	at          uint32 // the member it is connected to, 0: none
+	conn        *wire.Conn
+	out         chan []byte // frames for conn's writer; nil while there is no connection
+	zxid        int64
+	xid         int32
+	lastSent    time.Time
+	pending     []*Call
+	events      []jute.WatcherEvent
+	disconnects int
+	moves       int
+	fatal       error
+}
+
+// Call is a request under way.
+type Call struct {
+	xid   int32
+	done  chan struct{}
+	reply wire.Reply
+	err   error
+}
+
+// Wait returns the reply, or ErrLoss, ErrExpired or ErrClosed. A server's error code is
+// returned as the error too.
+func (c *Call) Wait() (wire.Reply, error) {
+	<-c.done
+	if c.err == nil && c.reply.Err != jute.OK {
+		return c.reply, c.reply.Err
+	}
+	return c.reply, c.err
+}
+
+func newClient(ctx context.Context, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {
+	c := &Client{dial: dial, members: members, timeout: timeout, done: make(chan struct{})}
+	c.ctx, c.stop = context.WithCancel(ctx)
+	c.changed = sync.NewCond(&c.mu)
+	go c.run()
+	return c
+}
+
+// run connects, reads until the connection breaks, and connects elsewhere.
+func (c *Client) run() {
+	defer close(c.done)
+	for i := 0; c.ctx.Err() == nil; i++ {
+		member := c.members[i%len(c.members)]
+		conn, err := c.connect(member)
+		if errors.Is(err, ErrExpired) {
+			c.end(err)
+			return
+		}
+		if err != nil {
+			c.pause(time.Duration(20+rand.IntN(60)) * time.Millisecond)
+			continue
+		}
+		c.attached(member, conn)
+		c.read(conn)
+		c.lost(conn)
+		i = slices.Index(c.members, member)
+	}
+	c.end(ErrClosed)
+}
+
+func (c *Client) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-c.ctx.Done():
+	}
+}
+
+// connect shakes hands with one member, for a new session or the one it has.
+func (c *Client) connect(member uint32) (*wire.Conn, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.timeout/time.Duration(len(c.members)))
+	defer cancel()
+	conn, err := c.dial(ctx, member)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() {
+		if c.owns(conn) {
+			return
+		}
+		_ = conn.Close() // the handshake took too long
+	})
+	c.mu.Lock()
+	session, zxid := c.session, c.zxid
+	c.mu.Unlock()
+	var resp jute.ConnectResponse
+	if session.SessionID == 0 {
+		resp, err = conn.Open(c.timeout)
+	} else {
+		resp, err = conn.Resume(session, zxid)
+	}
+	if err == nil && resp.TimeOut <= 0 {
+		err = ErrExpired
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	c.mu.Lock()
+	resp.Passwd = slices.Clone(resp.Passwd)
+	c.session, c.conn = resp, conn
+	c.mu.Unlock()
+	return conn, nil
+}
+
+func (c *Client) owns(conn *wire.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conn == conn
+}
+
+func (c *Client) attached(member uint32, conn *wire.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at = member; c.disconnects > 0 {
+		c.moves++
+	}
+	c.lastSent = time.Now()
+	c.out = make(chan []byte, maxUnsent)
+	c.changed.Broadcast()
+	go c.ping(conn)
+	go write(conn, c.out)
+}
+
+// maxUnsent bounds the requests that wait for a server which has stopped reading.
+const maxUnsent = 4096
+
+// write sends frames until out is closed; the reader notices a broken connection.
+func write(conn *wire.Conn, out <-chan []byte) {
+	for frame := range out {
+		if err := jute.WriteFrame(conn.Conn, frame); err != nil {
+			_ = conn.Close()
+		}
+	}
+}
+
+// ping keeps the session while nothing else is sent.
+func (c *Client) ping(conn *wire.Conn) {
+	third := c.timeout / 3
+	for c.ctx.Err() == nil {
+		c.mu.Lock()
+		if c.conn != conn {
+			c.mu.Unlock()
+			return
+		}
+		wait := third - time.Since(c.lastSent)
+		if wait <= 0 {
+			c.send(jute.XidPing, jute.OpPing, nil)
+			wait = third
+		}
+		c.mu.Unlock()
+		c.pause(wait)
+	}
+}
+
+// read takes replies and events until the connection ends.
+func (c *Client) read(conn *wire.Conn) {
+	defer context.AfterFunc(c.ctx, func() { _ = conn.Close() })()
+	for {
+		r, err := conn.Recv()
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		switch {
+		case r.Xid == jute.XidNotification:
+			c.events = append(c.events, r.Event())
+			c.changed.Broadcast()
+		case len(c.pending) == 0 || c.pending[0].xid != r.Xid:
+			c.mu.Unlock()
+			c.end(fmt.Errorf("cluster: reply to xid %d out of order", r.Xid))
+			return
+		default:
+			if r.Xid > 0 && r.Zxid > 0 {
+				c.zxid = r.Zxid
+			}
+			call := c.pending[0]
+			c.pending = c.pending[1:]
+			call.reply = r
+			close(call.done)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// lost fails what was under way.
+func (c *Client) lost(conn *wire.Conn) {
+	_ = conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, call := range c.pending {
+		call.err = ErrLoss
+		close(call.done)
+	}
+	close(c.out)
+	c.pending, c.conn, c.out, c.at = nil, nil, nil, 0
+	c.disconnects++
+	c.changed.Broadcast()
+}
+
+func (c *Client) end(why error) {
+	c.stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fatal == nil {
+		c.fatal = why
+	}
+	c.changed.Broadcast()
+}
+
+// send queues a request while the lock is held, so that the order of the calls is that
+// of the wire.
+func (c *Client) send(xid int32, op jute.Op, rec wire.Record) *Call {
+	call := &Call{xid: xid, done: make(chan struct{})}
+	c.pending = append(c.pending, call)
+	c.lastSent = time.Now()
+	select {
+	case c.out <- wire.Frame(xid, op, rec):
+	default:
+		_ = c.conn.Close() // the reader notices and fails the call
+	}
+	return call
+}
+
+// Go sends a request and returns at once. Without a connection it waits for one.
+func (c *Client) Go(op jute.Op, rec wire.Record) *Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.at == 0 && c.fatal == nil {
+		c.changed.Wait()
+	}
+	if c.fatal != nil {
+		call := &Call{done: make(chan struct{}), err: c.fatal}
+		close(call.done)
+		return call
+	}
+	c.xid++
+	return c.send(c.xid, op, rec)
+}
+
+// Do sends a request and waits for its reply.
+func (c *Client) Do(op jute.Op, rec wire.Record) (wire.Reply, error) { return c.Go(op, rec).Wait() }
+
+// Create makes a node with an open ACL and returns its path.
+func (c *Client) Create(path string, data []byte, mode jute.CreateMode) (string, error) {
+	r, err := c.Do(jute.OpCreate, &jute.CreateRequest{Path: []byte(path), Data: data, ACL: jute.OpenACL, Flags: mode})
+	if err != nil {
+		return "", err
+	}
+	var resp jute.CreateResponse
+	err = r.Into(&resp)
+	return string(resp.Path), err
+}
+
+// Exists returns a node's Stat; jute.NoNode if there is none.
+func (c *Client) Exists(path string, watch bool) (jute.Stat, error) {
+	r, err := c.Do(jute.OpExists, &jute.ExistsRequest{Path: []byte(path), Watch: watch})
+	if err != nil {
+		return jute.Stat{}, err
+	}
+	var resp jute.ExistsResponse
+	err = r.Into(&resp)
+	return resp.Stat, err
+}
+
+// Sync makes the next read see everything committed before.
+func (c *Client) Sync() error {
+	_, err := c.Do(jute.OpSync, &jute.SyncRequest{Path: []byte("/")})
+	return err
+}
+
+// WaitConnected waits for a session, up to limit.
+func (c *Client) WaitConnected(limit time.Duration) error {
+	deadline := time.AfterFunc(limit, c.changed.Broadcast)
+	defer deadline.Stop()
+	start := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.at == 0 && c.fatal == nil {
+		if time.Since(start) >= limit {
+			return fmt.Errorf("cluster: no session after %v", limit)
+		}
+		c.changed.Wait()
+	}
+	return c.fatal
+}
+
+// Session is the session's id, 0 before the first handshake.
+func (c *Client) Session() jute.SessionID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session.SessionID
+}
+
+// Disconnects counts the connections that broke.
+func (c *Client) Disconnects() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.disconnects
+}
+
+// Member is the one it is connected to, 0 for none.
+func (c *Client) Member() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+// Home is the member it prefers.
+func (c *Client) Home() uint32 { return c.members[0] }
+
+// Events returns and forgets the events received.
+func (c *Client) Events() []jute.WatcherEvent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	events := c.events
+	c.events = nil
+	return events
+}
+
+// Err is why the client ended, nil while it lives.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fatal
+}
+
+// Abandon drops the connection and never comes back; the session is left to expire.
+func (c *Client) Abandon() {
+	c.stop()
+	<-c.done
+}

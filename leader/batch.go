@@ -1,0 +1,228 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	pb "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/sessiontracker"
+)
+
+const (
+	maxEntryTxns  = 4096    // more gained nothing, and hold up whoever reads during apply
+	maxEntryBytes = 1 << 20 // of transactions; a greater one goes alone (gRPC limits it)
+	maxInFlight   = 2       // entries: one is written while the other gathers; more gained nothing
+	maxExpires    = 256     // per entry: their ephemerals go in one apply, and foreground writes wait for it
+
+	// maxWaiting is how many bytes of one member's transactions may wait for an entry, so
+	// that the member fills several while it hears of the room. Past it, its stream is not
+	// read: the member's own queues fill, and its clients wait. Nothing is ever refused.
+	maxWaiting = 4 << 20
+)
+
+// batchLoop turns what waits into entries. An entry takes what arrived while the ones
+// before were on their way. Any error ends the term: whether a later entry would still
+// follow the one before, nobody can say.
+func (l *Leader) batchLoop(ctx context.Context) error {
+	var inFlight []Future
+	for {
+		for len(inFlight) < maxInFlight {
+			data, err := l.seal()
+			if err != nil {
+				return err
+			}
+			if data == nil {
+				break
+			}
+			inFlight = append(inFlight, l.cfg.Log.Propose(data))
+		}
+		var done [maxInFlight]<-chan struct{} // nil, and so never ready, for those not in use
+		for i, f := range inFlight {
+			done[i] = f.Done()
+		}
+		work := l.intake.work
+		if len(inFlight) == maxInFlight {
+			work = nil
+		}
+		i := 0
+		select {
+		case <-ctx.Done():
+			return nil // stepping down is not a failure
+		case <-work:
+			continue
+		case <-done[0]:
+		case <-done[1]:
+			i = 1
+		}
+		if err := inFlight[i].Error(); err != nil {
+			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
+		}
+		inFlight = append(inFlight[:i], inFlight[i+1:]...)
+		l.logExpired()
+	}
+}
+
+// seal makes an entry of what waits, or nil of nothing. Sessions whose expiry has been
+// decided come behind the writes, a limited number of them: so writes pass between.
+func (l *Leader) seal() ([]byte, error) {
+	due := l.takeDue(maxExpires)
+	txns := l.intake.take(maxEntryTxns-len(due), maxEntryBytes)
+	for _, s := range due {
+		body, err := pb.Marshal(&proto.Expire{Since: s.Since})
+		if err != nil {
+			return nil, fmt.Errorf("leader: encode expiry of %s: %w", s.ID, err)
+		}
+		txns = append(txns, &proto.Txn{Session: int64(s.ID), Op: int32(jute.OpExpire), Body: body})
+	}
+	if len(txns) == 0 {
+		return nil, nil
+	}
+	data, err := pb.Marshal(&proto.Entry{
+		Format: l.cfg.Format, Term: l.cfg.Term, Nonce: l.cfg.Nonce,
+		TimeMs: l.cfg.Now().UnixMilli(), Txns: txns,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("leader: encode entry: %w", err)
+	}
+	return data, nil
+}
+
+// takeDue takes sessions whose round is over, and marks them closing: an entry takes them.
+func (l *Leader) takeDue(limit int) []sessiontracker.Seed {
+	if !l.expiry.deciding.Load() {
+		return nil
+	}
+	l.expiry.mu.Lock()
+	defer l.expiry.mu.Unlock()
+	due := l.cfg.Sessions.Decide(nil, limit)
+	if l.cfg.Sessions.Due() {
+		signal(l.intake.work) // for the next entry
+	} else {
+		l.expiry.deciding.Store(false)
+	}
+	return due
+}
+
+// intake holds the transactions that wait for an entry, in the order they came.
+type intake struct {
+	work chan struct{} // something waits; capacity 1
+
+	mu      sync.Mutex
+	room    sync.Cond              // transactions were taken, a stream was replaced, or the term is over
+	streams map[uint32]*forwarding // the stream that is read, by member
+	waiting []waiting              // from head on
+	head    int
+	bytes   map[uint32]int // that wait, by member
+	closed  bool
+}
+
+type waiting struct {
+	txn  *proto.Txn
+	size int
+}
+
+func (q *intake) init() {
+	q.work = make(chan struct{}, 1)
+	q.room.L = &q.mu
+	q.streams = make(map[uint32]*forwarding)
+	q.bytes = make(map[uint32]int)
+}
+
+// add appends what stream f has read, once there is room for it. It reports false if f
+// is not the stream to be read any more; then nothing of it is added.
+func (q *intake) add(f *forwarding, txns []*proto.Txn) bool {
+	sizes := make([]int, len(txns))
+	for i, txn := range txns {
+		sizes[i] = pb.Size(txn)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.current(f) && q.bytes[f.member] >= maxWaiting {
+		q.room.Wait()
+	}
+	if !q.current(f) {
+		return false
+	}
+	for i, txn := range txns {
+		q.waiting = append(q.waiting, waiting{txn, sizes[i]})
+		q.bytes[f.member] += sizes[i]
+	}
+	signal(q.work)
+	return true
+}
+
+func (q *intake) current(f *forwarding) bool { return !q.closed && q.streams[f.member] == f }
+
+// take returns what waits, oldest first, within the limits; one transaction at least.
+func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var txns []*proto.Txn
+	for bytes := 0; q.head < len(q.waiting) && len(txns) < maxTxns; q.head++ {
+		w := &q.waiting[q.head]
+		if bytes += w.size; bytes > maxBytes && len(txns) > 0 {
+			break
+		}
+		txns = append(txns, w.txn)
+		q.bytes[w.txn.Member] -= w.size
+		*w = waiting{}
+	}
+	switch rest := len(q.waiting) - q.head; {
+	case rest == 0:
+		q.waiting, q.head = q.waiting[:0], 0
+	case q.head > rest: // so that a queue which is never empty does not grow for ever
+		q.waiting, q.head = append(q.waiting[:0], q.waiting[q.head:]...), 0
+		fallthrough
+	default:
+		signal(q.work)
+	}
+	if len(txns) > 0 {
+		q.room.Broadcast()
+	}
+	return txns
+}
+
+// replace makes f the stream that is read for its member, and ends the one before.
+func (q *intake) replace(f *forwarding) {
+	q.mu.Lock()
+	old := q.streams[f.member]
+	q.streams[f.member] = f
+	q.room.Broadcast()
+	q.mu.Unlock()
+	if old != nil {
+		old.end(errReplaced)
+	}
+}
+
+// drop ends the member's stream, if it has one.
+func (q *intake) drop(member uint32, why error) {
+	q.mu.Lock()
+	f := q.streams[member]
+	delete(q.streams, member)
+	q.room.Broadcast()
+	q.mu.Unlock()
+	if f != nil {
+		f.end(why)
+	}
+}
+
+// forget removes f when it has ended by itself.
+func (q *intake) forget(f *forwarding) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.streams[f.member] == f {
+		delete(q.streams, f.member)
+		q.room.Broadcast()
+	}
+}
+
+func (q *intake) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.room.Broadcast()
+}

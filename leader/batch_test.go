@@ -1,0 +1,284 @@
+package leader
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/proto"
+)
+
+// seqs lists the transactions of a member that were applied, in order.
+func (f *fakeLog) seqs(member uint32) (seqs []uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, txn := range f.applied {
+		if txn.Member == member {
+			seqs = append(seqs, txn.Seq)
+		}
+	}
+	return seqs
+}
+
+func counted(t *testing.T, seqs []uint64, n int) {
+	t.Helper()
+	for i, seq := range seqs {
+		if seq != uint64(i+1) {
+			t.Fatalf("transaction %d has seq %d", i, seq)
+		}
+	}
+	if len(seqs) != n {
+		t.Fatalf("%d transactions, want %d", len(seqs), n)
+	}
+}
+
+// An entry takes what came while two were on their way.
+func TestEntriesGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.delay = 10 * time.Millisecond
+		e.run()
+		two, _, hangUp2 := e.forward(0)
+		three, _, hangUp3 := e.forward(0)
+		for seq := uint64(1); seq <= 20; seq++ {
+			two.in <- writes(2, 10, seq)
+			three.in <- writes(3, 10, 2*seq-1, 2*seq)
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		e.at(tick / 4)
+		counted(t, e.log.seqs(2), 20)
+		counted(t, e.log.seqs(3), 40)
+		if len(e.log.proposed) > 6 || e.log.most != maxInFlight {
+			t.Errorf("%d entries, %d at a time", len(e.log.proposed), e.log.most)
+		}
+		for _, entry := range e.log.proposed {
+			if entry.Format != 1 || entry.Term != term || entry.Nonce != nonce || entry.TimeMs == 0 {
+				t.Errorf("entry %+v", entry)
+			}
+		}
+		hangUp2()
+		hangUp3()
+		if err := e.end(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// Entries are sealed at a size, and at a number of transactions.
+func TestEntriesAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.run()
+		stream, _, hangUp := e.forward(0)
+		seq := uint64(0)
+		next := func(n, size int) {
+			f := &proto.Forwarded{Member: 2, Boot: 77, Nonce: nonce}
+			for range n {
+				seq++
+				f.Txns = append(f.Txns, writes(2, size, seq).Txns...)
+			}
+			stream.in <- f
+		}
+		next(1, 1)
+		next(3*maxEntryTxns, 1)
+		next(20, maxEntryBytes/8)
+		next(1, 2*maxEntryBytes)
+		next(10, 1)
+		e.at(time.Second)
+		counted(t, e.log.seqs(2), 3*maxEntryTxns+32)
+		for i, entry := range e.log.proposed {
+			if n := len(entry.Txns); n > maxEntryTxns || e.log.sizes[i] > maxEntryBytes+20*n+100 && n > 1 {
+				t.Errorf("entry %d: %d transactions, %d bytes", i, n, e.log.sizes[i])
+			}
+		}
+		if n := len(e.log.proposed); n > 12 {
+			t.Errorf("%d entries", n)
+		}
+		hangUp()
+		e.end()
+	})
+}
+
+// A refusal in the middle of what is on its way ends the term, and every stream with it.
+func TestRefusedProposalEndsTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.hang, e.log.fail = true, 2
+		e.run()
+		stream, ended, _ := e.forward(0)
+		idle, idleEnded, _ := e.forward(0)
+		stream.in <- writes(2, 10, 1)
+		synctest.Wait()
+		if len(e.ended) != 0 {
+			t.Fatal("the term ended early")
+		}
+		stream.in <- writes(2, 10, 2)
+		if err := <-e.ended; !errors.Is(err, errLost) {
+			t.Errorf("Run: %v, want %v", err, errLost)
+		}
+		if err := <-ended; status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("Forward: %v", err)
+		}
+		if err := <-idleEnded; status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("Forward of an idle member: %v", err)
+		}
+		_ = idle
+		late, lateEnded, _ := e.forward(1)
+		late.in <- writes(3, 10, 1)
+		if err := <-lateEnded; status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("Forward after the term: %v", err)
+		}
+		if len(e.log.proposed) != 2 {
+			t.Errorf("%d entries proposed", len(e.log.proposed))
+		}
+		e.stop()
+		e.streams.Wait()
+	})
+}
+
+// Stepping down does not wait for a log that hangs.
+func TestRunEndsThoughLogHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.hang = true
+		e.run()
+		stream, _, _ := e.forward(0)
+		for seq := uint64(1); seq < 10; seq++ {
+			stream.in <- writes(2, 10, seq)
+		}
+		if err := e.end(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// When the log does not keep up, a member's stream is read no further; when it does
+// again, everything comes, in order. Another member is not held up by it.
+func TestBackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.delay = time.Second
+		e.run()
+		const size, n = 100_000, 300
+		stream, _, hangUp := e.forward(n)
+		for seq := uint64(1); seq <= n; seq++ {
+			stream.in <- writes(2, size, seq)
+		}
+		synctest.Wait()
+		read := n - len(stream.in)
+		if most := (maxWaiting+2*maxEntryBytes)/size + 2; read > most || read < maxWaiting/size {
+			t.Errorf("read %d messages of %d bytes ahead of the log, want %d at most", read, size, most)
+		}
+		other, _, hangUpOther := e.forward(1)
+		other.in <- writes(3, 10, 1)
+		synctest.Wait()
+		if len(other.in) != 0 {
+			t.Error("the other member's stream is not read")
+		}
+		e.at(time.Minute)
+		counted(t, e.log.seqs(2), n)
+		counted(t, e.log.seqs(3), 1)
+		hangUp()
+		hangUpOther()
+		e.end()
+	})
+}
+
+// A member's new stream ends its old one, of which nothing is taken any more.
+func TestNewStreamEndsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.hang = true
+		e.run()
+		old, ended, _ := e.forward(200)
+		for seq := uint64(1); seq <= 100; seq++ {
+			old.in <- writes(2, 100_000, seq)
+		}
+		synctest.Wait() // it waits for room, with a message in hand
+		fresh, freshEnded, _ := e.forward(200)
+		e.log.mu.Lock()
+		e.log.hang = false
+		e.log.mu.Unlock()
+		fresh.in <- writes(2, 100_000, 1)
+		if err := <-ended; status.Code(err) != codes.Aborted {
+			t.Errorf("the old stream ended with %v", err)
+		}
+		synctest.Wait()
+		e.intake.mu.Lock()
+		for i, w := range e.intake.waiting[e.intake.head:] {
+			if w.txn.Seq == 1 && i != len(e.intake.waiting)-e.intake.head-1 {
+				t.Error("something was queued behind the new stream's first")
+			}
+		}
+		e.intake.mu.Unlock()
+		close(fresh.in)
+		e.stop()
+		<-e.ended
+		<-freshEnded
+		e.streams.Wait()
+	})
+}
+
+func TestForwardRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.run()
+		change := func(change func(f *proto.Forwarded)) *proto.Forwarded {
+			f := writes(2, 1, 1)
+			change(f)
+			return f
+		}
+		tests := []struct {
+			name string
+			sent []*proto.Forwarded
+			code codes.Code
+		}{
+			{"another term", []*proto.Forwarded{change(func(f *proto.Forwarded) { f.Nonce++ })}, codes.FailedPrecondition},
+			{"no member", []*proto.Forwarded{writes(9, 1, 1)}, codes.InvalidArgument},
+			{"the leader's own", []*proto.Forwarded{change(func(f *proto.Forwarded) { f.Txns[0].Member = 0 })}, codes.InvalidArgument},
+			{"another boot's", []*proto.Forwarded{change(func(f *proto.Forwarded) { f.Txns[0].Boot++ })}, codes.InvalidArgument},
+			{"another member's later", []*proto.Forwarded{writes(2, 1), writes(3, 1, 1)}, codes.InvalidArgument},
+			{"another term's later", []*proto.Forwarded{writes(2, 1), change(func(f *proto.Forwarded) { f.Nonce++ })}, codes.FailedPrecondition},
+			{"the member hangs up", nil, codes.OK},
+		}
+		for _, tt := range tests {
+			stream, ended, _ := e.forward(2)
+			for _, f := range tt.sent {
+				stream.in <- f
+			}
+			close(stream.in)
+			if err := <-ended; status.Code(err) != tt.code {
+				t.Errorf("%s: %v, want %s", tt.name, err, tt.code)
+			}
+		}
+		if len(e.log.proposed) != 0 {
+			t.Errorf("proposed %v", e.log.proposed)
+		}
+		e.end()
+	})
+}
+
+func TestNewChecksConfig(t *testing.T) {
+	good := newEnsemble(t).cfg
+	for name, spoil := range map[string]func(c *Config){
+		"tick": func(c *Config) { c.Tick = 0 }, "sync limit": func(c *Config) { c.SyncLimit = 0 },
+		"clock": func(c *Config) { c.Now = nil }, "log": func(c *Config) { c.Log = nil },
+		"sessions": func(c *Config) { c.Sessions = nil }, "applied": func(c *Config) { c.Applied = nil },
+		"self": func(c *Config) { c.Self = 9 },
+	} {
+		cfg := good
+		spoil(&cfg)
+		if _, err := New(cfg); err == nil {
+			t.Errorf("New without a good %s: no error", name)
+		}
+	}
+	good.Logger = nil
+	if _, err := New(good); err != nil {
+		t.Errorf("New: %v", err)
+	}
+}

@@ -1,0 +1,145 @@
+package leader
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// expiry is where expireLoop and batchLoop meet. Deciding means: the round of all that is
+// due is over, and batchLoop puts it into entries until nothing is due any more. Only
+// then may the table let others fall due.
+type expiry struct {
+	mu       sync.Mutex  // held to move table time, and to decide
+	deciding atomic.Bool // changed under mu
+}
+
+// round is the question to all members whether they have heard of what has fallen due.
+type round struct {
+	open   bool // something is due, and nothing is decided
+	putOff bool
+	asked  uint64    // number of its ping; 0: not yet sent
+	begins time.Time // when that is to be sent
+	ends   time.Time // when it is over, whoever has not answered
+}
+
+// expireLoop moves table time on and pings, every half tick and at the very beginning. It
+// waits for no commit.
+//
+// What falls due is asked about first: those are closed whom no answer touches, once all
+// members have answered a ping sent since, or half a tick has passed. Was the step late by
+// more than a quarter tick, this process stood still, and the touches of the living may
+// lie unread: then the ping goes out half a tick later. That happens once to what is due,
+// however late the next steps are, so that a leader on a bad machine expires sessions too.
+func (l *Leader) expireLoop(ctx context.Context) error {
+	l.ask()
+	timer := time.NewTimer(l.cfg.Sessions.Wait(time.Now()))
+	defer timer.Stop()
+	var r round
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // stepping down is not a failure
+		case <-timer.C:
+		case <-l.answered:
+		}
+		now := time.Now()
+		if l.cfg.Sessions.Wait(now) == 0 { // before any look at the round: lateness puts it off
+			l.step(&r, now)
+		}
+		l.settle(&r, now)
+		timer.Reset(max(0, min(l.cfg.Sessions.Wait(now), r.wait(now))))
+	}
+}
+
+// step moves table time on by half a tick and pings everybody.
+func (l *Leader) step(r *round, now time.Time) {
+	l.expiry.mu.Lock()
+	late := l.cfg.Sessions.Advance(now)
+	due := l.cfg.Sessions.Due() && !l.expiry.deciding.Load()
+	l.expiry.mu.Unlock()
+
+	asked := l.ask()
+	l.cutSilent(now, late)
+	switch {
+	case !due:
+		*r = round{}
+	case late && !r.putOff:
+		*r = round{open: true, putOff: true, begins: now.Add(l.cfg.Tick / 2)}
+	case !r.open:
+		*r = round{open: true, asked: asked, ends: now.Add(l.cfg.Tick / 2)}
+	}
+}
+
+// settle begins the round if it is time to, and hands what is due to batchLoop if it is
+// over.
+func (l *Leader) settle(r *round, now time.Time) {
+	if !r.open || r.asked == 0 && now.Before(r.begins) {
+		return
+	}
+	if r.asked == 0 {
+		r.asked, r.ends = l.ask(), now.Add(l.cfg.Tick/2)
+	}
+	if now.Before(r.ends) && !l.allAnswered(r.asked) {
+		return
+	}
+	*r = round{}
+	l.expiry.mu.Lock()
+	l.expiry.deciding.Store(true)
+	l.expiry.mu.Unlock()
+	signal(l.intake.work)
+}
+
+// wait says how long there is nothing to settle, unless an answer comes.
+func (r *round) wait(now time.Time) time.Duration {
+	switch {
+	case !r.open:
+		return time.Hour
+	case r.asked == 0:
+		return r.begins.Sub(now)
+	default:
+		return r.ends.Sub(now)
+	}
+}
+
+// ask pings every member, and returns the number of the ping.
+func (l *Leader) ask() uint64 {
+	number := l.asked.Add(1)
+	l.wakeAll()
+	return number
+}
+
+func (l *Leader) allAnswered(number uint64) bool {
+	for _, m := range l.links {
+		m.mu.Lock()
+		answered := m.answered >= number
+		m.mu.Unlock()
+		if !answered {
+			return false
+		}
+	}
+	return true
+}
+
+// cutSilent ends the streams of members that have said nothing for the sync limit, as
+// those may hang on a connection that is dead; they are opened again. If it was this
+// process that stood still, everybody is given the time once more.
+func (l *Leader) cutSilent(now time.Time, late bool) {
+	limit := time.Duration(l.cfg.SyncLimit) * l.cfg.Tick
+	for _, m := range l.links {
+		m.mu.Lock()
+		silent := !m.heard.IsZero() && now.Sub(m.heard) >= limit && !late
+		cut := m.cut
+		if silent || late {
+			m.heard = now
+		}
+		m.mu.Unlock()
+		if !silent {
+			continue
+		}
+		l.lose(m, errSilent)
+		cut()
+		l.intake.drop(m.id, errSilent)
+	}
+}

@@ -1,0 +1,316 @@
+package leader
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/sessiontracker"
+)
+
+// A session that nobody hears from is closed after its timeout, and within a tick; one
+// that is heard from lives on. From wherever in a tick the last touch comes.
+func TestSilentSessionExpires(t *testing.T) {
+	for last := 3 * time.Second; last < 3*time.Second+tick; last += 130 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnsemble(t, session(1, 1), session(2, 1))
+			e.run()
+			for now := time.Duration(0); now < 3*timeout; now += 500 * time.Millisecond {
+				e.at(now)
+				e.table.Touch(1, time.Now(), timeout)
+				if now < last {
+					e.table.Touch(2, time.Now(), timeout)
+				}
+				if now < last && last <= now+500*time.Millisecond {
+					e.at(last)
+					e.table.Touch(2, time.Now(), timeout)
+				}
+			}
+			at, closed := e.log.when(2)
+			if lease := at - last; !closed || lease <= timeout || lease > timeout+tick {
+				t.Errorf("silent since %v: closed %t, after %v; want (%v, %v]", last, closed, lease, timeout, timeout+tick)
+			}
+			if at, closed := e.log.when(1); closed {
+				t.Errorf("closed at %v, though it was heard all the time", at)
+			}
+			if err := e.end(); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+}
+
+// On the way over a follower there is half a tick more.
+func TestSilentSessionOfFollowerExpires(t *testing.T) {
+	for last := 3 * time.Second; last < 3*time.Second+tick; last += 130 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnsemble(t, session(1, 2), session(2, 2))
+			e.run()
+			for now := time.Duration(0); now < 3*timeout; now += 500 * time.Millisecond {
+				e.at(now)
+				e.members[2].touched.Touch(1, timeout)
+				if now <= last && last < now+500*time.Millisecond {
+					e.at(last)
+					e.members[2].touched.Touch(2, timeout)
+				}
+			}
+			at, closed := e.log.when(2)
+			if lease := at - last; !closed || lease <= timeout || lease > timeout+tick+tick/2 {
+				t.Errorf("silent since %v: closed %t, after %v; want (%v, %v]", last, closed, lease, timeout, timeout+tick+tick/2)
+			}
+			if at, closed := e.log.when(1); closed {
+				t.Errorf("closed at %v, though it was heard all the time", at)
+			}
+			e.end()
+		})
+	}
+}
+
+// Pongs that are lost lose no touch, and lengthen no lease: batches come again, with the
+// age of their first sending.
+func TestLostPongLosesNoTouch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2), session(2, 2))
+		lost := 0
+		e.members[2].change = func(pong *proto.Pong) bool {
+			if now := time.Since(e.start); now > 2*time.Second && now < 5*time.Second && pong.Number != 0 {
+				lost++
+				return false
+			}
+			return true
+		}
+		e.run()
+		e.at(2500 * time.Millisecond)
+		e.members[2].touched.Touch(1, timeout) // first sent at 3 s
+		e.at(time.Minute)
+		if lost != 2 {
+			t.Fatalf("%d pongs were lost, want 2", lost)
+		}
+		if at, _ := e.log.when(1); at != 10*time.Second {
+			t.Errorf("closed at %v; a touch of 3s and %v make 10s", at, timeout)
+		}
+		if at, _ := e.log.when(2); at != 8*time.Second {
+			t.Errorf("the other was closed at %v, want 8s", at)
+		}
+		e.end()
+	})
+}
+
+// Nobody is closed before all members have been asked. What they heard in time saves
+// even if the answer comes late; silence is waited for half a tick.
+func TestExpiryAsksFirst(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(e *ensemble)
+		closed map[jute.SessionID]time.Duration // both are due at 8 s; 1 was touched at 7.9 s
+	}{
+		{"answers at once", func(*ensemble) {}, map[jute.SessionID]time.Duration{2: 8 * time.Second}},
+		{"answers within half a tick", func(e *ensemble) {
+			e.members[2].delay = 900 * time.Millisecond
+		}, map[jute.SessionID]time.Duration{2: 8900 * time.Millisecond}},
+		{"answers later", func(e *ensemble) {
+			e.members[2].delay = 1100 * time.Millisecond
+		}, map[jute.SessionID]time.Duration{1: 9 * time.Second, 2: 9 * time.Second}},
+		{"another member is silent", func(e *ensemble) {
+			e.members[3].silent = true
+		}, map[jute.SessionID]time.Duration{2: 9 * time.Second}},
+		{"an old answer does not count", func(e *ensemble) {
+			e.members[3].change = func(pong *proto.Pong) bool { pong.Number = min(pong.Number, 3); return true }
+		}, map[jute.SessionID]time.Duration{2: 9 * time.Second}},
+		{"half an answer does not count", func(e *ensemble) {
+			e.members[3].change = func(pong *proto.Pong) bool { pong.More = pong.Number > 3; return true }
+		}, map[jute.SessionID]time.Duration{2: 9 * time.Second}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, session(1, 2), session(2, 2))
+				tt.change(e)
+				e.run()
+				e.at(7900 * time.Millisecond)
+				e.members[2].touched.Touch(1, timeout)
+				e.at(9500 * time.Millisecond)
+				for _, id := range []jute.SessionID{1, 2} {
+					at, closed := e.log.when(id)
+					if want, ok := tt.closed[id]; closed != ok || at != want {
+						t.Errorf("%s: closed %t at %v, want %t at %v", id, closed, at, ok, want)
+					}
+				}
+				e.end()
+			})
+		})
+	}
+}
+
+// An expiry says since when the owner was the owner, and is the leader's own.
+func TestExpireTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(0x200000000000041, 2))
+		e.run()
+		e.at(10 * time.Second)
+		e.Expired(0x200000000000041)
+		if len(e.log.proposed) != 1 || len(e.log.proposed[0].Txns) != 1 {
+			t.Fatalf("proposed %v", e.log.proposed)
+		}
+		want := &proto.Txn{Session: 0x200000000000041, Op: int32(jute.OpExpire), Body: []byte{8, 0xc1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2}}
+		if got := e.log.proposed[0].Txns[0]; got.String() != want.String() {
+			t.Errorf("proposed %v, want %v", got, want)
+		}
+		if err := e.end(); err != nil || e.records.count("sessions expired") != 1 {
+			t.Errorf("Run: %v, logged %v", err, e.records.seen)
+		}
+	})
+}
+
+// due is a leader that does not run, with a session that falls due at the step of 8 s.
+func due(t *testing.T) (*ensemble, *round, func(after time.Duration)) {
+	e := newEnsemble(t, session(1, 2))
+	var r round
+	now := e.start
+	wake := func(after time.Duration) { // as expireLoop does
+		now = now.Add(after)
+		if e.table.Wait(now) == 0 {
+			e.step(&r, now)
+		}
+		e.settle(&r, now)
+	}
+	for range 7 {
+		wake(tick / 2)
+	}
+	return e, &r, wake
+}
+
+// A step that comes late puts off what is due by half a tick: once.
+func TestLateCheckPutsOffOnce(t *testing.T) {
+	second := time.Second
+	tests := []struct {
+		name string
+		wake []time.Duration // after the step of 7 s; nobody answers
+		want []bool          // decided
+	}{
+		{"in time", []time.Duration{second, second - 1, 1}, []bool{false, false, true}},
+		{"a little late", []time.Duration{1400 * time.Millisecond, 600 * time.Millisecond, 400 * time.Millisecond}, []bool{false, false, true}},
+		{"falls due late", []time.Duration{2 * second, second, second - 1, 1}, []bool{false, false, false, true}},
+		{"late while it is asked about", []time.Duration{second, 1600 * time.Millisecond, second, second - 1, 1}, []bool{false, false, false, false, true}},
+		{"late again and again", []time.Duration{9 * second, 9 * second, 9 * second}, []bool{false, false, true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e, _, wake := due(t)
+			if e.expiry.deciding.Load() || e.table.Due() {
+				t.Fatal("due before its time")
+			}
+			for i, after := range tt.wake {
+				wake(after)
+				if got := e.expiry.deciding.Load(); got != tt.want[i] {
+					t.Errorf("wake %d: decided %t, want %t", i, got, tt.want[i])
+				}
+			}
+			if got := e.takeDue(10); len(got) != 1 || e.expiry.deciding.Load() {
+				t.Errorf("took %v, still deciding: %t", got, e.expiry.deciding.Load())
+			}
+		})
+	}
+}
+
+// The answers that came before a late step do not end the round that begins after it.
+func TestLateCheckAsksAnew(t *testing.T) {
+	e, r, wake := due(t)
+	wake(time.Second)
+	wake(2 * time.Second)
+	for _, m := range e.links {
+		m.answer(e.asked.Load())
+	}
+	wake(500 * time.Millisecond)
+	if e.expiry.deciding.Load() {
+		t.Error("decided within half a tick of a late step")
+	}
+	wake(500 * time.Millisecond)
+	if r.asked != e.asked.Load() || e.expiry.deciding.Load() {
+		t.Errorf("round asks with ping %d of %d", r.asked, e.asked.Load())
+	}
+	e.table.Touch(1, e.start.Add(11*time.Second), timeout)
+	for _, m := range e.links {
+		m.answer(r.asked)
+	}
+	wake(0)
+	if !e.expiry.deciding.Load() {
+		t.Error("not decided when all have answered")
+	}
+	if got := e.takeDue(10); len(got) != 0 || e.expiry.deciding.Load() {
+		t.Errorf("took %v, which was touched", got)
+	}
+}
+
+// While what is due goes into entries, touches save the rest, and nothing else is taken.
+func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
+	e, _, wake := due(t)
+	for id := jute.SessionID(2); id <= 6; id++ {
+		e.table.Attach(session(id, 2), e.start.Add(7*time.Second-timeout)) // due with 1
+	}
+	e.table.Attach(session(9, 2), e.start.Add(8500*time.Millisecond-timeout)) // at 10 s
+	wake(time.Second)
+	wake(time.Second)
+	if got := e.takeDue(2); len(got) != 2 || !e.expiry.deciding.Load() {
+		t.Fatalf("took %v", got)
+	}
+	e.table.Touch(5, e.start.Add(9*time.Second), timeout)
+	wake(time.Second)
+	wake(time.Second)
+	got := e.takeDue(100)
+	if slices.ContainsFunc(got, func(s sessiontracker.Seed) bool { return s.ID == 5 || s.ID == 9 }) || len(got) != 3 || e.expiry.deciding.Load() {
+		t.Errorf("took %v, want three of 1 to 6 without 5", got)
+	}
+	wake(time.Second) // 12 s: 9 falls due, and is asked about
+	if e.expiry.deciding.Load() || !e.table.Due() {
+		t.Error("9 is decided without a question, or not due")
+	}
+}
+
+// Ten thousand deaths do not keep a write waiting for more than a few entries.
+func TestMassExpiryIsPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		var sessions []sessiontracker.Seed
+		for id := range jute.SessionID(n) {
+			sessions = append(sessions, session(id+10, 3))
+		}
+		e := newEnsemble(t, sessions...)
+		e.run()
+		stream, _, hangUp := e.forward(0)
+		e.at(8*time.Second - 5*time.Millisecond)
+		var sent []time.Time
+		for seq := uint64(1); seq <= 60; seq++ {
+			stream.in <- writes(2, 100, seq)
+			sent = append(sent, time.Now())
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		hangUp()
+		next, between, closes := 1, 0, 0
+		for _, entry := range e.log.proposed {
+			expires := 0
+			for _, txn := range entry.Txns {
+				if txn.Op == int32(jute.OpExpire) {
+					expires++
+				} else if next++; closes > 0 && closes < n {
+					between++
+					if wait := time.UnixMilli(entry.TimeMs).Sub(sent[txn.Seq-1]); wait > 2*time.Millisecond {
+						t.Errorf("write %d waited %v for an entry", txn.Seq, wait)
+					}
+				}
+			}
+			closes += expires
+			if expires > maxExpires || len(entry.Txns) > maxEntryTxns {
+				t.Errorf("an entry of %d transactions with %d expiries", len(entry.Txns), expires)
+			}
+		}
+		if next-1 != 60 || closes != n || between < 10 {
+			t.Errorf("%d writes, %d of them between %d closes", next-1, between, closes)
+		}
+		e.end()
+	})
+}

@@ -1,0 +1,360 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	pb "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/sessiontracker"
+)
+
+const (
+	tick    = 2 * time.Second
+	timeout = 6 * time.Second
+	term    = 7
+	nonce   = 4711
+)
+
+// fakeLog applies every entry after a while: it closes the sessions of the table.
+type fakeLog struct {
+	table *sessiontracker.GlobalTable
+	start time.Time
+	delay time.Duration // from Propose to apply
+	hang  bool          // never answers
+	fail  int           // the future of this entry (from 1) fails at once
+
+	mu       sync.Mutex
+	proposed []*proto.Entry
+	sizes    []int
+	applied  []*proto.Txn
+	closed   map[jute.SessionID]time.Duration // since start, when decided: when it was proposed
+	commit   uint64
+	flight   []flying
+	most     int // entries on their way at a time
+}
+
+type flying struct {
+	entry  *proto.Entry
+	future *fakeFuture
+}
+
+type fakeFuture struct {
+	done chan struct{}
+	err  error
+}
+
+func (f *fakeFuture) Done() <-chan struct{} { return f.done }
+func (f *fakeFuture) Error() error          { return f.err }
+
+var errLost = errors.New("leadership lost")
+
+func (f *fakeLog) Propose(data []byte) Future {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entry := &proto.Entry{}
+	if err := pb.Unmarshal(data, entry); err != nil {
+		panic(err)
+	}
+	f.proposed = append(f.proposed, entry)
+	f.sizes = append(f.sizes, len(data))
+	for _, txn := range entry.Txns {
+		if txn.Op == int32(jute.OpExpire) {
+			f.closed[jute.SessionID(txn.Session)] = time.Since(f.start)
+		}
+	}
+	future := &fakeFuture{done: make(chan struct{})}
+	switch {
+	case len(f.proposed) == f.fail:
+		future.err = errLost
+		close(future.done)
+	case !f.hang:
+		f.flight = append(f.flight, flying{entry, future})
+		time.AfterFunc(f.delay, f.applyOldest)
+		f.most = max(f.most, len(f.flight))
+	}
+	return future
+}
+
+func (f *fakeLog) applyOldest() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entry, future := f.flight[0].entry, f.flight[0].future
+	f.flight = f.flight[1:]
+	f.commit++
+	f.applied = append(f.applied, entry.Txns...)
+	for _, txn := range entry.Txns {
+		if txn.Op == int32(jute.OpExpire) {
+			f.table.Remove(jute.SessionID(txn.Session))
+		}
+	}
+	close(future.done)
+}
+
+func (f *fakeLog) CommitIndex() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.commit
+}
+
+// when returns at which time after the start the session's expiry was proposed.
+func (f *fakeLog) when(id jute.SessionID) (time.Duration, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, ok := f.closed[id]
+	return at, ok
+}
+
+// fakeMember answers pings as a follower does, after a delay.
+type fakeMember struct {
+	id      uint32
+	touched sessiontracker.TouchMap
+	delay   time.Duration
+
+	mu      sync.Mutex
+	silent  bool                        // hears nothing and says nothing
+	joining bool                        // answers no proof
+	change  func(pong *proto.Pong) bool // what is sent instead; false: nothing
+	applied uint64
+	acks    []*proto.Ack
+	pings   []uint64 // numbers
+	dialled int
+	stream  *fakeStream
+}
+
+type fakeStream struct {
+	grpc.ClientStream
+	m   *fakeMember
+	ctx context.Context
+	out chan *proto.Pong
+}
+
+func (m *fakeMember) Pings(ctx context.Context, _ ...grpc.CallOption) (proto.Follower_PingsClient, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dialled++
+	m.stream = &fakeStream{m: m, ctx: ctx, out: make(chan *proto.Pong, 1000)}
+	return m.stream, nil
+}
+
+func (s *fakeStream) Recv() (*proto.Pong, error) {
+	select {
+	case pong := <-s.out:
+		return pong, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+func (s *fakeStream) Send(ping *proto.Ping) error {
+	if s.ctx.Err() != nil {
+		return io.EOF
+	}
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if s.m.silent {
+		return nil
+	}
+	if ping.Term != term || ping.Nonce != nonce || ping.Leader != 1 {
+		panic("ping of another term")
+	}
+	if ping.Ack != nil {
+		s.m.acks = append(s.m.acks, ping.Ack)
+		s.m.touched.Ack(ping.Ack.Through)
+	}
+	if ping.Number == 0 && ping.Proof == 0 {
+		return nil
+	}
+	pong := &proto.Pong{Boot: 77, Applied: s.m.applied}
+	if !s.m.joining {
+		pong.Proof = ping.Proof
+	}
+	if ping.Number != 0 {
+		s.m.pings = append(s.m.pings, ping.Number)
+		pong.Number, pong.Batches = ping.Number, s.m.batches()
+	}
+	if s.m.change == nil || s.m.change(pong) {
+		time.AfterFunc(s.m.delay, func() { s.out <- pong })
+	}
+	return nil
+}
+
+func (m *fakeMember) batches() (batches []*proto.Batch) {
+	now := time.Now()
+	for _, b := range m.touched.Flush(now) {
+		batch := &proto.Batch{Number: b.Number, AgeUs: uint64(now.Sub(b.Sent).Microseconds())}
+		for id, timeout := range b.Touched {
+			batch.Sessions = append(batch.Sessions, int64(id))
+			batch.TimeoutsMs = append(batch.TimeoutsMs, uint32(timeout.Milliseconds()))
+		}
+		batches = append(batches, batch)
+	}
+	return batches
+}
+
+// flush sends what was touched at once, unasked.
+func (m *fakeMember) flush() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stream.out <- &proto.Pong{Boot: 77, Applied: m.applied, Batches: m.batches()}
+}
+
+func (m *fakeMember) set(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+}
+
+func (m *fakeMember) acked() []*proto.Ack {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.acks)
+}
+
+// fakeForward is a member's stream of writes, as the leader sees it.
+type fakeForward struct {
+	grpc.ServerStream
+	ctx context.Context
+	in  chan *proto.Forwarded
+}
+
+func (s *fakeForward) Context() context.Context             { return s.ctx }
+func (s *fakeForward) SendAndClose(*proto.ForwardEnd) error { return nil }
+func (s *fakeForward) Recv() (*proto.Forwarded, error) {
+	select {
+	case f, ok := <-s.in:
+		if !ok {
+			return nil, io.EOF
+		}
+		return f, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+// records keeps what is logged.
+type records struct {
+	slog.Handler
+	mu   sync.Mutex
+	seen []string
+}
+
+func (r *records) Enabled(context.Context, slog.Level) bool { return true }
+func (r *records) WithAttrs([]slog.Attr) slog.Handler       { return r }
+func (r *records) Handle(_ context.Context, record slog.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, record.Message)
+	return nil
+}
+
+func (r *records) count(message string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.seen {
+		if s == message {
+			n++
+		}
+	}
+	return n
+}
+
+// ensemble is a Leader on member 1 of three.
+type ensemble struct {
+	*Leader
+	t       *testing.T
+	log     *fakeLog
+	table   *sessiontracker.GlobalTable
+	members []*fakeMember // from index 1
+	records *records
+	start   time.Time
+	applied atomic.Uint64
+	stop    context.CancelFunc
+	ended   chan error // what Run returned
+	streams sync.WaitGroup
+}
+
+func session(id jute.SessionID, member uint32) sessiontracker.Seed {
+	return sessiontracker.Seed{ID: id, Timeout: timeout, Member: member, Since: uint64(id)}
+}
+
+// newEnsemble makes one that does not run yet.
+func newEnsemble(t *testing.T, sessions ...sessiontracker.Seed) *ensemble {
+	t.Helper()
+	start := time.Now()
+	e := &ensemble{t: t, start: start, records: &records{}, members: make([]*fakeMember, 4), ended: make(chan error, 1)}
+	e.table = sessiontracker.NewGlobalTable(start, tick, slices.Values(sessions))
+	e.log = &fakeLog{table: e.table, start: start, delay: time.Millisecond, closed: map[jute.SessionID]time.Duration{}, commit: 100}
+	links := map[uint32]Link{}
+	for id := uint32(1); id <= 3; id++ {
+		e.members[id] = &fakeMember{id: id}
+		links[id] = e.members[id]
+	}
+	var err error
+	e.Leader, err = New(Config{
+		Self: 1, Term: term, Nonce: nonce, Format: 1, Tick: tick, SyncLimit: 5, Now: time.Now, Log: e.log,
+		Sessions: e.table, Members: links, Applied: e.applied.Load, Logger: slog.New(e.records),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// run leads until the test has ended.
+func (e *ensemble) run() {
+	ctx, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.t.Cleanup(stop) // so that a test that fails says why
+	go func() { e.ended <- e.Run(ctx) }()
+	synctest.Wait()
+}
+
+// end stops leading, and returns what Run said.
+func (e *ensemble) end() error {
+	e.stop()
+	err := <-e.ended
+	e.streams.Wait()
+	return err
+}
+
+// at sleeps until a time after the start.
+func (e *ensemble) at(d time.Duration) {
+	time.Sleep(time.Until(e.start.Add(d)))
+	synctest.Wait()
+}
+
+// forward opens a stream of writes. close ends it from the member's side.
+func (e *ensemble) forward(size int) (stream *fakeForward, ended <-chan error, hangUp context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	e.t.Cleanup(cancel)
+	s := &fakeForward{ctx: ctx, in: make(chan *proto.Forwarded, size)}
+	end := make(chan error, 1)
+	e.streams.Go(func() {
+		end <- e.Forward(s)
+		cancel() // as gRPC does when a handler returns
+	})
+	return s, end, cancel
+}
+
+// writes makes a message of transactions with these seqs, each with size bytes of body.
+func writes(member uint32, size int, seqs ...uint64) *proto.Forwarded {
+	f := &proto.Forwarded{Member: member, Boot: 77, Nonce: nonce}
+	for _, seq := range seqs {
+		f.Txns = append(f.Txns, &proto.Txn{
+			Member: member, Boot: 77, Seq: seq, Session: 1, Op: int32(jute.OpSetData), Body: make([]byte, size),
+		})
+	}
+	return f
+}

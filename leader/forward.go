@@ -1,0 +1,88 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/proto"
+)
+
+var (
+	errReplaced = status.Error(codes.Aborted, "leader: the member has opened a newer stream")
+	errSilent   = status.Error(codes.Unavailable, "leader: the member was silent for too long")
+)
+
+// forwarding is one member's stream of writes.
+type forwarding struct {
+	member uint32
+	boot   uint64
+	end    context.CancelCauseFunc
+}
+
+// Forward implements proto.LeaderServer. It takes one member's writes, in order, until
+// the member has a newer stream or the term is over. Only the log answers: a stream that
+// ends says nothing about what was sent on it.
+func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
+	ctx, end := context.WithCancelCause(stream.Context())
+	defer end(nil)
+	read := make(chan error, 1)
+	go func() { read <- l.read(stream, end) }() // ends with the stream, which ends when we return
+	select {
+	case err := <-read:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.over:
+		return l.errOver()
+	}
+}
+
+// read queues what the stream brings. It does not read on while the queue is full.
+func (l *Leader) read(stream proto.Leader_ForwardServer, end context.CancelCauseFunc) error {
+	var f *forwarding
+	for {
+		message, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return stream.SendAndClose(&proto.ForwardEnd{})
+		case err != nil:
+			return err
+		}
+		if f == nil { // the first message says whose stream this is
+			if l.links[message.Member] == nil {
+				return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
+			}
+			f = &forwarding{member: message.Member, boot: message.Boot, end: end}
+			if err := l.check(f, message); err != nil {
+				return err
+			}
+			l.intake.replace(f)
+			defer l.intake.forget(f)
+		} else if err := l.check(f, message); err != nil {
+			return err
+		}
+		if !l.intake.add(f, message.Txns) {
+			return errReplaced
+		}
+	}
+}
+
+// check refuses what is for another term, and a member that speaks for another one.
+func (l *Leader) check(f *forwarding, message *proto.Forwarded) error {
+	if err := l.refuse(message.Nonce); err != nil {
+		return err
+	}
+	if message.Member != f.member || message.Boot != f.boot {
+		return status.Errorf(codes.InvalidArgument, "leader: writes of member %d on the stream of %d", message.Member, f.member)
+	}
+	for _, txn := range message.Txns {
+		if txn.Member != f.member || txn.Boot != f.boot {
+			return status.Errorf(codes.InvalidArgument, "leader: a transaction of member %d on the stream of %d", txn.Member, f.member)
+		}
+	}
+	return nil
+}

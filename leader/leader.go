@@ -1,0 +1,190 @@
+// Package leader leads: one Leader for one term, made when the term's TermStart has
+// applied and thrown away with the term. It
+//
+//   - gathers the writes that members forward into entries of the log (batch.go, forward.go),
+//   - pings every member each half tick, puts the touches they answer with into the
+//     table, and acknowledges them (ping.go),
+//   - shows that it still leads, before it acknowledges or answers a sync (proof.go),
+//   - closes the sessions that nobody was heard from (expire.go).
+//
+// What is decided here takes effect only through the log, and the log ignores entries of
+// a term that is over. So a Leader that does not know yet that it was deposed does no harm.
+//
+// # Who touches what
+//
+// The table is the caller's: built when TermStart applied, fed by apply, touched by the
+// clients of this member and here. No lock of this package is held while something
+// waits; expiry.mu is taken before the table's own, any other alone.
+package leader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/sessiontracker"
+)
+
+// Log takes entries, in order.
+type Log interface {
+	// Propose hands over an entry. It does not wait for the entry to be written: at most
+	// two are on their way at a time. Only one goroutine calls it.
+	Propose(data []byte) Future
+
+	// CommitIndex is the greatest index known to be committed. Everything that any member
+	// has ever answered lies at or below it.
+	CommitIndex() uint64
+}
+
+// Future is an entry on its way.
+type Future interface {
+	Done() <-chan struct{} // closed when the entry has applied here, or cannot any more
+	Error() error          // nil if it has; valid once Done is closed
+}
+
+// Link reaches one member. proto.FollowerClient is one.
+type Link interface {
+	// Pings opens a stream that lives until ctx ends.
+	Pings(ctx context.Context, opts ...grpc.CallOption) (proto.Follower_PingsClient, error)
+}
+
+// Config is what a Leader is built from. A field without a default is required.
+type Config struct {
+	Self        uint32           // this member's id
+	Term, Nonce uint64           // of our TermStart, which is applied
+	Format      uint32           // of the entries it writes: the highest that all members know
+	Tick        time.Duration    // ZooKeeper's tickTime; a ping goes out every Tick/2
+	SyncLimit   int              // ticks after which a silent member is cut off
+	Now         func() time.Time // the member's wall clock: stamps entries, nothing else
+	Log         Log
+	Sessions    *sessiontracker.GlobalTable
+	Members     map[uint32]Link // every member, this one included: a majority of them proves that we lead
+	Applied     func() uint64   // log index up to which Sessions has been fed; takes no lock that apply holds
+	Logger      *slog.Logger    // default: discard
+}
+
+// Leader is one term of leading. It implements proto.LeaderServer for that term.
+type Leader struct {
+	proto.UnimplementedLeaderServer
+
+	cfg      Config
+	log      *slog.Logger
+	links    map[uint32]*link
+	proofs   proofs
+	intake   intake
+	expiry   expiry
+	asked    atomic.Uint64 // number of the newest ping
+	answered chan struct{} // a member has answered a ping; capacity 1
+	over     chan struct{} // closed when Run is about to return
+
+	expiredMu sync.Mutex
+	expired   []jute.SessionID // applied, not yet logged
+}
+
+// New returns a Leader that is ready to Run. Its handlers may be called at once.
+func New(cfg Config) (*Leader, error) {
+	switch {
+	case cfg.Tick <= 0:
+		return nil, fmt.Errorf("leader: tick %v is not positive", cfg.Tick)
+	case cfg.SyncLimit <= 0:
+		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
+	case cfg.Now == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.Applied == nil:
+		return nil, errors.New("leader: Now, Log, Sessions and Applied are required")
+	case cfg.Members[cfg.Self] == nil:
+		return nil, fmt.Errorf("leader: member %d is not among the members", cfg.Self)
+	}
+	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	l := &Leader{
+		cfg:      cfg,
+		log:      logger.With("component", "leader", "term", cfg.Term),
+		links:    make(map[uint32]*link, len(cfg.Members)),
+		answered: make(chan struct{}, 1),
+		over:     make(chan struct{}),
+	}
+	for id := range cfg.Members {
+		l.links[id] = &link{id: id, wake: make(chan struct{}, 1)}
+	}
+	l.proofs.init(len(cfg.Members))
+	l.intake.init()
+	return l, nil
+}
+
+// Run leads until ctx ends, and returns nil then, or until leading becomes impossible.
+// Every goroutine of the term is started here and is gone when Run returns; streams that
+// members opened end at the same time.
+func (l *Leader) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
+	g.Go(func() error { return l.expireLoop(ctx) })
+	for id, m := range l.links {
+		g.Go(func() error { return l.pingLoop(ctx, m, l.cfg.Members[id]) })
+	}
+	err := g.Wait()
+	close(l.over)
+	l.intake.close()
+	l.logExpired()
+	return err
+}
+
+// Expired notes that an expiry has applied, so that it is logged; once for all of an
+// entry. Apply calls it: it does not block.
+func (l *Leader) Expired(id jute.SessionID) {
+	l.expiredMu.Lock()
+	defer l.expiredMu.Unlock()
+	l.expired = append(l.expired, id)
+}
+
+func (l *Leader) logExpired() {
+	l.expiredMu.Lock()
+	ids := l.expired
+	l.expired = nil
+	l.expiredMu.Unlock()
+	if len(ids) > 0 {
+		l.log.Info("sessions expired", "count", len(ids), "first", ids[0])
+	}
+}
+
+// refuse is the answer to what was meant for another term. The caller looks for whoever
+// leads now.
+func (l *Leader) refuse(nonce uint64) error {
+	if nonce != l.cfg.Nonce {
+		return status.Errorf(codes.FailedPrecondition, "leader: term %d has another nonce", l.cfg.Term)
+	}
+	select {
+	case <-l.over:
+		return l.errOver()
+	default:
+		return nil
+	}
+}
+
+func (l *Leader) errOver() error {
+	return status.Errorf(codes.FailedPrecondition, "leader: term %d is over here", l.cfg.Term)
+}
+
+// wakeAll makes every link look for what it has to send.
+func (l *Leader) wakeAll() {
+	for _, m := range l.links {
+		signal(m.wake)
+	}
+}
+
+// signal sets a flag that a loop waits for; setting it twice is setting it once.
+func signal(flag chan struct{}) {
+	select {
+	case flag <- struct{}{}:
+	default:
+	}
+}

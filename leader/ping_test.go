@@ -1,0 +1,333 @@
+package leader
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// Pings go out at once and then every half tick, to every member.
+func TestPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.run()
+		for _, m := range e.members[1:] {
+			m.set(func() {
+				if !slices.Equal(m.pings, []uint64{1}) {
+					t.Errorf("member %d got %v at the start, want 1", m.id, m.pings)
+				}
+			})
+		}
+		e.at(5*tick + time.Millisecond)
+		for _, m := range e.members[1:] {
+			m.set(func() {
+				if len(m.pings) != 11 || !slices.IsSorted(m.pings) {
+					t.Errorf("member %d got %v in five ticks, want 11", m.id, m.pings)
+				}
+			})
+		}
+		e.end()
+	})
+}
+
+// Touches are acknowledged at once, with what was refused and the commit index.
+func TestAcknowledgement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2), session(2, 2), session(3, 3))
+		e.run()
+		m := e.members[2]
+		for id := range jute.SessionID(5) {
+			m.touched.Touch(id, timeout)
+		}
+		e.at(tick / 2)
+		want := &proto.Ack{Boot: 77, Through: 1, Refused: []int64{0, 3, 4}, Commit: 100}
+		if got := m.acked(); len(got) != 1 || got[0].String() != want.String() {
+			t.Fatalf("acknowledged %v, want %v", got, want)
+		}
+		m.touched.Touch(1, timeout)
+		m.flush() // unasked
+		synctest.Wait()
+		if got := m.acked(); len(got) != 2 || got[1].Through != 2 || len(got[1].Refused) != 0 {
+			t.Errorf("acknowledged %v, want through 2", got)
+		}
+		e.end()
+	})
+}
+
+// An acknowledgement waits until a majority has answered a round of proof that began
+// after the touches came, and then goes out at once.
+func TestAcknowledgementNeedsProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2))
+		e.members[2].joining, e.members[3].joining = true, true
+		e.run()
+		m := e.members[2]
+		m.touched.Touch(1, timeout)
+		e.at(4500 * time.Millisecond)
+		if got := m.acked(); len(got) != 0 {
+			t.Fatalf("acknowledged %v on this member's word alone", got)
+		}
+		if at, closed := e.log.when(1); closed {
+			t.Errorf("closed at %v: the touch must count all the same", at)
+		}
+		e.members[3].set(func() { e.members[3].joining = false })
+		e.members[3].stream.out <- &proto.Pong{Proof: 1}
+		synctest.Wait()
+		if got := m.acked(); len(got) == 0 {
+			t.Error("not acknowledged at once when the proof was there")
+		}
+		e.end()
+	})
+}
+
+// A member that has applied more of the log than the leader may know sessions that the
+// leader does not: they are refused only once the leader has caught up.
+func TestLeaderBehindMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2))
+		e.run()
+		m := e.members[2]
+		e.applied.Store(9)
+		m.set(func() { m.applied = 10 })
+		m.touched.Touch(1, timeout)
+		m.touched.Touch(5, timeout)
+		e.at(tick)
+		if got := m.acked(); len(got) != 0 {
+			t.Fatalf("acknowledged %v", got)
+		}
+		e.table.Open(session(5, 2), time.Now())
+		e.applied.Store(10)
+		e.at(tick + tick/2)
+		if got := m.acked(); len(got) != 1 || got[0].Through != 1 || len(got[0].Refused) != 0 {
+			t.Errorf("acknowledged %v, want all", got)
+		}
+		m.set(func() { m.applied = 20 })
+		m.touched.Touch(5, timeout)
+		e.at(2 * tick)
+		if got := m.acked(); len(got) != 2 {
+			t.Errorf("acknowledged %v: nothing was in doubt", got)
+		}
+		e.end()
+	})
+}
+
+// An answer in parts is one answer; many refusals go in parts, and only the last part
+// acknowledges.
+func TestAnswersInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2))
+		e.run()
+		m := e.members[2]
+		const n = maxRefused + 10
+		var parts []*proto.Pong
+		for part := range int64(2) {
+			batch := &proto.Batch{Number: 4, TimeoutsMs: make([]uint32, n/2+1)}
+			for i := range int64(n/2 + 1) {
+				batch.Sessions = append(batch.Sessions, part*(n/2)+i+1) // 1 is known, one comes twice
+			}
+			parts = append(parts, &proto.Pong{Boot: 77, More: part == 0, Batches: []*proto.Batch{batch}})
+		}
+		m.stream.out <- parts[0]
+		synctest.Wait()
+		if got := m.acked(); len(got) != 0 {
+			t.Fatalf("acknowledged half an answer: through %d", got[0].Through)
+		}
+		m.stream.out <- parts[1]
+		synctest.Wait()
+		got := m.acked()
+		if len(got) != 2 || got[0].Through != 0 || got[1].Through != 4 {
+			t.Fatalf("acknowledged in %d parts, want two", len(got))
+		}
+		if len(got[0].Refused) != maxRefused || len(got[1].Refused) != 10 || got[1].Refused[9] != n+1 {
+			t.Errorf("refused %d and %v", len(got[0].Refused), got[1].Refused)
+		}
+		e.end()
+	})
+}
+
+// What cannot be an answer ends the stream, not the term; another is opened.
+func TestBrokenAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2))
+		e.run()
+		m := e.members[2]
+		m.stream.out <- &proto.Pong{Proof: 999} // a round that is still to come
+		m.stream.out <- &proto.Pong{Batches: []*proto.Batch{{Number: 1, Sessions: []int64{1, 2}, TimeoutsMs: []uint32{1}}}}
+		e.at(tick)
+		if m.dialled != 2 || e.records.count("member is out of reach") != 1 || e.records.count("member is back") != 1 {
+			t.Errorf("dialled %d times, logged %v", m.dialled, e.records.seen)
+		}
+		// An age past all bounds is old, not young.
+		m.stream.out <- &proto.Pong{Batches: []*proto.Batch{{Number: 1, AgeUs: 1 << 63, Sessions: []int64{1}, TimeoutsMs: []uint32{6000}}}}
+		e.at(time.Minute)
+		if at, _ := e.log.when(1); at != 8*time.Second {
+			t.Errorf("closed at %v, want 8s", at)
+		}
+		if err := e.end(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// A member that says nothing for the sync limit loses its streams, is tried again, and is
+// logged once. The others, and the member itself later, are served.
+func TestSilentMemberIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2), session(2, 3))
+		e.run()
+		m := e.members[2]
+		stream, ended, _ := e.forward(0)
+		stream.in <- writes(2, 10, 1)
+		e.at(tick)
+		m.set(func() { m.silent = true })
+		e.at(6*tick - time.Millisecond)
+		if m.dialled != 1 || len(ended) != 0 {
+			t.Fatal("cut off before the limit")
+		}
+		e.at(6 * tick)
+		if err := <-ended; status.Code(err) != codes.Unavailable {
+			t.Errorf("its writes ended with %v", err)
+		}
+		e.at(30 * tick)
+		if m.dialled < 5 || m.dialled > 6 || e.members[3].dialled != 1 {
+			t.Errorf("dialled %d times, and the healthy one %d times", m.dialled, e.members[3].dialled)
+		}
+		if n := e.records.count("member is out of reach"); n != 1 {
+			t.Errorf("logged %d times: %v", n, e.records.seen)
+		}
+		m.set(func() { m.silent = false })
+		e.at(32 * tick)
+		if e.records.count("member is back") != 1 {
+			t.Errorf("logged %v", e.records.seen)
+		}
+		e.end()
+	})
+}
+
+// If it was this process that stood still, nobody is cut off for it.
+func TestPauseCutsNobodyOff(t *testing.T) {
+	e, r, _ := due(t)
+	cut := 0
+	for _, m := range e.links {
+		m.open(func() { cut++ }, e.start)
+	}
+	e.step(r, e.start.Add(100*tick))
+	e.step(r, e.start.Add(100*tick+tick/2))
+	if cut != 0 {
+		t.Errorf("%d members cut off after a pause", cut)
+	}
+	for i := range time.Duration(11) {
+		e.step(r, e.start.Add(101*tick+i*tick/2))
+	}
+	if cut != 3 {
+		t.Errorf("%d members cut off after a time of silence, want 3", cut)
+	}
+}
+
+// A sync is answered after a proof begun since, with an index of before.
+func TestSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.run()
+		reply, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: nonce})
+		if err != nil || reply.Index != 100 {
+			t.Fatalf("Sync = %v, %v", reply, err)
+		}
+		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: 1}); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("Sync of another term: %v", err)
+		}
+
+		// The answer to the round of an earlier sync is still on its way.
+		for _, m := range e.members[2:] {
+			m.set(func() { m.delay = 500 * time.Millisecond })
+		}
+		type result struct {
+			after time.Duration
+			index uint64
+		}
+		results := make(chan result, 3)
+		ask := func() {
+			began := time.Now()
+			reply, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: nonce})
+			if err != nil {
+				t.Errorf("Sync: %v", err)
+			}
+			results <- result{time.Since(began), reply.GetIndex()}
+		}
+		go ask()
+		time.Sleep(400 * time.Millisecond)
+		e.log.mu.Lock()
+		e.log.commit = 200
+		e.log.mu.Unlock()
+		go ask()
+		go ask()
+		if got := <-results; got != (result{500 * time.Millisecond, 100}) {
+			t.Errorf("first sync: %v", got)
+		}
+		for range 2 { // they share the round that begins when the first is done
+			if got := <-results; got != (result{600 * time.Millisecond, 200}) {
+				t.Errorf("later sync: %v; an answer sent before it does not count", got)
+			}
+		}
+		if begun, _ := e.proofs.state(); begun != 3 {
+			t.Errorf("%d rounds for four syncs, want 3", begun)
+		}
+
+		// Without a majority nothing is answered, until the caller or the term gives up.
+		for _, m := range e.members[2:] {
+			m.set(func() { m.joining = true })
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := e.Sync(ctx, &proto.SyncRequest{Nonce: nonce}); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("Sync without a majority: %v", err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			e.stop()
+		}()
+		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: nonce}); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("Sync when the term ends: %v", err)
+		}
+		e.end()
+	})
+}
+
+func TestProofRounds(t *testing.T) {
+	var p proofs
+	p.init(4) // a majority is 3
+	if round, now := p.begin(); round != 1 || !now {
+		t.Fatalf("begin = %d, %t", round, now)
+	}
+	for range 2 {
+		if round, now := p.begin(); round != 2 || now {
+			t.Fatalf("begin while 1 is under way = %d, %t", round, now)
+		}
+	}
+	for _, a := range []struct {
+		member uint32
+		round  uint64
+		done   bool
+	}{
+		{1, 1, false}, {1, 1, false}, {2, 1, false}, {3, 2, false}, {3, 1, true}, // 1 is done, 2 begins
+		{4, 1, false}, {4, 2, false}, {3, 2, false}, {4, 1, false}, {4, 2, false}, {1, 2, true}, {2, 2, false},
+	} {
+		if done := p.answer(a.member, a.round); done != a.done {
+			t.Errorf("answer(%d, %d) = %t", a.member, a.round, done)
+		}
+	}
+	if begun, done := p.state(); begun != 2 || done != 2 {
+		t.Errorf("begun %d, done %d; want 2 and 2", begun, done)
+	}
+	if round, now := p.begin(); round != 3 || !now {
+		t.Errorf("begin = %d, %t", round, now)
+	}
+}

@@ -1,0 +1,59 @@
+package member
+
+import (
+	"fmt"
+	"io"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/proto"
+	"rollcall/quorum"
+	"rollcall/znode"
+)
+
+// machine implements quorum.Machine over the state: log in, state out.
+type machine struct{ state *znode.State }
+
+// Apply takes committed entries in order. The lock is given back after each, so that
+// reads get between them.
+func (a machine) Apply(batch []quorum.Committed) error {
+	for _, c := range batch {
+		var entry *proto.Entry // nil: raft's own
+		if c.Data != nil {
+			entry = new(proto.Entry)
+			if err := protobuf.Unmarshal(c.Data, entry); err != nil {
+				return fmt.Errorf("member: log entry %d cannot be read: %w", c.Index, err)
+			}
+		}
+		if err := a.apply(c, entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a machine) apply(c quorum.Committed, entry *proto.Entry) error {
+	a.state.Lock()
+	defer a.state.Unlock()
+	if err := a.state.Apply(c.Index, c.Term, entry); err != nil {
+		return fmt.Errorf("member: apply log entry %d: %w", c.Index, err)
+	}
+	return nil
+}
+
+// Snapshot takes a copy of the state, without waiting for anything but the lock.
+func (a machine) Snapshot() (quorum.Snapshot, error) {
+	a.state.Lock()
+	defer a.state.Unlock()
+	return snapshot{a.state.Snapshot()}, nil
+}
+
+// Restore replaces the state. Connections of clients are closed by the observer.
+func (a machine) Restore(r io.ReadCloser) error {
+	defer func() { _ = r.Close() }() // it was only read
+	return a.state.Restore(r)
+}
+
+type snapshot struct{ *znode.Snapshot }
+
+func (snapshot) Release() {}

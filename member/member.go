@@ -1,0 +1,350 @@
+// Package member assembles one member of an ensemble from the rooms below: the log
+// (quorum), the replicated state (znode), the follower that every member is for its
+// whole life, the leader that it is for a term, and the server for its clients. It is
+// the one assembly, for the command and for tests; it holds no state of its own.
+//
+// What flows through it:
+//
+//   - raft hands committed entries to machine, which applies them to the state under
+//     the tree's write lock;
+//   - the state tells observer what changed, and observer tells follower, server and,
+//     while this member leads, the leader's session table;
+//   - raft's gains and losses of leadership run terms: each opens with a TermStart in
+//     the log and is a fresh leader.Leader.
+package member
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"rollcall/admin"
+	"rollcall/follower"
+	"rollcall/jute"
+	"rollcall/quorum"
+	"rollcall/server"
+	"rollcall/znode"
+)
+
+// Server is one voting member as the server list names it.
+type Server struct {
+	ID   uint32 // 1 to 255
+	Grpc string // host:port between members, server.N's second field
+	Raft string // host:port of the log, server.N's third field
+}
+
+// Network is how a member reaches others and is reached. The default is TCP.
+type Network struct {
+	Listen func(addr string) (net.Listener, error)
+	Dial   func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Config is what a Member is built from. A field without a default is required.
+type Config struct {
+	ID      uint32
+	Servers []Server // every voting member; one alone opens no port for members
+	Dir     string   // data folder; not needed with Stores
+	LogDir  string   // folder of the log; default Dir
+
+	Tick       time.Duration
+	SyncLimit  int           // ticks after which a silent member is cut off; default 5
+	MinTimeout time.Duration // of sessions; default 2 ticks
+	MaxTimeout time.Duration // default 20 ticks
+
+	Clients      net.Listener // where clients connect; Run closes it
+	Limits       server.Limits
+	InFlight     int           // transactions sent and not yet applied here, over all connections; default 8,192
+	Drain        time.Duration // how long a graceful stop takes to close client connections; default: at once
+	SuperDigest  string        // "super:" and the digest; "": nobody is super
+	SkipACL      bool
+	Whitelist    []string // four-letter words served; srvr always is
+	SnapCount    uint64   // log entries between snapshots; default 100,000
+	EnsembleText []byte   // what /zookeeper/config says; nil: standalone
+
+	Version string    // of this program, for srvr; default "dev"
+	Built   time.Time // when it was built
+
+	NewEnsemble bool                     // bootstrap with a majority of empty members instead of all
+	Network     Network                  // default TCP
+	Bind        func(addr string) string // advertised address → the one to listen on; default the same
+	Stores      *quorum.Stores           // default: files in Dir
+	Now         func() time.Time         // wall clock; default time.Now
+	Events      func(Event)              // hears what happens in the ensemble, from the member that leads; called by one goroutine
+	Logger      *slog.Logger             // default: discard
+}
+
+// complete checks cfg and fills in the defaults.
+func (c *Config) complete() error {
+	switch {
+	case c.ID < 1 || c.ID > 255:
+		return fmt.Errorf("member: id %d is not between 1 and 255", c.ID)
+	case c.Tick <= 0:
+		return fmt.Errorf("member: tick %v is not positive", c.Tick)
+	case c.Clients == nil:
+		return errors.New("member: Clients is required")
+	case c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0:
+		return errors.New("member: a limit is negative")
+	case !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.ID == c.ID }):
+		return fmt.Errorf("member: this member, %d, is not in the server list", c.ID)
+	}
+	c.SyncLimit = cmp.Or(c.SyncLimit, defaultSyncLimit)
+	c.Version = cmp.Or(c.Version, "dev")
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Network.Listen == nil {
+		c.Network.Listen = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
+	}
+	if c.Network.Dial == nil {
+		c.Network.Dial = quorum.DialTCP
+	}
+	if c.Bind == nil {
+		c.Bind = func(addr string) string { return addr }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return nil
+}
+
+// defaultSyncLimit is that of ZooKeeper's sample configuration.
+const defaultSyncLimit = 5
+
+// Member is one running member. Make one with New; Run it once.
+type Member struct {
+	cfg  Config
+	log  *slog.Logger
+	boot uint64
+	own  *loopback // this member's gRPC services, for itself
+
+	state    *znode.State
+	node     *quorum.Node
+	follower *follower.Follower
+	server   *server.Server
+	terms    *terms
+	peers    *peers
+	words    *admin.Words
+	ports    ports
+	ready    chan struct{}
+	events   chan Event
+
+	announced atomic.Bool // this process is the member's current run
+
+	applied atomic.Uint64 // index of the last entry applied
+	dropped atomic.Uint64 // transactions that apply dropped: sent again, and seen before
+	lost    atomic.Uint64 // events that nobody took in time
+}
+
+// maxEvents bounds the events that wait for Config.Events; more are counted and lost:
+// apply waits for no reader of them.
+const maxEvents = 4096
+
+// New checks cfg, opens the data folder and the member ports and assembles the member.
+// It starts nothing; Run must follow, to release what it holds. After an error Clients
+// is still open.
+func New(cfg Config) (*Member, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	m := &Member{
+		cfg: cfg, log: cfg.Logger.With("member", cfg.ID), boot: random(),
+		own: newLoopback(), ready: make(chan struct{}), events: make(chan Event, maxEvents),
+	}
+	m.terms = newTerms(m)
+	m.peers = newPeers(cfg.Tick, m.dialMember)
+	m.state = znode.New(znode.Config{Self: cfg.ID, Observer: observer{m}, EnsembleText: cfg.EnsembleText, SkipACL: cfg.SkipACL})
+	var err error
+	if m.follower, err = follower.New(m.followerConfig()); err != nil {
+		return nil, err
+	}
+	if m.words, err = admin.NewWords(admin.WordsConfig{
+		Whitelist: cfg.Whitelist, Version: cfg.Version, Built: cfg.Built, Stats: m.figures,
+	}); err != nil {
+		return nil, err
+	}
+	if m.server, err = server.New(m.serverConfig()); err != nil {
+		return nil, err
+	}
+	if err := m.open(); err != nil {
+		m.closePorts()
+		return nil, err
+	}
+	return m, nil
+}
+
+// open takes the ports for members, then the data folder.
+func (m *Member) open() (err error) {
+	if m.ports, err = m.openPorts(); err != nil {
+		return err
+	}
+	m.node, err = quorum.Open(m.quorumConfig())
+	return err
+}
+
+func (m *Member) followerConfig() follower.Config {
+	return follower.Config{
+		Self: m.cfg.ID, Boot: m.boot, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
+		Leader:      m.peers.leader,
+		RaftTerm:    func() uint64 { return m.node.Term() },
+		Joining:     func() bool { return m.node.Joining() },
+		Wall:        m.cfg.Now,
+		MaxInFlight: m.cfg.InFlight, Logger: m.log,
+	}
+}
+
+// cutter implements follower.Clients; the server is made after the follower.
+type cutter struct{ m *Member }
+
+func (c cutter) Cut(id jute.SessionID, why error) { c.m.server.Cut(id, why) }
+
+func (m *Member) serverConfig() server.Config {
+	return server.Config{
+		Member: serving{m.follower, m}, State: m.state,
+		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
+		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest,
+		FourLetter: m.words.Answer, Logger: m.log,
+	}
+}
+
+// serving implements server.Member: the follower, and the role that only the assembly
+// knows.
+type serving struct {
+	*follower.Follower
+	m *Member
+}
+
+func (s serving) Role() string { return s.m.Role() }
+
+// Run serves until ctx ends or this member cannot go on; then the error says why. When
+// ctx ends it hands leadership over first and sends the clients elsewhere.
+func (m *Member) Run(ctx context.Context) error {
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, inner := errgroup.WithContext(inner)
+	g.Go(func() error { return m.node.Run(inner) })
+	g.Go(func() error { return m.follower.Run(inner) })
+	g.Go(func() error { return m.terms.run(inner) })
+	g.Go(func() error { return m.server.Serve(inner, m.cfg.Clients) })
+	g.Go(func() error { return m.tellEvents(inner) })
+	g.Go(func() error { return m.announceReady(inner) })
+	m.serveMembers(inner, g)
+	g.Go(func() error {
+		select {
+		case <-inner.Done(): // something failed
+		case <-ctx.Done():
+			m.leave(inner)
+		}
+		stop()
+		return nil
+	})
+	err := g.Wait()
+	m.peers.close()
+	m.closePorts()
+	return err
+}
+
+// leave is the graceful part of stopping: first another leader, then the clients, which
+// find one.
+func (m *Member) leave(ctx context.Context) {
+	over, cancel := context.WithTimeout(ctx, m.cfg.Tick)
+	defer cancel()
+	if err := m.node.HandOver(over); err != nil {
+		m.log.Info("leadership not handed over", "err", err)
+	}
+	m.server.Drain(ctx, m.cfg.Drain)
+}
+
+// announceReady closes ready once this member serves for the first time.
+func (m *Member) announceReady(ctx context.Context) error {
+	ticker := time.NewTicker(m.cfg.Tick / 20)
+	defer ticker.Stop()
+	for m.Role() == "" {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+	close(m.ready)
+	return nil
+}
+
+// Ready is closed once this member serves clients.
+func (m *Member) Ready() <-chan struct{} { return m.ready }
+
+// State is the replicated state, for those who compare members.
+func (m *Member) State() *znode.State { return m.state }
+
+// Role is "leader", "follower" or "standalone", or "" while this member does not serve:
+// before its first term, while it joins, or without a leader.
+func (m *Member) Role() string {
+	switch {
+	case m.terms.current.Load() != nil && m.cfg.EnsembleText == nil && len(m.cfg.Servers) == 1:
+		return "standalone"
+	case m.terms.current.Load() != nil:
+		return "leader"
+	case m.node.LeaderID() == 0 || m.node.LeaderID() == m.cfg.ID || !m.announced.Load():
+		return ""
+	}
+	return "follower"
+}
+
+// Stats are counters since this process started.
+type Stats struct {
+	Resent  uint64 // transactions sent again to a leader
+	Dropped uint64 // transactions of this member that apply dropped as seen before
+	Server  server.Stats
+}
+
+// Stats returns them.
+func (m *Member) Stats() Stats {
+	return Stats{Resent: m.follower.Resent(), Dropped: m.dropped.Load(), Server: m.server.Stats()}
+}
+
+// figures are what srvr shows.
+func (m *Member) figures() admin.Stats {
+	st := m.server.Stats()
+	m.state.RLock()
+	defer m.state.RUnlock()
+	return admin.Stats{
+		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
+		MinLatency: st.Latency.Min, AvgLatency: st.Latency.Avg, MaxLatency: st.Latency.Max,
+		Zxid: m.state.Zxid(), Role: m.Role(), Nodes: m.state.NodeCount(),
+		Proposals: admin.Sizes{Last: -1, Min: -1, Max: -1},
+	}
+}
+
+// emit hands an event on, from wherever apply is; it never waits.
+func (m *Member) emit(e Event) {
+	select {
+	case m.events <- e:
+	default:
+		m.lost.Add(1)
+	}
+}
+
+// tellEvents calls Config.Events.
+func (m *Member) tellEvents(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-m.events:
+			if m.cfg.Events != nil {
+				m.cfg.Events(e)
+			}
+		}
+		if n := m.lost.Swap(0); n > 0 {
+			m.log.Warn("events lost: too many at once", "count", n)
+		}
+	}
+}
+
+// now is a session table's clock: monotonic.
+func now() time.Time { return time.Now() }

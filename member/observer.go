@@ -1,0 +1,72 @@
+package member
+
+import (
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// observer implements znode.Observer: apply tells it what changed, and it tells the
+// rooms. Everything here runs under the tree's lock and blocks nowhere. The follower
+// hears of a session before the server does, so that an answer finds its lease.
+type observer struct{ m *Member }
+
+func (o observer) TermStarted(t znode.Term) {
+	o.m.terms.started(t)
+	o.m.follower.TermStarted(t)
+}
+
+func (o observer) Announced(member uint32, boot, replaced uint64) {
+	if member == o.m.cfg.ID {
+		o.m.announced.Store(boot == o.m.boot)
+	}
+	o.m.follower.Announced(member, boot, replaced)
+}
+
+func (o observer) Opened(s znode.Session) {
+	if t := o.m.terms.table; t != nil {
+		t.Open(seed(s), now())
+		o.m.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+	}
+	o.m.follower.Opened(s)
+}
+
+func (o observer) Attached(s znode.Session, old znode.Owner) {
+	if t := o.m.terms.table; t != nil {
+		t.Attach(seed(s), now())
+		o.m.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+	}
+	o.m.follower.Attached(s, old)
+	o.m.server.Attached(s, old)
+}
+
+func (o observer) Closed(s znode.Session, by znode.Owner, expired bool, ephemerals int) {
+	if t := o.m.terms.table; t != nil {
+		t.Remove(s.ID)
+		kind := EventClosed
+		if expired {
+			kind = EventExpired
+			if l := o.m.terms.current.Load(); l != nil {
+				l.Expired(s.ID)
+			}
+		}
+		o.m.emit(Event{Kind: kind, Member: s.Owner.Member, Session: s.ID, Address: s.Address, Ephemerals: ephemerals})
+	}
+	o.m.follower.Closed(s, by, expired, ephemerals)
+	o.m.server.Closed(s, by, expired, ephemerals)
+}
+
+func (o observer) Applied(txn *proto.Txn, r *znode.Result) { o.m.follower.Applied(txn, r) }
+
+func (o observer) Dropped(txn *proto.Txn) { o.m.dropped.Add(1) }
+
+func (o observer) EntryEnd(index uint64) {
+	o.m.applied.Store(index)
+	o.m.follower.EntryEnd(index)
+	o.m.server.EntryEnd(index)
+}
+
+func (o observer) Restored() {
+	o.m.applied.Store(o.m.state.Index())
+	o.m.follower.Restored()
+	o.m.server.Restored()
+}

@@ -1,0 +1,86 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"rollcall/proto"
+)
+
+// maxMessage bounds one gRPC message: a Forwarded with one client frame (jute.maxbuffer
+// has a ceiling of 8 MiB) and a Pong of 100,000 touches fit well below it.
+const maxMessage = 16 << 20
+
+// peers holds one lazy gRPC connection to each member, this one included, whose own
+// runs over memory. Safe for concurrent use.
+type peers struct {
+	dial func(ctx context.Context, id uint32) (net.Conn, error)
+	tick time.Duration
+
+	mu    sync.Mutex
+	conns map[uint32]*grpc.ClientConn
+}
+
+func newPeers(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peers {
+	return &peers{dial: dial, tick: tick, conns: make(map[uint32]*grpc.ClientConn)}
+}
+
+// to returns the connection to a member. It does not wait for it to be up.
+func (p *peers) to(id uint32) (*grpc.ClientConn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.conns[id]; c != nil {
+		return c, nil
+	}
+	c, err := grpc.NewClient(fmt.Sprintf("passthrough:///member-%d", id),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dial(ctx, id) }),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			// A member that comes back is to be found within half a tick.
+			Backoff:           backoff.Config{BaseDelay: p.tick / 20, Multiplier: 1.6, Jitter: 0.2, MaxDelay: p.tick / 2},
+			MinConnectTimeout: p.tick,
+		}),
+		grpc.WithDisableServiceConfig(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("member: connection to member %d: %w", id, err)
+	}
+	p.conns[id] = c
+	return c, nil
+}
+
+// follower returns a client of a member's Follower service.
+func (p *peers) follower(id uint32) (proto.FollowerClient, error) {
+	c, err := p.to(id)
+	if err != nil {
+		return nil, err
+	}
+	return proto.NewFollowerClient(c), nil
+}
+
+// leader returns a client of a member's Leader service.
+func (p *peers) leader(_ context.Context, id uint32) (proto.LeaderClient, error) {
+	c, err := p.to(id)
+	if err != nil {
+		return nil, err
+	}
+	return proto.NewLeaderClient(c), nil
+}
+
+// close ends all connections.
+func (p *peers) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, c := range p.conns {
+		_ = c.Close() // an error only says that it was closed already
+		delete(p.conns, id)
+	}
+}

@@ -1,0 +1,150 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"rollcall/proto"
+	"rollcall/quorum"
+	"rollcall/znode"
+)
+
+// ports are where other members reach this one. An ensemble of one has none: its log
+// goes nowhere, and its gRPC services only to itself.
+type ports struct {
+	hello  quorum.Hello
+	grpc   *quorum.Listener // nil: none
+	stream *quorum.Stream
+}
+
+// openPorts listens for members. What it opened before an error is in ports too.
+func (m *Member) openPorts() (p ports, err error) {
+	peers := m.raftPeers()
+	p.hello = quorum.NewHello(m.cfg.ID, peers)
+	if len(peers) == 1 {
+		p.stream = quorum.NewStream(quorum.NewListener(newLoopback(), p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
+		return p, nil
+	}
+	self := m.serverByID(m.cfg.ID)
+	l, err := m.cfg.Network.Listen(m.cfg.Bind(self.Raft))
+	if err != nil {
+		return p, fmt.Errorf("member: listen for the log: %w", err)
+	}
+	p.stream = quorum.NewStream(quorum.NewListener(l, p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
+	if l, err = m.cfg.Network.Listen(m.cfg.Bind(self.Grpc)); err != nil {
+		return p, fmt.Errorf("member: listen for members: %w", err)
+	}
+	p.grpc = quorum.NewListener(l, p.hello, m.log)
+	return p, nil
+}
+
+// closePorts may be called more than once.
+func (m *Member) closePorts() {
+	if m.ports.grpc != nil {
+		_ = m.ports.grpc.Close() // closing again is no failure
+	}
+	if m.ports.stream != nil {
+		_ = m.ports.stream.Close()
+	}
+	_ = m.own.Close()
+}
+
+func (m *Member) raftPeers() []quorum.Peer { return raftPeers(m.cfg.Servers) }
+
+func raftPeers(servers []Server) []quorum.Peer {
+	peers := make([]quorum.Peer, 0, len(servers))
+	for _, s := range servers {
+		peers = append(peers, quorum.Peer{ID: s.ID, Addr: s.Raft})
+	}
+	return peers
+}
+
+// serverByID returns the zero Server for an id that is not in the list.
+func (m *Member) serverByID(id uint32) Server {
+	for _, s := range m.cfg.Servers {
+		if s.ID == id {
+			return s
+		}
+	}
+	return Server{}
+}
+
+func (m *Member) quorumConfig() quorum.Config {
+	cfg := quorum.Config{
+		Self: m.cfg.ID, Peers: m.raftPeers(), Dir: m.cfg.Dir, LogDir: m.cfg.LogDir,
+		Stream: m.ports.stream, Machine: machine{m.state}, Ask: m.askHello, NewEnsemble: m.cfg.NewEnsemble,
+		Tick: m.cfg.Tick, SnapshotEvery: m.cfg.SnapCount, Logger: m.log,
+	}
+	if m.cfg.Stores != nil {
+		cfg.Stores = *m.cfg.Stores
+	}
+	return cfg
+}
+
+// dialMember opens a connection for gRPC.
+func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
+	if id == m.cfg.ID {
+		return m.own.dial(ctx)
+	}
+	conn, err := m.cfg.Network.Dial(ctx, m.serverByID(id).Grpc)
+	if err != nil {
+		return nil, err
+	}
+	return m.ports.hello.Dialed(conn, id)
+}
+
+// askHello implements quorum.Config.Ask.
+func (m *Member) askHello(ctx context.Context, peer quorum.Peer) (*proto.HelloReply, error) {
+	c, err := m.peers.follower(peer.ID)
+	if err != nil {
+		return nil, err
+	}
+	return c.Hello(ctx, &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: quorum.ConfigHash(m.raftPeers())})
+}
+
+// services are what members ask of this one, itself included.
+type services struct {
+	proto.UnsafeFollowerServer
+	proto.UnsafeLeaderServer
+	*terms // Forward, Sync
+	m      *Member
+}
+
+// Hello implements proto.FollowerServer.
+func (s services) Hello(context.Context, *proto.HelloRequest) (*proto.HelloReply, error) {
+	return &proto.HelloReply{
+		Member: s.m.cfg.ID, ConfigHash: quorum.ConfigHash(s.m.raftPeers()), Boot: s.m.boot,
+		HasData: s.m.node.HasData(), Joining: s.m.node.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
+	}, nil
+}
+
+// Pings implements proto.FollowerServer.
+func (s services) Pings(stream proto.Follower_PingsServer) error { return s.m.follower.Pings(stream) }
+
+// serveMembers runs the gRPC services until ctx ends.
+func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
+	srv := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
+	s := services{terms: m.terms, m: m}
+	proto.RegisterFollowerServer(srv, s)
+	proto.RegisterLeaderServer(srv, s)
+	serve := func(l net.Listener) error {
+		if err := srv.Serve(l); err != nil && ctx.Err() == nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return fmt.Errorf("member: serve members: %w", err)
+		}
+		return nil
+	}
+	g.Go(func() error { return serve(m.own) })
+	if m.ports.grpc != nil {
+		g.Go(func() error { return serve(m.ports.grpc) })
+	}
+	g.Go(func() error {
+		<-ctx.Done()
+		srv.Stop() // streams end with the member; nothing waits for them
+		return nil
+	})
+}

@@ -1,0 +1,249 @@
+package member
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/leader"
+	"rollcall/proto"
+	"rollcall/quorum"
+	"rollcall/sessiontracker"
+	"rollcall/znode"
+)
+
+// terms runs one leader.Leader after another while raft leads. A term opens when a
+// TermStart with our nonce is applied: under the tree's lock its session table is
+// built, and apply feeds the table from that very entry on.
+type terms struct {
+	m   *Member
+	log *slog.Logger
+
+	// table is the session table of the present term, nil while this member does not
+	// lead. Written under the tree's lock; apply reads it there.
+	table *sessiontracker.GlobalTable
+
+	current atomic.Pointer[leader.Leader] // what the gRPC service dispatches to
+
+	mu      sync.Mutex
+	nonce   uint64       // of the TermStart that is proposed or leads; 0: none
+	opened  chan opening // hears its application; one place
+	retired func()       // ends the term that leads
+}
+
+// opening is an applied TermStart of ours and the table that apply feeds from it on.
+type opening struct {
+	znode.Term
+	table *sessiontracker.GlobalTable
+}
+
+func newTerms(m *Member) *terms {
+	return &terms{m: m, log: m.log.With("component", "terms")}
+}
+
+// run leads whenever raft does, until ctx ends.
+func (t *terms) run(ctx context.Context) error {
+	var stop func()
+	defer func() {
+		if stop != nil {
+			stop()
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case leads, ok := <-t.m.node.Leadership():
+			if !ok {
+				return nil // raft has ended, and with it the member
+			}
+			if stop != nil {
+				stop() // also a gain follows a loss: terms never overlap
+				stop = nil
+			}
+			if leads {
+				stop = t.begin(ctx)
+			}
+		}
+	}
+}
+
+// begin starts leading and returns the function that stops it and waits.
+func (t *terms) begin(ctx context.Context) func() {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t.lead(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// lead opens terms until ctx ends or raft leads no more. More than one is needed only
+// when a proposal was refused although leadership stayed.
+func (t *terms) lead(ctx context.Context) {
+	for ctx.Err() == nil && t.m.node.Leading() {
+		if err := t.term(ctx); err != nil && ctx.Err() == nil {
+			t.log.Warn("term ended", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(t.m.cfg.Tick / 20): // no busy loop while raft refuses
+		}
+	}
+}
+
+// term opens one term with a TermStart and leads it to its end.
+func (t *terms) term(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	nonce := random()
+	opened := make(chan opening, 1)
+	t.mu.Lock()
+	t.nonce, t.opened, t.retired = nonce, opened, cancel
+	t.mu.Unlock()
+	defer t.close()
+
+	entry, err := t.termStart(nonce)
+	if err != nil {
+		return err
+	}
+	if err := t.m.node.Propose(entry).Error(); err != nil {
+		return fmt.Errorf("open a term: %w", err)
+	}
+	var o opening
+	select {
+	case <-ctx.Done():
+		return nil
+	case o = <-opened:
+	}
+	cfg, err := t.config(o)
+	if err != nil {
+		return err
+	}
+	l, err := leader.New(cfg)
+	if err != nil {
+		return err
+	}
+	t.current.Store(l)
+	t.m.emit(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID})
+	return l.Run(ctx)
+}
+
+func (t *terms) termStart(nonce uint64) ([]byte, error) {
+	body, err := protobuf.Marshal(&proto.TermStart{Leader: t.m.cfg.ID, Nonce: nonce})
+	if err != nil {
+		return nil, err
+	}
+	return protobuf.Marshal(&proto.Entry{
+		Format: znode.FormatLevel, Nonce: nonce, TimeMs: t.m.cfg.Now().UnixMilli(),
+		Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: body}},
+	})
+}
+
+func (t *terms) config(o opening) (leader.Config, error) {
+	links := make(map[uint32]leader.Link, len(t.m.cfg.Servers))
+	for _, s := range t.m.cfg.Servers {
+		c, err := t.m.peers.follower(s.ID)
+		if err != nil {
+			return leader.Config{}, err
+		}
+		links[s.ID] = c
+	}
+	return leader.Config{
+		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: znode.FormatLevel,
+		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit,
+		Now: t.m.cfg.Now, Log: proposer{t.m.node}, Sessions: o.table,
+		Members: links, Applied: t.m.applied.Load, Logger: t.m.log,
+	}, nil
+}
+
+// close ends what term opened: nothing feeds the table any more.
+func (t *terms) close() {
+	t.mu.Lock()
+	t.nonce, t.opened, t.retired = 0, nil, nil
+	t.mu.Unlock()
+	t.current.Store(nil)
+	t.m.state.Lock()
+	defer t.m.state.Unlock()
+	t.table = nil
+	t.m.follower.Leading(nil)
+}
+
+// started is told of every TermStart, under the tree's lock. Ours opens the table; any
+// other retires the term that we may still believe to lead.
+func (t *terms) started(start znode.Term) {
+	t.mu.Lock()
+	nonce, opened, retired := t.nonce, t.opened, t.retired
+	t.mu.Unlock()
+	if nonce == 0 || start.Nonce != nonce {
+		if t.table != nil && retired != nil {
+			retired()
+		}
+		t.table = nil
+		t.m.follower.Leading(nil)
+		return
+	}
+	t.table = sessiontracker.NewGlobalTable(time.Now(), t.m.cfg.Tick, seeds(t.m.state))
+	t.m.follower.Leading(t.table)
+	opened <- opening{start, t.table}
+}
+
+// seeds lists the live sessions for a new table.
+func seeds(state *znode.State) iter.Seq[sessiontracker.Seed] {
+	return func(yield func(sessiontracker.Seed) bool) {
+		for s := range state.Sessions() {
+			if !yield(seed(s)) {
+				return
+			}
+		}
+	}
+}
+
+func seed(s znode.Session) sessiontracker.Seed {
+	return sessiontracker.Seed{ID: s.ID, Timeout: s.Timeout, Member: s.Owner.Member, Since: s.Since}
+}
+
+// proposer is the log as package leader sees it.
+type proposer struct{ *quorum.Node }
+
+func (p proposer) Propose(data []byte) leader.Future { return p.Node.Propose(data) }
+
+// Forward implements proto.LeaderServer: this term's leader, or a refusal.
+func (t *terms) Forward(stream proto.Leader_ForwardServer) error {
+	if l := t.current.Load(); l != nil {
+		return l.Forward(stream)
+	}
+	return errNotLeading
+}
+
+// Sync implements proto.LeaderServer.
+func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncReply, error) {
+	if l := t.current.Load(); l != nil {
+		return l.Sync(ctx, r)
+	}
+	return nil, errNotLeading
+}
+
+var errNotLeading = status.Error(codes.FailedPrecondition, "this member does not lead")
+
+// random returns a number that no other run, term or connection has drawn before.
+func random() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	return binary.LittleEndian.Uint64(b[:])
+}

@@ -1,0 +1,419 @@
+package quorum
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/proto"
+)
+
+const testTick = 800 * time.Millisecond // election timeout 200 ms
+
+// memNetwork connects members by pipes. Every listener says that it is bound to the same
+// address, as processes behind one wildcard would.
+type memNetwork struct {
+	mu        sync.Mutex
+	listeners map[string]*memListener
+	cut       map[[2]uint32]bool // no connections between these
+	mute      map[[2]uint32]bool // what the first writes to the second gets nowhere, nor does its close
+	open      map[*memConn]bool
+	wrote     map[[2]uint32]int64
+	muteAt    map[[2]uint32]int64 // mutes once so many bytes have been written since
+	unmuted   chan struct{}
+}
+
+func newMemNetwork(t *testing.T) *memNetwork {
+	n := &memNetwork{
+		listeners: map[string]*memListener{}, cut: map[[2]uint32]bool{}, mute: map[[2]uint32]bool{},
+		open: map[*memConn]bool{}, wrote: map[[2]uint32]int64{}, muteAt: map[[2]uint32]int64{}, unmuted: make(chan struct{}),
+	}
+	t.Cleanup(n.close)
+	return n
+}
+
+func (n *memNetwork) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.unmuted)
+	for c := range n.open {
+		c.Conn.Close()
+	}
+}
+
+type memListener struct {
+	accept chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (n *memNetwork) listen(addr string) *memListener {
+	l := &memListener{accept: make(chan net.Conn), closed: make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listeners[addr] = l
+	return l
+}
+
+func (l *memListener) Addr() net.Addr { return memberAddr("0.0.0.0:3888") }
+func (l *memListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *memListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accept:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *memNetwork) dial(from, to uint32) DialFunc {
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		n.mu.Lock()
+		l, cut := n.listeners[addr], n.cut[[2]uint32{from, to}]
+		n.mu.Unlock()
+		if l == nil || cut {
+			return nil, errors.New("no route")
+		}
+		a, b := net.Pipe()
+		select {
+		case l.accept <- n.wrap(b, to, from):
+			return n.wrap(a, from, to), nil
+		case <-l.closed:
+			return nil, errors.New("connection refused")
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+type memConn struct {
+	net.Conn
+	net      *memNetwork
+	from, to uint32
+}
+
+func (n *memNetwork) wrap(c net.Conn, from, to uint32) net.Conn {
+	m := &memConn{Conn: c, net: n, from: from, to: to}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.open[m] = true
+	return m
+}
+
+func (c *memConn) pair() [2]uint32 { return [2]uint32{c.from, c.to} }
+
+func (c *memConn) muted(n int) bool {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.net.wrote[c.pair()] += int64(n)
+	if at, ok := c.net.muteAt[c.pair()]; ok && c.net.wrote[c.pair()] > at {
+		c.net.mute[c.pair()] = true
+	}
+	return c.net.mute[c.pair()]
+}
+
+func (c *memConn) Write(p []byte) (int, error) {
+	if c.muted(len(p)) {
+		<-c.net.unmuted
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *memConn) Close() error {
+	if c.muted(0) {
+		return nil
+	}
+	c.net.mu.Lock()
+	delete(c.net.open, c)
+	c.net.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// partition closes and forbids connections between a and b; heal allows them.
+func (n *memNetwork) partition(a, b uint32) {
+	n.mu.Lock()
+	n.cut[[2]uint32{a, b}], n.cut[[2]uint32{b, a}] = true, true
+	var gone []*memConn
+	for c := range n.open {
+		if p := c.pair(); n.cut[p] {
+			gone = append(gone, c)
+		}
+	}
+	n.mu.Unlock()
+	for _, c := range gone {
+		c.Close()
+	}
+}
+
+func (n *memNetwork) heal() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.cut)
+}
+
+// machine records what it applies.
+type machine struct {
+	mu       sync.Mutex
+	Index    uint64
+	Commands []string
+	refuse   string // Apply fails at this command
+	restored int
+	gaps     []uint64
+}
+
+func (m *machine) Apply(batch []Committed) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range batch {
+		if c.Data != nil && m.refuse == string(c.Data) {
+			return fmt.Errorf("machine refuses %q", c.Data)
+		}
+		if c.Index <= m.Index {
+			m.gaps = append(m.gaps, c.Index)
+		}
+		m.Index = c.Index
+		if c.Data != nil {
+			m.Commands = append(m.Commands, string(c.Data))
+		}
+	}
+	return nil
+}
+
+type machineSnapshot struct{ bytes.Buffer }
+
+func (*machineSnapshot) Release() {}
+
+func (m *machine) Snapshot() (Snapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := &machineSnapshot{}
+	return s, json.NewEncoder(s).Encode(m)
+}
+
+func (m *machine) Restore(r io.ReadCloser) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.restored++
+	m.Commands = nil
+	return json.NewDecoder(r).Decode(m)
+}
+
+func (m *machine) commands() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.Commands)
+}
+
+// ensemble runs members in a bubble.
+type ensemble struct {
+	t       *testing.T
+	net     *memNetwork
+	peers   []Peer
+	members map[uint32]*testMember
+	mu      sync.Mutex // guards members' node for Ask
+}
+
+type testMember struct {
+	id      uint32
+	stores  Stores
+	dir     string
+	node    *Node
+	machine *machine
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error // of Run
+	adjust  func(*Config)
+}
+
+func newEnsemble(t *testing.T, members int) *ensemble {
+	e := &ensemble{t: t, net: newMemNetwork(t), members: map[uint32]*testMember{}}
+	for id := uint32(1); id <= uint32(members); id++ {
+		e.peers = append(e.peers, Peer{ID: id, Addr: fmt.Sprintf("m%d:3888", id)})
+		e.members[id] = &testMember{id: id, stores: memStores()}
+	}
+	t.Cleanup(e.stopAll)
+	return e
+}
+
+func memStores() Stores {
+	s := raft.NewInmemStore()
+	return Stores{Log: s, Stable: s, Snapshots: raft.NewInmemSnapshotStore()}
+}
+
+// start opens and runs members.
+func (e *ensemble) start(ids ...uint32) {
+	e.t.Helper()
+	for _, id := range ids {
+		if err := e.tryStart(id); err != nil {
+			e.t.Fatalf("member %d: %v", id, err)
+		}
+	}
+}
+
+func (e *ensemble) tryStart(id uint32) error {
+	m := e.members[id]
+	hello := NewHello(id, e.peers)
+	l := NewListener(e.net.listen(e.peers[id-1].Addr), hello, nil)
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		for _, p := range e.peers {
+			if p.Addr == addr {
+				return e.net.dial(id, p.ID)(ctx, addr)
+			}
+		}
+		return nil, errors.New("no such host")
+	}
+	m.machine = &machine{}
+	cfg := Config{
+		Self: id, Peers: e.peers, Stores: m.stores, Stream: NewStream(l, hello, e.peers, dial),
+		Machine: m.machine, Ask: e.ask(id), Tick: testTick, Logger: testLogger(id),
+	}
+	if m.dir != "" {
+		cfg.Stores, cfg.Dir = Stores{}, m.dir
+	}
+	if m.adjust != nil {
+		m.adjust(&cfg)
+	}
+	node, err := Open(cfg)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	e.mu.Lock()
+	m.node, m.cancel, m.done, m.err = node, cancel, make(chan struct{}), nil
+	e.mu.Unlock()
+	go func() {
+		defer close(m.done)
+		m.err = node.Run(ctx)
+		l.Close()
+	}()
+	return nil
+}
+
+func testLogger(id uint32) *slog.Logger {
+	if os.Getenv("QUORUM_LOG") == "" {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("id", id)
+}
+
+// ask is the members' Hello without gRPC.
+func (e *ensemble) ask(from uint32) func(context.Context, Peer) (*proto.HelloReply, error) {
+	return func(_ context.Context, p Peer) (*proto.HelloReply, error) {
+		e.net.mu.Lock()
+		cut := e.net.cut[[2]uint32{from, p.ID}]
+		e.net.mu.Unlock()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		m := e.members[p.ID]
+		if cut || m.node == nil {
+			return nil, errors.New("unavailable")
+		}
+		return &proto.HelloReply{Member: p.ID, ConfigHash: ConfigHash(e.peers), HasData: m.node.HasData(), Joining: m.node.Joining()}, nil
+	}
+}
+
+var errKilled = errors.New("killed")
+
+// kill ends a member without any farewell.
+func (e *ensemble) kill(id uint32) {
+	e.t.Helper()
+	e.members[id].node.fatal(errKilled)
+	if err := e.ended(id); !errors.Is(err, errKilled) {
+		e.t.Errorf("member %d: Run: %v, want it killed", id, err)
+	}
+}
+
+// ended waits for Run and returns its error.
+func (e *ensemble) ended(id uint32) error {
+	m := e.members[id]
+	<-m.done
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m.node = nil
+	return m.err
+}
+
+func (e *ensemble) stop(id uint32) {
+	e.t.Helper()
+	e.members[id].cancel()
+	if err := e.ended(id); err != nil {
+		e.t.Errorf("member %d: Run: %v", id, err)
+	}
+}
+
+func (e *ensemble) wipe(id uint32) { e.members[id].stores = memStores() }
+
+func (e *ensemble) stopAll() {
+	for _, id := range slices.Sorted(maps.Keys(e.members)) {
+		if m := e.members[id]; m.node != nil {
+			m.cancel()
+			<-m.done
+		}
+	}
+}
+
+// wait polls until cond holds.
+func (e *ensemble) wait(what string, cond func() bool) {
+	e.t.Helper()
+	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			e.t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+// leader waits until one of ids leads and has committed in its term, and all of ids know it.
+func (e *ensemble) leader(ids ...uint32) uint32 {
+	e.t.Helper()
+	var leader uint32
+	e.wait("a leader", func() bool {
+		leader = e.members[ids[0]].node.LeaderID()
+		for _, id := range ids {
+			if n := e.members[id].node; n.LeaderID() != leader {
+				return false
+			}
+		}
+		return leader != 0 && slices.Contains(ids, leader) && e.members[leader].node.Leading()
+	})
+	return leader
+}
+
+// propose commits data, as the leader among ids.
+func (e *ensemble) propose(data string, ids ...uint32) {
+	e.t.Helper()
+	e.wait("commit of "+data, func() bool {
+		p := e.members[e.leader(ids...)].node.Propose([]byte(data))
+		return p.Error() == nil
+	})
+}
+
+// applied waits until the members have applied exactly these commands.
+func (e *ensemble) applied(want []string, ids ...uint32) {
+	e.t.Helper()
+	for _, id := range ids {
+		m := e.members[id].machine
+		e.wait(fmt.Sprintf("member %d to apply %q (has %q)", id, want, m.commands()), func() bool {
+			return slices.Equal(m.commands(), want)
+		})
+	}
+}
+
+func (e *ensemble) joined(id uint32) {
+	e.t.Helper()
+	e.wait("member to have joined", func() bool { return !e.members[id].node.Joining() })
+}

@@ -1,0 +1,110 @@
+package quorum
+
+import (
+	"context"
+	"io"
+	"log"
+	"log/slog"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// lowered are raft's messages that repeat many times a second while a member is away,
+// or tell of every step. They are for debugging; what they mean is logged elsewhere.
+var lowered = map[string]bool{
+	"failed to heartbeat to":                                 true,
+	"failed to appendEntries to":                             true,
+	"failed to make requestVote RPC":                         true,
+	"failed to contact":                                      true,
+	"failed to pipeline appendEntries":                       true,
+	"failed to start pipeline replication to":                true,
+	"failed to flush response":                               true,
+	"failed to get log":                                      true, // a follower behind the log's start: it gets a snapshot
+	"failed to take snapshot":                                true, // nothing new to snapshot; a store that fails ends the member
+	"appendEntries rejected, sending older logs":             true,
+	"Election timeout reached, restarting election":          true,
+	"no known peers, aborting election":                      true,
+	"pipelining replication":                                 true,
+	"aborting pipeline replication":                          true,
+	"entering follower state":                                true,
+	"entering candidate state":                               true,
+	"added peer, starting replication":                       true,
+	"initial configuration":                                  true,
+	"pre-vote campaign failed, waiting for election timeout": true,
+	"pre-vote successful, starting election":                 true,
+	"rejecting pre-vote request since we have a leader":      true,
+	"no logs to truncate":                                    true,
+	"compacting logs":                                        true,
+	"creating new snapshot":                                  true,
+	"reaping snapshot":                                       true,
+	"previous log term mis-match":                            true,
+	"failed to get previous log":                             true,
+	"snapshot restore progress":                              true,
+}
+
+// raftLog passes what raft logs to slog. raft has no word that an operator must act on
+// and that this package does not say itself, so its errors are warnings here.
+type raftLog struct {
+	log  *slog.Logger
+	name string
+	args []any
+}
+
+func newRaftLog(l *slog.Logger) hclog.Logger { return &raftLog{log: l} }
+
+func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
+	to := slog.LevelDebug
+	switch level {
+	case hclog.Info:
+		to = slog.LevelInfo
+	case hclog.Warn, hclog.Error:
+		to = slog.LevelWarn
+	}
+	if lowered[msg] {
+		to = slog.LevelDebug
+	}
+	ctx := context.Background()
+	if !r.log.Enabled(ctx, to) {
+		return
+	}
+	for i, a := range args {
+		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
+			args[i] = slog.AnyValue(f[1:])
+		}
+	}
+	r.log.Log(ctx, to, "raft: "+msg, args...)
+}
+
+func (r *raftLog) Trace(msg string, args ...any) { r.Log(hclog.Trace, msg, args...) }
+func (r *raftLog) Debug(msg string, args ...any) { r.Log(hclog.Debug, msg, args...) }
+func (r *raftLog) Info(msg string, args ...any)  { r.Log(hclog.Info, msg, args...) }
+func (r *raftLog) Warn(msg string, args ...any)  { r.Log(hclog.Warn, msg, args...) }
+func (r *raftLog) Error(msg string, args ...any) { r.Log(hclog.Error, msg, args...) }
+
+func (r *raftLog) IsTrace() bool { return false }
+func (r *raftLog) IsDebug() bool { return r.log.Enabled(context.Background(), slog.LevelDebug) }
+func (r *raftLog) IsInfo() bool  { return r.log.Enabled(context.Background(), slog.LevelInfo) }
+func (r *raftLog) IsWarn() bool  { return r.log.Enabled(context.Background(), slog.LevelWarn) }
+func (r *raftLog) IsError() bool { return r.IsWarn() }
+
+func (r *raftLog) ImpliedArgs() []any { return r.args }
+func (r *raftLog) Name() string       { return r.name }
+
+func (r *raftLog) With(args ...any) hclog.Logger {
+	all := append(append([]any(nil), r.args...), args...)
+	return &raftLog{log: r.log.With(args...), name: r.name, args: all}
+}
+
+func (r *raftLog) Named(name string) hclog.Logger {
+	return &raftLog{log: r.log, name: name, args: r.args}
+}
+func (r *raftLog) ResetNamed(name string) hclog.Logger { return r.Named(name) }
+
+func (r *raftLog) SetLevel(hclog.Level)  {}
+func (r *raftLog) GetLevel() hclog.Level { return hclog.NoLevel }
+
+func (r *raftLog) StandardLogger(o *hclog.StandardLoggerOptions) *log.Logger {
+	return log.New(r.StandardWriter(o), "", 0)
+}
+
+func (r *raftLog) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return io.Discard }

@@ -1,0 +1,569 @@
+// Package quorum runs raft for one member of the ensemble: entries go into the log, come
+// out committed and in order on every member, and one member at a time leads. What is in
+// the entries is the caller's business.
+//
+//   - Node: one member's raft, its folder and its stores. Open checks and locks, Run runs.
+//   - Machine: the state machine, which the caller provides.
+//   - Hello, Listener, Stream: the preface in front of every connection between members,
+//     on both of their ports, and raft's connections behind it.
+//   - Recover: the way out when a majority is lost for good.
+//
+// # What is done to raft
+//
+// hashicorp/raft 1.7.3 is used as it is, through wrappers that keep it from known trouble:
+// see transport (elections, commits, pipelines, snapshots), guard (stores) and Node.decide
+// (which member may start an ensemble, and which must catch up first).
+//
+// # Failing
+//
+// A member is crash-only. Whatever a store or the state machine cannot do ends Run with
+// the reason, and the process is to exit: nothing carries on beside its own disk.
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/proto"
+)
+
+const (
+	// minElection is the shortest election timeout: below it, a garbage collection or a
+	// slow disk passes for a dead leader.
+	minElection = 150 * time.Millisecond
+	// commitTimeout is how long raft waits before it tells followers of a commit that no
+	// further entry follows: replies from a follower wait for that. It sends to every
+	// follower that often, so less costs CPU when idle.
+	commitTimeout = 5 * time.Millisecond
+	// snapshotInterval is how often, within a factor of two, raft looks whether to take one.
+	snapshotInterval = 10 * time.Second
+	// maxLeadership changes of leadership may wait to be read from Leadership. Each takes
+	// an election, so a reader that is so far behind has stopped; raft waits for it then.
+	maxLeadership = 1024
+	// stopTimeout bounds the end of raft: a goroutine that hangs in a disk never ends.
+	stopTimeout = 10 * time.Second
+)
+
+// Config is what a Node is opened with. Fields without a default are required.
+type Config struct {
+	Self  uint32 // this member's id
+	Peers []Peer // all voting members, this one included
+
+	Dir    string // data folder
+	LogDir string // folder of the log; default: Dir
+	Stores Stores // in place of the folders, for tests; default: on disk
+
+	Stream  raft.StreamLayer // raft's connections; Addr is this member's address in Peers
+	Machine Machine
+
+	// Ask asks another member's Hello. Used while starting without data.
+	Ask func(ctx context.Context, peer Peer) (*proto.HelloReply, error)
+	// NewEnsemble allows a majority of members without data to begin a new ensemble.
+	// Otherwise all members must be there and have none.
+	NewEnsemble bool
+
+	Tick time.Duration // ZooKeeper's tickTime; election timeout is a quarter, at least 150 ms
+
+	SnapshotEvery uint64 // log entries between snapshots; default DefaultSnapshotEvery
+	SnapshotBytes int64  // bytes of log between snapshots; default DefaultSnapshotBytes
+	TrailingBytes int64  // bytes of log kept behind a snapshot; default DefaultTrailingBytes
+
+	Logger *slog.Logger // default: discard
+}
+
+// Node is one member's raft. Its methods may be called at any time after Open, by any
+// goroutine, except as said.
+type Node struct {
+	cfg      Config
+	logger   *slog.Logger
+	election time.Duration
+
+	folders []*folder
+	closer  io.Closer // of the stores; nil if they are the caller's
+	stores  Stores    // bare
+	log     *logStore // guarded, as raft sees them
+	stable  *stableStore
+	snaps   *snapshotStore
+	fsm     *fsm
+	trans   *transport
+
+	raft       atomic.Pointer[raft.Raft]
+	snapshot   atomic.Bool  // a snapshot has been stored, now or before
+	snapshotAt atomic.Int64 // log.bytes when the last one was
+	joining    atomic.Bool
+	started    atomic.Bool
+	ready      chan struct{}
+	leadership chan bool
+	futures    sync.WaitGroup
+
+	failing sync.Once
+	failed  chan struct{}
+	failure error
+	stopped chan struct{} // nothing more will happen
+	closing sync.Once
+
+	mu      sync.Mutex
+	refused time.Time // since when raft has refused every entry for a hand-over; zero: it has not
+	ending  bool      // Run is ending: no further entries
+}
+
+// ErrNotRunning is what Propose answers before raft runs and after it stopped.
+var ErrNotRunning = errors.New("quorum: raft does not run")
+
+// Open checks the configuration, locks the folder, checks whose it is and opens the
+// stores. It starts nothing. A Node that is not Run must be closed.
+func Open(cfg Config) (*Node, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.SnapshotEvery = cmp.Or(cfg.SnapshotEvery, DefaultSnapshotEvery)
+	cfg.SnapshotBytes = cmp.Or(cfg.SnapshotBytes, DefaultSnapshotBytes)
+	cfg.TrailingBytes = cmp.Or(cfg.TrailingBytes, DefaultTrailingBytes)
+	n := &Node{
+		cfg:        cfg,
+		logger:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum"),
+		election:   max(cfg.Tick/4, minElection),
+		ready:      make(chan struct{}),
+		leadership: make(chan bool, maxLeadership),
+		failed:     make(chan struct{}),
+		stopped:    make(chan struct{}),
+	}
+	if err := n.open(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (cfg *Config) check() error {
+	if err := checkPeers(cfg.Self, cfg.Peers); err != nil {
+		return err
+	}
+	onDisk := cfg.Stores == Stores{}
+	switch {
+	case cfg.Stream == nil || cfg.Machine == nil:
+		return errors.New("quorum: Stream and Machine are required")
+	case cfg.Ask == nil && len(cfg.Peers) > 1:
+		return errors.New("quorum: Ask is required")
+	case cfg.Tick <= 0:
+		return fmt.Errorf("quorum: tick %v is not positive", cfg.Tick)
+	case onDisk == (cfg.Dir == ""):
+		return errors.New("quorum: either Dir or Stores is required")
+	case !onDisk && (cfg.Stores.Log == nil || cfg.Stores.Stable == nil || cfg.Stores.Snapshots == nil):
+		return errors.New("quorum: Stores must be complete")
+	case cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0:
+		return errors.New("quorum: SnapshotBytes and TrailingBytes must not be negative")
+	}
+	for _, p := range cfg.Peers {
+		if p.ID == cfg.Self && cfg.Stream.Addr().String() != p.Addr {
+			return fmt.Errorf("quorum: the stream's address %q is not this member's, %q: raft tells candidates apart by it",
+				cfg.Stream.Addr(), p.Addr)
+		}
+	}
+	return nil
+}
+
+func (n *Node) open() error {
+	n.stores = n.cfg.Stores
+	hl := newRaftLog(n.logger)
+	dir := ""
+	if n.cfg.Dir != "" {
+		id := identity{Format: folderFormat, Member: n.cfg.Self, Servers: canonical(n.cfg.Peers)}
+		var err error
+		if n.folders, n.stores, n.closer, err = openFolders(n.cfg.Dir, n.cfg.LogDir, id, hl); err != nil {
+			return err
+		}
+		dir = n.cfg.Dir
+	}
+	data, err := hasData(n.stores)
+	if err != nil {
+		return err
+	}
+	if err := mend(n.stores); err != nil {
+		return err
+	}
+	running := func() bool { return n.trans != nil && n.trans.running.Load() }
+	g := guard{fail: n.fatal, running: running}
+	n.log = &logStore{LogStore: n.stores.Log, guard: g}
+	n.log.data.Store(data)
+	n.stable = &stableStore{StableStore: n.stores.Stable, guard: g}
+	n.snaps = &snapshotStore{SnapshotStore: n.stores.Snapshots, guard: g, stored: n.snapshotStored}
+	if dir != "" {
+		n.snaps.dir = snapshotPath(dir)
+	}
+	n.fsm = &fsm{machine: n.cfg.Machine, fail: n.fatal, running: running}
+	joining, err := n.stable.GetUint64(keyJoining)
+	if err != nil {
+		return fmt.Errorf("quorum: read state: %w", err)
+	}
+	n.joining.Store(joining != 0)
+	return nil
+}
+
+func (n *Node) snapshotStored() {
+	n.snapshot.Store(true)
+	n.snapshotAt.Store(n.log.bytes.Load())
+}
+
+// Close releases the stores and the folder of a Node that is not running. Run calls it.
+func (n *Node) Close() error {
+	var err error
+	n.closing.Do(func() {
+		if n.closer != nil {
+			err = n.closer.Close()
+		}
+		for _, f := range n.folders {
+			err = errors.Join(err, f.close())
+		}
+	})
+	return err
+}
+
+// Run starts this member, waiting for others where it must, and runs raft until ctx ends:
+// then it hands leadership over, once, and stops, returning nil. Any other end is an
+// error, and the process is to exit; ErrRestart means that it should be started again at
+// once. Leadership is closed when Run returns. Run may be called once.
+func (n *Node) Run(ctx context.Context) error {
+	if n.started.Swap(true) {
+		return errors.New("quorum: Run was called before")
+	}
+	err := n.run(ctx)
+	if !errors.Is(err, errNotEnded) { // else raft still uses the stores
+		err = errors.Join(err, n.Close())
+		close(n.leadership)
+	}
+	close(n.stopped)
+	return err
+}
+
+func (n *Node) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.trans = n.newTransport()
+	n.trans.start()
+	how, err := n.begin(ctx)
+	if err != nil {
+		n.trans.Close()
+		if errors.Is(err, ctx.Err()) {
+			return nil // asked to stop while waiting
+		}
+		return err
+	}
+	r, err := n.startRaft()
+	if err != nil {
+		return err
+	}
+	n.logger.Info("raft runs", "joining", how == startJoining, "last", r.LastIndex(), "term", r.CurrentTerm())
+	close(n.ready)
+
+	var loops sync.WaitGroup
+	loops.Go(func() { n.meterLoop(ctx, r) })
+	if how == startJoining {
+		loops.Go(func() { n.joinLoop(ctx, r) })
+	}
+	select {
+	case <-ctx.Done():
+		n.endGracefully()
+	case <-n.failed:
+	}
+	cancel()
+	loops.Wait()
+	return errors.Join(n.failureNow(), n.stopRaft(r))
+}
+
+// begin decides how to start and writes down what that takes.
+func (n *Node) begin(ctx context.Context) (start, error) {
+	how, err := n.decide(ctx)
+	if err != nil {
+		return how, err
+	}
+	switch how {
+	case startBootstrap:
+		err = n.bootstrap()
+		n.logger.Info("a new ensemble begins", "members", len(n.cfg.Peers))
+	case startJoining:
+		err = n.setJoining(true)
+		n.logger.Info("this member joins; it takes part in elections once it has caught up")
+	}
+	return how, err
+}
+
+func (n *Node) newTransport() *transport {
+	timeout := rpcTimeout(n.election)
+	c := newConns(n.cfg.Stream)
+	t := &transport{
+		inner: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: c, MaxPool: maxPool, MaxRPCsInFlight: maxInFlight, Timeout: timeout,
+			Logger: newRaftLog(n.logger),
+		}),
+		conns: c,
+		spool: func() (spool, error) { return &memorySpool{}, nil },
+		raft:  n.raft.Load,
+		fail:  n.fatal,
+		stand: func() bool { return !n.joining.Load() },
+		votes: func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },
+		taken: func(term uint64) { n.fsm.term.Store(max(n.fsm.term.Load(), term)) },
+	}
+	if n.cfg.Dir != "" {
+		t.spool = func() (spool, error) { return newFileSpool(n.cfg.Dir) }
+	}
+	return t
+}
+
+func (n *Node) startRaft() (*raft.Raft, error) {
+	conf := n.raftConfig()
+	cache, err := raft.NewLogCache(cachedEntries, n.log)
+	if err != nil {
+		return nil, err
+	}
+	r, err := n.newRaft(conf, cache)
+	if err != nil {
+		n.trans.Close()
+		return nil, err
+	}
+	n.raft.Store(r)
+	if err := n.checkStarted(r); err != nil {
+		return nil, errors.Join(err, n.stopRaft(r))
+	}
+	return r, nil
+}
+
+func (n *Node) raftConfig() *raft.Config {
+	conf := raft.DefaultConfig()
+	conf.LocalID = n.self().serverID()
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = n.election, n.election, n.election
+	conf.CommitTimeout = commitTimeout
+	conf.MaxAppendEntries = maxAppend
+	conf.SnapshotInterval = snapshotInterval
+	conf.SnapshotThreshold = n.cfg.SnapshotEvery
+	// For a start; meterLoop soon knows better.
+	_, conf.TrailingLogs = newMeter(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).look(0, 0, 0, meterInterval)
+	conf.ShutdownOnRemove = false
+	conf.NoLegacyTelemetry = true
+	conf.NotifyCh = n.leadership
+	conf.Logger = newRaftLog(n.logger)
+	return conf
+}
+
+func (n *Node) self() Peer {
+	for _, p := range n.cfg.Peers {
+		if p.ID == n.cfg.Self {
+			return p
+		}
+	}
+	panic("quorum: checked by Open")
+}
+
+// fatal ends the member: Run returns err. Only the first counts.
+func (n *Node) fatal(err error) {
+	n.failing.Do(func() {
+		n.logger.Error("this member stops", "err", err)
+		n.failure = err
+		close(n.failed)
+	})
+}
+
+func (n *Node) failureNow() error {
+	select {
+	case <-n.failed:
+		return n.failure
+	default:
+		return nil
+	}
+}
+
+// endGracefully takes no more entries, hands leadership over and lets those under way
+// end.
+func (n *Node) endGracefully() {
+	n.mu.Lock()
+	n.ending = true
+	n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
+	defer cancel()
+	if err := n.HandOver(ctx); err != nil {
+		n.logger.Info("leadership was not handed over", "err", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		n.futures.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// stopRaft ends raft. It does not wait for ever: a goroutine that hangs in a disk or in
+// the state machine ends with the process.
+func (n *Node) stopRaft(r *raft.Raft) error {
+	future := r.Shutdown()
+	done := make(chan error, 1)
+	go func() {
+		n.trans.Close() // first, so that requests under way do not hold raft up
+		done <- future.Error()
+	}()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errNotEnded
+	}
+}
+
+// Ready is closed when raft runs.
+func (n *Node) Ready() <-chan struct{} { return n.ready }
+
+// Leadership tells every gain (true) and loss (false) of leadership, in order; none is
+// lost. Read it always: raft waits if 1,024 changes are unread. Closed when Run returns.
+func (n *Node) Leadership() <-chan bool { return n.leadership }
+
+// HasData reports whether this member has a snapshot, or any log entry beyond the
+// bootstrap entry.
+func (n *Node) HasData() bool { return n.log.data.Load() || n.snapshot.Load() }
+
+// Joining reports whether this member lost its data, or is new among members that have
+// some, and has not caught up: it answers no proof round. The other one of two votes for
+// itself alone otherwise, so there the joining member votes, for the other.
+func (n *Node) Joining() bool { return n.joining.Load() }
+
+// Term is raft's current term; 0 before raft runs.
+func (n *Node) Term() uint64 { return n.ask(0, (*raft.Raft).CurrentTerm) }
+
+// CommitIndex is the last index that raft knows to be committed; 0 before raft runs.
+func (n *Node) CommitIndex() uint64 { return n.ask(0, (*raft.Raft).CommitIndex) }
+
+// LastIndex is the last index of log or snapshot; 0 before raft runs.
+func (n *Node) LastIndex() uint64 { return n.ask(0, (*raft.Raft).LastIndex) }
+
+// AppliedIndex is the last index that Machine.Apply has applied in this process; 0 if
+// none, even after a snapshot.
+func (n *Node) AppliedIndex() uint64 { return n.fsm.index.Load() }
+
+func (n *Node) ask(none uint64, f func(*raft.Raft) uint64) uint64 {
+	if r := n.raft.Load(); r != nil {
+		return f(r)
+	}
+	return none
+}
+
+// Leading reports whether raft believes to lead. It may be out of date; see Leadership.
+func (n *Node) Leading() bool {
+	r := n.raft.Load()
+	return r != nil && r.State() == raft.Leader
+}
+
+// LeaderID is the member that raft believes to lead; 0 if none.
+func (n *Node) LeaderID() uint32 {
+	r := n.raft.Load()
+	if r == nil {
+		return 0
+	}
+	_, id := r.LeaderWithID()
+	return memberID(id)
+}
+
+// Proposed is an entry under way.
+type Proposed struct {
+	done  chan struct{}
+	err   error
+	index uint64
+}
+
+// Done is closed when the outcome is known.
+func (p *Proposed) Done() <-chan struct{} { return p.done }
+
+// Error waits for the outcome. nil: the entry is committed and applied here. Otherwise it
+// is unknown whether it will be.
+func (p *Proposed) Error() error {
+	<-p.done
+	return p.err
+}
+
+// Index is the entry's index; only after Error has returned nil.
+func (p *Proposed) Index() uint64 { return p.index }
+
+// Propose appends data to the log if this member leads. Entries are appended in the order
+// of the calls if they come from one goroutine. It blocks while raft's main loop is busy,
+// which is while the disk is. data must not be changed afterwards.
+func (n *Node) Propose(data []byte) *Proposed {
+	p := &Proposed{done: make(chan struct{})}
+	r := n.raft.Load()
+	n.mu.Lock()
+	if r == nil || n.ending {
+		n.mu.Unlock()
+		p.err = ErrNotRunning
+		close(p.done)
+		return p
+	}
+	n.futures.Add(1)
+	n.mu.Unlock()
+	inner := r.Apply(data, 0)
+	outcome := make(chan error, 1)
+	go func() { outcome <- inner.Error() }()
+	go func() {
+		defer n.futures.Done()
+		defer close(p.done)
+		select {
+		case p.err = <-outcome:
+		case <-n.stopped: // raft forgets those that it was about to apply
+			p.err = ErrNotRunning
+			return
+		}
+		if p.err == nil {
+			p.index = inner.Index()
+			p.err, _ = inner.Response().(error)
+		}
+		n.settled(p.err)
+	}()
+	return p
+}
+
+// settled watches for a leader that refuses every entry because of a hand-over that will
+// never end. raft forgets to end it if leadership was lost meanwhile, and the leader that
+// it becomes again takes nothing for ever.
+func (n *Node) settled(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case !errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		n.refused = time.Time{}
+	case n.refused.IsZero():
+		n.refused = time.Now()
+	case time.Since(n.refused) > 2*n.election:
+		n.fatal(fmt.Errorf("quorum: this leader takes no entries since %v: %w", time.Since(n.refused).Round(time.Millisecond), err))
+	}
+}
+
+// HandOver gives leadership to the member that is furthest, and waits until this one has
+// lost it or ctx ends. It tries once. nil if this member does not lead.
+func (n *Node) HandOver(ctx context.Context) error {
+	r := n.raft.Load()
+	if r == nil || r.State() != raft.Leader || len(n.cfg.Peers) == 1 {
+		return nil
+	}
+	outcome := make(chan error, 1)
+	go func() { outcome <- r.LeadershipTransfer().Error() }()
+	select {
+	case err := <-outcome:
+		if err != nil {
+			return fmt.Errorf("quorum: hand over: %w", err)
+		}
+		return nil
+	case <-n.stopped:
+		return ErrNotRunning
+	case <-ctx.Done():
+		return fmt.Errorf("quorum: hand over: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,289 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Three members elect, replicate, outlive their leader and a restart of all.
+func TestEnsemble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1, 2, 3)
+		e.propose("a", 1, 2, 3)
+		e.applied([]string{"a"}, 1, 2, 3)
+
+		first := e.leader(1, 2, 3)
+		term := e.members[first].node.Term()
+		e.kill(first)
+		rest := others(first)
+		e.propose("b", rest...)
+		e.applied([]string{"a", "b"}, rest...)
+		if now := e.members[rest[0]].node.Term(); now <= term {
+			t.Errorf("term %d after %d", now, term)
+		}
+
+		e.start(first)
+		e.applied([]string{"a", "b"}, first)
+		for id := range e.members {
+			e.stop(id)
+		}
+		e.start(1, 2, 3)
+		e.propose("c", 1, 2, 3)
+		e.applied([]string{"a", "b", "c"}, 1, 2, 3)
+		for id, m := range e.members {
+			if len(m.machine.gaps) > 0 {
+				t.Errorf("member %d applied twice: %v", id, m.machine.gaps)
+			}
+		}
+	})
+}
+
+func others(id uint32) []uint32 {
+	return slices.DeleteFunc([]uint32{1, 2, 3}, func(i uint32) bool { return i == id })
+}
+
+// An ensemble of one bootstraps without asking anybody.
+func TestSingle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 1)
+		e.members[1].adjust = func(c *Config) { c.Ask = nil }
+		e.start(1)
+		e.propose("a", 1)
+		e.applied([]string{"a"}, 1)
+		e.stop(1)
+		e.start(1)
+		e.applied([]string{"a"}, 1)
+	})
+}
+
+// Stopping the leader hands leadership over: a follower leads before an election timeout.
+func TestHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1, 2, 3)
+		e.propose("a", 1, 2, 3)
+		e.applied([]string{"a"}, 1, 2, 3)
+		old := e.leader(1, 2, 3)
+		e.stop(old)
+		rest := others(old)
+		begin := time.Now()
+		e.leader(rest...)
+		if took := time.Since(begin); took >= minElection {
+			t.Errorf("a leader %v after the stop: not handed over", took)
+		}
+	})
+}
+
+// Every change of leadership is told, however late it is read.
+func TestLeadershipLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1, 2, 3)
+		const rounds = 12
+		gains := map[uint32]int{}
+		for i := range rounds {
+			e.propose(fmt.Sprint(i), 1, 2, 3)
+			id := e.leader(1, 2, 3)
+			gains[id]++
+			e.wait("hand-over", func() bool {
+				e.members[id].node.HandOver(t.Context())
+				return !e.members[id].node.Leading()
+			})
+		}
+		last := e.leader(1, 2, 3)
+		gains[last]++
+		told := 0
+		for _, id := range []uint32{1, 2, 3} {
+			node := e.members[id].node
+			e.stop(id)
+			want := true
+			for got := range node.Leadership() {
+				if got != want {
+					t.Errorf("member %d: told %t twice", id, got)
+				}
+				if want = !got; got {
+					told++
+				}
+			}
+			if !want {
+				t.Errorf("member %d: the last loss was not told", id)
+			}
+		}
+		if told < rounds+1 {
+			t.Errorf("told %d gains, want at least %d", told, rounds+1)
+		}
+	})
+}
+
+// A state machine that fails ends the member, and applies nothing more.
+func TestMachineErrorStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 1)
+		e.start(1)
+		e.propose("a", 1)
+		m := e.members[1]
+		m.machine.mu.Lock()
+		m.machine.refuse = "b"
+		m.machine.mu.Unlock()
+		p, q := m.node.Propose([]byte("b")), m.node.Propose([]byte("c"))
+		if err := p.Error(); err == nil {
+			t.Error("the refused entry was reported as applied")
+		}
+		if err := q.Error(); err == nil {
+			t.Error("the entry after it was reported as applied")
+		}
+		err := e.ended(1)
+		if err == nil || err.Error() != `machine refuses "b"` {
+			t.Errorf("Run: %v, want the machine's error", err)
+		}
+		if got := m.machine.commands(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("applied %q after the error", got)
+		}
+	})
+}
+
+// brokenLog fails every write from a moment on.
+type brokenLog struct {
+	*raft.InmemStore
+	err error
+}
+
+func (b *brokenLog) StoreLogs(logs []*raft.Log) error {
+	if b.err != nil {
+		return b.err
+	}
+	return b.InmemStore.StoreLogs(logs)
+}
+
+// A disk that fails once ends the member, leader or follower; the others go on.
+func TestStoreErrorStops(t *testing.T) {
+	for _, role := range []string{"leader", "follower"} {
+		t.Run(role, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				logs := map[uint32]*brokenLog{}
+				for id, m := range e.members {
+					logs[id] = &brokenLog{InmemStore: m.stores.Log.(*raft.InmemStore)}
+					m.stores.Log = logs[id]
+				}
+				e.start(1, 2, 3)
+				e.propose("a", 1, 2, 3)
+				e.applied([]string{"a"}, 1, 2, 3)
+				lead := e.leader(1, 2, 3)
+				victim := lead
+				if role == "follower" {
+					victim = others(lead)[0]
+				}
+				broken := errors.New("input/output error")
+				logs[victim].err = broken
+				e.members[lead].node.Propose([]byte("b"))
+				if err := e.ended(victim); !errors.Is(err, broken) {
+					t.Errorf("Run: %v, want the disk's error", err)
+				}
+				e.propose("c", others(victim)...)
+			})
+		})
+	}
+}
+
+// failingStable fails when the term is written.
+type failingStable struct {
+	raft.StableStore
+	err error
+}
+
+func (f *failingStable) SetUint64(k []byte, v uint64) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.StableStore.SetUint64(k, v)
+}
+
+// raft panics when it cannot store its term; the member stops with a word instead.
+func TestTermErrorStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		stable := &failingStable{StableStore: e.members[1].stores.Stable}
+		e.members[1].stores.Stable = stable
+		e.start(1, 2, 3)
+		e.propose("a", 1, 2, 3)
+		e.applied([]string{"a"}, 1, 2, 3)
+		stable.err = errors.New("no space left on device")
+		e.wait("an election that reaches member 1", func() bool {
+			if lead := e.leaderNow(); lead != 0 {
+				e.members[lead].node.HandOver(t.Context())
+			}
+			select {
+			case <-e.members[1].done:
+				return true
+			default:
+				return false
+			}
+		})
+		if err := e.ended(1); !errors.Is(err, stable.err) {
+			t.Errorf("Run: %v, want the disk's error", err)
+		}
+	})
+}
+
+func (e *ensemble) leaderNow() uint32 {
+	for id, m := range e.members {
+		if m.node != nil && m.node.Leading() {
+			return id
+		}
+	}
+	return 0
+}
+
+// A leader that raft lets take nothing for two election timeouts ends.
+func TestRefusingLeaderStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 1)
+		e.start(1)
+		e.propose("a", 1)
+		n := e.members[1].node
+		n.settled(raft.ErrLeadershipTransferInProgress)
+		time.Sleep(3 * n.election)
+		n.settled(nil) // it took one meanwhile
+		n.settled(raft.ErrLeadershipTransferInProgress)
+		time.Sleep(n.election)
+		n.settled(raft.ErrLeadershipTransferInProgress)
+		if err := n.failureNow(); err != nil {
+			t.Fatalf("ended after one election timeout: %v", err)
+		}
+		time.Sleep(n.election + time.Millisecond)
+		n.settled(raft.ErrLeadershipTransferInProgress)
+		if err := e.ended(1); !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func TestProposeOutsideRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1) // waits for the others
+		n := e.members[1].node
+		if err := n.Propose(nil).Error(); !errors.Is(err, ErrNotRunning) {
+			t.Errorf("before raft runs: %v", err)
+		}
+		if n.Term() != 0 || n.LastIndex() != 0 || n.CommitIndex() != 0 || n.LeaderID() != 0 || n.Leading() || n.HasData() {
+			t.Error("a member that has not begun knows something")
+		}
+		e.stop(1)
+		if err := n.Propose(nil).Error(); !errors.Is(err, ErrNotRunning) {
+			t.Errorf("after Run: %v", err)
+		}
+		if err := n.Run(context.Background()); err == nil {
+			t.Error("a second Run succeeded")
+		}
+	})
+}

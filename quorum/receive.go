@@ -1,0 +1,182 @@
+package quorum
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/hashicorp/raft"
+)
+
+// ErrRestart is returned by Run when the process must start again: raft's memory of the
+// log no longer fits what it has stored, which a start sets right.
+var ErrRestart = errors.New("quorum: restart needed after a snapshot was installed")
+
+// maxSnapshot is the largest snapshot that is received, in bytes: a number so far beyond
+// what fits into memory that a greater one is garbage.
+const maxSnapshot = 1 << 40
+
+// spool holds a snapshot between the network and raft. Write it, then read it from the
+// start after rewind, then close it.
+type spool interface {
+	io.ReadWriter
+	rewind() error
+	close()
+}
+
+type memorySpool struct{ bytes.Buffer }
+
+func (*memorySpool) rewind() error { return nil }
+func (*memorySpool) close()        {}
+
+type fileSpool struct{ *os.File }
+
+func newFileSpool(dir string) (spool, error) {
+	f, err := os.CreateTemp(dir, spoolPrefix+"*"+tmpSuffix)
+	if err != nil {
+		return nil, err
+	}
+	return fileSpool{f}, nil
+}
+
+func (s fileSpool) rewind() error {
+	_, err := s.Seek(0, io.SeekStart)
+	return err
+}
+
+func (s fileSpool) close() {
+	s.Close()
+	os.Remove(s.Name())
+}
+
+// receive takes in the body of an InstallSnapshot beside raft's main loop, so that this
+// member goes on voting and answering however slow the sender is, and hands the request
+// over when it is complete. inConn ends a body that stalls.
+func (t *transport) receive(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
+	resp, err := t.install(rpc, req)
+	if resp == nil {
+		rpc.Respond(nil, err)
+		return
+	}
+	rpc.Respond(resp, err)
+}
+
+func (t *transport) install(rpc raft.RPC, req *raft.InstallSnapshotRequest) (any, error) {
+	if req.Size < 0 || req.Size > maxSnapshot {
+		t.conns.closeAll(true) // the rest of the stream cannot be told from requests
+		return nil, errBadRequest
+	}
+	// An unread body would be taken for requests: bytes that clients chose.
+	defer io.Copy(io.Discard, rpc.Reader)
+	r := t.raft()
+	if !t.running.Load() || r == nil {
+		return nil, errStarting
+	}
+	if resp, done, err := t.known(r, req); done {
+		return resp, err
+	}
+	select {
+	case t.receiving <- struct{}{}:
+		defer func() { <-t.receiving }()
+	default:
+		return nil, errReceiving
+	}
+	s, err := t.spool()
+	if err != nil {
+		t.fail(fmt.Errorf("quorum: receive snapshot: %w", err))
+		return nil, err
+	}
+	defer s.close()
+	if err := t.collect(s, rpc.Reader, req.Size); err != nil {
+		return nil, err
+	}
+	if resp, done, err := t.known(r, req); done { // time has passed
+		return resp, err
+	}
+	return t.handOver(r, req, s)
+}
+
+// collect copies size bytes from the network into s.
+func (t *transport) collect(s spool, from io.Reader, size int64) error {
+	src := &source{r: from}
+	n, err := io.Copy(s, src)
+	switch {
+	case src.err != nil:
+		return fmt.Errorf("quorum: receive snapshot: %w", src.err)
+	case err != nil:
+		err = fmt.Errorf("quorum: store received snapshot: %w", err)
+		t.fail(err)
+		return err
+	case n != size:
+		return fmt.Errorf("quorum: received %d of %d bytes of a snapshot", n, size)
+	}
+	if err := s.rewind(); err != nil {
+		err = fmt.Errorf("quorum: store received snapshot: %w", err)
+		t.fail(err)
+		return err
+	}
+	return nil
+}
+
+// source remembers the reader's own error, to tell it from the writer's.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// known deals with a snapshot that holds nothing new. raft would go back to it and drop
+// the entries after it, which the leader counts on. That all up to an applied index is
+// here can be said without raft; but asked for a second time, raft's memory of the log
+// must be wrong, so that it refuses what follows the snapshot.
+func (t *transport) known(r *raft.Raft, req *raft.InstallSnapshotRequest) (resp any, done bool, err error) {
+	term := r.CurrentTerm()
+	if req.Term < term {
+		return &raft.InstallSnapshotResponse{Term: term}, true, nil
+	}
+	if req.LastLogIndex > r.AppliedIndex() {
+		return nil, false, nil
+	}
+	if req.Term > term {
+		return nil, true, fmt.Errorf("quorum: snapshot of term %d in term %d; try again", req.Term, term)
+	}
+	if t.installed.Swap(req.LastLogIndex) == req.LastLogIndex {
+		t.fail(fmt.Errorf("%w: the snapshot of index %d came a second time", ErrRestart, req.LastLogIndex))
+		return nil, true, ErrRestart
+	}
+	return &raft.InstallSnapshotResponse{Term: term, Success: true}, true, nil
+}
+
+// handOver gives raft a complete snapshot and waits for its answer.
+func (t *transport) handOver(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
+	t.installed.Store(req.LastLogIndex)
+	answer := make(chan raft.RPCResponse, 1)
+	if !t.pass(raft.RPC{Command: req, Reader: body, RespChan: answer}) {
+		return nil, raft.ErrTransportShutdown
+	}
+	var got raft.RPCResponse
+	select {
+	case got = <-answer:
+	case <-t.closed:
+		return nil, raft.ErrTransportShutdown
+	}
+	if resp, ok := got.Response.(*raft.InstallSnapshotResponse); ok && resp.Success {
+		t.taken(req.LastLogTerm)
+		// raft has emptied the log store but still remembers its end. Where that lies at or
+		// above the snapshot, it would go by it: refuse entries, and compare votes with it.
+		if last, _ := strconv.ParseUint(r.Stats()["last_log_index"], 10, 64); last >= req.LastLogIndex {
+			t.fail(fmt.Errorf("%w: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
+		}
+	}
+	return got.Response, got.Error
+}

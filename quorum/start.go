@@ -1,0 +1,298 @@
+package quorum
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/proto"
+)
+
+const (
+	// askInterval is the pause between two rounds of asking, askTimeout the limit of one.
+	askInterval = 500 * time.Millisecond
+	askTimeout  = 2 * time.Second
+)
+
+// start is how a member begins.
+type start int
+
+const (
+	startRunning   start = iota // with what it has
+	startBootstrap              // as one of a new ensemble
+	startJoining                // empty, or half caught up, into one that has data
+)
+
+// decide says how this member may begin, and waits while it must not. It returns ctx's
+// error if that ends first.
+//
+// A member that has lost its disk has forgotten its votes and the entries that others
+// count on. It must not be taken for a new one, and must not vote before it has caught up.
+// Only if nobody has data is there nothing to lose.
+func (n *Node) decide(ctx context.Context) (start, error) {
+	joining, err := n.stable.GetUint64(keyJoining)
+	if err != nil {
+		return 0, fmt.Errorf("quorum: read state: %w", err)
+	}
+	switch first, err := n.stores.Log.FirstIndex(); {
+	case err != nil:
+		return 0, fmt.Errorf("quorum: read log: %w", err)
+	case n.HasData() && joining != 0:
+		return startJoining, nil // the term to join at is stored
+	case n.HasData():
+		return startRunning, nil
+	case first == bootstrapIndex && joining == 0:
+		// It bootstrapped when nobody had data, has kept that, and has promised nothing since
+		// that it does not know.
+		return startRunning, nil
+	case len(n.cfg.Peers) == 1:
+		return startBootstrap, nil
+	}
+	var waiting string
+	for {
+		answers := n.askAll(ctx)
+		verdict := n.judge(answers)
+		if verdict.start == startJoining {
+			if verdict.waiting, err = n.floor(verdict.full); err != nil {
+				return 0, err
+			}
+		}
+		if verdict.waiting == "" {
+			return verdict.start, nil
+		}
+		if verdict.waiting != waiting && ctx.Err() == nil {
+			waiting = verdict.waiting
+			n.logger.Info("this member has no data and waits", "for", waiting)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(askInterval):
+		}
+	}
+}
+
+// askAll asks every other member once. A member without a usable answer is missing.
+func (n *Node) askAll(ctx context.Context) map[uint32]*proto.HelloReply {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	hash := ConfigHash(n.cfg.Peers)
+	answers := map[uint32]*proto.HelloReply{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, p := range n.cfg.Peers {
+		if p.ID == n.cfg.Self {
+			continue
+		}
+		wg.Go(func() {
+			reply, err := n.cfg.Ask(ctx, p)
+			if err != nil || reply.GetMember() != p.ID || !bytes.Equal(reply.GetConfigHash(), hash) {
+				n.logger.Debug("no usable answer", "member", p.ID, "err", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[p.ID] = reply
+		})
+	}
+	wg.Wait()
+	return answers
+}
+
+// verdict is what one round of answers allows. waiting says what is missing, if anything.
+type verdict struct {
+	start   start
+	waiting string
+	full    []Peer // members with data that have caught up
+}
+
+// judge applies the rules to the answers of one round.
+func (n *Node) judge(answers map[uint32]*proto.HelloReply) verdict {
+	var v verdict
+	var silent []string
+	data := false
+	for _, p := range sorted(n.cfg.Peers) {
+		a, answered := answers[p.ID]
+		switch {
+		case p.ID == n.cfg.Self:
+		case !answered:
+			silent = append(silent, fmt.Sprintf("member %d (%s)", p.ID, p.Addr))
+		case a.GetHasData():
+			data = true
+			if !a.GetJoining() {
+				v.full = append(v.full, p)
+			}
+		}
+	}
+	all := len(n.cfg.Peers)
+	switch need := joinQuorum(all); {
+	case data && len(v.full) >= need:
+		v.start = startJoining
+	case data:
+		v.waiting = fmt.Sprintf("%d members with data to join, %d there; silent: %s", need, len(v.full), list(silent))
+	case len(silent) == 0 || n.cfg.NewEnsemble && all-len(silent) > all/2:
+		v.start = startBootstrap
+	default:
+		v.waiting = list(silent)
+	}
+	return v
+}
+
+func list(s []string) string {
+	if len(s) == 0 {
+		return "none"
+	}
+	return strings.Join(s, ", ")
+}
+
+// joinQuorum is how many others a joining member must hear from, so that one of them took
+// part in whatever majority its former self was in.
+func joinQuorum(members int) int { return members - members/2 }
+
+// floor stores the greatest term of joinQuorum members, below which this member will take
+// no entries: a leader deposed with the help of its former self may not know it yet. It
+// returns what it waits for, "" once done.
+func (n *Node) floor(full []Peer) (waiting string, err error) {
+	var term uint64
+	var silent []string
+	heard := 0
+	for _, p := range full {
+		t, err := n.trans.askTerm(n.self(), p)
+		if err != nil {
+			n.logger.Debug("no term", "member", p.ID, "err", err)
+			silent = append(silent, fmt.Sprintf("member %d (%s)", p.ID, p.Addr))
+			continue
+		}
+		heard++
+		term = max(term, t)
+	}
+	if heard < joinQuorum(len(n.cfg.Peers)) {
+		return "raft of " + list(silent), nil
+	}
+	own, err := n.stable.GetUint64(keyTerm)
+	if err == nil && own < term {
+		err = n.stable.SetUint64(keyTerm, term)
+	}
+	if err != nil {
+		return "", fmt.Errorf("quorum: write term: %w", err)
+	}
+	return "", nil
+}
+
+// bootstrap writes the first entry, the same bytes on every member; or what is missing of
+// it if a former attempt was killed.
+func (n *Node) bootstrap() error {
+	term, err := n.stable.GetUint64(keyTerm)
+	if err != nil {
+		return fmt.Errorf("quorum: bootstrap: %w", err)
+	}
+	if err := n.setJoining(false); err != nil {
+		return err
+	}
+	if err := n.stable.SetUint64(keyTerm, max(term, 1)); err != nil {
+		return fmt.Errorf("quorum: bootstrap: %w", err)
+	}
+	entry := &raft.Log{
+		Index: bootstrapIndex, Term: 1, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(configuration(n.cfg.Peers)),
+	}
+	if err := n.log.StoreLog(entry); err != nil {
+		return fmt.Errorf("quorum: bootstrap: %w", err)
+	}
+	return nil
+}
+
+// setJoining stores whether this member is joining, and then believes it.
+func (n *Node) setJoining(joining bool) error {
+	var v uint64
+	if joining {
+		v = 1
+	}
+	if old, err := n.stable.GetUint64(keyJoining); err != nil || old != v {
+		if err := n.stable.SetUint64(keyJoining, v); err != nil {
+			return fmt.Errorf("quorum: write state: %w", err)
+		}
+	}
+	n.joining.Store(joining)
+	return nil
+}
+
+// joinLoop ends joining once this member has again all that its former self may have
+// promised: everything up to the end of the leader's log as it was when the leader first
+// spoke to this process, and the beginning of that leader's term, which shows that all of
+// it is committed. Members that join elect nobody, so this leader has all that was
+// acknowledged.
+func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
+	// A vote of the former self may still be under way to a candidate. Candidates give up
+	// after two election timeouts; be generous.
+	wait := 4 * n.election
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = n.election
+		term, end := n.trans.lead.get()
+		if term == 0 || term != r.CurrentTerm() || n.fsm.term.Load() != term || r.AppliedIndex() < end {
+			continue
+		}
+		if err := n.setJoining(false); err != nil {
+			n.fatal(err)
+			return
+		}
+		n.logger.Info("this member has caught up and takes part in elections", "index", r.AppliedIndex())
+		return
+	}
+}
+
+// newRaft starts raft on what the stores hold.
+func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {
+	defer func() {
+		if p := recover(); p != nil { // an unreadable entry
+			r, err = nil, fmt.Errorf("quorum: start raft: %v: data is %w", p, ErrDamaged)
+		}
+	}()
+	r, err = raft.NewRaft(conf, n.fsm, log, n.stable, n.snaps, n.trans)
+	if err != nil {
+		return nil, fmt.Errorf("quorum: start raft: %w", err)
+	}
+	return r, nil
+}
+
+// checkStarted compares what raft found with what must be there.
+func (n *Node) checkStarted(r *raft.Raft) error {
+	newest := uint64(0)
+	if list, err := n.stores.Snapshots.List(); err != nil {
+		return err
+	} else if len(list) > 0 {
+		newest = list[0].Index
+	}
+	if n.snaps.dir != "" {
+		named, err := newestNamed(n.snaps.dir)
+		if err != nil {
+			return err
+		}
+		newest = max(newest, named)
+	}
+	if last := r.LastIndex(); last < newest {
+		return fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, what can be ends at %d", ErrDamaged, newest, last)
+	}
+	future := r.GetConfiguration()
+	if err := future.Error(); err != nil {
+		return err
+	}
+	if have := future.Configuration().Servers; len(have) > 0 && !slices.Equal(have, configuration(n.cfg.Peers).Servers) {
+		return fmt.Errorf("quorum: the log %w: it has %v; was a recovery not finished?", ErrServersChanged, have)
+	}
+	return nil
+}
+
+var errNotEnded = errors.New("quorum: raft did not stop in time")

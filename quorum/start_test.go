@@ -1,0 +1,349 @@
+package quorum
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/proto"
+)
+
+// Three new members begin one ensemble, in whatever order they are started, and not
+// before all are there.
+func TestFirstStartInEveryOrder(t *testing.T) {
+	for _, order := range [][]uint32{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				for i, id := range order {
+					e.start(id)
+					if i < 2 {
+						time.Sleep(10 * time.Second)
+					}
+					for _, before := range order[:min(i+1, 2)] {
+						if i < 2 && e.ready(before) {
+							t.Fatalf("member %d began with %v started", before, order[:i+1])
+						}
+					}
+				}
+				e.propose("a", 1, 2, 3)
+				e.applied([]string{"a"}, 1, 2, 3)
+				for id := range e.members {
+					e.joined(id)
+				}
+			})
+		})
+	}
+}
+
+func (e *ensemble) ready(id uint32) bool {
+	select {
+	case <-e.members[id].node.Ready():
+		return true
+	default:
+		return false
+	}
+}
+
+// slowLog takes its time for each write.
+type slowLog struct {
+	*raft.InmemStore
+	each time.Duration
+}
+
+func (s *slowLog) StoreLogs(logs []*raft.Log) error {
+	time.Sleep(s.each)
+	return s.InmemStore.StoreLogs(logs)
+}
+
+// fill writes so many commands and returns all there are.
+func (e *ensemble) fill(count int, ids ...uint32) []string {
+	e.t.Helper()
+	var all []string
+	for i := range count {
+		all = append(all, fmt.Sprint("w", i))
+		e.propose(all[i], ids...)
+	}
+	e.applied(all, ids...)
+	return all
+}
+
+// A member that lost its disk elects nobody until it has everything back, not even after
+// it was killed in the middle of catching up.
+func TestWipedMemberJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1, 2, 3)
+		all := e.fill(400, 1, 2, 3)
+		lead := e.leader(1, 2, 3)
+		wiped, other := others(lead)[0], others(lead)[1]
+		e.kill(wiped)
+		mem := raft.NewInmemStore()
+		e.members[wiped].stores = Stores{Log: &slowLog{mem, 30 * time.Millisecond}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
+
+		e.start(wiped)
+		e.wait("half of the log", func() bool { return e.members[wiped].node.LastIndex() > 100 })
+		if !e.members[wiped].node.Joining() || !e.members[wiped].node.HasData() {
+			t.Error("half caught up: want it joining, with data")
+		}
+		e.kill(lead)
+		time.Sleep(10 * time.Second)
+		if id := e.leaderNow(); id != 0 {
+			t.Fatalf("member %d leads by the vote of one that lost its data", id)
+		}
+		e.kill(wiped)
+		e.start(wiped)
+		e.wait("raft", func() bool { return e.ready(wiped) })
+		if !e.members[wiped].node.Joining() {
+			t.Error("joining did not survive a restart")
+		}
+		time.Sleep(10 * time.Second)
+		if id := e.leaderNow(); id != 0 {
+			t.Fatalf("member %d leads by the vote of one that lost its data and restarted", id)
+		}
+
+		e.start(lead)
+		e.leader(lead, other)
+		e.propose("more", lead, other)
+		e.joined(wiped)
+		if got := e.members[wiped].machine.commands(); !slices.Equal(got[:min(len(got), 400)], all) {
+			t.Errorf("no longer joining with %d of 400 entries applied", len(got))
+		}
+		e.kill(e.leader(1, 2, 3))
+		e.wait("the joined member's vote to elect", func() bool { return e.leaderNow() != 0 })
+	})
+}
+
+// Two of three lost their disks: one copy is no majority, and nobody may begin anew.
+func TestTwoWipedOfThree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1, 2, 3)
+		e.propose("a", 1, 2, 3)
+		e.applied([]string{"a"}, 1, 2, 3)
+		for id := range e.members {
+			e.kill(id)
+		}
+		e.wipe(1)
+		e.wipe(2)
+		for _, id := range []uint32{1, 2} {
+			e.members[id].adjust = func(c *Config) { c.NewEnsemble = true } // no licence to forget
+		}
+		e.start(1, 2)
+		time.Sleep(2 * time.Second)
+		// Without the third the flag does allow the two to begin: that is what it says.
+		for _, id := range []uint32{1, 2} {
+			e.kill(id)
+			e.wipe(id)
+			e.members[id].adjust = nil
+		}
+		e.start(3)
+		e.start(1, 2)
+		time.Sleep(time.Minute)
+		if e.ready(1) || e.ready(2) || e.leaderNow() != 0 {
+			t.Errorf("began: 1 %t, 2 %t, leader %d", e.ready(1), e.ready(2), e.leaderNow())
+		}
+	})
+}
+
+// A bootstrap that was killed half-way counts as no data, and is completed.
+func TestBootstrapKilledHalfWay(t *testing.T) {
+	entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration}
+	tests := []struct {
+		name  string
+		spoil func(Stores)
+	}{
+		{"term without entry", func(s Stores) { s.Stable.SetUint64(keyTerm, 1) }},
+		{"nobody elected yet", func(s Stores) { s.Stable.SetUint64(keyTerm, 7); s.Log.StoreLog(entry) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				entry.Data = raft.EncodeConfiguration(configuration(e.peers))
+				tt.spoil(e.members[2].stores)
+				e.start(2)
+				time.Sleep(5 * time.Second)
+				if e.members[2].node.HasData() || e.members[2].node.Joining() {
+					t.Error("want no data and not joining")
+				}
+				e.start(1, 3)
+				e.propose("a", 1, 2, 3)
+				e.applied([]string{"a"}, 1, 2, 3)
+			})
+		})
+	}
+}
+
+// All stop after one leader stored its first entry, which nobody else has yet. The two
+// others have the bootstrap entry: they are no wiped members, and all begin again.
+func TestStopBeforeFirstCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		for id, m := range e.members {
+			m.stores.Stable.SetUint64(keyTerm, 2)
+			m.stores.Log.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration(e.peers))})
+			if id == 1 {
+				m.stores.Log.StoreLog(&raft.Log{Index: 2, Term: 2, Type: raft.LogNoop})
+			}
+		}
+		e.start(1, 2, 3)
+		e.propose("a", 1, 2, 3)
+		e.applied([]string{"a"}, 1, 2, 3)
+	})
+}
+
+// A majority begins only if it is told to; the third joins whenever it comes.
+func TestNewEnsembleByMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1, 2)
+		time.Sleep(time.Minute)
+		if e.ready(1) || e.ready(2) {
+			t.Fatal("two of three began by themselves")
+		}
+		for _, id := range []uint32{1, 2} {
+			e.stop(id)
+			e.members[id].adjust = func(c *Config) { c.NewEnsemble = true }
+		}
+		e.start(1, 2)
+		e.propose("a", 1, 2)
+		e.start(3)
+		e.wait("the third to begin", func() bool { return e.ready(3) })
+		e.propose("b", 1, 2, 3)
+		e.applied([]string{"a", "b"}, 1, 2, 3)
+		e.joined(3)
+	})
+}
+
+// Of two members, the one that lost its disk votes for the other: no other majority exists,
+// and the other has everything.
+func TestWipedOneOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 2)
+		e.start(1, 2)
+		e.propose("a", 1, 2)
+		e.applied([]string{"a"}, 1, 2)
+		e.kill(1)
+		e.kill(2)
+		e.wipe(1)
+		e.start(1, 2)
+		if lead := e.leader(1, 2); lead != 2 {
+			t.Errorf("member %d leads, want the one with data", lead)
+		}
+		e.propose("b", 1, 2)
+		e.applied([]string{"a", "b"}, 1, 2)
+		e.joined(1)
+		e.kill(2)
+		e.start(2)
+		e.propose("c", 1, 2)
+	})
+}
+
+// A wiped member that starts before the others waits for them, then joins.
+func TestWipedStartsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1, 2, 3)
+		e.propose("a", 1, 2, 3)
+		e.applied([]string{"a"}, 1, 2, 3)
+		for id := range e.members {
+			e.kill(id)
+		}
+		e.wipe(3)
+		e.start(3)
+		time.Sleep(10 * time.Second)
+		e.start(1)
+		time.Sleep(10 * time.Second)
+		if e.ready(3) || e.leaderNow() != 0 {
+			t.Fatal("one copy of the data was enough to begin")
+		}
+		e.start(2)
+		e.propose("b", 1, 2)
+		e.applied([]string{"a", "b"}, 1, 2, 3)
+		e.joined(3)
+	})
+}
+
+// orderedStable records what is written in which order.
+type orderedStable struct {
+	raft.StableStore
+	mu     sync.Mutex
+	writes []string
+}
+
+func (o *orderedStable) SetUint64(k []byte, v uint64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writes = append(o.writes, fmt.Sprintf("%s=%d", k, v))
+	return o.StableStore.SetUint64(k, v)
+}
+
+// Before a wiped member takes anything from anybody, it has stored the term of the others
+// and then that it is joining: a leader deposed long ago gets no entry past it.
+func TestJoiningTermComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1, 2, 3)
+		e.propose("a", 1, 2, 3)
+		old := e.leader(1, 2, 3)
+		e.members[old].node.HandOver(t.Context()) // a term that is not the first
+		term := e.members[e.leader(1, 2, 3)].node.Term()
+		lead := e.leader(1, 2, 3)
+		wiped := others(lead)[0]
+		e.kill(wiped)
+		e.wipe(wiped)
+		stable := &orderedStable{StableStore: e.members[wiped].stores.Stable}
+		e.members[wiped].stores.Stable = stable
+		e.start(wiped)
+		e.wait("raft", func() bool { return e.ready(wiped) })
+		stable.mu.Lock()
+		defer stable.mu.Unlock()
+		want := []string{fmt.Sprintf("CurrentTerm=%d", term), "RollcallJoining=1"}
+		if len(stable.writes) < 2 || !slices.Equal(stable.writes[:2], want) {
+			t.Errorf("wrote %q, want first %q", stable.writes, want)
+		}
+	})
+}
+
+// What one round of answers allows.
+func TestJudge(t *testing.T) {
+	none, data, joining := &proto.HelloReply{}, &proto.HelloReply{HasData: true}, &proto.HelloReply{HasData: true, Joining: true}
+	tests := []struct {
+		name    string
+		members int
+		newEns  bool
+		answers map[uint32]*proto.HelloReply
+		want    start
+		waits   bool
+	}{
+		{"all without data", 3, false, map[uint32]*proto.HelloReply{2: none, 3: none}, startBootstrap, false},
+		{"one silent", 3, false, map[uint32]*proto.HelloReply{2: none}, 0, true},
+		{"one silent, new ensemble", 3, true, map[uint32]*proto.HelloReply{2: none}, startBootstrap, false},
+		{"half, new ensemble", 4, true, map[uint32]*proto.HelloReply{2: none}, 0, true},
+		{"alone, new ensemble", 3, true, nil, 0, true},
+		{"data, new ensemble", 3, true, map[uint32]*proto.HelloReply{2: none, 3: data}, 0, true},
+		{"both others have data", 3, false, map[uint32]*proto.HelloReply{2: data, 3: data}, startJoining, false},
+		{"one is joining too", 3, false, map[uint32]*proto.HelloReply{2: data, 3: joining}, 0, true},
+		{"the other one of two", 2, false, map[uint32]*proto.HelloReply{2: data}, startJoining, false},
+		{"three of four others of five", 5, false, map[uint32]*proto.HelloReply{2: data, 3: data, 4: data}, startJoining, false},
+		{"two of four others of five", 5, false, map[uint32]*proto.HelloReply{2: data, 3: data, 4: none, 5: none}, 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := &Node{cfg: Config{Self: 1, NewEnsemble: tt.newEns}}
+			for id := range tt.members {
+				n.cfg.Peers = append(n.cfg.Peers, Peer{ID: uint32(id + 1), Addr: "h:1"})
+			}
+			v := n.judge(tt.answers)
+			if waits := v.waiting != ""; waits != tt.waits || !waits && v.start != tt.want {
+				t.Errorf("judge = %v, waiting for %q; want %v, waiting %t", v.start, v.waiting, tt.want, tt.waits)
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"testing"
+
+	"rollcall/jute"
+)
+
+func TestAuth(t *testing.T) {
+	tests := []struct {
+		name string
+		xid  int32
+		rec  record
+		code jute.Code
+	}{
+		{"digest", jute.XidAuth, auth("digest", "u:p"), jute.OK},
+		{"positive xid", 9, auth("digest", "u:p"), jute.OK},
+		{"no colon", jute.XidAuth, auth("digest", "blah"), jute.OK},
+		{"null text", jute.XidAuth, jute.AuthPacket{Scheme: []byte("digest")}, jute.OK},
+		{"ip", jute.XidAuth, auth("ip", ""), jute.OK},
+		{"foo", jute.XidAuth, auth("foo", "x"), jute.AuthFailed},
+		{"world", jute.XidAuth, auth("world", "anyone"), jute.AuthFailed},
+		{"auth", jute.XidAuth, auth("auth", ""), jute.AuthFailed},
+		{"super", jute.XidAuth, auth("super", ""), jute.AuthFailed},
+		{"null scheme", jute.XidAuth, jute.AuthPacket{}, jute.AuthFailed},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, false, nil)
+			c := w.connect()
+			c.send(jute.RequestHeader{Xid: tt.xid, Op: jute.OpAuth}, tt.rec)
+			if h := c.expect(tt.xid, tt.code); h.Zxid != 0 {
+				t.Errorf("zxid %d, want 0", h.Zxid)
+			}
+			if tt.code == jute.OK {
+				c.must(jute.OpPing)
+				return
+			}
+			c.expectClosed()
+			if again := w.resume(c); again.id != c.id {
+				t.Error("the session is gone")
+			}
+		})
+	}
+}
+
+// whoAmI returns the identities that a connection shows, sorted.
+func (c *client) whoAmI() string {
+	c.tb.Helper()
+	var r jute.WhoAmIResponse
+	d := jute.NewDecoder(c.must(jute.OpWhoAmI))
+	if r.Decode(&d); d.Err() != nil {
+		c.tb.Fatal(d.Err())
+	}
+	var all []string
+	for _, id := range r.ClientInfo {
+		all = append(all, fmt.Sprintf("%s:%s", id.AuthScheme, id.User))
+	}
+	sort.Strings(all)
+	return strings.Join(all, " ")
+}
+
+func TestIdentities(t *testing.T) {
+	w := newWorld(t, true, nil)
+	c := w.connect()
+	steps := []struct{ scheme, text, want string }{
+		{"ip", "", "ip:127.0.0.1"},
+		{"digest", "u:p", "digest:u ip:127.0.0.1"},
+		{"digest", "u:p", "digest:u ip:127.0.0.1"}, // again: no second one
+		{"digest", "u:q", "digest:u digest:u ip:127.0.0.1"},
+		{"digest", "super:wrong", "digest:super digest:u digest:u ip:127.0.0.1"},
+		{"digest", "super:secret", "digest:super digest:super digest:u digest:u ip:127.0.0.1 super:"},
+	}
+	if got := c.whoAmI(); got != "ip:127.0.0.1" {
+		t.Errorf("at first: %s", got)
+	}
+	for _, s := range steps {
+		c.must(jute.OpAuth, auth(s.scheme, s.text))
+		if got := c.whoAmI(); got != s.want {
+			t.Errorf("after %s %s: %s, want %s", s.scheme, s.text, got, s.want)
+		}
+	}
+	if got := w.resume(c).whoAmI(); got != "ip:127.0.0.1" {
+		t.Errorf("after a resume: %s", got)
+	}
+}
+
+// A text that is no UTF-8 becomes an identity like any other, and one that the log takes.
+func TestAuthOfAnyBytes(t *testing.T) {
+	c := newWorld(t, true, nil).connect()
+	c.must(jute.OpAuth, auth("digest", "a\xff\xfeb:p"))
+	if got := c.whoAmI(); got != "digest:a\ufffdb ip:127.0.0.1" {
+		t.Errorf("identities: %q", got)
+	}
+}
+
+// The identity in the digest scheme, as ZooKeeper computes it.
+func TestDigestID(t *testing.T) {
+	for text, want := range map[string]string{
+		"u:p":          "u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ=",
+		"super:secret": "super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
+	} {
+		if got := digestID(text); got != want {
+			t.Errorf("digestID(%q) = %s, want %s", text, got, want)
+		}
+	}
+}
+
+// An identity holds for the requests behind the auth packet, not for those before it
+// that wait: nor is it lost to those that pass it.
+func TestAuthTakesEffectInOrder(t *testing.T) {
+	w := newWorld(t, false, nil)
+	owner := w.connect()
+	owner.must(jute.OpAuth, auth("digest", "u:p"))
+	acl := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}}
+	owner.must(jute.OpCreate, jute.CreateRequest{Path: []byte("/p"), ACL: acl})
+
+	c := w.connect()
+	w.hold()
+	c.request(jute.OpCreate, create("/a", "", 0))
+	c.request(jute.OpGetData, getData("/p", false))
+	c.request(jute.OpSetData, setData("/p", "x"))
+	c.request(jute.OpAuth, auth("digest", "u:p"))
+	c.request(jute.OpGetData, getData("/p", false))
+	c.request(jute.OpSetData, setData("/p", "y"))
+	c.expectSilence(1)
+	w.release()
+	for i, code := range []jute.Code{jute.OK, jute.NoAuth, jute.NoAuth, jute.OK, jute.OK, jute.OK} {
+		c.expect(int32(i+1), code)
+	}
+}
+
+func TestIdentitiesAreBounded(t *testing.T) {
+	c := newWorld(t, false, nil).connect()
+	for i := range maxIdentityBytes {
+		if h, _ := c.call(jute.OpAuth, auth("digest", fmt.Sprintf("user%d:p", i))); h.Err == jute.AuthFailed {
+			c.expectClosed()
+			return
+		}
+	}
+	t.Error("no bound")
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"encoding/binary"
+	"io"
+	"sync"
+)
+
+const (
+	peekSize  = 128      // bytes an idle connection has room for: most requests fit, so one system call reads one
+	bufSize   = 4 << 10  // a fresh buffer
+	maxPooled = 64 << 10 // larger buffers are left to the garbage collector
+	readSize  = 16 << 10 // what one system call reads of a client that sends much
+)
+
+// buffer is memory that a connection has only while bytes are in it.
+type buffer struct{ b []byte }
+
+var (
+	buffers = sync.Pool{New: func() any { return &buffer{make([]byte, 0, bufSize)} }}
+	readers = sync.Pool{New: func() any { return new([readSize]byte) }}
+)
+
+func takeBuffer() *buffer { return buffers.Get().(*buffer) }
+
+// free gives the buffer back to the pool. It may be nil.
+func (b *buffer) free() {
+	if b != nil && cap(b.b) <= maxPooled {
+		b.b = b.b[:0]
+		buffers.Put(b)
+	}
+}
+
+// input reads from a client's socket. Waiting for the next frame it has only peek to
+// read into; a pooled buffer serves a client that sends more than that. Only the
+// connection's reader uses it.
+type input struct {
+	src  io.Reader
+	rest []byte // read and not yet consumed; lies in peek or big
+	peek [peekSize]byte
+	big  *[readSize]byte // from the pool, nil when idle
+}
+
+// wait blocks until at least one byte is in hand.
+func (in *input) wait() error {
+	if len(in.rest) > 0 {
+		return nil
+	}
+	if in.big != nil {
+		readers.Put(in.big)
+		in.big = nil
+	}
+	n, err := in.src.Read(in.peek[:])
+	in.rest = in.peek[:n]
+	if n > 0 {
+		return nil // an error comes again with the next read
+	}
+	return err
+}
+
+// Read implements io.Reader for jute.ReadFrame.
+func (in *input) Read(p []byte) (int, error) {
+	if len(in.rest) == 0 {
+		if len(p) >= readSize {
+			return in.src.Read(p)
+		}
+		if in.big == nil {
+			in.big = readers.Get().(*[readSize]byte)
+		}
+		n, err := in.src.Read(in.big[:])
+		if n == 0 {
+			return 0, err
+		}
+		in.rest = in.big[:n]
+	}
+	n := copy(p, in.rest)
+	in.rest = in.rest[n:]
+	return n, nil
+}
+
+// holdsFrame reports whether a whole frame is in hand, so that reading it blocks not.
+func (in *input) holdsFrame() bool {
+	return len(in.rest) >= 4 && uint64(binary.BigEndian.Uint32(in.rest)) <= uint64(len(in.rest)-4)
+}
+
+// word waits for the first four bytes and returns them without consuming them.
+func (in *input) word() ([4]byte, error) {
+	for len(in.rest) < 4 {
+		have := copy(in.peek[:], in.rest)
+		n, err := in.src.Read(in.peek[have:])
+		in.rest = in.peek[:have+n]
+		if n == 0 && err != nil {
+			return [4]byte{}, err
+		}
+	}
+	return [4]byte(in.rest), nil
+}

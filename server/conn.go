@@ -1,0 +1,333 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+const (
+	// highWater is how many bytes may wait to be sent before no more requests are
+	// answered, until the client has taken some.
+	highWater = 256 << 10
+	// maxHeld bounds the bytes of one connection's requests that wait, beside their number.
+	maxHeld = 4 << 20
+	// maxWrite is what one write to a socket sends: a slow but willing client gets its
+	// deadline anew for each.
+	maxWrite = 256 << 10
+	// lingerTime and lingerBytes bound what is read and thrown away behind the last reply.
+	// To close with bytes unread would reset the connection, and the reply might be lost.
+	lingerTime  = time.Second
+	lingerBytes = 4 << 20
+	// idleSlack, in ticks, is how long after its session's timeout a silent connection is
+	// closed: by then an expiry has closed it, if there is a leader.
+	idleSlack = 3
+)
+
+// conn is one client connection. Its reader lives as long as it does; a flusher only
+// while there is something to send. Locks are taken in the order tree, mu.
+type conn struct {
+	srv      *Server
+	sock     net.Conn
+	listener net.Listener
+	number   uint64      // unique over members and their restarts
+	host     string      // the client's address without port
+	life     lifetime    // ends with the connection
+	deadline *time.Timer // of the handshake
+
+	// The reader's own.
+	in    input
+	frame *buffer   // the request in hand; nil when idle
+	armed time.Time // when the read deadline was last set
+
+	// ids are whom the client has shown to be. Swapped whole: transactions share them.
+	ids atomic.Pointer[[]*proto.Identity]
+
+	mu       sync.Mutex
+	changed  sync.Cond      // any of the fields below, as far as somebody waits for it
+	session  jute.SessionID // 0 until the handshake has drawn or read one
+	timeout  time.Duration  // granted
+	queue    queue          // requests not answered; the first waits for the log, or for out to drain
+	out      *buffer        // frames in the order the client must see; nil when empty
+	sending  int            // bytes that the flusher is writing
+	shown    int64          // greatest zxid in a reply or event
+	why      reason         // it ends or ended
+	helpers  int            // goroutines beside the reader
+	open     bool           // the handshake has succeeded
+	spared   bool           // its own closeSession is applied: nobody need vouch any more
+	last     bool           // the last reply is queued: nothing follows
+	finished bool           // and has been sent
+	dead     bool           // closed
+	flushing bool
+	noted    bool      // in Server.filled
+	written  time.Time // when the write deadline was last set; the flusher's own
+}
+
+func newConn(s *Server, sock net.Conn, l net.Listener) *conn {
+	c := &conn{
+		srv: s, sock: sock, listener: l, number: s.number.Add(1),
+		host: hostOf(sock.RemoteAddr()), life: make(lifetime), in: input{src: sock},
+	}
+	c.changed.L = &c.mu
+	ids := []*proto.Identity{identity("ip", c.host)}
+	c.ids.Store(&ids)
+	return c
+}
+
+// hostOf returns the address without port and zone, IPv4 in its own form.
+func hostOf(a net.Addr) string {
+	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
+		return ap.Addr().Unmap().WithZone("").String()
+	}
+	return a.String() // not TCP: a pipe
+}
+
+// run serves the connection until it ends.
+func (c *conn) run() {
+	c.mu.Lock()
+	if !c.dead {
+		c.deadline = time.AfterFunc(c.srv.cfg.Limits.Handshake, func() { c.cut(handshakeLate) })
+	}
+	c.mu.Unlock()
+	if c.handshake() {
+		for c.next() {
+		}
+	}
+	c.linger()
+	c.leave()
+}
+
+// next serves one request. It returns false once the reader has nothing more to do.
+func (c *conn) next() bool {
+	frame, ok := c.readFrame()
+	if !ok || !c.room() {
+		return false
+	}
+	more := c.request(frame)
+	if !c.in.holdsFrame() || !more {
+		c.startFlush()
+	}
+	return more
+}
+
+// readFrame returns the next frame, which is good until the next call. It holds no
+// memory while it waits for a frame to begin.
+func (c *conn) readFrame() ([]byte, bool) {
+	if !c.in.holdsFrame() {
+		c.arm()
+	}
+	if len(c.in.rest) == 0 {
+		c.frame.free()
+		c.frame = nil
+		if err := c.in.wait(); err != nil {
+			return nil, c.lost(err)
+		}
+	}
+	if c.frame == nil {
+		c.frame = takeBuffer()
+	}
+	b, err := jute.ReadFrame(&c.in, c.frame.b, c.srv.cfg.Limits.MaxBuffer)
+	if err != nil {
+		return nil, c.lost(err)
+	}
+	c.frame.b = b
+	return b, true
+}
+
+// arm sets the deadline by which a client with a session must be heard, not for every
+// frame, but when a tick has gone by.
+func (c *conn) arm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); c.open && !c.last && !c.dead && now.Sub(c.armed) > c.srv.cfg.Tick {
+		c.armed = now
+		_ = c.sock.SetReadDeadline(now.Add(c.idleAfter())) // if it fails, so will the read
+	}
+}
+
+func (c *conn) idleAfter() time.Duration {
+	return c.timeout + idleSlack*c.srv.cfg.Tick
+}
+
+// lost ends the connection after a read failed, unless its last reply is under way.
+func (c *conn) lost(err error) bool {
+	why := byClient
+	switch {
+	case errors.Is(err, jute.ErrFrameLength):
+		why = badFrame
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		why = idle
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.last {
+		c.end(why)
+	}
+	return false
+}
+
+// room waits until the connection may take one more request: the handshake is done, and
+// not too much waits already. It returns false if there will be no more.
+func (c *conn) room() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.dead && !c.last && (!c.open || c.full()) {
+		c.flushLocked() // what is queued may be what the client waits for
+		c.changed.Wait()
+	}
+	return !c.dead && !c.last
+}
+
+// full reports whether a request must wait. A connection with nothing in flight is
+// always read, once it has taken what was sent.
+func (c *conn) full() bool {
+	return c.queue.n >= c.srv.cfg.Limits.MaxInFlight || c.queue.bytes >= maxHeld || c.unsent() >= highWater
+}
+
+// cut closes the connection without a byte more. It never blocks.
+func (c *conn) cut(why reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end(why)
+}
+
+// end is cut, under mu.
+func (c *conn) end(why reason) {
+	if c.dead {
+		return
+	}
+	if !c.last {
+		c.why = why
+	}
+	c.dead = true
+	close(c.life)
+	if c.deadline != nil {
+		c.deadline.Stop()
+	}
+	// From now on reads and writes fail, those under way too. To close the socket would wait
+	// for them to return, so the reader does it: apply may stand here.
+	_ = c.sock.SetDeadline(longAgo)
+	c.changed.Broadcast()
+}
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// endAfter makes what is queued the last the client gets. The caller holds mu.
+func (c *conn) endAfter(why reason) {
+	c.last, c.why = true, why
+	c.changed.Broadcast()
+}
+
+// spare notes that the connection's own closeSession is applied.
+func (c *conn) spare() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spared = true
+}
+
+// linger waits until the last reply is sent and the client has closed its side, and
+// throws away what it sends meanwhile, within bounds: of a client that has gone, it does
+// not wait for the log longer than for a silent one.
+func (c *conn) linger() {
+	c.frame.free()
+	c.frame = nil
+	if !c.alive() {
+		return
+	}
+	var scrap [512]byte
+	for n := 0; n < lingerBytes; {
+		k, err := c.in.Read(scrap[:])
+		if n += k; err != nil {
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	timer := time.AfterFunc(c.idleAfter(), func() { c.cut(idle) })
+	defer timer.Stop()
+	for !c.dead && !c.finished {
+		c.changed.Wait()
+	}
+	c.end(c.why)
+}
+
+func (c *conn) alive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.dead
+}
+
+// leave ends the connection's part in everything, and returns when its goroutines have
+// ended.
+func (c *conn) leave() {
+	_ = c.sock.Close() // there is nothing more to send
+	tree := c.srv.cfg.State
+	tree.RLock()
+	tree.DropWatcher(c) // no read of a dead connection sets another
+	tree.RUnlock()
+
+	c.mu.Lock()
+	for c.helpers > 0 {
+		c.changed.Wait()
+	}
+	c.out.free()
+	c.out = nil
+	if c.in.big != nil {
+		readers.Put(c.in.big)
+		c.in.big, c.in.rest = nil, nil
+	}
+	c.srv.stats.outstanding.Add(-int64(c.queue.n))
+	session, why := c.session, c.why
+	c.mu.Unlock()
+
+	if session != 0 {
+		c.srv.cfg.Member.Detach(session, c.number)
+	}
+	c.srv.forget(c)
+	c.srv.stats.ended[why].Add(1)
+	c.srv.log.Debug("connection ended", "client", c.sock.RemoteAddr(), "session", session, "why", why)
+}
+
+// Event implements znode.Watcher, under the tree's write lock.
+func (c *conn) Event(t jute.EventType, path string, zxid int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead || c.last {
+		return
+	}
+	c.event(t, path, zxid)
+	c.noteFilled()
+}
+
+// Identities implements znode.Watcher.
+func (c *conn) Identities() []*proto.Identity { return *c.ids.Load() }
+
+var _ znode.Watcher = (*conn)(nil)
+
+// lifetime is a context that ends when it is closed.
+type lifetime chan struct{}
+
+var _ context.Context = lifetime(nil)
+
+func (l lifetime) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (l lifetime) Done() <-chan struct{}       { return l }
+func (l lifetime) Value(any) any               { return nil }
+
+func (l lifetime) Err() error {
+	select {
+	case <-l:
+		return context.Canceled
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,224 @@
+package server
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+const (
+	passwordSize = 16
+	minMaxBuffer = 64 // a ConnectRequest must fit
+)
+
+// handshake is a connection's way to its session: a create or an attach in the log,
+// which only its being applied here answers. It is that transaction's Waiter.
+type handshake struct {
+	c           *conn
+	session     jute.SessionID
+	attach      bool   // else create
+	password    []byte // the client's, of an attach; the session's new one, of a create
+	timeout     time.Duration
+	hasReadOnly bool // the answer has the byte too
+	tried       bool // the attach has been refused once for an old since
+}
+
+// handshake reads what a client says first. It returns true when its session is under
+// way: the answer comes from apply, and the reader waits for the next frame, to see if
+// the client gives up. Without a leader that lasts until Limits.Handshake.
+func (c *conn) handshake() bool {
+	word, err := c.in.word()
+	if err != nil {
+		return c.lost(err)
+	}
+	if answer, ok := c.srv.cfg.FourLetter(string(word[:])); ok {
+		c.answerWord(answer)
+		return false
+	}
+	frame, ok := c.readFrame()
+	if !ok {
+		return false
+	}
+	c.srv.stats.received.Add(1)
+	var req jute.ConnectRequest
+	d := jute.NewDecoder(frame)
+	req.Decode(&d)
+	if d.Err() != nil {
+		c.cut(notAHandshake)
+		return false
+	}
+	return c.connect(&req)
+}
+
+// connect makes the checks that need no log, and submits the create or attach.
+func (c *conn) connect(req *jute.ConnectRequest) bool {
+	record, known, zxid := c.lookup(req.SessionID)
+	if req.LastZxidSeen > zxid {
+		c.cut(clientAhead) // it has seen the future: another member may know it
+		return false
+	}
+	h := &handshake{c: c, session: req.SessionID, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut)}
+	switch {
+	case req.SessionID == 0:
+		return h.create()
+	case known && !passwordIs(record, req.Passwd):
+		c.refuse(h.hasReadOnly, wrongPassword) // whoever has the session now keeps it
+		return false
+	}
+	h.attach = true
+	h.password = append([]byte{}, req.Passwd...) // out of the frame; an overlong one fits in no entry less than the frame did
+	return h.submit(record.Since)                // 0 if unknown here: others may know it
+}
+
+// lookup returns what is applied here of a session, and the last zxid applied.
+func (c *conn) lookup(id jute.SessionID) (s znode.Session, known bool, zxid int64) {
+	tree := c.srv.cfg.State
+	tree.RLock()
+	defer tree.RUnlock()
+	s, known = tree.Session(id)
+	return s, known, tree.Zxid()
+}
+
+// grant returns the session timeout for what a client asks, in ms.
+func (s *Server) grant(ms int32) time.Duration {
+	return min(max(time.Duration(ms)*time.Millisecond, s.cfg.MinTimeout), s.cfg.MaxTimeout)
+}
+
+func passwordIs(s znode.Session, password []byte) bool {
+	return subtle.ConstantTimeCompare(s.Password[:], password) == 1
+}
+
+// create asks for a new session.
+func (h *handshake) create() bool {
+	id, err := h.c.srv.cfg.Member.NewSession(h.c.life)
+	if err != nil {
+		return false // the connection has ended
+	}
+	h.session = id
+	h.password = make([]byte, passwordSize)
+	_, _ = rand.Read(h.password) // never fails: crypto/rand ends the program instead
+	return h.submit(0)
+}
+
+// submit hands the transaction over. It blocks as Member.Submit does and returns false
+// if the connection has ended.
+func (h *handshake) submit(since uint64) bool {
+	c := h.c
+	txn := &proto.Txn{
+		Session: int64(h.session), Conn: c.number, Op: int32(jute.OpCreateSession),
+		Body: h.body(since), Ids: *c.ids.Load(),
+	}
+	if h.attach {
+		txn.Op = int32(jute.OpAttach)
+	}
+	c.mu.Lock()
+	c.session = h.session // from here on Detach is owed
+	dead := c.dead
+	c.mu.Unlock()
+	return !dead && c.hand(txn, h)
+}
+
+func (h *handshake) body(since uint64) []byte {
+	ms, address := uint32(h.timeout.Milliseconds()), h.c.sock.RemoteAddr().String()
+	var m protobuf.Message = &proto.OpenSession{TimeoutMs: ms, Password: h.password, Address: address}
+	if h.attach {
+		m = &proto.Attach{Password: h.password, TimeoutMs: ms, Since: since, Address: address}
+	}
+	body, err := protobuf.Marshal(m)
+	if err != nil {
+		panic("server: numbers, bytes and an ASCII address do not encode: " + err.Error())
+	}
+	return body
+}
+
+// Applied implements znode.Waiter: the one place that says whether a session is known.
+func (h *handshake) Applied(res *znode.Result) {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.dead:
+	case res.Code == jute.OK:
+		h.succeed(&res.Session)
+	case res.Code == jute.SessionExpired:
+		c.zeroes(h.hasReadOnly, sessionUnknown)
+	case res.Code == jute.AuthFailed:
+		c.zeroes(h.hasReadOnly, wrongPassword)
+	case res.Code == jute.SessionMoved && h.attach && !h.tried:
+		h.tried = true
+		h.again(res.Session.Since)
+	case res.Code == jute.SessionMoved:
+		c.end(attachLost) // it comes back if it still wants the session
+	default:
+		c.end(internal)
+	}
+	c.noteFilled()
+}
+
+// again submits the attach once more, with the since of the record that it met. Apply
+// cannot wait for that, and the reader waits for the client. The caller holds mu.
+func (h *handshake) again(since uint64) {
+	c := h.c
+	c.helpers++
+	go func() {
+		h.submit(since) // if it fails the connection has ended
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.helpers--
+		c.changed.Broadcast()
+	}()
+}
+
+// succeed answers the client and lets the reader go on. The caller holds mu and the
+// tree's lock.
+func (h *handshake) succeed(s *znode.Session) {
+	c := h.c
+	c.timeout, c.open = s.Timeout, true
+	c.deadline.Stop()
+	_ = c.sock.SetReadDeadline(time.Now().Add(c.idleAfter())) // if it fails, so will the read
+	c.srv.established(s.ID, c)
+	c.connectResponse(jute.ConnectResponse{
+		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,
+	})
+	c.changed.Broadcast()
+}
+
+// refuse answers that the session is not to be had, and ends the connection.
+func (c *conn) refuse(hasReadOnly bool, why reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.zeroes(hasReadOnly, why)
+	c.flushLocked()
+}
+
+// zeroes queues the refusal. The caller holds mu.
+func (c *conn) zeroes(hasReadOnly bool, why reason) {
+	c.connectResponse(jute.ConnectResponse{Passwd: make([]byte, passwordSize), HasReadOnly: hasReadOnly})
+	c.endAfter(why)
+}
+
+// connectResponse queues the answer to a handshake. The caller holds mu.
+func (c *conn) connectResponse(r jute.ConnectResponse) {
+	out := c.output()
+	b, mark := jute.BeginFrame(out.b)
+	out.b = jute.EndFrame(r.Append(b), mark)
+	c.srv.stats.sent.Add(1)
+}
+
+// answerWord answers a four-letter word and ends the connection.
+func (c *conn) answerWord(answer []byte) {
+	c.srv.stats.received.Add(1)
+	c.srv.stats.sent.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.output()
+	out.b = append(out.b, answer...)
+	c.endAfter(wordAnswered)
+	c.flushLocked()
+}

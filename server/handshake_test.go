@@ -1,0 +1,359 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+func TestGrantedTimeout(t *testing.T) {
+	w := newWorld(t, false, func(c *Config) { c.MinTimeout, c.MaxTimeout = 2*time.Second, 20*time.Second })
+	for asked, want := range map[int32]int32{
+		-5: 2000, 0: 2000, 1: 2000, 1999: 2000, 2000: 2000, 5000: 5000, 20000: 20000, 20001: 20000, 1<<31 - 1: 20000, -1 << 31: 2000,
+	} {
+		c := w.open()
+		if got := c.hello(jute.ConnectRequest{TimeOut: asked}).TimeOut; got != want {
+			t.Errorf("asked for %d ms, granted %d, want %d", asked, got, want)
+		}
+	}
+}
+
+func TestNewSession(t *testing.T) {
+	tests := []struct {
+		name string
+		req  jute.ConnectRequest
+		size int // of the answer's body
+	}{
+		{name: "with readOnly byte", req: jute.ConnectRequest{Passwd: make([]byte, 16), HasReadOnly: true}, size: 37},
+		{name: "without", req: jute.ConnectRequest{Passwd: make([]byte, 16)}, size: 36},
+		{name: "readOnly set", req: jute.ConnectRequest{Passwd: make([]byte, 16), ReadOnly: true, HasReadOnly: true}, size: 37},
+		{name: "other protocol version", req: jute.ConnectRequest{ProtocolVersion: 7, HasReadOnly: true}, size: 37},
+		{name: "null password", req: jute.ConnectRequest{HasReadOnly: true}, size: 37},
+		{name: "empty password", req: jute.ConnectRequest{Passwd: []byte{}, HasReadOnly: true}, size: 37},
+		{name: "short password", req: jute.ConnectRequest{Passwd: make([]byte, 8), HasReadOnly: true}, size: 37},
+		{name: "some password", req: jute.ConnectRequest{Passwd: bytes.Repeat([]byte{9}, 16), HasReadOnly: true}, size: 37},
+	}
+	w := newWorld(t, false, nil)
+	seen := map[string]bool{string(make([]byte, 16)): true, string(bytes.Repeat([]byte{9}, 16)): true}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := w.open()
+			tt.req.TimeOut = 10000
+			c.send(tt.req)
+			frame, err := c.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var res jute.ConnectResponse
+			d := jute.NewDecoder(frame)
+			res.Decode(&d)
+			if len(frame) != tt.size || res.ProtocolVersion != 0 || res.TimeOut != 10000 || res.SessionID == 0 || len(res.Passwd) != 16 || res.ReadOnly {
+				t.Errorf("answer % x, %+v", frame, res)
+			}
+			if seen[string(res.Passwd)] {
+				t.Errorf("password % x is not the server's own, or not fresh", res.Passwd)
+			}
+			seen[string(res.Passwd)] = true
+		})
+	}
+}
+
+func TestFirstBytes(t *testing.T) {
+	hello := frameOf(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), HasReadOnly: true})
+	tests := []struct {
+		name  string
+		bytes []byte
+		want  string // an answer before the end, if any
+	}{
+		{name: "a request", bytes: frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpPing})},
+		{name: "length 0", bytes: []byte{0, 0, 0, 0}},
+		{name: "length -1", bytes: []byte{255, 255, 255, 255}},
+		{name: "length above the limit", bytes: []byte{0, 0x10, 0, 0}},
+		{name: "one byte short", bytes: append(binary.BigEndian.AppendUint32(nil, 43), hello[4:47]...)},
+		{name: "http", bytes: []byte("GET ")},
+		{name: "unknown word", bytes: []byte("abcd")},
+		{name: "word", bytes: []byte("ruok"), want: "imok"},
+		{name: "word and a newline", bytes: []byte("ruok\n"), want: "imok"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newWorld(t, true, nil).open()
+			c.write(tt.bytes)
+			got, err := io.ReadAll(c)
+			if string(got) != tt.want || err != nil && tt.want != "" {
+				t.Errorf("answer %q, %v, want %q and the end", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestHandshakeByteByByte(t *testing.T) {
+	c := newWorld(t, false, nil).open()
+	for _, b := range frameOf(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), HasReadOnly: true}) {
+		c.write([]byte{b})
+	}
+	if c.welcome(); c.id == 0 {
+		t.Error("no session")
+	}
+}
+
+func TestPipelinedBehindHandshake(t *testing.T) {
+	w := newWorld(t, false, nil)
+	w.hold()
+	c := w.open()
+	b := frameOf(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), HasReadOnly: true})
+	b = append(b, frameOf(jute.RequestHeader{Xid: jute.XidPing, Op: jute.OpPing})...)
+	b = append(b, frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpCreate}, create("/a", "", 0))...)
+	c.write(b)
+	if n := w.touched(self<<56 + 1); n != 0 {
+		t.Errorf("%d requests were served before the session was created", n)
+	}
+	w.release()
+	c.welcome()
+	c.expect(jute.XidPing, jute.OK)
+	c.expect(1, jute.OK)
+}
+
+func TestSecondConnectRequest(t *testing.T) {
+	c := newWorld(t, false, nil).connect()
+	c.send(jute.ConnectRequest{TimeOut: 10000, HasReadOnly: true})
+	if h := c.expect(0, jute.Unimplemented); h.Zxid != -1 {
+		t.Errorf("zxid %d, want -1", h.Zxid)
+	}
+	c.expectClosed()
+}
+
+func TestClientAhead(t *testing.T) {
+	w := newWorld(t, false, nil)
+	live := w.connect()
+	for _, req := range []jute.ConnectRequest{
+		{TimeOut: 10000, LastZxidSeen: 1 << 40},
+		{TimeOut: 10000, LastZxidSeen: 1 << 40, SessionID: live.id, Passwd: live.password},
+	} {
+		c := w.open()
+		c.send(req)
+		c.expectClosed()
+	}
+	live.must(jute.OpPing) // nothing was lost
+	if again := w.resume(live); again.id != live.id {
+		t.Errorf("resumed %v, want %v", again.id, live.id)
+	}
+}
+
+// A refusal's bytes arrive whole before the end, though the client has sent more than
+// the server read: closing with bytes unread would reset the connection.
+func TestRefusals(t *testing.T) {
+	w := newWorld(t, true, nil)
+	live := w.connect()
+	closed := w.connect()
+	closed.must(jute.OpCloseSession)
+	tests := []struct {
+		name string
+		id   jute.SessionID
+		pass []byte
+	}{
+		{name: "unknown", id: 99999, pass: make([]byte, 16)},
+		{name: "wrong password", id: live.id, pass: bytes.Repeat([]byte{1}, 16)},
+		{name: "password cut short", id: live.id, pass: live.password[:15]},
+		{name: "null password", id: live.id},
+		{name: "closed", id: closed.id, pass: closed.password},
+	}
+	for _, tt := range tests {
+		for _, aware := range []bool{true, false} {
+			t.Run(tt.name, func(t *testing.T) {
+				want := append(binary.BigEndian.AppendUint32(nil, 36), make([]byte, 36)...)
+				want[4+4+4+8+3] = 16
+				if aware {
+					want[3] = 37
+					want = append(want, 0)
+				}
+				c := w.open()
+				b := frameOf(jute.ConnectRequest{TimeOut: 10000, SessionID: tt.id, Passwd: tt.pass, HasReadOnly: aware})
+				c.write(append(b, make([]byte, 100<<10)...))
+				got, err := io.ReadAll(c.in)
+				if !bytes.Equal(got, want) || err != nil {
+					t.Errorf("answer % x, %v, want % x and the end", got, err, want)
+				}
+			})
+		}
+	}
+	live.must(jute.OpPing) // a stranger cuts nobody off
+}
+
+func TestResume(t *testing.T) {
+	w := newWorld(t, false, nil)
+	old := w.connect()
+	old.must(jute.OpCreate, create("/e", "x", jute.Ephemeral))
+	c := w.open()
+	res := c.hello(jute.ConnectRequest{TimeOut: 12000, SessionID: old.id, Passwd: old.password, HasReadOnly: true})
+	if res.SessionID != old.id || !bytes.Equal(res.Passwd, old.password) || res.TimeOut != 12000 {
+		t.Errorf("resumed as %+v", res)
+	}
+	old.expectClosed()
+	c.must(jute.OpExists, exists("/e", false))
+	c.must(jute.OpSetData, setData("/e", "y")) // owns the session
+}
+
+func TestSilentConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		quiet, begun := w.open(), w.open()
+		begun.write([]byte{0, 0, 0, 45, 0}) // a promised frame that never comes
+		time.Sleep(defaultHandshake - time.Millisecond)
+		quiet.expectSilence(time.Microsecond)
+		begun.expectSilence(time.Microsecond)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		quiet.expectClosed()
+		begun.expectClosed()
+		if n := w.srv.Stats().Ended["handshake_timeout"]; n != 2 {
+			t.Errorf("%d late handshakes counted, want 2", n)
+		}
+	})
+}
+
+// While there is no leader nothing is applied: the handshake waits, and is then closed
+// without an answer. Nobody says "unknown or expired" meanwhile.
+func TestHandshakeWaitsForLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		w.hold()
+		create, attach := w.open(), w.open()
+		create.send(jute.ConnectRequest{TimeOut: 10000})
+		attach.send(jute.ConnectRequest{TimeOut: 10000, SessionID: 99999, Passwd: make([]byte, 16)})
+		create.expectSilence(defaultHandshake / 2)
+		attach.expectSilence(time.Millisecond)
+		if n := w.submitted(); n != 2 {
+			t.Fatalf("%d transactions wait, want 2", n)
+		}
+		time.Sleep(defaultHandshake / 2)
+		synctest.Wait()
+		create.expectClosed()
+		attach.expectClosed()
+		if !w.wasDetached(99999) || !w.wasDetached(self<<56+1) {
+			t.Error("the member was not told that the connections are gone")
+		}
+		w.release() // applied late: the answer finds no connection
+		if n := w.srv.Stats().Connections; n != 0 {
+			t.Errorf("%d connections are left", n)
+		}
+	})
+}
+
+// A client that gives up is seen at once, so that its attach cannot take the session
+// back from where it went.
+func TestClientGivesUpHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		w.hold()
+		c := w.open()
+		c.send(jute.ConnectRequest{TimeOut: 10000, SessionID: 99999, Passwd: make([]byte, 16)})
+		synctest.Wait()
+		_ = c.Close()
+		synctest.Wait()
+		if !w.wasDetached(99999) {
+			t.Error("the member still believes in the connection")
+		}
+		w.release()
+	})
+}
+
+// elsewhere makes the transaction of an attach at another member.
+func elsewhere(c *client, conn, since uint64) *proto.Txn {
+	return &proto.Txn{
+		Session: int64(c.id), Conn: conn, Op: int32(jute.OpAttach),
+		Body: encode(&proto.Attach{Password: c.password, TimeoutMs: 4000, Since: since}),
+	}
+}
+
+func (w *world) since(c *client) uint64 {
+	w.state.RLock()
+	defer w.state.RUnlock()
+	s, _ := w.state.Session(c.id)
+	return s.Since
+}
+
+// An attach that meets a newer owner in the log is made once more, with what it met.
+func TestAttachMeetsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		old := w.connect()
+		first := w.since(old)
+		w.hold()
+		w.inject(other, elsewhere(old, 7, first)) // before ours in the log
+		c := w.open()
+		c.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password})
+		synctest.Wait()
+		w.step() // the other's
+		w.step() // ours: refused
+		synctest.Wait()
+		c.expectSilence(time.Millisecond)
+		if n := w.submitted(); n != 1 {
+			t.Fatalf("%d transactions wait, want the second try", n)
+		}
+		w.release()
+		if res := c.welcome(); res.SessionID != old.id {
+			t.Errorf("got session %v, want %v", res.SessionID, old.id)
+		}
+		c.must(jute.OpCreate, create("/a", "", 0))
+	})
+}
+
+func TestAttachLosesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		old := w.connect()
+		w.hold()
+		w.inject(other, elsewhere(old, 7, w.since(old)))
+		c := w.open()
+		c.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password})
+		synctest.Wait()
+		w.step() // the other's
+		w.inject(other, elsewhere(old, 8, w.since(old)))
+		w.step() // ours: refused
+		synctest.Wait()
+		w.release() // the other's again, then our second try
+		c.expectClosed()
+		synctest.Wait()
+		if n := w.srv.Stats().Ended["attach_lost"]; n != 1 {
+			t.Errorf("%d attaches counted as lost, want 1", n)
+		}
+	})
+}
+
+// An accept that fails, for want of file descriptors say, ends nothing.
+func TestAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeMember()
+		srv, err := New(Config{Member: m, State: m.state, Tick: testTick})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.srv = srv
+		l := newPipeListener()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- srv.Serve(ctx, l) }()
+		begin := time.Now()
+		for range 20 {
+			l.fails <- errors.New("too many open files")
+		}
+		if took := time.Since(begin); took < 10*time.Second || took > 20*maxAcceptPause {
+			t.Errorf("20 failures took %v: no back-off, or too long a one", took)
+		}
+		w := &world{fakeMember: m, tb: t, dial: l.dial}
+		w.connect()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}

@@ -1,0 +1,284 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+)
+
+func TestConnectionLimits(t *testing.T) {
+	tests := []struct {
+		name   string
+		limits Limits
+		many   int // connections that are taken
+		reason string
+	}{
+		{"of an address", Limits{MaxClientConns: 3}, 3, "max_client_cnxns"},
+		{"of an address by default", Limits{}, 60, "max_client_cnxns"},
+		{"of all", Limits{MaxClientConns: -1, MaxConns: 5}, 5, "max_cnxns"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, true, func(c *Config) { c.Limits = tt.limits })
+			var clients []*client
+			for range tt.many {
+				clients = append(clients, w.connect())
+			}
+			w.open().expectClosed()
+			if n := w.srv.Stats().Ended[tt.reason]; n != 1 {
+				t.Errorf("%d refusals counted, want 1", n)
+			}
+			_ = clients[0].Close()
+			waitFor(t, func() bool { return w.srv.Stats().Connections < tt.many })
+			w.connect()
+		})
+	}
+}
+
+func TestNoConnectionLimit(t *testing.T) {
+	w := newWorld(t, true, func(c *Config) { c.Limits = Limits{MaxClientConns: -1} })
+	for range 100 {
+		w.connect()
+	}
+}
+
+// events lets a client that does not read watch a node, and changes it for ever.
+func TestUnreadEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const unread = 64 << 10
+		w := newWorld(t, false, func(c *Config) { c.Limits.MaxUnread = unread })
+		c, writer := w.connect(), w.connect()
+		const nodes = 1000
+		for i := range nodes {
+			path := fmt.Sprintf("/%s%d", strings.Repeat("x", 100), i)
+			writer.must(jute.OpCreate, create(path, "", 0))
+			c.must(jute.OpGetData, getData(path, true))
+		}
+		for i := range nodes {
+			writer.must(jute.OpSetData, setData(fmt.Sprintf("/%s%d", strings.Repeat("x", 100), i), "y"))
+		}
+		if rest, _ := io.ReadAll(c.in); len(rest) > unread {
+			t.Errorf("%d bytes came", len(rest))
+		}
+		synctest.Wait()
+		if n := w.srv.Stats().Ended["slow_reader"]; n != 1 {
+			t.Errorf("%d slow readers counted, want 1", n)
+		}
+	})
+}
+
+// A client that asks for much and reads nothing is cut off; until then no more is made
+// for it than a little above highWater.
+func TestUnreadReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		const size = 100 << 10
+		c.must(jute.OpCreate, create("/big", strings.Repeat("x", size), 0))
+		go func() {
+			for i := range 1000 {
+				_, err := c.Write(frameOf(jute.RequestHeader{Xid: int32(i), Op: jute.OpGetData}, getData("/big", false)))
+				if err != nil {
+					return
+				}
+			}
+		}()
+		synctest.Wait()
+		for _, k := range w.srv.connections() {
+			k.mu.Lock()
+			if n := k.unsent(); n < highWater || n > highWater+2*size {
+				t.Errorf("%d bytes unsent", n)
+			}
+			k.mu.Unlock()
+		}
+		time.Sleep(time.Duration(c.timeout)*time.Millisecond + 2*testTick)
+		synctest.Wait()
+		if n := w.srv.Stats().Ended["slow_reader"]; n != 1 {
+			t.Errorf("%d slow readers counted, want 1", n)
+		}
+	})
+}
+
+// A willing client gets all it asked for, however much it asks before it reads, also
+// when the reads had to wait for a write.
+func TestManyLargeReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		c.must(jute.OpCreate, create("/big", strings.Repeat("x", 100<<10), 0))
+		w.hold()
+		c.request(jute.OpSetData, setData("/", ""))
+		go func() {
+			for i := range 300 {
+				_, _ = c.Write(frameOf(jute.RequestHeader{Xid: int32(i + 3), Op: jute.OpGetData}, getData("/big", false)))
+			}
+		}()
+		synctest.Wait()
+		w.release()
+		synctest.Wait()
+		c.expect(2, jute.OK)
+		for i := range 300 {
+			c.expect(int32(i+3), jute.OK)
+		}
+	})
+}
+
+// Past MaxInFlight requests a connection is not read; one with nothing in flight always.
+func TestInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 8
+		w := newWorld(t, false, func(c *Config) { c.Limits.MaxInFlight = limit })
+		c, quiet := w.connect(), w.connect()
+		w.hold()
+		go func() {
+			for i := range 3 * limit {
+				_, _ = c.Write(frameOf(jute.RequestHeader{Xid: int32(i + 1), Op: jute.OpSetData}, setData("/", "x")))
+			}
+		}()
+		synctest.Wait()
+		if n := w.submitted(); n != limit {
+			t.Errorf("%d writes were read, want %d", n, limit)
+		}
+		if n := w.srv.Stats().Outstanding; n != limit {
+			t.Errorf("%d requests outstanding, want %d", n, limit)
+		}
+		quiet.must(jute.OpPing)
+		w.release()
+		for i := range 3 * limit {
+			c.expect(int32(i+1), jute.OK)
+		}
+	})
+}
+
+// A silent connection is closed some ticks after its session's timeout, leader or not.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c, pinging := w.connect(), w.connect()
+		for range 12 {
+			time.Sleep(time.Second)
+			pinging.must(jute.OpPing)
+		}
+		c.expectSilence(time.Microsecond)
+		for range 2 {
+			time.Sleep(time.Second)
+			pinging.must(jute.OpPing)
+		}
+		c.expectClosed()
+		if n := w.srv.Stats().Ended["idle"]; n != 1 {
+			t.Errorf("%d idle connections counted, want 1", n)
+		}
+		pinging.must(jute.OpPing)
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		const n, over = 10, 5 * time.Second
+		var clients []*client
+		for range n {
+			clients = append(clients, w.connect())
+		}
+		go w.srv.Drain(t.Context(), over)
+		time.Sleep(over/2 - time.Millisecond)
+		synctest.Wait()
+		if left := w.srv.Stats().Connections; left != n/2 {
+			t.Errorf("%d connections are left halfway, want %d", left, n/2)
+		}
+		w.open().expectClosed()
+		time.Sleep(over / 2)
+		for _, c := range clients {
+			c.expectClosed()
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		w.srv.Drain(ended, time.Hour) // nothing to wait for
+	})
+}
+
+// An idle connection keeps no buffer.
+func TestIdleHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		c.must(jute.OpCreate, create("/a", strings.Repeat("x", 50<<10), 0))
+		c.must(jute.OpGetData, getData("/a", false))
+		synctest.Wait()
+		for _, k := range w.srv.connections() {
+			k.mu.Lock()
+			if k.frame != nil || k.in.big != nil || k.out != nil || k.helpers != 0 || k.queue.first != nil {
+				t.Errorf("frame %v, input %v, output %v, %d goroutines, queue %v", k.frame, k.in.big != nil, k.out, k.helpers, k.queue)
+			}
+			k.mu.Unlock()
+		}
+	})
+}
+
+func TestNewChecksConfig(t *testing.T) {
+	m := newFakeMember()
+	good := Config{Member: m, State: m.state, Tick: time.Second}
+	tests := map[string]func(*Config){
+		"no member":         func(c *Config) { c.Member = nil },
+		"no state":          func(c *Config) { c.State = nil },
+		"no tick":           func(c *Config) { c.Tick = 0 },
+		"min above max":     func(c *Config) { c.MinTimeout, c.MaxTimeout = 2*time.Second, time.Second },
+		"huge buffer":       func(c *Config) { c.Limits.MaxBuffer = 1 << 30 },
+		"tiny buffer":       func(c *Config) { c.Limits.MaxBuffer = 10 },
+		"negative inflight": func(c *Config) { c.Limits.MaxInFlight = -1 },
+	}
+	if _, err := New(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range tests {
+		cfg := good
+		spoil(&cfg)
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+func TestStats(t *testing.T) {
+	w := newWorld(t, true, nil)
+	c := w.connect()
+	c.must(jute.OpPing)
+	word := w.open()
+	word.write([]byte("ruok"))
+	if _, err := io.ReadAll(word); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return w.srv.Stats().Connections == 1 })
+	s := w.srv.Stats()
+	if s.Received != 3 || s.Sent != 3 || s.Latency.Count != 1 || s.Latency.Max < s.Latency.Min || s.Latency.Avg <= 0 || s.Ended["word"] != 1 {
+		t.Errorf("stats %+v", s)
+	}
+	w.srv.ResetStats()
+	if s := w.srv.Stats(); s.Received != 0 || s.Latency != (Latency{}) || s.Connections != 1 {
+		t.Errorf("stats after a reset %+v", s)
+	}
+}
+
+func TestHostOf(t *testing.T) {
+	for addr, want := range map[string]string{
+		"127.0.0.1:2181": "127.0.0.1", "[::1]:2181": "::1", "[::ffff:10.0.0.1]:1": "10.0.0.1", "[fe80::1%eth0]:1": "fe80::1",
+	} {
+		a, err := net.ResolveTCPAddr("tcp", addr)
+		if err != nil {
+			if !strings.Contains(addr, "%") {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if got := hostOf(a); got != want {
+			t.Errorf("hostOf(%s) = %s, want %s", addr, got, want)
+		}
+	}
+}

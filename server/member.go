@@ -1,0 +1,45 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// Member is what a connection asks of the member behind it. It does not say who leads,
+// or whether anybody does: touches are remembered and writes wait.
+type Member interface {
+	// NewSession draws the id of a new session. It blocks until this member may draw
+	// one, and fails only if ctx ends.
+	NewSession(ctx context.Context) (jute.SessionID, error)
+
+	// Touch renews a session by timeout, the one granted to its present connection. It
+	// never blocks: it runs for every request.
+	Touch(id jute.SessionID, timeout time.Duration)
+
+	// Vouched reports at once whether a client may be told, at now, that its session
+	// lives.
+	Vouched(id jute.SessionID, now time.Time) bool
+
+	// Vouch has the session renewed at once and waits until it is vouched for. An error
+	// (refused, half a tick has gone by, ctx ended) means that nothing may be sent.
+	Vouch(ctx context.Context, id jute.SessionID) error
+
+	// Submit hands over a transaction for good; the member fills in Member, Boot and
+	// Seq. Transactions of one connection reach the log in the order of the calls, once
+	// each. w.Applied hears the result under the tree's write lock, before the EntryEnd
+	// of its entry. Submit blocks while the member's limit is reached and the connection
+	// has something unapplied, and fails only if ctx ends.
+	Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error
+
+	// Sync has w.Applied called, with OK and under the tree's lock (the read lock will
+	// do), once all that was committed before the call is applied here. It never blocks.
+	Sync(conn uint64, w znode.Waiter)
+
+	// Detach says that the connection is gone: its creates and attaches that are not
+	// applied are no longer wanted, and nothing touches its session any more.
+	Detach(id jute.SessionID, conn uint64)
+}

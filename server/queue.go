@@ -1,0 +1,94 @@
+package server
+
+import (
+	"sync"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// request is one request of a client while it is under way. Records are pooled; the one
+// that was submitted is its transaction's Waiter.
+type request struct {
+	c     *conn
+	next  *request // in the connection's queue
+	xid   int32
+	op    jute.Op
+	begun time.Time
+	ids   []*proto.Identity // the client's when it sent this
+	body  []byte            // its record; the frame's memory, or own once it waits
+
+	logged bool      // waits until it is applied (writes and sync); else it is answered in its turn
+	done   bool      // applied
+	reply  []byte    // of one applied out of its turn
+	code   jute.Code // known beforehand, of one that is not served
+	noZxid bool      // auth: the reply's zxid is 0
+	why    reason    // with ends
+	ends   bool      // the reply is the connection's last
+
+	own  []byte // memory for body
+	held int    // bytes that it holds while it waits
+}
+
+var requests = sync.Pool{New: func() any { return new(request) }}
+
+// maxOwn bounds the memory for a body that a pooled record keeps, in bytes.
+const maxOwn = 1 << 10
+
+func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
+	r := requests.Get().(*request)
+	*r = request{c: c, xid: h.Xid, op: h.Op, begun: time.Now(), ids: *c.ids.Load(), body: body, own: r.own}
+	return r
+}
+
+// free gives the record back. Nobody else may know of it: a submitted one has been
+// applied.
+func (r *request) free() {
+	own := r.own[:0]
+	if cap(own) > maxOwn {
+		own = nil
+	}
+	*r = request{own: own}
+	requests.Put(r)
+}
+
+// keep copies the body out of the frame.
+func (r *request) keep() {
+	if r.body != nil {
+		r.own = append(r.own[:0], r.body...)
+		r.body = r.own
+	}
+}
+
+// due reports whether it may be answered once it is the first.
+func (r *request) due() bool { return !r.logged || r.done }
+
+// queue holds requests in the order of their replies. The zero value is empty.
+type queue struct {
+	first, last *request
+	n           int
+	bytes       int // that they hold
+}
+
+func (q *queue) push(r *request) {
+	if q.first == nil {
+		q.first = r
+	} else {
+		q.last.next = r
+	}
+	q.last = r
+	q.n++
+	q.bytes += r.held
+}
+
+func (q *queue) pop() *request {
+	r := q.first
+	q.first, r.next = r.next, nil
+	if q.first == nil {
+		q.last = nil
+	}
+	q.n--
+	q.bytes -= r.held
+	return r
+}

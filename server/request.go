@@ -1,0 +1,199 @@
+package server
+
+import (
+	"bytes"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// request takes one request of the client. It returns false behind the last one that
+// the connection takes.
+func (c *conn) request(frame []byte) (more bool) {
+	var h jute.RequestHeader
+	d := jute.NewDecoder(frame)
+	h.Decode(&d)
+	if d.Err() != nil {
+		c.cut(badFrame)
+		return false
+	}
+	if h.Op != jute.OpAuth && h.Op != jute.OpSASL {
+		c.srv.cfg.Member.Touch(c.session, c.timeout)
+	}
+	c.srv.stats.received.Add(1)
+	r := c.newRequest(h, d.Rest())
+	switch h.Op {
+	case jute.OpCreate, jute.OpCreate2, jute.OpDelete, jute.OpSetData, jute.OpSetACL, jute.OpMulti:
+		if !decodable(h.Op, r.body) {
+			r.code = jute.MarshallingError // takes no zxid
+			return c.local(r)
+		}
+		return c.submit(r)
+	case jute.OpCloseSession:
+		r.ends, r.why = true, sessionClosed
+		c.submit(r)
+		return false // what comes behind it is dropped
+	case jute.OpSync:
+		return c.sync(r)
+	case jute.OpAuth:
+		r.code, r.noZxid = c.authenticate(r.body), true
+		r.ends, r.why = r.code == jute.AuthFailed, authFailed
+	case jute.OpPing, jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2,
+		jute.OpMultiRead, jute.OpSetWatches, jute.OpGetEphemerals, jute.OpGetAllChildrenNumber, jute.OpWhoAmI:
+	case jute.OpCreateContainer, jute.OpCreateTTL, jute.OpReconfig, jute.OpSASL, jute.OpSetWatches2,
+		jute.OpAddWatch, jute.OpCheckWatches, jute.OpRemoveWatches:
+		r.code = jute.Unimplemented // but ZooKeeper knows them: the connection goes on
+	default:
+		r.code, r.ends, r.why = jute.Unimplemented, true, unknownOp
+	}
+	ends := r.ends // r is gone when local returns
+	return c.local(r) && !ends
+}
+
+// decodable reports whether body is a record of op, so that the log may have it.
+func decodable(op jute.Op, body []byte) bool {
+	d := jute.NewDecoder(body)
+	switch op {
+	case jute.OpCreate, jute.OpCreate2:
+		var r jute.CreateRequest
+		r.Decode(&d)
+	case jute.OpDelete:
+		var r jute.DeleteRequest
+		r.Decode(&d)
+	case jute.OpSetData:
+		var r jute.SetDataRequest
+		r.Decode(&d)
+	case jute.OpSetACL:
+		var r jute.SetACLRequest
+		r.Decode(&d)
+	case jute.OpMulti:
+		ops, err := jute.DecodeMulti(&d, nil)
+		return err == nil && (len(ops) == 0 || ops[0].Op.IsWrite())
+	}
+	return d.Err() == nil
+}
+
+// submit sends a write to the log. Its record is answered when it is applied.
+func (c *conn) submit(r *request) bool {
+	r.logged = true
+	txn := &proto.Txn{
+		Session: int64(c.session), Conn: c.number, Op: int32(r.op),
+		Body: bytes.Clone(r.body), Ids: r.ids, // the log keeps it longer than the frame lives
+	}
+	r.body = nil
+	c.wait(r, len(txn.Body))
+	return c.hand(txn, r)
+}
+
+// hand gives the member a transaction. It blocks as Member.Submit does.
+func (c *conn) hand(txn *proto.Txn, w znode.Waiter) bool {
+	if err := c.srv.cfg.Member.Submit(c.life, txn, w); err != nil {
+		c.cut(internal) // unless it has ended: then that was the error
+		return false
+	}
+	return true
+}
+
+// sync asks the member to catch up. Its record is answered when it has.
+func (c *conn) sync(r *request) bool {
+	var req jute.SyncRequest
+	d := jute.NewDecoder(r.body)
+	req.Decode(&d)
+	if d.Err() != nil {
+		r.code = jute.MarshallingError
+		return c.local(r)
+	}
+	r.logged = true
+	r.keep()
+	c.wait(r, len(r.body))
+	c.srv.cfg.Member.Sync(c.number, r)
+	return true
+}
+
+// wait puts a request that holds so many bytes into the queue. It may be applied, and
+// gone, from here on.
+func (c *conn) wait(r *request, held int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.held = held
+	c.queue.push(r)
+	c.srv.stats.outstanding.Add(1)
+}
+
+// local answers a request that the log has no part in at once, or behind the
+// connection's own unfinished writes. The reply is queued before the tree's lock is
+// released: no event overtakes it. It returns false if the connection has ended.
+func (c *conn) local(r *request) bool {
+	c.srv.cfg.State.RLock() // apply stands still: no write finishes between the look and the push
+	defer c.srv.cfg.State.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead || c.last {
+		return false
+	}
+	if c.queue.n > 0 {
+		r.keep()
+		r.held = len(r.body)
+		c.queue.push(r)
+		c.srv.stats.outstanding.Add(1)
+		return true
+	}
+	c.answer(r)
+	return !c.dead
+}
+
+// Applied implements znode.Waiter: apply calls it under the tree's lock, after the
+// write's events, to answer the write and what waits behind it.
+func (r *request) Applied(res *znode.Result) {
+	c, sync := r.c, r.op == jute.OpSync // r may be another's once it is settled
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.dead || c.last:
+		return
+	case res.Code == jute.SessionMoved:
+		c.end(sessionMoved) // no client may read this code
+		return
+	case !res.Code.OnWire():
+		c.end(internal)
+		return
+	}
+	r.done = true
+	if c.queue.first == r && c.unsent() < highWater {
+		out := c.output()
+		out.b = c.appendApplied(out.b, r, res)
+		c.settle(c.queue.pop())
+	} else {
+		r.reply = c.appendApplied(nil, r, res)
+	}
+	c.answerReady()
+	if sync {
+		c.flushLocked() // belongs to no entry
+		return
+	}
+	c.noteFilled()
+}
+
+// answerReady answers the requests at the head of the queue that wait for nothing, until
+// too much is unsent: then the flusher calls it again. The caller holds mu and the tree's
+// lock.
+func (c *conn) answerReady() {
+	for r := c.queue.first; r != nil && r.due() && !c.dead && !c.last && c.unsent() < highWater; r = c.queue.first {
+		c.queue.pop()
+		if !r.logged {
+			c.srv.stats.outstanding.Add(-1)
+			c.answer(r)
+			continue
+		}
+		c.appendReply(r.reply)
+		c.settle(r)
+	}
+	c.changed.Broadcast()
+}
+
+// settle ends a request of the log whose reply has been queued. The caller holds mu.
+func (c *conn) settle(r *request) {
+	c.srv.stats.outstanding.Add(-1)
+	c.replied(r)
+}

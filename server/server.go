@@ -1,0 +1,347 @@
+// Package server accepts the connections of clients and speaks ZooKeeper's protocol
+// with them: handshake, order, reads, watches, replies, limits. It does not know who
+// leads: what goes through the log is handed to a Member and answered when it is
+// applied here.
+//
+// # Goroutines and memory
+//
+// A connection has one goroutine, its reader, and while it is idle no buffers. A
+// flusher runs only while there is something to send. A request that waits is a pooled
+// record in its connection's queue, completed by apply.
+//
+// # Locks
+//
+// Order: the tree's lock (znode.State), then conn.mu, then Server.mu. Nothing blocks
+// under any of them. Methods that apply calls under the tree's lock (Attached, Closed,
+// EntryEnd, Restored) say so.
+//
+// # Order on a connection
+//
+// Replies come in the order of the requests. A read and the watch it sets are one step
+// under the tree's read lock, and its reply is queued before that lock is released;
+// events are queued under the write lock. So an event never overtakes the reply that
+// set its watch and never trails a reply that shows its change.
+//
+// # Vouching
+//
+// Every byte to a client that has a session says that the session lives. It leaves only
+// while Member.Vouched; else the flusher has the session vouched for and holds what is
+// queued, and closes the connection if it is not. The reply to the session's own
+// closeSession, and what was queued before it, need no vouching.
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// Limits bound what clients may use. 0 means the default, in every field.
+type Limits struct {
+	MaxBuffer      int           // bytes of a request (jute.maxbuffer); default jute.DefaultMaxBuffer
+	MaxClientConns int           // connections of one address; default 60, negative: no limit
+	MaxConns       int           // connections; default and negative: no limit
+	MaxInFlight    int           // requests of one connection read and not answered; default 128: a few batches of the log
+	MaxUnread      int           // bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
+	Handshake      time.Duration // from accepting a connection to its session; default 10 s, ZooKeeper's
+}
+
+const (
+	defaultMaxClientConns = 60
+	defaultMaxInFlight    = 128
+	defaultMaxUnread      = 16 << 20
+	defaultHandshake      = 10 * time.Second
+
+	// maxBufferCeiling keeps a request well below what one log entry may hold.
+	maxBufferCeiling = 8 << 20
+	// acceptPause and maxAcceptPause bound the wait after accept fails, for want of file
+	// descriptors say: long enough to burn no CPU, short enough for clients not to give up.
+	acceptPause    = 5 * time.Millisecond
+	maxAcceptPause = time.Second
+)
+
+// Config is what a Server is built from. A field without a default is required.
+type Config struct {
+	Member                 Member
+	State                  *znode.State
+	Tick                   time.Duration
+	MinTimeout, MaxTimeout time.Duration // bounds of granted session timeouts; default 2 and 20 ticks
+	ConnBase               uint64        // random: connections are numbered from here, uniquely over members and their restarts
+	Limits                 Limits
+	SuperDigest            string                           // "super:" and the base64 of a SHA-1; "": nobody is super
+	FourLetter             func(word string) ([]byte, bool) // the answer to a four-letter word; false: not a word; default: there are none
+	Logger                 *slog.Logger                     // default: discard
+}
+
+// Server serves clients. Safe for concurrent use.
+type Server struct {
+	cfg    Config
+	log    *slog.Logger
+	stats  counters
+	number atomic.Uint64 // of the newest connection
+
+	mu       sync.Mutex
+	conns    map[*conn]struct{}
+	byAddr   map[string]int           // connections by address
+	sessions map[jute.SessionID]*conn // connections whose handshake is done
+	draining bool                     // no new connections
+
+	fillMu sync.Mutex
+	filled []*conn // have output since the last EntryEnd, and no flusher
+}
+
+// New checks cfg and returns a Server that does nothing yet.
+func New(cfg Config) (*Server, error) {
+	cfg.MinTimeout = cmp.Or(cfg.MinTimeout, 2*cfg.Tick)
+	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, 20*cfg.Tick)
+	l := &cfg.Limits
+	l.MaxBuffer = cmp.Or(l.MaxBuffer, jute.DefaultMaxBuffer)
+	l.MaxClientConns = cmp.Or(l.MaxClientConns, defaultMaxClientConns)
+	l.MaxInFlight = cmp.Or(l.MaxInFlight, defaultMaxInFlight)
+	l.MaxUnread = cmp.Or(l.MaxUnread, defaultMaxUnread)
+	l.Handshake = cmp.Or(l.Handshake, defaultHandshake)
+	switch {
+	case cfg.Member == nil || cfg.State == nil:
+		return nil, errors.New("server: Member and State are required")
+	case cfg.Tick <= 0:
+		return nil, fmt.Errorf("server: tick %v is not positive", cfg.Tick)
+	case cfg.MinTimeout < time.Millisecond || cfg.MinTimeout > cfg.MaxTimeout:
+		return nil, fmt.Errorf("server: session timeouts from %v to %v are impossible", cfg.MinTimeout, cfg.MaxTimeout)
+	case l.MaxBuffer < minMaxBuffer || l.MaxBuffer > maxBufferCeiling:
+		return nil, fmt.Errorf("server: jute.maxbuffer %d is not within %d and %d", l.MaxBuffer, minMaxBuffer, maxBufferCeiling)
+	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.Handshake < 0:
+		return nil, fmt.Errorf("server: negative limit: %+v", *l)
+	}
+	if cfg.FourLetter == nil {
+		cfg.FourLetter = func(string) ([]byte, bool) { return nil, false }
+	}
+	s := &Server{
+		cfg:      cfg,
+		log:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
+		conns:    make(map[*conn]struct{}),
+		byAddr:   make(map[string]int),
+		sessions: make(map[jute.SessionID]*conn),
+	}
+	s.number.Store(cfg.ConnBase)
+	return s, nil
+}
+
+// Serve accepts connections from l and serves them until ctx ends (then it returns nil)
+// or l fails. It closes l, and all goroutines of its connections are gone when it
+// returns. It may run for several listeners at once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // its error would come from Accept
+	defer stop()
+	var readers sync.WaitGroup
+	err := s.accept(ctx, l, &readers)
+	_ = l.Close() // closed already unless accept failed, whose error is the one to tell
+	s.cutWhere(shutdown, func(c *conn) bool { return c.listener == l })
+	readers.Wait()
+	return err
+}
+
+// accept survives whatever may pass: too many open files, a connection aborted early.
+func (s *Server) accept(ctx context.Context, l net.Listener, readers *sync.WaitGroup) error {
+	pause := time.Duration(0)
+	for {
+		sock, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			if c := s.admit(sock, l); c != nil {
+				readers.Go(c.run)
+			}
+			continue
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("server: accept: %w", err)
+		}
+		if pause == 0 {
+			s.log.Warn("accept failed, trying again", "err", err)
+		}
+		pause = min(max(2*pause, acceptPause), maxAcceptPause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// admit makes a connection of a socket, or closes it and returns nil.
+func (s *Server) admit(sock net.Conn, l net.Listener) *conn {
+	c := newConn(s, sock, l)
+	if why, ok := s.register(c); !ok {
+		s.stats.ended[why].Add(1)
+		_ = sock.Close() // nothing was sent
+		return nil
+	}
+	return c
+}
+
+func (s *Server) register(c *conn) (why reason, ok bool) {
+	limits := s.cfg.Limits
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.draining:
+		return shutdown, false
+	case limits.MaxConns > 0 && len(s.conns) >= limits.MaxConns:
+		return tooMany, false
+	case limits.MaxClientConns > 0 && s.byAddr[c.host] >= limits.MaxClientConns:
+		return tooManyOfAddr, false
+	}
+	s.conns[c] = struct{}{}
+	s.byAddr[c.host]++
+	return 0, true
+}
+
+// forget is the end of a connection.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if s.byAddr[c.host]--; s.byAddr[c.host] == 0 {
+		delete(s.byAddr, c.host)
+	}
+	if s.sessions[c.session] == c {
+		delete(s.sessions, c.session)
+	}
+}
+
+// established notes which connection carries a session.
+func (s *Server) established(id jute.SessionID, c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions[id] = c
+}
+
+// carrier returns the local connection that carries a session, or nil.
+func (s *Server) carrier(id jute.SessionID) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}
+
+// cutWhere closes the connections that match.
+func (s *Server) cutWhere(why reason, match func(*conn) bool) {
+	for _, c := range s.connections() {
+		if match(c) {
+			c.cut(why)
+		}
+	}
+}
+
+func (s *Server) connections() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	conns := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// Cut closes the local connection of a session, if there is one, without a byte more. It
+// never blocks, and may be called with or without the tree's lock.
+func (s *Server) Cut(id jute.SessionID, why error) {
+	if c := s.carrier(id); c != nil {
+		s.log.Debug("connection cut", "session", id, "err", why)
+		c.cut(cutByMember)
+	}
+}
+
+// Drain refuses new connections from now on and closes those there are, spread evenly
+// over a time, so that their clients do not all reach the other members at once. It
+// returns early if ctx ends; Serve closes what is left.
+func (s *Server) Drain(ctx context.Context, over time.Duration) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	conns := s.connections()
+	begin := time.Now()
+	for i, c := range conns {
+		due := begin.Add(over * time.Duration(i) / time.Duration(len(conns)))
+		if wait := time.Until(due); wait > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+		}
+		c.cut(shutdown)
+	}
+}
+
+// Attached is part of znode.Observer: a connection has taken a session over. An older
+// one here ends without a byte. Called under the tree's lock.
+func (s *Server) Attached(session znode.Session, _ znode.Owner) {
+	if c := s.carrier(session.ID); c != nil && c.number != session.Owner.Conn {
+		c.cut(sessionMoved)
+	}
+}
+
+// Closed is part of znode.Observer: a session has ended. Its connection ends without a
+// byte, unless that itself asked: then the reply follows. Called under the tree's lock.
+func (s *Server) Closed(session znode.Session, by znode.Owner, expired bool, _ int) {
+	c := s.carrier(session.ID)
+	switch {
+	case c == nil:
+	case !expired && by.Conn == c.number:
+		c.spare()
+	default:
+		c.cut(sessionGone)
+	}
+}
+
+// EntryEnd is part of znode.Observer: what an entry queued may be sent. Called under the
+// tree's lock.
+func (s *Server) EntryEnd(uint64) {
+	s.fillMu.Lock()
+	filled := s.filled
+	s.filled = nil
+	s.fillMu.Unlock()
+	if len(filled) > inlineFlushes {
+		go startFlushes(filled) // apply goes on meanwhile
+		return
+	}
+	startFlushes(filled)
+}
+
+// inlineFlushes is how many flushers apply starts itself: it takes less time than to
+// start a goroutine that does.
+const inlineFlushes = 8
+
+func startFlushes(conns []*conn) {
+	for _, c := range conns {
+		c.startFlush()
+	}
+}
+
+// Restored is part of znode.Observer: the state was replaced, with all watches. Every
+// client connects again. Called under the tree's lock.
+func (s *Server) Restored() {
+	s.cutWhere(restored, func(*conn) bool { return true })
+}
+
+// fill notes that a connection has output for the next EntryEnd to send.
+func (s *Server) fill(c *conn) {
+	s.fillMu.Lock()
+	defer s.fillMu.Unlock()
+	s.filled = append(s.filled, c)
+}
+
+// identity returns a proto.Identity.
+func identity(scheme, id string) *proto.Identity {
+	return &proto.Identity{Scheme: scheme, Id: id}
+}

@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// A client that nobody vouches for hears nothing: replies, events and pongs are held,
+// and go out once the session is vouched for.
+func TestNothingLeavesUnvouched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c, writer := w.connect(), w.connect()
+		c.must(jute.OpGetData, getData("/", true))
+		confirmed := make(chan struct{})
+		w.silence(true, func(ctx context.Context) error {
+			select {
+			case <-confirmed:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		c.request(jute.OpPing)
+		writer.request(jute.OpSetData, setData("/", "x"))
+		c.request(jute.OpExists, exists("/", false))
+		c.expectSilence(testTick / 3)
+		writer.expectSilence(time.Millisecond)
+		close(confirmed)
+		c.expect(1+1, jute.OK)
+		c.expectEvent(jute.EventNodeDataChanged, "/")
+		c.expect(2+1, jute.OK)
+		writer.expect(1, jute.OK)
+	})
+}
+
+// If the session is not vouched for in time the connection ends, without a byte.
+func TestUnvouchedEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c, idle := w.connect(), w.connect()
+		refuse := func(ctx context.Context) error {
+			select {
+			case <-time.After(testTick / 2):
+			case <-ctx.Done():
+			}
+			return errors.New("nobody answers")
+		}
+		w.silence(true, refuse)
+		begin := time.Now()
+		c.request(jute.OpPing)
+		c.expectClosed()
+		if took := time.Since(begin); took != testTick/2 {
+			t.Errorf("closed after %v, want %v", took, testTick/2)
+		}
+		late := w.open()
+		late.send(jute.ConnectRequest{TimeOut: 10000})
+		late.expectClosed() // a handshake's answer vouches too
+		w.silence(false, nil)
+		idle.must(jute.OpPing) // nothing was to be said to it meanwhile
+		if n := w.srv.Stats().Ended["not_vouched"]; n != 2 {
+			t.Errorf("%d connections counted, want 2", n)
+		}
+	})
+}
+
+// A refusal says nothing about a live session: it needs nobody's word.
+func TestRefusalNeedsNoVouching(t *testing.T) {
+	w := newWorld(t, false, nil)
+	w.silence(true, func(context.Context) error { return errors.New("no") })
+	c := w.open()
+	if res := c.hello(jute.ConnectRequest{TimeOut: 10000, SessionID: 99999, Passwd: make([]byte, 16)}); res.SessionID != 0 {
+		t.Errorf("got session %v", res.SessionID)
+	}
+}
+
+// Nobody vouches for a session that has ended; but if this connection closed it, the
+// client hears so, and what was to be said before.
+func TestCloseReplyNeedsNoVouching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		w.hold()
+		c.request(jute.OpPing)
+		c.expect(1, jute.OK)
+		closed := make(chan struct{})
+		w.silence(true, func(context.Context) error {
+			<-closed // the flusher asks before the close is applied, and is refused after
+			return errors.New("no such session")
+		})
+		c.request(jute.OpPing)
+		c.request(jute.OpCloseSession)
+		synctest.Wait()
+		w.release()
+		close(closed)
+		c.expect(2, jute.OK)
+		c.expect(3, jute.OK)
+		c.expectClosed()
+	})
+}
+
+// A session that ends by another's doing takes its connection along, without a byte.
+func TestSessionEnds(t *testing.T) {
+	ends := map[string]func(w *world, c *client){
+		"expired": func(w *world, c *client) {
+			w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(c.id), Body: encode(&proto.Expire{Since: w.since(c)})})
+		},
+		"attached elsewhere": func(w *world, c *client) { w.inject(other, elsewhere(c, 7, w.since(c))) },
+		"cut":                func(w *world, c *client) { w.srv.Cut(c.id, errors.New("refused")) },
+		"restored": func(w *world, _ *client) {
+			w.state.Lock()
+			defer w.state.Unlock()
+			w.srv.Restored()
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, false, nil)
+				c := w.connect()
+				end(w, c)
+				c.expectClosed()
+				synctest.Wait()
+				if !w.wasDetached(c.id) || w.srv.Stats().Connections != 0 {
+					t.Error("the connection is not forgotten")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,564 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+const (
+	self     = 1 // the member that a world's server belongs to
+	other    = 2 // another member, whose transactions tests make up
+	testBoot = 77
+	testTick = time.Second
+	nonce    = 5
+)
+
+// fakeMember is a Member with a log of its own: it applies what is submitted to a real
+// state, at once or when told to.
+type fakeMember struct {
+	state *znode.State
+	srv   *Server
+
+	mu       sync.Mutex
+	index    uint64
+	seq      map[uint32]uint64 // by member
+	waiters  map[uint64]znode.Waiter
+	pending  []*proto.Txn // submitted, not applied
+	syncs    []znode.Waiter
+	held     bool // nothing is applied
+	sessions jute.SessionID
+	touches  map[jute.SessionID]int
+	detached map[uint64]jute.SessionID
+	mute     bool                        // Vouched says no
+	vouch    func(context.Context) error // what Vouch does; nil: it succeeds
+	vouches  int
+}
+
+func newFakeMember() *fakeMember {
+	m := &fakeMember{
+		seq: map[uint32]uint64{}, waiters: map[uint64]znode.Waiter{}, sessions: self << 56,
+		touches: map[jute.SessionID]int{}, detached: map[uint64]jute.SessionID{},
+	}
+	m.state = znode.New(znode.Config{Self: self, Observer: m})
+	m.apply(&proto.Txn{Op: int32(jute.OpTermStart), Body: encode(&proto.TermStart{Leader: self, Nonce: nonce})})
+	for _, id := range []uint32{self, other} {
+		m.apply(&proto.Txn{Member: id, Boot: testBoot, Op: int32(jute.OpAnnounce), Body: encode(&proto.Announce{})})
+	}
+	return m
+}
+
+func encode(m protobuf.Message) []byte {
+	b, err := protobuf.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// apply makes an entry of txns and applies it.
+func (m *fakeMember) apply(txns ...*proto.Txn) {
+	m.index++
+	m.state.Lock()
+	defer m.state.Unlock()
+	entry := &proto.Entry{Format: znode.FormatLevel, Term: 1, Nonce: nonce, TimeMs: 1000, Txns: txns}
+	if err := m.state.Apply(m.index, 1, entry); err != nil {
+		panic(err)
+	}
+}
+
+func (m *fakeMember) NewSession(context.Context) (jute.SessionID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sessions++
+	return m.sessions, nil
+}
+
+func (m *fakeMember) Touch(id jute.SessionID, _ time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.touches[id]++
+}
+
+func (m *fakeMember) Vouched(jute.SessionID, time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.mute
+}
+
+func (m *fakeMember) Vouch(ctx context.Context, _ jute.SessionID) error {
+	m.mu.Lock()
+	m.vouches++
+	vouch := m.vouch
+	m.mu.Unlock()
+	if vouch == nil {
+		return nil
+	}
+	return vouch(ctx)
+}
+
+func (m *fakeMember) Submit(_ context.Context, txn *proto.Txn, w znode.Waiter) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.enqueue(self, txn, w)
+	if !m.held {
+		m.flush(len(m.pending))
+	}
+	return nil
+}
+
+// inject submits a transaction of a client elsewhere, or of the leader (member 0).
+func (m *fakeMember) inject(member uint32, txn *proto.Txn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.enqueue(member, txn, nil)
+	if !m.held {
+		m.flush(len(m.pending))
+	}
+}
+
+func (m *fakeMember) enqueue(member uint32, txn *proto.Txn, w znode.Waiter) {
+	if txn.Member = member; member != 0 {
+		m.seq[member]++
+		txn.Boot, txn.Seq = testBoot, m.seq[member]
+	}
+	if w != nil {
+		m.waiters[txn.Seq] = w
+	}
+	m.pending = append(m.pending, txn)
+}
+
+// flush applies the next n transactions, as one entry. The caller holds mu.
+func (m *fakeMember) flush(n int) {
+	if n > 0 {
+		txns := m.pending[:n]
+		m.pending = m.pending[n:]
+		m.apply(txns...)
+	}
+	if len(m.pending) == 0 {
+		m.finishSyncs()
+	}
+}
+
+func (m *fakeMember) finishSyncs() {
+	m.state.RLock()
+	defer m.state.RUnlock()
+	for _, w := range m.syncs {
+		w.Applied(&znode.Result{})
+	}
+	m.syncs = nil
+}
+
+// hold keeps what is submitted from being applied, until release.
+func (m *fakeMember) hold() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = true
+}
+
+func (m *fakeMember) release() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = false
+	m.flush(len(m.pending))
+}
+
+// step applies one transaction while the rest is held.
+func (m *fakeMember) step() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.flush(1)
+}
+
+func (m *fakeMember) submitted() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.pending)
+}
+
+func (m *fakeMember) Sync(_ uint64, w znode.Waiter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.syncs = append(m.syncs, w)
+	if !m.held {
+		m.flush(len(m.pending))
+	}
+}
+
+func (m *fakeMember) Detach(id jute.SessionID, conn uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.detached[conn] = id
+}
+
+func (m *fakeMember) wasDetached(id jute.SessionID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.detached {
+		if d == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *fakeMember) touched(id jute.SessionID) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.touches[id]
+}
+
+func (m *fakeMember) silence(mute bool, vouch func(context.Context) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mute, m.vouch = mute, vouch
+}
+
+// The observer half: what a follower does, and what it tells the server.
+
+func (m *fakeMember) TermStarted(znode.Term)           {}
+func (m *fakeMember) Announced(uint32, uint64, uint64) {}
+func (m *fakeMember) Opened(znode.Session)             {}
+func (m *fakeMember) Dropped(*proto.Txn)               {}
+
+func (m *fakeMember) Attached(s znode.Session, old znode.Owner) { m.srv.Attached(s, old) }
+func (m *fakeMember) Restored()                                 { m.srv.Restored() }
+
+func (m *fakeMember) Closed(s znode.Session, by znode.Owner, expired bool, ephemerals int) {
+	m.srv.Closed(s, by, expired, ephemerals)
+}
+
+func (m *fakeMember) EntryEnd(index uint64) {
+	if m.srv != nil {
+		m.srv.EntryEnd(index)
+	}
+}
+
+func (m *fakeMember) Applied(txn *proto.Txn, r *znode.Result) {
+	if txn.Member != self {
+		return
+	}
+	if w := m.waiters[txn.Seq]; w != nil {
+		delete(m.waiters, txn.Seq)
+		w.Applied(r)
+	}
+}
+
+// world is a server over a fakeMember, and a way to connect to it.
+type world struct {
+	*fakeMember
+	tb   testing.TB
+	dial func() net.Conn
+}
+
+// newWorld starts a server that listens in memory, or on loopback if tcp.
+func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
+	tb.Helper()
+	m := newFakeMember()
+	cfg := Config{
+		Member: m, State: m.state, Tick: testTick, ConnBase: 1 << 40,
+		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
+		FourLetter:  func(word string) ([]byte, bool) { return []byte("imok"), word == "ruok" },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	srv, err := New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m.srv = srv
+	w := &world{fakeMember: m, tb: tb}
+	var l net.Listener
+	if tcp {
+		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			tb.Fatal(err)
+		}
+		w.dial = func() net.Conn {
+			c, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return c
+		}
+	} else {
+		pipes := newPipeListener()
+		l, w.dial = pipes, pipes.dial
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ctx, l) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			tb.Errorf("Serve: %v", err)
+		}
+	})
+	return w
+}
+
+// pipeListener accepts connections in memory.
+type pipeListener struct {
+	conns chan net.Conn
+	fails chan error // what Accept returns first
+	once  sync.Once
+	done  chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), fails: make(chan error), done: make(chan struct{})}
+}
+
+func (l *pipeListener) dial() net.Conn {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+	case <-l.done:
+		_ = ours.Close()
+	}
+	return ours
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case err := <-l.fails:
+		return nil, err
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// client is a raw connection. Its methods fail the test when the server does what they
+// do not expect.
+type client struct {
+	net.Conn
+	tb       testing.TB
+	in       *bufio.Reader
+	xid      int32
+	id       jute.SessionID
+	password []byte
+	timeout  int32
+}
+
+type record interface{ Append([]byte) []byte }
+
+// patience is how long a client waits for the server.
+const patience = time.Minute
+
+func (w *world) open() *client {
+	c := w.dial()
+	w.tb.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return &client{Conn: c, tb: w.tb, in: bufio.NewReader(c)}
+}
+
+// connect opens a connection with a new session.
+func (w *world) connect() *client {
+	w.tb.Helper()
+	c := w.open()
+	c.hello(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), HasReadOnly: true})
+	if c.id == 0 {
+		w.tb.Fatal("no session")
+	}
+	return c
+}
+
+// resume opens a connection that takes over a session.
+func (w *world) resume(old *client) *client {
+	w.tb.Helper()
+	c := w.open()
+	c.hello(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password, HasReadOnly: true})
+	return c
+}
+
+// hello makes the handshake and keeps what is granted.
+func (c *client) hello(req jute.ConnectRequest) jute.ConnectResponse {
+	c.tb.Helper()
+	c.send(req)
+	return c.welcome()
+}
+
+func (c *client) welcome() jute.ConnectResponse {
+	c.tb.Helper()
+	frame, err := c.read()
+	if err != nil {
+		c.tb.Fatalf("handshake: %v", err)
+	}
+	var res jute.ConnectResponse
+	d := jute.NewDecoder(frame)
+	res.Decode(&d)
+	if d.Err() != nil || len(d.Rest()) > 0 {
+		c.tb.Fatalf("handshake answered % x", frame)
+	}
+	c.id, c.password, c.timeout = res.SessionID, bytes.Clone(res.Passwd), res.TimeOut
+	return res
+}
+
+// frameOf returns records as one frame.
+func frameOf(records ...record) []byte {
+	b, mark := jute.BeginFrame(nil)
+	for _, r := range records {
+		b = r.Append(b)
+	}
+	return jute.EndFrame(b, mark)
+}
+
+func (c *client) send(records ...record) {
+	c.tb.Helper()
+	c.write(frameOf(records...))
+}
+
+func (c *client) write(b []byte) {
+	c.tb.Helper()
+	if _, err := c.Write(b); err != nil {
+		c.tb.Fatalf("write: %v", err)
+	}
+}
+
+// request sends a request under the next xid.
+func (c *client) request(op jute.Op, records ...record) {
+	c.tb.Helper()
+	c.xid++
+	c.send(append([]record{jute.RequestHeader{Xid: c.xid, Op: op}}, records...)...)
+}
+
+func (c *client) read() ([]byte, error) { return jute.ReadFrame(c.in, nil, 64<<20) }
+
+// reply reads a reply or an event.
+func (c *client) reply() (jute.ReplyHeader, []byte) {
+	c.tb.Helper()
+	frame, err := c.read()
+	if err != nil {
+		c.tb.Fatalf("read: %v", err)
+	}
+	var h jute.ReplyHeader
+	d := jute.NewDecoder(frame)
+	h.Decode(&d)
+	if d.Err() != nil {
+		c.tb.Fatalf("frame without a header: % x", frame)
+	}
+	return h, d.Rest()
+}
+
+// call sends a request and returns its reply; events before it fail the test.
+func (c *client) call(op jute.Op, records ...record) (jute.ReplyHeader, []byte) {
+	c.tb.Helper()
+	c.request(op, records...)
+	h, body := c.reply()
+	if h.Xid != c.xid {
+		c.tb.Fatalf("%v: reply to %d, want %d", op, h.Xid, c.xid)
+	}
+	return h, body
+}
+
+// must is call for requests that succeed.
+func (c *client) must(op jute.Op, records ...record) []byte {
+	c.tb.Helper()
+	h, body := c.call(op, records...)
+	if h.Err != jute.OK {
+		c.tb.Fatalf("%v: %v", op, h.Err)
+	}
+	return body
+}
+
+// expect reads the reply to the request sent as xid.
+func (c *client) expect(xid int32, code jute.Code) jute.ReplyHeader {
+	c.tb.Helper()
+	h, body := c.reply()
+	if h.Xid != xid || h.Err != code {
+		c.tb.Fatalf("reply to %d: %v, want %d: %v", h.Xid, h.Err, xid, code)
+	}
+	if code != jute.OK && len(body) > 0 {
+		c.tb.Fatalf("reply to %d: body behind %v: % x", xid, code, body)
+	}
+	return h
+}
+
+// expectEvent reads an event and returns its zxid.
+func (c *client) expectEvent(t jute.EventType, path string) int64 {
+	c.tb.Helper()
+	h, body := c.reply()
+	var e jute.WatcherEvent
+	d := jute.NewDecoder(body)
+	e.Decode(&d)
+	if h.Xid != jute.XidNotification || h.Err != jute.OK || d.Err() != nil ||
+		e.Type != t || e.State != jute.StateSyncConnected || string(e.Path) != path {
+		c.tb.Fatalf("got xid %d, %v, %v %s, want event %v %s", h.Xid, h.Err, e.Type, e.Path, t, path)
+	}
+	return h.Zxid
+}
+
+// expectClosed reads the end of the connection, with no byte before it.
+func (c *client) expectClosed() {
+	c.tb.Helper()
+	b, err := c.in.ReadByte()
+	switch {
+	case err == nil:
+		c.tb.Fatalf("got byte %x, want the connection closed", b)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe):
+	default:
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			c.tb.Fatal("the connection stays open")
+		} // else reset: closed
+	}
+}
+
+// expectSilence fails if the server sends anything for d.
+func (c *client) expectSilence(d time.Duration) {
+	c.tb.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(d))
+	_, err := c.in.Peek(1)
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		c.tb.Fatalf("read: %v, want silence for %v", err, d)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+}
+
+// The records that tests send.
+
+func create(path, data string, mode jute.CreateMode) record {
+	return jute.CreateRequest{Path: []byte(path), Data: []byte(data), ACL: jute.OpenACL, Flags: mode}
+}
+
+func setData(path, data string) record {
+	return jute.SetDataRequest{Path: []byte(path), Data: []byte(data), Version: -1}
+}
+
+func getData(path string, watch bool) record {
+	return jute.GetDataRequest{Path: []byte(path), Watch: watch}
+}
+
+func exists(path string, watch bool) record {
+	return jute.ExistsRequest{Path: []byte(path), Watch: watch}
+}
+
+func auth(scheme, text string) record {
+	return jute.AuthPacket{Scheme: []byte(scheme), Auth: []byte(text)}
+}
+
+type raw []byte
+
+func (r raw) Append(b []byte) []byte { return append(b, r...) }

@@ -1,0 +1,441 @@
+package sessiontracker
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"rollcall/jute"
+)
+
+const tick = 2 * time.Second
+
+var start = time.Unix(1_000_000, 0)
+
+func seeds(ids ...jute.SessionID) iter.Seq[Seed] {
+	return func(yield func(Seed) bool) {
+		for _, id := range ids {
+			if !yield(Seed{ID: id, Timeout: 4 * time.Second, Member: uint32(id), Since: uint64(id) * 10}) {
+				return
+			}
+		}
+	}
+}
+
+func decided(t *GlobalTable) (ids []jute.SessionID) {
+	for _, s := range t.Decide(nil, 1000) {
+		ids = append(ids, s.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// steps calls Advance in time until now, and returns when sessions fell due first.
+func steps(t *GlobalTable, from, to time.Duration) (due time.Duration) {
+	for now := from + t.Wait(start.Add(from)); now <= to; now += t.Wait(start.Add(now)) {
+		if t.Advance(start.Add(now)); t.Due() {
+			return now
+		}
+	}
+	return -1
+}
+
+// All of one bucket go together, except the one that is touched just before its end.
+func TestOneBucketGoesTogether(t *testing.T) {
+	table := NewGlobalTable(start, tick, seeds(1, 2, 3))
+	table.Open(Seed{ID: 4, Timeout: 4 * time.Second}, start.Add(1500*ms))
+	if due := steps(table, 0, 5*time.Second); due != -1 {
+		t.Fatalf("due at %v, before the end of the tick", due)
+	}
+	if !table.Touch(2, start.Add(5999*ms), 4*time.Second) {
+		t.Error("Touch of a live session: false")
+	}
+	if due := steps(table, 5*time.Second, time.Minute); due != 6*time.Second {
+		t.Fatalf("due at %v, want 6s", due)
+	}
+	if ids := decided(table); !slices.Equal(ids, []jute.SessionID{1, 3, 4}) {
+		t.Errorf("decided %v, want 1, 3 and 4", ids)
+	}
+	if table.Due() {
+		t.Error("Due after all were decided")
+	}
+	if due := steps(table, 6*time.Second, time.Minute); due != 10*time.Second {
+		t.Fatalf("the touched one is due at %v, want 10s", due)
+	}
+}
+
+// Between falling due and being decided a touch saves, one of before as well.
+func TestTouchSavesWhatIsDue(t *testing.T) {
+	table := NewGlobalTable(start, tick, seeds(1, 2, 3, 4))
+	now := start.Add(steps(table, 0, time.Minute))
+	table.Touch(1, now.Add(10*ms), 4*time.Second)
+	table.TouchAll(2, now.Add(-2500*ms), []int64{2}, []uint32{5000}, nil) // heard in time: due at 8.5 s
+	table.TouchAll(3, now.Add(-2500*ms), []int64{3}, []uint32{2400}, nil) // heard, but too long ago
+	if ids := decided(table); !slices.Equal(ids, []jute.SessionID{3, 4}) {
+		t.Errorf("decided %v, want 3 and 4", ids)
+	}
+	if due := steps(table, now.Sub(start), time.Minute); due != 10*time.Second {
+		t.Errorf("session 2 is due at %v, want 10s", due)
+	}
+	if ids := decided(table); !slices.Equal(ids, []jute.SessionID{2}) {
+		t.Errorf("decided %v, want 2", ids)
+	}
+	if due := steps(table, 10*time.Second, time.Minute); due != 12*time.Second {
+		t.Errorf("session 1 is due at %v, want 12s", due)
+	}
+}
+
+func TestTouchAllRefuses(t *testing.T) {
+	table := NewGlobalTable(start, tick, seeds(1, 2, 3))
+	steps(table, 0, time.Minute)
+	table.Touch(2, start.Add(6*time.Second), tick)
+	table.Touch(3, start.Add(6*time.Second), tick)
+	decided(table) // 1 is closing
+	var ids []int64
+	var timeouts []uint32
+	for i := range 3 * touchesPerLock {
+		ids, timeouts = append(ids, int64(i%6)), append(timeouts, 4000)
+	}
+	refused := table.TouchAll(2, start.Add(6*time.Second), ids, timeouts, []int64{77})
+	if refused[0] != 77 {
+		t.Error("TouchAll does not append")
+	}
+	slices.Sort(refused)
+	if want := []int64{0, 1, 3, 4, 5, 77}; !slices.Equal(slices.Compact(refused), want) {
+		t.Errorf("member 2 was refused %v, want %v: only 2 is its own", refused, want)
+	}
+	if ids := table.TouchAll(2, start, nil, nil, nil); ids != nil {
+		t.Errorf("TouchAll of nothing refused %v", ids)
+	}
+}
+
+func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
+	table := NewGlobalTable(start, tick, seeds(1, 2))
+	now := start.Add(steps(table, 0, time.Minute))
+	if got := table.Decide(nil, 5); len(got) != 2 || got[0] != (Seed{ID: 1, Timeout: 4 * time.Second, Member: 1, Since: 10}) {
+		t.Fatalf("Decide = %v", got)
+	}
+	table.Open(Seed{ID: 1, Timeout: tick}, now)
+	table.Attach(Seed{ID: 2, Timeout: tick, Member: 9, Since: 99}, now)
+	if table.Touch(1, now, tick) || !table.Touch(2, now, tick) {
+		t.Error("a late create must not save a closing session, an attach must")
+	}
+	if due := steps(table, 6*time.Second, time.Minute); due != 10*time.Second {
+		t.Errorf("due at %v, want 10s", due)
+	}
+	if got := table.Decide(nil, 5); len(got) != 1 || got[0] != (Seed{ID: 2, Timeout: tick, Member: 9, Since: 99}) {
+		t.Errorf("Decide = %v, want 2 as attached", got)
+	}
+}
+
+// A resume with a shorter timeout lowers the deadline; a touch with one does not.
+func TestAttachLowersDeadline(t *testing.T) {
+	table := NewGlobalTable(start, tick, seeds(1))
+	table.Touch(1, start, 40*time.Second)
+	table.Touch(1, start, tick)
+	table.Attach(Seed{ID: 1, Timeout: 5 * time.Second, Member: 1}, start.Add(1500*ms))
+	if due := steps(table, 0, time.Minute); due != 8*time.Second {
+		t.Errorf("due at %v, want 8s", due)
+	}
+}
+
+// However late it is, one call moves time by one step, and reports that it was late.
+func TestAdvanceIsOneStep(t *testing.T) {
+	table := NewGlobalTable(start, tick, seeds(1))
+	clock := start
+	at := func(after time.Duration) time.Time { clock = clock.Add(after); return clock }
+	tests := []struct {
+		after time.Duration // since the call before
+		late  bool
+		wait  time.Duration // until the next
+		due   bool
+	}{
+		{999 * ms, false, 1 * ms, false},        // early: nothing moves
+		{1 * ms, false, time.Second, false},     // 1 s of table time
+		{1500 * ms, false, 500 * ms, false},     // 2 s; not late, so the next one is due in time
+		{1001 * ms, true, time.Second, false},   // 3 s; 501 ms late: they are lost
+		{time.Hour, true, time.Second, false},   // 4 s
+		{time.Hour, true, time.Second, false},   // 5 s
+		{time.Second, false, time.Second, true}, // 6 s
+	}
+	for i, tt := range tests {
+		late := table.Advance(at(tt.after))
+		if wait := table.Wait(clock); late != tt.late || wait != tt.wait || table.Due() != tt.due {
+			t.Errorf("call %d: late %t, wait %v, due %t; want %+v", i, late, wait, table.Due(), tt)
+		}
+	}
+	if wait := table.Wait(clock.Add(time.Minute)); wait != 0 {
+		t.Errorf("Wait past the check point = %v, want 0", wait)
+	}
+}
+
+// Touches never count from a time ahead of the clock, nor from before they were made
+// while steps are in time.
+func TestTouchBetweenSteps(t *testing.T) {
+	for _, delay := range []time.Duration{0, 300 * ms, 500 * ms} {
+		table := NewGlobalTable(start, tick, seeds(1))
+		heard := time.Second + delay // the step of 1 s is not taken yet
+		table.Touch(1, start.Add(heard), 5*time.Second-300*ms)
+		table.Advance(start.Add(heard))
+		due := steps(table, heard, time.Minute)
+		if lease := due - heard; lease <= 4700*ms || lease > 4700*ms+tick {
+			t.Errorf("step late by %v: a lease of %v for a timeout of 4.7s", delay, lease)
+		}
+	}
+	// Nobody called Advance for an hour: it is as if that hour had not been.
+	table := NewGlobalTable(start, tick, seeds(1))
+	table.Touch(1, start.Add(time.Hour), 4*time.Second)
+	due := steps(table, time.Hour, 2*time.Hour) - time.Hour
+	if due <= 4*time.Second || due > 4*time.Second+tick+tick/4 {
+		t.Errorf("due %v after a touch that followed a long pause", due)
+	}
+}
+
+// While a due bucket is not decided, the next ones wait for it; then they come together.
+func TestNextBucketWaitsForDecision(t *testing.T) {
+	table := NewGlobalTable(start, tick, seeds(1))
+	for id := range jute.SessionID(5) {
+		table.Open(Seed{ID: 10 + id, Timeout: 7 * time.Second}, start)
+		table.Open(Seed{ID: 20 + id, Timeout: 9 * time.Second}, start)
+	}
+	for now := time.Second; now <= 11*time.Second; now += time.Second {
+		table.Advance(start.Add(now))
+	}
+	if ids := decided(table); !slices.Equal(ids, []jute.SessionID{1}) {
+		t.Fatalf("decided %v, want 1 alone: its round was not the others'", ids)
+	}
+	table.Advance(start.Add(12 * time.Second))
+	if first := table.Decide(nil, 3); len(first) != 3 || !table.Due() {
+		t.Errorf("Decide(3) = %v, due %t", first, table.Due())
+	}
+	if rest := table.Decide(nil, 100); len(rest) != 7 || table.Due() {
+		t.Errorf("Decide(100) = %v, due %t", rest, table.Due())
+	}
+}
+
+// model is the table as ZooKeeper would write it down: a bucket for every session,
+// found anew at each touch.
+type model struct {
+	base     time.Time
+	now      time.Duration
+	polled   int64
+	sessions map[jute.SessionID]*modelSession
+	due      map[jute.SessionID]bool
+}
+
+type modelSession struct {
+	seed    Seed
+	bucket  int64
+	closing bool
+}
+
+func (m *model) bucket(at time.Time, timeout time.Duration) int64 {
+	return int64(max(0, m.now+min(at.Sub(m.base), tick/2+tick/4)+timeout)/tick) + 1
+}
+
+func (m *model) put(s Seed, at time.Time) {
+	m.sessions[s.ID] = &modelSession{seed: s, bucket: max(m.polled+1, m.bucket(at, s.Timeout))}
+	delete(m.due, s.ID)
+}
+
+func (m *model) touch(id jute.SessionID, member uint32, at time.Time, timeout time.Duration) bool {
+	s := m.sessions[id]
+	if s == nil || s.closing || member != 0 && member != s.seed.Member {
+		return false
+	}
+	if b := m.bucket(at, timeout); b > s.bucket {
+		s.bucket = b
+		if b > m.polled {
+			delete(m.due, id)
+		}
+	}
+	return true
+}
+
+func (m *model) advance(now time.Time) (late bool) {
+	behind := now.Sub(m.base) - tick/2
+	if behind < 0 {
+		return false
+	}
+	m.now += tick / 2
+	m.base = m.base.Add(tick / 2)
+	if behind > tick/4 {
+		late, m.base = true, now
+	}
+	if len(m.due) == 0 {
+		m.polled = int64(m.now / tick)
+		for id, s := range m.sessions {
+			if !s.closing && s.bucket <= m.polled {
+				m.due[id] = true
+			}
+		}
+	}
+	return late
+}
+
+func TestTableAgainstModel(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { againstModel(t, rand.New(rand.NewPCG(seed, 46))) })
+	}
+}
+
+func againstModel(t *testing.T, r *rand.Rand) {
+	table := NewGlobalTable(start, tick, seeds())
+	m := &model{base: start, sessions: map[jute.SessionID]*modelSession{}, due: map[jute.SessionID]bool{}}
+	now, closed := start, 0
+	maxTicks := []int64{4, 20, 500}[r.IntN(3)]
+	timeout := func() time.Duration { return time.Duration(r.Int64N(maxTicks*int64(tick/ms))+1) * ms }
+	for range 20_000 {
+		now = now.Add(time.Duration(r.Int64N(200)) * ms)
+		s := Seed{ID: jute.SessionID(r.IntN(200) + 1), Timeout: timeout(), Member: uint32(r.IntN(3) + 1), Since: r.Uint64()}
+		at := now.Add(-time.Duration(r.Int64N(3000)) * ms)
+		switch n := r.IntN(100); {
+		case n < 15:
+			if m.sessions[s.ID] == nil {
+				m.put(s, now)
+			}
+			table.Open(s, now)
+		case n < 25:
+			m.put(s, now)
+			table.Attach(s, now)
+		case n < 30:
+			delete(m.sessions, s.ID)
+			delete(m.due, s.ID)
+			table.Remove(s.ID)
+		case n < 50:
+			if got, want := table.Touch(s.ID, at, s.Timeout), m.touch(s.ID, 0, at, s.Timeout); got != want {
+				t.Fatalf("Touch(%s) = %t, want %t", s.ID, got, want)
+			}
+		case n < 75:
+			refused := table.TouchAll(s.Member, at, []int64{int64(s.ID)}, []uint32{uint32(s.Timeout / ms)}, nil)
+			if want := m.touch(s.ID, s.Member, at, s.Timeout); (len(refused) == 0) != want {
+				t.Fatalf("TouchAll(%s) refused %v, want %t", s.ID, refused, want)
+			}
+		case n < 90:
+			if got, want := table.Advance(now), m.advance(now); got != want {
+				t.Fatalf("Advance late: %t, want %t", got, want)
+			}
+			check(t, table.queue)
+		default:
+			for _, got := range table.Decide(nil, r.IntN(5)) {
+				if s := m.sessions[got.ID]; !m.due[got.ID] || s.seed != got {
+					t.Fatalf("Decide has %+v, due: %t", got, m.due[got.ID])
+				} else {
+					s.closing = true
+					delete(m.due, got.ID)
+					closed++
+				}
+			}
+		}
+		if len(m.due) > 0 && !table.Due() || table.Len() != len(m.sessions) {
+			t.Fatalf("due %t and %d sessions, want %v and %d", table.Due(), table.Len(), m.due, len(m.sessions))
+		}
+		if table.Due() && len(m.due) == 0 { // what is listed was saved: the next look at it says so
+			if ids := decided(table); len(ids) > 0 {
+				t.Fatalf("decided %v, want none", ids)
+			}
+		}
+	}
+	if closed < 20 {
+		t.Errorf("only %d sessions closed: the test tests nothing", closed)
+	}
+}
+
+// Touches, apply and expiry come at once: nothing breaks, and who is touched all the
+// time is never closed.
+func TestTableConcurrent(t *testing.T) {
+	table := NewGlobalTable(start, tick, seeds())
+	const n, rounds = 5000, 60
+	var ids []int64
+	var timeouts []uint32
+	for id := int64(1); id <= n; id++ {
+		ids, timeouts = append(ids, id), append(timeouts, 3000)
+		table.Open(Seed{ID: jute.SessionID(id), Timeout: 3 * time.Second, Member: 1}, start)
+	}
+	closed := map[jute.SessionID]bool{}
+	for round := range time.Duration(rounds) {
+		now := start.Add((round + 1) * tick / 2)
+		var wg sync.WaitGroup
+		wg.Go(func() { table.TouchAll(1, now, ids[:n/2], timeouts[:n/2], nil) })
+		wg.Go(func() { // sessions that come and go
+			for id := jute.SessionID(n + 1); id < n+500; id++ {
+				table.Attach(Seed{ID: id, Timeout: tick, Member: 2}, now)
+				table.Touch(id, now, tick)
+				if round%2 == 0 {
+					table.Remove(id)
+				}
+			}
+		})
+		wg.Go(func() {
+			table.Advance(now)
+			if round%2 == 1 { // the touches of the round before are in
+				for _, s := range table.Decide(nil, 1_000_000) {
+					closed[s.ID] = true
+				}
+			}
+		})
+		wg.Wait()
+		check(t, table.queue)
+	}
+	for id := jute.SessionID(1); id <= n; id++ {
+		if heard := id <= n/2; closed[id] == heard {
+			t.Fatalf("%s: heard %t, closed %t", id, heard, closed[id])
+		}
+	}
+}
+
+func million(n int) iter.Seq[Seed] {
+	return func(yield func(Seed) bool) {
+		g := []*IDGenerator{NewIDGenerator(1, 1e12, 0), NewIDGenerator(2, 1e12, 0), NewIDGenerator(3, 1e12, 0)}
+		for i := range n {
+			m := i % 3
+			if !yield(Seed{ID: g[m].Next(), Timeout: 10 * time.Second, Member: uint32(m + 1), Since: uint64(i)}) {
+				return
+			}
+		}
+	}
+}
+
+func TestSessionSize(t *testing.T) {
+	if size := unsafe.Sizeof(slot{}); size != 48 {
+		t.Errorf("a slot takes %d bytes, want 48", size)
+	}
+	const n, limit = 1_000_000, 96
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	table := NewGlobalTable(start, tick, million(n))
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := float64(after.HeapAlloc-before.HeapAlloc) / n
+	t.Logf("%.1f bytes for each of %d sessions", each, table.Len())
+	if each > limit {
+		t.Errorf("%.1f bytes for each session, want %d at most", each, limit)
+	}
+	runtime.KeepAlive(table)
+}
+
+func TestTouchDoesNotAllocate(t *testing.T) {
+	table := NewGlobalTable(start, tick, million(10_000))
+	ids := slices.Collect(maps.Keys(maps.Collect(func(yield func(int64, bool) bool) {
+		for s := range million(10_000) {
+			if s.Member == 1 && !yield(int64(s.ID), true) {
+				return
+			}
+		}
+	})))
+	timeouts := make([]uint32, len(ids))
+	if n := testing.AllocsPerRun(10, func() {
+		table.TouchAll(1, start, ids, timeouts, nil)
+		table.Touch(jute.SessionID(ids[0]), start, tick)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,82 @@
+package sessiontracker
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"rollcall/jute"
+)
+
+// What may wait for an acknowledgement. Past either, touches gather for a later batch:
+// nothing is lost, and a session that was touched twice is sent once.
+const (
+	maxBatches = 64      // more than a default timeout's worth of pings, 40
+	maxTouches = 1 << 20 // about 40 MB
+)
+
+// TouchMap remembers the sessions a member heard from until the leader has acknowledged
+// them. The zero value is ready. Safe for concurrent use.
+type TouchMap struct {
+	mu      sync.Mutex
+	touched map[jute.SessionID]time.Duration // since the last Flush: session → granted timeout
+	longest time.Duration                    // of the timeouts in touched
+	unacked []Batch                          // oldest first
+	waiting int                              // touches in unacked
+	number  uint64                           // of the newest batch
+}
+
+// Batch is what was touched between two flushes. Nobody writes to it any more.
+type Batch struct {
+	Number  uint64 // counts up from 1
+	Sent    time.Time
+	Longest time.Duration // of the timeouts
+	Touched map[jute.SessionID]time.Duration
+}
+
+// Touch notes that id was heard, on a connection that was granted timeout.
+func (m *TouchMap) Touch(id jute.SessionID, timeout time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.touched == nil {
+		m.touched = make(map[jute.SessionID]time.Duration)
+	}
+	m.touched[id] = timeout
+	m.longest = max(m.longest, timeout)
+}
+
+// Flush makes a batch of what was touched since the last Flush, if anything was, and
+// returns all that wait for an acknowledgement, oldest first. Those too old to renew
+// anything are dropped: the leader has expired their sessions, or will without them.
+func (m *TouchMap) Flush(now time.Time) []Batch {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unacked = slices.DeleteFunc(m.unacked, func(b Batch) bool {
+		old := now.Sub(b.Sent) > b.Longest
+		if old {
+			m.waiting -= len(b.Touched)
+		}
+		return old
+	})
+	if len(m.touched) > 0 && len(m.unacked) < maxBatches && m.waiting < maxTouches {
+		m.number++
+		m.unacked = append(m.unacked, Batch{Number: m.number, Sent: now, Longest: m.longest, Touched: m.touched})
+		m.waiting += len(m.touched)
+		m.touched, m.longest = nil, 0
+	}
+	return slices.Clone(m.unacked)
+}
+
+// Ack forgets the batches up to number through, and returns them, oldest first.
+func (m *TouchMap) Ack(through uint64) []Batch {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for n < len(m.unacked) && m.unacked[n].Number <= through {
+		m.waiting -= len(m.unacked[n].Touched)
+		n++
+	}
+	acked := slices.Clone(m.unacked[:n])
+	m.unacked = slices.Delete(m.unacked, 0, n)
+	return acked
+}

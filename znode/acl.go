@@ -1,0 +1,291 @@
+package znode
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"weak"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// acl is a node's access control list, in order. It never changes, and all nodes with
+// equal lists share one.
+type acl struct {
+	text    string      // jute's encoding of the list, which makes lists equal
+	open    jute.Perm   // what anyone may do
+	entries []permitted // all, those for anyone too
+}
+
+// permitted is one entry of a list.
+type permitted struct {
+	perms  jute.Perm
+	scheme string
+	id     string
+	from   netip.Prefix // of scheme ip: the addresses that id means
+}
+
+// maxACL is the longest list after expansion, in bytes of jute's encoding: as much as
+// one request can say. Many auth entries of a client with many identities multiply.
+const maxACL = 1 << 20
+
+// allows reports whether one of the identities has any of the permissions.
+func (a *acl) allows(perms jute.Perm, who []*proto.Identity) bool {
+	if a.open&perms != 0 || len(a.entries) == 0 {
+		return true
+	}
+	for _, id := range who {
+		if id.GetScheme() == "super" {
+			return true
+		}
+		for i := range a.entries {
+			if e := &a.entries[i]; e.perms&perms != 0 && e.matches(id) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *permitted) matches(id *proto.Identity) bool {
+	if p.scheme != id.GetScheme() {
+		return false
+	}
+	if p.scheme != "ip" {
+		return p.id == id.GetId()
+	}
+	addr, err := netip.ParseAddr(id.GetId())
+	return err == nil && p.from.Contains(addr.WithZone(""))
+}
+
+// list returns the entries as clients see them: without admin, the hashes of digests
+// are masked.
+func (a *acl) list(admin bool) []jute.ACL {
+	list := make([]jute.ACL, len(a.entries))
+	for i, e := range a.entries {
+		if user, _, ok := strings.Cut(e.id, ":"); ok && e.scheme == "digest" && !admin {
+			e.id = user + ":x"
+		}
+		list[i] = jute.ACL{Perms: e.perms, ID: jute.ID{Scheme: []byte(e.scheme), ID: []byte(e.id)}}
+	}
+	return list
+}
+
+// acls finds the lists that nodes use. It holds them weakly: a list lives as long as a
+// node, or a snapshot's copy of one, has it. Changed under the tree's write lock.
+type acls struct {
+	known map[string]weak.Pointer[acl] // by text
+	sweep int                          // size of known at which dead entries are removed
+	list  []jute.ACL                   // memory for expand and intern
+	text  []byte
+}
+
+// minSweep keeps small tables from being swept all the time.
+const minSweep = 64
+
+// world returns the list that gives everyone perms.
+func (c *acls) world(perms jute.Perm) *acl {
+	a, _ := c.intern([]jute.ACL{{Perms: perms, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}})
+	return a
+}
+
+// resolve turns the list of a request by somebody with these identities into the one a
+// node gets.
+func (c *acls) resolve(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code) {
+	if len(list) == 0 {
+		return nil, jute.InvalidACL
+	}
+	c.list = c.list[:0]
+	size := 0
+	for _, entry := range unique(list) {
+		before := len(c.list)
+		if code := c.expand(entry, who); code != jute.OK {
+			return nil, code
+		}
+		for i := range c.list[before:] {
+			id := &c.list[before+i].ID
+			size += 12 + len(id.Scheme) + len(id.ID)
+		}
+		if size > maxACL {
+			return nil, jute.InvalidACL
+		}
+	}
+	a, ok := c.intern(c.list)
+	if !ok {
+		return nil, jute.InvalidACL
+	}
+	return a, jute.OK
+}
+
+// unique returns list without repetitions.
+func unique(list []jute.ACL) []jute.ACL {
+	if len(list) == 1 {
+		return list
+	}
+	type key struct {
+		perms      jute.Perm
+		scheme, id string
+		null       bool
+	}
+	seen := make(map[key]bool, len(list))
+	kept := make([]jute.ACL, 0, len(list))
+	for _, e := range list {
+		k := key{e.Perms, borrow(e.ID.Scheme), borrow(e.ID.ID), e.ID.ID == nil}
+		if !seen[k] {
+			seen[k] = true
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// expand appends to c.list what one entry of a request stands for.
+func (c *acls) expand(entry jute.ACL, who []*proto.Identity) jute.Code {
+	switch id := entry.ID.ID; string(entry.ID.Scheme) {
+	case "world", "digest", "ip":
+		if id == nil {
+			return jute.MarshallingError
+		}
+		if _, ok := permit(entry); !ok {
+			return jute.InvalidACL
+		}
+		c.list = append(c.list, entry)
+		return jute.OK
+	case "auth":
+		before := len(c.list)
+		for _, w := range who {
+			switch w.GetScheme() {
+			case "digest", "sasl", "x509": // of an address, or of super, nobody says "my nodes"
+				c.list = append(c.list, jute.ACL{
+					Perms: entry.Perms,
+					ID:    jute.ID{Scheme: []byte(w.GetScheme()), ID: []byte(w.GetId())},
+				})
+			}
+		}
+		if len(c.list) == before {
+			return jute.InvalidACL
+		}
+		return jute.OK
+	default: // super; those whose provider we do not have; null
+		return jute.InvalidACL
+	}
+}
+
+// intern returns the list that nodes share, and false if an entry is not well-formed.
+func (c *acls) intern(list []jute.ACL) (*acl, bool) {
+	c.text = jute.AppendCount(c.text[:0], len(list))
+	for i := range list {
+		c.text = list[i].Append(c.text)
+	}
+	if a := c.known[string(c.text)].Value(); a != nil {
+		return a, true
+	}
+	a := &acl{text: string(c.text), entries: make([]permitted, 0, len(list))}
+	for i := range list {
+		p, ok := permit(list[i])
+		if !ok {
+			return nil, false
+		}
+		if p.scheme == "world" {
+			a.open |= p.perms
+		}
+		p.scheme, p.id = strings.Clone(p.scheme), strings.Clone(p.id)
+		a.entries = append(a.entries, p)
+	}
+	c.remember(a)
+	return a, true
+}
+
+// remember makes a known. What is dead is swept whenever the table has doubled.
+func (c *acls) remember(a *acl) {
+	if c.known == nil {
+		c.known, c.sweep = map[string]weak.Pointer[acl]{}, minSweep
+	}
+	if len(c.known) >= c.sweep {
+		for text, p := range c.known {
+			if p.Value() == nil {
+				delete(c.known, text)
+			}
+		}
+		c.sweep = max(minSweep, 2*len(c.known))
+	}
+	c.known[a.text] = weak.Make(a)
+}
+
+// permit returns an entry as a list holds it, and false if it is not well-formed. What
+// it returns lies in the memory of entry.
+func permit(entry jute.ACL) (permitted, bool) {
+	p := permitted{perms: entry.Perms, scheme: borrow(entry.ID.Scheme), id: borrow(entry.ID.ID)}
+	ok := true
+	switch p.scheme {
+	case "world":
+		ok = p.id == "anyone"
+	case "digest":
+		user, hash, found := strings.Cut(p.id, ":")
+		ok = found && hash != "" && !strings.Contains(hash, ":") && !strings.Contains(user, ":")
+	case "ip":
+		p.from, ok = parsePrefix(p.id)
+	case "sasl", "x509": // from an identity, by way of auth
+	default:
+		ok = false
+	}
+	return p, ok
+}
+
+// parsePrefix reads what may stand in an ip entry: an address, dotted IPv4 or IPv6
+// without a zone or a dotted tail, and perhaps a slash and the bits that count.
+func parsePrefix(text string) (netip.Prefix, bool) {
+	address, length, sized := strings.Cut(text, "/")
+	addr, ok := parseAddress(address)
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	n := addr.BitLen()
+	if sized {
+		given, err := strconv.ParseUint(length, 10, 8)
+		if err != nil || int(given) > n {
+			return netip.Prefix{}, false
+		}
+		n = int(given)
+	}
+	return netip.PrefixFrom(addr, n), true
+}
+
+func parseAddress(text string) (netip.Addr, bool) {
+	if strings.Contains(text, ":") {
+		addr, err := netip.ParseAddr(text)
+		return addr, err == nil && !strings.ContainsAny(text, ".%")
+	}
+	parts := strings.Split(text, ".")
+	if len(parts) != 4 {
+		return netip.Addr{}, false
+	}
+	var b [4]byte
+	for i, part := range parts {
+		v, err := strconv.ParseUint(part, 10, 8) // "01" is 1, as in ZooKeeper
+		if err != nil {
+			return netip.Addr{}, false
+		}
+		b[i] = byte(v)
+	}
+	return netip.AddrFrom4(b), true
+}
+
+// parseACL reads a list in the form of acl.text.
+func (c *acls) parseACL(text []byte) (*acl, bool) {
+	d := jute.NewDecoder(text)
+	n, null := d.ReadCount(12)
+	if null || n == 0 {
+		return nil, false
+	}
+	list := make([]jute.ACL, n)
+	for i := range list {
+		list[i].Decode(&d)
+	}
+	if d.Err() != nil || len(d.Rest()) != 0 {
+		return nil, false
+	}
+	a, ok := c.intern(list)
+	return a, ok && a.text == string(text)
+}

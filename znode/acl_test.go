@@ -1,0 +1,196 @@
+package znode
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollcall/jute"
+)
+
+func listOf(t *testing.T, k *client, path string) []string {
+	t.Helper()
+	list, _, code := k.w.s().GetACL([]byte(path), k.ids)
+	if code != jute.OK {
+		return []string{code.Error()}
+	}
+	var out []string
+	for _, a := range list {
+		out = append(out, fmt.Sprintf("%s:%s:%d", a.ID.Scheme, a.ID.ID, a.Perms))
+	}
+	return out
+}
+
+// 168 to 171 and 178 to 185: which lists a create takes, and what it makes of them.
+func TestACLForm(t *testing.T) {
+	const good = "u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ="
+	null := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: []byte("auth")}}}
+	tests := []struct {
+		name string
+		auth []string // schemes and ids
+		acl  []jute.ACL
+		want jute.Code
+		list []string
+	}{
+		{"168 auth of nobody", nil, aclOf(31, "auth", ""), -114, nil},
+		{"168 an address is not auth", []string{"ip", "::1", "super", ""}, aclOf(31, "auth", ""), -114, nil},
+		{"169", []string{"digest", good}, aclOf(31, "auth", ""), 0, []string{"digest:" + good + ":31"}},
+		{"170 null id", []string{"digest", good}, null, 0, []string{"digest:" + good + ":31"}},
+		{"171 two", []string{"digest", "a:1", "digest", "b:2"}, aclOf(31, "auth", ""), 0, []string{"digest:a:1:31", "digest:b:2:31"}},
+		{"sasl and x509 are auth", []string{"sasl", "bob", "x509", "CN=x"}, aclOf(3, "auth", ""), 0, []string{"sasl:bob:3", "x509:CN=x:3"}},
+		{"178", nil, aclOf(31, "digest", "u"), -114, nil},
+		{"178", nil, aclOf(31, "digest", "u:"), -114, nil},
+		{"178", nil, aclOf(31, "digest", "a:b:c"), -114, nil},
+		{"178", []string{"super", ""}, aclOf(31, "digest", ":h"), 0, []string{"digest::h:31"}},
+		{"179", nil, aclOf(31, "world", "other"), -114, nil},
+		{"180", nil, aclOf(31, "super", ""), -114, nil},
+		{"180", nil, aclOf(31, "nosuch", "x"), -114, nil},
+		{"180 null", nil, []jute.ACL{{Perms: 31}}, -114, nil},
+		{"world with a null id", nil, []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: []byte("world")}}}, -5, nil},
+		{"sasl", nil, aclOf(31, "sasl", "bob"), -114, nil},
+		{"x509", nil, aclOf(31, "x509", "CN=x"), -114, nil},
+		{"second entry bad", nil, aclOf(31, "world", "anyone", "digest", "u"), -114, nil},
+		{"183", nil, aclOf(31, "ip", "1.2.3"), -114, nil},
+		{"183", nil, aclOf(31, "ip", "1.2.3.256"), -114, nil},
+		{"183", nil, aclOf(31, "ip", "1.2.3.4/33"), -114, nil},
+		{"183", nil, aclOf(31, "ip", "x"), -114, nil},
+		{"183", nil, aclOf(31, "ip", "1.2.3.4/"), -114, nil},
+		{"183", nil, aclOf(31, "ip", "::1/129"), -114, nil},
+		{"ip with zone", nil, aclOf(31, "ip", "fe80::1%eth0"), -114, nil},
+		{"ip with dotted tail", nil, aclOf(31, "ip", "::1.2.3.4"), -114, nil},
+		{"181 ip", nil, aclOf(31, "ip", "127.0.0.1", "ip", "2001:db8::/32"), 0, []string{"ip:127.0.0.1:31", "ip:2001:db8::/32:31"}},
+		{"184 twice", nil, append(aclOf(31, "world", "anyone", "world", "anyone"), aclOf(1, "world", "anyone")...), 0, []string{"world:anyone:31", "world:anyone:1"}},
+		{"185 perms as given", []string{"super", ""}, aclOf(64, "world", "anyone"), 0, []string{"world:anyone:64"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			k := newWorld(t).connect()
+			for i := 0; i < len(tt.auth); i += 2 {
+				k.auth(tt.auth[i], tt.auth[i+1])
+			}
+			if r := k.createACL("/a", 0, tt.acl); r.Code != tt.want {
+				t.Fatalf("%v (%d), want %d", r.Code, r.Code, tt.want)
+			}
+			if tt.want == jute.OK && !slices.Equal(listOf(t, k, "/a"), tt.list) {
+				t.Errorf("list %q, want %q", listOf(t, k, "/a"), tt.list)
+			}
+		})
+	}
+}
+
+// 172 to 177, 181 182 and 188 to 191: who may do what.
+func TestPermissions(t *testing.T) {
+	w := newWorld(t)
+	owner := w.connect().auth("digest", "u:p")
+	other := w.connect().auth("digest", "u:wrong")
+	super := w.connect().auth("super", "")
+	owner.must(owner.createACL("/a", 0, aclOf(31, "auth", "")))
+	all := func(k *client, want jute.Code) {
+		t.Helper()
+		got := []jute.Code{k.watchData("/a"), k.watchChildren("/a"), k.watchExists("/a")}
+		_, _, code := w.s().GetACL([]byte("/a"), k.ids)
+		_, number := w.s().AllChildrenNumber([]byte("/a"), k.ids)
+		got = append(got, code, number, k.setData("/a", "", -1).Code, k.setACL("/a", aclOf(31, "digest", "u:p"), -1).Code, k.create("/a/x", 0).Code)
+		for i, c := range got {
+			if c != want {
+				t.Errorf("operation %d: %v, want %v", i, c, want)
+			}
+		}
+	}
+	all(other, jute.NoAuth)
+	all(owner, jute.OK)
+	super.must(super.delete("/a/x", -1))
+	all(super, jute.OK)
+	owner.must(owner.delete("/a/x", -1))
+	other.must(other.delete("/a", -1)) // 173
+
+	owner.must(owner.createACL("/m", 0, append(aclOf(31, "auth", ""), aclOf(1, "world", "anyone")...)))
+	if got := listOf(t, other, "/m"); !slices.Equal(got, []string{"digest:u:x:31", "world:anyone:1"}) {
+		t.Errorf("177: %q", got)
+	}
+	if got := listOf(t, owner, "/m"); got[0] != "digest:u:p:31" {
+		t.Errorf("177: %q", got)
+	}
+
+	owner.must(owner.create("/r", 0))
+	owner.must(owner.create("/r/c", 0))
+	owner.must(owner.setACL("/r", aclOf(1, "world", "anyone"), -1))
+	for name, r := range map[string]Result{
+		"188 create": owner.create("/r/d", 0), "188 set": owner.setData("/r", "", -1), "188 delete": owner.delete("/r/c", -1),
+		"188 setACL": owner.setACL("/r", jute.OpenACL, -1), "189": owner.create("/r/c", 0), "190": owner.delete("/r/missing", -1),
+		"/r/.. without create": owner.create("/r/..", 0), "wrong version": owner.setData("/r", "", 99),
+	} {
+		if r.Code != jute.NoAuth {
+			t.Errorf("%s: %v", name, r.Code)
+		}
+	}
+	owner.must(owner.setACL("/", aclOf(31, "auth", ""), -1)) // 191
+	if r := other.create("/x", 0); r.Code != jute.NoAuth || other.watchData("/") != jute.NoAuth {
+		t.Errorf("191: %v", r.Code)
+	}
+	super.must(super.setACL("/", jute.OpenACL, -1))
+	other.must(other.create("/x", 0))
+
+	for acl, want := range map[string]jute.Code{
+		"127.0.0.1": 0, "10.0.0.0/8": -102, "127.0.0.0/8": 0, "127.0.0.2": -102, "::1": -102, "0.0.0.0/0": 0, "::/0": -102,
+	} {
+		path := "/ip-" + strings.ReplaceAll(acl, "/", "_")
+		other.must(other.createACL(path, 0, aclOf(31, "ip", acl)))
+		if got := other.watchData(path); got != want {
+			t.Errorf("181 182 %s: %v, want %v", acl, got, want)
+		}
+	}
+	six := w.connect()
+	six.ids[0].Id = "2001:db8::5"
+	six.must(six.createACL("/six", 0, aclOf(31, "ip", "2001:db8::/64")))
+	if six.watchData("/six") != jute.OK || other.watchData("/six") != jute.NoAuth {
+		t.Error("ip of version 6")
+	}
+	w.s().cfg.SkipACL = true
+	if other.watchData("/six") != jute.OK {
+		t.Error("SkipACL checks")
+	}
+}
+
+// Many auth entries of a client with many identities must not multiply without end.
+func TestACLExpansionIsBounded(t *testing.T) {
+	k := newWorld(t).connect()
+	for i := range 100 {
+		k.auth("digest", fmt.Sprintf("user%d:%s", i, strings.Repeat("h", 100)))
+	}
+	var list []jute.ACL
+	for i := range 1000 {
+		list = append(list, aclOf(31, "auth", fmt.Sprint(i))...)
+	}
+	if r := k.createACL("/a", 0, list); r.Code != jute.InvalidACL {
+		t.Errorf("%v", r.Code)
+	}
+	k.must(k.createACL("/a", 0, list[:50]))
+}
+
+// Equal lists are one in memory, and lists that no node has any more are forgotten.
+func TestACLsAreShared(t *testing.T) {
+	k := newWorld(t).connect()
+	k.must(k.createACL("/a", 0, aclOf(31, "digest", "u:p")))
+	k.must(k.createACL("/b", 0, aclOf(31, "digest", "u:p")))
+	s := k.w.s()
+	if s.get("/a").acl != s.get("/b").acl {
+		t.Error("two lists")
+	}
+	for i := range 10 * minSweep {
+		k.must(k.createACL("/c", 0, aclOf(31, "digest", fmt.Sprintf("u:%d", i))))
+		k.must(k.delete("/c", -1))
+		if i%minSweep == 0 {
+			runtime.GC()
+		}
+	}
+	if n := len(s.acls.known); n > 3*minSweep {
+		t.Errorf("%d lists known", n)
+	}
+	k.must(k.createACL("/d", 0, aclOf(31, "digest", "u:p")))
+	if s.get("/a").acl != s.get("/d").acl {
+		t.Error("a list in use was forgotten")
+	}
+}

@@ -1,0 +1,158 @@
+package znode
+
+import (
+	"fmt"
+	"slices"
+
+	"rollcall/jute"
+	"rollcall/proto"
+
+	pb "google.golang.org/protobuf/proto"
+)
+
+// Apply changes the state by an entry that raft logged at index in term; nil stands for
+// an index without an entry of ours. The caller holds the write lock. After an error
+// nothing has changed, this member cannot follow the log, and must stop.
+func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
+	if index <= s.index {
+		return fmt.Errorf("znode: log entry %d comes after entry %d", index, s.index)
+	}
+	// To skip what we do not know would part us from the members that do.
+	if f := entry.GetFormat(); entry != nil && (f < 1 || f > FormatLevel) {
+		return fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d", index, f, FormatLevel)
+	}
+	start, err := termStart(entry)
+	if err != nil {
+		return fmt.Errorf("znode: log entry %d: %w", index, err)
+	}
+	s.index = index
+	switch {
+	case entry == nil:
+	case start != nil:
+		s.now = max(s.now, entry.GetTimeMs())
+		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index}
+		s.obs.TermStarted(s.term)
+	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
+		// From a leader whose term was over, or had not opened: all ignore it.
+	default:
+		s.now = max(s.now, entry.GetTimeMs())
+		for _, txn := range entry.GetTxns() {
+			s.step(txn)
+		}
+	}
+	s.obs.EntryEnd(index)
+	return nil
+}
+
+// termStart returns the entry's TermStart, nil if it is an entry of another kind.
+func termStart(entry *proto.Entry) (*proto.TermStart, error) {
+	txns := entry.GetTxns()
+	if len(txns) != 1 || jute.Op(txns[0].GetOp()) != jute.OpTermStart || txns[0].GetMember() != 0 {
+		return nil, nil
+	}
+	var start proto.TermStart
+	if err := pb.Unmarshal(txns[0].GetBody(), &start); err != nil {
+		return nil, fmt.Errorf("term start: %w", err)
+	}
+	return &start, nil
+}
+
+// step runs one transaction if it is its turn.
+func (s *State) step(txn *proto.Txn) {
+	own := s.cfg.Self != 0 && txn.GetMember() == s.cfg.Self
+	if announces := jute.Op(txn.GetOp()) == jute.OpAnnounce; announces && s.announce(txn) {
+		return
+	} else if announces || !s.inTurn(txn) {
+		if own {
+			s.obs.Dropped(txn)
+		}
+		return
+	}
+	r := &s.result
+	*r = Result{}
+	s.run(txn, r)
+	s.fire()
+	if own {
+		r.Zxid, r.Multi = s.zxid, slices.Clone(r.Multi)
+		s.obs.Applied(txn, r)
+	}
+}
+
+// announce makes txn.Boot its member's current run, if that replaces the one which is
+// current, and reports whether it did.
+func (s *State) announce(txn *proto.Txn) bool {
+	var req proto.Announce
+	id := txn.GetMember()
+	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 {
+		return false
+	}
+	m := &s.members[id]
+	if m.boot == txn.GetBoot() || m.boot != req.GetReplaces() {
+		return false
+	}
+	replaced := m.boot
+	m.boot, m.cursor, m.format = txn.GetBoot(), 0, req.GetFormat()
+	s.obs.Announced(id, m.boot, replaced)
+	return true
+}
+
+// inTurn reports whether txn is the next of its member's current run, and counts it.
+// The leader's own are never sent twice, and always in turn.
+func (s *State) inTurn(txn *proto.Txn) bool {
+	id := txn.GetMember()
+	if id == 0 || id > maxMember {
+		return id == 0 && jute.Op(txn.GetOp()) == jute.OpExpire
+	}
+	m := &s.members[id]
+	if m.boot == 0 || txn.GetBoot() != m.boot || txn.GetSeq() != m.cursor+1 {
+		return false
+	}
+	m.cursor++
+	return true
+}
+
+// run is the one place where a transaction changes state. What an operation means lives
+// in the method it calls, which decodes the body and takes the zxid.
+func (s *State) run(txn *proto.Txn, r *Result) {
+	switch op := jute.Op(txn.GetOp()); op {
+	case jute.OpCreateSession:
+		s.createSession(txn, r)
+	case jute.OpAttach:
+		s.attach(txn, r)
+	case jute.OpCloseSession:
+		s.closeSession(txn, r)
+	case jute.OpExpire:
+		if txn.GetMember() != 0 {
+			s.unimplemented(txn, r)
+			return
+		}
+		s.expire(txn, r)
+	case jute.OpEmpty:
+	case jute.OpCreate, jute.OpCreate2:
+		s.runCreate(txn, r)
+	case jute.OpDelete:
+		s.runDelete(txn, r)
+	case jute.OpSetData:
+		s.runSetData(txn, r)
+	case jute.OpSetACL:
+		s.runSetACL(txn, r)
+	case jute.OpMulti:
+		s.runMulti(txn, r)
+	default:
+		s.unimplemented(txn, r)
+	}
+}
+
+// unimplemented answers what no member should have forwarded. A new operation raises
+// FormatLevel, so that none is taken for unknown by some members only.
+func (s *State) unimplemented(txn *proto.Txn, r *Result) {
+	s.take()
+	if r.Code = s.refuse(txn); r.Code == jute.OK {
+		r.Code = jute.Unimplemented
+	}
+}
+
+// take gives the running transaction its zxid.
+func (s *State) take() {
+	s.zxid = max(s.zxid+1, int64(s.term.Term)<<32)
+}

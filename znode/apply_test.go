@@ -1,0 +1,143 @@
+package znode
+
+import (
+	"strings"
+	"testing"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// Each member's transactions run once and in order; the rest is dropped, and takes
+// neither a zxid nor a place.
+func TestInTurn(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	w.heard.log = nil
+	make := func(boot, seq uint64, path string) *proto.Txn {
+		txn := k.txn(jute.OpCreate, createOp(path, "", 0, jute.OpenACL).Append(nil))
+		txn.Member, txn.Boot, txn.Seq = 1, boot, seq
+		return txn
+	}
+	zxid := w.s().Zxid()
+	w.entry(make(bootOf(1), 2, "/a"), make(bootOf(1), 2, "/twice"), make(bootOf(1), 4, "/gap"), make(bootOf(1), 0, "/zero"), make(9, 3, "/other-boot"))
+	w.wantLog("applied create 0", "dropped create 2", "dropped create 4", "dropped create 0", "dropped create 3", "end")
+	if boot, cursor := w.s().Boot(1); boot != bootOf(1) || cursor != 2 || w.s().Zxid() != zxid+1 {
+		t.Errorf("cursor %d, zxid %#x", cursor, w.s().Zxid())
+	}
+	w.entry(make(bootOf(1), 3, "/b"))
+	empty := make(bootOf(1), 4, "")
+	empty.Op, empty.Body = int32(jute.OpEmpty), nil
+	w.entry(empty, make(bootOf(1), 5, "/c"))
+	if got := strings.Join(k.children("/"), " "); got != "a b c zookeeper" || w.s().Zxid() != zxid+3 {
+		t.Errorf("%s, zxid %#x", got, w.s().Zxid())
+	}
+	w.wantLog("applied create 0", "end", "applied empty 0", "applied create 0", "end")
+
+	// Member 3 never announced itself, 300 cannot exist, and 0 is a leader.
+	for _, member := range []uint32{0, 3, 300} {
+		txn := make(0, 1, "/x")
+		txn.Member = member
+		w.entry(txn)
+	}
+	w.wantLog("end", "end", "end")
+	if w.s().NodeCount() != len(builtin)+3 {
+		t.Error("somebody's write was applied")
+	}
+}
+
+// A member's run replaces the one it names, once.
+func TestAnnounce(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	zxid := w.s().Zxid()
+	w.heard.log = nil
+	boot := func() (b, c uint64) { return w.s().Boot(1) }
+	w.announce(1, 0, bootOf(1)) // repeated
+	if b, cursor := boot(); b != bootOf(1) || cursor != 1 {
+		t.Errorf("boot %d cursor %d", b, cursor)
+	}
+	w.announce(1, 5, 77) // replaces what is not current
+	w.announce(1, bootOf(1), 0)
+	if b, _ := boot(); b != bootOf(1) {
+		t.Errorf("boot %d", b)
+	}
+	w.announce(1, bootOf(1), 88)
+	if b, cursor := boot(); b != 88 || cursor != 0 {
+		t.Errorf("boot %d cursor %d", b, cursor)
+	}
+	w.announce(1, bootOf(1), 99) // of an older run, late
+	w.announce(300, 0, 5)
+	w.announce(0, 0, 5)
+	w.wantLog("dropped announce 0", "end", "dropped announce 0", "end", "dropped announce 0", "end",
+		"announced 1 88 1001", "end", "dropped announce 0", "end", "end", "end")
+	old := w.next(1, k.txn(jute.OpCreate, createOp("/old", "", 0, jute.OpenACL).Append(nil)))
+	w.entry(old)
+	w.wantLog("dropped create 1", "end")
+	if w.s().Zxid() != zxid || w.s().MinFormat() != 1 {
+		t.Errorf("zxid %#x, format %d", w.s().Zxid(), w.s().MinFormat())
+	}
+}
+
+// Only entries of the term and the nonce that the last TermStart opened count.
+func TestTerms(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	body := createOp("/x", "", 0, jute.OpenACL).Append(nil)
+	e := func(term, nonce uint64) *proto.Entry {
+		txn := k.txn(jute.OpCreate, body)
+		txn.Member, txn.Boot, txn.Seq = 1, bootOf(1), w.seq[1]+1
+		return &proto.Entry{Format: 1, Term: term, Nonce: nonce, TimeMs: 1 << 40, Txns: []*proto.Txn{txn}}
+	}
+	before, now := w.s().Zxid(), w.s().now
+	w.append(1, e(1, 8)) // another nonce
+	w.append(2, e(1, 7)) // sealed in term 1, logged in term 2
+	w.append(2, e(2, 7)) // term 2 has not opened
+	w.startTerm(2, 9)
+	w.append(1, e(1, 7)) // raft never does, but the rule is the same
+	w.append(2, e(1, 7))
+	w.append(2, e(2, 7))
+	if w.s().Zxid() != before || w.s().now != now || w.s().NodeCount() != len(builtin) {
+		t.Fatalf("zxid %#x, time %d", w.s().Zxid(), w.s().now)
+	}
+	if got := w.s().Term(); got != (Term{2, 9, 1, w.index - 3}) {
+		t.Errorf("%+v", got)
+	}
+	w.startTerm(2, 10) // the leader opened a second time in one term
+	w.append(2, e(2, 9))
+	w.append(2, nil)
+	if w.s().Index() != w.index || w.s().NodeCount() != len(builtin) {
+		t.Errorf("index %d", w.s().Index())
+	}
+	w.append(2, e(2, 10))
+	if w.s().Zxid() != 2<<32 || w.s().now != 1<<40 {
+		t.Errorf("295: zxid %#x, time %d", w.s().Zxid(), w.s().now)
+	}
+	w.seq[1]++
+	k.must(k.create("/y", 0)) // stamped with an older time
+	if st := k.stat("/y"); st.Ctime != 1<<40 || st.Czxid != 2<<32+1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// What this version does not know stops the member, and changes nothing.
+func TestApplyRefuses(t *testing.T) {
+	w := newWorld(t)
+	s := w.s()
+	before := encode(t, s.Snapshot())
+	for name, e := range map[string]*proto.Entry{
+		"format above": {Format: FormatLevel + 1, Term: 1, Nonce: 7},
+		"no format":    {Term: 1, Nonce: 7},
+		"term start":   {Format: 1, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: []byte{0xff}}}},
+	} {
+		if err := s.Apply(w.index+1, 1, e); err == nil {
+			t.Errorf("%s: applied", name)
+		}
+	}
+	if err := s.Apply(w.index, 1, nil); err == nil {
+		t.Error("an entry was applied a second time")
+	}
+	if string(before) != string(encode(t, s.Snapshot())) {
+		t.Error("the state changed")
+	}
+}

@@ -1,0 +1,297 @@
+package znode
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+)
+
+// A snapshot is a stream of bytes in blocks:
+//
+//	magic (8 bytes), version (4)
+//	blocks: length (4, at most maxBlock), bytes, sum (4)
+//	length 0 (4), number of blocks (8), sum (4), end of file
+//
+// sum is the CRC32C of all before it but earlier sums, so blocks cannot be exchanged or
+// be missing. All blocks but the last one are full: equal states have equal snapshots.
+// Integers are big-endian.
+const (
+	snapshotMagic   = "rollcall"
+	snapshotVersion = 1
+	maxBlock        = 64 << 10 // one buffer of this size is all that reading needs
+)
+
+// What is wrong with a snapshot that cannot be restored.
+var (
+	// ErrNotSnapshot says that it does not begin as a snapshot does.
+	ErrNotSnapshot = errors.New("znode: not a snapshot")
+	// ErrSnapshotVersion says that another version of this program wrote it.
+	ErrSnapshotVersion = errors.New("znode: snapshot of another version")
+	// ErrCorrupt says that it is cut short, changed, or describes no state.
+	ErrCorrupt = errors.New("znode: corrupt snapshot")
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// blockWriter writes the stream. Errors stick.
+type blockWriter struct {
+	w      io.Writer
+	buf    []byte // of the block that is not written yet; its length is filled in later
+	sum    uint32
+	blocks uint64
+	n      int64 // bytes written
+	err    error
+}
+
+// newBlockWriter writes what goes before the first block.
+func newBlockWriter(w io.Writer) *blockWriter {
+	b := &blockWriter{w: w, buf: make([]byte, 4, 4+maxBlock+4)}
+	b.write(binary.BigEndian.AppendUint32([]byte(snapshotMagic), snapshotVersion))
+	return b
+}
+
+func (b *blockWriter) write(p []byte) {
+	b.sum = crc32.Update(b.sum, castagnoli, p)
+	b.send(p)
+}
+
+func (b *blockWriter) send(p []byte) {
+	if b.err == nil {
+		var n int
+		n, b.err = b.w.Write(p)
+		b.n += int64(n)
+	}
+}
+
+// flush writes the block that was begun.
+func (b *blockWriter) flush() {
+	binary.BigEndian.PutUint32(b.buf, uint32(len(b.buf)-4))
+	b.sum = crc32.Update(b.sum, castagnoli, b.buf)
+	b.send(binary.BigEndian.AppendUint32(b.buf, b.sum))
+	b.buf = b.buf[:4]
+	b.blocks++
+}
+
+// close writes what is left, and the end.
+func (b *blockWriter) close() error {
+	if len(b.buf) > 4 {
+		b.flush()
+	}
+	b.write(binary.BigEndian.AppendUint64(make([]byte, 4, 12), b.blocks))
+	b.send(binary.BigEndian.AppendUint32(nil, b.sum))
+	return b.err
+}
+
+func (b *blockWriter) u32(v uint32) {
+	var p [4]byte
+	binary.BigEndian.PutUint32(p[:], v)
+	b.raw(p[:])
+}
+
+func (b *blockWriter) u64(v uint64) {
+	var p [8]byte
+	binary.BigEndian.PutUint64(p[:], v)
+	b.raw(p[:])
+}
+
+// text writes a length and bytes.
+func (b *blockWriter) text(s string) {
+	b.u32(uint32(len(s)))
+	for len(s) > 0 {
+		n := min(len(s), b.room())
+		b.buf, s = append(b.buf, s[:n]...), s[n:]
+	}
+}
+
+// data is text for bytes that may be null.
+func (b *blockWriter) data(p []byte) {
+	if p == nil {
+		b.u32(null)
+		return
+	}
+	b.u32(uint32(len(p)))
+	b.raw(p)
+}
+
+// null is the length of data that are null.
+const null = math.MaxUint32
+
+func (b *blockWriter) raw(p []byte) {
+	for len(p) > 0 {
+		n := min(len(p), b.room())
+		b.buf, p = append(b.buf, p[:n]...), p[n:]
+	}
+}
+
+// room returns how much fits into the block, which is written first if it is full.
+func (b *blockWriter) room() int {
+	if len(b.buf) == 4+maxBlock {
+		b.flush()
+	}
+	return 4 + maxBlock - len(b.buf)
+}
+
+// blockReader reads the stream, and trusts nothing. Errors stick; after the first,
+// reads return zero values.
+type blockReader struct {
+	r      io.Reader
+	buf    []byte // a block with its length and sum
+	rest   []byte // of the block, not read yet
+	sum    uint32
+	blocks uint64
+	last   bool // the block was not full, so none may follow
+	err    error
+}
+
+func newBlockReader(r io.Reader) *blockReader {
+	b := &blockReader{r: r, buf: make([]byte, 4+maxBlock+4)}
+	head := b.buf[:len(snapshotMagic)+4]
+	if !b.fill(head) || string(head[:len(snapshotMagic)]) != snapshotMagic {
+		b.err = fmt.Errorf("%w: no magic number", ErrNotSnapshot)
+	} else if v := binary.BigEndian.Uint32(head[len(snapshotMagic):]); v != snapshotVersion {
+		b.err = fmt.Errorf("%w: it has version %d, this program knows %d", ErrSnapshotVersion, v, snapshotVersion)
+	}
+	b.sum = crc32.Update(0, castagnoli, head)
+	return b
+}
+
+func (b *blockReader) corrupt(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf("%w: "+format, append([]any{ErrCorrupt}, args...)...)
+	}
+	b.rest = nil
+}
+
+// fill reads as many bytes as p has.
+func (b *blockReader) fill(p []byte) bool {
+	if b.err != nil {
+		return false
+	}
+	if _, err := io.ReadFull(b.r, p); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		b.corrupt("it is cut short")
+	} else if err != nil {
+		b.err = fmt.Errorf("znode: read snapshot: %w", err)
+	}
+	return b.err == nil
+}
+
+// next reads a block.
+func (b *blockReader) next() {
+	if !b.fill(b.buf[:4]) {
+		return
+	}
+	n := int(binary.BigEndian.Uint32(b.buf))
+	if n == 0 || n > maxBlock || b.last {
+		b.corrupt("impossible block of %d bytes", n)
+		return
+	}
+	if !b.fill(b.buf[4 : 4+n+4]) {
+		return
+	}
+	b.sum = crc32.Update(b.sum, castagnoli, b.buf[:4+n])
+	if binary.BigEndian.Uint32(b.buf[4+n:]) != b.sum {
+		b.corrupt("wrong checksum of block %d", b.blocks)
+		return
+	}
+	b.rest, b.last = b.buf[4:4+n], n < maxBlock
+	b.blocks++
+}
+
+// close reads the end and returns the first error.
+func (b *blockReader) close() error {
+	if len(b.rest) > 0 {
+		b.corrupt("bytes left over")
+	}
+	if end := b.buf[:16]; b.fill(end) {
+		sum := crc32.Update(b.sum, castagnoli, end[:12])
+		switch {
+		case binary.BigEndian.Uint32(end) != 0 || binary.BigEndian.Uint64(end[4:]) != b.blocks:
+			b.corrupt("wrong end after %d blocks", b.blocks)
+		case binary.BigEndian.Uint32(end[12:]) != sum:
+			b.corrupt("wrong checksum at the end")
+		}
+	}
+	if b.err != nil {
+		return b.err
+	}
+	switch n, err := io.ReadFull(b.r, b.buf[:1]); {
+	case n > 0:
+		b.corrupt("bytes behind the end")
+	case !errors.Is(err, io.EOF):
+		b.err = fmt.Errorf("znode: read snapshot: %w", err)
+	}
+	return b.err
+}
+
+// take returns the next bytes, 1 to n of them, good until the next call; none after an
+// error.
+func (b *blockReader) take(n int) []byte {
+	if len(b.rest) == 0 && b.err == nil {
+		b.next()
+	}
+	n = min(n, len(b.rest))
+	p := b.rest[:n]
+	b.rest = b.rest[n:]
+	return p
+}
+
+func (b *blockReader) u32() uint32 {
+	var p [4]byte
+	b.raw(p[:])
+	return binary.BigEndian.Uint32(p[:])
+}
+
+func (b *blockReader) u64() uint64 {
+	var p [8]byte
+	b.raw(p[:])
+	return binary.BigEndian.Uint64(p[:])
+}
+
+// raw reads as many bytes as p has; they are zero after an error.
+func (b *blockReader) raw(p []byte) {
+	for done := 0; done < len(p); {
+		part := b.take(len(p) - done)
+		if len(part) == 0 {
+			clear(p)
+			return
+		}
+		done += copy(p[done:], part)
+	}
+}
+
+// data reads a length and bytes, nil if null. Memory is taken as bytes arrive, not as
+// the length promises.
+func (b *blockReader) data() []byte {
+	n := b.u32()
+	if n == null || b.err != nil {
+		return nil
+	}
+	if n > math.MaxInt32 {
+		b.corrupt("impossible length of %d bytes", n)
+		return nil
+	}
+	p := make([]byte, 0, min(int(n), maxBlock))
+	for len(p) < int(n) {
+		part := b.take(int(n) - len(p))
+		if len(part) == 0 {
+			return nil
+		}
+		p = append(p, part...)
+	}
+	if n > maxBlock { // it grew by doubling
+		p = append(make([]byte, 0, n), p...)
+	}
+	return p
+}
+
+// text reads what text wrote.
+func (b *blockReader) text() string {
+	p := b.data()
+	if p == nil {
+		b.corrupt("null text")
+	}
+	return borrow(p) // nobody else has p
+}

@@ -1,0 +1,86 @@
+package znode
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+)
+
+// Diff names the first difference between two states, "" if there is none: what the log
+// decides, not watches. It takes their locks to read, one after the other.
+func Diff(a, b *State) string {
+	x, y := a.locked(), b.locked()
+	switch {
+	case x.index != y.index:
+		return fmt.Sprintf("index %d, %d", x.index, y.index)
+	case x.zxid != y.zxid:
+		return fmt.Sprintf("zxid %#x, %#x", x.zxid, y.zxid)
+	case x.now != y.now:
+		return fmt.Sprintf("time %d, %d", x.now, y.now)
+	case x.term != y.term:
+		return fmt.Sprintf("term %+v, %+v", x.term, y.term)
+	}
+	for id := range x.members {
+		if m, n := x.members[id], y.members[id]; m != n {
+			return fmt.Sprintf("member %d: %+v, %+v", id, m, n)
+		}
+	}
+	if d := diffSessions(x, y); d != "" {
+		return d
+	}
+	return diffNodes(x, y)
+}
+
+func (s *State) locked() *Snapshot {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.Snapshot()
+}
+
+func diffSessions(x, y *Snapshot) string {
+	theirs, stop := iter.Pull2(y.sessions.all())
+	defer stop()
+	for _, s := range x.sessions.all() {
+		_, t, ok := theirs()
+		if !ok || *s != *t {
+			return fmt.Sprintf("session %v: %+v, but %+v", s.ID, s, t)
+		}
+	}
+	if _, t, ok := theirs(); ok {
+		return fmt.Sprintf("session %v: none, %+v", t.ID, t)
+	}
+	return ""
+}
+
+func diffNodes(x, y *Snapshot) string {
+	theirs, stop := iter.Pull(func(yield func(*node) bool) { y.walk(y.get(rootPath), yield) })
+	defer stop()
+	diff := ""
+	x.walk(x.get(rootPath), func(n *node) bool {
+		m, ok := theirs()
+		switch {
+		case !ok || follows(m.path, n.path):
+			diff = fmt.Sprintf("node %q: %s, none", n.path, n.describe())
+		case m.path != n.path:
+			diff = fmt.Sprintf("node %q: none, %s", m.path, m.describe())
+		case !n.equal(m):
+			diff = fmt.Sprintf("node %q: %s, %s", n.path, n.describe(), m.describe())
+		}
+		return diff == ""
+	})
+	if m, ok := theirs(); ok && diff == "" {
+		diff = fmt.Sprintf("node %q: none, %s", m.path, m.describe())
+	}
+	return diff
+}
+
+func (n *node) equal(m *node) bool {
+	return n.stat() == m.stat() && n.creates == m.creates && n.acl.text == m.acl.text &&
+		bytes.Equal(n.data, m.data) && (n.data == nil) == (m.data == nil)
+}
+
+func (n *node) describe() string {
+	const enough = 64 // bytes of data to show
+	return fmt.Sprintf("%+v creates %d data %q null %t acl %v",
+		n.stat(), n.creates, n.data[:min(len(n.data), enough)], n.data == nil, n.acl.list(true))
+}

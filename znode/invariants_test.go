@@ -1,0 +1,60 @@
+package znode
+
+import (
+	"testing"
+)
+
+// checkInvariants checks what must hold between the parts of a state.
+func checkInvariants(t testing.TB, s *State) {
+	t.Helper()
+	nodes, ephemerals, size := 0, 0, int64(0)
+	s.walk(s.get(rootPath), func(n *node) bool {
+		nodes++
+		size += int64(len(n.path) + len(n.data))
+		if s.get(n.path) != n {
+			t.Errorf("%s is not where it is looked up", n.path)
+		}
+		if n.owner != 0 {
+			ephemerals++
+			if _, ok := s.ephemerals.get(ephemeral{n.owner, n.path}); !ok {
+				t.Errorf("%s is not among its owner's", n.path)
+			}
+			if _, ok := s.Session(n.owner); !ok {
+				t.Errorf("%s is owned by a session that is gone", n.path)
+			}
+			if n.children != nil {
+				t.Errorf("%s is ephemeral and has children", n.path)
+			}
+		}
+		count := int32(0)
+		if n.children != nil {
+			for range n.children.all() {
+				count++
+			}
+			if count == 0 {
+				t.Errorf("%s has an empty set of children", n.path)
+			}
+		}
+		st := n.stat()
+		if st.NumChildren != count || st.Cversion != 2*n.creates-count {
+			t.Errorf("%s: %+v with %d children", n.path, st, count)
+		}
+		if st.Mzxid < st.Czxid || st.Pzxid < st.Czxid || st.Mtime < st.Ctime || st.Mzxid > s.zxid || st.Pzxid > s.zxid || st.Mtime > s.now {
+			t.Errorf("%s: %+v at %#x", n.path, st, s.zxid)
+		}
+		return true
+	})
+	if nodes != s.NodeCount() || ephemerals != s.EphemeralCount() || size != s.DataSize() {
+		t.Errorf("%d nodes, %d ephemerals, %d bytes; counted %d, %d, %d", s.NodeCount(), s.EphemeralCount(), s.DataSize(), nodes, ephemerals, size)
+	}
+	sessions := 0
+	for r := range s.Sessions() {
+		sessions++
+		if r.Since > s.index || uint64(r.ID) > s.members[uint64(r.ID)>>56].highest {
+			t.Errorf("session %+v", r)
+		}
+	}
+	if sessions != s.SessionCount() {
+		t.Errorf("%d sessions, counted %d", s.SessionCount(), sessions)
+	}
+}

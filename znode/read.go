@@ -1,0 +1,178 @@
+package znode
+
+import (
+	"bytes"
+	"strings"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// The methods of this file need the lock at least to read. A path is as on the wire: nil
+// is null, the empty one the root. With a Watcher, the look and the watch are one step:
+// no change falls between. What they return must not be changed, and may be kept.
+
+// Exists returns a node's Stat. A watch is set if the node may be read, and also if it
+// is missing (NoNode).
+func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat, jute.Code) {
+	switch {
+	case path == nil:
+		return jute.Stat{}, jute.MarshallingError
+	case bytes.IndexByte(path, 0) >= 0:
+		return jute.Stat{}, jute.BadArguments
+	}
+	n := s.get(borrow(path))
+	if n == nil {
+		if w != nil {
+			s.watches.watchData(borrow(path), w)
+		}
+		return jute.Stat{}, jute.NoNode
+	}
+	if !s.allows(n.acl, jute.PermRead, who) {
+		return jute.Stat{}, jute.NoAuth
+	}
+	if w != nil {
+		s.watches.watchData(n.path, w)
+	}
+	return n.stat(), jute.OK
+}
+
+// GetData returns a node's data, nil if they are null, and its Stat. A watch is set if
+// the code is OK.
+func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, jute.Stat, jute.Code) {
+	n, code := s.read(path, jute.PermRead, who)
+	if code != jute.OK {
+		return nil, jute.Stat{}, code
+	}
+	if w != nil {
+		s.watches.watchData(n.path, w)
+	}
+	return n.data, n.stat(), jute.OK
+}
+
+// Children returns the names of a node's children, in order, and its Stat. A watch is
+// set on the children if the code is OK.
+func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]string, jute.Stat, jute.Code) {
+	n, code := s.read(path, jute.PermRead, who)
+	if code != jute.OK {
+		return nil, jute.Stat{}, code
+	}
+	if w != nil {
+		s.watches.watchChildren(n.path, w)
+	}
+	names := make([]string, 0, n.numChildren())
+	if n.children != nil {
+		for child := range n.children.all() {
+			names = append(names, string(child))
+		}
+	}
+	return names, n.stat(), jute.OK
+}
+
+// GetACL returns a node's list and its Stat. Who may read but not administer the node
+// sees no hashes of digests.
+func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Stat, jute.Code) {
+	n, code := s.read(path, jute.PermRead|jute.PermAdmin, who)
+	if code != jute.OK {
+		return nil, jute.Stat{}, code
+	}
+	return n.acl.list(s.allows(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
+}
+
+// AllChildrenNumber returns how many nodes lie below one, at a cost in proportion. As in
+// ZooKeeper, the empty path counts one more than the root.
+func (s *State) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {
+	n, code := s.read(path, jute.PermRead, who)
+	if code != jute.OK {
+		return 0, code
+	}
+	count := s.descendants(n)
+	if len(path) == 0 {
+		count++
+	}
+	return int32(count), jute.OK
+}
+
+// GetEphemerals returns the paths of a session's ephemeral nodes that begin with prefix,
+// in order. A prefix that is null, blank or "/" means all.
+func (s *State) GetEphemerals(id jute.SessionID, prefix []byte) []string {
+	if string(prefix) == rootPath || len(bytes.TrimSpace(prefix)) == 0 {
+		prefix = nil
+	}
+	paths := []string{}
+	for e := range s.ephemerals.from(ephemeral{id, borrow(prefix)}) {
+		if e.owner != id || !strings.HasPrefix(e.path, borrow(prefix)) {
+			break
+		}
+		paths = append(paths, e.path)
+	}
+	return paths
+}
+
+// SetWatches sets the watches that a client had on another connection, when it had seen
+// all changes up to the zxid rel. What has changed since gets no watch but an event:
+// these come back in the order of the lists, for the client alone, and lie in their
+// memory. A null list or path is MarshallingError, and sets nothing.
+func (s *State) SetWatches(rel int64, data, exist, child [][]byte, w Watcher) ([]jute.WatcherEvent, jute.Code) {
+	for _, list := range [][][]byte{data, exist, child} {
+		if list == nil {
+			return nil, jute.MarshallingError
+		}
+		for _, path := range list {
+			if path == nil {
+				return nil, jute.MarshallingError
+			}
+		}
+	}
+	var events []jute.WatcherEvent
+	missed := func(t jute.EventType, path []byte) {
+		events = append(events, jute.WatcherEvent{Type: t, State: jute.StateSyncConnected, Path: path})
+	}
+	for _, path := range data {
+		switch n := s.get(borrow(path)); {
+		case n == nil:
+			missed(jute.EventNodeDeleted, path)
+		case n.mzxid > rel:
+			missed(jute.EventNodeDataChanged, path)
+		default:
+			s.watches.watchData(n.path, w)
+		}
+	}
+	for _, path := range exist {
+		if s.get(borrow(path)) != nil {
+			missed(jute.EventNodeCreated, path)
+		} else {
+			s.watches.watchData(borrow(path), w)
+		}
+	}
+	for _, path := range child {
+		switch n := s.get(borrow(path)); {
+		case n == nil:
+			missed(jute.EventNodeDeleted, path)
+		case n.pzxid > rel:
+			missed(jute.EventNodeChildrenChanged, path)
+		default:
+			s.watches.watchChildren(n.path, w)
+		}
+	}
+	return events, jute.OK
+}
+
+// DropWatcher forgets all watches of a connection that is gone. It costs as much as they
+// are many.
+func (s *State) DropWatcher(w Watcher) { s.watches.drop(w) }
+
+// read returns the node at path if who has any of the permissions on it.
+func (s *State) read(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
+	if path == nil {
+		return nil, jute.MarshallingError
+	}
+	n := s.get(borrow(path))
+	switch {
+	case n == nil:
+		return nil, jute.NoNode
+	case !s.allows(n.acl, perms, who):
+		return nil, jute.NoAuth
+	}
+	return n, jute.OK
+}

@@ -1,0 +1,305 @@
+package znode
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// A session's record, and what the observer hears of its life.
+func TestSessionLife(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	w.wantLog("opened 0x100000000000001", "applied createSession 0", "end")
+	want := Session{
+		ID: k.id, Timeout: 6 * time.Second, Password: [16]byte(password(k.id)), Owner: Owner{1, 101},
+		Since: w.index, CreatedMs: w.now, Address: "127.0.0.1:5",
+	}
+	if got, ok := w.s().Session(k.id); !ok || got != want || w.heard.result.Session != want || w.heard.result.Zxid != 1<<32 {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if h := w.s().HighestSession(1); h != k.id || w.s().HighestSession(2) != 0 {
+		t.Errorf("highest %v", h)
+	}
+	if r := k.open(); r.Code != jute.NodeExists || r.Zxid != 1<<32+1 {
+		t.Errorf("a second create: %v", r.Code)
+	}
+	w.wantLog("applied createSession -110", "end")
+
+	zxid := w.s().Zxid()
+	d, r := k.attach(2, k.since(), password(k.id))
+	_ = r // of member 2: not ours
+	want.Owner, want.Since, want.Timeout, want.Address = Owner{2, d.conn}, w.index, 9*time.Second, "127.0.0.1:6"
+	if got, _ := w.s().Session(k.id); got != want || w.s().Zxid() != zxid {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	w.wantLog(fmt.Sprintf("attached %v {2 %d} after {1 101}", k.id, d.conn), "end")
+	d.create("/e", 1)
+	d.create("/f", 1)
+	w.heard.log = nil
+	d.close()
+	w.wantLog(fmt.Sprintf("closed %v by {2 %d} expired false ephemerals 2", k.id, d.conn), "end")
+	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 0 || w.s().EphemeralCount() != 0 {
+		t.Error("the session is still there")
+	}
+	if h := w.s().HighestSession(1); h != k.id {
+		t.Errorf("highest %v is not kept", h)
+	}
+}
+
+// Attaches: who may take a session over, and what an old one that comes late does.
+func TestAttach(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	first := k.since()
+	if _, r := k.attach(1, first, password(99)); r.Code != jute.AuthFailed || r.Session != (Session{}) {
+		t.Errorf("19: %v", r.Code)
+	}
+	if _, r := k.attach(1, first, password(k.id)[:15]); r.Code != jute.AuthFailed {
+		t.Errorf("20: %v", r.Code)
+	}
+	if _, r := k.attach(1, first, nil); r.Code != jute.AuthFailed {
+		t.Errorf("null password: %v", r.Code)
+	}
+	if k.since() != first {
+		t.Error("a refused attach changed the record")
+	}
+	moved, _ := k.attach(2, first, password(k.id))
+	second := k.since()
+	if second == first {
+		t.Fatal("member 2 could not attach")
+	}
+	// Member 1 sends an attach late that it made when it owned the session itself.
+	stale, r := k.attach(1, first, password(k.id))
+	if r.Code != jute.SessionMoved || r.Session.Since != second || r.Session.Owner != (Owner{2, moved.conn}) {
+		t.Errorf("late attach: %v %+v", r.Code, r.Session)
+	}
+	if _, r := k.attach(1, 0, password(k.id)); r.Code != jute.SessionMoved {
+		t.Errorf("attach of a member that does not know the session: %v", r.Code)
+	}
+	moved.must(moved.as(1).create("/by-owner", 0)) // nothing moved
+	back, r := k.attach(1, r.Session.Since, password(k.id))
+	if r.Code != jute.SessionMoved && r.Code != jute.OK || r.Code == jute.OK && r.Session.Owner.Conn != back.conn {
+		t.Errorf("second try: %v", r.Code)
+	}
+	back, r = k.attach(1, k.since(), password(k.id))
+	k.must(r)
+	// Of one member the log's order decides, whatever since says.
+	again, r := k.attach(1, first, password(k.id))
+	if again.must(r).Session.Owner != (Owner{1, again.conn}) {
+		t.Errorf("%+v", r.Session)
+	}
+	for name, old := range map[string]*client{"first": k, "stale": stale, "back": back} {
+		if r := old.create("/x", 0); r.Code != jute.SessionMoved {
+			t.Errorf("70: write of the %s connection: %v", name, r.Code)
+		}
+		if r := old.close(); r.Code != jute.SessionMoved {
+			t.Errorf("73: close of the %s connection: %v", name, r.Code)
+		}
+	}
+	again.must(again.create("/x", 0))
+	again.must(again.close())
+	if _, r := k.attach(1, first, password(k.id)); r.Code != jute.SessionExpired {
+		t.Errorf("21: %v", r.Code)
+	}
+}
+
+// as returns c as it is: its writes are made by its own member, whose results only the
+// observer of member 1 hears.
+func (c *client) as(member uint32) *client {
+	d := *c
+	d.member = member
+	d.conn = c.conn
+	return &d
+}
+
+// Expiry and attach: the order in the log decides.
+func TestExpireAndAttach(t *testing.T) {
+	t.Run("82 attach ahead of the expiry saves the session", func(t *testing.T) {
+		w := newWorld(t)
+		k := w.connect()
+		k.must(k.create("/e", 1))
+		since := k.since()
+		_, r := k.attach(1, since, password(k.id))
+		k.must(r)
+		zxid := w.s().Zxid()
+		w.heard.log = nil
+		w.expire(k.id, since)
+		w.wantLog("end")
+		if _, ok := w.s().Session(k.id); !ok || w.s().Zxid() != zxid || k.stat("/e").EphemeralOwner != k.id {
+			t.Error("the session is gone")
+		}
+	})
+	t.Run("22 attach behind the expiry finds nothing", func(t *testing.T) {
+		w := newWorld(t)
+		k := w.connect()
+		k.must(k.create("/e", 1))
+		since, zxid := k.since(), w.s().Zxid()
+		w.heard.log = nil
+		w.expire(k.id, since)
+		w.wantLog(fmt.Sprintf("closed %v by {0 0} expired true ephemerals 1", k.id), "end")
+		if w.s().Zxid() != zxid+1 {
+			t.Errorf("zxid %#x", w.s().Zxid())
+		}
+		if _, r := k.attach(1, since, password(k.id)); r.Code != jute.SessionExpired {
+			t.Errorf("%v", r.Code)
+		}
+		if _, code := k.exists("/e"); code != jute.NoNode {
+			t.Errorf("/e: %v", code)
+		}
+		w.expire(k.id, since)
+		if w.s().Zxid() != zxid+1 {
+			t.Error("the expiry of no session took a zxid")
+		}
+	})
+	t.Run("both in one entry", func(t *testing.T) {
+		w := newWorld(t)
+		k := w.connect()
+		body := message(&proto.Attach{Password: password(k.id), Since: k.since()})
+		w.entry(
+			w.next(1, k.txn(jute.OpAttach, body)),
+			&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: message(&proto.Expire{Since: k.since()})},
+		)
+		if _, ok := w.s().Session(k.id); !ok {
+			t.Error("the session is gone")
+		}
+	})
+	t.Run("only a leader's own expires", func(t *testing.T) {
+		w := newWorld(t)
+		k := w.connect()
+		r := k.do(jute.OpExpire, message(&proto.Expire{Since: k.since()}))
+		if _, ok := w.s().Session(k.id); !ok || r.Code != jute.Unimplemented {
+			t.Errorf("%v", r.Code)
+		}
+	})
+}
+
+// 85 to 91 and 103: what a close does to nodes, watches and what comes after it.
+func TestClose(t *testing.T) {
+	w := newWorld(t)
+	k, other := w.connect(), w.connect()
+	k.must(k.create("/p", 0))
+	k.must(k.create("/stays", 0))
+	other.must(other.create("/p/theirs", 1))
+	for _, i := range []int{3, 1, 5, 2, 4} {
+		k.must(k.create(fmt.Sprintf("/p/%d", i), 1))
+		other.watchData(fmt.Sprintf("/p/%d", i))
+	}
+	other.watchChildren("/p/3")
+	other.watchChildren("/p")
+	k.watchData("/p/1")
+	if got := w.s().GetEphemerals(k.id, nil); !slices.Equal(got, []string{"/p/1", "/p/2", "/p/3", "/p/4", "/p/5"}) {
+		t.Errorf("%q", got)
+	}
+	before := k.stat("/p")
+	w.heard.log = nil
+	r := k.must(k.close())
+	w.wantLog(fmt.Sprintf("closed %v by {1 %d} expired false ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
+	other.wantEvents("Deleted(/p/1)", "Children(/p)", "Deleted(/p/2)", "Deleted(/p/3)", "Deleted(/p/4)", "Deleted(/p/5)")
+	k.wantEvents("Deleted(/p/1)")
+	before.Cversion, before.NumChildren, before.Pzxid = before.Cversion+5, 1, r.Zxid
+	if got := other.stat("/p"); got != before {
+		t.Errorf("90: %+v, want %+v", got, before)
+	}
+	if r := k.create("/late", 1); r.Code != jute.SessionExpired || r.Zxid != w.s().Zxid() {
+		t.Errorf("87: %v", r.Code)
+	}
+	if r := k.create("/late", 9); r.Code != jute.BadArguments {
+		t.Errorf("flags come before the session: %v", r.Code)
+	}
+	if r := k.delete("", 0); r.Code != jute.SessionExpired {
+		t.Errorf("the session comes before the path: %v", r.Code)
+	}
+	if r := k.close(); r.Code != jute.SessionExpired {
+		t.Errorf("%v", r.Code)
+	}
+	other.must(other.create("/p/1", 0)) // 91
+	other.stat("/stays")                // 96
+	other.must(other.close())
+	if n := w.s().EphemeralCount(); n != 0 {
+		t.Errorf("%d ephemerals", n)
+	}
+	checkInvariants(t, w.s())
+}
+
+// 102: a path that is no longer ephemeral does not go with the session. 104 105: lists.
+func TestEphemerals(t *testing.T) {
+	w := newWorld(t)
+	k, other := w.connect(), w.connect()
+	for _, dir := range []string{"/a", "/b"} {
+		k.must(k.create(dir, 0))
+	}
+	for _, path := range []string{"/a/1", "/a/2", "/b/1", "/eph1"} {
+		k.must(k.create(path, 1))
+	}
+	other.must(other.create("/a/3", 1))
+	for prefix, want := range map[string]string{
+		"/a": "/a/1 /a/2", "/": "/a/1 /a/2 /b/1 /eph1", "": "/a/1 /a/2 /b/1 /eph1", "  ": "/a/1 /a/2 /b/1 /eph1", "/zzz": "", "/e": "/eph1",
+	} {
+		if got := strings.Join(w.s().GetEphemerals(k.id, []byte(prefix)), " "); got != want {
+			t.Errorf("prefix %q: %q, want %q", prefix, got, want)
+		}
+	}
+	k.must(k.delete("/eph1", -1))
+	k.must(k.create("/eph1", 0))
+	other.must(other.delete("/b/1", -1)) // 101
+	k.must(k.close())
+	if got := other.children("/"); !slices.Equal(got, []string{"a", "b", "eph1", "zookeeper"}) {
+		t.Errorf("%q", got)
+	}
+	if got := other.children("/a"); !slices.Equal(got, []string{"3"}) {
+		t.Errorf("%q", got)
+	}
+	// Without a session nothing can be ephemeral.
+	w.wantNone(w.run(1, &proto.Txn{Op: int32(jute.OpCreate), Body: createOp("/none", "", 1, jute.OpenACL).Append(nil)}))
+}
+
+func (w *world) wantNone(r Result) {
+	w.t.Helper()
+	if r.Code != jute.SessionExpired {
+		w.t.Errorf("%v", r.Code)
+	}
+}
+
+// 268: descendants.
+func TestAllChildrenNumber(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	for _, path := range []string{"/a", "/a/b", "/a/b/c", "/ab"} {
+		k.must(k.create(path, 0))
+	}
+	for path, want := range map[string]int32{"/a": 2, "/a/b/c": 0, "/": 7, "": 8} {
+		if n, code := w.s().AllChildrenNumber([]byte(path), nil); n != want || code != jute.OK {
+			t.Errorf("%q: %d, %v", path, n, code)
+		}
+	}
+	if _, code := w.s().AllChildrenNumber([]byte("/no"), nil); code != jute.NoNode {
+		t.Errorf("%v", code)
+	}
+}
+
+// 135 136 264: reads of odd paths.
+func TestReadPaths(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	for path, want := range map[string]jute.Code{"a": -101, "/x/": -101, "//": -101, "": 0, "/": 0, "/\x00": -101} {
+		if got := k.watchData(path); got != want {
+			t.Errorf("getData %q: %v", path, got)
+		}
+	}
+	_, _, data := w.s().GetData(nil, nil, nil)
+	_, exists := w.s().Exists(nil, nil, nil)
+	_, _, children := w.s().Children(nil, nil, nil)
+	_, _, list := w.s().GetACL(nil, nil)
+	_, number := w.s().AllChildrenNumber(nil, nil)
+	for i, code := range []jute.Code{data, exists, children, list, number} {
+		if code != jute.MarshallingError {
+			t.Errorf("null path, read %d: %v", i, code)
+		}
+	}
+}

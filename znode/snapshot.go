@@ -1,0 +1,254 @@
+package znode
+
+import (
+	"io"
+	"time"
+
+	"rollcall/jute"
+)
+
+// Snapshot is a copy of the replicated state. It never changes, and needs no lock.
+type Snapshot struct {
+	content
+}
+
+// Snapshot returns a copy, in O(1): from now on what it shares with the state is copied
+// before it is changed. The caller holds the lock at least to read.
+func (s *State) Snapshot() *Snapshot {
+	sn := &Snapshot{content: s.content}
+	s.gen.Add(1)
+	return sn
+}
+
+// Index returns the index of the last entry in the copy.
+func (sn *Snapshot) Index() uint64 { return sn.index }
+
+// WriteTo writes the copy so that Restore can read it. Equal states write equal bytes.
+func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
+	b := newBlockWriter(w)
+	b.u64(sn.index)
+	b.u64(uint64(sn.zxid))
+	b.u64(uint64(sn.now))
+	b.u64(sn.term.Term)
+	b.u64(sn.term.Nonce)
+	b.u32(sn.term.Leader)
+	b.u64(sn.term.Index)
+	sn.writeMembers(b)
+	sn.writeSessions(b)
+	sn.writeNodes(b)
+	err := b.close()
+	return b.n, err
+}
+
+// writeMembers writes those of whom there is something to say, by id.
+func (c *content) writeMembers(b *blockWriter) {
+	count := uint32(0)
+	for i := range c.members {
+		if c.members[i] != (member{}) {
+			count++
+		}
+	}
+	b.u32(count)
+	for i := range c.members {
+		if m := &c.members[i]; *m != (member{}) {
+			b.u32(uint32(i))
+			b.u64(m.boot)
+			b.u64(m.cursor)
+			b.u32(m.format)
+			b.u64(m.highest)
+		}
+	}
+}
+
+// writeSessions writes all sessions, by id.
+func (c *content) writeSessions(b *blockWriter) {
+	b.u64(uint64(c.sessions.n))
+	for _, s := range c.sessions.all() {
+		b.u64(uint64(s.ID))
+		b.u32(uint32(s.Timeout / time.Millisecond))
+		b.raw(s.Password[:])
+		b.u32(s.Owner.Member)
+		b.u64(s.Owner.Conn)
+		b.u64(s.Since)
+		b.u64(uint64(s.CreatedMs))
+		b.text(s.Address)
+	}
+}
+
+// writeNodes writes all nodes, each parent before its children and these in order. A
+// list is written where it is first used, and numbered from 0.
+func (c *content) writeNodes(b *blockWriter) {
+	b.u64(uint64(c.nodes.n))
+	lists := map[*acl]uint32{}
+	c.walk(c.get(rootPath), func(n *node) bool {
+		data, version := n.data, n.version
+		if n.path == configPath && n.mzxid == 0 {
+			data, version = nil, 0 // every member puts its own there
+		}
+		b.text(n.path)
+		b.data(data)
+		b.u64(uint64(n.czxid))
+		b.u64(uint64(n.mzxid))
+		b.u64(uint64(n.pzxid))
+		b.u64(uint64(n.ctime))
+		b.u64(uint64(n.mtime))
+		b.u32(uint32(version))
+		b.u32(uint32(n.aversion))
+		b.u32(uint32(n.creates))
+		b.u64(uint64(n.owner))
+		number, known := lists[n.acl]
+		if !known {
+			number = uint32(len(lists))
+			lists[n.acl] = number
+		}
+		b.u32(number)
+		if !known {
+			b.text(n.acl.text)
+		}
+		return b.err == nil
+	})
+}
+
+// Restore replaces the whole state by a snapshot. It builds the new one aside, then takes
+// the write lock, swaps and calls Observer.Restored. An error, ErrNotSnapshot,
+// ErrSnapshotVersion, ErrCorrupt or the reader's own, changes nothing. Watches stay.
+func (s *State) Restore(r io.Reader) error {
+	f := filler{b: newBlockReader(r), gen: s.gen.Load()}
+	f.tree.nodes = newTrie()
+	f.fill()
+	if err := f.b.close(); err != nil {
+		return err
+	}
+	f.placeConfig(f.gen, s.cfg.EnsembleText)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.content, s.acls = f.content, f.acls
+	s.obs.Restored()
+	return nil
+}
+
+// filler fills a content from a snapshot.
+type filler struct {
+	content
+	acls acls
+	gen  uint64
+	b    *blockReader
+}
+
+func (f *filler) fill() {
+	b := f.b
+	f.index = b.u64()
+	f.zxid = int64(b.u64())
+	f.now = int64(b.u64())
+	f.term.Term = b.u64()
+	f.term.Nonce = b.u64()
+	f.term.Leader = b.u32()
+	f.term.Index = b.u64()
+	f.readMembers()
+	f.readSessions()
+	f.readNodes()
+}
+
+func (f *filler) readMembers() {
+	b, last := f.b, -1
+	for count := b.u32(); count > 0 && b.err == nil; count-- {
+		id := b.u32()
+		m := member{boot: b.u64(), cursor: b.u64(), format: b.u32(), highest: b.u64()}
+		if id > maxMember || int(id) <= last || m == (member{}) || m.highest != 0 && uint32(m.highest>>56) != id {
+			b.corrupt("member %d does not follow %d", id, last)
+			return
+		}
+		f.members[id], last = m, int(id)
+	}
+}
+
+func (f *filler) readSessions() {
+	b, last := f.b, jute.SessionID(0)
+	for count := b.u64(); count > 0 && b.err == nil; count-- {
+		s := &Session{ID: jute.SessionID(b.u64()), Timeout: time.Duration(b.u32()) * time.Millisecond}
+		b.raw(s.Password[:])
+		s.Owner = Owner{Member: b.u32(), Conn: b.u64()}
+		s.Since = b.u64()
+		s.CreatedMs = int64(b.u64())
+		s.Address = b.text()
+		if compareIDs(s.ID, last) <= 0 || uint64(s.ID) > f.members[uint64(s.ID)>>56].highest || len(s.Address) > maxAddress {
+			b.corrupt("session %v does not follow %v", s.ID, last)
+			return
+		}
+		f.sessions.put(f.gen, sessionKey(s.ID), s)
+		last = s.ID
+	}
+}
+
+func (f *filler) readNodes() {
+	b, last := f.b, ""
+	var lists []*acl
+	known := map[*acl]bool{}
+	for count := b.u64(); count > 0 && b.err == nil; count-- {
+		n := &node{
+			gen: f.gen, path: b.text(), data: b.data(),
+			czxid: int64(b.u64()), mzxid: int64(b.u64()), pzxid: int64(b.u64()),
+			ctime: int64(b.u64()), mtime: int64(b.u64()),
+			version: int32(b.u32()), aversion: int32(b.u32()), creates: int32(b.u32()),
+			owner: jute.SessionID(b.u64()),
+		}
+		if number := b.u32(); int(number) < len(lists) {
+			n.acl = lists[number]
+		} else if a, ok := f.acls.parseACL(b.data()); ok && int(number) == len(lists) && !known[a] {
+			n.acl, known[a], lists = a, true, append(lists, a)
+		} else {
+			b.corrupt("node %q has no list", n.path)
+			return
+		}
+		if why := f.misplaced(n, last); why != "" {
+			b.corrupt("node %q %s", n.path, why)
+			return
+		}
+		f.link(f.gen, n)
+		last = n.path
+	}
+	for _, path := range builtin {
+		if f.nodes.get(path) == nil {
+			b.corrupt("no node %q", path)
+		}
+	}
+}
+
+// misplaced returns why n cannot be the node behind the one at last, "" if it can.
+func (f *filler) misplaced(n *node, last string) string {
+	if n.path == rootPath && last == "" && n.owner == 0 {
+		return ""
+	}
+	if !ValidPath(n.path) || !follows(n.path, last) {
+		return "is out of order"
+	}
+	above, _ := cutPath(n.path)
+	parent := f.get(above)
+	_, live := f.sessions.get(sessionKey(n.owner))
+	switch {
+	case parent == nil:
+		return "has no parent"
+	case parent.owner != 0:
+		return "has an ephemeral parent"
+	case n.creates < 0:
+		return "has a wrong count of children"
+	case n.owner != 0 && !live:
+		return "is owned by no session"
+	case n.owner != 0 && isBuiltin(n.path):
+		return "cannot be ephemeral"
+	case n.path == configPath && n.mzxid == 0 && (n.data != nil || n.version != 0):
+		return "is not every member's own"
+	}
+	return ""
+}
+
+// follows reports whether path comes after last in the order of a walk: by parts, so as
+// if the slash were the lowest character.
+func follows(path, last string) bool {
+	for i := range min(len(path), len(last)) {
+		if a, b := path[i], last[i]; a != b {
+			return b == '/' || a != '/' && a > b
+		}
+	}
+	return len(path) > len(last)
+}

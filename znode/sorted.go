@@ -1,0 +1,303 @@
+package znode
+
+import "iter"
+
+// maxKeys is how many keys a page holds: enough that a million keys lie five pages
+// deep, few enough that the copies of five pages cost about a microsecond.
+const maxKeys = 32
+
+// sorted is a sorted map that is copied in O(1): a B+tree with copy on write. The zero
+// value is empty. Every page carries the generation in which it was made. Changing
+// methods take the present generation; they change its own pages in place and copy
+// older ones. So whoever copies a sorted (by plain assignment) and lets the generation
+// count up before the next change has a map that no longer changes.
+//
+// Reads may run concurrently, changes may not, and no page of a copy is ever written.
+type sorted[K ordered[K], V any] struct {
+	root *page[K, V]
+	n    int
+}
+
+// ordered is what a key must be able to do.
+type ordered[K any] interface {
+	compare(K) int
+}
+
+// page is a leaf (kids nil, vals[i] belongs to keys[i]) or a branch (vals nil; all keys
+// below kids[i] are at or above keys[i], which for kids[0] may be too high).
+type page[K ordered[K], V any] struct {
+	gen  uint64
+	keys []K
+	vals []V
+	kids []*page[K, V]
+}
+
+// get returns k's value.
+func (t *sorted[K, V]) get(k K) (v V, ok bool) {
+	p := t.root
+	if p == nil {
+		return v, false
+	}
+	for p.kids != nil {
+		p = p.kids[p.branch(k)]
+	}
+	i, ok := p.search(k)
+	if ok {
+		v = p.vals[i]
+	}
+	return v, ok
+}
+
+// slot returns where k's value may be written in this generation, nil if there is none.
+// The pointer is good until the next change.
+func (t *sorted[K, V]) slot(gen uint64, k K) *V {
+	if _, ok := t.get(k); !ok {
+		return nil
+	}
+	p := t.own(gen)
+	for p.kids != nil {
+		p = p.ownKid(gen, p.branch(k))
+	}
+	i, _ := p.search(k)
+	return &p.vals[i]
+}
+
+// put sets k's value and reports whether k is new.
+func (t *sorted[K, V]) put(gen uint64, k K, v V) bool {
+	root := t.own(gen)
+	right, fresh := root.put(gen, k, v)
+	if right != nil {
+		t.root = &page[K, V]{
+			gen:  gen,
+			keys: append(make([]K, 0, maxKeys), root.keys[0], right.keys[0]),
+			kids: append(make([]*page[K, V], 0, maxKeys), root, right),
+		}
+	}
+	if fresh {
+		t.n++
+	}
+	return fresh
+}
+
+// drop removes k and reports whether it was there.
+func (t *sorted[K, V]) drop(gen uint64, k K) bool {
+	if _, ok := t.get(k); !ok {
+		return false
+	}
+	t.own(gen).drop(gen, k)
+	t.n--
+	for t.root.kids != nil && len(t.root.kids) == 1 {
+		t.root = t.root.kids[0]
+	}
+	if len(t.root.keys) == 0 {
+		t.root = nil
+	}
+	return true
+}
+
+// all yields every key with its value, in order. The map must not change meanwhile.
+func (t *sorted[K, V]) all() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		if t.root != nil {
+			t.root.walk(nil, yield)
+		}
+	}
+}
+
+// from is all without the keys below first.
+func (t *sorted[K, V]) from(first K) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		if t.root != nil {
+			t.root.walk(&first, yield)
+		}
+	}
+}
+
+// own returns the root, made or copied first if it is not of this generation.
+func (t *sorted[K, V]) own(gen uint64) *page[K, V] {
+	switch {
+	case t.root == nil:
+		t.root = &page[K, V]{gen: gen}
+	case t.root.gen != gen:
+		t.root = t.root.copy(gen)
+	}
+	return t.root
+}
+
+// ownKid is own for the i-th kid of p, which is of this generation.
+func (p *page[K, V]) ownKid(gen uint64, i int) *page[K, V] {
+	if p.kids[i].gen != gen {
+		p.kids[i] = p.kids[i].copy(gen)
+	}
+	return p.kids[i]
+}
+
+// copy keeps the capacities: a page that has grown is likely to grow on.
+func (p *page[K, V]) copy(gen uint64) *page[K, V] {
+	c := &page[K, V]{gen: gen, keys: append(make([]K, 0, cap(p.keys)), p.keys...)}
+	if p.kids != nil {
+		c.kids = append(make([]*page[K, V], 0, cap(p.kids)), p.kids...)
+	} else {
+		c.vals = append(make([]V, 0, cap(p.vals)), p.vals...)
+	}
+	return c
+}
+
+// search returns the index of the first key at or above k, and whether it is k.
+func (p *page[K, V]) search(k K) (int, bool) {
+	low, high := 0, len(p.keys)
+	for low < high {
+		mid := int(uint(low+high) >> 1)
+		c := p.keys[mid].compare(k)
+		if c == 0 {
+			return mid, true
+		}
+		if c < 0 {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low, false
+}
+
+// branch returns the index of the kid under which k belongs.
+func (p *page[K, V]) branch(k K) int {
+	i, found := p.search(k)
+	if found || i == 0 {
+		return i
+	}
+	return i - 1
+}
+
+// put sets k's value below p, which is of this generation, and reports whether k is
+// new. If p overflowed, right is its split-off upper part.
+func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
+	if p.kids == nil {
+		i, found := p.search(k)
+		if found {
+			p.vals[i] = v
+			return nil, false
+		}
+		if len(p.keys) == maxKeys {
+			right = p.split(gen, i)
+			if n := len(p.keys); i > n || n == maxKeys {
+				p, i = right, i-n
+			}
+		}
+		p.keys, p.vals = insert(p.keys, i, k), insert(p.vals, i, v)
+		return right, true
+	}
+	i := p.branch(k)
+	kid := p.ownKid(gen, i)
+	below, fresh := kid.put(gen, k, v)
+	if below == nil {
+		return nil, fresh
+	}
+	if i++; len(p.keys) == maxKeys {
+		right = p.split(gen, i)
+		if n := len(p.keys); i > n || n == maxKeys {
+			p, i = right, i-n
+		}
+	}
+	p.keys, p.kids = insert(p.keys, i, below.keys[0]), insert(p.kids, i, below)
+	return right, fresh
+}
+
+// drop removes k, which is below p; p is of this generation. A kid left without keys
+// goes, one left small joins a neighbour if both fill no more than half a page: pages
+// may get thin, but not without end.
+func (p *page[K, V]) drop(gen uint64, k K) {
+	if p.kids == nil {
+		i, _ := p.search(k)
+		p.keys, p.vals = remove(p.keys, i), remove(p.vals, i)
+		return
+	}
+	i := p.branch(k)
+	kid := p.ownKid(gen, i)
+	kid.drop(gen, k)
+	switch {
+	case len(kid.keys) == 0:
+		p.keys, p.kids = remove(p.keys, i), remove(p.kids, i)
+		return
+	case i > 0 && len(p.kids[i-1].keys)+len(kid.keys) <= maxKeys/2:
+		i--
+	case i+1 < len(p.kids) && len(p.kids[i+1].keys)+len(kid.keys) <= maxKeys/2:
+	default:
+		return
+	}
+	left, right, seam := p.ownKid(gen, i), p.kids[i+1], len(p.kids[i].keys)
+	left.keys = append(left.keys, right.keys...)
+	left.vals = append(left.vals, right.vals...)
+	left.kids = append(left.kids, right.kids...)
+	if left.kids != nil {
+		left.keys[seam] = p.keys[i+1] // right's own first key may have been too high
+	}
+	p.keys, p.kids = remove(p.keys, i+1), remove(p.kids, i+1)
+}
+
+// split moves p's upper half to a new page, or nothing if the next key goes to p's end
+// (keys that come in order then fill their pages).
+func (p *page[K, V]) split(gen uint64, next int) *page[K, V] {
+	n := len(p.keys) / 2
+	if next == len(p.keys) {
+		n = next
+	}
+	right := &page[K, V]{gen: gen, keys: append(make([]K, 0, maxKeys), p.keys[n:]...)}
+	clear(p.keys[n:])
+	p.keys = p.keys[:n]
+	if p.kids != nil {
+		right.kids = append(make([]*page[K, V], 0, maxKeys), p.kids[n:]...)
+		clear(p.kids[n:])
+		p.kids = p.kids[:n]
+	} else {
+		right.vals = append(make([]V, 0, maxKeys), p.vals[n:]...)
+		clear(p.vals[n:])
+		p.vals = p.vals[:n]
+	}
+	return right
+}
+
+// walk yields what is below p in order, from the first key at or above *first if first
+// is not nil, and reports whether to go on.
+func (p *page[K, V]) walk(first *K, yield func(K, V) bool) bool {
+	i := 0
+	if p.kids == nil {
+		if first != nil {
+			i, _ = p.search(*first)
+		}
+		for ; i < len(p.keys); i++ {
+			if !yield(p.keys[i], p.vals[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	if first != nil {
+		i = p.branch(*first)
+	}
+	for ; i < len(p.kids); i++ {
+		if !p.kids[i].walk(first, yield) {
+			return false
+		}
+		first = nil
+	}
+	return true
+}
+
+// insert puts v at index i.
+func insert[T any](s []T, i int, v T) []T {
+	var zero T
+	s = append(s, zero)
+	copy(s[i+1:], s[i:])
+	s[i] = v
+	return s
+}
+
+// remove takes out index i, and lets go of what it held.
+func remove[T any](s []T, i int) []T {
+	var zero T
+	copy(s[i:], s[i+1:])
+	s[len(s)-1] = zero
+	return s[:len(s)-1]
+}

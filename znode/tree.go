@@ -1,0 +1,238 @@
+package znode
+
+import (
+	"bytes"
+	"math"
+	"strings"
+
+	"rollcall/jute"
+)
+
+// tree is the nodes and what is derived from them. Copying it, with a count of the
+// generation, is a copy of everything in it.
+type tree struct {
+	nodes      trie
+	ephemerals sorted[ephemeral, struct{}]
+	dataSize   int64 // bytes of all paths and data
+}
+
+// node is one znode. A node of an older generation than the present is never written.
+type node struct {
+	gen      uint64
+	path     string
+	data     []byte // nil: null
+	czxid    int64
+	mzxid    int64
+	pzxid    int64
+	ctime    int64 // ms since 1970
+	mtime    int64
+	owner    jute.SessionID          // 0: not ephemeral
+	children *sorted[name, struct{}] // nil: none yet
+	acl      *acl
+	version  int32
+	aversion int32
+	creates  int32 // children ever created: the next sequential number
+}
+
+// name is the last part of a path.
+type name string
+
+func (n name) compare(m name) int { return strings.Compare(string(n), string(m)) }
+
+// ephemeral is one ephemeral node. A session's lie together, ordered by path.
+type ephemeral struct {
+	owner jute.SessionID
+	path  string
+}
+
+func (e ephemeral) compare(f ephemeral) int {
+	if c := compareIDs(e.owner, f.owner); c != 0 {
+		return c
+	}
+	return strings.Compare(e.path, f.path)
+}
+
+// The nodes that are always there, each behind its parent. Their creation is counted
+// nowhere.
+const (
+	rootPath   = "/"
+	zkPath     = "/zookeeper"
+	quotaPath  = "/zookeeper/quota"
+	configPath = "/zookeeper/config"
+)
+
+var builtin = [...]string{rootPath, zkPath, quotaPath, configPath}
+
+// isBuiltin reports whether path names a node that is always there.
+func isBuiltin(path string) bool {
+	for _, b := range builtin {
+		if path == b {
+			return true
+		}
+	}
+	return false
+}
+
+// newTree returns the tree of a new ensemble, made in generation gen.
+func newTree(gen uint64, acls *acls) tree {
+	t := tree{nodes: newTrie()}
+	for _, path := range builtin {
+		n := &node{gen: gen, path: path, data: []byte{}, acl: acls.world(jute.PermAll)}
+		if path == configPath {
+			n.acl, n.aversion = acls.world(jute.PermRead), -1
+		}
+		t.link(gen, n)
+	}
+	return t
+}
+
+// get returns the node at path, nil if there is none. The empty path is the root.
+func (t *tree) get(path string) *node {
+	if path == "" {
+		path = rootPath
+	}
+	return t.nodes.get(path)
+}
+
+// edit returns the node at path, which exists, to be changed.
+func (t *tree) edit(gen uint64, path string) *node {
+	if path == "" {
+		path = rootPath
+	}
+	return t.nodes.edit(gen, path)
+}
+
+// link puts n into the tree, below its parent and among its owner's ephemerals, and
+// returns the parent, to be changed: a create is not counted yet. The parent exists;
+// only the root has none.
+func (t *tree) link(gen uint64, n *node) (parent *node) {
+	t.nodes.add(gen, n)
+	t.dataSize += int64(len(n.path) + len(n.data))
+	if n.path == rootPath {
+		return nil
+	}
+	above, last := cutPath(n.path)
+	parent = t.edit(gen, above)
+	if parent.children == nil {
+		parent.children = &sorted[name, struct{}]{}
+	}
+	parent.children.put(gen, name(last), struct{}{})
+	if n.owner != 0 {
+		t.ephemerals.put(gen, ephemeral{n.owner, n.path}, struct{}{})
+	}
+	return parent
+}
+
+// unlink takes n, which is not the root, out of the tree: the reverse of link.
+func (t *tree) unlink(gen uint64, n *node) (parent *node) {
+	t.nodes.drop(gen, n.path)
+	t.dataSize -= int64(len(n.path) + len(n.data))
+	above, last := cutPath(n.path)
+	parent = t.edit(gen, above)
+	if parent.children.drop(gen, name(last)); parent.children.n == 0 {
+		parent.children = nil
+	}
+	if n.owner != 0 {
+		t.ephemerals.drop(gen, ephemeral{n.owner, n.path})
+	}
+	return parent
+}
+
+// descendants returns how many nodes lie below n.
+func (t *tree) descendants(n *node) int {
+	if n.path == rootPath {
+		return t.nodes.n - 1
+	}
+	count := 0
+	t.walk(n, func(*node) bool { count++; return true })
+	return count - 1
+}
+
+// walk calls visit for n and everything below it, parents first and children in order,
+// and reports whether visit never returned false.
+func (t *tree) walk(n *node, visit func(*node) bool) bool {
+	if !visit(n) {
+		return false
+	}
+	if n.children == nil {
+		return true
+	}
+	var path []byte
+	for child := range n.children.all() {
+		path = append(path[:0], n.path...)
+		if n.path != rootPath {
+			path = append(path, '/')
+		}
+		path = append(path, child...)
+		if !t.walk(t.nodes.get(borrow(path)), visit) {
+			return false
+		}
+	}
+	return true
+}
+
+// owned returns the paths of a session's ephemeral nodes, in order.
+func (t *tree) owned(id jute.SessionID) []string {
+	var paths []string
+	for e := range t.ephemerals.from(ephemeral{owner: id}) {
+		if e.owner != id {
+			break
+		}
+		paths = append(paths, e.path)
+	}
+	return paths
+}
+
+// copy returns n as a node of generation gen.
+func (n *node) copy(gen uint64) *node {
+	c := *n
+	c.gen = gen
+	if n.children != nil {
+		children := *n.children
+		c.children = &children
+	}
+	return &c
+}
+
+// numChildren returns how many children n has.
+func (n *node) numChildren() int32 {
+	if n.children == nil {
+		return 0
+	}
+	return int32(n.children.n)
+}
+
+// countCreate counts a child's creation. The count sticks at its end, as in ZooKeeper:
+// sequential creates then meet the name that exists.
+func (n *node) countCreate() {
+	if n.creates < math.MaxInt32 {
+		n.creates++
+	}
+}
+
+// stat returns what clients are told of n. Their cversion counts creates and deletes.
+func (n *node) stat() jute.Stat {
+	return jute.Stat{
+		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid,
+		Ctime: n.ctime, Mtime: n.mtime,
+		Version: n.version, Cversion: 2*n.creates - n.numChildren(), Aversion: n.aversion,
+		EphemeralOwner: n.owner,
+		DataLength:     int32(len(n.data)),
+		NumChildren:    n.numChildren(),
+	}
+}
+
+// placeConfig gives the config node the text of the ensemble, which is no part of the
+// log but the same on all members, unless a client has set its data: nil means
+// standalone. It changes the node as a write does.
+func (t *tree) placeConfig(gen uint64, text []byte) {
+	n := t.edit(gen, configPath)
+	if n.mzxid != 0 {
+		return
+	}
+	t.dataSize += int64(len(text) - len(n.data))
+	n.data, n.version = []byte{}, 0
+	if text != nil {
+		n.data, n.version = bytes.Clone(text), -1
+	}
+}

@@ -1,0 +1,342 @@
+package znode
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"rollcall/jute"
+	"rollcall/proto"
+
+	pb "google.golang.org/protobuf/proto"
+)
+
+// world is a log and the states that apply it; the first one is observed as member 1.
+type world struct {
+	t      testing.TB
+	states []*State
+	index  uint64
+	term   uint64
+	nonce  uint64
+	now    int64
+	seq    map[uint32]uint64
+	heard  *recorder
+	conns  uint64
+}
+
+// boots of the members in tests.
+func bootOf(member uint32) uint64 { return 1000 + uint64(member) }
+
+// newWorld opens term 1 and announces members 1 and 2.
+func newWorld(t testing.TB, others ...*State) *world {
+	heard := &recorder{}
+	s := New(Config{Self: 1, Observer: heard})
+	w := &world{t: t, states: append([]*State{s}, others...), seq: map[uint32]uint64{}, heard: heard, now: 1000}
+	w.startTerm(1, 7)
+	w.announce(1, 0, bootOf(1))
+	w.announce(2, 0, bootOf(2))
+	heard.log = nil
+	return w
+}
+
+func (w *world) s() *State { return w.states[0] }
+
+// entry applies an entry of the present term.
+func (w *world) entry(txns ...*proto.Txn) {
+	w.t.Helper()
+	w.now++
+	w.append(w.term, &proto.Entry{Format: FormatLevel, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: txns})
+}
+
+// append applies any entry.
+func (w *world) append(term uint64, e *proto.Entry) {
+	w.t.Helper()
+	w.index++
+	for _, s := range w.states {
+		s.Lock()
+		err := s.Apply(w.index, term, e)
+		s.Unlock()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) startTerm(term, nonce uint64) {
+	w.t.Helper()
+	w.term, w.nonce = term, nonce
+	w.append(term, &proto.Entry{Format: FormatLevel, TimeMs: w.now, Txns: []*proto.Txn{{
+		Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{Leader: 1, Nonce: nonce}),
+	}}})
+}
+
+func (w *world) announce(member uint32, replaces, boot uint64) {
+	w.t.Helper()
+	w.seq[member] = 0
+	w.entry(&proto.Txn{Member: member, Boot: boot, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: replaces, Format: 1})})
+}
+
+// next makes a transaction of member the next in turn.
+func (w *world) next(member uint32, txn *proto.Txn) *proto.Txn {
+	w.seq[member]++
+	txn.Member, txn.Boot, txn.Seq = member, bootOf(member), w.seq[member]
+	return txn
+}
+
+// run applies a transaction in an entry of its own. The result is the first state's.
+func (w *world) run(member uint32, txn *proto.Txn) Result {
+	w.t.Helper()
+	w.heard.result = Result{Code: -9999}
+	w.entry(w.next(member, txn))
+	return w.heard.result
+}
+
+func (w *world) expire(id jute.SessionID, since uint64) {
+	w.t.Helper()
+	w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(id), Body: message(&proto.Expire{Since: since})})
+}
+
+func message(m pb.Message) []byte {
+	b, err := pb.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func password(id jute.SessionID) []byte {
+	return bytes.Repeat([]byte{byte(id), 7}, 8)
+}
+
+// recorder is an Observer that writes down what it hears.
+type recorder struct {
+	log    []string
+	result Result // of the last transaction of member 1
+}
+
+func (o *recorder) note(format string, args ...any) {
+	o.log = append(o.log, fmt.Sprintf(format, args...))
+}
+
+func (o *recorder) TermStarted(t Term) { o.note("term %d", t.Term) }
+func (o *recorder) Announced(member uint32, boot, replaced uint64) {
+	o.note("announced %d %d %d", member, boot, replaced)
+}
+func (o *recorder) Opened(s Session) { o.note("opened %v", s.ID) }
+func (o *recorder) Attached(s Session, old Owner) {
+	o.note("attached %v %v after %v", s.ID, s.Owner, old)
+}
+func (o *recorder) Closed(s Session, by Owner, expired bool, ephemerals int) {
+	o.note("closed %v by %v expired %t ephemerals %d", s.ID, by, expired, ephemerals)
+}
+
+func (o *recorder) Applied(txn *proto.Txn, r *Result) {
+	o.result = *r
+	o.note("applied %v %d", jute.Op(txn.Op), r.Code)
+}
+func (o *recorder) Dropped(txn *proto.Txn) { o.note("dropped %v %d", jute.Op(txn.Op), txn.Seq) }
+func (o *recorder) EntryEnd(uint64)        { o.note("end") }
+func (o *recorder) Restored()              { o.note("restored") }
+
+// wantLog compares what was heard since the last call.
+func (w *world) wantLog(want ...string) {
+	w.t.Helper()
+	if got := w.heard.log; !slices.Equal(got, want) {
+		w.t.Errorf("heard %q, want %q", got, want)
+	}
+	w.heard.log = nil
+}
+
+// client is a connection of a session through member 1, and a Watcher.
+type client struct {
+	w      *world
+	member uint32
+	conn   uint64
+	id     jute.SessionID
+	ids    []*proto.Identity
+	events []string
+}
+
+func (w *world) connect() *client {
+	w.t.Helper()
+	w.conns++
+	c := &client{w: w, member: 1, conn: 100 + w.conns, id: jute.SessionID(1<<56 + w.conns)}
+	c.ids = []*proto.Identity{{Scheme: "ip", Id: "127.0.0.1"}}
+	if r := c.open(); r.Code != jute.OK {
+		w.t.Fatalf("createSession: %v", r.Code)
+	}
+	return c
+}
+
+func (c *client) open() Result {
+	c.w.t.Helper()
+	return c.do(jute.OpCreateSession, message(&proto.OpenSession{TimeoutMs: 6000, Password: password(c.id), Address: "127.0.0.1:5"}))
+}
+
+func (c *client) auth(scheme, id string) *client {
+	c.ids = append(c.ids, &proto.Identity{Scheme: scheme, Id: id})
+	return c
+}
+
+func (c *client) txn(op jute.Op, body []byte) *proto.Txn {
+	return &proto.Txn{Session: int64(c.id), Conn: c.conn, Op: int32(op), Body: body, Ids: c.ids}
+}
+
+func (c *client) do(op jute.Op, body []byte) Result {
+	c.w.t.Helper()
+	return c.w.run(c.member, c.txn(op, body))
+}
+
+func aclOf(perms jute.Perm, entries ...string) []jute.ACL {
+	list := []jute.ACL{}
+	for i := 0; i < len(entries); i += 2 {
+		list = append(list, jute.ACL{Perms: perms, ID: jute.ID{Scheme: []byte(entries[i]), ID: []byte(entries[i+1])}})
+	}
+	return list
+}
+
+func createOp(path, data string, flags jute.CreateMode, acl []jute.ACL) jute.CreateRequest {
+	return jute.CreateRequest{Path: []byte(path), Data: []byte(data), ACL: acl, Flags: flags}
+}
+
+func (c *client) create(path string, flags jute.CreateMode) Result {
+	c.w.t.Helper()
+	return c.createACL(path, flags, jute.OpenACL)
+}
+
+func (c *client) createACL(path string, flags jute.CreateMode, acl []jute.ACL) Result {
+	c.w.t.Helper()
+	return c.do(jute.OpCreate, createOp(path, "x", flags, acl).Append(nil))
+}
+
+func (c *client) delete(path string, version int32) Result {
+	c.w.t.Helper()
+	return c.do(jute.OpDelete, jute.DeleteRequest{Path: []byte(path), Version: version}.Append(nil))
+}
+
+func (c *client) setData(path, data string, version int32) Result {
+	c.w.t.Helper()
+	return c.do(jute.OpSetData, jute.SetDataRequest{Path: []byte(path), Data: []byte(data), Version: version}.Append(nil))
+}
+
+func (c *client) setACL(path string, acl []jute.ACL, version int32) Result {
+	c.w.t.Helper()
+	return c.do(jute.OpSetACL, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version}.Append(nil))
+}
+
+func (c *client) multi(ops ...jute.MultiOp) Result {
+	c.w.t.Helper()
+	return c.do(jute.OpMulti, jute.AppendMulti(nil, ops))
+}
+
+func (c *client) close() Result {
+	c.w.t.Helper()
+	return c.do(jute.OpCloseSession, nil)
+}
+
+// attach takes c's session over for another connection of member.
+func (c *client) attach(member uint32, since uint64, password []byte) (*client, Result) {
+	c.w.t.Helper()
+	c.w.conns++
+	d := &client{w: c.w, member: member, conn: 100 + c.w.conns, id: c.id, ids: c.ids}
+	return d, d.do(jute.OpAttach, message(&proto.Attach{Password: password, TimeoutMs: 9000, Since: since, Address: "127.0.0.1:6"}))
+}
+
+func (c *client) since() uint64 {
+	s, _ := c.w.s().Session(c.id)
+	return s.Since
+}
+
+// must fails the test unless r is OK.
+func (c *client) must(r Result) Result {
+	c.w.t.Helper()
+	if r.Code != jute.OK {
+		c.w.t.Fatalf("%v (%d)", r.Code, r.Code)
+	}
+	return r
+}
+
+func (c *client) exists(path string) (jute.Stat, jute.Code) {
+	c.w.s().RLock()
+	defer c.w.s().RUnlock()
+	return c.w.s().Exists([]byte(path), c.ids, nil)
+}
+
+func (c *client) stat(path string) jute.Stat {
+	c.w.t.Helper()
+	st, code := c.exists(path)
+	if code != jute.OK {
+		c.w.t.Fatalf("exists %s: %v", path, code)
+	}
+	return st
+}
+
+func (c *client) Event(t jute.EventType, path string, zxid int64) {
+	if zxid != c.w.s().zxid {
+		c.w.t.Errorf("event with zxid %#x during %#x", zxid, c.w.s().zxid)
+	}
+	c.events = append(c.events, fmt.Sprintf("%s(%s)", names[t], path))
+}
+
+func (c *client) Identities() []*proto.Identity { return c.ids }
+
+var names = map[jute.EventType]string{
+	jute.EventNodeCreated: "Created", jute.EventNodeDeleted: "Deleted",
+	jute.EventNodeDataChanged: "Changed", jute.EventNodeChildrenChanged: "Children",
+}
+
+// wantEvents compares the events since the last call.
+func (c *client) wantEvents(want ...string) {
+	c.w.t.Helper()
+	if !slices.Equal(c.events, want) {
+		c.w.t.Errorf("events %q, want %q", c.events, want)
+	}
+	c.events = nil
+}
+
+func (c *client) watchExists(path string) jute.Code {
+	c.w.s().RLock()
+	defer c.w.s().RUnlock()
+	_, code := c.w.s().Exists([]byte(path), c.ids, c)
+	return code
+}
+
+func (c *client) watchData(path string) jute.Code {
+	c.w.s().RLock()
+	defer c.w.s().RUnlock()
+	_, _, code := c.w.s().GetData([]byte(path), c.ids, c)
+	return code
+}
+
+func (c *client) watchChildren(path string) jute.Code {
+	c.w.s().RLock()
+	defer c.w.s().RUnlock()
+	_, _, code := c.w.s().Children([]byte(path), c.ids, c)
+	return code
+}
+
+func (c *client) children(path string) []string {
+	c.w.s().RLock()
+	defer c.w.s().RUnlock()
+	list, _, _ := c.w.s().Children([]byte(path), c.ids, nil)
+	return list
+}
+
+// encode returns a snapshot's bytes.
+func encode(t testing.TB, sn *Snapshot) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if n, err := sn.WriteTo(&b); err != nil || n != int64(b.Len()) {
+		t.Fatalf("WriteTo = %d, %v with %d bytes written", n, err, b.Len())
+	}
+	return b.Bytes()
+}
+
+// connectUnchecked is connect where nobody observes.
+func (w *world) connectUnchecked() *client {
+	w.conns++
+	c := &client{w: w, member: 1, conn: 100 + w.conns, id: jute.SessionID(1<<56 + w.conns)}
+	c.open()
+	return c
+}

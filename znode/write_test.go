@@ -1,0 +1,290 @@
+package znode
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollcall/jute"
+)
+
+// step is one operation of a table: what it answers, and (of creates) under which path.
+type step struct {
+	run  func(k *client) Result
+	want jute.Code
+	path string
+}
+
+func create(path string, flags jute.CreateMode) func(*client) Result {
+	return func(k *client) Result { return k.create(path, flags) }
+}
+
+func del(path string, version int32) func(*client) Result {
+	return func(k *client) Result { return k.delete(path, version) }
+}
+
+func set(path string, version int32) func(*client) Result {
+	return func(k *client) Result { return k.setData(path, "y", version) }
+}
+
+func raw(op jute.Op, body []byte) func(*client) Result {
+	return func(k *client) Result { return k.do(op, body) }
+}
+
+// Each step takes exactly one zxid, failing or not.
+func TestWrites(t *testing.T) {
+	open := jute.OpenACL
+	tests := []struct {
+		name  string // with the numbers of the conformance cases
+		steps []step
+	}{
+		{"100 no children of ephemerals", []step{
+			{create("/e", 1), 0, "/e"}, {create("/e/c", 0), -108, ""}, {create("/e/c", 1), -108, ""},
+			{create("/e/c", 2), -108, ""}, {create("/e/c", 3), -108, ""},
+		}},
+		{"112 113 114 115 116", []step{
+			{create("/a", 0), 0, "/a"}, {create("/a", 0), -110, ""}, {create("/no/child", 0), -101, ""},
+			{create("/", 0), -110, ""}, {create("", 0), -8, ""}, {create("a", 0), -8, ""},
+		}},
+		{"117 null path", []step{
+			{raw(jute.OpCreate, jute.CreateRequest{ACL: open}.Append(nil)), -5, ""},
+			{raw(jute.OpDelete, jute.DeleteRequest{}.Append(nil)), -5, ""},
+			{raw(jute.OpSetData, jute.SetDataRequest{}.Append(nil)), -8, ""},
+			{raw(jute.OpSetACL, jute.SetACLRequest{ACL: open}.Append(nil)), -8, ""},
+		}},
+		{"118 119 120 trailing slash", []step{
+			{create("/x/", 0), -101, ""}, {create("/x", 0), 0, "/x"}, {create("/x/", 0), -8, ""}, {create("/x/", 2), 0, "/x/0000000000"},
+		}},
+		{"121 122 123", []step{
+			{create("//", 0), -8, ""}, {create("/x", 0), 0, "/x"}, {create("/x//y", 0), -101, ""}, {create("/x/../y", 0), -101, ""},
+			{create("/x/./y", 0), -101, ""}, {create("/.", 0), -8, ""}, {create("/..", 0), -8, ""}, {create("/x/.", 0), -8, ""},
+		}},
+		{"124 127 odd but allowed", []step{
+			{create("/...", 0), 0, "/..."}, {create("/.a", 0), 0, "/.a"}, {create("/a.", 0), 0, "/a."}, {create("/a..b", 0), 0, "/a..b"},
+			{create("/x y", 0), 0, "/x y"}, {create("/q\u00e9", 0), 0, "/q\u00e9"}, {create("/\u00a0", 0), 0, "/\u00a0"},
+			{create("/\uf900", 0), 0, "/\uf900"}, {create("/漢字", 0), 0, "/漢字"},
+		}},
+		{"125 126 characters", []step{
+			{create("/a\x00b", 0), -8, ""}, {create("/\x01", 0), -8, ""}, {create("/\x1f", 0), -8, ""}, {create("/\x7f", 0), -8, ""},
+			{create("/\u009f", 0), -8, ""}, {create("/\xed\xa0\x80", 0), -8, ""}, {create("/\ue000", 0), -8, ""}, {create("/\uf8ff", 0), -8, ""},
+			{create("/\ufff0", 0), -8, ""}, {create("/a\nb", 0), -8, ""}, {create("/\U0001f600", 0), -8, ""}, {create("/\xff", 0), -8, ""},
+		}},
+		{"130 131 no acl", []step{
+			{func(k *client) Result { return k.createACL("/a", 0, nil) }, -114, ""},
+			{func(k *client) Result { return k.createACL("/a", 0, []jute.ACL{}) }, -114, ""},
+			{func(k *client) Result { return k.createACL("/no/child", 0, []jute.ACL{}) }, -114, ""},
+		}},
+		{"132 285 flags", []step{
+			{create("/f", -1), -8, ""}, {create("/f", 7), -8, ""}, {create("/f", 100), -8, ""}, {create("/f", 5), -8, ""}, {create("/f", 6), -8, ""},
+			{create("/f", 4), 0, "/f"},
+			{raw(jute.OpCreate2, createOp("/g", "", 9, open).Append(nil)), -8, ""},
+		}},
+		{"134 built-in nodes stay", []step{
+			{del("/", anyVersion), -8, ""}, {del("/zookeeper", anyVersion), -8, ""}, {del("/zookeeper/quota", anyVersion), -8, ""},
+			{del("/zookeeper/config", anyVersion), -8, ""}, {del("", anyVersion), -8, ""},
+		}},
+		{"135 paths of setData and delete", []step{
+			{set("", anyVersion), -8, ""}, {set("a", anyVersion), -8, ""}, {create("/x", 0), 0, "/x"}, {set("/x/", anyVersion), -8, ""},
+			{del("/x/", anyVersion), -101, ""}, {del("//", anyVersion), -101, ""}, {del("/x\x00", anyVersion), -8, ""}, {del("/no/x", anyVersion), -101, ""},
+		}},
+		{"140 sequence", []step{
+			{create("/q", 0), 0, "/q"}, {create("/q/n-", 2), 0, "/q/n-0000000000"}, {create("/q/n-", 2), 0, "/q/n-0000000001"}, {create("/q/n-", 2), 0, "/q/n-0000000002"},
+		}},
+		{"141 143 one counter for all children", []step{
+			{create("/q", 0), 0, "/q"}, {create("/q/x", 0), 0, "/q/x"}, {create("/q/a-", 2), 0, "/q/a-0000000001"}, {create("/q/b-", 3), 0, "/q/b-0000000002"},
+		}},
+		{"142 numbers are not used again", []step{
+			{create("/q", 0), 0, "/q"}, {create("/q/n-", 2), 0, "/q/n-0000000000"}, {del("/q/n-0000000000", anyVersion), 0, ""}, {create("/q/n-", 2), 0, "/q/n-0000000001"},
+		}},
+		{"144 a failure does not count", []step{
+			{create("/q", 0), 0, "/q"}, {create("/q/x", 0), 0, "/q/x"}, {create("/q/x", 0), -110, ""}, {create("/q/n-", 2), 0, "/q/n-0000000001"},
+		}},
+		{"145 collision", []step{
+			{create("/q", 0), 0, "/q"}, {create("/q/n-0000000001", 0), 0, "/q/n-0000000001"}, {create("/q/n-", 2), -110, ""}, {create("/q/n-", 2), -110, ""},
+			{create("/q/other", 0), 0, "/q/other"}, {create("/q/n-", 2), 0, "/q/n-0000000002"},
+		}},
+		{"146 a new parent starts again", []step{
+			{create("/q", 0), 0, "/q"}, {create("/q/n-", 2), 0, "/q/n-0000000000"}, {del("/q/n-0000000000", anyVersion), 0, ""}, {del("/q", anyVersion), 0, ""},
+			{create("/q", 0), 0, "/q"}, {create("/q/n-", 2), 0, "/q/n-0000000000"},
+		}},
+		{"157 158 versions of data", []step{
+			{create("/s", 0), 0, "/s"}, {set("/s", anyVersion), 0, ""}, {set("/s", 0), -103, ""}, {set("/s", 1), 0, ""}, {set("/s", anyVersion), 0, ""}, {set("/s", -2), -103, ""},
+		}},
+		{"159 versions of the acl", []step{
+			{create("/s", 0), 0, "/s"}, {func(k *client) Result { return k.setACL("/s", open, 5) }, -103, ""},
+			{func(k *client) Result { return k.setACL("/s", open, 0) }, 0, ""}, {func(k *client) Result { return k.setACL("/s", open, 0) }, -103, ""},
+		}},
+		{"160 161 162 163", []step{
+			{set("/s", 7), -101, ""}, {create("/s", 0), 0, "/s"}, {del("/s", 3), -103, ""}, {del("/s", 0), 0, ""}, {del("/s", 0), -101, ""},
+			{create("/s", 0), 0, "/s"}, {create("/s/c", 0), 0, "/s/c"}, {del("/s", anyVersion), -111, ""}, {del("/s", 5), -103, ""},
+		}},
+		{"186 187", []step{
+			{create("/s", 0), 0, "/s"}, {func(k *client) Result { return k.setACL("/s", nil, anyVersion) }, -114, ""},
+			{func(k *client) Result { return k.setACL("/no", []jute.ACL{}, anyVersion) }, -114, ""}, {func(k *client) Result { return k.setACL("/no", open, anyVersion) }, -101, ""},
+		}},
+		{"284 operations not served yet", []step{
+			{raw(jute.OpCreateContainer, createOp("/c", "", 4, open).Append(nil)), -6, ""}, {raw(jute.OpCheck, nil), -6, ""}, {raw(jute.OpExpire, nil), -6, ""},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			k := w.connect()
+			for i, s := range tt.steps {
+				before := w.s().Zxid()
+				r := s.run(k)
+				if r.Code != s.want || r.Path != s.path {
+					t.Errorf("step %d: %v (%d) path %q, want %d path %q", i, r.Code, r.Code, r.Path, s.want, s.path)
+				}
+				if r.Zxid != before+1 || w.s().Zxid() != before+1 {
+					t.Errorf("step %d: zxid %#x after %#x", i, r.Zxid, before)
+				}
+			}
+			checkInvariants(t, w.s())
+		})
+	}
+}
+
+// 128 129 and 139: null and empty data differ; a body cut short takes no zxid.
+func TestBodies(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	k.must(k.do(jute.OpCreate, jute.CreateRequest{Path: []byte("/null"), ACL: jute.OpenACL}.Append(nil)))
+	k.must(k.do(jute.OpCreate, jute.CreateRequest{Path: []byte("/empty"), Data: []byte{}, ACL: jute.OpenACL}.Append(nil)))
+	for path, null := range map[string]bool{"/null": true, "/empty": false} {
+		data, st, code := w.s().GetData([]byte(path), nil, nil)
+		if code != jute.OK || (data == nil) != null || len(data) != 0 || st.DataLength != 0 {
+			t.Errorf("%s: %v null %t %+v", path, code, data == nil, st)
+		}
+	}
+	before := encode(t, w.s().Snapshot())
+	whole := createOp("/a", "data", 0, jute.OpenACL).Append(nil)
+	for _, op := range []jute.Op{jute.OpCreate, jute.OpDelete, jute.OpSetData, jute.OpSetACL, jute.OpCreateSession, jute.OpAttach} {
+		if r := k.do(op, whole[:5]); r.Code != jute.MarshallingError || r.Zxid != w.s().Zxid() {
+			t.Errorf("%v: %v", op, r.Code)
+		}
+	}
+	w.s().index, w.s().now, w.s().members[1].cursor = w.s().index-6, w.s().now-6, w.s().members[1].cursor-6
+	if !slices.Equal(before, encode(t, w.s().Snapshot())) {
+		t.Error("a body that cannot be decoded changed more than the cursor")
+	}
+}
+
+// 99 150 to 156 and 166: the trace of one node's Stat and its parent's.
+func TestStat(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	z := func() int64 { return w.s().Zxid() }
+	same := func(path string, want jute.Stat) {
+		t.Helper()
+		if got := k.stat(path); got != want {
+			t.Errorf("%s: %+v, want %+v", path, got, want)
+		}
+	}
+	root := k.stat("/")
+	if root.Cversion != -1 || root.NumChildren != 1 || root.Czxid != 0 || root.Mtime != 0 {
+		t.Errorf("164: %+v", root)
+	}
+	if st := k.stat("/zookeeper"); st.Cversion != -2 || st.NumChildren != 2 {
+		t.Errorf("165: %+v", st)
+	}
+	if st := k.stat("/zookeeper/config"); st.Aversion != -1 || st.Version != 0 {
+		t.Errorf("297: %+v", st)
+	}
+
+	r := k.must(k.create("/s", 0))
+	s := jute.Stat{Czxid: z(), Mzxid: z(), Pzxid: z(), Ctime: w.now, Mtime: w.now, DataLength: 1}
+	if r.Stat != s {
+		t.Errorf("133: %+v, want %+v", r.Stat, s)
+	}
+	same("/s", s)
+	k.must(k.create("/s/c", 1))
+	s.Cversion, s.NumChildren, s.Pzxid = 1, 1, z()
+	same("/s", s)
+	same("/s/c", jute.Stat{Czxid: z(), Mzxid: z(), Pzxid: z(), Ctime: w.now, Mtime: w.now, DataLength: 1, EphemeralOwner: k.id})
+	k.must(k.delete("/s/c", 0))
+	s.Cversion, s.NumChildren, s.Pzxid = 2, 0, z()
+	same("/s", s)
+	r = k.must(k.setData("/s", "0123456789", 0))
+	s.Version, s.Mzxid, s.Mtime, s.DataLength = 1, z(), w.now, 10
+	same("/s", s)
+	if r.Stat != s {
+		t.Errorf("156: %+v, want %+v", r.Stat, s)
+	}
+	r = k.must(k.setACL("/s", jute.OpenACL, 0))
+	s.Aversion = 1
+	same("/s", s)
+	if r.Stat != s {
+		t.Errorf("159: %+v, want %+v", r.Stat, s)
+	}
+	for i := range 10 {
+		k.must(k.create(fmt.Sprintf("/s/%d", i), 0))
+	}
+	s.Cversion, s.NumChildren, s.Pzxid = 12, 10, z()
+	same("/s", s)
+	k.must(k.create("/s/1/x", 0)) // 155
+	same("/s", s)
+	for i := 5; i < 8; i++ {
+		k.must(k.delete(fmt.Sprintf("/s/%d", i), -1))
+	}
+	s.Cversion, s.NumChildren, s.Pzxid = 15, 7, z()
+	same("/s", s)
+}
+
+// The count of creates sticks at the end of its range.
+func TestSequenceEnds(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	k.must(k.create("/q", 0))
+	w.s().edit(w.s().gen.Load(), "/q").creates = math.MaxInt32
+	if r := k.create("/q/n-", 2); r.Path != "/q/n-2147483647" {
+		t.Errorf("created %q, %v", r.Path, r.Code)
+	}
+	if r := k.create("/q/n-", 2); r.Code != jute.NodeExists {
+		t.Errorf("%v", r.Code)
+	}
+	if r := k.create("/q/m-", 2); r.Path != "/q/m-2147483647" {
+		t.Errorf("created %q, %v", r.Path, r.Code)
+	}
+}
+
+// 296: in an ensemble /zookeeper/config holds its text; who may write it can.
+func TestConfigNode(t *testing.T) {
+	text := "server.1=a:2888:3888:participant\nversion=0"
+	w := newWorld(t)
+	s := New(Config{EnsembleText: []byte(text), SkipACL: true})
+	w.states = append(w.states[:0], s)
+	w.index, w.seq[1] = 0, 0
+	w.startTerm(1, 7)
+	w.announce(1, 0, bootOf(1))
+	read := func(s *State) (string, int32) {
+		data, st, code := s.GetData([]byte(configPath), nil, nil)
+		if code != jute.OK || int(st.DataLength) != len(data) {
+			t.Errorf("%v, %+v", code, st)
+		}
+		return string(data), st.Version
+	}
+	if got, v := read(s); got != text || v != -1 {
+		t.Errorf("%q version %d", got, v)
+	}
+	restored := New(Config{EnsembleText: []byte("other")})
+	if err := restored.Restore(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
+		t.Fatal(err)
+	}
+	if got, v := read(restored); got != "other" || v != -1 || restored.DataSize() != s.DataSize()+int64(len("other")-len(text)) {
+		t.Errorf("%q version %d", got, v)
+	}
+	k := w.connectUnchecked()
+	k.setData(configPath, "mine", -1)
+	if got, v := read(s); got != "mine" || v != 0 {
+		t.Errorf("%q version %d", got, v)
+	}
+	if err := restored.Restore(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
+		t.Fatal(err)
+	}
+	if got, v := read(restored); got != "mine" || v != 0 {
+		t.Errorf("%q version %d", got, v)
+	}
+}
