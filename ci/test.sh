@@ -23,11 +23,12 @@ unit() {
 }
 
 # drills breaks whole ensembles inside the test process; ROLLCALL_SCHEDULES sets how
-# many schedules of faults, else the tests' own default holds.
+# many schedules of faults, else the tests' own default holds. -v, for what they say
+# they saw; without the lines of the tests that passed.
 drills() {
   local packages
   packages=$(go list ./integration/... | grep -vx 'rollcall/integration/clients') || return
-  tests -race $packages
+  tests -race -v $packages | { grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)' || true; }
 }
 
 # clients runs the real binary, and ZooKeeper's own clients against it. -v, for the

@@ -13,7 +13,8 @@ import (
 // next one in.
 const maxAcks = 64
 
-// ack is an acknowledgement that counts once commit has been applied here.
+// ack is an acknowledgement that counts once commit has been applied here. A long list
+// of refused sessions comes in several, of which only the last has a through.
 type ack struct {
 	nonce   uint64 // of the leader's term
 	through uint64
@@ -32,10 +33,10 @@ func (f *Follower) hear(ping *proto.Ping) {
 	if n := len(f.acks); n > 0 && f.acks[n-1].nonce != a.nonce {
 		f.acks = nil // of a leader before this one
 	}
-	if n := len(f.acks); n < maxAcks {
-		f.acks = append(f.acks, a)
-	} else {
+	if n := len(f.acks); n == maxAcks || n > 0 && f.acks[n-1].through == 0 {
 		f.acks[n-1].merge(a)
+	} else {
+		f.acks = append(f.acks, a)
 	}
 	wake(f.acked)
 }
@@ -70,7 +71,7 @@ func (f *Follower) ackLoop(ctx context.Context) error {
 func (f *Follower) dueAck() (ack, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for len(f.acks) > 0 && f.acks[0].commit <= f.applied.Load() {
+	for len(f.acks) > 0 && f.acks[0].through != 0 && f.acks[0].commit <= f.applied.Load() {
 		a := f.acks[0]
 		f.acks = f.acks[1:]
 		if a.nonce == f.term.Nonce {

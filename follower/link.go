@@ -145,12 +145,16 @@ func (f *Follower) announce(a *announcement) bool {
 	return true
 }
 
-// backoff is how long to wait between tries: twice as long each time, but no longer than
-// half a tick, so that a leader that comes back is found within what vouching leaves.
+// backoff is how long to wait between tries: twice as long each time. The first is tried
+// again soon, because a leader takes a moment longer than its TermStart to open; and no
+// wait is longer than half a tick, so that one that comes back is found within what
+// vouching leaves.
 type backoff struct{ least, most, next time.Duration }
 
 func (f *Follower) newBackoff() *backoff {
-	return &backoff{least: f.cfg.Tick / 20, most: f.cfg.Tick / 2, next: f.cfg.Tick / 20}
+	b := &backoff{least: f.cfg.Tick / 200, most: f.cfg.Tick / 2}
+	b.reset()
+	return b
 }
 
 func (b *backoff) reset() { b.next = b.least }

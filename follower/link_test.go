@@ -83,6 +83,9 @@ func TestNewTermSendsAgain(t *testing.T) {
 				t.Errorf("w%d heard %d times", i, w.times())
 			}
 		}
+		if n := r.f.Resent(); n != 3 {
+			t.Errorf("counted %d sent again, want 3", n)
+		}
 		if got := r.lead(3, 3).sent(); len(got) != 0 {
 			t.Errorf("sent again although applied: %v", got)
 		}
@@ -126,7 +129,7 @@ func TestBackoff(t *testing.T) {
 			}
 			longest = gap
 		}
-		if n := len(r.dials); longest != tick/2 || n > 30 || r.dials[1].Sub(r.dials[0]) != tick/20 {
+		if n := len(r.dials); longest != tick/2 || n > 30 || r.dials[1].Sub(r.dials[0]) != tick/200 {
 			t.Errorf("%d tries, %v to %v apart", n, r.dials[1].Sub(r.dials[0]), longest)
 		}
 		if l := r.lead(2, 2); l.streams != 1 {
@@ -277,14 +280,20 @@ func TestAnnounce(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
+		w := r.submit(1, jute.OpCreate, "ours")
+		synctest.Wait()
 		body, _ := protobuf.Marshal(&proto.Announce{Replaces: ourBoot})
 		r.apply(&proto.Txn{Member: self, Boot: 99, Op: int32(jute.OpAnnounce), Body: body})
 		err := <-r.ran
 		if !errors.Is(err, ErrReplaced) {
 			t.Errorf("Run: %v, want ErrReplaced", err)
 		}
-		if got := l.take(9); len(got) != 0 {
-			t.Errorf("sent %v", got)
+		if got := l.take(9); len(got) != 1 {
+			t.Errorf("sent %v, want the write", got)
+		}
+		r.apply(&proto.Txn{Member: self, Boot: 99, Seq: 1, Conn: 1, Op: int32(jute.OpCreate)})
+		if w.times() != 0 {
+			t.Error("the other process's write was taken for ours")
 		}
 		var told announcement
 		if r.f.announce(&told) {

@@ -120,8 +120,7 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// Behind those that wait already, be there room or not.
-	if l := o.lanes[txn.Conn]; l != nil && (o.full() || o.blocked.Len() > 0) {
+	if l := o.lanes[txn.Conn]; l != nil && o.full() { // while others wait there is no room
 		if err := o.wait(ctx, l, size); err != nil {
 			return err
 		}

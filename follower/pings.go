@@ -183,7 +183,7 @@ func (s *pingStream) answer(ctx context.Context) {
 		if later > 0 {
 			pause.Reset(later)
 		}
-		if err := s.prove(); err != nil {
+		if err := s.prove(false); err != nil {
 			return // Recv fails as well
 		}
 		if !now {
@@ -193,7 +193,7 @@ func (s *pingStream) answer(ctx context.Context) {
 			if err := s.stream.Send(pong); err != nil {
 				return
 			}
-			if err := s.prove(); err != nil {
+			if err := s.prove(pong.More); err != nil {
 				return
 			}
 		}
@@ -219,7 +219,8 @@ func (s *pingStream) next(now time.Time) (number uint64, send bool, later time.D
 }
 
 // prove answers the rounds that wait, unless this member may not or raft has gone on.
-func (s *pingStream) prove() error {
+// more: between the parts of an answer, which is not to be taken for complete.
+func (s *pingStream) prove(more bool) error {
 	s.mu.Lock()
 	rounds := s.proofs
 	s.proofs = nil
@@ -229,7 +230,7 @@ func (s *pingStream) prove() error {
 			continue
 		}
 		pong := s.f.pong(0)
-		pong.Proof = round
+		pong.Proof, pong.More = round, more
 		if err := s.stream.Send(pong); err != nil {
 			return err
 		}

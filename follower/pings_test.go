@@ -188,6 +188,9 @@ func TestPing(t *testing.T) {
 		if code := s2.code(); code != codes.OK {
 			t.Errorf("the stream ended with %v", code)
 		}
+		if r.f.stream != nil {
+			t.Error("a stream that has ended is kept")
+		}
 	})
 }
 
@@ -206,12 +209,16 @@ func TestLongAnswer(t *testing.T) {
 		for id := range jute.SessionID(100_000) {
 			r.f.Touch(id, timeout)
 		}
+		parts = append(parts, s.pong(0))
+		s.silent()
+		s.ping(&proto.Ping{Number: 2})
+		parts = append(parts, s.pong(0))
+		synctest.Wait()
 		s.ping(&proto.Ping{Proof: 5}) // the second part is on its way
 		parts = append(parts, s.pong(0))
-		if pong := s.pong(0); pong.Proof != 5 || pong.Number != 0 {
-			t.Errorf("no proof after the part that was on its way, but ping %d", pong.Number)
+		if pong := s.pong(0); pong.Proof != 5 || pong.Number != 0 || !pong.More {
+			t.Errorf("no proof after the part that was on its way, or one that seems to end the answer: %d, %t", pong.Number, pong.More)
 		}
-		s.ping(&proto.Ping{Number: 2})
 		for more := true; more; more = parts[len(parts)-1].More {
 			parts = append(parts, s.pong(0))
 		}
@@ -258,7 +265,7 @@ func TestProof(t *testing.T) {
 		defer s.cancel()
 		r.state.Lock()
 		s.ping(&proto.Ping{Proof: 7})
-		if pong := s.pong(0); pong.Proof != 7 || pong.Number != 0 || pong.Boot != ourBoot {
+		if pong := s.pong(0); pong.Proof != 7 || pong.Number != 0 || pong.Boot != ourBoot || pong.More {
 			t.Errorf("answered %v", pong)
 		}
 		s.ping(&proto.Ping{Number: 1, Proof: 8})
@@ -358,6 +365,7 @@ func TestAck(t *testing.T) {
 		}
 		s.nonce = 999
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: 1 << 40}}) // holds up nobody else's
 		if acked() {
 			t.Error("the acknowledgement of a leader that is not the present one counts")
 		}
@@ -385,15 +393,18 @@ func TestManyAcks(t *testing.T) {
 		s := r.pings(1, 1001)
 		defer s.cancel()
 		time.Sleep(timeout)
-		r.f.Touch(a, timeout)
-		r.f.Touch(b, timeout)
+		r.f.Touch(99, timeout)
 		s.ping(&proto.Ping{Number: 1})
 		s.pong(0)
+		r.f.Touch(a, timeout)
+		r.f.Touch(b, timeout)
+		s.ping(&proto.Ping{Number: 2})
+		s.pong(0)
 		for range maxAcks + 9 {
-			s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Commit: r.state.index + 1}})
+			s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: r.state.index + 1}})
 		}
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(b)}, Commit: r.state.index + 2}})
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Commit: r.state.index + 1}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2, Refused: []int64{int64(b)}, Commit: r.state.index + 2}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: r.state.index + 1}})
 		if n := len(r.f.acks); n != maxAcks {
 			t.Errorf("%d wait, want %d", n, maxAcks)
 		}

@@ -117,12 +117,49 @@ func TestSubmitGivesUp(t *testing.T) {
 		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("submit: %v, want deadline exceeded", err)
 		}
-		if n := r.f.out.blocked.Len(); n != 1 {
-			t.Errorf("%d wait, want 1", n)
+		if n, held := r.f.out.blocked.Len(), r.f.out.held; n != 1 || held != 2 {
+			t.Errorf("%d wait, want 1; %d held, want 2", n, held)
 		}
 		r.announced()
 		if !ended(t, second) {
 			t.Error("the other one still waits")
+		}
+	})
+}
+
+// One who gives up just when its turn has come passes the turn on.
+func TestSubmitGivesUpItsTurn(t *testing.T) {
+	bubble(t, func(c *Config) { c.MaxQueued = 2 }, func(t *testing.T, r *rig) {
+		r.submit(1, jute.OpCreate, "a1")
+		r.submit(2, jute.OpCreate, "b1")
+		out := r.f.out
+		for tries := 0; ; tries++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			first := r.try(ctx, 1, "a2")
+			second := r.try(t.Context(), 2, "b2")
+			out.mu.Lock()
+			cancel()
+			out.release(txnOverhead) // room for one
+			out.admit()
+			out.mu.Unlock()
+			synctest.Wait()
+			err := <-first
+			if err != nil && !ended(t, second) {
+				t.Fatal("the turn is lost")
+			}
+			if err != nil {
+				return
+			}
+			if tries == 100 {
+				t.Fatal("it never gave up")
+			}
+			out.mu.Lock() // it went ahead: its fate was drawn; let the second in and try again
+			out.release(txnOverhead)
+			out.admit()
+			out.mu.Unlock()
+			if !ended(t, second) {
+				t.Fatal("still waits although there is room")
+			}
 		}
 	})
 }

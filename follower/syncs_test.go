@@ -89,9 +89,9 @@ func TestSyncWaits(t *testing.T) {
 		}
 		began := time.Now()
 		r.f.Sync(1, &heard{})
-		time.Sleep(tick + tick/20 + 1)
+		time.Sleep(tick + tick/200 + 1)
 		synctest.Wait()
-		if len(asked) != 2 || asked[1].Sub(began) != tick+tick/20 {
+		if len(asked) != 2 || asked[1].Sub(began) != tick+tick/200 {
 			t.Errorf("asked %d times", len(asked))
 		}
 		r.raftTerm.Store(2)
@@ -109,19 +109,29 @@ func TestSyncDetached(t *testing.T) {
 		l := r.announced()
 		index := r.state.index + 1
 		l.sync = func(context.Context) (uint64, error) { return index, nil }
-		answered, waiting := &heard{}, &heard{}
+		answered, asked, waiting := &heard{}, &heard{}, &heard{}
 		r.f.Sync(1, answered)
 		synctest.Wait()
-		l.sync = nil // refuses
-		r.f.Sync(2, waiting)
+		l.sync = func(ctx context.Context) (uint64, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		r.f.Sync(2, asked)
 		synctest.Wait()
+		r.f.Sync(3, waiting)
 		r.f.Detach(0, 1)
 		r.f.Detach(0, 2)
+		r.f.Detach(0, 3)
 		r.apply()
-		time.Sleep(tick)
+		r.f.syncs.mu.Lock()
+		if len(r.f.syncs.waiting) != 0 {
+			t.Error("still waits")
+		}
+		r.f.syncs.mu.Unlock()
+		time.Sleep(tick + tick/2)
 		synctest.Wait()
-		if answered.times() != 0 || waiting.times() != 0 {
-			t.Errorf("heard %d and %d times", answered.times(), waiting.times())
+		if answered.times()+asked.times()+waiting.times() != 0 {
+			t.Errorf("heard %d, %d, %d times", answered.times(), asked.times(), waiting.times())
 		}
 		if s := &r.f.syncs; len(s.waiting)+len(s.asked)+len(s.rounds) != 0 {
 			t.Errorf("left: %d, %d, %d", len(s.waiting), len(s.asked), len(s.rounds))

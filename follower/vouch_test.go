@@ -216,7 +216,7 @@ func TestVouchEnds(t *testing.T) {
 				id := r.session(r.announced(), 8, 0)
 				s := r.pings(1, 1001)
 				defer s.cancel()
-				time.Sleep(1)
+				time.Sleep(time.Millisecond)
 				r.f.Touch(id, timeout)
 				s.ping(&proto.Ping{Number: 1})
 				s.pong(0)
@@ -259,7 +259,11 @@ func TestVouchIsNoTouch(t *testing.T) {
 			t.Errorf("Vouch: %v, want %v", err, ErrNotVouched)
 		}
 		s.ping(&proto.Ping{Number: 1})
-		wantFlushed(t, s.pong(0), nil)
+		pong := s.pong(0)
+		wantFlushed(t, pong, nil)
+		if pong.Number != 1 {
+			t.Error("an unasked flush without anything in it")
+		}
 	})
 }
 
@@ -281,6 +285,37 @@ func TestRefused(t *testing.T) {
 		}
 		if !r.f.Vouched(a, began.Add(timeout/10*9)) || r.f.Vouched(b, began) {
 			t.Errorf("vouched for: %t, %t", r.f.Vouched(a, began.Add(timeout/10*9)), r.f.Vouched(b, began))
+		}
+	})
+}
+
+// A long list of refused sessions comes in parts, and the last one counts for all.
+func TestRefusedInParts(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		ids := []jute.SessionID{r.session(l, 1, 0), r.session(l, 2, 0), r.session(l, 3, 0), r.session(l, 4, 0)}
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		time.Sleep(timeout)
+		for _, id := range ids {
+			r.f.Touch(id, timeout)
+		}
+		s.ping(&proto.Ping{Number: 1})
+		s.pong(0)
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Refused: []int64{1}}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Refused: []int64{2}}})
+		if len(r.cut) != 0 {
+			t.Errorf("cut %v before it is said which batches are meant", r.cut)
+		}
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Refused: []int64{3}, Through: 1}})
+		slices.Sort(r.cut)
+		if !slices.Equal(r.cut, ids[:3]) {
+			t.Errorf("cut %v, want %v", r.cut, ids[:3])
+		}
+		for i, id := range ids {
+			if got := r.f.Vouched(id, time.Now()); got != (i == 3) {
+				t.Errorf("session %s vouched for: %t", id, got)
+			}
 		}
 	})
 }

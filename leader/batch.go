@@ -99,11 +99,7 @@ func (l *Leader) takeDue(limit int) []sessiontracker.Seed {
 	l.expiry.mu.Lock()
 	defer l.expiry.mu.Unlock()
 	due := l.cfg.Sessions.Decide(nil, limit)
-	if l.cfg.Sessions.Due() {
-		signal(l.intake.work) // for the next entry
-	} else {
-		l.expiry.deciding.Store(false)
-	}
+	l.expiry.deciding.Store(l.cfg.Sessions.Due()) // the next entry takes more
 	return due
 }
 
@@ -171,14 +167,10 @@ func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {
 		q.bytes[w.txn.Member] -= w.size
 		*w = waiting{}
 	}
-	switch rest := len(q.waiting) - q.head; {
-	case rest == 0:
-		q.waiting, q.head = q.waiting[:0], 0
-	case q.head > rest: // so that a queue which is never empty does not grow for ever
-		q.waiting, q.head = append(q.waiting[:0], q.waiting[q.head:]...), 0
-		fallthrough
-	default:
-		signal(q.work)
+	if rest := q.waiting[q.head:]; q.head >= len(rest) { // what moves was paid for by what went
+		n := copy(q.waiting, rest)
+		clear(q.waiting[n:])
+		q.waiting, q.head = q.waiting[:n], 0
 	}
 	if len(txns) > 0 {
 		q.room.Broadcast()

@@ -157,6 +157,27 @@ func TestRunEndsThoughLogHangs(t *testing.T) {
 	})
 }
 
+// Members are let go even while the log does not take what it is given.
+func TestStreamsEndThoughLogBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.block = make(chan struct{})
+		e.run()
+		stream, ended, _ := e.forward(0)
+		stream.in <- writes(2, 10, 1)
+		synctest.Wait()
+		e.stop()
+		synctest.Wait()
+		if len(ended) != 1 || len(e.ended) != 0 {
+			t.Errorf("ended: the stream %d, Run %d", len(ended), len(e.ended))
+		}
+		close(e.log.block)
+		if err := e.end(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
 // When the log does not keep up, a member's stream is read no further; when it does
 // again, everything comes, in order. Another member is not held up by it.
 func TestBackPressure(t *testing.T) {
@@ -189,39 +210,74 @@ func TestBackPressure(t *testing.T) {
 	})
 }
 
-// A member's new stream ends its old one, of which nothing is taken any more.
+// A member's new stream ends its old one, of which nothing is taken any more: not even
+// what was read and waits for room.
 func TestNewStreamEndsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
-		e.log.hang = true
+		e.log.delay = time.Second
 		e.run()
 		old, ended, _ := e.forward(200)
 		for seq := uint64(1); seq <= 100; seq++ {
 			old.in <- writes(2, 100_000, seq)
 		}
-		synctest.Wait() // it waits for room, with a message in hand
+		synctest.Wait() // the reader has a message in hand
+		taken := 100 - len(old.in) - 1
 		fresh, freshEnded, _ := e.forward(200)
-		e.log.mu.Lock()
-		e.log.hang = false
-		e.log.mu.Unlock()
-		fresh.in <- writes(2, 100_000, 1)
+		fresh.in <- writes(2, 100_000, 1000)
 		if err := <-ended; status.Code(err) != codes.Aborted {
 			t.Errorf("the old stream ended with %v", err)
 		}
-		synctest.Wait()
-		e.intake.mu.Lock()
-		for i, w := range e.intake.waiting[e.intake.head:] {
-			if w.txn.Seq == 1 && i != len(e.intake.waiting)-e.intake.head-1 {
-				t.Error("something was queued behind the new stream's first")
-			}
+		e.at(time.Minute)
+		fresh.in <- writes(2, 100_000, 1001)
+		e.at(2 * time.Minute)
+		seqs := e.log.seqs(2)
+		if n := len(seqs); n != taken+2 || seqs[n-2] != 1000 || seqs[n-1] != 1001 {
+			t.Errorf("applied %v; want %d of the old stream, and 1000, 1001", seqs, taken)
 		}
-		e.intake.mu.Unlock()
-		close(fresh.in)
-		e.stop()
-		<-e.ended
-		<-freshEnded
-		e.streams.Wait()
+		_, thirdEnded, _ := e.forward(0) // says nothing yet: whose it is, is not known
+		synctest.Wait()
+		if len(freshEnded)+len(thirdEnded) != 0 {
+			t.Error("a stream that said nothing ended another")
+		}
+		e.end()
 	})
+}
+
+// An idle stream ends as well when there is a newer one.
+func TestNewStreamEndsIdleOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.run()
+		old, ended, _ := e.forward(0)
+		old.in <- writes(2, 10)
+		other, otherEnded, _ := e.forward(0)
+		other.in <- writes(3, 10)
+		fresh, _, _ := e.forward(0)
+		fresh.in <- writes(2, 10)
+		synctest.Wait()
+		if len(ended) != 1 || len(otherEnded) != 0 {
+			t.Errorf("ended: the old stream %d, another member's %d", len(ended), len(otherEnded))
+		}
+		e.end()
+	})
+}
+
+// A queue that is never empty does not grow for ever.
+func TestIntakeIsCompacted(t *testing.T) {
+	var q intake
+	q.init()
+	f := &forwarding{member: 2}
+	q.replace(f)
+	for seq := uint64(1); seq < 10_000; seq++ {
+		q.add(f, writes(2, 1, 2*seq, 2*seq+1).Txns)
+		if seq > 1 && len(q.take(2, maxEntryBytes)) != 2 {
+			t.Fatal("take(2) has not two")
+		}
+	}
+	if len(q.waiting)-q.head != 2 || cap(q.waiting) > 100 {
+		t.Errorf("%d wait, in room for %d", len(q.waiting)-q.head, cap(q.waiting))
+	}
 }
 
 func TestForwardRefuses(t *testing.T) {
@@ -242,6 +298,7 @@ func TestForwardRefuses(t *testing.T) {
 			{"no member", []*proto.Forwarded{writes(9, 1, 1)}, codes.InvalidArgument},
 			{"the leader's own", []*proto.Forwarded{change(func(f *proto.Forwarded) { f.Txns[0].Member = 0 })}, codes.InvalidArgument},
 			{"another boot's", []*proto.Forwarded{change(func(f *proto.Forwarded) { f.Txns[0].Boot++ })}, codes.InvalidArgument},
+			{"another member's name", []*proto.Forwarded{writes(2, 1), change(func(f *proto.Forwarded) { f.Member = 3 })}, codes.InvalidArgument},
 			{"another member's later", []*proto.Forwarded{writes(2, 1), writes(3, 1, 1)}, codes.InvalidArgument},
 			{"another term's later", []*proto.Forwarded{writes(2, 1), change(func(f *proto.Forwarded) { f.Nonce++ })}, codes.FailedPrecondition},
 			{"the member hangs up", nil, codes.OK},

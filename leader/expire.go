@@ -28,7 +28,7 @@ type round struct {
 // waits for no commit.
 //
 // What falls due is asked about first: those are closed whom no answer touches, once all
-// members have answered a ping sent since, or half a tick has passed. Was the step late by
+// members within reach have answered a ping sent since, or half a tick has passed. Was the step late by
 // more than a quarter tick, this process stood still, and the touches of the living may
 // lie unread: then the ping goes out half a tick later. That happens once to what is due,
 // however late the next steps are, so that a leader on a bad machine expires sessions too.
@@ -44,13 +44,18 @@ func (l *Leader) expireLoop(ctx context.Context) error {
 		case <-timer.C:
 		case <-l.answered:
 		}
-		now := time.Now()
-		if l.cfg.Sessions.Wait(now) == 0 { // before any look at the round: lateness puts it off
-			l.step(&r, now)
-		}
-		l.settle(&r, now)
-		timer.Reset(max(0, min(l.cfg.Sessions.Wait(now), r.wait(now))))
+		timer.Reset(l.look(&r, time.Now()))
 	}
+}
+
+// look does what is due at now, and returns how long there is nothing to do, unless an
+// answer comes.
+func (l *Leader) look(r *round, now time.Time) time.Duration {
+	if l.cfg.Sessions.Wait(now) == 0 { // before the round is settled: a late step puts that off
+		l.step(r, now)
+	}
+	l.settle(r, now)
+	return min(l.cfg.Sessions.Wait(now), r.wait(now))
 }
 
 // step moves table time on by half a tick and pings everybody.
@@ -81,7 +86,7 @@ func (l *Leader) settle(r *round, now time.Time) {
 	if r.asked == 0 {
 		r.asked, r.ends = l.ask(), now.Add(l.cfg.Tick/2)
 	}
-	if now.Before(r.ends) && !l.allAnswered(r.asked) {
+	if now.Before(r.ends) && !l.allAnswered(r.asked, now) {
 		return
 	}
 	*r = round{}
@@ -91,7 +96,7 @@ func (l *Leader) settle(r *round, now time.Time) {
 	signal(l.intake.work)
 }
 
-// wait says how long there is nothing to settle, unless an answer comes.
+// wait says when to settle the round, unless an answer comes.
 func (r *round) wait(now time.Time) time.Duration {
 	switch {
 	case !r.open:
@@ -110,10 +115,13 @@ func (l *Leader) ask() uint64 {
 	return number
 }
 
-func (l *Leader) allAnswered(number uint64) bool {
+// allAnswered reports whether every member within reach has answered a ping. One that has
+// said nothing for a tick, the length of two pings, is out of reach: nobody is kept
+// waiting for it.
+func (l *Leader) allAnswered(number uint64, now time.Time) bool {
 	for _, m := range l.links {
 		m.mu.Lock()
-		answered := m.answered >= number
+		answered := m.answered >= number || !m.heard.IsZero() && now.Sub(m.heard) > l.cfg.Tick
 		m.mu.Unlock()
 		if !answered {
 			return false

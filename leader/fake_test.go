@@ -29,11 +29,13 @@ const (
 
 // fakeLog applies every entry after a while: it closes the sessions of the table.
 type fakeLog struct {
-	table *sessiontracker.GlobalTable
-	start time.Time
-	delay time.Duration // from Propose to apply
-	hang  bool          // never answers
-	fail  int           // the future of this entry (from 1) fails at once
+	table   *sessiontracker.GlobalTable
+	start   time.Time
+	delay   time.Duration // from Propose to apply
+	hang    bool          // never answers
+	block   chan struct{} // Propose does not return until this is closed
+	expired func(id jute.SessionID)
+	fail    int // the future of this entry (from 1) fails at once
 
 	mu       sync.Mutex
 	proposed []*proto.Entry
@@ -61,6 +63,9 @@ func (f *fakeFuture) Error() error          { return f.err }
 var errLost = errors.New("leadership lost")
 
 func (f *fakeLog) Propose(data []byte) Future {
+	if f.block != nil {
+		<-f.block
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	entry := &proto.Entry{}
@@ -97,6 +102,7 @@ func (f *fakeLog) applyOldest() {
 	for _, txn := range entry.Txns {
 		if txn.Op == int32(jute.OpExpire) {
 			f.table.Remove(jute.SessionID(txn.Session))
+			f.expired(jute.SessionID(txn.Session))
 		}
 	}
 	close(future.done)
@@ -124,6 +130,7 @@ type fakeMember struct {
 
 	mu      sync.Mutex
 	silent  bool                        // hears nothing and says nothing
+	refuse  error                       // of being dialled
 	joining bool                        // answers no proof
 	change  func(pong *proto.Pong) bool // what is sent instead; false: nothing
 	applied uint64
@@ -144,6 +151,9 @@ func (m *fakeMember) Pings(ctx context.Context, _ ...grpc.CallOption) (proto.Fol
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dialled++
+	if m.refuse != nil {
+		return nil, m.refuse
+	}
 	m.stream = &fakeStream{m: m, ctx: ctx, out: make(chan *proto.Pong, 1000)}
 	return m.stream, nil
 }
@@ -214,6 +224,12 @@ func (m *fakeMember) set(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change()
+}
+
+func (m *fakeMember) dials() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dialled
 }
 
 func (m *fakeMember) acked() []*proto.Ack {
@@ -309,6 +325,7 @@ func newEnsemble(t *testing.T, sessions ...sessiontracker.Seed) *ensemble {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.log.expired = e.Expired
 	return e
 }
 

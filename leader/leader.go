@@ -39,8 +39,8 @@ import (
 
 // Log takes entries, in order.
 type Log interface {
-	// Propose hands over an entry. It does not wait for the entry to be written: at most
-	// two are on their way at a time. Only one goroutine calls it.
+	// Propose hands over an entry; at most two are on their way at a time. It may block
+	// while the log is busy, but not until the entry is committed. One goroutine calls it.
 	Propose(data []byte) Future
 
 	// CommitIndex is the greatest index known to be committed. Everything that any member
@@ -87,7 +87,7 @@ type Leader struct {
 	expiry   expiry
 	asked    atomic.Uint64 // number of the newest ping
 	answered chan struct{} // a member has answered a ping; capacity 1
-	over     chan struct{} // closed when Run is about to return
+	over     chan struct{} // closed when the term ends
 
 	expiredMu sync.Mutex
 	expired   []jute.SessionID // applied, not yet logged
@@ -122,18 +122,21 @@ func New(cfg Config) (*Leader, error) {
 }
 
 // Run leads until ctx ends, and returns nil then, or until leading becomes impossible.
-// Every goroutine of the term is started here and is gone when Run returns; streams that
-// members opened end at the same time.
+// Every goroutine of the term is started here and is gone when Run returns. Streams that
+// members opened end at once, even if Run still waits for a call to Propose.
 func (l *Leader) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	context.AfterFunc(ctx, func() {
+		l.intake.close()
+		close(l.over)
+	})
 	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
 	g.Go(func() error { return l.expireLoop(ctx) })
 	for id, m := range l.links {
 		g.Go(func() error { return l.pingLoop(ctx, m, l.cfg.Members[id]) })
 	}
 	err := g.Wait()
-	close(l.over)
-	l.intake.close()
+	<-l.over
 	l.logExpired()
 	return err
 }

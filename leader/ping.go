@@ -88,7 +88,7 @@ func (l *Leader) send(ctx context.Context, m *link, stream proto.Follower_PingsC
 		if n := l.asked.Load(); n > number {
 			ping.Number, number = n, n
 		}
-		if begun > max(proof, done) {
+		if begun > done && (begun > proof || ping.Number != 0) { // again with each ping: a member that joins answers none, and then does
 			ping.Proof, proof = begun, begun
 		}
 		if ping.Ack = m.takeAck(done); ping.Ack != nil {

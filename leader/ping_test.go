@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -81,8 +82,8 @@ func TestAcknowledgementNeedsProof(t *testing.T) {
 		e.members[3].set(func() { e.members[3].joining = false })
 		e.members[3].stream.out <- &proto.Pong{Proof: 1}
 		synctest.Wait()
-		if got := m.acked(); len(got) == 0 {
-			t.Error("not acknowledged at once when the proof was there")
+		if got := m.acked(); len(got) != 2 { // for the touches' first coming, and for all later ones
+			t.Errorf("acknowledged %v at once when the proof was there, want two", got)
 		}
 		e.end()
 	})
@@ -162,8 +163,8 @@ func TestBrokenAnswer(t *testing.T) {
 		m.stream.out <- &proto.Pong{Proof: 999} // a round that is still to come
 		m.stream.out <- &proto.Pong{Batches: []*proto.Batch{{Number: 1, Sessions: []int64{1, 2}, TimeoutsMs: []uint32{1}}}}
 		e.at(tick)
-		if m.dialled != 2 || e.records.count("member is out of reach") != 1 || e.records.count("member is back") != 1 {
-			t.Errorf("dialled %d times, logged %v", m.dialled, e.records.seen)
+		if m.dials() != 2 || e.records.count("member is out of reach") != 1 || e.records.count("member is back") != 1 {
+			t.Errorf("dialled %d times, logged %v", m.dials(), e.records.seen)
 		}
 		// An age past all bounds is old, not young.
 		m.stream.out <- &proto.Pong{Batches: []*proto.Batch{{Number: 1, AgeUs: 1 << 63, Sessions: []int64{1}, TimeoutsMs: []uint32{6000}}}}
@@ -189,7 +190,7 @@ func TestSilentMemberIsCutOff(t *testing.T) {
 		e.at(tick)
 		m.set(func() { m.silent = true })
 		e.at(6*tick - time.Millisecond)
-		if m.dialled != 1 || len(ended) != 0 {
+		if m.dials() != 1 || len(ended) != 0 {
 			t.Fatal("cut off before the limit")
 		}
 		e.at(6 * tick)
@@ -197,8 +198,8 @@ func TestSilentMemberIsCutOff(t *testing.T) {
 			t.Errorf("its writes ended with %v", err)
 		}
 		e.at(30 * tick)
-		if m.dialled < 5 || m.dialled > 6 || e.members[3].dialled != 1 {
-			t.Errorf("dialled %d times, and the healthy one %d times", m.dialled, e.members[3].dialled)
+		if m.dials() < 5 || m.dials() > 6 || e.members[3].dials() != 1 {
+			t.Errorf("dialled %d times, and the healthy one %d times", m.dials(), e.members[3].dials())
 		}
 		if n := e.records.count("member is out of reach"); n != 1 {
 			t.Errorf("logged %d times: %v", n, e.records.seen)
@@ -208,6 +209,28 @@ func TestSilentMemberIsCutOff(t *testing.T) {
 		if e.records.count("member is back") != 1 {
 			t.Errorf("logged %v", e.records.seen)
 		}
+		e.end()
+	})
+}
+
+// A member that cannot be reached is tried again and again, but not without a pause.
+func TestUnreachableMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2))
+		m := e.members[2]
+		m.refuse = errors.New("connection refused")
+		e.run()
+		e.at(5*tick + time.Millisecond)
+		if n := m.dials(); n < 10 || n > 21 || e.records.count("member is out of reach") != 1 {
+			t.Errorf("dialled %d times, logged %v", n, e.records.seen)
+		}
+		m.set(func() { m.refuse = nil })
+		e.at(6 * tick)
+		m.set(func() {
+			if len(m.pings) < 2 {
+				t.Errorf("pings %v after it came back", m.pings)
+			}
+		})
 		e.end()
 	})
 }

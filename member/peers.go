@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 
 	"rollcall/proto"
 )
@@ -17,6 +18,15 @@ import (
 // maxMessage bounds one gRPC message: a Forwarded with one client frame (jute.maxbuffer
 // has a ceiling of 8 MiB) and a Pong of 100,000 touches fit well below it.
 const maxMessage = 16 << 20
+
+const (
+	// maxStreams bounds what one member asks of another at a time: a stream of pings, one
+	// of writes, a sync, a hello, and those of a connection or a term that is ending.
+	maxStreams = 64
+	// keepaliveTime is after how long without a byte a connection is probed; gRPC takes no
+	// less than 10 s.
+	keepaliveTime = 10 * time.Second
+)
 
 // peers holds one lazy gRPC connection to each member, this one included, whose own
 // runs over memory. Safe for concurrent use.
@@ -48,6 +58,7 @@ func (p *peers) to(id uint32) (*grpc.ClientConn, error) {
 			Backoff:           backoff.Config{BaseDelay: p.tick / 20, Multiplier: 1.6, Jitter: 0.2, MaxDelay: p.tick / 2},
 			MinConnectTimeout: p.tick,
 		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTime / 2}),
 		grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {

@@ -393,6 +393,19 @@ func (e *ensemble) leader(ids ...uint32) uint32 {
 	return leader
 }
 
+// begin starts a new ensemble, and waits until all members take part in elections: those
+// that come late to their own beginning join first.
+func (e *ensemble) begin() {
+	e.t.Helper()
+	ids := slices.Sorted(maps.Keys(e.members))
+	e.start(ids...)
+	e.propose("a", ids...)
+	e.applied([]string{"a"}, ids...)
+	for _, id := range ids {
+		e.joined(id)
+	}
+}
+
 // propose commits data, as the leader among ids.
 func (e *ensemble) propose(data string, ids ...uint32) {
 	e.t.Helper()
@@ -407,7 +420,7 @@ func (e *ensemble) applied(want []string, ids ...uint32) {
 	e.t.Helper()
 	for _, id := range ids {
 		m := e.members[id].machine
-		e.wait(fmt.Sprintf("member %d to apply %q (has %q)", id, want, m.commands()), func() bool {
+		e.wait(fmt.Sprintf("member %d to apply %d commands (it had %d)", id, len(want), len(m.commands())), func() bool {
 			return slices.Equal(m.commands(), want)
 		})
 	}

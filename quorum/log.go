@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -69,7 +70,7 @@ func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	}
 	for i, a := range args {
 		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
-			args[i] = slog.AnyValue(f[1:])
+			args[i] = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
 		}
 	}
 	r.log.Log(ctx, to, "raft: "+msg, args...)

@@ -231,7 +231,7 @@ func (n *Node) Close() error {
 // Run starts this member, waiting for others where it must, and runs raft until ctx ends:
 // then it hands leadership over, once, and stops, returning nil. Any other end is an
 // error, and the process is to exit; ErrRestart means that it should be started again at
-// once. Leadership is closed when Run returns. Run may be called once.
+// once. Run may be called once.
 func (n *Node) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("quorum: Run was called before")
@@ -426,7 +426,8 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 func (n *Node) Ready() <-chan struct{} { return n.ready }
 
 // Leadership tells every gain (true) and loss (false) of leadership, in order; none is
-// lost. Read it always: raft waits if 1,024 changes are unread. Closed when Run returns.
+// lost. Read it always: raft waits if 1,024 changes are unread. It is closed when Run
+// returns, unless raft hangs in a disk.
 func (n *Node) Leadership() <-chan bool { return n.leadership }
 
 // HasData reports whether this member has a snapshot, or any log entry beyond the
@@ -434,8 +435,9 @@ func (n *Node) Leadership() <-chan bool { return n.leadership }
 func (n *Node) HasData() bool { return n.log.data.Load() || n.snapshot.Load() }
 
 // Joining reports whether this member lost its data, or is new among members that have
-// some, and has not caught up: it answers no proof round. The other one of two votes for
-// itself alone otherwise, so there the joining member votes, for the other.
+// some, and has not caught up yet. It takes part in no election then, and must answer no
+// proof round. Only if there are two members it votes for the other, which nobody else
+// could elect.
 func (n *Node) Joining() bool { return n.joining.Load() }
 
 // Term is raft's current term; 0 before raft runs.

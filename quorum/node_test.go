@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +17,7 @@ import (
 func TestEnsemble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
-		e.start(1, 2, 3)
-		e.propose("a", 1, 2, 3)
-		e.applied([]string{"a"}, 1, 2, 3)
+		e.begin()
 
 		first := e.leader(1, 2, 3)
 		term := e.members[first].node.Term()
@@ -68,9 +67,7 @@ func TestSingle(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
-		e.start(1, 2, 3)
-		e.propose("a", 1, 2, 3)
-		e.applied([]string{"a"}, 1, 2, 3)
+		e.begin()
 		old := e.leader(1, 2, 3)
 		e.stop(old)
 		rest := others(old)
@@ -86,7 +83,7 @@ func TestHandOver(t *testing.T) {
 func TestLeadershipLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
-		e.start(1, 2, 3)
+		e.begin()
 		const rounds = 12
 		gains := map[uint32]int{}
 		for i := range rounds {
@@ -150,15 +147,20 @@ func TestMachineErrorStops(t *testing.T) {
 	})
 }
 
+var (
+	errDisk = errors.New("input/output error")
+	errFull = errors.New("no space left on device")
+)
+
 // brokenLog fails every write from a moment on.
 type brokenLog struct {
 	*raft.InmemStore
-	err error
+	broken atomic.Bool
 }
 
 func (b *brokenLog) StoreLogs(logs []*raft.Log) error {
-	if b.err != nil {
-		return b.err
+	if b.broken.Load() {
+		return errDisk
 	}
 	return b.InmemStore.StoreLogs(logs)
 }
@@ -174,18 +176,15 @@ func TestStoreErrorStops(t *testing.T) {
 					logs[id] = &brokenLog{InmemStore: m.stores.Log.(*raft.InmemStore)}
 					m.stores.Log = logs[id]
 				}
-				e.start(1, 2, 3)
-				e.propose("a", 1, 2, 3)
-				e.applied([]string{"a"}, 1, 2, 3)
+				e.begin()
 				lead := e.leader(1, 2, 3)
 				victim := lead
 				if role == "follower" {
 					victim = others(lead)[0]
 				}
-				broken := errors.New("input/output error")
-				logs[victim].err = broken
+				logs[victim].broken.Store(true)
 				e.members[lead].node.Propose([]byte("b"))
-				if err := e.ended(victim); !errors.Is(err, broken) {
+				if err := e.ended(victim); !errors.Is(err, errDisk) {
 					t.Errorf("Run: %v, want the disk's error", err)
 				}
 				e.propose("c", others(victim)...)
@@ -197,12 +196,12 @@ func TestStoreErrorStops(t *testing.T) {
 // failingStable fails when the term is written.
 type failingStable struct {
 	raft.StableStore
-	err error
+	full atomic.Bool
 }
 
 func (f *failingStable) SetUint64(k []byte, v uint64) error {
-	if f.err != nil {
-		return f.err
+	if f.full.Load() {
+		return errFull
 	}
 	return f.StableStore.SetUint64(k, v)
 }
@@ -213,10 +212,8 @@ func TestTermErrorStops(t *testing.T) {
 		e := newEnsemble(t, 3)
 		stable := &failingStable{StableStore: e.members[1].stores.Stable}
 		e.members[1].stores.Stable = stable
-		e.start(1, 2, 3)
-		e.propose("a", 1, 2, 3)
-		e.applied([]string{"a"}, 1, 2, 3)
-		stable.err = errors.New("no space left on device")
+		e.begin()
+		stable.full.Store(true)
 		e.wait("an election that reaches member 1", func() bool {
 			if lead := e.leaderNow(); lead != 0 {
 				e.members[lead].node.HandOver(t.Context())
@@ -228,7 +225,7 @@ func TestTermErrorStops(t *testing.T) {
 				return false
 			}
 		})
-		if err := e.ended(1); !errors.Is(err, stable.err) {
+		if err := e.ended(1); !errors.Is(err, errFull) {
 			t.Errorf("Run: %v, want the disk's error", err)
 		}
 	})

@@ -257,12 +257,13 @@ func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
 func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil { // an unreadable entry
-			r, err = nil, fmt.Errorf("quorum: start raft: %v: data is %w", p, ErrDamaged)
+			r, err = nil, fmt.Errorf("quorum: start raft: data is %w: %v", ErrDamaged, p)
 		}
 	}()
 	r, err = raft.NewRaft(conf, n.fsm, log, n.stable, n.snaps, n.trans)
 	if err != nil {
-		return nil, fmt.Errorf("quorum: start raft: %w", err)
+		// Its configuration is ours, so this is about what is stored.
+		return nil, fmt.Errorf("quorum: start raft: data is %w: %w", ErrDamaged, err)
 	}
 	return r, nil
 }

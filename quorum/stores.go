@@ -126,8 +126,33 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
+// deleteChunk entries at most are deleted in one transaction. BoltDB has one writer, and
+// while it deletes a hundred thousand entries raft's main loop could not store any, nor
+// answer a heartbeat.
+const deleteChunk = 1024
+
+// DeleteRange deletes in steps. A beginning goes from the front, an end from the back: after
+// a crash the rest has no hole, and none between it and the snapshot.
 func (s *logStore) DeleteRange(first, last uint64) error {
-	return s.check("shorten log", s.LogStore.DeleteRange(first, last))
+	end, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	for first <= last {
+		from, to := first, min(last, first+deleteChunk-1)
+		if last >= end {
+			from, to = max(first, last-min(last, deleteChunk-1)), last
+		}
+		if err := s.check("shorten log", s.LogStore.DeleteRange(from, to)); err != nil {
+			return err
+		}
+		if from == first {
+			first = to + 1
+		} else {
+			last, end = from-1, from-1
+		}
+	}
+	return nil
 }
 
 // entryOverhead is what an entry takes besides its data, in bytes.

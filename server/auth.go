@@ -50,7 +50,7 @@ func (c *conn) identify(scheme, id string) jute.Code {
 	if size > maxIdentityBytes {
 		return jute.AuthFailed
 	}
-	ids = append(ids[:len(ids):len(ids)], identity(scheme, id)) // a new slice: others hold the old one
+	ids = append(ids, identity(scheme, id)) // who holds the old slice sees no more than before
 	c.ids.Store(&ids)
 	return jute.OK
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/subtle"
 	"time"
@@ -37,6 +38,7 @@ func (c *conn) handshake() bool {
 	if err != nil {
 		return c.lost(err)
 	}
+	c.srv.stats.received.Add(1) // whatever it is
 	if answer, ok := c.srv.cfg.FourLetter(string(word[:])); ok {
 		c.answerWord(answer)
 		return false
@@ -45,7 +47,6 @@ func (c *conn) handshake() bool {
 	if !ok {
 		return false
 	}
-	c.srv.stats.received.Add(1)
 	var req jute.ConnectRequest
 	d := jute.NewDecoder(frame)
 	req.Decode(&d)
@@ -72,8 +73,8 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 		return false
 	}
 	h.attach = true
-	h.password = append([]byte{}, req.Passwd...) // out of the frame; an overlong one fits in no entry less than the frame did
-	return h.submit(record.Since)                // 0 if unknown here: others may know it
+	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong however long it is
+	return h.submit(record.Since)                                               // 0 if unknown here: others may know it
 }
 
 // lookup returns what is applied here of a session, and the last zxid applied.
@@ -98,7 +99,8 @@ func passwordIs(s znode.Session, password []byte) bool {
 func (h *handshake) create() bool {
 	id, err := h.c.srv.cfg.Member.NewSession(h.c.life)
 	if err != nil {
-		return false // the connection has ended
+		h.c.cut(internal) // unless it has ended: then that was the error
+		return false
 	}
 	h.session = id
 	h.password = make([]byte, passwordSize)
@@ -213,7 +215,6 @@ func (c *conn) connectResponse(r jute.ConnectResponse) {
 
 // answerWord answers a four-letter word and ends the connection.
 func (c *conn) answerWord(answer []byte) {
-	c.srv.stats.received.Add(1)
 	c.srv.stats.sent.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -177,7 +177,7 @@ func TestRefusals(t *testing.T) {
 				}
 				c := w.open()
 				b := frameOf(jute.ConnectRequest{TimeOut: 10000, SessionID: tt.id, Passwd: tt.pass, HasReadOnly: aware})
-				c.write(append(b, make([]byte, 100<<10)...))
+				c.write(append(b, make([]byte, 3<<20)...))
 				got, err := io.ReadAll(c.in)
 				if !bytes.Equal(got, want) || err != nil {
 					t.Errorf("answer % x, %v, want % x and the end", got, err, want)
@@ -186,6 +186,22 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	live.must(jute.OpPing) // a stranger cuts nobody off
+}
+
+// What this member can see for itself needs no log, and no leader.
+func TestWrongPasswordIsSeenHere(t *testing.T) {
+	w := newWorld(t, false, nil)
+	live := w.connect()
+	w.hold()
+	for _, password := range [][]byte{live.password[:15], append(live.password[:15:15], live.password[15]^1), append(live.password[:16:16], 0)} {
+		c := w.open()
+		if res := c.hello(jute.ConnectRequest{TimeOut: 10000, SessionID: live.id, Passwd: password}); res.SessionID != 0 || res.TimeOut != 0 {
+			t.Errorf("answer %+v", res)
+		}
+	}
+	if n := w.submitted(); n != 0 {
+		t.Errorf("%d transactions were made of it", n)
+	}
 }
 
 func TestResume(t *testing.T) {
@@ -228,11 +244,14 @@ func TestHandshakeWaitsForLeader(t *testing.T) {
 		w.hold()
 		create, attach := w.open(), w.open()
 		create.send(jute.ConnectRequest{TimeOut: 10000})
-		attach.send(jute.ConnectRequest{TimeOut: 10000, SessionID: 99999, Passwd: make([]byte, 16)})
+		attach.send(jute.ConnectRequest{TimeOut: 10000, SessionID: 99999, Passwd: make([]byte, 100<<10)})
 		create.expectSilence(defaultHandshake / 2)
 		attach.expectSilence(time.Millisecond)
 		if n := w.submitted(); n != 2 {
 			t.Fatalf("%d transactions wait, want 2", n)
+		}
+		if n := len(w.pending[1].Body); n > 100 {
+			t.Errorf("the log is to carry %d bytes of a client that nobody knows", n)
 		}
 		time.Sleep(defaultHandshake / 2)
 		synctest.Wait()

@@ -162,6 +162,12 @@ func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
 		c, pinging := w.connect(), w.connect()
+		w.hold()
+		late := w.open() // its reader waits already when the session is created
+		late.send(jute.ConnectRequest{TimeOut: c.timeout})
+		synctest.Wait()
+		w.release()
+		late.welcome()
 		for range 12 {
 			time.Sleep(time.Second)
 			pinging.must(jute.OpPing)
@@ -172,8 +178,9 @@ func TestIdle(t *testing.T) {
 			pinging.must(jute.OpPing)
 		}
 		c.expectClosed()
-		if n := w.srv.Stats().Ended["idle"]; n != 1 {
-			t.Errorf("%d idle connections counted, want 1", n)
+		late.expectClosed()
+		if n := w.srv.Stats().Ended["idle"]; n != 2 {
+			t.Errorf("%d idle connections counted, want 2", n)
 		}
 		pinging.must(jute.OpPing)
 	})

@@ -112,10 +112,14 @@ func (c *conn) sync(r *request) bool {
 }
 
 // wait puts a request that holds so many bytes into the queue. It may be applied, and
-// gone, from here on.
+// gone, from here on. What was answered before it is sent: the next answer may be long
+// in coming.
 func (c *conn) wait(r *request, held int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.queue.n == 0 {
+		c.flushLocked()
+	}
 	r.held = held
 	c.queue.push(r)
 	c.srv.stats.outstanding.Add(1)
@@ -152,11 +156,8 @@ func (r *request) Applied(res *znode.Result) {
 	switch {
 	case c.dead || c.last:
 		return
-	case res.Code == jute.SessionMoved:
-		c.end(sessionMoved) // no client may read this code
-		return
 	case !res.Code.OnWire():
-		c.end(internal)
+		c.end(sessionMoved) // that is the code, and no client may read it
 		return
 	}
 	r.done = true

@@ -13,6 +13,7 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/znode"
 )
 
 func TestFrames(t *testing.T) {
@@ -286,7 +287,31 @@ func TestResultCodes(t *testing.T) {
 		if _, code := w.state.Exists([]byte("/a"), nil, nil); code != jute.NoNode {
 			t.Errorf("exists /a: %v", code)
 		}
+		waitFor(t, func() bool { return w.srv.Stats().Ended["session_moved"] == 1 })
 	})
+}
+
+// What the log may say of a write whose session is not this connection's any more.
+func TestSessionCodes(t *testing.T) {
+	for code, closed := range map[jute.Code]bool{jute.SessionExpired: false, jute.SessionMoved: true, jute.UnknownSession: true} {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		w.hold()
+		c.request(jute.OpCreate, create("/a", "", 0))
+		waitFor(t, func() bool { return w.submitted() == 1 })
+		w.mu.Lock()
+		w.state.Lock()
+		w.waiters[w.seq[self]].Applied(&znode.Result{Code: code, Zxid: 99})
+		w.srv.EntryEnd(0)
+		w.state.Unlock()
+		w.pending = nil
+		w.mu.Unlock()
+		if closed {
+			c.expectClosed()
+		} else if h := c.expect(1, code); h.Zxid != 99 {
+			t.Errorf("%v: zxid %d, want 99", code, h.Zxid)
+		}
+	}
 }
 
 // waitFor waits until the server has got somewhere.
@@ -318,7 +343,7 @@ func TestCloseSession(t *testing.T) {
 		}, []int32{1}},
 		{"much behind", func(c *client) {
 			c.request(jute.OpCloseSession)
-			_, _ = c.Write(make([]byte, 1<<20)) // garbage
+			c.write(make([]byte, 3<<20)) // garbage
 		}, []int32{1}},
 		{"delete before", func(c *client) {
 			c.must(jute.OpCreate, create("/e", "", jute.Ephemeral))
@@ -344,6 +369,107 @@ func TestCloseSession(t *testing.T) {
 	if h.Err != jute.NoNode {
 		t.Errorf("/e: %v", h.Err)
 	}
+}
+
+// What follows a closeSession is dropped, also while the close waits for the log; and a
+// client that has gone is not waited for longer than a silent one.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		w.hold()
+		c.request(jute.OpCloseSession)
+		c.request(jute.OpCreate, create("/e", "", jute.Ephemeral))
+		synctest.Wait()
+		if n := w.submitted(); n != 1 {
+			t.Errorf("%d transactions wait, want the close alone", n)
+		}
+		_ = c.Close()
+		time.Sleep(time.Duration(c.timeout)*time.Millisecond + 2*testTick)
+		synctest.Wait()
+		if n := w.srv.Stats().Connections; n != 1 {
+			t.Fatal("the reply is not waited for")
+		}
+		time.Sleep(2 * testTick)
+		synctest.Wait()
+		if n := w.srv.Stats().Connections; n != 0 {
+			t.Error("the connection stays")
+		}
+	})
+}
+
+// Behind the last reply a client may go on sending for a moment: it is not reset, so
+// that it finds what it was sent. When it closes its side the connection is gone.
+func TestLinger(t *testing.T) {
+	w := newWorld(t, true, nil)
+	c := w.connect()
+	c.must(jute.OpCloseSession)
+	c.expectClosed()
+	for range 20 {
+		c.write(make([]byte, 1000))
+		time.Sleep(time.Millisecond)
+	}
+	if n := w.srv.Stats().Connections; n != 1 {
+		t.Error("the connection is gone before the client has closed it")
+	}
+	_ = c.Close()
+	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
+}
+
+// A sync belongs to no entry of the log: nothing else sends its reply.
+func TestSyncAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		w.hold()
+		c.request(jute.OpSync, jute.SyncRequest{})
+		c.expectSilence(time.Second)
+		w.release()
+		c.expect(1, jute.OK)
+	})
+}
+
+// A reply that is made late, because too much was unsent, stands behind events of later
+// changes: its zxid must not go back.
+func TestLateReplyBehindEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = highWater / 3
+		w := newWorld(t, false, nil)
+		c, writer := w.connect(), w.connect()
+		c.must(jute.OpCreate, create("/big", strings.Repeat("x", size), 0))
+		c.must(jute.OpGetData, getData("/", true))
+		w.hold()
+		c.request(jute.OpSetData, setData("/big", strings.Repeat("y", size)))
+		for range 3 {
+			c.request(jute.OpGetData, getData("/big", false))
+		}
+		c.request(jute.OpCreate, create("/a", "", 0))
+		synctest.Wait()
+		w.release()
+		writer.must(jute.OpSetData, setData("/", "x"))
+		for xid := range int32(4) {
+			c.expect(xid+3, jute.OK)
+		}
+		zxid := c.expectEvent(jute.EventNodeDataChanged, "/")
+		if h := c.expect(7, jute.OK); h.Zxid < zxid {
+			t.Errorf("reply with zxid %#x behind an event of %#x", h.Zxid, zxid)
+		}
+	})
+}
+
+// A reply is sent before the next request may block.
+func TestRepliesDoNotWaitForTheMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		stall := make(chan struct{})
+		w.setStall(stall)
+		b := frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpExists}, exists("/", false))
+		c.write(append(b, frameOf(jute.RequestHeader{Xid: 2, Op: jute.OpSetData}, setData("/", ""))...))
+		c.expect(1, jute.OK)
+		close(stall)
+		c.expect(2, jute.OK)
+	})
 }
 
 // All in one write: the handshake, the close, and a create that must come to nothing.

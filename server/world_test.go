@@ -45,6 +45,7 @@ type fakeMember struct {
 	mute     bool                        // Vouched says no
 	vouch    func(context.Context) error // what Vouch does; nil: it succeeds
 	vouches  int
+	stall    chan struct{} // what Submit waits for, if anything
 }
 
 func newFakeMember() *fakeMember {
@@ -109,14 +110,32 @@ func (m *fakeMember) Vouch(ctx context.Context, _ jute.SessionID) error {
 	return vouch(ctx)
 }
 
-func (m *fakeMember) Submit(_ context.Context, txn *proto.Txn, w znode.Waiter) error {
+func (m *fakeMember) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if stall := m.stall; stall != nil {
+		m.mu.Unlock()
+		select {
+		case <-stall:
+		case <-ctx.Done():
+		}
+		m.mu.Lock()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	m.enqueue(self, txn, w)
 	if !m.held {
 		m.flush(len(m.pending))
 	}
 	return nil
+}
+
+// setStall has Submit block until stall is closed.
+func (m *fakeMember) setStall(stall chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stall = stall
 }
 
 // inject submits a transaction of a client elsewhere, or of the leader (member 0).
@@ -509,9 +528,13 @@ func (c *client) expectEvent(t jute.EventType, path string) int64 {
 	return h.Zxid
 }
 
+// soon is when a connection that is to end must have ended: long before it is idle.
+const soon = 3 * time.Second
+
 // expectClosed reads the end of the connection, with no byte before it.
 func (c *client) expectClosed() {
 	c.tb.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(soon))
 	b, err := c.in.ReadByte()
 	switch {
 	case err == nil:

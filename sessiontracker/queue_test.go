@@ -56,7 +56,7 @@ func TestBucketIsAfterDeadlineByATickAtMost(t *testing.T) {
 	for range 100_000 {
 		tick := time.Duration(r.Int64N(10_000)+1) * ms
 		deadline := time.Duration(r.Int64N(1e15))
-		due := time.Duration(NewExpiryQueue(tick).bucket(deadline)) * tick
+		due := time.Duration((&ExpiryQueue{tick: tick}).bucket(deadline)) * tick
 		if due <= deadline || due > deadline+tick || due%tick != 0 {
 			t.Fatalf("tick %v: deadline %v is due at %v", tick, deadline, due)
 		}

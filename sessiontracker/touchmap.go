@@ -1,6 +1,7 @@
 package sessiontracker
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -8,11 +9,11 @@ import (
 	"rollcall/jute"
 )
 
-// What may wait for an acknowledgement. Past either, touches gather for a later batch:
-// nothing is lost, and a session that was touched twice is sent once.
+// What may wait for an acknowledgement. Past either, neighbouring batches become one:
+// newer touches wait for nothing, and a session that was touched twice is sent once.
 const (
 	maxBatches = 64      // more than a default timeout's worth of pings, 40
-	maxTouches = 1 << 20 // about 40 MB
+	maxTouches = 1 << 20 // about 40 MB; one batch may hold more, a touch for each session
 )
 
 // TouchMap remembers the sessions a member heard from until the leader has acknowledged
@@ -58,13 +59,40 @@ func (m *TouchMap) Flush(now time.Time) []Batch {
 		}
 		return old
 	})
-	if len(m.touched) > 0 && len(m.unacked) < maxBatches && m.waiting < maxTouches {
+	if len(m.touched) > 0 {
+		for len(m.unacked) >= maxBatches || m.waiting >= maxTouches && len(m.unacked) > 1 {
+			m.halve()
+		}
 		m.number++
 		m.unacked = append(m.unacked, Batch{Number: m.number, Sent: now, Longest: m.longest, Touched: m.touched})
 		m.waiting += len(m.touched)
 		m.touched, m.longest = nil, 0
 	}
 	return slices.Clone(m.unacked)
+}
+
+// halve makes one batch of every two neighbours. It counts from when the older was sent:
+// a touch may seem older by the time between two flushes, never newer. What it names was
+// sent with the right age before.
+func (m *TouchMap) halve() {
+	var halved []Batch
+	m.waiting = 0
+	for pair := range slices.Chunk(m.unacked, 2) {
+		b := pair[0]
+		if len(pair) == 2 {
+			b = pair[0].join(pair[1])
+		}
+		halved = append(halved, b)
+		m.waiting += len(b.Touched)
+	}
+	m.unacked = halved
+}
+
+// join returns what a and the newer b hold, in memory of its own.
+func (a Batch) join(b Batch) Batch {
+	touched := maps.Clone(a.Touched)
+	maps.Copy(touched, b.Touched)
+	return Batch{Number: b.Number, Sent: a.Sent, Longest: max(a.Longest, b.Longest), Touched: touched}
 }
 
 // Ack forgets the batches up to number through, and returns them, oldest first.

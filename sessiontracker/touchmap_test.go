@@ -55,35 +55,56 @@ func TestTouchMap(t *testing.T) {
 	}
 }
 
-// Without acknowledgements the batches stop at a limit, and touches wait for the next.
+// Without acknowledgements batches are joined: their number is bounded, every touch is in
+// the next flush, and none seems younger than it is.
 func TestTouchMapIsBounded(t *testing.T) {
 	var m TouchMap
-	for id := range jute.SessionID(3 * maxBatches) {
+	const touches = 10 * maxBatches
+	heard := make(map[jute.SessionID]time.Time)
+	now := start
+	for id := range jute.SessionID(touches) {
+		now = now.Add(time.Second)
 		m.Touch(id, time.Hour)
-		m.Flush(start)
+		heard[id] = now
+		batches := m.Flush(now)
+		if len(batches) > maxBatches {
+			t.Fatalf("%d batches wait, the limit is %d", len(batches), maxBatches)
+		}
+		if last := batches[len(batches)-1]; last.Sent != now || len(last.Touched) != 1 {
+			t.Fatalf("the newest touch is not in a batch of its own time: %v, %d touches", last.Sent, len(last.Touched))
+		}
 	}
-	got := m.Flush(start)
-	if len(got) != maxBatches {
-		t.Fatalf("%d batches wait, want %d", len(got), maxBatches)
+	found := 0
+	for _, b := range m.Flush(now) {
+		for id := range b.Touched {
+			found++
+			if b.Sent.After(heard[id]) {
+				t.Errorf("touch of %v at %v is sent as of %v", id, heard[id], b.Sent)
+			}
+		}
 	}
+	if found != touches || m.waiting != touches {
+		t.Errorf("%d touches in the flush, %d counted, want %d", found, m.waiting, touches)
+	}
+	got := m.Flush(now)
 	if acked := m.Ack(got[9].Number); len(acked) != 10 {
 		t.Errorf("Ack = %v, want ten", numbers(acked))
 	}
-	got = m.Flush(start.Add(time.Second))
-	if last := got[len(got)-1]; len(got) != maxBatches-9 || len(last.Touched) != 2*maxBatches {
-		t.Errorf("%d batches, the last with %d touches; want %d and %d", len(got), len(last.Touched), maxBatches-9, 2*maxBatches)
-	}
-	if got := m.Flush(start.Add(2 * time.Hour)); len(got) != 0 || m.waiting != 0 {
+	if got := m.Flush(now.Add(2 * time.Hour)); len(got) != 0 || m.waiting != 0 {
 		t.Errorf("%d batches and %d touches wait after all are too old", len(got), m.waiting)
 	}
+}
 
-	var big TouchMap
-	for id := range jute.SessionID(maxTouches) {
-		big.Touch(id, time.Hour)
+// A million touches wait in few batches, and a session touched again is counted once.
+func TestTouchMapJoinsTouches(t *testing.T) {
+	var m TouchMap
+	for range 4 {
+		for id := range jute.SessionID(maxTouches / 2) {
+			m.Touch(id, time.Hour)
+		}
+		m.Flush(start)
 	}
-	big.Flush(start)
-	big.Touch(-1, time.Hour)
-	if got := big.Flush(start); len(got) != 1 {
-		t.Errorf("%d batches behind one of a million", len(got))
+	if got := m.Flush(start); m.waiting > maxTouches || len(got) > 2 {
+		t.Errorf("%d touches wait in %d batches", m.waiting, len(got))
 	}
 }

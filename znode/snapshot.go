@@ -26,18 +26,23 @@ func (sn *Snapshot) Index() uint64 { return sn.index }
 // WriteTo writes the copy so that Restore can read it. Equal states write equal bytes.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	b := newBlockWriter(w)
-	b.u64(sn.index)
-	b.u64(uint64(sn.zxid))
-	b.u64(uint64(sn.now))
-	b.u64(sn.term.Term)
-	b.u64(sn.term.Nonce)
-	b.u32(sn.term.Leader)
-	b.u64(sn.term.Index)
+	sn.writeProgress(b)
 	sn.writeMembers(b)
 	sn.writeSessions(b)
 	sn.writeNodes(b)
 	err := b.close()
 	return b.n, err
+}
+
+// writeProgress writes how far the log has come.
+func (c *content) writeProgress(b *blockWriter) {
+	b.u64(c.index)
+	b.u64(uint64(c.zxid))
+	b.u64(uint64(c.now))
+	b.u64(c.term.Term)
+	b.u64(c.term.Nonce)
+	b.u32(c.term.Leader)
+	b.u64(c.term.Index)
 }
 
 // writeMembers writes those of whom there is something to say, by id.
@@ -75,38 +80,42 @@ func (c *content) writeSessions(b *blockWriter) {
 	}
 }
 
-// writeNodes writes all nodes, each parent before its children and these in order. A
-// list is written where it is first used, and numbered from 0.
+// writeNodes writes all nodes, each parent before its children and these in order.
 func (c *content) writeNodes(b *blockWriter) {
 	b.u64(uint64(c.nodes.n))
 	lists := map[*acl]uint32{}
 	c.walk(c.get(rootPath), func(n *node) bool {
-		data, version := n.data, n.version
-		if n.path == configPath && n.mzxid == 0 {
-			data, version = nil, 0 // every member puts its own there
-		}
-		b.text(n.path)
-		b.data(data)
-		b.u64(uint64(n.czxid))
-		b.u64(uint64(n.mzxid))
-		b.u64(uint64(n.pzxid))
-		b.u64(uint64(n.ctime))
-		b.u64(uint64(n.mtime))
-		b.u32(uint32(version))
-		b.u32(uint32(n.aversion))
-		b.u32(uint32(n.creates))
-		b.u64(uint64(n.owner))
-		number, known := lists[n.acl]
-		if !known {
-			number = uint32(len(lists))
-			lists[n.acl] = number
-		}
-		b.u32(number)
-		if !known {
-			b.text(n.acl.text)
-		}
+		n.write(b, lists)
 		return b.err == nil
 	})
+}
+
+// write writes n. A list is written where it is first used, and numbered from 0.
+func (n *node) write(b *blockWriter, lists map[*acl]uint32) {
+	data, version := n.data, n.version
+	if n.path == configPath && n.mzxid == 0 {
+		data, version = nil, 0 // every member puts its own there
+	}
+	b.text(n.path)
+	b.data(data)
+	b.u64(uint64(n.czxid))
+	b.u64(uint64(n.mzxid))
+	b.u64(uint64(n.pzxid))
+	b.u64(uint64(n.ctime))
+	b.u64(uint64(n.mtime))
+	b.u32(uint32(version))
+	b.u32(uint32(n.aversion))
+	b.u32(uint32(n.creates))
+	b.u64(uint64(n.owner))
+	number, known := lists[n.acl]
+	if !known {
+		number = uint32(len(lists))
+		lists[n.acl] = number
+	}
+	b.u32(number)
+	if !known {
+		b.text(n.acl.text)
+	}
 }
 
 // Restore replaces the whole state by a snapshot. It builds the new one aside, then takes

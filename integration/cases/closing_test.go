@@ -3,7 +3,6 @@ package cases
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -249,42 +248,61 @@ func cutOffPathMadeAgain(s *stage) {
 	s.absent("/e")
 }
 
-// Writes are sent into the very moment of the expiry. Each either saves its session or
-// is never applied.
-func writeIntoExpiry(s *stage) {
-	const n, step = 60, 50 * time.Microsecond
-	start, lasts := s.lease(short)
-	sleepTo(start)
+// intoExpiry opens sessions that fall silent together, and has each do something on its
+// own around one of the moments at which they may expire: do is called with the number
+// of the session, whose ephemeral node is /e and that number. It returns the sessions.
+func (s *stage) intoExpiry(do func(i int, k *session)) []*session {
+	s.Helper()
+	const (
+		around = 14                    // sessions for each moment
+		step   = 50 * time.Microsecond // between two of them
+	)
+	pilot := s.open(s.at, short)
+	pilot.create("/pilot", jute.Ephemeral)
+	phase := pilot.expires("/pilot") // sessions expire at multiples of half a tick from here
+	touched := time.Now()
+	var moments []time.Time
+	for m := phase; !m.After(touched.Add(short + allGone)); m = m.Add(tick / 2) {
+		if m.After(touched.Add(short)) {
+			moments = append(moments, m)
+		}
+	}
 	var all []*session
-	for i := range n {
+	for i := range around * len(moments) {
 		k := s.open(s.at, short)
 		k.create(fmt.Sprintf("/e%d", i), jute.Ephemeral)
 		all = append(all, k)
 	}
-	time.Sleep(lasts - n/2*step)
-	var sent sync.WaitGroup
 	for i, k := range all {
-		sent.Go(func() {
-			time.Sleep(time.Duration(i) * step)
-			k.send(jute.OpCreate, create(fmt.Sprintf("/w%d", i), jute.Persistent))
-		})
+		at := moments[i/around].Add(time.Duration(i%around-around/2) * step)
+		time.Sleep(time.Until(at))
+		do(i, k)
 	}
-	sent.Wait()
 	time.Sleep(tick)
 	s.settle()
+	return all
+}
+
+// Writes are sent into the very moment of the expiry. Each either saves its session or
+// is never applied.
+func writeIntoExpiry(s *stage) {
+	path := func(i int) string { return fmt.Sprintf("/w%d", i) }
+	all := s.intoExpiry(func(i int, k *session) { k.send(jute.OpCreate, create(path(i), jute.Persistent)) })
 	saved := 0
 	for i, k := range all {
 		r, answered := k.answer(k.xid)
-		applied, lives := s.has(s.at, fmt.Sprintf("/w%d", i)), s.lives(s.at, k.id())
+		applied, lives := s.has(s.at, path(i)), s.lives(s.at, k.id())
 		switch {
 		case applied && lives && answered && r.Err == jute.OK:
 			saved++
 		case !applied && !lives && (!answered || r.Err == jute.SessionExpired):
 		default:
-			s.Errorf("write %d of %d: applied %t, session lives %t, answered %t with %v", i, n, applied, lives, answered, r)
+			s.Errorf("write %d: applied %t, session lives %t, answered %t with %v", i, applied, lives, answered, r)
 		}
 	}
-	s.Logf("%d of %d writes came in time", saved, n)
+	if saved == 0 || saved == len(all) {
+		s.Errorf("%d of %d writes came in time: none was sent into the moment of the expiry", saved, len(all))
+	}
 }
 
 func persistentStays(s *stage) {

@@ -3,6 +3,7 @@ package cases
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -16,12 +17,13 @@ import (
 )
 
 const (
-	tick       = time.Second            // of the servers, unless a row says otherwise
-	usual      = 10 * time.Second       // session timeout, unless a case says otherwise
-	commitTime = 50 * time.Millisecond  // what a write may take from being sent to being applied everywhere
-	patience   = 60 * time.Second       // for what must happen at once: only a failing test waits so long
-	relay      = tick / 2               // how long a touch may wait at a follower
-	allGone    = tick + relay + commitTime // after its timeout, a silent session is gone on every member
+	tick       = time.Second           // of the servers, unless a row says otherwise
+	usual      = 10 * time.Second      // session timeout, unless a case says otherwise
+	commitTime = 50 * time.Millisecond // what a write may take from being sent to being applied everywhere
+	patience   = 60 * time.Second      // for what must happen at once: only a failing test waits so long
+	// allGone is how long after its timeout a silent session may last, on every member: it
+	// goes at the end of a tick, and its touches may have waited half a tick to be sent.
+	allGone = tick + tick/2 + commitTime
 )
 
 // place is where a case is tried: at which member of which ensemble.
@@ -198,8 +200,15 @@ func (s *stage) unanswered(member uint32, req jute.ConnectRequest, limit time.Du
 // closed checks that the server closes c within limit, without a further byte.
 func (s *stage) closed(c *wire.Conn, limit time.Duration) {
 	s.Helper()
-	if err := c.Closed(limit); err != nil {
-		s.Fatal(err)
+	late := time.AfterFunc(limit, func() { _ = c.Close() })
+	r, err := c.Recv()
+	switch {
+	case err == nil:
+		s.Fatalf("%v where the connection was to be closed", r)
+	case !late.Stop():
+		s.Fatalf("connection still open after %v", limit)
+	case !errors.Is(err, io.EOF):
+		s.Fatalf("where the connection was to be closed: %v", err)
 	}
 }
 
@@ -221,6 +230,7 @@ type session struct {
 	xid     int32
 	touched time.Time     // when the last request was sent, pings of keep apart
 	gone    chan struct{} // closed when the connection has ended
+	dropped bool          // by the client
 
 	mu     sync.Mutex
 	more   *sync.Cond
@@ -516,6 +526,7 @@ func names(events []frame) []string {
 
 // drop breaks the connection without a word.
 func (k *session) drop() {
+	k.dropped = true
 	k.Close()
 	<-k.gone
 }
@@ -677,34 +688,28 @@ func (s *stage) death(member uint32, path string, limit time.Duration) (time.Tim
 	return time.Now(), nil
 }
 
-// latest is how long after its last request a silent session of a member may last: the
-// leader closes it at the end of the tick in which its timeout ends, and a touch that
-// goes through a follower may reach it half a tick late.
-func (s *stage) latest(member uint32, timeout time.Duration) time.Duration {
-	if role := s.Member(member).Role(); role == "leader" || role == "standalone" {
-		return timeout + tick + commitTime
-	}
-	return timeout + tick + relay + commitTime
-}
-
 // onTime checks that a session, last heard at touched, ended at the right time.
 func (s *stage) onTime(member uint32, timeout time.Duration, touched, ended time.Time) {
 	s.Helper()
-	if lasted := ended.Sub(touched); lasted <= timeout || lasted > s.latest(member, timeout) {
-		s.Errorf("session of %v on member %d (%s) lasted %v from its last request, want more than %v and at most %v",
-			timeout, member, s.Member(member).Role(), lasted, timeout, s.latest(member, timeout))
+	if lasted := ended.Sub(touched); lasted <= timeout || lasted > timeout+allGone {
+		s.Errorf("session of %v on member %d (%s) lasted %v from its last request, want more than that and %v more at most",
+			timeout, member, s.Member(member).Role(), lasted, allGone)
 	}
 }
 
 // expires checks that the session, whose ephemeral node is path, ends on time for its
-// last request at k.touched, and that its connection is closed without a word.
-func (k *session) expires(path string) {
+// last request at k.touched, and that its connection, if the client has not dropped it,
+// is closed at the same time, without a word. It returns when that was.
+func (k *session) expires(path string) time.Time {
 	k.s.Helper()
 	timeout := time.Duration(k.granted.TimeOut) * time.Millisecond
-	at, err := k.s.death(k.s.at, path, k.s.latest(k.s.at, timeout)+patience)
+	at, err := k.s.death(k.s.at, path, timeout+patience)
 	if err != nil {
 		k.s.Fatal(err)
 	}
+	if ended := k.mustEnd(commitTime); !k.dropped {
+		at = ended
+	}
 	k.s.onTime(k.s.at, timeout, k.touched, at)
-	k.mustEnd(commitTime)
+	return at
 }

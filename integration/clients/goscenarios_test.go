@@ -76,8 +76,9 @@ func TestGoSession(t *testing.T) {
 	})
 }
 
-// A client that falls silent loses its session and ephemerals, not before its timeout;
-// when it comes back it is told so, and gets another session.
+// A client keeps its session by pings alone. When it falls silent it loses session and
+// ephemerals, not before its timeout; when it comes back it is told so, and gets another
+// session.
 func TestGoEphemeral(t *testing.T) {
 	const timeout = 4 * tick
 	playGo(t, "ephemeral", func(ctx context.Context, s *stage, c *goClient) error {
@@ -87,12 +88,20 @@ func TestGoEphemeral(t *testing.T) {
 			return err
 		}
 		defer lost.Close()
+		select { // long enough for what the new session was granted to be used up
+		case <-time.After(timeout + tick):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		states, _ := lost.seen()
+		if !slices.Equal(states, connected) {
+			return fmt.Errorf("a client that only pings saw %v", states)
+		}
 		node := s.path(c.at.name)
 		heard := time.Now() // before the last thing that its member heard of it
 		if _, err := lost.Create(node, nil, zk.FlagEphemeral, world); err != nil {
 			return err
 		}
-		states, _ := lost.seen()
 		wire.cut()
 		exists, _, gone, err := c.ExistsW(node)
 		if err != nil || !exists {

@@ -183,14 +183,18 @@ func TestLeaderReturns(t *testing.T) {
 	fmt.Println("client scenario: go-leader-returns ok")
 
 	if err := until(ctx, "zkCli.sh is connected again", func() bool {
-		return slices.Equal(sessionEvents(d), []string{"SyncConnected", "Disconnected", "SyncConnected"})
+		session, _ := events(d)
+		return slices.Equal(session, []string{"SyncConnected", "Disconnected", "SyncConnected"})
 	}); err != nil {
 		t.Fatal(d.failed(err))
 	}
 	if now, err := ephemeralOwner(ctx, d, "/java"); err != nil || now != owner {
 		t.Fatalf("%s, %v; was %s", now, err, owner)
 	}
-	if err := d.ask(ctx, "quit", watched+"Closed"); err != nil {
+	if err := d.say("quit"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.wantStatus(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("client scenario: zkcli-leader-returns ok")

@@ -1,0 +1,34 @@
+package quorum
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+func TestRaftLog(t *testing.T) {
+	var out bytes.Buffer
+	l := newRaftLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	tests := []struct {
+		log  func()
+		want string
+	}{
+		{func() { l.Error("failed to commit logs", "error", "x") }, `level=WARN msg="raft: failed to commit logs" error=x`},
+		{func() { l.Warn("clearing log suffix", "from", 3) }, `level=WARN msg="raft: clearing log suffix" from=3`},
+		{func() { l.Error("failed to heartbeat to", "peer", 2) }, `level=DEBUG msg="raft: failed to heartbeat to" peer=2`},
+		{func() { l.Info("election won", "term", 2) }, `level=INFO msg="raft: election won" term=2`},
+		{func() { l.Trace("t") }, `level=DEBUG msg="raft: t"`},
+		{func() { l.With("id", 7).Named("n").Info("m") }, `level=INFO msg="raft: m" id=7`},
+		{func() { l.Info("f", "received", hclog.Fmt("%d / %d", 1, 2)) }, `level=INFO msg="raft: f" received="1 / 2"`},
+	}
+	for _, tt := range tests {
+		out.Reset()
+		tt.log()
+		if !strings.Contains(out.String(), tt.want) {
+			t.Errorf("logged %q, want %q", out.String(), tt.want)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+package znode
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"rollcall/jute"
+)
+
+// sample is a world with something of everything in it.
+func sample(t testing.TB) *world {
+	w := newWorld(t)
+	k := w.connect().auth("digest", "u:p")
+	other := w.connect()
+	k.must(k.create("/a", 0))
+	k.must(k.createACL("/a/b", 0, append(aclOf(31, "auth", ""), aclOf(1, "ip", "10.0.0.0/8")...)))
+	k.must(k.create("/a!", 0)) // between /a and /a/b by bytes, behind both in a walk
+	k.must(k.create("/a/b/c", 0))
+	k.must(k.create("/e", 1))
+	other.must(other.create("/a/n-", 3))
+	k.must(k.do(jute.OpCreate, jute.CreateRequest{Path: []byte("/null"), ACL: jute.OpenACL}.Append(nil)))
+	k.must(k.do(jute.OpCreate, createOp("/large", strings.Repeat("d", 3*maxBlock), 0, jute.OpenACL).Append(nil)))
+	k.must(k.setData("/a", "changed", -1))
+	return w
+}
+
+func restored(t testing.TB, snapshot []byte) *State {
+	t.Helper()
+	s := New(Config{})
+	if err := s.Restore(bytes.NewReader(snapshot)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSnapshotRestores(t *testing.T) {
+	w := sample(t)
+	snapshot := encode(t, w.s().Snapshot())
+	s := New(Config{Observer: w.heard})
+	s.Lock() // it waits for nobody who has the state now
+	s.Unlock()
+	w.heard.log = nil
+	if err := s.Restore(iotest.OneByteReader(bytes.NewReader(snapshot))); err != nil {
+		t.Fatal(err)
+	}
+	w.wantLog("restored")
+	if d := Diff(w.s(), s); d != "" {
+		t.Error(d)
+	}
+	checkInvariants(t, s)
+	if !bytes.Equal(encode(t, s.Snapshot()), snapshot) {
+		t.Error("another snapshot")
+	}
+	w.states = append(w.states, s) // it goes on as the other does
+	k := w.connect()
+	k.must(k.create("/a/n-", 2))
+	w.expire(1<<56+1, w.index)
+	if d := Diff(w.s(), s); d != "" {
+		t.Error(d)
+	}
+	checkInvariants(t, s)
+}
+
+// A copy does not change while the state goes on.
+func TestSnapshotIsFixed(t *testing.T) {
+	w := sample(t)
+	k := w.connect()
+	for i := range 300 {
+		k.must(k.create(fmt.Sprintf("/a/%d", i), 0))
+	}
+	sn := w.s().Snapshot()
+	before := encode(t, sn)
+	for i := range 300 {
+		k.must(k.delete(fmt.Sprintf("/a/%d", i), 0))
+		k.must(k.create(fmt.Sprintf("/a/x%d", i), 1))
+	}
+	k.must(k.setData("/a", "again", -1))
+	w.s().edit(w.s().gen.Load(), "/a").creates++
+	k.must(k.close())
+	w.connect()
+	if !bytes.Equal(encode(t, sn), before) {
+		t.Error("the copy changed")
+	}
+	if sn.Index() >= w.index {
+		t.Errorf("index %d of %d", sn.Index(), w.index)
+	}
+}
+
+// WriteTo runs while apply goes on (under -race).
+func TestSnapshotWhileWriting(t *testing.T) {
+	w := sample(t)
+	k := w.connect()
+	s := w.s()
+	s.RLock()
+	sn := s.Snapshot()
+	s.RUnlock()
+	want := encode(t, sn)
+	done := make(chan error)
+	go func() {
+		var err error
+		for range 20 {
+			var b bytes.Buffer
+			if _, err = sn.WriteTo(&b); err == nil && !bytes.Equal(b.Bytes(), want) {
+				err = errors.New("the copy changed")
+			}
+			if err != nil {
+				break
+			}
+		}
+		done <- err
+	}()
+	for i := range 500 {
+		k.must(k.create(fmt.Sprintf("/w%d", i), 0))
+		k.must(k.setData("/a", fmt.Sprint(i), -1))
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// No damage goes unnoticed: every byte flipped, every length cut.
+func TestRestoreRejectsDamage(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	k.must(k.create("/a", 1))
+	good := encode(t, w.s().Snapshot())
+	s := restored(t, good)
+	reject := func(what string, b []byte, want error) {
+		t.Helper()
+		err := s.Restore(bytes.NewReader(b))
+		if err == nil || want != nil && !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 1 << (i % 8)
+		reject(fmt.Sprintf("byte %d flipped", i), bad, nil)
+		reject(fmt.Sprintf("cut to %d", i), good[:i], nil)
+	}
+	reject("longer", append(bytes.Clone(good), 0), ErrCorrupt)
+	reject("foreign", []byte("PK\x03\x04 this is no snapshot"), ErrNotSnapshot)
+	newer := bytes.Clone(good)
+	newer[len(snapshotMagic)+3]++
+	reject("newer", newer, ErrSnapshotVersion)
+	reject("cut", good[:len(good)-1], ErrCorrupt)
+	long := bytes.Clone(good)
+	binary.BigEndian.PutUint32(long[len(snapshotMagic)+4:], 1<<31)
+	reject("length", long, ErrCorrupt)
+	broken := errors.New("disk")
+	if err := s.Restore(io.MultiReader(bytes.NewReader(good[:40]), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+	if d := Diff(w.s(), s); d != "" {
+		t.Errorf("a failed restore left %s", d)
+	}
+}
+
+// forged is what a test writes as a snapshot: a true one's contents, spoiled.
+type forged struct {
+	content
+	nodes []*node // in the order they are written
+	more  uint64  // added to their count
+}
+
+// at returns the node at path, to be spoiled.
+func (f *forged) at(path string) *node {
+	for _, n := range f.nodes {
+		if n.path == path {
+			return n
+		}
+	}
+	panic(path)
+}
+
+// put replaces a session's record.
+func (f *forged) put(id jute.SessionID, s Session) {
+	f.sessions.put(1<<60, sessionKey(id), &s)
+}
+
+func (f *forged) bytes(t *testing.T) []byte {
+	var out bytes.Buffer
+	b := newBlockWriter(&out)
+	f.writeProgress(b)
+	f.writeMembers(b)
+	f.writeSessions(b)
+	b.u64(uint64(len(f.nodes)) + f.more)
+	lists := map[*acl]uint32{}
+	for _, n := range f.nodes {
+		n.write(b, lists)
+	}
+	if err := b.close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// Snapshots whose checksums are right and whose contents are not.
+func TestRestoreRejectsNonsense(t *testing.T) {
+	const first = 1<<56 + 1 // a session's id
+	swapped := func(text, old, new string) *acl { return &acl{text: strings.Replace(text, old, new, 1)} }
+	tests := []struct {
+		name  string
+		spoil func(f *forged)
+		want  string // in the error
+	}{
+		{"nothing", func(*forged) {}, "sound"},
+		{"no parent", func(f *forged) { f.at("/null").path = "/large/x/y" }, "no parent"},
+		{"no built-in node", func(f *forged) { f.at(quotaPath).path = "/zookeeper/quote" }, `no node "/zookeeper/quota"`},
+		{"no root", func(f *forged) { f.nodes = nil }, `no node "/"`},
+		{"second root", func(f *forged) { f.nodes = append(f.nodes, f.nodes[0]) }, "out of order"},
+		{"ephemeral of nobody", func(f *forged) { f.at("/e").owner = 5 }, "owned by no session"},
+		{"ephemeral parent", func(f *forged) { f.at("/a").owner = first }, "ephemeral parent"},
+		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).owner = first }, "cannot be ephemeral"},
+		{"ephemeral root", func(f *forged) { f.at("/").owner = first }, "no parent"},
+		{"count too large", func(f *forged) { f.more++ }, "impossible block"},
+		{"count too small", func(f *forged) { f.more-- }, "no node"},
+		{"count of creates", func(f *forged) { f.at("/a").creates = -1 }, "wrong count"},
+		{"character in path", func(f *forged) { f.at("/e").path = "/e\x01" }, "out of order"},
+		{"relative path", func(f *forged) { f.at("/e").path = "e" }, "out of order"},
+		{"path twice", func(f *forged) { f.at("/null").path = "/large" }, "out of order"},
+		{"order", func(f *forged) { f.at("/null").path = "/f" }, "out of order"},
+		{"list of nothing", func(f *forged) { f.at("/a").acl = &acl{text: "\x00\x00\x00\x00"} }, "has no list"},
+		{"null list", func(f *forged) { f.at("/a").acl = &acl{text: "\xff\xff\xff\xff"} }, "has no list"},
+		{"list with a tail", func(f *forged) { f.at("/a").acl = &acl{text: f.at("/").acl.text + "x"} }, "has no list"},
+		{"list of a foreign scheme", func(f *forged) { f.at("/a").acl = swapped(f.at("/").acl.text, "world", "wurld") }, "has no list"},
+		{"address that is none", func(f *forged) { f.at("/a").acl = swapped(f.at("/a/b").acl.text, "10.0.0.0/8", "10.0.0.x/8") }, "has no list"},
+		{"the same list twice", func(f *forged) { f.at("/null").acl = swapped(f.at("/").acl.text, "", "") }, "has no list"},
+		{"highest session", func(f *forged) { f.members[1].highest = 1 << 56 }, "does not follow"},
+		{"highest session of another", func(f *forged) { f.members[2].highest = 1 << 56 }, "does not follow"},
+		{"long address", func(f *forged) { f.put(first, Session{ID: first, Address: strings.Repeat("x", 256)}) }, "does not follow"},
+		{"session 0", func(f *forged) { f.put(0, Session{}) }, "does not follow"},
+		{"sessions out of order", func(f *forged) { f.put(first+1, Session{ID: first}) }, "does not follow"},
+		{"count of sessions", func(f *forged) { f.sessions.n++ }, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := sample(t)
+			f := &forged{content: w.s().Snapshot().content}
+			f.walk(f.get(rootPath), func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
+			tt.spoil(f)
+			err := New(Config{}).Restore(bytes.NewReader(f.bytes(t)))
+			if tt.want == "sound" && err == nil {
+				return
+			}
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Only the built-in config node can hold data that are its member's own.
+func TestRestoreRejectsConfigData(t *testing.T) {
+	f := filler{b: newBlockReader(bytes.NewReader(nil)), gen: 1}
+	f.nodes = newTrie()
+	f.link(1, &node{gen: 1, path: rootPath})
+	f.link(1, &node{gen: 1, path: zkPath})
+	for _, n := range []*node{{path: configPath, data: []byte{}}, {path: configPath, version: -1}} {
+		if f.misplaced(n, zkPath) == "" {
+			t.Errorf("%+v", n)
+		}
+		n.mzxid = 1
+		if why := f.misplaced(n, zkPath); why != "" {
+			t.Errorf("%+v %s", n, why)
+		}
+	}
+}
+
+// A length that promises much takes no memory by itself.
+func TestRestoreAllocatesWhatArrives(t *testing.T) {
+	var b bytes.Buffer
+	out := newBlockWriter(&b)
+	for range 6 {
+		out.u64(1)
+	}
+	out.u32(0)              // leader
+	out.u32(0)              // members
+	out.u64(0)              // sessions
+	out.u64(1 << 60)        // nodes
+	out.u32(1<<31 - 1)      // bytes of the first path
+	out.raw([]byte("/abc")) // and here they are
+	if err := out.close(); err != nil {
+		t.Fatal(err)
+	}
+	allocated := testing.AllocsPerRun(1, func() {
+		if err := New(Config{}).Restore(bytes.NewReader(b.Bytes())); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%v", err)
+		}
+	})
+	result := testing.Benchmark(func(b2 *testing.B) {
+		for range b2.N {
+			_ = New(Config{}).Restore(bytes.NewReader(b.Bytes()))
+		}
+	})
+	if result.AllocedBytesPerOp() > 1<<20 {
+		t.Errorf("%d bytes, %v allocations", result.AllocedBytesPerOp(), allocated)
+	}
+}
+
+// Diff finds every kind of difference.
+func TestDiff(t *testing.T) {
+	changes := map[string]func(w *world, s *State){
+		"index": func(_ *world, s *State) { s.index++ }, "zxid": func(_ *world, s *State) { s.zxid++ }, "time": func(_ *world, s *State) { s.now++ },
+		"term": func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].cursor++ },
+		"session": func(_ *world, s *State) { s.sessions.drop(s.gen.Add(1), 1<<56+1) },
+		`"/a/b"`:  func(_ *world, s *State) { s.remove(s.get("/a/b/c")); s.remove(s.get("/a/b")) },
+		`"/null"`: func(_ *world, s *State) { s.edit(s.gen.Add(1), "/null").data = []byte{} },
+		`"/a!"`:   func(_ *world, s *State) { s.edit(s.gen.Add(1), "/a!").acl = s.acls.world(64) },
+		`"/e"`:    func(_ *world, s *State) { s.edit(s.gen.Add(1), "/e").creates += 1 },
+		`"/zz"`:   func(_ *world, s *State) { s.link(s.gen.Add(1), &node{path: "/zz", acl: s.acls.world(1)}) },
+	}
+	for want, change := range changes {
+		for _, swap := range []bool{false, true} {
+			w := sample(t)
+			s := restored(t, encode(t, w.s().Snapshot()))
+			if d := Diff(w.s(), s); d != "" {
+				t.Fatal(d)
+			}
+			change(w, s)
+			if want == `"/zz"` || want == `"/a/b"` { // the parent shows it first
+				want = "node"
+			}
+			a, b := w.s(), s
+			if swap {
+				a, b = b, a
+			}
+			if d := Diff(a, b); !strings.Contains(d, want) {
+				t.Errorf("%s: %q", want, d)
+			}
+		}
+	}
+}
+
+// Whatever is restored is a state: it is written again as it was read.
+func FuzzRestore(f *testing.F) {
+	small := newWorld(f)
+	f.Add(encode(f, small.s().Snapshot()))
+	k := small.connect()
+	k.must(k.create("/a", 1))
+	f.Add(encode(f, small.s().Snapshot()))
+	f.Add(encode(f, sample(f).s().Snapshot()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := New(Config{})
+		if err := s.Restore(bytes.NewReader(mend(b))); err != nil {
+			return
+		}
+		if !bytes.Equal(encode(t, s.Snapshot()), mend(b)) {
+			t.Error("it is written in another way")
+		}
+		checkTree(t, s)
+	})
+}
+
+// mend puts the checksums right, so that the fuzzer gets behind them.
+func mend(b []byte) []byte {
+	b = bytes.Clone(b)
+	at := len(snapshotMagic) + 4
+	if len(b) < at {
+		return b
+	}
+	sum := crc32.Update(0, castagnoli, b[:at])
+	for len(b)-at >= 8 {
+		n := int(binary.BigEndian.Uint32(b[at:])) + 4
+		if n == 4 {
+			n = 12 // the end
+		}
+		if n > len(b)-at-4 {
+			break
+		}
+		sum = crc32.Update(sum, castagnoli, b[at:at+n])
+		binary.BigEndian.PutUint32(b[at+n:], sum)
+		at += n + 4
+	}
+	return b
+}
