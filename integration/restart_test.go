@@ -64,8 +64,12 @@ func populate(t *testing.T, c *cluster.Client) {
 		path string
 		mode jute.CreateMode
 	}{
-		{"/dir", jute.Persistent}, {"/e", jute.Ephemeral}, {"/dir/n-", jute.PersistentSequential},
-		{"/dir/n-", jute.EphemeralSequential}, {"/dir/n-", jute.PersistentSequential}, {"/gone", jute.Persistent},
+		{"/dir", jute.Persistent},
+		{"/e", jute.Ephemeral},
+		{"/dir/n-", jute.PersistentSequential},
+		{"/dir/n-", jute.EphemeralSequential},
+		{"/dir/n-", jute.PersistentSequential},
+		{"/gone", jute.Persistent},
 	} {
 		if _, err := c.Create(n.path, []byte(n.path), n.mode); err != nil {
 			t.Fatalf("create %s: %v", n.path, err)

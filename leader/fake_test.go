@@ -338,12 +338,14 @@ func (e *ensemble) run() {
 	synctest.Wait()
 }
 
-// end stops leading, and returns what Run said.
-func (e *ensemble) end() error {
+// end stops leading, which is not a failure.
+func (e *ensemble) end() {
+	e.t.Helper()
 	e.stop()
-	err := <-e.ended
+	if err := <-e.ended; err != nil {
+		e.t.Errorf("Run: %v", err)
+	}
 	e.streams.Wait()
-	return err
 }
 
 // at sleeps until a time after the start.

@@ -138,7 +138,7 @@ func (c *inConn) Read(p []byte) (int, error) {
 	}
 	c.got += int64(n)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.Close()
+		_ = c.Close()
 	}
 	return n, err
 }

@@ -64,16 +64,14 @@ func lockFolder(dir string) (*folder, error) {
 		return nil, fmt.Errorf("quorum: lock data folder: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			err = ErrInUse
 		}
-		return nil, fmt.Errorf("quorum: data folder %s: %w", dir, err)
+		return nil, errors.Join(fmt.Errorf("quorum: data folder %s: %w", dir, err), lock.Close())
 	}
 	f := &folder{dir: dir, lock: lock}
 	if f.id, err = readIdentity(dir); err != nil {
-		f.close()
-		return nil, err
+		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
 }
@@ -121,9 +119,8 @@ func readIdentity(dir string) (id identity, err error) {
 	} else if err != nil {
 		return id, fmt.Errorf("quorum: read identity: %w", err)
 	}
-	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxIdentity+1))
-	if err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		return id, fmt.Errorf("quorum: read identity: %w", err)
 	}
 	damaged := func(why string) error {
@@ -171,7 +168,7 @@ func openFolders(dir, logDir string, id identity, hl hclog.Logger) (fs []*folder
 	defer func() {
 		if err != nil {
 			for _, f := range fs {
-				f.close()
+				err = errors.Join(err, f.close())
 			}
 			fs = nil
 		}

@@ -112,7 +112,7 @@ func TestFolderIdentity(t *testing.T) {
 			os.Remove(dir + "/raft.db")
 		}},
 		{name: "log emptied", want: ErrDamaged, say: []string{"raft.db", "gone"}, spoil: func(t *testing.T, dir string, _ *Config) {
-			os.Truncate(dir+"/raft.db", 0)
+			write(t, dir+"/raft.db", "")
 		}},
 		{name: "log moved apart", want: ErrDamaged, say: []string{"dataLogDir"}, spoil: func(t *testing.T, _ string, c *Config) {
 			c.LogDir = t.TempDir()
@@ -293,7 +293,7 @@ func TestFilesSurvive(t *testing.T) {
 			e := newEnsemble(t, 1)
 			e.members[1].dir = dir
 			if err := e.tryStart(1); err == nil {
-				err = e.ended(1)
+				e.members[1].err = e.ended(1)
 			} else if !errors.Is(err, ErrDamaged) {
 				t.Errorf("%s damaged: Open: %v, want ErrDamaged", damage, err)
 			}
@@ -372,7 +372,9 @@ func TestMend(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := memStores()
-			s.Log.StoreLogs(tt.log)
+			if err := s.Log.StoreLogs(tt.log); err != nil {
+				t.Fatal(err)
+			}
 			if tt.snapshot > 0 {
 				_, trans := raft.NewInmemTransport("")
 				if _, err := s.Snapshots.Create(1, tt.snapshot, 2, raft.Configuration{}, 1, trans); err != nil {
@@ -452,7 +454,9 @@ func TestDeleteInSteps(t *testing.T) {
 			c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: tt.crashIn}
 			s := &logStore{LogStore: c, guard: guard{running: func() bool { return false }}}
 			for i := uint64(1); i <= size; i++ {
-				s.StoreLog(&raft.Log{Index: i})
+				if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if err := s.DeleteRange(tt.first, tt.last); err != nil && !errors.Is(err, errCrash) {
 				t.Fatal(err)

@@ -243,7 +243,7 @@ func (l *Listener) acceptLoop() {
 			}
 			continue
 		default:
-			l.end(err)
+			_ = l.end(err) // it is closed already
 		}
 		return
 	}
@@ -294,7 +294,7 @@ func (l *Listener) answer(conn net.Conn) (uint32, error) {
 	if err != nil {
 		if r, ok := errors.AsType[*refusal](err); ok {
 			text := r.text[:min(len(r.text), 255)]
-			conn.Write(append([]byte{r.code, byte(len(text))}, text...)) // it is told if it still listens
+			_, _ = conn.Write(append([]byte{r.code, byte(len(text))}, text...)) // it may have gone
 		}
 		return 0, err
 	}

@@ -61,7 +61,7 @@ func TestHello(t *testing.T) {
 					t.Fatal(err)
 				}
 				begin := time.Now()
-				go conn.Write(tt.sent)
+				go func() { _, _ = conn.Write(tt.sent) }()
 				answer := make([]byte, 1)
 				_, err = io.ReadFull(conn, answer)
 				if took := time.Since(begin); took != 0 && took != helloTimeout {
@@ -112,9 +112,9 @@ func TestDialed(t *testing.T) {
 			got := make(chan []byte, 1)
 			go func() {
 				buf := make([]byte, helloSize)
-				io.ReadFull(b, buf)
+				_, _ = io.ReadFull(b, buf)
 				got <- buf
-				b.Write(tt.answer)
+				_, _ = b.Write(tt.answer)
 				if tt.want != "" {
 					b.Close()
 				}
@@ -138,7 +138,7 @@ func TestDialed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()
 			defer b.Close()
-			go io.Copy(io.Discard, b)
+			go func() { _, _ = io.Copy(io.Discard, b) }()
 			begin := time.Now()
 			if _, err := hello.Dialed(a, 1); err == nil || time.Since(begin) != helloTimeout {
 				t.Errorf("Dialed: %v after %v", err, time.Since(begin))
@@ -161,7 +161,7 @@ func TestSilentConnectionsHoldUpNobody(t *testing.T) {
 			begin := time.Now()
 			go func() {
 				if conn, err := n.dial(2, 1)(context.Background(), "m1:3888"); err == nil {
-					NewHello(2, testPeers).Dialed(conn, 1)
+					_, _ = NewHello(2, testPeers).Dialed(conn, 1)
 				}
 			}()
 			if _, err := l.Accept(); err != nil {
@@ -256,7 +256,7 @@ func TestStreamTCP(t *testing.T) {
 	if in.(*Conn).Peer != 2 {
 		t.Errorf("from member %d", in.(*Conn).Peer)
 	}
-	go conn.Write([]byte("after the hello"))
+	go func() { _, _ = conn.Write([]byte("after the hello")) }()
 	buf := make([]byte, 15)
 	if _, err := io.ReadFull(in, buf); err != nil || string(buf) != "after the hello" {
 		t.Errorf("read %q, %v", buf, err)

@@ -138,8 +138,7 @@ func Open(cfg Config) (*Node, error) {
 		stopped:    make(chan struct{}),
 	}
 	if err := n.open(); err != nil {
-		n.Close()
-		return nil, err
+		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
@@ -252,11 +251,11 @@ func (n *Node) run(ctx context.Context) error {
 	n.trans.start()
 	how, err := n.begin(ctx)
 	if err != nil {
-		n.trans.Close()
+		closed := n.trans.Close()
 		if errors.Is(err, ctx.Err()) {
-			return nil // asked to stop while waiting
+			return closed // asked to stop while waiting
 		}
-		return err
+		return errors.Join(err, closed)
 	}
 	r, err := n.startRaft()
 	if err != nil {
@@ -327,8 +326,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	}
 	r, err := n.newRaft(conf, cache)
 	if err != nil {
-		n.trans.Close()
-		return nil, err
+		return nil, errors.Join(err, n.trans.Close())
 	}
 	n.raft.Store(r)
 	if err := n.checkStarted(r); err != nil {
@@ -409,8 +407,8 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 	future := r.Shutdown()
 	done := make(chan error, 1)
 	go func() {
-		n.trans.Close() // first, so that requests under way do not hold raft up
-		done <- future.Error()
+		closed := n.trans.Close() // first, so that requests under way do not hold raft up
+		done <- errors.Join(future.Error(), closed)
 	}()
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()

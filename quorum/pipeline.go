@@ -43,7 +43,7 @@ func (p *pipeline) watch() {
 		case f := <-p.inner.Consumer():
 			bad := f.Error() != nil || !f.Response().Success
 			if bad {
-				p.inner.Close()
+				_ = p.inner.Close()
 			}
 			select {
 			case p.done <- f:

@@ -48,7 +48,7 @@ func (s fileSpool) rewind() error {
 }
 
 func (s fileSpool) close() {
-	s.Close()
+	_ = s.File.Close() // what it held is with raft now, or of no use
 	os.Remove(s.Name())
 }
 
@@ -70,7 +70,7 @@ func (t *transport) install(rpc raft.RPC, req *raft.InstallSnapshotRequest) (any
 		return nil, errBadRequest
 	}
 	// An unread body would be taken for requests: bytes that clients chose.
-	defer io.Copy(io.Discard, rpc.Reader)
+	defer func() { _, _ = io.Copy(io.Discard, rpc.Reader) }()
 	r := t.raft()
 	if !t.running.Load() || r == nil {
 		return nil, errStarting

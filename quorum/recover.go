@@ -100,7 +100,6 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 	conf.Logger = logger
 	snaps := &snapshotStore{SnapshotStore: s.Snapshots, guard: guard{running: running}, dir: snapshotPath(rec.Dir), stored: func() {}}
 	_, trans := raft.NewInmemTransport("") // only encodes addresses
-	defer trans.Close()
 	err := raft.RecoverCluster(conf, f, s.Log, stable, snaps, trans, configuration(rec.Peers))
 	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("quorum: recover: %w", err)
@@ -125,8 +124,10 @@ func checkReadable(s Stores, dir string) error {
 	}
 	for _, meta := range list {
 		if _, r, err := s.Snapshots.Open(meta.ID); err == nil {
-			r.Close()
 			last = max(last, meta.Index)
+			if err := r.Close(); err != nil {
+				return fmt.Errorf("quorum: close snapshot: %w", err)
+			}
 			break
 		}
 	}

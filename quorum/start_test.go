@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -146,17 +147,21 @@ func TestBootstrapKilledHalfWay(t *testing.T) {
 	entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration}
 	tests := []struct {
 		name  string
-		spoil func(Stores)
+		spoil func(Stores) error
 	}{
-		{"term without entry", func(s Stores) { s.Stable.SetUint64(keyTerm, 1) }},
-		{"nobody elected yet", func(s Stores) { s.Stable.SetUint64(keyTerm, 7); s.Log.StoreLog(entry) }},
+		{"term without entry", func(s Stores) error { return s.Stable.SetUint64(keyTerm, 1) }},
+		{"nobody elected yet", func(s Stores) error {
+			return errors.Join(s.Stable.SetUint64(keyTerm, 7), s.Log.StoreLog(entry))
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newEnsemble(t, 3)
 				entry.Data = raft.EncodeConfiguration(configuration(e.peers))
-				tt.spoil(e.members[2].stores)
+				if err := tt.spoil(e.members[2].stores); err != nil {
+					t.Fatal(err)
+				}
 				e.start(2)
 				time.Sleep(5 * time.Second)
 				if e.members[2].node.HasData() || e.members[2].node.Joining() {
@@ -176,10 +181,15 @@ func TestStopBeforeFirstCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		for id, m := range e.members {
-			m.stores.Stable.SetUint64(keyTerm, 2)
-			m.stores.Log.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration(e.peers))})
-			if id == 1 {
-				m.stores.Log.StoreLog(&raft.Log{Index: 2, Term: 2, Type: raft.LogNoop})
+			log := []*raft.Log{
+				{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration(e.peers))},
+				{Index: 2, Term: 2, Type: raft.LogNoop},
+			}
+			if id != 1 {
+				log = log[:1]
+			}
+			if err := errors.Join(m.stores.Stable.SetUint64(keyTerm, 2), m.stores.Log.StoreLogs(log)); err != nil {
+				t.Fatal(err)
 			}
 		}
 		e.start(1, 2, 3)
@@ -277,7 +287,7 @@ func TestJoiningTermComesFirst(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
 		old := e.leader(1, 2, 3)
-		e.members[old].node.HandOver(t.Context()) // a term that is not the first
+		_ = e.members[old].node.HandOver(t.Context()) // a term that is not the first
 		term := e.members[e.leader(1, 2, 3)].node.Term()
 		lead := e.leader(1, 2, 3)
 		wiped := others(lead)[0]

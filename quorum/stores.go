@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 const (
@@ -285,7 +286,7 @@ func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
 	}()
 	store, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: boltLockTimeout}})
 	switch {
-	case errors.Is(err, bbolt.ErrTimeout):
+	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("quorum: log %s: %w", path, ErrInUse)
 	case errors.Is(err, os.ErrPermission), errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("quorum: open log: %w", err)
@@ -293,8 +294,7 @@ func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
 		return nil, fmt.Errorf("quorum: log %s is %w: %w", path, ErrDamaged, err)
 	}
 	if err := probe(store); err != nil {
-		store.Close()
-		return nil, fmt.Errorf("quorum: log %s is %w: %w", path, ErrDamaged, err)
+		return nil, errors.Join(fmt.Errorf("quorum: log %s is %w: %w", path, ErrDamaged, err), store.Close())
 	}
 	return store, nil
 }

@@ -3,7 +3,6 @@ package quorum
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +48,6 @@ type transport struct {
 	conns *conns
 	spool func() (spool, error)
 	rpcs  chan raft.RPC
-	log   *slog.Logger
 	raft  func() *raft.Raft // nil until raft runs
 	fail  func(error)       // ends the member
 	taken func(term uint64) // a snapshot whose last entry is of term has been installed
@@ -87,10 +85,7 @@ func (t *transport) Close() error {
 	var err error
 	t.closing.Do(func() {
 		close(t.closed)
-		err = t.inner.Close()
-		if t.conns != nil {
-			t.conns.Close()
-		}
+		err = errors.Join(t.inner.Close(), t.conns.Close())
 		t.wg.Wait()
 	})
 	return err

@@ -221,7 +221,9 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 			t.Errorf("elected after %v: the receiver was held up", took)
 		}
 		e.applied(all, late)
-		e.ended(lead)
+		if err := e.ended(lead); !errors.Is(err, errKilled) {
+			t.Errorf("Run: %v", err)
+		}
 	})
 }
 

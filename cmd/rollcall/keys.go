@@ -48,7 +48,7 @@ const (
 // Why a group of keys is not served.
 const (
 	noAdmin     = "there is no AdminServer yet: nothing listens for HTTP"
-	noMetrics   = "there is no metrics endpoint yet; mntr has the figures"
+	noMetrics   = "there is no metrics endpoint yet"
 	noTLS       = "TLS is not served yet: the key would suggest an encryption that is not there"
 	noKeystore  = "TLS is not served yet, and what would switch it on is refused"
 	noSASL      = "SASL is not served yet: connections would go unauthenticated"
@@ -175,7 +175,7 @@ var keys = []key{
 	{name: "forceSync", def: "yes", status: noEffect, harmless: "yes", note: "the log is always on disk before it is acknowledged", read: yesNo(nil)},
 	{name: "fsync.warningthresholdms", def: "1000", status: noEffect, note: "not served yet"},
 	{name: "preAllocSize", def: "65536", status: noEffect, note: ownLog},
-	{name: "snapSizeLimitInKb", def: "4194304", status: noEffect, note: "a snapshot is due by snapCount alone"},
+	{name: "snapSizeLimitInKb", def: "4194304", status: noEffect, note: "a snapshot is due after snapCount entries or 512 MiB of log"},
 	{name: "autopurge.snapRetainCount", def: "3", status: noEffect, note: ownPurge},
 	{name: "autopurge.purgeInterval", def: "0", status: noEffect, note: ownPurge},
 	{name: "maxResponseCacheSize", def: "400", status: noEffect, harmless: "0", note: noCache},

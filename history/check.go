@@ -1,0 +1,205 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"rollcall/jute"
+)
+
+// Rule is the letter of a promise; see the package comment.
+type Rule string
+
+// Fault is the name of a way to break a promise.
+type Fault string
+
+// The faults, by rule.
+const (
+	LiveExpired     Fault = "live session expired"                 // a
+	ToldExpired     Fault = "client told of an expiry before it"   // a
+	NoTerm          Fault = "expired in a term that nobody led"    // a
+	SilentKept      Fault = "silent session kept"                  // b
+	DeadEphemeral   Fault = "ephemeral without a live session"     // c
+	LostEphemeral   Fault = "ephemeral of a live session missing"  // c
+	StrayEphemeral  Fault = "ephemeral that nobody has created"    // c
+	EphemeralsApart Fault = "ephemerals differ between members"    // c
+	LivesApart      Fault = "members disagree on a session's life" // c
+	WriteMissing    Fault = "acknowledged write missing"           // d
+	WriteTwice      Fault = "write applied twice"                  // d
+	WriteDisordered Fault = "writes out of session order"          // d
+	SharedZxid      Fault = "two writes acknowledged with one zxid"
+	Unjudged        Fault = "acknowledged writes, and no whole snapshot to find them in" // d
+	WentBack        Fault = "session went back in time"                                  // e
+	StaleRead       Fault = "stale read"                                                 // e
+	LateEvent       Fault = "event after the data"                                       // e
+	VouchedDead     Fault = "vouched after expiry"                                       // f
+	NotLinear       Fault = "not linearizable"                                           // g
+	Undecided       Fault = "linearizability not decided in time"                        // g
+)
+
+// maxPerRule bounds how many violations of one rule are reported: one fault often shows
+// in everything behind it.
+const maxPerRule = 20
+
+// Violation is one promise broken.
+type Violation struct {
+	Rule    Rule
+	Fault   Fault
+	Session jute.SessionID // 0: of none in particular
+	At      time.Duration
+	Index   uint64 // 0: of none
+	Zxid    int64  // 0: of none
+	Detail  string
+}
+
+// String is one line.
+func (v Violation) String() string {
+	s := fmt.Sprintf("(%s) %s: at %v", v.Rule, v.Fault, v.At)
+	if v.Session != 0 {
+		s += fmt.Sprintf(", session %s", v.Session)
+	}
+	if v.Index != 0 {
+		s += fmt.Sprintf(", index %d", v.Index)
+	}
+	if v.Zxid != 0 {
+		s += fmt.Sprintf(", zxid %#x", v.Zxid)
+	}
+	return s + ": " + v.Detail
+}
+
+// Check judges a history by all rules and returns what is wrong with it, at most
+// maxPerRule of each, by rule and time. It takes up to linearizeLimit for each path of
+// (g), by the wall clock: call it outside of a synctest bubble, where that never passes.
+func Check(h History) []Violation {
+	b := newBook(&h)
+	rules := []struct {
+		rule  Rule
+		judge func(*book, func(Violation))
+	}{
+		{"a", checkLive},
+		{"b", checkSilent},
+		{"c", checkEphemerals},
+		{"d", checkWrites},
+		{"e", checkImage},
+		{"f", checkVouches},
+		{"g", checkLinear},
+	}
+	var all []Violation
+	for _, r := range rules {
+		var found []Violation
+		r.judge(b, func(v Violation) {
+			v.Rule = r.rule
+			found = append(found, v)
+		})
+		slices.SortStableFunc(found, func(x, y Violation) int { return cmp.Compare(x.At, y.At) })
+		all = append(all, found[:min(len(found), maxPerRule)]...)
+	}
+	return all
+}
+
+// book is a history, sorted for the rules to read.
+type book struct {
+	*History
+	lives  map[jute.SessionID]*life
+	order  []*life // by id
+	writes map[string]*writes
+	apart  []Violation // what newBook found out
+}
+
+func newBook(h *History) *book {
+	b := &book{History: h}
+	b.gatherLives()
+	b.gatherWrites()
+	return b
+}
+
+// life is a session as the log has it: of each change, what the first member said that
+// applied it.
+type life struct {
+	id      jute.SessionID
+	grants  []Life // opened, attached, …, by index
+	closed  *Life  // nil: it lives
+	touches []Touch
+}
+
+// gatherLives merges what the members said of each session.
+func (b *book) gatherLives() {
+	b.lives = make(map[jute.SessionID]*life)
+	said := slices.Clone(b.Lives)
+	slices.SortStableFunc(said, func(x, y Life) int {
+		return cmp.Or(cmp.Compare(x.Session, y.Session), cmp.Compare(x.Index, y.Index),
+			cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.At, y.At))
+	})
+	for i, s := range said {
+		l := b.lives[s.Session]
+		if l == nil {
+			l = &life{id: s.Session}
+			b.lives[s.Session] = l
+			b.order = append(b.order, l)
+		}
+		if i > 0 && said[i-1].Session == s.Session && said[i-1].Index == s.Index && said[i-1].Kind == s.Kind {
+			b.compare(said[i-1], s)
+			continue // another member, or the same again
+		}
+		if l.closed != nil {
+			b.apartAt(s, *l.closed)
+			continue
+		}
+		if s.Kind == Closed {
+			l.closed = &s
+		} else {
+			l.grants = append(l.grants, s)
+		}
+	}
+	for _, t := range b.Touches {
+		if l := b.lives[t.Session]; l != nil {
+			l.touches = append(l.touches, t)
+		}
+	}
+	for _, l := range b.order {
+		slices.SortStableFunc(l.touches, func(x, y Touch) int { return cmp.Compare(x.At, y.At) })
+	}
+}
+
+func (b *book) compare(x, y Life) {
+	if x.Owner != y.Owner || x.Timeout != y.Timeout || x.Expired != y.Expired || x.Zxid != y.Zxid {
+		b.apartAt(y, x)
+	}
+}
+
+func (b *book) apartAt(x, y Life) {
+	b.apart = append(b.apart, Violation{
+		Fault: LivesApart, Session: x.Session, At: x.At, Index: x.Index,
+		Detail: fmt.Sprintf("%s on member %d; member %d has it %s at index %d", x.Kind, x.Member, y.Member, y.Kind, y.Index),
+	})
+}
+
+// owner is the grant that holds at a time; nil before the first.
+func (l *life) owner(at time.Duration) *Life {
+	i, _ := slices.BinarySearchFunc(l.grants, at, func(g Life, at time.Duration) int {
+		if g.At <= at {
+			return -1
+		}
+		return 1
+	})
+	if i == 0 {
+		return nil
+	}
+	return &l.grants[i-1]
+}
+
+// lives reports whether the session is there at an index.
+func (l *life) livesAt(index uint64) bool {
+	return l != nil && len(l.grants) > 0 && l.grants[0].Index <= index && (l.closed == nil || l.closed.Index > index)
+}
+
+// term returns a term of the history, nil if nobody led it.
+func (b *book) term(term uint64) *Term {
+	i, ok := slices.BinarySearchFunc(b.Terms, term, func(t Term, n uint64) int { return cmp.Compare(t.Term, n) })
+	if !ok {
+		return nil
+	}
+	return &b.Terms[i]
+}

@@ -1,0 +1,115 @@
+package history
+
+import (
+	"slices"
+	"time"
+)
+
+// spans are stretches of time, in order, that neither overlap nor touch. A look-up costs
+// a binary search.
+type spans []span
+
+type span struct {
+	from, to time.Duration
+	before   time.Duration // how much all earlier ones cover
+}
+
+// union makes spans of stretches in any order; those without length are left out.
+func union(in []span) spans {
+	in = slices.DeleteFunc(slices.Clone(in), func(s span) bool { return s.to <= s.from })
+	slices.SortFunc(in, func(x, y span) int { return int(min(1, max(-1, x.from-y.from))) })
+	var out spans
+	for _, s := range in {
+		last := len(out) - 1
+		switch {
+		case last < 0:
+			out = append(out, span{from: s.from, to: s.to})
+		case s.from <= out[last].to:
+			out[last].to = max(out[last].to, s.to)
+		default:
+			out = append(out, span{from: s.from, to: s.to, before: out[last].before + out[last].to - out[last].from})
+		}
+	}
+	return out
+}
+
+// after returns the first of the spans that ends after a moment.
+func (s spans) after(at time.Duration) int {
+	i, _ := slices.BinarySearchFunc(s, at, func(x span, at time.Duration) int {
+		if x.to <= at {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// until is how much of the time up to a moment the spans cover.
+func (s spans) until(at time.Duration) time.Duration {
+	i := s.after(at)
+	switch {
+	case len(s) == 0:
+		return 0
+	case i == len(s):
+		last := s[i-1]
+		return last.before + last.to - last.from
+	}
+	return s[i].before + max(0, at-s[i].from)
+}
+
+// meet reports whether any of the spans has a part in [from, to).
+func (s spans) meet(from, to time.Duration) bool {
+	i := s.after(from)
+	return i < len(s) && s[i].from < to
+}
+
+// clear returns the first moment, from at on, that no span covers for a while; and what
+// is asked for need not lie behind limit.
+func (s spans) clear(at, while, limit time.Duration) time.Duration {
+	for i := s.after(at); i < len(s) && s[i].from < min(at+while, limit); i++ {
+		at = s[i].to
+	}
+	return at
+}
+
+// deaf is when a leader could not hear a member.
+func (b *book) deaf(leader, member uint32) spans {
+	var out []span
+	for _, o := range b.Outages {
+		if o.A == o.B && (o.A == leader || o.A == member) || o.A == min(leader, member) && o.B == max(leader, member) {
+			out = append(out, span{from: o.From, to: o.To})
+		}
+	}
+	return union(out)
+}
+
+// paused is when a member stood still.
+func (b *book) paused(member uint32) spans { return b.deaf(member, member) }
+
+// alone is when a leader could not hear a majority, itself included: nothing that it
+// decides can take effect.
+func (b *book) alone(leader uint32) spans {
+	var edges []time.Duration
+	deaf := make([]spans, 0, len(b.Members))
+	for _, m := range b.Members {
+		d := b.deaf(leader, m)
+		deaf = append(deaf, d)
+		for _, s := range d {
+			edges = append(edges, s.from, s.to)
+		}
+	}
+	slices.Sort(edges)
+	var out []span
+	for i := 1; i < len(edges); i++ {
+		heard := 0
+		for _, d := range deaf {
+			if !d.meet(edges[i-1], edges[i]) {
+				heard++
+			}
+		}
+		if heard*2 <= len(b.Members) {
+			out = append(out, span{from: edges[i-1], to: edges[i]})
+		}
+	}
+	return union(out)
+}
