@@ -72,7 +72,9 @@ class Actor:
     def __init__(self, root, name, names, hosts, moves):
         self.root, self.name, self.names, self.moves = root, name, names, moves
         self.states = []  # every state that the listener heard
-        self.client = KazooClient(hosts=hosts, timeout=TIMEOUT, randomize_hosts=False)
+        # kazoo's own pauses between two attempts double up to a minute: beyond TIMEOUT.
+        retry = {"max_tries": -1, "delay": 0.1, "max_delay": 0.5}
+        self.client = KazooClient(hosts=hosts, timeout=TIMEOUT, randomize_hosts=False, connection_retry=retry)
         self.client.add_listener(self.states.append)
         self.client.start(timeout=PATIENCE)
         self.session = self.client.client_id[0]
