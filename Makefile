@@ -1,10 +1,14 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 30s
 SCHEDULES ?= 1000
+ROLLCALL_IMAGE ?= rollcall
+export ROLLCALL_IMAGE
 
-.PHONY: build test race drill fuzz bench lint proto up soak help
+.PHONY: build image test race drill fuzz bench lint proto up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -o bin/rollcall ./cmd/rollcall
+image: build ## container image rollcall of that binary; needs Docker, and no network
+	docker build --file deploy/Dockerfile --tag $(ROLLCALL_IMAGE) .
 test: ## every test suite; installs the Debian packages they need when root
 	ci/deps.sh && ci/test.sh
 race: ## the tests of all packages but the integration ones, with the race detector
@@ -19,9 +23,11 @@ lint: ## gofumpt, go vet, golangci-lint, generated code fresh
 	ci/lint.sh
 proto: ## proto/*.pb.go from proto/rollcall.proto
 	PATH="$$(ci/tools.sh buf protoc-gen-go protoc-gen-go-grpc):$$PATH" && cd proto && buf generate
-up: ## an ensemble on this machine
-	go run ./cmd/rollcall up
+up: image ## an ensemble of three containers, clients at 127.0.0.1:2181 to 2183
+	deploy/ensemble.sh up
+down: ## end it; VOLUMES=1 deletes its data, too
+	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
 soak: ## the drills, SCHEDULES schedules of faults
 	TIMEOUT=0 ROLLCALL_SCHEDULES=$(SCHEDULES) ci/test.sh drills
 help: ## this list
-	@sed -nE 's/^([a-z]+): ## /\1\t/p' Makefile | expand -t 8
+	@sed -nE 's/^([a-z]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8

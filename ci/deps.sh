@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Checks for the Debian packages that the tests need, ZooKeeper's own clients, and
-# installs the missing ones if it may.
+# Checks for the Debian packages that the tests need, ZooKeeper's own clients and
+# docker-compose, and installs the missing ones if it may. A container engine must run
+# already: none is installed or started.
 set -euo pipefail
 
 missing=()
 for package in zookeeper python3-kazoo; do
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 done
+if [ "${ROLLCALL_NO_DOCKER:-}" != 1 ] && ! docker compose version >/dev/null 2>&1 && ! command -v docker-compose >/dev/null; then
+  missing+=(docker-compose)
+fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then

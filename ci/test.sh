@@ -27,13 +27,17 @@ unit() {
 # they saw; without the lines of the tests that passed.
 drills() {
   local packages
-  packages=$(go list ./integration/... | grep -vx 'rollcall/integration/clients') || return
+  packages=$(go list ./integration/... | grep -vxE 'rollcall/integration/(clients|deploy)') || return
   tests -race -v $packages | { grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)' || true; }
 }
 
 # clients runs the real binary, and ZooKeeper's own clients against it. -v, for the
 # line "client scenario: NAME ok" of each scenario.
 clients() { tests -v ./integration/clients; }
+
+# deploy runs the container image and compose.yaml; -v, for how long things took, and
+# for the line that says so if ROLLCALL_NO_DOCKER=1 leaves it all out.
+deploy() { tests -v ./integration/deploy; }
 
 # scenarios fails if clients ran fewer of them, by name, than ever before.
 scenarios() {
@@ -44,7 +48,7 @@ scenarios() {
   [ "$ran" -ge "$least" ] || { echo "client scenarios: at least $least must run"; failed_suites+=(scenarios); }
 }
 
-[ $# -gt 0 ] || set -- unit drills clients
+[ $# -gt 0 ] || set -- unit drills clients deploy
 for name in "$@"; do
   suite "$name" "$name"
   [ "$name" != clients ] || scenarios

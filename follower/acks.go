@@ -17,6 +17,7 @@ const maxAcks = 64
 // of refused sessions comes in several, of which only the last has a through.
 type ack struct {
 	nonce   uint64 // of the leader's term
+	own     bool   // this member led it
 	through uint64
 	commit  uint64
 	refused []int64
@@ -75,6 +76,7 @@ func (f *Follower) dueAck() (ack, bool) {
 		a := f.acks[0]
 		f.acks = f.acks[1:]
 		if a.nonce == f.term.Nonce {
+			a.own = f.term.Leader == f.cfg.Self
 			return a, true
 		}
 	}
@@ -91,7 +93,11 @@ func (f *Follower) acknowledge(a ack) {
 	}
 	first := make(map[jute.SessionID]time.Time, len(refused)) // sending of the oldest batch that held it
 	for _, b := range batches {
-		f.leases.renew(b.Touched, b.Sent, refused)
+		sent := b.Sent
+		if a.own { // our own table counts from the touch, which came after the flush before
+			sent = sent.Add(-f.cfg.Tick / 2)
+		}
+		f.leases.renew(b.Touched, sent, refused)
 		for id := range refused {
 			if _, ok := first[id]; !ok {
 				if _, held := b.Touched[id]; held {

@@ -29,14 +29,14 @@ const (
 	WriteMissing    Fault = "acknowledged write missing"           // d
 	WriteTwice      Fault = "write applied twice"                  // d
 	WriteDisordered Fault = "writes out of session order"          // d
-	SharedZxid      Fault = "two writes acknowledged with one zxid"
-	Unjudged        Fault = "acknowledged writes, and no whole snapshot to find them in" // d
-	WentBack        Fault = "session went back in time"                                  // e
-	StaleRead       Fault = "stale read"                                                 // e
-	LateEvent       Fault = "event after the data"                                       // e
-	VouchedDead     Fault = "vouched after expiry"                                       // f
-	NotLinear       Fault = "not linearizable"                                           // g
-	Undecided       Fault = "linearizability not decided in time"                        // g
+	SharedZxid      Fault = "two writes with one zxid"             // d
+	Unjudged        Fault = "no whole snapshot to find writes in"  // d
+	WentBack        Fault = "session went back in time"            // e
+	StaleRead       Fault = "stale read"                           // e
+	LateEvent       Fault = "event after the data"                 // e
+	VouchedDead     Fault = "vouched after expiry"                 // f
+	NotLinear       Fault = "not linearizable"                     // g
+	Undecided       Fault = "linearizability not decided in time"  // g
 )
 
 // maxPerRule bounds how many violations of one rule are reported: one fault often shows
@@ -99,13 +99,19 @@ func Check(h History) []Violation {
 	return all
 }
 
+// What a leader promises, in its ticks.
+func (h *History) step() time.Duration  { return h.Tick / 2 }     // from check to check, and from PING to PING
+func (h *History) late() time.Duration  { return h.Tick / 4 }     // a check that comes later than this loses its time
+func (h *History) grace() time.Duration { return h.Tick * 3 / 2 } // behind its timeout a silent session is gone
+
 // book is a history, sorted for the rules to read.
 type book struct {
 	*History
-	lives  map[jute.SessionID]*life
-	order  []*life // by id
-	writes map[string]*writes
-	apart  []Violation // what newBook found out
+	lives map[jute.SessionID]*life
+	order []*life     // by id
+	apart []Violation // what the members told differently of them
+	paths map[string]*writes
+	loose map[string][]*Call // creates of sequential nodes without an answer, by path as asked
 }
 
 func newBook(h *History) *book {
@@ -119,9 +125,10 @@ func newBook(h *History) *book {
 // applied it.
 type life struct {
 	id      jute.SessionID
-	grants  []Life // opened, attached, …, by index
-	closed  *Life  // nil: it lives
-	touches []Touch
+	grants  []Life  // opened, attached, …, by index
+	closed  *Life   // nil: it lives
+	closes  []Life  // the same, as each member said first
+	touches []Touch // by time
 }
 
 // gatherLives merges what the members said of each session.
@@ -138,6 +145,9 @@ func (b *book) gatherLives() {
 			l = &life{id: s.Session}
 			b.lives[s.Session] = l
 			b.order = append(b.order, l)
+		}
+		if s.Kind == Closed && !slices.ContainsFunc(l.closes, func(c Life) bool { return c.Member == s.Member }) {
+			l.closes = append(l.closes, s)
 		}
 		if i > 0 && said[i-1].Session == s.Session && said[i-1].Index == s.Index && said[i-1].Kind == s.Kind {
 			b.compare(said[i-1], s)
@@ -190,7 +200,7 @@ func (l *life) owner(at time.Duration) *Life {
 	return &l.grants[i-1]
 }
 
-// lives reports whether the session is there at an index.
+// livesAt reports whether the session is there at an index.
 func (l *life) livesAt(index uint64) bool {
 	return l != nil && len(l.grants) > 0 && l.grants[0].Index <= index && (l.closed == nil || l.closed.Index > index)
 }

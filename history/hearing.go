@@ -72,6 +72,19 @@ func (s spans) clear(at, while, limit time.Duration) time.Duration {
 	return at
 }
 
+// chances are the ends of the times, from at on, that no span covers, each cut off after
+// while; the last one is so long.
+func (s spans) chances(at, while time.Duration) []time.Duration {
+	var out []time.Duration
+	for i := s.after(at); i < len(s) && s[i].from < at+while; i++ {
+		if s[i].from > at {
+			out = append(out, s[i].from)
+		}
+		at = s[i].to
+	}
+	return append(out, at+while)
+}
+
 // deaf is when a leader could not hear a member.
 func (b *book) deaf(leader, member uint32) spans {
 	var out []span

@@ -21,8 +21,8 @@
 //
 // # Cost
 //
-// n records are judged in O(n log n), times the number of members or faults where those
-// matter; but for (g), which is NP-hard, and therefore has a limit.
+// n records are judged in O(n log n), times the number of members, terms or snapshots where
+// those matter; but for (g), which is NP-hard, and therefore has a limit.
 package history
 
 import (
@@ -74,8 +74,8 @@ type Request struct {
 	Watch   bool            // the read sets a watch
 }
 
-// Reply is what the server said. The fields of the node are those of the Stat that a
-// read showed.
+// Reply is what the server said. Mzxid and Version are those of the Stat that getData,
+// exists or setData showed; of a setData they may be left out.
 type Reply struct {
 	Code    jute.Code
 	Zxid    int64  // of the header
@@ -183,12 +183,12 @@ type Term struct {
 	From, To time.Duration
 }
 
-// Outage is a time in which A and B could not talk, in at least one direction. Of one
-// member (A is B), it is a time in which it could do nothing: it was down, paused, or
-// kept from deciding.
+// Outage is a time in which A and B could not talk, in at least one direction. It may be
+// told longer than it was, never shorter: it begins before the first thing fails and
+// ends when connections are back in use. A leader whose disk hangs hears but decides
+// nothing: tell that as an outage between it and every other member.
 //
-// An outage may be told longer than it was, never shorter: it begins before the first
-// thing fails and ends when connections are back in use.
+// If A is B, that member was down or stood still, for exactly that time.
 type Outage struct {
 	A, B     uint32
 	From, To time.Duration

@@ -14,8 +14,9 @@ import (
 //   - At the beginning of the term, when it is opened and at each attach, the session has
 //     a full timeout; an attach may shorten what it had.
 //   - A touch gives it a full timeout, from when the owner's member heard it, if the
-//     leader could hear that member for a tick from then on, or until the close. If it could
-//     not, the touch is counted a tick after it can, as touches are kept and sent again.
+//     leader could hear that member for a tick from then on, or until the close. If it
+//     could not, the touch counts once it has heard the member for a tick, as touches are
+//     kept and sent again; unless the member itself was down, and has forgotten it.
 //   - The leader's time stands still while it is paused. A pause counts if it is so long
 //     that a check must have been late by over a quarter tick, less the half tick that
 //     the check may not have been due yet.
@@ -69,25 +70,20 @@ func (b *book) tooEarly(l *life, term Term) string {
 	end := l.closed.At
 	var until time.Duration // on the leader's clock
 	var last renewal
-	silence := forever // when the last touch came that was too late; none
+	saved := forever // when a touch came too late, and may not have saved the session
 	for _, r := range b.renewals(l, term) {
-		if !r.sets && clock(r.arrives) >= until && silence == forever {
-			silence = r.at
+		switch {
+		case r.sets:
+			saved, until = forever, 0
+		case clock(r.arrives) > until:
+			saved = r.arrives
+		case saved != forever && r.arrives-saved > b.Tick:
+			saved = forever
 		}
-		if silence != forever && (r.sets || r.at-silence > b.Tick) {
-			silence = forever // saved after all
-			if !r.sets && clock(r.arrives) >= until {
-				silence = r.at
-			}
-		}
-		if r.sets {
-			until = clock(r.at) + r.timeout
-		} else {
-			until = max(until, clock(r.at)+r.timeout)
-		}
+		until = max(until, clock(r.at)+r.timeout)
 		last = r
 	}
-	if clock(end) >= until || silence != forever {
+	if clock(end) >= until || saved != forever {
 		return ""
 	}
 	what := "its term began"
@@ -103,8 +99,8 @@ func (b *book) tooEarly(l *life, term Term) string {
 func (b *book) lost(leader uint32) spans {
 	var out []span
 	for _, p := range b.paused(leader) {
-		if p.to-p.from > b.Tick*3/4 {
-			out = append(out, span{from: p.from + b.Tick/2, to: p.to})
+		if p.to-p.from > b.step()+b.late() {
+			out = append(out, span{from: p.from + b.step(), to: p.to})
 		}
 	}
 	return union(out)
@@ -135,6 +131,9 @@ func (b *book) renewals(l *life, term Term) []renewal {
 		}
 		r := renewal{arrives: t.At, at: t.At, timeout: g.Timeout, member: t.Member}
 		if heard := d.clear(t.At, b.Tick, end); heard != t.At {
+			if b.paused(t.Member).meet(t.At, heard) {
+				continue
+			}
 			r.arrives = heard + b.Tick
 		}
 		if r.arrives < end {

@@ -36,7 +36,7 @@ type Config struct {
 type Recorder struct {
 	mu   sync.Mutex
 	h    History
-	n    int  // records
+	n    int // records
 	seq  uint64
 	full bool
 }

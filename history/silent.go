@@ -14,7 +14,8 @@ import (
 //   - The timeout runs from the beginning of the term, from opening and attaching, and
 //     from each touch that the owner's member heard, be it reachable or not.
 //   - What another member heard reaches the leader with the next PING, half a tick later
-//     at most. If it could not hear that member meanwhile, half a tick after it can.
+//     at most. If it could not hear that member meanwhile, half a tick after it can, or
+//     in a shorter while in which it could.
 //   - Only time counts in which the leader could hear a majority, itself included.
 //   - If the leader was paused for over a quarter tick, a bucket may have been put off once,
 //     by half a tick, and the one behind it has to wait for as long again.
@@ -23,7 +24,7 @@ import (
 // everybody answers. History.Slack is added.
 func checkSilent(b *book, found func(Violation)) {
 	for _, term := range b.Terms {
-		alone, paused := b.alone(term.Leader), b.paused(term.Leader)
+		alone, paused := b.alone(term.Leader), b.longPauses(term.Leader)
 		deaf := map[uint32]spans{}
 		for _, m := range b.Members {
 			deaf[m] = b.deaf(term.Leader, m)
@@ -52,17 +53,21 @@ type silence struct {
 	end           time.Duration
 }
 
+// longPauses are those of a leader after which a check may be late enough to put a bucket
+// off.
+func (b *book) longPauses(leader uint32) spans {
+	return union(slices.DeleteFunc(b.paused(leader), func(p span) bool { return p.to-p.from <= b.late() }))
+}
+
 // find returns the first silence that lasted too long.
 func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
-	var last renewal         // that the deadline comes from
+	var last renewal        // that the deadline comes from
 	var until time.Duration // on a clock that stops while the leader is alone
 	for _, r := range append(signs, renewal{at: s.end}) {
 		if last.timeout > 0 {
-			limit := s.Tick*3/2 + s.Slack
-			for i := s.paused.after(last.at); i < len(s.paused) && s.paused[i].from < r.at; i++ {
-				if s.paused[i].to-s.paused[i].from > s.Tick/4 {
-					limit = s.Tick*3/2 + s.Slack + s.Tick
-				}
+			limit := s.grace() + s.Slack
+			if s.paused.meet(last.at, r.at) {
+				limit += 2 * s.step() // its own bucket, and the one before
 			}
 			if over := s.clock(r.at) - until; over > limit {
 				return Violation{
@@ -107,10 +112,8 @@ func (s *silence) signs(l *life, deaf map[uint32]spans) []renewal {
 			add(t.At, g.Timeout, false)
 			continue
 		}
-		add(t.At+s.Tick/2, g.Timeout, false)
-		start := max(t.At, s.term.From)
-		if heard := deaf[t.Member].clear(start, s.Tick/2, forever); heard != start {
-			add(heard+s.Tick/2, g.Timeout, false)
+		for _, at := range deaf[t.Member].chances(max(t.At, s.term.From), s.step()) {
+			add(at, g.Timeout, false)
 		}
 	}
 	slices.SortStableFunc(out, func(x, y renewal) int { return cmp.Compare(x.at, y.at) })

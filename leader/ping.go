@@ -160,6 +160,9 @@ func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) erro
 			return fmt.Errorf("leader: member %d sent %d sessions with %d timeouts", m.id, len(batch.Sessions), len(batch.TimeoutsMs))
 		}
 		at := now.Add(-time.Duration(min(batch.AgeUs, maxAgeUs)) * time.Microsecond)
+		if m.id == l.cfg.Self { // touched the table already, when they were made: since the ping before
+			at = at.Add(-l.cfg.Tick / 2)
+		}
 		a.refused = l.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refused)
 		a.through = max(a.through, batch.Number)
 	}

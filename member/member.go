@@ -205,21 +205,12 @@ func (c cutter) Cut(id jute.SessionID, why error) { c.m.server.Cut(id, why) }
 
 func (m *Member) serverConfig() server.Config {
 	return server.Config{
-		Member: serving{m.follower, m}, State: m.state,
+		Member: m.follower, State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest,
 		FourLetter: m.words.Answer, Logger: m.log,
 	}
 }
-
-// serving implements server.Member: the follower, and the role that only the assembly
-// knows.
-type serving struct {
-	*follower.Follower
-	m *Member
-}
-
-func (s serving) Role() string { return s.m.Role() }
 
 // Run serves until ctx ends or this member cannot go on; then the error says why. When
 // ctx ends it hands leadership over first and sends the clients elsewhere.
@@ -316,7 +307,7 @@ func (m *Member) figures() admin.Stats {
 		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
 		MinLatency: st.Latency.Min, AvgLatency: st.Latency.Avg, MaxLatency: st.Latency.Max,
 		Zxid: m.state.Zxid(), Role: m.Role(), Nodes: m.state.NodeCount(),
-		Proposals: admin.Sizes{Last: -1, Min: -1, Max: -1},
+		Proposals: m.terms.sizes.stats(),
 	}
 }
 

@@ -118,9 +118,11 @@ type services struct {
 
 // Hello implements proto.FollowerServer.
 func (s services) Hello(context.Context, *proto.HelloRequest) (*proto.HelloReply, error) {
+	n := s.m.node
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: quorum.ConfigHash(s.m.raftPeers()), Boot: s.m.boot,
-		HasData: s.m.node.HasData(), Joining: s.m.node.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
+		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
+		Recovery: n.Recovery(), Recovering: n.Recovering(), CaughtUp: n.CaughtUp(),
 	}, nil
 }
 

@@ -597,14 +597,18 @@ func (x *HelloRequest) GetConfigHash() []byte {
 }
 
 type HelloReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	ConfigHash    []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
-	Boot          uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
-	HasData       bool                   `protobuf:"varint,4,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // a snapshot, or any log entry beyond the bootstrap entry
-	Joining       bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`                // takes part in no election and no proof yet
-	Format        uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"`                  // highest Entry.format
-	Version       string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Member     uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	ConfigHash []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
+	Boot       uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
+	HasData    bool                   `protobuf:"varint,4,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // a snapshot, or any log entry beyond the bootstrap entry
+	Joining    bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`                // takes part in no election and no proof yet
+	Format     uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"`                  // highest Entry.format
+	Version    string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	// The next three speak of a recovery, after which one member has all there is.
+	Recovery      uint64 `protobuf:"fixed64,8,opt,name=recovery,proto3" json:"recovery,omitempty"`                 // number of the last one that this member's data went through; 0: none
+	Recovering    bool   `protobuf:"varint,9,opt,name=recovering,proto3" json:"recovering,omitempty"`              // it is the only voter of several members: its word alone lets one without data join
+	CaughtUp      bool   `protobuf:"varint,10,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"` // it has all it missed and waits to be made a voter; joining is set until then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -686,6 +690,27 @@ func (x *HelloReply) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *HelloReply) GetRecovery() uint64 {
+	if x != nil {
+		return x.Recovery
+	}
+	return 0
+}
+
+func (x *HelloReply) GetRecovering() bool {
+	if x != nil {
+		return x.Recovering
+	}
+	return false
+}
+
+func (x *HelloReply) GetCaughtUp() bool {
+	if x != nil {
+		return x.CaughtUp
+	}
+	return false
 }
 
 // Ping goes from the leader to a member every tick/2, and between for proofs and
@@ -1243,7 +1268,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
-	"configHash\"\xc0\x01\n" +
+	"configHash\"\x99\x02\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
@@ -1253,7 +1278,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bhas_data\x18\x04 \x01(\bR\ahasData\x12\x18\n" +
 	"\ajoining\x18\x05 \x01(\bR\ajoining\x12\x16\n" +
 	"\x06format\x18\x06 \x01(\rR\x06format\x12\x18\n" +
-	"\aversion\x18\a \x01(\tR\aversion\"\x9a\x01\n" +
+	"\aversion\x18\a \x01(\tR\aversion\x12\x1a\n" +
+	"\brecovery\x18\b \x01(\x06R\brecovery\x12\x1e\n" +
+	"\n" +
+	"recovering\x18\t \x01(\bR\n" +
+	"recovering\x12\x1b\n" +
+	"\tcaught_up\x18\n" +
+	" \x01(\bR\bcaughtUp\"\x9a\x01\n" +
 	"\x04Ping\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +

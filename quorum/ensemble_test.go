@@ -323,7 +323,10 @@ func (e *ensemble) ask(from uint32) func(context.Context, Peer) (*proto.HelloRep
 		if cut || m.node == nil {
 			return nil, errors.New("unavailable")
 		}
-		return &proto.HelloReply{Member: p.ID, ConfigHash: ConfigHash(e.peers), HasData: m.node.HasData(), Joining: m.node.Joining()}, nil
+		return &proto.HelloReply{
+			Member: p.ID, ConfigHash: ConfigHash(e.peers), HasData: m.node.HasData(), Joining: m.node.Joining(),
+			Recovery: m.node.Recovery(), Recovering: m.node.Recovering(), CaughtUp: m.node.CaughtUp(),
+		}, nil
 	}
 }
 

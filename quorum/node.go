@@ -100,6 +100,7 @@ type Node struct {
 	snapshot   atomic.Bool  // a snapshot has been stored, now or before
 	snapshotAt atomic.Int64 // log.bytes when the last one was
 	joining    atomic.Bool
+	recovery   atomic.Uint64 // see Recovery
 	started    atomic.Bool
 	ready      chan struct{}
 	leadership chan bool
@@ -205,7 +206,9 @@ func (n *Node) open() error {
 		return fmt.Errorf("quorum: read state: %w", err)
 	}
 	n.joining.Store(joining != 0)
-	return nil
+	recovery, err := readRecovery(n.stable, n.cfg.Peers)
+	n.recovery.Store(recovery)
+	return err
 }
 
 func (n *Node) snapshotStored() {
@@ -268,6 +271,9 @@ func (n *Node) run(ctx context.Context) error {
 	loops.Go(func() { n.meterLoop(ctx, r) })
 	if how == startJoining {
 		loops.Go(func() { n.joinLoop(ctx, r) })
+	}
+	if n.Recovery() != 0 {
+		loops.Go(func() { n.admitLoop(ctx, r) })
 	}
 	select {
 	case <-ctx.Done():
@@ -433,10 +439,17 @@ func (n *Node) Leadership() <-chan bool { return n.leadership }
 func (n *Node) HasData() bool { return n.log.data.Load() || n.snapshot.Load() }
 
 // Joining reports whether this member lost its data, or is new among members that have
-// some, and has not caught up yet. It takes part in no election then, and must answer no
-// proof round. Only if there are two members it votes for the other, which nobody else
-// could elect.
-func (n *Node) Joining() bool { return n.joining.Load() }
+// some, and has not caught up yet; or has, and is no voter yet. It takes part in no election
+// then, and must answer no proof round. Only if there are two members it votes for the
+// other, which nobody else could elect. A member with data is joining also until raft runs
+// and knows better.
+func (n *Node) Joining() bool {
+	if n.joining.Load() || !n.HasData() {
+		return n.joining.Load()
+	}
+	r := n.raft.Load()
+	return r == nil || !n.votes(r)
+}
 
 // Term is raft's current term; 0 before raft runs.
 func (n *Node) Term() uint64 { return n.ask(0, (*raft.Raft).CurrentTerm) }
@@ -550,7 +563,7 @@ func (n *Node) settled(err error) {
 // lost it or ctx ends. It tries once. nil if this member does not lead.
 func (n *Node) HandOver(ctx context.Context) error {
 	r := n.raft.Load()
-	if r == nil || r.State() != raft.Leader || len(n.cfg.Peers) == 1 {
+	if r == nil || r.State() != raft.Leader || len(voters(r)) == 1 {
 		return nil
 	}
 	outcome := make(chan error, 1)

@@ -2,11 +2,14 @@ package quorum
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -25,14 +28,14 @@ type Recovery struct {
 var ErrNoData = errors.New("quorum: no data to recover from")
 
 // Recover rewrites a stopped member's folder so that it can start without the members it
-// knew: with Self alone, or with a new server list. It is the way out when a majority has
-// lost its data, and the last one: entries that only lost members had are gone, although
-// their clients were told that they were stored; entries that were never acknowledged may
-// come true. If members of the former list live on, there are two ensembles.
+// knew, under the old server list or a new one. It is the way out when a majority has lost
+// its data, and the last one: entries that only lost members had are gone, although their
+// clients were told that they were stored; entries that were never acknowledged may come
+// true. If members of the former list live on, there are two ensembles.
 //
-// For more than one member, Recover one folder, copy it to all of them, and Recover each
-// copy with its own Self before any starts: members without data could not elect anybody.
-// Interrupted, it can be repeated.
+// Afterwards Self is the only voter. The others are to start with empty folders: it takes
+// them in (see Node.admitLoop). Only one member may be recovered. Interrupted, it can be
+// repeated.
 func Recover(rec Recovery) (err error) {
 	if err := checkPeers(rec.Self, rec.Peers); err != nil {
 		return err
@@ -89,6 +92,9 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 	if err := checkReadable(s, snapshotPath(rec.Dir)); err != nil {
 		return err
 	}
+	if err := renumber(stable, rec.Peers); err != nil {
+		return err
+	}
 	var failed error
 	f := &fsm{
 		machine: rec.Machine,
@@ -100,9 +106,27 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 	conf.Logger = logger
 	snaps := &snapshotStore{SnapshotStore: s.Snapshots, guard: guard{running: running}, dir: snapshotPath(rec.Dir), stored: func() {}}
 	_, trans := raft.NewInmemTransport("") // only encodes addresses
-	err := raft.RecoverCluster(conf, f, s.Log, stable, snaps, trans, configuration(rec.Peers))
+	self := rec.Peers[slices.IndexFunc(rec.Peers, func(p Peer) bool { return p.ID == rec.Self })]
+	err := raft.RecoverCluster(conf, f, s.Log, stable, snaps, trans, configuration([]Peer{self}))
 	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("quorum: recover: %w", err)
+	}
+	return nil
+}
+
+// renumber gives the recovery a number, and what comes after it terms of its own.
+func renumber(stable *stableStore, peers []Peer) error {
+	var number [8]byte
+	_, _ = rand.Read(number[:]) // never fails: crypto/rand ends the program instead
+	if err := writeRecovery(stable, peers, binary.BigEndian.Uint64(number[:])|1); err != nil {
+		return err
+	}
+	term, err := stable.GetUint64(keyTerm)
+	if err == nil {
+		err = stable.SetUint64(keyTerm, term+recoveryTerms)
+	}
+	if err != nil {
+		return fmt.Errorf("quorum: raise term: %w", err)
 	}
 	return nil
 }

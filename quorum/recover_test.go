@@ -2,35 +2,27 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
-// The survivor of three goes on alone; or is copied, and three go on.
+// Two of three are lost. The survivor goes on alone; or under the same server list, and
+// takes in the two others, which come with empty folders.
 func TestRecover(t *testing.T) {
 	for _, compacted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			e := newEnsemble(t, 3)
-			if compacted {
-				e.compact()
-			}
-			root := t.TempDir()
-			for id, m := range e.members {
-				m.dir = filepath.Join(root, string(rune('0'+id)))
-			}
-			e.begin()
-			all := e.fill(map[bool]int{false: 3, true: 3 * minTrailing}[compacted], 1, 2, 3)
-			if compacted {
-				e.wait("a snapshot", func() bool { return e.members[1].node.snapshot.Load() })
-			}
-			for id := range e.members {
-				e.stop(id)
-			}
+			e, all := lost(t, 3, map[bool]int{false: 3, true: 3 * minTrailing}[compacted])
 
-			alone := filepath.Join(root, "alone")
+			alone := filepath.Join(t.TempDir(), "alone")
 			copyDir(t, e.members[1].dir, alone)
 			if err := Recover(Recovery{Dir: alone, Self: 1, Peers: e.peers[:1], Machine: &machine{}}); err != nil {
 				t.Fatal(err)
@@ -43,31 +35,295 @@ func TestRecover(t *testing.T) {
 			one.applied(append(all, "on"), 1)
 			one.stop(1)
 
-			rec := Recovery{Dir: e.members[1].dir, Self: 1, Peers: e.peers, Machine: &machine{}}
 			for range 2 { // it may be repeated
-				rec.Machine = &machine{}
-				if err := Recover(rec); err != nil {
-					t.Fatal(err)
+				before := storedTerm(t, e.members[1].dir)
+				e.recover(1)
+				if after := storedTerm(t, e.members[1].dir); after != before+recoveryTerms {
+					t.Errorf("term %d after a recovery in term %d", after, before)
 				}
 				time.Sleep(time.Second) // snapshots are named after the time
 			}
-			for _, id := range []uint32{2, 3} {
-				if err := os.RemoveAll(e.members[id].dir); err != nil {
-					t.Fatal(err)
-				}
-				copyDir(t, e.members[1].dir, e.members[id].dir)
-				if err := e.tryStart(id); !errors.Is(err, ErrOtherMember) {
-					t.Errorf("a copy not recovered: %v, want ErrOtherMember", err)
-				}
-				if err := Recover(Recovery{Dir: e.members[id].dir, Self: id, Peers: e.peers, Machine: &machine{}}); err != nil {
-					t.Fatal(err)
-				}
-			}
 			e.start(1, 2, 3)
-			e.propose("on", 1, 2, 3)
-			e.applied(append(all, "on"), 1, 2, 3)
+			e.propose("on", 1)
+			all = append(all, "on")
+			e.applied(all, 1, 2, 3)
+			e.complete(1, 2, 3)
+			e.propose("and on", 1, 2, 3)
+			all = append(all, "and on")
+			e.applied(all, 1, 2, 3)
+
+			for id := range e.members {
+				e.stop(id)
+			}
+			e.start(1, 2, 3) // what they found their way to holds
+			e.kill(e.leader(1, 2, 3))
+			e.propose("still", e.running()...)
+			e.applied(append(all, "still"), e.running()...)
 		})
 	}
+}
+
+// lost makes an ensemble with data of which only member 1's is left; none runs.
+func lost(t *testing.T, members, writes int) (e *ensemble, all []string) {
+	t.Helper()
+	e = newEnsemble(t, members)
+	if writes > minTrailing {
+		e.compact()
+	}
+	e.members[1].dir = filepath.Join(t.TempDir(), "1")
+	e.begin()
+	all = e.fill(writes, e.running()...)
+	if writes > minTrailing {
+		e.wait("a snapshot", func() bool { return e.members[1].node.snapshot.Load() })
+	}
+	for _, id := range e.running() {
+		e.stop(id)
+		e.wipe(id)
+	}
+	return e, all
+}
+
+func storedTerm(t *testing.T, dir string) uint64 {
+	t.Helper()
+	bolt, err := openBolt(filepath.Join(dir, logName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bolt.Close()
+	term, err := bolt.GetUint64(keyTerm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return term
+}
+
+// recover recovers a member that is stopped, for the list it had.
+func (e *ensemble) recover(id uint32) {
+	e.t.Helper()
+	if err := Recover(Recovery{Dir: e.members[id].dir, Self: id, Peers: e.peers, Machine: &machine{}}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// running lists the members that run.
+func (e *ensemble) running() (ids []uint32) {
+	for _, id := range slices.Sorted(maps.Keys(e.members)) {
+		if e.members[id].node != nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// complete waits until all members vote, and say so.
+func (e *ensemble) complete(ids ...uint32) {
+	e.t.Helper()
+	for _, id := range ids {
+		n := e.members[id].node
+		e.wait(fmt.Sprintf("member %d to know of %d voters", id, len(e.peers)), func() bool {
+			r := n.raft.Load()
+			return r != nil && len(voters(r)) == len(e.peers) && !n.Joining() && !n.Recovering() && !n.CaughtUp()
+		})
+	}
+}
+
+// votes waits until members are voters and know it.
+func (e *ensemble) votes(ids ...uint32) {
+	e.t.Helper()
+	for _, id := range ids {
+		n := e.members[id].node
+		e.wait(fmt.Sprintf("member %d to be a voter", id), func() bool {
+			r := n.raft.Load()
+			return r != nil && n.votes(r) && !n.Joining()
+		})
+	}
+}
+
+// Recovery goes on where it was, whoever is killed on the way and however often, though
+// the log is slow; nothing is lost that was committed since.
+func TestRecoverWithKills(t *testing.T) {
+	for _, members := range []int{2, 3, 4, 5} {
+		for seed := range uint64(4) {
+			t.Run(fmt.Sprintf("%d members, seed %d", members, seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { recoverWithKills(t, members, seed) })
+			})
+		}
+	}
+}
+
+func recoverWithKills(t *testing.T, members int, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	e, all := lost(t, members, 20)
+	e.recover(1)
+	for id := uint32(2); id <= uint32(members); id++ {
+		mem := raft.NewInmemStore()
+		e.members[id].stores = Stores{Log: &slowLog{mem, 5 * time.Millisecond}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
+	}
+	e.start(e.ids()...)
+	for i := range 20 {
+		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
+		if lead := e.leaderNow(); lead != 0 && i%2 == 0 {
+			w := fmt.Sprint("n", i)
+			if p := e.members[lead].node.Propose([]byte(w)); e.outcome(p) == nil {
+				all = append(all, w)
+			}
+		}
+		victim := e.ids()[rng.IntN(members)]
+		e.kill(victim)
+		if rng.IntN(2) == 0 {
+			time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
+		}
+		e.start(victim)
+	}
+	e.complete(e.ids()...)
+	e.propose("end", e.ids()...)
+	e.wait("all to have applied the same", func() bool {
+		first := e.members[1].machine.commands()
+		return first[len(first)-1] == "end" && !slices.ContainsFunc(e.ids(), func(id uint32) bool {
+			return !slices.Equal(e.members[id].machine.commands(), first)
+		})
+	})
+	there := e.members[1].machine.commands()
+	for _, w := range all {
+		if !slices.Contains(there, w) {
+			t.Errorf("%q was committed and is lost", w)
+		}
+	}
+}
+
+// outcome waits for p for a while: a leader that cannot commit knows none.
+func (e *ensemble) outcome(p *Proposed) error {
+	select {
+	case <-p.Done():
+		return p.Error()
+	case <-time.After(time.Second):
+		return errors.New("unknown")
+	}
+}
+
+func (e *ensemble) ids() []uint32 { return slices.Sorted(maps.Keys(e.members)) }
+
+// Nobody votes before those who have no data yet can join whoever has a vote: of five,
+// the survivor and two more. One that was caught up, and then lost its disk, starts anew.
+func TestRecoverFiveByAndBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, all := lost(t, 5, 5)
+		e.recover(1)
+		e.start(1, 2)
+		e.propose("x", 1)
+		e.wait("member 2 to catch up", e.members[2].node.CaughtUp)
+		time.Sleep(10 * time.Second)
+		if n := e.members[2].node; !n.Joining() || !n.CaughtUp() || !e.members[1].node.Recovering() {
+			t.Error("a vote for the first that came")
+		}
+		e.kill(2)
+		e.wipe(2)
+		e.start(2)
+		e.wait("member 2 to catch up again", func() bool { return e.members[2].node.CaughtUp() })
+		e.start(3)
+		e.votes(2, 3)
+		e.start(4)
+		e.votes(4)
+		e.kill(1)
+		e.propose("y", 2, 3, 4)
+		e.applied(append(all, "x", "y"), 2, 3, 4)
+		e.start(1, 5)
+		e.complete(1, 2, 3, 4, 5)
+	})
+}
+
+// Of members with data from before and after the recovery, only those of the recovery are
+// joined; and a recovered member that is alone does not run beside another with data.
+func TestRecoverWithRivals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		root := t.TempDir()
+		for _, id := range []uint32{1, 2} {
+			e.members[id].dir = filepath.Join(root, string(rune('0'+id)))
+		}
+		e.begin()
+		all := e.fill(3, 1, 2, 3)
+		for _, id := range e.ids() {
+			e.stop(id)
+		}
+		e.wipe(3)
+		e.recover(1)
+		e.recover(2) // one too many
+
+		e.start(1)
+		e.wait("member 1 to lead", e.members[1].node.Leading)
+		e.start(2)
+		e.start(3)
+		if err := e.ended(1); !errors.Is(err, ErrRival) {
+			t.Errorf("Run of 1: %v, want ErrRival", err)
+		}
+		e.wait("member 2 to lead", e.members[2].node.Leading)
+		e.start(1)
+		if err := e.ended(2); !errors.Is(err, ErrRival) {
+			t.Errorf("Run of 2: %v, want ErrRival", err)
+		}
+		e.wait("member 3 to be taken in", func() bool { return e.ready(3) })
+		if n := e.members[3].node; n.Recovery() != e.members[1].node.Recovery() {
+			t.Error("member 3 joined neither")
+		}
+		e.propose("x", 1)
+		e.votes(3)
+		e.start(2) // with its data: it is left out and does no harm
+		time.Sleep(10 * time.Second)
+		if e.ready(2) {
+			t.Error("a rival runs raft")
+		}
+		e.propose("y", 1, 3)
+		e.stop(1)
+		e.start(1) // 3 followed: the rival does not hold it up
+		e.propose("z", 1, 3)
+		e.stop(2)
+		if err := os.RemoveAll(e.members[2].dir); err != nil {
+			t.Fatal(err)
+		}
+		e.start(2)
+		e.complete(1, 2, 3)
+		e.applied(append(all, "x", "y", "z"), 1, 2, 3)
+	})
+}
+
+// A member with data from before the recovery that nobody recovered is left out as well.
+func TestRecoverWithOldMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.members[1].dir = filepath.Join(t.TempDir(), "1")
+		e.begin()
+		all := e.fill(3, 1, 2, 3)
+		for _, id := range e.ids() {
+			e.stop(id)
+		}
+		old := e.members[2].stores
+		e.wipe(2)
+		e.wipe(3)
+		e.recover(1)
+		e.members[2].stores = old
+		e.start(2)
+		e.start(1)
+		e.start(3)
+		time.Sleep(10 * time.Second)
+		if e.ready(1) || e.ready(3) || e.leaderNow() != 0 {
+			t.Errorf("began: 1 %t, 3 %t, leader %d", e.ready(1), e.ready(3), e.leaderNow())
+		}
+		e.kill(2)
+		e.propose("x", 1)
+		e.votes(3)
+		e.start(2)
+		e.propose("y", 1, 3)
+		time.Sleep(10 * time.Second)
+		if e.members[2].node.Leading() || slices.Contains(voters(e.members[1].node.raft.Load()), "2") {
+			t.Error("the old member is taken in with what it has")
+		}
+		e.kill(2)
+		e.wipe(2)
+		e.start(2)
+		e.complete(1, 2, 3)
+		e.applied(append(all, "x", "y"), 1, 2, 3)
+	})
 }
 
 func copyDir(t *testing.T, from, to string) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +45,8 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 		return 0, fmt.Errorf("quorum: read log: %w", err)
 	case n.HasData() && joining != 0:
 		return startJoining, nil // the term to join at is stored
+	case n.HasData() && n.Recovery() != 0:
+		return startRunning, n.outlast(ctx)
 	case n.HasData():
 		return startRunning, nil
 	case first == bootstrapIndex && joining == 0:
@@ -60,7 +61,7 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 		answers := n.askAll(ctx)
 		verdict := n.judge(answers)
 		if verdict.start == startJoining {
-			if verdict.waiting, err = n.floor(verdict.full); err != nil {
+			if verdict.waiting, err = n.floor(verdict); err != nil {
 				return 0, err
 			}
 		}
@@ -108,15 +109,18 @@ func (n *Node) askAll(ctx context.Context) map[uint32]*proto.HelloReply {
 
 // verdict is what one round of answers allows. waiting says what is missing, if anything.
 type verdict struct {
-	start   start
-	waiting string
-	full    []Peer // members with data that have caught up
+	start    start
+	waiting  string
+	full     []Peer // voters with data
+	need     int    // how many of them it takes to join
+	recovery uint64 // that their data went through
 }
 
 // judge applies the rules to the answers of one round.
 func (n *Node) judge(answers map[uint32]*proto.HelloReply) verdict {
-	var v verdict
+	v := verdict{need: joinQuorum(len(n.cfg.Peers))}
 	var silent []string
+	recoveries := map[uint64]bool{}
 	data := false
 	for _, p := range sorted(n.cfg.Peers) {
 		a, answered := answers[p.ID]
@@ -126,23 +130,52 @@ func (n *Node) judge(answers map[uint32]*proto.HelloReply) verdict {
 			silent = append(silent, fmt.Sprintf("member %d (%s)", p.ID, p.Addr))
 		case a.GetHasData():
 			data = true
-			if !a.GetJoining() {
-				v.full = append(v.full, p)
+			if a.GetJoining() {
+				continue
+			}
+			v.full = append(v.full, p)
+			v.recovery = a.GetRecovery()
+			recoveries[v.recovery] = true
+			if a.GetRecovering() {
+				v.need = 1 // no other vote has counted since: see joinQuorum
 			}
 		}
 	}
 	all := len(n.cfg.Peers)
-	switch need := joinQuorum(all); {
-	case data && len(v.full) >= need:
+	switch {
+	case len(recoveries) > 1:
+		v.waiting = fmt.Sprintf("an end to two ensembles: %s have data from before and after a recovery, or from several; empty the folders of those that are not to go on",
+			canonical(v.full))
+	case data && len(v.full) >= v.need:
 		v.start = startJoining
 	case data:
-		v.waiting = fmt.Sprintf("%d members with data to join, %d there; silent: %s", need, len(v.full), list(silent))
+		v.waiting = fmt.Sprintf("%d members with data to join, %d there; silent: %s", v.need, len(v.full), list(silent))
 	case len(silent) == 0 || n.cfg.NewEnsemble && all-len(silent) > all/2:
 		v.start = startBootstrap
 	default:
 		v.waiting = list(silent)
 	}
 	return v
+}
+
+// outlast waits while a member that was recovered, and that nobody has followed, finds
+// others with data: two ensembles would come of it.
+func (n *Node) outlast(ctx context.Context) error {
+	for waits := false; ; waits = true {
+		rivals, followed := n.rivals(n.askAll(ctx))
+		if followed || len(rivals) == 0 {
+			return ctx.Err()
+		}
+		if !waits {
+			n.logger.Warn("this member was recovered and waits until nobody else has data: empty the folders of those that are not to go on",
+				"for", canonical(rivals))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(askInterval):
+		}
+	}
 }
 
 func list(s []string) string {
@@ -152,18 +185,19 @@ func list(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// joinQuorum is how many others a joining member must hear from, so that one of them took
-// part in whatever majority its former self was in.
+// joinQuorum is how many other voters a joining member must hear from, so that one of them
+// took part in whatever majority its former self was in. While a recovered member is the
+// only voter, no other was in any majority since, and its word alone is enough.
 func joinQuorum(members int) int { return members - members/2 }
 
-// floor stores the greatest term of joinQuorum members, below which this member will take
-// no entries: a leader deposed with the help of its former self may not know it yet. It
-// returns what it waits for, "" once done.
-func (n *Node) floor(full []Peer) (waiting string, err error) {
+// floor stores the greatest term of as many members as it takes to join, below which this
+// member will take no entries: a leader deposed with the help of its former self may not
+// know it yet. It returns what it waits for, "" once done.
+func (n *Node) floor(v verdict) (waiting string, err error) {
 	var term uint64
 	var silent []string
 	heard := 0
-	for _, p := range full {
+	for _, p := range v.full {
 		t, err := n.trans.askTerm(n.self(), p)
 		if err != nil {
 			n.logger.Debug("no term", "member", p.ID, "err", err)
@@ -173,7 +207,7 @@ func (n *Node) floor(full []Peer) (waiting string, err error) {
 		heard++
 		term = max(term, t)
 	}
-	if heard < joinQuorum(len(n.cfg.Peers)) {
+	if heard < v.need {
 		return "raft of " + list(silent), nil
 	}
 	own, err := n.stable.GetUint64(keyTerm)
@@ -182,6 +216,12 @@ func (n *Node) floor(full []Peer) (waiting string, err error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("quorum: write term: %w", err)
+	}
+	if v.recovery != n.Recovery() {
+		if err := writeRecovery(n.stable, n.cfg.Peers, v.recovery); err != nil {
+			return "", err
+		}
+		n.recovery.Store(v.recovery)
 	}
 	return "", nil
 }
@@ -290,10 +330,7 @@ func (n *Node) checkStarted(r *raft.Raft) error {
 	if err := future.Error(); err != nil {
 		return err
 	}
-	if have := future.Configuration().Servers; len(have) > 0 && !slices.Equal(have, configuration(n.cfg.Peers).Servers) {
-		return fmt.Errorf("quorum: the log %w: it has %v; was a recovery not finished?", ErrServersChanged, have)
-	}
-	return nil
+	return checkServers(future.Configuration().Servers, n.cfg.Peers, n.Recovery() != 0)
 }
 
 var errNotEnded = errors.New("quorum: raft did not stop in time")

@@ -309,6 +309,7 @@ func TestJoiningTermComesFirst(t *testing.T) {
 // What one round of answers allows.
 func TestJudge(t *testing.T) {
 	none, data, joining := &proto.HelloReply{}, &proto.HelloReply{HasData: true}, &proto.HelloReply{HasData: true, Joining: true}
+	alone := &proto.HelloReply{HasData: true, Recovery: 7, Recovering: true}
 	tests := []struct {
 		name    string
 		members int
@@ -327,6 +328,11 @@ func TestJudge(t *testing.T) {
 		{"one is joining too", 3, false, map[uint32]*proto.HelloReply{2: data, 3: joining}, 0, true},
 		{"the other one of two", 2, false, map[uint32]*proto.HelloReply{2: data}, startJoining, false},
 		{"three of four others of five", 5, false, map[uint32]*proto.HelloReply{2: data, 3: data, 4: data}, startJoining, false},
+		{"the survivor of three", 3, false, map[uint32]*proto.HelloReply{2: alone}, startJoining, false},
+		{"the survivor of three has not begun", 3, false, map[uint32]*proto.HelloReply{2: joining}, 0, true},
+		{"the survivor of three, and one from before", 3, false, map[uint32]*proto.HelloReply{2: alone, 3: data}, 0, true},
+		{"two that were recovered apart", 3, false, map[uint32]*proto.HelloReply{2: alone, 3: {HasData: true, Recovery: 8, Recovering: true}}, 0, true},
+		{"one of two voters after a recovery", 3, false, map[uint32]*proto.HelloReply{2: {HasData: true, Recovery: 7}, 3: {HasData: true, Recovery: 7, Joining: true, CaughtUp: true}}, 0, true},
 		{"two of four others of five", 5, false, map[uint32]*proto.HelloReply{2: data, 3: data, 4: none, 5: none}, 0, true},
 	}
 	for _, tt := range tests {
@@ -338,6 +344,37 @@ func TestJudge(t *testing.T) {
 			v := n.judge(tt.answers)
 			if waits := v.waiting != ""; waits != tt.waits || !waits && v.start != tt.want {
 				t.Errorf("judge = %v, waiting for %q; want %v, waiting %t", v.start, v.waiting, tt.want, tt.waits)
+			}
+		})
+	}
+}
+
+// Which configurations may be found in a log, besides the one that is configured.
+func TestCheckServers(t *testing.T) {
+	peers := []Peer{{1, "a:1"}, {2, "b:1"}, {3, "c:1"}}
+	server := func(id raft.ServerID, addr raft.ServerAddress, s raft.ServerSuffrage) raft.Server {
+		return raft.Server{ID: id, Address: addr, Suffrage: s}
+	}
+	a, b, c := server("1", "a:1", raft.Voter), server("2", "b:1", raft.Voter), server("3", "c:1", raft.Voter)
+	tests := []struct {
+		name             string
+		have             []raft.Server
+		fresh, recovered bool // whether it may be found without, and after, a recovery
+	}{
+		{"none yet", nil, true, true},
+		{"all", []raft.Server{a, b, c}, true, true},
+		{"all, in another order", []raft.Server{a, c, b}, true, true},
+		{"one alone", []raft.Server{a}, false, true},
+		{"one that learns", []raft.Server{a, server("3", "c:1", raft.Nonvoter)}, false, true},
+		{"a stranger", []raft.Server{a, b, server("4", "d:1", raft.Voter)}, false, false},
+		{"another address", []raft.Server{a, b, server("3", "x:1", raft.Voter)}, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for recovered, want := range map[bool]bool{false: tt.fresh, true: tt.recovered} {
+				if err := checkServers(tt.have, peers, recovered); (err == nil) != want || err != nil && !errors.Is(err, ErrServersChanged) {
+					t.Errorf("recovered %t: %v", recovered, err)
+				}
 			}
 		})
 	}

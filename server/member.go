@@ -24,8 +24,9 @@ type Member interface {
 	// lives.
 	Vouched(id jute.SessionID, now time.Time) bool
 
-	// Vouch has the session renewed at once and waits until it is vouched for. An error
-	// (refused, half a tick has gone by, ctx ended) means that nothing may be sent.
+	// Vouch has what was heard of the session told to the leader at once and waits until
+	// the session is vouched for. An error (refused, half a tick has gone by, ctx ended)
+	// means that nothing may be sent.
 	Vouch(ctx context.Context, id jute.SessionID) error
 
 	// Submit hands over a transaction for good; the member fills in Member, Boot and

@@ -33,6 +33,7 @@ func (c *conn) answer(r *request) {
 		b = header.Append(b[:begin]) // and no body
 	}
 	out.b = jute.EndFrame(b, mark)
+	c.srv.stats.refuse(header.Err)
 	c.replied(r)
 }
 
@@ -233,6 +234,7 @@ func (c *conn) appendApplied(b []byte, r *request, res *znode.Result) []byte {
 	}
 	c.shown = max(c.shown, zxid)
 	b, mark := jute.BeginFrame(b)
+	c.srv.stats.refuse(res.Code)
 	b = jute.ReplyHeader{Xid: r.xid, Zxid: c.shown, Err: res.Code}.Append(b)
 	if res.Code == jute.OK {
 		b = appendResult(b, r, res)

@@ -66,7 +66,8 @@ func TestPing(t *testing.T) {
 
 // The header's zxid: a write's own, failed or not; else the last applied one.
 func TestReplyZxids(t *testing.T) {
-	c := newWorld(t, false, nil).connect()
+	w := newWorld(t, false, nil)
+	c := w.connect()
 	h, _ := c.call(jute.OpPing)
 	z := h.Zxid
 	steps := []struct {
@@ -85,7 +86,7 @@ func TestReplyZxids(t *testing.T) {
 		{"read cut short", jute.OpGetData, raw{0}, jute.MarshallingError, func() int64 { return z }},
 		{"null lists", jute.OpSetWatches, raw(append(make([]byte, 8), bytes.Repeat([]byte{255}, 12)...)), jute.MarshallingError, func() int64 { return z }},
 		{"empty multi", jute.OpMulti, raw(jute.AppendMulti(nil, nil)), jute.OK, func() int64 { z++; return z }},
-		{"multi of reads", jute.OpMulti, raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetData}})), jute.MarshallingError, func() int64 { return z }},
+		{"multi of reads", jute.OpMulti, raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetData}})), jute.MarshallingError, func() int64 { z++; return z }},
 		{"not yet", jute.OpAddWatch, raw{}, jute.Unimplemented, func() int64 { return z }},
 		{"whoAmI", jute.OpWhoAmI, raw{}, jute.OK, func() int64 { return z }},
 		{"sync", jute.OpSync, jute.SyncRequest{Path: []byte("no path")}, jute.OK, func() int64 { return z }},
@@ -96,6 +97,18 @@ func TestReplyZxids(t *testing.T) {
 		if want := s.zxid(); h.Err != s.code || h.Zxid != want {
 			t.Errorf("%s: %v, zxid %#x, want %v, %#x", s.name, h.Err, h.Zxid, s.code, want)
 		}
+	}
+	var failed, malformed uint64
+	for _, s := range steps {
+		if s.code != jute.OK {
+			failed++
+		}
+		if s.code == jute.MarshallingError {
+			malformed++
+		}
+	}
+	if st := w.srv.Stats(); st.Failed != failed || st.Malformed != malformed {
+		t.Errorf("counted %d failed and %d malformed requests, want %d and %d", st.Failed, st.Malformed, failed, malformed)
 	}
 }
 

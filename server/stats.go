@@ -3,6 +3,8 @@ package server
 import (
 	"sync/atomic"
 	"time"
+
+	"rollcall/jute"
 )
 
 // reason says why a connection ended, or was not taken. Each connection has one.
@@ -53,6 +55,8 @@ type Stats struct {
 	Sent        uint64 // packets
 	Connections int
 	Outstanding int               // requests that wait for the log
+	Malformed   uint64            // requests whose record could not be read, answered -5
+	Failed      uint64            // requests answered with an error, those included
 	Latency     Latency           // from reading a request to queueing its reply
 	Ended       map[string]uint64 // connections ended or refused, by reason
 }
@@ -67,10 +71,23 @@ type Latency struct {
 type counters struct {
 	received, sent atomic.Uint64
 	outstanding    atomic.Int64
+	malformed      atomic.Uint64
+	failed         atomic.Uint64
 	ended          [numReasons]atomic.Uint64
 
 	answered, total atomic.Uint64 // replies; sum of their latencies, ns
 	least, most     atomic.Int64  // ns; least is stored plus 1, 0: none yet
+}
+
+// refuse counts a reply's error.
+func (c *counters) refuse(code jute.Code) {
+	if code == jute.OK {
+		return
+	}
+	c.failed.Add(1)
+	if code == jute.MarshallingError {
+		c.malformed.Add(1)
+	}
 }
 
 // answer counts a reply that took d.
@@ -89,6 +106,7 @@ func (s *Server) Stats() Stats {
 	c := &s.stats
 	st := Stats{
 		Received: c.received.Load(), Sent: c.sent.Load(), Outstanding: int(c.outstanding.Load()),
+		Malformed: c.malformed.Load(), Failed: c.failed.Load(),
 		Ended: make(map[string]uint64, numReasons),
 	}
 	for r := range c.ended {
@@ -109,7 +127,7 @@ func (s *Server) Stats() Stats {
 // ResetStats sets the counters to zero.
 func (s *Server) ResetStats() {
 	c := &s.stats
-	for _, n := range []*atomic.Uint64{&c.received, &c.sent, &c.answered, &c.total} {
+	for _, n := range []*atomic.Uint64{&c.received, &c.sent, &c.malformed, &c.failed, &c.answered, &c.total} {
 		n.Store(0)
 	}
 	c.least.Store(0)

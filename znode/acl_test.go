@@ -148,6 +148,10 @@ func TestPermissions(t *testing.T) {
 	if six.watchData("/six") != jute.OK || other.watchData("/six") != jute.NoAuth {
 		t.Error("ip of version 6")
 	}
+	owner.must(owner.createACL("/some", 0, aclOf(jute.PermRead|jute.PermCreate, "digest", "u:p")))
+	if owner.watchData("/some") != jute.OK || owner.setData("/some", "", -1).Code != jute.NoAuth {
+		t.Error("an entry gives what it does not say")
+	}
 	w.s().cfg.SkipACL = true
 	if other.watchData("/six") != jute.OK {
 		t.Error("SkipACL checks")

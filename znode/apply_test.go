@@ -97,10 +97,11 @@ func TestTerms(t *testing.T) {
 	w.append(1, e(1, 7)) // raft never does, but the rule is the same
 	w.append(2, e(1, 7))
 	w.append(2, e(2, 7))
+	w.append(2, e(1, 9)) // sealed in term 1, by whom ever
 	if w.s().Zxid() != before || w.s().now != now || w.s().NodeCount() != len(builtin) {
 		t.Fatalf("zxid %#x, time %d", w.s().Zxid(), w.s().now)
 	}
-	if got := w.s().Term(); got != (Term{2, 9, 1, w.index - 3}) {
+	if got := w.s().Term(); got != (Term{2, 9, 1, w.index - 4}) {
 		t.Errorf("%+v", got)
 	}
 	w.startTerm(2, 10) // the leader opened a second time in one term

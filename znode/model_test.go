@@ -138,9 +138,9 @@ func (d *drive) step() {
 	}
 	switch d.IntN(8) {
 	case 0:
-		k.watchData(d.path())
+		_ = k.watchData(d.path())
 	case 1:
-		k.watchChildren(d.path())
+		_ = k.watchChildren(d.path())
 	}
 }
 
@@ -401,6 +401,31 @@ func TestSortedAgainstMap(t *testing.T) {
 	}
 }
 
+// Growing and shrinking by ranges joins branches, too, and leaves keys in between.
+func TestSortedByRanges(t *testing.T) {
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		var s sorted[name, int]
+		model := map[name]int{}
+		for round := range 60 {
+			from, length := r.IntN(20000), r.IntN(4000)
+			grow := round%3 != 2
+			for i := from; i < from+length; i++ {
+				k := name(fmt.Sprintf("%08d", i))
+				switch {
+				case grow && r.IntN(4) == 0:
+					s.put(1, k, i)
+					model[k] = i
+				case !grow:
+					s.drop(1, k)
+					delete(model, k)
+				}
+			}
+			compareSorted(t, &s, model)
+		}
+	}
+}
+
 func compareSorted(t *testing.T, s *sorted[name, int], model map[name]int) {
 	t.Helper()
 	var want, got []name
@@ -502,6 +527,20 @@ func TestTrieAgainstMap(t *testing.T) {
 				t.Errorf("%d kids left", len(tr.root.kids))
 			}
 		})
+	}
+}
+
+// The further hashes of a path differ from each other, and from those of other paths.
+func TestTrieHashes(t *testing.T) {
+	tr := newTrie()
+	seen := map[uint64]bool{}
+	for round := range 4 {
+		for _, path := range []string{"/a", "/b", "/c"} {
+			seen[tr.hash(round, path)] = true
+		}
+	}
+	if len(seen) != 12 {
+		t.Errorf("%d different hashes of 12", len(seen))
 	}
 }
 

@@ -1,6 +1,8 @@
 package znode
 
 import (
+	"slices"
+
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -13,7 +15,7 @@ const keepOps = 1024
 // a zxid all the same, as in ZooKeeper, unless an ACL list in it is null.
 func (s *State) runMulti(txn *proto.Txn, r *Result) {
 	if cap(s.ops) > keepOps {
-		s.ops, s.results = nil, nil
+		s.ops, s.results, s.undo = nil, nil, nil
 	}
 	d := jute.NewDecoder(txn.GetBody())
 	var err error
@@ -85,15 +87,11 @@ func runnable(ops []jute.MultiOp) bool {
 }
 
 // runOps runs s.ops and fills s.results. If one fails it returns which and why, and all
-// is as it was before: the tree goes back to a copy, and nothing was fired yet.
+// is as it was before: the tree goes back, and nothing was fired yet.
 func (s *State) runOps(txn *proto.Txn) (failed int, code jute.Code) {
-	before, copied := tree{}, false
 	for i := range s.ops {
 		op := &s.ops[i]
-		if !copied && op.Op != jute.OpCheck && i+1 < len(s.ops) { // a change that a later failure must undo
-			before, copied = s.tree, true
-			s.gen.Add(1)
-		}
+		s.undoable = i+1 < len(s.ops) // what fails has changed nothing, so the last one need not be
 		result := OpResult{Op: op.Op}
 		var n *node
 		switch op.Op {
@@ -115,13 +113,48 @@ func (s *State) runOps(txn *proto.Txn) (failed int, code jute.Code) {
 			code = s.check(txn, &op.Check)
 		}
 		if code != jute.OK {
-			if copied {
-				s.tree = before
-			}
-			s.changes = s.changes[:0]
-			return i, code
+			s.goBack()
+			failed = i
+			break
 		}
 		s.results = append(s.results, result)
 	}
-	return 0, jute.OK
+	s.undoable = false
+	clear(s.undo)
+	s.undo = s.undo[:0]
+	return failed, code
+}
+
+// undo takes back one step of a change of the tree. Exactly one field is set.
+type undo struct {
+	linked   *node // was put in
+	unlinked *node // was taken out
+	edited   node  // was like this, but for its children: they come back by the others
+}
+
+// willUndo notes a step that may have to be taken back.
+func (s *State) willUndo(u undo) {
+	if s.undoable {
+		s.undo = append(s.undo, u)
+	}
+}
+
+// goBack takes back all steps of the running multi.
+func (s *State) goBack() {
+	gen := s.gen.Load()
+	for _, u := range slices.Backward(s.undo) {
+		switch {
+		case u.linked != nil:
+			s.unlink(gen, u.linked)
+		case u.unlinked != nil:
+			s.link(gen, u.unlinked)
+		default:
+			n := s.edit(gen, u.edited.path)
+			s.dataSize += int64(len(u.edited.data) - len(n.data))
+			u.edited.gen, u.edited.children = n.gen, n.children
+			*n = u.edited
+		}
+	}
+	clear(s.changes)
+	s.changes = s.changes[:0]
 }

@@ -104,29 +104,47 @@ func TestMultiStats(t *testing.T) {
 
 // 107 147 148 256: a failed multi leaves no trace but its zxid.
 func TestMultiRollsBack(t *testing.T) {
-	w := newWorld(t)
-	k := w.connect()
-	k.must(k.create("/q", 0))
-	k.must(k.create("/q/old", 1))
-	before := encode(t, w.s().Snapshot())
-	k.watchChildren("/q")
-	k.watchData("/q")
-	k.watchData("/q/old")
-	r := k.multi(check("/q", 0), mk("/q/n-", 3), mk("/q/n-", 2), put("/q", 0), rm("/q/old", 0), mk("/q/old", 0), mk("/q/old/x", 0), put("/q", 0))
-	if got := outcome(r); got[7] != "-1/-103" || got[6] != "-1/0" {
-		t.Fatalf("%q", got)
+	fail := check("/missing", 0)
+	tests := map[string][]jute.MultiOp{
+		"all kinds": {
+			check("/q", 0), mk("/q/n-", 3), mk("/q/n-", 2), put("/q", 0), rm("/q/old", 0), mk("/q/old", 0), mk("/q/old/x", 0), fail,
+		},
+		"create":              {mk("/q/old2", 1), fail},
+		"delete":              {rm("/q/old", 0), fail},
+		"set":                 {put("/q", 0), fail},
+		"set, then last out":  {put("/q", 0), rm("/q/old", 0), fail},
+		"first in, then out":  {mk("/q/old2", 0), mk("/q/old2/x", 0), rm("/q/old2/x", 0), put("/q/old2", 0), fail},
+		"set what is created": {mk("/q/n-", 2), put("/q/n-0000000001", 0), put("/q/n-0000000001", 1), fail},
 	}
-	k.wantEvents()
-	w.s().index, w.s().now, w.s().zxid, w.s().members[1].cursor = w.s().index-1, w.s().now-1, w.s().zxid-1, w.s().members[1].cursor-1
-	if !bytes.Equal(before, encode(t, w.s().Snapshot())) {
-		t.Error("the state differs")
+	for name, ops := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			k := w.connect()
+			k.must(k.create("/q", 0))
+			k.must(k.create("/q/old", 1))
+			_ = k.watchChildren("/q")
+			_ = k.watchData("/q")
+			_ = k.watchData("/q/old")
+			s := w.s()
+			before, old := encode(t, s.Snapshot()), s.content
+			r := k.multi(ops...)
+			if got := outcome(r); got[len(got)-1] != "-1/-101" || got[0] != "-1/0" {
+				t.Fatalf("%q", got)
+			}
+			k.wantEvents()
+			checkInvariants(t, s)
+			now := s.content
+			s.index, s.now, s.zxid, s.members = old.index, old.now, old.zxid, old.members
+			if !bytes.Equal(before, encode(t, s.Snapshot())) {
+				t.Error("the state differs")
+			}
+			s.content = now
+			if r := k.multi(mk("/q/n-", 2), mk("/q/n-", 3)); r.Multi[0].Path != "/q/n-0000000001" || r.Multi[1].Path != "/q/n-0000000002" {
+				t.Errorf("%+v", r.Multi)
+			}
+			k.wantEvents("Children(/q)")
+		})
 	}
-	w.s().index, w.s().now, w.s().zxid, w.s().members[1].cursor = w.s().index+1, w.s().now+1, w.s().zxid+1, w.s().members[1].cursor+1
-	checkInvariants(t, w.s())
-	if r := k.multi(mk("/q/n-", 2), mk("/q/n-", 3)); r.Multi[0].Path != "/q/n-0000000001" || r.Multi[1].Path != "/q/n-0000000002" {
-		t.Errorf("%+v", r.Multi)
-	}
-	k.wantEvents("Children(/q)")
 }
 
 // 252 253 and table 1 of the differences between versions: a multi that makes no sense

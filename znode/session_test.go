@@ -178,17 +178,25 @@ func TestClose(t *testing.T) {
 	other.must(other.create("/p/theirs", 1))
 	for _, i := range []int{3, 1, 5, 2, 4} {
 		k.must(k.create(fmt.Sprintf("/p/%d", i), 1))
-		other.watchData(fmt.Sprintf("/p/%d", i))
+		_ = other.watchData(fmt.Sprintf("/p/%d", i))
 	}
-	other.watchChildren("/p/3")
-	other.watchChildren("/p")
-	k.watchData("/p/1")
+	_ = other.watchChildren("/p/3")
+	_ = other.watchChildren("/p")
+	_ = k.watchData("/p/1")
 	if got := w.s().GetEphemerals(k.id, nil); !slices.Equal(got, []string{"/p/1", "/p/2", "/p/3", "/p/4", "/p/5"}) {
 		t.Errorf("%q", got)
 	}
 	before := k.stat("/p")
 	w.heard.log = nil
+	other.noted = true
 	r := k.must(k.close())
+	other.noted = false
+	for range 6 { // a session is gone after the events of that
+		if w.heard.log[0] != "event" {
+			t.Errorf("%q", w.heard.log)
+		}
+		w.heard.log = w.heard.log[1:]
+	}
 	w.wantLog(fmt.Sprintf("closed %v by {1 %d} expired false ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
 	other.wantEvents("Deleted(/p/1)", "Children(/p)", "Deleted(/p/2)", "Deleted(/p/3)", "Deleted(/p/4)", "Deleted(/p/5)")
 	k.wantEvents("Deleted(/p/1)")

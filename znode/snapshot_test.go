@@ -44,8 +44,6 @@ func TestSnapshotRestores(t *testing.T) {
 	w := sample(t)
 	snapshot := encode(t, w.s().Snapshot())
 	s := New(Config{Observer: w.heard})
-	s.Lock() // it waits for nobody who has the state now
-	s.Unlock()
 	w.heard.log = nil
 	if err := s.Restore(iotest.OneByteReader(bytes.NewReader(snapshot))); err != nil {
 		t.Fatal(err)
@@ -151,6 +149,18 @@ func TestRestoreRejectsDamage(t *testing.T) {
 	newer[len(snapshotMagic)+3]++
 	reject("newer", newer, ErrSnapshotVersion)
 	reject("cut", good[:len(good)-1], ErrCorrupt)
+	at := len(snapshotMagic) + 4
+	n := binary.BigEndian.Uint32(good[at:])
+	var parts []byte // the first block as two, with good checksums
+	parts = append(parts, good[:at]...)
+	parts = append(binary.BigEndian.AppendUint32(parts, 5), good[at+4:at+9]...)
+	parts = append(binary.BigEndian.AppendUint32(parts, 0), binary.BigEndian.AppendUint32(nil, n-5)...)
+	parts = append(parts, good[at+9:]...)
+	binary.BigEndian.PutUint64(parts[len(parts)-12:], 2)
+	reject("short block in the middle", mend(parts), ErrCorrupt)
+	if err := s.Restore(bytes.NewReader(mend(good))); err != nil {
+		t.Errorf("mended: %v", err)
+	}
 	long := bytes.Clone(good)
 	binary.BigEndian.PutUint32(long[len(snapshotMagic)+4:], 1<<31)
 	reject("length", long, ErrCorrupt)

@@ -86,7 +86,7 @@ func (t *sorted[K, V]) drop(gen uint64, k K) bool {
 	}
 	t.own(gen).drop(gen, k)
 	t.n--
-	for t.root.kids != nil && len(t.root.kids) == 1 {
+	for len(t.root.kids) == 1 {
 		t.root = t.root.kids[0]
 	}
 	if len(t.root.keys) == 0 {

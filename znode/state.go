@@ -19,8 +19,8 @@
 //
 // # Copies
 //
-// Nodes, sessions and indexes are copied on write. Snapshot is O(1), is written while
-// the state goes on changing, and a multi that fails is undone by going back to a copy.
+// Nodes, sessions and indexes are copied on write: Snapshot is O(1), and is written while
+// the state goes on changing.
 //
 // # Units
 //
@@ -61,12 +61,14 @@ type State struct {
 	acls    acls
 	watches watches
 
-	changes []change // of the running transaction: what watchers will hear
-	result  Result   // of the running transaction
-	ops     []jute.MultiOp
-	results []OpResult
-	create  jute.CreateRequest // kept for the memory of its vector, as are ops and results
-	path    []byte             // of a sequential node
+	changes  []change // of the running transaction: what watchers will hear
+	result   Result   // of the running transaction
+	ops      []jute.MultiOp
+	results  []OpResult
+	undo     []undo             // of the running multi
+	undoable bool               // its operation may have to be taken back
+	create   jute.CreateRequest // kept for the memory of its vector, as are ops and results
+	path     []byte             // of a sequential node
 }
 
 // content is all that the log decides. Copying it copies everything, once the

@@ -127,6 +127,7 @@ func (o *recorder) Opened(s Session) { o.note("opened %v", s.ID) }
 func (o *recorder) Attached(s Session, old Owner) {
 	o.note("attached %v %v after %v", s.ID, s.Owner, old)
 }
+
 func (o *recorder) Closed(s Session, by Owner, expired bool, ephemerals int) {
 	o.note("closed %v by %v expired %t ephemerals %d", s.ID, by, expired, ephemerals)
 }
@@ -156,6 +157,7 @@ type client struct {
 	id     jute.SessionID
 	ids    []*proto.Identity
 	events []string
+	noted  bool // its events go into the observer's log, too
 }
 
 func (w *world) connect() *client {
@@ -277,6 +279,9 @@ func (c *client) Event(t jute.EventType, path string, zxid int64) {
 		c.w.t.Errorf("event with zxid %#x during %#x", zxid, c.w.s().zxid)
 	}
 	c.events = append(c.events, fmt.Sprintf("%s(%s)", names[t], path))
+	if c.noted {
+		c.w.heard.note("event")
+	}
 }
 
 func (c *client) Identities() []*proto.Identity { return c.ids }

@@ -76,6 +76,8 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest) (*node, jute
 		czxid: s.zxid, mzxid: s.zxid, pzxid: s.zxid, ctime: s.now, mtime: s.now,
 	}
 	parent = s.link(n.gen, n)
+	s.willUndo(undo{linked: n})
+	s.willUndo(undo{edited: *parent})
 	parent.countCreate()
 	parent.pzxid = s.zxid
 	s.changed(change{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
@@ -129,6 +131,8 @@ func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
 // remove takes a node without children out of the tree, for whatever reason.
 func (s *State) remove(n *node) {
 	parent := s.unlink(s.gen.Load(), n)
+	s.willUndo(undo{unlinked: n})
+	s.willUndo(undo{edited: *parent})
 	parent.pzxid = s.zxid
 	s.changed(change{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
 }
@@ -165,6 +169,7 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 		return nil, jute.BadVersion
 	}
 	n = s.edit(s.gen.Load(), path)
+	s.willUndo(undo{edited: *n})
 	s.dataSize += int64(len(req.Data) - len(n.data))
 	n.data = bytes.Clone(req.Data)
 	n.version++

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"rollcall/jute"
+	"rollcall/proto"
 )
 
 // step is one operation of a table: what it answers, and (of creates) under which path.
@@ -41,12 +42,19 @@ func TestWrites(t *testing.T) {
 		steps []step
 	}{
 		{"100 no children of ephemerals", []step{
-			{create("/e", 1), 0, "/e"}, {create("/e/c", 0), -108, ""}, {create("/e/c", 1), -108, ""},
-			{create("/e/c", 2), -108, ""}, {create("/e/c", 3), -108, ""},
+			{create("/e", 1), 0, "/e"},
+			{create("/e/c", 0), -108, ""},
+			{create("/e/c", 1), -108, ""},
+			{create("/e/c", 2), -108, ""},
+			{create("/e/c", 3), -108, ""},
 		}},
 		{"112 113 114 115 116", []step{
-			{create("/a", 0), 0, "/a"}, {create("/a", 0), -110, ""}, {create("/no/child", 0), -101, ""},
-			{create("/", 0), -110, ""}, {create("", 0), -8, ""}, {create("a", 0), -8, ""},
+			{create("/a", 0), 0, "/a"},
+			{create("/a", 0), -110, ""},
+			{create("/no/child", 0), -101, ""},
+			{create("/", 0), -110, ""},
+			{create("", 0), -8, ""},
+			{create("a", 0), -8, ""},
 		}},
 		{"117 null path", []step{
 			{raw(jute.OpCreate, jute.CreateRequest{ACL: open}.Append(nil)), -5, ""},
@@ -58,18 +66,39 @@ func TestWrites(t *testing.T) {
 			{create("/x/", 0), -101, ""}, {create("/x", 0), 0, "/x"}, {create("/x/", 0), -8, ""}, {create("/x/", 2), 0, "/x/0000000000"},
 		}},
 		{"121 122 123", []step{
-			{create("//", 0), -8, ""}, {create("/x", 0), 0, "/x"}, {create("/x//y", 0), -101, ""}, {create("/x/../y", 0), -101, ""},
-			{create("/x/./y", 0), -101, ""}, {create("/.", 0), -8, ""}, {create("/..", 0), -8, ""}, {create("/x/.", 0), -8, ""},
+			{create("//", 0), -8, ""},
+			{create("/x", 0), 0, "/x"},
+			{create("/x//y", 0), -101, ""},
+			{create("/x/../y", 0), -101, ""},
+			{create("/x/./y", 0), -101, ""},
+			{create("/.", 0), -8, ""},
+			{create("/..", 0), -8, ""},
+			{create("/x/.", 0), -8, ""},
 		}},
 		{"124 127 odd but allowed", []step{
-			{create("/...", 0), 0, "/..."}, {create("/.a", 0), 0, "/.a"}, {create("/a.", 0), 0, "/a."}, {create("/a..b", 0), 0, "/a..b"},
-			{create("/x y", 0), 0, "/x y"}, {create("/q\u00e9", 0), 0, "/q\u00e9"}, {create("/\u00a0", 0), 0, "/\u00a0"},
-			{create("/\uf900", 0), 0, "/\uf900"}, {create("/漢字", 0), 0, "/漢字"},
+			{create("/...", 0), 0, "/..."},
+			{create("/.a", 0), 0, "/.a"},
+			{create("/a.", 0), 0, "/a."},
+			{create("/a..b", 0), 0, "/a..b"},
+			{create("/x y", 0), 0, "/x y"},
+			{create("/q\u00e9", 0), 0, "/q\u00e9"},
+			{create("/\u00a0", 0), 0, "/\u00a0"},
+			{create("/\uf900", 0), 0, "/\uf900"},
+			{create("/漢字", 0), 0, "/漢字"},
 		}},
 		{"125 126 characters", []step{
-			{create("/a\x00b", 0), -8, ""}, {create("/\x01", 0), -8, ""}, {create("/\x1f", 0), -8, ""}, {create("/\x7f", 0), -8, ""},
-			{create("/\u009f", 0), -8, ""}, {create("/\xed\xa0\x80", 0), -8, ""}, {create("/\ue000", 0), -8, ""}, {create("/\uf8ff", 0), -8, ""},
-			{create("/\ufff0", 0), -8, ""}, {create("/a\nb", 0), -8, ""}, {create("/\U0001f600", 0), -8, ""}, {create("/\xff", 0), -8, ""},
+			{create("/a\x00b", 0), -8, ""},
+			{create("/\x01", 0), -8, ""},
+			{create("/\x1f", 0), -8, ""},
+			{create("/\x7f", 0), -8, ""},
+			{create("/\u009f", 0), -8, ""},
+			{create("/\xed\xa0\x80", 0), -8, ""},
+			{create("/\ue000", 0), -8, ""},
+			{create("/\uf8ff", 0), -8, ""},
+			{create("/\ufff0", 0), -8, ""},
+			{create("/a\nb", 0), -8, ""},
+			{create("/\U0001f600", 0), -8, ""},
+			{create("/\xff", 0), -8, ""},
 		}},
 		{"130 131 no acl", []step{
 			{func(k *client) Result { return k.createACL("/a", 0, nil) }, -114, ""},
@@ -77,17 +106,30 @@ func TestWrites(t *testing.T) {
 			{func(k *client) Result { return k.createACL("/no/child", 0, []jute.ACL{}) }, -114, ""},
 		}},
 		{"132 285 flags", []step{
-			{create("/f", -1), -8, ""}, {create("/f", 7), -8, ""}, {create("/f", 100), -8, ""}, {create("/f", 5), -8, ""}, {create("/f", 6), -8, ""},
+			{create("/f", -1), -8, ""},
+			{create("/f", 7), -8, ""},
+			{create("/f", 100), -8, ""},
+			{create("/f", 5), -8, ""},
+			{create("/f", 6), -8, ""},
 			{create("/f", 4), 0, "/f"},
 			{raw(jute.OpCreate2, createOp("/g", "", 9, open).Append(nil)), -8, ""},
 		}},
 		{"134 built-in nodes stay", []step{
-			{del("/", anyVersion), -8, ""}, {del("/zookeeper", anyVersion), -8, ""}, {del("/zookeeper/quota", anyVersion), -8, ""},
-			{del("/zookeeper/config", anyVersion), -8, ""}, {del("", anyVersion), -8, ""},
+			{del("/", anyVersion), -8, ""},
+			{del("/zookeeper", anyVersion), -8, ""},
+			{del("/zookeeper/quota", anyVersion), -8, ""},
+			{del("/zookeeper/config", anyVersion), -8, ""},
+			{del("", anyVersion), -8, ""},
 		}},
 		{"135 paths of setData and delete", []step{
-			{set("", anyVersion), -8, ""}, {set("a", anyVersion), -8, ""}, {create("/x", 0), 0, "/x"}, {set("/x/", anyVersion), -8, ""},
-			{del("/x/", anyVersion), -101, ""}, {del("//", anyVersion), -101, ""}, {del("/x\x00", anyVersion), -8, ""}, {del("/no/x", anyVersion), -101, ""},
+			{set("", anyVersion), -8, ""},
+			{set("a", anyVersion), -8, ""},
+			{create("/x", 0), 0, "/x"},
+			{set("/x/", anyVersion), -8, ""},
+			{del("/x/", anyVersion), -101, ""},
+			{del("//", anyVersion), -101, ""},
+			{del("/x\x00", anyVersion), -8, ""},
+			{del("/no/x", anyVersion), -101, ""},
 		}},
 		{"140 sequence", []step{
 			{create("/q", 0), 0, "/q"}, {create("/q/n-", 2), 0, "/q/n-0000000000"}, {create("/q/n-", 2), 0, "/q/n-0000000001"}, {create("/q/n-", 2), 0, "/q/n-0000000002"},
@@ -102,27 +144,46 @@ func TestWrites(t *testing.T) {
 			{create("/q", 0), 0, "/q"}, {create("/q/x", 0), 0, "/q/x"}, {create("/q/x", 0), -110, ""}, {create("/q/n-", 2), 0, "/q/n-0000000001"},
 		}},
 		{"145 collision", []step{
-			{create("/q", 0), 0, "/q"}, {create("/q/n-0000000001", 0), 0, "/q/n-0000000001"}, {create("/q/n-", 2), -110, ""}, {create("/q/n-", 2), -110, ""},
-			{create("/q/other", 0), 0, "/q/other"}, {create("/q/n-", 2), 0, "/q/n-0000000002"},
+			{create("/q", 0), 0, "/q"},
+			{create("/q/n-0000000001", 0), 0, "/q/n-0000000001"},
+			{create("/q/n-", 2), -110, ""},
+			{create("/q/n-", 2), -110, ""},
+			{create("/q/other", 0), 0, "/q/other"},
+			{create("/q/n-", 2), 0, "/q/n-0000000002"},
 		}},
 		{"146 a new parent starts again", []step{
-			{create("/q", 0), 0, "/q"}, {create("/q/n-", 2), 0, "/q/n-0000000000"}, {del("/q/n-0000000000", anyVersion), 0, ""}, {del("/q", anyVersion), 0, ""},
-			{create("/q", 0), 0, "/q"}, {create("/q/n-", 2), 0, "/q/n-0000000000"},
+			{create("/q", 0), 0, "/q"},
+			{create("/q/n-", 2), 0, "/q/n-0000000000"},
+			{del("/q/n-0000000000", anyVersion), 0, ""},
+			{del("/q", anyVersion), 0, ""},
+			{create("/q", 0), 0, "/q"},
+			{create("/q/n-", 2), 0, "/q/n-0000000000"},
 		}},
 		{"157 158 versions of data", []step{
 			{create("/s", 0), 0, "/s"}, {set("/s", anyVersion), 0, ""}, {set("/s", 0), -103, ""}, {set("/s", 1), 0, ""}, {set("/s", anyVersion), 0, ""}, {set("/s", -2), -103, ""},
 		}},
 		{"159 versions of the acl", []step{
-			{create("/s", 0), 0, "/s"}, {func(k *client) Result { return k.setACL("/s", open, 5) }, -103, ""},
-			{func(k *client) Result { return k.setACL("/s", open, 0) }, 0, ""}, {func(k *client) Result { return k.setACL("/s", open, 0) }, -103, ""},
+			{create("/s", 0), 0, "/s"},
+			{func(k *client) Result { return k.setACL("/s", open, 5) }, -103, ""},
+			{func(k *client) Result { return k.setACL("/s", open, 0) }, 0, ""},
+			{func(k *client) Result { return k.setACL("/s", open, 0) }, -103, ""},
 		}},
 		{"160 161 162 163", []step{
-			{set("/s", 7), -101, ""}, {create("/s", 0), 0, "/s"}, {del("/s", 3), -103, ""}, {del("/s", 0), 0, ""}, {del("/s", 0), -101, ""},
-			{create("/s", 0), 0, "/s"}, {create("/s/c", 0), 0, "/s/c"}, {del("/s", anyVersion), -111, ""}, {del("/s", 5), -103, ""},
+			{set("/s", 7), -101, ""},
+			{create("/s", 0), 0, "/s"},
+			{del("/s", 3), -103, ""},
+			{del("/s", 0), 0, ""},
+			{del("/s", 0), -101, ""},
+			{create("/s", 0), 0, "/s"},
+			{create("/s/c", 0), 0, "/s/c"},
+			{del("/s", anyVersion), -111, ""},
+			{del("/s", 5), -103, ""},
 		}},
 		{"186 187", []step{
-			{create("/s", 0), 0, "/s"}, {func(k *client) Result { return k.setACL("/s", nil, anyVersion) }, -114, ""},
-			{func(k *client) Result { return k.setACL("/no", []jute.ACL{}, anyVersion) }, -114, ""}, {func(k *client) Result { return k.setACL("/no", open, anyVersion) }, -101, ""},
+			{create("/s", 0), 0, "/s"},
+			{func(k *client) Result { return k.setACL("/s", nil, anyVersion) }, -114, ""},
+			{func(k *client) Result { return k.setACL("/no", []jute.ACL{}, anyVersion) }, -114, ""},
+			{func(k *client) Result { return k.setACL("/no", open, anyVersion) }, -101, ""},
 		}},
 		{"284 operations not served yet", []step{
 			{raw(jute.OpCreateContainer, createOp("/c", "", 4, open).Append(nil)), -6, ""}, {raw(jute.OpCheck, nil), -6, ""}, {raw(jute.OpExpire, nil), -6, ""},
@@ -158,6 +219,12 @@ func TestBodies(t *testing.T) {
 		if code != jute.OK || (data == nil) != null || len(data) != 0 || st.DataLength != 0 {
 			t.Errorf("%s: %v null %t %+v", path, code, data == nil, st)
 		}
+	}
+	body := createOp("/kept", "data", 0, aclOf(31, "digest", "u:p")).Append(nil)
+	k.must(k.do(jute.OpCreate, body))
+	clear(body) // nothing of a transaction's memory is kept
+	if data, _, _ := w.s().GetData([]byte("/kept"), []*proto.Identity{{Scheme: "digest", Id: "u:p"}}, nil); string(data) != "data" {
+		t.Errorf("%q", data)
 	}
 	before := encode(t, w.s().Snapshot())
 	whole := createOp("/a", "data", 0, jute.OpenACL).Append(nil)

@@ -37,6 +37,10 @@ type Config struct {
 	GlobalOutstandingLimit int // writes in flight, over all connections of this member
 	SnapCount              int // log entries between snapshots
 
+	ConnOutstandingLimit int           // requests of one connection read and not answered
+	ConnUnreadLimit      int           // bytes that a client may leave unread
+	HandshakeTimeout     time.Duration // from accepting a connection to its session
+
 	Whitelist      []string // four-letter words besides srvr; "*" for all
 	SkipACL        bool
 	SuperDigest    string // super:<digest>; "" for no super user
@@ -191,6 +195,7 @@ func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft
 		Config: Config{
 			Tick:           3 * time.Second,
 			MaxClientCnxns: 60, MaxBuffer: defaultMaxBuffer, GlobalOutstandingLimit: 1000, SnapCount: 100_000,
+			ConnOutstandingLimit: 128, ConnUnreadLimit: 16 << 20, HandshakeTimeout: 10 * time.Second,
 			NewEnsemble: flags.newEnsemble,
 			Admin:       Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},
 		},

@@ -152,6 +152,9 @@ zookeeper.maxCnxns=7
 jute.maxbuffer=0x1FFFFF
 zookeeper.globalOutstandingLimit=200
 snapCount=5000
+connectionOutstandingLimit=9
+connectionUnreadLimit=65536
+handshakeTimeout=700
 zookeeper.4lw.commands.whitelist=ruok, mntr,\
     ,srvr
 zookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
@@ -171,6 +174,7 @@ quorumListenOnAllIPs=TRUE
 		Tick: 2 * time.Second, InitLimit: 5, SyncLimit: 2,
 		MinSessionTimeout: 3 * time.Second, MaxSessionTimeout: 40 * time.Second,
 		MaxCnxns: 7, MaxBuffer: 0x1FFFFF, GlobalOutstandingLimit: 200, SnapCount: 5000,
+		ConnOutstandingLimit: 9, ConnUnreadLimit: 65536, HandshakeTimeout: 700 * time.Millisecond,
 		Whitelist: []string{"ruok", "mntr", "srvr"}, SkipACL: true,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", ListenOnAllIPs: true,
 		Admin: Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},

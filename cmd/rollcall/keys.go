@@ -38,6 +38,10 @@ const (
 	maxTicks      = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
 	maxCount      = 1<<31 - 1 // Java's int
 	maxInFlight   = 1_000_000 // more transactions in flight than the log takes in a second
+	maxConnFlight = 100_000   // requests of one connection: each may hold a frame
+	minUnread     = 64 << 10
+	maxUnread     = 1 << 30
+	maxHandshake  = 60 * 60 * 1000
 	maxPort       = 65535
 
 	minMaxBuffer     = 1024    // below that, a client cannot connect with a chroot and a long ACL
@@ -113,6 +117,18 @@ var keys = []key{
 	{
 		name: "globalOutstandingLimit", def: "1000", note: "writes of a member's clients in flight, over all connections",
 		read: number(1, maxInFlight, func(d *draft) *int { return &d.GlobalOutstandingLimit }),
+	},
+	{
+		name: "connectionOutstandingLimit", def: "128", note: "Rollcall's own: requests of one connection read and not answered; past it the connection is not read",
+		read: number(1, maxConnFlight, func(d *draft) *int { return &d.ConnOutstandingLimit }),
+	},
+	{
+		name: "connectionUnreadLimit", def: "16777216", note: "Rollcall's own: bytes of events and replies that a client may leave unread, 65536 to 1073741824; past it the connection is closed",
+		read: number(minUnread, maxUnread, func(d *draft) *int { return &d.ConnUnreadLimit }),
+	},
+	{
+		name: "handshakeTimeout", def: "10000", note: "Rollcall's own: ms from accepting a connection to its session, waiting for a leader included",
+		read: millis(1, maxHandshake, func(d *draft) *time.Duration { return &d.HandshakeTimeout }),
 	},
 	{
 		name: "snapCount", def: "100000", note: "log entries between two snapshots",

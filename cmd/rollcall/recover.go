@@ -16,7 +16,8 @@ import (
 const recoverWarning = `This is the way out when a majority of the members has lost its data for good.
 Member %d goes on with what it has, in a new ensemble of: %s.
 Writes that only the lost members had are gone, even if clients were told that they were done.
-Start it with this same server list; give the other members empty folders.
+Recover one member only, the one with the most data. Then start it with this same server list,
+and the others with empty folders: it takes them in. Clients are served once a majority is there.
 `
 
 // recoverMember lets the survivor of a lost majority start, with the server list of its

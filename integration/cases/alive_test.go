@@ -83,6 +83,9 @@ func (s *stage) silence(timeout time.Duration, members ...uint32) {
 				s.Fatalf("event %v", f.Reply)
 			}
 			s.onTime(k.member, timeout, k.touched, f.at)
+			if d := k.mustEnd(0).Sub(f.at).Abs(); d > commitTime {
+				s.Errorf("the connection ended %v apart from the session", d)
+			}
 			if z, ok := zxids[path]; ok && z != f.Zxid {
 				s.Errorf("%s went at zxid %#x and at %#x", path, z, f.Zxid)
 			}
@@ -90,7 +93,6 @@ func (s *stage) silence(timeout time.Duration, members ...uint32) {
 		}
 	}
 	for path, k := range silent {
-		k.mustEnd(0)
 		s.absent(path)
 		s.refused(k.member, claim(k.granted))
 	}
@@ -176,12 +178,13 @@ func authKeepsNot(s *stage) {
 			time.Sleep(400 * time.Millisecond)
 		}
 	})
+	defer sender.Wait()
+	defer k.Close()
 	at, err := s.death(s.at, "/e", patience)
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.onTime(s.at, 2*time.Second, begun, at)
-	sender.Wait()
 	if f, ok := k.next(); !ok || f.Xid != jute.XidAuth || f.Err != jute.OK {
 		s.Errorf("reply to the first auth: %v, %t", f.Reply, ok)
 	}
@@ -251,7 +254,7 @@ func pingsRelayed(s *stage) {
 			time.Sleep(60 * time.Millisecond)
 			s.Network.Heal(s.at, lead)
 		}
-		time.Sleep(k.touched.Add(1250 * time.Millisecond).Sub(time.Now()))
+		time.Sleep(time.Until(k.touched.Add(1250 * time.Millisecond)))
 		if !s.has(s.at, "/e") {
 			s.Fatalf("expired %v after its last ping", time.Since(k.touched))
 		}
@@ -328,8 +331,8 @@ func expiryWatched(s *stage) {
 	s.settle()
 	for _, m := range s.IDs() {
 		w := s.open(m, 20*tick).keep()
-		w.watchData("/p/e")
-		w.watchChildren("/p")
+		s.must(w.watchData("/p/e"), jute.OK)
+		s.must(w.watchChildren("/p"), jute.OK)
 		defer func() {
 			s.Helper()
 			events := w.saw("Deleted(/p/e)", "Children(/p)")

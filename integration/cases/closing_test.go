@@ -26,7 +26,7 @@ var closing = []row{
 	{number: 92, name: "socket killed", where: everywhere, run: socketKilled},
 	{number: 93, name: "member cut off during a close", where: three, run: cutOffDuringClose},
 	{number: 94, name: "member cut off, path made again", where: three, run: cutOffPathMadeAgain},
-	{number: 95, name: "write into the expiry", where: everywhere, run: writeIntoExpiry},
+	{number: 95, name: "write into the expiry", where: everywhere, run: writeIntoExpiry, options: cluster.Options{Adjust: slowDisk}},
 	{number: 96, name: "persistent nodes stay", where: everywhere, run: persistentStays},
 	{number: 97, name: "crash, owner never returns", where: everywhere, run: crashOwnerGone},
 	closedAfterSnapshot(),
@@ -120,8 +120,8 @@ func deleteBeforeClose(s *stage) {
 	var watchers []*session
 	for _, m := range s.IDs() {
 		w := s.open(m, usual)
-		w.watchData("/e")
-		w.watchExists("/e")
+		s.must(w.watchData("/e"), jute.OK)
+		s.must(w.watchExists("/e"), jute.OK)
 		watchers = append(watchers, w)
 	}
 	xid := k.pipeline(request{jute.OpDelete, remove("/e")}, request{jute.OpCloseSession, nil})
@@ -150,9 +150,9 @@ func closeAtOneZxid(s *stage) {
 	for _, m := range s.IDs() {
 		w := s.open(m, usual)
 		for i := range 5 {
-			w.watchData(fmt.Sprintf("/p/e%d", i))
+			s.must(w.watchData(fmt.Sprintf("/p/e%d", i)), jute.OK)
 		}
-		w.watchChildren("/p")
+		s.must(w.watchChildren("/p"), jute.OK)
 		watchers = append(watchers, w)
 	}
 	before := watchers[0].stat("/p")
@@ -248,14 +248,26 @@ func cutOffPathMadeAgain(s *stage) {
 	s.absent("/e")
 }
 
+// slowLog takes its time to store, so that a write is under way for a while.
+type slowLog struct{ raft.LogStore }
+
+func (l slowLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+func (l slowLog) StoreLogs(logs []*raft.Log) error {
+	time.Sleep(time.Millisecond)
+	return l.LogStore.StoreLogs(logs)
+}
+
+func slowDisk(cfg *member.Config) { cfg.Stores.Log = slowLog{cfg.Stores.Log} }
+
 // intoExpiry opens sessions that fall silent together, and has each do something on its
 // own around one of the moments at which they may expire: do is called with the number
 // of the session, whose ephemeral node is /e and that number. It returns the sessions.
 func (s *stage) intoExpiry(do func(i int, k *session)) []*session {
 	s.Helper()
 	const (
-		around = 14                    // sessions for each moment
-		step   = 50 * time.Microsecond // between two of them
+		around = 14                     // sessions for each moment
+		step   = 150 * time.Microsecond // between two of them: all within what a write takes
 	)
 	pilot := s.open(s.at, short)
 	pilot.create("/pilot", jute.Ephemeral)

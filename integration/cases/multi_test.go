@@ -239,9 +239,10 @@ func multiForeign(s *stage) {
 
 func multiUnknownFlag(s *stage) {
 	k := s.open(s.at, usual)
+	z := k.create("/before", jute.Persistent).Zxid
 	r := k.want(jute.MarshallingError, jute.OpMulti, multi{opCreate("/a", 0), opCreate("/b", 9)})
-	if len(r.Body) != 0 {
-		s.Errorf("a body of %d bytes", len(r.Body))
+	if len(r.Body) != 0 || r.Zxid != z+1 {
+		s.Errorf("%v, want zxid %#x and no body", r, z+1)
 	}
 	s.absent("/a")
 	k.mustLive()

@@ -35,6 +35,7 @@ type member struct {
 	id      int
 	clients string   // address for clients
 	config  string   // path of its zoo.cfg
+	data    string   // its folder
 	log     string   // path of what it prints
 	process *process // the last one; nil before the first
 }
@@ -59,7 +60,7 @@ func startEnsemble(t *testing.T, size int) *ensemble {
 		e.members = append(e.members, m)
 	}
 	for _, m := range e.members {
-		data := filepath.Join(dir, fmt.Sprintf("data%d", m.id))
+		m.data = filepath.Join(dir, fmt.Sprintf("data%d", m.id))
 		host, port, _ := strings.Cut(m.clients, ":")
 		e.write(m.config, fmt.Sprintf(`tickTime=%d
 initLimit=10
@@ -69,8 +70,8 @@ clientPortAddress=%s
 clientPort=%s
 admin.enableServer=false
 4lw.commands.whitelist=*
-%s`, tick.Milliseconds(), data, host, port, servers.String()))
-		e.write(filepath.Join(data, "myid"), fmt.Sprintln(m.id))
+%s`, tick.Milliseconds(), m.data, host, port, servers.String()))
+		e.write(filepath.Join(m.data, "myid"), fmt.Sprintln(m.id))
 		e.start(m)
 	}
 	e.settle()
@@ -98,6 +99,15 @@ func (e *ensemble) start(m *member) {
 	cmd := exec.Command(rollcall, "serve", m.config)
 	cmd.Stdout, cmd.Stderr = log, log
 	m.process = start(e.t, fmt.Sprintf("member %d", m.id), cmd, func() string { return tail(m.log) })
+}
+
+// empty leaves a member that is down nothing but its id.
+func (e *ensemble) empty(m *member) {
+	e.t.Helper()
+	if err := os.RemoveAll(m.data); err != nil {
+		e.t.Fatal(err)
+	}
+	e.write(filepath.Join(m.data, "myid"), fmt.Sprintln(m.id))
 }
 
 // settle waits until every running member serves and one of them leads, and returns that.

@@ -57,6 +57,43 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// Two of three members lost their data for good: rollcall recover on the third, and all
+// start again, with the zoo.cfg they had. The client goes on with its session.
+func TestRecover(t *testing.T) {
+	e := startEnsemble(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	defer cancel()
+	c, err := dialGo(ctx, seat{name: "test", hosts: e.addresses(e.settle()), moves: true}, longTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	before, err := plant(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, _ := c.seen()
+	e.stopAll()
+	for _, m := range e.members[:2] {
+		e.empty(m)
+	}
+	out, err := exec.CommandContext(ctx, rollcall, "recover", "-yes", e.members[2].config).CombinedOutput()
+	if err != nil {
+		t.Fatalf("recover: %v: %s", err, out)
+	}
+	for _, m := range e.members {
+		e.start(m)
+	}
+	e.settle()
+	if err := c.hasSession(ctx, len(states)); err != nil {
+		t.Fatal(err)
+	}
+	if err := stillThere(ctx, c, before); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("client scenario: go-recover ok")
+}
+
 // planted is a node as a client saw it.
 type planted struct {
 	path string

@@ -6,20 +6,34 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 )
 
 var errUnreachable = errors.New("cluster: unreachable")
 
 // Network is the wires of one ensemble in memory. Every connection belongs to two
-// hosts (members by id; clients are host 0), so that links can be cut and hosts killed.
+// hosts (members by id; clients are host 0). What can be done to them:
+//
+//   - Cut, Block, Reset, Kill: connections are reset, and nothing that was under way on
+//     them arrives;
+//   - Hang: nothing arrives and nobody is told, until Flow; then all of it does, in order,
+//     as TCP sends again what was lost;
+//   - Slow: everything takes longer;
+//   - Orphan: one side has lost its connections and knows, the other still reads what had
+//     been sent on them.
+//
 // Safe for concurrent use.
 type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener // by address
 	conns     map[*conn]struct{}   // both ends of each
+	ports     int                  // of the clients' ends, handed out
 	cut       map[[2]uint32]bool   // links, smaller host first
 	blocked   map[route]bool
 	dead      map[uint32]bool
+	hung      map[[2]uint32]int           // from, to: how many hangs
+	slow      map[[2]uint32]time.Duration // from, to
+	changed   chan struct{}               // closed, and made anew, when a hang ends
 }
 
 // route is the way from a host to an address.
@@ -36,6 +50,9 @@ func NewNetwork() *Network {
 		cut:       make(map[[2]uint32]bool),
 		blocked:   make(map[route]bool),
 		dead:      make(map[uint32]bool),
+		hung:      make(map[[2]uint32]int),
+		slow:      make(map[[2]uint32]time.Duration),
+		changed:   make(chan struct{}),
 	}
 }
 
@@ -52,28 +69,54 @@ func (n *Network) Listen(host uint32, addr string) (net.Listener, error) {
 }
 
 // Dial connects host to whoever listens on addr. It fails at once if nobody can be
-// reached there.
+// reached there, and waits while the link hangs.
 func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn, error) {
-	n.mu.Lock()
-	l := n.listeners[addr]
-	if l == nil || n.severed(host, l.host) || n.blocked[route{host, addr}] {
-		n.mu.Unlock()
+	for {
+		ours, theirs, l, changed := n.pair(host, addr)
+		if l == nil {
+			return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
+		}
+		if ours == nil {
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return nil, fmt.Errorf("dial %s: %w", addr, ctx.Err())
+			}
+		}
+		select {
+		case l.incoming <- theirs:
+			return ours, nil
+		case <-l.done:
+		case <-ctx.Done():
+		}
+		_ = ours.Close()
+		_ = theirs.Close()
 		return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
 	}
-	a, b := net.Pipe()
-	ours := &conn{Conn: a, network: n, from: host, to: l.host, remote: addr}
-	theirs := &conn{Conn: b, network: n, from: l.host, to: host, remote: fmt.Sprintf("127.0.0.1:%d", 40000+len(n.conns))}
-	n.conns[ours], n.conns[theirs] = struct{}{}, struct{}{}
-	n.mu.Unlock()
-	select {
-	case l.incoming <- theirs:
-		return ours, nil
-	case <-l.done:
-	case <-ctx.Done():
+}
+
+// pair makes the two ends of a connection to addr. Without l nobody is to be reached
+// there; with l alone the link hangs, and changed says when to look again.
+func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listener, changed <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l = n.listeners[addr]
+	if l == nil || n.severed(host, l.host) || n.blocked[route{host, addr}] {
+		return nil, nil, nil, nil
 	}
-	_ = ours.Close()
-	_ = theirs.Close()
-	return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
+	if n.hung[[2]uint32{host, l.host}] > 0 || n.hung[[2]uint32{l.host, host}] > 0 {
+		return nil, nil, l, n.changed
+	}
+	there, back := newPipe(), newPipe()
+	n.ports++
+	ours = &conn{network: n, from: host, to: l.host, remote: addr, in: back, out: there}
+	theirs = &conn{network: n, from: l.host, to: host, remote: fmt.Sprintf("127.0.0.1:%d", 1024+n.ports%60000), in: there, out: back}
+	for _, c := range []*conn{ours, theirs} {
+		n.conns[c] = struct{}{}
+		c.out.slow(n.slow[[2]uint32{c.from, c.to}])
+	}
+	return ours, theirs, l, nil
 }
 
 // Cut breaks the link between two hosts: their connections are reset, new ones refused.
@@ -84,16 +127,18 @@ func (n *Network) Heal(a, b uint32) { n.set(n.cut, link(a, b), false) }
 
 // Reset breaks the connections of one host to an address; new ones are taken at once.
 func (n *Network) Reset(from uint32, addr string) {
-	n.mu.Lock()
-	var gone []*conn
-	for c := range n.conns {
-		if c.remote == addr && c.from == from {
-			gone = append(gone, c)
-		}
+	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
+		c.reset()
 	}
-	n.mu.Unlock()
-	for _, c := range gone {
-		_ = c.Close()
+}
+
+// Orphan breaks the connections of one host to an address for that host only. The other
+// side learns of it when late has gone by, until when nothing arrives there; then it
+// reads what had been sent, and the end. The host may connect anew at once: so the other
+// side has two connections, and the older one speaks last.
+func (n *Network) Orphan(from uint32, addr string, late time.Duration) {
+	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
+		c.orphan(late)
 	}
 }
 
@@ -113,6 +158,38 @@ func (n *Network) Unblock(from uint32, addr string) {
 	delete(n.blocked, route{from, addr})
 }
 
+// Hang keeps what one host sends from the other until Flow; hangs add up. Connections
+// between them cannot be made while either direction hangs.
+func (n *Network) Hang(from, to uint32) { n.hang(from, to, 1) }
+
+// Flow ends one Hang.
+func (n *Network) Flow(from, to uint32) { n.hang(from, to, -1) }
+
+func (n *Network) hang(from, to uint32, by int) {
+	way := [2]uint32{from, to}
+	n.mu.Lock()
+	n.hung[way] += by
+	held := n.hung[way] > 0
+	if !held {
+		close(n.changed)
+		n.changed = make(chan struct{})
+	}
+	n.mu.Unlock()
+	for _, c := range n.find(func(c *conn) bool { return c.from == from && c.to == to }) {
+		c.out.hold(held)
+	}
+}
+
+// Slow makes everything that one host sends to the other arrive later; 0 ends it.
+func (n *Network) Slow(from, to uint32, by time.Duration) {
+	n.mu.Lock()
+	n.slow[[2]uint32{from, to}] = by
+	n.mu.Unlock()
+	for _, c := range n.find(func(c *conn) bool { return c.from == from && c.to == to }) {
+		c.out.slow(by)
+	}
+}
+
 // Kill takes a host off the network as a crash would: nothing that it sends from now on
 // arrives.
 func (n *Network) Kill(host uint32) {
@@ -122,7 +199,7 @@ func (n *Network) Kill(host uint32) {
 	n.resetSevered()
 }
 
-// Revive lets a killed host come back.
+// Revive lets a killed host come back. Listeners of its former life are gone.
 func (n *Network) Revive(host uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,14 +208,8 @@ func (n *Network) Revive(host uint32) {
 
 // Close resets every connection that is left: raft leaves some open.
 func (n *Network) Close() {
-	n.mu.Lock()
-	open := make([]*conn, 0, len(n.conns))
-	for c := range n.conns {
-		open = append(open, c)
-	}
-	n.mu.Unlock()
-	for _, c := range open {
-		_ = c.Close()
+	for _, c := range n.find(func(*conn) bool { return true }) {
+		c.reset()
 	}
 }
 
@@ -154,36 +225,82 @@ func (n *Network) severed(a, b uint32) bool {
 }
 
 func (n *Network) resetSevered() {
+	for _, c := range n.find(func(c *conn) bool { return n.severed(c.from, c.to) }) {
+		c.reset()
+	}
+}
+
+// find returns the ends that ok picks, which is called under the lock.
+func (n *Network) find(ok func(*conn) bool) []*conn {
 	n.mu.Lock()
-	var gone []*conn
+	defer n.mu.Unlock()
+	var found []*conn
 	for c := range n.conns {
-		if n.severed(c.from, c.to) {
-			gone = append(gone, c)
+		if ok(c) {
+			found = append(found, c)
 		}
 	}
-	n.mu.Unlock()
-	for _, c := range gone {
-		_ = c.Close()
-	}
+	return found
 }
 
 func link(a, b uint32) [2]uint32 { return [2]uint32{min(a, b), max(a, b)} }
 
+// conn is one end of a connection.
 type conn struct {
-	net.Conn
 	network  *Network
 	from, to uint32
 	remote   string
+	in, out  *pipe
 }
 
+func (c *conn) Read(b []byte) (int, error)  { return c.in.read(b) }
+func (c *conn) Write(b []byte) (int, error) { return c.out.write(b) }
+
+// Close lets the other end read what has been sent, and then the end.
 func (c *conn) Close() error {
-	c.network.mu.Lock()
-	delete(c.network.conns, c)
-	c.network.mu.Unlock()
-	return c.Conn.Close()
+	c.forget()
+	c.in.closeReader()
+	c.out.closeWriter()
+	return nil
 }
 
+func (c *conn) reset() {
+	c.forget()
+	c.in.reset()
+	c.out.reset()
+}
+
+func (c *conn) orphan(late time.Duration) {
+	c.forget()
+	c.in.closeReader()
+	c.in.swallow()
+	c.out.orphan(late)
+}
+
+func (c *conn) forget() {
+	c.network.mu.Lock()
+	defer c.network.mu.Unlock()
+	delete(c.network.conns, c)
+}
+
+func (c *conn) LocalAddr() net.Addr  { return address("memory") }
 func (c *conn) RemoteAddr() net.Addr { return address(c.remote) }
+
+func (c *conn) SetDeadline(t time.Time) error {
+	c.in.setReadDeadline(t)
+	c.out.setWriteDeadline(t)
+	return nil
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.in.setReadDeadline(t)
+	return nil
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.out.setWriteDeadline(t)
+	return nil
+}
 
 type listener struct {
 	network  *Network

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# ensemble.sh up starts the members of compose.yaml and returns when all are healthy;
+# ensemble.sh down ends them, and with VOLUMES=1 deletes their data, too.
+# COMPOSE_PROJECT_NAME (default rollcall) tells one ensemble from another.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+export COMPOSE_PROJECT_NAME=${COMPOSE_PROJECT_NAME:-rollcall}
+limit=60 # seconds until all must be healthy; about 6 are usual
+
+# compose is the plugin, or the older program of its own.
+if docker compose version >/dev/null 2>&1; then
+  compose() { docker compose "$@"; }
+else
+  compose() { docker-compose "$@"; }
+fi
+
+# health prints a line for each member: its name and how it is.
+health() {
+  docker ps --all --quiet --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" |
+    xargs -r docker inspect --format '{{.Name}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{end}}'
+}
+
+up() {
+  local began=$SECONDS
+  compose up --detach
+  until [ "$(health | grep -c ' running healthy$')" -eq 3 ]; do
+    if [ $((SECONDS - began)) -ge "$limit" ]; then
+      echo "not healthy after $limit s:" >&2
+      health >&2
+      compose logs --tail 20 >&2
+      return 1
+    fi
+    sleep 0.2
+  done
+  local at=127.0.0.1
+  echo "healthy after $((SECONDS - began)) s: connect to $at:${ROLLCALL_PORT1:-2181},$at:${ROLLCALL_PORT2:-2182},$at:${ROLLCALL_PORT3:-2183} (make down stops)"
+}
+
+down() {
+  if [ "${VOLUMES:-}" = 1 ]; then
+    compose down --volumes
+  else
+    compose down
+    echo "the data stay in volumes: make down VOLUMES=1 deletes them"
+  fi
+}
+
+case ${1:-} in
+  up | down) "$1" ;;
+  *) echo "usage: $0 up | down" >&2; exit 2 ;;
+esac

@@ -1,0 +1,143 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollcall/integration/wire"
+	"rollcall/jute"
+	"rollcall/member"
+	"rollcall/server"
+)
+
+// BenchmarkWrite is a write of 100 bytes by clients on the leader, and by clients on a
+// follower, which forwards it: three members in one process, over loopback, with the log
+// on disk. Everything else is quiet, so that with one writer each waits for the one before.
+func BenchmarkWrite(b *testing.B) {
+	for _, writers := range []int{1, 16, 64} {
+		for _, on := range []string{"leader", "follower"} {
+			b.Run(fmt.Sprintf("writers=%d/on=%s", writers, on), func(b *testing.B) {
+				e := startBench(b)
+				at := e.roles(b)
+				e.write(b, at[on], writers)
+			})
+		}
+	}
+}
+
+// benchEnsemble is three members with real time, wires and disks.
+type benchEnsemble struct {
+	members []*member.Member
+	clients []string
+}
+
+func startBench(b *testing.B) *benchEnsemble {
+	b.Helper()
+	e := &benchEnsemble{}
+	var servers []member.Server
+	for id := uint32(1); id <= 3; id++ {
+		servers = append(servers, member.Server{ID: id, Grpc: freeAddr(b), Raft: freeAddr(b)})
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	b.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	for _, s := range servers {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		m, err := member.New(member.Config{
+			ID: s.ID, Servers: servers, Dir: filepath.Join(b.TempDir(), "data"), Clients: l, Tick: 2 * time.Second,
+			Limits: server.Limits{MaxClientConns: -1},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		e.members, e.clients = append(e.members, m), append(e.clients, l.Addr().String())
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil && ctx.Err() == nil {
+				b.Error(err)
+			}
+		})
+	}
+	for _, m := range e.members {
+		select {
+		case <-m.Ready():
+		case <-time.After(time.Minute):
+			b.Fatal("a member does not serve after a minute")
+		}
+	}
+	return e
+}
+
+// freeAddr is an address that nobody listens on just now.
+func freeAddr(b *testing.B) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// roles are where to connect for each role.
+func (e *benchEnsemble) roles(b *testing.B) map[string]string {
+	b.Helper()
+	at := map[string]string{}
+	for i, m := range e.members {
+		at[m.Role()] = e.clients[i]
+	}
+	if len(at) != 2 {
+		b.Fatalf("roles: %v", at)
+	}
+	return at
+}
+
+// write has so many clients of one member set nodes of their own, b.N times in all.
+func (e *benchEnsemble) write(b *testing.B, addr string, writers int) {
+	b.Helper()
+	conns := make([]*wire.Conn, writers)
+	for i := range conns {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		conns[i] = wire.New(c)
+		defer c.Close()
+		_, err = conns[i].Open(20 * time.Second)
+		if err == nil {
+			_, _, err = conns[i].Call(1, jute.OpCreate, &jute.CreateRequest{Path: fmt.Append(nil, "/b", i), ACL: jute.OpenACL})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var done sync.WaitGroup
+	b.ResetTimer()
+	for i, c := range conns {
+		done.Go(func() {
+			req := &jute.SetDataRequest{Path: fmt.Append(nil, "/b", i), Data: make([]byte, 100), Version: -1}
+			for xid := int32(2); left.Add(-1) >= 0; xid++ {
+				if r, _, err := c.Call(xid, jute.OpSetData, req); err != nil || r.Err != jute.OK {
+					b.Error(errors.Join(err, r.Err.Err()))
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+	b.StopTimer()
+}

@@ -1,0 +1,392 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/quorum"
+)
+
+var (
+	errDisk     = errors.New("cluster: input/output error")
+	errNotFound = errors.New("not found") // raft goes by the text
+)
+
+// keepSnapshots is how many a disk keeps, as the store on real disks does.
+const keepSnapshots = 2
+
+// Disk is one member's stores in memory, with the faults of disks: it outlives the
+// member's runs. A write takes its latency before it is in the store, and is durable from
+// then on, as a synced transaction is. What is under way when the member crashes may be
+// there or not; of a batch of log entries, a beginning. Reads take no time and never fail:
+// a hanging disk still has its cache. Safe for concurrent use.
+type Disk struct {
+	mu       sync.Mutex
+	data     *content
+	latency  time.Duration
+	stalled  chan struct{} // closed when the stall ends; nil: none
+	failAt   int           // so many writes from now one fails; 0: none
+	keep     uint64        // log entries left behind a snapshot; 0: as raft says
+	run      *diskRun      // of the member's present process
+	installs int
+	writes   int
+}
+
+// content is what is durable.
+type content struct {
+	logs        map[uint64]raft.Log
+	first, last uint64 // 0: empty
+	stable      map[string][]byte
+	snapshots   []*snapshotFile // newest first
+}
+
+type snapshotFile struct {
+	meta raft.SnapshotMeta
+	body []byte
+}
+
+// NewDisk returns an empty disk.
+func NewDisk() *Disk { return &Disk{data: newContent()} }
+
+func newContent() *content {
+	return &content{logs: make(map[uint64]raft.Log), stable: make(map[string][]byte)}
+}
+
+// mount returns the stores for one run of a process. Those of an earlier run are no
+// longer heard.
+func (d *Disk) mount() quorum.Stores {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := &diskRun{disk: d, data: d.data, crashed: make(chan struct{})}
+	d.run = r
+	return quorum.Stores{Log: r, Stable: r, Snapshots: r}
+}
+
+// Crash takes the disk from the process that uses it, which writes into nothing from now
+// on. Of each write under way rng decides what is there; nil: nothing.
+func (d *Disk) Crash(rng *rand.Rand) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.run == nil {
+		return
+	}
+	after := d.data.clone()
+	for _, w := range d.run.pending {
+		if rng != nil {
+			w.torn(after, rng)
+		}
+	}
+	close(d.run.crashed)
+	d.run, d.data, d.failAt = nil, after, 0
+	d.releaseLocked()
+}
+
+// Wipe empties the disk.
+func (d *Disk) Wipe() {
+	d.Crash(nil)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.data = newContent()
+}
+
+// SetLatency sets how long a write takes.
+func (d *Disk) SetLatency(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.latency = by
+}
+
+// Stall holds every write until Release, or a crash.
+func (d *Disk) Stall() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stalled == nil {
+		d.stalled = make(chan struct{})
+	}
+}
+
+// Release ends Stall.
+func (d *Disk) Release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.releaseLocked()
+}
+
+func (d *Disk) releaseLocked() {
+	if d.stalled != nil {
+		close(d.stalled)
+		d.stalled = nil
+	}
+}
+
+// FailAt makes the n-th write from now fail, of this run; 0: none.
+func (d *Disk) FailAt(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failAt = n
+}
+
+// KeepLog leaves only so many entries of the log behind each snapshot, so that a member
+// that comes back needs the snapshot; 0: as many as raft wants.
+func (d *Disk) KeepLog(n uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keep = n
+}
+
+// Installs is how many snapshots have come from a leader.
+func (d *Disk) Installs() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.installs
+}
+
+// Snapshots is how many snapshots are on the disk.
+func (d *Disk) Snapshots() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.data.snapshots)
+}
+
+// diskRun is a disk as one process sees it: raft's three stores.
+type diskRun struct {
+	disk    *Disk
+	data    *content
+	crashed chan struct{}
+	pending []*write
+}
+
+// write is one that is under way.
+type write struct {
+	put  func(c *content)                  // the whole of it
+	torn func(c *content, rng *rand.Rand) // what a crash leaves of it
+}
+
+func newWrite(put func(c *content)) *write {
+	return &write{put: put, torn: func(c *content, rng *rand.Rand) {
+		if rng.IntN(2) == 0 {
+			put(c)
+		}
+	}}
+}
+
+// do performs a write: it sleeps first, and holds no lock meanwhile.
+func (r *diskRun) do(w *write) error {
+	d := r.disk
+	d.mu.Lock()
+	latency, stalled := d.latency, d.stalled
+	fails := false
+	if d.run == r {
+		d.writes++
+		r.pending = append(r.pending, w)
+		if d.failAt > 0 {
+			d.failAt--
+			fails = d.failAt == 0
+		}
+	} else {
+		latency, stalled = 0, nil
+	}
+	d.mu.Unlock()
+	if stalled != nil {
+		select {
+		case <-stalled:
+		case <-r.crashed:
+		}
+	}
+	if latency > 0 {
+		time.Sleep(latency)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(r.pending, w); i >= 0 {
+		r.pending = slices.Delete(r.pending, i, i+1)
+	}
+	if fails {
+		return errDisk
+	}
+	w.put(r.data)
+	return nil
+}
+
+// look reads under the lock.
+func (r *diskRun) look(f func(c *content)) {
+	r.disk.mu.Lock()
+	defer r.disk.mu.Unlock()
+	f(r.data)
+}
+
+// FirstIndex implements raft.LogStore, as do the next methods.
+func (r *diskRun) FirstIndex() (i uint64, err error) {
+	r.look(func(c *content) { i = c.first })
+	return i, nil
+}
+
+func (r *diskRun) LastIndex() (i uint64, err error) {
+	r.look(func(c *content) { i = c.last })
+	return i, nil
+}
+
+func (r *diskRun) GetLog(index uint64, l *raft.Log) (err error) {
+	r.look(func(c *content) {
+		var ok bool
+		if *l, ok = c.logs[index]; !ok {
+			err = raft.ErrLogNotFound
+		}
+	})
+	return err
+}
+
+func (r *diskRun) StoreLog(l *raft.Log) error { return r.StoreLogs([]*raft.Log{l}) }
+
+func (r *diskRun) StoreLogs(logs []*raft.Log) error {
+	own := make([]raft.Log, len(logs))
+	for i, l := range logs {
+		own[i] = *l
+	}
+	return r.do(&write{
+		put:  func(c *content) { c.append(own) },
+		torn: func(c *content, rng *rand.Rand) { c.append(own[:rng.IntN(len(own)+1)]) },
+	})
+}
+
+func (r *diskRun) DeleteRange(first, last uint64) error {
+	return r.do(newWrite(func(c *content) { c.remove(first, last) }))
+}
+
+// Set implements raft.StableStore, as do the next methods.
+func (r *diskRun) Set(k, v []byte) error {
+	k, v = bytes.Clone(k), bytes.Clone(v)
+	return r.do(newWrite(func(c *content) { c.stable[string(k)] = v }))
+}
+
+func (r *diskRun) Get(k []byte) (v []byte, err error) {
+	r.look(func(c *content) { v = bytes.Clone(c.stable[string(k)]) })
+	if v == nil {
+		return nil, errNotFound
+	}
+	return v, nil
+}
+
+func (r *diskRun) SetUint64(k []byte, v uint64) error {
+	return r.Set(k, binary.BigEndian.AppendUint64(nil, v))
+}
+
+func (r *diskRun) GetUint64(k []byte) (uint64, error) {
+	v, err := r.Get(k)
+	if err != nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(v), nil
+}
+
+// Create implements raft.SnapshotStore: the snapshot is there once it is closed.
+func (r *diskRun) Create(version raft.SnapshotVersion, index, term uint64, servers raft.Configuration, serversIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	meta := raft.SnapshotMeta{
+		Version: version, Index: index, Term: term, Configuration: servers, ConfigurationIndex: serversIndex,
+		ID: fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixMilli()),
+	}
+	return &sink{run: r, file: &snapshotFile{meta: meta}}, nil
+}
+
+func (r *diskRun) List() (list []*raft.SnapshotMeta, err error) {
+	r.look(func(c *content) {
+		for _, s := range c.snapshots {
+			meta := s.meta
+			list = append(list, &meta)
+		}
+	})
+	return list, nil
+}
+
+func (r *diskRun) Open(id string) (meta *raft.SnapshotMeta, body io.ReadCloser, err error) {
+	err = fmt.Errorf("cluster: no snapshot %s", id)
+	r.look(func(c *content) {
+		for _, s := range c.snapshots {
+			if s.meta.ID == id {
+				m := s.meta
+				meta, body, err = &m, io.NopCloser(bytes.NewReader(s.body)), nil
+			}
+		}
+	})
+	return meta, body, err
+}
+
+// sink is a snapshot that is being written.
+type sink struct {
+	run  *diskRun
+	file *snapshotFile
+	done bool
+}
+
+func (s *sink) ID() string { return s.file.meta.ID }
+
+func (s *sink) Write(p []byte) (int, error) {
+	s.file.body = append(s.file.body, p...)
+	return len(p), nil
+}
+
+func (s *sink) Cancel() error {
+	s.done = true
+	return nil
+}
+
+func (s *sink) Close() error {
+	if s.done {
+		return nil
+	}
+	s.done = true
+	s.file.meta.Size = int64(len(s.file.body))
+	d := s.run.disk
+	return s.run.do(newWrite(func(c *content) {
+		if d.data == c && s.file.meta.Index > c.last { // its own ones are of what its log holds
+			d.installs++
+		}
+		c.snapshots = slices.Insert(c.snapshots, 0, s.file)
+		slices.SortStableFunc(c.snapshots, func(a, b *snapshotFile) int { return int(min(1, max(-1, int64(b.meta.Index)-int64(a.meta.Index)))) })
+		c.snapshots = c.snapshots[:min(len(c.snapshots), keepSnapshots)]
+		if d.keep > 0 && s.file.meta.Index > d.keep && c.first > 0 {
+			c.remove(c.first, min(s.file.meta.Index-d.keep, c.last))
+		}
+	}))
+}
+
+func (c *content) append(logs []raft.Log) {
+	for _, l := range logs {
+		c.logs[l.Index] = l
+		if c.first == 0 {
+			c.first = l.Index
+		}
+		c.last = max(c.last, l.Index)
+	}
+}
+
+func (c *content) remove(first, last uint64) {
+	for i := first; i <= last; i++ {
+		delete(c.logs, i)
+	}
+	switch {
+	case len(c.logs) == 0:
+		c.first, c.last = 0, 0
+	case first <= c.first:
+		c.first = max(c.first, last+1)
+	default:
+		c.last = min(c.last, first-1)
+	}
+}
+
+func (c *content) clone() *content {
+	return &content{
+		logs: maps.Clone(c.logs), first: c.first, last: c.last,
+		stable: maps.Clone(c.stable), snapshots: slices.Clone(c.snapshots),
+	}
+}

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// maxPipe is how many bytes one direction of a connection holds before a write waits, as
+// the buffers of two sockets would.
+const maxPipe = 256 << 10
+
+var errReset = errors.New("cluster: connection reset")
+
+// pipe is one direction of a connection: bytes in order, each piece with the time from
+// which it may be read. Safe for one reader and one writer; faults come from anywhere.
+type pipe struct {
+	mu      sync.Mutex
+	changed sync.Cond // anything below
+	pieces  []piece
+	size    int           // bytes in pieces
+	delay   time.Duration // of what is written from now on
+	held    bool          // nothing is delivered
+	ended   time.Time     // behind the pieces comes the end, from then on; zero: not yet
+	closed  bool          // the reader has closed its end
+	gone    bool          // the writer has lost its end
+	mute    bool          // what is written vanishes
+	broken  bool          // reset
+
+	readBy, writeBy deadline
+}
+
+type piece struct {
+	data []byte
+	due  time.Time
+}
+
+// deadline wakes those who wait for a pipe when it has passed.
+type deadline struct {
+	at    time.Time // zero: none
+	timer *time.Timer
+}
+
+func newPipe() *pipe {
+	p := &pipe{}
+	p.changed.L = &p.mu
+	return p
+}
+
+func (p *pipe) read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		now := time.Now()
+		switch {
+		case p.broken:
+			return 0, errReset
+		case p.closed:
+			return 0, net.ErrClosed
+		case p.readBy.passed(now):
+			return 0, os.ErrDeadlineExceeded
+		case len(b) == 0:
+			return 0, nil
+		case p.held:
+		case len(p.pieces) > 0 && !p.pieces[0].due.After(now):
+			n := copy(b, p.pieces[0].data)
+			if p.pieces[0].data = p.pieces[0].data[n:]; len(p.pieces[0].data) == 0 {
+				p.pieces = p.pieces[1:]
+			}
+			p.size -= n
+			p.changed.Broadcast()
+			return n, nil
+		case len(p.pieces) > 0:
+			p.waitUntil(p.pieces[0].due.Sub(now))
+			continue
+		case !p.ended.IsZero() && !p.ended.After(now):
+			return 0, io.EOF
+		case !p.ended.IsZero():
+			p.waitUntil(p.ended.Sub(now))
+			continue
+		}
+		p.changed.Wait()
+	}
+}
+
+// waitUntil waits for a change, or for so long.
+func (p *pipe) waitUntil(d time.Duration) {
+	timer := time.AfterFunc(d, p.changed.Broadcast)
+	defer timer.Stop()
+	p.changed.Wait()
+}
+
+func (p *pipe) write(b []byte) (n int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		now := time.Now()
+		switch {
+		case p.broken, p.gone:
+			return n, errReset
+		case !p.ended.IsZero():
+			return n, net.ErrClosed
+		case p.writeBy.passed(now):
+			return n, os.ErrDeadlineExceeded
+		case p.mute:
+			return n + len(b), nil
+		case p.closed:
+			return n, io.ErrClosedPipe
+		case len(b) == 0:
+			return n, nil
+		case p.size < maxPipe:
+			k := min(len(b), maxPipe-p.size)
+			p.put(b[:k], now)
+			n, b = n+k, b[k:]
+			continue
+		}
+		p.changed.Wait()
+	}
+}
+
+// put appends a piece, which is never due before those in front of it.
+func (p *pipe) put(b []byte, now time.Time) {
+	due := now.Add(p.delay)
+	if n := len(p.pieces); n > 0 && p.pieces[n-1].due.After(due) {
+		due = p.pieces[n-1].due
+	}
+	p.pieces = append(p.pieces, piece{append([]byte(nil), b...), due})
+	p.size += len(b)
+	p.changed.Broadcast()
+}
+
+// closeWriter ends the pipe behind what was written.
+func (p *pipe) closeWriter() {
+	p.change(func() {
+		if p.ended.IsZero() {
+			p.ended = time.Now().Add(p.delay)
+		}
+		p.writeBy.stop()
+	})
+}
+
+func (p *pipe) closeReader() {
+	p.change(func() {
+		p.closed = true
+		p.readBy.stop()
+	})
+}
+
+func (p *pipe) reset() {
+	p.change(func() {
+		p.broken, p.pieces, p.size = true, nil, 0
+		p.readBy.stop()
+		p.writeBy.stop()
+	})
+}
+
+// orphan takes the writer's end away; the reader hears of nothing before late has gone by.
+func (p *pipe) orphan(late time.Duration) {
+	p.change(func() {
+		then := time.Now().Add(late)
+		for i := range p.pieces {
+			p.pieces[i].due = then
+		}
+		p.gone, p.ended = true, then
+		p.writeBy.stop()
+	})
+}
+
+// swallow makes writes succeed and vanish.
+func (p *pipe) swallow()                      { p.change(func() { p.mute = true }) }
+func (p *pipe) hold(held bool)                { p.change(func() { p.held = held }) }
+func (p *pipe) slow(by time.Duration)         { p.change(func() { p.delay = by }) }
+func (p *pipe) setReadDeadline(t time.Time)   { p.change(func() { p.readBy.set(t, &p.changed) }) }
+func (p *pipe) setWriteDeadline(t time.Time)  { p.change(func() { p.writeBy.set(t, &p.changed) }) }
+func (d *deadline) passed(now time.Time) bool { return !d.at.IsZero() && !now.Before(d.at) }
+
+func (p *pipe) change(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+	p.changed.Broadcast()
+}
+
+func (d *deadline) set(t time.Time, wake *sync.Cond) {
+	d.stop()
+	d.at = t
+	if left := time.Until(t); !t.IsZero() && left > 0 {
+		d.timer = time.AfterFunc(left, wake.Broadcast)
+	}
+}
+
+func (d *deadline) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+}

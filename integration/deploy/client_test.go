@@ -1,0 +1,152 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// sessionTimeout of the clients. After two thirds of it without an answer they go
+// elsewhere; a new leader grants all of it.
+const sessionTimeout = 15 * time.Second
+
+// client is one of go-zookeeper that remembers all that happened to its session, and
+// holds one ephemeral node.
+type client struct {
+	*zk.Conn
+	node string
+	sid  int64 // of the first session
+
+	mu     sync.Mutex
+	states []zk.State    // every change, in order
+	more   chan struct{} // closed, and made anew, when there is another
+}
+
+// connect opens a session on the first of hosts and creates its ephemeral node. The
+// session is closed with the test.
+func connect(t *testing.T, hosts []string, node string) *client {
+	t.Helper()
+	c := &client{node: node, more: make(chan struct{})}
+	conn, _, err := zk.Connect(hosts, sessionTimeout, zk.WithEventCallback(c.note),
+		zk.WithHostProvider(&inOrder{hosts: hosts, current: -1}), zk.WithLogger(silence{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	c.Conn = conn
+	if err := c.hasSession(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if c.Server() != hosts[0] {
+		t.Fatalf("connected to %s, want %s", c.Server(), hosts[0])
+	}
+	c.sid = conn.SessionID()
+	if _, err := c.Create(node, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatalf("create %s: %v", node, err)
+	}
+	return c
+}
+
+// note is the client's event callback.
+func (c *client) note(e zk.Event) {
+	if e.Type != zk.EventSession {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.states = append(c.states, e.State)
+	close(c.more)
+	c.more = make(chan struct{})
+}
+
+// seen returns all states so far, and what is closed when there is another.
+func (c *client) seen() ([]zk.State, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.states), c.more
+}
+
+// hasSession waits for a session behind the first n states.
+func (c *client) hasSession(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		states, more := c.seen()
+		if slices.Contains(states[n:], zk.StateHasSession) {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return fmt.Errorf("no session, only %v: %w", states, ctx.Err())
+		}
+	}
+}
+
+// goOn goes on behind the first n states, after a fault that moves the client
+// elsewhere or, if its member was not the one, must not touch it. It writes once, a
+// node next to its own.
+func (c *client) goOn(ctx context.Context, fault string, n int, moves bool) error {
+	if moves {
+		if err := c.hasSession(ctx, n); err != nil {
+			return err
+		}
+	}
+	path := c.node + "-after-" + fault
+	if _, err := c.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		states, _ := c.seen()
+		return fmt.Errorf("create %s: %w, after %v", path, err, states[n:])
+	}
+	return c.same(n, moves)
+}
+
+// same checks the session that there was before the first n states: it is the same,
+// its node is there, and only a client that moves has seen anything since.
+func (c *client) same(n int, moves bool) error {
+	exists, stat, err := c.Exists(c.node)
+	states, _ := c.seen()
+	switch since := states[n:]; {
+	case c.SessionID() != c.sid || slices.Contains(since, zk.StateExpired):
+		return fmt.Errorf("%s: session %#x, was %#x: %v", c.node, c.SessionID(), c.sid, since)
+	case !moves && len(since) > 0:
+		return fmt.Errorf("%s: a client of an untouched member saw %v", c.node, since)
+	case err != nil || !exists || stat.EphemeralOwner != c.sid:
+		return errors.Join(err, fmt.Errorf("%s: exists %t, %+v; want it owned by %#x", c.node, exists, stat, c.sid))
+	}
+	return nil
+}
+
+// inOrder is a zk.HostProvider that tries servers in the order of their list.
+type inOrder struct {
+	hosts   []string
+	current int
+	last    int // where it was connected
+}
+
+// Init implements zk.HostProvider; the servers it is passed have been shuffled.
+func (o *inOrder) Init([]string) error { return nil }
+
+// Len implements zk.HostProvider.
+func (o *inOrder) Len() int { return len(o.hosts) }
+
+// Next implements zk.HostProvider.
+func (o *inOrder) Next() (server string, retryStart bool) {
+	o.current++
+	at := o.current % len(o.hosts)
+	return o.hosts[at], o.current > 0 && at == o.last
+}
+
+// Connected implements zk.HostProvider.
+func (o *inOrder) Connected() { o.last = o.current % len(o.hosts) }
+
+// silence is a zk.Logger; what matters is noted by client.
+type silence struct{}
+
+// Printf implements zk.Logger.
+func (silence) Printf(string, ...any) {}

@@ -1,0 +1,197 @@
+package deploy
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+)
+
+// The ensemble that `make up` starts, through the death of its leader, the loss of the
+// next leader's network, and a restart of all. Sessions opened before the first fault
+// live through the second.
+func TestEnsemble(t *testing.T) {
+	requireEngine(t)
+	s := newStack(t)
+	s.up(t, "make", "up")
+	s.checkSettings(t)
+	t.Logf("image of %s bytes", s.docker(t, "image", "inspect", "--format", "{{.Size}}", s.project))
+
+	write(t, s, "/kept", "/sessions")
+	faults := &faults{stack: s}
+	faults.play(t, "killed", kill)
+	faults.play(t, "cut", cut)
+	for _, c := range faults.clients {
+		c.Close()
+	}
+
+	if _, _, err := s.run(t.Context(), patience, "make", "down"); err != nil {
+		t.Fatal(err)
+	}
+	s.up(t, "deploy/ensemble.sh", "up") // the same image: the tree may have changed meanwhile
+	read(t, s, "/kept")
+
+	if _, _, err := s.run(t.Context(), patience, "make", "down", "VOLUMES=1"); err != nil {
+		t.Fatal(err)
+	}
+	if left := s.left(t, "ps", "--all") + s.left(t, "volume", "ls") + s.left(t, "network", "ls"); left != "" {
+		t.Errorf("make down VOLUMES=1 left %q", left)
+	}
+}
+
+// requireEngine fails the test where no container engine answers; only a variable that
+// nobody sets by accident leaves it out.
+func requireEngine(t *testing.T) {
+	t.Helper()
+	if os.Getenv("ROLLCALL_NO_DOCKER") == "1" {
+		t.Skip("******** NOT TESTED: image and compose.yaml are left out, since ROLLCALL_NO_DOCKER=1 ********")
+	}
+	if _, _, err := new(stack).run(t.Context(), patience, "docker", "version"); err != nil {
+		t.Fatalf("no container engine answers (ROLLCALL_NO_DOCKER=1 leaves these tests out): %v", err)
+	}
+}
+
+// checkSettings checks what compose.yaml promises and no client sees.
+func (s *stack) checkSettings(t *testing.T) {
+	t.Helper()
+	asking, other := s.members[0].inspect(t), s.members[1].inspect(t)
+	if !other.HostConfig.ReadonlyRootfs || other.Config.User != "1000:1000" {
+		t.Errorf("user %q, read-only root %t, want 1000:1000, true", other.Config.User, other.HostConfig.ReadonlyRootfs)
+	}
+	if len(other.HostConfig.PortBindings) != 1 {
+		t.Errorf("published: %v, want the client port alone", other.HostConfig.PortBindings)
+	}
+	for port, bindings := range other.HostConfig.PortBindings {
+		for _, b := range bindings {
+			if b.HostIP != "127.0.0.1" {
+				t.Errorf("%s is published on %q, want 127.0.0.1", port, b.HostIP)
+			}
+		}
+	}
+	// health stands for a stranger here: the image has no other program to connect with.
+	dial := func(network string, port int) string {
+		addr := fmt.Sprintf("%s:%d", other.NetworkSettings.Networks[s.network(network)].IPAddress, port)
+		_, _, err := s.run(t.Context(), patience, "docker", "exec", asking.ID, "/rollcall", "health", "-addr", addr)
+		return fmt.Sprint(err)
+	}
+	const refused = "connection refused"
+	for _, port := range []int{2888, 3888} {
+		if got := dial("clients", port); !strings.Contains(got, refused) {
+			t.Errorf("port %d on the clients' network: %s, want %s", port, got, refused)
+		}
+		if got := dial("members", port); !strings.Contains(got, "no answer") && !strings.Contains(got, "closed") {
+			t.Errorf("port %d on the members' network: %s, want somebody who hangs up", port, got)
+		}
+	}
+}
+
+// faults plays faults on one ensemble, one after the other, with more clients each time.
+type faults struct {
+	*stack
+	clients []*client
+}
+
+// play puts another client on each member and lets fault take away the leader. Clients
+// of the other members must see nothing of it, and those of the leader keep their
+// session elsewhere. back undoes the fault.
+func (f *faults) play(t *testing.T, name string, fault func(t *testing.T, victim *member) (back func())) {
+	t.Helper()
+	leader := f.leader(t)
+	for _, m := range f.members {
+		f.clients = append(f.clients, connect(t, f.addresses(m), "/sessions/"+name+"-"+m.service))
+	}
+	seen, moves := make([]int, len(f.clients)), make([]bool, len(f.clients))
+	for i, c := range f.clients {
+		states, _ := c.seen()
+		seen[i], moves[i] = len(states), c.Server() == leader.addr
+	}
+
+	back := fault(t, leader)
+	began := time.Now()
+	g, ctx := errgroup.WithContext(t.Context())
+	for i, c := range f.clients {
+		g.Go(func() error {
+			err := c.goOn(ctx, name, seen[i], moves[i])
+			t.Logf("%s: %s goes on after %.1f s, moved: %t", name, c.node, time.Since(began).Seconds(), moves[i])
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+
+	back()
+	f.leader(t)
+	for i, c := range f.clients {
+		if err := c.same(seen[i], moves[i]); err != nil {
+			t.Errorf("%s, and back: %v", name, err)
+		}
+	}
+	// What they hold is there on the member that came back.
+	c := connect(t, f.addresses(leader), "/sessions/"+name+"-back")
+	f.clients = append(f.clients, c)
+	if _, err := c.Sync("/"); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range f.clients {
+		if exists, stat, err := c.Exists(other.node); err != nil || !exists || stat.EphemeralOwner != other.sid {
+			t.Errorf("%s on %s, which was %s: exists %t, %+v, %v", other.node, leader.service, name, exists, stat, err)
+		}
+	}
+}
+
+// kill ends a member's process at once; it starts anew on its data.
+func kill(t *testing.T, victim *member) (back func()) {
+	s, id := victim.stack, victim.inspect(t).ID
+	s.docker(t, "kill", id)
+	return func() {
+		s.docker(t, "start", id)
+		victim.waitHealth(t, "healthy")
+	}
+}
+
+// cut takes the members' network from a member, which goes on running; clients still
+// reach it. Docker's health check must notice, and the others stay healthy.
+func cut(t *testing.T, victim *member) (back func()) {
+	s, before := victim.stack, victim.inspect(t)
+	network := s.network("members")
+	s.docker(t, "network", "disconnect", network, before.ID)
+	return func() {
+		victim.waitHealth(t, "unhealthy")
+		for _, m := range s.members {
+			if health := m.inspect(t).State.Health.Status; m != victim && health != "healthy" {
+				t.Errorf("%s is %s while only %s is cut off", m.service, health, victim.service)
+			}
+		}
+		s.docker(t, "network", "connect", "--ip", before.NetworkSettings.Networks[network].IPAddress, network, before.ID)
+		victim.waitHealth(t, "healthy")
+	}
+}
+
+// write creates nodes that stay.
+func write(t *testing.T, s *stack, paths ...string) {
+	t.Helper()
+	c := connect(t, s.addresses(s.members[0]), "/writer")
+	defer c.Close()
+	for _, path := range paths {
+		if _, err := c.Create(path, []byte(path), 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatalf("create %s: %v", path, err)
+		}
+	}
+}
+
+// read checks on every member that a node of write is there.
+func read(t *testing.T, s *stack, path string) {
+	t.Helper()
+	for _, m := range s.members {
+		c := connect(t, s.addresses(m), "/reader-"+m.service)
+		if data, _, err := c.Get(path); err != nil || string(data) != path {
+			t.Errorf("%s on %s: %q, %v, want what was written", path, m.service, data, err)
+		}
+		c.Close()
+	}
+}

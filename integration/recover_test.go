@@ -1,0 +1,133 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/member"
+)
+
+// Two of three members lose their disks for good. The third is recovered, all start under
+// the same server list, and the client that was connected goes on: same session, same
+// nodes, and a lost leader is no harm any more.
+func TestRecoverLostMajority(t *testing.T) {
+	for _, survivor := range []uint32{1, 3} {
+		t.Run(fmt.Sprintf("member %d survives", survivor), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { recoverLostMajority(t, survivor) })
+		})
+	}
+}
+
+func recoverLostMajority(t *testing.T, survivor uint32) {
+	dir := filepath.Join(t.TempDir(), "data")
+	var servers []member.Server
+	e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
+		servers = cfg.Servers
+		if cfg.ID == survivor {
+			cfg.Stores, cfg.Dir = nil, dir
+		}
+	}})
+	e.Ready()
+	c := e.Connect(20 * time.Second)
+	session := c.Session()
+	if _, err := c.Create("/kept", nil, jute.Ephemeral); err != nil {
+		t.Fatal(err)
+	}
+	e.Equal()
+	time.Sleep(5 * time.Second) // one that came late to its own beginning joined
+	for _, id := range e.IDs() {
+		e.Kill(id)
+		if id != survivor {
+			e.Wipe(id)
+		}
+	}
+	if err := member.Recover(member.Recovery{ID: survivor, Servers: servers, Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range e.IDs() {
+		e.Boot(id)
+	}
+	e.Ready()
+	if _, err := insist(c, "/more"); err != nil {
+		t.Fatalf("write after the recovery: %v", err)
+	}
+	if _, err := c.Exists("/kept", false); err != nil || c.Session() != session {
+		t.Errorf("/kept: %v; session %v, was %v", err, c.Session(), session)
+	}
+	e.Equal()
+
+	e.Wait("the others to lead without the survivor", time.Minute, func() bool {
+		leader := e.Leader()
+		e.Kill(leader)
+		time.Sleep(5 * time.Second)
+		e.Boot(leader)
+		e.Ready()
+		return e.Leader() != survivor
+	})
+	if _, err := insist(c, "/again"); err != nil {
+		t.Fatalf("write after a change of leader: %v", err)
+	}
+	e.Equal()
+}
+
+// insist creates a node, however often the connection breaks.
+func insist(c *cluster.Client, path string) (string, error) {
+	for {
+		made, err := c.Create(path, nil, jute.Persistent)
+		if !errors.Is(err, cluster.ErrLoss) {
+			if errors.Is(err, jute.NodeExists) {
+				return path, nil // by the one before, of unknown outcome
+			}
+			return made, err
+		}
+	}
+}
+
+// The survivor serves as soon as one more member has caught up; before, no client holds
+// on to it for longer than it may vouch for.
+func TestRecoveredServesWithOneMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "data")
+		var servers []member.Server
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
+			servers = cfg.Servers
+			if cfg.ID == 1 {
+				cfg.Stores, cfg.Dir = nil, dir
+			}
+		}})
+		e.Ready()
+		time.Sleep(5 * time.Second) // one that came late to its own beginning joined
+		for _, id := range e.IDs() {
+			e.Kill(id)
+			e.Wipe(id)
+		}
+		if err := member.Recover(member.Recovery{ID: 1, Servers: servers, Dir: dir}); err != nil {
+			t.Fatal(err)
+		}
+		e.Boot(1)
+		e.Leader()
+		const timeout = 4 * time.Second
+		c := e.Connect(timeout)
+		time.Sleep(10 * timeout)
+		if c.Disconnects() == 0 {
+			t.Error("a member alone keeps a connection that it cannot vouch for")
+		}
+		e.Boot(2)
+		e.Wait("member 2 to serve", time.Minute, func() bool { return e.Member(2).Role() == "follower" })
+		if err := c.WaitConnected(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // for its vote
+		before := c.Disconnects()
+		time.Sleep(10 * timeout)
+		if n := c.Disconnects() - before; n != 0 {
+			t.Errorf("%d disconnects with two of three members", n)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/proto"
+)
+
+const (
+	// admitInterval is how often a leader looks for members that its configuration lacks.
+	admitInterval = askInterval
+	// recoveryTerms is added to raft's term by a recovery: more elections than the lost
+	// members can have held since the survivor last heard of one. So no entry of theirs has
+	// the index and term of one written afterwards, and no client has seen a later zxid.
+	recoveryTerms = 1 << 16
+)
+
+// keyRecovery is where the stable store has which recovery the data went through: the
+// hash of the server list that it was for, and a random number, 8 bytes.
+var keyRecovery = []byte("RollcallRecovery")
+
+// ErrRival is why a recovered member ends that is alone yet and finds another one with
+// data: two of them would be two ensembles.
+var ErrRival = errors.New("runs with data of its own")
+
+// recovery is the number of the recovery that this member's data went through; 0 if of
+// none, or of one for another server list.
+func readRecovery(stable *stableStore, peers []Peer) (uint64, error) {
+	v, err := stable.Get(keyRecovery)
+	if err != nil && !notFound(err) {
+		return 0, fmt.Errorf("quorum: read state: %w", err)
+	}
+	if len(v) != hashSize+8 || !slices.Equal(v[:hashSize], ConfigHash(peers)) {
+		return 0, nil
+	}
+	return binary.BigEndian.Uint64(v[hashSize:]), nil
+}
+
+func writeRecovery(stable *stableStore, peers []Peer, number uint64) error {
+	if err := stable.Set(keyRecovery, binary.BigEndian.AppendUint64(ConfigHash(peers), number)); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	return nil
+}
+
+// Recovery is the number of the recovery that this member's data went through; 0: none.
+func (n *Node) Recovery() uint64 { return n.recovery.Load() }
+
+// Recovering reports whether this member is the only voter among several members, as a
+// recovery leaves it: whatever was promised since, it knows.
+func (n *Node) Recovering() bool {
+	r := n.raft.Load()
+	return r != nil && !n.joining.Load() && n.alone(voters(r))
+}
+
+// CaughtUp reports whether this member has all that it missed and waits for the leader to
+// make it a voter.
+func (n *Node) CaughtUp() bool {
+	r := n.raft.Load()
+	return r != nil && n.HasData() && !n.joining.Load() && !n.votes(r)
+}
+
+// votes reports whether this member is a voter of its own configuration.
+func (n *Node) votes(r *raft.Raft) bool {
+	return slices.Contains(voters(r), n.self().serverID())
+}
+
+func (n *Node) alone(voters []raft.ServerID) bool {
+	return len(n.cfg.Peers) > 1 && len(voters) == 1 && voters[0] == n.self().serverID()
+}
+
+// voters lists who votes in raft's latest configuration.
+func voters(r *raft.Raft) (ids []raft.ServerID) {
+	for _, s := range r.GetConfiguration().Configuration().Servers { // waits for nothing
+		if s.Suffrage == raft.Voter {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}
+
+// admitLoop completes the configuration of a recovered ensemble while this member leads:
+// others are taken in when they join, and vote when they have caught up.
+func (n *Node) admitLoop(ctx context.Context, r *raft.Raft) {
+	ticker := time.NewTicker(admitInterval)
+	defer ticker.Stop()
+	warned := map[uint32]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if r.State() != raft.Leader || len(voters(r)) == len(n.cfg.Peers) {
+			continue
+		}
+		answers := n.askAll(ctx)
+		rivals, followed := n.rivals(answers)
+		for _, p := range rivals {
+			if !followed && n.alone(voters(r)) {
+				n.fatal(fmt.Errorf("quorum: this member was recovered, but member %d (%s) %w; empty the folder of the one that is not to go on",
+					p.ID, p.Addr, ErrRival))
+				return
+			}
+			if !warned[p.ID] {
+				warned[p.ID] = true
+				n.logger.Warn("a member is not taken in: it has data from before the recovery; empty its folder", "member", p.ID)
+			}
+		}
+		for _, change := range n.changes(r, answers) {
+			if err := n.change(ctx, change); err != nil {
+				n.logger.Info("membership not changed; it is tried again", "err", err)
+				break
+			}
+		}
+	}
+}
+
+// rivals are members with data that did not go through the same recovery; followed says
+// that there are others which did.
+func (n *Node) rivals(answers map[uint32]*proto.HelloReply) (rivals []Peer, followed bool) {
+	for _, p := range sorted(n.cfg.Peers) {
+		a := answers[p.ID]
+		switch {
+		case !a.GetHasData():
+		case a.GetRecovery() == n.Recovery():
+			followed = true
+		default:
+			rivals = append(rivals, p)
+		}
+	}
+	return rivals, followed
+}
+
+// changes lists what the answers allow, in order. Nobody votes before so many have caught
+// up that others without data can join whoever of them has a vote: see joinQuorum.
+func (n *Node) changes(r *raft.Raft, answers map[uint32]*proto.HelloReply) (changes []func() raft.IndexFuture) {
+	suffrage := map[raft.ServerID]raft.ServerSuffrage{}
+	ready := 0
+	for _, s := range r.GetConfiguration().Configuration().Servers {
+		suffrage[s.ID] = s.Suffrage
+		if s.Suffrage == raft.Voter {
+			ready++
+		}
+	}
+	var promoted []func() raft.IndexFuture
+	for _, p := range sorted(n.cfg.Peers) {
+		a := answers[p.ID]
+		has, in := suffrage[p.serverID()]
+		switch {
+		case a.GetRecovery() != n.Recovery() || !a.GetJoining():
+		case !in:
+			changes = append(changes, func() raft.IndexFuture {
+				return r.AddNonvoter(p.serverID(), raft.ServerAddress(p.Addr), 0, n.election)
+			})
+		case has != raft.Voter && a.GetCaughtUp():
+			ready++
+			promoted = append(promoted, func() raft.IndexFuture {
+				return r.AddVoter(p.serverID(), raft.ServerAddress(p.Addr), 0, n.election)
+			})
+		}
+	}
+	if ready >= joinQuorum(len(n.cfg.Peers)) {
+		changes = append(changes, promoted...)
+	}
+	return changes
+}
+
+// change makes one change and waits for its outcome.
+func (n *Node) change(ctx context.Context, change func() raft.IndexFuture) error {
+	outcome := make(chan error, 1)
+	go func() { outcome <- change().Error() }() // raft ends it with the term, or when it stops
+	select {
+	case err := <-outcome:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// checkServers compares raft's configuration with the server list. After a recovery it
+// may lack members.
+func checkServers(have []raft.Server, peers []Peer, recovered bool) error {
+	want := configuration(peers).Servers
+	have = slices.SortedFunc(slices.Values(have), func(a, b raft.Server) int { return cmp.Compare(memberID(a.ID), memberID(b.ID)) })
+	ok := len(have) == 0 || slices.Equal(have, want)
+	if recovered {
+		ok = !slices.ContainsFunc(have, func(s raft.Server) bool {
+			s.Suffrage = raft.Voter
+			return !slices.Contains(want, s)
+		})
+	}
+	if !ok {
+		return fmt.Errorf("quorum: the log %w: it has %v; was a recovery not finished?", ErrServersChanged, have)
+	}
+	return nil
+}
