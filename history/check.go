@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -136,32 +137,21 @@ func (b *book) gatherLives() {
 	b.lives = make(map[jute.SessionID]*life)
 	said := slices.Clone(b.Lives)
 	slices.SortStableFunc(said, func(x, y Life) int {
-		return cmp.Or(cmp.Compare(x.Session, y.Session), cmp.Compare(x.Index, y.Index),
-			cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.At, y.At))
+		return cmp.Or(cmp.Compare(x.Session, y.Session), cmp.Compare(x.Index, y.Index), cmp.Compare(x.Seq, y.Seq))
 	})
-	for i, s := range said {
-		l := b.lives[s.Session]
+	for len(said) > 0 {
+		n := 1 // records of one session at one index
+		for n < len(said) && said[n].Session == said[0].Session && said[n].Index == said[0].Index {
+			n++
+		}
+		l := b.lives[said[0].Session]
 		if l == nil {
-			l = &life{id: s.Session}
-			b.lives[s.Session] = l
+			l = &life{id: said[0].Session}
+			b.lives[l.id] = l
 			b.order = append(b.order, l)
 		}
-		if s.Kind == Closed && !slices.ContainsFunc(l.closes, func(c Life) bool { return c.Member == s.Member }) {
-			l.closes = append(l.closes, s)
-		}
-		if i > 0 && said[i-1].Session == s.Session && said[i-1].Index == s.Index && said[i-1].Kind == s.Kind {
-			b.compare(said[i-1], s)
-			continue // another member, or the same again
-		}
-		if l.closed != nil {
-			b.apartAt(s, *l.closed)
-			continue
-		}
-		if s.Kind == Closed {
-			l.closed = &s
-		} else {
-			l.grants = append(l.grants, s)
-		}
+		b.extend(l, said[:n])
+		said = said[n:]
 	}
 	for _, t := range b.Touches {
 		if l := b.lives[t.Session]; l != nil {
@@ -173,13 +163,52 @@ func (b *book) gatherLives() {
 	}
 }
 
-func (b *book) compare(x, y Life) {
-	if x.Owner != y.Owner || x.Timeout != y.Timeout || x.Expired != y.Expired || x.Zxid != y.Zxid {
-		b.apartAt(y, x)
+// extend adds to l what members said of one index. An entry of the log may change a
+// session more than once: the changes come in the order in which the member applied them
+// that has got the furthest, and the others must say the same as far as they have.
+func (b *book) extend(l *life, said []Life) {
+	byMember := map[uint32][]Life{}
+	var longest []Life
+	for _, s := range said {
+		mine := byMember[s.Member]
+		if slices.ContainsFunc(mine, s.same) {
+			continue // it has replayed its log
+		}
+		byMember[s.Member] = append(mine, s)
+		if len(mine)+1 > len(longest) {
+			longest = byMember[s.Member]
+		}
+		if s.Kind == Closed && !slices.ContainsFunc(l.closes, func(c Life) bool { return c.Member == s.Member }) {
+			l.closes = append(l.closes, s)
+		}
+	}
+	longest = slices.Clone(longest)
+	for _, m := range slices.Sorted(maps.Keys(byMember)) {
+		for i, s := range byMember[m] {
+			if !longest[i].same(s) {
+				b.disagree(s, longest[i])
+			}
+			longest[i].At = min(longest[i].At, s.At)
+		}
+	}
+	for _, s := range longest {
+		switch {
+		case l.closed != nil:
+			b.disagree(s, *l.closed)
+		case s.Kind == Closed:
+			l.closed = &s
+		default:
+			l.grants = append(l.grants, s)
+		}
 	}
 }
 
-func (b *book) apartAt(x, y Life) {
+// same reports whether two members said the same.
+func (l Life) same(m Life) bool {
+	return l.Kind == m.Kind && l.Owner == m.Owner && l.Timeout == m.Timeout && l.Expired == m.Expired && l.Zxid == m.Zxid
+}
+
+func (b *book) disagree(x, y Life) {
 	b.apart = append(b.apart, Violation{
 		Fault: LivesApart, Session: x.Session, At: x.At, Index: x.Index,
 		Detail: fmt.Sprintf("%s on member %d; member %d has it %s at index %d", x.Kind, x.Member, y.Member, y.Kind, y.Index),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/znode"
 )
 
 // snap records a snapshot.
@@ -96,10 +97,28 @@ func TestEphemerals(t *testing.T) {
 			p.Closed(5*sec, 3, 102, 1<<32+102, s, true)
 		}, LivesApart},
 		{"one member grants another timeout", func(p *tape) {
-			s := p.opened(0, 1, 1)
+			s := znode.Session{ID: 1, Timeout: 4 * sec, Owner: znode.Owner{Member: 1, Conn: 10}, Since: 11}
+			p.Opened(0, 1, s)
 			s.Timeout = 5 * sec
 			p.Opened(0, 3, s)
 		}, LivesApart},
+		{"two attaches in one entry", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			s = p.attached(1*sec, s, 3, 4*sec, 20)
+			s = p.attached(1*sec, s, 2, 4*sec, 20)
+			p.touches(2, s, every(2*sec, sec, 9*sec)...)
+		}, ""},
+		{"one member attaches to another", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			s.Since, s.Owner.Member = 20, 2
+			p.Attached(1*sec, 1, s)
+			s.Owner.Member = 3
+			p.Attached(1*sec, 2, s)
+		}, LivesApart},
+		{"a member has hung in the middle of an entry", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Closed(1*sec, 1, 11, 50, s, false)
+		}, ""},
 		{"a member replays its log", func(p *tape) {
 			s := p.opened(0, 1, 1)
 			p.expired(5*sec, s, 1, 1, 2)
@@ -443,5 +462,27 @@ func TestUndecided(t *testing.T) {
 	newBook(&h).linear(20*ms, func(v Violation) { found = append(found, v) })
 	if got := faults(found); !slices.Equal(got, []Fault{Undecided}) {
 		t.Errorf("found %q, want %q", got, Undecided)
+	}
+}
+
+// A change counts from when the first member applied it, and an entry's changes come in
+// the order of the log.
+func TestLivesAreMerged(t *testing.T) {
+	p := newTape(t)
+	s := p.opened(0, 1, 1)
+	s.Since = 20
+	for m, at := range map[uint32]time.Duration{2: 6 * sec, 3: 5 * sec} {
+		s.Owner = znode.Owner{Member: 2, Conn: 21}
+		p.Attached(at, m, s)
+		if m == 2 { // the other has hung meanwhile
+			s.Owner = znode.Owner{Member: 1, Conn: 11}
+			p.Attached(at, m, s)
+		}
+	}
+	h := p.history()
+	b := newBook(&h)
+	g := b.lives[1].grants
+	if len(b.apart) > 0 || len(g) != 3 || g[1].At != 5*sec || g[1].Owner.Conn != 21 || g[2].Owner.Conn != 11 {
+		t.Errorf("grants %+v, apart %v", g, b.apart)
 	}
 }

@@ -21,8 +21,9 @@
 //
 // # Cost
 //
-// n records are judged in O(n log n), times the number of members, terms or snapshots where
-// those matter; but for (g), which is NP-hard, and therefore has a limit.
+// n records are judged in O(n log n), times the number of members, terms, snapshots or
+// unanswered writes to one path where those matter; but for (g), which is NP-hard, and
+// therefore has a limit.
 package history
 
 import (

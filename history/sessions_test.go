@@ -59,8 +59,8 @@ func TestLive(t *testing.T) {
 			p.expired(7*sec, s, 1, 1)
 		}, LiveExpired},
 		{"attached with a shorter timeout", func(p *tape) {
-			s := p.attached(2*sec, p.opened(0, 1, 2), 3, 2*sec, 20)
-			p.expired(4500*ms, s, 1, 1)
+			s := p.attached(1*sec, p.opened(0, 1, 2), 3, 2*sec, 20)
+			p.expired(3500*ms, s, 1, 1)
 		}, ""},
 		{"heard by a member that the leader cannot hear", func(p *tape) {
 			s := p.opened(0, 1, 2)
@@ -108,6 +108,7 @@ func TestLive(t *testing.T) {
 			p.touches(2, s, 3800*ms)
 			p.expired(4500*ms, s, 1, 1)
 			p.Cut(4600*ms, 2, 1)
+			p.end = 6 * sec
 		}, LiveExpired},
 		{"heard too late, then attached", func(p *tape) {
 			s := p.opened(0, 1, 2)
@@ -173,6 +174,17 @@ func TestSilent(t *testing.T) {
 			p.touches(1, s, 1*sec)
 			p.expired(6501*ms, s, 1, 1)
 		}, SilentKept},
+		{"attached with a shorter timeout", func(p *tape) {
+			s := p.attached(1*sec, p.opened(0, 1, 2), 3, 2*sec, 20)
+			p.expired(4600*ms, s, 1, 1)
+		}, SilentKept},
+		{"a touch of the longer timeout comes behind the attach", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 900*ms)
+			s = p.attached(1*sec, s, 3, 2*sec, 20)
+			p.touches(3, s, 1500*ms)
+			p.expired(6500*ms, s, 1, 1)
+		}, ""},
 		{"never", func(p *tape) {
 			p.opened(0, 1, 2)
 			p.end = 5600 * ms

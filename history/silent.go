@@ -72,7 +72,7 @@ func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
 			if over := s.clock(r.at) - until; over > limit {
 				return Violation{
 					Fault: SilentKept, Session: l.id, At: r.at,
-					Detail: fmt.Sprintf("last heard at %v, its timeout is %v, in term %d of member %d it was still there %v after that ran out",
+					Detail: fmt.Sprintf("the leader can have heard of it until %v, its timeout is %v, in term %d of member %d it was still there %v after that ran out",
 						last.at, last.timeout, s.term.Term, s.term.Leader, over),
 				}, true
 			}

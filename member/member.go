@@ -79,6 +79,11 @@ type Config struct {
 	Now         func() time.Time         // wall clock; default time.Now
 	Events      func(Event)              // hears what happens in the ensemble, from the member that leads; called by one goroutine
 	Logger      *slog.Logger             // default: discard
+
+	// For whoever judges what a member does: Observer hears after the member's own rooms
+	// what apply changed, as they do, and Wrap stands between them and the connections.
+	Observer znode.Observer                    // default: nobody
+	Wrap     func(server.Member) server.Member // default: nothing
 }
 
 // complete checks cfg and fills in the defaults.
@@ -106,6 +111,12 @@ func (c *Config) complete() error {
 	}
 	if c.Bind == nil {
 		c.Bind = func(addr string) string { return addr }
+	}
+	if c.Observer == nil {
+		c.Observer = deaf{}
+	}
+	if c.Wrap == nil {
+		c.Wrap = func(m server.Member) server.Member { return m }
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -205,7 +216,7 @@ func (c cutter) Cut(id jute.SessionID, why error) { c.m.server.Cut(id, why) }
 
 func (m *Member) serverConfig() server.Config {
 	return server.Config{
-		Member: m.follower, State: m.state,
+		Member: m.cfg.Wrap(m.follower), State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest,
 		FourLetter: m.words.Answer, Logger: m.log,

@@ -13,6 +13,7 @@ type observer struct{ m *Member }
 func (o observer) TermStarted(t znode.Term) {
 	o.m.terms.started(t)
 	o.m.follower.TermStarted(t)
+	o.m.cfg.Observer.TermStarted(t)
 }
 
 func (o observer) Announced(member uint32, boot, replaced uint64) {
@@ -20,6 +21,7 @@ func (o observer) Announced(member uint32, boot, replaced uint64) {
 		o.m.announced.Store(boot == o.m.boot)
 	}
 	o.m.follower.Announced(member, boot, replaced)
+	o.m.cfg.Observer.Announced(member, boot, replaced)
 }
 
 func (o observer) Opened(s znode.Session) {
@@ -28,6 +30,7 @@ func (o observer) Opened(s znode.Session) {
 		o.m.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	o.m.follower.Opened(s)
+	o.m.cfg.Observer.Opened(s)
 }
 
 func (o observer) Attached(s znode.Session, old znode.Owner) {
@@ -37,6 +40,7 @@ func (o observer) Attached(s znode.Session, old znode.Owner) {
 	}
 	o.m.follower.Attached(s, old)
 	o.m.server.Attached(s, old)
+	o.m.cfg.Observer.Attached(s, old)
 }
 
 func (o observer) Closed(s znode.Session, by znode.Owner, expired bool, ephemerals int) {
@@ -53,20 +57,42 @@ func (o observer) Closed(s znode.Session, by znode.Owner, expired bool, ephemera
 	}
 	o.m.follower.Closed(s, by, expired, ephemerals)
 	o.m.server.Closed(s, by, expired, ephemerals)
+	o.m.cfg.Observer.Closed(s, by, expired, ephemerals)
 }
 
-func (o observer) Applied(txn *proto.Txn, r *znode.Result) { o.m.follower.Applied(txn, r) }
+func (o observer) Applied(txn *proto.Txn, r *znode.Result) {
+	o.m.follower.Applied(txn, r)
+	o.m.cfg.Observer.Applied(txn, r)
+}
 
-func (o observer) Dropped(txn *proto.Txn) { o.m.dropped.Add(1) }
+func (o observer) Dropped(txn *proto.Txn) {
+	o.m.dropped.Add(1)
+	o.m.cfg.Observer.Dropped(txn)
+}
 
 func (o observer) EntryEnd(index uint64) {
 	o.m.applied.Store(index)
 	o.m.follower.EntryEnd(index)
 	o.m.server.EntryEnd(index)
+	o.m.cfg.Observer.EntryEnd(index)
 }
 
 func (o observer) Restored() {
 	o.m.applied.Store(o.m.state.Index())
 	o.m.follower.Restored()
 	o.m.server.Restored()
+	o.m.cfg.Observer.Restored()
 }
+
+// deaf is the Config.Observer of a member that nobody else observes.
+type deaf struct{}
+
+func (deaf) TermStarted(znode.Term)                       {}
+func (deaf) Announced(uint32, uint64, uint64)             {}
+func (deaf) Opened(znode.Session)                         {}
+func (deaf) Attached(znode.Session, znode.Owner)          {}
+func (deaf) Closed(znode.Session, znode.Owner, bool, int) {}
+func (deaf) Applied(*proto.Txn, *znode.Result)            {}
+func (deaf) Dropped(*proto.Txn)                           {}
+func (deaf) EntryEnd(uint64)                              {}
+func (deaf) Restored()                                    {}
