@@ -3,6 +3,7 @@ package deploy
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,12 @@ func (s *stack) checkSettings(t *testing.T) {
 	asking, other := s.members[0].inspect(t), s.members[1].inspect(t)
 	if !other.HostConfig.ReadonlyRootfs || other.Config.User != "1000:1000" {
 		t.Errorf("user %q, read-only root %t, want 1000:1000, true", other.Config.User, other.HostConfig.ReadonlyRootfs)
+	}
+	for _, m := range s.members {
+		want := []mount{{Name: s.project + "_" + m.service, Destination: "/data"}}
+		if got := m.inspect(t).Mounts; !slices.Equal(got, want) {
+			t.Errorf("%s keeps its data in %v, want %v", m.service, got, want)
+		}
 	}
 	if len(other.HostConfig.PortBindings) != 1 {
 		t.Errorf("published: %v, want the client port alone", other.HostConfig.PortBindings)

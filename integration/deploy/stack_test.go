@@ -185,10 +185,14 @@ type inspection struct {
 		ReadonlyRootfs bool
 		PortBindings   map[string][]struct{ HostIP, HostPort string }
 	}
+	Mounts          []mount
 	NetworkSettings struct {
 		Networks map[string]struct{ IPAddress string }
 	}
 }
+
+// mount is a named volume in a container.
+type mount struct{ Name, Destination string }
 
 func (m *member) inspect(t *testing.T) inspection {
 	t.Helper()
