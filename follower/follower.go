@@ -173,6 +173,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	g.Go(func() error { return f.ackLoop(ctx) })
 	g.Go(func() error { return f.askLoop(ctx) })
 	g.Go(func() error { return f.completeLoop(ctx) })
+	g.Go(func() error { return f.lapseLoop(ctx) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():

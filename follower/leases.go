@@ -119,6 +119,19 @@ func (s *leases) vouched(id jute.SessionID, now time.Time) bool {
 	return ok && now.Sub(s.base) <= l.until
 }
 
+// lapse ends the lease of a session that is vouched for no more at now, and reports
+// whether it did.
+func (s *leases) lapse(id jute.SessionID, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.held[id]
+	if !ok || now.Sub(s.base) <= l.until {
+		return false
+	}
+	s.remove(id, ErrNotVouched)
+	return true
+}
+
 // expect returns what a Vouch of id waits for; nil if nothing is to be waited for,
 // because id is vouched for or, with the error, because no connection holds it.
 func (s *leases) expect(id jute.SessionID, now time.Time) (*expectation, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -87,6 +88,12 @@ func (r *rig) Cut(id jute.SessionID, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cut = append(r.cut, id)
+}
+
+func (r *rig) cutSoFar() []jute.SessionID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.cut)
 }
 
 func (r *rig) dial(_ context.Context, id uint32) (proto.LeaderClient, error) {

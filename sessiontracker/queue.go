@@ -69,10 +69,11 @@ func (q *ExpiryQueue) Put(s Seed, deadline time.Duration) {
 	q.file(i)
 }
 
-// Touch makes id due at deadline, or later if it was: only Put lowers a deadline. It
-// reports false, and changes nothing, if id is unknown, being closed, or not owned by
-// member (0: whoever owns it).
-func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, deadline time.Duration) bool {
+// Touch makes id due timeout after heard, or later if it was: only Put lowers a deadline.
+// Of a timeout beyond the session's own only that counts: it was heard on a connection
+// before the one that Put knows of. Touch reports false, and changes nothing, if id is
+// unknown, being closed, or not owned by member (0: whoever owns it).
+func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, heard, timeout time.Duration) bool {
 	i := q.find(id)
 	if i == 0 {
 		return false
@@ -81,7 +82,8 @@ func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, deadline time.Dura
 	if r.closing || member != 0 && member != r.member {
 		return false
 	}
-	r.deadline = max(r.deadline, deadline)
+	timeout = min(timeout, time.Duration(r.timeout)*time.Millisecond)
+	r.deadline = max(r.deadline, heard+timeout)
 	return true
 }
 

@@ -70,10 +70,10 @@ func TestQueueMoves(t *testing.T) {
 		due    time.Duration // of session 1, whose first deadline is 25; the tick is 10
 	}{
 		{"untouched", func(*ExpiryQueue) {}, 30},
-		{"touched within its bucket", func(q *ExpiryQueue) { q.Touch(1, 0, 29) }, 30},
-		{"touched into a later one", func(q *ExpiryQueue) { q.Touch(1, 0, 30) }, 40},
-		{"touched twice, the second time for less", func(q *ExpiryQueue) { q.Touch(1, 0, 55); q.Touch(1, 0, 31) }, 60},
-		{"touched for less", func(q *ExpiryQueue) { q.Touch(1, 0, 1) }, 30},
+		{"touched within its bucket", func(q *ExpiryQueue) { q.Touch(1, 0, 29, 0) }, 30},
+		{"touched into a later one", func(q *ExpiryQueue) { q.Touch(1, 0, 30, 0) }, 40},
+		{"touched twice, the second time for less", func(q *ExpiryQueue) { q.Touch(1, 0, 55, 0); q.Touch(1, 0, 31, 0) }, 60},
+		{"touched for less", func(q *ExpiryQueue) { q.Touch(1, 0, 1, 0) }, 30},
 		{"put lower", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, 5) }, 10},
 		{"put higher", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, 45) }, 50},
 		{"put higher, then lower", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, 45); q.Put(Seed{ID: 1}, 15) }, 20},
@@ -123,7 +123,7 @@ func TestClosingStaysClosing(t *testing.T) {
 	if ids, _ := poll(q, 10); len(ids) != 1 {
 		t.Fatalf("poll = %v", ids)
 	}
-	if q.Touch(1, 0, 100) || q.Touch(1, 2, 100) {
+	if q.Touch(1, 0, 100, 0) || q.Touch(1, 2, 100, 0) {
 		t.Error("Touch of a closing session: true")
 	}
 	for now := time.Duration(20); now < 2000; now += 10 {
@@ -136,7 +136,7 @@ func TestClosingStaysClosing(t *testing.T) {
 	}
 	q.Remove(1)
 	q.Remove(1)
-	if q.Has(1) || q.Len() != 0 || q.Touch(1, 0, 100) {
+	if q.Has(1) || q.Len() != 0 || q.Touch(1, 0, 100, 0) {
 		t.Error("a removed session is still there")
 	}
 	check(t, q)

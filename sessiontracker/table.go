@@ -92,12 +92,13 @@ func (t *GlobalTable) Remove(id jute.SessionID) {
 	t.queue.Remove(id)
 }
 
-// Touch makes a session due timeout after at, or later if it was. It reports false, and
-// changes nothing, if the session is unknown or being closed.
+// Touch makes a session due timeout after at, or its own timeout if that is shorter now;
+// or later if it was. It reports false, and changes nothing, if the session is unknown or
+// being closed.
 func (t *GlobalTable) Touch(id jute.SessionID, at time.Time, timeout time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.queue.Touch(id, 0, t.at(at)+timeout)
+	return t.queue.Touch(id, 0, t.at(at), timeout)
 }
 
 // TouchAll touches what a member heard at the given time: ids, with a timeout each. It
@@ -117,8 +118,8 @@ func (t *GlobalTable) touchSome(member uint32, at time.Time, ids []int64, timeou
 	defer t.mu.Unlock()
 	heard := t.at(at)
 	for i, id := range ids {
-		deadline := heard + time.Duration(timeoutsMs[i])*time.Millisecond
-		if !t.queue.Touch(jute.SessionID(id), member, deadline) {
+		timeout := time.Duration(timeoutsMs[i]) * time.Millisecond
+		if !t.queue.Touch(jute.SessionID(id), member, heard, timeout) {
 			refused = append(refused, id)
 		}
 	}

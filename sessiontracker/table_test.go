@@ -76,7 +76,7 @@ func TestTouchSavesWhatIsDue(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3, 4))
 	now := start.Add(steps(table, 0, time.Minute))
 	table.Touch(1, now.Add(10*ms), 4*time.Second)
-	table.TouchAll(2, now.Add(-2500*ms), []int64{2}, []uint32{5000}, nil) // heard in time: due at 8.5 s
+	table.TouchAll(2, now.Add(-1500*ms), []int64{2}, []uint32{4000}, nil) // heard in time: due at 8.5 s
 	table.TouchAll(3, now.Add(-2500*ms), []int64{3}, []uint32{2400}, nil) // heard, but too long ago
 	if ids := decided(table); !slices.Equal(ids, []jute.SessionID{3, 4}) {
 		t.Errorf("decided %v, want 3 and 4", ids)
@@ -137,10 +137,25 @@ func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
 
 // A resume with a shorter timeout lowers the deadline; a touch with one does not.
 func TestAttachLowersDeadline(t *testing.T) {
-	table := NewGlobalTable(start, tick, seeds(1))
-	table.Touch(1, start, 40*time.Second)
+	table := NewGlobalTable(start, tick, seeds())
+	table.Open(Seed{ID: 1, Timeout: 40 * time.Second, Member: 1}, start)
 	table.Touch(1, start, tick)
 	table.Attach(Seed{ID: 1, Timeout: 5 * time.Second, Member: 1}, start.Add(1500*ms))
+	if due := steps(table, 0, time.Minute); due != 8*time.Second {
+		t.Errorf("due at %v, want 8s", due)
+	}
+}
+
+// What was heard before a resume with a shorter timeout, and comes late, was heard under
+// the longer one; the session still ends as soon as its client now expects.
+func TestTouchCountsWithTheGrantedTimeout(t *testing.T) {
+	table := NewGlobalTable(start, tick, seeds())
+	table.Open(Seed{ID: 1, Timeout: 40 * time.Second, Member: 1}, start)
+	table.Attach(Seed{ID: 1, Timeout: 5 * time.Second, Member: 1}, start.Add(1500*ms))
+	if refused := table.TouchAll(1, start.Add(1400*ms), []int64{1}, []uint32{40_000}, nil); len(refused) != 0 {
+		t.Errorf("refused %v", refused)
+	}
+	table.Touch(1, start.Add(1400*ms), 40*time.Second)
 	if due := steps(table, 0, time.Minute); due != 8*time.Second {
 		t.Errorf("due at %v, want 8s", due)
 	}
@@ -182,11 +197,11 @@ func TestTouchBetweenSteps(t *testing.T) {
 	for _, delay := range []time.Duration{0, 300 * ms, 500 * ms} {
 		table := NewGlobalTable(start, tick, seeds(1))
 		heard := time.Second + delay // the step of 1 s is not taken yet
-		table.Touch(1, start.Add(heard), 5*time.Second-300*ms)
+		table.Touch(1, start.Add(heard), 4*time.Second-300*ms)
 		table.Advance(start.Add(heard))
 		due := steps(table, heard, time.Minute)
-		if lease := due - heard; lease <= 4700*ms || lease > 4700*ms+tick {
-			t.Errorf("step late by %v: a lease of %v for a timeout of 4.7s", delay, lease)
+		if lease := due - heard; lease <= 3700*ms || lease > 3700*ms+tick {
+			t.Errorf("step late by %v: a lease of %v for a timeout of 3.7s", delay, lease)
 		}
 	}
 	// Nobody called Advance for an hour: it is as if that hour had not been.
@@ -250,7 +265,7 @@ func (m *model) touch(id jute.SessionID, member uint32, at time.Time, timeout ti
 	if s == nil || s.closing || member != 0 && member != s.seed.Member {
 		return false
 	}
-	if b := m.bucket(at, timeout); b > s.bucket {
+	if b := m.bucket(at, min(timeout, s.seed.Timeout)); b > s.bucket {
 		s.bucket = b
 		if b > m.polled {
 			delete(m.due, id)

@@ -1,6 +1,7 @@
 package sessiontracker
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -25,6 +26,7 @@ type TouchMap struct {
 	unacked []Batch                          // oldest first
 	waiting int                              // touches in unacked
 	number  uint64                           // of the newest batch
+	flushed time.Time                        // the last Flush
 }
 
 // Batch is what was touched between two flushes. Nobody writes to it any more.
@@ -52,6 +54,7 @@ func (m *TouchMap) Touch(id jute.SessionID, timeout time.Duration) {
 func (m *TouchMap) Flush(now time.Time) []Batch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.flushed = now
 	m.unacked = slices.DeleteFunc(m.unacked, func(b Batch) bool {
 		old := now.Sub(b.Sent) > b.Longest
 		if old {
@@ -93,6 +96,33 @@ func (a Batch) join(b Batch) Batch {
 	touched := maps.Clone(a.Touched)
 	maps.Copy(touched, b.Touched)
 	return Batch{Number: b.Number, Sent: a.Sent, Longest: max(a.Longest, b.Longest), Touched: touched}
+}
+
+// FlushedBefore reports whether the last Flush was before a time.
+func (m *TouchMap) FlushedBefore(t time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.flushed.Before(t)
+}
+
+// Waiting yields the sessions in batches that were sent before a time and are not
+// acknowledged; one may come more than once.
+func (m *TouchMap) Waiting(since time.Time) iter.Seq[jute.SessionID] {
+	m.mu.Lock()
+	batches := slices.Clone(m.unacked)
+	m.mu.Unlock()
+	return func(yield func(jute.SessionID) bool) {
+		for _, b := range batches {
+			if !b.Sent.Before(since) {
+				return
+			}
+			for id := range b.Touched {
+				if !yield(id) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Ack forgets the batches up to number through, and returns them, oldest first.

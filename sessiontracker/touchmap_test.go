@@ -2,6 +2,7 @@ package sessiontracker
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,5 +107,29 @@ func TestTouchMapJoinsTouches(t *testing.T) {
 	}
 	if got := m.Flush(start); m.waiting > maxTouches || len(got) > 2 {
 		t.Errorf("%d touches wait in %d batches", m.waiting, len(got))
+	}
+}
+
+// Waiting names who is in an old batch that is not acknowledged.
+func TestTouchMapWaiting(t *testing.T) {
+	var m TouchMap
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	waiting := func(since int) []jute.SessionID { return slices.Sorted(m.Waiting(at(since))) }
+	for id := range jute.SessionID(2) {
+		m.Touch(id+1, time.Hour)
+		m.Flush(at(int(id) + 1))
+	}
+	m.Touch(3, time.Hour)
+	for since, want := range [][]jute.SessionID{0: nil, 1: nil, 2: {1}, 3: {1, 2}} {
+		if got := waiting(since); !slices.Equal(got, want) {
+			t.Errorf("waiting since before %d s: %v, want %v", since, got, want)
+		}
+	}
+	m.Ack(1)
+	if got, want := waiting(3), []jute.SessionID{2}; !slices.Equal(got, want) {
+		t.Errorf("after an acknowledgement %v wait, want %v", got, want)
+	}
+	if m.FlushedBefore(at(2)) || !m.FlushedBefore(at(3)) {
+		t.Error("the last Flush was at 2 s")
 	}
 }

@@ -1,0 +1,41 @@
+package integration
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+)
+
+// The clients of a member that is cut off from the others keep their sessions: each
+// connection is closed when its vouching ends, and a tenth of the timeout is left to find
+// another member. Whatever the phase of their pings, and of the leader's table.
+func TestClientsOfACutOffMemberMoveInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients, timeout, tick = 24, 6 * time.Second, 2 * time.Second
+		e := cluster.Start(t, 3, cluster.Options{Tick: tick})
+		e.Ready()
+		alone := e.Followers()[0]
+		others := []uint32{e.Leader(), e.Followers()[1]}
+		var held []*cluster.Client
+		for range clients {
+			c := e.Connect(timeout, alone, others[0], others[1])
+			if _, err := c.Create("/e-", nil, jute.EphemeralSequential); err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, c)
+			time.Sleep(timeout / 3 / clients)
+		}
+		for _, other := range others {
+			e.Network.Cut(alone, other)
+		}
+		time.Sleep(4 * timeout)
+		for i, c := range held {
+			if c.Err() != nil || c.Member() == alone || c.Member() == 0 {
+				t.Errorf("client %d: %v, on member %d; want its session, on another member than %d", i, c.Err(), c.Member(), alone)
+			}
+		}
+	})
+}
