@@ -79,6 +79,8 @@ func (o observer) EntryEnd(index uint64) {
 
 func (o observer) Restored() {
 	o.m.applied.Store(o.m.state.Index())
+	boot, _ := o.m.state.Boot(o.m.cfg.ID)
+	o.m.announced.Store(boot == o.m.boot) // the announcement may be in the snapshot alone
 	o.m.follower.Restored()
 	o.m.server.Restored()
 	o.m.cfg.Observer.Restored()

@@ -1,0 +1,73 @@
+package member_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+)
+
+// When a term ends and raft still leads, the next one opens in the same term of raft,
+// again and again: clients see a pause, and each of their writes is there once.
+func TestTermsWithinOneOfRaft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const writes = 60
+		e := cluster.Start(t, 3, cluster.Options{Write: 200 * time.Microsecond})
+		leader := e.Ready()
+		term := raftTerm(e, leader)
+		var clients []*cluster.Client
+		for _, id := range e.IDs() {
+			clients = append(clients, e.Connect(4*time.Second, id))
+		}
+		done := make(chan error, len(clients))
+		for i, c := range clients {
+			go func() {
+				for n := range writes {
+					time.Sleep(23 * time.Millisecond)
+					if _, err := c.Create(fmt.Sprintf("/n-%d-%d", i, n), nil, jute.Ephemeral); err != nil {
+						done <- fmt.Errorf("client %d, write %d: %w", i, n, err)
+						return
+					}
+				}
+				done <- nil
+			}()
+		}
+		ended := 0
+		for left := len(clients); left > 0; {
+			select {
+			case err := <-done:
+				if left--; err != nil {
+					t.Error(err)
+				}
+			case <-time.After(101 * time.Millisecond):
+				e.Member(leader).EndTerm()
+				ended++
+			}
+		}
+		if ended < 5 || raftTerm(e, leader) != term {
+			t.Errorf("%d terms ended, raft's went from %d to %d: this test has shown nothing", ended, term, raftTerm(e, leader))
+		}
+		for i, c := range clients {
+			if c.Disconnects() != 0 || c.Err() != nil {
+				t.Errorf("client %d: %d disconnects, %v", i, c.Disconnects(), c.Err())
+			}
+		}
+		e.Equal()
+		s := e.Member(leader).State()
+		s.RLock()
+		defer s.RUnlock()
+		if got := s.EphemeralCount(); got != writes*len(clients) {
+			t.Errorf("%d nodes, want %d", got, writes*len(clients))
+		}
+	})
+}
+
+func raftTerm(e *cluster.Ensemble, at uint32) uint64 {
+	s := e.Member(at).State()
+	s.RLock()
+	defer s.RUnlock()
+	return s.Term().Term
+}
