@@ -47,6 +47,22 @@ func TestAuth(t *testing.T) {
 	}
 }
 
+// An auth packet that cannot be read closes the connection, without an answer.
+func TestAuthCutShort(t *testing.T) {
+	whole := auth("digest", "u:p").Append(nil)
+	for _, body := range []raw{nil, whole[:4], whole[:len(whole)-1]} {
+		t.Run(fmt.Sprint(len(body)), func(t *testing.T) {
+			w := newWorld(t, false, nil)
+			c := w.connect()
+			c.send(jute.RequestHeader{Xid: jute.XidAuth, Op: jute.OpAuth}, body)
+			c.expectClosed()
+			if again := w.resume(c); again.id != c.id {
+				t.Error("the session is gone")
+			}
+		})
+	}
+}
+
 // whoAmI returns the identities that a connection shows, sorted.
 func (c *client) whoAmI() string {
 	c.tb.Helper()

@@ -69,6 +69,14 @@ type queue struct {
 	first, last *request
 	n           int
 	bytes       int // that they hold
+	syncs       int // among them
+	unapplied   int // writes among them that are not applied
+}
+
+// late reports whether a read in it may be answered after a write that is submitted now:
+// one behind a sync, or one that waits for the client to take what is unsent.
+func (q *queue) late() bool {
+	return q.syncs > 0 || q.first != nil && q.first.due()
 }
 
 func (q *queue) push(r *request) {
@@ -80,6 +88,12 @@ func (q *queue) push(r *request) {
 	q.last = r
 	q.n++
 	q.bytes += r.held
+	switch {
+	case r.logged && r.op == jute.OpSync:
+		q.syncs++
+	case r.logged:
+		q.unapplied++
+	}
 }
 
 func (q *queue) pop() *request {
@@ -90,5 +104,8 @@ func (q *queue) pop() *request {
 	}
 	q.n--
 	q.bytes -= r.held
+	if r.logged && r.op == jute.OpSync {
+		q.syncs--
+	}
 	return r
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"time"
 
 	"rollcall/jute"
 	"rollcall/proto"
@@ -38,6 +39,10 @@ func (c *conn) request(frame []byte) (more bool) {
 		return c.sync(r)
 	case jute.OpAuth:
 		r.code, r.noZxid = c.authenticate(r.body), true
+		if r.code == jute.MarshallingError { // as in ZooKeeper, here only
+			c.cut(badFrame)
+			return false
+		}
 		r.ends, r.why = r.code == jute.AuthFailed, authFailed
 	case jute.OpPing, jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2,
 		jute.OpMultiRead, jute.OpSetWatches, jute.OpGetEphemerals, jute.OpGetAllChildrenNumber, jute.OpWhoAmI:
@@ -73,6 +78,9 @@ func decodable(op jute.Op, body []byte) bool {
 
 // submit sends a write to the log. Its record is answered when it is applied.
 func (c *conn) submit(r *request) bool {
+	if !c.turn() {
+		return false
+	}
 	r.logged = true
 	txn := &proto.Txn{
 		Session: int64(c.session), Conn: c.number, Op: int32(r.op),
@@ -81,6 +89,24 @@ func (c *conn) submit(r *request) bool {
 	r.body = nil
 	c.wait(r, len(txn.Body))
 	return c.hand(txn, r)
+}
+
+// turn waits until no read that the client sent before a write can be answered after it:
+// the read would show what was asked for later. Where reads wait for writes only, apply
+// answers them in between. Nobody reads meanwhile, so it waits no longer than for a silent
+// client. It returns false if the connection has ended.
+func (c *conn) turn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue.late() {
+		timer := time.AfterFunc(c.idleAfter(), func() { c.cut(idle) })
+		defer timer.Stop()
+	}
+	for !c.dead && !c.last && c.queue.late() {
+		c.flushLocked() // the first may wait for that
+		c.changed.Wait()
+	}
+	return !c.dead && !c.last
 }
 
 // hand gives the member a transaction. It blocks as Member.Submit does.
@@ -158,6 +184,9 @@ func (r *request) Applied(res *znode.Result) {
 		return
 	}
 	r.done = true
+	if !sync {
+		c.queue.unapplied--
+	}
 	if c.queue.first == r && c.unsent() < highWater {
 		out := c.output()
 		out.b = c.appendApplied(out.b, r, res)
@@ -174,10 +203,15 @@ func (r *request) Applied(res *znode.Result) {
 }
 
 // answerReady answers the requests at the head of the queue that wait for nothing, until
-// too much is unsent: then the flusher calls it again. The caller holds mu and the tree's
-// lock.
+// too much is unsent: then the flusher calls it again. That is much more if a write is on
+// its way to the log, for a read before it must not see it. The caller holds mu and the
+// tree's lock.
 func (c *conn) answerReady() {
-	for r := c.queue.first; r != nil && r.due() && !c.dead && !c.last && c.unsent() < highWater; r = c.queue.first {
+	most := highWater
+	if c.queue.unapplied > 0 {
+		most = max(most, c.srv.cfg.Limits.MaxUnread)
+	}
+	for r := c.queue.first; r != nil && r.due() && !c.dead && !c.last && c.unsent() < most; r = c.queue.first {
 		c.queue.pop()
 		if !r.logged {
 			c.srv.stats.outstanding.Add(-1)

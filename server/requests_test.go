@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -613,4 +614,112 @@ func TestMultis(t *testing.T) {
 	if h, _ := c.call(jute.OpMultiRead, raw(jute.AppendMulti(nil, bomb))); h.Err != jute.MarshallingError {
 		t.Errorf("a multiRead of 40 MB: %v", h.Err)
 	}
+}
+
+// A read sees the tree as it is between the client's writes before and behind it, also
+// where its answer has to wait: for a sync, or for the client to take what is unsent.
+func TestReadDoesNotSeeLaterWrites(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		sync  bool // before each read
+		size  int  // of what is written
+		syncs bool // finish ahead of the writes
+	}{
+		{name: "small", size: 1},
+		{name: "large", size: highWater},
+		{name: "behind a sync", sync: true, size: 1},
+		{name: "behind a sync that ends early", sync: true, size: 1, syncs: true},
+		{name: "large, behind a sync", sync: true, size: highWater / 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const rounds = 8
+				w := newWorld(t, false, nil)
+				c := w.connect()
+				w.hold()
+				go func() {
+					for i := range int32(rounds) {
+						b := frameOf(jute.RequestHeader{Xid: 3 * i, Op: jute.OpSetData}, setData("/", strings.Repeat("x", test.size)))
+						if test.sync {
+							b = append(b, frameOf(jute.RequestHeader{Xid: 3*i + 1, Op: jute.OpSync}, jute.SyncRequest{})...)
+						}
+						b = append(b, frameOf(jute.RequestHeader{Xid: 3*i + 2, Op: jute.OpGetData}, getData("/", false))...)
+						_, _ = c.Write(b)
+					}
+				}()
+				synctest.Wait()
+				if test.syncs {
+					w.finishSyncs()
+				}
+				w.release()
+				synctest.Wait()
+				for i := range int32(rounds) {
+					c.expect(3*i, jute.OK)
+					if test.sync {
+						c.expect(3*i+1, jute.OK)
+					}
+					h, body := c.reply()
+					var res jute.GetDataResponse
+					d := jute.NewDecoder(body)
+					if res.Decode(&d); h.Xid != 3*i+2 || res.Stat.Version != i+1 || res.Stat.Mzxid != h.Zxid {
+						t.Errorf("read %d: xid %d, zxid %#x, of version %d, written by %#x", i, h.Xid, h.Zxid, res.Stat.Version, res.Stat.Mzxid)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The same where reads wait for nothing but the client to take what is unsent.
+func TestWriteBehindPostponedReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const reads = 4
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		c.must(jute.OpSetData, setData("/", strings.Repeat("x", highWater)))
+		w.hold()
+		c.request(jute.OpDelete, jute.DeleteRequest{Path: []byte("/none")})
+		for range reads {
+			c.request(jute.OpGetData, getData("/", false))
+		}
+		synctest.Wait()
+		w.release()
+		synctest.Wait()
+		var free atomic.Bool
+		go func() { free.Store(w.srv.connections()[0].turn()) }()
+		synctest.Wait()
+		if free.Load() {
+			t.Error("a write may go to the log before the reads")
+		}
+		c.expect(2, jute.NoNode)
+		for i := range int32(reads) {
+			c.expect(3+i, jute.OK)
+		}
+		synctest.Wait()
+		if !free.Load() {
+			t.Error("the write still waits")
+		}
+	})
+}
+
+// A write that waits for a sync waits no longer than for a silent client: who has gone
+// cannot be seen meanwhile.
+func TestWriteBehindLostSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		w.hold()
+		c.request(jute.OpSync, jute.SyncRequest{})
+		c.request(jute.OpSetData, setData("/", ""))
+		c.expectSilence(time.Duration(c.timeout) * time.Millisecond)
+		if n := w.submitted(); n != 0 {
+			t.Errorf("%d transactions submitted", n)
+		}
+		time.Sleep((idleSlack + 1) * testTick)
+		c.expectClosed()
+		synctest.Wait()
+		if n := w.srv.Stats().Ended["idle"]; n != 1 {
+			t.Errorf("%d idle connections counted, want 1", n)
+		}
+	})
 }

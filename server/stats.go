@@ -18,7 +18,7 @@ const (
 	tooManyOfAddr                // Limits.MaxClientConns
 	tooMany                      // Limits.MaxConns
 	handshakeLate                // no session within Limits.Handshake: a silent client, or no leader
-	badFrame                     // a length out of bounds, or no header
+	badFrame                     // a length out of bounds, no header, or an auth packet that cannot be read
 	notAHandshake                // the first frame is no ConnectRequest
 	clientAhead                  // has seen a zxid that is not applied here
 	wrongPassword                // seen here, or by applying the attach

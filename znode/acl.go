@@ -222,8 +222,8 @@ func permit(entry jute.ACL) (permitted, bool) {
 	case "world":
 		ok = p.id == "anyone"
 	case "digest":
-		user, hash, found := strings.Cut(p.id, ":")
-		ok = found && hash != "" && !strings.Contains(hash, ":") && !strings.Contains(user, ":")
+		id := strings.TrimRight(p.id, ":") // colons at the end do not count, as in ZooKeeper
+		ok = strings.Count(id, ":") == 1
 	case "ip":
 		p.from, ok = parsePrefix(p.id)
 	case "sasl", "x509": // from an identity, by way of auth

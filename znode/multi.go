@@ -44,6 +44,10 @@ func (s *State) runMulti(txn *proto.Txn, r *Result) {
 	case code == jute.OK:
 		failed, code = s.runOps(txn)
 	}
+	if code == jute.MarshallingError { // a null in an ACL: no result says so
+		r.Code = code
+		return
+	}
 	if code != jute.OK {
 		s.results = s.results[:0]
 		for i := range s.ops {

@@ -152,6 +152,7 @@ func TestMultiRollsBack(t *testing.T) {
 func TestMultiMarshalling(t *testing.T) {
 	open := jute.OpenACL
 	null := createOp("/n", "", 0, nil)
+	nullID := createOp("/b", "", 0, []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: []byte("world")}}})
 	noPath := jute.CreateRequest{ACL: open}
 	tests := []struct {
 		name string
@@ -169,6 +170,7 @@ func TestMultiMarshalling(t *testing.T) {
 		{"ttl, not served yet", jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpCreateTTL, Create: createOp("/b", "", 5, open), TTL: 5}}), 1},
 		{"null path", jute.AppendMulti(nil, []jute.MultiOp{mk("/a", 0), {Op: jute.OpCreate, Create: noPath}}), 1},
 		{"null path of a check", jute.AppendMulti(nil, []jute.MultiOp{mk("/a", 0), {Op: jute.OpCheck}}), 1},
+		{"null id in an acl", jute.AppendMulti(nil, []jute.MultiOp{mk("/a", 0), {Op: jute.OpCreate, Create: nullID}, mk("/c", 0)}), 1},
 		{"null acl", jute.AppendMulti(nil, []jute.MultiOp{mk("/a", 0), {Op: jute.OpCreate2, Create: null}}), 0},
 	}
 	for _, tt := range tests {

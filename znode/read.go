@@ -94,9 +94,11 @@ func (s *State) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, ju
 }
 
 // GetEphemerals returns the paths of a session's ephemeral nodes that begin with prefix,
-// in order. A prefix that is null, blank or "/" means all.
+// in order. A prefix that is null, blank or "/" means all; around the slash, too, are
+// spaces and control characters nothing.
 func (s *State) GetEphemerals(id jute.SessionID, prefix []byte) []string {
-	if string(prefix) == rootPath || len(bytes.TrimSpace(prefix)) == 0 {
+	switch string(bytes.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })) {
+	case "", rootPath:
 		prefix = nil
 	}
 	paths := []string{}

@@ -238,6 +238,7 @@ func TestEphemerals(t *testing.T) {
 	other.must(other.create("/a/3", 1))
 	for prefix, want := range map[string]string{
 		"/a": "/a/1 /a/2", "/": "/a/1 /a/2 /b/1 /eph1", "": "/a/1 /a/2 /b/1 /eph1", "  ": "/a/1 /a/2 /b/1 /eph1", "/zzz": "", "/e": "/eph1",
+		"\t/\x00": "/a/1 /a/2 /b/1 /eph1", "\x1f": "/a/1 /a/2 /b/1 /eph1", " /e": "", "\u00a0": "", "\u2003": "", // as Java trims
 	} {
 		if got := strings.Join(w.s().GetEphemerals(k.id, []byte(prefix)), " "); got != want {
 			t.Errorf("prefix %q: %q, want %q", prefix, got, want)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,8 +19,7 @@ const (
 // health asks the member of this machine for its mode and prints it. It fails if there
 // is no answer in time, or the member serves nobody.
 func health(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
-	fs := flag.NewFlagSet("rollcall health", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := newFlags("health", "[zoo.cfg]", stderr)
 	addr := fs.String("addr", "", "`host:port` of the member (default: where the configuration puts its clients)")
 	if err := fs.Parse(args); err != nil {
 		return err

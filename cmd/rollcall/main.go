@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -35,6 +36,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "rollcall:", err)
 		os.Exit(1)
 	}
+}
+
+// newFlags returns an empty set of flags for a command, whose help begins with what else
+// the command takes.
+func newFlags(command, takes string, stderr io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet(command, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		_, _ = fmt.Fprintln(stderr, strings.TrimSpace("rollcall "+command+" [flags] "+takes)) // nobody to tell
+		fs.PrintDefaults()
+	}
+	return fs
 }
 
 // run is main with its world passed in.

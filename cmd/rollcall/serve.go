@@ -60,8 +60,7 @@ func eventLevel(kind member.EventKind) slog.Level {
 // configured reads the flags of a command that works on one member, and its
 // configuration, and tells the warnings. more adds flags of the command's own.
 func configured(command string, args, env []string, stderr io.Writer, more func(*flag.FlagSet)) (Config, *slog.Logger, error) {
-	fs := flag.NewFlagSet("rollcall "+command, flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := newFlags(command, "[zoo.cfg]", stderr)
 	var flags Flags
 	flags.Register(fs)
 	if more != nil {

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,11 +40,10 @@ type upFlags struct {
 // up runs a whole ensemble in this process, on loopback, until ctx ends.
 func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f upFlags
-	fs := flag.NewFlagSet("rollcall up", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.StringVar(&f.data, "data", "rollcall-data", "folder for the members' data, made if missing")
-	fs.IntVar(&f.port, "port", 2181, "client port of member 1; the others follow")
-	fs.IntVar(&f.members, "members", upMembers, fmt.Sprintf("how many, 1 to %d", upMaxMembers))
+	fs := newFlags("up", "", stderr)
+	fs.StringVar(&f.data, "data", "rollcall-data", "`folder` for the members' data, made if missing")
+	fs.IntVar(&f.port, "port", 2181, "client `port` of member 1; the others follow. Members talk on those 1,000 and 2,000 above")
+	fs.IntVar(&f.members, "members", upMembers, fmt.Sprintf("`number` of members, 1 to %d", upMaxMembers))
 	fs.BoolVar(&f.verbose, "v", false, "print the members' own log lines too")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -67,6 +67,9 @@ func (f upFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	for i, s := range servers {
 		m, err := f.member(servers, i, out, stderr)
 		if err != nil {
+			if errors.Is(err, syscall.EADDRINUSE) {
+				err = fmt.Errorf("%w; -port takes others", err)
+			}
 			return fmt.Errorf("up: member %d: %w", s.ID, err)
 		}
 		ready.Add(1)
