@@ -173,11 +173,15 @@ type machine struct {
 	refuse   string // Apply fails at this command
 	restored int
 	gaps     []uint64
+	at       map[string]time.Time // when a command was applied in this process
 }
 
 func (m *machine) Apply(batch []Committed) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.at == nil {
+		m.at = map[string]time.Time{}
+	}
 	for _, c := range batch {
 		if c.Data != nil && m.refuse == string(c.Data) {
 			return fmt.Errorf("machine refuses %q", c.Data)
@@ -188,6 +192,7 @@ func (m *machine) Apply(batch []Committed) error {
 		m.Index = c.Index
 		if c.Data != nil {
 			m.Commands = append(m.Commands, string(c.Data))
+			m.at[string(c.Data)] = time.Now()
 		}
 	}
 	return nil

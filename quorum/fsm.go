@@ -40,6 +40,7 @@ var errMachineStopped = errors.New("quorum: the state machine has failed")
 type fsm struct {
 	machine Machine
 	fail    func(error)
+	commits func()      // hears that entries were committed, before they are applied
 	running func() bool // false while raft looks for a snapshot to start from
 	failed  bool        // raft's FSM goroutine only
 	batch   []Committed
@@ -53,6 +54,7 @@ func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 // ApplyBatch implements raft.BatchingFSM: one response for each entry, nil or the error
 // that stopped the machine.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
+	f.commits()
 	responses := make([]any, len(logs))
 	if !f.failed {
 		f.apply(logs)

@@ -40,10 +40,9 @@ const (
 	// minElection is the shortest election timeout: below it, a garbage collection or a
 	// slow disk passes for a dead leader.
 	minElection = 150 * time.Millisecond
-	// commitTimeout is how long raft waits before it tells followers of a commit that no
-	// further entry follows: replies from a follower wait for that. It sends to every
-	// follower that often, so less costs CPU when idle.
-	commitTimeout = 5 * time.Millisecond
+	// commitTimeout is how long raft waits, up to twice, before it tells followers of a commit
+	// that no further entry follows; a commit notice does so at once, if there is a pipeline.
+	commitTimeout = 50 * time.Millisecond
 	// snapshotInterval is how often, within a factor of two, raft looks whether to take one.
 	snapshotInterval = 10 * time.Second
 	// maxLeadership changes of leadership may wait to be read from Leadership. Each takes
@@ -200,7 +199,10 @@ func (n *Node) open() error {
 	if dir != "" {
 		n.snaps.dir = snapshotPath(dir)
 	}
-	n.fsm = &fsm{machine: n.cfg.Machine, fail: n.fatal, running: running}
+	n.fsm = &fsm{
+		machine: n.cfg.Machine, fail: n.fatal, running: running,
+		commits: func() { n.trans.pipes.committed() }, // entries are applied only while raft runs
+	}
 	joining, err := n.stable.GetUint64(keyJoining)
 	if err != nil {
 		return fmt.Errorf("quorum: read state: %w", err)
@@ -559,24 +561,27 @@ func (n *Node) settled(err error) {
 	}
 }
 
+// handOverPoll is how often HandOver looks whether leadership has gone.
+const handOverPoll = 5 * time.Millisecond
+
 // HandOver gives leadership to the member that is furthest, and waits until this one has
-// lost it or ctx ends. It tries once. nil if this member does not lead.
+// lost it or ctx ends. It tries once. nil if this member does not lead, or nobody else could.
 func (n *Node) HandOver(ctx context.Context) error {
 	r := n.raft.Load()
 	if r == nil || r.State() != raft.Leader || len(voters(r)) == 1 {
 		return nil
 	}
-	outcome := make(chan error, 1)
-	go func() { outcome <- r.LeadershipTransfer().Error() }()
-	select {
-	case err := <-outcome:
-		if err != nil {
-			return fmt.Errorf("quorum: hand over: %w", err)
+	r.LeadershipTransfer() // its outcome is not to be waited for: raft forgets it if it stops first
+	ticker := time.NewTicker(handOverPoll)
+	defer ticker.Stop()
+	for r.State() == raft.Leader {
+		select {
+		case <-ticker.C:
+		case <-n.stopped:
+			return ErrNotRunning
+		case <-ctx.Done():
+			return fmt.Errorf("quorum: hand over: %w", ctx.Err())
 		}
-		return nil
-	case <-n.stopped:
-		return ErrNotRunning
-	case <-ctx.Done():
-		return fmt.Errorf("quorum: hand over: %w", ctx.Err())
 	}
+	return nil
 }

@@ -40,6 +40,7 @@ type inner interface {
 //
 //   - there is no heartbeat fast path: all requests go through raft's main loop;
 //   - a follower is never told of a commit beyond what the same request proves it holds;
+//   - a follower is told of a commit at once;
 //   - a pipeline ends at its first failure;
 //   - a snapshot is received beside the main loop;
 //   - a joining member takes part in no election.
@@ -58,6 +59,7 @@ type transport struct {
 	receiving chan struct{} // one place
 	installed atomic.Uint64 // index of the last snapshot that raft was handed
 	lead      leaderEnd
+	pipes     pipelines
 	closed    chan struct{}
 	closing   sync.Once
 	wg        sync.WaitGroup
@@ -102,7 +104,18 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(p), nil
+	return t.pipes.add(newPipeline(p, t.logPoint)), nil
+}
+
+// logPoint implements logPoint. The term comes last: if this member led in it before, then
+// it has heard of the commit from nobody else.
+func (t *transport) logPoint() (commit, last, term uint64) {
+	r := t.raft()
+	if r == nil {
+		return 0, 0, 0
+	}
+	commit, last = r.CommitIndex(), r.LastIndex()
+	return commit, last, r.CurrentTerm()
 }
 
 // clamp lowers the commit index to the last entry that a success of req proves to be the
@@ -213,7 +226,7 @@ func (t *transport) intercept(rpc raft.RPC) bool {
 // leaderEnd is the end of the present leader's log, as its first request to this process
 // showed it: everything that this member's former self may have helped to commit lies at or
 // below it. A request with fewer than maxAppend entries reaches the end of its sender's
-// log; heartbeats show nothing.
+// log, and a commit notice lies at it; heartbeats show nothing.
 type leaderEnd struct {
 	mu    sync.Mutex
 	term  uint64

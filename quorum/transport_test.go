@@ -68,14 +68,17 @@ func TestCommitIsClamped(t *testing.T) {
 	}
 	pipe := &fakePipeline{done: make(chan raft.AppendFuture), closed: make(chan struct{})}
 	wire := &fakeInner{pipe: pipe}
-	tr := &transport{inner: wire}
+	tr := &transport{inner: wire, raft: func() *raft.Raft { return nil }}
 	p, err := tr.AppendEntriesPipeline("2", "m2:1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 	for i, tt := range tests {
-		req := &raft.AppendEntriesRequest{PrevLogEntry: tt.prev, Entries: make([]*raft.Log, tt.entries), LeaderCommitIndex: tt.commit}
+		req := &raft.AppendEntriesRequest{PrevLogEntry: tt.prev, LeaderCommitIndex: tt.commit}
+		for i := range tt.entries {
+			req.Entries = append(req.Entries, &raft.Log{Index: tt.prev + 1 + i})
+		}
 		if err := tr.AppendEntries("2", "m2:1", req, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +111,7 @@ func TestPipelineEndsAtFirstFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := &fakePipeline{done: make(chan raft.AppendFuture), closed: make(chan struct{})}
-				p := newPipeline(fake)
+				p := newPipeline(fake, func() (commit, last, term uint64) { return 0, 0, 0 })
 				good := &fakeFuture{resp: raft.AppendEntriesResponse{Success: true}}
 				fake.done <- good
 				if got := <-p.Consumer(); got != good {
@@ -125,6 +128,8 @@ func TestPipelineEndsAtFirstFailure(t *testing.T) {
 					t.Error("the bad answer is lost")
 				}
 				<-fake.closed
+				fake.closed = make(chan struct{})
+				p.Close()
 			})
 		})
 	}

@@ -21,8 +21,8 @@ var (
 )
 
 // Client holds one session as a ZooKeeper client does: it pings when idle for a third
-// of the timeout, and when its connection breaks it goes round the members with its
-// session. It counts what its user would notice. Safe for concurrent use.
+// of the timeout, and when its connection breaks, or says nothing for two thirds, it goes
+// round the members with its session. It counts what its user would notice. Safe for concurrent use.
 type Client struct {
 	dial    func(ctx context.Context, member uint32) (*wire.Conn, error)
 	members []uint32 // in the order in which they are tried; the first is home
@@ -43,7 +43,8 @@ type Client struct {
 	pending     []*Call
 	events      []jute.WatcherEvent
 	disconnects int
-	moves       int
+	torn        bool // the last connection broke while writes were under way
+	moves       int  // how often it has come back after such a break
 	fatal       error
 }
 
@@ -148,7 +149,8 @@ func (c *Client) owns(conn *wire.Conn) bool {
 func (c *Client) attached(member uint32, conn *wire.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.at = member; c.disconnects > 0 {
+	if c.at = member; c.torn {
+		c.torn = false
 		c.moves++
 	}
 	c.lastSent = time.Now()
@@ -193,6 +195,9 @@ func (c *Client) ping(conn *wire.Conn) {
 func (c *Client) read(conn *wire.Conn) {
 	defer context.AfterFunc(c.ctx, func() { _ = conn.Close() })()
 	for {
+		if err := conn.SetReadDeadline(time.Now().Add(c.timeout * 2 / 3)); err != nil {
+			return
+		}
 		r, err := conn.Recv()
 		if err != nil {
 			return
@@ -225,6 +230,7 @@ func (c *Client) lost(conn *wire.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, call := range c.pending {
+		c.torn = c.torn || call.xid > 0
 		call.err = ErrLoss
 		close(call.done)
 	}
@@ -340,6 +346,26 @@ func (c *Client) Member() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
+}
+
+// Moves is how often it was connected again after its connection had broken with
+// requests under way.
+func (c *Client) Moves() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.moves
+}
+
+// InFlight is how many requests, other than pings, wait for their replies.
+func (c *Client) InFlight() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, call := range c.pending {
+		if call.xid > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Home is the member it prefers.

@@ -129,6 +129,13 @@ func (d *Disk) releaseLocked() {
 	}
 }
 
+// Stalled reports whether writes are held.
+func (d *Disk) Stalled() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stalled != nil
+}
+
 // FailAt makes the n-th write from now fail, of this run; 0: none.
 func (d *Disk) FailAt(n int) {
 	d.mu.Lock()
@@ -163,17 +170,17 @@ type diskRun struct {
 	disk    *Disk
 	data    *content
 	crashed chan struct{}
-	pending []*write
+	pending []*diskWrite
 }
 
-// write is one that is under way.
-type write struct {
-	put  func(c *content)                  // the whole of it
+// diskWrite is one that is under way.
+type diskWrite struct {
+	put  func(c *content)                 // the whole of it
 	torn func(c *content, rng *rand.Rand) // what a crash leaves of it
 }
 
-func newWrite(put func(c *content)) *write {
-	return &write{put: put, torn: func(c *content, rng *rand.Rand) {
+func newWrite(put func(c *content)) *diskWrite {
+	return &diskWrite{put: put, torn: func(c *content, rng *rand.Rand) {
 		if rng.IntN(2) == 0 {
 			put(c)
 		}
@@ -181,7 +188,7 @@ func newWrite(put func(c *content)) *write {
 }
 
 // do performs a write: it sleeps first, and holds no lock meanwhile.
-func (r *diskRun) do(w *write) error {
+func (r *diskRun) do(w *diskWrite) error {
 	d := r.disk
 	d.mu.Lock()
 	latency, stalled := d.latency, d.stalled
@@ -253,7 +260,7 @@ func (r *diskRun) StoreLogs(logs []*raft.Log) error {
 	for i, l := range logs {
 		own[i] = *l
 	}
-	return r.do(&write{
+	return r.do(&diskWrite{
 		put:  func(c *content) { c.append(own) },
 		torn: func(c *content, rng *rand.Rand) { c.append(own[:rng.IntN(len(own)+1)]) },
 	})

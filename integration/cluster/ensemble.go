@@ -1,19 +1,24 @@
 // Package cluster runs whole ensembles in one process, for tests: real raft, real gRPC,
 // real members made by member.New; only the wires and the disks are memory. Inside a
 // testing/synctest bubble a minute with an election in it takes a fraction of a second.
+//
+//   - Ensemble: the members, what can be done to them, and clients.
+//   - Network: the wires and their faults. Disk: the stores and theirs. Clock: wall time.
+//   - Plan: a list of faults with times, which prints, and replays from what it printed.
+//   - Client: a session as a ZooKeeper client keeps it.
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"rollcall/integration/wire"
 	"rollcall/jute"
@@ -29,6 +34,7 @@ type Options struct {
 	Logger func(member uint32) *slog.Logger // default: discard
 	Events func(e member.Event)
 	Adjust func(cfg *member.Config) // last word on each member's configuration
+	Write  time.Duration            // how long each disk takes for a write; default: no time
 }
 
 // Ensemble is some members and their wires. Use it from one goroutine, inside a bubble.
@@ -41,15 +47,25 @@ type Ensemble struct {
 	servers []member.Server
 	members map[uint32]*running
 	clients []*Client
+	exits   []string     // members that ended by themselves, and why
+	ended   member.Stats // of runs that have ended: Resent and Dropped
+	ghosts  []*running   // killed, and not yet ended in all their parts
 }
 
 // running is one member's life; its stores outlive it, as disks do.
 type running struct {
-	stores quorum.Stores
+	disk   *Disk
+	clock  *Clock
+	stores quorum.Stores // disk, as the present run sees it
 	member *member.Member
 	stop   context.CancelFunc
-	done   chan error // nil while it is down
+	done   chan struct{} // closed when the run has ended; nil while it is down
+	run    *run
+	leaves bool // it has been asked to stop, and nobody has waited for that yet
 }
+
+// run is how one run of a member ended, once it has.
+type run struct{ err error }
 
 // Start runs members 1 to n and stops them when the test ends. It does not wait until
 // they serve.
@@ -62,27 +78,29 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	e := &Ensemble{Network: NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
 	for id := uint32(1); id <= uint32(n); id++ {
 		e.servers = append(e.servers, member.Server{ID: id, Grpc: fmt.Sprintf("m%d:2888", id), Raft: fmt.Sprintf("m%d:3888", id)})
-		e.members[id] = &running{stores: memoryStores()}
+		e.members[id] = &running{disk: NewDisk(), clock: NewClock()}
+		e.members[id].disk.SetLatency(opts.Write)
 	}
 	t.Cleanup(func() {
 		for _, c := range e.clients {
 			c.Abandon()
 		}
-		cancel()
 		for _, id := range e.IDs() {
-			e.Kill(id)
+			if e.members[id].leaves {
+				_ = e.end(id)
+			}
+			e.crash(id, nil)
 		}
+		for _, g := range e.ghosts {
+			<-g.done
+		}
+		cancel()
 		e.Network.Close()
 	})
 	for _, id := range e.IDs() {
 		e.Boot(id)
 	}
 	return e
-}
-
-func memoryStores() quorum.Stores {
-	store := raft.NewInmemStore()
-	return quorum.Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()}
 }
 
 // IDs are the members' ids in order, running or not.
@@ -99,33 +117,37 @@ func (e *Ensemble) Boot(id uint32) {
 	e.t.Helper()
 	r := e.members[id]
 	if r.done != nil {
-		e.t.Fatalf("cluster: member %d runs already", id)
+		e.t.Fatalf("cluster: member %d runs already, or has ended and was not reaped", id)
 	}
-	e.Network.Revive(id)
-	clients, err := e.Network.Listen(id, clientAddr(id))
+	host := e.Network.Revive(id)
+	clients, err := host.Listen(clientAddr(id))
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	m, err := member.New(e.config(id, clients))
+	r.stores = r.disk.mount()
+	m, err := member.New(e.config(id, host, clients))
 	if err != nil {
 		e.t.Fatalf("cluster: member %d: %v", id, err)
 	}
-	ctx, stop := context.WithCancel(e.ctx)
-	r.member, r.stop, r.done = m, stop, make(chan error, 1)
-	done := r.done
-	go func() { done <- m.Run(ctx) }()
+	ctx, stop := context.WithCancel(context.Background()) // the test's end crashes it
+	r.member, r.stop, r.done, r.run, r.leaves = m, stop, make(chan struct{}), new(run), false
+	done, result := r.done, r.run
+	go func() {
+		defer close(done)
+		result.err = m.Run(ctx)
+		if ctx.Err() == nil { // the process is gone, and its connections with it
+			e.Network.Kill(id)
+		}
+	}()
 }
 
-func (e *Ensemble) config(id uint32, clients net.Listener) member.Config {
+func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Config {
 	cfg := member.Config{
 		ID: id, Servers: e.servers, Stores: &e.members[id].stores, Clients: clients,
 		Tick: e.opts.Tick, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Whitelist: []string{"*"},
-		Network: member.Network{
-			Listen: func(addr string) (net.Listener, error) { return e.Network.Listen(id, addr) },
-			Dial:   func(ctx context.Context, addr string) (net.Conn, error) { return e.Network.Dial(ctx, id, addr) },
-		},
-		Events: e.opts.Events,
+		Network: member.Network{Listen: host.Listen, Dial: host.Dial},
+		Now:     e.members[id].clock.Now, Events: e.opts.Events,
 	}
 	if e.opts.Logger != nil {
 		cfg.Logger = e.opts.Logger(id)
@@ -138,11 +160,56 @@ func (e *Ensemble) config(id uint32, clients net.Listener) member.Config {
 
 func clientAddr(id uint32) string { return fmt.Sprintf("m%d:2181", id) }
 
-// Kill ends a member as a crash would: first the wires, so that nothing it still does
-// is heard of.
-func (e *Ensemble) Kill(id uint32) {
+// Kill ends a member as a crash would: nothing that it still does is heard of or kept.
+func (e *Ensemble) Kill(id uint32) { e.KillTorn(id, nil) }
+
+// KillTorn is Kill; of the disk's writes under way rng decides what is there afterwards.
+func (e *Ensemble) KillTorn(id uint32, rng *rand.Rand) {
+	e.crash(id, rng)
+	for _, g := range e.ghosts {
+		<-g.done
+	}
+	e.ghosts = nil
+}
+
+// crash kills a member and does not wait until its goroutines are gone: nobody will hear
+// of them.
+func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	e.Network.Kill(id)
-	_ = e.end(id) // what a killed member says is of no interest
+	r := e.members[id]
+	r.disk.Crash(rng)
+	if r.done == nil {
+		return
+	}
+	e.count(r)
+	if stop := r.stop; len(e.servers) == 1 {
+		stop()
+	} else {
+		time.AfterFunc(e.opts.Tick, stop) // alone it leads no more by then, and hands nothing over
+	}
+	ghost := *r
+	e.ghosts = append(e.ghosts, &ghost)
+	r.done, r.member = nil, nil
+}
+
+// count adds up what a run that ends has counted.
+func (e *Ensemble) count(r *running) {
+	s := r.member.Stats()
+	e.ended.Resent += s.Resent
+	e.ended.Dropped += s.Dropped
+}
+
+// Stats are Resent and Dropped of all members, over all their runs.
+func (e *Ensemble) Stats() member.Stats {
+	sum := e.ended
+	for _, r := range e.members {
+		if r.done != nil {
+			s := r.member.Stats()
+			sum.Resent += s.Resent
+			sum.Dropped += s.Dropped
+		}
+	}
+	return sum
 }
 
 // Stop ends a member gracefully and fails the test if it says why it could not.
@@ -153,21 +220,109 @@ func (e *Ensemble) Stop(id uint32) {
 	}
 }
 
+// leave asks a member to stop, and does not wait for it.
+func (e *Ensemble) leave(id uint32) {
+	e.members[id].leaves = true
+	e.members[id].stop()
+}
+
 func (e *Ensemble) end(id uint32) error {
 	r := e.members[id]
 	if r.done == nil {
 		return nil
 	}
 	r.stop()
-	err := <-r.done
+	<-r.done
+	e.count(r)
+	r.disk.Crash(nil) // what still hangs there is of the past
 	r.done, r.member = nil, nil
-	return err
+	return r.run.err
+}
+
+// Exited returns why a member has ended by itself, nil if it has not. It is Restarted by
+// hand, as it would be by a service manager.
+func (e *Ensemble) Exited(id uint32) error {
+	if r := e.members[id]; r.done != nil && !r.leaves {
+		select {
+		case <-r.done:
+			return cmp.Or(r.run.err, errEnded)
+		default:
+		}
+	}
+	return nil
+}
+
+var errEnded = errors.New("cluster: member ended without an error")
+
+// Restart boots the members that have ended by themselves.
+func (e *Ensemble) Restart() {
+	e.t.Helper()
+	for _, id := range e.IDs() {
+		if err := e.Exited(id); err != nil {
+			e.exits = append(e.exits, fmt.Sprintf("member %d: %v", id, err))
+			e.crash(id, nil)
+			e.Boot(id)
+		}
+	}
+}
+
+// Exits are the members that ended by themselves and were Restarted, and why.
+func (e *Ensemble) Exits() []string { return e.exits }
+
+// Disk is a member's disk.
+func (e *Ensemble) Disk(id uint32) *Disk { return e.members[id].disk }
+
+// Clock is a member's wall clock.
+func (e *Ensemble) Clock(id uint32) *Clock { return e.members[id].clock }
+
+// Pause makes a member stand still, as far as anybody else can see: nothing that it sends
+// arrives, nor what is sent to it, and its disk takes nothing, until Resume. Inside, its
+// timers go on: a goroutine in a bubble cannot be stopped.
+func (e *Ensemble) Pause(id uint32) {
+	e.Disk(id).Stall()
+	e.links(id, e.Network.Hang)
+}
+
+// Resume ends Pause.
+func (e *Ensemble) Resume(id uint32) {
+	e.links(id, e.Network.Flow)
+	e.Disk(id).Release()
+}
+
+// links does something to each way between a host and all others, the clients' included.
+func (e *Ensemble) links(id uint32, do func(from, to uint32)) {
+	for _, other := range append(e.IDs(), 0) {
+		if other != id {
+			do(id, other)
+			do(other, id)
+		}
+	}
+}
+
+// Isolate cuts a member off from the other members, not from clients.
+func (e *Ensemble) Isolate(id uint32) { e.others(id, e.Network.Cut) }
+
+// Rejoin ends Isolate.
+func (e *Ensemble) Rejoin(id uint32) { e.others(id, e.Network.Heal) }
+
+func (e *Ensemble) others(id uint32, do func(a, b uint32)) {
+	for _, other := range e.IDs() {
+		if other != id {
+			do(id, other)
+		}
+	}
 }
 
 // ResetForwarding breaks the connection on which a follower forwards writes to a leader
 // and asks it for syncs; the log between them goes on.
 func (e *Ensemble) ResetForwarding(follower, leader uint32) {
 	e.Network.Reset(follower, e.servers[leader-1].Grpc)
+}
+
+// OrphanForwarding takes that connection from the follower alone: the leader goes on
+// reading, late, what had been sent on it, while the follower has a newer one.
+func (e *Ensemble) OrphanForwarding(follower, leader uint32, late time.Duration) {
+	e.Network.Orphan(follower, e.servers[leader-1].Grpc, late)
 }
 
 // BlockLog keeps a leader's log from reaching a follower; all else goes on.
@@ -186,11 +341,14 @@ func (e *Ensemble) Wipe(id uint32) {
 	if e.Running(id) {
 		e.t.Fatalf("cluster: member %d runs", id)
 	}
-	e.members[id].stores = memoryStores()
+	e.Disk(id).Wipe()
 }
 
 // Running reports whether a member has been started and not ended.
-func (e *Ensemble) Running(id uint32) bool { return e.members[id].done != nil }
+func (e *Ensemble) Running(id uint32) bool {
+	r := e.members[id]
+	return r.done != nil && !r.leaves && e.Exited(id) == nil
+}
 
 // Member returns a running member.
 func (e *Ensemble) Member(id uint32) *member.Member { return e.members[id].member }

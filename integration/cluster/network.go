@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type Network struct {
 	cut       map[[2]uint32]bool   // links, smaller host first
 	blocked   map[route]bool
 	dead      map[uint32]bool
+	lives     map[uint32]int              // how often each host was killed
 	hung      map[[2]uint32]int           // from, to: how many hangs
 	slow      map[[2]uint32]time.Duration // from, to
 	changed   chan struct{}               // closed, and made anew, when a hang ends
@@ -50,6 +52,7 @@ func NewNetwork() *Network {
 		cut:       make(map[[2]uint32]bool),
 		blocked:   make(map[route]bool),
 		dead:      make(map[uint32]bool),
+		lives:     make(map[uint32]int),
 		hung:      make(map[[2]uint32]int),
 		slow:      make(map[[2]uint32]time.Duration),
 		changed:   make(chan struct{}),
@@ -60,10 +63,10 @@ func NewNetwork() *Network {
 func (n *Network) Listen(host uint32, addr string) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.listeners[addr] != nil {
+	if n.listening(addr) != nil {
 		return nil, fmt.Errorf("cluster: address %s is in use", addr)
 	}
-	l := &listener{network: n, host: host, addr: addr, incoming: make(chan net.Conn), done: make(chan struct{})}
+	l := &listener{network: n, host: host, life: n.lives[host], addr: addr, incoming: make(chan net.Conn), done: make(chan struct{})}
 	n.listeners[addr] = l
 	return l, nil
 }
@@ -101,7 +104,7 @@ func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn,
 func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listener, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l = n.listeners[addr]
+	l = n.listening(addr)
 	if l == nil || n.severed(host, l.host) || n.blocked[route{host, addr}] {
 		return nil, nil, nil, nil
 	}
@@ -117,6 +120,14 @@ func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listene
 		c.out.slow(n.slow[[2]uint32{c.from, c.to}])
 	}
 	return ours, theirs, l, nil
+}
+
+// listening is who listens on addr, but for those that were killed.
+func (n *Network) listening(addr string) *listener {
+	if l := n.listeners[addr]; l != nil && l.life == n.lives[l.host] {
+		return l
+	}
+	return nil
 }
 
 // Cut breaks the link between two hosts: their connections are reset, new ones refused.
@@ -191,19 +202,56 @@ func (n *Network) Slow(from, to uint32, by time.Duration) {
 }
 
 // Kill takes a host off the network as a crash would: nothing that it sends from now on
-// arrives.
+// arrives, and its addresses are free.
 func (n *Network) Kill(host uint32) {
 	n.mu.Lock()
 	n.dead[host] = true
+	n.lives[host]++
 	n.mu.Unlock()
 	n.resetSevered()
 }
 
-// Revive lets a killed host come back. Listeners of its former life are gone.
-func (n *Network) Revive(host uint32) {
+// Revive lets a host come back, and returns what stands for it on the network. That of a
+// former life, which may not have ended in all its parts, reaches nobody any more.
+func (n *Network) Revive(host uint32) *Host {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.dead, host)
+	return &Host{network: n, id: host, life: n.lives[host]}
+}
+
+// Host is a host between two kills.
+type Host struct {
+	network *Network
+	id      uint32
+	life    int
+}
+
+// Listen opens addr.
+func (h *Host) Listen(addr string) (net.Listener, error) {
+	if !h.lives() {
+		return nil, fmt.Errorf("listen %s: %w", addr, errUnreachable)
+	}
+	return h.network.Listen(h.id, addr)
+}
+
+// Dial is Network.Dial from this host.
+func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	if !h.lives() {
+		return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
+	}
+	c, err := h.network.Dial(ctx, h.id, addr)
+	if err == nil && !h.lives() { // it took a while
+		_ = c.Close()
+		return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
+	}
+	return c, err
+}
+
+func (h *Host) lives() bool {
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
+	return h.network.lives[h.id] == h.life
 }
 
 // Close resets every connection that is left: raft leaves some open.
@@ -253,8 +301,21 @@ type conn struct {
 	in, out  *pipe
 }
 
-func (c *conn) Read(b []byte) (int, error)  { return c.in.read(b) }
-func (c *conn) Write(b []byte) (int, error) { return c.out.write(b) }
+// Read returns what has arrived.
+func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
+
+// Write to a connection that the other end has closed fails, and lets Read come to the
+// end, as a reset does; unless the link hangs, so that nobody can know yet.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.out.write(b)
+	if errors.Is(err, io.ErrClosedPipe) {
+		if c.in.isHeld() {
+			return len(b), nil
+		}
+		c.in.closeWriter()
+	}
+	return n, err
+}
 
 // Close lets the other end read what has been sent, and then the end.
 func (c *conn) Close() error {
@@ -305,6 +366,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 type listener struct {
 	network  *Network
 	host     uint32
+	life     int // of the host
 	addr     string
 	incoming chan net.Conn
 	once     sync.Once

@@ -177,6 +177,12 @@ func (p *pipe) setReadDeadline(t time.Time)   { p.change(func() { p.readBy.set(t
 func (p *pipe) setWriteDeadline(t time.Time)  { p.change(func() { p.writeBy.set(t, &p.changed) }) }
 func (d *deadline) passed(now time.Time) bool { return !d.at.IsZero() && !now.Before(d.at) }
 
+func (p *pipe) isHeld() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
+}
+
 func (p *pipe) change(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is what a fault does.
+type Kind string
+
+// The faults. For is how long each lasts; those without it happen once.
+const (
+	Kill    Kind = "kill"    // Who crashes, and starts again; Seed decides what is left of writes under way
+	Stop    Kind = "stop"    // Who ends gracefully, and starts again
+	Wipe    Kind = "wipe"    // Who crashes, and starts again with an empty disk
+	Pause   Kind = "pause"   // Who stands still; see Ensemble.Pause
+	Isolate Kind = "isolate" // Who is cut off from the other members
+	Cut     Kind = "cut"     // the link between Who and Far is cut
+	Hang    Kind = "hang"    // nothing gets from Who to Far
+	Slow    Kind = "slow"    // what goes between Who and Far takes By longer
+	Reset   Kind = "reset"   // once: the connections between Who and Far are reset
+	Orphan  Kind = "orphan"  // once: Who loses its forwarding connections, which the others read By later
+	Lag     Kind = "lag"     // the log does not reach Who, and what Who forwards is sent again
+	Stall   Kind = "stall"   // Who's disk hangs
+	Fail    Kind = "fail"    // once: the N-th write of Who's disk from now fails; it is restarted
+	Step    Kind = "step"    // once: Who's wall clock is set forward, or back, By
+	Drift   Kind = "drift"   // once: Who's wall clock gains By each second from now on
+	Strand  Kind = "strand"  // clients do not reach Who
+)
+
+// Target is a member by what it is when the fault begins: "leader", "follower1",
+// "follower2" … in the order of ids, or always the same, "m1". "" is none.
+type Target string
+
+// Leader is the member that leads.
+const Leader Target = "leader"
+
+// Follower is the n-th member that does not, from 1.
+func Follower(n int) Target { return Target(fmt.Sprintf("follower%d", n)) }
+
+// Fault is one thing done to an ensemble.
+type Fault struct {
+	At       time.Duration // since the plan began
+	Kind     Kind
+	Who, Far Target
+	For, By  time.Duration
+	N        int
+	Seed     uint64
+}
+
+// String is one line, which ParsePlan reads.
+func (f Fault) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %s %s", f.At, f.Kind, f.Who)
+	if f.Far != "" {
+		fmt.Fprintf(&b, " far=%s", f.Far)
+	}
+	if f.For != 0 {
+		fmt.Fprintf(&b, " for=%v", f.For)
+	}
+	if f.By != 0 {
+		fmt.Fprintf(&b, " by=%v", f.By)
+	}
+	if f.N != 0 {
+		fmt.Fprintf(&b, " n=%d", f.N)
+	}
+	if f.Seed != 0 {
+		fmt.Fprintf(&b, " seed=%d", f.Seed)
+	}
+	return b.String()
+}
+
+// Plan is a schedule of faults, in any order.
+type Plan []Fault
+
+// String is a line for each fault.
+func (p Plan) String() string {
+	lines := make([]string, 0, len(p))
+	for _, f := range p {
+		lines = append(lines, f.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ParsePlan reads what String wrote; empty lines are left out.
+func ParsePlan(text string) (Plan, error) {
+	var p Plan
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		f, err := parseFault(words)
+		if err != nil {
+			return nil, fmt.Errorf("cluster: plan: %q: %w", strings.TrimSpace(line), err)
+		}
+		p = append(p, f)
+	}
+	return p, nil
+}
+
+func parseFault(words []string) (f Fault, err error) {
+	if len(words) < 3 {
+		return f, fmt.Errorf("want a time, a kind and a member")
+	}
+	if f.At, err = time.ParseDuration(words[0]); err != nil {
+		return f, err
+	}
+	f.Kind, f.Who = Kind(words[1]), Target(words[2])
+	if !slices.Contains(kinds, f.Kind) {
+		return f, fmt.Errorf("no such kind")
+	}
+	for _, w := range words[3:] {
+		key, value, _ := strings.Cut(w, "=")
+		switch key {
+		case "far":
+			f.Far = Target(value)
+		case "for":
+			f.For, err = time.ParseDuration(value)
+		case "by":
+			f.By, err = time.ParseDuration(value)
+		case "n":
+			f.N, err = strconv.Atoi(value)
+		case "seed":
+			f.Seed, err = strconv.ParseUint(value, 10, 64)
+		default:
+			err = fmt.Errorf("%q means nothing", key)
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+var kinds = []Kind{Kill, Stop, Wipe, Pause, Isolate, Cut, Hang, Slow, Reset, Orphan, Lag, Stall, Fail, Step, Drift, Strand}
+
+// Losing are the kinds that cost the leader its office, if they hit it and last.
+var Losing = []Kind{Kill, Kill, Kill, Stop, Pause, Isolate, Stall, Fail}
+
+// RandomPlan draws three to five faults of at least two kinds that begin within span,
+// the first of them, in most plans, on the leader. At most one disk is wiped: more would
+// be more than an ensemble of three promises to bear.
+func RandomPlan(rng *rand.Rand, members int, span time.Duration) Plan {
+	for {
+		var p Plan
+		if rng.IntN(8) > 0 {
+			f := randomFault(rng, Losing[rng.IntN(len(Losing))], Leader, members, span)
+			f.For = max(f.For, 700*time.Millisecond) // long enough for an election
+			p = append(p, f)
+		}
+		for n := 3 + rng.IntN(3); len(p) < n; {
+			who := Leader
+			if rng.IntN(3) > 0 {
+				who = Follower(1 + rng.IntN(members-1))
+			}
+			p = append(p, randomFault(rng, kinds[rng.IntN(len(kinds))], who, members, span))
+		}
+		seen := map[Kind]int{}
+		for _, f := range p {
+			seen[f.Kind]++
+		}
+		if len(seen) > 1 && seen[Wipe] < 2 {
+			slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+			return p
+		}
+	}
+}
+
+func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.Duration) Fault {
+	draw := func(least, most time.Duration) time.Duration {
+		return (least + time.Duration(rng.Int64N(int64(most-least)))).Round(10 * time.Microsecond)
+	}
+	f := Fault{At: draw(0, span), Kind: kind, Who: who}
+	far := Follower(1 + rng.IntN(members-1))
+	if who != Leader {
+		far = Leader
+	}
+	switch kind {
+	case Kill, Wipe:
+		f.For, f.Seed = draw(10*time.Millisecond, 3*time.Second), 1+rng.Uint64N(1000)
+	case Stop, Pause, Isolate:
+		f.For = draw(10*time.Millisecond, 2500*time.Millisecond)
+	case Stall:
+		f.For = draw(100*time.Millisecond, 6*time.Second)
+	case Cut, Hang:
+		f.Far, f.For = far, draw(10*time.Millisecond, 2*time.Second)
+		if rng.IntN(2) == 0 {
+			f.Who, f.Far = far, who
+		}
+	case Slow:
+		f.Far, f.For, f.By = far, draw(100*time.Millisecond, 2*time.Second), draw(time.Millisecond, 60*time.Millisecond)
+	case Reset:
+		f.Far = far
+	case Orphan:
+		f.By = draw(time.Millisecond, 500*time.Millisecond)
+	case Lag:
+		f.Who, f.For = Follower(1+rng.IntN(members-1)), draw(20*time.Millisecond, 150*time.Millisecond)
+	case Fail:
+		f.N = 1 + rng.IntN(40)
+	case Step:
+		f.By = draw(-time.Hour, time.Hour)
+	case Drift:
+		f.By = draw(-200*time.Millisecond, 200*time.Millisecond)
+	case Strand:
+		f.For = draw(10*time.Millisecond, 2*time.Second)
+	}
+	return f
+}

@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Played is a fault that has begun, and whom it hit.
+type Played struct {
+	Fault
+	Hit, Far uint32 // 0: nobody, so nothing was done
+}
+
+// player plays a plan. What a fault was done to is settled when it begins.
+type player struct {
+	e      *Ensemble
+	began  func(Played)
+	due    []action // by time
+	leader uint32   // the last one known
+}
+
+type action struct {
+	at time.Time
+	do func()
+}
+
+// Play plays a plan, restarting members that end by themselves, until all its faults are
+// over and done says so; a disk that has not failed by then will not. began, if not nil, hears of each fault before it is done.
+func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
+	e.t.Helper()
+	pl := &player{e: e, began: began}
+	start := time.Now()
+	for _, f := range p {
+		pl.at(start.Add(f.At), func() { pl.begin(f) })
+	}
+	for len(pl.due) > 0 || !done() {
+		wait := e.opts.Tick / 20
+		if len(pl.due) > 0 {
+			wait = min(wait, time.Until(pl.due[0].at))
+		}
+		time.Sleep(wait)
+		e.Restart()
+		pl.look()
+		for len(pl.due) > 0 && !time.Now().Before(pl.due[0].at) {
+			next := pl.due[0]
+			pl.due = pl.due[1:]
+			next.do()
+		}
+	}
+	for _, id := range e.IDs() {
+		e.Disk(id).FailAt(0)
+	}
+	e.Restart()
+}
+
+func (pl *player) at(t time.Time, do func()) {
+	i := 0
+	for i < len(pl.due) && !pl.due[i].at.After(t) {
+		i++
+	}
+	pl.due = slices.Insert(pl.due, i, action{t, do})
+}
+
+// look remembers who leads.
+func (pl *player) look() {
+	for _, id := range pl.e.IDs() {
+		if pl.e.Running(id) && pl.e.Member(id).Role() == "leader" && id != pl.leader {
+			pl.leader = id
+			return
+		}
+	}
+}
+
+// resolve says who is meant, 0: nobody.
+func (pl *player) resolve(t Target) uint32 {
+	ids := pl.e.IDs()
+	if t == Leader {
+		return pl.leader
+	}
+	if name, ok := strings.CutPrefix(string(t), "m"); ok {
+		n, _ := strconv.Atoi(name)
+		return uint32(n)
+	}
+	name, _ := strings.CutPrefix(string(t), "follower")
+	n, _ := strconv.Atoi(name)
+	followers := slices.DeleteFunc(ids, func(id uint32) bool { return id == pl.leader })
+	if n < 1 || n > len(followers) {
+		return 0
+	}
+	return followers[n-1]
+}
+
+// begin does a fault to whom it means, and plans its end.
+func (pl *player) begin(f Fault) {
+	pl.look()
+	p := Played{Fault: f, Hit: pl.resolve(f.Who), Far: pl.resolve(f.Far)}
+	if p.Hit == 0 || !pl.e.Running(p.Hit) {
+		p.Hit = 0
+	}
+	if pl.began != nil {
+		pl.began(p)
+	}
+	if p.Hit == 0 {
+		return
+	}
+	if end := pl.do(p); end != nil {
+		pl.at(time.Now().Add(f.For), end)
+	}
+}
+
+// do does a fault, and returns what ends it.
+func (pl *player) do(p Played) (end func()) {
+	e, n, id := pl.e, pl.e.Network, p.Hit
+	switch p.Kind {
+	case Kill, Wipe:
+		e.crash(id, rand.New(rand.NewPCG(p.Seed, 2)))
+		if p.Kind == Wipe {
+			e.Wipe(id)
+		}
+		return func() { e.start(id) }
+	case Stop:
+		if e.Disk(id).Stalled() { // it would not end, and whoever asked would lose patience
+			e.crash(id, nil)
+			return func() { e.start(id) }
+		}
+		e.leave(id)
+		return func() {
+			if e.members[id].leaves {
+				_ = e.end(id) // what it could not do shows in what it left
+			}
+			e.start(id)
+		}
+	case Pause:
+		e.Pause(id)
+		return func() { e.Resume(id) }
+	case Isolate:
+		e.Isolate(id)
+		return func() { e.Rejoin(id) }
+	case Cut:
+		n.Cut(id, p.Far)
+		return func() { n.Heal(id, p.Far) }
+	case Hang:
+		n.Hang(id, p.Far)
+		return func() { n.Flow(id, p.Far) }
+	case Slow:
+		n.Slow(id, p.Far, p.By)
+		n.Slow(p.Far, id, p.By)
+		return func() {
+			n.Slow(id, p.Far, 0)
+			n.Slow(p.Far, id, 0)
+		}
+	case Reset:
+		n.Cut(id, p.Far)
+		n.Heal(id, p.Far)
+	case Orphan:
+		for _, other := range e.IDs() {
+			e.OrphanForwarding(id, other, p.By)
+		}
+	case Lag:
+		leader := pl.leader
+		e.BlockLog(leader, id)
+		pl.at(time.Now().Add(p.For/4), func() { e.ResetForwarding(id, leader) })
+		return func() { e.UnblockLog(leader, id) }
+	case Stall:
+		e.Disk(id).Stall()
+		return func() { e.Disk(id).Release() }
+	case Fail:
+		e.Disk(id).FailAt(p.N)
+	case Step:
+		e.Clock(id).Step(p.By)
+	case Drift:
+		e.Clock(id).Drift(p.By)
+	case Strand:
+		n.Cut(0, id)
+		return func() { n.Heal(0, id) }
+	}
+	return nil
+}
+
+// start boots a member unless another fault has done so.
+func (e *Ensemble) start(id uint32) {
+	if e.members[id].done == nil {
+		e.Boot(id)
+	}
+}

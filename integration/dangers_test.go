@@ -1,0 +1,333 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+// The schedules below are the ones that a design like this one loses a session or a write
+// to unless it takes care; each is built step by step. integration/README.md says which
+// promise each of them holds.
+
+const tick = time.Second // of cluster's ensembles, unless they say otherwise
+
+// ensemble runs a test on three members that serve; a and b are the followers.
+func ensemble(t *testing.T, run func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		f := e.Followers()
+		run(t, e, leader, f[0], f[1])
+	})
+}
+
+// between does something to both ways between two hosts.
+func between(do func(from, to uint32), a, b uint32) {
+	do(a, b)
+	do(b, a)
+}
+
+// create writes a node on a raw connection.
+func create(t *testing.T, c *wire.Conn, xid int32, path string, mode jute.CreateMode) jute.Code {
+	t.Helper()
+	r, _, err := c.Call(xid, jute.OpCreate, &jute.CreateRequest{Path: []byte(path), ACL: jute.OpenACL, Flags: mode})
+	if err != nil {
+		t.Fatalf("create %s: %v", path, err)
+	}
+	return r.Err
+}
+
+// resume takes a session over to another member.
+func resume(t *testing.T, e *cluster.Ensemble, member uint32, s jute.ConnectResponse) *wire.Conn {
+	t.Helper()
+	c, err := e.Dial(member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Resume(s, 0)
+	if err != nil || got.SessionID != s.SessionID {
+		t.Fatalf("resume %v on member %d: got %v, %v", s.SessionID, member, got.SessionID, err)
+	}
+	return c
+}
+
+// has reports whether a member's state has a node.
+func has(e *cluster.Ensemble, member uint32, path string) bool {
+	s := e.Member(member).State()
+	s.RLock()
+	defer s.RUnlock()
+	_, code := s.Exists([]byte(path), nil, nil)
+	return code == jute.OK
+}
+
+// owner is the member that a session is attached to, as another one knows it; 0: there is
+// no such session.
+func owner(e *cluster.Ensemble, member uint32, id jute.SessionID) uint32 {
+	s := e.Member(member).State()
+	s.RLock()
+	defer s.RUnlock()
+	session, ok := s.Session(id)
+	if !ok {
+		return 0
+	}
+	return session.Owner.Member
+}
+
+// alive: the connection answers, and for its own session.
+func alive(t *testing.T, c *wire.Conn, xid int32, path string) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(10 * tick)); err != nil {
+		t.Fatal(err)
+	}
+	if code := create(t, c, xid, path, jute.Persistent); code != jute.OK {
+		t.Errorf("create %s: %v", path, code)
+	}
+}
+
+// A client moves while a write of it is stuck in the member that it leaves. The write must
+// not land behind those of its new connection.
+func TestMovedSessionWithStuckWrite(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		old, session := e.Open(a, 10*tick)
+		between(e.Network.Hang, a, leader)
+		if err := old.Send(1, jute.OpCreate, &jute.CreateRequest{Path: []byte("/stuck"), ACL: jute.OpenACL}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(tick / 20) // it is on the hanging wire
+		c := resume(t, e, b, session)
+		alive(t, c, 1, "/new")
+		between(e.Network.Flow, a, leader)
+		if err := old.Closed(5 * tick); err != nil {
+			t.Errorf("the old connection: %v", err)
+		}
+		e.Ready()
+		alive(t, c, 2, "/newer")
+		e.Equal()
+		if has(e, leader, "/stuck") {
+			t.Error("the write that was stuck has landed behind those of the new connection")
+		}
+	})
+}
+
+// An attach waits on a hanging wire, its client gives up and attaches elsewhere. What
+// arrives late must not take the session back.
+func TestOldAttachAfterTheHeal(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		first, session := e.Open(leader, 10*tick)
+		e.Equal()
+		between(e.Network.Hang, a, leader)
+		late, err := e.Dial(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = late.Resume(session, 0) }()
+		time.Sleep(tick / 20)
+		if err := late.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_ = first.Close()
+		c := resume(t, e, b, session)
+		between(e.Network.Flow, a, leader)
+		time.Sleep(2 * tick) // for the old attach to arrive
+		e.Ready()
+		e.Equal()
+		if got := owner(e, leader, session.SessionID); got != b {
+			t.Errorf("the session is attached to member %d, want %d", got, b)
+		}
+		alive(t, c, 1, "/still-here")
+	})
+}
+
+// The leader has decided that a silent session is due while the attach of its client waits
+// for the disk: the log has the attach first, and the expiry behind it must do nothing.
+func TestAttachAheadOfDueExpiry(t *testing.T) {
+	for _, early := range []time.Duration{100, 400, 700, 1000} {
+		t.Run(fmt.Sprintf("%d ms before", early), func(t *testing.T) {
+			ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+				const timeout = 4 * tick
+				first, session := e.Open(a, timeout)
+				opened := time.Now()
+				_ = first.Close()
+				// It is due between timeout and timeout + 1.5 ticks.
+				time.Sleep(time.Until(opened.Add(timeout + tick - early*time.Millisecond)))
+				if owner(e, leader, session.SessionID) == 0 {
+					t.Skip("it was due before")
+				}
+				e.Disk(leader).Stall()
+				c, err := e.Dial(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() {
+					got, err := c.Resume(session, 0)
+					if err == nil && got.SessionID != session.SessionID {
+						err = errors.New("the session is gone")
+					}
+					done <- err
+				}()
+				time.Sleep(3 * tick / 2)
+				e.Disk(leader).Release()
+				if err := <-done; err != nil {
+					t.Fatalf("resume: %v", err)
+				}
+				time.Sleep(tick / 2)
+				alive(t, c, 1, "/alive")
+			})
+		})
+	}
+}
+
+// A client has gone before its session was made, and the member sends again what the
+// leader may not have: no session comes of it, and the member's other writes do not wait
+// for it.
+func TestCreateOfAClientThatHasGone(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
+		other, session := e.Open(a, 10*tick)
+		between(e.Network.Hang, a, leader)
+		c, err := e.Dial(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = c.Open(10 * tick) }()
+		time.Sleep(tick / 20) // the create is on the hanging wire
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(tick / 20)
+		e.ResetForwarding(a, leader) // and is lost
+		between(e.Network.Flow, a, leader)
+		alive(t, other, 1, "/behind-it")
+		e.Equal()
+		s := e.Member(leader).State()
+		s.RLock()
+		defer s.RUnlock()
+		if n := s.SessionCount(); n != 1 {
+			t.Errorf("%d sessions, want only %v", n, session.SessionID)
+		}
+	})
+}
+
+// A member that has lost the others, be it the leader or not, goes on saying pong for no
+// longer than they wait before they expire the session: never does it speak for a session
+// that is gone.
+func TestNobodyVouchesForTheExpired(t *testing.T) {
+	for _, role := range []string{"follower", "leader"} {
+		t.Run(role, func(t *testing.T) {
+			ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+				if role == "leader" {
+					leader, a = a, leader
+				}
+				vouches(t, e, a, leader, b)
+			})
+		})
+	}
+}
+
+// vouches has a client talk to alone, which hears nothing from the others.
+func vouches(t *testing.T, e *cluster.Ensemble, alone, other, witness uint32) {
+	const timeout = 6 * tick
+	c, session := e.Open(alone, timeout)
+	heard := make(chan time.Time, 1)
+	go func() {
+		last := time.Now()
+		for {
+			if _, err := c.Recv(); err != nil {
+				heard <- last
+				return
+			}
+			last = time.Now()
+		}
+	}()
+	between(e.Network.Hang, alone, other)
+	between(e.Network.Hang, alone, witness)
+	stop := time.Now().Add(3 * timeout)
+	var gone time.Time
+	for time.Now().Before(stop) {
+		_ = c.Send(jute.XidPing, jute.OpPing, nil) // fails once the member has closed it
+		time.Sleep(tick / 10)
+		if gone.IsZero() && owner(e, witness, session.SessionID) == 0 {
+			gone = time.Now()
+		}
+	}
+	switch last := <-heard; {
+	case gone.IsZero():
+		t.Error("the session was never expired")
+	case last.After(gone):
+		t.Errorf("the member spoke for the session %v after the others had expired it", last.Sub(gone))
+	}
+}
+
+// The leader stands still for twice the longest timeout. Its clients go elsewhere, those
+// of the others notice nothing, and what it believes when it wakes harms nobody.
+func TestLeaderPaused(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		const timeout = 10 * tick
+		clients := []*cluster.Client{
+			e.Connect(timeout, leader, a, b), e.Connect(timeout, a, b, leader), e.Connect(timeout, b, a, leader),
+		}
+		for i, c := range clients {
+			if _, err := c.Create(fmt.Sprintf("/e%d", i), nil, jute.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.Pause(leader)
+		time.Sleep(2 * timeout)
+		if n := clients[1].Disconnects() + clients[2].Disconnects(); n != 0 {
+			t.Errorf("clients of the others saw %d disconnects", n)
+		}
+		e.Resume(leader)
+		time.Sleep(2 * timeout)
+		sessionsLive(t, e, clients)
+	})
+}
+
+// All members stand still for twice the longest timeout, and wake together: nobody had a
+// chance to be heard, so nobody is expired.
+func TestAllPaused(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		const timeout = 10 * tick
+		clients := []*cluster.Client{e.Connect(timeout, leader, a, b), e.Connect(timeout, a, b, leader), e.Connect(timeout, b, a, leader)}
+		for i, c := range clients {
+			if _, err := c.Create(fmt.Sprintf("/e%d", i), nil, jute.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range e.IDs() {
+			e.Pause(id)
+		}
+		time.Sleep(2 * timeout)
+		for _, id := range e.IDs() {
+			e.Resume(id)
+		}
+		e.Restart() // a member may have given itself up; a service manager starts it again
+		time.Sleep(tick)
+		e.Restart()
+		time.Sleep(timeout)
+		sessionsLive(t, e, clients)
+	})
+}
+
+// sessionsLive: every client still has its session, and that its ephemeral.
+func sessionsLive(t *testing.T, e *cluster.Ensemble, clients []*cluster.Client) {
+	t.Helper()
+	e.Ready()
+	for i, c := range clients {
+		if err := c.WaitConnected(10 * tick); err != nil {
+			t.Errorf("client %d: %v", i, err)
+			continue
+		}
+		if _, err := insistExists(c, fmt.Sprintf("/e%d", i)); err != nil {
+			t.Errorf("ephemeral of client %d: %v", i, err)
+		}
+	}
+	e.Equal()
+}

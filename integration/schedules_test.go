@@ -1,0 +1,355 @@
+package integration
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/member"
+	"rollcall/znode"
+)
+
+// What one schedule does, at least: 4 sessions, 200 writes, 3 faults of 2 kinds.
+const (
+	schedules        = 200 // ROLLCALL_SCHEDULES sets another number
+	sessions         = 4
+	writesPerSession = 50
+	writePace        = 30 * time.Millisecond  // at most, between two writes of a session
+	faultSpan        = 800 * time.Millisecond // in which faults begin, while writes go on
+	sessionTimeout   = 10 * time.Second
+	silentTimeout    = 4 * time.Second      // of the session that is abandoned
+	maxDiskWrite     = 6 * time.Millisecond // how long a write to a disk takes, at most
+	deepEvery        = 8                    // of so many schedules one is long enough for snapshots
+	writersLimit     = 2 * time.Minute
+)
+
+// quiet is how long, from the first fault to the last one's end and an election more,
+// clients of members that were not hit themselves notice nothing: what vouching leaves,
+// 0.9T - T/3 - tick/2, less what is needed to find the next leader.
+const quiet = 5 * time.Second
+
+// totals are what all schedules saw together.
+type totals struct {
+	leaders, leaderLost, faults, resent, dropped, moves, installs, acknowledged, unknown, exits, quiet atomic.Uint64
+	missed                                                                                             atomic.Uint64 // faults that met nobody
+}
+
+// Under random schedules of faults every acknowledged write is there, once and in its
+// session's order; members end up equal; sessions whose clients are there live, with
+// their ephemerals, and no others; and clients of members that were not hit notice
+// nothing.
+//
+// A failed schedule prints its faults. ROLLCALL_SEED runs one seed alone, and ROLLCALL_PLAN
+// names a file with the faults to use instead: the printed ones, or fewer. With
+// ROLLCALL_LOG set members log to the standard error output.
+func TestSchedules(t *testing.T) {
+	var sum totals
+	seeds := seedsToRun(t)
+	start := time.Now()
+	for _, seed := range seeds {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { schedule(t, seed, &sum) })
+		})
+	}
+	fmt.Printf("%d schedules in %v: %d faults (%d more met nobody), %d leader changes, %d with a leader lost while writes were in flight, "+
+		"%d writes sent again, %d duplicates dropped, %d moves with requests in flight, %d snapshots installed, %d members restarted after an error, "+
+		"%d writes acknowledged, %d of unknown outcome, %d judged for undisturbed clients\n",
+		len(seeds), time.Since(start).Round(time.Second), sum.faults.Load(), sum.missed.Load(), sum.leaders.Load(), sum.leaderLost.Load(),
+		sum.resent.Load(), sum.dropped.Load(), sum.moves.Load(), sum.installs.Load(), sum.exits.Load(),
+		sum.acknowledged.Load(), sum.unknown.Load(), sum.quiet.Load())
+	if len(seeds) >= 50 {
+		sum.floors(t, uint64(len(seeds)))
+	}
+}
+
+// floors says what schedules must bring about: else they are too tame to prove anything.
+func (s *totals) floors(t *testing.T, n uint64) {
+	t.Helper()
+	for _, f := range []struct {
+		what  string
+		count uint64
+		least uint64
+	}{
+		{"faults", s.faults.Load(), 3 * n},
+		{"schedules with a leader lost while writes were in flight", s.leaderLost.Load(), n / 2},
+		{"leader changes", s.leaders.Load(), n / 2},
+		{"writes sent again", s.resent.Load(), 2 * n},
+		{"duplicates dropped", s.dropped.Load(), n / 2},
+		{"moves with requests in flight", s.moves.Load(), n / 2},
+		{"snapshots installed", s.installs.Load(), n / 25},
+	} {
+		if f.count < f.least {
+			t.Errorf("%d %s in %d schedules, want at least %d", f.count, f.what, n, f.least)
+		}
+	}
+}
+
+func seedsToRun(t *testing.T) []uint64 {
+	t.Helper()
+	number := func(name string) (uint64, bool) {
+		s := os.Getenv(name)
+		if s == "" {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatalf("%s=%q: want a number", name, s)
+		}
+		return n, true
+	}
+	if seed, ok := number("ROLLCALL_SEED"); ok {
+		return []uint64{seed}
+	}
+	n, ok := number("ROLLCALL_SCHEDULES")
+	if !ok {
+		n = schedules
+	}
+	seeds := make([]uint64, n)
+	for i := range seeds {
+		seeds[i] = uint64(i)
+	}
+	return seeds
+}
+
+// run is one schedule.
+type run struct {
+	*testing.T
+	*cluster.Ensemble
+	sum     *totals
+	rng     *rand.Rand
+	plan    cluster.Plan
+	deep    bool
+	writers []*writer
+	leaders atomic.Int64
+	hit     map[uint32]bool // members whose clients may notice
+	inHand  bool            // a fault hit the leader while writes were under way
+	elected int64           // leaders at that time
+}
+
+func schedule(t *testing.T, seed uint64, sum *totals) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	r := &run{T: t, sum: sum, rng: rng, deep: rng.IntN(deepEvery) == 0, hit: map[uint32]bool{}}
+	members := 3
+	if rng.IntN(10) == 0 {
+		members = 5
+	}
+	r.plan = r.faults(members)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d, %d members, long %t; faults:\n%v", seed, members, r.deep, r.plan)
+		}
+	})
+	r.Ensemble = cluster.Start(t, members, cluster.Options{
+		Write: time.Duration(1 + rng.Int64N(int64(maxDiskWrite))), Events: r.event, Logger: logger(),
+		Adjust: func(cfg *member.Config) {
+			if r.deep {
+				cfg.SnapCount = 20
+			}
+		},
+	})
+	r.Ready()
+	if r.deep {
+		r.fill()
+	}
+	silent := r.Connect(silentTimeout)
+	r.writers = startWriters(t, r.Ensemble, rng, sessions, writesPerSession, sessionTimeout, writePace)
+	started := time.Now()
+	r.Play(r.plan, r.began, func() bool {
+		return finished(r.writers) || time.Since(started) > writersLimit
+	})
+	r.judge(silent)
+}
+
+// logger is what members log to if ROLLCALL_LOG is set: the standard error output, with
+// the time in the bubble.
+func logger() func(uint32) *slog.Logger {
+	if os.Getenv("ROLLCALL_LOG") == "" {
+		return nil
+	}
+	l := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return func(uint32) *slog.Logger { return l }
+}
+
+// faults are those of a file, or drawn.
+func (r *run) faults(members int) cluster.Plan {
+	plan := cluster.RandomPlan(r.rng, members, faultSpan)
+	if r.deep && !slices.ContainsFunc(plan, func(f cluster.Fault) bool { return f.Kind == cluster.Wipe }) {
+		plan = append(plan, cluster.Fault{
+			At: time.Duration(r.rng.Int64N(int64(faultSpan))), Kind: cluster.Wipe,
+			Who: cluster.Follower(1 + r.rng.IntN(members-1)), For: time.Second, Seed: 1,
+		})
+	}
+	if file := os.Getenv("ROLLCALL_PLAN"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			r.Fatal(err)
+		}
+		if plan, err = cluster.ParsePlan(string(text)); err != nil {
+			r.Fatal(err)
+		}
+	}
+	return plan
+}
+
+func (r *run) event(e member.Event) {
+	if e.Kind == member.EventLeader && r.leaders.Add(1) > 1 {
+		r.sum.leaders.Add(1)
+	}
+}
+
+// fill makes every member take a snapshot and forget the log before it.
+func (r *run) fill() {
+	for _, id := range r.IDs() {
+		r.Disk(id).KeepLog(4)
+	}
+	c := r.Connect(sessionTimeout)
+	for i := range 40 {
+		if _, err := c.Create(fmt.Sprintf("/fill%d", i), []byte("x"), jute.Persistent); err != nil {
+			r.Fatal(err)
+		}
+	}
+	r.Wait("every member to take a snapshot", time.Minute, func() bool {
+		return !slices.ContainsFunc(r.IDs(), func(id uint32) bool { return r.Disk(id).Snapshots() == 0 })
+	})
+	if _, err := c.Do(jute.OpCloseSession, nil); err != nil {
+		r.Fatal(err)
+	}
+	c.Abandon()
+}
+
+// began notes what a fault may do to clients.
+func (r *run) began(p cluster.Played) {
+	if p.Hit == 0 {
+		r.sum.missed.Add(1)
+		return
+	}
+	r.sum.faults.Add(1)
+	switch p.Kind {
+	case cluster.Kill, cluster.Stop, cluster.Wipe, cluster.Pause, cluster.Isolate, cluster.Stall, cluster.Fail, cluster.Strand:
+		r.hit[p.Hit] = true
+	}
+	if p.Who != cluster.Leader || r.inHand {
+		return
+	}
+	for _, w := range r.writers {
+		if w.client.InFlight() > 0 && slices.Contains(cluster.Losing, p.Kind) {
+			r.inHand, r.elected = true, r.leaders.Load()
+		}
+	}
+}
+
+// judge lets everything come to rest and looks at what is left.
+func (r *run) judge(silent *cluster.Client) {
+	if !finished(r.writers) {
+		r.Fatalf("writers have not finished %v after the first fault", writersLimit)
+	}
+	if r.inHand && r.leaders.Load() > r.elected {
+		r.sum.leaderLost.Add(1)
+	}
+	silent.Abandon()
+	r.Ready()
+	if r.isQuiet() {
+		r.sum.quiet.Add(1)
+		r.undisturbed()
+	}
+	for _, w := range r.writers {
+		w.check(r.T)
+		r.sum.acknowledged.Add(uint64(len(w.acked)))
+		r.sum.unknown.Add(uint64(len(w.lost)))
+		r.sum.moves.Add(uint64(w.client.Moves()))
+	}
+	r.Wait("the abandoned session to end", silentTimeout+5*time.Second, func() bool { return r.count(silent.Session()) == 0 })
+	r.Equal()
+	r.living()
+	for _, id := range r.IDs() {
+		r.sum.installs.Add(uint64(r.Disk(id).Installs()))
+	}
+	s := r.Stats()
+	r.sum.resent.Add(s.Resent)
+	r.sum.dropped.Add(s.Dropped)
+	for _, why := range r.Exits() {
+		r.sum.exits.Add(1)
+		if !strings.Contains(why, "input/output error") && !strings.Contains(why, "restart needed") {
+			r.Errorf("ended by itself: %s", why)
+		}
+	}
+}
+
+// isQuiet reports whether the faults were over soon enough for the promise that clients
+// notice nothing.
+func (r *run) isQuiet() bool {
+	var first, last time.Duration
+	for i, f := range r.plan {
+		if i == 0 || f.At < first {
+			first = f.At
+		}
+		last = max(last, f.At+f.For)
+	}
+	return last-first < quiet
+}
+
+// undisturbed: clients of members that were not hit saw no disconnect.
+func (r *run) undisturbed() {
+	for _, w := range r.writers {
+		if n := w.client.Disconnects(); !r.hit[w.client.Home()] && (n > 0 || len(w.lost) > 0) {
+			r.Errorf("%s: client of member %d, which was not hit, saw %d disconnects and lost sight of %d writes",
+				w.dir, w.client.Home(), n, len(w.lost))
+		}
+	}
+}
+
+// count is on how many members a session lives.
+func (r *run) count(id jute.SessionID) (n int) {
+	for _, m := range r.IDs() {
+		s := r.Member(m).State()
+		s.RLock()
+		if _, ok := s.Session(id); ok {
+			n++
+		}
+		s.RUnlock()
+	}
+	return n
+}
+
+// living: the sessions are those of the writers, and the ephemerals theirs. The members
+// are known to be equal.
+func (r *run) living() {
+	s := r.Member(1).State()
+	s.RLock()
+	defer s.RUnlock()
+	owners := map[jute.SessionID]string{}
+	for _, w := range r.writers {
+		owners[w.client.Session()] = w.dir + "-alive"
+	}
+	sessions := map[jute.SessionID]znode.Session{}
+	for session := range s.Sessions() {
+		sessions[session.ID] = session
+		if owners[session.ID] == "" && session.Timeout >= sessionTimeout {
+			r.Errorf("session %v lives, of a client that is not there", session.ID)
+		}
+	}
+	n := 0
+	for id, path := range owners {
+		if _, ok := sessions[id]; !ok {
+			r.Errorf("session %v, of %s, is gone", id, path)
+		}
+		paths := s.GetEphemerals(id, nil)
+		n += len(paths)
+		if len(paths) != 1 || paths[0] != path {
+			r.Errorf("session %v has ephemerals %q, want %q", id, paths, path)
+		}
+	}
+	if s.EphemeralCount() != n {
+		r.Errorf("%d ephemerals, of which %d belong to the sessions that live", s.EphemeralCount(), n)
+	}
+}

@@ -1,0 +1,210 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+// window is how many writes a session has under way.
+const window = 5
+
+// writer is one session and what became of its writes: sequential nodes whose data counts
+// up, and an ephemeral node.
+type writer struct {
+	client *cluster.Client
+	dir    string
+	n      int           // writes
+	pace   time.Duration // at most, between two
+	rng    *rand.Rand
+
+	acked  map[int]bool
+	lost   map[int]bool // outcome unknown
+	others []error
+	done   chan struct{}
+	told   atomic.Int64
+}
+
+// startWriters opens a session on each member, and then more of them, until there are
+// sessions; each makes its nodes and then writes n times on its own.
+func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n int, timeout, pace time.Duration) []*writer {
+	t.Helper()
+	var writers []*writer
+	for i := range sessions {
+		home := e.IDs()[i%len(e.IDs())]
+		order := []uint32{home}
+		for _, id := range e.IDs() {
+			if id != home {
+				order = append(order, id)
+			}
+		}
+		w := &writer{
+			client: e.Connect(timeout, order...), dir: fmt.Sprintf("/s%d", i), n: n, pace: pace,
+			rng:   rand.New(rand.NewPCG(rng.Uint64(), uint64(i))),
+			acked: map[int]bool{}, lost: map[int]bool{}, done: make(chan struct{}),
+		}
+		if _, err := w.client.Create(w.dir, nil, jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.client.Create(w.dir+"-alive", nil, jute.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		writers = append(writers, w)
+	}
+	for _, w := range writers {
+		go w.run()
+	}
+	return writers
+}
+
+// run writes, some at a time.
+func (w *writer) run() {
+	defer close(w.done)
+	calls := make([]*cluster.Call, w.n)
+	for i := range calls {
+		if i >= window {
+			w.settle(i-window, calls[i-window])
+		}
+		calls[i] = w.client.Go(jute.OpCreate, &jute.CreateRequest{
+			Path: []byte(w.dir + "/w-"), Data: []byte(strconv.Itoa(i)), ACL: jute.OpenACL, Flags: jute.PersistentSequential,
+		})
+		time.Sleep(time.Duration(w.rng.Int64N(int64(w.pace))))
+	}
+	for i := w.n - window; i < w.n; i++ {
+		w.settle(i, calls[i])
+	}
+}
+
+// settle waits for write i.
+func (w *writer) settle(i int, call *cluster.Call) {
+	_, err := call.Wait()
+	switch {
+	case err == nil:
+		w.acked[i] = true
+	case errors.Is(err, cluster.ErrLoss):
+		w.lost[i] = true
+	default:
+		w.others = append(w.others, fmt.Errorf("write %d: %w", i, err))
+	}
+	w.told.Add(1)
+}
+
+// finished reports whether all of them are.
+func finished(writers []*writer) bool {
+	for _, w := range writers {
+		select {
+		case <-w.done:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// check compares what the session was told with what is there: every acknowledged write
+// once, in the session's order, and no other twice.
+func (w *writer) check(t *testing.T) {
+	t.Helper()
+	for _, err := range w.others {
+		t.Errorf("%s: %v", w.dir, err)
+	}
+	if err := w.client.Err(); err != nil {
+		t.Errorf("%s: session ended: %v", w.dir, err)
+		return
+	}
+	present := map[int]int{}
+	var last int64
+	previous := -1
+	for _, child := range w.children(t) {
+		i, zxid := w.read(t, child)
+		present[i]++
+		if zxid <= last {
+			t.Errorf("%s: node %s is not in the order of zxids", w.dir, child)
+		}
+		if i <= previous {
+			t.Errorf("%s: write %d stands behind write %d", w.dir, i, previous)
+		}
+		last, previous = zxid, i
+	}
+	for i := range w.n {
+		switch {
+		case w.acked[i] && present[i] != 1:
+			t.Errorf("%s: acknowledged write %d is there %d times", w.dir, i, present[i])
+		case present[i] > 1:
+			t.Errorf("%s: write %d is there %d times", w.dir, i, present[i])
+		case !w.acked[i] && !w.lost[i]:
+			t.Errorf("%s: write %d was never answered", w.dir, i)
+		}
+	}
+	if _, err := insistExists(w.client, w.dir+"-alive"); err != nil {
+		t.Errorf("%s: the session's ephemeral: %v", w.dir, err)
+	}
+}
+
+// insistExists asks for a node, however often the connection breaks.
+func insistExists(c *cluster.Client, path string) (jute.Stat, error) {
+	for {
+		stat, err := c.Exists(path, false)
+		if !errors.Is(err, cluster.ErrLoss) {
+			return stat, err
+		}
+	}
+}
+
+// children lists the nodes by sequence number, as of now.
+func (w *writer) children(t *testing.T) []string {
+	t.Helper()
+	for {
+		err := w.client.Sync()
+		if errors.Is(err, cluster.ErrLoss) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("sync: %v", err)
+		}
+		r, err := w.client.Do(jute.OpGetChildren, &jute.GetChildrenRequest{Path: []byte(w.dir)})
+		if errors.Is(err, cluster.ErrLoss) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("children of %s: %v", w.dir, err)
+		}
+		var resp jute.GetChildrenResponse
+		decode(t, r, &resp)
+		var names []string
+		for _, c := range resp.Children {
+			names = append(names, string(c))
+		}
+		return names // the server sorts them
+	}
+}
+
+// read returns which write made the node, and its czxid.
+func (w *writer) read(t *testing.T, child string) (i int, czxid int64) {
+	t.Helper()
+	r, err := w.client.Do(jute.OpGetData, &jute.GetDataRequest{Path: []byte(w.dir + "/" + child)})
+	if err != nil {
+		t.Fatalf("read %s: %v", child, err)
+	}
+	var resp jute.GetDataResponse
+	decode(t, r, &resp)
+	if i, err = strconv.Atoi(string(resp.Data)); err != nil {
+		t.Fatalf("read %s: %v", child, err)
+	}
+	return i, resp.Stat.Czxid
+}
+
+func decode(t *testing.T, r wire.Reply, rec wire.Readable) {
+	t.Helper()
+	if err := r.Into(rec); err != nil {
+		t.Fatalf("%v: %v", r, err)
+	}
+}
