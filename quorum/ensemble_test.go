@@ -375,6 +375,17 @@ func (e *ensemble) stopAll() {
 	}
 }
 
+// handOver asks a leader to give leadership away. raft may forget a hand-over when
+// leadership is lost meanwhile, so it has a limit.
+func (e *ensemble) handOver(id uint32) {
+	n := e.members[id].node
+	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
+	defer cancel()
+	if err := n.HandOver(ctx); err != nil {
+		e.t.Logf("hand-over by member %d: %v", id, err)
+	}
+}
+
 // wait polls until cond holds.
 func (e *ensemble) wait(what string, cond func() bool) {
 	e.t.Helper()

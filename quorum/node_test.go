@@ -91,7 +91,7 @@ func TestLeadershipLosesNothing(t *testing.T) {
 			id := e.leader(1, 2, 3)
 			gains[id]++
 			e.wait("hand-over", func() bool {
-				_ = e.members[id].node.HandOver(t.Context())
+				e.handOver(id)
 				return !e.members[id].node.Leading()
 			})
 		}
@@ -216,7 +216,7 @@ func TestTermErrorStops(t *testing.T) {
 		stable.full.Store(true)
 		e.wait("an election that reaches member 1", func() bool {
 			if lead := e.leaderNow(); lead != 0 {
-				_ = e.members[lead].node.HandOver(t.Context())
+				e.handOver(lead)
 			}
 			select {
 			case <-e.members[1].done:

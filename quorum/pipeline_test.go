@@ -326,7 +326,7 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 					}
 				}
 			}
-			_ = e.members[lead].node.HandOver(t.Context())
+			e.handOver(lead)
 		}
 	})
 }

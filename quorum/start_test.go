@@ -287,7 +287,7 @@ func TestJoiningTermComesFirst(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
 		old := e.leader(1, 2, 3)
-		_ = e.members[old].node.HandOver(t.Context()) // a term that is not the first
+		e.handOver(old) // a term that is not the first
 		term := e.members[e.leader(1, 2, 3)].node.Term()
 		lead := e.leader(1, 2, 3)
 		wiped := others(lead)[0]
