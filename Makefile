@@ -4,7 +4,7 @@ SCHEDULES ?= 1000
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
-.PHONY: build image test race drill fuzz bench lint proto up down soak help
+.PHONY: build image test race drill mutants fuzz bench lint proto up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -o bin/rollcall ./cmd/rollcall
 image: build ## container image rollcall of that binary; needs Docker, and no network
@@ -15,6 +15,8 @@ race: ## the tests of all packages but the integration ones, with the race detec
 	ci/test.sh unit
 drill: ## whole ensembles, broken on purpose
 	ci/test.sh drills
+mutants: ## faults of one line in the code, each of which a test must notice
+	ROLLCALL_MUTANTS=1 go test -count=1 -v -timeout 1h -run 'TestMutants' ./integration
 fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
 bench: ## the benchmarks of all packages

@@ -236,6 +236,7 @@ func TestNobodyVouchesForTheExpired(t *testing.T) {
 func vouches(t *testing.T, e *cluster.Ensemble, alone, other, witness uint32) {
 	const timeout = 6 * tick
 	c, session := e.Open(alone, timeout)
+	e.Equal() // the witness knows it
 	heard := make(chan time.Time, 1)
 	go func() {
 		last := time.Now()
@@ -330,4 +331,97 @@ func sessionsLive(t *testing.T, e *cluster.Ensemble, clients []*cluster.Client) 
 		}
 	}
 	e.Equal()
+}
+
+// A member lags behind, and a client of it asks for a sync: the read behind it shows what
+// was acknowledged to others before.
+func TestSyncOnALaggingMember(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
+		c, _ := e.Open(a, 10*tick)
+		writer, _ := e.Open(leader, 10*tick)
+		alive(t, writer, 1, "/before")
+		e.Equal()
+		e.BlockLog(leader, a)
+		alive(t, writer, 2, "/after")
+		time.AfterFunc(tick, func() { e.UnblockLog(leader, a) })
+		if _, _, err := c.Call(1, jute.OpSync, &jute.SyncRequest{Path: []byte("/")}); err != nil {
+			t.Fatal(err)
+		}
+		r, _, err := c.Call(2, jute.OpExists, &jute.ExistsRequest{Path: []byte("/after")})
+		if err != nil || r.Err != jute.OK {
+			t.Errorf("behind a sync: %v, %v; want what was acknowledged before it", r, err)
+		}
+	})
+}
+
+// A write is taken twice by the leader: once on the connection that the member gave up,
+// which is read late, and once on the one that it opened instead.
+func TestOldStreamReadLate(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
+		c, _ := e.Open(a, 10*tick)
+		e.Network.Slow(a, leader, tick/20)
+		for i := range int32(20) {
+			if err := c.Send(i+1, jute.OpCreate, &jute.CreateRequest{
+				Path: []byte("/w-"), ACL: jute.OpenACL, Flags: jute.PersistentSequential,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if i == 10 {
+				time.Sleep(tick / 100)
+				e.OrphanForwarding(a, leader, tick/3)
+			}
+		}
+		e.Network.Slow(a, leader, 0)
+		for i := range int32(20) {
+			r, err := c.Recv()
+			var resp jute.CreateResponse
+			if err != nil || r.Xid != i+1 || r.Into(&resp) != nil {
+				t.Fatalf("reply %d: %v, %v", i+1, r, err)
+			}
+			if want := fmt.Sprintf("/w-%010d", i); string(resp.Path) != want {
+				t.Errorf("write %d made %s, want %s: another was made twice, or out of order", i+1, resp.Path, want)
+			}
+		}
+		time.Sleep(tick)
+		e.Equal()
+		if e.Stats().Resent == 0 {
+			t.Error("nothing was sent again")
+		}
+		if has(e, leader, "/w-0000000020") {
+			t.Error("a write was made twice")
+		}
+	})
+}
+
+// Wall clocks jump by an hour and run apart while sessions live, on the leader first of
+// all. Nobody is expired for that, and nobody silent is kept.
+func TestWallClocksJump(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		const timeout = 4 * tick
+		clients := []*cluster.Client{e.Connect(timeout, leader), e.Connect(timeout, a), e.Connect(timeout, b)}
+		for i, c := range clients {
+			if _, err := c.Create(fmt.Sprintf("/e%d", i), nil, jute.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+		}
+		silent := e.Connect(timeout, a)
+		for i, by := range []time.Duration{time.Hour, -2 * time.Hour, 24 * time.Hour} {
+			e.Clock(leader).Step(by)
+			e.Clock(a).Drift(time.Duration(i) * 300 * time.Millisecond)
+			time.Sleep(timeout)
+		}
+		for i, c := range clients {
+			if n := c.Disconnects(); n != 0 {
+				t.Errorf("client %d saw %d disconnects", i, n)
+			}
+		}
+		sessionsLive(t, e, clients)
+		session := silent.Session()
+		silent.Abandon()
+		e.Clock(leader).Step(-time.Hour)
+		time.Sleep(timeout + 2*tick)
+		if owner(e, leader, session) != 0 {
+			t.Errorf("silent for %v, its session lives", timeout+2*tick)
+		}
+	})
 }

@@ -59,6 +59,9 @@ func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n
 		}
 		writers = append(writers, w)
 	}
+	if _, err := writers[0].client.Create(shared, []byte("new"), jute.Persistent); err != nil {
+		t.Fatal(err)
+	}
 	for _, w := range writers {
 		go w.run()
 	}
@@ -76,11 +79,27 @@ func (w *writer) run() {
 		calls[i] = w.client.Go(jute.OpCreate, &jute.CreateRequest{
 			Path: []byte(w.dir + "/w-"), Data: []byte(strconv.Itoa(i)), ACL: jute.OpenACL, Flags: jute.PersistentSequential,
 		})
+		if i%4 == 0 {
+			w.share(i)
+		}
 		time.Sleep(time.Duration(w.rng.Int64N(int64(w.pace))))
 	}
 	for i := w.n - window; i < w.n; i++ {
 		w.settle(i, calls[i])
 	}
+}
+
+// shared is a node that all sessions write and read, and whose watch they set.
+const shared = "/shared"
+
+// share writes or reads it; the history judges what came of that.
+func (w *writer) share(i int) {
+	if i%8 < 4 {
+		w.client.Go(jute.OpSetData, &jute.SetDataRequest{Path: []byte(shared), Data: fmt.Appendf(nil, "%s %d", w.dir, i), Version: -1})
+		return
+	}
+	w.client.Go(jute.OpSync, &jute.SyncRequest{Path: []byte(shared)})
+	w.client.Go(jute.OpGetData, &jute.GetDataRequest{Path: []byte(shared), Watch: true})
 }
 
 // settle waits for write i.

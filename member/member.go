@@ -59,15 +59,18 @@ type Config struct {
 	MinTimeout time.Duration // of sessions; default 2 ticks
 	MaxTimeout time.Duration // default 20 ticks
 
-	Clients      net.Listener // where clients connect; Run closes it
-	Limits       server.Limits
-	InFlight     int           // transactions sent and not yet applied here, over all connections; default 8,192
-	Drain        time.Duration // how long a graceful stop takes to close client connections; default: at once
-	SuperDigest  string        // "super:" and the digest; "": nobody is super
-	SkipACL      bool
-	Whitelist    []string // four-letter words served; srvr always is
-	SnapCount    uint64   // log entries between snapshots; default 100,000
-	EnsembleText []byte   // what /zookeeper/config says; nil: standalone
+	Clients     net.Listener // where clients connect; Run closes it
+	Limits      server.Limits
+	InFlight    int           // transactions sent and not yet applied here, over all connections; default 8,192
+	Drain       time.Duration // how long a graceful stop takes to close client connections; default: at once
+	SuperDigest string        // "super:" and the digest; "": nobody is super
+	SkipACL     bool
+	Whitelist   []string // four-letter words served; srvr always is
+	SnapCount   uint64   // log entries between snapshots; default 100,000
+	// StoreStallLimit is how long an operation of the log store or apply may take before this
+	// member stops leading and closes its clients' connections; default 3 s.
+	StoreStallLimit time.Duration
+	EnsembleText    []byte // what /zookeeper/config says; nil: standalone
 
 	Version string    // of this program, for srvr; default "dev"
 	Built   time.Time // when it was built
@@ -95,12 +98,13 @@ func (c *Config) complete() error {
 		return fmt.Errorf("member: tick %v is not positive", c.Tick)
 	case c.Clients == nil:
 		return errors.New("member: Clients is required")
-	case c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0:
+	case c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0 || c.StoreStallLimit < 0:
 		return errors.New("member: a limit is negative")
 	case !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.ID == c.ID }):
 		return fmt.Errorf("member: this member, %d, is not in the server list", c.ID)
 	}
 	c.SyncLimit = cmp.Or(c.SyncLimit, defaultSyncLimit)
+	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, quorum.DefaultStallLimit)
 	c.Version = cmp.Or(c.Version, "dev")
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Network.Listen == nil {
@@ -235,6 +239,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.server.Serve(inner, m.cfg.Clients) })
 	g.Go(func() error { return m.tellEvents(inner) })
 	g.Go(func() error { return m.announceReady(inner) })
+	g.Go(func() error { return m.stallLoop(inner) })
 	m.serveMembers(inner, g)
 	g.Go(func() error {
 		select {
@@ -284,9 +289,11 @@ func (m *Member) Ready() <-chan struct{} { return m.ready }
 func (m *Member) State() *znode.State { return m.state }
 
 // Role is "leader", "follower" or "standalone", or "" while this member does not serve:
-// before its first term, while it joins, or without a leader.
+// before its first term, while it joins or its disk hangs, or without a leader.
 func (m *Member) Role() string {
 	switch {
+	case m.node.Stalled() != nil:
+		return ""
 	case m.terms.current.Load() != nil && m.cfg.EnsembleText == nil && len(m.cfg.Servers) == 1:
 		return "standalone"
 	case m.terms.current.Load() != nil:

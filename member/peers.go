@@ -52,7 +52,10 @@ func (p *peers) to(id uint32) (*grpc.ClientConn, error) {
 	c, err := grpc.NewClient(fmt.Sprintf("passthrough:///member-%d", id),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dial(ctx, id) }),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage),
+			// No stream is opened anew behind our back: whoever holds it does that, and must
+			// hear of its end at once, not hang in Send until the member is back.
+			grpc.MaxRetryRPCBufferSize(0)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A member that comes back is to be found within half a tick.
 			Backoff:           backoff.Config{BaseDelay: p.tick / 20, Multiplier: 1.6, Jitter: 0.2, MaxDelay: p.tick / 2},

@@ -79,7 +79,7 @@ func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
 		Self: m.cfg.ID, Peers: m.raftPeers(), Dir: m.cfg.Dir, LogDir: m.cfg.LogDir,
 		Stream: m.ports.stream, Machine: machine{m.state}, Ask: m.askHello, NewEnsemble: m.cfg.NewEnsemble,
-		Tick: m.cfg.Tick, SnapshotEvery: m.cfg.SnapCount, Logger: m.log,
+		Tick: m.cfg.Tick, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
 	if m.cfg.Stores != nil {
 		cfg.Stores = *m.cfg.Stores

@@ -99,8 +99,10 @@ func (t *terms) begin(ctx context.Context) func() {
 // when a proposal was refused although leadership stayed.
 func (t *terms) lead(ctx context.Context) {
 	for ctx.Err() == nil && t.m.node.Leading() {
-		if err := t.term(ctx); err != nil && ctx.Err() == nil {
-			t.log.Warn("term ended", "err", err)
+		if t.m.node.Stalled() == nil {
+			if err := t.term(ctx); err != nil && ctx.Err() == nil {
+				t.log.Warn("term ended", "err", err)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -172,6 +174,17 @@ func (t *terms) config(o opening) (leader.Config, error) {
 		Now: t.m.cfg.Now, Log: proposer{t.m.node, &t.sizes}, Sessions: o.table,
 		Members: links, Applied: t.m.applied.Load, Logger: t.m.log,
 	}, nil
+}
+
+// stall ends the term that leads, without waiting for it: it may hang in the log.
+func (t *terms) stall() {
+	t.mu.Lock()
+	retired := t.retired
+	t.mu.Unlock()
+	if retired != nil {
+		retired()
+	}
+	t.current.Store(nil)
 }
 
 // close ends what term opened: nothing feeds the table any more.

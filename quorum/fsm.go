@@ -40,7 +40,8 @@ var errMachineStopped = errors.New("quorum: the state machine has failed")
 type fsm struct {
 	machine Machine
 	fail    func(error)
-	commits func()      // hears that entries were committed, before they are applied
+	commits func() // hears that entries were committed, before they are applied
+	ops     *operations
 	running func() bool // false while raft looks for a snapshot to start from
 	failed  bool        // raft's FSM goroutine only
 	batch   []Committed
@@ -76,7 +77,10 @@ func (f *fsm) apply(logs []*raft.Log) {
 		}
 		f.batch = append(f.batch, c)
 	}
-	if err := f.machine.Apply(f.batch); err != nil {
+	op := f.ops.begin("applying entries")
+	err := f.machine.Apply(f.batch)
+	f.ops.end(op)
+	if err != nil {
 		f.failed = true
 		f.fail(err)
 		return

@@ -71,6 +71,9 @@ type Config struct {
 	NewEnsemble bool
 
 	Tick time.Duration // ZooKeeper's tickTime; election timeout is a quarter, at least 150 ms
+	// StallLimit is how long a store or the state machine may take for one operation before
+	// this member gives up leading; default DefaultStallLimit. See Node.Stalled.
+	StallLimit time.Duration
 
 	SnapshotEvery uint64 // log entries between snapshots; default DefaultSnapshotEvery
 	SnapshotBytes int64  // bytes of log between snapshots; default DefaultSnapshotBytes
@@ -94,6 +97,7 @@ type Node struct {
 	snaps   *snapshotStore
 	fsm     *fsm
 	trans   *transport
+	ops     operations
 
 	raft       atomic.Pointer[raft.Raft]
 	snapshot   atomic.Bool  // a snapshot has been stored, now or before
@@ -128,7 +132,9 @@ func Open(cfg Config) (*Node, error) {
 	cfg.SnapshotEvery = cmp.Or(cfg.SnapshotEvery, DefaultSnapshotEvery)
 	cfg.SnapshotBytes = cmp.Or(cfg.SnapshotBytes, DefaultSnapshotBytes)
 	cfg.TrailingBytes = cmp.Or(cfg.TrailingBytes, DefaultTrailingBytes)
+	cfg.StallLimit = cmp.Or(cfg.StallLimit, DefaultStallLimit)
 	n := &Node{
+		ops:        operations{limit: cfg.StallLimit},
 		cfg:        cfg,
 		logger:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum"),
 		election:   max(cfg.Tick/4, minElection),
@@ -159,8 +165,8 @@ func (cfg *Config) check() error {
 		return errors.New("quorum: either Dir or Stores is required")
 	case !onDisk && (cfg.Stores.Log == nil || cfg.Stores.Stable == nil || cfg.Stores.Snapshots == nil):
 		return errors.New("quorum: Stores must be complete")
-	case cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0:
-		return errors.New("quorum: SnapshotBytes and TrailingBytes must not be negative")
+	case cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0 || cfg.StallLimit < 0:
+		return errors.New("quorum: SnapshotBytes, TrailingBytes and StallLimit must not be negative")
 	}
 	for _, p := range cfg.Peers {
 		if p.ID == cfg.Self && cfg.Stream.Addr().String() != p.Addr {
@@ -191,7 +197,7 @@ func (n *Node) open() error {
 		return err
 	}
 	running := func() bool { return n.trans != nil && n.trans.running.Load() }
-	g := guard{fail: n.fatal, running: running}
+	g := guard{fail: n.fatal, running: running, ops: &n.ops}
 	n.log = &logStore{LogStore: n.stores.Log, guard: g}
 	n.log.data.Store(data)
 	n.stable = &stableStore{StableStore: n.stores.Stable, guard: g}
@@ -200,7 +206,7 @@ func (n *Node) open() error {
 		n.snaps.dir = snapshotPath(dir)
 	}
 	n.fsm = &fsm{
-		machine: n.cfg.Machine, fail: n.fatal, running: running,
+		machine: n.cfg.Machine, fail: n.fatal, running: running, ops: &n.ops,
 		commits: func() { n.trans.pipes.committed() }, // entries are applied only while raft runs
 	}
 	joining, err := n.stable.GetUint64(keyJoining)
@@ -316,7 +322,13 @@ func (n *Node) newTransport() *transport {
 		spool: func() (spool, error) { return &memorySpool{}, nil },
 		raft:  n.raft.Load,
 		fail:  n.fatal,
-		stand: func() bool { return !n.joining.Load() },
+		stand: func() error {
+			if n.joining.Load() {
+				return errJoining
+			}
+			return n.Stalled()
+		},
+		joins: n.joining.Load, stalled: n.Stalled,
 		votes: func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },
 		taken: func(term uint64) { n.fsm.term.Store(max(n.fsm.term.Load(), term)) },
 	}
@@ -571,6 +583,8 @@ func (n *Node) HandOver(ctx context.Context) error {
 	if r == nil || r.State() != raft.Leader || len(voters(r)) == 1 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, 2*n.election) // raft gives up by then
+	defer cancel()
 	r.LeadershipTransfer() // its outcome is not to be waited for: raft forgets it if it stops first
 	ticker := time.NewTicker(handOverPoll)
 	defer ticker.Stop()

@@ -27,6 +27,7 @@ type logPoint func() (commit, last, term uint64)
 type pipeline struct {
 	inner  raft.AppendPipeline
 	log    logPoint
+	stalls func() error  // why nothing may be sent; nil: nothing hangs
 	wake   chan struct{} // there may be a commit to tell of; one place
 	done   chan raft.AppendFuture
 	closed chan struct{}
@@ -46,9 +47,9 @@ type pipeline struct {
 	untold     bool                       // a notice was put off: what is sent or answered next brings it up
 }
 
-func newPipeline(inner raft.AppendPipeline, log logPoint) *pipeline {
+func newPipeline(inner raft.AppendPipeline, log logPoint, stalls func() error) *pipeline {
 	p := &pipeline{
-		inner: inner, log: log, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		inner: inner, log: log, stalls: stalls, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		done: make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
 	}
 	go p.watch()
@@ -58,6 +59,9 @@ func newPipeline(inner raft.AppendPipeline, log logPoint) *pipeline {
 
 // AppendEntries implements raft.AppendPipeline.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := p.stalls(); err != nil {
+		return nil, err
+	}
 	req = clamp(req)
 	p.sending <- struct{}{}
 	defer func() { <-p.sending }()
@@ -116,6 +120,9 @@ func (p *pipeline) noticeLoop() {
 
 // tell sends a notice, if there is anything to tell and room for it.
 func (p *pipeline) tell() error {
+	if err := p.stalls(); err != nil {
+		return err
+	}
 	p.sending <- struct{}{}
 	defer func() { <-p.sending }()
 	req := p.next()

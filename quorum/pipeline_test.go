@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+func noStall() error { return nil }
+
 // stream is a pipeline over a fake wire, and the log that it speaks of.
 type stream struct {
 	*pipeline
@@ -54,7 +56,7 @@ func (f *wireFuture) Request() *raft.AppendEntriesRequest { return f.req }
 
 func newStream(t *testing.T) *stream {
 	s := &stream{t: t, wire: &wire{sent: make(chan *raft.AppendEntriesRequest, 1000), done: make(chan raft.AppendFuture)}}
-	s.pipeline = newPipeline(s.wire, func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() })
+	s.pipeline = newPipeline(s.wire, func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, noStall)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

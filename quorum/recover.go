@@ -83,7 +83,7 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 		return err
 	}
 	running := func() bool { return false }
-	stable := &stableStore{StableStore: s.Stable, guard: guard{running: running}}
+	stable := &stableStore{StableStore: s.Stable, guard: guard{running: running, ops: &operations{}}}
 	if joining, err := stable.GetUint64(keyJoining); err != nil {
 		return fmt.Errorf("quorum: read state: %w", err)
 	} else if joining != 0 {
@@ -99,13 +99,13 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 	f := &fsm{
 		machine: rec.Machine,
 		fail:    func(err error) { failed = errors.Join(failed, err) },
-		commits: func() {},
+		commits: func() {}, ops: &operations{},
 		running: func() bool { return true }, // what cannot be restored is not skipped
 	}
 	conf := raft.DefaultConfig()
 	conf.LocalID = Peer{ID: rec.Self}.serverID()
 	conf.Logger = logger
-	snaps := &snapshotStore{SnapshotStore: s.Snapshots, guard: guard{running: running}, dir: snapshotPath(rec.Dir), stored: func() {}}
+	snaps := &snapshotStore{SnapshotStore: s.Snapshots, guard: guard{running: running, ops: &operations{}}, dir: snapshotPath(rec.Dir), stored: func() {}}
 	_, trans := raft.NewInmemTransport("") // only encodes addresses
 	self := rec.Peers[slices.IndexFunc(rec.Peers, func(p Peer) bool { return p.ID == rec.Self })]
 	err := raft.RecoverCluster(conf, f, s.Log, stable, snaps, trans, configuration([]Peer{self}))

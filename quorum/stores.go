@@ -52,6 +52,13 @@ type Stores struct {
 type guard struct {
 	fail    func(error)
 	running func() bool // raft's goroutines run; before, errors are simply returned
+	ops     *operations // hears what is under way
+}
+
+// timed does op, which may hang.
+func (g guard) timed(what string, op func() error) error {
+	defer g.ops.end(g.ops.begin(what))
+	return op()
 }
 
 func (g guard) check(op string, err error) error {
@@ -87,7 +94,7 @@ func (s *logStore) LastIndex() (uint64, error) {
 }
 
 func (s *logStore) GetLog(index uint64, l *raft.Log) error {
-	err := s.LogStore.GetLog(index, l)
+	err := s.timed("reading the log", func() error { return s.LogStore.GetLog(index, l) })
 	if errors.Is(err, raft.ErrLogNotFound) {
 		first, last := s.bounds()
 		if first == 0 || index < first || index > last {
@@ -112,7 +119,8 @@ func (s *logStore) bounds() (first, last uint64) {
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
-	if err := s.check("write log", s.LogStore.StoreLogs(logs)); err != nil {
+	err := s.timed("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
+	if err := s.check("write log", err); err != nil {
 		return err
 	}
 	var n int64
@@ -144,7 +152,8 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 		if last >= end {
 			from, to = max(first, last-min(last, deleteChunk-1)), last
 		}
-		if err := s.check("shorten log", s.LogStore.DeleteRange(from, to)); err != nil {
+		err := s.timed("shortening the log", func() error { return s.LogStore.DeleteRange(from, to) })
+		if err := s.check("shorten log", err); err != nil {
 			return err
 		}
 		if from == first {
@@ -167,11 +176,11 @@ type stableStore struct {
 }
 
 func (s *stableStore) Set(k, v []byte) error {
-	return s.check("write vote", s.StableStore.Set(k, v))
+	return s.check("write vote", s.timed("writing a vote", func() error { return s.StableStore.Set(k, v) }))
 }
 
 func (s *stableStore) SetUint64(k []byte, v uint64) error {
-	return s.check("write "+string(k), s.StableStore.SetUint64(k, v))
+	return s.check("write "+string(k), s.timed("writing a term or a vote", func() error { return s.StableStore.SetUint64(k, v) }))
 }
 
 func (s *stableStore) Get(k []byte) ([]byte, error) {

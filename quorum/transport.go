@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,8 @@ type inner interface {
 //   - a follower is told of a commit at once;
 //   - a pipeline ends at its first failure;
 //   - a snapshot is received beside the main loop;
-//   - a joining member takes part in no election.
+//   - a joining member takes part in no election;
+//   - a leader whose stores or state machine hang falls silent.
 type transport struct {
 	inner
 	conns *conns
@@ -53,7 +55,10 @@ type transport struct {
 	fail  func(error)       // ends the member
 	taken func(term uint64) // a snapshot whose last entry is of term has been installed
 	votes func() bool       // false while joining, except for the other one of two
-	stand func() bool       // false while joining
+	stand func() error      // why this member is no candidate: it joins, or it stalls
+	joins func() bool
+	// stalled is why this member must say nothing as a leader; nil if nothing hangs.
+	stalled func() error
 
 	running   atomic.Bool   // raft's goroutines are about to start
 	receiving chan struct{} // one place
@@ -95,7 +100,18 @@ func (t *transport) Close() error {
 
 // AppendEntries implements raft.Transport.
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := t.stalled(); err != nil {
+		return err
+	}
 	return t.inner.AppendEntries(id, to, clamp(req), resp)
+}
+
+// InstallSnapshot implements raft.Transport.
+func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if err := t.stalled(); err != nil {
+		return err
+	}
+	return t.inner.InstallSnapshot(id, to, req, resp, data)
 }
 
 // AppendEntriesPipeline implements raft.Transport.
@@ -104,7 +120,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	if err != nil {
 		return nil, err
 	}
-	return t.pipes.add(newPipeline(p, t.logPoint)), nil
+	return t.pipes.add(newPipeline(p, t.logPoint, t.stalled)), nil
 }
 
 // logPoint implements logPoint. The term comes last: if this member led in it before, then
@@ -133,16 +149,16 @@ func clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 
 // RequestVote implements raft.Transport.
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if !t.stand() {
-		return errJoining
+	if err := t.stand(); err != nil {
+		return err
 	}
 	return t.inner.RequestVote(id, to, req, resp)
 }
 
 // RequestPreVote implements raft.WithPreVote.
 func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if !t.stand() {
-		return errJoining
+	if err := t.stand(); err != nil {
+		return err
 	}
 	return t.inner.RequestPreVote(id, to, req, resp)
 }
@@ -201,7 +217,7 @@ func (t *transport) intercept(rpc raft.RPC) bool {
 	}
 	switch req := rpc.Command.(type) {
 	case *raft.AppendEntriesRequest:
-		if !t.stand() {
+		if t.joins() {
 			t.lead.heard(req)
 		}
 	case *raft.RequestVoteRequest:
@@ -215,8 +231,8 @@ func (t *transport) intercept(rpc raft.RPC) bool {
 			return true
 		}
 	case *raft.TimeoutNowRequest:
-		if !t.stand() {
-			rpc.Respond(nil, errJoining)
+		if err := t.stand(); err != nil {
+			rpc.Respond(nil, err)
 			return true
 		}
 	}

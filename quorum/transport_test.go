@@ -68,7 +68,7 @@ func TestCommitIsClamped(t *testing.T) {
 	}
 	pipe := &fakePipeline{done: make(chan raft.AppendFuture), closed: make(chan struct{})}
 	wire := &fakeInner{pipe: pipe}
-	tr := &transport{inner: wire, raft: func() *raft.Raft { return nil }}
+	tr := &transport{inner: wire, raft: func() *raft.Raft { return nil }, stalled: noStall}
 	p, err := tr.AppendEntriesPipeline("2", "m2:1")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestPipelineEndsAtFirstFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := &fakePipeline{done: make(chan raft.AppendFuture), closed: make(chan struct{})}
-				p := newPipeline(fake, func() (commit, last, term uint64) { return 0, 0, 0 })
+				p := newPipeline(fake, func() (commit, last, term uint64) { return 0, 0, 0 }, noStall)
 				good := &fakeFuture{resp: raft.AppendEntriesResponse{Success: true}}
 				fake.done <- good
 				if got := <-p.Consumer(); got != good {

@@ -261,6 +261,10 @@ func (s *Server) Cut(id jute.SessionID, why error) {
 	}
 }
 
+// CutAll closes every connection without a byte more: this member cannot serve for the
+// moment. It never blocks.
+func (s *Server) CutAll() { s.cutWhere(cutByMember, func(*conn) bool { return true }) }
+
 // Drain refuses new connections from now on and closes those there are, spread evenly
 // over a time, so that their clients do not all reach the other members at once. It
 // returns early if ctx ends; Serve closes what is left.

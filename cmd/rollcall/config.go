@@ -31,11 +31,12 @@ type Config struct {
 	MinSessionTimeout time.Duration
 	MaxSessionTimeout time.Duration
 
-	MaxClientCnxns         int // per client address; 0: no limit
-	MaxCnxns               int // of all clients; 0: no limit
-	MaxBuffer              int // bytes of a request
-	GlobalOutstandingLimit int // writes in flight, over all connections of this member
-	SnapCount              int // log entries between snapshots
+	MaxClientCnxns         int           // per client address; 0: no limit
+	MaxCnxns               int           // of all clients; 0: no limit
+	MaxBuffer              int           // bytes of a request
+	GlobalOutstandingLimit int           // writes in flight, over all connections of this member
+	SnapCount              int           // log entries between snapshots
+	StoreStallLimit        time.Duration // that writing or applying the log may hang
 
 	ConnOutstandingLimit int           // requests of one connection read and not answered
 	ConnUnreadLimit      int           // bytes that a client may leave unread
@@ -195,6 +196,7 @@ func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft
 		Config: Config{
 			Tick:           3 * time.Second,
 			MaxClientCnxns: 60, MaxBuffer: defaultMaxBuffer, GlobalOutstandingLimit: 1000, SnapCount: 100_000,
+			StoreStallLimit:      3 * time.Second,
 			ConnOutstandingLimit: 128, ConnUnreadLimit: 16 << 20, HandshakeTimeout: 10 * time.Second,
 			NewEnsemble: flags.newEnsemble,
 			Admin:       Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},

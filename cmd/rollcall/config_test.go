@@ -155,6 +155,7 @@ snapCount=5000
 connectionOutstandingLimit=9
 connectionUnreadLimit=65536
 handshakeTimeout=700
+storeStallLimit=900
 zookeeper.4lw.commands.whitelist=ruok, mntr,\
     ,srvr
 zookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
@@ -173,7 +174,7 @@ quorumListenOnAllIPs=TRUE
 		DataDir: dir, DataLogDir: at("DIR/log"), ClientAddr: "0.0.0.0:2181",
 		Tick: 2 * time.Second, InitLimit: 5, SyncLimit: 2,
 		MinSessionTimeout: 3 * time.Second, MaxSessionTimeout: 40 * time.Second,
-		MaxCnxns: 7, MaxBuffer: 0x1FFFFF, GlobalOutstandingLimit: 200, SnapCount: 5000,
+		MaxCnxns: 7, MaxBuffer: 0x1FFFFF, GlobalOutstandingLimit: 200, SnapCount: 5000, StoreStallLimit: 900 * time.Millisecond,
 		ConnOutstandingLimit: 9, ConnUnreadLimit: 65536, HandshakeTimeout: 700 * time.Millisecond,
 		Whitelist: []string{"ruok", "mntr", "srvr"}, SkipACL: true,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", ListenOnAllIPs: true,

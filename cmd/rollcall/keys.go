@@ -42,6 +42,8 @@ const (
 	minUnread     = 64 << 10
 	maxUnread     = 1 << 30
 	maxHandshake  = 60 * 60 * 1000
+	minStall      = 100 // a disk that is only busy takes as long
+	maxStall      = 60 * 60 * 1000
 	maxPort       = 65535
 
 	minMaxBuffer     = 1024    // below that, a client cannot connect with a chroot and a long ACL
@@ -133,6 +135,10 @@ var keys = []key{
 	{
 		name: "snapCount", def: "100000", note: "log entries between two snapshots",
 		read: number(2, maxCount, func(d *draft) *int { return &d.SnapCount }),
+	},
+	{
+		name: "storeStallLimit", def: "3000", note: "Rollcall's own: ms that writing or applying the log may hang before a leader gives up, and any member closes its clients' connections, 100 to 3600000",
+		read: millis(minStall, maxStall, func(d *draft) *time.Duration { return &d.StoreStallLimit }),
 	},
 	{
 		name: "4lw.commands.whitelist", def: "srvr", note: "four-letter words served, comma separated; `*`: all; srvr always is",

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/history"
 	"rollcall/integration/wire"
 	"rollcall/jute"
 )
@@ -24,6 +25,7 @@ var (
 // of the timeout, and when its connection breaks, or says nothing for two thirds, it goes
 // round the members with its session. It counts what its user would notice. Safe for concurrent use.
 type Client struct {
+	record  *record // nil: none
 	dial    func(ctx context.Context, member uint32) (*wire.Conn, error)
 	members []uint32 // in the order in which they are tried; the first is home
 	timeout time.Duration
@@ -36,6 +38,7 @@ type Client struct {
 	session     jute.ConnectResponse
 	at          uint32 // the member it is connected to, 0: none
 	conn        *wire.Conn
+	number      uint64      // of conn, in the record
 	out         chan []byte // frames for conn's writer; nil while there is no connection
 	zxid        int64
 	xid         int32
@@ -51,6 +54,8 @@ type Client struct {
 // Call is a request under way.
 type Call struct {
 	xid   int32
+	op    jute.Op
+	id    history.CallID
 	done  chan struct{}
 	reply wire.Reply
 	err   error
@@ -66,8 +71,8 @@ func (c *Call) Wait() (wire.Reply, error) {
 	return c.reply, c.err
 }
 
-func newClient(ctx context.Context, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {
-	c := &Client{dial: dial, members: members, timeout: timeout, done: make(chan struct{})}
+func newClient(ctx context.Context, record *record, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {
+	c := &Client{record: record, dial: dial, members: members, timeout: timeout, done: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancel(ctx)
 	c.changed = sync.NewCond(&c.mu)
 	go c.run()
@@ -128,6 +133,7 @@ func (c *Client) connect(member uint32) (*wire.Conn, error) {
 	}
 	if err == nil && resp.TimeOut <= 0 {
 		err = ErrExpired
+		c.record.connection(history.Expired, session.SessionID, 0, member)
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -136,6 +142,7 @@ func (c *Client) connect(member uint32) (*wire.Conn, error) {
 	c.mu.Lock()
 	resp.Passwd = slices.Clone(resp.Passwd)
 	c.session, c.conn = resp, conn
+	c.number = c.record.connection(history.Connected, resp.SessionID, 0, member)
 	c.mu.Unlock()
 	return conn, nil
 }
@@ -205,6 +212,7 @@ func (c *Client) read(conn *wire.Conn) {
 		c.mu.Lock()
 		switch {
 		case r.Xid == jute.XidNotification:
+			c.record.event(c.session.SessionID, c.number, r.Event())
 			c.events = append(c.events, r.Event())
 			c.changed.Broadcast()
 		case len(c.pending) == 0 || c.pending[0].xid != r.Xid:
@@ -217,6 +225,7 @@ func (c *Client) read(conn *wire.Conn) {
 			}
 			call := c.pending[0]
 			c.pending = c.pending[1:]
+			c.record.answered(call.id, call.op, r)
 			call.reply = r
 			close(call.done)
 		}
@@ -235,6 +244,7 @@ func (c *Client) lost(conn *wire.Conn) {
 		close(call.done)
 	}
 	close(c.out)
+	c.record.connection(history.Disconnected, c.session.SessionID, c.number, c.at)
 	c.pending, c.conn, c.out, c.at = nil, nil, nil, 0
 	c.disconnects++
 	c.changed.Broadcast()
@@ -253,7 +263,8 @@ func (c *Client) end(why error) {
 // send queues a request while the lock is held, so that the order of the calls is that
 // of the wire.
 func (c *Client) send(xid int32, op jute.Op, rec wire.Record) *Call {
-	call := &Call{xid: xid, done: make(chan struct{})}
+	call := &Call{xid: xid, op: op, done: make(chan struct{})}
+	call.id = c.record.asked(c.session.SessionID, c.number, xid, op, rec)
 	c.pending = append(c.pending, call)
 	c.lastSent = time.Now()
 	select {

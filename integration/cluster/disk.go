@@ -39,7 +39,6 @@ type Disk struct {
 	keep     uint64        // log entries left behind a snapshot; 0: as raft says
 	run      *diskRun      // of the member's present process
 	installs int
-	writes   int
 }
 
 // content is what is durable.
@@ -194,7 +193,6 @@ func (r *diskRun) do(w *diskWrite) error {
 	latency, stalled := d.latency, d.stalled
 	fails := false
 	if d.run == r {
-		d.writes++
 		r.pending = append(r.pending, w)
 		if d.failAt > 0 {
 			d.failAt--

@@ -35,6 +35,7 @@ type Options struct {
 	Events func(e member.Event)
 	Adjust func(cfg *member.Config) // last word on each member's configuration
 	Write  time.Duration            // how long each disk takes for a write; default: no time
+	Record bool                     // take down a history; see Ensemble.History
 }
 
 // Ensemble is some members and their wires. Use it from one goroutine, inside a bubble.
@@ -47,6 +48,7 @@ type Ensemble struct {
 	servers []member.Server
 	members map[uint32]*running
 	clients []*Client
+	record  *record      // nil: none
 	exits   []string     // members that ended by themselves, and why
 	ended   member.Stats // of runs that have ended: Resent and Dropped
 	ghosts  []*running   // killed, and not yet ended in all their parts
@@ -80,6 +82,12 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 		e.servers = append(e.servers, member.Server{ID: id, Grpc: fmt.Sprintf("m%d:2888", id), Raft: fmt.Sprintf("m%d:3888", id)})
 		e.members[id] = &running{disk: NewDisk(), clock: NewClock()}
 		e.members[id].disk.SetLatency(opts.Write)
+	}
+	if opts.Record {
+		var err error
+		if e.record, err = newRecord(opts.Tick, e.IDs()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Cleanup(func() {
 		for _, c := range e.clients {
@@ -125,10 +133,16 @@ func (e *Ensemble) Boot(id uint32) {
 		e.t.Fatal(err)
 	}
 	r.stores = r.disk.mount()
-	m, err := member.New(e.config(id, host, clients))
+	cfg := e.config(id, host, clients)
+	witness := e.record.observe(&cfg)
+	m, err := member.New(cfg)
 	if err != nil {
 		e.t.Fatalf("cluster: member %d: %v", id, err)
 	}
+	if witness != nil {
+		witness.state = m.State()
+	}
+	e.record.up(id)
 	ctx, stop := context.WithCancel(context.Background()) // the test's end crashes it
 	r.member, r.stop, r.done, r.run, r.leaves = m, stop, make(chan struct{}), new(run), false
 	done, result := r.done, r.run
@@ -136,6 +150,7 @@ func (e *Ensemble) Boot(id uint32) {
 		defer close(done)
 		result.err = m.Run(ctx)
 		if ctx.Err() == nil { // the process is gone, and its connections with it
+			e.record.down(id)
 			e.Network.Kill(id)
 		}
 	}()
@@ -181,6 +196,9 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	if r.done == nil {
 		return
 	}
+	if e.Running(id) {
+		e.record.down(id)
+	}
 	e.count(r)
 	if stop := r.stop; len(e.servers) == 1 {
 		stop()
@@ -223,6 +241,7 @@ func (e *Ensemble) Stop(id uint32) {
 // leave asks a member to stop, and does not wait for it.
 func (e *Ensemble) leave(id uint32) {
 	e.members[id].leaves = true
+	e.record.down(id) // sooner than it is
 	e.members[id].stop()
 }
 
@@ -466,7 +485,7 @@ func (e *Ensemble) Connect(timeout time.Duration, members ...uint32) *Client {
 	if len(members) == 0 {
 		members = e.IDs()
 	}
-	c := newClient(e.ctx, members, timeout, e.dial)
+	c := newClient(e.ctx, e.record, members, timeout, e.dial)
 	e.clients = append(e.clients, c)
 	if err := c.WaitConnected(30 * e.opts.Tick); err != nil {
 		e.t.Fatal(err)

@@ -106,6 +106,7 @@ func (pl *player) begin(f Fault) {
 	if p.Hit == 0 {
 		return
 	}
+	pl.e.record.fault(p, pl.e.IDs())
 	if end := pl.do(p); end != nil {
 		pl.at(time.Now().Add(f.For), end)
 	}

@@ -1,0 +1,41 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A plan is what it prints.
+func TestPlanReplays(t *testing.T) {
+	for seed := range uint64(200) {
+		p := RandomPlan(rand.New(rand.NewPCG(seed, 5)), 3+2*int(seed%2), time.Second)
+		got, err := ParsePlan(p.String() + "\n\n")
+		if err != nil {
+			t.Fatalf("%v\nof\n%v", err, p)
+		}
+		if !slices.Equal(got, p) {
+			t.Fatalf("%v\nbecame\n%v", p, got)
+		}
+		again := RandomPlan(rand.New(rand.NewPCG(seed, 5)), 3+2*int(seed%2), time.Second)
+		if !slices.Equal(again, p) {
+			t.Fatalf("seed %d drew\n%v\nand then\n%v", seed, p, again)
+		}
+		kinds := map[Kind]bool{}
+		for _, f := range p {
+			kinds[f.Kind] = true
+		}
+		if len(p) < 3 || len(kinds) < 2 {
+			t.Errorf("seed %d: %d faults of %d kinds, want 3 of 2", seed, len(p), len(kinds))
+		}
+	}
+}
+
+func TestParsePlanRefuses(t *testing.T) {
+	for _, text := range []string{"1s kill", "soon kill leader", "1s melt leader", "1s kill leader for=ever", "1s kill leader why=not", "1s fail leader n=some"} {
+		if p, err := ParsePlan(text); err == nil {
+			t.Errorf("ParsePlan(%q) = %v, want an error", text, p)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"rollcall/history"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+	"rollcall/member"
+	"rollcall/proto"
+	"rollcall/server"
+	"rollcall/znode"
+)
+
+// settling is how long after a fault's end two members may still be without a connection:
+// it is told to the history as part of the fault.
+const settling = 2 * time.Second
+
+// record takes down what clients and members do, for package history. The nil one takes
+// down nothing.
+type record struct {
+	to    *history.Recorder
+	start time.Time
+	conns atomic.Uint64
+}
+
+func newRecord(tick time.Duration, members []uint32) (*record, error) {
+	r, err := history.NewRecorder(history.Config{Tick: tick, Slack: tick / 2, Members: members})
+	return &record{to: r, start: time.Now()}, err
+}
+
+func (r *record) now() time.Duration { return time.Since(r.start) }
+
+// asked takes down a request.
+func (r *record) asked(session jute.SessionID, conn uint64, xid int32, op jute.Op, rec wire.Record) history.CallID {
+	if r == nil || xid <= 0 {
+		return 0
+	}
+	q := history.Request{Session: session, Conn: conn, Xid: xid, Op: op}
+	switch rec := rec.(type) {
+	case *jute.CreateRequest:
+		q.Path, q.Data, q.Mode = string(rec.Path), string(rec.Data), rec.Flags
+	case *jute.SetDataRequest:
+		q.Path, q.Data, q.Version = string(rec.Path), string(rec.Data), rec.Version
+	case *jute.DeleteRequest:
+		q.Path, q.Version = string(rec.Path), rec.Version
+	case *jute.GetDataRequest:
+		q.Path, q.Watch = string(rec.Path), rec.Watch
+	case *jute.ExistsRequest:
+		q.Path, q.Watch = string(rec.Path), rec.Watch
+	case *jute.GetChildrenRequest:
+		q.Path, q.Watch = string(rec.Path), rec.Watch
+	case *jute.SyncRequest:
+		q.Path = string(rec.Path)
+	}
+	return r.to.Invoked(r.now(), q)
+}
+
+// answered takes down a reply.
+func (r *record) answered(id history.CallID, op jute.Op, reply wire.Reply) {
+	if r == nil || id == 0 {
+		return
+	}
+	a := history.Reply{Code: reply.Err, Zxid: reply.Zxid}
+	if reply.Err == jute.OK {
+		switch op {
+		case jute.OpCreate:
+			var resp jute.CreateResponse
+			_ = reply.Into(&resp) // whoever asked sees what is wrong with it
+			a.Path = string(resp.Path)
+		case jute.OpGetData:
+			var resp jute.GetDataResponse
+			_ = reply.Into(&resp)
+			a.Data, a.Mzxid, a.Version = string(resp.Data), resp.Stat.Mzxid, resp.Stat.Version
+		case jute.OpExists:
+			var resp jute.ExistsResponse
+			_ = reply.Into(&resp)
+			a.Mzxid, a.Version = resp.Stat.Mzxid, resp.Stat.Version
+		}
+	}
+	r.to.Returned(r.now(), id, a)
+}
+
+func (r *record) event(session jute.SessionID, conn uint64, e jute.WatcherEvent) {
+	if r != nil {
+		r.to.Event(r.now(), session, conn, e.Type, string(e.Path))
+	}
+}
+
+// connection takes down what became of a client's connection, and returns its number.
+func (r *record) connection(kind history.ConnectionKind, session jute.SessionID, conn uint64, member uint32) uint64 {
+	if r == nil {
+		return 0
+	}
+	if kind == history.Connected {
+		conn = r.conns.Add(1)
+	}
+	r.to.Connection(r.now(), kind, session, conn, member)
+	return conn
+}
+
+// down and up: a member's process is not there, for exactly that time.
+func (r *record) down(id uint32) {
+	if r != nil {
+		r.to.Cut(r.now(), id, id)
+	}
+}
+
+func (r *record) up(id uint32) {
+	if r != nil {
+		r.to.Healed(r.now(), id, id)
+	}
+}
+
+// fault tells of the pairs of members that cannot talk while a fault lasts.
+func (r *record) fault(p Played, ids []uint32) {
+	if r == nil || p.Hit == 0 {
+		return
+	}
+	until := r.now() + p.For + p.By + settling
+	pairs := func(a uint32, others ...uint32) {
+		for _, b := range others {
+			if a != b && b != 0 {
+				r.to.Cut(r.now(), a, b)
+				r.to.Healed(until, a, b)
+			}
+		}
+	}
+	switch p.Kind {
+	case Step, Drift, Strand:
+	case Cut, Hang, Slow, Reset:
+		pairs(p.Hit, p.Far)
+	default:
+		pairs(p.Hit, ids...)
+	}
+}
+
+// observe hooks a member's configuration up.
+func (r *record) observe(cfg *member.Config) *witness {
+	if r == nil {
+		return nil
+	}
+	w := &witness{record: r, id: cfg.ID}
+	cfg.Observer = w
+	cfg.Wrap = func(m server.Member) server.Member { return listening{m, w} }
+	return w
+}
+
+// witness hears what one member applies.
+type witness struct {
+	*record
+	id    uint32
+	state *znode.State // set before the member runs
+}
+
+func (w *witness) Opened(s znode.Session) { w.to.Opened(w.now(), w.id, s) }
+
+func (w *witness) Attached(s znode.Session, _ znode.Owner) { w.to.Attached(w.now(), w.id, s) }
+
+func (w *witness) Closed(s znode.Session, _ znode.Owner, expired bool, _ int) {
+	w.to.Closed(w.now(), w.id, w.state.Index(), w.state.Zxid(), s, expired)
+}
+
+func (w *witness) TermStarted(t znode.Term) {
+	if t.Leader == w.id {
+		w.to.Leads(w.now(), t.Term, t.Leader)
+	}
+}
+
+func (w *witness) Announced(uint32, uint64, uint64)  {}
+func (w *witness) Applied(*proto.Txn, *znode.Result) {}
+func (w *witness) Dropped(*proto.Txn)                {}
+func (w *witness) EntryEnd(uint64)                   {}
+func (w *witness) Restored()                         {}
+
+// listening hears what one member's connections ask of it.
+type listening struct {
+	server.Member
+	w *witness
+}
+
+func (l listening) Touch(id jute.SessionID, timeout time.Duration) {
+	l.w.to.Touched(l.w.now(), l.w.id, id)
+	l.Member.Touch(id, timeout)
+}
+
+func (l listening) Vouched(id jute.SessionID, now time.Time) bool {
+	ok := l.Member.Vouched(id, now)
+	l.w.to.Vouched(now.Sub(l.w.start), l.w.id, id, 0, ok)
+	return ok
+}
+
+func (l listening) Vouch(ctx context.Context, id jute.SessionID) error {
+	err := l.Member.Vouch(ctx, id)
+	l.w.to.Vouched(l.w.now(), l.w.id, id, 0, err == nil)
+	return err
+}
+
+// History takes down what every running member's tree holds, and returns all that was
+// recorded until now. It needs Options.Record.
+func (e *Ensemble) History() (history.History, error) {
+	for _, id := range e.IDs() {
+		if e.Running(id) {
+			e.record.to.Snapshot(e.record.now(), snapshotOf(id, e.Member(id).State()))
+		}
+	}
+	return e.record.to.History(e.record.now())
+}
+
+func snapshotOf(id uint32, s *znode.State) history.Snapshot {
+	s.RLock()
+	defer s.RUnlock()
+	snap := history.Snapshot{Member: id, Index: s.Index(), Zxid: s.Zxid(), Whole: true}
+	for paths := []string{"/"}; len(paths) > 0; paths = paths[1:] {
+		path := paths[0]
+		children, _, _ := s.Children([]byte(path), nil, nil)
+		for _, c := range children {
+			if child := path + "/" + c; path != "/" {
+				paths = append(paths, child)
+			} else if c != "zookeeper" {
+				paths = append(paths, "/"+c)
+			}
+		}
+		if path != "/" {
+			data, st, _ := s.GetData([]byte(path), nil, nil)
+			snap.Nodes = append(snap.Nodes, history.Node{
+				Path: path, Data: string(bytes.Clone(data)), Owner: jute.SessionID(st.EphemeralOwner),
+				Czxid: st.Czxid, Mzxid: st.Mzxid, Version: st.Version,
+			})
+		}
+	}
+	snap.Nodes = slices.Clip(snap.Nodes)
+	return snap
+}

@@ -1,0 +1,295 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mutant is a fault of one line that some test must notice.
+type mutant struct {
+	name     string
+	file     string // from the repository's root
+	old, new string // old occurs once
+	pkg, run string // who notices: a package, and which of its tests
+}
+
+const (
+	here      = "./integration"
+	within200 = "^TestSchedules$"
+)
+
+var mutants = []mutant{
+	{
+		"owner unchecked", "znode/session.go",
+		"case r.Owner != ownerOf(txn):", "case r.Owner != ownerOf(txn) && false:",
+		here, "TestMovedSessionWithStuckWrite",
+	},
+	{
+		"old attach accepted", "znode/session.go",
+		"if req.GetSince() != old.Since && old.Owner.Member != txn.GetMember() {", "if false {",
+		here, "TestOldAttachAfterTheHeal",
+	},
+	{
+		"expiry of a session that came back", "znode/session.go",
+		"if !ok || session.Since > req.GetSince() {", "if !ok {",
+		here, "TestAttachAheadOfDueExpiry",
+	},
+	{
+		"session made for a client that has gone", "follower/outbox.go",
+		"if r.lane.closed && isHandshake(r.txn) {", "if false {",
+		here, "TestCreateOfAClientThatHasGone",
+	},
+	{
+		"vouching for longer than the leader waits", "follower/leases.go",
+		"{ return timeout - timeout/10 }", "{ return 2 * timeout }",
+		here, "TestNobodyVouchesForTheExpired",
+	},
+	{
+		"vouching unchecked", "server/output.go",
+		"if vouch && !c.vouched(now) {", "if false {",
+		"./server", ".",
+	},
+	{
+		"leader proves to itself that it leads", "leader/proof.go",
+		"p.majority = members/2 + 1", "p.majority = 1",
+		"./leader", ".",
+	},
+	{
+		"joining member votes", "quorum/node.go",
+		"votes: func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },", "votes: func() bool { return true },",
+		here, "TestWipedMember",
+	},
+	{
+		"ensemble begun before all have said that they have no data", "quorum/start.go",
+		"case len(silent) == 0 ||", "case true ||",
+		here, "TestFirstStartInEveryOrder",
+	},
+	{
+		"outbox not cleared by a snapshot", "follower/observer.go",
+		"f.out.forget(cursor)", "_ = cursor",
+		here, "TestSnapshotInstalledUnderClients",
+	},
+	{
+		"cursor ignored", "znode/apply.go",
+		" || txn.GetSeq() != m.cursor+1 {", " {",
+		here, within200,
+	},
+	{
+		"close without its ephemerals", "znode/session.go",
+		"for _, path := range paths {", "for _, path := range paths[:0] {",
+		here, within200,
+	},
+	{
+		"nothing sent again", "follower/link.go",
+		"	f.out.rewind()\n", "",
+		here, within200,
+	},
+	{
+		"no lease in a new term", "sessiontracker/table.go",
+		"		t.queue.Put(s, s.Timeout)\n", "		t.queue.Put(s, 0)\n",
+		here, within200,
+	},
+	{
+		"cursor lost in the snapshot", "znode/snapshot.go",
+		"b.u64(m.cursor)", "b.u64(0)",
+		here, within200,
+	},
+	{
+		"sync answered with what is applied anyway", "follower/syncs.go",
+		"round{index: index, waiters: s.asked}", "round{index: 0, waiters: s.asked}",
+		here, "TestSyncOnALaggingMember",
+	},
+	{
+		"events behind the next write", "znode/apply.go",
+		"	s.run(txn, r)\n	s.fire()\n", "	s.run(txn, r)\n",
+		here, within200,
+	},
+	{
+		"ephemeral of another session closed", "znode/session.go",
+		"paths := s.owned(session.ID)", "paths := s.owned(session.ID - 1)",
+		here, within200,
+	},
+	{
+		"writes of a connection in any order", "follower/outbox.go",
+		"	l := o.lane(txn.Conn)\n", "	l := o.lane(uint64(len(txn.Body)))\n",
+		here, within200,
+	},
+	{
+		"a lost term's entries counted as applied", "follower/outbox.go",
+		"o.next = max(o.next, first)", "o.next = max(o.next, o.seq)",
+		here, within200,
+	},
+	{
+		"acknowledged before it is on the disk", "quorum/stores.go",
+		`func() error { return s.LogStore.StoreLogs(logs) })`, `func() error { go s.LogStore.StoreLogs(logs); return nil })`,
+		here, "TestTornWrites",
+	},
+	{
+		"wiped member joins on one word", "quorum/start.go",
+		"case data && len(v.full) >= v.need:", "case data:",
+		"./quorum", "TestJudge|TestTwoWipedOfThree",
+	},
+	{
+		"half a bootstrap taken for a lost disk", "quorum/start.go",
+		"case first == bootstrapIndex && joining == 0:", "case first == bootstrapIndex && joining > 1:",
+		"./quorum", "TestBootstrapKilledHalfWay|TestStopBeforeFirstCommit",
+	},
+	{
+		"snapshot received in raft's main loop", "quorum/transport.go",
+		"	if isInstall {\n", "	if isInstall && r == nil {\n",
+		"./quorum", "TestLeaderDiesSendingSnapshot|TestSnapshotIsInstalled",
+	},
+	{
+		"entry of an old term applied", "znode/apply.go",
+		"case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:", "case entry.GetTerm() != term:",
+		"./znode", ".",
+	},
+	{
+		"commit index unclamped", "quorum/transport.go",
+		"if req.LeaderCommitIndex <= proved {", "if true {",
+		"./quorum", "Clamp|Commit|Pipeline|Transport",
+	},
+	{
+		"table time unclamped", "sessiontracker/table.go",
+		"min(now.Sub(t.base), t.step+t.slack())", "now.Sub(t.base)",
+		"./sessiontracker", ".",
+	},
+	{
+		"late check loses no time", "sessiontracker/table.go",
+		"		t.base = now\n", "",
+		"./sessiontracker", ".",
+	},
+	{
+		"touch batch forgotten when it is sent", "sessiontracker/touchmap.go",
+		"	return slices.Clone(m.unacked)\n", "	b := m.unacked\n	m.unacked = nil\n	return b\n",
+		"./sessiontracker", ".",
+	},
+	{
+		"expiry without a round of its own", "leader/expire.go",
+		"if now.Before(r.ends) && !l.allAnswered(r.asked, now) {", "if false {",
+		"./leader", ".",
+	},
+	{
+		"refused proposal ignored", "leader/batch.go",
+		"		if err := inFlight[i].Error(); err != nil {\n", "		if err := inFlight[i].Error(); false {\n",
+		"./leader", ".",
+	},
+	{
+		"old stream read on", "leader/batch.go",
+		"return !q.closed && q.streams[f.member] == f }", "return !q.closed }",
+		"./leader", ".",
+	},
+	{
+		"read overtakes the connection's writes", "server/request.go",
+		"	if c.queue.n > 0 {\n		r.keep()\n", "	if false {\n		r.keep()\n",
+		"./server", ".",
+	},
+	{
+		"acknowledgement counts before its index is applied", "follower/acks.go",
+		" && f.acks[0].commit <= f.applied.Load() {", " {",
+		"./follower", ".",
+	},
+	{
+		"ping of an old term answered", "follower/pings.go",
+		"if term := f.cfg.RaftTerm(); ping.Term < term {", "if term := f.cfg.RaftTerm(); false {",
+		"./follower", ".",
+	},
+}
+
+// mutate writes the file with the mutant in it, and returns both paths, absolute.
+func (m mutant) mutate(dir string) (original, changed string, err error) {
+	if original, err = filepath.Abs(filepath.Join("..", m.file)); err != nil {
+		return "", "", err
+	}
+	text, err := os.ReadFile(original)
+	if err != nil {
+		return "", "", err
+	}
+	if n := strings.Count(string(text), m.old); m.old == "" || n != 1 {
+		return "", "", fmt.Errorf("%s has %q %d times, want 1", m.file, m.old, n)
+	}
+	changed = filepath.Join(dir, filepath.Base(m.file))
+	return original, changed, os.WriteFile(changed, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600)
+}
+
+// Every mutant is one of the code as it is.
+func TestMutantsFit(t *testing.T) {
+	for _, m := range mutants {
+		if _, _, err := m.mutate(t.TempDir()); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// mutantLimit is how long a mutant may take: one that hangs is noticed, too.
+const mutantLimit = 3 * time.Minute
+
+// Each mutant is noticed, by a named test or within 200 schedules. It builds the tests
+// anew for each, so it runs only if ROLLCALL_MUTANTS is set: to 1, or to part of a name.
+func TestMutants(t *testing.T) {
+	only := os.Getenv("ROLLCALL_MUTANTS")
+	if only == "" {
+		t.Skip("ROLLCALL_MUTANTS is not set; make mutants sets it")
+	}
+	caught := 0
+	for _, m := range mutants {
+		if only != "1" && !strings.Contains(m.name, only) {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			start := time.Now()
+			by, err := m.hunt(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			caught++
+			fmt.Printf("mutant caught: %s, by %s, in %v\n", m.name, by, time.Since(start).Round(time.Second))
+		})
+	}
+	fmt.Printf("%d mutants caught\n", caught)
+}
+
+// hunt runs the tests on a mutant and returns the first that noticed it.
+func (m mutant) hunt(dir string) (by string, err error) {
+	original, changed, err := m.mutate(dir)
+	if err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mutantLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-vet=off", "-timeout=1m", "-overlay", file, "-run", m.run, m.pkg)
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "ROLLCALL_SCHEDULES=200", "ROLLCALL_MUTANTS=")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return "", errors.New("nobody noticed")
+	}
+	for line := range strings.Lines(string(out)) {
+		if _, rest, ok := strings.Cut(line, "--- FAIL: "); ok {
+			by = strings.Fields(rest)[0] // the last one is the innermost
+		}
+	}
+	if by == "" && strings.Contains(string(out), "panic: ") {
+		by = "a panic in " + m.run
+	}
+	if by == "" {
+		return "", fmt.Errorf("not judged: %w\n%s", err, out)
+	}
+	return by, nil
+}

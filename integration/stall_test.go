@@ -1,0 +1,197 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/member"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// A leader whose disk hangs is replaced within five seconds, with the clients of the others
+// none the wiser; its own clients are closed and go elsewhere. When it wakes, it is a
+// follower with the same state.
+func TestStalledLeader(t *testing.T) {
+	synctest.Test(t, stalledLeader)
+}
+
+func stalledLeader(t *testing.T) {
+	e := cluster.Start(t, 3, cluster.Options{})
+	old := e.Ready()
+	time.Sleep(5 * time.Second) // all take part in elections
+	rest := e.Followers()
+	others := e.Connect(20*time.Second, rest...)
+	own := e.Connect(20*time.Second, old, rest[0])
+	raw, _ := e.Open(old, 20*time.Second)
+
+	const long = 40 * time.Second
+	begin := time.Now()
+	e.Disk(old).Stall()
+	time.AfterFunc(long, e.Disk(old).Release)
+	stuck := own.Go(jute.OpCreate, &jute.CreateRequest{Path: []byte("/stuck"), ACL: jute.OpenACL})
+	if _, err := others.Create("/meanwhile", nil, jute.Persistent); err != nil {
+		t.Fatalf("a write by a client of another member: %v", err)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("another leader took the write after %v", took)
+	}
+	if n := others.Disconnects(); n > 0 {
+		t.Errorf("%d disconnects of a client of another member", n)
+	}
+	if err := raw.Closed(time.Second); err != nil {
+		t.Errorf("client of the stalled member: %v", err)
+	}
+	if _, err := stuck.Wait(); !errors.Is(err, cluster.ErrLoss) {
+		t.Errorf("write on the stalled member: %v, want its connection lost", err)
+	}
+	if err := own.WaitConnected(10 * time.Second); err != nil || own.Member() != rest[0] {
+		t.Errorf("its client is at %d, %v", own.Member(), err)
+	}
+	if role := e.Member(old).Role(); role != "" {
+		t.Errorf("the stalled member says it is a %s", role)
+	}
+	if c, err := e.Dial(old); err == nil { // one that comes now is sent away, soon
+		if err := c.Closed(time.Second); err != nil {
+			t.Errorf("new client of the stalled member: %v", err)
+		}
+	}
+	if l := e.Leader(); l == old {
+		t.Error("the stalled member leads")
+	}
+
+	time.Sleep(time.Until(begin.Add(long)))
+	e.Wait("it to serve again", 20*time.Second, func() bool { return e.Member(old).Role() == "follower" })
+	home := e.Connect(10*time.Second, old)
+	if _, err := home.Create("/after", nil, jute.Persistent); err != nil {
+		t.Errorf("a write by a client of the member that woke: %v", err)
+	}
+	e.Equal()
+}
+
+// A follower whose disk hung for half a minute goes on under the leader that it had; its
+// clients went to others meanwhile, and theirs noticed nothing.
+func TestStalledFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leaders := atomic.Int64{}
+		e := cluster.Start(t, 3, cluster.Options{Events: func(ev member.Event) {
+			if ev.Kind == member.EventLeader {
+				leaders.Add(1)
+			}
+		}})
+		leader := e.Ready()
+		time.Sleep(5 * time.Second)
+		before := leaders.Load()
+		late := e.Followers()[0]
+		c := e.Connect(20*time.Second, leader)
+		own := e.Connect(20*time.Second, late, leader)
+		e.Disk(late).Stall()
+		for i := range 60 {
+			if _, err := c.Create(fmt.Sprint("/", i), nil, jute.Persistent); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		if own.Member() != leader || c.Disconnects() > 0 {
+			t.Errorf("the client of the follower is at %d, that of the leader was disconnected %d times", own.Member(), c.Disconnects())
+		}
+		e.Disk(late).Release()
+		e.Equal()
+		if e.Leader() != leader || leaders.Load() != before {
+			t.Error("another leader, or another term")
+		}
+		e.Wait("it to serve again", 10*time.Second, func() bool { return e.Member(late).Role() == "follower" })
+	})
+}
+
+// hanging is an observer that hangs in apply, under the tree's lock, as a machine that swaps
+// would.
+type hanging struct{ until atomic.Int64 } // nanoseconds since 1970
+
+func (h *hanging) EntryEnd(uint64) { time.Sleep(time.Until(time.Unix(0, h.until.Load()))) }
+
+func (*hanging) TermStarted(znode.Term)                       {}
+func (*hanging) Announced(uint32, uint64, uint64)             {}
+func (*hanging) Opened(znode.Session)                         {}
+func (*hanging) Attached(znode.Session, znode.Owner)          {}
+func (*hanging) Closed(znode.Session, znode.Owner, bool, int) {}
+func (*hanging) Applied(*proto.Txn, *znode.Result)            {}
+func (*hanging) Dropped(*proto.Txn)                           {}
+func (*hanging) Restored()                                    {}
+
+// The same with a leader that hangs in apply. Real time: what waits for the tree's lock
+// would stop a bubble's.
+func TestLeaderStalledInApply(t *testing.T) {
+	const tick, limit = 400 * time.Millisecond, time.Second
+	observers := map[uint32]*hanging{1: {}, 2: {}, 3: {}}
+	e := cluster.Start(t, 3, cluster.Options{Tick: tick, Adjust: func(cfg *member.Config) {
+		cfg.Observer = observers[cfg.ID]
+		cfg.StoreStallLimit = limit
+	}})
+	old := e.Ready()
+	time.Sleep(4 * tick) // all take part in elections
+	rest := e.Followers()
+	others := e.Connect(20*tick, rest...)
+	raw, _ := e.Open(old, 20*tick)
+	begin := time.Now()
+	observers[old].until.Store(begin.Add(4 * limit).UnixNano())
+	if _, err := others.Create("/hangs", nil, jute.Persistent); err != nil { // others commit it without the leader's apply
+		t.Fatal(err)
+	}
+	if err := raw.Closed(2 * limit); err != nil {
+		t.Errorf("client of the stalled member: %v", err)
+	}
+	e.Wait("another leader", 2*limit, func() bool {
+		return e.Member(rest[0]).Role() == "leader" || e.Member(rest[1]).Role() == "leader"
+	})
+	if took := time.Since(begin); took > 3*limit {
+		t.Errorf("another leader after %v", took)
+	}
+	if role := e.Member(old).Role(); role != "" {
+		t.Errorf("the stalled member says it is a %s", role)
+	}
+	if _, err := others.Create("/meanwhile", nil, jute.Persistent); err != nil || others.Disconnects() > 0 {
+		t.Errorf("a client of another member: %v, %d disconnects", err, others.Disconnects())
+	}
+	e.Wait("it to serve again", 10*limit, func() bool { return e.Member(old).Role() == "follower" })
+	e.Equal()
+}
+
+// A member alone stops leading while its disk hangs, and opens another term when it goes on.
+func TestStalledAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var leaders atomic.Int64
+		e := cluster.Start(t, 1, cluster.Options{Events: func(ev member.Event) {
+			if ev.Kind == member.EventLeader {
+				leaders.Add(1)
+			}
+		}})
+		e.Ready()
+		c := e.Connect(20 * time.Second)
+		e.Disk(1).Stall()
+		stuck := c.Go(jute.OpCreate, &jute.CreateRequest{Path: []byte("/stuck"), ACL: jute.OpenACL})
+		time.Sleep(10 * time.Second)
+		if _, err := stuck.Wait(); !errors.Is(err, cluster.ErrLoss) || e.Member(1).Role() != "" {
+			t.Errorf("write on the stalled member: %v; it is %q", err, e.Member(1).Role())
+		}
+		e.Disk(1).Release()
+		if err := c.WaitConnected(10 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Create("/after", nil, jute.Persistent); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Exists("/stuck", false); err != nil { // it was in the log
+			t.Error(err)
+		}
+		if n := leaders.Load(); n != 2 {
+			t.Errorf("%d terms, want 2", n)
+		}
+	})
+}

@@ -1,0 +1,164 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// stallLog hangs in every write until a moment. It sleeps before it enters the store: what
+// waits for a lock that somebody holds asleep would stop the bubble's clock.
+type stallLog struct {
+	*raft.InmemStore
+	until atomic.Int64 // nanoseconds since 1970
+}
+
+func (s *stallLog) stall(d time.Duration) { s.until.Store(time.Now().Add(d).UnixNano()) }
+
+func (s *stallLog) StoreLogs(logs []*raft.Log) error {
+	time.Sleep(time.Until(time.Unix(0, s.until.Load())))
+	return s.InmemStore.StoreLogs(logs)
+}
+
+// stallMachine hangs in Apply.
+type stallMachine struct {
+	Machine
+	until atomic.Int64
+}
+
+func (s *stallMachine) Apply(batch []Committed) error {
+	time.Sleep(time.Until(time.Unix(0, s.until.Load())))
+	return s.Machine.Apply(batch)
+}
+
+// stalls makes an ensemble whose logs and machines can hang.
+func stalls(t *testing.T) (*ensemble, map[uint32]*stallLog, map[uint32]*stallMachine) {
+	e := newEnsemble(t, 3)
+	logs, machines := map[uint32]*stallLog{}, map[uint32]*stallMachine{}
+	for id, m := range e.members {
+		logs[id] = &stallLog{InmemStore: m.stores.Log.(*raft.InmemStore)}
+		m.stores.Log = logs[id]
+		m.adjust = func(c *Config) {
+			machines[id] = &stallMachine{Machine: c.Machine}
+			c.Machine = machines[id]
+		}
+	}
+	e.begin()
+	return e, logs, machines
+}
+
+// A leader whose log or machine hangs is replaced within 5 seconds, not before it has hung
+// for the limit, and is one of them again when it wakes: with nothing lost, and able to lead.
+func TestStalledLeaderIsReplaced(t *testing.T) {
+	for _, where := range []string{"log", "machine"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, logs, machines := stalls(t)
+				old := e.leader(1, 2, 3)
+				rest := others(old)
+				const long = 30 * time.Second
+				if where == "log" {
+					logs[old].stall(long)
+				} else {
+					machines[old].until.Store(time.Now().Add(long).UnixNano())
+				}
+				begin := time.Now()
+				e.members[old].node.Propose([]byte("hangs"))
+				time.Sleep(DefaultStallLimit - time.Millisecond)
+				if e.leader(rest[0], old) != old || e.members[old].node.Stalled() != nil {
+					t.Fatal("replaced before the limit")
+				}
+				next := e.leader(rest...)
+				e.propose("b", rest...)
+				if took := time.Since(begin); took > 5*time.Second {
+					t.Errorf("member %d leads after %v", next, took)
+				}
+				if err := e.members[old].node.Stalled(); !errors.Is(err, errStalled) || !strings.Contains(fmt.Sprint(err), "log") && !strings.Contains(fmt.Sprint(err), "applying") {
+					t.Errorf("Stalled: %v", err)
+				}
+				peer := e.peers[next-1]
+				err := e.members[old].node.trans.RequestPreVote(peer.serverID(), raft.ServerAddress(peer.Addr), &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+				if !errors.Is(err, errStalled) {
+					t.Errorf("asks for votes: %v", err)
+				}
+				time.Sleep(10 * time.Second)
+				if e.members[old].node.Leading() && where == "machine" || e.leader(rest...) != next {
+					t.Error("it leads again while it hangs")
+				}
+				time.Sleep(long)
+				if err := e.members[old].node.Stalled(); err != nil {
+					t.Errorf("Stalled, after it woke: %v", err)
+				}
+				e.propose("c", 1, 2, 3)
+				e.wait("all to have applied the same", func() bool {
+					a, b, c := e.members[1].machine.commands(), e.members[2].machine.commands(), e.members[3].machine.commands()
+					return slices.Equal(a, b) && slices.Equal(b, c) && a[len(a)-1] == "c"
+				})
+				lead := e.leader(1, 2, 3)
+				for _, id := range rest {
+					if id != lead {
+						e.kill(id)
+						break
+					}
+				}
+				e.propose("d", e.running()...) // its word counts
+			})
+		})
+	}
+}
+
+// A follower whose log hung for half a minute is caught up by the leader that it had.
+func TestStalledFollowerCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, logs, _ := stalls(t)
+		lead := e.leader(1, 2, 3)
+		late := others(lead)[0]
+		term := e.members[lead].node.Term()
+		logs[late].stall(30 * time.Second)
+		all := []string{"a"}
+		for i := range 60 {
+			all = append(all, fmt.Sprint(i))
+			e.propose(all[len(all)-1], lead)
+			time.Sleep(500 * time.Millisecond)
+		}
+		begin := time.Now()
+		e.applied(all, 1, 2, 3)
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("caught up %v after it woke", took)
+		}
+		if e.leader(1, 2, 3) != lead || e.members[lead].node.Term() != term {
+			t.Error("another term: the leader was not to be disturbed")
+		}
+	})
+}
+
+// A member alone goes on when its disk does.
+func TestStalledAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 1)
+		log := &stallLog{InmemStore: e.members[1].stores.Log.(*raft.InmemStore)}
+		e.members[1].stores.Log = log
+		e.start(1)
+		e.propose("a", 1)
+		log.stall(10 * time.Second)
+		p := e.members[1].node.Propose([]byte("b"))
+		time.Sleep(DefaultStallLimit + time.Millisecond)
+		if e.members[1].node.Stalled() == nil {
+			t.Error("not stalled")
+		}
+		if err := p.Error(); err != nil {
+			t.Errorf("b: %v", err)
+		}
+		if err := e.members[1].node.Stalled(); err != nil {
+			t.Errorf("still stalled: %v", err)
+		}
+		e.applied([]string{"a", "b"}, 1)
+	})
+}
