@@ -130,7 +130,7 @@ func (f upFlags) member(servers []member.Server, i int, out *teller, stderr io.W
 	if err != nil {
 		return nil, err
 	}
-	level := slog.LevelWarn
+	level := slog.LevelError // elections and partings are part of starting and stopping
 	if f.verbose {
 		level = slog.LevelDebug
 	}
