@@ -31,14 +31,13 @@ func TestCommandHelp(t *testing.T) {
 
 // A port that is taken is told with the way out.
 func TestUpOnTakenPort(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	port := l.Addr().(*net.TCPAddr).Port
-	if port > 60000 {
-		t.Skip("up needs the ports 2,000 above")
+	l, port, err := net.Listener(nil), 1<<16, error(nil)
+	for port > 60000 { // up wants the ports 2,000 above, too
+		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		port = l.Addr().(*net.TCPAddr).Port
 	}
 	args := []string{"up", "-data", t.TempDir(), "-port", fmt.Sprint(port)}
 	err = run(t.Context(), args, nil, io.Discard, io.Discard)

@@ -76,7 +76,7 @@ func TestReadZooCfgBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(path, 1<<40); err != nil {
-		t.Skip("no sparse files here:", err)
+		t.Fatal(err) // the folder takes no sparse files
 	}
 	if _, err := readZooCfg(path); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("readZooCfg of 1 TiB: %v, want an error", err)
