@@ -135,7 +135,7 @@ func TestLeaderStalledInApply(t *testing.T) {
 		cfg.StoreStallLimit = limit
 	}})
 	old := e.Ready()
-	time.Sleep(4 * tick) // all take part in elections
+	e.Joined()
 	rest := e.Followers()
 	others := e.Connect(20*tick, rest...)
 	raw, _ := e.Open(old, 20*tick)

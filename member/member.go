@@ -289,7 +289,7 @@ func (m *Member) Ready() <-chan struct{} { return m.ready }
 func (m *Member) State() *znode.State { return m.state }
 
 // Role is "leader", "follower" or "standalone", or "" while this member does not serve:
-// before its first term, while it joins or its disk hangs, or without a leader.
+// before its first term, while its disk or its apply hangs, or without a leader.
 func (m *Member) Role() string {
 	switch {
 	case m.node.Stalled() != nil:
@@ -303,6 +303,9 @@ func (m *Member) Role() string {
 	}
 	return "follower"
 }
+
+// Joining reports whether this member still catches up, and takes part in no election.
+func (m *Member) Joining() bool { return m.node.Joining() }
 
 // Stats are counters since this process started.
 type Stats struct {

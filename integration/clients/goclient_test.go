@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"rollcall/integration/wire"
 )
 
 // goClient is a client of go-zookeeper that remembers all that happened to its session.
@@ -34,7 +36,7 @@ func dialGoThrough(ctx context.Context, at seat, timeout time.Duration, dial zk.
 	c := &goClient{at: at, more: make(chan struct{})}
 	// The event channel drops what nobody reads in time; the callback hears everything.
 	conn, _, err := zk.Connect(at.hosts, timeout, zk.WithEventCallback(c.note), zk.WithDialer(dial),
-		zk.WithHostProvider(&inOrder{hosts: at.hosts, current: -1}), zk.WithLogger(silence{}))
+		zk.WithHostProvider(wire.NewInOrder(at.hosts)), zk.WithLogger(wire.Silence{}))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %v: %w", at.hosts, err)
 	}
@@ -167,32 +169,3 @@ func event(ctx context.Context, watch <-chan zk.Event, want zk.EventType, path s
 		return fmt.Errorf("no event %v(%s): %w", want, path, ctx.Err())
 	}
 }
-
-// inOrder is a zk.HostProvider that tries servers in the order of their list.
-type inOrder struct {
-	hosts   []string
-	current int
-	last    int // where it was connected
-}
-
-// Init implements zk.HostProvider; the servers it is passed have been shuffled.
-func (o *inOrder) Init([]string) error { return nil }
-
-// Len implements zk.HostProvider.
-func (o *inOrder) Len() int { return len(o.hosts) }
-
-// Next implements zk.HostProvider.
-func (o *inOrder) Next() (server string, retryStart bool) {
-	o.current++
-	at := o.current % len(o.hosts)
-	return o.hosts[at], o.current > 0 && at == o.last
-}
-
-// Connected implements zk.HostProvider.
-func (o *inOrder) Connected() { o.last = o.current % len(o.hosts) }
-
-// silence is a zk.Logger; what matters is noted by goClient.
-type silence struct{}
-
-// Printf implements zk.Logger.
-func (silence) Printf(string, ...any) {}

@@ -392,6 +392,14 @@ func (e *Ensemble) Ready() uint32 {
 	return e.Leader()
 }
 
+// Joined waits until every running member takes part in elections.
+func (e *Ensemble) Joined() {
+	e.t.Helper()
+	e.Wait("every member to take part in elections", 60*e.opts.Tick, func() bool {
+		return !slices.ContainsFunc(e.IDs(), func(id uint32) bool { return e.Running(id) && e.Member(id).Joining() })
+	})
+}
+
 // Leader waits for exactly one running member that leads.
 func (e *Ensemble) Leader() uint32 {
 	e.t.Helper()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"rollcall/integration/wire"
 )
 
 // sessionTimeout of the clients. After two thirds of it without an answer they go
@@ -34,7 +36,7 @@ func connect(t *testing.T, hosts []string, node string) *client {
 	t.Helper()
 	c := &client{node: node, more: make(chan struct{})}
 	conn, _, err := zk.Connect(hosts, sessionTimeout, zk.WithEventCallback(c.note),
-		zk.WithHostProvider(&inOrder{hosts: hosts, current: -1}), zk.WithLogger(silence{}))
+		zk.WithHostProvider(wire.NewInOrder(hosts)), zk.WithLogger(wire.Silence{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,32 +123,3 @@ func (c *client) same(n int, moves bool) error {
 	}
 	return nil
 }
-
-// inOrder is a zk.HostProvider that tries servers in the order of their list.
-type inOrder struct {
-	hosts   []string
-	current int
-	last    int // where it was connected
-}
-
-// Init implements zk.HostProvider; the servers it is passed have been shuffled.
-func (o *inOrder) Init([]string) error { return nil }
-
-// Len implements zk.HostProvider.
-func (o *inOrder) Len() int { return len(o.hosts) }
-
-// Next implements zk.HostProvider.
-func (o *inOrder) Next() (server string, retryStart bool) {
-	o.current++
-	at := o.current % len(o.hosts)
-	return o.hosts[at], o.current > 0 && at == o.last
-}
-
-// Connected implements zk.HostProvider.
-func (o *inOrder) Connected() { o.last = o.current % len(o.hosts) }
-
-// silence is a zk.Logger; what matters is noted by client.
-type silence struct{}
-
-// Printf implements zk.Logger.
-func (silence) Printf(string, ...any) {}
