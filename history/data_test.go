@@ -386,6 +386,12 @@ func TestLinear(t *testing.T) {
 			p.did(110, 120, children("/"), ok(1))
 			p.did(120, 130, get("/a"), shows(1, 1, 0, "0"))
 		}, ""},
+		{"old without a sync, where every read counts", func(p *tape) {
+			begin(p)
+			p.h.Linear = true
+			p.did(110, 120, children("/"), ok(1))
+			p.did(120, 130, get("/a"), shows(1, 1, 0, "0"))
+		}, NotLinear},
 		{"the sync began before the write was done", func(p *tape) {
 			p.did(0, 10, by(2, create("/a", "0")), ok(1))
 			w := p.ask(20, by(2, set("/a", "1")))

@@ -39,6 +39,7 @@ type History struct {
 	Tick    time.Duration // of the ensemble
 	Slack   time.Duration // what slow wires and disks may add to (b), beyond Outages
 	Members []uint32
+	Linear  bool          // every read must be linearizable, not only those behind a sync
 	End     time.Duration // of the recording
 
 	// What clients asked and were told.

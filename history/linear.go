@@ -23,7 +23,7 @@ const linearizeLimit = 10 * time.Second
 //   - A path is a register: a node that is there or not, its data, its version. It begins as
 //     not there: everything that makes a node must have been recorded.
 //   - A read counts if the request before it on its connection was a sync that succeeded. It
-//     is then under way from the sync's beginning.
+//     is then under way from the sync's beginning. With History.Linear every read counts.
 //   - A write without an answer may take effect at any time after it was asked for, or
 //     never.
 //   - Answers that say nothing of the node (a parent missing, a session moved, no right) are
@@ -65,10 +65,13 @@ func (b *book) registers() map[string][]porcupine.Operation {
 				continue
 			}
 		case c.Op == jute.OpGetData || c.Op == jute.OpExists:
-			if !tells(c) || prev == nil || prev.Op != jute.OpSync || !prev.Done() {
+			synced := prev != nil && prev.Op == jute.OpSync && prev.Done()
+			if !tells(c) || !synced && !b.Linear {
 				continue
 			}
-			from = prev.Invoked
+			if !b.Linear {
+				from = prev.Invoked
+			}
 		default:
 			continue
 		}

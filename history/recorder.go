@@ -25,6 +25,7 @@ type Config struct {
 	Tick    time.Duration
 	Slack   time.Duration // see History; default 0
 	Members []uint32
+	Linear  bool // every read must be linearizable, not only those behind a sync
 }
 
 // Recorder takes down a history. Each method says when it must be called; none blocks
@@ -54,7 +55,7 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 	case len(cfg.Members) == 0:
 		return nil, errors.New("history: Members is required")
 	}
-	return &Recorder{h: History{Tick: cfg.Tick, Slack: cfg.Slack, Members: slices.Clone(cfg.Members)}}, nil
+	return &Recorder{h: History{Tick: cfg.Tick, Slack: cfg.Slack, Members: slices.Clone(cfg.Members), Linear: cfg.Linear}}, nil
 }
 
 // add runs put, under the lock, if there is room for n more records.

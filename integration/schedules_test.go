@@ -31,6 +31,7 @@ const (
 	silentTimeout    = 4 * time.Second      // of the session that is abandoned
 	maxDiskWrite     = 6 * time.Millisecond // how long a write to a disk takes, at most
 	deepEvery        = 8                    // of so many schedules one is long enough for snapshots
+	linearEvery      = 5                    // of so many one has linearizable reads
 	writersLimit     = 2 * time.Minute
 	joined           = 5 * time.Second // behind the first start, the last member has caught up
 )
@@ -157,6 +158,7 @@ func schedule(t *testing.T, seed uint64, sum *totals) history.History {
 	})
 	r.Ensemble = cluster.Start(t, members, cluster.Options{
 		Write: time.Duration(1 + rng.Int64N(int64(maxDiskWrite))), Events: r.event, Logger: logger(), Record: true,
+		Linear: seed%linearEvery == 0,
 		Adjust: func(cfg *member.Config) {
 			if r.deep {
 				cfg.SnapCount = 20

@@ -25,6 +25,7 @@ type writer struct {
 	n      int           // writes
 	pace   time.Duration // at most, between two
 	rng    *rand.Rand
+	linear bool // reads need no sync before them
 
 	acked  map[int]bool
 	lost   map[int]bool // outcome unknown
@@ -47,7 +48,7 @@ func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n
 			}
 		}
 		w := &writer{
-			client: e.Connect(timeout, order...), dir: fmt.Sprintf("/s%d", i), n: n, pace: pace,
+			client: e.Connect(timeout, order...), dir: fmt.Sprintf("/s%d", i), n: n, pace: pace, linear: e.Linear(),
 			rng:   rand.New(rand.NewPCG(rng.Uint64(), uint64(i))),
 			acked: map[int]bool{}, lost: map[int]bool{}, done: make(chan struct{}),
 		}
@@ -98,7 +99,9 @@ func (w *writer) share(i int) {
 		w.client.Go(jute.OpSetData, &jute.SetDataRequest{Path: []byte(shared), Data: fmt.Appendf(nil, "%s %d", w.dir, i), Version: -1})
 		return
 	}
-	w.client.Go(jute.OpSync, &jute.SyncRequest{Path: []byte(shared)})
+	if !w.linear {
+		w.client.Go(jute.OpSync, &jute.SyncRequest{Path: []byte(shared)})
+	}
 	w.client.Go(jute.OpGetData, &jute.GetDataRequest{Path: []byte(shared), Watch: true})
 }
 

@@ -64,9 +64,12 @@ type Config struct {
 	InFlight    int           // transactions sent and not yet applied here, over all connections; default 8,192
 	Drain       time.Duration // how long a graceful stop takes to close client connections; default: at once
 	SuperDigest string        // "super:" and the digest; "": nobody is super
-	SkipACL     bool
-	Whitelist   []string // four-letter words served; srvr always is
-	SnapCount   uint64   // log entries between snapshots; default 100,000
+	// LinearizableReads has every read wait for a proof that the leader still leads, and for
+	// this member to have applied what was committed by then. Default: reads may be stale.
+	LinearizableReads bool
+	SkipACL           bool
+	Whitelist         []string // four-letter words served; srvr always is
+	SnapCount         uint64   // log entries between snapshots; default 100,000
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
 	// member stops leading and closes its clients' connections; default 3 s.
 	StoreStallLimit time.Duration
@@ -222,7 +225,7 @@ func (m *Member) serverConfig() server.Config {
 	return server.Config{
 		Member: m.cfg.Wrap(m.follower), State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
-		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest,
+		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, LinearizableReads: m.cfg.LinearizableReads,
 		FourLetter: m.words.Answer, Logger: m.log,
 	}
 }

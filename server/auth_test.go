@@ -21,6 +21,7 @@ func TestAuth(t *testing.T) {
 		{"no colon", jute.XidAuth, auth("digest", "blah"), jute.OK},
 		{"null text", jute.XidAuth, jute.AuthPacket{Scheme: []byte("digest")}, jute.OK},
 		{"ip", jute.XidAuth, auth("ip", ""), jute.OK},
+		{"x509 without a certificate", jute.XidAuth, auth("x509", ""), jute.AuthFailed},
 		{"foo", jute.XidAuth, auth("foo", "x"), jute.AuthFailed},
 		{"world", jute.XidAuth, auth("world", "anyone"), jute.AuthFailed},
 		{"auth", jute.XidAuth, auth("auth", ""), jute.AuthFailed},

@@ -49,6 +49,8 @@ type conn struct {
 	frame *buffer   // the request in hand; nil when idle
 	armed time.Time // when the read deadline was last set
 
+	subject string // of the client's certificate; "": it has none that was verified
+
 	// ids are whom the client has shown to be. Swapped whole: transactions share them.
 	ids atomic.Pointer[[]*proto.Identity]
 

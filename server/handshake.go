@@ -34,6 +34,9 @@ type handshake struct {
 // way: the answer comes from apply, and the reader waits for the next frame, to see if
 // the client gives up. Without a leader that lasts until Limits.Handshake.
 func (c *conn) handshake() bool {
+	if err := c.certify(); err != nil {
+		return c.lost(err)
+	}
 	word, err := c.in.word()
 	if err != nil {
 		return c.lost(err)

@@ -19,8 +19,9 @@ type request struct {
 	ids   []*proto.Identity // the client's when it sent this
 	body  []byte            // its record; the frame's memory, or own once it waits
 
-	logged bool      // waits until it is applied (writes and sync); else it is answered in its turn
-	done   bool      // applied
+	logged bool      // a write or a sync, answered when it is applied; else it is answered in its turn
+	proves bool      // a sync, or a read that must be linearizable: waits for the leader's word
+	done   bool      // applied, or the word has come
 	reply  []byte    // of one applied out of its turn
 	code   jute.Code // known beforehand, of one that is not served
 	noZxid bool      // auth: the reply's zxid is 0
@@ -62,21 +63,21 @@ func (r *request) keep() {
 }
 
 // due reports whether it may be answered once it is the first.
-func (r *request) due() bool { return !r.logged || r.done }
+func (r *request) due() bool { return r.done || !r.logged && !r.proves }
 
 // queue holds requests in the order of their replies. The zero value is empty.
 type queue struct {
 	first, last *request
 	n           int
 	bytes       int // that they hold
-	syncs       int // among them
+	proofs      int // among them: syncs, and reads that wait for a proof
 	unapplied   int // writes among them that are not applied
 }
 
 // late reports whether a read in it may be answered after a write that is submitted now:
-// one behind a sync, or one that waits for the client to take what is unsent.
+// one behind a proof, or one that waits for the client to take what is unsent.
 func (q *queue) late() bool {
-	return q.syncs > 0 || q.first != nil && q.first.due()
+	return q.proofs > 0 || q.first != nil && q.first.due()
 }
 
 func (q *queue) push(r *request) {
@@ -89,8 +90,8 @@ func (q *queue) push(r *request) {
 	q.n++
 	q.bytes += r.held
 	switch {
-	case r.logged && r.op == jute.OpSync:
-		q.syncs++
+	case r.proves:
+		q.proofs++
 	case r.logged:
 		q.unapplied++
 	}
@@ -104,8 +105,8 @@ func (q *queue) pop() *request {
 	}
 	q.n--
 	q.bytes -= r.held
-	if r.logged && r.op == jute.OpSync {
-		q.syncs--
+	if r.proves {
+		q.proofs--
 	}
 	return r
 }

@@ -25,7 +25,7 @@ func (c *conn) request(frame []byte) (more bool) {
 	c.srv.stats.received.Add(1)
 	r := c.newRequest(h, d.Rest())
 	switch h.Op {
-	case jute.OpCreate, jute.OpCreate2, jute.OpDelete, jute.OpSetData, jute.OpSetACL, jute.OpMulti:
+	case jute.OpCreate, jute.OpCreate2, jute.OpDelete, jute.OpSetData, jute.OpSetACL, jute.OpMulti, jute.OpReconfig:
 		if !decodable(h.Op, r.body) {
 			r.code = jute.MarshallingError // takes no zxid
 			return c.local(r)
@@ -37,16 +37,24 @@ func (c *conn) request(frame []byte) (more bool) {
 		return false // what comes behind it is dropped
 	case jute.OpSync:
 		return c.sync(r)
-	case jute.OpAuth:
-		r.code, r.noZxid = c.authenticate(r.body), true
+	case jute.OpAuth, jute.OpSASL:
+		if h.Op == jute.OpAuth {
+			r.code = c.authenticate(r.body)
+		} else {
+			r.code = refuseSASL(r.body)
+		}
 		if r.code == jute.MarshallingError { // as in ZooKeeper, here only
 			c.cut(badFrame)
 			return false
 		}
-		r.ends, r.why = r.code == jute.AuthFailed, authFailed
-	case jute.OpPing, jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2,
-		jute.OpMultiRead, jute.OpSetWatches, jute.OpGetEphemerals, jute.OpGetAllChildrenNumber, jute.OpWhoAmI:
-	case jute.OpCreateContainer, jute.OpCreateTTL, jute.OpReconfig, jute.OpSASL, jute.OpSetWatches2,
+		r.noZxid, r.ends, r.why = true, r.code == jute.AuthFailed, authFailed
+	case jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2,
+		jute.OpMultiRead, jute.OpGetEphemerals, jute.OpGetAllChildrenNumber:
+		if c.srv.cfg.LinearizableReads {
+			return c.prove(r)
+		}
+	case jute.OpPing, jute.OpSetWatches, jute.OpWhoAmI:
+	case jute.OpCreateContainer, jute.OpCreateTTL, jute.OpSetWatches2,
 		jute.OpAddWatch, jute.OpCheckWatches, jute.OpRemoveWatches:
 		r.code = jute.Unimplemented // but ZooKeeper knows them: the connection goes on
 	default:
@@ -71,6 +79,9 @@ func decodable(op jute.Op, body []byte) bool {
 		r.Decode(&d)
 	case jute.OpSetACL:
 		var r jute.SetACLRequest
+		r.Decode(&d)
+	case jute.OpReconfig:
+		var r jute.ReconfigRequest
 		r.Decode(&d)
 	}
 	return d.Err() == nil // a multi is judged at apply: one that cannot be read takes a zxid
@@ -127,7 +138,14 @@ func (c *conn) sync(r *request) bool {
 		r.code = jute.MarshallingError
 		return c.local(r)
 	}
-	r.logged = true
+	return c.prove(r)
+}
+
+// prove has the member catch up with all that was committed before, by the word of a
+// leader who shows that it still leads. Then a sync is answered; a read is looked up, in
+// its turn.
+func (c *conn) prove(r *request) bool {
+	r.proves, r.logged = true, r.op == jute.OpSync
 	r.keep()
 	c.wait(r, len(r.body))
 	c.srv.cfg.Member.Sync(c.number, r)
@@ -173,7 +191,7 @@ func (c *conn) local(r *request) bool {
 // Applied implements znode.Waiter: apply calls it under the tree's lock, after the
 // write's events, to answer the write and what waits behind it.
 func (r *request) Applied(res *znode.Result) {
-	c, sync := r.c, r.op == jute.OpSync // r may be another's once it is settled
+	c, proves := r.c, r.proves // r may be another's once it is settled
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -184,18 +202,20 @@ func (r *request) Applied(res *znode.Result) {
 		return
 	}
 	r.done = true
-	if !sync {
+	if !proves {
 		c.queue.unapplied--
 	}
-	if c.queue.first == r && c.unsent() < highWater {
+	switch {
+	case !r.logged: // a read, which answerReady answers in its turn
+	case c.queue.first == r && c.unsent() < highWater:
 		out := c.output()
 		out.b = c.appendApplied(out.b, r, res)
 		c.settle(c.queue.pop())
-	} else {
+	default:
 		r.reply = c.appendApplied(nil, r, res)
 	}
 	c.answerReady()
-	if sync {
+	if proves {
 		c.flushLocked() // belongs to no entry
 		return
 	}

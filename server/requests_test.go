@@ -89,6 +89,8 @@ func TestReplyZxids(t *testing.T) {
 		{"empty multi", jute.OpMulti, raw(jute.AppendMulti(nil, nil)), jute.OK, func() int64 { z++; return z }},
 		{"multi of reads", jute.OpMulti, raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetData}})), jute.MarshallingError, func() int64 { z++; return z }},
 		{"not yet", jute.OpAddWatch, raw{}, jute.Unimplemented, func() int64 { return z }},
+		{"reconfig", jute.OpReconfig, jute.ReconfigRequest{CurConfigID: -1}, jute.ReconfigDisabled, func() int64 { z++; return z }},
+		{"reconfig cut short", jute.OpReconfig, raw{0, 0}, jute.MarshallingError, func() int64 { return z }},
 		{"whoAmI", jute.OpWhoAmI, raw{}, jute.OK, func() int64 { return z }},
 		{"sync", jute.OpSync, jute.SyncRequest{Path: []byte("no path")}, jute.OK, func() int64 { return z }},
 		{"auth", jute.OpAuth, auth("digest", "u:p"), jute.OK, func() int64 { return 0 }},
@@ -260,7 +262,6 @@ func TestTouches(t *testing.T) {
 		{jute.OpWhoAmI, raw{}, 1},
 		{jute.OpAddWatch, raw{}, 1},
 		{jute.OpAuth, auth("digest", "u:p"), 0},
-		{jute.OpSASL, raw{}, 0},
 		{888, raw{}, 1},
 	}
 	for _, tt := range tests {

@@ -79,7 +79,9 @@ type Config struct {
 	ConnBase               uint64        // random: connections are numbered from here, uniquely over members and their restarts
 	Limits                 Limits
 	SuperDigest            string                           // "super:" and the base64 of a SHA-1; "": nobody is super
+	SuperSubject           string                           // of a client certificate; "": nobody is super by certificate
 	FourLetter             func(word string) ([]byte, bool) // the answer to a four-letter word; false: not a word; default: there are none
+	LinearizableReads      bool                             // every read waits for a proof that the leader still leads; default: reads may be stale
 	Logger                 *slog.Logger                     // default: discard
 }
 

@@ -75,6 +75,7 @@ func (a *acl) list(admin bool) []jute.ACL {
 // acls finds the lists that nodes use. It holds them weakly: a list lives as long as a
 // node, or a snapshot's copy of one, has it. Changed under the tree's write lock.
 type acls struct {
+	x509  bool                         // requests may name subjects of certificates
 	known map[string]weak.Pointer[acl] // by text
 	sweep int                          // size of known at which dead entries are removed
 	list  []jute.ACL                   // memory for expand and intern
@@ -142,9 +143,13 @@ func unique(list []jute.ACL) []jute.ACL {
 
 // expand appends to c.list what one entry of a request stands for.
 func (c *acls) expand(entry jute.ACL, who []*proto.Identity) jute.Code {
-	switch id := entry.ID.ID; string(entry.ID.Scheme) {
-	case "world", "digest", "ip":
-		if id == nil {
+	scheme := string(entry.ID.Scheme)
+	if scheme == "x509" && !c.x509 {
+		return jute.InvalidACL
+	}
+	switch scheme {
+	case "world", "digest", "ip", "x509":
+		if entry.ID.ID == nil {
 			return jute.MarshallingError
 		}
 		if _, ok := permit(entry); !ok {
@@ -226,7 +231,9 @@ func permit(entry jute.ACL) (permitted, bool) {
 		ok = strings.Count(id, ":") == 1
 	case "ip":
 		p.from, ok = parsePrefix(p.id)
-	case "sasl", "x509": // from an identity, by way of auth
+	case "x509":
+		ok = validDN(p.id)
+	case "sasl": // from an identity, by way of auth
 	default:
 		ok = false
 	}

@@ -138,6 +138,9 @@ func (s *State) run(txn *proto.Txn, r *Result) {
 		s.runSetACL(txn, r)
 	case jute.OpMulti:
 		s.runMulti(txn, r)
+	case jute.OpReconfig:
+		s.take()
+		r.Code = jute.ReconfigDisabled // before the session is looked at, as in ZooKeeper
 	default:
 		s.unimplemented(txn, r)
 	}

@@ -14,8 +14,8 @@
 // # What decides
 //
 // The log entry alone. Nothing here reads a clock, draws lots, or ranges over a map
-// where the order could show. Config.EnsembleText and Config.SkipACL do decide: they
-// must be equal on all members.
+// where the order could show. Config.EnsembleText, SkipACL and X509 do decide: they must be
+// equal on all members.
 //
 // # Copies
 //
@@ -47,6 +47,7 @@ type Config struct {
 	Observer     Observer // may be nil
 	EnsembleText []byte   // what /zookeeper/config says; nil: standalone
 	SkipACL      bool     // everybody may do everything
+	X509         bool     // requests may name subjects of certificates in ACLs
 }
 
 // State is the state of one member. Make one with New. See the package comment for who
@@ -161,6 +162,7 @@ func New(cfg Config) *State {
 		s.obs = nobody{}
 	}
 	s.gen.Store(1)
+	s.acls.x509 = cfg.X509
 	s.tree = newTree(s.gen.Load(), &s.acls)
 	s.placeConfig(s.gen.Load(), cfg.EnsembleText)
 	return s

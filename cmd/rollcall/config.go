@@ -45,6 +45,7 @@ type Config struct {
 	Whitelist      []string // four-letter words besides srvr; "*" for all
 	SkipACL        bool
 	SuperDigest    string // super:<digest>; "" for no super user
+	Linearizable   bool   // reads wait for a proof that the leader leads
 	ListenOnAllIPs bool   // listen for members on all interfaces, not on the own line's host
 	NewEnsemble    bool   // bootstrap with a majority of empty members
 

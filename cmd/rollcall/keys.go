@@ -133,6 +133,10 @@ var keys = []key{
 		read: millis(1, maxHandshake, func(d *draft) *time.Duration { return &d.HandshakeTimeout }),
 	},
 	{
+		name: "readConsistency", def: "sequential", note: "Rollcall's own: sequential, as in ZooKeeper: a read may be stale, unless a sync stands before it; linearizable: no read is, and each waits for the leader",
+		read: choice("linearizable", "sequential", func(d *draft) *bool { return &d.Linearizable }),
+	},
+	{
 		name: "snapCount", def: "100000", note: "log entries between two snapshots",
 		read: number(2, maxCount, func(d *draft) *int { return &d.SnapCount }),
 	},
@@ -176,7 +180,7 @@ var keys = []key{
 	{name: "localSessionsEnabled", def: "false", status: refused, harmless: "false", note: noLocal, read: boolean(nil)},
 	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmless: "false", note: noLocal, read: boolean(nil)},
 	{name: "multiAddress.enabled", def: "false", status: refused, harmless: "false", note: "a server line takes one address", read: boolean(nil)},
-	{name: "reconfigEnabled", def: "false", status: noEffect, harmless: "false", note: "reconfig requests are not served yet: the server lines say who the members are", read: boolean(nil)},
+	{name: "reconfigEnabled", def: "false", status: noEffect, harmless: "false", note: "reconfig requests are refused with -123: the server lines say who the members are", read: boolean(nil)},
 	{
 		name: "extendedTypesEnabled", def: "false", status: noEffect, harmless: "false", note: "TTL nodes are not served yet; with true, myid 255 is refused",
 		read: boolean(func(d *draft) *bool { return &d.ExtendedTypes }),

@@ -111,7 +111,8 @@ func (c *Config) member(logger *slog.Logger) member.Config {
 			Handshake:      c.HandshakeTimeout,
 		},
 		InFlight: c.GlobalOutstandingLimit, Drain: drainPace,
-		SuperDigest: c.SuperDigest, SkipACL: c.SkipACL, Whitelist: c.Whitelist, SnapCount: uint64(c.SnapCount), StoreStallLimit: c.StoreStallLimit,
+		LinearizableReads: c.Linearizable,
+		SuperDigest:       c.SuperDigest, SkipACL: c.SkipACL, Whitelist: c.Whitelist, SnapCount: uint64(c.SnapCount), StoreStallLimit: c.StoreStallLimit,
 		NewEnsemble: c.NewEnsemble, Bind: c.bind, EnsembleText: c.ensembleText(),
 		Version: version, Built: built(), Logger: logger,
 	}

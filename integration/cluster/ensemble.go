@@ -36,6 +36,7 @@ type Options struct {
 	Adjust func(cfg *member.Config) // last word on each member's configuration
 	Write  time.Duration            // how long each disk takes for a write; default: no time
 	Record bool                     // take down a history; see Ensemble.History
+	Linear bool                     // every read is linearizable
 }
 
 // Ensemble is some members and their wires. Use it from one goroutine, inside a bubble.
@@ -85,7 +86,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	}
 	if opts.Record {
 		var err error
-		if e.record, err = newRecord(opts.Tick, e.IDs()); err != nil {
+		if e.record, err = newRecord(opts.Tick, e.IDs(), opts.Linear); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,6 +162,8 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 		ID: id, Servers: e.servers, Stores: &e.members[id].stores, Clients: clients,
 		Tick: e.opts.Tick, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Whitelist: []string{"*"},
+		LinearizableReads: e.opts.Linear,
+
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial},
 		Now:     e.members[id].clock.Now, Events: e.opts.Events,
 	}
@@ -174,6 +177,9 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 }
 
 func clientAddr(id uint32) string { return fmt.Sprintf("m%d:2181", id) }
+
+// Linear reports whether every read is linearizable.
+func (e *Ensemble) Linear() bool { return e.opts.Linear }
 
 // Kill ends a member as a crash would: nothing that it still does is heard of or kept.
 func (e *Ensemble) Kill(id uint32) { e.KillTorn(id, nil) }

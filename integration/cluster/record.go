@@ -28,8 +28,8 @@ type record struct {
 	conns atomic.Uint64
 }
 
-func newRecord(tick time.Duration, members []uint32) (*record, error) {
-	r, err := history.NewRecorder(history.Config{Tick: tick, Slack: tick / 2, Members: members})
+func newRecord(tick time.Duration, members []uint32, linear bool) (*record, error) {
+	r, err := history.NewRecorder(history.Config{Tick: tick, Slack: tick / 2, Members: members, Linear: linear})
 	return &record{to: r, start: time.Now()}, err
 }
 

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+)
+
+// With linearizable reads each waits for the member to catch up, as a sync does; what
+// shows nothing of the tree does not.
+func TestLinearizableReads(t *testing.T) {
+	path := []byte("/a")
+	multi := raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: path}}}))
+	tests := []struct {
+		op    jute.Op
+		rec   record
+		waits bool
+	}{
+		{jute.OpGetData, getData("/a", false), true},
+		{jute.OpExists, exists("/a", true), true},
+		{jute.OpGetChildren, jute.GetChildrenRequest{Path: path}, true},
+		{jute.OpGetChildren2, jute.GetChildrenRequest{Path: path}, true},
+		{jute.OpGetACL, jute.GetACLRequest{Path: path}, true},
+		{jute.OpGetAllChildrenNumber, jute.GetAllChildrenNumberRequest{Path: path}, true},
+		{jute.OpGetEphemerals, jute.GetEphemeralsRequest{}, true},
+		{jute.OpMultiRead, multi, true},
+		{jute.OpGetData, raw{0}, true},
+		{jute.OpPing, raw{}, false},
+		{jute.OpWhoAmI, raw{}, false},
+		{jute.OpSetWatches, jute.SetWatches{Data: [][]byte{path}, Exist: [][]byte{}, Child: [][]byte{}}, false},
+	}
+	for _, linear := range []bool{true, false} {
+		for _, tt := range tests {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, false, func(c *Config) { c.LinearizableReads = linear })
+				c := w.connect()
+				c.must(jute.OpCreate, create("/a", "x", jute.Persistent))
+				w.hold()
+				c.request(tt.op, tt.rec)
+				synctest.Wait()
+				w.mu.Lock()
+				waits := len(w.syncs) > 0
+				w.mu.Unlock()
+				if waits != (tt.waits && linear) {
+					t.Errorf("linearizable %t, %v: waits for the leader: %t", linear, tt.op, waits)
+				}
+				w.release()
+				c.reply()
+			})
+		}
+	}
+}
+
+// A linearizable read is looked up when the member has caught up, not before, in its turn
+// among the connection's requests, and shows nothing that the client asked for later.
+func TestLinearizableReadsKeepOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, func(c *Config) { c.LinearizableReads = true })
+		c, other := w.connect(), w.connect()
+		c.must(jute.OpCreate, create("/a", "0", jute.Persistent))
+
+		w.hold()
+		c.request(jute.OpSetData, setData("/a", "1"))  // 2: applied first
+		c.request(jute.OpGetData, getData("/a", true)) // 3
+		c.request(jute.OpPing)                         // 4: behind it
+		go c.request(jute.OpSetData, setData("/a", "2"))
+		synctest.Wait()
+		if n := w.submitted(); n != 1 {
+			t.Errorf("%d writes are with the member, want 1: the second follows the read", n)
+		}
+		w.step()
+		synctest.Wait()
+		c.expect(2, jute.OK)
+		h, body := c.reply()
+		var got jute.GetDataResponse
+		d := jute.NewDecoder(body)
+		if got.Decode(&d); h.Xid != 3 || string(got.Data) != "1" {
+			t.Errorf("reply %+v shows %q, want that of 3 with 1", h, got.Data)
+		}
+		c.expect(4, jute.OK)
+		w.release()
+		c.expectEvent(jute.EventNodeDataChanged, "/a")
+		c.expect(5, jute.OK)
+
+		w.hold()
+		other.request(jute.OpGetData, getData("/a", false))
+		synctest.Wait()
+		c.request(jute.OpSetData, setData("/a", "3"))
+		synctest.Wait()
+		w.step() // the other's read has waited, and sees what was done meanwhile
+		if _, body := other.reply(); !showsData(body, "3") {
+			t.Errorf("the read shows % x, want 3", body)
+		}
+		w.release()
+		c.expect(6, jute.OK)
+	})
+}
+
+func showsData(body []byte, want string) bool {
+	var r jute.GetDataResponse
+	d := jute.NewDecoder(body)
+	r.Decode(&d)
+	return d.Err() == nil && string(r.Data) == want
+}
+
+// Who does not hear from the leader gets no answer, and is closed when the client has been
+// silent for too long.
+func TestLinearizableReadWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, func(c *Config) { c.LinearizableReads = true })
+		c := w.connect()
+		w.hold()
+		c.request(jute.OpExists, exists("/", false))
+		time.Sleep(5 * testTick)
+		c.expectSilence(testTick)
+		_ = c.SetReadDeadline(time.Time{})
+		time.Sleep(20 * testTick)
+		c.expectClosed()
+	})
+}

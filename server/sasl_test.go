@@ -1,0 +1,31 @@
+package server
+
+import (
+	"testing"
+
+	"rollcall/jute"
+)
+
+// A SASL exchange is refused at its first token, after which the connection is closed; a
+// token that cannot be read is not answered. The session and its rights stay.
+func TestSASLIsRefused(t *testing.T) {
+	w := newWorld(t, false, nil)
+	for _, token := range [][]byte{nil, {}, []byte("n,,")} {
+		c := w.connect()
+		touched := w.touched(c.id)
+		c.request(jute.OpSASL, jute.GetSASLRequest{Token: token})
+		if h := c.expect(1, jute.AuthFailed); h.Zxid != 0 {
+			t.Errorf("token %q: zxid %#x, want 0", token, h.Zxid)
+		}
+		c.expectClosed()
+		if n := w.touched(c.id) - touched; n != 0 {
+			t.Errorf("token %q: touched the session %d times", token, n)
+		}
+		if again := w.resume(c); again.id != c.id {
+			t.Errorf("token %q: the session is gone", token)
+		}
+	}
+	c := w.connect()
+	c.request(jute.OpSASL, raw{0, 0})
+	c.expectClosed()
+}

@@ -1,0 +1,59 @@
+package znode
+
+import (
+	"slices"
+	"strings"
+)
+
+// validDN reports whether text is a distinguished name as the subject of a certificate is
+// written (RFC 2253): parts like CN=name, joined by commas, semicolons or plus signs. A
+// value may be quoted, and any character escaped by a backslash.
+func validDN(text string) bool {
+	for more := true; more; {
+		var part string
+		if part, text, more = cutName(text); !validAttribute(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// cutName returns what stands before the first separator that is neither quoted nor
+// escaped, and what comes behind it.
+func cutName(text string) (part, rest string, more bool) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ',' || c == ';' || c == '+'):
+			return text[:i], text[i+1:], true
+		}
+	}
+	return text, "", false
+}
+
+func validAttribute(part string) bool {
+	key, value, ok := strings.Cut(part, "=")
+	key = strings.ToUpper(strings.TrimSpace(key))
+	return ok && strings.TrimSpace(value) != "" && (slices.Contains(attributes, key) || validOID(strings.TrimPrefix(key, "OID.")))
+}
+
+// attributes are the names that Java, whose servers wrote the lists that exist, knows.
+var attributes = []string{
+	"C", "CN", "DC", "DNQ", "DNQUALIFIER", "EMAIL", "EMAILADDRESS", "GENERATION", "GIVENNAME", "INITIALS", "IP",
+	"L", "O", "OU", "S", "SERIALNUMBER", "ST", "STREET", "SURNAME", "T", "UID",
+}
+
+// validOID reports whether text is numbers joined by dots, two at least.
+func validOID(text string) bool {
+	numbers := strings.Split(text, ".")
+	for _, n := range numbers {
+		if n == "" || strings.Trim(n, "0123456789") != "" {
+			return false
+		}
+	}
+	return len(numbers) > 1
+}

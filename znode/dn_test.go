@@ -1,0 +1,37 @@
+package znode
+
+import "testing"
+
+func TestValidDN(t *testing.T) {
+	for _, name := range []string{
+		"CN=ann", "cn=ann,ou=x", "CN=ann, O=Ex, C=CH", `CN=a\,b,O="x,y"`, "CN=a+UID=7,DC=example;DC=org",
+		"1.2.840.113549.1.9.1=#1603612e62", "OID.2.5.4.3=x", "EMAILADDRESS=a@b",
+	} {
+		if !validDN(name) {
+			t.Errorf("%s is refused", name)
+		}
+	}
+	for _, name := range []string{"", "ann", "CN", "CN=", "=ann", "CN=ann,", "CN=ann,,O=x", "XX=ann", "1=x", "1..2=x", "OID.=x", "CN=a,O"} {
+		if validDN(name) {
+			t.Errorf("%q is taken", name)
+		}
+	}
+}
+
+// Certificates' subjects may be named in ACLs if the configuration says so.
+func TestX509InACLs(t *testing.T) {
+	for _, tt := range []struct {
+		id   string
+		on   bool
+		fine bool
+	}{
+		{"CN=ann,O=Ex", true, true},
+		{"ann", true, false},
+		{"CN=ann,O=Ex", false, false},
+	} {
+		a := acls{x509: tt.on}
+		if _, code := a.resolve(aclOf(31, "x509", tt.id), nil); (code == 0) != tt.fine {
+			t.Errorf("%s, on %t: %v", tt.id, tt.on, code)
+		}
+	}
+}
