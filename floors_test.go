@@ -17,7 +17,7 @@ var floors = [][]string{
 	{"sessiontracker", "znode"},
 	{"quorum", "leader", "follower", "server", "admin", "client", "history"},
 	{"member", "drill", "bench"},
-	{"cmd/rollcall", "integration/wire"},
+	{"cmd/rollcall", "integration/wire", "integration/process"},
 	{"integration/cluster"},
 	{"integration", "integration/cases", "integration/clients", "integration/deploy"},
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"rollcall/integration/process"
 	"rollcall/integration/wire"
 )
 
@@ -86,7 +87,7 @@ func (c *goClient) hasSession(ctx context.Context, n int) error {
 
 // reaches waits for a state behind the first n.
 func (c *goClient) reaches(ctx context.Context, state zk.State, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, process.Patience)
 	defer cancel()
 	for {
 		states, more := c.seen()
@@ -147,7 +148,7 @@ func (c *goClient) holdsEphemeral(path string) error {
 // waitGone waits until a node does not exist, as this client's member sees it.
 func (c *goClient) waitGone(ctx context.Context, path string) error {
 	var failed error
-	err := until(ctx, "node "+path+" goes", func() bool {
+	err := process.Until(ctx, "node "+path+" goes", func() bool {
 		exists, _, err := c.Exists(path)
 		failed = err
 		return err != nil || !exists
@@ -157,7 +158,7 @@ func (c *goClient) waitGone(ctx context.Context, path string) error {
 
 // event waits for the event of a watch and checks it.
 func event(ctx context.Context, watch <-chan zk.Event, want zk.EventType, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, process.Patience)
 	defer cancel()
 	select {
 	case e := <-watch:

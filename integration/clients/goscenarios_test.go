@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"rollcall/integration/process"
 )
 
 var world = zk.WorldACL(zk.PermAll)
@@ -213,7 +215,7 @@ func TestGoLock(t *testing.T) {
 
 // allContend waits until every seat has its node at the lock.
 func allContend(ctx context.Context, s *stage, c *goClient) error {
-	return until(ctx, "all contend for the lock", func() bool {
+	return process.Until(ctx, "all contend for the lock", func() bool {
 		children, _, err := c.Children(s.path("lock"))
 		return err == nil && len(children) == len(s.seats)
 	})
@@ -487,11 +489,11 @@ func TestGoFourLetterWords(t *testing.T) {
 		if err := s.meet(ctx); err != nil {
 			return err
 		}
-		if ok := zk.FLWRuok(s.alive, patience); len(ok) != len(s.alive) || slices.Contains(ok, false) {
+		if ok := zk.FLWRuok(s.alive, process.Patience); len(ok) != len(s.alive) || slices.Contains(ok, false) {
 			return fmt.Errorf("ruok: %v", ok)
 		}
 		leaders := 0
-		stats, ok := zk.FLWSrvr(s.alive, patience)
+		stats, ok := zk.FLWSrvr(s.alive, process.Patience)
 		for _, st := range stats {
 			if st.Error != nil || st.NodeCount < 5 || st.Connections < 1 || st.Epoch < 0 {
 				return fmt.Errorf("srvr of %s: %+v", st.Server, st)

@@ -3,9 +3,9 @@ package clients
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"rollcall/integration/process"
 )
 
 // rollcall is the binary under test, built once per run.
@@ -20,11 +20,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	rollcall = filepath.Join(dir, "rollcall")
-	build := exec.Command("go", "build", "-o", rollcall, "rollcall/cmd/rollcall")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build of rollcall:", err)
+	if rollcall, err = process.Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"rollcall/integration/process"
 )
 
 // Whatever ends all members, by turns or at once, their sessions and nodes are there
@@ -18,17 +20,17 @@ func TestRestart(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		for _, end := range []struct {
 			name string
-			all  func(*ensemble)
+			all  func(*process.Ensemble)
 		}{
-			{"stopped", (*ensemble).stopAll},
-			{"killed", (*ensemble).killAll},
+			{"stopped", (*process.Ensemble).StopAll},
+			{"killed", (*process.Ensemble).KillAll},
 		} {
 			name := fmt.Sprintf("%d-%s", members, end.name)
 			t.Run(name, func(t *testing.T) {
 				e := startEnsemble(t, members)
 				ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 				defer cancel()
-				c, err := dialGo(ctx, seat{name: "test", hosts: e.addresses(e.settle()), moves: true}, longTimeout)
+				c, err := dialGo(ctx, seat{name: "test", hosts: e.Addresses(e.Settle()), moves: true}, longTimeout)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -40,10 +42,10 @@ func TestRestart(t *testing.T) {
 				states, _ := c.seen()
 				for range 2 { // the second time from what a restarted member wrote
 					end.all(e)
-					for _, m := range e.members {
-						e.start(m)
+					for _, m := range e.Members {
+						e.Start(m)
 					}
-					e.settle()
+					e.Settle()
 				}
 				if err := c.hasSession(ctx, len(states)); err != nil {
 					t.Fatal(err)
@@ -63,7 +65,7 @@ func TestRecover(t *testing.T) {
 	e := startEnsemble(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
-	c, err := dialGo(ctx, seat{name: "test", hosts: e.addresses(e.settle()), moves: true}, longTimeout)
+	c, err := dialGo(ctx, seat{name: "test", hosts: e.Addresses(e.Settle()), moves: true}, longTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,18 +75,18 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	states, _ := c.seen()
-	e.stopAll()
-	for _, m := range e.members[:2] {
-		e.empty(m)
+	e.StopAll()
+	for _, m := range e.Members[:2] {
+		e.Empty(m)
 	}
-	out, err := exec.CommandContext(ctx, rollcall, "recover", "-yes", e.members[2].config).CombinedOutput()
+	out, err := exec.CommandContext(ctx, rollcall, "recover", "-yes", e.Members[2].Config).CombinedOutput()
 	if err != nil {
 		t.Fatalf("recover: %v: %s", err, out)
 	}
-	for _, m := range e.members {
-		e.start(m)
+	for _, m := range e.Members {
+		e.Start(m)
 	}
-	e.settle()
+	e.Settle()
 	if err := c.hasSession(ctx, len(states)); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,7 @@ func harvest(c *goClient) ([]planted, error) {
 // the ensemble take writes.
 func stillThere(ctx context.Context, c *goClient, before []planted) error {
 	// What was in flight while members went is lost to the client, not what comes now.
-	if err := until(ctx, "reads work again", func() bool {
+	if err := process.Until(ctx, "reads work again", func() bool {
 		_, _, err := c.Get("/kept")
 		return err == nil
 	}); err != nil {
@@ -179,10 +181,10 @@ func stillThere(ctx context.Context, c *goClient, before []planted) error {
 func TestLeaderReturns(t *testing.T) {
 	requireClient(t, zkCLI, "zookeeper")
 	e := startEnsemble(t, 3)
-	leader := e.settle()
+	leader := e.Settle()
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
-	at := seat{name: "test", hosts: []string{leader.clients}, moves: true}
+	at := seat{name: "test", hosts: []string{leader.Clients}, moves: true}
 	c, err := dialGo(ctx, at, longTimeout)
 	if err != nil {
 		t.Fatal(err)
@@ -205,12 +207,12 @@ func TestLeaderReturns(t *testing.T) {
 	}
 	states, _ := c.seen()
 
-	leader.process.kill()
+	leader.Process.Kill()
 	if _, err := d.expect(ctx, watched+"Disconnected"); err != nil {
 		t.Fatal(err)
 	}
-	e.settle() // the other two
-	e.start(leader)
+	e.Settle() // the other two
+	e.Start(leader)
 	if err := c.hasSession(ctx, len(states)); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +221,7 @@ func TestLeaderReturns(t *testing.T) {
 	}
 	fmt.Println("client scenario: go-leader-returns ok")
 
-	if err := until(ctx, "zkCli.sh is connected again", func() bool {
+	if err := process.Until(ctx, "zkCli.sh is connected again", func() bool {
 		session, _ := events(d)
 		return slices.Equal(session, []string{"SyncConnected", "Disconnected", "SyncConnected"})
 	}); err != nil {
@@ -240,9 +242,9 @@ func TestLeaderReturns(t *testing.T) {
 // rollcall health tells by its exit status whether the member of a zoo.cfg serves.
 func TestHealth(t *testing.T) {
 	e := startEnsemble(t, 1)
-	m := e.members[0]
+	m := e.Members[0]
 	health := func() int {
-		cmd := exec.CommandContext(t.Context(), rollcall, "health", m.config)
+		cmd := exec.CommandContext(t.Context(), rollcall, "health", m.Config)
 		out, err := cmd.CombinedOutput()
 		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 			t.Fatalf("health: %v: %s", err, out)
@@ -252,7 +254,7 @@ func TestHealth(t *testing.T) {
 	if status := health(); status != 0 {
 		t.Errorf("health of a member that serves: %d, want 0", status)
 	}
-	e.stopAll()
+	e.StopAll()
 	if status := health(); status != 1 {
 		t.Errorf("health of a member that is down: %d, want 1", status)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/sync/errgroup"
+
+	"rollcall/integration/process"
 )
 
 // settings are what every scenario is played on.
@@ -95,15 +97,15 @@ func play(t *testing.T, name string, filter func(seat) bool, act act) {
 
 func playOnce(t *testing.T, name string, members int, killLeader bool, filter func(seat) bool, act act) error {
 	e := startEnsemble(t, members)
-	defer e.killAll() // another staging needs the machine
-	leader := e.settle()
+	defer e.KillAll() // another staging needs the machine
+	leader := e.Settle()
 	s := &stage{root: "/" + name, fault: func() error { return nil }}
 	if killLeader {
 		s.fault = func() error {
-			if leader.mode() != "leader" {
+			if leader.Mode() != "leader" {
 				return errNotLeading
 			}
-			leader.process.kill()
+			leader.Process.Kill()
 			return nil
 		}
 	}
@@ -112,16 +114,16 @@ func playOnce(t *testing.T, name string, members int, killLeader bool, filter fu
 			s.seats = append(s.seats, seat)
 		}
 	}
-	for _, m := range e.members {
+	for _, m := range e.Members {
 		if m != leader || !killLeader {
-			s.alive = append(s.alive, m.clients)
+			s.alive = append(s.alive, m.Clients)
 		}
 	}
 	s.bar.size = len(s.seats)
 
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
-	setup := e.client(ctx)
+	setup := client(ctx, t, e)
 	if _, err := setup.Create(s.root, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		return fmt.Errorf("create %s: %w", s.root, err)
 	}
@@ -140,17 +142,17 @@ func playOnce(t *testing.T, name string, members int, killLeader bool, filter fu
 
 // seats puts one client on each member that lives on, and one with all addresses on the
 // leader that is to be killed; two on a member that is alone.
-func seats(e *ensemble, leader *member, killLeader bool) []seat {
+func seats(e *process.Ensemble, leader *process.Member, killLeader bool) []seat {
 	if !killLeader {
 		return []seat{
-			{name: "a", hosts: []string{leader.clients}},
-			{name: "b", hosts: []string{leader.clients}},
+			{name: "a", hosts: []string{leader.Clients}},
+			{name: "b", hosts: []string{leader.Clients}},
 		}
 	}
-	all := []seat{{name: "moves", hosts: e.addresses(leader), moves: true}}
-	for _, m := range e.members {
+	all := []seat{{name: "moves", hosts: e.Addresses(leader), moves: true}}
+	for _, m := range e.Members {
 		if m != leader {
-			all = append(all, seat{name: fmt.Sprintf("on%d", m.id), hosts: []string{m.clients}})
+			all = append(all, seat{name: fmt.Sprintf("on%d", m.ID), hosts: []string{m.Clients}})
 		}
 	}
 	return all

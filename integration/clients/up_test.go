@@ -104,7 +104,7 @@ func startUp(ctx context.Context, t *testing.T, dir string, port int) (up *dialo
 
 func interrupt(ctx context.Context, t *testing.T, up *dialogue) {
 	t.Helper()
-	if err := up.signal(os.Interrupt); err != nil {
+	if err := up.Signal(os.Interrupt); err != nil {
 		t.Fatal(up.failed(err))
 	}
 	if err := up.wantStatus(ctx, 0); err != nil {

@@ -1,0 +1,238 @@
+package process
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Ensemble is one member, or several, as processes of their own. For one goroutine at a time.
+type Ensemble struct {
+	Members []*Member
+	t       *testing.T
+	cfg     Config
+}
+
+// Member is one member: its folder outlives its process.
+type Member struct {
+	ID      int
+	Clients string   // address for clients
+	Config  string   // path of its zoo.cfg
+	Data    string   // its folder
+	Log     string   // path of what it prints
+	Process *Process // the last one; nil before the first
+}
+
+// Config is what an Ensemble is started with.
+type Config struct {
+	Binary string        // rollcall; see Build
+	Flags  []string      // of rollcall serve
+	Size   int           // members
+	Tick   time.Duration // tickTime
+	Lines  string        // further lines of zoo.cfg, each with its end
+}
+
+// StartEnsemble starts the members and waits until they serve.
+func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
+	t.Helper()
+	e := &Ensemble{t: t, cfg: cfg}
+	dir := t.TempDir()
+	var servers strings.Builder
+	for i := range cfg.Size {
+		m := &Member{
+			ID:     i + 1,
+			Config: filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", i+1)),
+			Log:    filepath.Join(dir, fmt.Sprintf("member%d.log", i+1)),
+		}
+		ports := freePorts(t, nextAddress(), 3)
+		m.Clients = ports[0].String()
+		if cfg.Size > 1 {
+			fmt.Fprintf(&servers, "server.%d=%v:%d\n", m.ID, ports[1], ports[2].Port)
+		}
+		e.Members = append(e.Members, m)
+	}
+	for _, m := range e.Members {
+		m.Data = filepath.Join(dir, fmt.Sprintf("data%d", m.ID))
+		host, port, _ := strings.Cut(m.Clients, ":")
+		e.write(m.Config, fmt.Sprintf(`tickTime=%d
+initLimit=10
+syncLimit=5
+dataDir=%s
+clientPortAddress=%s
+clientPort=%s
+admin.enableServer=false
+4lw.commands.whitelist=*
+%s%s`, cfg.Tick.Milliseconds(), m.Data, host, port, cfg.Lines, servers.String()))
+		e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
+		e.Start(m)
+	}
+	e.Settle()
+	return e
+}
+
+func (e *Ensemble) write(path, text string) {
+	e.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// Start runs a member's process, on what it left behind if it ran before.
+func (e *Ensemble) Start(m *Member) {
+	e.t.Helper()
+	log, err := os.OpenFile(m.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer log.Close() // the process has its own descriptor
+	cmd := exec.Command(e.cfg.Binary, append(append([]string{"serve"}, e.cfg.Flags...), m.Config)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	m.Process = Start(e.t, fmt.Sprintf("member %d", m.ID), cmd, func() string {
+		if m.Process.Cmd != cmd {
+			return "what the last one shows"
+		}
+		return tail(m.Log)
+	})
+}
+
+// Empty leaves a member that is down nothing but its id.
+func (e *Ensemble) Empty(m *Member) {
+	e.t.Helper()
+	if err := os.RemoveAll(m.Data); err != nil {
+		e.t.Fatal(err)
+	}
+	e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
+}
+
+// Settle waits until every running member serves and one of them leads, and returns that.
+func (e *Ensemble) Settle() *Member {
+	e.t.Helper()
+	var leader *Member
+	err := Until(e.t.Context(), "members serve under one leader", func() bool {
+		leader = nil
+		for _, m := range e.Members {
+			if !m.Process.Running() {
+				continue
+			}
+			switch mode := m.Mode(); {
+			case mode == "follower":
+			case (mode == "leader" || mode == "standalone") && leader == nil:
+				leader = m
+			default:
+				return false
+			}
+		}
+		return leader != nil
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return leader
+}
+
+// KillAll ends every member by SIGKILL, as fast as it goes.
+func (e *Ensemble) KillAll() {
+	for _, m := range e.Members {
+		m.Process.Tell()
+		_ = m.Process.Cmd.Process.Kill() // all at once; kill waits for each
+	}
+	for _, m := range e.Members {
+		m.Process.Kill()
+	}
+}
+
+// StopAll ends every member by SIGTERM; each must end with status 0.
+func (e *Ensemble) StopAll() {
+	e.t.Helper()
+	for _, m := range e.Members {
+		if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	for _, m := range e.Members {
+		if status, err := m.Process.Status(e.t.Context()); err != nil || status != 0 {
+			e.t.Fatalf("member %d after SIGTERM: exit status %d, %v; want 0", m.ID, status, err)
+		}
+	}
+}
+
+// Addresses returns where clients connect, first's place first.
+func (e *Ensemble) Addresses(first *Member) []string {
+	addrs := []string{first.Clients}
+	for _, m := range e.Members {
+		if m != first {
+			addrs = append(addrs, m.Clients)
+		}
+	}
+	return addrs
+}
+
+var modeLine = regexp.MustCompile(`(?m)^Mode: (\w+)$`)
+
+// Mode asks the member by srvr what it is; "" while it does not serve.
+func (m *Member) Mode() string {
+	match := modeLine.FindStringSubmatch(fourLetters(m.Clients, "srvr"))
+	if match == nil {
+		return ""
+	}
+	return match[1]
+}
+
+// fourLetters returns the answer to a four-letter word, or what came of it in time.
+func fourLetters(addr, word string) string {
+	const limit = 2 * time.Second
+	conn, err := net.DialTimeout("tcp", addr, limit)
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return ""
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return ""
+	}
+	answer, err := io.ReadAll(io.LimitReader(conn, 1<<20))
+	if err != nil {
+		return ""
+	}
+	return string(answer)
+}
+
+// addressesUsed counts the addresses that nextAddress gave away.
+var addressesUsed atomic.Uint32
+
+// nextAddress returns a loopback address that nothing else on this machine is likely to
+// use: members must find the same ports free again when they start anew, and the ports
+// of 127.0.0.1 go to whoever connects somewhere.
+func nextAddress() net.IP {
+	pid := os.Getpid()
+	return net.IPv4(127, byte(128|pid>>8&127), byte(pid), byte(1+(addressesUsed.Add(1)-1)%254))
+}
+
+// freePorts returns n ports of ip that nobody listens on.
+func freePorts(t *testing.T, ip net.IP, n int) []*net.TCPAddr {
+	t.Helper()
+	var ports []*net.TCPAddr
+	for range n {
+		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: ip})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // at the end: so that all differ
+		ports = append(ports, l.Addr().(*net.TCPAddr))
+	}
+	return ports
+}
