@@ -39,7 +39,7 @@ unit() {
 # they say they saw; without the lines of the tests that passed.
 drills() {
   local packages
-  packages=$(go list ./integration/... | grep -vxE 'rollcall/integration/(clients|deploy)') || return
+  packages=$(go list ./integration/... | grep -vxE 'rollcall/integration/(clients|deploy|kills)') || return
   tests -v $packages | quiet && ROLLCALL_SCHEDULES=$raced_schedules raced -v $packages | quiet
 }
 raced_schedules=60
@@ -49,6 +49,10 @@ quiet() { grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)' || true; }
 # clients runs the real binary, and ZooKeeper's own clients against it. -v, for the
 # line "client scenario: NAME ok" of each scenario.
 clients() { tests -v ./integration/clients; }
+
+# kills kills processes of the real binary under load, by SIGKILL; ROLLCALL_KILLS sets how
+# many ensembles, else the test's own default holds. -v, for what it saw.
+kills() { tests -v ./integration/kills | quiet; }
 
 # deploy runs the container image and compose.yaml; -v, for how long things took, and
 # for the line that says so if ROLLCALL_NO_DOCKER=1 leaves it all out.
@@ -63,7 +67,7 @@ scenarios() {
   [ "$ran" -ge "$least" ] || { echo "client scenarios: at least $least must run"; failed_suites+=(scenarios); }
 }
 
-[ $# -gt 0 ] || set -- unit drills clients deploy
+[ $# -gt 0 ] || set -- unit drills clients kills deploy
 for name in "$@"; do
   suite "$name" "$name"
   [ "$name" != clients ] || scenarios

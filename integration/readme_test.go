@@ -19,6 +19,9 @@ func TestReadme(t *testing.T) {
 		dir := "."
 		if m[1] != "" {
 			dir = filepath.Join("..", m[1])
+			if _, err := os.Stat(m[1]); err == nil {
+				dir = m[1] // a folder below this one
+			}
 		}
 		if sources[dir] == "" {
 			sources[dir] = testSources(t, dir)

@@ -71,6 +71,12 @@ func (c *Call) Wait() (wire.Reply, error) {
 	return c.reply, c.err
 }
 
+// NewClient starts a client that keeps a session until ctx ends, outside an Ensemble: dial
+// connects to one of members, which are tried in their order.
+func NewClient(ctx context.Context, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {
+	return newClient(ctx, nil, members, timeout, dial)
+}
+
 func newClient(ctx context.Context, record *record, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {
 	c := &Client{record: record, dial: dial, members: members, timeout: timeout, done: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancel(ctx)

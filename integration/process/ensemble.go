@@ -143,12 +143,15 @@ func (e *Ensemble) Settle() *Member {
 }
 
 // KillAll ends every member by SIGKILL, as fast as it goes.
-func (e *Ensemble) KillAll() {
-	for _, m := range e.Members {
+func (e *Ensemble) KillAll() { KillAll(e.Members) }
+
+// KillAll ends some members by SIGKILL, as fast as it goes.
+func KillAll(members []*Member) {
+	for _, m := range members {
 		m.Process.Tell()
-		_ = m.Process.Cmd.Process.Kill() // all at once; kill waits for each
+		_ = m.Process.Cmd.Process.Kill() // all at once; Kill waits for each
 	}
-	for _, m := range e.Members {
+	for _, m := range members {
 		m.Process.Kill()
 	}
 }

@@ -83,6 +83,9 @@ func (p *Process) Tell() {
 	}
 }
 
+// Forgive notes that it was right for the process to end by itself.
+func (p *Process) Forgive() { p.told.Store(true) }
+
 // Kill ends the process and what it started by SIGKILL, and waits until it is gone.
 func (p *Process) Kill() {
 	p.Tell()

@@ -1,0 +1,77 @@
+package kills
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// judge makes the load pause, and looks at what is there.
+func (r *run) judge(ctx context.Context) {
+	r.t.Helper()
+	r.visitors.mu.Lock()
+	defer r.visitors.mu.Unlock()
+	for _, w := range r.writers {
+		defer w.resume()
+		if err := w.pause(); err != nil {
+			r.t.Error(err)
+		}
+	}
+	if r.t.Failed() {
+		return
+	}
+	r.settle() // one that lagged may have ended meanwhile
+	seen, err := walkAll(ctx, r.Members)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	for attempt := 1; ; attempt++ { // what expires meanwhile may be in some folders and not in others
+		err := r.judgeFolders(seen)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, errApart) || attempt == 5 {
+			r.t.Error(err)
+			return
+		}
+	}
+}
+
+// judgeFolders compares what lies in the members' folders, with what their clients saw and
+// what was acknowledged to them.
+func (r *run) judgeFolders(seen tree) error {
+	dir, err := os.MkdirTemp(r.t.TempDir(), "frozen-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := freeze(r.Members, dir); err != nil {
+		return err
+	}
+	var dirs []string
+	for _, m := range r.Members {
+		dirs = append(dirs, folder(dir, m))
+	}
+	state, shortened, err := compare(dirs)
+	if err != nil {
+		return err
+	}
+	stored := treeOf(state)
+	seen["/zookeeper/config"] = stored["/zookeeper/config"] // a member's own, and in no folder
+	if d := seen.diff(stored); d != "" {
+		return fmt.Errorf("clients see one thing, in the folders is another: %s", d)
+	}
+	for _, w := range r.writers {
+		if err := w.check(state, stored); err != nil {
+			return err
+		}
+	}
+	r.sum.mu.Lock()
+	defer r.sum.mu.Unlock()
+	r.sum.comparisons++
+	r.sum.shortened += shortened
+	r.sum.nodes += len(stored)
+	return r.visitors.check(state)
+}

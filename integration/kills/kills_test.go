@@ -1,0 +1,94 @@
+package kills
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+)
+
+const (
+	// tick makes elections begin 200 ms after the leader fell silent.
+	tick = 800 * time.Millisecond
+	// sessionTimeout outlasts whatever kills do.
+	sessionTimeout = 16 * time.Second
+	// defaultRuns are as many ensembles, one after the other and two at a time.
+	defaultRuns = 20
+	// sessions write all the time, two at home on each member.
+	sessions = 6
+	// big nodes of bigSize bytes make snapshots take a while.
+	big, bigSize = 256, 16 << 10
+)
+
+// Processes are killed and started again under load; nothing acknowledged is lost, and
+// members are equal.
+func TestKills(t *testing.T) {
+	runs := defaultRuns
+	if s := os.Getenv("ROLLCALL_KILLS"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			t.Fatalf("ROLLCALL_KILLS=%s: want a number of runs", s)
+		}
+		runs = n
+	}
+	began := time.Now()
+	sum := &totals{kills: map[role]int{}}
+	t.Run("run", func(t *testing.T) {
+		for seed := range runs {
+			t.Run(strconv.Itoa(seed+1), func(t *testing.T) {
+				t.Parallel()
+				play(t, uint64(seed+1), sum)
+			})
+		}
+	})
+	sum.print(time.Since(began))
+	if runs >= defaultRuns && !t.Failed() {
+		sum.floors(t)
+	}
+}
+
+// run is one ensemble and its load.
+type run struct {
+	*process.Ensemble
+	t        *testing.T
+	rng      *rand.Rand
+	sum      *totals
+	writers  []*writer
+	visitors *visitors
+	left     map[string]bool // unfinished snapshots that kills have left behind
+}
+
+func play(t *testing.T, seed uint64, sum *totals) {
+	r := &run{t: t, sum: sum, rng: rand.New(rand.NewPCG(seed, 9)), left: map[string]bool{}}
+	r.Ensemble = process.StartEnsemble(t, process.Config{
+		Binary: rollcall, Flags: []string{"-v"}, Size: 3, Tick: tick, Lines: "snapCount=100\nmaxClientCnxns=0\n",
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.load(ctx)
+	for _, i := range r.rng.Perm(len(rounds)) {
+		r.rest(400)
+		r.kill(rounds[i])
+		r.settle()
+		r.rest(300)
+		r.judge(ctx)
+		if t.Failed() {
+			return
+		}
+	}
+	r.sum.mu.Lock()
+	defer r.sum.mu.Unlock()
+	r.sum.runs++
+	for _, m := range r.Members {
+		r.sum.installed += strings.Count(printed(m), "raft: Installed remote snapshot")
+	}
+	for _, w := range r.writers {
+		r.sum.acked += w.acked
+		r.sum.unknown += w.unknown
+	}
+}
