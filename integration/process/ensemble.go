@@ -96,7 +96,7 @@ func (e *Ensemble) Start(m *Member) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	defer log.Close() // the process has its own descriptor
+	defer func() { _ = log.Close() }() // the process has its own descriptor
 	cmd := exec.Command(e.cfg.Binary, append(append([]string{"serve"}, e.cfg.Flags...), m.Config)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	m.Process = Start(e.t, fmt.Sprintf("member %d", m.ID), cmd, func() string {
@@ -234,7 +234,7 @@ func freePorts(t *testing.T, ip net.IP, n int) []*net.TCPAddr {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() // at the end: so that all differ
+		defer func() { _ = l.Close() }() // at the end: so that all differ
 		ports = append(ports, l.Addr().(*net.TCPAddr))
 	}
 	return ports
