@@ -108,8 +108,8 @@ func (f *Follower) acknowledge(a ack) {
 	}
 	cut := 0
 	for id, sent := range first {
-		if f.leases.refuse(id, sent) {
-			f.cfg.Clients.Cut(id, ErrRefused)
+		if conn, ended := f.leases.refuse(id, sent); ended {
+			f.cfg.Clients.Cut(id, conn, ErrRefused)
 			cut++
 		}
 	}

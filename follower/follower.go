@@ -73,8 +73,9 @@ type State interface {
 
 // Clients are this member's client connections.
 type Clients interface {
-	// Cut closes the local connection of a session, if there is one. It never blocks.
-	Cut(id jute.SessionID, why error)
+	// Cut closes the local connection of a session, if it is still the one named: the client
+	// may have come back on another one meanwhile. It never blocks.
+	Cut(id jute.SessionID, conn uint64, why error)
 }
 
 // Config is what a Follower is built from. A field without a default is required.

@@ -39,8 +39,8 @@ func (f *Follower) lapse(now time.Time) {
 	}
 	cut := 0
 	for id := range f.touched.Waiting(since) {
-		if f.leases.lapse(id, now) {
-			f.cfg.Clients.Cut(id, ErrNotVouched)
+		if conn, ended := f.leases.lapse(id, now); ended {
+			f.cfg.Clients.Cut(id, conn, ErrNotVouched)
 			cut++
 		}
 	}

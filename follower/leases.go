@@ -119,17 +119,17 @@ func (s *leases) vouched(id jute.SessionID, now time.Time) bool {
 	return ok && now.Sub(s.base) <= l.until
 }
 
-// lapse ends the lease of a session that is vouched for no more at now, and reports
-// whether it did.
-func (s *leases) lapse(id jute.SessionID, now time.Time) bool {
+// lapse ends the lease of a session that is vouched for no more at now. It returns the
+// connection that held it, and whether there was one.
+func (s *leases) lapse(id jute.SessionID, now time.Time) (conn uint64, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.held[id]
 	if !ok || now.Sub(s.base) <= l.until {
-		return false
+		return 0, false
 	}
 	s.remove(id, ErrNotVouched)
-	return true
+	return l.conn, true
 }
 
 // expect returns what a Vouch of id waits for; nil if nothing is to be waited for,
@@ -188,16 +188,16 @@ func (s *leases) renew(touched map[jute.SessionID]time.Duration, sent time.Time,
 	}
 }
 
-// refuse ends the lease of a session that the leader refused, and reports whether it
-// did: it does not if the lease is no older than the first batch that may be meant,
-// because then the session may have come back to this member since.
-func (s *leases) refuse(id jute.SessionID, sent time.Time) bool {
+// refuse ends the lease of a session that the leader refused. It returns the connection
+// that held it, and whether it did: it does not if the lease is no older than the first
+// batch that may be meant, because then the session may have come back to this member since.
+func (s *leases) refuse(id jute.SessionID, sent time.Time) (conn uint64, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.held[id]
 	if !ok || l.begun == 0 || sent.Sub(s.base) <= l.begun {
-		return false
+		return 0, false
 	}
 	s.remove(id, ErrRefused)
-	return true
+	return l.conn, true
 }

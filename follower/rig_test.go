@@ -41,6 +41,7 @@ type rig struct {
 	leaders map[uint32]*fakeLeader
 	dials   []time.Time
 	cut     []jute.SessionID
+	conns   []uint64 // that were cut
 	ran     chan error
 }
 
@@ -84,10 +85,10 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 	})
 }
 
-func (r *rig) Cut(id jute.SessionID, _ error) {
+func (r *rig) Cut(id jute.SessionID, conn uint64, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cut = append(r.cut, id)
+	r.cut, r.conns = append(r.cut, id), append(r.conns, conn)
 }
 
 func (r *rig) cutSoFar() []jute.SessionID {

@@ -353,8 +353,8 @@ func TestRefusedBeforeItCameBack(t *testing.T) {
 			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, behind it: %t", r.cut, r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
 		}
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 3, Refused: []int64{int64(id)}}})
-		if !slices.Equal(r.cut, []jute.SessionID{id}) {
-			t.Errorf("cut %v by a refusal of what was flushed since, want %v", r.cut, id)
+		if !slices.Equal(r.cut, []jute.SessionID{id}) || !slices.Equal(r.conns, []uint64{5}) {
+			t.Errorf("cut %v on connections %v by a refusal of what was flushed since, want %v on 5", r.cut, r.conns, id)
 		}
 	})
 }
@@ -383,8 +383,8 @@ func TestLapsedConnectionIsCut(t *testing.T) {
 				}
 				time.Sleep(r.f.cfg.Tick/lapsesPerTick + 1)
 				synctest.Wait()
-				if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{heard}) {
-					t.Errorf("cut %v, want %v and not the silent %v", got, heard, silent)
+				if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{heard}) || !slices.Equal(r.conns, []uint64{8}) {
+					t.Errorf("cut %v on connections %v, want %v on 8 and not the silent %v", got, r.conns, heard, silent)
 				}
 			})
 		})

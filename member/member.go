@@ -219,7 +219,7 @@ func (m *Member) followerConfig() follower.Config {
 // cutter implements follower.Clients; the server is made after the follower.
 type cutter struct{ m *Member }
 
-func (c cutter) Cut(id jute.SessionID, why error) { c.m.server.Cut(id, why) }
+func (c cutter) Cut(id jute.SessionID, conn uint64, why error) { c.m.server.Cut(id, conn, why) }
 
 func (m *Member) serverConfig() server.Config {
 	return server.Config{

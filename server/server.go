@@ -254,10 +254,11 @@ func (s *Server) connections() []*conn {
 	return conns
 }
 
-// Cut closes the local connection of a session, if there is one, without a byte more. It
-// never blocks, and may be called with or without the tree's lock.
-func (s *Server) Cut(id jute.SessionID, why error) {
-	if c := s.carrier(id); c != nil {
+// Cut closes the local connection of a session without a byte more, if that has this number:
+// a newer one, which the client opened meanwhile, stays. It never blocks, and may be called
+// with or without the tree's lock.
+func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
+	if c := s.carrier(id); c != nil && c.number == conn {
 		s.log.Debug("connection cut", "session", id, "err", why)
 		c.cut(cutByMember)
 	}

@@ -105,6 +105,30 @@ func TestCloseReplyNeedsNoVouching(t *testing.T) {
 	})
 }
 
+// carrier is the number of the connection that a session is attached to.
+func (w *world) carrier(c *client) uint64 {
+	w.state.RLock()
+	defer w.state.RUnlock()
+	s, _ := w.state.Session(c.id)
+	return s.Owner.Conn
+}
+
+// A client has come back on another connection of this member just when the one before was
+// to be cut: that comes too late, and the new one stays.
+func TestLateCutSparesTheNewConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		old := w.connect()
+		number := w.carrier(old)
+		c := w.resume(old)
+		w.srv.Cut(c.id, number, errors.New("refused, before it came back"))
+		c.must(jute.OpPing)
+		old.expectClosed()
+		w.srv.Cut(c.id, w.carrier(c), errors.New("refused"))
+		c.expectClosed()
+	})
+}
+
 // A session that ends by another's doing takes its connection along, without a byte.
 func TestSessionEnds(t *testing.T) {
 	ends := map[string]func(w *world, c *client){
@@ -112,7 +136,7 @@ func TestSessionEnds(t *testing.T) {
 			w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(c.id), Body: encode(&proto.Expire{Since: w.since(c)})})
 		},
 		"attached elsewhere": func(w *world, c *client) { w.inject(other, elsewhere(c, 7, w.since(c))) },
-		"cut":                func(w *world, c *client) { w.srv.Cut(c.id, errors.New("refused")) },
+		"cut":                func(w *world, c *client) { w.srv.Cut(c.id, w.carrier(c), errors.New("refused")) },
 		"restored": func(w *world, _ *client) {
 			w.state.Lock()
 			defer w.state.Unlock()
