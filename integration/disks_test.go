@@ -250,9 +250,9 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 		}
 		e.Pause(leader) // as one that is dead and resets nothing
 		e.Network.Slow(leader, a, 0)
-		// Elected at once, it needs this very member to commit; and that takes no other snapshot
-		// until it has given the first one up, after five seconds without a byte.
-		e.Wait("another leader", 8*tick, func() bool { return e.Member(b).Role() == "leader" })
+		// Elected at once, it needs this very member to commit: which takes the next snapshot
+		// at once, and not when it has given the first one up, after five seconds without a byte.
+		e.Wait("another leader", 4*tick, func() bool { return e.Member(b).Role() == "leader" })
 		e.Wait("a snapshot of the new leader", 60*tick, func() bool { return e.Disk(a).Installs() > 0 })
 		e.Resume(leader)
 		e.Restart() // it may have given itself up

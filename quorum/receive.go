@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/hashicorp/raft"
 )
@@ -78,12 +79,11 @@ func (t *transport) install(rpc raft.RPC, req *raft.InstallSnapshotRequest) (any
 	if resp, done, err := t.known(r, req); done {
 		return resp, err
 	}
-	select {
-	case t.receiving <- struct{}{}:
-		defer func() { <-t.receiving }()
-	default:
+	mine := t.receipts.begin(req.Term)
+	if mine == nil {
 		return nil, errReceiving
 	}
+	defer t.receipts.end(mine)
 	s, err := t.spool()
 	if err != nil {
 		t.fail(fmt.Errorf("quorum: receive snapshot: %w", err))
@@ -93,10 +93,55 @@ func (t *transport) install(rpc raft.RPC, req *raft.InstallSnapshotRequest) (any
 	if err := t.collect(s, rpc.Reader, req.Size); err != nil {
 		return nil, err
 	}
+	if !t.receipts.complete(mine) {
+		return nil, errReplaced
+	}
 	if resp, done, err := t.known(r, req); done { // time has passed
 		return resp, err
 	}
 	return t.handOver(r, req, s)
+}
+
+// receipts lets one snapshot at a time be received. One of the same or a later term takes
+// the place of that before, whose sender leads no more, or has given it up (raft sends one
+// at a time to a member): it may be dead, with its connection open, and nobody should wait
+// until that is noticed. The zero value is ready.
+type receipts struct {
+	mu  sync.Mutex
+	now *receipt
+}
+
+// receipt is a snapshot that is being received; guarded by receipts.mu.
+type receipt struct {
+	term  uint64
+	whole bool // raft is given it: too late to be replaced
+}
+
+// begin returns the receipt of a snapshot of term; nil if another one goes on.
+func (s *receipts) begin(term uint64) *receipt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now != nil && (s.now.whole || term < s.now.term) {
+		return nil
+	}
+	s.now = &receipt{term: term}
+	return s.now
+}
+
+// complete notes that all of a snapshot is here, and reports whether it is still wanted.
+func (s *receipts) complete(r *receipt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.whole = s.now == r
+	return r.whole
+}
+
+func (s *receipts) end(r *receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == r {
+		s.now = nil
+	}
 }
 
 // collect copies size bytes from the network into s.

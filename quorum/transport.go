@@ -26,6 +26,7 @@ var (
 	errJoining    = errors.New("quorum: this member is joining and takes part in no election")
 	errStarting   = errors.New("quorum: this member is starting")
 	errReceiving  = errors.New("quorum: another snapshot is being received")
+	errReplaced   = errors.New("quorum: another snapshot is received instead")
 	errBadRequest = errors.New("quorum: snapshot of impossible size")
 )
 
@@ -60,8 +61,8 @@ type transport struct {
 	// stalled is why this member must say nothing as a leader; nil if nothing hangs.
 	stalled func() error
 
-	running   atomic.Bool   // raft's goroutines are about to start
-	receiving chan struct{} // one place
+	running   atomic.Bool // raft's goroutines are about to start
+	receipts  receipts
 	installed atomic.Uint64 // index of the last snapshot that raft was handed
 	lead      leaderEnd
 	pipes     pipelines
@@ -73,7 +74,6 @@ type transport struct {
 // start starts passing requests on.
 func (t *transport) start() {
 	t.rpcs = make(chan raft.RPC)
-	t.receiving = make(chan struct{}, 1)
 	t.closed = make(chan struct{})
 	t.wg.Go(t.pump)
 }

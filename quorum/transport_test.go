@@ -226,6 +226,9 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 			t.Errorf("elected after %v: the receiver was held up", took)
 		}
 		e.applied(all, late)
+		if took := time.Since(begin); took > stallTimeout/2 {
+			t.Errorf("caught up after %v: the next leader's snapshot was to take the first one's place at once", took)
+		}
 		if err := e.ended(lead); !errors.Is(err, errKilled) {
 			t.Errorf("Run: %v", err)
 		}
@@ -375,4 +378,29 @@ func TestAdvertisedAddress(t *testing.T) {
 			t.Errorf("the leader voted for %q, %v", vote, err)
 		}
 	})
+}
+
+// A snapshot takes the place of one of its own or an earlier term, unless that is whole.
+func TestReceipts(t *testing.T) {
+	var s receipts
+	first := s.begin(5)
+	if s.begin(4) != nil {
+		t.Error("replaced by one of an earlier term")
+	}
+	second := s.begin(5)
+	if second == nil || s.complete(first) {
+		t.Error("not replaced by its own leader's next one")
+	}
+	s.end(first)
+	third := s.begin(6)
+	if third == nil || s.complete(second) {
+		t.Error("not replaced by a later leader's")
+	}
+	if !s.complete(third) || s.begin(7) != nil {
+		t.Error("replaced while raft is given it")
+	}
+	s.end(third)
+	if s.begin(1) == nil {
+		t.Error("its place is not free")
+	}
 }
