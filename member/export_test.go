@@ -10,3 +10,13 @@ func (m *Member) EndTerm() {
 		end()
 	}
 }
+
+// StallSlowly ends the term that leads as the watchdog does, which comes to it only after
+// a pause: between the term's end and what else there is to do.
+func (m *Member) StallSlowly(pause func()) {
+	m.terms.mu.Lock()
+	retired := m.terms.retired
+	m.terms.retired = func() { retired(); pause() }
+	m.terms.mu.Unlock()
+	m.terms.stall()
+}

@@ -176,15 +176,17 @@ func (t *terms) config(o opening) (leader.Config, error) {
 	}, nil
 }
 
-// stall ends the term that leads, without waiting for it: it may hang in the log.
+// stall ends the term that leads, without waiting for it: it may hang in the log. If that
+// goes on meanwhile, the next term may open before this is done, and is not this one.
 func (t *terms) stall() {
+	current := t.current.Load()
 	t.mu.Lock()
 	retired := t.retired
 	t.mu.Unlock()
 	if retired != nil {
 		retired()
 	}
-	t.current.Store(nil)
+	t.current.CompareAndSwap(current, nil)
 }
 
 // close ends what term opened: nothing feeds the table any more.

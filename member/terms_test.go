@@ -65,6 +65,23 @@ func TestTermsWithinOneOfRaft(t *testing.T) {
 	})
 }
 
+// The watchdog ends a term and is slow about it, while the disk goes on and the next term
+// opens: that one is left alone.
+func TestLateStallSparesTheNextTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		c := e.Connect(10*time.Second, leader)
+		e.Member(leader).StallSlowly(func() { time.Sleep(time.Second) })
+		if role := e.Member(leader).Role(); role != "leader" {
+			t.Fatalf("the next term has opened, and the member says it is a %q", role)
+		}
+		if _, err := c.Create("/n", nil, jute.Persistent); err != nil || c.Disconnects() > 0 {
+			t.Errorf("a write in the next term: %v, %d disconnects", err, c.Disconnects())
+		}
+	})
+}
+
 func raftTerm(e *cluster.Ensemble, at uint32) uint64 {
 	s := e.Member(at).State()
 	s.RLock()
