@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/integration/wire"
 	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/proto"
@@ -139,13 +140,19 @@ func TestLeaderStalledInApply(t *testing.T) {
 	rest := e.Followers()
 	others := e.Connect(20*tick, rest...)
 	raw, _ := e.Open(old, 20*tick)
+	busy, _ := e.Open(old, 20*tick)
 	begin := time.Now()
 	observers[old].until.Store(begin.Add(4 * limit).UnixNano())
 	if _, err := others.Create("/hangs", nil, jute.Persistent); err != nil { // others commit it without the leader's apply
 		t.Fatal(err)
 	}
-	if err := raw.Closed(2 * limit); err != nil {
-		t.Errorf("client of the stalled member: %v", err)
+	if err := busy.Send(jute.XidPing, jute.OpPing, nil); err != nil { // its reader waits for apply from here on
+		t.Fatal(err)
+	}
+	for _, c := range []*wire.Conn{raw, busy} {
+		if err := c.Closed(2 * limit); err != nil {
+			t.Errorf("client of the stalled member: %v", err)
+		}
 	}
 	e.Wait("another leader", 3*limit, func() bool { // while it still hangs
 		return e.Member(rest[0]).Role() == "leader" || e.Member(rest[1]).Role() == "leader"

@@ -265,8 +265,14 @@ func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
 }
 
 // CutAll closes every connection without a byte more: this member cannot serve for the
-// moment. It never blocks.
-func (s *Server) CutAll() { s.cutWhere(cutByMember, func(*conn) bool { return true }) }
+// moment. It closes the sockets itself, for readers may wait for the tree's lock, where apply
+// hangs, and would not come to it. Not to be called with that lock.
+func (s *Server) CutAll() {
+	for _, c := range s.connections() {
+		c.cut(cutByMember)
+		_ = c.sock.Close() // nothing more is to be sent; the reader closes it again
+	}
+}
 
 // Drain refuses new connections from now on and closes those there are, spread evenly
 // over a time, so that their clients do not all reach the other members at once. It

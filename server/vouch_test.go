@@ -129,6 +129,23 @@ func TestLateCutSparesTheNewConnection(t *testing.T) {
 	})
 }
 
+// All connections are closed while apply hangs under the tree's lock, those too whose
+// readers wait for it.
+func TestCutAllWhileApplyHangs(t *testing.T) {
+	w := newWorld(t, true, nil)
+	idle, reads := w.connect(), w.connect()
+	w.state.Lock()
+	defer w.state.Unlock()
+	reads.request(jute.OpExists, exists("/", false))
+	for w.srv.Stats().Received < 3 { // both handshakes and the request, which is with the reader now
+		time.Sleep(time.Millisecond)
+	}
+	w.srv.CutAll()
+	for _, c := range []*client{idle, reads} {
+		c.expectClosed()
+	}
+}
+
 // A session that ends by another's doing takes its connection along, without a byte.
 func TestSessionEnds(t *testing.T) {
 	ends := map[string]func(w *world, c *client){
