@@ -261,55 +261,6 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 	})
 }
 
-// A follower's disk hangs for half a minute. The others go on, and it catches up without
-// another leader.
-func TestFollowerWithAHangingDisk(t *testing.T) {
-	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
-		c := e.Connect(20*tick, leader)
-		write(t, c, "/before", 3, nil)
-		e.Disk(a).Stall()
-		write(t, c, "/meanwhile", 20, nil)
-		time.Sleep(30 * tick)
-		write(t, c, "/still", 20, nil)
-		e.Disk(a).Release()
-		e.Restart() // should it have given itself up
-		e.Ready()
-		e.Equal()
-		if l := leaders(e); len(l) != 1 || l[0] != leader {
-			t.Errorf("members %v lead, want %d, which has had no trouble", l, leader)
-		}
-		if n := c.Disconnects(); n != 0 {
-			t.Errorf("the leader's client saw %d disconnects", n)
-		}
-	})
-}
-
-// The leader's disk hangs, and nothing says so. Another member leads within five seconds,
-// and the one that hung follows when it wakes.
-func TestLeaderWithAHangingDisk(t *testing.T) {
-	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
-		time.Sleep(joined)
-		c := e.Connect(10*tick, a)
-		write(t, c, "/before", 3, nil)
-		e.Disk(leader).Stall()
-		hung := time.Now()
-		if _, err := c.Create("/through", nil, jute.Persistent); err != nil {
-			t.Errorf("a write while the leader's disk hangs: %v", err)
-		}
-		if took := time.Since(hung); took > 5*tick {
-			t.Errorf("a write took %v, while the leader's disk hung", took)
-		}
-		if n := c.Disconnects(); n != 0 {
-			t.Errorf("a follower's client saw %d disconnects", n)
-		}
-		time.Sleep(10 * tick)
-		e.Disk(leader).Release()
-		e.Restart() // should it have given itself up
-		e.Ready()
-		e.Equal()
-	})
-}
-
 // All members crash at the same time with writes under way, of which each disk keeps what
 // it likes: what was acknowledged is on a majority of them.
 func TestTornWrites(t *testing.T) {

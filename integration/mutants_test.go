@@ -202,6 +202,21 @@ var mutants = []mutant{
 		"if term := f.cfg.RaftTerm(); ping.Term < term {", "if term := f.cfg.RaftTerm(); false {",
 		"./follower", ".",
 	},
+	{
+		"stalled leader speaks on", "quorum/stall.go",
+		"if oldest.begun.IsZero() || time.Since(oldest.begun) < o.limit {", "if true {",
+		here, "TestStalledLeader",
+	},
+	{
+		"clients of a stalled member left where they are", "member/stall.go",
+		"			m.server.CutAll()", "",
+		here, "TestStalledLeader",
+	},
+	{
+		"watchdog takes the next term", "member/terms.go",
+		"t.current.CompareAndSwap(current, nil)", "_ = current; t.current.Store(nil)",
+		"./member", "TestLateStall",
+	},
 }
 
 // mutate writes the file with the mutant in it, and returns both paths, absolute.

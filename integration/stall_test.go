@@ -13,6 +13,7 @@ import (
 	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/proto"
+	"rollcall/quorum"
 	"rollcall/znode"
 )
 
@@ -108,6 +109,110 @@ func TestStalledFollower(t *testing.T) {
 			t.Error("another leader, or another term")
 		}
 		e.Wait("it to serve again", 10*time.Second, func() bool { return e.Member(late).Role() == "follower" })
+	})
+}
+
+// A disk goes on just before, when and after its leader is given up for it. Whatever comes
+// first, there is one leader, and the write that hung is there once.
+func TestStallThatEndsAsItCounts(t *testing.T) {
+	for long := quorum.DefaultStallLimit - 20*time.Millisecond; long <= quorum.DefaultStallLimit+600*time.Millisecond; long += 20 * time.Millisecond {
+		t.Run(fmt.Sprint(long), func(t *testing.T) {
+			ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
+				e.Joined()
+				c := e.Connect(10*tick, a)
+				e.Disk(leader).Stall()
+				time.AfterFunc(long, e.Disk(leader).Release)
+				if path, err := c.Create("/n-", nil, jute.PersistentSequential); err != nil || path != "/n-0000000000" {
+					t.Errorf("the write that hung: %s, %v", path, err)
+				}
+				time.Sleep(time.Second)
+				e.Ready()
+				if path, err := c.Create("/n-", nil, jute.PersistentSequential); err != nil || path != "/n-0000000001" {
+					t.Errorf("the next one: %s, %v", path, err)
+				}
+				if n := c.Disconnects(); n > 0 {
+					t.Errorf("%d disconnects of a client of another member", n)
+				}
+				e.Ready()
+				e.Equal()
+			})
+		})
+	}
+}
+
+// The leader's disk hangs, and then its successor's: nobody leads until one of them goes on.
+// The first to wake is in the third one's majority while the other still hangs.
+func TestTwoStalls(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(fmt.Sprintf("first wakes first=%t", first), func(t *testing.T) {
+			ensemble(t, func(t *testing.T, e *cluster.Ensemble, old, a, b uint32) {
+				e.Joined()
+				c := e.Connect(20*tick, a, b)
+				e.Disk(old).Stall()
+				write(t, c, "/hangs", 1, nil)
+				next := e.Leader()
+				e.Disk(next).Stall()
+				stuck := c.Go(jute.OpCreate, &jute.CreateRequest{Path: []byte("/stuck"), ACL: jute.OpenACL})
+				time.Sleep(5 * tick)
+				for range 50 {
+					time.Sleep(tick / 10)
+					if l := leaders(e); len(l) > 0 {
+						t.Fatalf("member %d leads with two of three disks hanging", l[0])
+					}
+				}
+				wakes, sleeps := old, next
+				if !first {
+					wakes, sleeps = next, old
+				}
+				e.Disk(wakes).Release()
+				e.Wait("a leader", 5*tick, func() bool { return len(leaders(e)) == 1 })
+				if l := leaders(e)[0]; l == sleeps {
+					t.Errorf("member %d leads, whose disk hangs", l)
+				}
+				if _, err := stuck.Wait(); err != nil && !errors.Is(err, cluster.ErrLoss) {
+					t.Errorf("the write that hung: %v", err)
+				}
+				if _, err := insist(c, "/one-hangs"); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(10 * tick)
+				e.Disk(sleeps).Release()
+				e.Ready()
+				e.Equal()
+			})
+		})
+	}
+}
+
+// The leader dies while a follower's disk hangs: that can give no vote, so nobody leads. When
+// it goes on, its late votes and candidacies make one leader.
+func TestStallWhileVoting(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, old, a, b uint32) {
+		e.Joined()
+		c := e.Connect(20*tick, b)
+		e.Disk(a).Stall()
+		e.Kill(old)
+		stuck := c.Go(jute.OpCreate, &jute.CreateRequest{Path: []byte("/stuck"), ACL: jute.OpenACL})
+		for range 100 {
+			time.Sleep(tick / 10)
+			if l := leaders(e); len(l) > 0 {
+				t.Fatalf("member %d leads on its own vote", l[0])
+			}
+		}
+		e.Disk(a).Release()
+		e.Wait("a leader", 5*tick, func() bool { return len(leaders(e)) == 1 })
+		if _, err := stuck.Wait(); err != nil && !errors.Is(err, cluster.ErrLoss) {
+			t.Errorf("the write that waited: %v", err)
+		}
+		if _, err := insist(c, "/after"); err != nil {
+			t.Error(err)
+		}
+		e.Boot(old)
+		e.Ready()
+		e.Equal()
+		if l := leaders(e); len(l) != 1 {
+			t.Errorf("members %v lead", l)
+		}
 	})
 }
 
