@@ -39,7 +39,7 @@ func (s *stallMachine) Apply(batch []Committed) error {
 }
 
 // stalls makes an ensemble whose logs and machines can hang.
-func stalls(t *testing.T) (*ensemble, map[uint32]*stallLog, map[uint32]*stallMachine) {
+func stalls(t *testing.T, adjust func(*Config)) (*ensemble, map[uint32]*stallLog, map[uint32]*stallMachine) {
 	e := newEnsemble(t, 3)
 	logs, machines := map[uint32]*stallLog{}, map[uint32]*stallMachine{}
 	for id, m := range e.members {
@@ -48,6 +48,7 @@ func stalls(t *testing.T) (*ensemble, map[uint32]*stallLog, map[uint32]*stallMac
 		m.adjust = func(c *Config) {
 			machines[id] = &stallMachine{Machine: c.Machine}
 			c.Machine = machines[id]
+			adjust(c)
 		}
 	}
 	e.begin()
@@ -60,7 +61,7 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 	for _, where := range []string{"log", "machine"} {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e, logs, machines := stalls(t)
+				e, logs, machines := stalls(t, func(*Config) {})
 				old := e.leader(1, 2, 3)
 				rest := others(old)
 				const long = 30 * time.Second
@@ -117,7 +118,7 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 // A follower whose log hung for half a minute is caught up by the leader that it had.
 func TestStalledFollowerCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, logs, _ := stalls(t)
+		e, logs, _ := stalls(t, func(*Config) {})
 		lead := e.leader(1, 2, 3)
 		late := others(lead)[0]
 		term := e.members[lead].node.Term()
@@ -133,6 +134,51 @@ func TestStalledFollowerCatchesUp(t *testing.T) {
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("caught up %v after it woke", took)
 		}
+		if e.leader(1, 2, 3) != lead || e.members[lead].node.Term() != term {
+			t.Error("another term: the leader was not to be disturbed")
+		}
+	})
+}
+
+// A snapshot arrives while a follower's machine hangs: its leader gives up waiting for the
+// answer, and once more. When the machine goes on, the member is caught up, by itself or, if
+// it has taken the snapshot for a second one, by starting anew.
+func TestSnapshotForAStalledMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _, machines := stalls(t, func(c *Config) { c.SnapshotEvery, c.TrailingBytes = 20, 1 })
+		lead := e.leader(1, 2, 3)
+		late, other := others(lead)[0], others(lead)[1]
+		e.wait("all to take part", func() bool { return !e.members[late].node.Joining() && !e.members[other].node.Joining() })
+		machines[late].until.Store(time.Now().Add(time.Minute).UnixNano())
+		all := []string{"a", "hangs"}
+		e.propose("hangs", lead, other)
+		time.Sleep(time.Second)
+		e.net.partition(lead, late)
+		e.net.partition(other, late)
+		for i := range 3 * minTrailing {
+			all = append(all, fmt.Sprint(i))
+			e.propose(all[len(all)-1], lead, other)
+		}
+		e.compacted(3, lead, other)
+		e.net.heal()
+		e.wait("the snapshot to be with raft", func() bool {
+			r := &e.members[late].node.trans.receipts
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.now != nil && r.now.whole
+		})
+		if e.members[late].node.Stalled() == nil {
+			t.Error("the machine does not hang any more: this test shows nothing")
+		}
+		term := e.members[lead].node.Term()
+		time.Sleep(time.Until(time.Unix(0, machines[late].until.Load())) + time.Second)
+		if err := e.members[late].node.failureNow(); err != nil {
+			if err := e.ended(late); !errors.Is(err, ErrRestart) {
+				t.Fatalf("Run: %v", err)
+			}
+			e.start(late)
+		}
+		e.applied(all, 1, 2, 3)
 		if e.leader(1, 2, 3) != lead || e.members[lead].node.Term() != term {
 			t.Error("another term: the leader was not to be disturbed")
 		}
