@@ -134,8 +134,8 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 		if err := l.touch(m, &a, pong, now); err != nil {
 			return err
 		}
-		if pong.More {
-			continue
+		if bare := pong.Number == 0 && len(pong.Batches) == 0; bare || pong.More {
+			continue // a proof alone neither is an answer nor ends the one between whose parts it comes
 		}
 		if a.through != 0 && !a.unsure {
 			m.addAck(ack{proof: l.prove(), boot: pong.Boot, through: a.through, refused: a.refused})

@@ -154,6 +154,48 @@ func TestAnswersInParts(t *testing.T) {
 	})
 }
 
+// A proof that comes by itself answers no ping, and does not end the answer between whose
+// parts it comes, whatever it says of more.
+func TestProofIsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2), session(2, 2))
+		m := e.members[2]
+		m.change = func(*proto.Pong) bool { return false }
+		e.run()
+		answered := func() uint64 {
+			l := e.links[2]
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.answered
+		}
+		part := func(id int64, number uint64, more bool) *proto.Pong {
+			batch := &proto.Batch{Number: 4, Sessions: []int64{id}, TimeoutsMs: []uint32{6000}}
+			return &proto.Pong{Boot: 77, Number: number, More: more, Batches: []*proto.Batch{batch}}
+		}
+		for _, more := range []bool{false, true} {
+			m.stream.out <- &proto.Pong{Boot: 77, Proof: 1, More: more}
+			synctest.Wait()
+			if n := answered(); n != 0 {
+				t.Errorf("a proof, with more %t, is taken for the answer to ping %d", more, n)
+			}
+		}
+		m.stream.out <- part(1, 1, true)
+		for _, more := range []bool{true, false} {
+			m.stream.out <- &proto.Pong{Boot: 77, Proof: 1, More: more}
+			synctest.Wait()
+			if got := m.acked(); len(got) != 0 || answered() != 0 {
+				t.Fatalf("half an answer and a proof, with more %t: acknowledged %v, ping %d answered", more, got, answered())
+			}
+		}
+		m.stream.out <- part(2, 1, false)
+		synctest.Wait()
+		if got := m.acked(); len(got) != 1 || got[0].Through != 4 || answered() != 1 {
+			t.Errorf("the whole answer: acknowledged %v, ping %d answered", got, answered())
+		}
+		e.end()
+	})
+}
+
 // What cannot be an answer ends the stream, not the term; another is opened.
 func TestBrokenAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
