@@ -231,7 +231,7 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { cfg.SnapCount = 20 }})
 		leader := e.Ready()
-		time.Sleep(joined) // whoever was last to start has a vote
+		e.Joined() // whoever was last to start has a vote
 		a, b := e.Followers()[0], e.Followers()[1]
 		for _, id := range e.IDs() {
 			e.Disk(id).KeepLog(4)

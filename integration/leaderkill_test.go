@@ -16,12 +16,15 @@ type killed struct {
 	leaders, resent, dropped, acknowledged, unknown atomic.Uint64
 }
 
+// leaderKills is how many leaders die; ROLLCALL_SCHEDULES sets another number.
+const leaderKills = 200
+
 // In each schedule the leader of three members dies while writes of four sessions are
 // under way. Every acknowledged write is there once, in its session's order, and clients
 // of the surviving members see no disconnect and no error.
 func TestLeaderKilledWithWritesInFlight(t *testing.T) {
 	var sum killed
-	seeds := seedsToRun(t)
+	seeds := seedsToRun(t, leaderKills)
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { killLeader(t, seed, &sum) })
@@ -39,7 +42,7 @@ func killLeader(t *testing.T, seed uint64, sum *killed) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	e := cluster.Start(t, 3, cluster.Options{Write: time.Duration(1 + rng.Int64N(int64(maxDiskWrite)))})
 	e.Ready()
-	time.Sleep(5 * time.Second) // whoever came last has caught up, and votes
+	e.Joined() // whoever came last has caught up, and votes
 	first := e.Leader()
 	writers := startWriters(t, e, rng, sessions, writes, sessionTimeout, 4*time.Millisecond)
 

@@ -22,7 +22,7 @@ import (
 
 // What one schedule does, at least: 4 sessions, 200 writes, 3 faults of 2 kinds.
 const (
-	schedules        = 200 // ROLLCALL_SCHEDULES sets another number
+	schedules        = 1000 // ROLLCALL_SCHEDULES sets another number
 	sessions         = 4
 	writesPerSession = 50
 	writePace        = 30 * time.Millisecond  // at most, between two writes of a session
@@ -33,7 +33,6 @@ const (
 	deepEvery        = 8                    // of so many schedules one is long enough for snapshots
 	linearEvery      = 5                    // of so many one has linearizable reads
 	writersLimit     = 2 * time.Minute
-	joined           = 5 * time.Second // behind the first start, the last member has caught up
 )
 
 // quiet is how long, from the first fault to the last one's end and an election more,
@@ -57,7 +56,7 @@ type totals struct {
 // ROLLCALL_LOG set members log to the standard error output.
 func TestSchedules(t *testing.T) {
 	var sum totals
-	seeds := seedsToRun(t)
+	seeds := seedsToRun(t, schedules)
 	start := time.Now()
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -101,7 +100,8 @@ func (s *totals) floors(t *testing.T, n uint64) {
 	}
 }
 
-func seedsToRun(t *testing.T) []uint64 {
+// seedsToRun are the seeds from 0 on, so many by default, or what the environment says.
+func seedsToRun(t *testing.T, n uint64) []uint64 {
 	t.Helper()
 	number := func(name string) (uint64, bool) {
 		s := os.Getenv(name)
@@ -117,9 +117,8 @@ func seedsToRun(t *testing.T) []uint64 {
 	if seed, ok := number("ROLLCALL_SEED"); ok {
 		return []uint64{seed}
 	}
-	n, ok := number("ROLLCALL_SCHEDULES")
-	if !ok {
-		n = schedules
+	if set, ok := number("ROLLCALL_SCHEDULES"); ok {
+		n = set
 	}
 	seeds := make([]uint64, n)
 	for i := range seeds {
@@ -166,7 +165,7 @@ func schedule(t *testing.T, seed uint64, sum *totals) history.History {
 		},
 	})
 	r.Ready()
-	time.Sleep(joined) // whoever came last has a vote by then: with it and a wiped one, two of three would be without
+	r.Joined() // whoever came last has a vote by then: with it and a wiped one, two of three would be without
 	if r.deep {
 		r.fill()
 	}
