@@ -215,7 +215,8 @@ func (f *Follower) Vouched(id jute.SessionID, now time.Time) bool { return f.lea
 
 // Vouch sends what was heard of id to the leader at once and waits until id is vouched
 // for. It renews nothing itself: a client that was not heard is not vouched for, however
-// much there is to tell it. It fails with ErrRefused, with ErrNotVouched after half a
+// much there is to tell it. But a handshake that waited for a leader for so long that what
+// it granted is used up counts as heard when it is applied, as it does for the leader. It fails with ErrRefused, with ErrNotVouched after half a
 // tick, or when ctx ends or no connection holds id; its connection is then to be closed.
 func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 	e, err := f.leases.expect(id, time.Now())
@@ -223,6 +224,9 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 		return err
 	}
 	defer f.leases.leave(id, e)
+	if timeout, late := f.leases.late(id); late {
+		f.touched.Touch(id, timeout)
+	}
 	f.flush()
 	timer := time.NewTimer(f.cfg.Tick / 2)
 	defer timer.Stop()

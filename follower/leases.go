@@ -28,6 +28,7 @@ type lease struct {
 	timeout time.Duration // granted
 	until   time.Duration // vouched for, through this moment
 	begun   time.Duration // the entry that made it has been applied; 0: not all of it
+	late    bool          // applied when it was vouched for no more, and not asked about since
 }
 
 // expectation is shared by all who wait for one session.
@@ -53,7 +54,8 @@ func span(timeout time.Duration) time.Duration { return timeout - timeout/10 }
 func (s *leases) take(id jute.SessionID, conn uint64, timeout time.Duration, sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[id] = lease{conn: conn, timeout: timeout, until: sent.Sub(s.base) + span(timeout)}
+	until := sent.Sub(s.base) + span(timeout)
+	s.held[id] = lease{conn: conn, timeout: timeout, until: until, late: time.Since(s.base) > until}
 	s.fresh = append(s.fresh, id)
 }
 
@@ -151,6 +153,20 @@ func (s *leases) expect(id jute.SessionID, now time.Time) (*expectation, error) 
 	}
 	e.n++
 	return e, nil
+}
+
+// late reports, once, whether a session was created or attached so late that its lease had
+// ended by then, and the timeout granted to it.
+func (s *leases) late(id jute.SessionID) (timeout time.Duration, late bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.held[id]
+	if l.late {
+		timeout, late = l.timeout, true
+		l.late = false
+		s.held[id] = l
+	}
+	return timeout, late
 }
 
 // leave ends one wait for e.

@@ -90,6 +90,43 @@ func TestVouchedFromFirstSending(t *testing.T) {
 	})
 }
 
+// A create that is applied when its lease has ended is asked about before it is answered, and
+// its client is vouched for from then on. Once: later it must be heard.
+func TestLateHandshakeIsVouchedFor(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		id := r.session(l, 8, timeout)
+		s.ping(&proto.Ping{Number: 1})
+		s.pong(0)
+		time.Sleep(tick / flushesPerTick)
+		if r.f.Vouched(id, time.Now()) {
+			t.Fatal("vouched for before anybody was asked")
+		}
+		sent := time.Now()
+		result := make(chan error, 1)
+		go func() { result <- r.f.Vouch(t.Context(), id) }()
+		synctest.Wait()
+		pong := s.pong(0)
+		wantFlushed(t, pong, map[uint64][]int64{1: {8}})
+		s.ack(pong)
+		if err := <-result; err != nil {
+			t.Errorf("Vouch: %v", err)
+		}
+		end := sent.Add(timeout / 10 * 9)
+		if !r.f.Vouched(id, end) || r.f.Vouched(id, end.Add(1)) {
+			t.Errorf("vouched for at 0.9 T: %t, behind it: %t", r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
+		}
+		time.Sleep(timeout)
+		if err := r.f.Vouch(t.Context(), id); !errors.Is(err, ErrNotVouched) {
+			t.Errorf("Vouch of a client that has not been heard since: %v", err)
+		}
+		s.ping(&proto.Ping{Number: 2})
+		wantFlushed(t, s.pong(0), nil)
+	})
+}
+
 // What ends a lease, and what does not.
 func TestLeaseEnds(t *testing.T) {
 	s := znode.Session{ID: 8, Owner: znode.Owner{Member: 1, Conn: 99}}
