@@ -13,8 +13,8 @@ import (
 )
 
 // The ensemble that `make up` starts, through the death of its leader, the loss of the
-// next leader's network, and a restart of all. Sessions opened before the first fault
-// live through the second.
+// next leader's network and then of a follower's, and a restart of all. Sessions opened
+// before the first fault live through the others.
 func TestEnsemble(t *testing.T) {
 	requireEngine(t)
 	s := newStack(t)
@@ -24,8 +24,9 @@ func TestEnsemble(t *testing.T) {
 
 	write(t, s, "/kept", "/sessions")
 	faults := &faults{stack: s}
-	faults.play(t, "killed", kill)
-	faults.play(t, "cut", cut)
+	faults.play(t, "killed", s.leader(t), kill)
+	faults.play(t, "cut", s.leader(t), cut)
+	faults.play(t, "follower-cut", s.follower(t), cut)
 	for _, c := range faults.clients {
 		c.Close()
 	}
@@ -102,22 +103,21 @@ type faults struct {
 	clients []*client
 }
 
-// play puts another client on each member and lets fault take away the leader. Clients
-// of the other members must see nothing of it, and those of the leader keep their
+// play puts another client on each member and lets fault take away the victim. Clients
+// of the other members must see nothing of it, and those of the victim keep their
 // session elsewhere. back undoes the fault.
-func (f *faults) play(t *testing.T, name string, fault func(t *testing.T, victim *member) (back func())) {
+func (f *faults) play(t *testing.T, name string, victim *member, fault func(t *testing.T, victim *member) (back func())) {
 	t.Helper()
-	leader := f.leader(t)
 	for _, m := range f.members {
 		f.clients = append(f.clients, connect(t, f.addresses(m), "/sessions/"+name+"-"+m.service))
 	}
 	seen, moves := make([]int, len(f.clients)), make([]bool, len(f.clients))
 	for i, c := range f.clients {
 		states, _ := c.seen()
-		seen[i], moves[i] = len(states), c.Server() == leader.addr
+		seen[i], moves[i] = len(states), c.Server() == victim.addr
 	}
 
-	back := fault(t, leader)
+	back := fault(t, victim)
 	began := time.Now()
 	g, ctx := errgroup.WithContext(t.Context())
 	for i, c := range f.clients {
@@ -138,15 +138,17 @@ func (f *faults) play(t *testing.T, name string, fault func(t *testing.T, victim
 			t.Errorf("%s, and back: %v", name, err)
 		}
 	}
-	// What they hold is there on the member that came back.
-	c := connect(t, f.addresses(leader), "/sessions/"+name+"-back")
+	// What they hold is there on the member that came back. It may need a moment to reach the
+	// leader; a client that knows no other member waits for that.
+	connect(t, []string{victim.addr}, "/sessions/"+name+"-first").Close()
+	c := connect(t, f.addresses(victim), "/sessions/"+name+"-back")
 	f.clients = append(f.clients, c)
 	if _, err := c.Sync("/"); err != nil {
 		t.Fatal(err)
 	}
 	for _, other := range f.clients {
 		if exists, stat, err := c.Exists(other.node); err != nil || !exists || stat.EphemeralOwner != other.sid {
-			t.Errorf("%s on %s, which was %s: exists %t, %+v, %v", other.node, leader.service, name, exists, stat, err)
+			t.Errorf("%s on %s, which was %s: exists %t, %+v, %v", other.node, victim.service, name, exists, stat, err)
 		}
 	}
 }

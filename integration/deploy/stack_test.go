@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,6 +147,13 @@ func (s *stack) leader(t *testing.T) *member {
 		return leader != nil
 	})
 	return leader
+}
+
+// follower waits for a leader and returns a member that follows it.
+func (s *stack) follower(t *testing.T) *member {
+	t.Helper()
+	leader := s.leader(t)
+	return s.members[slices.IndexFunc(s.members, func(m *member) bool { return m != leader })]
 }
 
 // addresses returns where clients connect, first's place first.
