@@ -273,10 +273,11 @@ func (c *conn) alive() bool {
 // ended.
 func (c *conn) leave() {
 	_ = c.sock.Close() // there is nothing more to send
-	tree := c.srv.cfg.State
-	tree.RLock()
-	tree.DropWatcher(c) // no read of a dead connection sets another
-	tree.RUnlock()
+	for tree, more := c.srv.cfg.State, true; more; {
+		tree.RLock()
+		more = tree.DropWatcher(c) // no request of a dead connection sets another
+		tree.RUnlock()
+	}
 
 	c.mu.Lock()
 	for c.helpers > 0 {

@@ -16,7 +16,7 @@ const (
 // answer queues the reply to a request that the log has no part in. The caller holds mu
 // and the tree's lock; r is gone afterwards.
 func (c *conn) answer(r *request) {
-	if r.op == jute.OpSetWatches && r.code == jute.OK {
+	if (r.op == jute.OpSetWatches || r.op == jute.OpSetWatches2) && r.code == jute.OK {
 		if r.code = c.setWatches(r); c.dead { // its events come before the reply
 			return
 		}
@@ -81,8 +81,14 @@ func (c *conn) appendBody(b []byte, r *request) ([]byte, jute.Code) {
 		return c.getAllChildrenNumber(b, r, &d)
 	case jute.OpWhoAmI:
 		return whoAmI(b, r), jute.OK
+	case jute.OpAddWatch:
+		return c.addWatch(b, &d)
+	case jute.OpCheckWatches:
+		return b, c.checkWatches(&d)
+	case jute.OpRemoveWatches:
+		return b, c.removeWatches(&d)
 	}
-	return b, jute.OK // ping, auth, setWatches: a header
+	return b, jute.OK // ping, auth, setWatches, setWatches2: a header
 }
 
 func (c *conn) exists(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Code) {
@@ -164,21 +170,26 @@ func (c *conn) multiRead(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Co
 
 // setWatches queues the events that the client has missed and sets the other watches.
 func (c *conn) setWatches(r *request) jute.Code {
-	var req jute.SetWatches
+	var req jute.SetWatches2
 	d := jute.NewDecoder(r.body)
-	if req.Decode(&d); d.Err() != nil {
-		return jute.MarshallingError
-	}
-	events, code := c.srv.cfg.State.SetWatches(req.RelativeZxid, req.Data, req.Exist, req.Child, c)
-	if code != jute.OK {
-		return code
-	}
-	for _, e := range events {
-		if c.event(e.Type, string(e.Path), missedZxid); c.dead {
-			break
+	if r.op == jute.OpSetWatches2 {
+		req.Decode(&d)
+	} else {
+		var old jute.SetWatches
+		old.Decode(&d)
+		req = jute.SetWatches2{
+			RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child,
+			Persistent: [][]byte{}, Recursive: [][]byte{},
 		}
 	}
-	return jute.OK
+	if d.Err() != nil {
+		return jute.MarshallingError
+	}
+	return c.srv.cfg.State.SetWatches(&req, c, func(t jute.EventType, path []byte) {
+		if !c.dead {
+			c.event(t, string(path), missedZxid)
+		}
+	})
 }
 
 // missedZxid is the zxid of events that setWatches catches up with: nobody knows theirs.
@@ -199,6 +210,31 @@ func (c *conn) getAllChildrenNumber(b []byte, r *request, d *jute.Decoder) ([]by
 	}
 	n, code := c.srv.cfg.State.AllChildrenNumber(req.Path, r.ids)
 	return jute.AppendInt32(b, int32(n)), code
+}
+
+func (c *conn) addWatch(b []byte, d *jute.Decoder) ([]byte, jute.Code) {
+	var req jute.AddWatchRequest
+	if req.Decode(d); d.Err() != nil {
+		return b, jute.MarshallingError
+	}
+	code := c.srv.cfg.State.AddWatch(req.Path, req.Mode, c)
+	return jute.ErrorResponse{Err: code}.Append(b), code
+}
+
+func (c *conn) checkWatches(d *jute.Decoder) jute.Code {
+	var req jute.CheckWatchesRequest
+	if req.Decode(d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	return c.srv.cfg.State.CheckWatches(req.Path, req.Type, c)
+}
+
+func (c *conn) removeWatches(d *jute.Decoder) jute.Code {
+	var req jute.RemoveWatchesRequest
+	if req.Decode(d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	return c.srv.cfg.State.RemoveWatches(req.Path, req.Type, c)
 }
 
 func whoAmI(b []byte, r *request) []byte {

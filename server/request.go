@@ -53,9 +53,9 @@ func (c *conn) request(frame []byte) (more bool) {
 		if c.srv.cfg.LinearizableReads {
 			return c.prove(r)
 		}
-	case jute.OpPing, jute.OpSetWatches, jute.OpWhoAmI:
-	case jute.OpCreateContainer, jute.OpCreateTTL, jute.OpSetWatches2,
-		jute.OpAddWatch, jute.OpCheckWatches, jute.OpRemoveWatches:
+	case jute.OpPing, jute.OpWhoAmI,
+		jute.OpSetWatches, jute.OpSetWatches2, jute.OpAddWatch, jute.OpCheckWatches, jute.OpRemoveWatches:
+	case jute.OpCreateContainer, jute.OpCreateTTL:
 		r.code = jute.Unimplemented // but ZooKeeper knows them: the connection goes on
 	default:
 		r.code, r.ends, r.why = jute.Unimplemented, true, unknownOp

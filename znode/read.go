@@ -2,6 +2,7 @@ package znode
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"rollcall/jute"
@@ -112,57 +113,54 @@ func (s *State) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 }
 
 // SetWatches sets the watches that a client had on another connection, when it had seen
-// all changes up to the zxid rel. What has changed since gets no watch but an event:
-// these come back in the order of the lists, for the client alone, and lie in their
-// memory. A null list or path is MarshallingError, and sets nothing.
-func (s *State) SetWatches(rel int64, data, exist, child [][]byte, w Watcher) ([]jute.WatcherEvent, jute.Code) {
-	for _, list := range [][][]byte{data, exist, child} {
-		if list == nil {
-			return nil, jute.MarshallingError
-		}
-		for _, path := range list {
-			if path == nil {
-				return nil, jute.MarshallingError
-			}
+// all changes up to the relative zxid. What has changed since gets no one-shot watch:
+// missed is called with the event instead, in the order of the lists, for the client
+// alone. Watches that stay are set without a look. A null list, or a null path among the
+// one-shot watches, is MarshallingError, and sets nothing.
+func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.EventType, path []byte)) jute.Code {
+	for _, list := range [][][]byte{req.Data, req.Exist, req.Child} {
+		if list == nil || slices.ContainsFunc(list, func(path []byte) bool { return path == nil }) {
+			return jute.MarshallingError
 		}
 	}
-	var events []jute.WatcherEvent
-	missed := func(t jute.EventType, path []byte) {
-		events = append(events, jute.WatcherEvent{Type: t, State: jute.StateSyncConnected, Path: path})
+	if req.Persistent == nil || req.Recursive == nil {
+		return jute.MarshallingError
 	}
-	for _, path := range data {
+	for _, path := range req.Data {
 		switch n := s.get(borrow(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
-		case n.mzxid > rel:
+		case n.mzxid > req.RelativeZxid:
 			missed(jute.EventNodeDataChanged, path)
 		default:
 			s.watches.watchData(n.path, w)
 		}
 	}
-	for _, path := range exist {
+	for _, path := range req.Exist {
 		if s.get(borrow(path)) != nil {
 			missed(jute.EventNodeCreated, path)
 		} else {
 			s.watches.watchData(borrow(path), w)
 		}
 	}
-	for _, path := range child {
+	for _, path := range req.Child {
 		switch n := s.get(borrow(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
-		case n.pzxid > rel:
+		case n.pzxid > req.RelativeZxid:
 			missed(jute.EventNodeChildrenChanged, path)
 		default:
 			s.watches.watchChildren(n.path, w)
 		}
 	}
-	return events, jute.OK
+	for _, path := range req.Persistent {
+		s.AddWatch(path, jute.AddWatchPersistent, w)
+	}
+	for _, path := range req.Recursive {
+		s.AddWatch(path, jute.AddWatchPersistentRecursive, w)
+	}
+	return jute.OK
 }
-
-// DropWatcher forgets all watches of a connection that is gone. It costs as much as they
-// are many.
-func (s *State) DropWatcher(w Watcher) { s.watches.drop(w) }
 
 // read returns the node at path if who has any of the permissions on it.
 func (s *State) read(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {

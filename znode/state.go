@@ -252,9 +252,6 @@ func (s *State) EphemeralCount() int { return s.ephemerals.n }
 // DataSize returns the bytes of all paths and data.
 func (s *State) DataSize() int64 { return s.dataSize }
 
-// WatchCount returns how many watches this member's connections have set.
-func (s *State) WatchCount() int { return s.watches.count() }
-
 // nobody is the Observer of a State that has none.
 type nobody struct{}
 

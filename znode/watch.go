@@ -1,8 +1,7 @@
 package znode
 
 import (
-	"strings"
-	"sync"
+	"iter"
 
 	"rollcall/jute"
 	"rollcall/proto"
@@ -17,47 +16,6 @@ type Watcher interface {
 	Identities() []*proto.Identity
 }
 
-// watches are this member's: who waits for changes of a node, and who for changes of
-// its children. The zero value is ready.
-//
-// Readers, who hold the tree's read lock, set and drop watches under mu; mu is taken
-// inside the tree's lock and nothing is called under it. The holder of the tree's write
-// lock is alone and fires without it.
-type watches struct {
-	mu    sync.Mutex
-	data  watchTable
-	child watchTable
-	fired []Watcher // memory for fire
-	later []Watcher
-}
-
-// modes is the set of ways in which one watcher watches one path in one table.
-type modes uint8
-
-// once is a watch that is gone when it has fired.
-const once modes = 1
-
-// watchTable holds at most one entry for a path and a watcher.
-type watchTable struct {
-	entries   map[watchKey]*watch
-	byPath    map[string]*watch  // first of a list
-	byWatcher map[Watcher]*watch // first of a list
-}
-
-type watchKey struct {
-	path    string
-	watcher Watcher
-}
-
-type watch struct {
-	watchKey
-	modes                 modes
-	samePath, sameWatcher neighbours
-}
-
-// neighbours are an entry's in one of the two lists it is in.
-type neighbours struct{ prev, next *watch }
-
 // change is something that watchers hear of, with the lists that say which of them may.
 type change struct {
 	event     jute.EventType
@@ -69,148 +27,169 @@ type change struct {
 
 // changed notes a change that the running transaction makes.
 func (s *State) changed(c change) {
-	if len(s.watches.data.entries) != 0 || len(s.watches.child.entries) != 0 {
+	if len(s.watches.watchers) != 0 {
 		s.changes = append(s.changes, c)
 	}
 }
 
 // fire tells the watchers of all changes of the running transaction, in order.
 func (s *State) fire() {
-	w := &s.watches
-	for _, c := range s.changes {
-		if c.event == jute.EventNodeDeleted { // who is told as a data watcher is not told twice
-			w.later = w.child.take(w.later[:0], c.path, &w.data)
+	for i := range s.changes {
+		c := &s.changes[i]
+		s.watches.turn++
+		s.fireTable(dataTable, c.event, c.path, c.acl)
+		if s.watches.tables[dataTable].recursive > 0 {
+			s.fireAbove(c)
 		}
-		w.fired = w.data.take(w.fired[:0], c.path, nil)
-		s.tell(w.fired, c.event, c.path, c.acl)
-		s.tell(w.later, c.event, c.path, c.acl)
-		clear(w.later)
-		w.later = w.later[:0]
+		if c.event == jute.EventNodeDeleted { // who was told as a data watcher is not told twice
+			s.fireTable(childTable, c.event, c.path, c.acl)
+		}
 		if c.parent != "" {
-			w.fired = w.child.take(w.fired[:0], c.parent, nil)
-			s.tell(w.fired, jute.EventNodeChildrenChanged, c.parent, c.parentACL)
+			s.watches.turn++
+			s.fireTable(childTable, jute.EventNodeChildrenChanged, c.parent, c.parentACL)
 		}
-		clear(w.fired)
 	}
 	clear(s.changes)
 	s.changes = s.changes[:0]
 }
 
-// tell sends an event to those who may read the node.
-func (s *State) tell(watchers []Watcher, event jute.EventType, path string, a *acl) {
-	anyone := s.cfg.SkipACL || a.open&jute.PermRead != 0
-	for _, w := range watchers {
-		if anyone || a.allows(jute.PermRead, w.Identities()) {
-			w.Event(event, path, s.zxid)
-		}
-	}
-}
-
-// watchData makes w hear of the next change of the node at path. path is not kept if
-// it is borrowed: it is copied where needed.
-func (w *watches) watchData(path string, who Watcher) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.data.add(path, who, once)
-}
-
-// watchChildren is the same for the node's children.
-func (w *watches) watchChildren(path string, who Watcher) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.child.add(path, who, once)
-}
-
-// drop forgets all watches of one watcher, at a cost in proportion to their number.
-func (w *watches) drop(who Watcher) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.data.drop(who)
-	w.child.drop(who)
-}
-
-// count returns how many watches there are.
-func (w *watches) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.data.entries) + len(w.child.entries)
-}
-
-func (t *watchTable) add(path string, who Watcher, m modes) {
-	if e := t.entries[watchKey{path, who}]; e != nil {
-		e.modes |= m
+// fireTable tells those who watch path in one table. What was set once is gone then, even
+// if its watcher may not hear of it or has heard already.
+func (s *State) fireTable(k tableKind, event jute.EventType, path string, a *acl) {
+	w := &s.watches
+	p := w.tables[k].paths[path]
+	if p == nil {
 		return
 	}
-	if t.entries == nil {
-		t.entries, t.byPath, t.byWatcher = map[watchKey]*watch{}, map[string]*watch{}, map[Watcher]*watch{}
-	}
-	first := t.byPath[path]
-	if first != nil {
-		path = first.path
-	} else {
-		path = strings.Clone(path)
-	}
-	e := &watch{watchKey: watchKey{path, who}, modes: m}
-	t.entries[e.watchKey] = e
-	if e.samePath.next = first; first != nil {
-		first.samePath.prev = e
-	}
-	t.byPath[path] = e
-	first = t.byWatcher[who]
-	if e.sameWatcher.next = first; first != nil {
-		first.sameWatcher.prev = e
-	}
-	t.byWatcher[who] = e
-}
-
-// take removes what was set once on path and appends those watchers to dst, except who
-// is in the other table for the same path.
-func (t *watchTable) take(dst []Watcher, path string, except *watchTable) []Watcher {
 	var next *watch
-	for e := t.byPath[path]; e != nil; e = next {
+	for e := p.first; e != nil; e = next {
 		next = e.samePath.next
-		if except == nil || except.entries[e.watchKey] == nil {
-			dst = append(dst, e.watcher)
-		}
-		if e.modes &^= once; e.modes == 0 {
-			t.remove(e)
-		}
-	}
-	return dst
-}
-
-func (t *watchTable) drop(who Watcher) {
-	var next *watch
-	for e := t.byWatcher[who]; e != nil; e = next {
-		next = e.sameWatcher.next
-		t.remove(e)
+		s.tell(e.who, event, path, a)
+		w.subtract(k, e, once)
 	}
 }
 
-func (t *watchTable) remove(e *watch) {
-	delete(t.entries, e.watchKey)
-	p := e.samePath
-	if p.next != nil {
-		p.next.samePath.prev = p.prev
+// fireAbove tells those who watch everything below a node that lies above the change.
+func (s *State) fireAbove(c *change) {
+	data := &s.watches.tables[dataTable]
+	for above := c.path; above != rootPath; {
+		if above, _ = cutPath(above); above == "" {
+			above = rootPath
+		}
+		if p := data.paths[above]; p != nil {
+			for e := p.first; e != nil && e.modes&recursive != 0; e = e.samePath.next {
+				s.tell(e.who, c.event, c.path, c.acl)
+			}
+		}
 	}
-	switch {
-	case p.prev != nil:
-		p.prev.samePath.next = p.next
-	case p.next != nil:
-		t.byPath[e.path] = p.next
+}
+
+// tell sends an event to a watcher that has not had it yet and may read the node.
+func (s *State) tell(r *watching, event jute.EventType, path string, a *acl) {
+	if r.told == s.watches.turn {
+		return
+	}
+	r.told = s.watches.turn
+	if s.cfg.SkipACL || a.open&jute.PermRead != 0 || a.allows(jute.PermRead, r.watcher.Identities()) {
+		r.watcher.Event(event, path, s.zxid)
+	}
+}
+
+// The rest of this file needs the tree's lock, at least to read. The empty path is the
+// root; nobody watches the null one.
+
+// AddWatch sets a watch that stays when it has fired, whether there is a node at path or
+// not: on the node and its children, or on the node and everything below it.
+func (s *State) AddWatch(path []byte, mode jute.AddWatchMode, w Watcher) jute.Code {
+	switch mode {
+	case jute.AddWatchPersistent, jute.AddWatchPersistentRecursive:
 	default:
-		delete(t.byPath, e.path)
+		return jute.MarshallingError
 	}
-	w := e.sameWatcher
-	if w.next != nil {
-		w.next.sameWatcher.prev = w.prev
+	if path != nil {
+		s.watches.watchAlways(watchPath(path), mode == jute.AddWatchPersistentRecursive, w)
 	}
+	return jute.OK
+}
+
+// CheckWatches returns NoWatcher if w has no watch of this type on path.
+func (s *State) CheckWatches(path []byte, t jute.WatcherType, w Watcher) jute.Code {
+	return s.ofType(path, t, w, (*watches).has)
+}
+
+// RemoveWatches takes w's watches of this type on path away. It returns NoWatcher if
+// there is none.
+func (s *State) RemoveWatches(path []byte, t jute.WatcherType, w Watcher) jute.Code {
+	return s.ofType(path, t, w, (*watches).unwatch)
+}
+
+// ofType does what checkWatches or removeWatches asks for.
+func (s *State) ofType(path []byte, t jute.WatcherType, w Watcher, do func(*watches, string, Watcher, byTable) bool) jute.Code {
+	of, known := watchTypes[t]
 	switch {
-	case w.prev != nil:
-		w.prev.sameWatcher.next = w.next
-	case w.next != nil:
-		t.byWatcher[e.watcher] = w.next
-	default:
-		delete(t.byWatcher, e.watcher)
+	case !known:
+		return jute.MarshallingError
+	case path == nil || !do(&s.watches, watchPath(path), w, of):
+		return jute.NoWatcher
 	}
+	return jute.OK
+}
+
+// watchTypes says which watches a type means.
+var watchTypes = map[jute.WatcherType]byTable{
+	jute.WatcherChildren:            {childTable: once},
+	jute.WatcherData:                {dataTable: once},
+	jute.WatcherAny:                 {dataTable: once | persistent | recursive, childTable: once | persistent},
+	jute.WatcherPersistent:          {dataTable: persistent, childTable: persistent},
+	jute.WatcherPersistentRecursive: {dataTable: recursive},
+}
+
+// DropWatcher forgets watches of a connection that is gone, as many as are dropped at a
+// time. It reports whether there are more.
+func (s *State) DropWatcher(w Watcher) (more bool) { return s.watches.drop(w) }
+
+// WatchCount returns how many watches this member's connections have set. As in
+// ZooKeeper, what one connection has set on a node's data in several ways counts once,
+// and once again what it has set on the node's children.
+func (s *State) WatchCount() int { return s.watches.count(dataTable, childTable) }
+
+// The rest of this file is about watches on nodes, not on their children: the
+// four-letter words that list watches speak of no others.
+
+// NodeWatchCount returns how many of these there are.
+func (s *State) NodeWatchCount() int { return s.watches.count(dataTable) }
+
+// WatchedPaths returns how many paths are watched.
+func (s *State) WatchedPaths() int {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	return len(s.watches.tables[dataTable].paths)
+}
+
+// WatchingCount returns how many connections watch.
+func (s *State) WatchingCount() int {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	return s.watches.tables[dataTable].watchers
+}
+
+// Watches yields who watches which path, one path's watchers together. Others set and
+// drop watches meanwhile: those may be missing, or yielded though they are gone. It holds
+// at most one path's watchers and a few more in memory, and no lock of its own while it
+// yields.
+func (s *State) Watches() iter.Seq2[string, Watcher] {
+	return s.watches.byPath
+}
+
+// WatchesByWatcher is Watches with the paths of one watcher together.
+func (s *State) WatchesByWatcher() iter.Seq2[Watcher, string] {
+	return s.watches.byWatcher
+}
+
+// watchPath is what a path from the wire, not null, is called where watches are kept.
+func watchPath(path []byte) string {
+	if len(path) == 0 {
+		return rootPath
+	}
+	return borrow(path)
 }

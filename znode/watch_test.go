@@ -1,7 +1,6 @@
 package znode
 
 import (
-	"fmt"
 	"testing"
 
 	"rollcall/jute"
@@ -197,89 +196,4 @@ func TestEventsAreFiltered(t *testing.T) {
 	if n := w.s().WatchCount(); n != 0 {
 		t.Errorf("%d watches left", n)
 	}
-}
-
-// 212: a connection that is gone hears nothing, others go on.
-func TestDropWatcher(t *testing.T) {
-	w := newWorld(t)
-	a, b, c := w.connect(), w.connect(), w.connect()
-	for i := range 10 {
-		path := fmt.Sprintf("/%d", i)
-		a.must(a.create(path, 0))
-		for _, k := range []*client{a, b, c} {
-			_ = k.watchData(path)
-			_ = k.watchChildren(path)
-		}
-	}
-	if n := w.s().WatchCount(); n != 60 {
-		t.Errorf("%d watches", n)
-	}
-	w.s().RLock()
-	w.s().DropWatcher(b)
-	w.s().DropWatcher(b)
-	w.s().RUnlock()
-	if n := w.s().WatchCount(); n != 40 {
-		t.Errorf("%d watches", n)
-	}
-	a.setData("/3", "", -1)
-	a.wantEvents("Changed(/3)")
-	b.wantEvents()
-	c.wantEvents("Changed(/3)")
-	w.s().DropWatcher(a)
-	w.s().DropWatcher(c)
-	tables := &w.s().watches
-	for _, table := range []*watchTable{&tables.data, &tables.child} {
-		if len(table.entries)+len(table.byPath)+len(table.byWatcher) != 0 {
-			t.Errorf("left over: %v", table)
-		}
-	}
-}
-
-// 232 to 239: what a client missed comes as events, the rest is watched again.
-func TestSetWatches(t *testing.T) {
-	w := newWorld(t)
-	k := w.connect()
-	k.must(k.create("/same", 0))
-	k.must(k.create("/n", 0))
-	k.must(k.create("/c", 0))
-	seen := w.s().Zxid()
-	k.must(k.setData("/n", "", -1))
-	k.must(k.create("/c/x", 0))
-	k.must(k.create("/new", 0))
-	list := func(paths ...string) [][]byte {
-		out := [][]byte{}
-		for _, p := range paths {
-			out = append(out, []byte(p))
-		}
-		return out
-	}
-	set := func(data, exist, child [][]byte) ([]string, jute.Code) {
-		w.s().RLock()
-		defer w.s().RUnlock()
-		events, code := w.s().SetWatches(seen, data, exist, child, k)
-		var out []string
-		for _, e := range events {
-			if e.State != jute.StateSyncConnected {
-				t.Errorf("state %v", e.State)
-			}
-			out = append(out, fmt.Sprintf("%s(%s)", names[e.Type], e.Path))
-		}
-		return out, code
-	}
-	for _, null := range [][3][][]byte{{nil, list(), list()}, {list("/same"), nil, list()}, {list("/same"), list(), nil}, {list("/same"), {nil}, list()}} {
-		if events, code := set(null[0], null[1], null[2]); code != jute.MarshallingError || events != nil || w.s().WatchCount() != 0 {
-			t.Errorf("239: %v %v, %d watches", events, code, w.s().WatchCount())
-		}
-	}
-	events, code := set(list("/n", "/gone", "/same", "/c"), list("/new", "/none"), list("/c", "/x", "/same"))
-	k.events = events
-	k.wantEvents("Changed(/n)", "Deleted(/gone)", "Created(/new)", "Children(/c)", "Deleted(/x)")
-	if code != jute.OK || w.s().WatchCount() != 4 { // /c was created by what was seen last
-		t.Errorf("%v, %d watches", code, w.s().WatchCount())
-	}
-	k.must(k.setData("/same", "", -1))
-	k.must(k.create("/none", 0))
-	k.must(k.create("/same/x", 0))
-	k.must(k.setData("/n", "", -1))
-	k.wantEvents("Changed(/same)", "Created(/none)", "Children(/same)")
 }

@@ -1,0 +1,348 @@
+package znode
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollcall/jute"
+)
+
+// A list of watches that is looked through from end to end says who hears what; the
+// index agrees, whatever is set, removed, dropped, changed and closed.
+func TestRandomWatches(t *testing.T) {
+	seeds, steps := 15, 1500
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomWatches(t, uint64(seed), steps) })
+	}
+}
+
+// watchModel is the plain list, and the nodes as far as watches have to do with them.
+type watchModel struct {
+	*rand.Rand
+	w        *world
+	actor    *client // may do everything
+	watchers []*client
+	list     []plainWatch
+	secret   map[string]bool // nodes there are: may only u:p read it?
+	want     map[*client][]string
+}
+
+type plainWatch struct {
+	path  string
+	who   *client
+	table tableKind
+	modes modes
+}
+
+func randomWatches(t *testing.T, seed uint64, steps int) {
+	w := newWorld(t)
+	m := &watchModel{Rand: rand.New(rand.NewPCG(seed, 2)), w: w, secret: map[string]bool{}, want: map[*client][]string{}}
+	for _, path := range builtin {
+		m.secret[path] = false
+	}
+	m.actor = w.connect().auth("digest", "u:p")
+	for i := range 14 { // more than a path has without a map
+		k := w.connect()
+		if i%2 == 0 {
+			k.auth("digest", "u:p")
+		}
+		m.watchers = append(m.watchers, k)
+	}
+	for i := range steps {
+		switch n := m.IntN(100); {
+		case n < 50:
+			m.register(m.watchers[m.IntN(len(m.watchers))])
+		case n < 58:
+			m.remove(m.watchers[m.IntN(len(m.watchers))])
+		case n < 59:
+			m.drop(m.watchers[m.IntN(len(m.watchers))])
+		case n < 62:
+			m.closeOwner()
+		case n < 72:
+			m.multi()
+		default:
+			m.change()
+		}
+		m.compare(t)
+		if t.Failed() {
+			t.Fatalf("step %d", i)
+		}
+	}
+}
+
+func (m *watchModel) path() string {
+	names := []string{"/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/bx", "/x", "/x/y", "/", "/zookeeper", "/none/deep"}
+	return names[m.IntN(len(names))]
+}
+
+func (m *watchModel) find(path string, who *client, k tableKind) *plainWatch {
+	for i := range m.list {
+		if p := &m.list[i]; p.path == path && p.who == who && p.table == k {
+			return p
+		}
+	}
+	return nil
+}
+
+func (m *watchModel) add(path string, who *client, k tableKind, mode modes) {
+	if p := m.find(path, who, k); p != nil {
+		p.modes |= mode
+		return
+	}
+	m.list = append(m.list, plainWatch{path, who, k, mode})
+}
+
+// register sets a watch in one of all ways.
+func (m *watchModel) register(k *client) {
+	path := m.path()
+	switch m.IntN(6) {
+	case 0:
+		if code := k.watchExists(path); code == jute.OK || code == jute.NoNode {
+			m.add(path, k, dataTable, once)
+		}
+	case 1:
+		if k.watchData(path) == jute.OK {
+			m.add(path, k, dataTable, once)
+		}
+	case 2:
+		if k.watchChildren(path) == jute.OK {
+			m.add(path, k, childTable, once)
+		}
+	case 3:
+		_ = k.addWatch(path, stays)
+		m.add(path, k, dataTable, persistent)
+		m.add(path, k, childTable, persistent)
+	case 4:
+		_ = k.addWatch(path, below)
+		m.add(path, k, dataTable, recursive)
+	case 5:
+		m.setAgain(k)
+	}
+}
+
+// setAgain sets some watches as after a reconnect, of which nothing was missed.
+func (m *watchModel) setAgain(k *client) {
+	req := &jute.SetWatches2{RelativeZxid: m.w.s().Zxid()}
+	for i, list := range []*[][]byte{&req.Data, &req.Exist, &req.Child, &req.Persistent, &req.Recursive} {
+		*list = [][]byte{}
+		for range m.IntN(3) {
+			path := m.path()
+			if _, there := m.secret[path]; i < 3 && there == (i == 1) {
+				continue // would be missed
+			}
+			*list = append(*list, []byte(path))
+			switch i {
+			case 0, 1:
+				m.add(path, k, dataTable, once)
+			case 2:
+				m.add(path, k, childTable, once)
+			case 3:
+				m.add(path, k, dataTable, persistent)
+				m.add(path, k, childTable, persistent)
+			case 4:
+				m.add(path, k, dataTable, recursive)
+			}
+		}
+	}
+	m.w.s().RLock()
+	defer m.w.s().RUnlock()
+	m.w.s().SetWatches(req, k, func(e jute.EventType, path []byte) {
+		k.events = append(k.events, fmt.Sprintf("missed %v(%s)", e, path))
+	})
+}
+
+// remove checks and removes what a type means.
+func (m *watchModel) remove(k *client) {
+	path, of := m.path(), jute.WatcherType(1+m.IntN(5))
+	want := jute.NoWatcher
+	for i, p := range m.list {
+		mode := map[jute.WatcherType]modes{1: once, 2: once, 3: 7, 4: persistent, 5: recursive}[of]
+		if of == 1 && p.table == dataTable || of == 2 && p.table == childTable {
+			mode = 0
+		}
+		if p.path == path && p.who == k && p.modes&mode != 0 {
+			m.list[i].modes &^= mode
+			want = jute.OK
+		}
+	}
+	m.tidy()
+	if a, b := k.checkWatches(path, of), k.removeWatches(path, of); a != want || b != want {
+		m.w.t.Errorf("type %d on %s: %v, %v, want %v", of, path, a, b, want)
+	}
+}
+
+func (m *watchModel) tidy() {
+	m.list = slices.DeleteFunc(m.list, func(p plainWatch) bool { return p.modes == 0 })
+}
+
+func (m *watchModel) drop(k *client) {
+	k.dropWatcher()
+	m.list = slices.DeleteFunc(m.list, func(p plainWatch) bool { return p.who == k })
+}
+
+// closeOwner has a session make ephemeral nodes and end.
+func (m *watchModel) closeOwner() {
+	owner := m.w.connect().auth("digest", "u:p")
+	var own []string
+	for range m.IntN(4) {
+		if path, made := m.create(owner, jute.Ephemeral); made {
+			own = append(own, path)
+		}
+	}
+	m.compare(m.w.t)
+	owner.must(owner.close())
+	slices.Sort(own)
+	for _, path := range own {
+		m.gone(path)
+	}
+}
+
+// create makes a node, open or secret.
+func (m *watchModel) create(by *client, flags jute.CreateMode) (path string, made bool) {
+	path = m.path()
+	secret := m.IntN(3) == 0
+	if by.createACL(path, flags, m.acl(secret)).Code != jute.OK {
+		return path, false
+	}
+	m.secret[path] = secret
+	m.born(path)
+	return path, true
+}
+
+func (m *watchModel) acl(secret bool) []jute.ACL {
+	if secret {
+		return append(aclOf(31, "auth", ""), aclOf(31&^jute.PermRead, "world", "anyone")...)
+	}
+	return jute.OpenACL
+}
+
+// change makes one change.
+func (m *watchModel) change() {
+	path := m.path()
+	switch m.IntN(6) {
+	case 0, 1, 2:
+		m.create(m.actor, jute.Persistent)
+	case 3:
+		if m.actor.delete(path, -1).Code == jute.OK {
+			m.gone(path)
+		}
+	case 4:
+		if m.actor.setData(path, "y", -1).Code == jute.OK {
+			m.heard(dataTable, "Changed", path, m.secret[path], nil)
+		}
+	case 5:
+		if secret := m.IntN(3) == 0; m.actor.setACL(path, m.acl(secret), -1).Code == jute.OK {
+			m.secret[path] = secret
+		}
+	}
+}
+
+// multi makes several changes of nodes of its own, or none.
+func (m *watchModel) multi() {
+	fails := m.IntN(3) == 0
+	above := []string{"", "/a", "/a/b", "/x"}[m.IntN(4)]
+	path := above + "/m"
+	if _, there := m.secret[above]; !there && above != "" {
+		return
+	}
+	ops := []jute.MultiOp{mk(path, 0), put(path, -1), put(path, -1), rm(path, -1)}
+	if fails {
+		ops = append(ops, rm("/nobody", -1))
+	}
+	r := m.actor.multi(ops...)
+	if failed := r.Multi[0].Op == jute.OpError; failed != fails {
+		m.w.t.Errorf("multi: %+v", r.Multi)
+	}
+	if !fails {
+		m.born(path)
+		m.heard(dataTable, "Changed", path, false, nil)
+		m.heard(dataTable, "Changed", path, false, nil)
+		m.gone(path)
+	}
+}
+
+func parentOf(path string) string {
+	return path[:max(1, strings.LastIndexByte(path, '/'))]
+}
+
+func (m *watchModel) born(path string) {
+	m.heard(dataTable, "Created", path, m.secret[path], nil)
+	m.heard(childTable, "Children", parentOf(path), m.secret[parentOf(path)], nil)
+}
+
+func (m *watchModel) gone(path string) {
+	told := m.heard(dataTable, "Deleted", path, m.secret[path], nil)
+	m.heard(childTable, "Deleted", path, m.secret[path], told)
+	m.heard(childTable, "Children", parentOf(path), m.secret[parentOf(path)], nil)
+	delete(m.secret, path)
+}
+
+// heard notes an event for all whom it concerns, but not for those told already, and
+// returns whom it concerns.
+func (m *watchModel) heard(k tableKind, event, path string, secret bool, told map[*client]bool) map[*client]bool {
+	concerns := map[*client]bool{}
+	for i := range m.list {
+		p := &m.list[i]
+		above := p.path == "/" || strings.HasPrefix(path, p.path+"/")
+		if p.table == k && (p.path == path || above && p.modes&recursive != 0) {
+			concerns[p.who] = true
+		}
+		if p.table == k && p.path == path {
+			p.modes &^= once
+		}
+	}
+	m.tidy()
+	for who := range concerns {
+		reads := len(who.ids) > 1
+		if !told[who] && (reads || !secret) {
+			m.want[who] = append(m.want[who], fmt.Sprintf("%s(%s)", event, path))
+		}
+	}
+	return concerns
+}
+
+// compare checks what was heard since the last time, and what is counted and listed.
+func (m *watchModel) compare(t testing.TB) {
+	t.Helper()
+	for i, k := range m.watchers {
+		if !slices.Equal(k.events, m.want[k]) {
+			t.Errorf("watcher %d heard %v, want %v", i, k.events, m.want[k])
+		}
+		k.events = nil
+	}
+	clear(m.want)
+	s := m.w.s()
+	s.RLock()
+	defer s.RUnlock()
+	paths, watchers := map[string]bool{}, map[*client]bool{}
+	var want, got, again []string
+	for _, p := range m.list {
+		if p.table == dataTable {
+			paths[p.path], watchers[p.who] = true, true
+			want = append(want, fmt.Sprintf("%s %v", p.path, p.who.id))
+		}
+	}
+	for path, who := range s.Watches() {
+		got = append(got, fmt.Sprintf("%s %v", path, who.(*client).id))
+	}
+	for who, path := range s.WatchesByWatcher() {
+		again = append(again, fmt.Sprintf("%s %v", path, who.(*client).id))
+	}
+	for _, list := range [][]string{want, got, again} {
+		slices.Sort(list)
+	}
+	if s.WatchCount() != len(m.list) || s.NodeWatchCount() != len(want) || s.WatchedPaths() != len(paths) || s.WatchingCount() != len(watchers) {
+		t.Errorf("%d watches, %d on nodes, on %d paths, by %d; want %d, %d, %d, %d", s.WatchCount(), s.NodeWatchCount(), s.WatchedPaths(),
+			s.WatchingCount(), len(m.list), len(want), len(paths), len(watchers))
+	}
+	if !slices.Equal(got, want) || !slices.Equal(again, want) {
+		t.Errorf("listed %v and %v, want %v", got, again, want)
+	}
+	checkWatchIndex(t, s)
+}

@@ -1,0 +1,395 @@
+package znode
+
+import (
+	"strings"
+	"sync"
+)
+
+// watches are this member's: who waits for changes of a node, and who for changes of
+// its children. The zero value is ready.
+//
+// Readers, who hold the tree's read lock, set and drop watches under mu; mu is taken
+// inside the tree's lock and nothing is called under it. The holder of the tree's write
+// lock is alone and fires without it.
+type watches struct {
+	mu       sync.Mutex
+	tables   [tableKinds]watchTable
+	watchers map[Watcher]*watching
+	turn     uint64 // counted up for each event that a watcher hears at most once
+}
+
+// tableKind says what the watches of a table are on.
+type tableKind int
+
+const (
+	dataTable  tableKind = iota // the node: that it is created, deleted, has other data
+	childTable                  // its children
+	tableKinds
+)
+
+// watchTable holds at most one watch for a path and a watcher.
+type watchTable struct {
+	paths     map[string]*watched
+	n         int // watches
+	recursive int // among them
+	watchers  int // who have any
+}
+
+// modes is the set of ways in which one watcher watches one path in one table.
+type modes uint8
+
+const (
+	once       modes = 1 << iota // gone when it has fired
+	persistent                   // stays
+	recursive                    // stays, and hears of all below; in the data table only
+)
+
+// byTable is modes for each table.
+type byTable [tableKinds]modes
+
+// watched is a path that somebody watches in one table. The watches that are recursive
+// come first: an event far below costs nothing for the others.
+type watched struct {
+	path        string
+	first, last *watch
+	crowd       map[*watching]*watch // all of them; nil while they are few
+	n           int
+}
+
+// few is how many watches of one path are looked through for a watcher's. A map for so
+// many would cost more memory than they do.
+const few = 8
+
+// watching is a watcher, with its watches.
+type watching struct {
+	watcher Watcher
+	first   [tableKinds]*watch
+	told    uint64 // turn of the last event that it heard, or would have if it might
+}
+
+// watch is one entry of a table.
+type watch struct {
+	path                  *watched
+	who                   *watching
+	samePath, sameWatcher neighbours
+	modes                 modes
+}
+
+// neighbours are an entry's in one of the two lists it is in.
+type neighbours struct{ prev, next *watch }
+
+// watchesPerLock is how many watches are dropped or listed at a time: readers that set
+// watches wait meanwhile, and apply behind them.
+const watchesPerLock = 1024
+
+// watchData makes who hear of the next change of the node at path. path is not kept if
+// it is borrowed: it is copied where needed.
+func (w *watches) watchData(path string, who Watcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add(dataTable, path, who, once)
+}
+
+// watchChildren is the same for the node's children.
+func (w *watches) watchChildren(path string, who Watcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add(childTable, path, who, once)
+}
+
+// watchAlways makes who hear of all changes of the node and its children, or of the node
+// and all below it.
+func (w *watches) watchAlways(path string, below bool, who Watcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if below {
+		w.add(dataTable, path, who, recursive)
+		return
+	}
+	w.add(dataTable, path, who, persistent)
+	w.add(childTable, path, who, persistent)
+}
+
+// has reports whether who watches path in one of these ways.
+func (w *watches) has(path string, who Watcher, of byTable) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, m := range of {
+		if e := w.find(tableKind(k), path, who); e != nil && e.modes&m != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// unwatch ends all these ways in which who watches path, and reports whether there were
+// any.
+func (w *watches) unwatch(path string, who Watcher, of byTable) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := false
+	for k, m := range of {
+		if e := w.find(tableKind(k), path, who); e != nil && w.subtract(tableKind(k), e, m) {
+			found = true
+		}
+	}
+	return found
+}
+
+// drop forgets watches of one watcher, up to watchesPerLock, and reports whether there
+// are more.
+func (w *watches) drop(who Watcher) (more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.watchers[who]
+	if r == nil {
+		return false
+	}
+	left := watchesPerLock
+	for k := range tableKinds {
+		for ; left > 0 && r.first[k] != nil; left-- {
+			w.subtract(k, r.first[k], r.first[k].modes)
+		}
+	}
+	return w.watchers[who] != nil
+}
+
+// count returns how many watches there are in some tables.
+func (w *watches) count(kinds ...tableKind) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, k := range kinds {
+		n += w.tables[k].n
+	}
+	return n
+}
+
+// listed is a watch in the data table.
+type listed struct {
+	path string
+	who  Watcher
+}
+
+// byPath yields all watches of the data table, one path's together.
+func (w *watches) byPath(yield func(string, Watcher) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var batch []listed
+	flush := func() bool {
+		return w.unlocked(batch, func(l listed) bool { return yield(l.path, l.who) })
+	}
+	for _, p := range w.tables[dataTable].paths {
+		for e := p.first; e != nil; e = e.samePath.next {
+			batch = append(batch, listed{p.path, e.who.watcher})
+		}
+		if len(batch) >= watchesPerLock {
+			if !flush() {
+				return
+			}
+			batch = batch[:0]
+		}
+	}
+	flush()
+}
+
+// byWatcher yields all watches of the data table, one watcher's together.
+func (w *watches) byWatcher(yield func(Watcher, string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var batch []listed
+	flush := func() bool {
+		return w.unlocked(batch, func(l listed) bool { return yield(l.who, l.path) })
+	}
+	for _, r := range w.watchers {
+		for e := r.first[dataTable]; e != nil; e = e.sameWatcher.next {
+			batch = append(batch, listed{e.path.path, r.watcher})
+		}
+		if len(batch) >= watchesPerLock {
+			if !flush() {
+				return
+			}
+			batch = batch[:0]
+		}
+	}
+	flush()
+}
+
+// unlocked calls yield for each of a batch without the lock, which the caller holds, and
+// reports whether it never returned false.
+func (w *watches) unlocked(batch []listed, yield func(listed) bool) bool {
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	for _, l := range batch {
+		if !yield(l) {
+			return false
+		}
+	}
+	return true
+}
+
+// The rest of this file needs mu, or the tree's write lock.
+
+// add gives a watch one more mode, and makes it if there is none.
+func (w *watches) add(k tableKind, path string, who Watcher, m modes) {
+	t := &w.tables[k]
+	p := t.paths[path]
+	if p == nil {
+		if t.paths == nil {
+			t.paths = map[string]*watched{}
+		}
+		p = &watched{path: strings.Clone(path)}
+		t.paths[p.path] = p
+	}
+	r := w.watchers[who]
+	if r == nil {
+		if w.watchers == nil {
+			w.watchers = map[Watcher]*watching{}
+		}
+		r = &watching{watcher: who}
+		w.watchers[who] = r
+	}
+	e := p.find(r)
+	switch {
+	case e == nil:
+		e = &watch{path: p, who: r, modes: m}
+		p.enlist(e)
+		t.n++
+		if r.link(k, e); e.sameWatcher.next == nil {
+			t.watchers++
+		}
+	case e.modes&m != 0:
+		return
+	case m == recursive:
+		p.unlink(e)
+		e.modes |= m
+		p.link(e)
+	default:
+		e.modes |= m
+	}
+	if m == recursive {
+		t.recursive++
+	}
+}
+
+// subtract takes modes from a watch, which ends with its last one. It reports whether it
+// had any of them.
+func (w *watches) subtract(k tableKind, e *watch, m modes) bool {
+	if m &= e.modes; m == 0 {
+		return false
+	}
+	t := &w.tables[k]
+	e.modes &^= m
+	if m&recursive != 0 {
+		t.recursive--
+		e.path.unlink(e)
+		e.path.link(e)
+	}
+	if e.modes != 0 {
+		return true
+	}
+	if e.path.delist(e); e.path.first == nil {
+		delete(t.paths, e.path.path)
+	}
+	t.n--
+	if e.who.unlink(k, e); e.who.first[k] != nil {
+		return true
+	}
+	t.watchers--
+	if e.who.first == [tableKinds]*watch{} {
+		delete(w.watchers, e.who.watcher)
+	}
+	return true
+}
+
+// find returns who's watch on path, nil if there is none.
+func (w *watches) find(k tableKind, path string, who Watcher) *watch {
+	p, r := w.tables[k].paths[path], w.watchers[who]
+	if p == nil || r == nil {
+		return nil
+	}
+	return p.find(r)
+}
+
+func (p *watched) find(r *watching) *watch {
+	if p.crowd != nil {
+		return p.crowd[r]
+	}
+	for e := p.first; e != nil; e = e.samePath.next {
+		if e.who == r {
+			return e
+		}
+	}
+	return nil
+}
+
+// enlist adds a new watch.
+func (p *watched) enlist(e *watch) {
+	p.link(e)
+	switch p.n++; {
+	case p.crowd != nil:
+		p.crowd[e.who] = e
+	case p.n > few:
+		p.crowd = make(map[*watching]*watch, 2*few)
+		for e := p.first; e != nil; e = e.samePath.next {
+			p.crowd[e.who] = e
+		}
+	}
+}
+
+// delist forgets a watch.
+func (p *watched) delist(e *watch) {
+	p.unlink(e)
+	p.n--
+	delete(p.crowd, e.who)
+}
+
+// link puts a watch where its modes belong.
+func (p *watched) link(e *watch) {
+	switch {
+	case p.first == nil:
+		p.first, p.last = e, e
+	case e.modes&recursive != 0:
+		e.samePath.next, p.first.samePath.prev = p.first, e
+		p.first = e
+	default:
+		e.samePath.prev, p.last.samePath.next = p.last, e
+		p.last = e
+	}
+}
+
+func (p *watched) unlink(e *watch) {
+	prev, next := e.samePath.prev, e.samePath.next
+	if prev == nil {
+		p.first = next
+	} else {
+		prev.samePath.next = next
+	}
+	if next == nil {
+		p.last = prev
+	} else {
+		next.samePath.prev = prev
+	}
+	e.samePath = neighbours{}
+}
+
+func (r *watching) link(k tableKind, e *watch) {
+	e.sameWatcher.next = r.first[k]
+	if r.first[k] != nil {
+		r.first[k].sameWatcher.prev = e
+	}
+	r.first[k] = e
+}
+
+func (r *watching) unlink(k tableKind, e *watch) {
+	prev, next := e.sameWatcher.prev, e.sameWatcher.next
+	if prev == nil {
+		r.first[k] = next
+	} else {
+		prev.sameWatcher.next = next
+	}
+	if next != nil {
+		next.sameWatcher.prev = prev
+	}
+	e.sameWatcher = neighbours{}
+}

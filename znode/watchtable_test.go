@@ -1,0 +1,506 @@
+package znode
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"rollcall/jute"
+)
+
+func (c *client) addWatch(path string, mode jute.AddWatchMode) jute.Code {
+	c.w.s().RLock()
+	defer c.w.s().RUnlock()
+	return c.w.s().AddWatch([]byte(path), mode, c)
+}
+
+func (c *client) checkWatches(path string, of jute.WatcherType) jute.Code {
+	c.w.s().RLock()
+	defer c.w.s().RUnlock()
+	return c.w.s().CheckWatches([]byte(path), of, c)
+}
+
+func (c *client) removeWatches(path string, of jute.WatcherType) jute.Code {
+	c.w.s().RLock()
+	defer c.w.s().RUnlock()
+	return c.w.s().RemoveWatches([]byte(path), of, c)
+}
+
+// dropWatcher forgets all watches and returns in how many pieces.
+func (c *client) dropWatcher() int {
+	for n := 1; ; n++ {
+		c.w.s().RLock()
+		more := c.w.s().DropWatcher(c)
+		c.w.s().RUnlock()
+		if !more {
+			return n
+		}
+	}
+}
+
+const (
+	stays = jute.AddWatchPersistent
+	below = jute.AddWatchPersistentRecursive
+)
+
+// 216 to 224: what watches that stay hear, also beside one-shot ones.
+func TestStayingWatches(t *testing.T) {
+	const any = anyVersion
+	tests := []struct {
+		name  string
+		made  []string
+		watch func(k *client) []jute.Code
+		act   func(k *client)
+		want  []string
+	}{
+		{
+			"216", nil, func(k *client) []jute.Code { return []jute.Code{k.addWatch("/p", stays)} },
+			func(k *client) {
+				k.create("/p", 0)
+				k.create("/p/c", 0)
+				k.setData("/p/c", "", any)
+				k.setData("/p", "", any)
+				k.delete("/p/c", any)
+				k.delete("/p", any)
+				k.create("/p", 0)
+			},
+			[]string{"Created(/p)", "Children(/p)", "Changed(/p)", "Children(/p)", "Deleted(/p)", "Created(/p)"},
+		},
+		{
+			"218 219", nil, func(k *client) []jute.Code { return []jute.Code{k.addWatch("/r", below)} },
+			func(k *client) {
+				k.create("/r", 0)
+				k.create("/rx", 0)
+				k.create("/r/c", 0)
+				k.create("/r/c/d", 0)
+				k.setData("/r/c/d", "", any)
+				k.delete("/r/c/d", any)
+				k.delete("/r/c", any)
+				k.setData("/r", "", any)
+				k.delete("/r", any)
+				k.setData("/rx", "", any)
+			},
+			[]string{"Created(/r)", "Created(/r/c)", "Created(/r/c/d)", "Changed(/r/c/d)", "Deleted(/r/c/d)", "Deleted(/r/c)", "Changed(/r)", "Deleted(/r)"},
+		},
+		{
+			"220", nil, func(k *client) []jute.Code { return []jute.Code{k.addWatch("/", below)} },
+			func(k *client) {
+				k.setData("/", "", any)
+				k.create("/x", 0)
+				k.create("/x/y", 0)
+				k.create("/zookeeper/q", 0)
+			},
+			[]string{"Changed(/)", "Created(/x)", "Created(/x/y)", "Created(/zookeeper/q)"},
+		},
+		{
+			"220 by the empty path", nil, func(k *client) []jute.Code { return []jute.Code{k.addWatch("", below)} },
+			func(k *client) { k.create("/x", 0) },
+			[]string{"Created(/x)"},
+		},
+		{
+			"221",
+			[]string{"/a", "/a/b", "/a/b/c"},
+			func(k *client) []jute.Code {
+				return []jute.Code{k.addWatch("/a", below), k.addWatch("/a/b", below), k.addWatch("/", below)}
+			},
+			func(k *client) { k.setData("/a/b/c", "", any) },
+			[]string{"Changed(/a/b/c)"},
+		},
+		{
+			"222",
+			[]string{"/m"},
+			func(k *client) []jute.Code {
+				return []jute.Code{k.watchData("/m"), k.watchChildren("/m"), k.addWatch("/m", stays), k.addWatch("/m", below)}
+			},
+			func(k *client) {
+				k.setData("/m", "", any)
+				k.setData("/m", "", any)
+				k.create("/m/x", 0)
+				k.delete("/m/x", any)
+				k.delete("/m", any)
+			},
+			[]string{"Changed(/m)", "Changed(/m)", "Created(/m/x)", "Children(/m)", "Deleted(/m/x)", "Children(/m)", "Deleted(/m)"},
+		},
+		{
+			"222 the other way round",
+			[]string{"/m"},
+			func(k *client) []jute.Code {
+				return []jute.Code{k.addWatch("/m", below), k.addWatch("/m", stays), k.watchChildren("/m"), k.watchData("/m")}
+			},
+			func(k *client) { k.setData("/m", "", any); k.create("/m/x", 0); k.setData("/m", "", any) },
+			[]string{"Changed(/m)", "Created(/m/x)", "Children(/m)", "Changed(/m)"},
+		},
+		{
+			"deleted below, with a child watch on it",
+			[]string{"/a", "/a/b"},
+			func(k *client) []jute.Code { return []jute.Code{k.watchChildren("/a/b"), k.addWatch("/a", below)} },
+			func(k *client) { k.delete("/a/b", any); k.create("/a/b", 0); k.create("/a/b/c", 0) },
+			[]string{"Deleted(/a/b)", "Created(/a/b)", "Created(/a/b/c)"},
+		},
+		{
+			"child watch beside a recursive one",
+			[]string{"/a"},
+			func(k *client) []jute.Code { return []jute.Code{k.addWatch("/a", below), k.watchChildren("/a")} },
+			func(k *client) { k.create("/a/x", 0); k.create("/a/y", 0) },
+			[]string{"Created(/a/x)", "Children(/a)", "Created(/a/y)"},
+		},
+		{
+			"multi, done and undone",
+			[]string{"/a"},
+			func(k *client) []jute.Code { return []jute.Code{k.addWatch("/a", below)} },
+			func(k *client) {
+				k.multi(mk("/a/b", 0), put("/a/b", any), rm("/a/b", any))
+				k.multi(mk("/a/b", 0), put("/a/b", 9))
+			},
+			[]string{"Created(/a/b)", "Changed(/a/b)", "Deleted(/a/b)"},
+		},
+		{
+			"223 224", nil,
+			func(k *client) []jute.Code { return []jute.Code{-5 - k.addWatch("/a", 2), -5 - k.addWatch("/a", -1)} },
+			func(k *client) { k.create("/a", 0) }, nil,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			actor, watcher := w.connect(), w.connect()
+			for _, path := range tt.made {
+				actor.must(actor.create(path, 0))
+			}
+			for _, k := range []*client{watcher, actor} {
+				for i, code := range tt.watch(k) {
+					if code != 0 {
+						t.Errorf("watch %d is off by %d", i, code)
+					}
+				}
+			}
+			tt.act(actor)
+			watcher.wantEvents(tt.want...)
+			actor.wantEvents(tt.want...)
+			checkWatchIndex(t, w.s())
+		})
+	}
+}
+
+// 211 for watches that stay: each event is judged by the list of the node it tells of,
+// and a watch that was not told of one is told of the next.
+func TestStayingWatchesAreFiltered(t *testing.T) {
+	w := newWorld(t)
+	owner, other := w.connect().auth("digest", "u:p"), w.connect()
+	for _, k := range []*client{owner, other} {
+		_ = k.addWatch("/a", below)
+		_ = k.addWatch("/a/secret", stays)
+	}
+	owner.must(owner.create("/a", 0))
+	owner.must(owner.createACL("/a/secret", 0, aclOf(31, "auth", "")))
+	owner.must(owner.create("/a/secret/open", 0))
+	owner.must(owner.delete("/a/secret/open", -1))
+	owner.must(owner.delete("/a/secret", -1))
+	owner.must(owner.create("/a/secret", 0))
+	owner.wantEvents("Created(/a)", "Created(/a/secret)", "Created(/a/secret/open)", "Children(/a/secret)",
+		"Deleted(/a/secret/open)", "Children(/a/secret)", "Deleted(/a/secret)", "Created(/a/secret)")
+	other.wantEvents("Created(/a)", "Created(/a/secret/open)", "Deleted(/a/secret/open)", "Created(/a/secret)")
+}
+
+// 225 to 231: which watches a type means. Each line is a request and its answer.
+func TestWatchTypes(t *testing.T) {
+	const none, bad = jute.NoWatcher, jute.MarshallingError
+	data := func(k *client) { _ = k.watchData("/a") }
+	missing := func(k *client) { _ = k.watchExists("/b") }
+	child := func(k *client) { _ = k.watchChildren("/a") }
+	one := func(k *client) { _ = k.addWatch("/a", stays) }
+	all := func(k *client) { _ = k.addWatch("/a", below) }
+	tests := []struct {
+		name  string
+		watch []func(k *client)
+		check [7]jute.Code // by type, 0 to 6
+		off   jute.WatcherType
+		want  []string // of what is left
+	}{
+		{"nothing", nil, [7]jute.Code{bad, none, none, none, none, none, bad}, 3, nil},
+		{"225 226", []func(*client){one}, [7]jute.Code{bad, none, none, 0, 0, none, bad}, 4, nil},
+		{"226, wrong type", []func(*client){one}, [7]jute.Code{bad, none, none, 0, 0, none, bad}, 5, []string{"Changed(/a)", "Children(/a)"}},
+		{"recursive", []func(*client){all}, [7]jute.Code{bad, none, none, 0, none, 0, bad}, 5, nil},
+		{"recursive, wrong type", []func(*client){all}, [7]jute.Code{bad, none, none, 0, none, 0, bad}, 2, []string{"Changed(/a)", "Created(/a/x)"}},
+		{"227", []func(*client){data}, [7]jute.Code{bad, none, 0, 0, none, none, bad}, 2, nil},
+		{"227, wrong type", []func(*client){data}, [7]jute.Code{bad, none, 0, 0, none, none, bad}, 1, []string{"Changed(/a)"}},
+		{"229", []func(*client){data, child}, [7]jute.Code{bad, 0, 0, 0, none, none, bad}, 3, nil},
+		{"230", []func(*client){data, child}, [7]jute.Code{bad, 0, 0, 0, none, none, bad}, 2, []string{"Children(/a)"}},
+		{"one-shot of several", []func(*client){data, one, all, child}, [7]jute.Code{bad, 0, 0, 0, 0, 0, bad}, 2, []string{"Changed(/a)", "Created(/a/x)", "Children(/a)"}},
+		{"persistent of several", []func(*client){data, one, all, child}, [7]jute.Code{bad, 0, 0, 0, 0, 0, bad}, 4, []string{"Changed(/a)", "Created(/a/x)", "Children(/a)"}},
+		{"recursive of several", []func(*client){data, one, all, child}, [7]jute.Code{bad, 0, 0, 0, 0, 0, bad}, 5, []string{"Changed(/a)", "Children(/a)"}},
+		{"all of several", []func(*client){data, one, all, child}, [7]jute.Code{bad, 0, 0, 0, 0, 0, bad}, 3, nil},
+		{"231, other path", []func(*client){missing}, [7]jute.Code{bad, none, none, none, none, none, bad}, 3, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			actor, k, other := w.connect(), w.connect(), w.connect()
+			actor.must(actor.create("/a", 0))
+			for _, set := range append(tt.watch, missing, all) {
+				set(other) // somebody else's watch is nobody's business
+			}
+			for _, set := range tt.watch {
+				set(k)
+			}
+			for of, want := range tt.check {
+				if got := k.checkWatches("/a", jute.WatcherType(of)); got != want {
+					t.Errorf("checkWatches of type %d: %v, want %v", of, got, want)
+				}
+			}
+			want := tt.check[tt.off]
+			for range 2 {
+				if got := k.removeWatches("/a", tt.off); got != want {
+					t.Errorf("removeWatches of type %d: %v, want %v", tt.off, got, want)
+				}
+				want = jute.NoWatcher
+				checkWatchIndex(t, w.s())
+			}
+			actor.must(actor.setData("/a", "", -1))
+			actor.must(actor.create("/a/x", 0))
+			k.wantEvents(tt.want...)
+			if len(other.events) < 2 {
+				t.Errorf("the other heard only %v", other.events)
+			}
+		})
+	}
+}
+
+// A null path is nobody's, and not the root.
+func TestNullWatchPath(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	_ = k.addWatch("/", below)
+	s := w.s()
+	if a, b, c := s.AddWatch(nil, below, k), s.CheckWatches(nil, 3, k), s.RemoveWatches(nil, 3, k); a != jute.OK || b != jute.NoWatcher || c != jute.NoWatcher || s.WatchCount() != 1 {
+		t.Errorf("%v, %v, %v, %d watches", a, b, c, s.WatchCount())
+	}
+}
+
+// 212: a connection that is gone hears nothing, others go on. Many watches are dropped
+// in pieces.
+func TestDropWatcher(t *testing.T) {
+	w := newWorld(t)
+	a, b, c := w.connect(), w.connect(), w.connect()
+	for i := range 10 {
+		path := fmt.Sprintf("/%d", i)
+		a.must(a.create(path, 0))
+		for _, k := range []*client{a, b, c} {
+			_ = k.watchData(path)
+			_ = k.watchChildren(path)
+		}
+	}
+	_ = b.addWatch("/", below)
+	for i := range 2 * watchesPerLock {
+		_ = b.watchExists(fmt.Sprintf("/none/%d", i))
+	}
+	if n := w.s().WatchCount(); n != 61+2*watchesPerLock {
+		t.Errorf("%d watches", n)
+	}
+	if n := b.dropWatcher(); n != 3 {
+		t.Errorf("dropped in %d pieces", n)
+	}
+	if n := b.dropWatcher(); n != 1 || w.s().WatchCount() != 40 {
+		t.Errorf("%d pieces more, %d watches", n, w.s().WatchCount())
+	}
+	checkWatchIndex(t, w.s())
+	a.setData("/3", "", -1)
+	a.wantEvents("Changed(/3)")
+	b.wantEvents()
+	c.wantEvents("Changed(/3)")
+	a.dropWatcher()
+	c.dropWatcher()
+	if n := w.s().WatchCount(); n != 0 || len(w.s().watches.watchers) != 0 {
+		t.Errorf("%d watches left", n)
+	}
+	checkWatchIndex(t, w.s())
+}
+
+// What the four-letter words tell: watches on nodes, a recursive one once, with several
+// modes once.
+func TestListWatches(t *testing.T) {
+	w := newWorld(t)
+	a, b, c := w.connect(), w.connect(), w.connect()
+	s := w.s()
+	count := func(watches, onNodes, paths, watching int) {
+		t.Helper()
+		if got := [4]int{s.WatchCount(), s.NodeWatchCount(), s.WatchedPaths(), s.WatchingCount()}; got != [4]int{watches, onNodes, paths, watching} {
+			t.Errorf("%d watches, %d on nodes, on %d paths, by %d", got[0], got[1], got[2], got[3])
+		}
+	}
+	count(0, 0, 0, 0)
+	_ = a.addWatch("/r", below)
+	count(1, 1, 1, 1)
+	_ = a.addWatch("/r", stays)
+	_ = a.watchExists("/r")
+	count(2, 1, 1, 1)
+	_ = b.watchChildren("/")
+	count(3, 1, 1, 1)
+	_ = b.watchData("/")
+	_ = c.watchData("/")
+	count(5, 3, 2, 3)
+	for i := range watchesPerLock {
+		_ = c.watchExists(fmt.Sprintf("/none/%d", i))
+	}
+	count(5+watchesPerLock, 3+watchesPerLock, 2+watchesPerLock, 3)
+
+	names := map[Watcher]string{a: "a", b: "b", c: "c"}
+	var byPath, byWatcher []string
+	paths, watchers := map[string]bool{}, map[Watcher]bool{}
+	var lastPath string
+	var lastWatcher Watcher
+	s.RLock()
+	defer s.RUnlock()
+	for path, who := range s.Watches() {
+		if path != lastPath && paths[path] {
+			t.Errorf("%s comes again", path)
+		}
+		paths[path], lastPath = true, path
+		byPath = append(byPath, path+" "+names[who])
+		s.DropWatcher(a) // the lock is free: else this would hang
+	}
+	if len(byPath) < 2+watchesPerLock {
+		t.Errorf("%d watches listed", len(byPath))
+	}
+	_ = a.addWatch("/r", below)
+	for who, path := range s.WatchesByWatcher() {
+		if who != lastWatcher && watchers[who] {
+			t.Errorf("%s comes again", names[who])
+		}
+		watchers[who], lastWatcher = true, who
+		byWatcher = append(byWatcher, path+" "+names[who])
+	}
+	slices.Sort(byWatcher)
+	if len(byWatcher) != 3+watchesPerLock || !slices.Contains(byWatcher, "/r a") || !slices.Contains(byWatcher, "/ b") {
+		t.Errorf("by watcher: %d, %v", len(byWatcher), byWatcher[:3])
+	}
+	n := 0
+	for range s.Watches() {
+		if n++; n == watchesPerLock/2 {
+			break
+		}
+	}
+	for range s.WatchesByWatcher() {
+		break
+	}
+	count(4+watchesPerLock, 3+watchesPerLock, 2+watchesPerLock, 3)
+}
+
+// 232 to 239: what a client missed comes as events, the rest is watched again; watches
+// that stay are set whatever has happened.
+func TestSetWatches(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	k.must(k.create("/same", 0))
+	k.must(k.create("/n", 0))
+	k.must(k.create("/c", 0))
+	seen := w.s().Zxid()
+	k.must(k.setData("/n", "", -1))
+	k.must(k.create("/c/x", 0))
+	k.must(k.create("/new", 0))
+	list := func(paths ...string) [][]byte {
+		out := [][]byte{}
+		for _, p := range paths {
+			out = append(out, []byte(p))
+		}
+		return out
+	}
+	set := func(lists ...[][]byte) jute.Code {
+		w.s().RLock()
+		defer w.s().RUnlock()
+		req := &jute.SetWatches2{RelativeZxid: seen, Data: lists[0], Exist: lists[1], Child: lists[2], Persistent: lists[3], Recursive: lists[4]}
+		return w.s().SetWatches(req, k, func(t jute.EventType, path []byte) {
+			k.events = append(k.events, fmt.Sprintf("%s(%s)", names[t], path))
+		})
+	}
+	for i := range 8 {
+		lists := [][][]byte{list("/same", "/gone"), list("/new"), list("/c"), list("/p"), list("/r")}
+		if i < 5 {
+			lists[i] = nil
+		} else {
+			lists[i-5] = append(lists[i-5], nil)
+		}
+		if code := set(lists...); code != jute.MarshallingError || k.events != nil || w.s().WatchCount() != 0 {
+			t.Errorf("239: %v %v, %d watches", code, k.events, w.s().WatchCount())
+		}
+	}
+	code := set(list("/n", "/gone", "/same", "/c"), list("/new", "/none"), list("/c", "/x", "/same"), list(), list())
+	k.wantEvents("Changed(/n)", "Deleted(/gone)", "Created(/new)", "Children(/c)", "Deleted(/x)")
+	if code != jute.OK || w.s().WatchCount() != 4 { // /c was created by what was seen last
+		t.Errorf("%v, %d watches", code, w.s().WatchCount())
+	}
+	k.must(k.setData("/same", "", -1))
+	k.must(k.create("/none", 0))
+	k.must(k.create("/same/x", 0))
+	k.must(k.setData("/n", "", -1))
+	k.wantEvents("Changed(/same)", "Created(/none)", "Children(/same)")
+
+	k.dropWatcher()
+	if code := set(list(), list(), list(), list("/new", "/gone"), list("/n")); code != jute.OK || w.s().WatchCount() != 5 {
+		t.Errorf("238: %v, %d watches", code, w.s().WatchCount())
+	}
+	k.wantEvents()
+	for range 2 {
+		k.must(k.setData("/n", "", -1))
+		k.must(k.setData("/new", "", -1))
+		k.wantEvents("Changed(/n)", "Changed(/new)")
+	}
+	k.must(k.create("/n/y", 0))
+	k.must(k.create("/gone", 0))
+	k.must(k.create("/gone/y", 0))
+	k.wantEvents("Created(/n/y)", "Created(/gone)", "Children(/gone)")
+}
+
+// checkWatchIndex checks what must always hold of the tables.
+func checkWatchIndex(t testing.TB, s *State) {
+	t.Helper()
+	w := &s.watches
+	seen := [tableKinds]map[*watching]int{{}, {}}
+	for k := range w.tables {
+		table := &w.tables[k]
+		n, below := 0, 0
+		for path, p := range table.paths {
+			var last *watch
+			here, plain := 0, false
+			for e := p.first; e != nil; last, e = e, e.samePath.next {
+				here++
+				seen[k][e.who]++
+				if e.modes&recursive != 0 {
+					below++
+					if plain {
+						t.Errorf("%s: a recursive watch behind another", path)
+					}
+				} else {
+					plain = true
+				}
+				if e.modes == 0 || e.path != p || e.samePath.prev != last || w.watchers[e.who.watcher] != e.who || p.find(e.who) != e {
+					t.Errorf("%s: %+v", path, e)
+				}
+			}
+			if here == 0 || here != p.n || p.path != path || p.last != last || p.crowd != nil && len(p.crowd) != here {
+				t.Errorf("%s: %d watches, %+v", path, here, p)
+			}
+			n += here
+		}
+		if n != table.n || below != table.recursive || len(seen[k]) != table.watchers {
+			t.Errorf("table %d: %d watches, %d recursive, by %d: %+v", k, n, below, len(seen[k]), table)
+		}
+	}
+	for who, r := range w.watchers {
+		if r.watcher != who || r.first == [tableKinds]*watch{} {
+			t.Errorf("watcher %v", r)
+		}
+		for k := range r.first {
+			n := 0
+			var last *watch
+			for e := r.first[k]; e != nil; last, e = e, e.sameWatcher.next {
+				if n++; e.who != r || e.sameWatcher.prev != last {
+					t.Errorf("%+v", e)
+				}
+			}
+			if n != seen[k][r] {
+				t.Errorf("table %d: %d watches in a watcher's list, %d in those of paths", k, n, seen[k][r])
+			}
+		}
+	}
+}
