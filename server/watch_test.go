@@ -2,22 +2,42 @@ package server
 
 import (
 	"encoding/binary"
+	"fmt"
+	"io"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"rollcall/jute"
 )
 
 func setWatches(rel int64, data, exist, child []string) record {
-	list := func(paths []string) [][]byte {
-		out := [][]byte{}
-		for _, p := range paths {
-			out = append(out, []byte(p))
-		}
-		return out
+	return jute.SetWatches{RelativeZxid: rel, Data: pathList(data), Exist: pathList(exist), Child: pathList(child)}
+}
+
+func pathList(paths []string) [][]byte {
+	list := [][]byte{}
+	for _, p := range paths {
+		list = append(list, []byte(p))
 	}
-	return jute.SetWatches{RelativeZxid: rel, Data: list(data), Exist: list(exist), Child: list(child)}
+	return list
+}
+
+func addWatch(path string, mode jute.AddWatchMode) record {
+	return jute.AddWatchRequest{Path: []byte(path), Mode: mode}
+}
+
+// checkWatches is also a removeWatches.
+func checkWatches(path string, of jute.WatcherType) record {
+	return jute.CheckWatchesRequest{Path: []byte(path), Type: of}
+}
+
+// watches returns how many are set.
+func (w *world) watches() int {
+	w.state.RLock()
+	defer w.state.RUnlock()
+	return w.state.WatchCount()
 }
 
 func TestSetWatches(t *testing.T) {
@@ -81,11 +101,7 @@ func TestWatchesEndWithConnection(t *testing.T) {
 	old.call(jute.OpExists, exists("/none", true))
 	c := w.resume(old)
 	old.expectClosed()
-	waitFor(t, func() bool {
-		w.state.RLock()
-		defer w.state.RUnlock()
-		return w.state.WatchCount() == 0
-	})
+	waitFor(t, func() bool { return w.watches() == 0 })
 	writer.must(jute.OpSetData, setData("/", "x"))
 	c.must(jute.OpPing) // no event before it
 }
@@ -181,4 +197,279 @@ func TestEventBytes(t *testing.T) {
 	if frame, err := c.read(); string(frame) != string(want) {
 		t.Errorf("event % x, %v, want % x", frame, err, want)
 	}
+}
+
+// 217, 223, 225, 226, 231, 239: what addWatch, checkWatches and removeWatches answer.
+func TestWatchRequests(t *testing.T) {
+	const persistent, recursive = jute.AddWatchPersistent, jute.AddWatchPersistentRecursive
+	c := newWorld(t, false, nil).connect()
+	tests := []struct {
+		op   jute.Op
+		rec  record
+		code jute.Code
+		body string
+	}{
+		{jute.OpAddWatch, addWatch("/p", persistent), jute.OK, "\x00\x00\x00\x00"},
+		{jute.OpAddWatch, addWatch("/r", recursive), jute.OK, "\x00\x00\x00\x00"},
+		{jute.OpAddWatch, addWatch("/p", 2), jute.MarshallingError, ""},
+		{jute.OpAddWatch, raw{0, 0, 0, 1, '/', 0, 0}, jute.MarshallingError, ""},
+		{jute.OpCheckWatches, checkWatches("/p", jute.WatcherData), jute.NoWatcher, ""},
+		{jute.OpCheckWatches, checkWatches("/p", jute.WatcherPersistent), jute.OK, ""},
+		{jute.OpCheckWatches, checkWatches("/p", 6), jute.MarshallingError, ""},
+		{jute.OpCheckWatches, raw{0, 0}, jute.MarshallingError, ""},
+		{jute.OpRemoveWatches, checkWatches("/p", 0), jute.MarshallingError, ""},
+		{jute.OpRemoveWatches, raw{0, 0, 0, 1, '/'}, jute.MarshallingError, ""},
+		{jute.OpRemoveWatches, checkWatches("/p", jute.WatcherPersistent), jute.OK, ""},
+		{jute.OpRemoveWatches, checkWatches("/p", jute.WatcherPersistent), jute.NoWatcher, ""},
+		{jute.OpRemoveWatches, checkWatches("/r", jute.WatcherAny), jute.OK, ""},
+		{jute.OpCheckWatches, checkWatches("/r", jute.WatcherAny), jute.NoWatcher, ""},
+		{jute.OpSetWatches2, jute.SetWatches2{Data: [][]byte{}, Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}}, jute.MarshallingError, ""},
+		{jute.OpSetWatches2, setWatches(0, nil, nil, nil), jute.MarshallingError, ""},
+		{jute.OpSetWatches, jute.SetWatches{Exist: [][]byte{}, Child: [][]byte{}}, jute.MarshallingError, ""},
+	}
+	for _, tt := range tests {
+		if h, body := c.call(tt.op, tt.rec); h.Err != tt.code || string(body) != tt.body {
+			t.Errorf("%v % x: %v % x, want %v % x", tt.op, tt.rec.Append(nil), h.Err, body, tt.code, tt.body)
+		}
+	}
+}
+
+// 238: watches that stay are set again without a look at what has happened, behind the
+// events of the others and before the reply.
+func TestSetWatches2(t *testing.T) {
+	w := newWorld(t, false, nil)
+	c, k := w.connect(), w.connect()
+	k.must(jute.OpCreate, create("/n", "", 0))
+	c.send(jute.RequestHeader{Xid: jute.XidSetWatches, Op: jute.OpSetWatches2}, jute.SetWatches2{
+		Data: pathList([]string{"/n"}), Exist: pathList([]string{"/n"}), Child: pathList([]string{"/gone"}),
+		Persistent: pathList([]string{"/n", "/p"}), Recursive: pathList([]string{"/n"}),
+	})
+	for _, e := range []jute.EventType{jute.EventNodeDataChanged, jute.EventNodeCreated} {
+		if zxid := c.expectEvent(e, "/n"); zxid != -1 {
+			t.Errorf("%v has zxid %d, want -1", e, zxid)
+		}
+	}
+	c.expectEvent(jute.EventNodeDeleted, "/gone")
+	c.expect(jute.XidSetWatches, jute.OK)
+	for range 2 {
+		h, _ := k.call(jute.OpSetData, setData("/n", "x"))
+		if zxid := c.expectEvent(jute.EventNodeDataChanged, "/n"); zxid != h.Zxid {
+			t.Errorf("event has zxid %#x, want %#x", zxid, h.Zxid)
+		}
+	}
+	k.must(jute.OpCreate, create("/n/x", "", 0))
+	c.expectEvent(jute.EventNodeCreated, "/n/x")
+	c.expectEvent(jute.EventNodeChildrenChanged, "/n")
+	k.must(jute.OpCreate, create("/p", "", 0))
+	c.expectEvent(jute.EventNodeCreated, "/p")
+}
+
+// Requests about watches wait for their connection's own earlier writes.
+func TestWatchRequestsWait(t *testing.T) {
+	w := newWorld(t, false, nil)
+	c := w.connect()
+	w.hold()
+	c.request(jute.OpCreate, create("/a", "", 0))
+	c.request(jute.OpAddWatch, addWatch("/a", jute.AddWatchPersistent))
+	c.request(jute.OpSetData, setData("/a", "x"))
+	c.request(jute.OpRemoveWatches, checkWatches("/a", jute.WatcherPersistent))
+	c.request(jute.OpSetData, setData("/a", "x"))
+	c.request(jute.OpCheckWatches, checkWatches("/a", jute.WatcherPersistent))
+	c.request(jute.OpSetWatches2, jute.SetWatches2{
+		Data: [][]byte{}, Exist: pathList([]string{"/a"}), Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{},
+	})
+	waitFor(t, func() bool { return w.srv.Stats().Outstanding == 7 })
+	w.release()
+	c.expect(1, jute.OK) // the create was not heard
+	c.expect(2, jute.OK)
+	c.expectEvent(jute.EventNodeDataChanged, "/a")
+	c.expect(3, jute.OK)
+	c.expect(4, jute.OK)
+	c.expect(5, jute.OK)
+	c.expect(6, jute.NoWatcher)
+	c.expectEvent(jute.EventNodeCreated, "/a")
+	c.expect(7, jute.OK)
+	c.must(jute.OpPing)
+}
+
+// While others write, a watch that stays is set and removed: events come between the
+// reply that says it is set and the one that says it is gone, all of them, and no other.
+func TestEventsBetweenSetAndRemoved(t *testing.T) {
+	w := newWorld(t, true, nil)
+	const watchers, rounds = 4, 1000
+	writer := w.connect()
+	writer.must(jute.OpCreate, create("/w", "", 0))
+	writer.must(jute.OpCreate, create("/w/x", "", 0))
+	var group sync.WaitGroup
+	for range watchers {
+		c := w.connect()
+		go func() {
+			for i := range rounds {
+				b := frameOf(jute.RequestHeader{Xid: int32(2*i + 1), Op: jute.OpAddWatch}, addWatch("/w", jute.AddWatchPersistentRecursive))
+				b = append(b, frameOf(jute.RequestHeader{Xid: int32(2*i + 2), Op: jute.OpRemoveWatches}, checkWatches("/w", jute.WatcherPersistentRecursive))...)
+				if _, err := c.Write(b); err != nil {
+					return
+				}
+			}
+		}()
+		group.Go(func() { hearBetween(t, c, rounds) })
+	}
+	stop := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				writer.must(jute.OpSetData, setData("/w/x", ""))
+			}
+		}
+	})
+	group.Wait()
+	close(stop)
+	writing.Wait()
+}
+
+// hearBetween reads the replies to so many rounds. Each change has a zxid, one behind
+// the other, so none may lack between two replies.
+func hearBetween(t *testing.T, c *client, rounds int) {
+	var zxid int64
+	for replies := 0; replies < 2*rounds; {
+		frame, err := c.read()
+		if err != nil {
+			t.Errorf("read: %v", err)
+			return
+		}
+		var h jute.ReplyHeader
+		d := jute.NewDecoder(frame)
+		h.Decode(&d)
+		set := replies%2 == 1
+		switch {
+		case h.Xid == jute.XidNotification && !set:
+			t.Errorf("an event of %#x where no watch is set", h.Zxid)
+			return
+		case h.Xid == jute.XidNotification && h.Zxid != zxid+1, h.Xid != jute.XidNotification && set && h.Zxid != zxid:
+			t.Errorf("%#x behind %#x: an event is lost", h.Zxid, zxid)
+			return
+		case h.Err != jute.OK || h.Xid != jute.XidNotification && h.Xid != int32(replies+1):
+			t.Errorf("reply %d: %+v", replies+1, h)
+			return
+		}
+		if zxid = h.Zxid; h.Xid != jute.XidNotification {
+			replies++
+		}
+	}
+}
+
+// manyWatches are requests for 100,000 paths that have no node, split as clients do it,
+// and how many paths there are in each.
+func manyWatches(request func(paths []string) record) (frames [][]byte, counts []int) {
+	const all, split = 100_000, 128 << 10
+	var paths []string
+	size := 0
+	flush := func() {
+		op := jute.OpSetWatches2
+		frames = append(frames, frameOf(jute.RequestHeader{Xid: int32(len(frames) + 1), Op: op}, request(paths)))
+		counts = append(counts, len(paths))
+		paths, size = nil, 0
+	}
+	for i := range all {
+		path := fmt.Sprintf("/services/a-service-with-a-name/instances/%07d", i)
+		if size += len(path); size > split {
+			flush()
+		}
+		paths = append(paths, path)
+	}
+	flush()
+	return frames, counts
+}
+
+// 240: a client comes back with 100,000 watches. All are set, each fires once, and all
+// go with the connection.
+func TestManyWatches(t *testing.T) {
+	w := newWorld(t, false, nil)
+	c, k := w.connect(), w.connect()
+	frames, counts := manyWatches(func(paths []string) record {
+		return jute.SetWatches2{Data: [][]byte{}, Exist: pathList(paths), Child: [][]byte{}, Persistent: [][]byte{}, Recursive: pathList(paths[:1])}
+	})
+	if len(frames) < 30 {
+		t.Fatalf("%d requests", len(frames))
+	}
+	go func() {
+		for _, b := range frames {
+			_, _ = c.Write(b)
+		}
+	}()
+	for i := range frames {
+		c.expect(int32(i+1), jute.OK)
+	}
+	if n := w.watches(); n != 100_000 {
+		t.Errorf("%d watches", n)
+	}
+	k.must(jute.OpCreate, create("/services", "", 0))
+	k.must(jute.OpCreate, create("/services/a-service-with-a-name", "", 0))
+	k.must(jute.OpCreate, create("/services/a-service-with-a-name/instances", "", 0))
+	for _, n := range []int{counts[0] + 5, 99_999} {
+		path := fmt.Sprintf("/services/a-service-with-a-name/instances/%07d", n)
+		k.must(jute.OpCreate, create(path, "", 0))
+		k.must(jute.OpSetData, setData(path, ""))
+		c.expectEvent(jute.EventNodeCreated, path)
+	}
+	c.must(jute.OpPing)
+	if n := w.watches(); n != 100_000-2 {
+		t.Errorf("%d watches", n)
+	}
+	_ = c.Close()
+	waitFor(t, func() bool { return w.watches() == 0 })
+}
+
+// A client that missed 100,000 changes is told of all, in order, though it reads only
+// when it has asked for all: meanwhile what it is sent is held back. If what one request
+// brings forth is more than a client may leave unread, it is cut off.
+func TestManyMissedEvents(t *testing.T) {
+	missed := func(paths []string) record {
+		return jute.SetWatches2{Data: pathList(paths), Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}
+	}
+	frames, counts := manyWatches(missed)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		go func() {
+			for _, b := range frames {
+				_, _ = c.Write(b)
+			}
+		}()
+		synctest.Wait()
+		for _, k := range w.srv.connections() {
+			k.mu.Lock()
+			if n := k.unsent(); n < highWater || n > 2*highWater || k.queue.bytes > maxHeld {
+				t.Errorf("%d bytes unsent, %d held", n, k.queue.bytes)
+			}
+			k.mu.Unlock()
+		}
+		next := 0
+		for i := range frames {
+			for range counts[i] {
+				c.expectEvent(jute.EventNodeDeleted, fmt.Sprintf("/services/a-service-with-a-name/instances/%07d", next))
+				next++
+			}
+			c.expect(int32(i+1), jute.OK)
+		}
+		if n := w.watches(); n != 0 {
+			t.Errorf("%d watches", n)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, func(c *Config) { c.Limits.MaxUnread = 64 << 10 })
+		c := w.connect()
+		c.write(frames[0])
+		if rest, _ := io.ReadAll(c.in); len(rest) > 64<<10 {
+			t.Errorf("%d bytes came", len(rest))
+		}
+		synctest.Wait()
+		if n := w.srv.Stats().Ended["slow_reader"]; n != 1 {
+			t.Errorf("%d slow readers counted, want 1", n)
+		}
+	})
 }
