@@ -300,9 +300,12 @@ func TestEventsBetweenSetAndRemoved(t *testing.T) {
 	writer := w.connect()
 	writer.must(jute.OpCreate, create("/w", "", 0))
 	writer.must(jute.OpCreate, create("/w/x", "", 0))
-	var group sync.WaitGroup
+	var clients []*client
 	for range watchers {
-		c := w.connect()
+		clients = append(clients, w.connect()) // takes a zxid that no event has
+	}
+	var group sync.WaitGroup
+	for _, c := range clients {
 		go func() {
 			for i := range rounds {
 				b := frameOf(jute.RequestHeader{Xid: int32(2*i + 1), Op: jute.OpAddWatch}, addWatch("/w", jute.AddWatchPersistentRecursive))
