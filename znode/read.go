@@ -25,7 +25,7 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 	n := s.get(borrow(path))
 	if n == nil {
 		if w != nil {
-			s.watches.watchData(borrow(path), w)
+			s.watches.watchData(strings.Clone(borrow(path)), w)
 		}
 		return jute.Stat{}, jute.NoNode
 	}
@@ -140,7 +140,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		if s.get(borrow(path)) != nil {
 			missed(jute.EventNodeCreated, path)
 		} else {
-			s.watches.watchData(borrow(path), w)
+			s.watches.watchData(strings.Clone(borrow(path)), w)
 		}
 	}
 	for _, path := range req.Child {

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"iter"
+	"strings"
 
 	"rollcall/jute"
 	"rollcall/proto"
@@ -107,7 +108,7 @@ func (s *State) AddWatch(path []byte, mode jute.AddWatchMode, w Watcher) jute.Co
 		return jute.MarshallingError
 	}
 	if path != nil {
-		s.watches.watchAlways(watchPath(path), mode == jute.AddWatchPersistentRecursive, w)
+		s.watches.watchAlways(s.keptPath(path), mode == jute.AddWatchPersistentRecursive, w)
 	}
 	return jute.OK
 }
@@ -192,4 +193,13 @@ func watchPath(path []byte) string {
 		return rootPath
 	}
 	return borrow(path)
+}
+
+// keptPath is watchPath to be kept: the node's own if there is one, for it is there
+// already, else a copy.
+func (s *State) keptPath(path []byte) string {
+	if n := s.get(borrow(path)); n != nil {
+		return n.path
+	}
+	return strings.Clone(borrow(path))
 }

@@ -1,9 +1,6 @@
 package znode
 
-import (
-	"strings"
-	"sync"
-)
+import "sync"
 
 // watches are this member's: who waits for changes of a node, and who for changes of
 // its children. The zero value is ready.
@@ -82,8 +79,8 @@ type neighbours struct{ prev, next *watch }
 // watches wait meanwhile, and apply behind them.
 const watchesPerLock = 1024
 
-// watchData makes who hear of the next change of the node at path. path is not kept if
-// it is borrowed: it is copied where needed.
+// watchData makes who hear of the next change of the node at path. path is kept: it is
+// the node's own or a copy, not borrowed.
 func (w *watches) watchData(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -238,8 +235,8 @@ func (w *watches) add(k tableKind, path string, who Watcher, m modes) {
 		if t.paths == nil {
 			t.paths = map[string]*watched{}
 		}
-		p = &watched{path: strings.Clone(path)}
-		t.paths[p.path] = p
+		p = &watched{path: path}
+		t.paths[path] = p
 	}
 	r := w.watchers[who]
 	if r == nil {

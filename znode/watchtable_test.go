@@ -279,6 +279,46 @@ func TestNullWatchPath(t *testing.T) {
 	}
 }
 
+// What a request lies in is used again: no watch keeps it.
+func TestWatchKeepsNoRequest(t *testing.T) {
+	w := newWorld(t)
+	k, s := w.connect(), w.s()
+	k.must(k.create("/here", 0))
+	for i := range 5 {
+		here, missing := []byte("/here"), []byte("/none")
+		req := &jute.SetWatches2{
+			RelativeZxid: s.Zxid(), Data: [][]byte{here}, Exist: [][]byte{missing}, Child: [][]byte{here},
+			Persistent: [][]byte{here, missing}, Recursive: [][]byte{here, missing},
+		}
+		switch i {
+		case 0:
+			_, _ = s.Exists(missing, nil, k)
+			_, _, _ = s.GetData(here, nil, k)
+			_, _, _ = s.Children(here, nil, k)
+		case 1:
+			s.AddWatch(missing, stays, k)
+			s.AddWatch(here, below, k)
+		case 2:
+			s.SetWatches(req, k, nil)
+		case 3:
+			req.Data, req.Exist, req.Child = [][]byte{}, [][]byte{}, [][]byte{}
+			s.SetWatches(req, k, nil)
+		case 4:
+			s.SetWatches(req, k, nil)
+			s.CheckWatches(missing, jute.WatcherAny, k)
+		}
+		copy(here, "!!!!!")
+		copy(missing, "?????")
+		checkWatchIndex(t, s)
+		for path := range s.Watches() {
+			if path != "/here" && path != "/none" {
+				t.Errorf("%d: a watch on %q", i, path)
+			}
+		}
+		k.dropWatcher()
+	}
+}
+
 // 212: a connection that is gone hears nothing, others go on. Many watches are dropped
 // in pieces.
 func TestDropWatcher(t *testing.T) {
