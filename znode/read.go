@@ -154,10 +154,10 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		}
 	}
 	for _, path := range req.Persistent {
-		s.AddWatch(path, jute.AddWatchPersistent, w)
+		_ = s.AddWatch(path, jute.AddWatchPersistent, w) // which is a mode, as is the other
 	}
 	for _, path := range req.Recursive {
-		s.AddWatch(path, jute.AddWatchPersistentRecursive, w)
+		_ = s.AddWatch(path, jute.AddWatchPersistentRecursive, w)
 	}
 	return jute.OK
 }

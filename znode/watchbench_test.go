@@ -33,9 +33,9 @@ func setMany(s *State, ears []*ear) {
 		who := ears[i%len(ears)]
 		switch i / len(ears) % 10 {
 		case 0:
-			s.AddWatch(path, jute.AddWatchPersistent, who)
+			_ = s.AddWatch(path, jute.AddWatchPersistent, who)
 		case 1:
-			s.AddWatch(path, jute.AddWatchPersistentRecursive, who)
+			_ = s.AddWatch(path, jute.AddWatchPersistentRecursive, who)
 		default:
 			_, _ = s.Exists(path, nil, who)
 		}
@@ -62,10 +62,10 @@ func BenchmarkEvent(b *testing.B) {
 	}
 	b.Run("no watches at all", func(b *testing.B) { k.run(b, set("/group/quiet")) })
 	setMany(k.s, ears)
-	k.s.AddWatch([]byte("/group/one"), jute.AddWatchPersistent, ears[0])
+	_ = k.s.AddWatch([]byte("/group/one"), jute.AddWatchPersistent, ears[0])
 	for _, e := range ears {
-		k.s.AddWatch([]byte("/group/crowd"), jute.AddWatchPersistent, e)
-		k.s.AddWatch([]byte("/group/above"), jute.AddWatchPersistentRecursive, e)
+		_ = k.s.AddWatch([]byte("/group/crowd"), jute.AddWatchPersistent, e)
+		_ = k.s.AddWatch([]byte("/group/above"), jute.AddWatchPersistentRecursive, e)
 	}
 	runtime.GC()
 	b.Run("0 watchers", func(b *testing.B) { k.run(b, set("/group/quiet")) })
@@ -99,7 +99,7 @@ func BenchmarkWatchMemory(b *testing.B) {
 	}
 	once := func(s *State, path []byte, who *ear) { _, _ = s.Exists(path, nil, who) }
 	add := func(mode jute.AddWatchMode) func(*State, []byte, *ear) {
-		return func(s *State, path []byte, who *ear) { s.AddWatch(path, mode, who) }
+		return func(s *State, path []byte, who *ear) { _ = s.AddWatch(path, mode, who) }
 	}
 	for _, bb := range []struct {
 		name string

@@ -152,7 +152,7 @@ func (m *watchModel) setAgain(k *client) {
 	}
 	m.w.s().RLock()
 	defer m.w.s().RUnlock()
-	m.w.s().SetWatches(req, k, func(e jute.EventType, path []byte) {
+	_ = m.w.s().SetWatches(req, k, func(e jute.EventType, path []byte) {
 		k.events = append(k.events, fmt.Sprintf("missed %v(%s)", e, path))
 	})
 }

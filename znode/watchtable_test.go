@@ -296,16 +296,16 @@ func TestWatchKeepsNoRequest(t *testing.T) {
 			_, _, _ = s.GetData(here, nil, k)
 			_, _, _ = s.Children(here, nil, k)
 		case 1:
-			s.AddWatch(missing, stays, k)
-			s.AddWatch(here, below, k)
+			_ = s.AddWatch(missing, stays, k)
+			_ = s.AddWatch(here, below, k)
 		case 2:
-			s.SetWatches(req, k, nil)
+			_ = s.SetWatches(req, k, nil)
 		case 3:
 			req.Data, req.Exist, req.Child = [][]byte{}, [][]byte{}, [][]byte{}
-			s.SetWatches(req, k, nil)
+			_ = s.SetWatches(req, k, nil)
 		case 4:
-			s.SetWatches(req, k, nil)
-			s.CheckWatches(missing, jute.WatcherAny, k)
+			_ = s.SetWatches(req, k, nil)
+			_ = s.CheckWatches(missing, jute.WatcherAny, k)
 		}
 		copy(here, "!!!!!")
 		copy(missing, "?????")
