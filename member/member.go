@@ -29,6 +29,7 @@ import (
 	"rollcall/admin"
 	"rollcall/follower"
 	"rollcall/jute"
+	"rollcall/leader"
 	"rollcall/quorum"
 	"rollcall/server"
 	"rollcall/znode"
@@ -87,9 +88,11 @@ type Config struct {
 	Logger      *slog.Logger             // default: discard
 
 	// For whoever judges what a member does: Observer hears after the member's own rooms
-	// what apply changed, as they do, and Wrap stands between them and the connections.
+	// what apply changed, as they do; Wrap stands between them and the connections, and
+	// WrapLog between a term of leading and the log.
 	Observer znode.Observer                    // default: nobody
 	Wrap     func(server.Member) server.Member // default: nothing
+	WrapLog  func(leader.Log) leader.Log       // default: nothing
 }
 
 // complete checks cfg and fills in the defaults.
@@ -124,6 +127,9 @@ func (c *Config) complete() error {
 	}
 	if c.Wrap == nil {
 		c.Wrap = func(m server.Member) server.Member { return m }
+	}
+	if c.WrapLog == nil {
+		c.WrapLog = func(l leader.Log) leader.Log { return l }
 	}
 	if c.Now == nil {
 		c.Now = time.Now

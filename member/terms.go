@@ -171,7 +171,7 @@ func (t *terms) config(o opening) (leader.Config, error) {
 	return leader.Config{
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: znode.FormatLevel,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit,
-		Now: t.m.cfg.Now, Log: proposer{t.m.node, &t.sizes}, Sessions: o.table,
+		Now: t.m.cfg.Now, Log: t.m.cfg.WrapLog(proposer{t.m.node, &t.sizes}), Sessions: o.table,
 		Members: links, Applied: t.m.applied.Load, Logger: t.m.log,
 	}, nil
 }

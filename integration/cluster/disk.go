@@ -164,6 +164,17 @@ func (d *Disk) Snapshots() int {
 	return len(d.data.snapshots)
 }
 
+// Votes is the newest term of raft in which this disk's member has voted for member id; 0:
+// it has voted for another since, or never.
+func (d *Disk) Votes(id uint32) (term uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if string(d.data.stable["LastVoteCand"]) != raftAddr(id) || len(d.data.stable["LastVoteTerm"]) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(d.data.stable["LastVoteTerm"])
+}
+
 // diskRun is a disk as one process sees it: raft's three stores.
 type diskRun struct {
 	disk    *Disk

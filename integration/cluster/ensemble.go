@@ -4,6 +4,7 @@
 //
 //   - Ensemble: the members, what can be done to them, and clients.
 //   - Network: the wires and their faults. Disk: the stores and theirs. Clock: wall time.
+//   - Gate: a leader's entries on their way to the log.
 //   - Plan: a list of faults with times, which prints, and replays from what it printed.
 //   - Client: a session as a ZooKeeper client keeps it.
 package cluster
@@ -22,6 +23,7 @@ import (
 
 	"rollcall/integration/wire"
 	"rollcall/jute"
+	"rollcall/leader"
 	"rollcall/member"
 	"rollcall/quorum"
 	"rollcall/znode"
@@ -59,6 +61,7 @@ type Ensemble struct {
 type running struct {
 	disk   *Disk
 	clock  *Clock
+	gate   *Gate
 	stores quorum.Stores // disk, as the present run sees it
 	member *member.Member
 	stop   context.CancelFunc
@@ -80,8 +83,8 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Ensemble{Network: NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
 	for id := uint32(1); id <= uint32(n); id++ {
-		e.servers = append(e.servers, member.Server{ID: id, Grpc: fmt.Sprintf("m%d:2888", id), Raft: fmt.Sprintf("m%d:3888", id)})
-		e.members[id] = &running{disk: NewDisk(), clock: NewClock()}
+		e.servers = append(e.servers, member.Server{ID: id, Grpc: fmt.Sprintf("m%d:2888", id), Raft: raftAddr(id)})
+		e.members[id] = &running{disk: NewDisk(), clock: NewClock(), gate: new(Gate)}
 		e.members[id].disk.SetLatency(opts.Write)
 	}
 	if opts.Record {
@@ -166,6 +169,7 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial},
 		Now:     e.members[id].clock.Now, Events: e.opts.Events,
+		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },
 	}
 	if e.opts.Logger != nil {
 		cfg.Logger = e.opts.Logger(id)
@@ -176,6 +180,7 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 	return cfg
 }
 
+func raftAddr(id uint32) string   { return fmt.Sprintf("m%d:3888", id) }
 func clientAddr(id uint32) string { return fmt.Sprintf("m%d:2181", id) }
 
 // Linear reports whether every read is linearizable.
@@ -198,6 +203,7 @@ func (e *Ensemble) KillTorn(id uint32, rng *rand.Rand) {
 func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	e.Network.Kill(id)
 	r := e.members[id]
+	r.gate.Release()
 	r.disk.Crash(rng)
 	if r.done == nil {
 		return
@@ -256,6 +262,7 @@ func (e *Ensemble) end(id uint32) error {
 	if r.done == nil {
 		return nil
 	}
+	r.gate.Release()
 	r.stop()
 	<-r.done
 	e.count(r)
@@ -299,6 +306,9 @@ func (e *Ensemble) Disk(id uint32) *Disk { return e.members[id].disk }
 
 // Clock is a member's wall clock.
 func (e *Ensemble) Clock(id uint32) *Clock { return e.members[id].clock }
+
+// Gate is where a member's entries come by on their way to its log.
+func (e *Ensemble) Gate(id uint32) *Gate { return e.members[id].gate }
 
 // Pause makes a member stand still, as far as anybody else can see: nothing that it sends
 // arrives, nor what is sent to it, and its disk takes nothing, until Resume. Inside, its
