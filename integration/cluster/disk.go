@@ -164,6 +164,17 @@ func (d *Disk) Snapshots() int {
 	return len(d.data.snapshots)
 }
 
+// Log is what its log holds, in order.
+func (d *Disk) Log() []raft.Log {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var logs []raft.Log
+	for i := d.data.first; i > 0 && i <= d.data.last; i++ {
+		logs = append(logs, d.data.logs[i])
+	}
+	return logs
+}
+
 // Votes is the newest term of raft in which this disk's member has voted for member id; 0:
 // it has voted for another since, or never.
 func (d *Disk) Votes(id uint32) (term uint64) {

@@ -354,8 +354,13 @@ func (e *Ensemble) ResetForwarding(follower, leader uint32) {
 	e.Network.Reset(follower, e.servers[leader-1].Grpc)
 }
 
+// Forwards reports whether a follower has a connection on which it forwards writes to a leader.
+func (e *Ensemble) Forwards(follower, leader uint32) bool {
+	return e.Network.Connected(follower, e.servers[leader-1].Grpc)
+}
+
 // OrphanForwarding takes that connection from the follower alone: the leader goes on
-// reading, late, what had been sent on it, while the follower has a newer one.
+// reading, late, what had been sent on it, while the follower has a newer one, or is dead.
 func (e *Ensemble) OrphanForwarding(follower, leader uint32, late time.Duration) {
 	e.Network.Orphan(follower, e.servers[leader-1].Grpc, late)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -146,11 +147,19 @@ func (n *Network) Reset(from uint32, addr string) {
 // Orphan breaks the connections of one host to an address for that host only. The other
 // side learns of it when late has gone by, until when nothing arrives there; then it
 // reads what had been sent, and the end. The host may connect anew at once: so the other
-// side has two connections, and the older one speaks last.
+// side has two connections, and the older one speaks last, even if the host has been killed.
 func (n *Network) Orphan(from uint32, addr string, late time.Duration) {
 	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
 		c.orphan(late)
+		for _, end := range n.find(func(end *conn) bool { return end.in == c.out }) {
+			end.orphaned.Store(true)
+		}
 	}
+}
+
+// Connected reports whether a host has a connection to an address.
+func (n *Network) Connected(from uint32, addr string) bool {
+	return len(n.find(func(c *conn) bool { return c.remote == addr && c.from == from })) > 0
 }
 
 // Block resets the connections of one host to an address and refuses new ones until
@@ -273,7 +282,9 @@ func (n *Network) severed(a, b uint32) bool {
 }
 
 func (n *Network) resetSevered() {
-	for _, c := range n.find(func(c *conn) bool { return n.severed(c.from, c.to) }) {
+	for _, c := range n.find(func(c *conn) bool {
+		return n.severed(c.from, c.to) && (!c.orphaned.Load() || n.dead[c.from])
+	}) {
 		c.reset()
 	}
 }
@@ -299,6 +310,7 @@ type conn struct {
 	from, to uint32
 	remote   string
 	in, out  *pipe
+	orphaned atomic.Bool // the other end is gone, and what it had sent is still to come
 }
 
 // Read returns what has arrived.

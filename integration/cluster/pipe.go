@@ -164,7 +164,7 @@ func (p *pipe) orphan(late time.Duration) {
 		for i := range p.pieces {
 			p.pieces[i].due = then
 		}
-		p.gone, p.ended = true, then
+		p.gone, p.ended = true, then.Add(time.Millisecond) // not together: gRPC might forget what came with its end
 		p.writeBy.stop()
 	})
 }

@@ -1,0 +1,109 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// announcements counts those of a member in another one's log.
+func announcements(t *testing.T, e *cluster.Ensemble, at, member uint32) (n int) {
+	t.Helper()
+	for _, l := range e.Disk(at).Log() {
+		var entry proto.Entry
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		if err := protobuf.Unmarshal(l.Data, &entry); err != nil {
+			t.Fatal(err)
+		}
+		for _, txn := range entry.GetTxns() {
+			if txn.GetMember() == member && jute.Op(txn.GetOp()) == jute.OpAnnounce {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// underWay boots a follower and returns while its first announcement is on the wire to the
+// leader, where it takes its time.
+func underWay(e *cluster.Ensemble, member, leader uint32) {
+	const slow = tick / 10
+	e.Network.Slow(member, leader, slow)
+	e.Boot(member)
+	for !e.Forwards(member, leader) {
+		time.Sleep(slow / 20)
+	}
+	time.Sleep(3 * slow / 2) // our hello takes one of them, and the announcement, right behind it, the next
+}
+
+// The announcement of a process that has died comes late, when the next one of its member
+// has announced itself and serves: it takes nothing from that.
+func TestLateAnnouncement(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
+		e.Joined()
+		e.Kill(a)
+		underWay(e, a, leader)
+		e.OrphanForwarding(a, leader, 5*tick)
+		died := time.Now()
+		e.Kill(a)
+		e.Network.Slow(a, leader, 0)
+		e.Boot(a)
+		e.Ready()
+		c := e.Connect(20*tick, a)
+		write(t, c, "/before", 10, nil)
+		if time.Since(died) > 4*tick {
+			t.Fatal("the announcement came before the next process served")
+		}
+		announced := announcements(t, e, leader, a)
+		time.Sleep(6 * tick)
+		if n := announcements(t, e, leader, a) - announced; n != 1 {
+			t.Fatalf("%d announcements came late, want 1: this shows nothing", n)
+		}
+		if err := e.Exited(a); err != nil {
+			t.Fatalf("the member ended: %v", err)
+		}
+		write(t, c, "/after", 10, nil)
+		if n := c.Disconnects(); n != 0 {
+			t.Errorf("%d disconnects", n)
+		}
+		e.Equal()
+	})
+}
+
+// A process announces itself twice: once on a connection that it gave up, which is read
+// late, and once on the next, whose announcement counts. The other one comes behind its
+// first writes, and their numbers go on as they were.
+func TestRepeatedAnnouncement(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
+		e.Joined()
+		e.Kill(a)
+		underWay(e, a, leader)
+		e.OrphanForwarding(a, leader, 3*tick)
+		orphaned := time.Now()
+		e.Network.Slow(a, leader, 0)
+		e.Ready()
+		c := e.Connect(20*tick, a)
+		write(t, c, "/before", 10, nil)
+		if time.Since(orphaned) > 2*tick {
+			t.Fatal("the announcement came before the first writes")
+		}
+		announced := announcements(t, e, leader, a)
+		time.Sleep(4 * tick)
+		if n := announcements(t, e, leader, a) - announced; n != 1 {
+			t.Fatalf("announced %d times behind its first writes, want 1: this shows nothing", n)
+		}
+		write(t, c, "/after", 10, nil)
+		if n := c.Disconnects(); n != 0 {
+			t.Errorf("%d disconnects", n)
+		}
+		e.Equal()
+	})
+}
