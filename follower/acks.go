@@ -3,24 +3,26 @@ package follower
 import (
 	"context"
 	"slices"
-	"time"
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/sessiontracker"
 )
 
 // maxAcks bounds the acknowledgements that wait for apply. Past it the newest takes the
 // next one in.
 const maxAcks = 64
 
-// ack is an acknowledgement that counts once commit has been applied here. A long list
-// of refused sessions comes in several, of which only the last has a through.
+// ack is an acknowledgement that counts once commit has been applied here; what it refuses
+// is refused at once. A long list of refused sessions comes in several, of which only the
+// last has a through.
 type ack struct {
 	nonce   uint64 // of the leader's term
 	own     bool   // this member led it
 	through uint64
 	commit  uint64
 	refused []int64
+	heeded  bool // the refusals have been
 }
 
 // hear takes in a ping's acknowledgement. One for another boot is ignored.
@@ -46,6 +48,7 @@ func (f *Follower) hear(ping *proto.Ping) {
 func (a *ack) merge(b ack) {
 	a.through = max(a.through, b.through)
 	a.commit = max(a.commit, b.commit)
+	a.heeded = false
 	a.refused = append(a.refused, b.refused...)
 	slices.Sort(a.refused)
 	a.refused = slices.Compact(a.refused)
@@ -60,10 +63,29 @@ func (f *Follower) ackLoop(ctx context.Context) error {
 			return nil
 		case <-f.acked:
 		}
+		for a, ok := f.unheeded(); ok; a, ok = f.unheeded() {
+			f.cutRefused(f.touched.Through(a.through), a.refused)
+		}
 		for a, ok := f.dueAck(); ok; a, ok = f.dueAck() {
 			f.acknowledge(a)
 		}
 	}
+}
+
+// unheeded returns an acknowledgement whose refusals have not been heeded. They need not
+// wait for its commit: the leader has refused by a log that this member may not know yet,
+// in which the session has gone elsewhere, perhaps with a shorter timeout.
+func (f *Follower) unheeded() (ack, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.acks {
+		a := &f.acks[i]
+		if !a.heeded && a.through != 0 && a.nonce == f.term.Nonce && len(a.refused) > 0 {
+			a.heeded = true
+			return *a, true
+		}
+	}
+	return ack{}, false
 }
 
 // dueAck removes and returns the first acknowledgement if its commit has been applied.
@@ -83,32 +105,37 @@ func (f *Follower) dueAck() (ack, bool) {
 	return ack{}, false
 }
 
-// acknowledge renews the leases of the sessions in the acknowledged batches and cuts the
-// connections of those that were refused.
+// acknowledge renews the leases of the sessions in the acknowledged batches, but for those
+// that were refused.
 func (f *Follower) acknowledge(a ack) {
 	batches := f.touched.Ack(a.through)
 	refused := make(map[jute.SessionID]bool, len(a.refused))
 	for _, id := range a.refused {
 		refused[jute.SessionID(id)] = true
 	}
-	first := make(map[jute.SessionID]time.Time, len(refused)) // sending of the oldest batch that held it
 	for _, b := range batches {
 		sent := b.Sent
 		if a.own { // our own table counts from the touch, which came after the flush before
 			sent = sent.Add(-f.cfg.Tick / 2)
 		}
 		f.leases.renew(b.Touched, sent, refused)
-		for id := range refused {
-			if _, ok := first[id]; !ok {
-				if _, held := b.Touched[id]; held {
-					first[id] = b.Sent
-				}
-			}
-		}
 	}
+	if !a.heeded {
+		f.cutRefused(batches, a.refused)
+	}
+}
+
+// cutRefused cuts the connections of the sessions that were refused, if it may have been
+// for their present leases: see leases.refuse.
+func (f *Follower) cutRefused(batches []sessiontracker.Batch, refused []int64) {
 	cut := 0
-	for id, sent := range first {
-		if conn, ended := f.leases.refuse(id, sent); ended {
+	for _, id := range refused {
+		id := jute.SessionID(id)
+		first := slices.IndexFunc(batches, func(b sessiontracker.Batch) bool { return b.Holds(id) })
+		if first < 0 {
+			continue
+		}
+		if conn, ended := f.leases.refuse(id, batches[first].Sent); ended {
 			f.cfg.Clients.Cut(id, conn, ErrRefused)
 			cut++
 		}

@@ -323,6 +323,44 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// A refusal does not wait for this member to apply what the leader has committed, from
+// which it would learn why; the renewal of the others does.
+func TestRefusedAheadOfItsCommit(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		kept, refused := r.session(l, 1, 0), r.session(l, 2, 0)
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		time.Sleep(time.Second)
+		sent := time.Now()
+		r.f.Touch(kept, timeout)
+		r.f.Touch(refused, timeout)
+		s.ping(&proto.Ping{Number: 1})
+		s.pong(0)
+		old := &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(kept)}, Commit: r.state.index + 1}
+		s.nonce = 999
+		s.ping(&proto.Ping{Ack: old})
+		if synctest.Wait(); len(r.cutSoFar()) != 0 {
+			t.Error("the refusal of a leader that is not the present one counts")
+		}
+		s.nonce = 1001
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(refused)}, Commit: r.state.index + 1}})
+		synctest.Wait()
+		if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{refused}) || r.f.Vouched(refused, time.Now()) {
+			t.Errorf("cut %v before the commit is applied, want %v", got, refused)
+		}
+		end := sent.Add(timeout / 10 * 9)
+		if r.f.Vouched(kept, end) {
+			t.Error("renewed before the commit is applied")
+		}
+		r.apply()
+		synctest.Wait()
+		if got := r.cutSoFar(); !r.f.Vouched(kept, end) || len(got) != 1 {
+			t.Errorf("the commit is applied: cut %v; the other one renewed: %t", got, r.f.Vouched(kept, end))
+		}
+	})
+}
+
 // A long list of refused sessions comes in parts, and the last one counts for all.
 func TestRefusedInParts(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {

@@ -3,6 +3,8 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
 	"rollcall/jute"
+	"rollcall/member"
 )
 
 // The schedules below are the ones that a design like this one loses a session or a write
@@ -272,52 +275,102 @@ func vouches(t *testing.T, e *cluster.Ensemble, alone, other, witness uint32) {
 	}
 }
 
-// The leader stands still for twice the longest timeout. Its clients go elsewhere, those
-// of the others notice nothing, and what it believes when it wakes harms nobody.
-func TestLeaderPaused(t *testing.T) {
-	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
-		const timeout = 10 * tick
-		clients := []*cluster.Client{
-			e.Connect(timeout, leader, a, b), e.Connect(timeout, a, b, leader), e.Connect(timeout, b, a, leader),
-		}
-		for i, c := range clients {
-			if _, err := c.Create(fmt.Sprintf("/e%d", i), nil, jute.Ephemeral); err != nil {
+// longest is the longest timeout that these ensembles grant.
+const longest = 20 * tick
+
+// sleepers are clients of every member, with the shortest timeout that is promised
+// anything, a middle one and the longest; each has an ephemeral.
+func sleepers(t *testing.T, e *cluster.Ensemble, members ...uint32) (clients []*cluster.Client) {
+	t.Helper()
+	for i := range members {
+		order := append(slices.Clone(members[i:]), members[:i]...)
+		for _, timeout := range []time.Duration{4 * tick, 10 * tick, longest} {
+			c := e.Connect(timeout, order...)
+			if _, err := c.Create(fmt.Sprintf("/e%d", len(clients)), nil, jute.Ephemeral); err != nil {
 				t.Fatal(err)
 			}
+			clients = append(clients, c)
 		}
+	}
+	return clients
+}
+
+// expiries are the sessions that expire from now on, as whoever leads says it.
+type expiries struct{ n atomic.Int64 }
+
+func (s *expiries) hear(e member.Event) {
+	if e.Kind == member.EventExpired {
+		s.n.Add(1)
+	}
+}
+
+// The leader stands still for twice the longest timeout. Its clients go elsewhere, those
+// of the others notice nothing, nobody is expired, neither meanwhile nor by what it
+// believes when it wakes.
+func TestLeaderPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var expired expiries
+		e := cluster.Start(t, 3, cluster.Options{Events: expired.hear})
+		leader := e.Ready()
+		e.Joined()
+		a, b := e.Followers()[0], e.Followers()[1]
+		clients := sleepers(t, e, leader, a, b)
 		e.Pause(leader)
-		time.Sleep(2 * timeout)
-		if n := clients[1].Disconnects() + clients[2].Disconnects(); n != 0 {
-			t.Errorf("clients of the others saw %d disconnects", n)
+		time.Sleep(2 * longest)
+		for i, c := range clients {
+			if home := c.Home(); home != leader && c.Disconnects() != 0 {
+				t.Errorf("client %d, of member %d, saw %d disconnects", i, home, c.Disconnects())
+			} else if home == leader && (c.Err() != nil || c.Member() == leader || c.Member() == 0) {
+				t.Errorf("client %d, of the leader, is on member %d: %v; want its session on another", i, c.Member(), c.Err())
+			}
+		}
+		if n := expired.n.Load(); n != 0 {
+			t.Errorf("%d sessions expired while the leader stood still", n)
 		}
 		e.Resume(leader)
-		time.Sleep(2 * timeout)
+		time.Sleep(2 * longest)
+		if n := expired.n.Load(); n != 0 {
+			t.Errorf("%d sessions expired by the end", n)
+		}
 		sessionsLive(t, e, clients)
 	})
 }
 
 // All members stand still for twice the longest timeout, and wake together: nobody had a
-// chance to be heard, so nobody is expired.
+// chance to be heard, so nobody is expired. Who is silent after that is.
 func TestAllPaused(t *testing.T) {
-	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
-		const timeout = 10 * tick
-		clients := []*cluster.Client{e.Connect(timeout, leader, a, b), e.Connect(timeout, a, b, leader), e.Connect(timeout, b, a, leader)}
-		for i, c := range clients {
-			if _, err := c.Create(fmt.Sprintf("/e%d", i), nil, jute.Ephemeral); err != nil {
-				t.Fatal(err)
-			}
-		}
+	synctest.Test(t, func(t *testing.T) {
+		var expired expiries
+		e := cluster.Start(t, 3, cluster.Options{Events: expired.hear})
+		leader := e.Ready()
+		e.Joined()
+		clients := sleepers(t, e, leader, e.Followers()[0], e.Followers()[1])
+		silent := e.Connect(4 * tick)
+		_, late := e.Open(leader, longest) // comes back only late in the lease that the next term gives it
 		for _, id := range e.IDs() {
 			e.Pause(id)
 		}
-		time.Sleep(2 * timeout)
+		time.Sleep(2 * longest)
+		silent.Abandon()
 		for _, id := range e.IDs() {
 			e.Resume(id)
 		}
+		woke := time.Now()
 		e.Restart() // a member may have given itself up; a service manager starts it again
 		time.Sleep(tick)
 		e.Restart()
-		time.Sleep(timeout)
+		e.Ready()
+		if n := expired.n.Load(); n != 0 || owner(e, e.Leader(), silent.Session()) == 0 {
+			t.Errorf("%d sessions expired as the members woke", n)
+		}
+		// Its lease is a full one from the term that opens after the pause.
+		e.Wait("the silent session to expire", time.Until(woke.Add(4*tick+3*tick/2+5*tick)), func() bool { return owner(e, e.Leader(), silent.Session()) == 0 })
+		time.Sleep(time.Until(woke.Add(longest * 3 / 4)))
+		_ = resume(t, e, leader, late).Close()
+		time.Sleep(longest / 2)
+		if n := expired.n.Load(); n != 1 {
+			t.Errorf("%d sessions expired, want only the silent one", n)
+		}
 		sessionsLive(t, e, clients)
 	})
 }
@@ -427,6 +480,117 @@ func TestWallClocksJump(t *testing.T) {
 		time.Sleep(timeout + 2*tick)
 		if owner(e, leader, session) != 0 {
 			t.Errorf("silent for %v, its session lives", timeout+2*tick)
+		}
+	})
+}
+
+// What a follower flushes holds a session that the leader no longer counts as its own: it
+// is being closed, it has been, or another member has it, of which this one has not heard.
+// The answer says so at once: the connection is closed, and nothing is renewed by the touch;
+// the other session of the same batch is.
+func TestRefusedTouchInABatch(t *testing.T) {
+	const timeout = 4 * tick
+	for _, tt := range []struct {
+		name   string
+		silent bool // the client has said nothing until then: it is not vouched for
+		lose   func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32, s jute.ConnectResponse) (undo func())
+	}{
+		{"closing", true, func(_ *testing.T, e *cluster.Ensemble, leader, _, _ uint32, _ jute.ConnectResponse) func() {
+			e.Gate(leader).Hold()
+			e.Wait("its expiry to be sealed", 7*tick, func() bool { return e.Gate(leader).Waiting() == 1 })
+			return e.Gate(leader).Release
+		}},
+		{"expired", true, func(_ *testing.T, e *cluster.Ensemble, leader, a, _ uint32, s jute.ConnectResponse) func() {
+			time.Sleep(timeout) // it may expire from now on
+			e.BlockLog(leader, a)
+			e.Wait("it to expire", 2*tick, func() bool { return owner(e, leader, s.SessionID) == 0 })
+			return func() { e.UnblockLog(leader, a) }
+		}},
+		{"moved", false, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32, s jute.ConnectResponse) func() {
+			e.BlockLog(leader, a)
+			resume(t, e, b, s)
+			return func() { e.UnblockLog(leader, a) }
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+				c, lost := e.Open(a, timeout)
+				kept := e.Connect(timeout, a)
+				undo := tt.lose(t, e, leader, a, b, lost)
+				if owner(e, a, lost.SessionID) != a {
+					t.Fatal("the member has heard of it already: this shows nothing")
+				}
+				wait := tick // the next ping tells
+				if tt.silent {
+					wait = tick / 4 // the answer waits for the leader's, which is asked at once
+				}
+				if err := c.Send(jute.XidPing, jute.OpPing, nil); err != nil {
+					t.Fatal(err)
+				}
+				if !tt.silent {
+					if _, err := c.Recv(); err != nil { // vouched for, from before it moved
+						t.Fatal(err)
+					}
+				}
+				sent := time.Now()
+				if err := c.Closed(wait); err != nil {
+					t.Errorf("connection of the refused session, %v after its ping: %v", time.Since(sent), err)
+				}
+				undo()
+				if !tt.silent {
+					time.Sleep(timeout + 2*tick)
+				}
+				e.Wait("the refused session to be gone", 2*tick, func() bool { return owner(e, leader, lost.SessionID) == 0 })
+				time.Sleep(2 * timeout)
+				if n := kept.Disconnects(); n != 0 {
+					t.Errorf("the other session saw %d disconnects", n)
+				}
+				if _, err := kept.Create("/kept", nil, jute.Ephemeral); err != nil {
+					t.Errorf("the other session: %v", err)
+				}
+				e.Equal()
+			})
+		})
+	}
+}
+
+// A session resumes on another member with a shorter timeout, of which the old one does not
+// hear: its log lags. The session ends there soon, and the old connection, which is heard
+// now and then, must have been told nothing after that, though it was granted so much more.
+func TestShorterTimeoutElsewhere(t *testing.T) {
+	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		const short = 2 * tick
+		c, session := e.Open(a, longest)
+		e.Equal()
+		heard := make(chan time.Time, 1)
+		go func() {
+			last := time.Now()
+			for {
+				if _, err := c.Recv(); err != nil {
+					heard <- last
+					return
+				}
+				last = time.Now()
+			}
+		}()
+		e.BlockLog(leader, a)
+		brief := session
+		brief.TimeOut = int32(short.Milliseconds())
+		_ = resume(t, e, b, brief).Close()
+		var gone time.Time
+		for end := time.Now().Add(longest); time.Now().Before(end); {
+			_ = c.Send(jute.XidPing, jute.OpPing, nil) // fails once the member has closed it
+			time.Sleep(short / 2)
+			if gone.IsZero() && owner(e, leader, session.SessionID) == 0 {
+				gone = time.Now()
+			}
+		}
+		e.UnblockLog(leader, a)
+		switch last := <-heard; {
+		case gone.IsZero():
+			t.Error("the session was never expired")
+		case last.After(gone):
+			t.Errorf("the old member spoke for the session until %v after it had expired", last.Sub(gone))
 		}
 	})
 }

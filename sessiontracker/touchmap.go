@@ -125,16 +125,36 @@ func (m *TouchMap) Waiting(since time.Time) iter.Seq[jute.SessionID] {
 	}
 }
 
-// Ack forgets the batches up to number through, and returns them, oldest first.
-func (m *TouchMap) Ack(through uint64) []Batch {
+// Holds reports whether the batch has a touch of a session.
+func (a Batch) Holds(id jute.SessionID) bool {
+	_, ok := a.Touched[id]
+	return ok
+}
+
+// Through returns the batches up to a number, oldest first.
+func (m *TouchMap) Through(number uint64) []Batch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := 0
-	for n < len(m.unacked) && m.unacked[n].Number <= through {
-		m.waiting -= len(m.unacked[n].Touched)
+	return slices.Clone(m.unacked[:m.through(number)])
+}
+
+// through counts them.
+func (m *TouchMap) through(number uint64) (n int) {
+	for n < len(m.unacked) && m.unacked[n].Number <= number {
 		n++
 	}
+	return n
+}
+
+// Ack forgets the batches up to a number, and returns them, oldest first.
+func (m *TouchMap) Ack(number uint64) []Batch {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.through(number)
 	acked := slices.Clone(m.unacked[:n])
+	for _, b := range acked {
+		m.waiting -= len(b.Touched)
+	}
 	m.unacked = slices.Delete(m.unacked, 0, n)
 	return acked
 }
