@@ -250,6 +250,7 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 		}
 		e.Pause(leader) // as one that is dead and resets nothing
 		e.Network.Slow(leader, a, 0)
+		e.Wait("the receiver's vote", 2*tick, func() bool { return e.Disk(a).Votes(b) > 0 })
 		// Elected at once, it needs this very member to commit: which takes the next snapshot
 		// at once, and not when it has given the first one up, after five seconds without a byte.
 		e.Wait("another leader", 4*tick, func() bool { return e.Member(b).Role() == "leader" })
