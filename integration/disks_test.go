@@ -248,9 +248,10 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 		if e.Disk(a).Installs() > 0 {
 			t.Fatal("the snapshot has arrived already")
 		}
+		present := term(e, leader).Term
 		e.Pause(leader) // as one that is dead and resets nothing
 		e.Network.Slow(leader, a, 0)
-		e.Wait("the receiver's vote", 2*tick, func() bool { return e.Disk(a).Votes(b) > 0 })
+		e.Wait("the receiver's vote", 2*tick, func() bool { return e.Disk(a).Votes(b) > present })
 		// Elected at once, it needs this very member to commit: which takes the next snapshot
 		// at once, and not when it has given the first one up, after five seconds without a byte.
 		e.Wait("another leader", 4*tick, func() bool { return e.Member(b).Role() == "leader" })
