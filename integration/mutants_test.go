@@ -217,6 +217,61 @@ var mutants = []mutant{
 		"t.current.CompareAndSwap(current, nil)", "_ = current; t.current.Store(nil)",
 		"./member", "TestLateStall",
 	},
+	{
+		"entry of another term applied", "znode/apply.go",
+		"case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:", "case false:",
+		here, "TestOldEntryInNewTerm",
+	},
+	{
+		"entry of an ended term applied within raft's", "znode/apply.go",
+		" || entry.GetNonce() != s.term.Nonce:", ":",
+		here, "TestTwoTermsInOneOfRaft",
+	},
+	{
+		"change of leadership forgotten", "member/terms.go",
+		"				stop = nil\n			}\n", "				stop = nil\n				for len(t.m.node.Leadership()) > 0 {\n					<-t.m.node.Leadership()\n				}\n			}\n",
+		here, "TestLostAndGainedBetweenTwoLooks",
+	},
+	{
+		"announcement of any other run", "znode/apply.go",
+		" || m.boot != req.GetReplaces() {", " {",
+		here, "TestLateAnnouncement",
+	},
+	{
+		"announcement counted again", "znode/apply.go",
+		"if m.boot == txn.GetBoot() || m.boot != req.GetReplaces() {", "if false {",
+		here, "TestRepeatedAnnouncement",
+	},
+	{
+		"refusal waits for its commit", "follower/acks.go",
+		"if !a.heeded && a.through != 0 &&", "if false &&",
+		here, "TestShorterTimeoutElsewhere",
+	},
+	{
+		"refused touch acknowledged", "leader/ping.go",
+		"a.refused = l.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refused)", "l.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, nil)",
+		here, "TestRefusedTouchInABatch",
+	},
+	{
+		"checks by the wall clock", "leader/expire.go",
+		"l.look(&r, time.Now())", "l.look(&r, l.cfg.Now())",
+		here, "TestWallClocksJump",
+	},
+	{
+		"all due at once in a new term", "sessiontracker/table.go",
+		"		t.queue.Put(s, s.Timeout)\n", "		t.queue.Put(s, 0)\n",
+		here, "TestAllPaused",
+	},
+	{
+		"empty member begins alone", "quorum/start.go",
+		"case len(n.cfg.Peers) == 1:", "case true:",
+		here, "TestTwoWipedOfThree|TestWipedMemberDoesNotElectALaggard",
+	},
+	{
+		"half a bootstrap refused", "quorum/start.go",
+		"		// that it does not know.\n		return startRunning, nil\n", "		return 0, errJoining\n",
+		here, "TestBootstrapKilledHalfWay",
+	},
 }
 
 // mutate writes the file with the mutant in it, and returns both paths, absolute.
