@@ -13,7 +13,7 @@ import (
 
 // floors is the plan of the house, from the ground up: a package imports lower ones only.
 var floors = [][]string{
-	{"jute", "proto"},
+	{"jute", "proto", "tally"},
 	{"sessiontracker", "znode"},
 	{"quorum", "leader", "follower", "server", "admin", "client", "history"},
 	{"member", "drill", "bench"},

@@ -1,0 +1,138 @@
+// Package tally counts: durations and sizes, for figures that operators read. Whoever
+// measures adds; whoever asks gets a summary. Adding takes no lock, waits for nothing and
+// does not allocate, so that it may stand on any path. A summary is read while others
+// add: its parts may lie a few measurements apart.
+package tally
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// steps is how many buckets there are between a duration and its double: a percentile is
+	// at most an eighth above what was measured.
+	steps    = 8
+	stepBits = 3
+	// buckets reach up to 2^42 ns, 73 minutes; what takes longer counts as that.
+	maxBits = 42
+	buckets = (maxBits - stepBits + 1) * steps
+)
+
+// Durations sums up how long something took, since the start or the last Reset. The zero
+// value has seen nothing. It takes 3 KiB.
+type Durations struct {
+	count, total atomic.Uint64 // total in ns
+	least, most  atomic.Int64  // ns; least is stored plus 1, 0: none yet
+	seen         [buckets]atomic.Uint64
+}
+
+// Summary is what Durations have seen. All are 0 if there was nothing.
+type Summary struct {
+	Count         uint64
+	Sum           time.Duration
+	Min, Avg, Max time.Duration
+	// Percentiles, read off buckets: up to an eighth too high.
+	P50, P95, P99, P999 time.Duration
+}
+
+// Add takes in one measurement. A negative one counts as 0.
+func (d *Durations) Add(took time.Duration) {
+	ns := max(int64(took), 0)
+	d.count.Add(1)
+	d.total.Add(uint64(ns))
+	for most := d.most.Load(); ns > most && !d.most.CompareAndSwap(most, ns); most = d.most.Load() {
+	}
+	for least := d.least.Load(); (least == 0 || ns < least-1) && !d.least.CompareAndSwap(least, ns+1); least = d.least.Load() {
+	}
+	d.seen[bucket(uint64(ns))].Add(1)
+}
+
+// Since adds the time that has passed since begun.
+func (d *Durations) Since(begun time.Time) { d.Add(time.Since(begun)) }
+
+// Reset forgets everything.
+func (d *Durations) Reset() {
+	d.count.Store(0)
+	d.total.Store(0)
+	d.least.Store(0)
+	d.most.Store(0)
+	for i := range d.seen {
+		d.seen[i].Store(0)
+	}
+}
+
+// Summary returns what was seen.
+func (d *Durations) Summary() Summary {
+	s := Summary{Count: d.count.Load(), Sum: time.Duration(d.total.Load())}
+	if s.Count == 0 {
+		return Summary{}
+	}
+	s.Min, s.Max = time.Duration(max(d.least.Load()-1, 0)), time.Duration(d.most.Load())
+	s.Avg = s.Sum / time.Duration(s.Count)
+	var seen [buckets]uint64
+	var all uint64
+	for i := range seen {
+		seen[i] = d.seen[i].Load()
+		all += seen[i]
+	}
+	at := func(permille uint64) time.Duration {
+		rank, sum := (all*permille+999)/1000, uint64(0)
+		for i, n := range seen {
+			if sum += n; sum >= rank {
+				return min(max(top(i), s.Min), s.Max)
+			}
+		}
+		return s.Max
+	}
+	s.P50, s.P95, s.P99, s.P999 = at(500), at(950), at(990), at(999)
+	return s
+}
+
+// bucket is where ns is counted: its highest bits decide.
+func bucket(ns uint64) int {
+	if ns < steps {
+		return int(ns)
+	}
+	shift := bits.Len64(ns) - 1 - stepBits
+	return min((shift+1)*steps+int(ns>>shift&(steps-1)), buckets-1)
+}
+
+// top is the longest duration of a bucket.
+func top(i int) time.Duration {
+	if i < steps {
+		return time.Duration(i)
+	}
+	shift := i/steps - 1
+	return time.Duration(uint64(steps+i%steps+1)<<shift - 1)
+}
+
+// Sizes keeps the last, least and greatest of some sizes in bytes, since the start or the
+// last Reset. The zero value has seen nothing.
+type Sizes struct{ last, least, most atomic.Int64 } // each stored plus 1; 0: none yet
+
+// Spread are sizes, all -1 before the first.
+type Spread struct{ Last, Min, Max int64 }
+
+// Add takes in one size.
+func (s *Sizes) Add(size int) {
+	n := int64(size) + 1
+	s.last.Store(n)
+	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
+	}
+	for least := s.least.Load(); (least == 0 || n < least) && !s.least.CompareAndSwap(least, n); least = s.least.Load() {
+	}
+}
+
+// Reset forgets everything.
+func (s *Sizes) Reset() {
+	s.last.Store(0)
+	s.least.Store(0)
+	s.most.Store(0)
+}
+
+// Spread returns what was seen.
+func (s *Sizes) Spread() Spread {
+	return Spread{Last: s.last.Load() - 1, Min: s.least.Load() - 1, Max: s.most.Load() - 1}
+}

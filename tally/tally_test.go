@@ -1,0 +1,112 @@
+package tally
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Percentiles are those of what was measured, up to an eighth above, over the whole range.
+func TestPercentiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, scale := range []time.Duration{10, time.Microsecond, time.Millisecond, time.Minute} {
+		var d Durations
+		var all []time.Duration
+		for range 5000 {
+			took := time.Duration(rng.ExpFloat64() * float64(scale))
+			d.Add(took)
+			all = append(all, took)
+		}
+		slices.Sort(all)
+		s := d.Summary()
+		var sum time.Duration
+		for _, took := range all {
+			sum += took
+		}
+		if s.Count != 5000 || s.Sum != sum || s.Avg != sum/5000 || s.Min != all[0] || s.Max != all[4999] {
+			t.Errorf("scale %v: %+v, want sum %v from %v to %v", scale, s, sum, all[0], all[4999])
+		}
+		for _, p := range []struct {
+			got  time.Duration
+			rank int
+		}{{s.P50, 2500}, {s.P95, 4750}, {s.P99, 4950}, {s.P999, 4995}} {
+			if want := all[p.rank-1]; p.got < want || p.got > want+want/8+1 {
+				t.Errorf("scale %v: %d of 5000 took %v, reported as %v", scale, p.rank, want, p.got)
+			}
+		}
+	}
+}
+
+func TestBucketsMeet(t *testing.T) {
+	for i := range buckets - 1 {
+		if b := bucket(uint64(top(i))); b != i {
+			t.Fatalf("%v, the top of bucket %d, lies in %d", top(i), i, b)
+		}
+		if b := bucket(uint64(top(i)) + 1); b != i+1 {
+			t.Fatalf("%v is past bucket %d, and lies in %d", top(i)+1, i, b)
+		}
+	}
+}
+
+func TestDurationsEnds(t *testing.T) {
+	var d Durations
+	if s := d.Summary(); s != (Summary{}) {
+		t.Errorf("nothing seen: %+v", s)
+	}
+	d.Add(-time.Second)
+	d.Add(200 * time.Hour)
+	if s := d.Summary(); s.Min != 0 || s.Max != 200*time.Hour || s.P50 != 0 || s.P999 < time.Hour {
+		t.Errorf("the ends: %+v", s)
+	}
+	if d.Reset(); d.Summary() != (Summary{}) {
+		t.Errorf("after a reset: %+v", d.Summary())
+	}
+}
+
+func TestSizes(t *testing.T) {
+	var s Sizes
+	if got := s.Spread(); got != (Spread{-1, -1, -1}) {
+		t.Errorf("nothing seen: %+v", got)
+	}
+	for _, n := range []int{5, 0, 9, 3} {
+		s.Add(n)
+	}
+	if got := s.Spread(); got != (Spread{Last: 3, Min: 0, Max: 9}) {
+		t.Errorf("5, 0, 9, 3: %+v", got)
+	}
+	if s.Reset(); s.Spread() != (Spread{-1, -1, -1}) {
+		t.Errorf("after a reset: %+v", s.Spread())
+	}
+}
+
+func TestAddTakesNoMemory(t *testing.T) {
+	var d Durations
+	var s Sizes
+	if n := testing.AllocsPerRun(100, func() { d.Add(time.Millisecond); s.Add(7) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Who adds at the same time loses nothing.
+func TestManyAtOnce(t *testing.T) {
+	var d Durations
+	var s Sizes
+	var g sync.WaitGroup
+	for w := range 4 {
+		g.Go(func() {
+			for i := range 1000 {
+				d.Add(time.Duration(1 + 1000*w + i))
+				s.Add(1 + 1000*w + i)
+			}
+		})
+	}
+	g.Wait()
+	if got := d.Summary(); got.Count != 4000 || got.Min != 1 || got.Max != 4000 || got.Sum != 4000*4001/2 {
+		t.Errorf("%+v", got)
+	}
+	if got := s.Spread(); got.Min != 1 || got.Max != 4000 {
+		t.Errorf("%+v", got)
+	}
+}
