@@ -10,6 +10,7 @@ import (
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
+	"rollcall/tally"
 )
 
 const (
@@ -28,17 +29,18 @@ const (
 // before were on their way. Any error ends the term: whether a later entry would still
 // follow the one before, nobody can say.
 func (l *Leader) batchLoop(ctx context.Context) error {
-	var inFlight []Future
+	var inFlight []proposal
 	for {
 		for len(inFlight) < maxInFlight {
-			data, err := l.seal()
+			data, txns, err := l.seal()
 			if err != nil {
 				return err
 			}
 			if data == nil {
 				break
 			}
-			inFlight = append(inFlight, l.cfg.Log.Propose(data))
+			l.count.Proposed.Add(txns)
+			inFlight = append(inFlight, proposal{l.cfg.Log.Propose(data), txns})
 		}
 		var done [maxInFlight]<-chan struct{} // nil, and so never ready, for those not in use
 		for i, f := range inFlight {
@@ -61,34 +63,43 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 		if err := inFlight[i].Error(); err != nil {
 			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 		}
+		l.count.Committed.Add(inFlight[i].txns)
 		inFlight = append(inFlight[:i], inFlight[i+1:]...)
 		l.logExpired()
 	}
 }
 
+// proposal is an entry on its way, and how many transactions it holds.
+type proposal struct {
+	Future
+	txns uint64
+}
+
 // seal makes an entry of what waits, or nil of nothing. Sessions whose expiry has been
 // decided come behind the writes, a limited number of them: so writes pass between.
-func (l *Leader) seal() ([]byte, error) {
+func (l *Leader) seal() (data []byte, n uint64, err error) {
 	due := l.takeDue(maxExpires)
 	txns := l.intake.take(maxEntryTxns-len(due), maxEntryBytes)
 	for _, s := range due {
 		body, err := pb.Marshal(&proto.Expire{Since: s.Since})
 		if err != nil {
-			return nil, fmt.Errorf("leader: encode expiry of %s: %w", s.ID, err)
+			return nil, 0, fmt.Errorf("leader: encode expiry of %s: %w", s.ID, err)
 		}
-		txns = append(txns, &proto.Txn{Session: int64(s.ID), Op: int32(jute.OpExpire), Body: body})
+		txn := &proto.Txn{Session: int64(s.ID), Op: int32(jute.OpExpire), Body: body}
+		l.count.Sizes.Add(pb.Size(txn))
+		txns = append(txns, txn)
 	}
 	if len(txns) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
-	data, err := pb.Marshal(&proto.Entry{
+	data, err = pb.Marshal(&proto.Entry{
 		Format: l.cfg.Format, Term: l.cfg.Term, Nonce: l.cfg.Nonce,
 		TimeMs: l.cfg.Now().UnixMilli(), Txns: txns,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("leader: encode entry: %w", err)
+		return nil, 0, fmt.Errorf("leader: encode entry: %w", err)
 	}
-	return data, nil
+	return data, uint64(len(txns)), nil
 }
 
 // takeDue takes sessions whose round is over, and marks them closing: an entry takes them.
@@ -105,7 +116,8 @@ func (l *Leader) takeDue(limit int) []sessiontracker.Seed {
 
 // intake holds the transactions that wait for an entry, in the order they came.
 type intake struct {
-	work chan struct{} // something waits; capacity 1
+	work  chan struct{} // something waits; capacity 1
+	sizes *tally.Sizes  // of what was taken
 
 	mu      sync.Mutex
 	room    sync.Cond              // transactions were taken, a stream was replaced, or the term is over
@@ -121,7 +133,8 @@ type waiting struct {
 	size int
 }
 
-func (q *intake) init() {
+func (q *intake) init(sizes *tally.Sizes) {
+	q.sizes = sizes
 	q.work = make(chan struct{}, 1)
 	q.room.L = &q.mu
 	q.streams = make(map[uint32]*forwarding)
@@ -163,6 +176,7 @@ func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {
 		if bytes += w.size; bytes > maxBytes && len(txns) > 0 {
 			break
 		}
+		q.sizes.Add(w.size)
 		txns = append(txns, w.txn)
 		q.bytes[w.txn.Member] -= w.size
 		*w = waiting{}

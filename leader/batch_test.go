@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"rollcall/proto"
+	"rollcall/tally"
 )
 
 // seqs lists the transactions of a member that were applied, in order.
@@ -260,7 +261,7 @@ func TestNewStreamEndsIdleOne(t *testing.T) {
 // A queue that is never empty does not grow for ever.
 func TestIntakeIsCompacted(t *testing.T) {
 	var q intake
-	q.init()
+	q.init(new(tally.Sizes))
 	f := &forwarding{member: 2}
 	q.replace(f)
 	for seq := uint64(1); seq < 10_000; seq++ {

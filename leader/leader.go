@@ -72,6 +72,7 @@ type Config struct {
 	Sessions    *sessiontracker.GlobalTable
 	Members     map[uint32]Link // every member, this one included: a majority of them proves that we lead
 	Applied     func() uint64   // log index up to which Sessions has been fed; takes no lock that apply holds
+	Counters    *Counters       // counted on over terms; default: this term's own
 	Logger      *slog.Logger    // default: discard
 }
 
@@ -85,6 +86,9 @@ type Leader struct {
 	proofs   proofs
 	intake   intake
 	expiry   expiry
+	count    *Counters
+	begun    time.Time
+	syncing  atomic.Int64  // Sync calls that wait for their proof
 	asked    atomic.Uint64 // number of the newest ping
 	answered chan struct{} // a member has answered a ping; capacity 1
 	over     chan struct{} // closed when the term ends
@@ -110,14 +114,17 @@ func New(cfg Config) (*Leader, error) {
 		cfg:      cfg,
 		log:      logger.With("component", "leader", "term", cfg.Term),
 		links:    make(map[uint32]*link, len(cfg.Members)),
+		count:    cmp.Or(cfg.Counters, new(Counters)),
+		begun:    time.Now(),
 		answered: make(chan struct{}, 1),
 		over:     make(chan struct{}),
 	}
 	for id := range cfg.Members {
 		l.links[id] = &link{id: id, wake: make(chan struct{}, 1)}
 	}
+	l.count.Sizes.Reset() // they are a term's
 	l.proofs.init(len(cfg.Members))
-	l.intake.init()
+	l.intake.init(&l.count.Sizes)
 	return l, nil
 }
 
@@ -155,6 +162,7 @@ func (l *Leader) logExpired() {
 	l.expired = nil
 	l.expiredMu.Unlock()
 	if len(ids) > 0 {
+		l.count.Expired.Add(uint64(len(ids)))
 		l.log.Info("sessions expired", "count", len(ids), "first", ids[0])
 	}
 }

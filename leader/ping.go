@@ -31,6 +31,9 @@ type link struct {
 	answered uint64    // newest ping that was answered in full
 	heard    time.Time // when the member last said anything, or was given another chance
 	lost     bool      // and logged
+	linked   bool      // has said something on the stream that is open
+	behind   uint64    // what was committed when that was opened
+	synced   bool      // has applied as much since
 	acks     []ack     // oldest first; at most one for each of three rounds: done, under way, next
 	cut      context.CancelFunc
 }
@@ -61,7 +64,7 @@ func (l *Leader) pingLoop(ctx context.Context, m *link, to Link) error {
 func (l *Leader) talk(ctx context.Context, m *link, to Link) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	m.open(cut, time.Now())
+	m.open(cut, time.Now(), l.cfg.Log.CommitIndex())
 	stream, err := to.Pings(ctx)
 	if err != nil {
 		return err
@@ -125,7 +128,7 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 			return err
 		}
 		now := time.Now()
-		if m.hear(now) {
+		if m.hear(now, pong.Applied) {
 			l.log.Info("member is back", "member", m.id)
 		}
 		if pong.Proof != 0 && l.proofs.answer(m.id, pong.Proof) {
@@ -177,7 +180,7 @@ func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) erro
 func (l *Leader) lose(m *link, err error) {
 	m.mu.Lock()
 	known := m.lost
-	m.lost = true
+	m.lost, m.linked, m.synced = true, false, false
 	m.mu.Unlock()
 	if !known {
 		l.log.Warn("member is out of reach", "member", m.id, "err", err)
@@ -186,19 +189,22 @@ func (l *Leader) lose(m *link, err error) {
 
 // open notes that a stream is being opened. What was to be acknowledged on the old one
 // will be sent again.
-func (m *link) open(cut context.CancelFunc, now time.Time) {
+func (m *link) open(cut context.CancelFunc, now time.Time, commit uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cut, m.acks = cut, nil
+	m.linked, m.synced, m.behind = false, false, commit
 	if m.heard.IsZero() {
 		m.heard = now
 	}
 }
 
-// hear notes that the member said something, and reports whether it had been lost.
-func (m *link) hear(now time.Time) (back bool) {
+// hear notes that the member said something, and how far it has come, and reports whether
+// it had been lost.
+func (m *link) hear(now time.Time, applied uint64) (back bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.linked, m.synced = true, m.synced || applied >= m.behind
 	back = m.lost
 	m.heard, m.lost = now, false
 	return back

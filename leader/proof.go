@@ -101,6 +101,8 @@ func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.S
 	if err := l.refuse(request.Nonce); err != nil {
 		return nil, err
 	}
+	l.syncing.Add(1)
+	defer l.syncing.Add(-1)
 	index := l.cfg.Log.CommitIndex()
 	round := l.prove()
 	for {

@@ -56,6 +56,7 @@ type Config struct {
 	LogDir  string   // folder of the log; default Dir
 
 	Tick       time.Duration
+	InitLimit  int           // ticks; nothing but conf shows it; default 10
 	SyncLimit  int           // ticks after which a silent member is cut off; default 5
 	MinTimeout time.Duration // of sessions; default 2 ticks
 	MaxTimeout time.Duration // default 20 ticks
@@ -104,11 +105,12 @@ func (c *Config) complete() error {
 		return fmt.Errorf("member: tick %v is not positive", c.Tick)
 	case c.Clients == nil:
 		return errors.New("member: Clients is required")
-	case c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0 || c.StoreStallLimit < 0:
+	case c.InitLimit < 0 || c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0 || c.StoreStallLimit < 0:
 		return errors.New("member: a limit is negative")
 	case !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.ID == c.ID }):
 		return fmt.Errorf("member: this member, %d, is not in the server list", c.ID)
 	}
+	c.InitLimit = cmp.Or(c.InitLimit, defaultInitLimit)
 	c.SyncLimit = cmp.Or(c.SyncLimit, defaultSyncLimit)
 	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, quorum.DefaultStallLimit)
 	c.Version = cmp.Or(c.Version, "dev")
@@ -137,15 +139,19 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// defaultSyncLimit is that of ZooKeeper's sample configuration.
-const defaultSyncLimit = 5
+// Those of ZooKeeper's sample configuration.
+const (
+	defaultInitLimit = 10
+	defaultSyncLimit = 5
+)
 
 // Member is one running member. Make one with New; Run it once.
 type Member struct {
-	cfg  Config
-	log  *slog.Logger
-	boot uint64
-	own  *loopback // this member's gRPC services, for itself
+	cfg   Config
+	log   *slog.Logger
+	begun time.Time
+	boot  uint64
+	own   *loopback // this member's gRPC services, for itself
 
 	state    *znode.State
 	node     *quorum.Node
@@ -177,7 +183,7 @@ func New(cfg Config) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{
-		cfg: cfg, log: cfg.Logger.With("member", cfg.ID), boot: random(),
+		cfg: cfg, log: cfg.Logger.With("member", cfg.ID), begun: time.Now(), boot: random(),
 		own: newLoopback(), ready: make(chan struct{}), events: make(chan Event, maxEvents),
 	}
 	m.terms = newTerms(m)
@@ -188,7 +194,7 @@ func New(cfg Config) (*Member, error) {
 		return nil, err
 	}
 	if m.words, err = admin.NewWords(admin.WordsConfig{
-		Whitelist: cfg.Whitelist, Version: cfg.Version, Built: cfg.Built, Stats: m.figures,
+		Whitelist: cfg.Whitelist, Version: cfg.Version, Built: cfg.Built, Source: source{m},
 	}); err != nil {
 		return nil, err
 	}
@@ -232,7 +238,7 @@ func (m *Member) serverConfig() server.Config {
 		Member: m.cfg.Wrap(m.follower), State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, LinearizableReads: m.cfg.LinearizableReads,
-		FourLetter: m.words.Answer, Logger: m.log,
+		Words: m.words, Logger: m.log,
 	}
 }
 
@@ -326,19 +332,6 @@ type Stats struct {
 // Stats returns them.
 func (m *Member) Stats() Stats {
 	return Stats{Resent: m.follower.Resent(), Dropped: m.dropped.Load(), Server: m.server.Stats()}
-}
-
-// figures are what srvr shows.
-func (m *Member) figures() admin.Stats {
-	st := m.server.Stats()
-	m.state.RLock()
-	defer m.state.RUnlock()
-	return admin.Stats{
-		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
-		MinLatency: st.Latency.Min, AvgLatency: st.Latency.Avg, MaxLatency: st.Latency.Max,
-		Zxid: m.state.Zxid(), Role: m.Role(), Nodes: m.state.NodeCount(),
-		Proposals: m.terms.sizes.stats(),
-	}
 }
 
 // emit hands an event on, from wherever apply is; it never waits.

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
 
-	"rollcall/admin"
 	"rollcall/jute"
 	"rollcall/leader"
 	"rollcall/proto"
@@ -35,7 +34,7 @@ type terms struct {
 	// lead. Written under the tree's lock; apply reads it there.
 	table *sessiontracker.GlobalTable
 
-	sizes   sizes
+	count   leader.Counters
 	current atomic.Pointer[leader.Leader] // what the gRPC service dispatches to
 
 	mu      sync.Mutex
@@ -171,7 +170,7 @@ func (t *terms) config(o opening) (leader.Config, error) {
 	return leader.Config{
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: znode.FormatLevel,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit,
-		Now: t.m.cfg.Now, Log: t.m.cfg.WrapLog(proposer{t.m.node, &t.sizes}), Sessions: o.table,
+		Now: t.m.cfg.Now, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
 		Members: links, Applied: t.m.applied.Load, Logger: t.m.log,
 	}, nil
 }
@@ -236,41 +235,9 @@ func seed(s znode.Session) sessiontracker.Seed {
 }
 
 // proposer is the log as package leader sees it.
-type proposer struct {
-	*quorum.Node
-	sizes *sizes
-}
+type proposer struct{ *quorum.Node }
 
-func (p proposer) Propose(data []byte) leader.Future {
-	p.sizes.add(len(data))
-	return p.Node.Propose(data)
-}
-
-// sizes are those of the entries proposed in this process, in bytes. Safe for concurrent
-// use.
-type sizes struct {
-	mu             sync.Mutex
-	n              uint64
-	last, min, max int
-}
-
-func (s *sizes) add(size int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.n++; s.n == 1 {
-		s.min, s.max = size, size
-	}
-	s.last, s.min, s.max = size, min(s.min, size), max(s.max, size)
-}
-
-func (s *sizes) stats() admin.Sizes {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.n == 0 {
-		return admin.Sizes{Last: -1, Min: -1, Max: -1}
-	}
-	return admin.Sizes{Last: s.last, Min: s.min, Max: s.max}
-}
+func (p proposer) Propose(data []byte) leader.Future { return p.Node.Propose(data) }
 
 // Forward implements proto.LeaderServer: this term's leader, or a refusal.
 func (t *terms) Forward(stream proto.Leader_ForwardServer) error {

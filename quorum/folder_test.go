@@ -452,7 +452,7 @@ func TestDeleteInSteps(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: tt.crashIn}
-			s := &logStore{LogStore: c, guard: guard{running: func() bool { return false }, ops: &operations{}}}
+			s := &logStore{LogStore: c, figures: new(figures), guard: guard{running: func() bool { return false }, ops: &operations{}}}
 			for i := uint64(1); i <= size; i++ {
 				if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
 					t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -42,6 +43,7 @@ type fsm struct {
 	fail    func(error)
 	commits func() // hears that entries were committed, before they are applied
 	ops     *operations
+	figures *figures
 	running func() bool // false while raft looks for a snapshot to start from
 	failed  bool        // raft's FSM goroutine only
 	batch   []Committed
@@ -105,7 +107,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		f.fail(err)
 		return nil, err
 	}
-	return fsmSnapshot{s}, nil
+	return fsmSnapshot{s, f.figures, time.Now()}, nil
 }
 
 // Restore implements raft.FSM. While starting, raft goes on to an older snapshot after an
@@ -120,12 +122,20 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 }
 
 // fsmSnapshot is a Snapshot as raft sees it.
-type fsmSnapshot struct{ Snapshot }
+type fsmSnapshot struct {
+	Snapshot
+	figures *figures
+	begun   time.Time
+}
 
 // Persist implements raft.FSMSnapshot.
 func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	if _, err := s.WriteTo(sink); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
-	return sink.Close()
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	s.figures.snapshot.Since(s.begun)
+	return nil
 }

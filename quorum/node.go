@@ -98,6 +98,7 @@ type Node struct {
 	fsm     *fsm
 	trans   *transport
 	ops     operations
+	figures figures
 
 	raft       atomic.Pointer[raft.Raft]
 	snapshot   atomic.Bool  // a snapshot has been stored, now or before
@@ -198,7 +199,7 @@ func (n *Node) open() error {
 	}
 	running := func() bool { return n.trans != nil && n.trans.running.Load() }
 	g := guard{fail: n.fatal, running: running, ops: &n.ops}
-	n.log = &logStore{LogStore: n.stores.Log, guard: g}
+	n.log = &logStore{LogStore: n.stores.Log, guard: g, figures: &n.figures}
 	n.log.data.Store(data)
 	n.stable = &stableStore{StableStore: n.stores.Stable, guard: g}
 	n.snaps = &snapshotStore{SnapshotStore: n.stores.Snapshots, guard: g, stored: n.snapshotStored}
@@ -206,7 +207,7 @@ func (n *Node) open() error {
 		n.snaps.dir = snapshotPath(dir)
 	}
 	n.fsm = &fsm{
-		machine: n.cfg.Machine, fail: n.fatal, running: running, ops: &n.ops,
+		machine: n.cfg.Machine, fail: n.fatal, running: running, ops: &n.ops, figures: &n.figures,
 		commits: func() { n.trans.pipes.committed() }, // entries are applied only while raft runs
 	}
 	joining, err := n.stable.GetUint64(keyJoining)
@@ -349,6 +350,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 		return nil, errors.Join(err, n.trans.Close())
 	}
 	n.raft.Store(r)
+	n.figures.watch(r)
 	if err := n.checkStarted(r); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}

@@ -99,7 +99,7 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 	f := &fsm{
 		machine: rec.Machine,
 		fail:    func(err error) { failed = errors.Join(failed, err) },
-		commits: func() {}, ops: &operations{},
+		commits: func() {}, ops: &operations{}, figures: new(figures),
 		running: func() bool { return true }, // what cannot be restored is not skipped
 	}
 	conf := raft.DefaultConfig()

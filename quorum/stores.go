@@ -74,6 +74,7 @@ func (g guard) check(op string, err error) error {
 type logStore struct {
 	raft.LogStore
 	guard
+	figures *figures
 	data    atomic.Bool  // holds, or held, an entry beyond the bootstrap entry
 	entries atomic.Int64 // appended by this process
 	bytes   atomic.Int64
@@ -119,7 +120,9 @@ func (s *logStore) bounds() (first, last uint64) {
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	begun := time.Now()
 	err := s.timed("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
+	s.figures.wrote(time.Since(begun))
 	if err := s.check("write log", err); err != nil {
 		return err
 	}

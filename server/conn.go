@@ -28,6 +28,7 @@ const (
 	// To close with bytes unread would reset the connection, and the reply might be lost.
 	lingerTime  = time.Second
 	lingerBytes = 4 << 20
+	lengthSize  = 4 // of a frame
 	// idleSlack, in ticks, is how long after its session's timeout a silent connection is
 	// closed: by then an expiry has closed it, if there is a leader.
 	idleSlack = 3
@@ -39,6 +40,7 @@ type conn struct {
 	srv      *Server
 	sock     net.Conn
 	listener net.Listener
+	begun    time.Time
 	number   uint64      // unique over members and their restarts
 	host     string      // the client's address without port
 	life     lifetime    // ends with the connection
@@ -70,13 +72,16 @@ type conn struct {
 	finished bool           // and has been sent
 	dead     bool           // closed
 	flushing bool
+	word     bool      // a four-letter word instead of a handshake
+	traffic  traffic   // for operators
+	expires  time.Time // when the connection ends unless something is heard
 	noted    bool      // in Server.filled
 	written  time.Time // when the write deadline was last set; the flusher's own
 }
 
 func newConn(s *Server, sock net.Conn, l net.Listener) *conn {
 	c := &conn{
-		srv: s, sock: sock, listener: l, number: s.number.Add(1),
+		srv: s, sock: sock, listener: l, begun: time.Now(), number: s.number.Add(1),
 		host: hostOf(sock.RemoteAddr()), life: make(lifetime), in: input{src: sock},
 	}
 	c.changed.L = &c.mu
@@ -98,6 +103,7 @@ func (c *conn) run() {
 	c.mu.Lock()
 	if !c.dead {
 		c.deadline = time.AfterFunc(c.srv.cfg.Limits.Handshake, func() { c.cut(handshakeLate) })
+		c.expires = c.begun.Add(c.srv.cfg.Limits.Handshake)
 	}
 	c.mu.Unlock()
 	if c.handshake() {
@@ -142,6 +148,7 @@ func (c *conn) readFrame() ([]byte, bool) {
 		return nil, c.lost(err)
 	}
 	c.frame.b = b
+	c.srv.stats.bytesIn.Add(uint64(len(b) + lengthSize))
 	return b, true
 }
 
@@ -151,8 +158,8 @@ func (c *conn) arm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); c.open && !c.last && !c.dead && now.Sub(c.armed) > c.srv.cfg.Tick {
-		c.armed = now
-		_ = c.sock.SetReadDeadline(now.Add(c.idleAfter())) // if it fails, so will the read
+		c.armed, c.expires = now, now.Add(c.idleAfter())
+		_ = c.sock.SetReadDeadline(c.expires) // if it fails, so will the read
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 // which only its being applied here answers. It is that transaction's Waiter.
 type handshake struct {
 	c           *conn
+	begun       time.Time
 	session     jute.SessionID
 	attach      bool   // else create
 	password    []byte // the client's, of an attach; the session's new one, of a create
@@ -42,8 +43,8 @@ func (c *conn) handshake() bool {
 		return c.lost(err)
 	}
 	c.srv.stats.received.Add(1) // whatever it is
-	if answer, ok := c.srv.cfg.FourLetter(string(word[:])); ok {
-		c.answerWord(answer)
+	if words := c.srv.cfg.Words; words != nil && words.Known(string(word[:])) {
+		c.answerWord(string(word[:]))
 		return false
 	}
 	frame, ok := c.readFrame()
@@ -57,6 +58,7 @@ func (c *conn) handshake() bool {
 		c.cut(notAHandshake)
 		return false
 	}
+	c.srv.stats.handshakes.Add(1)
 	return c.connect(&req)
 }
 
@@ -67,7 +69,7 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 		c.cut(clientAhead) // it has seen the future: another member may know it
 		return false
 	}
-	h := &handshake{c: c, session: req.SessionID, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut)}
+	h := &handshake{c: c, begun: time.Now(), session: req.SessionID, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut)}
 	switch {
 	case req.SessionID == 0:
 		return h.create()
@@ -186,7 +188,11 @@ func (h *handshake) succeed(s *znode.Session) {
 	c := h.c
 	c.timeout, c.open = s.Timeout, true
 	c.deadline.Stop()
-	_ = c.sock.SetReadDeadline(time.Now().Add(c.idleAfter())) // if it fails, so will the read
+	now := time.Now()
+	c.expires = now.Add(c.idleAfter())
+	_ = c.sock.SetReadDeadline(c.expires) // if it fails, so will the read
+	c.traffic.received++
+	c.traffic.reply(jute.OpCreateSession, 0, c.srv.cfg.State.Zxid(), now.Sub(c.srv.begun), now.Sub(h.begun))
 	c.srv.established(s.ID, c)
 	c.connectResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,
@@ -214,15 +220,4 @@ func (c *conn) connectResponse(r jute.ConnectResponse) {
 	b, mark := jute.BeginFrame(out.b)
 	out.b = jute.EndFrame(r.Append(b), mark)
 	c.srv.stats.sent.Add(1)
-}
-
-// answerWord answers a four-letter word and ends the connection.
-func (c *conn) answerWord(answer []byte) {
-	c.srv.stats.sent.Add(1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := c.output()
-	out.b = append(out.b, answer...)
-	c.endAfter(wordAnswered)
-	c.flushLocked()
 }

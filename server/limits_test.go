@@ -267,8 +267,26 @@ func TestStats(t *testing.T) {
 	if s.Received != 3 || s.Sent != 3 || s.Latency.Count != 1 || s.Latency.Max < s.Latency.Min || s.Latency.Avg <= 0 || s.Ended["word"] != 1 {
 		t.Errorf("stats %+v", s)
 	}
+	c.must(jute.OpCreate, create("/a", "x", 0))
+	c.must(jute.OpExists, exists("/a", true))
+	c.request(jute.OpSetData, setData("/a", "y"))
+	c.expectEvent(jute.EventNodeDataChanged, "/a")
+	c.expect(c.xid, jute.OK)
+	s = w.srv.Stats()
+	if s.Handshakes != 1 || s.Reads.Count != 2 || s.Updates.Count != 2 || s.Latency.Count != 4 {
+		t.Errorf("stats %+v, want 2 reads and 2 updates behind 1 handshake", s)
+	}
+	const header, stat, event = 16, 68, 16 + 4 + 4 + 4 + 2
+	if replies := uint64(4*header + 4 + 2 + 2*stat); s.ReplyBytes != replies || s.EventBytes != event ||
+		s.Responses.Last != header+stat || s.Responses.Min != header || s.Responses.Max != header+stat {
+		t.Errorf("stats %+v, want %d bytes of replies and %d of events", s, replies, event)
+	}
+	const create, exists, set = (4 + 2) + (4 + 1) + 4 + 4 + (4 + 5) + (4 + 6) + 4, 4 + 2 + 1, 4 + 2 + 4 + 1 + 4
+	if want := uint64(4 + 45 + 4*(4+8) + create + exists + set); s.BytesIn != want {
+		t.Errorf("%d bytes read, want %d", s.BytesIn, want)
+	}
 	w.srv.ResetStats()
-	if s := w.srv.Stats(); s.Received != 0 || s.Latency != (Latency{}) || s.Connections != 1 {
+	if s := w.srv.Stats(); s.Received != 0 || s.Latency.Count != 0 || s.Reads.Count != 0 || s.Responses.Last != -1 || s.Connections != 1 {
 		t.Errorf("stats after a reset %+v", s)
 	}
 }

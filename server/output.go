@@ -34,7 +34,8 @@ func (c *conn) event(t jute.EventType, path string, zxid int64) {
 	b = jute.AppendInt32(b, int32(jute.StateSyncConnected))
 	out.b = jute.EndFrame(jute.AppendString(b, path), mark)
 	c.shown = max(c.shown, zxid)
-	c.srv.stats.sent.Add(1)
+	c.traffic.sent++
+	c.srv.stats.event(len(out.b) - mark - lengthSize)
 	c.checkUnread()
 }
 

@@ -34,6 +34,7 @@ func (c *conn) answer(r *request) {
 	}
 	out.b = jute.EndFrame(b, mark)
 	c.srv.stats.refuse(header.Err)
+	c.srv.stats.response(len(b) - begin)
 	c.replied(r)
 }
 
@@ -52,8 +53,10 @@ func (c *conn) zxidOf(r *request) int64 {
 
 // replied ends a request whose reply is queued. The caller holds mu.
 func (c *conn) replied(r *request) {
-	c.srv.stats.sent.Add(1)
-	c.srv.stats.answer(time.Since(r.begun))
+	now := time.Now()
+	took := now.Sub(r.begun)
+	c.srv.stats.reply(took, r.logged && r.op != jute.OpSync)
+	c.traffic.reply(r.op, r.xid, c.shown, now.Sub(c.srv.begun), took)
 	if r.ends {
 		c.endAfter(r.why)
 	}
@@ -275,6 +278,7 @@ func (c *conn) appendApplied(b []byte, r *request, res *znode.Result) []byte {
 	if res.Code == jute.OK {
 		b = appendResult(b, r, res)
 	}
+	c.srv.stats.response(len(b) - mark - lengthSize)
 	return jute.EndFrame(b, mark)
 }
 

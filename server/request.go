@@ -161,6 +161,7 @@ func (c *conn) wait(r *request, held int) {
 	if c.queue.n == 0 {
 		c.flushLocked()
 	}
+	c.traffic.received++
 	r.held = held
 	c.queue.push(r)
 	c.srv.stats.outstanding.Add(1)
@@ -177,6 +178,7 @@ func (c *conn) local(r *request) bool {
 	if c.dead || c.last {
 		return false
 	}
+	c.traffic.received++
 	if c.queue.n > 0 {
 		r.keep()
 		r.held = len(r.body)

@@ -78,17 +78,18 @@ type Config struct {
 	MinTimeout, MaxTimeout time.Duration // bounds of granted session timeouts; default 2 and 20 ticks
 	ConnBase               uint64        // random: connections are numbered from here, uniquely over members and their restarts
 	Limits                 Limits
-	SuperDigest            string                           // "super:" and the base64 of a SHA-1; "": nobody is super
-	SuperSubject           string                           // of a client certificate; "": nobody is super by certificate
-	FourLetter             func(word string) ([]byte, bool) // the answer to a four-letter word; false: not a word; default: there are none
-	LinearizableReads      bool                             // every read waits for a proof that the leader still leads; default: reads may be stale
-	Logger                 *slog.Logger                     // default: discard
+	SuperDigest            string       // "super:" and the base64 of a SHA-1; "": nobody is super
+	SuperSubject           string       // of a client certificate; "": nobody is super by certificate
+	Words                  Words        // four-letter words; default: there are none
+	LinearizableReads      bool         // every read waits for a proof that the leader still leads; default: reads may be stale
+	Logger                 *slog.Logger // default: discard
 }
 
 // Server serves clients. Safe for concurrent use.
 type Server struct {
 	cfg    Config
 	log    *slog.Logger
+	begun  time.Time
 	stats  counters
 	number atomic.Uint64 // of the newest connection
 
@@ -124,11 +125,9 @@ func New(cfg Config) (*Server, error) {
 	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.Handshake < 0:
 		return nil, fmt.Errorf("server: negative limit: %+v", *l)
 	}
-	if cfg.FourLetter == nil {
-		cfg.FourLetter = func(string) ([]byte, bool) { return nil, false }
-	}
 	s := &Server{
 		cfg:      cfg,
+		begun:    time.Now(),
 		log:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
 		conns:    make(map[*conn]struct{}),
 		byAddr:   make(map[string]int),
@@ -137,6 +136,12 @@ func New(cfg Config) (*Server, error) {
 	s.number.Store(cfg.ConnBase)
 	return s, nil
 }
+
+// Limits returns the limits that hold, defaults filled in.
+func (s *Server) Limits() Limits { return s.cfg.Limits }
+
+// Timeouts returns the shortest and the longest session timeout that is granted.
+func (s *Server) Timeouts() (least, most time.Duration) { return s.cfg.MinTimeout, s.cfg.MaxTimeout }
 
 // Serve accepts connections from l and serves them until ctx ends (then it returns nil)
 // or l fails. It closes l, and all goroutines of its connections are gone when it

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/tally"
 )
 
 // reason says why a connection ended, or was not taken. Each connection has one.
@@ -55,28 +56,34 @@ type Stats struct {
 	Sent        uint64 // packets
 	Connections int
 	Outstanding int               // requests that wait for the log
+	Handshakes  uint64            // requests for a session
 	Malformed   uint64            // requests whose record could not be read, answered -5
 	Failed      uint64            // requests answered with an error, those included
-	Latency     Latency           // from reading a request to queueing its reply
-	Ended       map[string]uint64 // connections ended or refused, by reason
-}
-
-// Latency sums up durations. All are 0 if there were none.
-type Latency struct {
-	Count         uint64
-	Min, Avg, Max time.Duration
+	Latency     tally.Summary     // from reading a request to queueing its reply
+	Reads       tally.Summary     // the same, of what does not change the state: pings and syncs too
+	Updates     tally.Summary     // the same, of what does
+	Responses   tally.Spread      // replies and events, in bytes
+	BytesIn     uint64            // of frames read
+	ReplyBytes  uint64            // of replies to requests, without the lengths of frames
+	EventBytes  uint64            // of events, likewise
+	Rejected    uint64            // connections refused: there were too many
+	Sessionless uint64            // connections ended: no session in time
+	AuthFailed  uint64            // connections ended: an auth request failed
+	Ended       map[string]uint64 // connections ended or refused, by reason, those three too
 }
 
 // counters is what Stats is read from. Safe for concurrent use.
 type counters struct {
 	received, sent atomic.Uint64
 	outstanding    atomic.Int64
+	handshakes     atomic.Uint64
 	malformed      atomic.Uint64
 	failed         atomic.Uint64
 	ended          [numReasons]atomic.Uint64
 
-	answered, total atomic.Uint64 // replies; sum of their latencies, ns
-	least, most     atomic.Int64  // ns; least is stored plus 1, 0: none yet
+	latency, reads, updates         tally.Durations
+	responses                       tally.Sizes
+	bytesIn, replyBytes, eventBytes atomic.Uint64
 }
 
 // refuse counts a reply's error.
@@ -90,15 +97,28 @@ func (c *counters) refuse(code jute.Code) {
 	}
 }
 
-// answer counts a reply that took d.
-func (c *counters) answer(d time.Duration) {
-	ns := max(int64(d), 0)
-	c.answered.Add(1)
-	c.total.Add(uint64(ns))
-	for most := c.most.Load(); ns > most && !c.most.CompareAndSwap(most, ns); most = c.most.Load() {
+// reply counts a reply that was queued.
+func (c *counters) reply(took time.Duration, update bool) {
+	c.sent.Add(1)
+	c.latency.Add(took)
+	if update {
+		c.updates.Add(took)
+	} else {
+		c.reads.Add(took)
 	}
-	for least := c.least.Load(); (least == 0 || ns < least-1) && !c.least.CompareAndSwap(least, ns+1); least = c.least.Load() {
-	}
+}
+
+// response counts the bytes of a reply.
+func (c *counters) response(size int) {
+	c.responses.Add(size)
+	c.replyBytes.Add(uint64(size))
+}
+
+// event counts an event that was queued.
+func (c *counters) event(size int) {
+	c.sent.Add(1)
+	c.responses.Add(size)
+	c.eventBytes.Add(uint64(size))
 }
 
 // Stats returns the counters. It waits for nothing.
@@ -106,17 +126,16 @@ func (s *Server) Stats() Stats {
 	c := &s.stats
 	st := Stats{
 		Received: c.received.Load(), Sent: c.sent.Load(), Outstanding: int(c.outstanding.Load()),
-		Malformed: c.malformed.Load(), Failed: c.failed.Load(),
+		Handshakes: c.handshakes.Load(), Malformed: c.malformed.Load(), Failed: c.failed.Load(),
+		Latency: c.latency.Summary(), Reads: c.reads.Summary(), Updates: c.updates.Summary(),
+		Responses: c.responses.Spread(),
+		BytesIn:   c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),
+		Rejected:    c.ended[tooManyOfAddr].Load() + c.ended[tooMany].Load(),
+		Sessionless: c.ended[handshakeLate].Load(), AuthFailed: c.ended[authFailed].Load(),
 		Ended: make(map[string]uint64, numReasons),
 	}
 	for r := range c.ended {
 		st.Ended[reason(r).String()] = c.ended[r].Load()
-	}
-	if n := c.answered.Load(); n > 0 {
-		st.Latency = Latency{
-			Count: n, Min: time.Duration(max(c.least.Load()-1, 0)), Max: time.Duration(c.most.Load()),
-			Avg: time.Duration(c.total.Load() / n),
-		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,11 +146,15 @@ func (s *Server) Stats() Stats {
 // ResetStats sets the counters to zero.
 func (s *Server) ResetStats() {
 	c := &s.stats
-	for _, n := range []*atomic.Uint64{&c.received, &c.sent, &c.malformed, &c.failed, &c.answered, &c.total} {
+	for _, n := range []*atomic.Uint64{
+		&c.received, &c.sent, &c.handshakes, &c.malformed, &c.failed, &c.bytesIn, &c.replyBytes, &c.eventBytes,
+	} {
 		n.Store(0)
 	}
-	c.least.Store(0)
-	c.most.Store(0)
+	for _, d := range []*tally.Durations{&c.latency, &c.reads, &c.updates} {
+		d.Reset()
+	}
+	c.responses.Reset()
 	for r := range c.ended {
 		c.ended[r].Store(0)
 	}

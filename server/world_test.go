@@ -289,7 +289,7 @@ func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
 	cfg := Config{
 		Member: m, State: m.state, Tick: testTick, ConnBase: 1 << 40,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
-		FourLetter:  func(word string) ([]byte, bool) { return []byte("imok"), word == "ruok" },
+		Words:       fakeWords{},
 	}
 	if change != nil {
 		change(&cfg)
@@ -585,3 +585,25 @@ func auth(scheme, text string) record {
 type raw []byte
 
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
+
+// fakeWords knows ruok, and stmk, which answers with its argument again and again.
+type fakeWords struct{}
+
+func (fakeWords) Known(word string) bool { return word == "ruok" || word == "stmk" }
+
+func (fakeWords) Answer(word string, argument io.Reader, w io.Writer) error {
+	if word == "ruok" {
+		_, err := io.WriteString(w, "imok")
+		return err
+	}
+	var arg [8]byte
+	if _, err := io.ReadFull(argument, arg[:]); err != nil {
+		return err
+	}
+	for range 1 << 20 { // 8 MiB
+		if _, err := w.Write(arg[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

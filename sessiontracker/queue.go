@@ -87,6 +87,28 @@ func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, heard, timeout tim
 	return true
 }
 
+// Buckets appends to dst up to limit sessions, from cursor (0: the first) on, each with the
+// time its bucket falls due, and returns where to go on; 0: that was all. Sessions being
+// closed are left out.
+func (q *ExpiryQueue) Buckets(dst []Expiry, cursor uint32, limit int) (_ []Expiry, next uint32) {
+	i := max(cursor, heads)
+	for ; limit > 0 && i < q.used; i, limit = i+1, limit-1 {
+		if s := q.slot(i); s.id != 0 && !s.closing {
+			dst = append(dst, Expiry{s.id, time.Duration(max(q.bucket(s.deadline), q.next)) * q.tick})
+		}
+	}
+	if i == q.used {
+		i = 0
+	}
+	return dst, i
+}
+
+// Expiry is a session and the table time at which it falls due if nobody is heard.
+type Expiry struct {
+	ID jute.SessionID
+	At time.Duration
+}
+
 // Has reports whether the queue holds id.
 func (q *ExpiryQueue) Has(id jute.SessionID) bool { return q.find(id) != 0 }
 

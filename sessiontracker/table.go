@@ -198,6 +198,42 @@ func (t *GlobalTable) decide(dst []Seed, limit int) (_ []Seed, more bool) {
 	return dst, t.queue.Due()
 }
 
+// Expiries yields all sessions but those being closed, in no order, each with the table
+// time at which its bucket falls due. The lock is held for a part of them at a time, and
+// not while it yields: a session may be missed, or have moved, if it changed meanwhile.
+func (t *GlobalTable) Expiries() iter.Seq[Expiry] {
+	return func(yield func(Expiry) bool) {
+		part := make([]Expiry, 0, recordsPerLock)
+		for cursor := uint32(0); ; {
+			if part, cursor = t.expiries(part[:0], cursor); !yieldAll(part, yield) || cursor == 0 {
+				return
+			}
+		}
+	}
+}
+
+func (t *GlobalTable) expiries(part []Expiry, cursor uint32) ([]Expiry, uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.queue.Buckets(part, cursor, recordsPerLock)
+}
+
+func yieldAll(part []Expiry, yield func(Expiry) bool) bool {
+	for _, e := range part {
+		if !yield(e) {
+			return false
+		}
+	}
+	return true
+}
+
+// Now returns table time at a moment of the clock.
+func (t *GlobalTable) Now(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at(now)
+}
+
 // Len returns how many sessions the table holds, those being closed included.
 func (t *GlobalTable) Len() int {
 	t.mu.Lock()

@@ -454,3 +454,40 @@ func TestTouchDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// Whoever lists sees each session once, at the end of the bucket that its last touch put
+// it into, though it is filed in an earlier one; what is being closed is not listed.
+func TestExpiries(t *testing.T) {
+	var ids []jute.SessionID
+	for id := range jute.SessionID(3 * recordsPerLock) {
+		ids = append(ids, id+1)
+	}
+	table := NewGlobalTable(start, tick, seeds(ids...))
+	table.Remove(7)
+	steps(table, 0, 3*time.Second)
+	table.Touch(5, start.Add(3*time.Second), 4*time.Second)
+	got := map[jute.SessionID]time.Duration{}
+	for e := range table.Expiries() {
+		if got[e.ID] != 0 {
+			t.Fatalf("session %d is listed twice", e.ID)
+		}
+		got[e.ID] = e.At
+	}
+	if len(got) != len(ids)-1 || got[7] != 0 || got[6] != 6*time.Second || got[5] != 8*time.Second {
+		t.Errorf("%d of %d; the removed at %v, the touched at %v, others at %v", len(got), len(ids), got[7], got[5], got[6])
+	}
+	if now := table.Now(start.Add(3 * time.Second)); now != 3*time.Second {
+		t.Errorf("table time %v", now)
+	}
+	for now := 3 * time.Second; now <= 6*time.Second; now += tick / 2 {
+		table.Advance(start.Add(now))
+	}
+	table.Decide(nil, 10)
+	left := 0
+	for range table.Expiries() {
+		left++
+	}
+	if left != len(ids)-1-10 {
+		t.Errorf("%d listed, 10 of %d are being closed", left, len(ids)-1)
+	}
+}

@@ -101,7 +101,7 @@ func (c *Config) listenClients() (net.Listener, error) {
 func (c *Config) member(logger *slog.Logger) member.Config {
 	return member.Config{
 		ID: c.MyID, Servers: c.voters(), Dir: c.DataDir, LogDir: c.DataLogDir,
-		Tick: c.Tick, SyncLimit: c.SyncLimit, MinTimeout: c.MinSessionTimeout, MaxTimeout: c.MaxSessionTimeout,
+		Tick: c.Tick, InitLimit: c.InitLimit, SyncLimit: c.SyncLimit, MinTimeout: c.MinSessionTimeout, MaxTimeout: c.MaxSessionTimeout,
 		Limits: server.Limits{
 			MaxBuffer:      c.MaxBuffer,
 			MaxClientConns: unlimited(c.MaxClientCnxns),

@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"io"
+	"math"
+	"os"
+	"os/user"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+)
+
+// unset is what Java prints for what is not there, as its own settings are here.
+const unset = "<NA>"
+
+// envi tells what surrounds the process.
+func (w *Words) envi(p *page, _ *Stats, _ io.Reader) {
+	p.printf("Environment:\n")
+	put := func(name, value string) {
+		if value == "" {
+			value = unset
+		}
+		p.printf("%s=%s\n", name, value)
+	}
+	put("zookeeper.version", w.version)
+	host, _ := os.Hostname() // what cannot be found out is not there
+	put("host.name", host)
+	for _, name := range []string{"version", "vendor", "home", "class.path", "library.path"} {
+		put("java."+name, "")
+	}
+	put("java.io.tmpdir", os.TempDir())
+	put("java.compiler", "")
+	put("os.name", osName())
+	put("os.arch", runtime.GOARCH)
+	put("os.version", osVersion())
+	name, home := "", ""
+	if u, err := user.Current(); err == nil {
+		name, home = u.Username, u.HomeDir
+	}
+	dir, _ := os.Getwd()
+	put("user.name", name)
+	put("user.home", home)
+	put("user.dir", dir)
+	free, most, total := memory()
+	put("os.memory.free", free)
+	put("os.memory.max", most)
+	put("os.memory.total", total)
+}
+
+func osName() string { return strings.ToUpper(runtime.GOOS[:1]) + runtime.GOOS[1:] }
+
+// osVersion is the kernel's, where there is a file that says so.
+func osVersion() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.TrimSpace(string(text))
+}
+
+// memory is what the runtime has free, may take, and has.
+func memory() (free, most, total string) {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+	}
+	metrics.Read(samples)
+	released := samples[2].Value.Uint64()
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 { // asks only
+		most = megabytes(uint64(limit))
+	}
+	return megabytes(samples[1].Value.Uint64()), most, megabytes(samples[0].Value.Uint64() - released)
+}
+
+func megabytes(n uint64) string { return strconv.FormatUint(n>>20, 10) + "MB" }

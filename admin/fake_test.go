@@ -1,0 +1,128 @@
+package admin
+
+import (
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/tally"
+)
+
+// fakeSource is a member with two sessions, and a connection that is this very word's.
+type fakeSource struct {
+	role   string
+	disk   error
+	resets []string
+}
+
+func (f *fakeSource) Stats() Stats {
+	return Stats{
+		Role: f.role, Up: 90 * time.Second, Received: 746, Sent: 806, Connections: 1, Outstanding: 2, Zxid: 0x2000001e9, Nodes: 10,
+		Latency: tally.Summary{Count: 16, Min: 100 * time.Microsecond, Avg: 693750 * time.Nanosecond, Max: 12 * time.Millisecond},
+		Updates: tally.Summary{
+			Count: 4, Sum: 10 * time.Millisecond, Min: time.Millisecond, Avg: 2500 * time.Microsecond, Max: 5 * time.Millisecond,
+			P50: 2 * time.Millisecond, P95: 4 * time.Millisecond, P99: 5 * time.Millisecond, P999: 5 * time.Millisecond,
+		},
+		Responses: tally.Spread{Last: -1, Min: -1, Max: -1}, Proposals: tally.Spread{Last: 48, Min: 36, Max: 88},
+		Ephemerals: 3, DataSize: 44, Sessions: 2, Watches: 5, WatchedPaths: 2, Watching: 2, DataWatches: 3, Voters: 3,
+		Learners: 2, Synced: 1, Leading: time.Minute,
+	}
+}
+
+func (f *fakeSource) Settings() Settings {
+	s := Settings{
+		ClientPort: 2181, Dir: "/data", LogDir: "/log", Tick: 2 * time.Second, MaxClientConns: 60,
+		MinTimeout: 4 * time.Second, MaxTimeout: 40 * time.Second, ID: 3,
+		InitLimit: 10, SyncLimit: 5, ElectionPort: 3888, QuorumPort: 2888,
+	}
+	if f.role != "standalone" {
+		s.Ensemble = "server.1=a:2888:3888:participant\nversion=0\n"
+	}
+	return s
+}
+
+func (f *fakeSource) DiskUsage() (data, log int64, err error) { return 510, 1000, f.disk }
+func (f *fakeSource) ResetStats() { f.resets = append(f.resets, "server") }
+
+func (f *fakeSource) ResetConnections() { f.resets = append(f.resets, "connections") }
+
+var began = time.Date(2026, 11, 20, 2, 43, 20, 0, time.UTC)
+
+func (f *fakeSource) Connections() iter.Seq[Connection] {
+	return slices.Values([]Connection{
+		{
+			Addr: "10.0.0.1:46396", Reading: true, Writing: true, Queued: 2, Received: 8, Sent: 9, Session: 0x1000012f99a0001,
+			Timeout: 15 * time.Second, Established: began, Replies: 9, Op: jute.OpGetChildren2, Xid: 7, Zxid: 0x20000000a,
+			Replied: 1283859 * time.Millisecond, MinLatency: 900 * time.Microsecond, LastLatency: 2 * time.Millisecond,
+			AvgLatency: time.Millisecond, MaxLatency: 4 * time.Millisecond, Expires: began.Add(9500 * time.Millisecond),
+		},
+		{
+			Addr: "[::1]:4", Reading: true, Received: 1, Sent: 1, Session: 0x2000012f99a0001, Timeout: 4 * time.Second,
+			Established: began, Xid: -1, Expires: began.Add(9 * time.Second),
+		},
+		{Addr: "10.0.0.2:46440", Received: 1, Expires: began.Add(9100 * time.Millisecond)},
+	})
+}
+
+func (f *fakeSource) Watches() iter.Seq2[jute.SessionID, []string] {
+	return func(yield func(jute.SessionID, []string) bool) {
+		_ = yield(0x2000012f99a0001, []string{"/a", "/b"}) && yield(0x1000012f99a0001, []string{"/a"})
+	}
+}
+
+func (f *fakeSource) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
+	return func(yield func(jute.SessionID, time.Duration) bool) {
+		_ = yield(0x1000012f99a0001, 15*time.Second) && yield(0x2000012f99a0001, 4*time.Second)
+	}
+}
+
+func (f *fakeSource) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
+	ends := map[jute.SessionID]time.Time{0x1000012f99a0001: began.Add(10 * time.Second), 0x2000012f99a0001: began.Add(9 * time.Second)}
+	return maps.All(ends), f.role != "follower"
+}
+
+func (f *fakeSource) Ephemerals() iter.Seq2[jute.SessionID, string] {
+	return func(yield func(jute.SessionID, string) bool) {
+		_ = yield(0x1000012f99a0001, "/e1") && yield(0x1000012f99a0001, "/e2") && yield(0x2000012f99a0001, "/f")
+	}
+}
+
+func newTestWords(t *testing.T, role string, whitelist ...string) (*Words, *fakeSource) {
+	t.Helper()
+	f := &fakeSource{role: role}
+	w, err := NewWords(WordsConfig{
+		Whitelist: whitelist, Version: "0.1.0-dev", Built: time.Date(2026, 11, 2, 8, 4, 0, 0, time.UTC), Source: f,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, f
+}
+
+// ask returns the whole answer to a word.
+func (w *Words) ask(t *testing.T, word string) string {
+	t.Helper()
+	var b strings.Builder
+	if err := w.Answer(word[:4], strings.NewReader(word[4:]), &b); err != nil {
+		t.Errorf("%q: %v", word, err)
+	}
+	return b.String()
+}
+
+// full fails when it has taken so many bytes.
+type fullWriter struct{ left, asked int }
+
+var errFull = errors.New("full")
+
+func (f *fullWriter) Write(b []byte) (int, error) {
+	f.asked++
+	if f.left -= len(b); f.left < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}

@@ -1,0 +1,216 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/jute"
+)
+
+// cons lists the connections with all that is known of them.
+func (w *Words) cons(p *page, _ *Stats, _ io.Reader) {
+	for c := range w.source.Connections() {
+		if p.printf(" %s)\n", full(&c)); p.err != nil {
+			return
+		}
+	}
+	p.printf("\n")
+}
+
+// brief is a connection as stat shows it, without the last bracket.
+func brief(c *Connection) string {
+	interest := 0
+	if c.Reading {
+		interest |= 1
+	}
+	if c.Writing {
+		interest |= 4
+	}
+	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.Addr, interest, c.Queued, c.Received, c.Sent)
+}
+
+// full is brief and what there is besides if the connection has a session.
+func full(c *Connection) string {
+	if c.Session == 0 {
+		return brief(c)
+	}
+	var b strings.Builder
+	op, ok := opCodes[c.Op]
+	if !ok || c.Replies == 0 {
+		op = "NA"
+	}
+	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", brief(c), uint64(c.Session), op, c.Established.UnixMilli(), c.Timeout.Milliseconds())
+	if c.Xid >= 0 {
+		fmt.Fprintf(&b, ",lcxid=0x%x", c.Xid)
+	}
+	fmt.Fprintf(&b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(c.Zxid), c.Replied.Milliseconds(),
+		c.LastLatency.Milliseconds(), c.MinLatency.Milliseconds(), c.AvgLatency.Milliseconds(), c.MaxLatency.Milliseconds())
+	return b.String()
+}
+
+// opCodes are ZooKeeper's abbreviations.
+var opCodes = map[jute.Op]string{
+	jute.OpCreateSession: "SESS", jute.OpPing: "PING", jute.OpCreate: "CREA", jute.OpCreate2: "CREA", jute.OpCreateContainer: "CREA",
+	jute.OpCreateTTL: "CREA", jute.OpDelete: "DELE", jute.OpExists: "EXIS", jute.OpGetData: "GETD", jute.OpSetData: "SETD",
+	jute.OpGetACL: "GETA", jute.OpSetACL: "SETA", jute.OpGetChildren: "GETC", jute.OpGetChildren2: "GETC",
+	jute.OpGetAllChildrenNumber: "GETACN", jute.OpSync: "SYNC", jute.OpMulti: "MULT", jute.OpMultiRead: "MLTR",
+	jute.OpReconfig: "RECO", jute.OpCheck: "CHEC", jute.OpSetWatches: "SETW", jute.OpSetWatches2: "STW2", jute.OpAddWatch: "ADDW",
+	jute.OpCheckWatches: "CHKW", jute.OpRemoveWatches: "REMW", jute.OpGetEphemerals: "GETE", jute.OpWhoAmI: "HOMI",
+	jute.OpCloseSession: "CLOS",
+}
+
+// alone runs f when no other long answer is being made: what it gathers is in memory once.
+func (w *Words) alone(f func()) {
+	w.listing <- struct{}{}
+	defer func() { <-w.listing }()
+	f()
+}
+
+// dump shows who lives until when, and what goes with whom.
+func (w *Words) dump(p *page, _ *Stats, _ io.Reader) {
+	w.alone(func() {
+		p.printf("SessionTracker dump:\n")
+		if expiries, leads := w.source.Expiries(); leads {
+			buckets(p, "Session", expiries, func(id jute.SessionID) { p.printf("\t0x%x\n", uint64(id)) })
+		} else {
+			p.timeouts(w.source.Sessions())
+		}
+		p.printf("ephemeral nodes dump:\n")
+		p.ephemerals(w.source.Ephemerals())
+		p.printf("Connections dump:\n")
+		buckets(p, "Connections", connections(w.source.Connections()), func(c client) {
+			p.printf("\tip: /%s sessionId: 0x%x\n", c.addr, uint64(c.session))
+		})
+	})
+}
+
+// client is a connection as dump shows it.
+type client struct {
+	addr    string
+	session jute.SessionID
+}
+
+// connections rounds up to seconds, so that those that end together stand together.
+func connections(all iter.Seq[Connection]) iter.Seq2[client, time.Time] {
+	return func(yield func(client, time.Time) bool) {
+		for c := range all {
+			if !yield(client{c.Addr, c.Session}, c.Expires.Truncate(time.Second).Add(time.Second)) {
+				return
+			}
+		}
+	}
+}
+
+// buckets lists what ends when.
+func buckets[T any](p *page, name string, all iter.Seq2[T, time.Time], show func(T)) {
+	ends := map[int64][]T{}
+	n := 0
+	for one, at := range all {
+		ends[at.UnixNano()] = append(ends[at.UnixNano()], one)
+		n++
+	}
+	p.printf("%s Sets (%d)/(%d):\n", name, len(ends), n)
+	for _, at := range slices.Sorted(maps.Keys(ends)) {
+		p.printf("%d expire at %s:\n", len(ends[at]), time.Unix(0, at).UTC().Format(javaDate))
+		for _, one := range ends[at] {
+			if show(one); p.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// javaDate is how Java prints a date.
+const javaDate = "Mon Jan 02 15:04:05 MST 2006"
+
+// timeouts lists the sessions as a member shows them that does not know their ends.
+func (p *page) timeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
+	type session struct {
+		id      jute.SessionID
+		timeout time.Duration
+	}
+	var all []session
+	for id, timeout := range sessions {
+		all = append(all, session{id, timeout})
+	}
+	p.printf("Global Sessions(%d):\n", len(all))
+	for _, s := range all {
+		if p.printf("0x%x\t%dms\n", uint64(s.id), s.timeout.Milliseconds()); p.err != nil {
+			return
+		}
+	}
+}
+
+// ephemerals lists the nodes of each session.
+func (p *page) ephemerals(nodes iter.Seq2[jute.SessionID, string]) {
+	type node struct {
+		owner jute.SessionID
+		path  string
+	}
+	var all []node
+	owners := 0
+	for owner, path := range nodes {
+		if len(all) == 0 || all[len(all)-1].owner != owner {
+			owners++
+		}
+		all = append(all, node{owner, path})
+	}
+	p.printf("Sessions with Ephemerals (%d):\n", owners)
+	for i, n := range all {
+		if i == 0 || all[i-1].owner != n.owner {
+			p.printf("0x%x:\n", uint64(n.owner))
+		}
+		if p.printf("\t%s\n", n.path); p.err != nil {
+			return
+		}
+	}
+}
+
+// wchs counts watches of nodes, not those of children alone, as in ZooKeeper.
+func (w *Words) wchs(p *page, s *Stats, _ io.Reader) {
+	p.printf("%d connections watching %d paths\nTotal watches:%d\n", s.Watching, s.WatchedPaths, s.DataWatches)
+}
+
+// wchc lists the paths that each session watches.
+func (w *Words) wchc(p *page, _ *Stats, _ io.Reader) {
+	for id, paths := range w.source.Watches() {
+		p.printf("0x%x\n", uint64(id))
+		for _, path := range paths {
+			if p.printf("\t%s\n", path); p.err != nil {
+				return
+			}
+		}
+	}
+	p.printf("\n")
+}
+
+// wchp lists the sessions that watch each path.
+func (w *Words) wchp(p *page, _ *Stats, _ io.Reader) {
+	w.alone(func() {
+		type watch struct {
+			path string
+			id   jute.SessionID
+		}
+		var all []watch
+		for id, paths := range w.source.Watches() {
+			for _, path := range paths {
+				all = append(all, watch{path, id})
+			}
+		}
+		slices.SortStableFunc(all, func(a, b watch) int { return strings.Compare(a.path, b.path) })
+		for i, o := range all {
+			if i == 0 || all[i-1].path != o.path {
+				p.printf("%s\n", o.path)
+			}
+			if p.printf("\t0x%x\n", uint64(o.id)); p.err != nil {
+				return
+			}
+		}
+		p.printf("\n")
+	})
+}

@@ -1,0 +1,52 @@
+package leader
+
+import (
+	"sync/atomic"
+	"time"
+
+	"rollcall/tally"
+)
+
+// Counters count what leaders do, over all terms of this process but where it says
+// otherwise. The zero value has counted nothing. Safe for concurrent use.
+type Counters struct {
+	Proposed  atomic.Uint64 // transactions put into entries
+	Committed atomic.Uint64 // those of entries that were committed and applied here
+	Expired   atomic.Uint64 // sessions
+	Sizes     tally.Sizes   // of the transactions proposed in this term, in bytes as the log has them
+}
+
+// Reset sets them to zero.
+func (c *Counters) Reset() {
+	c.Proposed.Store(0)
+	c.Committed.Store(0)
+	c.Expired.Store(0)
+	c.Sizes.Reset()
+}
+
+// Stats are how a term stands now.
+type Stats struct {
+	Learners int           // other members whose stream is open and who were heard on it
+	Synced   int           // those of them who have since applied what was committed when it opened
+	Syncs    int           // calls of Sync that wait for their proof
+	Uptime   time.Duration // since the term opened
+}
+
+// Stats returns them.
+func (l *Leader) Stats() Stats {
+	s := Stats{Syncs: int(l.syncing.Load()), Uptime: time.Since(l.begun)}
+	for id, m := range l.links {
+		if id == l.cfg.Self {
+			continue
+		}
+		m.mu.Lock()
+		if m.linked {
+			s.Learners++
+		}
+		if m.synced {
+			s.Synced++
+		}
+		m.mu.Unlock()
+	}
+	return s
+}

@@ -1,0 +1,82 @@
+package leader
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "google.golang.org/protobuf/proto"
+
+	"rollcall/proto"
+	"rollcall/tally"
+)
+
+// A member counts once it is heard, as synced once it has applied what was committed when
+// its stream opened, and not when it is gone.
+func TestStatsOfMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.members[2].applied = 100 // all that is committed
+		e.members[3].applied = 99
+		if s := e.Stats(); s.Learners != 0 || s.Synced != 0 {
+			t.Errorf("before anybody is heard: %+v", s)
+		}
+		e.run()
+		e.at(tick)
+		if s := e.Stats(); s.Learners != 2 || s.Synced != 1 || s.Uptime != tick {
+			t.Errorf("one is behind: %+v", s)
+		}
+		e.members[3].set(func() { e.members[3].applied = 100 })
+		e.at(2 * tick)
+		if s := e.Stats(); s.Learners != 2 || s.Synced != 2 {
+			t.Errorf("both have caught up: %+v", s)
+		}
+		e.members[2].set(func() { e.members[2].silent = true })
+		e.at(10 * tick)
+		if s := e.Stats(); s.Learners != 1 || s.Synced != 1 {
+			t.Errorf("one is silent: %+v", s)
+		}
+		e.end()
+	})
+}
+
+// Transactions are counted when proposed and when committed, expiries among them; sizes
+// are those of transactions, and of this term.
+func TestCounters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(9, 2))
+		if got := e.count.Sizes.Spread(); got != (tally.Spread{Last: -1, Min: -1, Max: -1}) {
+			t.Errorf("sizes before the first: %+v", got)
+		}
+		e.log.delay = time.Second
+		e.run()
+		two, _, hangUp := e.forward(0)
+		sent := writes(2, 100, 1, 2, 3)
+		two.in <- sent
+		synctest.Wait()
+		if p, c := e.count.Proposed.Load(), e.count.Committed.Load(); p != 3 || c != 0 {
+			t.Errorf("%d proposed, %d committed", p, c)
+		}
+		size := int64(pb.Size(sent.Txns[0]))
+		if got := e.count.Sizes.Spread(); got != (tally.Spread{Last: size, Min: size, Max: size}) {
+			t.Errorf("sizes %+v, want %d", got, size)
+		}
+		e.at(20 * tick)
+		if p, c, x := e.count.Proposed.Load(), e.count.Committed.Load(), e.count.Expired.Load(); p != 4 || c != 4 || x != 1 {
+			t.Errorf("%d proposed, %d committed, %d expired", p, c, x)
+		}
+		if got := e.count.Sizes.Spread(); got.Max != size || got.Last >= size || got.Last != got.Min || got.Last <= 0 {
+			t.Errorf("sizes behind an expiry: %+v", got)
+		}
+		for _, m := range e.members[1:] {
+			m.set(func() { m.silent = true })
+		}
+		go func() { _, _ = e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Nonce: nonce}) }()
+		synctest.Wait()
+		if n := e.Stats().Syncs; n != 1 {
+			t.Errorf("%d syncs wait for a proof that nobody gives", n)
+		}
+		hangUp()
+		e.end()
+	})
+}

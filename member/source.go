@@ -1,0 +1,186 @@
+package member
+
+import (
+	"cmp"
+	"iter"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/jute"
+	"rollcall/sessiontracker"
+)
+
+// listedPerLock is how many sessions or nodes a list takes from the state while apply
+// waits: some tens of microseconds.
+const listedPerLock = 1024
+
+// source implements admin.Source: the figures and lists of all rooms.
+type source struct{ m *Member }
+
+func (s source) Stats() admin.Stats {
+	m := s.m
+	st, log, count := m.server.Stats(), m.node.Stats(), &m.terms.count
+	figures := admin.Stats{
+		Role: m.Role(), Up: time.Since(m.begun),
+		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
+		Handshakes: st.Handshakes, Rejected: st.Rejected, Sessionless: st.Sessionless, AuthFailed: st.AuthFailed,
+		Latency: st.Latency, Reads: st.Reads, Updates: st.Updates, Responses: st.Responses,
+		BytesIn: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
+		Voters: len(m.cfg.Servers),
+		Writes: log.Writes, SlowWrites: log.SlowWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Stands,
+		Proposed: count.Proposed.Load(), Committed: count.Committed.Load(), Expired: count.Expired.Load(),
+		Proposals: count.Sizes.Spread(),
+	}
+	if l := m.terms.current.Load(); l != nil {
+		term := l.Stats()
+		figures.Learners, figures.Synced, figures.Syncs, figures.Leading = term.Learners, term.Synced, term.Syncs, term.Uptime
+	}
+	tree := m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	figures.Zxid, figures.Nodes, figures.DataSize = tree.Zxid(), tree.NodeCount(), tree.DataSize()
+	figures.Ephemerals, figures.Sessions = tree.EphemeralCount(), tree.SessionCount()
+	figures.Watches, figures.DataWatches = tree.WatchCount(), tree.NodeWatchCount()
+	figures.WatchedPaths, figures.Watching = tree.WatchedPaths(), tree.WatchingCount()
+	return figures
+}
+
+func (s source) DiskUsage() (data, log int64, err error) { return s.m.node.DiskUsage() }
+
+func (s source) ResetStats() {
+	s.m.server.ResetStats()
+	s.m.node.ResetStats()
+	s.m.terms.count.Reset()
+}
+
+func (s source) ResetConnections() { s.m.server.ResetConnections() }
+
+func (s source) Connections() iter.Seq[admin.Connection] {
+	return func(yield func(admin.Connection) bool) {
+		for c := range s.m.server.Connections() {
+			if !yield(admin.Connection(c)) {
+				return
+			}
+		}
+	}
+}
+
+func (s source) Watches() iter.Seq2[jute.SessionID, []string] { return s.m.server.Watches() }
+
+// Sessions takes a part at a time under the tree's lock.
+func (s source) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
+	return func(yield func(jute.SessionID, time.Duration) bool) {
+		part := make([]sessiontracker.Seed, 0, listedPerLock)
+		for first, more := jute.SessionID(0), true; more; {
+			part = s.sessions(part[:0], first)
+			for _, one := range part {
+				if !yield(one.ID, one.Timeout) {
+					return
+				}
+				first = one.ID + 1
+			}
+			more = len(part) == listedPerLock
+		}
+	}
+}
+
+func (s source) sessions(part []sessiontracker.Seed, first jute.SessionID) []sessiontracker.Seed {
+	tree := s.m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	for one := range tree.SessionsFrom(first) {
+		if part = append(part, seed(one)); len(part) == listedPerLock {
+			break
+		}
+	}
+	return part
+}
+
+// Expiries asks the table of the term that this member leads.
+func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
+	s.m.state.RLock()
+	table := s.m.terms.table
+	s.m.state.RUnlock()
+	if table == nil {
+		return nil, false
+	}
+	begun := s.m.cfg.Now().Add(-table.Now(time.Now()))
+	return func(yield func(jute.SessionID, time.Time) bool) {
+		for e := range table.Expiries() {
+			if !yield(e.ID, begun.Add(e.At)) {
+				return
+			}
+		}
+	}, true
+}
+
+// Ephemerals takes a part at a time under the tree's lock.
+func (s source) Ephemerals() iter.Seq2[jute.SessionID, string] {
+	return func(yield func(jute.SessionID, string) bool) {
+		part := make([]ephemeral, 0, listedPerLock)
+		for from, more := (ephemeral{}), true; more; {
+			part = s.ephemerals(part[:0], from)
+			for _, e := range part {
+				if !yield(e.owner, e.path) {
+					return
+				}
+				from = ephemeral{e.owner, e.path + "\x00"} // no path lies between the two
+			}
+			more = len(part) == listedPerLock
+		}
+	}
+}
+
+type ephemeral struct {
+	owner jute.SessionID
+	path  string
+}
+
+func (s source) ephemerals(part []ephemeral, from ephemeral) []ephemeral {
+	tree := s.m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	for owner, path := range tree.EphemeralsFrom(from.owner, from.path) {
+		if part = append(part, ephemeral{owner, path}); len(part) == listedPerLock {
+			break
+		}
+	}
+	return part
+}
+
+func (s source) Settings() admin.Settings {
+	m := s.m
+	self := m.serverByID(m.cfg.ID)
+	shown := admin.Settings{
+		ClientPort: portOf(m.cfg.Clients.Addr().String()), Dir: absolute(m.cfg.Dir), LogDir: absolute(cmp.Or(m.cfg.LogDir, m.cfg.Dir)), Tick: m.cfg.Tick,
+		ID: m.cfg.ID, InitLimit: m.cfg.InitLimit, SyncLimit: m.cfg.SyncLimit,
+		ElectionPort: portOf(self.Raft), QuorumPort: portOf(self.Grpc), Ensemble: string(m.cfg.EnsembleText),
+	}
+	shown.MinTimeout, shown.MaxTimeout = m.server.Timeouts()
+	shown.MaxClientConns = max(m.server.Limits().MaxClientConns, 0) // negative: no limit, which is 0 here
+	return shown
+}
+
+// absolute is dir as seen from anywhere, if that can be found out; "" stays.
+func absolute(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil && dir != "" {
+		return abs
+	}
+	return dir
+}
+
+// portOf returns 0 for an address without a port.
+func portOf(addr string) int {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return 0
+	}
+	return n
+}

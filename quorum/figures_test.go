@@ -1,0 +1,98 @@
+package quorum
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Figures count what happened: an election for each leader lost, on every member.
+func TestElectionFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		first := e.leader(1, 2, 3)
+		rest := others(first)
+		for _, id := range rest {
+			e.members[id].node.ResetStats()
+		}
+		e.kill(first)
+		e.propose("b", rest...)
+		stands := uint64(0)
+		for _, id := range rest {
+			s := e.members[id].node.Stats()
+			if s.Elections.Count == 0 || s.Elections.Max > 10*e.members[id].node.election {
+				t.Errorf("member %d: elections %+v", id, s.Elections)
+			}
+			stands += s.Stands
+		}
+		if stands == 0 {
+			t.Error("a leader was elected, and nobody stood")
+		}
+	})
+}
+
+// A write of the log is timed, and one of a second counts as slow.
+func TestWriteFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 1)
+		log := &stallLog{InmemStore: e.members[1].stores.Log.(*raft.InmemStore)}
+		e.members[1].stores.Log = log
+		e.members[1].adjust = func(c *Config) { c.SnapshotEvery = 10 }
+		e.start(1)
+		e.propose("a", 1)
+		node := e.members[1].node
+		node.ResetStats()
+		log.stall(1500 * time.Millisecond)
+		if err := node.Propose([]byte("b")).Error(); err != nil {
+			t.Fatal(err)
+		}
+		if s := node.Stats(); s.Writes.Count != 1 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 {
+			t.Errorf("one write of 1.5 s: %+v", s)
+		}
+		for range 20 {
+			e.propose("c", 1)
+		}
+		if s := node.Stats(); s.Writes.Count < 21 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 || s.Snapshots.Count != 0 {
+			t.Errorf("20 more writes: %+v", s)
+		}
+		time.Sleep(3 * snapshotInterval)
+		if s := node.Stats(); s.Snapshots.Count == 0 {
+			t.Errorf("no snapshot is counted: %+v", s)
+		}
+		if data, log, err := node.DiskUsage(); data != 0 || log != 0 || err != nil {
+			t.Errorf("files of a member without: %d, %d, %v", data, log, err)
+		}
+	})
+}
+
+// What the files take is counted once, wherever the log lies.
+func TestDiskUsage(t *testing.T) {
+	for _, name := range []string{"one folder", "two folders"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			n := &Node{cfg: Config{Dir: dir, LogDir: dir}}
+			if name == "two folders" {
+				n.cfg.LogDir = t.TempDir()
+			}
+			for path, size := range map[string]int{
+				filepath.Join(n.cfg.LogDir, logName): 1000, filepath.Join(dir, identityName): 10,
+				filepath.Join(snapshotPath(dir), "1-2-3", "state.bin"): 500,
+			} {
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if data, log, err := n.DiskUsage(); data != 510 || log != 1000 || err != nil {
+				t.Errorf("%d, %d, %v, want 510 and 1000", data, log, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"rollcall/jute"
+)
+
+// traffic is what one connection has had, since it began or the last reset. Its
+// connection's mu guards it.
+type traffic struct {
+	received, sent    uint64        // packets
+	op                jute.Op       // of the last reply
+	replies           uint64        // the handshake's included
+	xid               int32         // of the last reply to a request of the client's own counting
+	hasXid            bool          // there was one
+	zxid              int64         // in the last reply
+	at                time.Duration // of the last reply, from the server's start
+	last, least, most time.Duration // latencies
+	total             time.Duration
+}
+
+// reply takes in a reply that was queued at now, took so long, and showed zxid.
+func (t *traffic) reply(op jute.Op, xid int32, zxid int64, at, took time.Duration) {
+	t.sent++
+	t.op, t.zxid, t.at, t.last = op, zxid, at, took
+	if xid >= 0 { // pings and the like have fixed ones
+		t.xid, t.hasXid = xid, true
+	}
+	if t.replies++; t.replies == 1 || took < t.least {
+		t.least = took
+	}
+	t.most = max(t.most, took)
+	t.total += took
+}
+
+// Connection is one client connection as operators see it.
+type Connection struct {
+	Addr                                            string         // host:port
+	Reading                                         bool           // the server waits for requests
+	Writing                                         bool           // the client has not taken all
+	Queued                                          int            // requests not answered
+	Received, Sent                                  uint64         // packets
+	Session                                         jute.SessionID // 0: none as yet; what follows is of its connection
+	Timeout                                         time.Duration
+	Established                                     time.Time
+	Replies                                         uint64        // 0: what follows says nothing
+	Op                                              jute.Op       // of the last reply
+	Xid                                             int32         // of the last reply; -1: none that the client has counted
+	Zxid                                            int64         // in the last reply
+	Replied                                         time.Duration // when that was, from the server's start
+	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration
+	Expires                                         time.Time // when it ends if nothing is heard
+}
+
+// Connections yields all connections, oldest first, without a lock held.
+func (s *Server) Connections() iter.Seq[Connection] {
+	return func(yield func(Connection) bool) {
+		for _, c := range s.oldestFirst() {
+			if shown, ok := c.show(); ok && !yield(shown) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Server) oldestFirst() []*conn {
+	conns := s.connections()
+	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.number-s.cfg.ConnBase, b.number-s.cfg.ConnBase) })
+	return conns
+}
+
+func (c *conn) show() (shown Connection, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return shown, false
+	}
+	t := &c.traffic
+	shown = Connection{
+		Addr: c.sock.RemoteAddr().String(), Reading: !c.word && !c.last && !c.full(), Writing: c.unsent() > 0,
+		Queued: c.queue.n, Received: t.received, Sent: t.sent, Established: c.begun, Expires: c.expires,
+	}
+	if !c.open {
+		return shown, true
+	}
+	shown.Session, shown.Timeout = c.session, c.timeout
+	if shown.Replies, shown.Xid = t.replies, -1; t.replies == 0 {
+		return shown, true
+	}
+	shown.Op, shown.Zxid, shown.Replied = t.op, t.zxid, t.at
+	if t.hasXid {
+		shown.Xid = t.xid
+	}
+	shown.LastLatency, shown.MinLatency, shown.MaxLatency = t.last, t.least, t.most
+	shown.AvgLatency = t.total / time.Duration(t.replies)
+	return shown, true
+}
+
+// ResetConnections sets the counters of every connection to zero.
+func (s *Server) ResetConnections() {
+	for _, c := range s.connections() {
+		c.mu.Lock()
+		c.traffic = traffic{}
+		c.mu.Unlock()
+	}
+}
+
+// Watches yields the sessions that watch nodes here, each with the paths, in order. What
+// watches children alone is left out, as in ZooKeeper. Without a lock held: one
+// connection's watches are copied at a time.
+func (s *Server) Watches() iter.Seq2[jute.SessionID, []string] {
+	return func(yield func(jute.SessionID, []string) bool) {
+		for _, c := range s.oldestFirst() {
+			if id, paths := c.watched(); len(paths) > 0 && !yield(id, paths) {
+				return
+			}
+		}
+	}
+}
+
+func (c *conn) watched() (id jute.SessionID, paths []string) {
+	c.mu.Lock()
+	id = c.session
+	c.mu.Unlock()
+	tree := c.srv.cfg.State
+	tree.RLock()
+	paths = slices.Collect(tree.WatchesOf(c))
+	tree.RUnlock()
+	slices.Sort(paths)
+	return id, paths
+}

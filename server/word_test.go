@@ -1,0 +1,151 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+)
+
+// 343: a client may close its side behind the word; an argument may come in parts. All of
+// a long answer arrives.
+func TestWordAnswers(t *testing.T) {
+	w := newWorld(t, true, nil)
+	half := w.open()
+	half.write([]byte("ruok\n"))
+	if err := half.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(half); string(got) != "imok" || err != nil {
+		t.Errorf("half closed: %q, %v", got, err)
+	}
+	long := w.open()
+	for _, part := range []string{"st", "mk0", "123456", "7 and more"} {
+		long.write([]byte(part))
+		time.Sleep(5 * time.Millisecond) // so that they are read apart
+	}
+	got, err := io.ReadAll(long)
+	if err != nil || !bytes.Equal(got, bytes.Repeat([]byte("01234567"), 1<<20)) {
+		t.Errorf("%d bytes, %v, want 8 MiB", len(got), err)
+	}
+}
+
+// A client that takes nothing of an answer is cut off when a silent stranger is; one that
+// takes a little now and then, after wordTime. Neither needs memory for the whole.
+func TestWordSlowReader(t *testing.T) {
+	for _, tt := range []struct {
+		name, argument string
+		drips          bool
+		ends           time.Duration
+	}{
+		{name: "reads nothing", argument: "01234567", ends: defaultHandshake + testTick},
+		{name: "drips", argument: "01234567", drips: true, ends: wordTime},
+		{name: "sends no argument", ends: wordTime},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, false, nil)
+				c := w.open()
+				begun := time.Now()
+				c.write([]byte("stmk" + tt.argument))
+				go func() {
+					for err := error(nil); tt.drips && err == nil; {
+						time.Sleep(3 * time.Second)
+						_, err = c.Read(make([]byte, wordChunk))
+					}
+				}()
+				for w.srv.Stats().Connections > 0 {
+					time.Sleep(100 * time.Millisecond)
+				}
+				if took := time.Since(begun); took < tt.ends || took > tt.ends+lingerTime {
+					t.Errorf("ended after %v, want %v", took, tt.ends)
+				}
+				if n := w.srv.Stats().Ended["slow_reader"]; n != 1 {
+					t.Errorf("%d slow readers: %v", n, w.srv.Stats().Ended)
+				}
+				_ = c.Close()
+			})
+		})
+	}
+}
+
+// What operators see of a connection is what it has had.
+func TestConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		begun := time.Now()
+		c := w.connect()
+		idle := w.open()
+		synctest.Wait()
+		shown := func() Connection {
+			synctest.Wait()
+			return slices.Collect(w.srv.Connections())[0]
+		}
+		got := shown()
+		want := Connection{
+			Addr: got.Addr, Reading: true, Received: 1, Sent: 1, Session: c.id, Timeout: 10 * time.Second, Established: begun,
+			Replies: 1, Op: jute.OpCreateSession, Xid: 0, Zxid: got.Zxid, Replied: got.Replied, Expires: begun.Add(10*time.Second + idleSlack*testTick),
+		}
+		if got != want || got.Zxid == 0 {
+			t.Errorf("after the handshake:\n%+v, want\n%+v", got, want)
+		}
+		time.Sleep(2 * time.Second)
+		c.must(jute.OpExists, exists("/", true))
+		c.send(jute.RequestHeader{Xid: jute.XidPing, Op: jute.OpPing})
+		c.expect(jute.XidPing, jute.OK)
+		zxid := got.Zxid
+		got = shown()
+		want.Received, want.Sent, want.Replies, want.Op, want.Xid, want.Zxid = 3, 3, 3, jute.OpPing, 1, zxid
+		want.Replied, want.Expires = 2*time.Second, begun.Add(12*time.Second+idleSlack*testTick)
+		if got != want {
+			t.Errorf("after two requests:\n%+v, want\n%+v", got, want)
+		}
+		w.hold()
+		c.request(jute.OpSetData, setData("/", "x"))
+		time.Sleep(time.Second)
+		if got = shown(); got.Queued != 1 || got.Received != 4 || got.Op != jute.OpPing {
+			t.Errorf("a write under way: %+v", got)
+		}
+		w.release()
+		c.expectEvent(jute.EventNodeDataChanged, "/")
+		c.expect(2, jute.OK)
+		got = shown()
+		if got.Queued != 0 || got.Sent != 5 || got.Op != jute.OpSetData || got.Xid != 2 || got.Zxid <= zxid ||
+			got.LastLatency != time.Second || got.MinLatency != 0 || got.MaxLatency != time.Second || got.AvgLatency != time.Second/4 {
+			t.Errorf("after a write of a second: %+v", got)
+		}
+		w.srv.ResetConnections()
+		if got = shown(); got.Sent != 0 || got.Replies != 0 || got.Xid != -1 || got.MaxLatency != 0 || got.Session != c.id {
+			t.Errorf("after a reset: %+v", got)
+		}
+		second := slices.Collect(w.srv.Connections())[1]
+		if second.Session != 0 || second.Received != 0 || !second.Reading || second.Expires != begun.Add(defaultHandshake) {
+			t.Errorf("without a handshake: %+v", second)
+		}
+		_ = idle.Close()
+	})
+}
+
+// Only watches of nodes are listed, each session's in order.
+func TestWatchesListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		a, b, none := w.connect(), w.connect(), w.connect()
+		for _, path := range []string{"/z", "/a", "/"} {
+			a.call(jute.OpExists, exists(path, true))
+		}
+		b.call(jute.OpExists, exists("/z", true))
+		b.must(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/zookeeper"), Watch: true})
+		got := map[jute.SessionID][]string{}
+		for id, paths := range w.srv.Watches() {
+			got[id] = paths
+		}
+		if len(got) != 2 || !slices.Equal(got[a.id], []string{"/", "/a", "/z"}) || !slices.Equal(got[b.id], []string{"/z"}) || got[none.id] != nil {
+			t.Errorf("%v", got)
+		}
+	})
+}
