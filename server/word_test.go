@@ -11,7 +11,7 @@ import (
 	"rollcall/jute"
 )
 
-// 343: a client may close its side behind the word; an argument may come in parts. All of
+// Case 343: a client may close its side behind the word; an argument may come in parts. All of
 // a long answer arrives.
 func TestWordAnswers(t *testing.T) {
 	w := newWorld(t, true, nil)
