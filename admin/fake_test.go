@@ -47,7 +47,7 @@ func (f *fakeSource) Settings() Settings {
 }
 
 func (f *fakeSource) DiskUsage() (data, log int64, err error) { return 510, 1000, f.disk }
-func (f *fakeSource) ResetStats() { f.resets = append(f.resets, "server") }
+func (f *fakeSource) ResetStats()                             { f.resets = append(f.resets, "server") }
 
 func (f *fakeSource) ResetConnections() { f.resets = append(f.resets, "connections") }
 

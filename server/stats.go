@@ -59,7 +59,7 @@ type Stats struct {
 	Handshakes  uint64            // requests for a session
 	Malformed   uint64            // requests whose record could not be read, answered -5
 	Failed      uint64            // requests answered with an error, those included
-	Latency     tally.Summary     // from reading a request to queueing its reply
+	Latency     tally.Summary     // from reading a request to queueing its reply; without percentiles
 	Reads       tally.Summary     // the same, of what does not change the state: pings and syncs too
 	Updates     tally.Summary     // the same, of what does
 	Responses   tally.Spread      // replies and events, in bytes
@@ -81,7 +81,7 @@ type counters struct {
 	failed         atomic.Uint64
 	ended          [numReasons]atomic.Uint64
 
-	latency, reads, updates         tally.Durations
+	reads, updates                  tally.Durations
 	responses                       tally.Sizes
 	bytesIn, replyBytes, eventBytes atomic.Uint64
 }
@@ -100,7 +100,6 @@ func (c *counters) refuse(code jute.Code) {
 // reply counts a reply that was queued.
 func (c *counters) reply(took time.Duration, update bool) {
 	c.sent.Add(1)
-	c.latency.Add(took)
 	if update {
 		c.updates.Add(took)
 	} else {
@@ -127,13 +126,13 @@ func (s *Server) Stats() Stats {
 	st := Stats{
 		Received: c.received.Load(), Sent: c.sent.Load(), Outstanding: int(c.outstanding.Load()),
 		Handshakes: c.handshakes.Load(), Malformed: c.malformed.Load(), Failed: c.failed.Load(),
-		Latency: c.latency.Summary(), Reads: c.reads.Summary(), Updates: c.updates.Summary(),
-		Responses: c.responses.Spread(),
-		BytesIn:   c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),
+		Reads: c.reads.Summary(), Updates: c.updates.Summary(), Responses: c.responses.Spread(),
+		BytesIn: c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),
 		Rejected:    c.ended[tooManyOfAddr].Load() + c.ended[tooMany].Load(),
 		Sessionless: c.ended[handshakeLate].Load(), AuthFailed: c.ended[authFailed].Load(),
 		Ended: make(map[string]uint64, numReasons),
 	}
+	st.Latency = st.Reads.With(st.Updates)
 	for r := range c.ended {
 		st.Ended[reason(r).String()] = c.ended[r].Load()
 	}
@@ -151,7 +150,7 @@ func (s *Server) ResetStats() {
 	} {
 		n.Store(0)
 	}
-	for _, d := range []*tally.Durations{&c.latency, &c.reads, &c.updates} {
+	for _, d := range []*tally.Durations{&c.reads, &c.updates} {
 		d.Reset()
 	}
 	c.responses.Reset()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,12 +53,13 @@ func TestWordSlowReader(t *testing.T) {
 				c := w.open()
 				begun := time.Now()
 				c.write([]byte("stmk" + tt.argument))
-				go func() {
+				var client sync.WaitGroup
+				client.Go(func() {
 					for err := error(nil); tt.drips && err == nil; {
 						time.Sleep(3 * time.Second)
 						_, err = c.Read(make([]byte, wordChunk))
 					}
-				}()
+				})
 				for w.srv.Stats().Connections > 0 {
 					time.Sleep(100 * time.Millisecond)
 				}
@@ -68,6 +70,7 @@ func TestWordSlowReader(t *testing.T) {
 					t.Errorf("%d slow readers: %v", n, w.srv.Stats().Ended)
 				}
 				_ = c.Close()
+				client.Wait()
 			})
 		})
 	}

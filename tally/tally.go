@@ -90,6 +90,19 @@ func (d *Durations) Summary() Summary {
 	return s
 }
 
+// With returns what both have seen together, without percentiles.
+func (s Summary) With(o Summary) Summary {
+	switch {
+	case s.Count == 0:
+		s.Min = o.Min
+	case o.Count > 0:
+		s.Min = min(s.Min, o.Min)
+	}
+	sum := Summary{Count: s.Count + o.Count, Sum: s.Sum + o.Sum, Min: s.Min, Max: max(s.Max, o.Max)}
+	sum.Avg = sum.Sum / time.Duration(max(sum.Count, 1))
+	return sum
+}
+
 // bucket is where ns is counted: its highest bits decide.
 func bucket(ns uint64) int {
 	if ns < steps {

@@ -65,6 +65,26 @@ func TestDurationsEnds(t *testing.T) {
 	}
 }
 
+func TestWith(t *testing.T) {
+	var a, b, c Durations
+	for i, d := range []*Durations{&a, &b, &a, &b} {
+		took := time.Duration(7*i*i + 3)
+		d.Add(took)
+		c.Add(took)
+	}
+	want := c.Summary()
+	want.P50, want.P95, want.P99, want.P999 = 0, 0, 0, 0
+	if got := b.Summary().With(a.Summary()); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := want.With(Summary{}); got != want {
+		t.Errorf("with nothing: %+v", got)
+	}
+	if got := (Summary{}).With(want); got != want {
+		t.Errorf("nothing with: %+v", got)
+	}
+}
+
 func TestSizes(t *testing.T) {
 	var s Sizes
 	if got := s.Spread(); got != (Spread{-1, -1, -1}) {

@@ -61,57 +61,57 @@ func TestLoadCases(t *testing.T) {
 		warning string // part of the warnings; "" for none at all
 		check   func(c Config) bool
 	}{
-		{name: "365 dataDir and clientPort only", cfg: "clientPort=2181", check: func(c Config) bool {
+		{name: "case 365 dataDir and clientPort only", cfg: "clientPort=2181", check: func(c Config) bool {
 			return c.Standalone && c.Tick == 3*time.Second && c.MinSessionTimeout == 6*time.Second &&
 				c.MaxSessionTimeout == time.Minute && c.ClientAddr == "0.0.0.0:2181" && c.MyID == 1
 		}},
-		{name: "366 tickTime 0", cfg: "tickTime=0", err: "DIR/zoo.cfg:2: tickTime=0: allowed is 1 to 3600000 (ms)"},
-		{name: "367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set"},
-		{name: "367 empty dataDir", noData: true, cfg: "dataDir=", err: "DIR/zoo.cfg:1: dataDir=: allowed is a path"},
-		{name: "368 clientPortAddress alone", cfg: "clientPortAddress=::1", err: "DIR/zoo.cfg:2: clientPortAddress without clientPort"},
-		{name: "369 no initLimit", cfg: strings.Replace(three, "initLimit=5", "", 1), myid: "1", err: "DIR/zoo.cfg: initLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
-		{name: "369 no syncLimit", cfg: strings.Replace(three, "syncLimit=2", "syncLimit=0", 1), myid: "1", err: "DIR/zoo.cfg:3: syncLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
-		{name: "370 no myid", cfg: three, err: "DIR/myid is missing: it must hold the number of this member, 1 to 255"},
-		{name: "370 myid not a number", cfg: three, myid: "one\n", err: `DIR/myid: "one": allowed is a number from 1 to 255`},
-		{name: "370 myid empty", cfg: three, myid: "\n1\n", err: `DIR/myid: "": allowed is a number from 1 to 255`},
-		{name: "370 myid 256", cfg: three, myid: "256", err: `DIR/myid: "256": allowed is a number from 1 to 255`},
-		{name: "370 myid of nobody", cfg: three, myid: "4", err: "DIR/zoo.cfg: this is member 4, and there is no server.4"},
-		{name: "371 one server line", cfg: "server.7=h:2888:3888;2181", warning: "one server line", check: func(c Config) bool {
+		{name: "case 366 tickTime 0", cfg: "tickTime=0", err: "DIR/zoo.cfg:2: tickTime=0: allowed is 1 to 3600000 (ms)"},
+		{name: "case 367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set"},
+		{name: "case 367 empty dataDir", noData: true, cfg: "dataDir=", err: "DIR/zoo.cfg:1: dataDir=: allowed is a path"},
+		{name: "case 368 clientPortAddress alone", cfg: "clientPortAddress=::1", err: "DIR/zoo.cfg:2: clientPortAddress without clientPort"},
+		{name: "case 369 no initLimit", cfg: strings.Replace(three, "initLimit=5", "", 1), myid: "1", err: "DIR/zoo.cfg: initLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
+		{name: "case 369 no syncLimit", cfg: strings.Replace(three, "syncLimit=2", "syncLimit=0", 1), myid: "1", err: "DIR/zoo.cfg:3: syncLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
+		{name: "case 370 no myid", cfg: three, err: "DIR/myid is missing: it must hold the number of this member, 1 to 255"},
+		{name: "case 370 myid not a number", cfg: three, myid: "one\n", err: `DIR/myid: "one": allowed is a number from 1 to 255`},
+		{name: "case 370 myid empty", cfg: three, myid: "\n1\n", err: `DIR/myid: "": allowed is a number from 1 to 255`},
+		{name: "case 370 myid 256", cfg: three, myid: "256", err: `DIR/myid: "256": allowed is a number from 1 to 255`},
+		{name: "case 370 myid of nobody", cfg: three, myid: "4", err: "DIR/zoo.cfg: this is member 4, and there is no server.4"},
+		{name: "case 371 one server line", cfg: "server.7=h:2888:3888;2181", warning: "one server line", check: func(c Config) bool {
 			return c.Standalone && c.MyID == 7 && c.ClientAddr == "0.0.0.0:2181"
 		}},
-		{name: "371 one server line, myid of another", cfg: "server.7=h:2888:3888;2181", myid: "2", warning: "member 2, and the only server line is server.7", check: func(c Config) bool {
+		{name: "case 371 one server line, myid of another", cfg: "server.7=h:2888:3888;2181", myid: "2", warning: "member 2, and the only server line is server.7", check: func(c Config) bool {
 			return c.Standalone && c.MyID == 7
 		}},
-		{name: "371 one server line, standaloneEnabled=false", cfg: "standaloneEnabled=False\ninitLimit=1\nsyncLimit=1\nserver.1=h:2888:3888;2181", myid: " 1 \nrest\n", check: func(c Config) bool {
+		{name: "case 371 one server line, standaloneEnabled=false", cfg: "standaloneEnabled=False\ninitLimit=1\nsyncLimit=1\nserver.1=h:2888:3888;2181", myid: " 1 \nrest\n", check: func(c Config) bool {
 			return !c.Standalone && len(c.Servers) == 1 && c.InitLimit == 1 && c.SyncLimit == 1
 		}},
-		{name: "371 no server line, standaloneEnabled=false", cfg: "standaloneEnabled=false", err: "DIR/zoo.cfg:2: standaloneEnabled=false needs a server line"},
-		{name: "372 two server lines", cfg: "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181", myid: "2", warning: "2 members", check: func(c Config) bool {
+		{name: "case 371 no server line, standaloneEnabled=false", cfg: "standaloneEnabled=false", err: "DIR/zoo.cfg:2: standaloneEnabled=false needs a server line"},
+		{name: "case 372 two server lines", cfg: "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181", myid: "2", warning: "2 members", check: func(c Config) bool {
 			return !c.Standalone && len(c.Servers) == 2 && c.MyID == 2
 		}},
-		{name: "373 only observers", cfg: "server.1=a:2888:3888:observer", err: "DIR/zoo.cfg: only observers: an ensemble needs participants"},
-		{name: "375 an observer", cfg: three + "server.4=d:2888:3888:OBSERVER", myid: "4", err: "DIR/zoo.cfg:7: server.4 is an observer: observers are not served yet"},
-		{name: "376 a wrong server line", cfg: "server.1=h:2888", err: "DIR/zoo.cfg:2: server.1=h:2888: " + errShape.Error()},
-		{name: "378 two addresses", cfg: "server.1=h:2888:3888|i:2888:3888", err: "DIR/zoo.cfg:2: server.1=h:2888:3888|i:2888:3888: several addresses per server are not served"},
-		{name: "379 standaloneEnabled=yes", cfg: "standaloneEnabled=yes", err: "DIR/zoo.cfg:2: standaloneEnabled=yes: allowed is true or false"},
-		{name: "379 of a key without effect", cfg: "syncEnabled=1", err: "DIR/zoo.cfg:2: syncEnabled=1: allowed is true or false"},
-		{name: "380 unknown key", cfg: "clientPort=2181\nfoo.bar=1", warning: "DIR/zoo.cfg:3: unknown key foo.bar", check: func(c Config) bool { return c.Standalone }},
-		{name: "381 dynamicConfigFile and server lines", cfg: "dynamicConfigFile=DIR/dynamic\n" + three, myid: "1", dynamic: "server.1=a:2888:3888", err: "DIR/zoo.cfg:2: with dynamicConfigFile, server lines stand there alone; server.1 is in DIR/zoo.cfg:5"},
-		{name: "381 dynamicConfigFile alone", cfg: "initLimit=5\nsyncLimit=2\ndynamicConfigFile=DIR/dynamic", myid: "3", dynamic: "server.3=c:2888:3888;2183\nserver.1=a:2888:3888\nserver.2=b:2888:3888", check: func(c Config) bool {
+		{name: "case 373 only observers", cfg: "server.1=a:2888:3888:observer", err: "DIR/zoo.cfg: only observers: an ensemble needs participants"},
+		{name: "case 375 an observer", cfg: three + "server.4=d:2888:3888:OBSERVER", myid: "4", err: "DIR/zoo.cfg:7: server.4 is an observer: observers are not served yet"},
+		{name: "case 376 a wrong server line", cfg: "server.1=h:2888", err: "DIR/zoo.cfg:2: server.1=h:2888: " + errShape.Error()},
+		{name: "case 378 two addresses", cfg: "server.1=h:2888:3888|i:2888:3888", err: "DIR/zoo.cfg:2: server.1=h:2888:3888|i:2888:3888: several addresses per server are not served"},
+		{name: "case 379 standaloneEnabled=yes", cfg: "standaloneEnabled=yes", err: "DIR/zoo.cfg:2: standaloneEnabled=yes: allowed is true or false"},
+		{name: "case 379 of a key without effect", cfg: "syncEnabled=1", err: "DIR/zoo.cfg:2: syncEnabled=1: allowed is true or false"},
+		{name: "case 380 unknown key", cfg: "clientPort=2181\nfoo.bar=1", warning: "DIR/zoo.cfg:3: unknown key foo.bar", check: func(c Config) bool { return c.Standalone }},
+		{name: "case 381 dynamicConfigFile and server lines", cfg: "dynamicConfigFile=DIR/dynamic\n" + three, myid: "1", dynamic: "server.1=a:2888:3888", err: "DIR/zoo.cfg:2: with dynamicConfigFile, server lines stand there alone; server.1 is in DIR/zoo.cfg:5"},
+		{name: "case 381 dynamicConfigFile alone", cfg: "initLimit=5\nsyncLimit=2\ndynamicConfigFile=DIR/dynamic", myid: "3", dynamic: "server.3=c:2888:3888;2183\nserver.1=a:2888:3888\nserver.2=b:2888:3888", check: func(c Config) bool {
 			return !c.Standalone && len(c.Servers) == 3 && c.Servers[0].ID == 1 && c.ClientAddr == "0.0.0.0:2183"
 		}},
-		{name: "381 dynamicConfigFile missing", cfg: "dynamicConfigFile=DIR/nowhere", err: "DIR/zoo.cfg:2: dynamicConfigFile: open DIR/nowhere: no such file or directory"},
-		{name: "381 dynamicConfigFile empty", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "# nobody", err: "DIR/dynamic: no server line in it"},
-		{name: "382 version in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "server.1=a:2888:3888\nversion=100000000", err: "DIR/dynamic:2: version: allowed are server lines only"},
-		{name: "382 other key in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "clientPort=2181", err: "DIR/dynamic:1: clientPort: allowed are server lines only"},
-		{name: "383 another port than the own line", cfg: three + "clientPort=2182", myid: "2", err: "DIR/zoo.cfg:7: clients at 0.0.0.0:2182, but server.2 says 0.0.0.0:2181"},
-		{name: "383 another address than the own line", cfg: three + "clientPort=2181\nclientPortAddress=10.0.0.1", myid: "2", err: "DIR/zoo.cfg:7: clients at 10.0.0.1:2181, but server.2 says 0.0.0.0:2181"},
-		{name: "383 the port of the own line", cfg: three + "clientPort=2181", myid: "2", check: func(c Config) bool { return c.ClientAddr == "0.0.0.0:2181" }},
-		{name: "383 any address, the line has one", cfg: strings.Replace(three, ";2181", ";10.0.0.1:2181", 1) + "clientPort=2181", myid: "1", check: func(c Config) bool { return c.ClientAddr == "10.0.0.1:2181" }},
-		{name: "383 a port without one in the own line", cfg: strings.ReplaceAll(three, ";2181", "") + "clientPort=2182", myid: "2", check: func(c Config) bool {
+		{name: "case 381 dynamicConfigFile missing", cfg: "dynamicConfigFile=DIR/nowhere", err: "DIR/zoo.cfg:2: dynamicConfigFile: open DIR/nowhere: no such file or directory"},
+		{name: "case 381 dynamicConfigFile empty", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "# nobody", err: "DIR/dynamic: no server line in it"},
+		{name: "case 382 version in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "server.1=a:2888:3888\nversion=100000000", err: "DIR/dynamic:2: version: allowed are server lines only"},
+		{name: "case 382 other key in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "clientPort=2181", err: "DIR/dynamic:1: clientPort: allowed are server lines only"},
+		{name: "case 383 another port than the own line", cfg: three + "clientPort=2182", myid: "2", err: "DIR/zoo.cfg:7: clients at 0.0.0.0:2182, but server.2 says 0.0.0.0:2181"},
+		{name: "case 383 another address than the own line", cfg: three + "clientPort=2181\nclientPortAddress=10.0.0.1", myid: "2", err: "DIR/zoo.cfg:7: clients at 10.0.0.1:2181, but server.2 says 0.0.0.0:2181"},
+		{name: "case 383 the port of the own line", cfg: three + "clientPort=2181", myid: "2", check: func(c Config) bool { return c.ClientAddr == "0.0.0.0:2181" }},
+		{name: "case 383 any address, the line has one", cfg: strings.Replace(three, ";2181", ";10.0.0.1:2181", 1) + "clientPort=2181", myid: "1", check: func(c Config) bool { return c.ClientAddr == "10.0.0.1:2181" }},
+		{name: "case 383 a port without one in the own line", cfg: strings.ReplaceAll(three, ";2181", "") + "clientPort=2182", myid: "2", check: func(c Config) bool {
 			return c.ClientAddr == "0.0.0.0:2182" && c.Servers[1].String() == "server.2=b:2888:3888:participant"
 		}},
-		{name: "347 two voting server lines, no myid", cfg: "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181", err: "DIR/myid is missing: it must hold the number of this member, 1 to 255"},
+		{name: "case 347 two voting server lines, no myid", cfg: "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181", err: "DIR/myid is missing: it must hold the number of this member, 1 to 255"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -278,6 +278,9 @@ func (s *stage) mntr() map[string]string {
 }
 
 func wordMntr(s *stage) {
+	if s.place == leader {
+		s.Wait("two synced followers", time.Minute, func() bool { return s.mntr()["synced_followers"] == "2" })
+	}
 	before := s.mntr()
 	k := s.open(s.at, usual)
 	k.create("/e", jute.Ephemeral)

@@ -505,6 +505,19 @@ func TestGoFourLetterWords(t *testing.T) {
 		if !ok || len(stats) != len(s.alive) || leaders != 1 {
 			return fmt.Errorf("srvr: %t, %d answers, %d leaders", ok, len(stats), leaders)
 		}
-		return nil
+		// It cannot read the line of the very connection that asks, nor ZooKeeper's.
+		found := 0
+		lists, _ := zk.FLWCons(s.alive, process.Patience)
+		for _, list := range lists {
+			for _, one := range list.Clients {
+				if one.SessionID == c.SessionID() && one.Received >= 2 && one.Sent >= 2 && one.LastOperation != "" && one.Timeout > 0 {
+					found++
+				}
+			}
+		}
+		if len(lists) != len(s.alive) || found != 1 {
+			return fmt.Errorf("cons: %d answers, session %#x is in %d of them", len(lists), c.SessionID(), found)
+		}
+		return s.meet(ctx) // nobody closes before all have looked
 	})
 }

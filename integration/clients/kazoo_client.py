@@ -11,6 +11,7 @@ closes its session and exits with status 0. Any error is a traceback and status 
 """
 
 import logging
+import re
 import sys
 import threading
 import time
@@ -296,6 +297,28 @@ def transact(a, path):
         raise AssertionError("no error", error)
 
 
+def words(a):
+    """Four-letter words of the member that this client is connected to, as kazoo asks for them."""
+    a.client.create(a.path(a.name), b"x", ephemeral=True)
+    a.fault()
+    a.client.get(a.path(a.name), watch=lambda event: None)
+    check(a.client.command(b"ruok") == "imok", a.client.command(b"ruok"))
+    check(a.client.command(b"isro") == "rw", a.client.command(b"isro"))
+    check(a.client.server_version() == (3, 9, 5), a.client.server_version())
+    figures = dict(re.fullmatch(r"zk_(\w+)\t(\S.*)", line).groups() for line in a.client.command(b"mntr").splitlines())
+    check(figures["version"].startswith("3.9.5-rollcall-"), figures)
+    check(int(figures["num_alive_connections"]) >= 2, figures)  # this client's, and the word's
+    check(int(figures["watch_count"]) >= 1 and int(figures["ephemerals_count"]) >= 1, figures)
+    check(int(figures["packets_received"]) > 3 and float(figures["avg_latency"]) >= 0, figures)
+    check(figures["server_state"] in a.client.command(b"stat"), figures, a.client.command(b"stat"))
+    sid = "sid=0x%x," % (a.session % 2**64)
+    check(sid in a.client.command(b"cons"), sid, a.client.command(b"cons"))
+    check("0x%x:\n\t%s\n" % (a.session % 2**64, a.path(a.name)) in a.client.command(b"dump"), a.client.command(b"dump"))
+    check(a.path(a.name) + "\n" in a.client.command(b"wchp"), a.client.command(b"wchp"))
+    check(a.client.command(b"conf").startswith("clientPort="), a.client.command(b"conf"))
+    a.meet()
+
+
 SCENARIOS = {
     "session": session,
     "lock": lock,
@@ -304,6 +327,7 @@ SCENARIOS = {
     "data-watch": data_watch,
     "children-watch": children_watch,
     "transaction": transaction,
+    "words": words,
 }
 
 

@@ -13,7 +13,7 @@ const python = "/usr/bin/python3" // Debian's, which has Debian's kazoo
 // Scenarios of kazoo, each a function of that name in kazoo_client.py.
 func TestKazoo(t *testing.T) {
 	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
-	for _, name := range []string{"session", "lock", "election", "counter", "data-watch", "children-watch", "transaction"} {
+	for _, name := range []string{"session", "lock", "election", "counter", "data-watch", "children-watch", "transaction", "words"} {
 		t.Run(name, func(t *testing.T) {
 			play(t, "kazoo-"+name, nil, func(ctx context.Context, s *stage, at seat) error {
 				return kazoo(ctx, s, at, name)
