@@ -265,3 +265,30 @@ func TestGoClientReadsSrvr(t *testing.T) {
 		}
 	}
 }
+
+// What collectors and scripts look for is there, as they look for it.
+func TestCollectorsRead(t *testing.T) {
+	w, _ := newTestWords(t, "leader", "*")
+	for _, tt := range []struct{ who, word, pattern string }{
+		{"zkServer.sh status", "srvr", `(?m)^Mode: leader$`},
+		{"versions", "srvr", `\s\d+\.\d+\.\d+-`},
+		{"Datadog", "stat", `Zookeeper version: (\d+)\.(\d+)\.(\d+)-(.+)\nClients:\n(?: /\S+\[\d+\]\(queued=\d+,recved=\d+,sent=\d+\)\n)+\n` +
+			`Latency min/avg/max: ([\d.]+)/([\d.]+)/([\d.]+)\nReceived: (\d+)\nSent: (\d+)\nConnections: (\d+)\nOutstanding: (\d+)\nZxid: 0x([\da-f]+)\nMode: (\w+)\nNode count: (\d+)\n`},
+		{"probes", "ruok", `^imok$`},
+		{"kazoo", "envi", `(?m)^zookeeper\.version=(\d+\.\d+\.\d+)`},
+		{"Telegraf, every line", "mntr", `^(?:zk_\w[\w.\-]*\s+[\w.\-]+[^\n]*\n)+$`},
+	} {
+		if got := w.ask(t, tt.word); !regexp.MustCompile(tt.pattern).MatchString(got) {
+			t.Errorf("%s: %s says %q", tt.who, tt.word, got)
+		}
+	}
+	text := "\n" + w.ask(t, "mntr")
+	for _, key := range strings.Fields(`avg_latency min_latency max_latency packets_received packets_sent num_alive_connections
+		outstanding_requests znode_count watch_count ephemerals_count approximate_data_size open_file_descriptor_count
+		max_file_descriptor_count followers synced_followers pending_syncs fsync_threshold_exceed_count learners uptime
+		global_sessions last_proposal_size min_proposal_size max_proposal_size quorum_size leader_uptime server_state`) {
+		if !strings.Contains(text, "\nzk_"+key+"\t") {
+			t.Errorf("zk_%s is missing", key)
+		}
+	}
+}

@@ -77,6 +77,9 @@ func TestWith(t *testing.T) {
 	if got := b.Summary().With(a.Summary()); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+	if got := a.Summary().With(b.Summary()); got != want {
+		t.Errorf("the other way round: %+v, want %+v", got, want)
+	}
 	if got := want.With(Summary{}); got != want {
 		t.Errorf("with nothing: %+v", got)
 	}
