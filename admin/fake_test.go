@@ -15,9 +15,10 @@ import (
 
 // fakeSource is a member with two sessions, and a connection that is this very word's.
 type fakeSource struct {
-	role   string
-	disk   error
-	resets []string
+	role    string
+	disk    error
+	endless bool // its connections and watches have no end
+	resets  []string
 }
 
 func (f *fakeSource) Stats() Stats {
@@ -54,6 +55,12 @@ func (f *fakeSource) ResetConnections() { f.resets = append(f.resets, "connectio
 var began = time.Date(2026, 11, 20, 2, 43, 20, 0, time.UTC)
 
 func (f *fakeSource) Connections() iter.Seq[Connection] {
+	if f.endless {
+		return func(yield func(Connection) bool) {
+			for yield(Connection{Addr: "10.0.0.1:1"}) {
+			}
+		}
+	}
 	return slices.Values([]Connection{
 		{
 			Addr: "10.0.0.1:46396", Reading: true, Writing: true, Queued: 2, Received: 8, Sent: 9, Session: 0x1000012f99a0001,
@@ -71,6 +78,11 @@ func (f *fakeSource) Connections() iter.Seq[Connection] {
 
 func (f *fakeSource) Watches() iter.Seq2[jute.SessionID, []string] {
 	return func(yield func(jute.SessionID, []string) bool) {
+		for f.endless {
+			if !yield(1, []string{"/a"}) {
+				return
+			}
+		}
 		_ = yield(0x2000012f99a0001, []string{"/a", "/b"}) && yield(0x1000012f99a0001, []string{"/a"})
 	}
 }

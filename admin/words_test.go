@@ -134,9 +134,17 @@ func TestWordsWithEffects(t *testing.T) {
 	}
 }
 
-// An answer ends when nobody takes it: no further part is made, and the next one may come.
+// An answer ends when nobody takes it, however much there would be, and the next one may
+// come.
 func TestAnswerEndsEarly(t *testing.T) {
-	w, _ := newTestWords(t, "leader", "*")
+	w, f := newTestWords(t, "leader", "*")
+	for _, word := range []string{"cons", "stat", "wchc"} {
+		f.endless = true
+		if err := w.Answer(word, strings.NewReader(""), &fullWriter{left: 1 << 10}); !errors.Is(err, errFull) {
+			t.Errorf("%s without an end: %v", word, err)
+		}
+		f.endless = false
+	}
 	for _, word := range []string{"cons", "dump", "stat", "wchc", "wchp", "mntr"} {
 		out := &fullWriter{left: 30}
 		if err := w.Answer(word, strings.NewReader(""), out); !errors.Is(err, errFull) {

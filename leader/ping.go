@@ -180,7 +180,7 @@ func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) erro
 func (l *Leader) lose(m *link, err error) {
 	m.mu.Lock()
 	known := m.lost
-	m.lost, m.linked, m.synced = true, false, false
+	m.lost = true
 	m.mu.Unlock()
 	if !known {
 		l.log.Warn("member is out of reach", "member", m.id, "err", err)

@@ -138,7 +138,7 @@ func TestWatchesListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
 		a, b, none := w.connect(), w.connect(), w.connect()
-		for _, path := range []string{"/z", "/a", "/"} {
+		for _, path := range []string{"/a", "/z", "/"} {
 			a.call(jute.OpExists, exists(path, true))
 		}
 		b.call(jute.OpExists, exists("/z", true))
