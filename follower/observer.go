@@ -73,6 +73,9 @@ func (f *Follower) Attached(s znode.Session, old znode.Owner) {
 // the connection that closed it, which may be told nothing but that.
 func (f *Follower) Closed(s znode.Session, _ znode.Owner, _ bool, _ int) { f.leases.close(s.ID) }
 
+// Overused: of no concern here.
+func (f *Follower) Overused(znode.Quota) {}
+
 // Applied implements znode.Observer: the result completes the request that waits for it,
 // and a session that a connection of ours has got is leased to it.
 func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {

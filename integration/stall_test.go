@@ -229,6 +229,7 @@ func (*hanging) Attached(znode.Session, znode.Owner)          {}
 func (*hanging) Closed(znode.Session, znode.Owner, bool, int) {}
 func (*hanging) Applied(*proto.Txn, *znode.Result)            {}
 func (*hanging) Dropped(*proto.Txn)                           {}
+func (*hanging) Overused(znode.Quota)                         {}
 func (*hanging) Restored()                                    {}
 
 // The same with a leader that hangs in apply. Real time: what waits for the tree's lock

@@ -36,6 +36,9 @@ func (m CreateMode) IsTTL() bool {
 	return m == PersistentWithTTL || m == PersistentSequentialWithTTL
 }
 
+// MaxTTL is the longest time to live, in ms: ZooKeeper has 40 bits for it.
+const MaxTTL = 1<<40 - 1
+
 // Known reports whether m is one of the modes above.
 func (m CreateMode) Known() bool {
 	return m >= Persistent && m <= PersistentSequentialWithTTL

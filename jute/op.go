@@ -50,6 +50,7 @@ const (
 	OpAttach    Op = -1003 // a connection takes over a session
 	OpExpire    Op = -1004 // a session nobody was heard from ends
 	OpEmpty     Op = -1005 // stands for a transaction that is no longer wanted
+	OpReap      Op = -1006 // a container or a node with a TTL goes
 )
 
 var opNames = map[Op]string{
@@ -91,6 +92,7 @@ var opNames = map[Op]string{
 	OpAttach:               "attach",
 	OpExpire:               "expire",
 	OpEmpty:                "empty",
+	OpReap:                 "reap",
 }
 
 // String returns ZooKeeper's name of the opcode, or its number if it has none.
@@ -107,7 +109,7 @@ func (op Op) IsWrite() bool {
 	switch op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpDeleteContainer,
 		OpSetData, OpSetACL, OpCheck, OpMulti, OpReconfig, OpCreateSession, OpCloseSession,
-		OpTermStart, OpAnnounce, OpAttach, OpExpire, OpEmpty:
+		OpTermStart, OpAnnounce, OpAttach, OpExpire, OpEmpty, OpReap:
 		return true
 	}
 	return false

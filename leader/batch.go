@@ -125,6 +125,7 @@ type intake struct {
 	waiting []waiting              // from head on
 	head    int
 	bytes   map[uint32]int // that wait, by member
+	reaps   int            // that wait
 	closed  bool
 }
 
@@ -164,6 +165,25 @@ func (q *intake) add(f *forwarding, txns []*proto.Txn) bool {
 	return true
 }
 
+// offer appends a transaction of the reaper's, once few enough of them wait. It reports
+// false if the term is over.
+func (q *intake) offer(txn *proto.Txn) bool {
+	size := pb.Size(txn)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.closed && q.reaps >= maxReaps {
+		q.room.Wait()
+	}
+	if q.closed {
+		return false
+	}
+	q.waiting = append(q.waiting, waiting{txn, size})
+	q.bytes[txn.Member] += size
+	q.reaps++
+	signal(q.work)
+	return true
+}
+
 func (q *intake) current(f *forwarding) bool { return !q.closed && q.streams[f.member] == f }
 
 // take returns what waits, oldest first, within the limits; one transaction at least.
@@ -179,6 +199,9 @@ func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {
 		q.sizes.Add(w.size)
 		txns = append(txns, w.txn)
 		q.bytes[w.txn.Member] -= w.size
+		if w.txn.Op == int32(jute.OpReap) && w.txn.Member == 0 {
+			q.reaps--
+		}
 		*w = waiting{}
 	}
 	if rest := q.waiting[q.head:]; q.head >= len(rest) { // what moves was paid for by what went

@@ -321,7 +321,9 @@ func TestNewChecksConfig(t *testing.T) {
 		"tick": func(c *Config) { c.Tick = 0 }, "sync limit": func(c *Config) { c.SyncLimit = 0 },
 		"clock": func(c *Config) { c.Now = nil }, "log": func(c *Config) { c.Log = nil },
 		"sessions": func(c *Config) { c.Sessions = nil }, "applied": func(c *Config) { c.Applied = nil },
-		"self": func(c *Config) { c.Self = 9 },
+		"self": func(c *Config) { c.Self = 9 }, "nodes": func(c *Config) { c.Nodes = nil },
+		"interval": func(c *Config) { c.Reaping.Interval = -1 }, "pace": func(c *Config) { c.Reaping.PerMinute = -1 },
+		"age": func(c *Config) { c.Reaping.NeverUsed = -1 },
 	} {
 		cfg := good
 		spoil(&cfg)

@@ -296,6 +296,7 @@ type ensemble struct {
 	records *records
 	start   time.Time
 	applied atomic.Uint64
+	nodes   fakeNodes
 	stop    context.CancelFunc
 	ended   chan error // what Run returned
 	streams sync.WaitGroup
@@ -320,7 +321,7 @@ func newEnsemble(t *testing.T, sessions ...sessiontracker.Seed) *ensemble {
 	var err error
 	e.Leader, err = New(Config{
 		Self: 1, Term: term, Nonce: nonce, Format: 1, Tick: tick, SyncLimit: 5, Now: time.Now, Log: e.log,
-		Sessions: e.table, Members: links, Applied: e.applied.Load, Logger: slog.New(e.records),
+		Sessions: e.table, Members: links, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {
 		t.Fatal(err)

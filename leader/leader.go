@@ -5,7 +5,8 @@
 //   - pings every member each half tick, puts the touches they answer with into the
 //     table, and acknowledges them (ping.go),
 //   - shows that it still leads, before it acknowledges or answers a sync (proof.go),
-//   - closes the sessions that nobody was heard from (expire.go).
+//   - closes the sessions that nobody was heard from (expire.go),
+//   - removes containers and nodes with a time to live that are due (reap.go).
 //
 // What is decided here takes effect only through the log, and the log ignores entries of
 // a term that is over. So a Leader that does not know yet that it was deposed does no harm.
@@ -74,6 +75,8 @@ type Config struct {
 	Applied     func() uint64   // log index up to which Sessions has been fed; takes no lock that apply holds
 	Counters    *Counters       // counted on over terms; default: this term's own
 	Logger      *slog.Logger    // default: discard
+	Nodes       Nodes
+	Reaping     Reaping
 }
 
 // Leader is one term of leading. It implements proto.LeaderServer for that term.
@@ -104,11 +107,15 @@ func New(cfg Config) (*Leader, error) {
 		return nil, fmt.Errorf("leader: tick %v is not positive", cfg.Tick)
 	case cfg.SyncLimit <= 0:
 		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
-	case cfg.Now == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.Applied == nil:
-		return nil, errors.New("leader: Now, Log, Sessions and Applied are required")
+	case cfg.Now == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.Applied == nil || cfg.Nodes == nil:
+		return nil, errors.New("leader: Now, Log, Sessions, Applied and Nodes are required")
+	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
+		return nil, errors.New("leader: a limit of the reaper is negative")
 	case cfg.Members[cfg.Self] == nil:
 		return nil, fmt.Errorf("leader: member %d is not among the members", cfg.Self)
 	}
+	cfg.Reaping.Interval = cmp.Or(cfg.Reaping.Interval, defaultReapInterval)
+	cfg.Reaping.PerMinute = cmp.Or(cfg.Reaping.PerMinute, defaultReapPerMinute)
 	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	l := &Leader{
 		cfg:      cfg,
@@ -139,6 +146,7 @@ func (l *Leader) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
 	g.Go(func() error { return l.expireLoop(ctx) })
+	g.Go(func() error { return l.reapLoop(ctx) })
 	for id, m := range l.links {
 		g.Go(func() error { return l.pingLoop(ctx, m, l.cfg.Members[id]) })
 	}

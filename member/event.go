@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/znode"
 )
 
 // EventKind names what happened.
@@ -17,6 +18,7 @@ const (
 	EventMoved   EventKind = "session moved"
 	EventExpired EventKind = "session expired"
 	EventClosed  EventKind = "session closed"
+	EventQuota   EventKind = "quota overused"
 )
 
 // Event is one thing that happened in the ensemble.
@@ -25,16 +27,23 @@ type Event struct {
 	Term       uint64         // EventLeader: raft's term
 	Member     uint32         // the leader; the member that the session is attached to; 0 if to none
 	From       uint32         // EventMoved: the member before
-	Session    jute.SessionID // all but EventLeader
+	Session    jute.SessionID // all but EventLeader and EventQuota
 	Timeout    time.Duration  // EventOpened, EventMoved: granted
 	Address    string         // the client's
 	Ephemerals int            // EventExpired, EventClosed: how many went with it
+	Quota      znode.Quota    // EventQuota: one of them
+	Times      int            // EventQuota: writes that left a quota overused since the one told before
 }
 
 // LogValue implements slog.LogValuer.
 func (e Event) LogValue() slog.Value {
-	if e.Kind == EventLeader {
+	switch e.Kind {
+	case EventLeader:
 		return slog.GroupValue(slog.Uint64("term", e.Term), slog.Uint64("member", uint64(e.Member)))
+	case EventQuota:
+		return slog.GroupValue(slog.String("path", e.Quota.Path),
+			slog.Int64("count", e.Quota.Count), slog.Int64("countLimit", e.Quota.CountLimit),
+			slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit), slog.Int("times", e.Times))
 	}
 	attrs := []slog.Attr{slog.Any("session", e.Session), slog.Uint64("member", uint64(e.Member)), slog.String("client", e.Address)}
 	switch e.Kind {
@@ -46,4 +55,22 @@ func (e Event) LogValue() slog.Value {
 		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals))
 	}
 	return slog.GroupValue(attrs...)
+}
+
+// quotaPause is how long after one EventQuota none is told: a quota may be overused by
+// every write.
+const quotaPause = 10 * time.Second
+
+// quotas counts the writes that left a quota overused. Guarded by the tree's lock.
+type quotas struct {
+	told  time.Time
+	times int
+}
+
+func (c *quotas) tell(m *Member, q znode.Quota) {
+	if c.times++; time.Since(c.told) < quotaPause {
+		return
+	}
+	m.emit(Event{Kind: EventQuota, Member: m.cfg.ID, Quota: q, Times: c.times})
+	c.told, c.times = time.Now(), 0
 }

@@ -69,13 +69,14 @@ type Config struct {
 	// LinearizableReads has every read wait for a proof that the leader still leads, and for
 	// this member to have applied what was committed by then. Default: reads may be stale.
 	LinearizableReads bool
-	SkipACL           bool
-	Whitelist         []string // four-letter words served; srvr always is
-	SnapCount         uint64   // log entries between snapshots; default 100,000
+	Rules             znode.Rules // of the terms that this member leads
+	Whitelist         []string    // four-letter words served; srvr always is
+	SnapCount         uint64      // log entries between snapshots; default 100,000
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
 	// member stops leading and closes its clients' connections; default 3 s.
 	StoreStallLimit time.Duration
-	EnsembleText    []byte // what /zookeeper/config says; nil: standalone
+	Reaping         leader.Reaping // when containers and nodes with a time to live go; default ZooKeeper's
+	EnsembleText    []byte         // what /zookeeper/config says; nil: standalone
 
 	Version string    // of this program, for srvr; default "dev"
 	Built   time.Time // when it was built
@@ -105,6 +106,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("member: tick %v is not positive", c.Tick)
 	case c.Clients == nil:
 		return errors.New("member: Clients is required")
+	case c.Reaping.Interval < 0 || c.Reaping.PerMinute < 0 || c.Reaping.NeverUsed < 0:
+		return errors.New("member: a limit of the reaper is negative")
 	case c.InitLimit < 0 || c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0 || c.StoreStallLimit < 0:
 		return errors.New("member: a limit is negative")
 	case !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.ID == c.ID }):
@@ -167,6 +170,7 @@ type Member struct {
 	announced atomic.Bool // this process is the member's current run
 
 	applied atomic.Uint64 // index of the last entry applied
+	quotas  quotas
 	dropped atomic.Uint64 // transactions that apply dropped: sent again, and seen before
 	lost    atomic.Uint64 // events that nobody took in time
 }
@@ -188,7 +192,7 @@ func New(cfg Config) (*Member, error) {
 	}
 	m.terms = newTerms(m)
 	m.peers = newPeers(cfg.Tick, m.dialMember)
-	m.state = znode.New(znode.Config{Self: cfg.ID, Observer: observer{m}, EnsembleText: cfg.EnsembleText, SkipACL: cfg.SkipACL})
+	m.state = znode.New(znode.Config{Self: cfg.ID, Observer: observer{m}, EnsembleText: cfg.EnsembleText})
 	var err error
 	if m.follower, err = follower.New(m.followerConfig()); err != nil {
 		return nil, err

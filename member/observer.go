@@ -70,6 +70,13 @@ func (o observer) Dropped(txn *proto.Txn) {
 	o.m.cfg.Observer.Dropped(txn)
 }
 
+func (o observer) Overused(q znode.Quota) {
+	if o.m.terms.table != nil {
+		o.m.quotas.tell(o.m, q)
+	}
+	o.m.cfg.Observer.Overused(q)
+}
+
 func (o observer) EntryEnd(index uint64) {
 	o.m.applied.Store(index)
 	o.m.follower.EntryEnd(index)
@@ -96,5 +103,6 @@ func (deaf) Attached(znode.Session, znode.Owner)          {}
 func (deaf) Closed(znode.Session, znode.Owner, bool, int) {}
 func (deaf) Applied(*proto.Txn, *znode.Result)            {}
 func (deaf) Dropped(*proto.Txn)                           {}
+func (deaf) Overused(znode.Quota)                         {}
 func (deaf) EntryEnd(uint64)                              {}
 func (deaf) Restored()                                    {}

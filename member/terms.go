@@ -148,7 +148,10 @@ func (t *terms) term(ctx context.Context) error {
 }
 
 func (t *terms) termStart(nonce uint64) ([]byte, error) {
-	body, err := protobuf.Marshal(&proto.TermStart{Leader: t.m.cfg.ID, Nonce: nonce})
+	body, err := protobuf.Marshal(&proto.TermStart{
+		Leader: t.m.cfg.ID, Nonce: nonce,
+		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota, X509: t.m.cfg.Rules.X509,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +174,7 @@ func (t *terms) config(o opening) (leader.Config, error) {
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: znode.FormatLevel,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit,
 		Now: t.m.cfg.Now, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
-		Members: links, Applied: t.m.applied.Load, Logger: t.m.log,
+		Members: links, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}, nil
 }
 
@@ -232,6 +235,15 @@ func seeds(state *znode.State) iter.Seq[sessiontracker.Seed] {
 
 func seed(s znode.Session) sessiontracker.Seed {
 	return sessiontracker.Seed{ID: s.ID, Timeout: s.Timeout, Member: s.Owner.Member, Since: s.Since}
+}
+
+// nodes implements leader.Nodes.
+type nodes struct{ state *znode.State }
+
+func (n nodes) Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate {
+	n.state.RLock()
+	defer n.state.RUnlock()
+	return n.state.Reapable(now, neverUsedMs, after, limit)
 }
 
 // proposer is the log as package leader sees it.

@@ -261,11 +261,16 @@ func (x *Identity) GetId() string {
 }
 
 // TermStart is the body of OpTermStart, the only transaction of its entry. raft's term
-// of that entry is the term.
+// of that entry is the term. The rest is what the leader's configuration says; it holds for
+// all members until the next TermStart.
 type TermStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Leader        uint32                 `protobuf:"varint,1,opt,name=leader,proto3" json:"leader,omitempty"`
 	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	SkipAcl       bool                   `protobuf:"varint,3,opt,name=skip_acl,json=skipAcl,proto3" json:"skip_acl,omitempty"`
+	TtlNodes      bool                   `protobuf:"varint,4,opt,name=ttl_nodes,json=ttlNodes,proto3" json:"ttl_nodes,omitempty"`
+	EnforceQuota  bool                   `protobuf:"varint,5,opt,name=enforce_quota,json=enforceQuota,proto3" json:"enforce_quota,omitempty"`
+	X509          bool                   `protobuf:"varint,6,opt,name=x509,proto3" json:"x509,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,6 +317,34 @@ func (x *TermStart) GetNonce() uint64 {
 		return x.Nonce
 	}
 	return 0
+}
+
+func (x *TermStart) GetSkipAcl() bool {
+	if x != nil {
+		return x.SkipAcl
+	}
+	return false
+}
+
+func (x *TermStart) GetTtlNodes() bool {
+	if x != nil {
+		return x.TtlNodes
+	}
+	return false
+}
+
+func (x *TermStart) GetEnforceQuota() bool {
+	if x != nil {
+		return x.EnforceQuota
+	}
+	return false
+}
+
+func (x *TermStart) GetX509() bool {
+	if x != nil {
+		return x.X509
+	}
+	return false
 }
 
 // Announce is the body of OpAnnounce: Txn.boot becomes the member's current boot and
@@ -544,6 +577,61 @@ func (x *Expire) GetSince() uint64 {
 	return 0
 }
 
+// Reap is the body of OpReap: removes a container or a node with a TTL if it is due when
+// this is applied. never_used_ms is how old a container without a child ever must be for
+// that; 0: it never is.
+type Reap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	NeverUsedMs   int64                  `protobuf:"varint,2,opt,name=never_used_ms,json=neverUsedMs,proto3" json:"never_used_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reap) Reset() {
+	*x = Reap{}
+	mi := &file_rollcall_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reap) ProtoMessage() {}
+
+func (x *Reap) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reap.ProtoReflect.Descriptor instead.
+func (*Reap) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Reap) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Reap) GetNeverUsedMs() int64 {
+	if x != nil {
+		return x.NeverUsedMs
+	}
+	return 0
+}
+
 type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`                          // who asks
@@ -554,7 +642,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_rollcall_proto_msgTypes[8]
+	mi := &file_rollcall_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +654,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[8]
+	mi := &file_rollcall_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +667,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{8}
+	return file_rollcall_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HelloRequest) GetMember() uint32 {
@@ -615,7 +703,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +715,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +728,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{9}
+	return file_rollcall_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HelloReply) GetMember() uint32 {
@@ -729,7 +817,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +829,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +842,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{10}
+	return file_rollcall_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ping) GetTerm() uint64 {
@@ -812,7 +900,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +912,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +925,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{11}
+	return file_rollcall_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ack) GetBoot() uint64 {
@@ -883,7 +971,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +983,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +996,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{12}
+	return file_rollcall_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Pong) GetNumber() uint64 {
@@ -967,7 +1055,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1067,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1080,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{13}
+	return file_rollcall_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Batch) GetNumber() uint64 {
@@ -1035,7 +1123,7 @@ type Forwarded struct {
 
 func (x *Forwarded) Reset() {
 	*x = Forwarded{}
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1135,7 @@ func (x *Forwarded) String() string {
 func (*Forwarded) ProtoMessage() {}
 
 func (x *Forwarded) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1148,7 @@ func (x *Forwarded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarded.ProtoReflect.Descriptor instead.
 func (*Forwarded) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{14}
+	return file_rollcall_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Forwarded) GetMember() uint32 {
@@ -1099,7 +1187,7 @@ type ForwardEnd struct {
 
 func (x *ForwardEnd) Reset() {
 	*x = ForwardEnd{}
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1199,7 @@ func (x *ForwardEnd) String() string {
 func (*ForwardEnd) ProtoMessage() {}
 
 func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1212,7 @@ func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardEnd.ProtoReflect.Descriptor instead.
 func (*ForwardEnd) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{15}
+	return file_rollcall_proto_rawDescGZIP(), []int{16}
 }
 
 type SyncRequest struct {
@@ -1137,7 +1225,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1237,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1250,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{16}
+	return file_rollcall_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SyncRequest) GetMember() uint32 {
@@ -1188,7 +1276,7 @@ type SyncReply struct {
 
 func (x *SyncReply) Reset() {
 	*x = SyncReply{}
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1288,7 @@ func (x *SyncReply) String() string {
 func (*SyncReply) ProtoMessage() {}
 
 func (x *SyncReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1301,7 @@ func (x *SyncReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncReply.ProtoReflect.Descriptor instead.
 func (*SyncReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{17}
+	return file_rollcall_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SyncReply) GetIndex() uint64 {
@@ -1245,10 +1333,14 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x03ids\x18\b \x03(\v2\x15.rollcall.v1.IdentityR\x03ids\"2\n" +
 	"\bIdentity\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"9\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xaa\x01\n" +
 	"\tTermStart\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\rR\x06leader\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\">\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x19\n" +
+	"\bskip_acl\x18\x03 \x01(\bR\askipAcl\x12\x1b\n" +
+	"\tttl_nodes\x18\x04 \x01(\bR\bttlNodes\x12#\n" +
+	"\renforce_quota\x18\x05 \x01(\bR\fenforceQuota\x12\x12\n" +
+	"\x04x509\x18\x06 \x01(\bR\x04x509\">\n" +
 	"\bAnnounce\x12\x1a\n" +
 	"\breplaces\x18\x01 \x01(\x06R\breplaces\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\rR\x06format\"b\n" +
@@ -1264,7 +1356,10 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05since\x18\x03 \x01(\x04R\x05since\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\"\x1e\n" +
 	"\x06Expire\x12\x14\n" +
-	"\x05since\x18\x01 \x01(\x04R\x05since\"G\n" +
+	"\x05since\x18\x01 \x01(\x04R\x05since\">\n" +
+	"\x04Reap\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
+	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"G\n" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
@@ -1341,7 +1436,7 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_rollcall_proto_goTypes = []any{
 	(*Entry)(nil),        // 0: rollcall.v1.Entry
 	(*Txn)(nil),          // 1: rollcall.v1.Txn
@@ -1351,31 +1446,32 @@ var file_rollcall_proto_goTypes = []any{
 	(*OpenSession)(nil),  // 5: rollcall.v1.OpenSession
 	(*Attach)(nil),       // 6: rollcall.v1.Attach
 	(*Expire)(nil),       // 7: rollcall.v1.Expire
-	(*HelloRequest)(nil), // 8: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),   // 9: rollcall.v1.HelloReply
-	(*Ping)(nil),         // 10: rollcall.v1.Ping
-	(*Ack)(nil),          // 11: rollcall.v1.Ack
-	(*Pong)(nil),         // 12: rollcall.v1.Pong
-	(*Batch)(nil),        // 13: rollcall.v1.Batch
-	(*Forwarded)(nil),    // 14: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),   // 15: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),  // 16: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),    // 17: rollcall.v1.SyncReply
+	(*Reap)(nil),         // 8: rollcall.v1.Reap
+	(*HelloRequest)(nil), // 9: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),   // 10: rollcall.v1.HelloReply
+	(*Ping)(nil),         // 11: rollcall.v1.Ping
+	(*Ack)(nil),          // 12: rollcall.v1.Ack
+	(*Pong)(nil),         // 13: rollcall.v1.Pong
+	(*Batch)(nil),        // 14: rollcall.v1.Batch
+	(*Forwarded)(nil),    // 15: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),   // 16: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),  // 17: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),    // 18: rollcall.v1.SyncReply
 }
 var file_rollcall_proto_depIdxs = []int32{
 	1,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
 	2,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	11, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	13, // 3: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	12, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	14, // 3: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
 	1,  // 4: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	8,  // 5: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	10, // 6: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	14, // 7: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	16, // 8: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	9,  // 9: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	12, // 10: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	15, // 11: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	17, // 12: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	9,  // 5: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	11, // 6: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	15, // 7: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	17, // 8: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	10, // 9: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	13, // 10: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	16, // 11: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	18, // 12: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
 	9,  // [9:13] is the sub-list for method output_type
 	5,  // [5:9] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
@@ -1394,7 +1490,7 @@ func file_rollcall_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -295,7 +295,7 @@ func appendResult(b []byte, r *request, res *znode.Result) []byte {
 	switch r.op {
 	case jute.OpCreate:
 		return jute.AppendString(b, res.Path)
-	case jute.OpCreate2:
+	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 		return res.Stat.Append(jute.AppendString(b, res.Path))
 	case jute.OpSetData, jute.OpSetACL:
 		return res.Stat.Append(b)

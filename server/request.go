@@ -25,7 +25,8 @@ func (c *conn) request(frame []byte) (more bool) {
 	c.srv.stats.received.Add(1)
 	r := c.newRequest(h, d.Rest())
 	switch h.Op {
-	case jute.OpCreate, jute.OpCreate2, jute.OpDelete, jute.OpSetData, jute.OpSetACL, jute.OpMulti, jute.OpReconfig:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpSetData,
+		jute.OpSetACL, jute.OpMulti, jute.OpReconfig:
 		if !decodable(h.Op, r.body) {
 			r.code = jute.MarshallingError // takes no zxid
 			return c.local(r)
@@ -55,8 +56,6 @@ func (c *conn) request(frame []byte) (more bool) {
 		}
 	case jute.OpPing, jute.OpWhoAmI,
 		jute.OpSetWatches, jute.OpSetWatches2, jute.OpAddWatch, jute.OpCheckWatches, jute.OpRemoveWatches:
-	case jute.OpCreateContainer, jute.OpCreateTTL:
-		r.code = jute.Unimplemented // but ZooKeeper knows them: the connection goes on
 	default:
 		r.code, r.ends, r.why = jute.Unimplemented, true, unknownOp
 	}
@@ -68,8 +67,11 @@ func (c *conn) request(frame []byte) (more bool) {
 func decodable(op jute.Op, body []byte) bool {
 	d := jute.NewDecoder(body)
 	switch op {
-	case jute.OpCreate, jute.OpCreate2:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer:
 		var r jute.CreateRequest
+		r.Decode(&d)
+	case jute.OpCreateTTL:
+		var r jute.CreateTTLRequest
 		r.Decode(&d)
 	case jute.OpDelete:
 		var r jute.DeleteRequest

@@ -251,6 +251,7 @@ func (m *fakeMember) TermStarted(znode.Term)           {}
 func (m *fakeMember) Announced(uint32, uint64, uint64) {}
 func (m *fakeMember) Opened(znode.Session)             {}
 func (m *fakeMember) Dropped(*proto.Txn)               {}
+func (m *fakeMember) Overused(znode.Quota)             {}
 
 func (m *fakeMember) Attached(s znode.Session, old znode.Owner) { m.srv.Attached(s, old) }
 func (m *fakeMember) Restored()                                 { m.srv.Restored() }

@@ -155,7 +155,7 @@ func TestPermissions(t *testing.T) {
 	if owner.watchData("/some") != jute.OK || owner.setData("/some", "", -1).Code != jute.NoAuth {
 		t.Error("an entry gives what it does not say")
 	}
-	w.s().cfg.SkipACL = true
+	w.s().term.SkipACL = true
 	if other.watchData("/six") != jute.OK {
 		t.Error("SkipACL checks")
 	}

@@ -30,7 +30,8 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	case entry == nil:
 	case start != nil:
 		s.now = max(s.now, entry.GetTimeMs())
-		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index}
+		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOf(start)}
+		s.acls.x509 = s.term.X509
 		s.obs.TermStarted(s.term)
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// From a leader whose term was over, or had not opened: all ignore it.
@@ -57,6 +58,10 @@ func termStart(entry *proto.Entry) (*proto.TermStart, error) {
 	return &start, nil
 }
 
+func rulesOf(start *proto.TermStart) Rules {
+	return Rules{SkipACL: start.GetSkipAcl(), TTLNodes: start.GetTtlNodes(), EnforceQuota: start.GetEnforceQuota(), X509: start.GetX509()}
+}
+
 // step runs one transaction if it is its turn.
 func (s *State) step(txn *proto.Txn) {
 	own := s.cfg.Self != 0 && txn.GetMember() == s.cfg.Self
@@ -72,6 +77,7 @@ func (s *State) step(txn *proto.Txn) {
 	*r = Result{}
 	s.run(txn, r)
 	s.fire()
+	s.tellQuotas()
 	if own {
 		r.Zxid, r.Multi = s.zxid, slices.Clone(r.Multi)
 		s.obs.Applied(txn, r)
@@ -101,7 +107,8 @@ func (s *State) announce(txn *proto.Txn) bool {
 func (s *State) inTurn(txn *proto.Txn) bool {
 	id := txn.GetMember()
 	if id == 0 || id > maxMember {
-		return id == 0 && jute.Op(txn.GetOp()) == jute.OpExpire
+		op := jute.Op(txn.GetOp())
+		return id == 0 && (op == jute.OpExpire || op == jute.OpReap)
 	}
 	m := &s.members[id]
 	if m.boot == 0 || txn.GetBoot() != m.boot || txn.GetSeq() != m.cursor+1 {
@@ -127,8 +134,14 @@ func (s *State) run(txn *proto.Txn, r *Result) {
 			return
 		}
 		s.expire(txn, r)
+	case jute.OpReap:
+		if txn.GetMember() != 0 {
+			s.unimplemented(txn, r)
+			return
+		}
+		s.reap(txn, r)
 	case jute.OpEmpty:
-	case jute.OpCreate, jute.OpCreate2:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 		s.runCreate(txn, r)
 	case jute.OpDelete:
 		s.runDelete(txn, r)

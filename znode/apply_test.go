@@ -101,7 +101,7 @@ func TestTerms(t *testing.T) {
 	if w.s().Zxid() != before || w.s().now != now || w.s().NodeCount() != len(builtin) {
 		t.Fatalf("zxid %#x, time %d", w.s().Zxid(), w.s().now)
 	}
-	if got := w.s().Term(); got != (Term{2, 9, 1, w.index - 4}) {
+	if got := w.s().Term(); got != (Term{2, 9, 1, w.index - 4, Rules{TTLNodes: true}}) {
 		t.Errorf("%+v", got)
 	}
 	w.startTerm(2, 10) // the leader opened a second time in one term

@@ -127,6 +127,17 @@ func BenchmarkSetData(b *testing.B) {
 	})
 }
 
+// As SetData, below a quota.
+func BenchmarkSetDataOfQuota(b *testing.B) {
+	k := newBench(b, million)
+	for _, n := range [][2]string{{quotaPath + "/group", ""}, {quotaPath + "/group" + limitsName, "count=1,bytes=-1"}, {quotaPath + "/group" + usageName, ""}} {
+		k.apply(b, k.entry(k.txn(jute.OpCreate, createOp(n[0], n[1], 0, jute.OpenACL).Append(nil))))
+	}
+	k.run(b, func(i int) *proto.Txn {
+		return k.txn(jute.OpSetData, jute.SetDataRequest{Path: []byte(k.paths[rand.IntN(million)]), Data: []byte("16 other bytes.")[:15-i%2], Version: -1}.Append(nil))
+	})
+}
+
 // As SetData, but every entry meets a fresh copy: the worst case for copy on write.
 func BenchmarkSetDataAfterSnapshot(b *testing.B) {
 	k := newBench(b, million)

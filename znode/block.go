@@ -20,7 +20,7 @@ import (
 // Integers are big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 1
+	snapshotVersion = 2
 	maxBlock        = 64 << 10 // one buffer of this size is all that reading needs
 )
 
@@ -95,6 +95,14 @@ func (b *blockWriter) u64(v uint64) {
 	var p [8]byte
 	binary.BigEndian.PutUint64(p[:], v)
 	b.raw(p[:])
+}
+
+func (b *blockWriter) bool(v bool) {
+	if v {
+		b.raw([]byte{1})
+	} else {
+		b.raw([]byte{0})
+	}
 }
 
 // text writes a length and bytes.
@@ -248,6 +256,15 @@ func (b *blockReader) u64() uint64 {
 	var p [8]byte
 	b.raw(p[:])
 	return binary.BigEndian.Uint64(p[:])
+}
+
+func (b *blockReader) bool() bool {
+	var p [1]byte
+	b.raw(p[:])
+	if p[0] > 1 {
+		b.corrupt("%d is neither true nor false", p[0])
+	}
+	return p[0] == 1
 }
 
 // raw reads as many bytes as p has; they are zero after an error.

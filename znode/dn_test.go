@@ -1,6 +1,10 @@
 package znode
 
-import "testing"
+import (
+	"testing"
+
+	"rollcall/jute"
+)
 
 func TestValidDN(t *testing.T) {
 	for _, name := range []string{
@@ -33,5 +37,21 @@ func TestX509InACLs(t *testing.T) {
 		if _, code := a.resolve(aclOf(31, "x509", tt.id), nil); (code == 0) != tt.fine {
 			t.Errorf("%s, on %t: %v", tt.id, tt.on, code)
 		}
+	}
+}
+
+// A restored state knows whether they may.
+func TestX509AfterRestore(t *testing.T) {
+	w := newWorld(t)
+	w.rule(Rules{X509: true})
+	w.states = append(w.states, restored(t, encode(t, w.s().Snapshot())))
+	k := w.connect()
+	k.must(k.createACL("/a", 0, aclOf(31, "x509", "CN=ann,O=Ex")))
+	if d := Diff(w.s(), w.states[1]); d != "" {
+		t.Error(d)
+	}
+	w.rule(Rules{})
+	if r := k.createACL("/b", 0, aclOf(31, "x509", "CN=ann,O=Ex")); r.Code != jute.InvalidACL {
+		t.Errorf("%v", r.Code)
 	}
 }

@@ -26,6 +26,7 @@ func checkInvariants(t testing.TB, s *State) {
 func checkTree(t testing.TB, s *State) {
 	t.Helper()
 	nodes, ephemerals, size := 0, 0, int64(0)
+	candidates, quotas := 0, 0
 	s.walk(s.get(rootPath), func(n *node) bool {
 		nodes++
 		size += int64(len(n.path) + len(n.data))
@@ -42,6 +43,21 @@ func checkTree(t testing.TB, s *State) {
 			}
 			if n.children != nil {
 				t.Errorf("%s is ephemeral and has children", n.path)
+			}
+		}
+		if c, ok := n.candidacy(); ok {
+			candidates++
+			if _, ok := s.candidates.get(c); !ok {
+				t.Errorf("%s is not among the candidates", n.path)
+			}
+			if n.children != nil || n.owner != 0 || n.ttl != 0 && n.container {
+				t.Errorf("%s is a candidate: %s", n.path, n.describe())
+			}
+		}
+		if root, ok := limited(n.path); ok {
+			quotas++
+			if _, ok := s.quotas.get(name(root)); !ok {
+				t.Errorf("%s has no quota", root)
 			}
 		}
 		count := int32(0)
@@ -61,6 +77,9 @@ func checkTree(t testing.TB, s *State) {
 	})
 	if nodes != s.NodeCount() || ephemerals != s.EphemeralCount() || size != s.DataSize() {
 		t.Errorf("%d nodes, %d ephemerals, %d bytes; counted %d, %d, %d", s.NodeCount(), s.EphemeralCount(), s.DataSize(), nodes, ephemerals, size)
+	}
+	if candidates != s.candidates.n || quotas != s.quotas.n {
+		t.Errorf("%d candidates, %d quotas; counted %d, %d", s.candidates.n, s.quotas.n, candidates, quotas)
 	}
 	sessions := 0
 	for r := range s.Sessions() {

@@ -3,84 +3,162 @@ package znode
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"rollcall/jute"
 )
 
-// Two states apply the same random log; one of them is again and again replaced by what
-// a snapshot of it restores. They stay equal, and a plain model of maps agrees with
-// them about which nodes there are, whose they are, and what they hold.
+// Two states apply the same random log of all kinds of transactions; one of them is again
+// and again replaced by what a snapshot of it restores, and others are made of an old
+// snapshot and the log behind it. They stay equal, and a plain model of maps agrees with
+// them about which nodes there are, how they end and what they hold, quotas' usage too.
 func TestRandomLogs(t *testing.T) {
-	logs, steps := 30, 600
-	if testing.Short() {
-		logs = 5
-	}
-	for seed := range logs {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomLog(t, uint64(seed), steps) })
-	}
+	rapid.Check(t, func(rt *rapid.T) {
+		d := newDrive(t, rt)
+		for range d.IntN(maxSteps) {
+			d.step()
+			d.check()
+			if rt.Failed() {
+				rt.FailNow()
+			}
+		}
+		d.checkAll()
+	})
 }
+
+const maxSteps = 300
 
 // drive is a random log under way.
 type drive struct {
-	*rand.Rand
+	rt      *rapid.T
 	w       *world
 	clients []*client
-	model   map[string]modelNode
+	model   model
+	before  model // at the beginning of a multi, else nil
+	old     *Snapshot
+	oldSize []byte // what it wrote when it was taken
 }
 
+// model is the tree, by path.
+type model map[string]modelNode
+
 type modelNode struct {
+	life
 	data    string
+	mtime   int64
 	version int32
-	owner   jute.SessionID
 	creates int
 }
 
-func randomLog(t *testing.T, seed uint64, steps int) {
-	other := New(Config{})
-	w := newWorld(t, other)
-	d := &drive{Rand: rand.New(rand.NewPCG(seed, 1)), w: w, model: map[string]modelNode{}}
+// failing is what a world reports to: a run of rapid's, which takes what fails to pieces.
+type failing struct {
+	testing.TB
+	rt *rapid.T
+}
+
+func (f failing) Helper()                        { f.rt.Helper() }
+func (f failing) Error(args ...any)              { f.rt.Error(args...) }
+func (f failing) Errorf(text string, arg ...any) { f.rt.Errorf(text, arg...) }
+func (f failing) Fatal(args ...any)              { f.rt.Fatal(args...) }
+func (f failing) Fatalf(text string, arg ...any) { f.rt.Fatalf(text, arg...) }
+
+func newDrive(t *testing.T, rt *rapid.T) *drive {
+	d := &drive{rt: rt, model: model{}}
+	d.w = newWorld(failing{t, rt}, New(Config{}))
+	d.w.rule(d.rules())
 	for _, path := range builtin {
 		d.model[path] = modelNode{}
 	}
-	var fixed *Snapshot
-	var bytesThen []byte
-	for i := range steps {
-		d.step()
-		if d.IntN(20) == 0 {
-			snapshot := encode(t, other.Snapshot())
-			if err := other.Restore(bytes.NewReader(snapshot)); err != nil {
-				t.Fatalf("step %d: %v", i, err)
-			}
+	return d
+}
+
+// IntN draws a number below n.
+func (d *drive) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.rt, "of") }
+
+func (d *drive) rules() Rules {
+	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0}
+}
+
+// check is what is looked at between steps, now and then.
+func (d *drive) check() {
+	if d.IntN(20) == 0 {
+		snapshot := encode(d.w.t, d.w.states[1].Snapshot())
+		if err := d.w.states[1].Restore(bytes.NewReader(snapshot)); err != nil {
+			d.w.t.Fatal(err)
 		}
-		if d.IntN(30) == 0 {
-			if fixed != nil && !bytes.Equal(encode(t, fixed), bytesThen) {
-				t.Fatalf("step %d: a copy changed", i)
-			}
-			fixed = w.s().Snapshot()
-			bytesThen = encode(t, fixed)
-		}
-		if d.IntN(10) == 0 || i == steps-1 {
-			if diff := Diff(w.s(), other); diff != "" {
-				t.Fatalf("step %d: %s", i, diff)
-			}
-			checkInvariants(t, w.s())
-			checkInvariants(t, other)
-			d.compare()
-		}
-		if t.Failed() {
-			t.Fatalf("step %d", i)
-		}
+	}
+	if d.IntN(30) == 0 {
+		d.catchUp()
+		d.old = d.w.s().Snapshot()
+		d.oldSize = encode(d.w.t, d.old)
+	}
+	if d.IntN(10) == 0 {
+		d.checkAll()
 	}
 }
 
+func (d *drive) checkAll() {
+	if diff := Diff(d.w.s(), d.w.states[1]); diff != "" {
+		d.w.t.Fatalf("the other state: %s", diff)
+	}
+	checkInvariants(d.w.t, d.w.s())
+	checkInvariants(d.w.t, d.w.states[1])
+	d.compare()
+}
+
+// catchUp makes a state of the last copy and the log since, or of the whole log.
+func (d *drive) catchUp() {
+	late := New(Config{})
+	if d.old != nil {
+		if !bytes.Equal(encode(d.w.t, d.old), d.oldSize) {
+			d.w.t.Fatal("a copy changed")
+		}
+		if err := late.Restore(bytes.NewReader(d.oldSize)); err != nil {
+			d.w.t.Fatal(err)
+		}
+	}
+	for _, e := range d.w.log[late.Index():] {
+		if err := late.Apply(e.index, e.term, e.Entry); err != nil {
+			d.w.t.Fatal(err)
+		}
+	}
+	if diff := Diff(d.w.s(), late); diff != "" {
+		d.w.t.Fatalf("a late state: %s", diff)
+	}
+}
+
+const (
+	limitsOfA = quotaPath + "/a" + limitsName
+	usageOfA  = quotaPath + "/a" + usageName
+	limitsOfB = quotaPath + "/b" + limitsName
+	usageOfB  = quotaPath + "/b" + usageName
+)
+
+// quotaNodes are those of the quotas that there may be.
+var quotaNodes = map[string][2]string{"/a": {limitsOfA, usageOfA}, "/b": {limitsOfB, usageOfB}}
+
 // path is one of few, so that operations meet.
 func (d *drive) path() string {
-	names := []string{"/a", "/b", "/a/c", "/a/d", "/b/e", "/a/c/f", "/zookeeper/x", "/a/c/", "/", ""}
+	names := []string{
+		"/a", "/b", "/a/c", "/a/d", "/b/e", "/a/c/f", "/a", "/b", "/a/c", "/a/d", "/b/e", "/zookeeper/x", "/a/c/", "/", "",
+		quotaPath + "/a", limitsOfA, usageOfA, limitsOfA, usageOfA, quotaPath + "/b", limitsOfB, usageOfB,
+	}
 	return names[d.IntN(len(names))]
+}
+
+// text is data for a node.
+func (d *drive) text(path string) string {
+	if strings.HasSuffix(path, limitsName) {
+		texts := []string{"count=2,bytes=3", "count=-1,bytes=-1=;countHardLimit=3", "count=-1,bytes=-1=;byteHardLimit=6;countHardLimit=4", "rubbish"}
+		return texts[d.IntN(len(texts))]
+	}
+	return fmt.Sprint(d.IntN(1000))
 }
 
 func (d *drive) someone() *client {
@@ -124,7 +202,8 @@ func (d *drive) step() {
 		}
 		w.entry(txn)
 	case n < 15:
-		w.startTerm(w.term+uint64(d.IntN(2)), d.Uint64())
+		w.rules = d.rules()
+		w.startTerm(w.term+uint64(d.IntN(2)), uint64(d.IntN(1<<30)))
 	case n < 30:
 		var ops []jute.MultiOp
 		for range d.IntN(5) {
@@ -133,6 +212,10 @@ func (d *drive) step() {
 		d.multi(k, ops)
 	case n < 33:
 		k.setACL(d.path(), []jute.ACL{{Perms: 31, ID: jute.OpenACL[0].ID}, {Perms: jute.Perm(d.IntN(3)), ID: jute.ID{Scheme: []byte("digest"), ID: []byte("u:p")}}}, -1)
+	case n < 38:
+		w.now += int64(d.IntN(20))
+	case n < 48:
+		d.reap(d.path(), int64(d.IntN(3))*5)
 	default:
 		d.single(k, d.op())
 	}
@@ -148,13 +231,32 @@ func (d *drive) op() jute.MultiOp {
 	path, version := d.path(), int32(d.IntN(4)-1)
 	switch d.IntN(8) {
 	case 0, 1, 2, 3:
-		return jute.MultiOp{Op: jute.OpCreate, Create: createOp(path, fmt.Sprint(d.IntN(1000)), jute.CreateMode(d.IntN(4)), jute.OpenACL)}
+		op := []jute.Op{jute.OpCreate, jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL}[d.IntN(5)]
+		mode := jute.CreateMode(d.IntN(4))
+		if op == jute.OpCreateTTL {
+			mode = jute.PersistentWithTTL
+		}
+		return jute.MultiOp{Op: op, Create: createOp(path, d.text(path), mode, jute.OpenACL), TTL: int64(d.IntN(30))}
 	case 4:
 		return jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(path), Version: version}}
 	case 5, 6:
-		return jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte(path), Data: fmt.Append(nil, d.IntN(1000)), Version: version}}
+		return jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte(path), Data: []byte(d.text(path)), Version: version}}
 	default:
 		return jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: []byte(path), Version: version}}
+	}
+}
+
+// reap has the leader remove a node, which it may if its time has come.
+func (d *drive) reap(path string, neverUsed int64) {
+	d.w.reap(path, neverUsed)
+	n, ok := d.model[path]
+	switch now := d.w.now; {
+	case !ok || d.hasChildren(path):
+	case n.ttl != 0 && n.mtime+n.ttl <= now,
+		n.container && n.creates > 0,
+		n.container && neverUsed > 0 && n.mtime+neverUsed < now:
+		delete(d.model, path)
+		d.measure("")
 	}
 }
 
@@ -164,19 +266,23 @@ func (d *drive) single(k *client, op jute.MultiOp) {
 	}
 	var body []byte
 	switch op.Op {
-	case jute.OpCreate:
-		body = op.Create.Append(nil)
+	case jute.OpCreateTTL:
+		body = jute.CreateTTLRequest{CreateRequest: op.Create, TTL: op.TTL}.Append(nil)
 	case jute.OpDelete:
 		body = op.Delete.Append(nil)
 	case jute.OpSetData:
 		body = op.SetData.Append(nil)
+	default:
+		body = op.Create.Append(nil)
 	}
 	r := k.do(op.Op, body)
-	want := jute.OK
-	if _, alive := d.w.s().Session(k.id); !alive {
-		want = jute.SessionExpired
-	} else if s, _ := d.w.s().Session(k.id); s.Owner.Conn != k.conn {
-		want = jute.SessionMoved
+	want := d.misfit(op)
+	if want == jute.OK {
+		if s, alive := d.w.s().Session(k.id); !alive {
+			want = jute.SessionExpired
+		} else if s.Owner.Conn != k.conn {
+			want = jute.SessionMoved
+		}
 	}
 	path := ""
 	if want == jute.OK {
@@ -187,22 +293,35 @@ func (d *drive) single(k *client, op jute.MultiOp) {
 	}
 }
 
+// misfit is what is wrong with the time to live of a create.
+func (d *drive) misfit(op jute.MultiOp) jute.Code {
+	switch {
+	case op.Op != jute.OpCreateTTL:
+		return jute.OK
+	case !d.w.rules.TTLNodes:
+		return jute.Unimplemented
+	case op.TTL == 0:
+		return jute.BadArguments
+	}
+	return jute.OK
+}
+
 func (d *drive) multi(k *client, ops []jute.MultiOp) {
 	r := k.multi(ops...)
 	s, alive := d.w.s().Session(k.id)
 	if !alive || s.Owner.Conn != k.conn {
 		return
 	}
-	before := map[string]modelNode{}
-	for path, n := range d.model {
-		before[path] = n
-	}
+	d.before = maps.Clone(d.model)
+	defer func() { d.before = nil }()
 	want := []string{}
-	failed := false
 	for _, op := range ops {
-		_, code := d.apply(k, op)
-		if failed = code != jute.OK; failed {
-			d.model = before
+		code := d.misfit(op)
+		if code == jute.OK {
+			_, code = d.apply(k, op)
+		}
+		if code != jute.OK {
+			d.model = d.before
 			for i := range ops {
 				switch {
 				case i < len(want):
@@ -214,7 +333,11 @@ func (d *drive) multi(k *client, ops []jute.MultiOp) {
 			}
 			break
 		}
-		want = append(want, fmt.Sprintf("%d/0", op.Op))
+		t := op.Op
+		if t == jute.OpCreateContainer || t == jute.OpCreateTTL {
+			t = jute.OpCreate2
+		}
+		want = append(want, fmt.Sprintf("%d/0", t))
 	}
 	if got := outcome(r); !slices.Equal(got, want) {
 		d.w.t.Errorf("%+v: %q, want %q", ops, got, want)
@@ -225,13 +348,11 @@ func (d *drive) multi(k *client, ops []jute.MultiOp) {
 func (d *drive) apply(k *client, op jute.MultiOp) (string, jute.Code) {
 	version := func(n modelNode, v int32) bool { return v == -1 || v == n.version }
 	switch op.Op {
-	case jute.OpCreate:
-		return d.create(k, string(op.Create.Path), string(op.Create.Data), op.Create.Flags)
 	case jute.OpDelete:
 		path := string(op.Delete.Path)
 		n, ok := d.model[path]
 		switch {
-		case path == "" || path == "/":
+		case path == "" || isBuiltin(path):
 			return "", jute.BadArguments
 		case !ok:
 			return "", jute.NoNode
@@ -241,19 +362,23 @@ func (d *drive) apply(k *client, op jute.MultiOp) (string, jute.Code) {
 			return "", jute.NotEmpty
 		}
 		delete(d.model, path)
+		d.measure("")
 	case jute.OpSetData:
-		path := string(op.SetData.Path)
+		path, data := string(op.SetData.Path), string(op.SetData.Data)
 		n, ok := d.model[path]
 		switch {
 		case path == "" || path != "/" && strings.HasSuffix(path, "/"):
 			return "", jute.BadArguments
 		case !ok:
 			return "", jute.NoNode
+		case d.forbidden(path, 0, len(data)-len(n.data)):
+			return "", jute.QuotaExceeded
 		case !version(n, op.SetData.Version):
 			return "", jute.BadVersion
 		}
-		n.version, n.data = n.version+1, string(op.SetData.Data)
+		n.version, n.data, n.mtime = n.version+1, data, d.w.now
 		d.model[path] = n
+		d.measure(path)
 	case jute.OpCheck:
 		path := string(op.Check.Path)
 		n, ok := d.model[path]
@@ -265,11 +390,14 @@ func (d *drive) apply(k *client, op jute.MultiOp) (string, jute.Code) {
 		case !version(n, op.Check.Version):
 			return "", jute.BadVersion
 		}
+	default:
+		return d.create(k, op)
 	}
 	return "", jute.OK
 }
 
-func (d *drive) create(k *client, path, data string, mode jute.CreateMode) (string, jute.Code) {
+func (d *drive) create(k *client, op jute.MultiOp) (string, jute.Code) {
+	path, mode := string(op.Create.Path), op.Create.Flags
 	slash := strings.LastIndex(path, "/")
 	if slash < 0 {
 		return "", jute.BadArguments
@@ -291,12 +419,21 @@ func (d *drive) create(k *client, path, data string, mode jute.CreateMode) (stri
 	if parent.owner != 0 {
 		return "", jute.NoChildrenForEphemerals
 	}
-	n := modelNode{data: data}
-	if mode.IsEphemeral() {
+	n := modelNode{data: string(op.Create.Data), mtime: d.w.now}
+	if d.forbidden(path, 1, len(n.data)) {
+		return "", jute.QuotaExceeded
+	}
+	switch {
+	case op.Op == jute.OpCreateTTL:
+		n.ttl = op.TTL
+	case op.Op == jute.OpCreateContainer:
+		n.container = true
+	case mode.IsEphemeral():
 		n.owner = k.id
 	}
 	parent.creates++
 	d.model[above], d.model[path] = parent, n
+	d.measure(path)
 	return path, jute.OK
 }
 
@@ -309,6 +446,58 @@ func (d *drive) hasChildren(path string) bool {
 	return false
 }
 
+// forbidden reports whether a quota is in the way, as it was when the request began.
+func (d *drive) forbidden(path string, nodes, size int) bool {
+	m := d.model
+	if d.before != nil {
+		m = d.before
+	}
+	for root, at := range quotaNodes {
+		limits, ok := m[at[0]]
+		used, measured := m[at[1]]
+		if !d.w.rules.EnforceQuota || !ok || !measured || path != root && !strings.HasPrefix(path, root+"/") {
+			continue
+		}
+		var count, bytes, most, mostBytes int
+		if n, _ := fmt.Sscanf(used.data, "count=%d,bytes=%d", &count, &bytes); n != 2 {
+			d.w.t.Fatalf("usage %q", used.data)
+		}
+		if _, text, ok := strings.Cut(limits.data, "countHardLimit="); ok && nodes != 0 {
+			_, _ = fmt.Sscan(text, &most)
+			if count+nodes > most {
+				return true
+			}
+		}
+		if _, text, ok := strings.Cut(limits.data, "byteHardLimit="); ok && size != 0 {
+			_, _ = fmt.Sscanf(text, "%d;", &mostBytes)
+			if bytes+size > mostBytes {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// measure sets the usage where there is a quota, or where its node was just written.
+func (d *drive) measure(written string) {
+	for root, at := range quotaNodes {
+		_, limited := d.model[at[0]]
+		n, ok := d.model[at[1]]
+		if !ok || !limited && written != at[1] {
+			continue
+		}
+		count, bytes := 0, 0
+		for path, m := range d.model {
+			if path == root || strings.HasPrefix(path, root+"/") {
+				count++
+				bytes += len(m.data)
+			}
+		}
+		n.data = fmt.Sprintf("count=%d,bytes=%d", count, bytes)
+		d.model[at[1]] = n
+	}
+}
+
 // forget is the end of a session.
 func (d *drive) forget(id jute.SessionID) {
 	for path, n := range d.model {
@@ -316,6 +505,7 @@ func (d *drive) forget(id jute.SessionID) {
 			delete(d.model, path)
 		}
 	}
+	d.measure("")
 	if len(d.clients) > 6 {
 		d.clients = slices.DeleteFunc(d.clients, func(k *client) bool { return k.id == id })
 	}
@@ -327,15 +517,25 @@ func (d *drive) compare() {
 	if s.NodeCount() != len(d.model) {
 		d.w.t.Errorf("%d nodes, the model has %d", s.NodeCount(), len(d.model))
 	}
+	due := []string{}
 	for path, m := range d.model {
 		n := s.get(path)
 		if n == nil {
 			d.w.t.Errorf("%s is missing", path)
 			continue
 		}
-		if string(n.data) != m.data || n.version != m.version || n.owner != m.owner || int(n.creates) != m.creates {
+		if string(n.data) != m.data || n.version != m.version || n.life != m.life || int(n.creates) != m.creates || n.mtime != m.mtime {
 			d.w.t.Errorf("%s: %s, the model has %+v", path, n.describe(), m)
 		}
+		if (m.ttl != 0 && m.mtime+m.ttl <= d.w.now || m.container && m.creates > 0) && !d.hasChildren(path) {
+			due = append(due, path)
+		}
+	}
+	got := d.w.due(d.w.now, 0)
+	slices.Sort(got)
+	slices.Sort(due)
+	if !slices.Equal(got, due) {
+		d.w.t.Errorf("due: %q, the model has %q", got, due)
 	}
 }
 

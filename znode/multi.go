@@ -64,16 +64,15 @@ func (s *State) runMulti(txn *proto.Txn, r *Result) {
 	r.Multi = s.results
 }
 
-// runnable reports whether ops are such as a multi may hold, the operations of a kind
-// not served yet excepted.
+// runnable reports whether ops are such as a multi may hold.
 func runnable(ops []jute.MultiOp) bool {
 	for i := range ops {
 		op := &ops[i]
 		var path []byte
 		switch op.Op {
-		case jute.OpCreate, jute.OpCreate2:
+		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 			path = op.Create.Path
-			if m := op.Create.Flags; !m.Known() || m.IsTTL() || m.IsContainer() {
+			if m := op.Create.Flags; !m.Known() || m.IsTTL() && op.Op != jute.OpCreateTTL {
 				return false
 			}
 		case jute.OpDelete:
@@ -93,19 +92,22 @@ func runnable(ops []jute.MultiOp) bool {
 // runOps runs s.ops and fills s.results. If one fails it returns which and why, and all
 // is as it was before: the tree goes back, and nothing was fired yet.
 func (s *State) runOps(txn *proto.Txn) (failed int, code jute.Code) {
+	if s.term.EnforceQuota {
+		before := s.tree
+		if s.before = &before; before.quotas.n > 0 {
+			s.gen.Add(1) // it must stay as it is
+		}
+		defer func() { s.before = nil }()
+	}
 	for i := range s.ops {
 		op := &s.ops[i]
 		s.undoable = i+1 < len(s.ops) // what fails has changed nothing, so the last one need not be
 		result := OpResult{Op: op.Op}
 		var n *node
 		switch op.Op {
-		case jute.OpCreate:
-			if n, code = s.createNode(txn, &op.Create); code == jute.OK {
-				result.Path = n.path
-			}
-		case jute.OpCreate2:
-			if n, code = s.createNode(txn, &op.Create); code == jute.OK {
-				result.Path, result.Stat = n.path, n.stat()
+		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+			if n, code = s.createIn(txn, op); code == jute.OK {
+				result = OpResult{Op: resultOf(op), Path: n.path, Stat: n.stat()}
 			}
 		case jute.OpDelete:
 			code = s.deleteNode(txn, &op.Delete)
@@ -127,6 +129,34 @@ func (s *State) runOps(txn *proto.Txn) (failed int, code jute.Code) {
 	clear(s.undo)
 	s.undo = s.undo[:0]
 	return failed, code
+}
+
+// createIn is a create within a multi: of what is asked for, the flags decide more there,
+// as in ZooKeeper.
+func (s *State) createIn(txn *proto.Txn, op *jute.MultiOp) (*node, jute.Code) {
+	mode := op.Create.Flags
+	switch {
+	case mode.IsTTL() && !s.term.TTLNodes:
+		return nil, jute.Unimplemented
+	case mode.IsTTL() && (op.TTL <= 0 || op.TTL > jute.MaxTTL):
+		return nil, jute.BadArguments
+	case mode.IsTTL():
+		return s.createNode(txn, &op.Create, life{ttl: op.TTL})
+	case mode.IsContainer() || op.Op == jute.OpCreateContainer:
+		return s.createNode(txn, &op.Create, life{container: true})
+	case mode.IsEphemeral():
+		return s.createNode(txn, &op.Create, life{owner: jute.SessionID(txn.GetSession())})
+	}
+	return s.createNode(txn, &op.Create, life{})
+}
+
+// resultOf is the type of a create's result: those of create and create2 are all there are.
+func resultOf(op *jute.MultiOp) jute.Op {
+	mode := op.Create.Flags
+	if op.Op == jute.OpCreate && !mode.IsContainer() || op.Op == jute.OpCreateTTL && !mode.IsTTL() && !mode.IsContainer() {
+		return jute.OpCreate
+	}
+	return jute.OpCreate2
 }
 
 // undo takes back one step of a change of the tree. Exactly one field is set.
@@ -155,10 +185,14 @@ func (s *State) goBack() {
 		default:
 			n := s.edit(gen, u.edited.path)
 			s.dataSize += int64(len(u.edited.data) - len(n.data))
-			u.edited.gen, u.edited.children = n.gen, n.children
-			*n = u.edited
+			s.recast(gen, n, func() {
+				u.edited.gen, u.edited.children = n.gen, n.children
+				*n = u.edited
+			})
 		}
 	}
 	clear(s.changes)
 	s.changes = s.changes[:0]
+	clear(s.overused)
+	s.overused = s.overused[:0]
 }

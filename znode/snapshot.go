@@ -43,6 +43,9 @@ func (c *content) writeProgress(b *blockWriter) {
 	b.u64(c.term.Nonce)
 	b.u32(c.term.Leader)
 	b.u64(c.term.Index)
+	for _, rule := range []bool{c.term.SkipACL, c.term.TTLNodes, c.term.EnforceQuota, c.term.X509} {
+		b.bool(rule)
+	}
 }
 
 // writeMembers writes those of whom there is something to say, by id.
@@ -106,7 +109,7 @@ func (n *node) write(b *blockWriter, lists map[*acl]uint32) {
 	b.u32(uint32(version))
 	b.u32(uint32(n.aversion))
 	b.u32(uint32(n.creates))
-	b.u64(uint64(n.owner))
+	n.life.write(b)
 	number, known := lists[n.acl]
 	if !known {
 		number = uint32(len(lists))
@@ -116,6 +119,54 @@ func (n *node) write(b *blockWriter, lists map[*acl]uint32) {
 	if !known {
 		b.text(n.acl.text)
 	}
+}
+
+// The kinds of nodes in a snapshot.
+const (
+	kindPlain = iota
+	kindEphemeral
+	kindContainer
+	kindTTL
+)
+
+// write writes the kind of node, and the session or the time to live if it has one.
+func (l *life) write(b *blockWriter) {
+	switch {
+	case l.owner != 0:
+		b.u32(kindEphemeral)
+		b.u64(uint64(l.owner))
+	case l.container:
+		b.u32(kindContainer)
+	case l.ttl != 0:
+		b.u32(kindTTL)
+		b.u64(uint64(l.ttl))
+	default:
+		b.u32(kindPlain)
+	}
+}
+
+// readLife reads what life.write wrote.
+func (f *filler) readLife() life {
+	b := f.b
+	var l life
+	sound := true
+	switch kind := b.u32(); kind {
+	case kindPlain:
+	case kindEphemeral:
+		l.owner = jute.SessionID(b.u64())
+		_, sound = f.sessions.get(sessionKey(l.owner))
+	case kindContainer:
+		l.container = true
+	case kindTTL:
+		l.ttl = int64(b.u64())
+		sound = l.ttl > 0 && l.ttl <= jute.MaxTTL
+	default:
+		sound = false
+	}
+	if !sound {
+		b.corrupt("a node is of no kind, or is owned by no session")
+	}
+	return l
 }
 
 // Restore replaces the whole state by a snapshot. It builds the new one aside, then takes
@@ -132,6 +183,7 @@ func (s *State) Restore(r io.Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.content, s.acls = f.content, f.acls
+	s.acls.x509 = s.term.X509
 	s.obs.Restored()
 	return nil
 }
@@ -153,6 +205,7 @@ func (f *filler) fill() {
 	f.term.Nonce = b.u64()
 	f.term.Leader = b.u32()
 	f.term.Index = b.u64()
+	f.term.Rules = Rules{SkipACL: b.bool(), TTLNodes: b.bool(), EnforceQuota: b.bool(), X509: b.bool()}
 	f.readMembers()
 	f.readSessions()
 	f.readNodes()
@@ -199,7 +252,7 @@ func (f *filler) readNodes() {
 			czxid: int64(b.u64()), mzxid: int64(b.u64()), pzxid: int64(b.u64()),
 			ctime: int64(b.u64()), mtime: int64(b.u64()),
 			version: int32(b.u32()), aversion: int32(b.u32()), creates: int32(b.u32()),
-			owner: jute.SessionID(b.u64()),
+			life: f.readLife(),
 		}
 		if number := b.u32(); int(number) < len(lists) {
 			n.acl = lists[number]
@@ -225,7 +278,7 @@ func (f *filler) readNodes() {
 
 // misplaced returns why n cannot be the node behind the one at last, "" if it can.
 func (f *filler) misplaced(n *node, last string) string {
-	if n.path == rootPath && last == "" && n.owner == 0 {
+	if n.path == rootPath && last == "" && n.life == (life{}) {
 		return ""
 	}
 	if !ValidPath(n.path) || !follows(n.path, last) {
@@ -233,7 +286,6 @@ func (f *filler) misplaced(n *node, last string) string {
 	}
 	above, _ := cutPath(n.path)
 	parent := f.get(above)
-	_, live := f.sessions.get(sessionKey(n.owner))
 	switch {
 	case parent == nil:
 		return "has no parent"
@@ -241,10 +293,8 @@ func (f *filler) misplaced(n *node, last string) string {
 		return "has an ephemeral parent"
 	case n.creates < 0:
 		return "has a wrong count of children"
-	case n.owner != 0 && !live:
-		return "is owned by no session"
-	case n.owner != 0 && isBuiltin(n.path):
-		return "cannot be ephemeral"
+	case n.life != (life{}) && isBuiltin(n.path):
+		return "cannot end"
 	case n.path == configPath && n.mzxid == 0 && (n.data != nil || n.version != 0):
 		return "is not every member's own"
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -28,6 +29,12 @@ func sample(t testing.TB) *world {
 	k.must(k.do(jute.OpCreate, jute.CreateRequest{Path: []byte("/null"), ACL: jute.OpenACL}.Append(nil)))
 	k.must(k.do(jute.OpCreate, createOp("/large", strings.Repeat("d", 3*maxBlock), 0, jute.OpenACL).Append(nil)))
 	k.must(k.setData("/a", "changed", -1))
+	k.must(k.container("/used"))
+	k.must(k.create("/used/x", 0))
+	k.must(k.delete("/used/x", -1))
+	k.must(k.container("/unused"))
+	k.must(k.createTTL("/ttl", 5, 1000))
+	k.setQuota("/a", "count=3,bytes=-1")
 	return w
 }
 
@@ -223,15 +230,21 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 	}{
 		{"nothing", func(*forged) {}, "sound"},
 		{"no parent", func(f *forged) { f.at("/null").path = "/large/x/y" }, "no parent"},
-		{"no built-in node", func(f *forged) { f.at(quotaPath).path = "/zookeeper/quote" }, `no node "/zookeeper/quota"`},
+		{"no built-in node", func(f *forged) {
+			f.nodes = slices.DeleteFunc(f.nodes, func(n *node) bool { return strings.HasPrefix(n.path, quotaPath) })
+		}, `no node "/zookeeper/quota"`},
 		{"no root", func(f *forged) { f.nodes = nil }, `no node "/"`},
 		{"second root", func(f *forged) { f.nodes = append(f.nodes, f.nodes[0]) }, "out of order"},
 		{"ephemeral of nobody", func(f *forged) { f.at("/e").owner = 5 }, "owned by no session"},
 		{"ephemeral parent", func(f *forged) { f.at("/a").owner = first }, "ephemeral parent"},
-		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).owner = first }, "cannot be ephemeral"},
+		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).owner = first }, "cannot end"},
+		{"container built-in", func(f *forged) { f.at(quotaPath).container = true }, "cannot end"},
+		{"container root", func(f *forged) { f.at("/").container = true }, "no parent"},
+		{"time to live below 0", func(f *forged) { f.at("/a").ttl = -1 }, "of no kind"},
+		{"long time to live", func(f *forged) { f.at("/a").ttl = jute.MaxTTL + 1 }, "of no kind"},
 		{"ephemeral root", func(f *forged) { f.at("/").owner = first }, "no parent"},
 		{"count too large", func(f *forged) { f.more++ }, "impossible block"},
-		{"count too small", func(f *forged) { f.more-- }, "no node"},
+		{"count too small", func(f *forged) { f.more-- }, "left over"},
 		{"count of creates", func(f *forged) { f.at("/a").creates = -1 }, "wrong count"},
 		{"character in path", func(f *forged) { f.at("/e").path = "/e\x01" }, "out of order"},
 		{"relative path", func(f *forged) { f.at("/e").path = "e" }, "out of order"},
@@ -291,12 +304,13 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 	for range 6 {
 		out.u64(1)
 	}
-	out.u32(0)              // leader
-	out.u32(0)              // members
-	out.u64(0)              // sessions
-	out.u64(1 << 60)        // nodes
-	out.u32(1<<31 - 1)      // bytes of the first path
-	out.raw([]byte("/abc")) // and here they are
+	out.u32(0)               // leader
+	out.raw(make([]byte, 4)) // rules
+	out.u32(0)               // members
+	out.u64(0)               // sessions
+	out.u64(1 << 60)         // nodes
+	out.u32(1<<31 - 1)       // bytes of the first path
+	out.raw([]byte("/abc"))  // and here they are
 	if err := out.close(); err != nil {
 		t.Fatal(err)
 	}

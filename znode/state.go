@@ -14,8 +14,8 @@
 // # What decides
 //
 // The log entry alone. Nothing here reads a clock, draws lots, or ranges over a map
-// where the order could show. Config.EnsembleText, SkipACL and X509 do decide: they must be
-// equal on all members.
+// where the order could show. Config.EnsembleText does decide: it must be
+// equal on all members. What else of a configuration decides (Rules) is in the log.
 //
 // # Copies
 //
@@ -46,8 +46,6 @@ type Config struct {
 	Self         uint32   // this member: Observer hears of its transactions; 0: of none
 	Observer     Observer // may be nil
 	EnsembleText []byte   // what /zookeeper/config says; nil: standalone
-	SkipACL      bool     // everybody may do everything
-	X509         bool     // requests may name subjects of certificates in ACLs
 }
 
 // State is the state of one member. Make one with New. See the package comment for who
@@ -63,11 +61,13 @@ type State struct {
 	watches watches
 
 	changes  []change // of the running transaction: what watchers will hear
+	overused []Quota  // by the running transaction
 	result   Result   // of the running transaction
 	ops      []jute.MultiOp
 	results  []OpResult
 	undo     []undo             // of the running multi
 	undoable bool               // its operation may have to be taken back
+	before   *tree              // at the beginning of the running multi, if quotas are enforced
 	create   jute.CreateRequest // kept for the memory of its vector, as are ops and results
 	path     []byte             // of a sequential node
 }
@@ -101,6 +101,17 @@ type Term struct {
 	Nonce  uint64
 	Leader uint32
 	Index  uint64 // of the TermStart
+	Rules
+}
+
+// Rules are what the configuration of a term's leader says about all that is done in it:
+// a member that is configured otherwise, or applies the log again after a restart with
+// another configuration, gets the same state.
+type Rules struct {
+	SkipACL      bool // everybody may do everything
+	TTLNodes     bool // nodes with a time to live can be created
+	EnforceQuota bool // hard limits of quotas hold
+	X509         bool // requests may name subjects of certificates in ACLs
 }
 
 // Result is what became of a transaction. It is good during the call that hands it over;
@@ -149,6 +160,8 @@ type Observer interface {
 	// Dropped: a transaction of this member was not in turn (seen before, behind a gap, of
 	// an old boot), or an announcement of it changed nothing.
 	Dropped(txn *proto.Txn)
+	// Overused: a write that was not refused has left a quota overused; before Applied.
+	Overused(q Quota)
 	// EntryEnd: all of an entry has been applied, or ignored.
 	EntryEnd(index uint64)
 	// Restored: the whole state was replaced by a snapshot's.
@@ -162,7 +175,6 @@ func New(cfg Config) *State {
 		s.obs = nobody{}
 	}
 	s.gen.Store(1)
-	s.acls.x509 = cfg.X509
 	s.tree = newTree(s.gen.Load(), &s.acls)
 	s.placeConfig(s.gen.Load(), cfg.EnsembleText)
 	return s
@@ -262,5 +274,6 @@ func (nobody) Attached(Session, Owner)          {}
 func (nobody) Closed(Session, Owner, bool, int) {}
 func (nobody) Applied(*proto.Txn, *Result)      {}
 func (nobody) Dropped(*proto.Txn)               {}
+func (nobody) Overused(Quota)                   {}
 func (nobody) EntryEnd(uint64)                  {}
 func (nobody) Restored()                        {}

@@ -13,20 +13,22 @@ import (
 type tree struct {
 	nodes      trie
 	ephemerals sorted[ephemeral, struct{}]
-	dataSize   int64 // bytes of all paths and data
+	candidates sorted[Candidate, struct{}] // of the reaper
+	quotas     sorted[name, struct{}]      // paths that have a quota
+	dataSize   int64                       // bytes of all paths and data
 }
 
 // node is one znode. A node of an older generation than the present is never written.
 type node struct {
-	gen      uint64
-	path     string
-	data     []byte // nil: null
-	czxid    int64
-	mzxid    int64
-	pzxid    int64
-	ctime    int64 // ms since 1970
-	mtime    int64
-	owner    jute.SessionID          // 0: not ephemeral
+	gen   uint64
+	path  string
+	data  []byte // nil: null
+	czxid int64
+	mzxid int64
+	pzxid int64
+	ctime int64 // ms since 1970
+	mtime int64
+	life
 	children *sorted[name, struct{}] // nil: none yet
 	acl      *acl
 	version  int32
@@ -102,7 +104,7 @@ func (t *tree) edit(gen uint64, path string) *node {
 	return t.nodes.edit(gen, path)
 }
 
-// link puts n into the tree, below its parent and among its owner's ephemerals, and
+// link puts n into the tree, below its parent and into the indexes, and
 // returns the parent, to be changed: a create is not counted yet. The parent exists;
 // only the root has none.
 func (t *tree) link(gen uint64, n *node) (parent *node) {
@@ -113,12 +115,20 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 	}
 	above, last := cutPath(n.path)
 	parent = t.edit(gen, above)
-	if parent.children == nil {
-		parent.children = &sorted[name, struct{}]{}
-	}
-	parent.children.put(gen, name(last), struct{}{})
+	t.recast(gen, parent, func() {
+		if parent.children == nil {
+			parent.children = &sorted[name, struct{}]{}
+		}
+		parent.children.put(gen, name(last), struct{}{})
+	})
 	if n.owner != 0 {
 		t.ephemerals.put(gen, ephemeral{n.owner, n.path}, struct{}{})
+	}
+	if c, ok := n.candidacy(); ok {
+		t.candidates.put(gen, c, struct{}{})
+	}
+	if root, ok := limited(n.path); ok {
+		t.quotas.put(gen, name(root), struct{}{})
 	}
 	return parent
 }
@@ -129,11 +139,19 @@ func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 	t.dataSize -= int64(len(n.path) + len(n.data))
 	above, last := cutPath(n.path)
 	parent = t.edit(gen, above)
-	if parent.children.drop(gen, name(last)); parent.children.n == 0 {
-		parent.children = nil
-	}
+	t.recast(gen, parent, func() {
+		if parent.children.drop(gen, name(last)); parent.children.n == 0 {
+			parent.children = nil
+		}
+	})
 	if n.owner != 0 {
 		t.ephemerals.drop(gen, ephemeral{n.owner, n.path})
+	}
+	if c, ok := n.candidacy(); ok {
+		t.candidates.drop(gen, c)
+	}
+	if root, ok := limited(n.path); ok {
+		t.quotas.drop(gen, name(root))
 	}
 	return parent
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"rollcall/jute"
@@ -20,9 +21,16 @@ type world struct {
 	term   uint64
 	nonce  uint64
 	now    int64
+	rules  Rules
 	seq    map[uint32]uint64
+	log    []logged
 	heard  *recorder
 	conns  uint64
+}
+
+type logged struct {
+	*proto.Entry
+	index, term uint64
 }
 
 // boots of the members in tests.
@@ -32,7 +40,7 @@ func bootOf(member uint32) uint64 { return 1000 + uint64(member) }
 func newWorld(t testing.TB, others ...*State) *world {
 	heard := &recorder{}
 	s := New(Config{Self: 1, Observer: heard})
-	w := &world{t: t, states: append([]*State{s}, others...), seq: map[uint32]uint64{}, heard: heard, now: 1000}
+	w := &world{t: t, states: append([]*State{s}, others...), seq: map[uint32]uint64{}, heard: heard, now: 1000, rules: Rules{TTLNodes: true}}
 	w.startTerm(1, 7)
 	w.announce(1, 0, bootOf(1))
 	w.announce(2, 0, bootOf(2))
@@ -53,6 +61,7 @@ func (w *world) entry(txns ...*proto.Txn) {
 func (w *world) append(term uint64, e *proto.Entry) {
 	w.t.Helper()
 	w.index++
+	w.log = append(w.log, logged{e, w.index, term})
 	for _, s := range w.states {
 		s.Lock()
 		err := s.Apply(w.index, term, e)
@@ -67,8 +76,17 @@ func (w *world) startTerm(term, nonce uint64) {
 	w.t.Helper()
 	w.term, w.nonce = term, nonce
 	w.append(term, &proto.Entry{Format: FormatLevel, TimeMs: w.now, Txns: []*proto.Txn{{
-		Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{Leader: 1, Nonce: nonce}),
+		Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{
+			Leader: 1, Nonce: nonce, SkipAcl: w.rules.SkipACL, TtlNodes: w.rules.TTLNodes, EnforceQuota: w.rules.EnforceQuota, X509: w.rules.X509,
+		}),
 	}}})
+}
+
+// rule opens a term of a leader with other rules.
+func (w *world) rule(r Rules) {
+	w.t.Helper()
+	w.rules = r
+	w.startTerm(w.term+1, w.nonce+1)
 }
 
 func (w *world) announce(member uint32, replaces, boot uint64) {
@@ -137,6 +155,7 @@ func (o *recorder) Applied(txn *proto.Txn, r *Result) {
 	o.note("applied %v %d", jute.Op(txn.Op), r.Code)
 }
 func (o *recorder) Dropped(txn *proto.Txn) { o.note("dropped %v %d", jute.Op(txn.Op), txn.Seq) }
+func (o *recorder) Overused(q Quota)       { o.note("overused %+v", q) }
 func (o *recorder) EntryEnd(uint64)        { o.note("end") }
 func (o *recorder) Restored()              { o.note("restored") }
 
@@ -210,6 +229,30 @@ func (c *client) create(path string, flags jute.CreateMode) Result {
 func (c *client) createACL(path string, flags jute.CreateMode, acl []jute.ACL) Result {
 	c.w.t.Helper()
 	return c.do(jute.OpCreate, createOp(path, "x", flags, acl).Append(nil))
+}
+
+func (c *client) createTTL(path string, flags jute.CreateMode, ttl int64) Result {
+	c.w.t.Helper()
+	return c.do(jute.OpCreateTTL, jute.CreateTTLRequest{CreateRequest: createOp(path, "x", flags, jute.OpenACL), TTL: ttl}.Append(nil))
+}
+
+func (c *client) container(path string) Result {
+	c.w.t.Helper()
+	return c.do(jute.OpCreateContainer, createOp(path, "", jute.Container, jute.OpenACL).Append(nil))
+}
+
+// setQuota makes the nodes of a quota as clients do: the limits first, then the usage.
+func (c *client) setQuota(path, limits string) {
+	c.w.t.Helper()
+	above := quotaPath
+	for part := range strings.SplitSeq(path[1:], "/") {
+		above += "/" + part
+		if r := c.create(above, 0); r.Code != jute.NodeExists {
+			c.must(r)
+		}
+	}
+	c.must(c.do(jute.OpCreate, createOp(above+limitsName, limits, 0, jute.OpenACL).Append(nil)))
+	c.must(c.do(jute.OpCreate, createOp(above+usageName, "count=0,bytes=0", 0, jute.OpenACL).Append(nil)))
 }
 
 func (c *client) delete(path string, version int32) Result {

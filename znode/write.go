@@ -12,36 +12,58 @@ import (
 // anyVersion is the expected version that always matches.
 const anyVersion = -1
 
-// runCreate serves create and create2. What the request asks for is judged before the
-// session, as in ZooKeeper.
+// runCreate serves create, create2, createContainer and createTTL. What the request asks
+// for is judged before the session, as in ZooKeeper.
 func (s *State) runCreate(txn *proto.Txn, r *Result) {
 	d := jute.NewDecoder(txn.GetBody())
-	req := &s.create
-	if req.Decode(&d); d.Err() != nil {
+	op, req, ttl := jute.Op(txn.GetOp()), &s.create, int64(0)
+	if req.Decode(&d); op == jute.OpCreateTTL {
+		ttl = d.ReadInt64()
+	}
+	if d.Err() != nil {
 		r.Code = jute.MarshallingError
 		return
 	}
 	s.take()
-	if !req.Flags.Known() || req.Flags.IsTTL() {
-		r.Code = jute.BadArguments
+	var l life
+	if l, r.Code = s.lifeOf(txn, op, req.Flags, ttl); r.Code != jute.OK {
 		return
 	}
 	var n *node
 	if r.Code = s.refuse(txn); r.Code == jute.OK {
-		n, r.Code = s.createNode(txn, req)
+		n, r.Code = s.createNode(txn, req, l)
 	}
 	if r.Code == jute.OK {
 		r.Path, r.Stat = n.path, n.stat()
 	}
 }
 
-// createNode adds a node. A container mode asks for a plain one.
-func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest) (*node, jute.Code) {
-	owner := jute.SessionID(0)
-	if req.Flags.IsEphemeral() {
-		if owner = jute.SessionID(txn.GetSession()); owner == 0 {
-			return nil, jute.SessionExpired
-		}
+// lifeOf returns how the node that a create asks for ends: a container is what
+// createContainer makes, whatever the mode, and nobody else.
+func (s *State) lifeOf(txn *proto.Txn, op jute.Op, mode jute.CreateMode, ttl int64) (life, jute.Code) {
+	switch {
+	case !mode.Known():
+		return life{}, jute.BadArguments
+	case mode.IsTTL() && !s.term.TTLNodes:
+		return life{}, jute.Unimplemented
+	case mode.IsTTL() != (op == jute.OpCreateTTL):
+		return life{}, jute.BadArguments
+	case mode.IsTTL() && (ttl <= 0 || ttl > jute.MaxTTL):
+		return life{}, jute.BadArguments
+	case mode.IsTTL():
+		return life{ttl: ttl}, jute.OK
+	case op == jute.OpCreateContainer:
+		return life{container: true}, jute.OK
+	case mode.IsEphemeral():
+		return life{owner: jute.SessionID(txn.GetSession())}, jute.OK
+	}
+	return life{}, jute.OK
+}
+
+// createNode adds a node that ends as l says; of the mode only the sequence counts here.
+func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*node, jute.Code) {
+	if req.Flags.IsEphemeral() && !l.container && l.owner == 0 {
+		return nil, jute.SessionExpired // a transaction of no session
 	}
 	path := borrow(req.Path)
 	if code := pathToParse(req.Path); code != jute.OK {
@@ -70,9 +92,11 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest) (*node, jute
 		return nil, jute.NodeExists
 	case parent.owner != 0:
 		return nil, jute.NoChildrenForEphemerals
+	case s.forbids(path, 1, int64(len(req.Data))):
+		return nil, jute.QuotaExceeded
 	}
 	n := &node{
-		gen: s.gen.Load(), path: strings.Clone(path), data: bytes.Clone(req.Data), acl: list, owner: owner,
+		gen: s.gen.Load(), path: strings.Clone(path), data: bytes.Clone(req.Data), acl: list, life: l,
 		czxid: s.zxid, mzxid: s.zxid, pzxid: s.zxid, ctime: s.now, mtime: s.now,
 	}
 	parent = s.link(n.gen, n)
@@ -81,6 +105,8 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest) (*node, jute
 	parent.countCreate()
 	parent.pzxid = s.zxid
 	s.changed(change{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
+	s.use(n.path, 1, len(n.data))
+	s.measure(n.path)
 	return n, jute.OK
 }
 
@@ -135,6 +161,7 @@ func (s *State) remove(n *node) {
 	s.willUndo(undo{edited: *parent})
 	parent.pzxid = s.zxid
 	s.changed(change{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
+	s.use(n.path, -1, -len(n.data))
 }
 
 func (s *State) runSetData(txn *proto.Txn, r *Result) {
@@ -165,16 +192,21 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 		return nil, jute.NoNode
 	case !s.allows(n.acl, jute.PermWrite, txn.GetIds()):
 		return nil, jute.NoAuth
+	case s.forbids(path, 0, int64(len(req.Data)-len(n.data))):
+		return nil, jute.QuotaExceeded
 	case req.Version != anyVersion && req.Version != n.version:
 		return nil, jute.BadVersion
 	}
-	n = s.edit(s.gen.Load(), path)
+	gen := s.gen.Load()
+	n = s.edit(gen, path)
 	s.willUndo(undo{edited: *n})
-	s.dataSize += int64(len(req.Data) - len(n.data))
-	n.data = bytes.Clone(req.Data)
+	more := len(req.Data) - len(n.data)
+	s.setBytes(n, bytes.Clone(req.Data))
 	n.version++
-	n.mzxid, n.mtime = s.zxid, s.now
+	s.recast(gen, n, func() { n.mzxid, n.mtime = s.zxid, s.now })
 	s.changed(change{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
+	s.use(n.path, 0, more)
+	s.measure(n.path)
 	return n, jute.OK
 }
 
@@ -234,7 +266,7 @@ func (s *State) check(txn *proto.Txn, req *jute.CheckVersionRequest) jute.Code {
 
 // allows reports whether who has any of the permissions on a node with this list.
 func (s *State) allows(a *acl, perms jute.Perm, who []*proto.Identity) bool {
-	return s.cfg.SkipACL || a.allows(perms, who)
+	return s.term.SkipACL || a.allows(perms, who)
 }
 
 // pathToParse checks as much of the path of a create or delete as is needed to split it.

@@ -30,6 +30,10 @@ func set(path string, version int32) func(*client) Result {
 	return func(k *client) Result { return k.setData(path, "y", version) }
 }
 
+func ttl(path string, flags jute.CreateMode, ms int64) func(*client) Result {
+	return func(k *client) Result { return k.createTTL(path, flags, ms) }
+}
+
 func raw(op jute.Op, body []byte) func(*client) Result {
 	return func(k *client) Result { return k.do(op, body) }
 }
@@ -185,8 +189,33 @@ func TestWrites(t *testing.T) {
 			{func(k *client) Result { return k.setACL("/no", []jute.ACL{}, anyVersion) }, -114, ""},
 			{func(k *client) Result { return k.setACL("/no", open, anyVersion) }, -101, ""},
 		}},
-		{"284 operations not served yet", []step{
-			{raw(jute.OpCreateContainer, createOp("/c", "", 4, open).Append(nil)), -6, ""}, {raw(jute.OpCheck, nil), -6, ""}, {raw(jute.OpExpire, nil), -6, ""},
+		{"282 283 285 modes and times to live", []step{
+			{ttl("/t", 5, 0), -8, ""},
+			{ttl("/t", 5, -1), -8, ""},
+			{ttl("/t", 5, jute.MaxTTL+1), -8, ""},
+			{ttl("/t", 5, jute.MaxTTL), 0, "/t"},
+			{ttl("/t-", 6, 1), 0, "/t-0000000001"},
+			{ttl("/t", 0, 100), -8, ""},
+			{ttl("/t", 0, -1), -8, ""},
+			{ttl("/t", 4, -1), -8, ""},
+			{ttl("/t", 9, 5), -8, ""},
+			{create("/c", 5), -8, ""},
+			{create("/c", 6), -8, ""},
+			{create("/c", 7), -8, ""},
+			{raw(jute.OpCreate2, createOp("/c", "", 5, open).Append(nil)), -8, ""},
+			{raw(jute.OpCreateContainer, createOp("/c", "", 5, open).Append(nil)), -8, ""},
+			{raw(jute.OpCreateContainer, createOp("/c-", "", 3, open).Append(nil)), 0, "/c-0000000002"},
+		}},
+		{"100 other kinds have children of all kinds", []step{
+			{raw(jute.OpCreateContainer, createOp("/c", "", 1, open).Append(nil)), 0, "/c"},
+			{create("/c/e", 1), 0, "/c/e"},
+			{ttl("/c/t", 5, 9), 0, "/c/t"},
+			{create("/c/t/e", 1), 0, "/c/t/e"},
+			{ttl("/c/t/e/x", 5, 9), -108, ""},
+			{raw(jute.OpCreateContainer, createOp("/c/t/e/x", "", 4, open).Append(nil)), -108, ""},
+		}},
+		{"272 not for clients", []step{
+			{raw(jute.OpCheck, nil), -6, ""}, {raw(jute.OpExpire, nil), -6, ""}, {raw(jute.OpReap, nil), -6, ""}, {raw(jute.OpDeleteContainer, nil), -6, ""},
 		}},
 	}
 	for _, tt := range tests {
@@ -300,6 +329,54 @@ func TestStat(t *testing.T) {
 	same("/s", s)
 }
 
+// 164 165 297: the nodes that are always there, as a client finds them, and after a
+// client has made one below.
+func TestBuiltinNodes(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	tests := []struct {
+		path     string
+		stat     jute.Stat
+		below    int32 // cversion when there is one child more
+		children []string
+		perms    jute.Perm
+	}{
+		{rootPath, jute.Stat{Cversion: -1, NumChildren: 1}, 0, []string{"zookeeper"}, jute.PermAll},
+		{zkPath, jute.Stat{Cversion: -2, NumChildren: 2}, -1, []string{"config", "quota"}, jute.PermAll},
+		{quotaPath, jute.Stat{}, 1, []string{}, jute.PermAll},
+		{configPath, jute.Stat{Aversion: -1}, 0, []string{}, jute.PermRead},
+	}
+	for _, tt := range tests {
+		data, st, code := w.s().GetData([]byte(tt.path), k.ids, nil)
+		if code != jute.OK || data == nil || len(data) != 0 || st != tt.stat {
+			t.Errorf("%s: %v %q %+v, want %+v", tt.path, code, data, st, tt.stat)
+		}
+		if got := k.children(tt.path); !slices.Equal(got, tt.children) {
+			t.Errorf("%s: children %q, want %q", tt.path, got, tt.children)
+		}
+		list, _, _ := w.s().GetACL([]byte(tt.path), k.ids)
+		if len(list) != 1 || list[0].Perms != tt.perms || string(list[0].ID.Scheme) != "world" {
+			t.Errorf("%s: %+v", tt.path, list)
+		}
+		if r := k.delete(tt.path, -1); r.Code != jute.BadArguments {
+			t.Errorf("delete %s: %v", tt.path, r.Code)
+		}
+		if tt.perms&jute.PermCreate == 0 {
+			continue
+		}
+		k.must(k.create(strings.TrimSuffix(tt.path, "/")+"/x", 0))
+		st = k.stat(tt.path)
+		want := jute.Stat{Cversion: tt.below, NumChildren: tt.stat.NumChildren + 1, Pzxid: w.s().Zxid()}
+		if st != want {
+			t.Errorf("%s with a child: %+v, want %+v", tt.path, st, want)
+		}
+		k.must(k.delete(strings.TrimSuffix(tt.path, "/")+"/x", 0))
+	}
+	if r := k.setData(configPath, "mine", -1); r.Code != jute.NoAuth {
+		t.Errorf("%v", r.Code)
+	}
+}
+
 // The count of creates sticks at the end of its range.
 func TestSequenceEnds(t *testing.T) {
 	w := newWorld(t)
@@ -321,7 +398,8 @@ func TestSequenceEnds(t *testing.T) {
 func TestConfigNode(t *testing.T) {
 	text := "server.1=a:2888:3888:participant\nversion=0"
 	w := newWorld(t)
-	s := New(Config{EnsembleText: []byte(text), SkipACL: true})
+	s := New(Config{EnsembleText: []byte(text)})
+	w.rules.SkipACL = true
 	w.states = append(w.states[:0], s)
 	w.index, w.seq[1] = 0, 0
 	w.startTerm(1, 7)

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"rollcall/leader"
 )
 
 // Config is what one member needs to know, checked and complete: whatever a file, the
@@ -49,10 +51,12 @@ type Config struct {
 	ListenOnAllIPs bool   // listen for members on all interfaces, not on the own line's host
 	NewEnsemble    bool   // bootstrap with a majority of empty members
 
+	ExtendedTypes bool           // nodes with a time to live can be created
+	EnforceQuota  bool           // hard limits of quotas hold
+	Reaping       leader.Reaping // when containers and nodes with a time to live go
+
 	// Accepted, and without effect as yet: the table of keys says so.
-	ExtendedTypes bool
-	EnforceQuota  bool
-	Admin         Admin
+	Admin Admin
 
 	newID uint32 // to be written to DataDir/myid; 0: nothing
 }
@@ -200,6 +204,7 @@ func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft
 			StoreStallLimit:      3 * time.Second,
 			ConnOutstandingLimit: 128, ConnUnreadLimit: 16 << 20, HandshakeTimeout: 10 * time.Second,
 			NewEnsemble: flags.newEnsemble,
+			Reaping:     leader.Reaping{Interval: time.Minute, PerMinute: 10_000},
 			Admin:       Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},
 		},
 		name: name, vars: vars, flags: flags, warnings: warnings, where: make(map[string]string),

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/leader"
 )
 
 // inDir writes files into a new folder and replaces DIR by its name in all texts.
@@ -161,6 +163,11 @@ zookeeper.4lw.commands.whitelist=ruok, mntr,\
 zookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
 skipACL=YES
 quorumListenOnAllIPs=TRUE
+extendedTypesEnabled=true
+enforceQuota=true
+znode.container.checkIntervalMs=1000
+zookeeper.znode.container.maxPerMinute=77
+znode.container.maxNeverUsedIntervalMs=2500
 `})
 	cfg, warnings, err := Load(filepath.Join(dir, "zoo.cfg"), nil, Flags{})
 	if err != nil || len(warnings) > 0 {
@@ -178,7 +185,9 @@ quorumListenOnAllIPs=TRUE
 		ConnOutstandingLimit: 9, ConnUnreadLimit: 65536, HandshakeTimeout: 700 * time.Millisecond,
 		Whitelist: []string{"ruok", "mntr", "srvr"}, SkipACL: true,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", ListenOnAllIPs: true,
-		Admin: Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},
+		ExtendedTypes: true, EnforceQuota: true,
+		Reaping: leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond},
+		Admin:   Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},
 	}
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("Load:\n%+v, want\n%+v", cfg, want)
@@ -193,7 +202,7 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "no effect, and something asked for", line: "forceSync=no", warning: "zoo.cfg:3: forceSync has no effect: "},
 		{name: "no effect, pattern", line: "ssl.trustStore.password=hush", warning: "zoo.cfg:3: ssl.trustStore.password has no effect: "},
 		{name: "no effect, longest pattern", line: "zookeeper.quorum.auth.learnerLoginContext=x", warning: "quorum.auth.learnerLoginContext has no effect: quorum.auth.enableSasl is refused"},
-		{name: "quota", line: "enforceQuota=true", warning: "enforceQuota has no effect: quotas are not served yet"},
+		{name: "removals in a minute", line: "znode.container.maxPerMinute=0", err: "allowed is 1 to 2147483647"},
 		{name: "reconfig", line: "reconfigEnabled=true", warning: "reconfigEnabled has no effect: "},
 		{name: "refused", line: "secureClientPort=2281", err: "zoo.cfg:3: secureClientPort=2281: refused: TLS is not served yet: the key would suggest an encryption that is not there; leave it out"},
 		{name: "refused, and nothing asked for", line: "zookeeper.sslQuorum=FALSE"},

@@ -53,17 +53,16 @@ const (
 
 // Why a group of keys is not served.
 const (
-	noAdmin     = "there is no AdminServer yet: nothing listens for HTTP"
-	noMetrics   = "there is no metrics endpoint yet"
-	noTLS       = "TLS is not served yet: the key would suggest an encryption that is not there"
-	noKeystore  = "TLS is not served yet, and what would switch it on is refused"
-	noSASL      = "SASL is not served yet: connections would go unauthenticated"
-	noLocal     = "local sessions are not served yet"
-	noContainer = "containers are not served yet"
-	noWeights   = "a majority is counted by heads: hierarchical quorums are not served"
-	noCache     = "there is no cache of responses: reads are answered from memory"
-	ownPurge    = "old snapshots and log files are always removed"
-	ownLog      = "the log store sizes its files itself"
+	noAdmin    = "there is no AdminServer yet: nothing listens for HTTP"
+	noMetrics  = "there is no metrics endpoint yet"
+	noTLS      = "TLS is not served yet: the key would suggest an encryption that is not there"
+	noKeystore = "TLS is not served yet, and what would switch it on is refused"
+	noSASL     = "SASL is not served yet: connections would go unauthenticated"
+	noLocal    = "local sessions are not served yet"
+	noWeights  = "a majority is counted by heads: hierarchical quorums are not served"
+	noCache    = "there is no cache of responses: reads are answered from memory"
+	ownPurge   = "old snapshots and log files are always removed"
+	ownLog     = "the log store sizes its files itself"
 )
 
 // keys is every key that Rollcall knows of. The order is that of the docs.
@@ -149,8 +148,28 @@ var keys = []key{
 		read: whitelist,
 	},
 	{
-		name: "skipACL", def: "no", note: "yes: ACLs are not checked",
+		name: "skipACL", def: "no", note: "yes: ACLs are not checked; the leader's counts",
 		read: yesNo(func(d *draft) *bool { return &d.SkipACL }),
+	},
+	{
+		name: "extendedTypesEnabled", def: "false", note: "true: nodes with a TTL can be created, and myid 255 is refused; the leader's counts",
+		read: boolean(func(d *draft) *bool { return &d.ExtendedTypes }),
+	},
+	{
+		name: "enforceQuota", def: "false", note: "true: a write past a hard limit of a quota is refused; the leader's counts",
+		read: boolean(func(d *draft) *bool { return &d.EnforceQuota }),
+	},
+	{
+		name: "znode.container.checkIntervalMs", def: "60000", note: "ms between two looks for containers and nodes with a TTL that are to be removed; the leader's counts",
+		read: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.Reaping.Interval }),
+	},
+	{
+		name: "znode.container.maxPerMinute", def: "10000", note: "how many of them are removed in a minute at most; the leader's counts",
+		read: number(1, maxCount, func(d *draft) *int { return &d.Reaping.PerMinute }),
+	},
+	{
+		name: "znode.container.maxNeverUsedIntervalMs", def: "0", note: "ms after its last change that an empty container which never had a child is removed, too, 0: never; the leader's counts",
+		read: millis(0, maxMillis, func(d *draft) *time.Duration { return &d.Reaping.NeverUsed }),
 	},
 	{
 		name: "DigestAuthenticationProvider.superDigest", def: "none", secret: true, note: "`super:` and the digest of the super user's password",
@@ -181,14 +200,6 @@ var keys = []key{
 	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmless: "false", note: noLocal, read: boolean(nil)},
 	{name: "multiAddress.enabled", def: "false", status: refused, harmless: "false", note: "a server line takes one address", read: boolean(nil)},
 	{name: "reconfigEnabled", def: "false", status: noEffect, harmless: "false", note: "reconfig requests are refused with -123: the server lines say who the members are", read: boolean(nil)},
-	{
-		name: "extendedTypesEnabled", def: "false", status: noEffect, harmless: "false", note: "TTL nodes are not served yet; with true, myid 255 is refused",
-		read: boolean(func(d *draft) *bool { return &d.ExtendedTypes }),
-	},
-	{
-		name: "enforceQuota", def: "false", status: noEffect, harmless: "false", note: "quotas are not served yet",
-		read: boolean(func(d *draft) *bool { return &d.EnforceQuota }),
-	},
 	{name: "readonlymode.enabled", def: "false", status: noEffect, harmless: "false", note: "read-only mode is not served yet", read: boolean(nil)},
 	{name: "leaderServes", def: "yes", status: noEffect, harmless: "yes", note: "the leader takes clients, too", read: yesNo(nil)},
 	{name: "syncEnabled", def: "true", status: noEffect, harmless: "true", note: "observers are not served yet", read: boolean(nil)},
@@ -207,9 +218,6 @@ var keys = []key{
 	{name: "maxResponseCacheSize", def: "400", status: noEffect, harmless: "0", note: noCache},
 	{name: "maxGetChildrenResponseCacheSize", def: "400", status: noEffect, harmless: "0", note: noCache},
 	{name: "audit.enable", def: "false", status: noEffect, harmless: "false", note: "there is no audit log yet", read: boolean(nil)},
-	{name: "znode.container.checkIntervalMs", def: "60000", status: noEffect, note: noContainer},
-	{name: "znode.container.maxPerMinute", def: "10000", status: noEffect, note: noContainer},
-	{name: "znode.container.maxNeverUsedIntervalMs", def: "0", status: noEffect, note: noContainer},
 
 	{name: "DigestAuthenticationProvider.enabled", def: "true", status: refused, harmless: "true", note: "the digest scheme cannot be switched off yet", read: boolean(nil)},
 	{name: "DigestAuthenticationProvider.digestAlg", def: "SHA1", status: refused, harmless: "SHA1", note: "digests are SHA1 as yet: those in ACLs would never match"},

@@ -13,6 +13,7 @@ import (
 
 	"rollcall/member"
 	"rollcall/server"
+	"rollcall/znode"
 )
 
 // drainPace is how long a graceful stop takes to send clients elsewhere, so that they do
@@ -51,7 +52,10 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 
 // eventLevel keeps what every client does all day out of the log.
 func eventLevel(kind member.EventKind) slog.Level {
-	if kind == member.EventLeader || kind == member.EventExpired {
+	switch kind {
+	case member.EventQuota:
+		return slog.LevelWarn
+	case member.EventLeader, member.EventExpired:
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
@@ -112,7 +116,8 @@ func (c *Config) member(logger *slog.Logger) member.Config {
 		},
 		InFlight: c.GlobalOutstandingLimit, Drain: drainPace,
 		LinearizableReads: c.Linearizable,
-		SuperDigest:       c.SuperDigest, SkipACL: c.SkipACL, Whitelist: c.Whitelist, SnapCount: uint64(c.SnapCount), StoreStallLimit: c.StoreStallLimit,
+		SuperDigest:       c.SuperDigest, Rules: znode.Rules{SkipACL: c.SkipACL, TTLNodes: c.ExtendedTypes, EnforceQuota: c.EnforceQuota},
+		Reaping: c.Reaping, Whitelist: c.Whitelist, SnapCount: uint64(c.SnapCount), StoreStallLimit: c.StoreStallLimit,
 		NewEnsemble: c.NewEnsemble, Bind: c.bind, EnsembleText: c.ensembleText(),
 		Version: version, Built: built(), Logger: logger,
 	}

@@ -30,7 +30,7 @@ import (
 )
 
 // Options are what a test may set; the zero value is the server of the conformance
-// cases: tick 1 s, sessions of 2 to 20 s, super:secret.
+// cases: tick 1 s, sessions of 2 to 20 s, super:secret, TTL nodes.
 type Options struct {
 	Tick   time.Duration
 	Logger func(member uint32) *slog.Logger // default: discard
@@ -165,8 +165,7 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 		ID: id, Servers: e.servers, Stores: &e.members[id].stores, Clients: clients,
 		Tick: e.opts.Tick, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Whitelist: []string{"*"},
-		LinearizableReads: e.opts.Linear,
-
+		LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true},
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial},
 		Now:     e.members[id].clock.Now, Events: e.opts.Events,
 		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },

@@ -174,6 +174,7 @@ func (w *witness) TermStarted(t znode.Term) {
 func (w *witness) Announced(uint32, uint64, uint64)  {}
 func (w *witness) Applied(*proto.Txn, *znode.Result) {}
 func (w *witness) Dropped(*proto.Txn)                {}
+func (w *witness) Overused(znode.Quota)              {}
 func (w *witness) EntryEnd(uint64)                   {}
 func (w *witness) Restored()                         {}
 

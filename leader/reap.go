@@ -1,0 +1,88 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	pb "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// Nodes are the containers and the nodes with a time to live.
+type Nodes interface {
+	// Reapable returns up to limit of those behind after that are due at now, in ms since
+	// 1970, a container that never had a child if it is older than neverUsedMs, unless that
+	// is 0. None means that there are no more. It may wait for apply, but not for the log.
+	Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate
+}
+
+// Reaping is when nodes that are due are removed. Zero values stand for the defaults.
+type Reaping struct {
+	Interval  time.Duration // between the beginnings of two rounds; default 1 min
+	PerMinute int           // nodes removed at most; default 10,000
+	NeverUsed time.Duration // age, in whole ms, at which a container that never had a child goes; default: it stays
+}
+
+const (
+	defaultReapInterval  = time.Minute
+	defaultReapPerMinute = 10_000
+
+	reapPage = 256 // candidates asked for at a time: apply waits for so many steps in an index
+	maxReaps = 64  // that wait for an entry, and so in one: a log that is slow slows the reaper, not the writes
+)
+
+// reapLoop looks for nodes that are due, and proposes to remove them one by one, evenly
+// over the time: clients notice of a million nodes no more than of a few. Whether a node
+// is due is judged again when that is applied. The first round is an interval away.
+func (l *Leader) reapLoop(ctx context.Context) error {
+	ticker := time.NewTicker(l.cfg.Reaping.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		n, err := l.reap(ctx)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			l.log.Debug("nodes due", "count", n)
+		}
+	}
+}
+
+// reap is one round, over what is due when it begins. It returns how many nodes that was.
+func (l *Leader) reap(ctx context.Context) (n int, err error) {
+	pace := time.NewTicker(time.Minute / time.Duration(l.cfg.Reaping.PerMinute))
+	defer pace.Stop()
+	now, neverUsed := l.cfg.Now().UnixMilli(), l.cfg.Reaping.NeverUsed.Milliseconds()
+	var last znode.Candidate
+	for {
+		page := l.cfg.Nodes.Reapable(now, neverUsed, last, reapPage)
+		if len(page) == 0 {
+			return n, nil
+		}
+		for _, c := range page {
+			body, err := pb.Marshal(&proto.Reap{Path: c.Path, NeverUsedMs: neverUsed})
+			if err != nil {
+				return n, fmt.Errorf("leader: encode removal of a node: %w", err)
+			}
+			if !l.intake.offer(&proto.Txn{Op: int32(jute.OpReap), Body: body}) {
+				return n, nil
+			}
+			n++
+			select {
+			case <-ctx.Done():
+				return n, nil
+			case <-pace.C:
+			}
+		}
+		last = page[len(page)-1]
+	}
+}

@@ -1,0 +1,194 @@
+package znode
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A quota on the subtree at a path has two nodes, which clients create: the limits, and
+// the usage, which every change of the subtree brings up to date:
+//
+//	/zookeeper/quota<path>/zookeeper_limits   count=5,bytes=-1=;countHardLimit=6
+//	/zookeeper/quota<path>/zookeeper_stats    count=2,bytes=6
+//
+// Usage counts the path itself, too. Of quotas within each other, a change counts for the
+// deepest. Nothing of this is kept elsewhere but the set of the paths, so that no quota
+// costs nothing and a quota costs the depth of what is changed.
+
+const (
+	limitsName = "/zookeeper_limits"
+	usageName  = "/zookeeper_stats"
+)
+
+// Quota is a quota that is used up, and more than that.
+type Quota struct {
+	Path       string // of the subtree
+	Count      int64  // nodes in it
+	CountLimit int64  // the hard limit, else the soft one; -1: none
+	Bytes      int64  // of their data
+	BytesLimit int64
+}
+
+// limited returns the subtree whose limits node is at path, if that is one.
+func limited(path string) (root string, ok bool) { return quotaOf(path, limitsName) }
+
+// quotaOf returns the subtree whose node of that name is at path. There is no quota on
+// the root, as in ZooKeeper, nor on what has the quotas' own nodes in it.
+func quotaOf(path, name string) (root string, ok bool) {
+	root, ok = strings.CutPrefix(path, quotaPath)
+	if !ok {
+		return "", false
+	}
+	if root, ok = strings.CutSuffix(root, name); !ok || root == "" || root[0] != '/' {
+		return "", false
+	}
+	return root, root != zkPath && root != quotaPath && !strings.HasPrefix(root, quotaPath+"/")
+}
+
+// quotaRoot returns the deepest path with a quota at or above path, "" if there is none.
+func (t *tree) quotaRoot(path string) string {
+	if t.quotas.n == 0 {
+		return ""
+	}
+	for path != "" {
+		if _, ok := t.quotas.get(name(path)); ok {
+			return path
+		}
+		path, _ = cutPath(path)
+	}
+	return ""
+}
+
+// quota is the text of a limits or usage node; -1: not set.
+type quota struct{ count, bytes, hardCount, hardBytes int64 }
+
+// parseQuota reads such a text as ZooKeeper does. What cannot be read is not set.
+func parseQuota(data []byte) quota {
+	q := quota{count: -1, bytes: -1, hardCount: -1, hardBytes: -1}
+	for pair := range bytes.FieldsFuncSeq(data, func(r rune) bool { return r == ',' || r == ';' }) {
+		key, rest, _ := strings.Cut(borrow(pair), "=")
+		text, _, _ := strings.Cut(rest, "=") // one may stand behind the value
+		value, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			continue
+		}
+		switch key {
+		case "count":
+			q.count = value
+		case "bytes":
+			q.bytes = value
+		case "countHardLimit":
+			q.hardCount = value
+		case "byteHardLimit":
+			q.hardBytes = value
+		}
+	}
+	return q
+}
+
+// limits are those of a subtree, and how far they are used up; false if there is no
+// telling.
+func (t *tree) limits(root string) (limits, used quota, ok bool) {
+	l, u := t.get(quotaPath+root+limitsName), t.get(quotaPath+root+usageName)
+	if l == nil || u == nil {
+		return quota{}, quota{}, false
+	}
+	return parseQuota(l.data), parseQuota(u.data), true
+}
+
+// forbids reports whether a quota's hard limit is in the way of a change at path: so many
+// more nodes and bytes. A change that leaves too much but less than before is forbidden,
+// too, and within a multi what was used before it counts, both as in ZooKeeper.
+func (s *State) forbids(path string, nodes, bytes int64) bool {
+	if !s.term.EnforceQuota {
+		return false
+	}
+	t := &s.tree
+	if s.before != nil {
+		t = s.before
+	}
+	root := t.quotaRoot(path)
+	if root == "" {
+		return false
+	}
+	limits, used, ok := t.limits(root)
+	return ok && (nodes != 0 && limits.hardCount >= 0 && used.count+nodes > limits.hardCount ||
+		bytes != 0 && limits.hardBytes >= 0 && used.bytes+bytes > limits.hardBytes)
+}
+
+// use brings the usage up to date with a change at path, which has been made.
+func (s *State) use(path string, nodes, bytes int) {
+	root := s.quotaRoot(path)
+	if root == "" || nodes == 0 && bytes == 0 {
+		return
+	}
+	limits, used, ok := s.limits(root)
+	if !ok {
+		return
+	}
+	used.count += int64(nodes)
+	used.bytes += int64(bytes)
+	s.setUsage(root, used)
+	if nodes < 0 || bytes < 0 {
+		return
+	}
+	q := Quota{Path: root, Count: used.count, CountLimit: limits.count, Bytes: used.bytes, BytesLimit: limits.bytes}
+	if limits.hardCount >= 0 {
+		q.CountLimit = limits.hardCount
+	}
+	if limits.hardBytes >= 0 {
+		q.BytesLimit = limits.hardBytes
+	}
+	if q.CountLimit >= 0 && q.Count > q.CountLimit || q.BytesLimit >= 0 && q.Bytes > q.BytesLimit {
+		if n := len(s.overused); n > 0 && s.overused[n-1].Path == root { // a multi: the last word counts
+			s.overused = s.overused[:n-1]
+		}
+		s.overused = append(s.overused, q)
+	}
+}
+
+// measure computes the usage anew if a client has written one of a quota's nodes, at a
+// cost in proportion to the subtree.
+func (s *State) measure(path string) {
+	root, ok := quotaOf(path, usageName)
+	if !ok {
+		root, ok = limited(path)
+	}
+	if !ok || s.get(quotaPath+root+usageName) == nil {
+		return
+	}
+	used := quota{}
+	if top := s.get(root); top != nil {
+		s.walk(top, func(n *node) bool {
+			used.count++
+			used.bytes += int64(len(n.data))
+			return true
+		})
+	}
+	s.setUsage(root, used)
+}
+
+// setUsage writes a usage node, of which nothing but the data changes, and of which
+// nobody hears.
+func (s *State) setUsage(root string, used quota) {
+	n := s.edit(s.gen.Load(), quotaPath+root+usageName)
+	s.willUndo(undo{edited: *n})
+	s.setBytes(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
+}
+
+// setBytes replaces the data of a node that is being changed.
+func (s *State) setBytes(n *node, data []byte) {
+	s.dataSize += int64(len(data) - len(n.data))
+	n.data = data
+}
+
+// tellQuotas reports the quotas that the running transaction has left overused.
+func (s *State) tellQuotas() {
+	for _, q := range s.overused {
+		s.obs.Overused(q)
+	}
+	clear(s.overused)
+	s.overused = s.overused[:0]
+}
