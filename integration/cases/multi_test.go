@@ -8,7 +8,7 @@ import (
 	"rollcall/jute"
 )
 
-// multis is group N, but for containers and TTL.
+// multis is group N.
 var multis = []row{
 	{number: 241, name: "one of each", where: everywhere, run: multiOneOfEach},
 	{number: 242, name: "second fails", where: everywhere, run: multiSecondFails},
@@ -23,7 +23,7 @@ var multis = []row{
 	{number: 251, name: "empty", where: everywhere, run: multiEmpty},
 	{number: 252, name: "operations that do not belong", where: everywhere, run: multiForeign},
 	{number: 253, name: "unknown flag", where: everywhere, run: multiUnknownFlag},
-	{number: 254, name: "create2 inside", where: everywhere, run: multiCreate2},
+	{number: 254, name: "creates with a Stat inside", where: everywhere, run: multiCreates},
 	{number: 255, name: "watches spent by the create", where: everywhere, run: multiWatches},
 	{number: 256, name: "failed, no event", where: everywhere, run: multiFailedNoEvent},
 	{number: 257, name: "two sets, one event", where: everywhere, run: multiTwoSets},
@@ -248,9 +248,19 @@ func multiUnknownFlag(s *stage) {
 	k.mustLive()
 }
 
-func multiCreate2(s *stage) {
+func multiCreates(s *stage) {
 	k := s.open(s.at, usual)
-	k.multi(fmt.Sprintf("15 /e owner %v", k.id()), jute.MultiOp{Op: jute.OpCreate2, Create: create("/e", jute.Ephemeral)})
+	nobody := jute.SessionID(0)
+	k.multi(fmt.Sprintf("15 /e owner %v, 15 /c owner %v, 15 /d owner %v, 15 /f owner %v, 15 /t owner %v, 1 /u", k.id(), nobody, nobody, nobody, nobody),
+		jute.MultiOp{Op: jute.OpCreate2, Create: create("/e", jute.Ephemeral)},
+		jute.MultiOp{Op: jute.OpCreateContainer, Create: create("/c", jute.Container)},
+		jute.MultiOp{Op: jute.OpCreateContainer, Create: create("/d", jute.Persistent)},
+		opCreate("/f", jute.Container),
+		jute.MultiOp{Op: jute.OpCreateTTL, Create: create("/t", jute.PersistentWithTTL), TTL: 100_000},
+		jute.MultiOp{Op: jute.OpCreateTTL, Create: create("/u", jute.Persistent), TTL: 100_000})
+	k.want(jute.MarshallingError, jute.OpMulti, multi{opCreate("/x", 0), opCreate("/y", jute.PersistentWithTTL)})
+	k.multi("-1/0, -1/-8", opCreate("/x", 0), jute.MultiOp{Op: jute.OpCreateTTL, Create: create("/y", jute.PersistentWithTTL)})
+	s.absent("/x")
 }
 
 func multiWatches(s *stage) {

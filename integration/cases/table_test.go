@@ -24,7 +24,7 @@ type row struct {
 }
 
 // rows are all cases here, by group.
-var rows = slices.Concat(handshake, arithmetic, alive, reconnect, closing, watching, staying, again, multis, operating)
+var rows = slices.Concat(handshake, arithmetic, alive, reconnect, closing, watching, staying, again, multis, kinds, operating)
 
 func TestCases(t *testing.T) {
 	for _, r := range rows {
