@@ -21,7 +21,7 @@ import (
 func TestRandomLogs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := newDrive(t, rt)
-		for range d.IntN(maxSteps) {
+		for range minSteps + d.IntN(maxSteps-minSteps) {
 			d.step()
 			d.check()
 			if rt.Failed() {
@@ -32,11 +32,12 @@ func TestRandomLogs(t *testing.T) {
 	})
 }
 
-const maxSteps = 300
+const minSteps, maxSteps = 50, 300
 
 // drive is a random log under way.
 type drive struct {
 	rt      *rapid.T
+	draws   uint64
 	w       *world
 	clients []*client
 	model   model
@@ -75,11 +76,23 @@ func newDrive(t *testing.T, rt *rapid.T) *drive {
 	for _, path := range builtin {
 		d.model[path] = modelNode{}
 	}
+	for _, root := range []string{"/a", "/b"} {
+		for _, path := range []string{quotaPath + root, quotaNodes[root][0], quotaNodes[root][1]} {
+			if d.IntN(4) != 0 {
+				d.single(d.someone(), jute.MultiOp{Op: jute.OpCreate, Create: createOp(path, d.text(path), 0, jute.OpenACL)})
+			}
+		}
+	}
 	return d
 }
 
-// IntN draws a number below n.
-func (d *drive) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.rt, "of") }
+// IntN draws a number below n, all with the same chance: rapid itself likes small ones,
+// and of what is done here none is simpler than the others.
+func (d *drive) IntN(n int) int {
+	d.draws++
+	drawn := rapid.Uint64().Draw(d.rt, "draw")
+	return rand.New(rand.NewPCG(drawn, d.draws)).IntN(n)
+}
 
 func (d *drive) rules() Rules {
 	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0}
