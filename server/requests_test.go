@@ -88,7 +88,6 @@ func TestReplyZxids(t *testing.T) {
 		{"null lists", jute.OpSetWatches, raw(append(make([]byte, 8), bytes.Repeat([]byte{255}, 12)...)), jute.MarshallingError, func() int64 { return z }},
 		{"empty multi", jute.OpMulti, raw(jute.AppendMulti(nil, nil)), jute.OK, func() int64 { z++; return z }},
 		{"multi of reads", jute.OpMulti, raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetData}})), jute.MarshallingError, func() int64 { z++; return z }},
-		{"not yet", jute.OpCreateTTL, raw{}, jute.Unimplemented, func() int64 { return z }},
 		{"addWatch cut short", jute.OpAddWatch, raw{}, jute.MarshallingError, func() int64 { return z }},
 		{"reconfig", jute.OpReconfig, jute.ReconfigRequest{CurConfigID: -1}, jute.ReconfigDisabled, func() int64 { z++; return z }},
 		{"reconfig cut short", jute.OpReconfig, raw{0, 0}, jute.MarshallingError, func() int64 { return z }},
