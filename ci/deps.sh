@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Checks for the Debian packages that the tests need, ZooKeeper's own clients and
-# docker-compose, and installs the missing ones if it may. A container engine must run
-# already: none is installed or started.
+# Checks for the Debian packages that the tests need, ZooKeeper, clients of it with what
+# compiles them, and docker-compose, and installs the missing ones if it may. A container
+# engine must run already: none is installed or started.
 set -euo pipefail
 
 missing=()
-for package in zookeeper python3-kazoo; do
+for package in zookeeper python3-kazoo libcurator-recipes-java libzookeeper-mt-dev; do
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 done
+command -v javac >/dev/null || missing+=(default-jdk-headless)
 if [ "${ROLLCALL_NO_DOCKER:-}" != 1 ] && ! docker compose version >/dev/null 2>&1 && ! command -v docker-compose >/dev/null; then
   missing+=(docker-compose)
 fi

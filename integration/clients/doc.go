@@ -1,6 +1,8 @@
 // Package clients holds tests alone: they run the real binary as processes of this
 // machine, break it with signals, and put unchanged ZooKeeper clients on it: the Go
-// client go-zookeeper, Python's kazoo and the Java command line zkCli.sh.
+// client go-zookeeper, Python's kazoo, the Java command line zkCli.sh, the Java client
+// itself, Curator's recipes and the C client. Programs in other languages are in
+// folders of their names.
 //
 // A scenario is what a client does. Each is played on one member, and on three whose
 // leader is killed in the middle: clients of the surviving members must see neither a

@@ -10,7 +10,7 @@ import (
 
 const python = "/usr/bin/python3" // Debian's, which has Debian's kazoo
 
-// Scenarios of kazoo, each a function of that name in kazoo_client.py.
+// Scenarios of kazoo, each a function of that name in python/kazoo_client.py.
 func TestKazoo(t *testing.T) {
 	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
 	for _, name := range []string{"session", "lock", "election", "counter", "data-watch", "children-watch", "transaction", "words"} {
@@ -24,12 +24,33 @@ func TestKazoo(t *testing.T) {
 
 // kazoo runs the client of one seat and lets it meet the others.
 func kazoo(ctx context.Context, s *stage, at seat, scenario string) error {
+	return s.follow(ctx, "kazoo "+at.name, exec.Command(python, append([]string{"-B", "python/kazoo_client.py"}, s.argumentsOf(at, scenario)...)...))
+}
+
+// argumentsOf tells a client program what it plays.
+func (s *stage) argumentsOf(at seat, scenario string) []string {
 	kind := "stays"
 	if at.moves {
 		kind = "moves"
 	}
-	d, err := talk("kazoo "+at.name, exec.Command(python, "-B", "kazoo_client.py", scenario, s.root,
-		at.name, strings.Join(s.names(), ","), strings.Join(at.hosts, ","), kind))
+	return []string{scenario, s.root, at.name, strings.Join(s.names(), ","), strings.Join(at.hosts, ","), kind}
+}
+
+// follow runs the client program of one seat: it says where it is, and is told to go on
+// when the others are there, too.
+func (s *stage) follow(ctx context.Context, name string, cmd *exec.Cmd) error {
+	meet := func() error { return s.meet(ctx) }
+	return obey(ctx, name, cmd, map[string]func() error{
+		"ready":       meet,
+		"ready fault": func() error { return s.disturb(ctx) },
+		"ok":          meet,
+	})
+}
+
+// obey runs a client program that says by single lines what it waits for, and is told to
+// go on when that has been done. Behind "ok" it must end with status 0.
+func obey(ctx context.Context, name string, cmd *exec.Cmd, do map[string]func() error) error {
+	d, err := talk(name, cmd)
 	if err != nil {
 		return err
 	}
@@ -39,23 +60,18 @@ func kazoo(ctx context.Context, s *stage, at seat, scenario string) error {
 		if err != nil {
 			return err
 		}
-		meet := s.meet
-		switch word {
-		case "ready fault":
-			meet = s.disturb
-		case "ready", "ok":
-		default:
+		act, ok := do[word]
+		if !ok {
 			continue // a line of a log
 		}
-		if err := meet(ctx); err != nil {
+		if err := act(); err != nil {
 			return fmt.Errorf("%w\n%s", err, d.out.text())
 		}
 		if err := d.say("go"); err != nil {
 			return err
 		}
 		if word == "ok" {
-			break
+			return d.wantStatus(ctx, 0)
 		}
 	}
-	return d.wantStatus(ctx, 0)
 }

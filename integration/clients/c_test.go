@@ -1,0 +1,19 @@
+package clients
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// ZooKeeper's C client, by the program in c/client.c.
+func TestCClient(t *testing.T) {
+	requireClient(t, "/usr/include/zookeeper/zookeeper.h", "libzookeeper-mt-dev")
+	program := filepath.Join(t.TempDir(), "c_client")
+	build := exec.Command("gcc", "-Wall", "-Wextra", "-Werror", "-DTHREADED", "-o", program, "c/client.c", "-lzookeeper_mt", "-lpthread")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	l := startLone(t)
+	l.play("c-client", exec.Command(program, l.addr))
+}

@@ -1,0 +1,110 @@
+package clients
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Cases of kazoo, each a function of python/kazoo_cases.py.
+func TestKazooCases(t *testing.T) {
+	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	for _, tt := range []struct {
+		number int
+		name   string
+	}{
+		{259, "chroot-multi"},
+		{360, "start-again"},
+		{361, "expired"},
+		{362, "auth-data"},
+		{363, "rolled-back"},
+	} {
+		t.Run(fmt.Sprintf("%d %s", tt.number, tt.name), func(t *testing.T) {
+			l := startLone(t)
+			l.play("kazoo-"+tt.name, exec.Command(python, "-B", "python/kazoo_cases.py", tt.name, l.addr))
+		})
+	}
+}
+
+// 356: what go-zookeeper tells of a connection, from the first word.
+func TestGoStates(t *testing.T) {
+	l := startLone(t)
+	c, err := dialGo(l.ctx, seat{name: "test", hosts: []string{l.addr}}, caseTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want := []zk.State{zk.StateConnecting, zk.StateConnected, zk.StateHasSession}
+	if got, _ := c.seen(); !slices.Equal(got, want) {
+		t.Errorf("states %v, want %v", got, want)
+	}
+	fmt.Println("client scenario: go-states ok")
+}
+
+// 357: the server goes and another is there: the session and its watches go on.
+func TestGoServerReplaced(t *testing.T) {
+	e := startEnsemble(t, 3)
+	leader := e.settle()
+	l := &lone{ensemble: e, ctx: t.Context()}
+	c, err := dialGo(l.ctx, seat{name: "test", hosts: e.addresses(leader), moves: true}, sessionTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Create("/n", nil, 0, world); err != nil {
+		t.Fatal(err)
+	}
+	_, _, event, err := c.GetW("/n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, _ := c.seen()
+	leader.process.kill()
+	if err := c.hasSession(l.ctx, len(states)); err != nil {
+		t.Fatal(err)
+	}
+	if id := c.SessionID(); id != c.sid {
+		t.Errorf("session %#x, was %#x", id, c.sid)
+	}
+	other := e.client(l.ctx)
+	if _, err := other.Set("/n", []byte("x"), -1); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-event:
+		if got.Type != zk.EventNodeDataChanged || got.Path != "/n" {
+			t.Errorf("event %+v", got)
+		}
+	case <-time.After(patience):
+		t.Error("no event")
+	}
+	fmt.Println("client scenario: go-server-replaced ok")
+}
+
+// 359: behind a slow line no session expires as long as pings get through.
+func TestGoSlowServer(t *testing.T) {
+	l := startLone(t)
+	slow := startProxy(t, l.members[0].clients, caseTimeout/20)
+	c, err := dialGoThrough(l.ctx, seat{name: "test", hosts: []string{slow.addr}}, caseTimeout, net.DialTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Create("/mine", nil, zk.FlagEphemeral, world); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(3 * caseTimeout); time.Now().Before(end); {
+		if _, _, err := c.Get("/mine"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.undisturbed(); err != nil {
+		t.Error(err)
+	}
+	fmt.Println("client scenario: go-slow-server ok")
+}

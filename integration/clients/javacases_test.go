@@ -1,0 +1,124 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// caseTimeout is the session timeout of clients whose session is to expire.
+const caseTimeout = 4 * time.Second
+
+// lone is one member, a proxy before it, and what can be done to a client behind that.
+type lone struct {
+	*ensemble
+	*proxy
+	ctx context.Context
+}
+
+func startLone(t *testing.T) *lone {
+	t.Helper()
+	e := startEnsemble(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	t.Cleanup(cancel)
+	return &lone{e, startProxy(t, e.members[0].clients, 0), ctx}
+}
+
+// actions are what client programs may ask for.
+func (l *lone) actions() map[string]func() error {
+	do := func(f func()) func() error { return func() error { f(); return nil } }
+	return map[string]func() error{
+		"cut":                 do(l.cut),
+		"block":               do(l.block),
+		"unblock":             do(l.unblock),
+		"block until expired": l.blockUntilExpired,
+		"restart and change":  l.restartAndChange,
+		"ok":                  do(func() {}),
+	}
+}
+
+// blockUntilExpired keeps the client out until its session has expired: such a program
+// has made an ephemeral node below /sessions.
+func (l *lone) blockUntilExpired() error {
+	l.block()
+	defer l.unblock()
+	c := l.client(l.ctx)
+	defer c.Close()
+	return until(l.ctx, "the session expires", func() bool {
+		names, _, err := c.Children("/sessions")
+		return err == nil && len(names) == 0
+	})
+}
+
+// restartAndChange restarts the member and changes what the client watches before that
+// can come back.
+func (l *lone) restartAndChange() error {
+	m := l.members[0]
+	m.process.kill()
+	l.start(m)
+	l.settle()
+	c := l.client(l.ctx)
+	defer c.Close()
+	if _, err := c.Set("/data", []byte("x"), -1); err != nil {
+		return fmt.Errorf("set: %w", err)
+	}
+	if err := c.Delete("/gone", -1); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	for _, path := range []string{"/new", "/parent/child"} {
+		if _, err := c.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			return fmt.Errorf("create %s: %w", path, err)
+		}
+	}
+	l.unblock()
+	return nil
+}
+
+// play runs a client program on the proxy.
+func (l *lone) play(scenario string, cmd *exec.Cmd) {
+	l.t.Helper()
+	if err := obey(l.ctx, scenario, cmd, l.actions()); err != nil {
+		l.t.Fatal(err)
+	}
+	fmt.Printf("client scenario: %s ok\n", scenario)
+}
+
+// Cases of ZooKeeper's own Java client, each a function of java/ClientCases.java.
+func TestJavaCases(t *testing.T) {
+	classPath := compileJava(t)
+	for _, tt := range []struct {
+		number int
+		name   string
+	}{
+		{348, "killed"},
+		{349, "expired"},
+		{350, "write-while-cut-off"},
+		{351, "watches-catch-up"},
+		{352, "chroot"},
+		{353, "missing-chroot"},
+		{354, "bad-auth"},
+		{355, "xid-wraps"},
+	} {
+		t.Run(fmt.Sprintf("%d %s", tt.number, tt.name), func(t *testing.T) {
+			l := startLone(t)
+			l.play("java-"+tt.name, java(classPath, "ClientCases", tt.name, l.addr, strconv.Itoa(int(caseTimeout.Milliseconds()))))
+		})
+	}
+}
+
+// 364: the holder of a latch and of a lock is cut off, and who waits gets both when the
+// holder's session has expired: at T and a tick and a half, and what a busy machine adds.
+func TestCuratorHolderExpires(t *testing.T) {
+	l := startLone(t)
+	ms := func(d time.Duration) string { return strconv.Itoa(int(d.Milliseconds())) }
+	l.play("curator-holder-expires", java(compileJava(t), "CuratorExpiry", l.addr, l.members[0].clients,
+		ms(caseTimeout), ms(caseTimeout+3*tick/2+slack)))
+}
+
+// slack is what starting threads and processing events may take on a busy machine.
+const slack = 3 * time.Second

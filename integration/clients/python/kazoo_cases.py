@@ -1,0 +1,122 @@
+"""Cases of kazoo, one at a time, on one server.
+
+usage: kazoo_cases.py CASE HOST
+
+It prints what shall happen to it ("block until expired", ...), waits for "go", prints "ok" at
+the end, waits for "go" and exits with status 0. Any error is a traceback and status 1.
+"""
+
+import logging
+import sys
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, RolledBackError
+from kazoo.protocol.states import KazooState
+from kazoo.security import make_acl
+
+from kazoo_client import PATIENCE, check, wait_for
+
+TIMEOUT = 4.0  # seconds, of the session
+
+
+class Case:
+    """A client and what it heard."""
+
+    def __init__(self, host, **options):
+        self.states = []
+        retry = {"max_tries": -1, "delay": 0.1, "max_delay": 0.5}
+        self.client = KazooClient(hosts=host, timeout=TIMEOUT, connection_retry=retry, **options)
+        self.client.add_listener(self.states.append)
+        self.client.start(timeout=PATIENCE)
+
+
+def pause(word):
+    print(word, flush=True)
+    line = sys.stdin.readline()
+    check(line == "go\n", "told", line)
+
+
+def start_again(host):
+    """360: started, stopped and started again: another session."""
+    c = Case(host)
+    first = c.client.client_id[0]
+    c.client.stop()
+    c.client.start(timeout=PATIENCE)
+    check(c.client.client_id[0] not in (0, first), "session", first, c.client.client_id)
+    check(c.states == [KazooState.CONNECTED, KazooState.LOST, KazooState.CONNECTED], c.states)
+    c.client.stop()
+
+
+def expired(host):
+    """361: the session expires: lost, then another one."""
+    c = Case(host)
+    first = c.client.client_id[0]
+    c.client.ensure_path("/sessions")
+    c.client.create("/sessions/mine", ephemeral=True)
+    pause("block until expired")
+    wait_for(lambda: c.states[-1:] == [KazooState.CONNECTED] and KazooState.LOST in c.states, c.states)
+    check(c.client.client_id[0] != first, "the same session")
+    check(c.client.exists("/sessions/mine") is None, "its node is still there")
+    c.client.stop()
+
+
+def auth_data(host):
+    """362: identities that kazoo shows while it connects, in between other requests."""
+    c = Case(host, auth_data=[("digest", "u:p"), ("digest", "v:q")])
+    c.client.create("/mine", b"x", acl=[make_acl("auth", "", all=True)])
+    check(c.client.get("/mine")[0] == b"x")
+    ids = sorted(acl.id.id.split(":")[0] for acl in c.client.get_acls("/mine")[0])
+    check(ids == ["u", "v"], ids)
+    pause("cut")
+    wait_for(lambda: c.states[-2:] == [KazooState.SUSPENDED, KazooState.CONNECTED], c.states)
+    check(c.client.get("/mine")[0] == b"x", "not shown again")
+    c.client.stop()
+
+
+def rolled_back(host):
+    """363: a transaction whose check fails."""
+    c = Case(host)
+    c.client.create("/a")
+    t = c.client.transaction()
+    t.create("/b")
+    t.check("/a", 7)
+    kinds = [type(result) for result in t.commit()]
+    check(kinds == [RolledBackError, BadVersionError], kinds)
+    check(c.client.exists("/b") is None, "half a transaction happened")
+    c.client.stop()
+
+
+def chroot_multi(host):
+    """259: a multi below a chroot; what comes back is told without it."""
+    root = Case(host)
+    root.client.create("/app")
+    c = Case(host + "/app")
+    t = c.client.transaction()
+    t.create("/m")
+    t.create("/m/s-", sequence=True)
+    t.set_data("/m", b"x", 0)
+    results = t.commit()
+    check(results[:2] == ["/m", "/m/s-0000000000"] and results[2].version == 1, results)
+    check(root.client.exists("/app/m").children_count == 1)
+    c.client.stop()
+    root.client.stop()
+
+
+CASES = {
+    "chroot-multi": chroot_multi,
+    "start-again": start_again,
+    "expired": expired,
+    "auth-data": auth_data,
+    "rolled-back": rolled_back,
+}
+
+
+def main():
+    logging.basicConfig(level=logging.CRITICAL)
+    name, host = sys.argv[1:]
+    CASES[name](host)
+    pause("ok")
+
+
+if __name__ == "__main__":
+    main()
