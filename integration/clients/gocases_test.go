@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os/exec"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"rollcall/integration/process"
 )
 
 // Cases of kazoo, each a function of python/kazoo_cases.py.
@@ -49,9 +52,10 @@ func TestGoStates(t *testing.T) {
 // 357: the server goes and another is there: the session and its watches go on.
 func TestGoServerReplaced(t *testing.T) {
 	e := startEnsemble(t, 3)
-	leader := e.settle()
-	l := &lone{ensemble: e, ctx: t.Context()}
-	c, err := dialGo(l.ctx, seat{name: "test", hosts: e.addresses(leader), moves: true}, sessionTimeout)
+	leader := e.Settle()
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	defer cancel()
+	c, err := dialGo(ctx, seat{name: "test", hosts: e.Addresses(leader), moves: true}, sessionTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,14 +68,14 @@ func TestGoServerReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	states, _ := c.seen()
-	leader.process.kill()
-	if err := c.hasSession(l.ctx, len(states)); err != nil {
+	leader.Process.Kill()
+	if err := c.hasSession(ctx, len(states)); err != nil {
 		t.Fatal(err)
 	}
 	if id := c.SessionID(); id != c.sid {
 		t.Errorf("session %#x, was %#x", id, c.sid)
 	}
-	other := e.client(l.ctx)
+	other := client(ctx, t, e)
 	if _, err := other.Set("/n", []byte("x"), -1); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +84,7 @@ func TestGoServerReplaced(t *testing.T) {
 		if got.Type != zk.EventNodeDataChanged || got.Path != "/n" {
 			t.Errorf("event %+v", got)
 		}
-	case <-time.After(patience):
+	case <-time.After(process.Patience):
 		t.Error("no event")
 	}
 	fmt.Println("client scenario: go-server-replaced ok")
@@ -89,7 +93,7 @@ func TestGoServerReplaced(t *testing.T) {
 // 359: behind a slow line no session expires as long as pings get through.
 func TestGoSlowServer(t *testing.T) {
 	l := startLone(t)
-	slow := startProxy(t, l.members[0].clients, caseTimeout/20)
+	slow := startProxy(t, l.Members[0].Clients, caseTimeout/20)
 	c, err := dialGoThrough(l.ctx, seat{name: "test", hosts: []string{slow.addr}}, caseTimeout, net.DialTimeout)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"rollcall/integration/process"
 )
 
 // caseTimeout is the session timeout of clients whose session is to expire.
@@ -16,8 +18,9 @@ const caseTimeout = 4 * time.Second
 
 // lone is one member, a proxy before it, and what can be done to a client behind that.
 type lone struct {
-	*ensemble
+	*process.Ensemble
 	*proxy
+	t   *testing.T
 	ctx context.Context
 }
 
@@ -26,7 +29,7 @@ func startLone(t *testing.T) *lone {
 	e := startEnsemble(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	t.Cleanup(cancel)
-	return &lone{e, startProxy(t, e.members[0].clients, 0), ctx}
+	return &lone{e, startProxy(t, e.Members[0].Clients, 0), t, ctx}
 }
 
 // actions are what client programs may ask for.
@@ -47,9 +50,9 @@ func (l *lone) actions() map[string]func() error {
 func (l *lone) blockUntilExpired() error {
 	l.block()
 	defer l.unblock()
-	c := l.client(l.ctx)
+	c := client(l.ctx, l.t, l.Ensemble)
 	defer c.Close()
-	return until(l.ctx, "the session expires", func() bool {
+	return process.Until(l.ctx, "the session expires", func() bool {
 		names, _, err := c.Children("/sessions")
 		return err == nil && len(names) == 0
 	})
@@ -58,11 +61,11 @@ func (l *lone) blockUntilExpired() error {
 // restartAndChange restarts the member and changes what the client watches before that
 // can come back.
 func (l *lone) restartAndChange() error {
-	m := l.members[0]
-	m.process.kill()
-	l.start(m)
-	l.settle()
-	c := l.client(l.ctx)
+	m := l.Members[0]
+	m.Process.Kill()
+	l.Start(m)
+	l.Settle()
+	c := client(l.ctx, l.t, l.Ensemble)
 	defer c.Close()
 	if _, err := c.Set("/data", []byte("x"), -1); err != nil {
 		return fmt.Errorf("set: %w", err)
@@ -116,7 +119,7 @@ func TestJavaCases(t *testing.T) {
 func TestCuratorHolderExpires(t *testing.T) {
 	l := startLone(t)
 	ms := func(d time.Duration) string { return strconv.Itoa(int(d.Milliseconds())) }
-	l.play("curator-holder-expires", java(compileJava(t), "CuratorExpiry", l.addr, l.members[0].clients,
+	l.play("curator-holder-expires", java(compileJava(t), "CuratorExpiry", l.addr, l.Members[0].Clients,
 		ms(caseTimeout), ms(caseTimeout+3*tick/2+slack)))
 }
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"rollcall/integration/process"
 )
 
 // proxy stands between clients and one member, so that their connections can be cut
@@ -50,7 +52,7 @@ func startProxy(t *testing.T, target string, pause time.Duration) *proxy {
 
 // serve links a client to the member, unless clients are kept out.
 func (p *proxy) serve(client net.Conn) {
-	server, err := net.DialTimeout("tcp4", p.target, patience)
+	server, err := net.DialTimeout("tcp4", p.target, process.Patience)
 	if err != nil {
 		_ = client.Close()
 		return
