@@ -13,7 +13,6 @@ import (
 
 // kinds is group P: containers, nodes with a time to live, quotas.
 var kinds = []row{
-	{number: 272, name: "not for clients", where: everywhere, run: notForClients},
 	{number: 273, name: "createContainer", where: everywhere, run: containerMade},
 	{number: 274, name: "unused container stays", where: everywhere, options: reaping(), run: containerUnused},
 	{number: 275, name: "container goes with its last child", where: everywhere, options: reaping(), run: containerEmptied},
@@ -84,20 +83,6 @@ func (s *stage) goes(path string, limit time.Duration) time.Duration {
 	}
 	s.absent(path)
 	return at.Sub(begun)
-}
-
-func notForClients(s *stage) {
-	k := s.open(s.at, usual)
-	k.create("/a", jute.Persistent)
-	for _, op := range []jute.Op{jute.OpCreateSession, jute.OpDeleteContainer, jute.OpReap} {
-		k := s.open(s.at, usual)
-		r := k.want(jute.Unimplemented, op, jute.SyncRequest{Path: []byte("/a")})
-		if r.Zxid != -1 {
-			s.Errorf("%v: %v", op, r)
-		}
-		k.mustEnd(commitTime)
-	}
-	s.present("/a")
 }
 
 func containerMade(s *stage) {

@@ -5,26 +5,36 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
+	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"rollcall/integration/cluster"
 )
 
-// row is one numbered case.
+// lastCase is the greatest number.
+const lastCase = 384
+
+// row is one numbered case. Exactly one of run, held and later says where it is.
 type row struct {
 	number  int
 	name    string
-	where   place // where it makes sense
+	where   place // of run: where it makes sense
 	run     func(s *stage)
 	options cluster.Options
-	differs bool   // from ZooKeeper, on purpose
-	unit    string // instead of run: the test of package sessiontracker that has it
+	held    string // the test elsewhere that has it: "sessiontracker.TestQueueMoves"
+	later   string // what has to be served first
+	differs string // from ZooKeeper, on purpose: the row of docs/deviations.md, by its first cell
 }
 
-// rows are all cases here, by group.
-var rows = slices.Concat(handshake, arithmetic, alive, reconnect, closing, watching, staying, again, multis, kinds, operating)
+// rows are all cases, by group.
+var rows = slices.Concat(handshake, arithmetic, alive, reconnect, closing, ephemerals, creating, sequential, stats, acls,
+	watching, staying, again, multis, reading, kinds, ensembles, framing, operating, operators,
+	scenarios, configuration)
 
 func TestCases(t *testing.T) {
 	for _, r := range rows {
@@ -32,61 +42,79 @@ func TestCases(t *testing.T) {
 			continue
 		}
 		name := fmt.Sprintf("%03d %s", r.number, r.name)
-		if r.differs {
+		if r.differs != "" {
 			name += " (differs)"
 		}
 		t.Run(name, func(t *testing.T) { on(t, r.where, r.options, r.run) })
 	}
 }
 
-// Handshake, expiry arithmetic, keeping alive, closing, watches and four-letter words are
-// covered without a gap.
+// Every case has one row, which says where it is tested, or what it waits for.
 func TestEveryCaseHasARow(t *testing.T) {
 	have := map[int]int{}
+	var here, elsewhere, later, differ int
 	for _, r := range rows {
 		have[r.number]++
-		if (r.run == nil) == (r.unit == "") || (r.run != nil) != (r.where != 0) || r.name == "" {
-			t.Errorf("case %d: a row has a name, and either places to run at or a test of sessiontracker", r.number)
+		switch run, held, waits := r.run != nil, r.held != "", r.later != ""; {
+		case r.name == "" || (r.where != 0) != run:
+			t.Errorf("case %d: a row has a name, and places if it runs here", r.number)
+		case run && !held && !waits:
+			here++
+		case held && !run && !waits:
+			elsewhere++
+		case waits && !run && !held && mayWait(r.number):
+			later++
+		default:
+			t.Errorf("case %d: a row runs here, or is held by a test elsewhere, or may wait", r.number)
+		}
+		if r.differs != "" {
+			differ++
 		}
 	}
-	for _, span := range [][2]int{{1, 60}, {84, 98}, {195, 240}, {328, 342}} {
-		for n := span[0]; n <= span[1]; n++ {
-			if have[n] == 0 {
-				t.Errorf("case %d has no row", n)
-			}
+	for n := 1; n <= lastCase; n++ {
+		if have[n] != 1 {
+			t.Errorf("case %d has %d rows, want 1", n, have[n])
 		}
+		delete(have, n)
 	}
-	for n, times := range have {
-		if times > 1 {
-			t.Errorf("case %d has %d rows", n, times)
-		}
+	if len(have) > 0 {
+		t.Errorf("rows for cases that do not exist: %v", slices.Sorted(maps.Keys(have)))
 	}
+	fmt.Printf("%d cases: %d run here, %d are held by tests elsewhere, %d wait; in %d Rollcall differs from ZooKeeper\n",
+		lastCase, here, elsewhere, later, differ)
 }
 
-// arithmetic is tested where it is done.
-var arithmetic = []row{
-	{number: 32, name: "two into ten", unit: "TestBucketArithmetic"},
-	{number: 33, name: "a multiple goes to the next", unit: "TestBucketArithmetic"},
-	{number: 34, name: "one after zero", unit: "TestBucketArithmetic"},
-	{number: 35, name: "one before a multiple", unit: "TestBucketArithmetic"},
-	{number: 36, name: "never down", unit: "TestBucketArithmetic"},
-	{number: 37, name: "a tick late at most", unit: "TestBucketIsAfterDeadlineByATickAtMost"},
-	{number: 38, name: "same bucket", unit: "TestQueueMoves"},
-	{number: 39, name: "later bucket", unit: "TestQueueMoves"},
-	{number: 40, name: "earlier bucket", unit: "TestQueueMoves"},
-	{number: 41, name: "not due before the check point", unit: "TestPollTakesOneBucketAfterTheOther"},
-	{number: 42, name: "one bucket", unit: "TestPollTakesOneBucketAfterTheOther"},
-	{number: 43, name: "empty bucket", unit: "TestPollTakesOneBucketAfterTheOther"},
-	{number: 44, name: "clock jump", unit: "TestPollTakesOneBucketAfterTheOther"},
-	{number: 45, name: "closing is not touched", unit: "TestClosingStaysClosing"},
-	{number: 46, name: "closing is not tracked again", unit: "TestAttachRevivesAndOpenDoesNot"},
+// mayWait: what concerns changes of membership, local sessions, read-only mode and the
+// AdminServer, which are not served yet.
+func mayWait(n int) bool {
+	return n >= 299 && n <= 312 || n >= 344 && n <= 346
 }
 
-// A row that points to a test of sessiontracker points to one that is there.
+// A row that points to a test of another package points to one that is there.
 func TestNamedTestsExist(t *testing.T) {
-	files, err := filepath.Glob("../../sessiontracker/*_test.go")
+	there := map[string]map[string]bool{} // by folder
+	for _, r := range rows {
+		if r.held == "" {
+			continue
+		}
+		folder, name := path.Split(r.held)
+		pkg, name, _ := strings.Cut(name, ".")
+		folder += pkg
+		if there[folder] == nil {
+			there[folder] = testsOf(t, folder)
+		}
+		if !there[folder][name] {
+			t.Errorf("case %d: %s has no test %s", r.number, folder, name)
+		}
+	}
+}
+
+// testsOf are the names of a package's tests.
+func testsOf(t *testing.T, folder string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", folder, "*_test.go"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("tests of sessiontracker: %v, %v", files, err)
+		t.Fatalf("tests of %s: %v, %v", folder, files, err)
 	}
 	there := map[string]bool{}
 	for _, name := range files {
@@ -100,9 +128,67 @@ func TestNamedTestsExist(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range rows {
-		if r.unit != "" && !there[r.unit] {
-			t.Errorf("case %d: sessiontracker has no test %s", r.number, r.unit)
+	return there
+}
+
+// What differs is told to users.
+func TestDifferencesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/deviations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) > 2 {
+			told[strings.TrimPrefix(cells[0], "| ")] = true
 		}
 	}
+	for _, r := range rows {
+		if r.differs != "" && !told[r.differs] {
+			t.Errorf("case %d: docs/deviations.md has no row %q", r.number, r.differs)
+		}
+	}
+}
+
+// arithmetic is group B, tested where it is done.
+var arithmetic = []row{
+	{number: 32, name: "two into ten", held: "sessiontracker.TestBucketArithmetic"},
+	{number: 33, name: "a multiple goes to the next", held: "sessiontracker.TestBucketArithmetic"},
+	{number: 34, name: "one after zero", held: "sessiontracker.TestBucketArithmetic"},
+	{number: 35, name: "one before a multiple", held: "sessiontracker.TestBucketArithmetic"},
+	{number: 36, name: "never down", held: "sessiontracker.TestBucketArithmetic"},
+	{number: 37, name: "a tick late at most", held: "sessiontracker.TestBucketIsAfterDeadlineByATickAtMost"},
+	{number: 38, name: "same bucket", held: "sessiontracker.TestQueueMoves"},
+	{number: 39, name: "later bucket", held: "sessiontracker.TestQueueMoves"},
+	{number: 40, name: "earlier bucket", held: "sessiontracker.TestQueueMoves"},
+	{number: 41, name: "not due before the check point", held: "sessiontracker.TestPollTakesOneBucketAfterTheOther"},
+	{number: 42, name: "one bucket", held: "sessiontracker.TestPollTakesOneBucketAfterTheOther"},
+	{number: 43, name: "empty bucket", held: "sessiontracker.TestPollTakesOneBucketAfterTheOther"},
+	{number: 44, name: "clock jump", held: "sessiontracker.TestPollTakesOneBucketAfterTheOther"},
+	{number: 45, name: "closing is not touched", held: "sessiontracker.TestClosingStaysClosing"},
+	{number: 46, name: "closing is not tracked again", held: "sessiontracker.TestAttachRevivesAndOpenDoesNot"},
+}
+
+// configuration is group U, tested where it is read.
+var configuration = []row{
+	{number: 365, name: "two keys", held: "cmd/rollcall.TestLoadCases"},
+	{number: 366, name: "no tick", held: "cmd/rollcall.TestLoadCases"},
+	{number: 367, name: "no dataDir", held: "cmd/rollcall.TestLoadCases"},
+	{number: 368, name: "address without a port", held: "cmd/rollcall.TestLoadCases"},
+	{number: 369, name: "limits missing", held: "cmd/rollcall.TestLoadCases"},
+	{number: 370, name: "myid missing", held: "cmd/rollcall.TestLoadCases"},
+	{number: 371, name: "one server line", held: "cmd/rollcall.TestLoadCases"},
+	{number: 372, name: "two server lines", held: "cmd/rollcall.TestLoadCases"},
+	{number: 373, name: "only observers", held: "cmd/rollcall.TestLoadCases"},
+	{number: 374, name: "server line", held: "cmd/rollcall.TestParseServer"},
+	{number: 375, name: "observer line", held: "cmd/rollcall.TestParseServer"},
+	{number: 376, name: "wrong server lines", held: "cmd/rollcall.TestParseServer"},
+	{number: 377, name: "IPv6", held: "cmd/rollcall.TestParseServer"},
+	{number: 378, name: "two addresses", held: "cmd/rollcall.TestParseServer"},
+	{number: 379, name: "no boolean", held: "cmd/rollcall.TestLoadCases"},
+	{number: 380, name: "unknown key", held: "cmd/rollcall.TestLoadCases"},
+	{number: 381, name: "lines in two files", held: "cmd/rollcall.TestLoadCases"},
+	{number: 382, name: "odd keys in the dynamic file", held: "cmd/rollcall.TestLoadCases"},
+	{number: 383, name: "two client ports", held: "cmd/rollcall.TestLoadCases"},
+	{number: 384, name: "the image without variables", held: "cmd/rollcall.TestDockerDefaults"},
 }

@@ -1,0 +1,146 @@
+package cases
+
+import (
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/member"
+)
+
+// What rows wait for.
+const (
+	membership = "changes of membership"
+	local      = "local sessions"
+	readOnly   = "read-only mode"
+)
+
+// ensembles is group Q: members that come and go, and what the node of the configuration
+// says.
+var ensembles = []row{
+	{number: 291, name: "leader killed", where: followers, run: leaderKilled, differs: "the leader dies, seen on another member"},
+	{number: 292, name: "follower cut off", held: "integration.TestClientsOfACutOffMemberMoveInTime", differs: "member cut off from the leader"},
+	{number: 293, name: "leader cut off", where: leader, run: leaderCutOff},
+	{number: 294, name: "follower paused", where: followers, run: followerPaused},
+	{number: 295, name: "first zxid of a new leader", where: followers, run: zxidOfNewLeader},
+	{number: 296, name: "configuration of three", where: three, run: configOfThree, options: cluster.Options{Adjust: ensembleText}},
+	{number: 297, name: "configuration of one", where: standalone, run: configOfOne},
+	{number: 298, name: "reconfig while it is disabled", where: everywhere, run: reconfigDisabled},
+	{number: 299, name: "reconfig without a right", later: membership},
+	{number: 300, name: "reconfig by super", later: membership},
+	{number: 301, name: "reconfig by a user", later: membership},
+	{number: 302, name: "reconfig, standalone", later: membership},
+	{number: 303, name: "reconfig of another version", later: membership},
+	{number: 304, name: "reconfig of an odd line", later: membership},
+	{number: 305, name: "reconfig without a majority", later: membership},
+	{number: 306, name: "ephemeral of a local session", later: local},
+	{number: 307, name: "zxids and local sessions", later: local},
+	{number: 308, name: "local session elsewhere", later: local},
+	{number: 309, name: "local session upgraded", later: local},
+	{number: 310, name: "read-only client", later: readOnly},
+	{number: 311, name: "read-only operations", later: readOnly},
+	{number: 312, name: "isro", later: readOnly},
+}
+
+// Rollcall's clients on other members notice nothing.
+func leaderKilled(s *stage) {
+	k := s.open(s.at, usual).keep()
+	k.create("/e", jute.Ephemeral)
+	s.settle()
+	s.Kill(s.Leader())
+	k.create("/behind", jute.Persistent) // waits for the next leader
+	k.mustLive()
+	s.Restart()
+	s.Ready()
+	s.present("/e")
+}
+
+// A leader that is cut off from both expires nobody, answers no write, and lets its
+// clients go; their sessions live on elsewhere.
+func leaderCutOff(s *stage) {
+	k := s.open(s.at, usual).keep()
+	k.create("/e", jute.Ephemeral)
+	silent := s.open(s.at, 4*time.Second)
+	silent.create("/silent", jute.Ephemeral)
+	s.settle()
+	old := s.at
+	s.Isolate(old)
+	k.send(jute.OpCreate, create("/lost", jute.Persistent))
+	k.mustEnd(usual)
+	if !s.has(old, "/silent") || s.has(old, "/lost") {
+		s.Error("the leader that is cut off has expired a session, or applied a write")
+	}
+	next := k.resume(s.other()).keep()
+	next.mustLiveAt(s.other())
+	s.Rejoin(old)
+	s.Ready()
+	s.present("/e")
+	s.absent("/lost")
+}
+
+// mustLiveAt is mustLive at a member that is not s.at.
+func (k *session) mustLiveAt(member uint32) {
+	k.s.Helper()
+	k.ok(jute.OpPing, nil)
+	if !k.s.lives(member, k.id()) {
+		k.s.Fatalf("session %v is gone", k.id())
+	}
+}
+
+func followerPaused(s *stage) {
+	k := s.open(s.at, usual)
+	k.create("/e", jute.Ephemeral)
+	s.settle()
+	s.Pause(s.at)
+	time.Sleep(6 * tick) // longer than the sync limit
+	next := k.resume(s.other()).keep()
+	next.mustLiveAt(s.other())
+	s.Resume(s.at)
+	s.Ready()
+	time.Sleep(usual)
+	next.mustLiveAt(s.other())
+	s.present("/e")
+}
+
+func zxidOfNewLeader(s *stage) {
+	k := s.open(s.at, usual).keep()
+	z := k.create("/a", jute.Persistent).Zxid
+	s.settle()
+	s.Kill(s.Leader())
+	if next := k.create("/b", jute.Persistent).Zxid; next>>32 <= z>>32 {
+		s.Errorf("zxid %#x in the next leader's term, %#x before", next, z)
+	}
+	s.Restart()
+	s.Ready()
+}
+
+// text is what the test has /zookeeper/config say; the command makes it of server lines.
+const text = "server.1=m1:2888:3888:participant\nversion=100000000"
+
+func ensembleText(cfg *member.Config) { cfg.EnsembleText = []byte(text) }
+
+func configOfThree(s *stage) {
+	k := s.open(s.at, usual)
+	if got := k.data("/zookeeper/config"); string(got) != text {
+		s.Errorf("%q, want %q", got, text)
+	}
+	if v := k.stat("/zookeeper/config").Version; v != -1 {
+		s.Errorf("version %d, want -1", v)
+	}
+}
+
+func configOfOne(s *stage) {
+	if got := s.open(s.at, usual).data("/zookeeper/config"); len(got) != 0 {
+		s.Errorf("%q", got)
+	}
+}
+
+func reconfigDisabled(s *stage) {
+	k := s.open(s.at, usual)
+	z := k.create("/a", jute.Persistent).Zxid
+	for i, rec := range []jute.ReconfigRequest{{CurConfigID: -1}, {LeavingServers: []byte("3"), CurConfigID: -1}} {
+		if r := k.want(jute.ReconfigDisabled, jute.OpReconfig, rec); r.Zxid != z+1+int64(i) {
+			s.Errorf("zxid %#x, want %#x", r.Zxid, z+1+int64(i))
+		}
+	}
+}
