@@ -28,6 +28,7 @@ var multis = []row{
 	{number: 256, name: "failed, no event", where: everywhere, run: multiFailedNoEvent},
 	{number: 257, name: "two sets, one event", where: everywhere, run: multiTwoSets},
 	{number: 258, name: "no permission", where: everywhere, run: multiNoAuth},
+	{number: 259, name: "chroot", held: "integration/clients.TestKazooCases"},
 	{number: 260, name: "ephemerals", where: everywhere, run: multiEphemerals},
 	{number: 261, name: "reads", where: everywhere, run: multiReads},
 	{number: 262, name: "read without permission", where: everywhere, run: multiReadNoAuth},
