@@ -154,7 +154,7 @@ public final class CuratorClient {
     }
 
     static String text(byte[] data) {
-        return new String(data, StandardCharsets.UTF_8);
+        return data == null ? "" : new String(data, StandardCharsets.UTF_8);
     }
 
     static void check(boolean holds, String what) {
