@@ -6,6 +6,8 @@ import (
 	"strings"
 	"weak"
 
+	"github.com/cespare/xxhash/v2"
+
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -14,6 +16,7 @@ import (
 // equal lists share one.
 type acl struct {
 	text    string      // jute's encoding of the list, which makes lists equal
+	hash    uint64      // of text
 	open    jute.Perm   // what anyone may do
 	entries []permitted // all, those for anyone too
 }
@@ -186,7 +189,7 @@ func (c *acls) intern(list []jute.ACL) (*acl, bool) {
 	if a := c.known[string(c.text)].Value(); a != nil {
 		return a, true
 	}
-	a := &acl{text: string(c.text), entries: make([]permitted, 0, len(list))}
+	a := &acl{text: string(c.text), hash: xxhash.Sum64(c.text), entries: make([]permitted, 0, len(list))}
 	for i := range list {
 		p, ok := permit(list[i])
 		if !ok {

@@ -26,6 +26,7 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 		return fmt.Errorf("znode: log entry %d: %w", index, err)
 	}
 	s.index = index
+	before := s.now
 	switch {
 	case entry == nil:
 	case start != nil:
@@ -40,6 +41,9 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 		for _, txn := range entry.GetTxns() {
 			s.step(txn)
 		}
+	}
+	if s.marksHere(start != nil, before) {
+		s.mark()
 	}
 	s.obs.EntryEnd(index)
 	return nil

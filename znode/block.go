@@ -20,7 +20,7 @@ import (
 // Integers are big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 2
+	snapshotVersion = 2        // 1 had no digest
 	maxBlock        = 64 << 10 // one buffer of this size is all that reading needs
 )
 
@@ -33,6 +33,10 @@ var (
 	// ErrCorrupt says that it is cut short, changed, or describes no state.
 	ErrCorrupt = errors.New("znode: corrupt snapshot")
 )
+
+// ErrDamaged says that this member's state is not what the log has made of it: its memory
+// has been damaged.
+var ErrDamaged = errors.New("znode: the state in memory is damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

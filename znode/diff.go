@@ -28,7 +28,13 @@ func Diff(a, b *State) string {
 	if d := diffSessions(x, y); d != "" {
 		return d
 	}
-	return diffNodes(x, y)
+	if d := diffNodes(x, y); d != "" {
+		return d
+	}
+	if a, b := x.digest(), y.digest(); a != b {
+		return fmt.Sprintf("digest %016x, %016x", a, b)
+	}
+	return ""
 }
 
 func (s *State) locked() *Snapshot {

@@ -22,6 +22,15 @@ func checkInvariants(t testing.TB, s *State) {
 	}
 }
 
+// recount counts the digest's sums anew.
+func recount(s *State) (r recounted) {
+	s.walk(s.get(rootPath), func(n *node) bool { r.nodes += n.hash(); return true })
+	for _, session := range s.sessions.all() {
+		r.sessions += session.hash()
+	}
+	return r
+}
+
 // checkTree checks what must hold between the parts of any state.
 func checkTree(t testing.TB, s *State) {
 	t.Helper()
@@ -75,6 +84,9 @@ func checkTree(t testing.TB, s *State) {
 		}
 		return true
 	})
+	if err := recount(s).check(&s.content); err != nil {
+		t.Error(err)
+	}
 	if nodes != s.NodeCount() || ephemerals != s.EphemeralCount() || size != s.DataSize() {
 		t.Errorf("%d nodes, %d ephemerals, %d bytes; counted %d, %d, %d", s.NodeCount(), s.EphemeralCount(), s.DataSize(), nodes, ephemerals, size)
 	}

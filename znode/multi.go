@@ -189,6 +189,7 @@ func (s *State) goBack() {
 				u.edited.gen, u.edited.children = n.gen, n.children
 				*n = u.edited
 			})
+			s.count(n)
 		}
 	}
 	clear(s.changes)

@@ -176,6 +176,7 @@ func (s *State) setUsage(root string, used quota) {
 	n := s.edit(s.gen.Load(), quotaPath+root+usageName)
 	s.willUndo(undo{edited: *n})
 	s.setBytes(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
+	s.count(n)
 }
 
 // setBytes replaces the data of a node that is being changed.

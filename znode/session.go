@@ -86,7 +86,7 @@ func (s *State) createSession(txn *proto.Txn, r *Result) {
 		CreatedMs: s.now,
 		Address:   open.GetAddress(),
 	}
-	s.sessions.put(s.gen.Load(), sessionKey(id), session)
+	s.putSession(s.gen.Load(), session)
 	m := &s.members[uint64(id)>>56]
 	m.highest = max(m.highest, uint64(id))
 	r.Session = *session
@@ -121,7 +121,7 @@ func (s *State) attach(txn *proto.Txn, r *Result) {
 	session.Owner, session.Since = ownerOf(txn), s.index
 	session.Timeout = time.Duration(req.GetTimeoutMs()) * time.Millisecond
 	session.Address = req.GetAddress()
-	s.sessions.put(s.gen.Load(), sessionKey(id), &session)
+	s.putSession(s.gen.Load(), &session)
 	r.Session = session
 	s.obs.Attached(session, old.Owner)
 }
@@ -162,7 +162,7 @@ func (s *State) end(session Session, by Owner, expired bool) {
 	for _, path := range paths {
 		s.remove(s.get(path))
 	}
-	s.sessions.drop(s.gen.Load(), sessionKey(session.ID))
+	s.dropSession(s.gen.Load(), sessionKey(session.ID))
 	s.fire()
 	s.obs.Closed(session, by, expired, len(paths))
 }

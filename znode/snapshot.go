@@ -1,8 +1,11 @@
 package znode
 
 import (
+	"fmt"
 	"io"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"rollcall/jute"
 )
@@ -23,13 +26,23 @@ func (s *State) Snapshot() *Snapshot {
 // Index returns the index of the last entry in the copy.
 func (sn *Snapshot) Index() uint64 { return sn.index }
 
-// WriteTo writes the copy so that Restore can read it. Equal states write equal bytes.
+// Digest returns the digest of the copy.
+func (sn *Snapshot) Digest() uint64 { return sn.digest() }
+
+// WriteTo writes the copy so that Restore can read it. Equal states write equal bytes. It
+// counts the digest anew: if that is not the one kept up with the changes, it returns
+// ErrDamaged, and what was written cannot be restored.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	b := newBlockWriter(w)
 	sn.writeProgress(b)
 	sn.writeMembers(b)
-	sn.writeSessions(b)
-	sn.writeNodes(b)
+	var count recounted
+	count.sessions = sn.writeSessions(b)
+	count.nodes = sn.writeNodes(b)
+	if b.err == nil {
+		b.err = count.check(&sn.content)
+	}
+	b.u64(sn.digest())
 	err := b.close()
 	return b.n, err
 }
@@ -68,8 +81,8 @@ func (c *content) writeMembers(b *blockWriter) {
 	}
 }
 
-// writeSessions writes all sessions, by id.
-func (c *content) writeSessions(b *blockWriter) {
+// writeSessions writes all sessions, by id, and returns the sum of their hashes.
+func (c *content) writeSessions(b *blockWriter) (sum uint64) {
 	b.u64(uint64(c.sessions.n))
 	for _, s := range c.sessions.all() {
 		b.u64(uint64(s.ID))
@@ -80,25 +93,27 @@ func (c *content) writeSessions(b *blockWriter) {
 		b.u64(s.Since)
 		b.u64(uint64(s.CreatedMs))
 		b.text(s.Address)
+		sum += s.hash()
 	}
+	return sum
 }
 
-// writeNodes writes all nodes, each parent before its children and these in order.
-func (c *content) writeNodes(b *blockWriter) {
+// writeNodes writes all nodes, each parent before its children and these in order, and
+// returns the sum of their hashes.
+func (c *content) writeNodes(b *blockWriter) (sum uint64) {
 	b.u64(uint64(c.nodes.n))
 	lists := map[*acl]uint32{}
 	c.walk(c.get(rootPath), func(n *node) bool {
 		n.write(b, lists)
+		sum += n.hash()
 		return b.err == nil
 	})
+	return sum
 }
 
 // write writes n. A list is written where it is first used, and numbered from 0.
 func (n *node) write(b *blockWriter, lists map[*acl]uint32) {
-	data, version := n.data, n.version
-	if n.path == configPath && n.mzxid == 0 {
-		data, version = nil, 0 // every member puts its own there
-	}
+	data, version := n.replicated()
 	b.text(n.path)
 	b.data(data)
 	b.u64(uint64(n.czxid))
@@ -118,6 +133,9 @@ func (n *node) write(b *blockWriter, lists map[*acl]uint32) {
 	b.u32(number)
 	if !known {
 		b.text(n.acl.text)
+		if b.err == nil && xxhash.Sum64String(n.acl.text) != n.acl.hash {
+			b.err = fmt.Errorf("%w: the list of %q is not what it was", ErrDamaged, n.path)
+		}
 	}
 }
 
@@ -169,6 +187,15 @@ func (f *filler) readLife() life {
 	return l
 }
 
+// replicated returns data and version as all members have them: as long as no client has
+// set the config node's, every member puts its own there.
+func (n *node) replicated() (data []byte, version int32) {
+	if n.mzxid == 0 && n.path == configPath {
+		return nil, 0
+	}
+	return n.data, n.version
+}
+
 // Restore replaces the whole state by a snapshot. It builds the new one aside, then takes
 // the write lock, swaps and calls Observer.Restored. An error, ErrNotSnapshot,
 // ErrSnapshotVersion, ErrCorrupt or the reader's own, changes nothing. Watches stay.
@@ -176,13 +203,18 @@ func (s *State) Restore(r io.Reader) error {
 	f := filler{b: newBlockReader(r), gen: s.gen.Load()}
 	f.tree.nodes = newTrie()
 	f.fill()
+	digest := f.b.u64()
 	if err := f.b.close(); err != nil {
 		return err
+	}
+	if own := f.digest(); own != digest {
+		return fmt.Errorf("%w: its digest is %016x, and it says %016x", ErrCorrupt, own, digest)
 	}
 	f.placeConfig(f.gen, s.cfg.EnsembleText)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.content, s.acls = f.content, f.acls
+	s.marks.Store(nil) // they are of another state
 	s.acls.x509 = s.term.X509
 	s.obs.Restored()
 	return nil
@@ -237,7 +269,7 @@ func (f *filler) readSessions() {
 			b.corrupt("session %v does not follow %v", s.ID, last)
 			return
 		}
-		f.sessions.put(f.gen, sessionKey(s.ID), s)
+		f.putSession(f.gen, s)
 		last = s.ID
 	}
 }

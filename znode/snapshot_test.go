@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/cespare/xxhash/v2"
+
 	"rollcall/jute"
 )
 
@@ -185,6 +187,7 @@ type forged struct {
 	content
 	nodes []*node // in the order they are written
 	more  uint64  // added to their count
+	off   uint64  // added to the digest
 }
 
 // at returns the node at path, to be spoiled.
@@ -207,12 +210,16 @@ func (f *forged) bytes(t *testing.T) []byte {
 	b := newBlockWriter(&out)
 	f.writeProgress(b)
 	f.writeMembers(b)
-	f.writeSessions(b)
+	f.sessionSum = f.writeSessions(b)
 	b.u64(uint64(len(f.nodes)) + f.more)
 	lists := map[*acl]uint32{}
+	f.nodeSum = 0
 	for _, n := range f.nodes {
+		n.acl.hash = xxhash.Sum64String(n.acl.text)
 		n.write(b, lists)
+		f.nodeSum += n.hash()
 	}
+	b.u64(f.digest() + f.off)
 	if err := b.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +236,7 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 		want  string // in the error
 	}{
 		{"nothing", func(*forged) {}, "sound"},
+		{"digest", func(f *forged) { f.off = 1 }, "its digest is"},
 		{"no parent", func(f *forged) { f.at("/null").path = "/large/x/y" }, "no parent"},
 		{"no built-in node", func(f *forged) {
 			f.nodes = slices.DeleteFunc(f.nodes, func(n *node) bool { return strings.HasPrefix(n.path, quotaPath) })
@@ -284,8 +292,8 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 func TestRestoreRejectsConfigData(t *testing.T) {
 	f := filler{b: newBlockReader(bytes.NewReader(nil)), gen: 1}
 	f.nodes = newTrie()
-	f.link(1, &node{gen: 1, path: rootPath})
-	f.link(1, &node{gen: 1, path: zkPath})
+	f.link(1, &node{gen: 1, path: rootPath, acl: &acl{}})
+	f.link(1, &node{gen: 1, path: zkPath, acl: &acl{}})
 	for _, n := range []*node{{path: configPath, data: []byte{}}, {path: configPath, version: -1}} {
 		if f.misplaced(n, zkPath) == "" {
 			t.Errorf("%+v", n)
@@ -372,11 +380,22 @@ func FuzzRestore(f *testing.F) {
 	f.Add(encode(f, small.s().Snapshot()))
 	f.Add(encode(f, sample(f).s().Snapshot()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := New(Config{})
-		if err := s.Restore(bytes.NewReader(mend(b))); err != nil {
+		b = mend(b)
+		f := filler{b: newBlockReader(bytes.NewReader(b)), gen: 1}
+		f.tree.nodes = newTrie()
+		f.fill()
+		const tail = 8 + 4 + 16 // digest, sum, end
+		if f.b.u64(); f.b.close() != nil || len(b) < len(snapshotMagic)+4+4+tail {
 			return
 		}
-		if !bytes.Equal(encode(t, s.Snapshot()), mend(b)) {
+		digest := binary.BigEndian.AppendUint64(nil, f.digest())
+		copy(b[len(b)-tail:], digest)
+		b = mend(b)
+		s := New(Config{})
+		if err := s.Restore(bytes.NewReader(b)); err != nil {
+			return // the digest lies in two blocks
+		}
+		if !bytes.Equal(encode(t, s.Snapshot()), b) {
 			t.Error("it is written in another way")
 		}
 		checkTree(t, s)

@@ -57,6 +57,7 @@ type State struct {
 
 	gen     atomic.Uint64 // of pages; counted up by whoever has made a copy
 	content               // what is replicated
+	marks   atomic.Pointer[[]Mark]
 	acls    acls
 	watches watches
 
@@ -76,12 +77,13 @@ type State struct {
 // generation is counted up.
 type content struct {
 	tree
-	sessions sorted[sessionKey, *Session]
-	members  [maxMember + 1]member // by id; 0 is nobody's
-	index    uint64                // of the last entry applied
-	zxid     int64                 // of the last transaction that took one
-	now      int64                 // the greatest time stamped so far
-	term     Term
+	sessions   sorted[sessionKey, *Session]
+	sessionSum uint64                // of the hashes of all sessions; see DigestVersion
+	members    [maxMember + 1]member // by id; 0 is nobody's
+	index      uint64                // of the last entry applied
+	zxid       int64                 // of the last transaction that took one
+	now        int64                 // the greatest time stamped so far
+	term       Term
 }
 
 // maxMember is the greatest member id: it must fit a session id's top byte.

@@ -16,6 +16,7 @@ type tree struct {
 	candidates sorted[Candidate, struct{}] // of the reaper
 	quotas     sorted[name, struct{}]      // paths that have a quota
 	dataSize   int64                       // bytes of all paths and data
+	nodeSum    uint64                      // of the hashes of all nodes; see DigestVersion
 }
 
 // node is one znode. A node of an older generation than the present is never written.
@@ -96,25 +97,33 @@ func (t *tree) get(path string) *node {
 	return t.nodes.get(path)
 }
 
-// edit returns the node at path, which exists, to be changed.
+// edit returns the node at path, which exists, to be changed, and then to be counted.
 func (t *tree) edit(gen uint64, path string) *node {
+	n := t.own(gen, path)
+	t.uncount(n)
+	return n
+}
+
+// own is edit for who changes nothing that counts.
+func (t *tree) own(gen uint64, path string) *node {
 	if path == "" {
 		path = rootPath
 	}
 	return t.nodes.edit(gen, path)
 }
 
-// link puts n into the tree, below its parent and into the indexes, and
-// returns the parent, to be changed: a create is not counted yet. The parent exists;
-// only the root has none.
+// link puts n into the tree, below its parent and into the indexes, and returns the
+// parent: a create is not noted there yet. It may be changed if it is uncounted before and
+// counted after. The parent exists; only the root has none.
 func (t *tree) link(gen uint64, n *node) (parent *node) {
 	t.nodes.add(gen, n)
+	t.count(n)
 	t.dataSize += int64(len(n.path) + len(n.data))
 	if n.path == rootPath {
 		return nil
 	}
 	above, last := cutPath(n.path)
-	parent = t.edit(gen, above)
+	parent = t.own(gen, above)
 	t.recast(gen, parent, func() {
 		if parent.children == nil {
 			parent.children = &sorted[name, struct{}]{}
@@ -136,9 +145,10 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 // unlink takes n, which is not the root, out of the tree: the reverse of link.
 func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 	t.nodes.drop(gen, n.path)
+	t.uncount(n)
 	t.dataSize -= int64(len(n.path) + len(n.data))
 	above, last := cutPath(n.path)
-	parent = t.edit(gen, above)
+	parent = t.own(gen, above)
 	t.recast(gen, parent, func() {
 		if parent.children.drop(gen, name(last)); parent.children.n == 0 {
 			parent.children = nil
@@ -242,9 +252,10 @@ func (n *node) stat() jute.Stat {
 
 // placeConfig gives the config node the text of the ensemble, which is no part of the
 // log but the same on all members, unless a client has set its data: nil means
-// standalone. It changes the node as a write does.
+// standalone. It changes the node as a write does, but not the digest: what a member puts
+// there has no part in that.
 func (t *tree) placeConfig(gen uint64, text []byte) {
-	n := t.edit(gen, configPath)
+	n := t.own(gen, configPath)
 	if n.mzxid != 0 {
 		return
 	}

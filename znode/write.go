@@ -102,8 +102,10 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 	parent = s.link(n.gen, n)
 	s.willUndo(undo{linked: n})
 	s.willUndo(undo{edited: *parent})
+	s.uncount(parent)
 	parent.countCreate()
 	parent.pzxid = s.zxid
+	s.count(parent)
 	s.changed(change{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
 	s.use(n.path, 1, len(n.data))
 	s.measure(n.path)
@@ -159,7 +161,9 @@ func (s *State) remove(n *node) {
 	parent := s.unlink(s.gen.Load(), n)
 	s.willUndo(undo{unlinked: n})
 	s.willUndo(undo{edited: *parent})
+	s.uncount(parent)
 	parent.pzxid = s.zxid
+	s.count(parent)
 	s.changed(change{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
 	s.use(n.path, -1, -len(n.data))
 }
@@ -204,6 +208,7 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 	s.setBytes(n, bytes.Clone(req.Data))
 	n.version++
 	s.recast(gen, n, func() { n.mzxid, n.mtime = s.zxid, s.now })
+	s.count(n)
 	s.changed(change{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 	s.use(n.path, 0, more)
 	s.measure(n.path)
@@ -242,6 +247,7 @@ func (s *State) runSetACL(txn *proto.Txn, r *Result) {
 		n = s.edit(s.gen.Load(), path)
 		n.acl = list
 		n.aversion++
+		s.count(n)
 		r.Stat = n.stat()
 	}
 }

@@ -1,0 +1,193 @@
+package znode
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// DigestVersion is the version of what a digest is computed from, and how. Digests of
+// different versions cannot be compared: whatever changes a digest of any state, a new
+// field of a node say, counts it up.
+//
+// # Version 1
+//
+// Each node and each session has a hash: the 64-bit xxHash of its fields in the order of
+// node.hash and Session.hash, each as eight bytes, little-endian; text and data, of any
+// length, stand there as their own xxHash, null data as 0. Their sums, modulo 2^64, are
+// kept up with every change: what changes is taken out with the hash of what it holds at
+// that moment, and put in again. So what was damaged in memory shows from its next change
+// on, for the sum keeps what should have been there. The digest is the xxHash of both
+// sums, how many there are, and all else that is replicated (content.digest). What is
+// derived, and so the set of a node's children, has no part in it.
+const DigestVersion = 1
+
+const (
+	// marksKept is how many marks a member remembers: two members can be compared while
+	// one is behind the other by no more than those.
+	marksKept = 16
+	// markEvery entries at the latest there is a mark, and markEveryMs of the log's own
+	// time: with the first few writes of a quiet ensemble, and not all the time in a busy
+	// one.
+	markEvery   = 1024
+	markEveryMs = 1000
+)
+
+// Mark is the digest of the state as it was when the entry at Index had been applied.
+type Mark struct {
+	Index, Digest uint64
+}
+
+// Digest returns a number that is the same for equal states, and another one for
+// different ones but for an accident. The caller holds the lock at least to read.
+func (s *State) Digest() uint64 { return s.digest() }
+
+// Marks returns the last marks, oldest first; none from before a Restore. All members mark
+// the same indexes. It takes no lock. Nobody may change what it returns.
+func (s *State) Marks() []Mark {
+	if p := s.marks.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// marksHere reports whether the entry just applied is one to mark behind. That depends on
+// the log alone: before is the time of the log before it.
+func (s *State) marksHere(started bool, before int64) bool {
+	return started || s.index%markEvery == 0 || s.now/markEveryMs != before/markEveryMs
+}
+
+// mark adds the present state's digest to the marks.
+func (s *State) mark() {
+	old := s.Marks()
+	old = old[max(0, len(old)+1-marksKept):]
+	marks := append(make([]Mark, 0, len(old)+1), old...)
+	marks = append(marks, Mark{Index: s.index, Digest: s.digest()})
+	s.marks.Store(&marks)
+}
+
+func (c *content) digest() uint64 {
+	var room [512]byte // more than ten members fit
+	p := room[:0]
+	p = add(p, DigestVersion)
+	p = add(p, c.index)
+	p = add(p, uint64(c.zxid))
+	p = add(p, uint64(c.now))
+	p = add(p, c.term.Term)
+	p = add(p, c.term.Nonce)
+	p = add(p, uint64(c.term.Leader))
+	p = add(p, c.term.Index)
+	p = addBool(p, c.term.SkipACL)
+	p = addBool(p, c.term.TTLNodes)
+	p = addBool(p, c.term.EnforceQuota)
+	p = addBool(p, c.term.X509)
+	p = add(p, uint64(c.nodes.n))
+	p = add(p, c.nodeSum)
+	p = add(p, uint64(c.sessions.n))
+	p = add(p, c.sessionSum)
+	for id := range c.members {
+		if m := &c.members[id]; *m != (member{}) {
+			p = add(p, uint64(id))
+			p = m.append(p)
+		}
+	}
+	return xxhash.Sum64(p)
+}
+
+func (m *member) append(p []byte) []byte {
+	p = add(p, m.boot)
+	p = add(p, m.cursor)
+	p = add(p, uint64(m.format))
+	return add(p, m.highest)
+}
+
+// hash covers all of n but what is derived or this member's own.
+func (n *node) hash() uint64 {
+	data, version := n.replicated()
+	var room [128]byte
+	p := room[:0]
+	p = add(p, xxhash.Sum64String(n.path))
+	p = add(p, hashData(data))
+	p = add(p, uint64(n.czxid))
+	p = add(p, uint64(n.mzxid))
+	p = add(p, uint64(n.pzxid))
+	p = add(p, uint64(n.ctime))
+	p = add(p, uint64(n.mtime))
+	p = add(p, uint64(n.owner))
+	p = add(p, uint64(n.ttl))
+	p = addBool(p, n.container)
+	p = add(p, n.acl.hash)
+	p = add(p, uint64(uint32(version)))
+	p = add(p, uint64(uint32(n.aversion)))
+	p = add(p, uint64(uint32(n.creates)))
+	return xxhash.Sum64(p)
+}
+
+// hash covers all of s.
+func (s *Session) hash() uint64 {
+	var room [128]byte
+	p := room[:0]
+	p = add(p, uint64(s.ID))
+	p = add(p, uint64(s.Timeout))
+	p = append(p, s.Password[:]...)
+	p = add(p, uint64(s.Owner.Member))
+	p = add(p, s.Owner.Conn)
+	p = add(p, s.Since)
+	p = add(p, uint64(s.CreatedMs))
+	p = add(p, xxhash.Sum64String(s.Address))
+	return xxhash.Sum64(p)
+}
+
+func add(p []byte, field uint64) []byte { return binary.LittleEndian.AppendUint64(p, field) }
+
+func addBool(p []byte, field bool) []byte {
+	if field {
+		return add(p, 1)
+	}
+	return add(p, 0)
+}
+
+func hashData(p []byte) uint64 {
+	if p == nil {
+		return 0
+	}
+	return xxhash.Sum64(p)
+}
+
+// count puts n, which has been changed, into the digest.
+func (t *tree) count(n *node) { t.nodeSum += n.hash() }
+
+// uncount takes n, which is about to be changed, out of the digest.
+func (t *tree) uncount(n *node) { t.nodeSum -= n.hash() }
+
+// putSession sets a session's record.
+func (c *content) putSession(gen uint64, s *Session) {
+	c.uncountSession(sessionKey(s.ID))
+	c.sessions.put(gen, sessionKey(s.ID), s)
+	c.sessionSum += s.hash()
+}
+
+// dropSession removes one.
+func (c *content) dropSession(gen uint64, id sessionKey) {
+	c.uncountSession(id)
+	c.sessions.drop(gen, id)
+}
+
+func (c *content) uncountSession(id sessionKey) {
+	if old, ok := c.sessions.get(id); ok {
+		c.sessionSum -= old.hash()
+	}
+}
+
+// recounted is the sums as they are counted anew.
+type recounted struct{ nodes, sessions uint64 }
+
+// check compares what was counted with the sums that were kept up.
+func (r recounted) check(c *content) error {
+	if r.nodes != c.nodeSum || r.sessions != c.sessionSum {
+		return fmt.Errorf("%w: nodes %016x and sessions %016x, where %016x and %016x were left",
+			ErrDamaged, r.nodes, r.sessions, c.nodeSum, c.sessionSum)
+	}
+	return nil
+}

@@ -1,0 +1,315 @@
+package znode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"rollcall/jute"
+)
+
+// The digest is part of what members agree on: if this changes, so must DigestVersion, and
+// the number here.
+func TestDigestIsFixed(t *testing.T) {
+	const version, want = 1, uint64(0x5e9e36983fc4b20e)
+	w := sample(t)
+	if got := w.s().Digest(); got != want || DigestVersion != version {
+		t.Errorf("version %d has digest %#x, want version %d with %#x", DigestVersion, got, version, want)
+	}
+}
+
+// uncovered are the fields that have no part in the digest, and why that is so.
+var uncovered = map[string]string{
+	"node.gen":         "each member's own",
+	"node.children":    "derived: the children have paths",
+	"content.tree":     "by its nodes",
+	"tree.nodes":       "by their hashes, in nodeSum",
+	"tree.ephemerals":  "derived: nodes have owners",
+	"tree.dataSize":    "derived",
+	"tree.candidates":  "derived: nodes have lives",
+	"tree.quotas":      "derived: nodes have paths",
+	"content.sessions": "by their hashes, in sessionSum",
+	"acl.open":         "derived from text",
+	"acl.entries":      "derived from text",
+	"acl.text":         "by its hash, which is compared when a snapshot is written",
+}
+
+// Every field of what is replicated has its part in the digest, or a reason not to: one
+// that is added fails here until it has either.
+func TestDigestCoversEveryField(t *testing.T) {
+	list := &acl{hash: 5}
+	n := node{path: "/a", data: []byte("d"), acl: list}
+	eachField(t, "node", &n, func() uint64 { return n.hash() })
+	eachField(t, "acl", list, func() uint64 { return n.hash() })
+	s := Session{ID: 7, Address: "a"}
+	eachField(t, "Session", &s, func() uint64 { return s.hash() })
+	c := content{tree: newTree(1, &acls{})}
+	eachField(t, "content", &c, func() uint64 { return c.digest() })
+	eachField(t, "tree", &c.tree, func() uint64 { return c.digest() })
+}
+
+// eachField changes each field of what p points to, and puts it back: hash must differ
+// meanwhile.
+func eachField(t *testing.T, name string, p any, hash func() uint64) {
+	t.Helper()
+	v := reflect.ValueOf(p).Elem()
+	for i := range v.NumField() {
+		field := name + "." + v.Type().Field(i).Name
+		if uncovered[field] == "" {
+			eachChange(t, field, open(v.Field(i)), hash)
+		}
+	}
+}
+
+// open makes a field that is not exported changeable.
+func open(v reflect.Value) reflect.Value {
+	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
+}
+
+func eachChange(t *testing.T, name string, v reflect.Value, hash func() uint64) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			eachChange(t, name+"."+v.Type().Field(i).Name, open(v.Field(i)), hash)
+		}
+		return
+	case reflect.Array:
+		for i := range v.Len() {
+			eachChange(t, fmt.Sprintf("%s[%d]", name, i), v.Index(i), hash)
+		}
+		return
+	}
+	old := reflect.New(v.Type()).Elem()
+	old.Set(v)
+	for _, change := range changed(t, name, v) {
+		before := hash()
+		v.Set(change)
+		if hash() == before {
+			t.Errorf("%s: %v and %v have the same hash", name, old, change)
+		}
+		v.Set(old)
+		if hash() != before {
+			t.Errorf("%s: another hash when it is as it was", name)
+		}
+	}
+}
+
+// changed returns other values than v has.
+func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value) {
+	t.Helper()
+	other := reflect.New(v.Type()).Elem()
+	switch x := v.Interface().(type) {
+	case []byte:
+		for _, b := range [][]byte{nil, {}, []byte("e"), []byte("dd")} {
+			values = append(values, reflect.ValueOf(b))
+		}
+		return values
+	case *acl:
+		return []reflect.Value{reflect.ValueOf(&acl{hash: x.hash + 1})}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		other.SetString(v.String() + "x")
+	case reflect.Bool:
+		other.SetBool(!v.Bool())
+	case reflect.Int32, reflect.Int64:
+		other.SetInt(v.Int() + 1)
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		other.SetUint(v.Uint() + 1)
+	default:
+		t.Fatalf("%s: this test cannot change a %s", name, v.Type())
+	}
+	return []reflect.Value{other}
+}
+
+// Equal states have equal digests however they came about: checked against states that
+// were restored again and again by TestRandomLogs. Here, the other half: of states that
+// differ in one field of one item, or in one item, no two have the same.
+func TestDigestTellsStatesApart(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	w := sample(t)
+	seen := map[uint64]string{w.s().Digest(): "the sample"}
+	note := func(what string, s *State) {
+		t.Helper()
+		d := s.Digest()
+		if other, ok := seen[d]; ok {
+			t.Errorf("%s has the digest of %s", what, other)
+		}
+		seen[d] = what
+	}
+	whole := encode(t, w.s().Snapshot())
+	for _, path := range []string{"/", "/a", "/a/b", "/a!", "/e", "/null", "/large", configPath, quotaPath} {
+		n := reflect.TypeFor[node]()
+		for i := range n.NumField() {
+			name := "node." + n.Field(i).Name
+			if uncovered[name] != "" || name == "node.path" {
+				continue
+			}
+			if path == configPath && (name == "node.data" || name == "node.version") {
+				continue // each member's own there
+			}
+			s := restored(t, whole)
+			x := s.edit(s.gen.Load(), path)
+			v := open(reflect.ValueOf(x).Elem().Field(i))
+			for v.Kind() == reflect.Struct {
+				v = open(v.Field(rng.IntN(v.NumField())))
+			}
+			values := changed(t, name, v)
+			before := reflect.ValueOf(v.Interface())
+			v.Set(values[rng.IntN(len(values))])
+			s.count(x)
+			if data, ok := before.Interface().([]byte); ok && bytes.Equal(data, x.data) && (data == nil) == (x.data == nil) {
+				continue
+			}
+			note(name+" of "+path, s)
+		}
+	}
+	for session := range w.s().Sessions() {
+		for i := range reflect.TypeFor[Session]().NumField() {
+			s := restored(t, whole)
+			r := session
+			v := reflect.ValueOf(&r).Elem().Field(i)
+			for v.Kind() == reflect.Struct || v.Kind() == reflect.Array {
+				if v.Kind() == reflect.Struct {
+					v = v.Field(rng.IntN(v.NumField()))
+				} else {
+					v = v.Index(rng.IntN(v.Len()))
+				}
+			}
+			v.Set(changed(t, "session", v)[0])
+			if r.ID != session.ID {
+				s.dropSession(s.gen.Load(), sessionKey(session.ID))
+			}
+			s.putSession(s.gen.Load(), &r)
+			note(fmt.Sprintf("field %d of %v", i, session.ID), s)
+		}
+		s := restored(t, whole)
+		s.dropSession(s.gen.Load(), sessionKey(session.ID))
+		note(fmt.Sprintf("no %v", session.ID), s)
+	}
+	s := restored(t, whole)
+	s.remove(s.get("/null"))
+	note("no /null", s)
+	for i := range 100 { // names and contents that change places
+		s := restored(t, whole)
+		s.link(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: fmt.Append(nil, 100-i), acl: s.acls.world(1)})
+		note(fmt.Sprint("node ", i), s)
+	}
+}
+
+// A multi that fails leaves the digest as if it had not been, but for the zxid it took.
+func TestDigestOfAFailedMulti(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	k.must(k.create("/a", 0))
+	k.must(k.create("/a/b", 1))
+	before := recount(w.s())
+	k.do(jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{
+		put("/a", -1), put("/a", -1),
+		{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/a/b"), Version: -1}},
+		{Op: jute.OpCreate, Create: jute.CreateRequest{Path: []byte("/a/c"), ACL: jute.OpenACL}},
+		put("/a/c", -1), check("/none", -1),
+	}))
+	if after := recount(w.s()); after != before {
+		t.Errorf("%+v, then %+v", before, after)
+	}
+	if err := before.check(&w.s().content); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is damaged in memory shows in the digest once it is changed, and whenever a
+// snapshot is written.
+func TestDamageShows(t *testing.T) {
+	healthy, spoiled := New(Config{}), New(Config{})
+	w := newWorld(t, healthy, spoiled)
+	k := w.connect()
+	k.must(k.create("/a", 0))
+	if !Spoil(spoiled, "/a") || Spoil(spoiled, "/none") {
+		t.Fatal("nothing to damage")
+	}
+	if spoiled.Digest() != healthy.Digest() {
+		t.Error("the digest knows already")
+	}
+	if _, err := spoiled.Snapshot().WriteTo(io.Discard); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a snapshot: %v", err)
+	}
+	k.must(k.setData("/a", "new", -1))
+	if spoiled.Digest() == healthy.Digest() {
+		t.Error("the digest does not know when it has been changed")
+	}
+	if d := Diff(healthy, spoiled); d == "" {
+		t.Error("no difference")
+	}
+	if _, err := spoiled.Snapshot().WriteTo(io.Discard); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a snapshot after the change: %v", err)
+	}
+	if _, err := healthy.Snapshot().WriteTo(io.Discard); err != nil {
+		t.Errorf("a snapshot of the healthy one: %v", err)
+	}
+}
+
+// A damaged list is found by the snapshot: nodes go by its hash.
+func TestDamagedListShows(t *testing.T) {
+	w := sample(t)
+	w.s().get("/a/b").acl.text += "x"
+	if _, err := w.s().Snapshot().WriteTo(io.Discard); !errors.Is(err, ErrDamaged) {
+		t.Error(err)
+	}
+}
+
+// Members mark the same indexes, whoever came by a snapshot, and their marks are equal.
+func TestMarks(t *testing.T) {
+	other := New(Config{})
+	w := newWorld(t, other)
+	first := w.s().Marks()
+	if len(first) == 0 || first[0].Index != 1 {
+		t.Fatalf("%v: no mark at the TermStart", first)
+	}
+	k := w.connect()
+	for i := range 300 {
+		w.now += 99
+		k.must(k.create(fmt.Sprintf("/%d", i), 0))
+		if i == 200 {
+			if err := other.Restore(bytes.NewReader(encode(t, w.s().Snapshot()))); err != nil {
+				t.Fatal(err)
+			}
+			if got := other.Marks(); len(got) != 0 {
+				t.Errorf("marks of the state before: %v", got)
+			}
+		}
+	}
+	marks := w.s().Marks()
+	if len(marks) != marksKept {
+		t.Errorf("%d marks, want %d", len(marks), marksKept)
+	}
+	own := other.Marks()
+	if len(own) < 5 || !slices.Equal(own, marks[len(marks)-len(own):]) {
+		t.Errorf("marks\n%v\n%v", marks, own)
+	}
+	for i, m := range marks[1:] {
+		if d := m.Index - marks[i].Index; d < 9 || d > 11 { // entries in one second of the log
+			t.Errorf("marks at %d and %d", marks[i].Index, m.Index)
+		}
+	}
+	// Time stands still from here: no entry of ours comes.
+	for range 3 * markEvery {
+		w.append(w.term, nil)
+	}
+	tail := w.s().Marks()
+	for _, m := range tail[len(tail)-3:] {
+		if m.Index%markEvery != 0 {
+			t.Errorf("mark at %d while time stands still", m.Index)
+		}
+	}
+	if d := w.s().Digest(); tail[len(tail)-1].Index == w.index && tail[len(tail)-1].Digest != d {
+		t.Errorf("mark %v, digest %x", tail[len(tail)-1], d)
+	}
+}

@@ -1,0 +1,20 @@
+package znode
+
+// Spoil damages the state as failing memory would: a bit of a node's data, or a byte
+// where there are none, and nobody hears of it. It is for tests of ensembles. It takes the
+// write lock, and reports whether there is such a node.
+func Spoil(s *State, path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.get(path) == nil {
+		return false
+	}
+	n := s.own(s.gen.Load(), path)
+	if len(n.data) == 0 {
+		s.dataSize++
+		n.data = []byte{0}
+		return true
+	}
+	n.data = append([]byte{n.data[0] ^ 1}, n.data[1:]...)
+	return true
+}
