@@ -69,6 +69,7 @@ type State interface {
 	Term() znode.Term
 	Boot(member uint32) (boot, cursor uint64)
 	HighestSession(member uint32) jute.SessionID
+	Marks() []znode.Mark // without the lock
 }
 
 // Clients are this member's client connections.
@@ -90,6 +91,7 @@ type Config struct {
 	RaftTerm func() uint64                                                    // raft's current term; must not block
 	Joining  func() bool                                                      // this member takes no part in proofs yet; must not block
 	Wall     func() time.Time                                                 // the wall clock: base of session ids, nothing else
+	Damaged  func(why string)                                                 // hears that this member's state is not that of the others, again and again; must not block
 
 	MaxInFlight      int // writes sent and not applied here; default 8,192
 	MaxInFlightBytes int // of the same; default 16 MiB; may be exceeded by one write
@@ -144,8 +146,8 @@ func New(cfg Config) (*Follower, error) {
 		return nil, fmt.Errorf("follower: tick %v is not positive", cfg.Tick)
 	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
 		return nil, errors.New("follower: a limit is negative")
-	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.RaftTerm == nil || cfg.Joining == nil || cfg.Wall == nil:
-		return nil, errors.New("follower: State, Clients, Leader, RaftTerm, Joining and Wall are required")
+	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.RaftTerm == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Damaged == nil:
+		return nil, errors.New("follower: State, Clients, Leader, RaftTerm, Joining, Wall and Damaged are required")
 	}
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, defaultInFlight)
 	cfg.MaxInFlightBytes = cmp.Or(cfg.MaxInFlightBytes, defaultInFlightBytes)

@@ -48,6 +48,7 @@ func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 		}
 		s.ask(ping)
 		f.hear(ping)
+		f.judged(ping.Verdict)
 	}
 }
 
@@ -123,7 +124,11 @@ func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 // pong returns an answer without touches. The index in it is read after the touches in
 // it were made: a leader that has applied as much knows every session they name.
 func (f *Follower) pong(number uint64) *proto.Pong {
-	return &proto.Pong{Number: number, Boot: f.cfg.Boot, Applied: f.applied.Load()}
+	pong := &proto.Pong{Number: number, Boot: f.cfg.Boot, Applied: f.applied.Load()}
+	if number != 0 {
+		pong.Marks = f.marks()
+	}
+	return pong
 }
 
 func appendBatch(pong *proto.Pong, b sessiontracker.Batch) *proto.Batch {

@@ -42,6 +42,7 @@ type rig struct {
 	dials   []time.Time
 	cut     []jute.SessionID
 	conns   []uint64 // that were cut
+	damages []string
 	ran     chan error
 }
 
@@ -51,6 +52,7 @@ type fakeState struct {
 	index, cursor, boot uint64
 	term                znode.Term
 	highest             jute.SessionID
+	marks               []znode.Mark
 	log                 []*proto.Txn // that have run, of our boot
 }
 
@@ -58,6 +60,7 @@ func (s *fakeState) Index() uint64                        { return s.index }
 func (s *fakeState) Term() znode.Term                     { return s.term }
 func (s *fakeState) Boot(uint32) (boot, cursor uint64)    { return s.boot, s.cursor }
 func (s *fakeState) HighestSession(uint32) jute.SessionID { return s.highest }
+func (s *fakeState) Marks() []znode.Mark                  { return s.marks }
 
 // bubble runs test in a bubble with a Follower that runs.
 func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig)) {
@@ -66,7 +69,7 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 		r := &rig{t: t, state: &fakeState{}, leaders: map[uint32]*fakeLeader{}, ran: make(chan error, 1)}
 		cfg := Config{
 			Self: self, Boot: ourBoot, Tick: tick, State: r.state, Clients: r, Leader: r.dial,
-			RaftTerm: r.raftTerm.Load, Joining: r.joining.Load, Wall: time.Now,
+			RaftTerm: r.raftTerm.Load, Joining: r.joining.Load, Wall: time.Now, Damaged: r.damaged,
 		}
 		if change != nil {
 			change(&cfg)
@@ -89,6 +92,12 @@ func (r *rig) Cut(id jute.SessionID, conn uint64, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cut, r.conns = append(r.cut, id), append(r.conns, conn)
+}
+
+func (r *rig) damaged(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.damages = append(r.damages, why)
 }
 
 func (r *rig) cutSoFar() []jute.SessionID {

@@ -135,7 +135,8 @@ type fakeMember struct {
 	change  func(pong *proto.Pong) bool // what is sent instead; false: nothing
 	applied uint64
 	acks    []*proto.Ack
-	pings   []uint64 // numbers
+	pings   []uint64       // numbers
+	verdict *proto.Verdict // the last one told
 	dialled int
 	stream  *fakeStream
 }
@@ -182,6 +183,9 @@ func (s *fakeStream) Send(ping *proto.Ping) error {
 	if ping.Ack != nil {
 		s.m.acks = append(s.m.acks, ping.Ack)
 		s.m.touched.Ack(ping.Ack.Through)
+	}
+	if ping.Verdict != nil {
+		s.m.verdict = ping.Verdict
 	}
 	if ping.Number == 0 && ping.Proof == 0 {
 		return nil

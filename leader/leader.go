@@ -4,6 +4,7 @@
 //   - gathers the writes that members forward into entries of the log (batch.go, forward.go),
 //   - pings every member each half tick, puts the touches they answer with into the
 //     table, and acknowledges them (ping.go),
+//   - compares the members' states, and tells those that differ (compare.go),
 //   - shows that it still leads, before it acknowledges or answers a sync (proof.go),
 //   - closes the sessions that nobody was heard from (expire.go),
 //   - removes containers and nodes with a time to live that are due (reap.go).
@@ -87,6 +88,7 @@ type Leader struct {
 	log      *slog.Logger
 	links    map[uint32]*link
 	proofs   proofs
+	compared comparison
 	intake   intake
 	expiry   expiry
 	count    *Counters
@@ -131,6 +133,7 @@ func New(cfg Config) (*Leader, error) {
 	}
 	l.count.Sizes.Reset() // they are a term's
 	l.proofs.init(len(cfg.Members))
+	l.compared.init(&cfg)
 	l.intake.init(&l.count.Sizes)
 	return l, nil
 }

@@ -65,6 +65,7 @@ func (l *Leader) talk(ctx context.Context, m *link, to Link) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	m.open(cut, time.Now(), l.cfg.Log.CommitIndex())
+	l.compared.forget(m.id)
 	stream, err := to.Pings(ctx)
 	if err != nil {
 		return err
@@ -90,6 +91,7 @@ func (l *Leader) send(ctx context.Context, m *link, stream proto.Follower_PingsC
 		ping := &proto.Ping{Term: l.cfg.Term, Nonce: l.cfg.Nonce, Leader: l.cfg.Self}
 		if n := l.asked.Load(); n > number {
 			ping.Number, number = n, n
+			ping.Verdict = l.compared.verdict(m.id)
 		}
 		if begun > done && (begun > proof || ping.Number != 0) { // again with each ping: a member that joins answers none, and then does
 			ping.Proof, proof = begun, begun
@@ -135,6 +137,9 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 			l.wakeAll() // acknowledgements have their proof, and another round may have begun
 		}
 		if err := l.touch(m, &a, pong, now); err != nil {
+			return err
+		}
+		if err := l.compare(m, pong.Marks, now); err != nil {
 			return err
 		}
 		if bare := pong.Number == 0 && len(pong.Batches) == 0; bare || pong.More {

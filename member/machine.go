@@ -1,6 +1,7 @@
 package member
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -12,7 +13,10 @@ import (
 )
 
 // machine implements quorum.Machine over the state: log in, state out.
-type machine struct{ state *znode.State }
+type machine struct {
+	state   *znode.State
+	damaged func(error) // hears that a snapshot showed the state to be damaged
+}
 
 // Apply takes committed entries in order. The lock is given back after each, so that
 // reads get between them.
@@ -45,7 +49,7 @@ func (a machine) apply(c quorum.Committed, entry *proto.Entry) error {
 func (a machine) Snapshot() (quorum.Snapshot, error) {
 	a.state.Lock()
 	defer a.state.Unlock()
-	return snapshot{a.state.Snapshot()}, nil
+	return snapshot{a.state.Snapshot(), a.damaged}, nil
 }
 
 // Restore replaces the state. Connections of clients are closed by the observer.
@@ -54,6 +58,18 @@ func (a machine) Restore(r io.ReadCloser) error {
 	return a.state.Restore(r)
 }
 
-type snapshot struct{ *znode.Snapshot }
+type snapshot struct {
+	*znode.Snapshot
+	damaged func(error)
+}
+
+// WriteTo also tells if what is written is not what the log has made.
+func (s snapshot) WriteTo(w io.Writer) (int64, error) {
+	n, err := s.Snapshot.WriteTo(w)
+	if errors.Is(err, znode.ErrDamaged) {
+		s.damaged(err)
+	}
+	return n, err
+}
 
 func (snapshot) Release() {}

@@ -166,6 +166,7 @@ type Member struct {
 	ports    ports
 	ready    chan struct{}
 	events   chan Event
+	damage   chan string // why this member's state is damaged; one place
 
 	announced atomic.Bool // this process is the member's current run
 
@@ -189,6 +190,7 @@ func New(cfg Config) (*Member, error) {
 	m := &Member{
 		cfg: cfg, log: cfg.Logger.With("member", cfg.ID), begun: time.Now(), boot: random(),
 		own: newLoopback(), ready: make(chan struct{}), events: make(chan Event, maxEvents),
+		damage: make(chan string, 1),
 	}
 	m.terms = newTerms(m)
 	m.peers = newPeers(cfg.Tick, m.dialMember)
@@ -228,6 +230,7 @@ func (m *Member) followerConfig() follower.Config {
 		RaftTerm:    func() uint64 { return m.node.Term() },
 		Joining:     func() bool { return m.node.Joining() },
 		Wall:        m.cfg.Now,
+		Damaged:     m.condemn,
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
 	}
 }
@@ -259,6 +262,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.tellEvents(inner) })
 	g.Go(func() error { return m.announceReady(inner) })
 	g.Go(func() error { return m.stallLoop(inner) })
+	g.Go(func() error { return m.damageLoop(inner) })
 	m.serveMembers(inner, g)
 	g.Go(func() error {
 		select {
@@ -308,10 +312,11 @@ func (m *Member) Ready() <-chan struct{} { return m.ready }
 func (m *Member) State() *znode.State { return m.state }
 
 // Role is "leader", "follower" or "standalone", or "" while this member does not serve:
-// before its first term, while its disk or its apply hangs, or without a leader.
+// before its first term, while its disk or its apply hangs, once its state is damaged, or
+// without a leader.
 func (m *Member) Role() string {
 	switch {
-	case m.node.Stalled() != nil:
+	case m.node.Stalled() != nil || m.node.Damage() != "":
 		return ""
 	case m.terms.current.Load() != nil && m.cfg.EnsembleText == nil && len(m.cfg.Servers) == 1:
 		return "standalone"
@@ -322,6 +327,10 @@ func (m *Member) Role() string {
 	}
 	return "follower"
 }
+
+// Damage is why this member serves no more: its state is not that of the others. "": it
+// serves, for all that is known.
+func (m *Member) Damage() string { return m.node.Damage() }
 
 // Joining reports whether this member still catches up, and takes part in no election.
 func (m *Member) Joining() bool { return m.node.Joining() }

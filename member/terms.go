@@ -98,7 +98,7 @@ func (t *terms) begin(ctx context.Context) func() {
 // when a proposal was refused although leadership stayed.
 func (t *terms) lead(ctx context.Context) {
 	for ctx.Err() == nil && t.m.node.Leading() {
-		if t.m.node.Stalled() == nil {
+		if t.m.node.Stalled() == nil && t.m.node.Damage() == "" {
 			if err := t.term(ctx); err != nil && ctx.Err() == nil {
 				t.log.Warn("term ended", "err", err)
 			}

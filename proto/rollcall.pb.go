@@ -811,6 +811,7 @@ type Ping struct {
 	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // counts up per stream; 0: wants no touches, this is a bare proof or acknowledgement
 	Proof         uint64                 `protobuf:"varint,5,opt,name=proof,proto3" json:"proof,omitempty"`   // proof round to answer; 0: none
 	Ack           *Ack                   `protobuf:"bytes,6,opt,name=ack,proto3" json:"ack,omitempty"`
+	Verdict       *Verdict               `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"` // this member's state is not that of the others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -887,6 +888,91 @@ func (x *Ping) GetAck() *Ack {
 	return nil
 }
 
+func (x *Ping) GetVerdict() *Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
+}
+
+// Verdict tells a member that its state differs from what the others have. It holds for
+// the state that has the digest own behind the entry at index, and for no other.
+type Verdict struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Own           uint64                 `protobuf:"fixed64,2,opt,name=own,proto3" json:"own,omitempty"`        // the member's digest there
+	Theirs        uint64                 `protobuf:"fixed64,3,opt,name=theirs,proto3" json:"theirs,omitempty"`  // that of those whose word counts
+	Agree         uint32                 `protobuf:"varint,4,opt,name=agree,proto3" json:"agree,omitempty"`     // how many members have theirs
+	Members       uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"` // of so many
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdict) Reset() {
+	*x = Verdict{}
+	mi := &file_rollcall_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdict) ProtoMessage() {}
+
+func (x *Verdict) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
+func (*Verdict) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Verdict) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Verdict) GetOwn() uint64 {
+	if x != nil {
+		return x.Own
+	}
+	return 0
+}
+
+func (x *Verdict) GetTheirs() uint64 {
+	if x != nil {
+		return x.Theirs
+	}
+	return 0
+}
+
+func (x *Verdict) GetAgree() uint32 {
+	if x != nil {
+		return x.Agree
+	}
+	return 0
+}
+
+func (x *Verdict) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
 // Ack acknowledges flushed touches. It counts once the member has applied commit.
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -900,7 +986,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +998,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1011,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{12}
+	return file_rollcall_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Ack) GetBoot() uint64 {
@@ -965,13 +1051,14 @@ type Pong struct {
 	Applied       uint64                 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"` // index the member had applied when it made this
 	Batches       []*Batch               `protobuf:"bytes,5,rep,name=batches,proto3" json:"batches,omitempty"`  // all unacknowledged, oldest first, possibly in parts
 	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`       // further parts of this answer follow
+	Marks         *Marks                 `protobuf:"bytes,7,opt,name=marks,proto3" json:"marks,omitempty"`      // in an answer to a Ping
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1070,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1083,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{13}
+	return file_rollcall_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Pong) GetNumber() uint64 {
@@ -1041,6 +1128,74 @@ func (x *Pong) GetMore() bool {
 	return false
 }
 
+func (x *Pong) GetMarks() *Marks {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+// Marks are digests of the member's state at indexes that all members mark alike.
+type Marks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`         // of the digests: others cannot be compared with them
+	Indexes       []uint64               `protobuf:"varint,2,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`  // ascending
+	Digests       []uint64               `protobuf:"fixed64,3,rep,packed,name=digests,proto3" json:"digests,omitempty"` // one for each index
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Marks) Reset() {
+	*x = Marks{}
+	mi := &file_rollcall_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Marks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Marks) ProtoMessage() {}
+
+func (x *Marks) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Marks.ProtoReflect.Descriptor instead.
+func (*Marks) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Marks) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Marks) GetIndexes() []uint64 {
+	if x != nil {
+		return x.Indexes
+	}
+	return nil
+}
+
+func (x *Marks) GetDigests() []uint64 {
+	if x != nil {
+		return x.Digests
+	}
+	return nil
+}
+
 // Batch is (a part of) one flush. Parts of one batch carry the same number; only the
 // last part of the last batch ends the answer (Pong.more false).
 type Batch struct {
@@ -1055,7 +1210,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1067,7 +1222,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1080,7 +1235,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{14}
+	return file_rollcall_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Batch) GetNumber() uint64 {
@@ -1123,7 +1278,7 @@ type Forwarded struct {
 
 func (x *Forwarded) Reset() {
 	*x = Forwarded{}
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1290,7 @@ func (x *Forwarded) String() string {
 func (*Forwarded) ProtoMessage() {}
 
 func (x *Forwarded) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1303,7 @@ func (x *Forwarded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarded.ProtoReflect.Descriptor instead.
 func (*Forwarded) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{15}
+	return file_rollcall_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Forwarded) GetMember() uint32 {
@@ -1187,7 +1342,7 @@ type ForwardEnd struct {
 
 func (x *ForwardEnd) Reset() {
 	*x = ForwardEnd{}
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1354,7 @@ func (x *ForwardEnd) String() string {
 func (*ForwardEnd) ProtoMessage() {}
 
 func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1367,7 @@ func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardEnd.ProtoReflect.Descriptor instead.
 func (*ForwardEnd) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{16}
+	return file_rollcall_proto_rawDescGZIP(), []int{18}
 }
 
 type SyncRequest struct {
@@ -1225,7 +1380,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1392,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1405,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{17}
+	return file_rollcall_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SyncRequest) GetMember() uint32 {
@@ -1276,7 +1431,7 @@ type SyncReply struct {
 
 func (x *SyncReply) Reset() {
 	*x = SyncReply{}
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1443,7 @@ func (x *SyncReply) String() string {
 func (*SyncReply) ProtoMessage() {}
 
 func (x *SyncReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1456,7 @@ func (x *SyncReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncReply.ProtoReflect.Descriptor instead.
 func (*SyncReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{18}
+	return file_rollcall_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SyncReply) GetIndex() uint64 {
@@ -1379,26 +1534,38 @@ const file_rollcall_proto_rawDesc = "" +
 	"recovering\x18\t \x01(\bR\n" +
 	"recovering\x12\x1b\n" +
 	"\tcaught_up\x18\n" +
-	" \x01(\bR\bcaughtUp\"\x9a\x01\n" +
+	" \x01(\bR\bcaughtUp\"\xca\x01\n" +
 	"\x04Ping\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\rR\x06leader\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x12\x14\n" +
 	"\x05proof\x18\x05 \x01(\x04R\x05proof\x12\"\n" +
-	"\x03ack\x18\x06 \x01(\v2\x10.rollcall.v1.AckR\x03ack\"e\n" +
+	"\x03ack\x18\x06 \x01(\v2\x10.rollcall.v1.AckR\x03ack\x12.\n" +
+	"\averdict\x18\a \x01(\v2\x14.rollcall.v1.VerdictR\averdict\"y\n" +
+	"\aVerdict\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x10\n" +
+	"\x03own\x18\x02 \x01(\x06R\x03own\x12\x16\n" +
+	"\x06theirs\x18\x03 \x01(\x06R\x06theirs\x12\x14\n" +
+	"\x05agree\x18\x04 \x01(\rR\x05agree\x12\x18\n" +
+	"\amembers\x18\x05 \x01(\rR\amembers\"e\n" +
 	"\x03Ack\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12\x18\n" +
 	"\athrough\x18\x02 \x01(\x04R\athrough\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\x10R\arefused\x12\x16\n" +
-	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\xa4\x01\n" +
+	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\xce\x01\n" +
 	"\x04Pong\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\x04R\x05proof\x12\x12\n" +
 	"\x04boot\x18\x03 \x01(\x06R\x04boot\x12\x18\n" +
 	"\aapplied\x18\x04 \x01(\x04R\aapplied\x12,\n" +
 	"\abatches\x18\x05 \x03(\v2\x12.rollcall.v1.BatchR\abatches\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\bR\x04more\"s\n" +
+	"\x04more\x18\x06 \x01(\bR\x04more\x12(\n" +
+	"\x05marks\x18\a \x01(\v2\x12.rollcall.v1.MarksR\x05marks\"U\n" +
+	"\x05Marks\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
+	"\aindexes\x18\x02 \x03(\x04R\aindexes\x12\x18\n" +
+	"\adigests\x18\x03 \x03(\x06R\adigests\"s\n" +
 	"\x05Batch\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x15\n" +
 	"\x06age_us\x18\x02 \x01(\x04R\x05ageUs\x12\x1a\n" +
@@ -1436,7 +1603,7 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_rollcall_proto_goTypes = []any{
 	(*Entry)(nil),        // 0: rollcall.v1.Entry
 	(*Txn)(nil),          // 1: rollcall.v1.Txn
@@ -1450,33 +1617,37 @@ var file_rollcall_proto_goTypes = []any{
 	(*HelloRequest)(nil), // 9: rollcall.v1.HelloRequest
 	(*HelloReply)(nil),   // 10: rollcall.v1.HelloReply
 	(*Ping)(nil),         // 11: rollcall.v1.Ping
-	(*Ack)(nil),          // 12: rollcall.v1.Ack
-	(*Pong)(nil),         // 13: rollcall.v1.Pong
-	(*Batch)(nil),        // 14: rollcall.v1.Batch
-	(*Forwarded)(nil),    // 15: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),   // 16: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),  // 17: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),    // 18: rollcall.v1.SyncReply
+	(*Verdict)(nil),      // 12: rollcall.v1.Verdict
+	(*Ack)(nil),          // 13: rollcall.v1.Ack
+	(*Pong)(nil),         // 14: rollcall.v1.Pong
+	(*Marks)(nil),        // 15: rollcall.v1.Marks
+	(*Batch)(nil),        // 16: rollcall.v1.Batch
+	(*Forwarded)(nil),    // 17: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),   // 18: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),  // 19: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),    // 20: rollcall.v1.SyncReply
 }
 var file_rollcall_proto_depIdxs = []int32{
 	1,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
 	2,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	12, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	14, // 3: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	1,  // 4: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	9,  // 5: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	11, // 6: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	15, // 7: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	17, // 8: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	10, // 9: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	13, // 10: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	16, // 11: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	18, // 12: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	13, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	12, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	16, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	15, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	1,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	9,  // 7: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	11, // 8: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	17, // 9: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	19, // 10: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	10, // 11: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	14, // 12: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	18, // 13: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	20, // 14: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	11, // [11:15] is the sub-list for method output_type
+	7,  // [7:11] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -1490,7 +1661,7 @@ func file_rollcall_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

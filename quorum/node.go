@@ -104,7 +104,8 @@ type Node struct {
 	snapshot   atomic.Bool  // a snapshot has been stored, now or before
 	snapshotAt atomic.Int64 // log.bytes when the last one was
 	joining    atomic.Bool
-	recovery   atomic.Uint64 // see Recovery
+	recovery   atomic.Uint64          // see Recovery
+	damage     atomic.Pointer[string] // see SetDamage; nil: none
 	started    atomic.Bool
 	ready      chan struct{}
 	leadership chan bool
@@ -217,7 +218,7 @@ func (n *Node) open() error {
 	n.joining.Store(joining != 0)
 	recovery, err := readRecovery(n.stable, n.cfg.Peers)
 	n.recovery.Store(recovery)
-	return err
+	return errors.Join(err, n.readDamage())
 }
 
 func (n *Node) snapshotStored() {
@@ -327,9 +328,9 @@ func (n *Node) newTransport() *transport {
 			if n.joining.Load() {
 				return errJoining
 			}
-			return n.Stalled()
+			return n.silent()
 		},
-		joins: n.joining.Load, stalled: n.Stalled,
+		joins: n.joining.Load, stalled: n.silent,
 		votes: func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },
 		taken: func(term uint64) { n.fsm.term.Store(max(n.fsm.term.Load(), term)) },
 	}

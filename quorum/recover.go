@@ -95,6 +95,9 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 	if err := renumber(stable, rec.Peers); err != nil {
 		return err
 	}
+	if err := pardon(stable, logger); err != nil {
+		return err
+	}
 	var failed error
 	f := &fsm{
 		machine: rec.Machine,
@@ -128,6 +131,22 @@ func renumber(stable *stableStore, peers []Peer) error {
 	}
 	if err != nil {
 		return fmt.Errorf("quorum: raise term: %w", err)
+	}
+	return nil
+}
+
+// pardon forgets that this member's state was damaged: it is the best there is left.
+func pardon(stable *stableStore, logger hclog.Logger) error {
+	why, err := stable.Get(keyDamage)
+	if notFound(err) || err == nil && len(why) == 0 {
+		return nil
+	}
+	if err == nil {
+		logger.Warn("the state of the member that is recovered was found to be damaged", "why", string(why))
+		err = stable.Set(keyDamage, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("quorum: forget damage: %w", err)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ type inner interface {
 //   - a pipeline ends at its first failure;
 //   - a snapshot is received beside the main loop;
 //   - a joining member takes part in no election;
-//   - a leader whose stores or state machine hang falls silent.
+//   - a leader whose stores or state machine hang, or whose state is damaged, falls silent.
 type transport struct {
 	inner
 	conns *conns
@@ -56,9 +56,10 @@ type transport struct {
 	fail  func(error)       // ends the member
 	taken func(term uint64) // a snapshot whose last entry is of term has been installed
 	votes func() bool       // false while joining, except for the other one of two
-	stand func() error      // why this member is no candidate: it joins, or it stalls
+	stand func() error      // why this member is no candidate: it joins, it stalls, or it is damaged
 	joins func() bool
-	// stalled is why this member must say nothing as a leader; nil if nothing hangs.
+	// stalled is why this member must say nothing as a leader: something hangs, or its state
+	// is damaged; nil: nothing.
 	stalled func() error
 
 	running   atomic.Bool // raft's goroutines are about to start

@@ -47,6 +47,10 @@ func (c *conn) handshake() bool {
 		c.answerWord(string(word[:]))
 		return false
 	}
+	if c.srv.retired.Load() {
+		c.cut(cutByMember)
+		return false
+	}
 	frame, ok := c.readFrame()
 	if !ok {
 		return false

@@ -98,6 +98,7 @@ type Server struct {
 	byAddr   map[string]int           // connections by address
 	sessions map[jute.SessionID]*conn // connections whose handshake is done
 	draining bool                     // no new connections
+	retired  atomic.Bool              // no new sessions, nor old ones
 
 	fillMu sync.Mutex
 	filled []*conn // have output since the last EntryEnd, and no flusher
@@ -277,6 +278,13 @@ func (s *Server) CutAll() {
 		c.cut(cutByMember)
 		_ = c.sock.Close() // nothing more is to be sent; the reader closes it again
 	}
+}
+
+// Retire closes every connection without a byte more, and from now on answers nothing but
+// four-letter words: this member can serve no more. It never blocks.
+func (s *Server) Retire() {
+	s.retired.Store(true)
+	s.CutAll()
 }
 
 // Drain refuses new connections from now on and closes those there are, spread evenly

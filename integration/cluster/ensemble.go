@@ -403,11 +403,11 @@ func (e *Ensemble) Wait(what string, limit time.Duration, ok func() bool) {
 	}
 }
 
-// Ready waits until every running member serves, and returns the leader.
+// Ready waits until every running member serves that is not damaged, and returns the leader.
 func (e *Ensemble) Ready() uint32 {
 	e.t.Helper()
 	e.Wait("every member to serve", 60*e.opts.Tick, func() bool {
-		return !slices.ContainsFunc(e.IDs(), func(id uint32) bool { return e.Running(id) && e.Member(id).Role() == "" })
+		return !slices.ContainsFunc(e.IDs(), func(id uint32) bool { return e.Running(id) && e.Member(id).Damage() == "" && e.Member(id).Role() == "" })
 	})
 	return e.Leader()
 }

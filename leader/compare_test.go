@@ -1,0 +1,197 @@
+package leader
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/proto"
+)
+
+// Which members are told that their state is not that of the others, at one index.
+func TestDecide(t *testing.T) {
+	const x, y, z = 0xa, 0xb, 0xc
+	tests := []struct {
+		name    string
+		members int
+		digests []uint64 // of members 1 (the leader), 2, 3...; 0: has not marked the index
+		old     []uint32 // members whose digests are of another version
+		late    bool
+		wrong   []uint32
+		open    bool // undecided
+	}{
+		{name: "nobody", members: 3, digests: []uint64{0, 0, 0}},
+		{name: "no data but the leader's", members: 3, digests: []uint64{x, 0, 0}},
+		{name: "three of three", members: 3, digests: []uint64{x, x, x}},
+		{name: "two agree, one is away", members: 3, digests: []uint64{x, x, 0}, late: true},
+		{name: "two to one", members: 3, digests: []uint64{x, x, y}, wrong: []uint32{3}},
+		{name: "the leader is in the minority", members: 3, digests: []uint64{x, y, y}, wrong: []uint32{1}},
+		{name: "the leader has not come so far", members: 3, digests: []uint64{0, y, y}},
+		{name: "two differ, the leader has not come so far", members: 3, digests: []uint64{0, x, y}, late: true},
+		{name: "one to one, the third may yet decide", members: 3, digests: []uint64{x, y, 0}, open: true},
+		{name: "one to one, the third is away", members: 3, digests: []uint64{x, y, 0}, late: true, wrong: []uint32{2}, open: true},
+		{name: "three different ones", members: 3, digests: []uint64{x, y, z}, wrong: []uint32{2, 3}},
+		{name: "one of two", members: 2, digests: []uint64{x, y}, wrong: []uint32{2}},
+		{name: "alone", members: 1, digests: []uint64{x}},
+		{name: "two, two and one", members: 5, digests: []uint64{x, y, y, x, z}, wrong: []uint32{2, 3, 5}},
+		{name: "two and two, one away", members: 5, digests: []uint64{x, y, y, x, 0}, open: true},
+		{name: "two and two, one away for long", members: 5, digests: []uint64{x, y, y, x, 0}, late: true, wrong: []uint32{2, 3}, open: true},
+		{name: "three and two", members: 5, digests: []uint64{x, y, y, x, y}, wrong: []uint32{1, 4}},
+		{name: "three suffice without the others", members: 5, digests: []uint64{x, y, x, x, 0}, wrong: []uint32{2}},
+		{name: "another version says nothing", members: 3, digests: []uint64{x, y, x}, old: []uint32{2}},
+		{name: "a majority of another version", members: 3, digests: []uint64{x, y, y}, old: []uint32{2, 3}},
+		{name: "a majority of another version has a minority", members: 5, digests: []uint64{x, y, y, y, z}, old: []uint32{2, 3, 4, 5}, wrong: []uint32{5}},
+		{name: "two versions", members: 5, digests: []uint64{x, x, y, z, z}, old: []uint32{4, 5}, wrong: []uint32{3}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var all []marked
+			for i, digest := range tt.digests {
+				id, version := uint32(i+1), uint32(2)
+				if slices.Contains(tt.old, id) {
+					version = 1
+				}
+				if digest != 0 {
+					all = append(all, marked{id, view{version, digest}})
+				}
+			}
+			verdicts := map[uint32]*proto.Verdict{}
+			open := decide(9, all, 1, tt.members, tt.late, verdicts)
+			if wrong := slices.Sorted(maps.Keys(verdicts)); !slices.Equal(wrong, tt.wrong) || open != tt.open {
+				t.Errorf("against %v, undecided %t; want %v, %t", wrong, open, tt.wrong, tt.open)
+			}
+			for id, v := range verdicts {
+				if v.Index != 9 || v.Own != tt.digests[id-1] || v.Theirs == v.Own || v.Agree < 1 || v.Members != uint32(tt.members) {
+					t.Errorf("member %d is told %v", id, v)
+				}
+			}
+		})
+	}
+}
+
+func marksAt(digest uint64, indexes ...uint64) *proto.Marks {
+	m := &proto.Marks{Version: 1, Indexes: indexes}
+	for _, i := range indexes {
+		m.Digests = append(m.Digests, digest+i)
+	}
+	return m
+}
+
+// marks makes a member answer with these from now on.
+func (m *fakeMember) marks(marks *proto.Marks) {
+	m.set(func() {
+		m.change = func(pong *proto.Pong) bool {
+			if pong.Number != 0 {
+				pong.Marks = marks
+			}
+			return true
+		}
+	})
+}
+
+func (m *fakeMember) told() (v *proto.Verdict) {
+	m.set(func() { v = m.verdict })
+	return v
+}
+
+// A member that differs is told so with the next ping; whoever lags is compared where it
+// has come to, and nobody else is told anything.
+func TestVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.members[1].marks(marksAt(0, 10, 20, 30))
+		e.members[2].marks(marksAt(0, 10))
+		e.members[3].marks(marksAt(0, 10, 20))
+		e.run()
+		e.at(3 * tick)
+		for _, m := range e.members[1:] {
+			if v := m.told(); v != nil {
+				t.Fatalf("member %d is told %v", m.id, v)
+			}
+		}
+		e.members[1].marks(marksAt(0, 20, 30, 40))
+		e.members[2].marks(marksAt(0, 20, 30))
+		e.members[3].marks(marksAt(5, 20, 30))
+		e.at(4*tick + time.Millisecond)
+		want := &proto.Verdict{Own: 25, Theirs: 20, Index: 20, Agree: 2, Members: 3}
+		v := e.members[3].told()
+		if v == nil {
+			t.Fatal("nobody is told")
+		}
+		if v.Index == 30 {
+			want.Index, want.Own, want.Theirs = 30, 35, 30
+		}
+		if v.String() != want.String() {
+			t.Errorf("told %v, want %v", v, want)
+		}
+		if e.members[1].told() != nil || e.members[2].told() != nil {
+			t.Error("the others are told, too")
+		}
+		if n := e.records.count("the state of a member is not that of the others"); n != 1 {
+			t.Errorf("%d lines of it", n)
+		}
+		e.end()
+	})
+}
+
+// With nobody to decide, those who are away are waited for; then the leader's side is right.
+func TestVerdictWithoutAMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.members[1].marks(marksAt(0, 10))
+		e.members[2].marks(marksAt(5, 10))
+		e.members[3].silent = true
+		e.run()
+		e.at(4 * tick)
+		if v := e.members[2].told(); v != nil {
+			t.Errorf("told %v while the third may decide", v)
+		}
+		e.at(6*tick + time.Millisecond)
+		if v := e.members[2].told(); v == nil || v.Agree != 1 {
+			t.Errorf("told %v when the third has been away for so long", v)
+		}
+		e.end()
+	})
+}
+
+// What a member had marked counts no more when it comes back on another stream: it may be
+// another process.
+func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.members[1].marks(marksAt(0, 10))
+		e.members[2].marks(marksAt(0, 10))
+		e.members[3].marks(marksAt(5, 10))
+		e.run()
+		e.at(tick)
+		if e.members[3].told() == nil {
+			t.Fatal("not told")
+		}
+		e.links[3].cut()
+		e.members[3].marks(nil)
+		e.members[3].set(func() { e.members[3].verdict = nil })
+		e.at(4 * tick)
+		if v := e.members[3].told(); v != nil {
+			t.Errorf("told %v of what its former self had", v)
+		}
+		e.end()
+	})
+}
+
+// Marks that make no sense end the stream.
+func TestMarksRefused(t *testing.T) {
+	var c comparison
+	c.init(&Config{Self: 1, Tick: tick, SyncLimit: 5})
+	long := marksAt(0, make([]uint64, maxMarks+1)...)
+	for _, marks := range []*proto.Marks{{Indexes: []uint64{1}}, {Digests: []uint64{1}}, long} {
+		if _, err := c.report(2, marks, time.Now()); err == nil || !strings.Contains(err.Error(), "member 2 sent") {
+			t.Errorf("%d and %d: %v", len(marks.Indexes), len(marks.Digests), err)
+		}
+	}
+	if _, err := c.report(2, marksAt(0, make([]uint64, maxMarks)...), time.Now()); err != nil {
+		t.Error(err)
+	}
+}
