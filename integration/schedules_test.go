@@ -289,6 +289,9 @@ func (r *run) judge(silent *cluster.Client) {
 	r.living()
 	for _, id := range r.IDs() {
 		r.sum.installs.Add(uint64(r.Disk(id).Installs()))
+		if why := r.Member(id).Damage(); why != "" {
+			r.Errorf("member %d was taken for damaged: %s", id, why)
+		}
 	}
 	s := r.Stats()
 	r.sum.resent.Add(s.Resent)

@@ -1,0 +1,258 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/member"
+	"rollcall/znode"
+)
+
+// damageLimit is how long it takes at most until a member that differs has stopped serving,
+// of a majority that is there and writes: a mark each second, an answer and a verdict each
+// half tick, a hand-over.
+const damageLimit = 5 * time.Second
+
+// spoil damages /a on a member, has it changed and goes on writing until that member serves
+// no more.
+func spoil(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limit time.Duration) {
+	t.Helper()
+	if !znode.Spoil(e.Member(at).State(), "/a") {
+		t.Fatal("nothing to damage")
+	}
+	begin := time.Now()
+	for e.Member(at).Damage() == "" {
+		if time.Since(begin) > limit {
+			t.Fatalf("member %d, which is damaged, serves after %v", at, limit)
+		}
+		change(t, c)
+	}
+	for _, id := range e.IDs() {
+		if id != at && e.Running(id) && e.Member(id).Damage() != "" {
+			t.Errorf("member %d is told that it is damaged: %s", id, e.Member(id).Damage())
+		}
+	}
+}
+
+// change changes /a, and lets some time pass.
+func change(t *testing.T, c *cluster.Client) {
+	t.Helper()
+	if _, err := c.Do(jute.OpSetData, &jute.SetDataRequest{Path: []byte("/a"), Data: []byte("b"), Version: -1}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+}
+
+// outOfService: a member answers no client any more, and says so.
+func outOfService(t *testing.T, e *cluster.Ensemble, id uint32) {
+	t.Helper()
+	if role := e.Member(id).Role(); role != "" {
+		t.Errorf("member %d is damaged and says it is a %s", id, role)
+	}
+	c, err := e.Dial(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := c.Open(10 * time.Second); err == nil {
+		t.Errorf("member %d is damaged and opens session %v", id, resp.SessionID)
+	}
+	word, err := e.Dial(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := word.Write([]byte("srvr")); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(word); err != nil || !strings.Contains(string(answer), "not currently serving") {
+		t.Errorf("srvr: %q, %v", answer, err)
+	}
+}
+
+// A follower whose memory is damaged stops serving as soon as the damage shows. Its clients
+// go elsewhere with their sessions, those of the others notice nothing. It still votes and
+// stores, but leads never; a restart does not help it, an empty folder does.
+func TestDamagedFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		e.Joined()
+		bad, other := e.Followers()[0], e.Followers()[1]
+		c, own := e.Connect(20*time.Second, leader, other), e.Connect(20*time.Second, bad, other)
+		for _, path := range []string{"/a", "/b"} {
+			if _, err := c.Create(path, []byte("data"), jute.Persistent); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := own.Create("/own", nil, jute.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		session := own.Session()
+		spoil(t, e, bad, c, damageLimit)
+		outOfService(t, e, bad)
+		if err := own.WaitConnected(10 * time.Second); err != nil || own.Member() != other || own.Session() != session {
+			t.Errorf("its client is at %d with session %v, %v; it had %v", own.Member(), own.Session(), err, session)
+		}
+		if _, err := own.Exists("/own", false); err != nil {
+			t.Errorf("its client's ephemeral: %v", err)
+		}
+		if c.Disconnects() > 0 {
+			t.Errorf("%d disconnects of a client of another member", c.Disconnects())
+		}
+
+		e.Kill(other) // a majority with the damaged one: it stores
+		change(t, c)
+		e.Boot(other)
+		e.Ready()
+		e.Joined()
+		e.Kill(leader) // and votes, for the only one that may lead
+		if l := e.Leader(); l != other {
+			t.Errorf("member %d leads, want %d", l, other)
+		}
+		change(t, own)
+		e.Boot(leader)
+		e.Ready()
+
+		why := e.Member(bad).Damage()
+		if !strings.Contains(why, "2 of 3 members") {
+			t.Errorf("the reason is %q", why)
+		}
+		e.Kill(bad)
+		e.Boot(bad)
+		time.Sleep(10 * time.Second)
+		if got := e.Member(bad).Damage(); got != why {
+			t.Errorf("after a restart: %q, before: %q", got, why)
+		}
+		outOfService(t, e, bad)
+
+		e.Kill(bad)
+		e.Wipe(bad)
+		e.Boot(bad)
+		e.Wait("it to serve again", time.Minute, func() bool { return e.Member(bad).Role() == "follower" })
+		e.Equal()
+		change(t, e.Connect(20*time.Second, bad))
+	})
+}
+
+// A leader whose memory is damaged hands over before it stops: clients of the others see
+// neither a disconnect nor a lost write.
+func TestDamagedLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var leaders atomic.Int64
+		e := cluster.Start(t, 3, cluster.Options{Events: func(ev member.Event) {
+			if ev.Kind == member.EventLeader {
+				leaders.Add(1)
+			}
+		}})
+		bad := e.Ready()
+		e.Joined()
+		rest := e.Followers()
+		c, own := e.Connect(20*time.Second, rest...), e.Connect(20*time.Second, bad, rest[0])
+		if _, err := c.Create("/a", []byte("data"), jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		before := leaders.Load()
+		spoil(t, e, bad, c, damageLimit)
+		if l := e.Leader(); l == bad || leaders.Load() != before+1 {
+			t.Errorf("member %d leads, after %d changes", l, leaders.Load()-before)
+		}
+		outOfService(t, e, bad)
+		if c.Disconnects() > 0 {
+			t.Errorf("%d disconnects of a client of another member", c.Disconnects())
+		}
+		if err := own.WaitConnected(10 * time.Second); err != nil || own.Member() != rest[0] {
+			t.Errorf("its client is at %d, %v", own.Member(), err)
+		}
+		for range 20 {
+			change(t, c)
+		}
+	})
+}
+
+// Of two members that differ, with the third away, the one that does not lead stops, once the
+// third has been waited for; and the third, back again, serves with the leader.
+func TestDamageWithoutAMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		e.Joined()
+		bad, away := e.Followers()[0], e.Followers()[1]
+		c := e.Connect(20*time.Second, leader)
+		if _, err := c.Create("/a", []byte("data"), jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		e.Kill(away)
+		begin := time.Now()
+		const patience = 5 * time.Second // 5 ticks
+		spoil(t, e, bad, c, patience+damageLimit)
+		if took := time.Since(begin); took < patience {
+			t.Errorf("told after %v: the third could still have decided", took)
+		}
+		change(t, c)
+		e.Boot(away)
+		e.Ready()
+		change(t, e.Connect(20*time.Second, away))
+		for _, id := range []uint32{leader, away} {
+			if why := e.Member(id).Damage(); why != "" {
+				t.Errorf("member %d: %s", id, why)
+			}
+		}
+	})
+}
+
+// Damage to what nobody changes is found when a snapshot is written. A member of several
+// stops serving; one alone ends, and begins anew with what its disk has.
+func TestDamageFoundBySnapshot(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := cluster.Start(t, n, cluster.Options{Adjust: func(cfg *member.Config) { cfg.SnapCount = 50 }})
+				leader := e.Ready()
+				bad := e.IDs()[n-1]
+				c := e.Connect(20 * time.Second)
+				for _, path := range []string{"/a", "/b"} {
+					if _, err := c.Create(path, []byte("data"), jute.Persistent); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !znode.Spoil(e.Member(bad).State(), "/b") {
+					t.Fatal("nothing to damage")
+				}
+				for range 100 {
+					if e.Running(bad) {
+						change(t, c)
+					}
+				}
+				if n == 1 {
+					e.Wait("it to end", time.Minute, func() bool { return e.Exited(bad) != nil })
+					if err := e.Exited(bad); !strings.Contains(err.Error(), znode.ErrDamaged.Error()) {
+						t.Errorf("it ended with %v", err)
+					}
+					e.Restart()
+					e.Ready()
+					r, err := c.Do(jute.OpGetData, &jute.GetDataRequest{Path: []byte("/b")})
+					var resp jute.GetDataResponse
+					if err = errors.Join(err, r.Into(&resp)); err != nil || string(resp.Data) != "data" {
+						t.Errorf("/b is %q, %v", resp.Data, err)
+					}
+					return
+				}
+				e.Wait("it to be found", time.Minute, func() bool { return e.Member(bad).Damage() != "" })
+				if why := e.Member(bad).Damage(); !strings.Contains(why, znode.ErrDamaged.Error()) {
+					t.Errorf("the reason is %q", why)
+				}
+				outOfService(t, e, bad)
+				if l := e.Leader(); leader == bad && l == bad {
+					t.Error("it leads")
+				}
+			})
+		})
+	}
+}
