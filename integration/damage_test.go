@@ -25,9 +25,7 @@ const damageLimit = 5 * time.Second
 // no more.
 func spoil(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limit time.Duration) {
 	t.Helper()
-	if !znode.Spoil(e.Member(at).State(), "/a") {
-		t.Fatal("nothing to damage")
-	}
+	e.Wait("it to have what is to be damaged", time.Minute, func() bool { return znode.Spoil(e.Member(at).State(), "/a") })
 	begin := time.Now()
 	for e.Member(at).Damage() == "" {
 		if time.Since(begin) > limit {
@@ -222,9 +220,7 @@ func TestDamageFoundBySnapshot(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if !znode.Spoil(e.Member(bad).State(), "/b") {
-					t.Fatal("nothing to damage")
-				}
+				e.Wait("it to have what is to be damaged", time.Minute, func() bool { return znode.Spoil(e.Member(bad).State(), "/b") })
 				for range 100 {
 					if e.Running(bad) {
 						change(t, c)

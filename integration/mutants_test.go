@@ -272,6 +272,26 @@ var mutants = []mutant{
 		"		// that it does not know.\n		return startRunning, nil\n", "		return 0, errJoining\n",
 		here, "TestBootstrapKilledHalfWay",
 	},
+	{
+		"digest of what is each member's own", "znode/digest.go",
+		"p = add(p, uint64(n.owner))", "p = add(p, uint64(n.owner)+n.gen)",
+		here, within200,
+	},
+	{
+		"damage forgotten by a restart", "quorum/damage.go",
+		"n.stable.Set(keyDamage, []byte(why))", "error(nil)",
+		here, "TestDamagedFollower",
+	},
+	{
+		"damaged leader speaks on", "quorum/node.go",
+		"stalled: n.silent,", "stalled: n.Stalled,",
+		"./quorum", "TestDamaged",
+	},
+	{
+		"half of the members are a majority", "leader/compare.go",
+		"if int(n) > members/2 {", "if int(n) >= members/2 {",
+		"./leader", ".",
+	},
 }
 
 // mutate writes the file with the mutant in it, and returns both paths, absolute.

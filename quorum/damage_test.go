@@ -1,0 +1,68 @@
+package quorum
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A leader whose state is damaged is replaced even if it hands nothing over. It is never a
+// candidate again, over restarts, but stores and votes as before.
+func TestDamagedMemberOnlyVotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		old := e.leader(1, 2, 3)
+		rest := others(old)
+		if why := e.members[old].node.Damage(); why != "" {
+			t.Fatalf("damaged from the start: %q", why)
+		}
+		for _, why := range []string{"a bit", "another bit"} {
+			if err := e.members[old].node.SetDamage(why); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next := e.leader(rest...)
+		e.propose("b", rest...)
+		e.wait("it to follow", func() bool { return !e.members[old].node.Leading() })
+
+		e.kill(next)
+		third := rest[0] + rest[1] - next
+		if l := e.leader(third, old); l != third {
+			t.Errorf("member %d leads", l)
+		}
+		e.propose("c", third) // with the damaged one's vote, and its disk
+		e.applied([]string{"a", "b", "c"}, third, old)
+
+		e.kill(old)
+		e.start(old)
+		if why := e.members[old].node.Damage(); why != "a bit" {
+			t.Errorf("after a restart the reason is %q", why)
+		}
+		e.propose("d", third)
+		e.kill(third) // nobody is left who may lead
+		time.Sleep(20 * time.Second)
+		if n := e.members[old].node; n.Leading() {
+			t.Error("it leads")
+		}
+		peer := e.peers[third-1]
+		err := e.members[old].node.trans.RequestPreVote(peer.serverID(), raft.ServerAddress(peer.Addr), &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+		if !errors.Is(err, errDamagedState) {
+			t.Errorf("asks for votes: %v", err)
+		}
+		e.start(third)
+		if l := e.leader(third, old); l != third {
+			t.Errorf("member %d leads", l)
+		}
+
+		e.kill(old)
+		e.wipe(old)
+		e.start(old)
+		if why := e.members[old].node.Damage(); why != "" {
+			t.Errorf("with an empty folder: %q", why)
+		}
+	})
+}
