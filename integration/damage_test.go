@@ -144,13 +144,18 @@ func TestDamagedFollower(t *testing.T) {
 func TestDamagedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var leaders atomic.Int64
+		var spoiled atomic.Pointer[member.Member]
 		e := cluster.Start(t, 3, cluster.Options{Events: func(ev member.Event) {
 			if ev.Kind == member.EventLeader {
 				leaders.Add(1)
+				if m := spoiled.Load(); m != nil && m.Damage() != "" {
+					t.Error("it stopped before another led")
+				}
 			}
 		}})
 		bad := e.Ready()
 		e.Joined()
+		spoiled.Store(e.Member(bad))
 		rest := e.Followers()
 		c, own := e.Connect(20*time.Second, rest...), e.Connect(20*time.Second, bad, rest[0])
 		if _, err := c.Create("/a", []byte("data"), jute.Persistent); err != nil {

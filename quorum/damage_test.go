@@ -66,3 +66,28 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		}
 	})
 }
+
+// Damage is written in the folder. A recovery forgets it: the survivor is the best there is.
+func TestRecoverDamagedMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, all := lost(t, 3, 3)
+		e.start(1)
+		if err := e.members[1].node.SetDamage("a bit"); err != nil {
+			t.Fatal(err)
+		}
+		e.stop(1)
+		e.start(1)
+		if why := e.members[1].node.Damage(); why != "a bit" {
+			t.Fatalf("after a restart the reason is %q", why)
+		}
+		e.stop(1)
+		e.recover(1)
+		e.start(1, 2, 3)
+		e.propose("on", 1)
+		e.complete(1, 2, 3)
+		if why := e.members[1].node.Damage(); why != "" {
+			t.Errorf("recovered, and damaged: %q", why)
+		}
+		e.applied(append(all, "on"), 1, 2, 3)
+	})
+}
