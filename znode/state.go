@@ -22,6 +22,11 @@
 // Nodes, sessions and indexes are copied on write: Snapshot is O(1), and is written while
 // the state goes on changing.
 //
+// # Digest
+//
+// The hashes of all nodes and sessions are summed up as they change: who changes one takes
+// it out of the sum before (tree.edit does) and puts it in after. See DigestVersion.
+//
 // # Units
 //
 // Times are milliseconds since 1970 as leaders stamped them, index and term are raft's,
