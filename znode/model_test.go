@@ -511,14 +511,15 @@ func (d *drive) measure(written string) {
 	}
 }
 
-// forget is the end of a session.
+// forget is the end of a session: its nodes go in the order of their paths, so that a
+// quota whose limits go, too, counts those before them.
 func (d *drive) forget(id jute.SessionID) {
-	for path, n := range d.model {
-		if n.owner == id {
+	for _, path := range slices.Sorted(maps.Keys(d.model)) {
+		if d.model[path].owner == id {
 			delete(d.model, path)
+			d.measure("")
 		}
 	}
-	d.measure("")
 	if len(d.clients) > 6 {
 		d.clients = slices.DeleteFunc(d.clients, func(k *client) bool { return k.id == id })
 	}
