@@ -32,6 +32,9 @@ func (c *conn) authenticate(body []byte) jute.Code {
 			return jute.OK
 		}
 	case "digest":
+		if p.Auth == nil { // the empty text is somebody, as in ZooKeeper
+			return jute.AuthFailed
+		}
 		id := digestID(strings.ToValidUTF8(string(p.Auth), "\ufffd")) // as Java reads a string
 		if super := c.srv.cfg.SuperDigest; super != "" && id == super {
 			if code := c.identify("super", ""); code != jute.OK {
