@@ -100,9 +100,13 @@ func (c *acls) resolve(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code)
 	if len(list) == 0 {
 		return nil, jute.InvalidACL
 	}
+	entries, code := unique(list)
+	if code != jute.OK {
+		return nil, code
+	}
 	c.list = c.list[:0]
 	size := 0
-	for _, entry := range unique(list) {
+	for _, entry := range entries {
 		before := len(c.list)
 		if code := c.expand(entry, who); code != jute.OK {
 			return nil, code
@@ -122,26 +126,39 @@ func (c *acls) resolve(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code)
 	return a, jute.OK
 }
 
-// unique returns list without repetitions.
-func unique(list []jute.ACL) []jute.ACL {
+// unique returns list without repetitions. A null scheme or id where entries have to be
+// compared is MarshallingError: the null is behind an entry that is the same so far.
+func unique(list []jute.ACL) ([]jute.ACL, jute.Code) {
 	if len(list) == 1 {
-		return list
+		return list, jute.OK
 	}
 	type key struct {
 		perms      jute.Perm
 		scheme, id string
-		null       bool
+		parts      int // that are compared
 	}
 	seen := make(map[key]bool, len(list))
 	kept := make([]jute.ACL, 0, len(list))
 	for _, e := range list {
-		k := key{e.Perms, borrow(e.ID.Scheme), borrow(e.ID.ID), e.ID.ID == nil}
-		if !seen[k] {
-			seen[k] = true
-			kept = append(kept, e)
+		perms := key{perms: e.Perms}
+		scheme := key{perms: e.Perms, scheme: borrow(e.ID.Scheme), parts: 1}
+		whole := key{e.Perms, scheme.scheme, borrow(e.ID.ID), 2}
+		switch {
+		case e.ID.Scheme == nil && seen[perms], e.ID.Scheme != nil && e.ID.ID == nil && seen[scheme]:
+			return nil, jute.MarshallingError
+		case e.ID.Scheme != nil && seen[whole]:
+			continue
 		}
+		seen[perms] = true
+		if e.ID.Scheme != nil {
+			seen[scheme] = true
+			if e.ID.ID != nil {
+				seen[whole] = true
+			}
+		}
+		kept = append(kept, e)
 	}
-	return kept
+	return kept, jute.OK
 }
 
 // expand appends to c.list what one entry of a request stands for.
@@ -253,11 +270,9 @@ func parsePrefix(text string) (netip.Prefix, bool) {
 	}
 	n := addr.BitLen()
 	if sized {
-		given, err := strconv.ParseUint(length, 10, 8)
-		if err != nil || int(given) > n {
+		if n, ok = parseNumber(length, n); !ok {
 			return netip.Prefix{}, false
 		}
-		n = int(given)
 	}
 	return netip.PrefixFrom(addr, n), true
 }
@@ -273,13 +288,19 @@ func parseAddress(text string) (netip.Addr, bool) {
 	}
 	var b [4]byte
 	for i, part := range parts {
-		v, err := strconv.ParseUint(part, 10, 8) // "01" is 1, as in ZooKeeper
-		if err != nil {
+		v, ok := parseNumber(part, 255)
+		if !ok {
 			return netip.Addr{}, false
 		}
 		b[i] = byte(v)
 	}
 	return netip.AddrFrom4(b), true
+}
+
+// parseNumber reads a number up to most as ZooKeeper does: "01" and "+1" are 1, "-0" is 0.
+func parseNumber(text string, most int) (n int, ok bool) {
+	v, err := strconv.ParseInt(text, 10, 32)
+	return int(v), err == nil && v >= 0 && v <= int64(most)
 }
 
 // parseACL reads a list in the form of acl.text.
