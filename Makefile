@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 30s
 SCHEDULES ?= 5000
+SEQUENCES ?= 20000
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
@@ -29,7 +30,7 @@ up: image ## an ensemble of three containers, clients at 127.0.0.1:2181 to 2183
 	deploy/ensemble.sh up
 down: ## end it; VOLUMES=1 deletes its data, too
 	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
-soak: ## the drills, SCHEDULES schedules of faults
-	TIMEOUT=0 ROLLCALL_SCHEDULES=$(SCHEDULES) ci/test.sh drills
+soak: ## the drills, SCHEDULES schedules of faults; SEQUENCES of operations, on ZooKeeper too
+	TIMEOUT=0 ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_SEQUENCES=$(SEQUENCES) ci/test.sh drills differential
 help: ## this list
 	@sed -nE 's/^([a-z]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8

@@ -19,7 +19,7 @@ var floors = [][]string{
 	{"member", "drill", "bench"},
 	{"cmd/rollcall", "integration/wire", "integration/process"},
 	{"integration/cluster"},
-	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills"},
+	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/differential"},
 }
 
 // Every folder with Go files has a floor, and no package imports from its own floor or

@@ -39,7 +39,7 @@ unit() {
 # they say they saw; without the lines of the tests that passed.
 drills() {
   local packages
-  packages=$(go list ./integration/... | grep -vxE 'rollcall/integration/(clients|deploy|kills)') || return
+  packages=$(go list ./integration/... | grep -vxE 'rollcall/integration/(clients|deploy|kills|differential)') || return
   tests -v $packages | quiet && ROLLCALL_SCHEDULES=$raced_schedules raced -v $packages | quiet
 }
 raced_schedules=60
@@ -58,6 +58,10 @@ kills() { tests -v ./integration/kills | quiet; }
 # for the line that says so if ROLLCALL_NO_DOCKER=1 leaves it all out.
 deploy() { tests -v ./integration/deploy; }
 
+# differential sends the same to ZooKeeper and to Rollcall; ROLLCALL_SEQUENCES sets how
+# many sequences, else the test's own default holds. -v, for what was masked.
+differential() { tests -v ./integration/differential; }
+
 # scenarios fails if clients ran fewer of them, by name, than ever before.
 scenarios() {
   local ran least
@@ -67,7 +71,7 @@ scenarios() {
   [ "$ran" -ge "$least" ] || { echo "client scenarios: at least $least must run"; failed_suites+=(scenarios); }
 }
 
-[ $# -gt 0 ] || set -- unit drills clients kills deploy
+[ $# -gt 0 ] || set -- unit drills clients kills deploy differential
 for name in "$@"; do
   suite "$name" "$name"
   [ "$name" != clients ] || scenarios

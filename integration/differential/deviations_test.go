@@ -1,0 +1,203 @@
+package differential
+
+import (
+	"strconv"
+	"strings"
+
+	"rollcall/jute"
+)
+
+// deviation is one operation under one condition that Rollcall answers otherwise than
+// 3.8.0 does.
+type deviation struct {
+	row string // the first cell of its row in docs/deviations.md
+	// exact says that nothing is masked: both sides are checked, each by its own rule.
+	exact bool
+	// apply rewrites what ZooKeeper said to what 3.9.5 says, or takes away what cannot be
+	// compared, if the condition holds and both answered as the row says.
+	apply func(p *pair) bool
+}
+
+// deviations are all of them.
+var deviations = []deviation{
+	{row: "zxid in the header of a watch event", exact: true, apply: eventZxid},
+	{row: "`exists` with a watch, on a node that the client may not read", apply: existsUnread},
+	{row: "single write that cannot be decoded", exact: true, apply: func(p *pair) bool {
+		return p.step.Cut > 0 && p.step.Multi == nil && p.step.op().IsWrite() && p.lose(jute.MarshallingError, jute.MarshallingError)
+	}},
+	{row: "`multi` with a null path inside", apply: func(p *pair) bool {
+		return p.multi(jute.OpMulti, func(s step) bool { return s.Path == nil }) && p.spoilt()
+	}},
+	{row: "`create2` inside a `multi`", apply: create2InMulti},
+	{row: "`multi`: null ACL list", apply: func(p *pair) bool {
+		return p.multi(jute.OpMulti, func(s step) bool {
+			return s.ACL == nil && (s.Do == "create" || s.Do == "create2" || s.Do == "createContainer")
+		}) && p.failedInside() && p.takeZxid()
+	}},
+	{row: "`multi`: create with an unknown flag", apply: func(p *pair) bool {
+		return p.multi(jute.OpMulti, func(s step) bool { return s.Flags < 0 || s.Flags > 6 }) && p.failedInside()
+	}},
+	{row: "`multi`: TTL flag in a plain create", apply: func(p *pair) bool {
+		return p.multi(jute.OpMulti, func(s step) bool { return s.Do != "createTTL" && (s.Flags == 5 || s.Flags == 6) }) && p.failedInside()
+	}},
+	{row: "`reconfig` (16)", exact: true, apply: func(p *pair) bool {
+		return p.step.Do == "reconfig" && p.lose(jute.ReconfigDisabled, jute.Unimplemented)
+	}},
+}
+
+// last returns both replies to the step.
+func (p *pair) last() (zk, rc *line, ok bool) {
+	find := func(lines []line) *line {
+		for i := range lines {
+			if lines[i].kind == reply {
+				return &lines[i]
+			}
+		}
+		return nil
+	}
+	zk, rc = find(p.zk), find(p.rc)
+	return zk, rc, zk != nil && rc != nil
+}
+
+// lose is about a write that ZooKeeper refused with zkCode under a zxid, and Rollcall
+// with rcCode under none.
+func (p *pair) lose(zkCode, rcCode jute.Code) bool {
+	zk, rc, ok := p.last()
+	if !ok || zk.code != zkCode || rc.code != rcCode {
+		return false
+	}
+	p.lost[zk.zxid] = true
+	zk.code = rcCode
+	return true
+}
+
+// takeZxid notes that Rollcall gave out no zxid for this step.
+func (p *pair) takeZxid() bool {
+	zk, _, ok := p.last()
+	if ok {
+		p.lost[zk.zxid] = true
+	}
+	return ok
+}
+
+// multi reports whether the step is a multi with such an operation in it.
+func (p *pair) multi(op jute.Op, such func(s step) bool) bool {
+	if p.step.op() != op || p.step.Cut > 0 {
+		return false
+	}
+	for _, s := range p.step.Multi {
+		if such(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// failedInside is about a multi of which ZooKeeper says that an operation failed, and
+// Rollcall that it makes no sense.
+func (p *pair) failedInside() bool {
+	zk, rc, ok := p.last()
+	if !ok || zk.code != jute.OK || rc.code != jute.MarshallingError || len(rc.body) > 0 || len(zk.body) == 0 ||
+		!strings.HasPrefix(zk.body[0].text, "-1 ") {
+		return false
+	}
+	zk.code, zk.body = rc.code, nil
+	return true
+}
+
+// spoilt is about a multi that makes no sense to both, but ZooKeeper answers with an end
+// mark, and shows nobody the zxid.
+func (p *pair) spoilt() bool {
+	zk, rc, ok := p.last()
+	if !ok || zk.code != jute.MarshallingError || rc.code != jute.MarshallingError || len(rc.body) > 0 {
+		return false
+	}
+	zk.body = nil
+	p.extra[rc.zxid] = true
+	return true
+}
+
+// eventZxid: ZooKeeper says -1; Rollcall the zxid of a write that succeeded, and -1 for
+// what setWatches catches up with.
+func eventZxid(p *pair) bool {
+	seen := false
+	for i := range p.zk {
+		if p.zk[i].kind != event || p.zk[i].zxid != -1 || i >= len(p.rc) || p.rc[i].kind != event {
+			continue
+		}
+		z := p.rc[i].zxid
+		_, ok := p.changes[z]
+		for _, l := range p.rc[i:] {
+			ok = ok && (l.zxid >= z || l.kind == event || l.zxid <= 0)
+		}
+		if z == -1 && strings.HasPrefix(p.step.Do, "setWatches") {
+			ok = true
+		}
+		if ok {
+			p.zk[i].zxid, p.rc[i].zxid = 0, 0
+			seen = true
+		}
+	}
+	return seen
+}
+
+func existsUnread(p *pair) bool {
+	if p.step.local() {
+		for w := range p.hidden {
+			if w.slot == p.step.Slot {
+				delete(p.hidden, w)
+			}
+		}
+		return false
+	}
+	if zk, rc, ok := p.last(); ok && p.step.Do == "exists" && zk.code == jute.OK && rc.code == jute.NoAuth {
+		zk.code, zk.body = rc.code, nil
+		if p.step.Watch && p.step.Path != nil {
+			p.hidden[watched{p.step.Slot, strconv.QuoteToASCII(string(*p.step.Path))}] = true
+		}
+		return true
+	}
+	masked := false
+	for i := 0; i < len(p.zk); i++ {
+		l := &p.zk[i]
+		w := watched{l.slot, l.path}
+		if l.kind != event || !p.hidden[w] || l.typ == jute.EventNodeChildrenChanged {
+			continue
+		}
+		delete(p.hidden, w)
+		if i >= len(p.rc) || p.rc[i].kind != event || p.rc[i].path != l.path || p.rc[i].typ != l.typ {
+			p.zk = append(p.zk[:i], p.zk[i+1:]...)
+			masked = true
+			i--
+		}
+	}
+	return masked
+}
+
+// create2InMulti: ZooKeeper answers like a create; so is Rollcall's answer shortened. What
+// its Stat says is looked at when all is over.
+func create2InMulti(p *pair) bool {
+	if !p.multi(jute.OpMulti, func(s step) bool { return s.Do == "create2" }) {
+		return false
+	}
+	zk, rc, ok := p.last()
+	if !ok || zk.code != jute.OK || rc.code != jute.OK || len(zk.body) == 0 || strings.HasPrefix(zk.body[0].text, "-1 ") {
+		return false
+	}
+	const result, statPieces = "result", 11
+	sub := -1
+	var short []piece
+	for i := 0; i < len(rc.body); i++ {
+		if rc.body[i].name == result {
+			sub++
+			if sub < len(p.step.Multi) && p.step.Multi[sub].Do == "create2" && rc.body[i].text == "15 0" && i+1+statPieces < len(rc.body) {
+				short = append(short, piece{name: result, text: "1 0"}, rc.body[i+1])
+				i += 1 + statPieces
+				continue
+			}
+		}
+		short = append(short, rc.body[i])
+	}
+	rc.body = short
+	return true
+}

@@ -1,0 +1,248 @@
+package differential
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// How many sequences there are unless ROLLCALL_SEQUENCES says otherwise, and how many
+// steps of all may be masked, in percent.
+const (
+	defaultSequences = 1000
+	maxMasked        = 1.0
+)
+
+// served is what Rollcall serves of what came later to ZooKeeper.
+var served = features{}
+
+// duel is a ZooKeeper server and an ensemble of Rollcall's that are asked the same.
+type duel struct{ zk, rc *target }
+
+// Rollcall answers as ZooKeeper does, but for the table of deviations. ROLLCALL_SEED=17
+// plays one seed alone; ROLLCALL_STEPS names a file with a sequence as printed here.
+func TestDifferential(t *testing.T) {
+	dir := scratch(t)
+	duels := make([]*duel, 2)
+	for i, members := range []int{1, 3} {
+		own := fmt.Sprint(dir, "/", i)
+		if err := os.MkdirAll(own, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		duels[i] = &duel{zk: startZooKeeper(t, own), rc: startRollcall(t, own, members)}
+	}
+	if file := os.Getenv("ROLLCALL_STEPS"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps, err := parseSteps(string(text))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, d := range duels {
+			d.judge(t, newTally(), file, steps)
+		}
+		return
+	}
+	first, count := uint64(1), uint64(number(t, "ROLLCALL_SEQUENCES", defaultSequences))
+	each := false
+	if seed := number(t, "ROLLCALL_SEED", 0); seed != 0 {
+		first, count, each = uint64(seed), 1, true
+	}
+	began, sum := time.Now(), newTally()
+	var running sync.WaitGroup
+	for i, d := range duels {
+		running.Go(func() {
+			for seed := first; seed < first+count && !sum.failed(); seed++ {
+				if each || seed%uint64(len(duels)) == uint64(i) {
+					d.judge(t, sum, fmt.Sprintf("ROLLCALL_SEED=%d", seed), generate(seed, served))
+				}
+			}
+		})
+	}
+	running.Wait()
+	t.Logf("%d sequences, %d steps in %v", sum.sequences, sum.steps, time.Since(began).Round(time.Second))
+	sum.report(t)
+}
+
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q is no number from 1 on", name, text)
+	}
+	return n
+}
+
+// judge plays a sequence on both sides and compares. What differs is made short and
+// printed.
+func (d *duel) judge(t *testing.T, sum *tally, name string, steps []step) {
+	v, err := d.play(steps)
+	if err != nil {
+		t.Errorf("%s: %v\n%s", name, err, printSteps(steps))
+		sum.fail()
+		return
+	}
+	if v.silent { // now and then 3.8.0 loses a reply
+		t.Logf("%s: no reply of ZooKeeper's; once more:\n%s", name, v.text)
+		if v, err = d.play(steps); err != nil {
+			t.Error(err)
+			sum.fail()
+			return
+		}
+	}
+	sum.add(steps, v)
+	if v.step < 0 {
+		return
+	}
+	sum.fail()
+	short := d.shrink(steps)
+	sv, err := d.play(short)
+	if err != nil || sv.step < 0 { // it does not always differ
+		short, sv = steps, v
+	}
+	t.Errorf("%s, %s, differs from ZooKeeper:\n%s\nshortest sequence, for ROLLCALL_STEPS:\n%s\nwhere it differs:\n%s", name, d.rc.name, v.text, printSteps(short), sv.text)
+}
+
+// play plays steps on both sides at the same time.
+func (d *duel) play(steps []step) (verdict, error) {
+	var zk, rc *transcript
+	var zkErr, rcErr error
+	var both sync.WaitGroup
+	both.Go(func() { zk, zkErr = play(d.zk, steps) })
+	both.Go(func() { rc, rcErr = play(d.rc, steps) })
+	both.Wait()
+	switch {
+	case zkErr != nil:
+		return verdict{}, zkErr
+	case rcErr != nil:
+		return verdict{}, rcErr
+	}
+	return compare(zk, rc), nil
+}
+
+// maxAttempts bounds shrinking.
+const maxAttempts = 400
+
+// shrink leaves out steps, many at first, then single ones, for as long as it differs.
+func (d *duel) shrink(steps []step) []step {
+	attempts := 0
+	for size := len(steps) / 2; size > 0; {
+		shorter := false
+		for at := 0; at < len(steps) && attempts < maxAttempts; {
+			try := slices.Concat(steps[:at], steps[min(len(steps), at+size):])
+			attempts++
+			if v, err := d.play(try); err == nil && v.step >= 0 {
+				steps, shorter = try, true
+			} else {
+				at += size
+			}
+		}
+		if !shorter || size > 1 {
+			size /= 2
+		}
+	}
+	return steps
+}
+
+// tally counts what all sequences came to. Safe for concurrent use.
+type tally struct {
+	mu        sync.Mutex
+	sequences int
+	steps     int
+	bad       int
+	masked    map[*deviation]int
+	maskedAll int // steps with anything masked
+}
+
+func newTally() *tally { return &tally{masked: map[*deviation]int{}} }
+
+func (s *tally) add(steps []step, v verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sequences++
+	s.steps += len(steps)
+	any := map[int]bool{}
+	for d, at := range v.masked {
+		s.masked[d] += len(at)
+		for i := range at {
+			if !d.exact {
+				any[i] = true
+			}
+		}
+	}
+	s.maskedAll += len(any)
+}
+
+func (s *tally) fail() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bad++
+}
+
+func (s *tally) failed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bad > 0
+}
+
+// report prints how often each deviation was met, and fails if too much was masked.
+func (s *tally) report(t *testing.T) {
+	t.Helper()
+	for i := range deviations {
+		d := &deviations[i]
+		what := "masked"
+		if d.exact {
+			what = "each side checked by its own rule"
+		}
+		t.Logf("%6d steps, %s: %s", s.masked[d], what, d.row)
+	}
+	percent := 100 * float64(s.maskedAll) / float64(max(1, s.steps))
+	t.Logf("masked: %d steps of %d, %.2f %%", s.maskedAll, s.steps, percent)
+	if percent > maxMasked {
+		t.Errorf("masked are %.2f %% of all steps, at most %.2f %% may be", percent, maxMasked)
+	}
+}
+
+// Every deviation here has its row in the document.
+func TestDeviationsHaveRows(t *testing.T) {
+	text, err := os.ReadFile("../../docs/deviations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range deviations {
+		if !strings.Contains(string(text), "\n| "+d.row+" |") {
+			t.Errorf("docs/deviations.md has no row %q", d.row)
+		}
+	}
+}
+
+// What a failure prints can be played again.
+func TestStepsReplay(t *testing.T) {
+	for seed := range uint64(200) {
+		steps := generate(seed, features{kinds: true, watches: true})
+		text := printSteps(steps)
+		again, err := parseSteps(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if printSteps(again) != text {
+			t.Fatalf("seed %d: printed again, it reads\n%s\nand was\n%s", seed, printSteps(again), text)
+		}
+		for i := range steps {
+			if !slices.Equal(steps[i].record("/top", 1), again[i].record("/top", 1)) {
+				t.Fatalf("seed %d: %v sends other bytes when it was printed and read", seed, steps[i])
+			}
+		}
+	}
+}

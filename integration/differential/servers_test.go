@@ -1,0 +1,172 @@
+package differential
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/member"
+	"rollcall/server"
+)
+
+const (
+	tick  = time.Second
+	super = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=" // super:secret
+	// ready is how long servers may take to start: a Java machine on a busy computer.
+	ready = 60 * time.Second
+	// lastWords is how much of what ZooKeeper printed a failure shows.
+	lastWords = 4 << 10
+)
+
+// jars are what ZooKeeper's server needs of Debian's packages.
+var jars = []string{
+	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "metrics-core", "snappy-java", "commons-cli",
+}
+
+// startZooKeeper runs a standalone server of Debian's ZooKeeper until the test ends.
+func startZooKeeper(t *testing.T, dir string) *target {
+	t.Helper()
+	var classPath []string
+	for _, jar := range jars {
+		path := filepath.Join("/usr/share/java", jar+".jar")
+		if _, err := os.Stat(path); err != nil && strings.HasPrefix(jar, "zookeeper") {
+			t.Fatalf("%v: sudo apt-get install -y --no-install-recommends zookeeper", err)
+		}
+		classPath = append(classPath, path)
+	}
+	addr := freeAddr(t)
+	host, port, _ := net.SplitHostPort(addr) // freeAddr joined them
+	config := filepath.Join(dir, "zoo.cfg")
+	text := fmt.Sprintf("tickTime=%d\ndataDir=%s\nclientPortAddress=%s\nclientPort=%s\nmaxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\n",
+		tick.Milliseconds(), filepath.Join(dir, "data"), host, port)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("java", "-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+		"-Dzookeeper.forceSync=no", "-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=86400000",
+		"-Dzookeeper.DigestAuthenticationProvider.superDigest="+super,
+		"-cp", strings.Join(classPath, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", config)
+	printed, err := os.Create(filepath.Join(dir, "printed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = printed, printed
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // fails if it has ended by itself
+		_ = cmd.Wait()         // killed: that is its error
+		_ = printed.Close()
+		if text, err := os.ReadFile(printed.Name()); t.Failed() && err == nil {
+			t.Logf("ZooKeeper printed:\n%s", text[max(0, len(text)-lastWords):])
+		}
+	})
+	z := &target{name: "ZooKeeper", addrs: []string{addr}}
+	z.watch(t)
+	return z
+}
+
+// startRollcall runs so many members in this process until the test ends.
+func startRollcall(t *testing.T, dir string, members int) *target {
+	t.Helper()
+	z := &target{name: fmt.Sprintf("Rollcall, %d members", members)}
+	var servers []member.Server
+	listeners := map[string]net.Listener{}
+	listen := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[l.Addr().String()] = l
+		return l.Addr().String()
+	}
+	for i := range members {
+		servers = append(servers, member.Server{ID: uint32(i + 1), Grpc: listen(), Raft: listen()})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	for _, s := range servers {
+		clients, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := member.New(member.Config{
+			ID: s.ID, Servers: servers, Dir: filepath.Join(dir, fmt.Sprint(members, s.ID)), Tick: tick,
+			Clients: clients, Limits: server.Limits{MaxClientConns: -1}, SuperDigest: super, Whitelist: []string{"*"},
+			Network: member.Network{Listen: func(addr string) (net.Listener, error) { return listeners[addr], nil }},
+			Logger:  slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil && ctx.Err() == nil {
+				t.Errorf("member %d ended: %v", s.ID, err)
+			}
+		})
+		z.addrs = append(z.addrs, clients.Addr().String())
+	}
+	z.watch(t)
+	return z
+}
+
+// watch waits until the target serves and opens a session that may do everything.
+func (z *target) watch(t *testing.T) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(ready); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if z.spy, err = dial(z.addrs[0]); err != nil {
+			continue
+		}
+		_ = z.spy.SetDeadline(time.Now().Add(patience)) // fails only if closed; Open says so
+		if _, err = z.spy.Open(timeout); err == nil {
+			break
+		}
+		_ = z.spy.Close()
+	}
+	if err != nil {
+		t.Fatalf("%s does not serve: %v", z.name, err)
+	}
+	if r, err := z.ask(jute.OpAuth, jute.AuthPacket{Scheme: []byte("digest"), Auth: []byte("super:secret")}); err != nil || r.Err != jute.OK {
+		t.Fatalf("%s: auth: %v, %v", z.name, r, err)
+	}
+	t.Cleanup(func() { _ = z.spy.Close() })
+}
+
+// freeAddr is an address that nobody listens on.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// scratch is a folder in memory if there is one: how fast a disk is is not the subject.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "rollcall-differential-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
