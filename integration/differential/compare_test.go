@@ -17,14 +17,13 @@ type verdict struct {
 
 // comparison compares the answers to one sequence, step by step.
 type comparison struct {
-	steps    []step
-	zk, rc   *transcript
-	zxids    zxids
-	lost     map[int64]bool   // zxids of ZooKeeper's that Rollcall does not give out
-	extra    map[int64]bool   // zxids of Rollcall's that ZooKeeper shows nobody
-	hidden   map[watched]bool // watches that only ZooKeeper set
-	changes  map[int64]bool   // Rollcall's zxids of writes that succeeded; true: a session's end
-	replaced map[int]bool     // slots whose watches differ until they connect anew
+	steps   []step
+	zk, rc  *transcript
+	zxids   zxids
+	lost    map[int64]bool   // zxids of ZooKeeper's that Rollcall does not give out
+	extra   map[int64]bool   // zxids of Rollcall's that ZooKeeper shows nobody
+	hidden  map[watched]bool // watches that only ZooKeeper set
+	changes map[int64]bool   // Rollcall's zxids of writes that succeeded; true: a session's end
 }
 
 // watched is a path that a slot watches.
@@ -38,7 +37,7 @@ type watched struct {
 func compare(zk, rc *transcript) verdict {
 	c := &comparison{
 		steps: zk.steps, zk: zk, rc: rc,
-		lost: map[int64]bool{}, extra: map[int64]bool{}, hidden: map[watched]bool{}, changes: map[int64]bool{}, replaced: map[int]bool{},
+		lost: map[int64]bool{}, extra: map[int64]bool{}, hidden: map[watched]bool{}, changes: map[int64]bool{},
 	}
 	for _, l := range rc.lines {
 		if l.kind == reply && l.code == 0 && l.step < len(c.steps) && c.steps[l.step].op().IsWrite() {

@@ -25,23 +25,29 @@ var deviations = []deviation{
 	{row: "single write that cannot be decoded", exact: true, apply: func(p *pair) bool {
 		return p.step.Cut > 0 && p.step.Multi == nil && p.step.op().IsWrite() && p.lose(jute.MarshallingError, jute.MarshallingError)
 	}},
+	{row: "`removeWatches` and `checkWatches`, types 4 and 5", apply: func(p *pair) bool {
+		return (p.step.Do == "checkWatches" || p.step.Do == "removeWatches") && (p.step.Kind == 4 || p.step.Kind == 5) &&
+			(p.answered(jute.MarshallingError, jute.NoWatcher) || p.answered(jute.MarshallingError, jute.OK))
+	}},
+	{row: "`checkWatches` on a path that another connection watches", apply: func(p *pair) bool {
+		return p.step.Do == "checkWatches" && p.answered(jute.OK, jute.NoWatcher)
+	}},
 	{row: "`multi` with a null path inside", apply: func(p *pair) bool {
 		return p.multi(jute.OpMulti, func(s step) bool { return s.Path == nil }) && p.spoilt()
 	}},
-	{row: "`create2` inside a `multi`", apply: create2InMulti},
+	{row: "`create2` inside a `multi`", apply: func(p *pair) bool {
+		return p.shorter(func(s step) bool { return s.Do == "create2" && s.Flags != 4 })
+	}},
 	{row: "`multi`: null ACL list", apply: func(p *pair) bool {
 		return p.multi(jute.OpMulti, func(s step) bool {
 			return s.ACL == nil && (s.Do == "create" || s.Do == "create2" || s.Do == "createContainer")
-		}) && p.failedInside() && p.takeZxid()
+		}) && (p.failedInside() || p.answered(jute.MarshallingError, jute.MarshallingError)) && p.takeZxid()
 	}},
 	{row: "`multi`: create with an unknown flag", apply: func(p *pair) bool {
 		return p.multi(jute.OpMulti, func(s step) bool { return s.Flags < 0 || s.Flags > 6 }) && p.failedInside()
 	}},
 	{row: "`multi`: TTL flag in a plain create", apply: func(p *pair) bool {
 		return p.multi(jute.OpMulti, func(s step) bool { return s.Do != "createTTL" && (s.Flags == 5 || s.Flags == 6) }) && p.failedInside()
-	}},
-	{row: "`reconfig` (16)", exact: true, apply: func(p *pair) bool {
-		return p.step.Do == "reconfig" && p.lose(jute.ReconfigDisabled, jute.Unimplemented)
 	}},
 }
 
@@ -68,6 +74,16 @@ func (p *pair) lose(zkCode, rcCode jute.Code) bool {
 	}
 	p.lost[zk.zxid] = true
 	zk.code = rcCode
+	return true
+}
+
+// answered is about two codes, and makes them one.
+func (p *pair) answered(zkCode, rcCode jute.Code) bool {
+	zk, rc, ok := p.last()
+	if !ok || zk.code != zkCode || rc.code != rcCode {
+		return false
+	}
+	zk.code, zk.body = rc.code, rc.body
 	return true
 }
 
@@ -157,6 +173,15 @@ func existsUnread(p *pair) bool {
 		}
 		return true
 	}
+	if p.step.Path != nil && (p.step.Do == "removeWatches" || p.step.Do == "checkWatches") {
+		w := watched{p.step.Slot, strconv.QuoteToASCII(string(*p.step.Path))}
+		if p.hidden[w] && p.step.Kind != 1 && p.answered(jute.OK, jute.NoWatcher) {
+			if p.step.Do == "removeWatches" {
+				delete(p.hidden, w)
+			}
+			return true
+		}
+	}
 	masked := false
 	for i := 0; i < len(p.zk); i++ {
 		l := &p.zk[i]
@@ -174,10 +199,10 @@ func existsUnread(p *pair) bool {
 	return masked
 }
 
-// create2InMulti: ZooKeeper answers like a create; so is Rollcall's answer shortened. What
-// its Stat says is looked at when all is over.
-func create2InMulti(p *pair) bool {
-	if !p.multi(jute.OpMulti, func(s step) bool { return s.Do == "create2" }) {
+// shorter is about creates in a multi that ZooKeeper answers with the path only: so is
+// Rollcall's answer shortened. What its Stat says is looked at when all is over.
+func (p *pair) shorter(such func(s step) bool) bool {
+	if !p.multi(jute.OpMulti, such) {
 		return false
 	}
 	zk, rc, ok := p.last()
@@ -190,7 +215,7 @@ func create2InMulti(p *pair) bool {
 	for i := 0; i < len(rc.body); i++ {
 		if rc.body[i].name == result {
 			sub++
-			if sub < len(p.step.Multi) && p.step.Multi[sub].Do == "create2" && rc.body[i].text == "15 0" && i+1+statPieces < len(rc.body) {
+			if sub < len(p.step.Multi) && such(p.step.Multi[sub]) && rc.body[i].text == "15 0" && i+1+statPieces < len(rc.body) {
 				short = append(short, piece{name: result, text: "1 0"}, rc.body[i+1])
 				i += 1 + statPieces
 				continue

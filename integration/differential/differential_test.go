@@ -18,9 +18,6 @@ const (
 	maxMasked        = 1.0
 )
 
-// served is what Rollcall serves of what came later to ZooKeeper.
-var served = features{}
-
 // duel is a ZooKeeper server and an ensemble of Rollcall's that are asked the same.
 type duel struct{ zk, rc *target }
 
@@ -61,7 +58,7 @@ func TestDifferential(t *testing.T) {
 		running.Go(func() {
 			for seed := first; seed < first+count && !sum.failed(); seed++ {
 				if each || seed%uint64(len(duels)) == uint64(i) {
-					d.judge(t, sum, fmt.Sprintf("ROLLCALL_SEED=%d", seed), generate(seed, served))
+					d.judge(t, sum, fmt.Sprintf("ROLLCALL_SEED=%d", seed), generate(seed))
 				}
 			}
 		})
@@ -131,15 +128,18 @@ func (d *duel) play(steps []step) (verdict, error) {
 	return compare(zk, rc), nil
 }
 
-// maxAttempts bounds shrinking.
-const maxAttempts = 400
+// Bounds of shrinking.
+const (
+	maxAttempts = 400
+	maxShrink   = time.Minute
+)
 
 // shrink leaves out steps, many at first, then single ones, for as long as it differs.
 func (d *duel) shrink(steps []step) []step {
-	attempts := 0
+	attempts, end := 0, time.Now().Add(maxShrink)
 	for size := len(steps) / 2; size > 0; {
 		shorter := false
-		for at := 0; at < len(steps) && attempts < maxAttempts; {
+		for at := 0; at < len(steps) && attempts < maxAttempts && time.Now().Before(end); {
 			try := slices.Concat(steps[:at], steps[min(len(steps), at+size):])
 			attempts++
 			if v, err := d.play(try); err == nil && v.step >= 0 {
@@ -230,7 +230,7 @@ func TestDeviationsHaveRows(t *testing.T) {
 // What a failure prints can be played again.
 func TestStepsReplay(t *testing.T) {
 	for seed := range uint64(200) {
-		steps := generate(seed, features{kinds: true, watches: true})
+		steps := generate(seed)
 		text := printSteps(steps)
 		again, err := parseSteps(text)
 		if err != nil {

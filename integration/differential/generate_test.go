@@ -19,11 +19,20 @@ import (
 //   - what is not UTF-8, where it could succeed: ZooKeeper keeps replacement characters;
 //   - a null behind other lists or paths of setWatches: ZooKeeper has done what stands before;
 //   - IPv6 in ACLs: the node would be on one side only;
+//   - sasl: it succeeds there, and proves nothing;
+//   - addWatch with a null path: it forgets to close the connection then;
+//   - checkWatches on a path without a slash: it cannot go up from there;
+//   - several kinds of watch of one connection on one path, and the removal of watches of one
+//     kind where there is another: the last one replaces the others there, and is removed;
+//   - what a client writes into a quota's usage node: it counts on from there;
 //   - auth, operations that nobody knows, and closeSession sent together with others: their
 //     replies overtake, or are lost with the connection;
 //   - setACL and multi sent together with others: chance decides by which state they are judged.
 
-// shape is how long sequences are.
+// kinds says whether containers, nodes with a time to live and quotas are served here.
+const kinds = false
+
+// How long sequences are.
 const (
 	minSteps = 30
 	maxSteps = 60
@@ -33,33 +42,53 @@ const (
 // of them hit something.
 type generator struct {
 	*rand.Rand
-	slots  [slots]genSlot
-	nodes  map[string]genNode // by path; what is thought to be there
-	made   map[string]int     // creates below a path
-	served features
-	steps  []step
+	slots [slots]genSlot
+	nodes map[string]genNode // by path; what is thought to be there
+	made  map[string]int     // creates below a path
+	quota bool               // there is one
+	steps []step
 }
 
 type genSlot struct {
 	open, session bool
-	dropped       bool // the session has been resumed, or will be
-	auth          []string
+	dropped       bool                // the session has been resumed, or will be
+	watches       map[text]genWatches // by path: set on this connection, and perhaps gone
+}
+
+// genWatches is how a connection watches a path. It is one way alone: 3.8.0 forgets the
+// others.
+type genWatches int
+
+const (
+	unwatched genWatches = iota
+	once
+	persistent
+	recursive
+)
+
+// may reports whether the slot may watch a path so, and notes that it does.
+func (s *genSlot) may(path *text, how genWatches) bool {
+	if path == nil {
+		return true
+	}
+	if w := s.watches[*path]; w != unwatched && w != how {
+		return false
+	}
+	if s.watches == nil {
+		s.watches = map[text]genWatches{}
+	}
+	s.watches[*path] = how
+	return true
 }
 
 type genNode struct {
 	owner int // slot, -1: persistent
 }
 
-// features are what is generated only if Rollcall serves it.
-type features struct {
-	kinds   bool // containers, TTL, quotas
-	watches bool // persistent and recursive ones, their removal
-}
-
 // generate returns the sequence of a seed.
-func generate(seed uint64, served features) []step {
+func generate(seed uint64) []step {
 	g := &generator{
-		Rand: rand.New(rand.NewPCG(seed, 1)), served: served,
+		Rand:  rand.New(rand.NewPCG(seed, 1)),
 		nodes: map[string]genNode{top: {owner: -1}}, made: map[string]int{},
 	}
 	for c := range 1 + g.IntN(3) {
@@ -96,6 +125,9 @@ var choices = []choice{
 	{20, (*generator).ephemerals},
 	{20, func(g *generator, c int) { g.add(step{Slot: c, Do: "getAllChildrenNumber", Path: g.path()}) }},
 	{25, (*generator).setWatches},
+	{25, (*generator).addWatch},
+	{25, (*generator).removeWatches},
+	{6, (*generator).quotas},
 	{30, (*generator).dropAndResume},
 	{6, (*generator).takeOver},
 	{15, (*generator).closeSession},
@@ -289,8 +321,23 @@ func (g *generator) creation(c int) step {
 	default:
 		s.Path = g.odd()
 	}
-	if g.chance(4) && s.Path != nil && strings.HasPrefix(string(*s.Path), top) {
+	if s.Path == nil || !strings.HasPrefix(string(*s.Path), top) {
+		return s
+	}
+	switch n := g.IntN(100); {
+	case n < 4:
 		s.Flags = pick[int32](g, 4, 5, 6, 7, -1, 100)
+	case !kinds:
+	case n < 12:
+		s.Do, s.Flags = "createContainer", pick[int32](g, 4, 4, 4, 4, 4, 4, 0, 1, 2)
+	case n < 20:
+		s.Do, s.TTL, s.Flags = "createTTL", pick[int64](g, 60_000, 1<<40-1, 1<<30), pick[int32](g, 5, 6)
+		switch g.IntN(8) {
+		case 0:
+			s.TTL = pick[int64](g, 0, -1, 1<<40, 1<<62)
+		case 1:
+			s.Flags = pick[int32](g, 0, 1, 2, 3, 4, 7)
+		}
 	}
 	return s
 }
@@ -309,10 +356,10 @@ func (g *generator) created(s step) {
 	p := string(*s.Path)
 	parent, name, _ := cutLast(p)
 	above, there := g.nodes[parent]
-	if !there || above.owner >= 0 || s.Flags < 0 || s.Flags > 4 || name == "" && s.Flags&2 == 0 {
+	if !there || above.owner >= 0 || s.Flags < 0 || s.Flags > 6 || name == "" && s.Flags&2 == 0 {
 		return
 	}
-	if s.Flags == 2 || s.Flags == 3 {
+	if s.Flags == 2 || s.Flags == 3 || s.Flags == 6 {
 		p += fmt.Sprintf("%010d", g.made[parent])
 	}
 	if _, taken := g.nodes[p]; taken {
@@ -320,7 +367,7 @@ func (g *generator) created(s step) {
 	}
 	g.made[parent]++
 	owner := -1
-	if s.Flags == 1 || s.Flags == 3 {
+	if (s.Flags == 1 || s.Flags == 3) && s.Do != "createContainer" {
 		owner = s.Slot
 	}
 	g.nodes[p] = genNode{owner}
@@ -372,7 +419,9 @@ func (g *generator) setting(c int) step {
 func (g *generator) setData(c int) { g.add(g.setting(c)) }
 
 func (g *generator) look(c int, op string) {
-	g.add(step{Slot: c, Do: op, Path: g.path(), Watch: g.chance(60)})
+	s := step{Slot: c, Do: op, Path: g.path()}
+	s.Watch = g.chance(60) && g.slots[c].may(s.Path, once)
+	g.add(s)
 }
 
 func (g *generator) setACL(c int) {
@@ -396,11 +445,17 @@ func (g *generator) multi(c int) {
 			case 2:
 				s.ACL = nil
 			}
+			if s.ACL == nil && s.Path == nil { // has no row
+				s.Path = str(g.fresh())
+			}
+			if s.Flags == 4 && !kinds {
+				s.Flags = 0
+			}
 			if s.Do == "create2" && !g.chance(8) {
 				s.Do = "create"
 			}
-			if s.Flags == 4 && !g.served.kinds {
-				s.Flags = 0
+			if s.Do == "createContainer" && s.Flags&1 != 0 {
+				s.Flags = 4
 			}
 		case n < 7:
 			s = g.deletion(c)
@@ -415,7 +470,7 @@ func (g *generator) multi(c int) {
 		s.Slot = 0
 		m.Multi = append(m.Multi, s)
 		s.Slot = c
-		if s.Do == "create" || s.Do == "create2" {
+		if strings.HasPrefix(s.Do, "create") {
 			g.created(s)
 		}
 	}
@@ -428,14 +483,7 @@ func (g *generator) multi(c int) {
 // spoils reports whether a multi with s in it makes no sense, to Rollcall at least.
 func (g *generator) spoils(s step) bool {
 	creates := strings.HasPrefix(s.Do, "create")
-	return s.Path == nil || creates && (s.ACL == nil || s.Flags < 0 || s.Flags > 3+btoi(g.served.kinds))
-}
-
-func btoi(b bool) int32 {
-	if b {
-		return 1
-	}
-	return 0
+	return s.Path == nil || creates && (s.ACL == nil || s.Flags < 0 || s.Flags > 6 || s.Flags > 4 && s.Do != "createTTL")
 }
 
 func (g *generator) multiRead(c int) {
@@ -480,11 +528,16 @@ func (g *generator) ephemerals(c int) {
 
 func (g *generator) setWatches(c int) {
 	s := step{Slot: c, Do: "setWatches", Since: pick(g, sinceSeen, sinceSeen, sinceSeen, sinceBegin, sinceNothing, sinceFuture)}
-	n := 3
-	for range n {
+	ways := []genWatches{once, once, once}
+	if g.chance(50) {
+		s.Do, ways = "setWatches2", append(ways, persistent, recursive)
+	}
+	for _, how := range ways {
 		list := paths{}
 		for range g.IntN(3) {
-			list = append(list, str(g.existingOrFresh()))
+			if p := str(g.existingOrFresh()); g.slots[c].may(p, how) {
+				list = append(list, p)
+			}
 		}
 		s.Lists = append(s.Lists, list)
 	}
@@ -495,6 +548,64 @@ func (g *generator) setWatches(c int) {
 		s.Lists[0] = paths{nil}
 	}
 	g.add(s)
+}
+
+// addWatch sets a watch that stays.
+func (g *generator) addWatch(c int) {
+	s := step{Slot: c, Do: "addWatch", Path: str(g.existingOrFresh()), Kind: pick[int32](g, 0, 1)}
+	switch n := g.IntN(100); {
+	case n < 4:
+		s.Kind = pick[int32](g, 2, -1, 7)
+	case !g.slots[c].may(s.Path, persistent+genWatches(s.Kind)):
+		return
+	}
+	g.add(s)
+}
+
+// removeWatches removes watches or asks for them. Watches of another kind than is asked
+// for are not there: 3.8.0 would take them.
+func (g *generator) removeWatches(c int) {
+	paths := []text{text(g.existingOrFresh())}
+	for p := range g.slots[c].watches {
+		if strings.Contains(string(p), "/") {
+			paths = append(paths, p)
+		}
+	}
+	slices.Sort(paths)
+	p := pick(g, paths...)
+	s := step{Slot: c, Do: pick(g, "removeWatches", "removeWatches", "checkWatches"), Path: &p, Kind: 3}
+	switch how := g.slots[c].watches[p]; {
+	case g.chance(3):
+		s.Kind = pick[int32](g, 0, 6, -1)
+	case g.chance(5):
+		s.Kind = pick[int32](g, 4, 5)
+		if s.Do == "removeWatches" && (how == persistent && s.Kind == 4 || how == recursive && s.Kind == 5) {
+			return
+		}
+	case how < persistent:
+		s.Kind = pick[int32](g, 1, 2, 3)
+	}
+	g.add(s)
+}
+
+// quotas makes a quota, once, and looks at its usage then.
+func (g *generator) quotas(c int) {
+	if !kinds {
+		return
+	}
+	at := "/zookeeper/quota" + top
+	if g.quota {
+		if g.chance(10) {
+			g.add(step{Slot: c, Do: "delete", Path: str(at + "/zookeeper_limits"), Version: -1})
+		}
+		g.add(step{Slot: c, Do: "getData", Path: str(at + "/zookeeper_stats")})
+		return
+	}
+	g.quota = true
+	world := &[]ace{{31, str("world"), str("anyone")}}
+	g.add(step{Slot: c, Do: "create", Path: str(at), ACL: world})
+	g.add(step{Slot: c, Do: "create", Path: str(at + "/zookeeper_limits"), Data: str("count=" + fmt.Sprint(g.IntN(20)) + ",bytes=100"), ACL: world})
+	g.add(step{Slot: c, Do: "create", Path: str(at + "/zookeeper_stats"), Data: str("count=0,bytes=0"), ACL: world})
 }
 
 // open opens a session at once.
@@ -526,7 +637,7 @@ func (g *generator) dropAndResume(c int) {
 }
 
 func (g *generator) resume(c int) {
-	g.slots[c].open, g.slots[c].dropped = true, true
+	g.slots[c] = genSlot{open: true, session: true, dropped: true}
 	g.add(step{Slot: c, Do: "resume", Timeout: pick[int32](g, 20000, 20000, 50000), Member: g.IntN(3), Flags: pick[int32](g, 0, 0, 0, 1)})
 }
 
@@ -588,6 +699,9 @@ func (g *generator) together(c int) {
 			g.look(c, "exists")
 		case 7:
 			g.look(c, "getChildren2")
+		}
+		if g.steps[at].Do == "createContainer" { // with the ephemeral flag it may pass for one
+			g.steps[at].Flags = 4
 		}
 		g.steps[at].With = n > 0
 	}

@@ -270,6 +270,7 @@ func (p *player) connect(i int, c *client) error {
 	}
 	_ = conn.SetDeadline(time.Now().Add(patience)) // fails only if closed; the handshake says so
 	resp, err := conn.Handshake(req)
+	_ = conn.SetDeadline(time.Time{})
 	l := line{step: i, slot: s.Slot}
 	switch {
 	case err != nil:

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"rollcall/integration/process"
 	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/server"
@@ -60,18 +60,14 @@ func startZooKeeper(t *testing.T, dir string) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer printed.Close() // the process has its own descriptor
 	cmd.Stdout, cmd.Stderr = printed, printed
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // fails if it has ended by itself
-		_ = cmd.Wait()         // killed: that is its error
-		_ = printed.Close()
-		if text, err := os.ReadFile(printed.Name()); t.Failed() && err == nil {
-			t.Logf("ZooKeeper printed:\n%s", text[max(0, len(text)-lastWords):])
+	process.Start(t, "ZooKeeper", cmd, func() string {
+		text, err := os.ReadFile(printed.Name())
+		if err != nil {
+			return err.Error()
 		}
+		return string(text[max(0, len(text)-lastWords):])
 	})
 	z := &target{name: "ZooKeeper", addrs: []string{addr}}
 	z.watch(t)
