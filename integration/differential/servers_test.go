@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rollcall/integration/process"
+	"rollcall/integration/wire"
 	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/server"
@@ -27,6 +28,14 @@ const (
 	// lastWords is how much of what ZooKeeper printed a failure shows.
 	lastWords = 4 << 10
 )
+
+// target is an ensemble under test.
+type target struct {
+	name  string
+	addrs []string // where its members listen for clients
+	spy   *wire.Conn
+	tops  int // nodes made for sequences so far
+}
 
 // jars are what ZooKeeper's server needs of Debian's packages.
 var jars = []string{
@@ -145,10 +154,12 @@ func (z *target) watch(t *testing.T) {
 	t.Cleanup(func() { _ = z.spy.Close() })
 }
 
-// freeAddr is an address that nobody listens on.
+// freeAddr is one that nobody listens on, on an address of this process: the ports of
+// 127.0.0.1 go to whoever connects somewhere.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	pid := os.Getpid()
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, byte(64|pid>>8&63), byte(pid), 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,4 +176,20 @@ func scratch(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
+}
+
+// ask sends a request by the target's own client, who may do everything.
+func (z *target) ask(op jute.Op, rec wire.Record) (wire.Reply, error) {
+	_ = z.spy.SetDeadline(time.Now().Add(patience))
+	r, _, err := z.spy.Call(hidden, op, rec)
+	return r, err
+}
+
+func dial(addr string) (*wire.Conn, error) {
+	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}
+	conn, err := d.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return wire.New(conn), nil
 }
