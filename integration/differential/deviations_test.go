@@ -129,6 +129,7 @@ func (p *pair) spoilt() bool {
 		return false
 	}
 	zk.body = nil
+	p.lost[zk.zxid+1] = true
 	p.extra[rc.zxid] = true
 	return true
 }
