@@ -135,7 +135,7 @@ func (f *Follower) cutRefused(batches []sessiontracker.Batch, refused []int64) {
 		if first < 0 {
 			continue
 		}
-		if conn, ended := f.leases.refuse(id, batches[first].Sent); ended {
+		if conn, cutIt := f.leases.refuse(id, batches[first].Sent); cutIt {
 			f.cfg.Clients.Cut(id, conn, ErrRefused)
 			cut++
 		}

@@ -251,6 +251,9 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 // the connection has something unapplied. It fails only if ctx ends or an identity is
 // not valid UTF-8.
 func (f *Follower) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
+	if jute.Op(txn.Op) == jute.OpCloseSession {
+		f.leases.closing(jute.SessionID(txn.Session), txn.Conn)
+	}
 	return f.out.submit(ctx, txn, w)
 }
 

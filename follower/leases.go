@@ -29,6 +29,7 @@ type lease struct {
 	until   time.Duration // vouched for, through this moment
 	begun   time.Duration // the entry that made it has been applied; 0: not all of it
 	late    bool          // applied when it was vouched for no more, and not asked about since
+	closing bool          // the connection has asked to close the session
 }
 
 // expectation is shared by all who wait for one session.
@@ -79,6 +80,16 @@ func (s *leases) end(id jute.SessionID, conn uint64) {
 	defer s.mu.Unlock()
 	if l, ok := s.held[id]; ok && l.conn == conn {
 		s.remove(id, errNotHeld)
+	}
+}
+
+// closing notes that conn, which may hold the session, has asked to close it.
+func (s *leases) closing(id jute.SessionID, conn uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l, ok := s.held[id]; ok && l.conn == conn {
+		l.closing = true
+		s.held[id] = l
 	}
 }
 
@@ -205,9 +216,11 @@ func (s *leases) renew(touched map[jute.SessionID]time.Duration, sent time.Time,
 }
 
 // refuse ends the lease of a session that the leader refused. It returns the connection
-// that held it, and whether it did: it does not if the lease is no older than the first
-// batch that may be meant, because then the session may have come back to this member since.
-func (s *leases) refuse(id jute.SessionID, sent time.Time) (conn uint64, ended bool) {
+// that held it, and whether that is to be cut. Nothing ends if the lease is no older than
+// the first batch that may be meant, because then the session may have come back to this
+// member since; and one that has asked to close its session hears what came of it: that may
+// be why the leader refused.
+func (s *leases) refuse(id jute.SessionID, sent time.Time) (conn uint64, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.held[id]
@@ -215,5 +228,5 @@ func (s *leases) refuse(id jute.SessionID, sent time.Time) (conn uint64, ended b
 		return 0, false
 	}
 	s.remove(id, ErrRefused)
-	return l.conn, true
+	return l.conn, !l.closing
 }

@@ -361,6 +361,29 @@ func TestRefusedAheadOfItsCommit(t *testing.T) {
 	})
 }
 
+// A connection that has asked to close its session is not cut for a refusal, which may come
+// ahead of the reply, and because of it; but nobody vouches for the session.
+func TestRefusedWhileClosing(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		closes, lives := r.session(l, 1, 0), r.session(l, 2, 0)
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		time.Sleep(time.Second)
+		r.f.Touch(closes, timeout)
+		r.f.Touch(lives, timeout)
+		r.submit(uint64(closes), jute.OpCloseSession, "")
+		r.submit(uint64(lives), jute.OpSetData, "")
+		s.refill(1, int64(closes), int64(lives))
+		if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{lives}) {
+			t.Errorf("cut %v, want %v", got, lives)
+		}
+		if r.f.Vouched(closes, time.Now()) {
+			t.Error("vouches for a session that the leader refused")
+		}
+	})
+}
+
 // A long list of refused sessions comes in parts, and the last one counts for all.
 func TestRefusedInParts(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
