@@ -12,6 +12,7 @@ type verdict struct {
 	step   int    // the first that differs; -1: none
 	text   string // how
 	silent bool   // ZooKeeper said nothing there
+	lines  []line // what Rollcall said, during the steps
 	masked map[*deviation]map[int]bool
 }
 
@@ -44,7 +45,8 @@ func compare(zk, rc *transcript) verdict {
 			c.changes[l.zxid] = c.steps[l.step].Do == "closeSession"
 		}
 	}
-	v := verdict{step: -1, masked: map[*deviation]map[int]bool{}}
+	inSteps := slices.DeleteFunc(slices.Clone(rc.lines), func(l line) bool { return l.step >= len(rc.steps) })
+	v := verdict{step: -1, lines: inSteps, masked: map[*deviation]map[int]bool{}}
 	a, b := byStep(zk), byStep(rc)
 	for i := range max(len(a), len(b)) {
 		p := pair{comparison: c, step: step{Do: "end"}, number: i, zk: clone(a[i]), rc: clone(b[i])}

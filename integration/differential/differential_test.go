@@ -2,6 +2,7 @@ package differential
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"rollcall/jute"
 )
 
 // How many sequences there are unless ROLLCALL_SEQUENCES says otherwise, and how many
@@ -162,10 +165,14 @@ type tally struct {
 	steps     int
 	bad       int
 	masked    map[*deviation]int
-	maskedAll int // steps with anything masked
+	maskedAll int                          // steps with anything masked
+	answers   map[string]map[jute.Code]int // by operation
+	events    int
 }
 
-func newTally() *tally { return &tally{masked: map[*deviation]int{}} }
+func newTally() *tally {
+	return &tally{masked: map[*deviation]int{}, answers: map[string]map[jute.Code]int{}}
+}
 
 func (s *tally) add(steps []step, v verdict) {
 	s.mu.Lock()
@@ -182,6 +189,18 @@ func (s *tally) add(steps []step, v verdict) {
 		}
 	}
 	s.maskedAll += len(any)
+	for _, l := range v.lines {
+		switch l.kind {
+		case event:
+			s.events++
+		case reply:
+			do := steps[l.step].Do
+			if s.answers[do] == nil {
+				s.answers[do] = map[jute.Code]int{}
+			}
+			s.answers[do][l.code]++
+		}
+	}
 }
 
 func (s *tally) fail() {
@@ -199,6 +218,14 @@ func (s *tally) failed() bool {
 // report prints how often each deviation was met, and fails if too much was masked.
 func (s *tally) report(t *testing.T) {
 	t.Helper()
+	t.Logf("%d events, and replies by code:", s.events)
+	for _, do := range slices.Sorted(maps.Keys(s.answers)) {
+		var codes []string
+		for _, code := range slices.Backward(slices.Sorted(maps.Keys(s.answers[do]))) {
+			codes = append(codes, fmt.Sprintf("%d: %d", code, s.answers[do][code]))
+		}
+		t.Logf("  %-20s %s", do, strings.Join(codes, ", "))
+	}
 	for i := range deviations {
 		d := &deviations[i]
 		what := "masked"

@@ -253,10 +253,10 @@ func (g *generator) acl(c int) *[]ace {
 	auth := ace{31, str("auth"), str("")}
 	digest := ace{31, str("digest"), str("u0:" + digestOf["u0:p"])}
 	switch n := g.IntN(100); {
-	case n < 78:
+	case n < 74:
 		return &[]ace{world(31)}
 	case n < 82:
-		return &[]ace{world(pick[int32](g, 1, 3, 7, 15, 16, 17, 30, 0, 64, 5, 9))}
+		return &[]ace{world(pick[int32](g, 1, 3, 7, 15, 16, 17, 30, 0, 64, 5, 9, 20, 26))}
 	case n < 86:
 		auth.Perms = pick[int32](g, 31, 1, 6)
 		return &[]ace{auth, world(pick[int32](g, 1, 3, 5))}
@@ -384,6 +384,11 @@ func cutLast(p string) (parent, name string, ok bool) {
 
 func (g *generator) deletion(c int) step {
 	s := step{Slot: c, Do: "delete", Path: g.path(), Version: g.version()}
+	for range 3 {
+		if s.Path != nil && *s.Path == top { // it stays to the end
+			s.Path = str(g.existing())
+		}
+	}
 	if s.Path != nil && *s.Path == top {
 		s.Path = str(g.fresh())
 	}
