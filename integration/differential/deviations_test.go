@@ -38,6 +38,9 @@ var deviations = []deviation{
 	{row: "`create2` inside a `multi`", apply: func(p *pair) bool {
 		return p.shorter(func(s step) bool { return s.Do == "create2" && s.Flags != 4 })
 	}},
+	{row: "`createContainer` inside a `multi`, with flag 0 or 2", apply: func(p *pair) bool {
+		return p.shorter(func(s step) bool { return s.Do == "createContainer" && s.Flags != 4 })
+	}},
 	{row: "`multi`: null ACL list", apply: func(p *pair) bool {
 		return p.multi(jute.OpMulti, func(s step) bool {
 			return s.ACL == nil && (s.Do == "create" || s.Do == "create2" || s.Do == "createContainer")

@@ -29,9 +29,6 @@ import (
 //     replies overtake, or are lost with the connection;
 //   - setACL and multi sent together with others: chance decides by which state they are judged.
 
-// kinds says whether containers, nodes with a time to live and quotas are served here.
-const kinds = false
-
 // How long sequences are.
 const (
 	minSteps = 30
@@ -327,7 +324,6 @@ func (g *generator) creation(c int) step {
 	switch n := g.IntN(100); {
 	case n < 4:
 		s.Flags = pick[int32](g, 4, 5, 6, 7, -1, 100)
-	case !kinds:
 	case n < 12:
 		s.Do, s.Flags = "createContainer", pick[int32](g, 4, 4, 4, 4, 4, 4, 0, 1, 2)
 	case n < 20:
@@ -452,9 +448,6 @@ func (g *generator) multi(c int) {
 			}
 			if s.ACL == nil && s.Path == nil { // has no row
 				s.Path = str(g.fresh())
-			}
-			if s.Flags == 4 && !kinds {
-				s.Flags = 0
 			}
 			if s.Do == "create2" && !g.chance(8) {
 				s.Do = "create"
@@ -595,9 +588,6 @@ func (g *generator) removeWatches(c int) {
 
 // quotas makes a quota, once, and looks at its usage then.
 func (g *generator) quotas(c int) {
-	if !kinds {
-		return
-	}
 	at := "/zookeeper/quota" + top
 	if g.quota {
 		if g.chance(10) {

@@ -16,8 +16,10 @@ import (
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/jute"
+	"rollcall/leader"
 	"rollcall/member"
 	"rollcall/server"
+	"rollcall/znode"
 )
 
 const (
@@ -115,7 +117,9 @@ func startRollcall(t *testing.T, dir string, members int) *target {
 			ID: s.ID, Servers: servers, Dir: filepath.Join(dir, fmt.Sprint(members, s.ID)), Tick: tick,
 			Clients: clients, Limits: server.Limits{MaxClientConns: -1}, SuperDigest: super, Whitelist: []string{"*"},
 			Network: member.Network{Listen: func(addr string) (net.Listener, error) { return listeners[addr], nil }},
-			Logger:  slog.New(slog.DiscardHandler),
+			// Nodes that are due stay: when they go is not the subject.
+			Reaping: leader.Reaping{Interval: 24 * time.Hour}, Rules: znode.Rules{TTLNodes: true},
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
