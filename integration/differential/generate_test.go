@@ -27,7 +27,8 @@ import (
 //   - what a client writes into a quota's usage node: it counts on from there;
 //   - auth, operations that nobody knows, and closeSession sent together with others: their
 //     replies overtake, or are lost with the connection;
-//   - setACL and multi sent together with others: chance decides by which state they are judged.
+//   - setACL and multi sent together with others, and any write below a hard limit: chance
+//     decides by which state they are judged.
 
 // How long sequences are.
 const (
@@ -43,6 +44,7 @@ type generator struct {
 	nodes map[string]genNode // by path; what is thought to be there
 	made  map[string]int     // creates below a path
 	quota bool               // there is one
+	hard  bool               // with a hard limit
 	steps []step
 }
 
@@ -599,7 +601,12 @@ func (g *generator) quotas(c int) {
 	g.quota = true
 	world := &[]ace{{31, str("world"), str("anyone")}}
 	g.add(step{Slot: c, Do: "create", Path: str(at), ACL: world})
-	g.add(step{Slot: c, Do: "create", Path: str(at + "/zookeeper_limits"), Data: str("count=" + fmt.Sprint(g.IntN(20)) + ",bytes=100"), ACL: world})
+	limits := fmt.Sprintf("count=%d,bytes=100", g.IntN(20))
+	if g.hard = g.chance(50); g.hard {
+		nodes, bytes := fmt.Sprintf("countHardLimit=%d", 2+g.IntN(12)), fmt.Sprintf("byteHardLimit=%d", g.IntN(60))
+		limits += "=;" + pick(g, nodes, bytes, bytes+";"+nodes)
+	}
+	g.add(step{Slot: c, Do: "create", Path: str(at + "/zookeeper_limits"), Data: str(limits), ACL: world})
 	g.add(step{Slot: c, Do: "create", Path: str(at + "/zookeeper_stats"), Data: str("count=0,bytes=0"), ACL: world})
 }
 
@@ -698,7 +705,7 @@ func (g *generator) together(c int) {
 		if g.steps[at].Do == "createContainer" { // with the ephemeral flag it may pass for one
 			g.steps[at].Flags = 4
 		}
-		g.steps[at].With = n > 0
+		g.steps[at].With = n > 0 && !g.hard
 	}
 }
 

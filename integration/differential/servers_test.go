@@ -64,7 +64,7 @@ func startZooKeeper(t *testing.T, dir string) *target {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("java", "-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-		"-Dzookeeper.forceSync=no", "-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=86400000",
+		"-Dzookeeper.forceSync=no", "-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.enforceQuota=true", "-Dznode.container.checkIntervalMs=86400000",
 		"-Dzookeeper.DigestAuthenticationProvider.superDigest="+super,
 		"-cp", strings.Join(classPath, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", config)
 	printed, err := os.Create(filepath.Join(dir, "printed"))
@@ -118,7 +118,7 @@ func startRollcall(t *testing.T, dir string, members int) *target {
 			Clients: clients, Limits: server.Limits{MaxClientConns: -1}, SuperDigest: super, Whitelist: []string{"*"},
 			Network: member.Network{Listen: func(addr string) (net.Listener, error) { return listeners[addr], nil }},
 			// Nodes that are due stay: when they go is not the subject.
-			Reaping: leader.Reaping{Interval: 24 * time.Hour}, Rules: znode.Rules{TTLNodes: true},
+			Reaping: leader.Reaping{Interval: 24 * time.Hour}, Rules: znode.Rules{TTLNodes: true, EnforceQuota: true},
 			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
