@@ -1,0 +1,193 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/jute"
+)
+
+// fake is a network of servers that the tests play themselves: a Client that dials one gets
+// the other end of a pipe to peer. A server that is down refuses.
+type fake struct {
+	t     *testing.T
+	mu    sync.Mutex
+	down  map[string]bool
+	dials []string
+	peers chan *peer
+}
+
+func newFake(t *testing.T) *fake {
+	return &fake{t: t, down: map[string]bool{}, peers: make(chan *peer, 64)}
+}
+
+func (f *fake) dial(_ context.Context, addr string) (net.Conn, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dials = append(f.dials, addr)
+	if f.down[addr] {
+		return nil, errors.New("refused")
+	}
+	ours, theirs := net.Pipe()
+	f.peers <- &peer{Conn: theirs, t: f.t, addr: addr, r: bufio.NewReader(theirs)}
+	return ours, nil
+}
+
+// peer is the server's end of one connection.
+type peer struct {
+	net.Conn
+	t    *testing.T
+	addr string
+	r    *bufio.Reader
+}
+
+// request is one frame of a client.
+type request struct {
+	jute.RequestHeader
+	body []byte
+}
+
+// frame reads a frame, or fails the test.
+func (p *peer) frame() []byte {
+	p.t.Helper()
+	f, err := jute.ReadFrame(p.r, nil, 1<<20)
+	if err != nil {
+		p.t.Fatalf("server %s: read: %v", p.addr, err)
+	}
+	return f
+}
+
+func (p *peer) connectRequest() (r jute.ConnectRequest) {
+	p.t.Helper()
+	d := jute.NewDecoder(p.frame())
+	r.Decode(&d)
+	if d.Err() != nil {
+		p.t.Fatal(d.Err())
+	}
+	return r
+}
+
+const fakeSession = jute.SessionID(0x1234)
+
+// accept lets the client in with the timeout that it asks for.
+func (p *peer) accept() jute.ConnectRequest {
+	p.t.Helper()
+	req := p.connectRequest()
+	p.write(jute.ConnectResponse{TimeOut: req.TimeOut, SessionID: fakeSession, Passwd: []byte("0123456789abcdef"), HasReadOnly: true})
+	return req
+}
+
+// refuse says that there is no such session.
+func (p *peer) refuse() {
+	p.t.Helper()
+	p.connectRequest()
+	p.write(jute.ConnectResponse{Passwd: make([]byte, 16), HasReadOnly: true})
+	_ = p.Close()
+}
+
+func (p *peer) write(rec Record) {
+	p.t.Helper()
+	if err := jute.WriteFrame(p.Conn, rec.Append(nil)); err != nil {
+		p.t.Fatalf("server %s: write: %v", p.addr, err)
+	}
+}
+
+func (p *peer) request() (r request) {
+	p.t.Helper()
+	d := jute.NewDecoder(p.frame())
+	r.Decode(&d)
+	r.body = d.Rest()
+	if d.Err() != nil {
+		p.t.Fatal(d.Err())
+	}
+	return r
+}
+
+// want reads a request of op.
+func (p *peer) want(op jute.Op) request {
+	p.t.Helper()
+	r := p.request()
+	if r.Op != op {
+		p.t.Fatalf("server %s: %v came, want %v", p.addr, r.Op, op)
+	}
+	return r
+}
+
+// reply answers with a record, nil if there is none.
+func (p *peer) reply(xid int32, zxid int64, code jute.Code, rec Record) {
+	p.t.Helper()
+	b := jute.ReplyHeader{Xid: xid, Zxid: zxid, Err: code}.Append(nil)
+	if rec != nil {
+		b = rec.Append(b)
+	}
+	if err := jute.WriteFrame(p.Conn, b); err != nil {
+		p.t.Fatalf("server %s: write: %v", p.addr, err)
+	}
+}
+
+func (p *peer) event(typ jute.EventType, path string, zxid int64) {
+	p.t.Helper()
+	p.reply(jute.XidNotification, zxid, jute.OK, jute.WatcherEvent{Type: typ, State: jute.StateSyncConnected, Path: []byte(path)})
+}
+
+// ended waits for the client to close the connection.
+func (p *peer) ended() {
+	p.t.Helper()
+	if _, err := p.r.ReadByte(); !errors.Is(err, io.EOF) {
+		p.t.Fatalf("server %s: %v instead of an end", p.addr, err)
+	}
+}
+
+// heard gathers what a Client tells.
+type heard struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (h *heard) add(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, fmt.Sprintf(format, args...))
+}
+
+func (h *heard) take() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lines := h.lines
+	h.lines = nil
+	return lines
+}
+
+// open opens a Client at the fake's servers a and b, with a timeout of 30 s unless cfg has
+// another, while the test plays a server.
+func (f *fake) open(cfg Config, play func()) *Client {
+	f.t.Helper()
+	cfg.Dial = f.dial
+	if cfg.Servers == nil {
+		cfg.Servers = []string{"a", "b"}
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 30 * time.Second
+	}
+	var c *Client
+	var err error
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		c, err = Open(context.Background(), cfg)
+	}()
+	play()
+	<-opened
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(c.Abandon)
+	return c
+}

@@ -1,0 +1,347 @@
+package client
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/jute"
+)
+
+// Bounds of one connection's input and output.
+const (
+	smallRead    = 256       // bytes of a link's own: an idle one needs no others
+	readSize     = 32 << 10  // of the buffers lent to links that have more to read
+	maxKept      = 64 << 10  // bytes of output kept for the next batch
+	maxReply     = 64 << 20  // bytes of one reply: a list of a million children
+	maxHandshake = 4 << 10   // bytes of the first reply
+	maxPassword  = 1 << 10   // bytes, within it
+	maxBatch     = 128 << 10 // bytes of paths in one setWatches: ZooKeeper's
+)
+
+// link is one connection.
+type link struct {
+	c     *Client
+	conn  net.Conn
+	addr  string
+	flush func()       // write, bound once: starting it allocates nothing
+	heard atomic.Int64 // when bytes last came, since the Client's base
+
+	// The reader's.
+	opening int // replies that must come before requests pass
+	buf     []byte
+	r, w    int  // buf[r:w] is not yet handled
+	full    bool // the last read filled buf: there may be more
+	lent    *[readSize]byte
+	small   [smallRead]byte
+
+	// Guarded by the Client's lock.
+	out     []byte // frames to be sent
+	spare   []byte // the memory of the last batch
+	writing bool   // write runs
+	reading bool   // replies are being handled: write starts when they all are
+	idle    *sync.Cond
+	sent    time.Duration // when bytes were last written
+	pinged  time.Duration // when the ping under way was; 0: none is
+	end     error         // why the connection was closed from here
+}
+
+var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+
+func newLink(c *Client, conn net.Conn, addr string) *link {
+	l := &link{c: c, conn: conn, addr: addr}
+	l.idle = sync.NewCond(&c.mu)
+	l.buf = l.small[:]
+	l.flush = l.write
+	l.heard.Store(int64(c.now()))
+	return l
+}
+
+// startFlush has the output written, unless that is under way or the reader will see to it.
+// The lock is held.
+func (l *link) startFlush() {
+	if !l.writing && !l.reading {
+		l.writing = true
+		go l.flush() // ends when there is no output, or with the connection
+	}
+}
+
+// write writes all output there is, batch by batch.
+func (l *link) write() {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(l.out) > 0 {
+		batch := l.out
+		l.out = l.spare[:0]
+		l.spare = nil
+		if len(batch) >= maxUnsent {
+			c.wakeAll()
+		}
+		c.mu.Unlock()
+		_, err := l.conn.Write(batch)
+		now := c.now()
+		c.mu.Lock()
+		l.sent = now
+		if cap(batch) <= maxKept {
+			l.spare = batch
+		}
+		if err != nil {
+			if l.end == nil {
+				l.end = fmt.Errorf("client: write: %w", err)
+			}
+			_ = l.conn.Close() // the reader does the rest
+			break
+		}
+	}
+	l.writing = false
+	l.idle.Broadcast()
+}
+
+// ping sends one. The lock is held.
+func (l *link) ping(now time.Duration) {
+	l.out = appendRequest(l.out, jute.XidPing, jute.OpPing, nil)
+	l.sent = now
+	if l.pinged == 0 {
+		l.pinged = now
+	}
+	l.startFlush()
+}
+
+func appendRequest(b []byte, xid int32, op jute.Op, rec Record) []byte {
+	b, mark := jute.BeginFrame(b)
+	b = jute.RequestHeader{Xid: xid, Op: op}.Append(b)
+	if rec != nil {
+		b = rec.Append(b)
+	}
+	return jute.EndFrame(b, mark)
+}
+
+// handshake opens a session or takes one over, and queues what goes before all requests.
+func (l *link) handshake() error {
+	c := l.c
+	c.mu.Lock()
+	session, timeout := c.session, c.cfg.Timeout
+	c.mu.Unlock()
+	req := jute.ConnectRequest{
+		LastZxidSeen: c.zxid.Load(), TimeOut: int32(timeout.Milliseconds()), SessionID: session.ID,
+		Passwd: session.Password, HasReadOnly: true,
+	}
+	if session.ID == 0 {
+		req.Passwd = make([]byte, 16)
+	}
+	if err := jute.WriteFrame(l.conn, req.Append(nil)); err != nil {
+		return err
+	}
+	frame, err := l.next(maxHandshake)
+	if err != nil {
+		return err
+	}
+	var resp jute.ConnectResponse
+	d := jute.NewDecoder(frame)
+	resp.Decode(&d)
+	switch refused := resp.TimeOut <= 0 || resp.SessionID == 0; {
+	case d.Err() != nil || len(resp.Passwd) > maxPassword:
+		return fmt.Errorf("%w: no answer to a handshake", ErrProtocol)
+	case refused && session.ID != 0:
+		return ErrExpired
+	case refused:
+		return fmt.Errorf("%w: a new session was refused", ErrProtocol)
+	case session.ID != 0 && resp.SessionID != session.ID:
+		return fmt.Errorf("%w: session %v instead of %v", ErrProtocol, resp.SessionID, session.ID)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = Resume{ID: resp.SessionID, Password: append([]byte(nil), resp.Passwd...)}
+	c.timeout = time.Duration(resp.TimeOut) * time.Millisecond
+	for _, a := range c.cfg.Auth {
+		l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, jute.AuthPacket{Scheme: []byte(a.Scheme), Auth: a.Auth})
+		l.opening++
+	}
+	l.opening += c.watches.appendSet(&l.out, c.zxid.Load())
+	if l.opening > 0 {
+		l.startFlush()
+	}
+	return nil
+}
+
+// serve reads until the connection ends, and returns why.
+func (l *link) serve() error {
+	if l.opening == 0 {
+		l.c.connected(l)
+	}
+	for {
+		frame, err := l.next(maxReply)
+		if err != nil {
+			return err
+		}
+		if err := l.handle(frame); err != nil {
+			return err
+		}
+	}
+}
+
+// handle takes one frame: a reply or an event.
+func (l *link) handle(frame []byte) error {
+	d := jute.NewDecoder(frame)
+	var r Reply
+	r.Decode(&d)
+	if d.Err() != nil {
+		return fmt.Errorf("%w: a frame of %d bytes", ErrProtocol, len(frame))
+	}
+	r.Body = d.Rest()
+	switch r.Xid {
+	case jute.XidNotification:
+		return l.event(r)
+	case jute.XidPing:
+		l.pong()
+		return nil
+	case jute.XidAuth:
+		if r.Err != jute.OK {
+			return fmt.Errorf("client: identity refused: %w", jute.AuthFailed)
+		}
+		return l.opened()
+	case jute.XidSetWatches:
+		return l.opened()
+	}
+	return l.reply(r)
+}
+
+// opened counts a reply without which requests do not pass.
+func (l *link) opened() error {
+	if l.opening == 0 {
+		return fmt.Errorf("%w: a reply to nothing", ErrProtocol)
+	}
+	if l.opening--; l.opening == 0 {
+		l.c.connected(l)
+	}
+	return nil
+}
+
+func (l *link) event(r Reply) error {
+	var e jute.WatcherEvent
+	if err := r.Into(&e); err != nil {
+		return err
+	}
+	l.c.watches.fired(e)
+	if l.c.cfg.Watch != nil {
+		l.c.cfg.Watch(e, r.Zxid)
+	}
+	return nil
+}
+
+func (l *link) pong() {
+	c := l.c
+	c.mu.Lock()
+	since := l.pinged
+	l.pinged = 0
+	c.mu.Unlock()
+	if since > 0 && c.cfg.Pinged != nil {
+		c.cfg.Pinged(c.now() - since)
+	}
+}
+
+// reply ends the oldest request under way.
+func (l *link) reply(r Reply) error {
+	c := l.c
+	c.mu.Lock()
+	if c.link != l || c.calls.n == 0 || c.calls.ring[c.calls.head].xid != r.Xid {
+		c.mu.Unlock()
+		return fmt.Errorf("%w: a reply to no request, xid %d", ErrProtocol, r.Xid)
+	}
+	next := c.calls.pop()
+	c.inDone, l.reading = true, true
+	c.wakeOne()
+	c.mu.Unlock()
+	if r.Zxid > c.zxid.Load() {
+		c.zxid.Store(r.Zxid)
+	}
+	if next.set != 0 {
+		c.watches.replied(next, r.Err)
+	}
+	next.done(r, nil)
+	c.mu.Lock()
+	c.inDone = false
+	c.mu.Unlock()
+	return nil
+}
+
+// next returns the next frame, which lies in the link's memory until the next call. It blocks
+// until there is one. limit is the longest it may be.
+func (l *link) next(limit int) ([]byte, error) {
+	for {
+		need := 4
+		if have := l.buf[l.r:l.w]; len(have) >= need {
+			n := int(int32(binary.BigEndian.Uint32(have)))
+			if n < 0 || n > limit {
+				return nil, fmt.Errorf("%w: a frame of %d bytes", ErrProtocol, n)
+			}
+			if need += n; len(have) >= need {
+				l.r += need
+				return have[4:need], nil
+			}
+		}
+		l.batchEnds()
+		l.makeRoom(need)
+		n, err := l.conn.Read(l.buf[l.w:])
+		l.w += n
+		l.full = l.w == len(l.buf)
+		if n > 0 {
+			l.heard.Store(int64(l.c.now()))
+		} else if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// batchEnds has what done functions have sent meanwhile written: the reader is about to wait.
+func (l *link) batchEnds() {
+	c := l.c
+	c.mu.Lock()
+	if l.reading {
+		l.reading = false
+		if len(l.out) > 0 {
+			l.startFlush()
+		}
+	}
+	c.mu.Unlock()
+}
+
+// makeRoom makes room to read into: for the rest of a frame of need bytes, of which buf[r:w]
+// is the beginning. A link that reads little uses memory of its own, and one with more has a
+// buffer lent to it; beyond that memory grows as the bytes come.
+func (l *link) makeRoom(need int) {
+	have := l.buf[l.r:l.w]
+	to := l.buf
+	switch {
+	case len(have) == 0 && !l.full && l.w < smallRead:
+		to = l.small[:]
+	case len(l.buf) == smallRead && !l.full && need <= smallRead:
+	case len(have) < readSize:
+		if l.lent == nil {
+			l.lent, _ = readBuffers.Get().(*[readSize]byte)
+		}
+		to = l.lent[:]
+	case len(have) == len(l.buf):
+		to = make([]byte, min(need, 2*len(have)))
+	}
+	l.w = copy(to, have)
+	l.r = 0
+	l.buf = to
+	if l.lent != nil && &to[0] != &l.lent[0] {
+		readBuffers.Put(l.lent)
+		l.lent = nil
+	}
+}
+
+// release gives back what was lent.
+func (l *link) release() {
+	if l.lent != nil {
+		readBuffers.Put(l.lent)
+		l.lent = nil
+		l.buf, l.r, l.w = nil, 0, 0
+	}
+}

@@ -1,0 +1,100 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"rollcall/jute"
+)
+
+// MultiResult is what became of one operation of a multi.
+type MultiResult struct {
+	Op       jute.Op // that it answers as; jute.OpError if it failed
+	Err      jute.Code
+	Path     []byte    // of a create
+	Data     []byte    // of a getData
+	Stat     jute.Stat // of create2 and the like, setData and getData
+	Children [][]byte  // of a getChildren
+}
+
+// MultiRequest is the record of multi and multiRead.
+type MultiRequest []jute.MultiOp
+
+// Append writes the record.
+func (r MultiRequest) Append(b []byte) []byte { return jute.AppendMulti(b, r) }
+
+// MultiResponse answers multi and multiRead: one result for each operation.
+type MultiResponse struct {
+	Results []MultiResult
+}
+
+// Decode reads the record, up to the end mark or the Decoder's error.
+func (r *MultiResponse) Decode(d *jute.Decoder) {
+	r.Results = r.Results[:0]
+	for {
+		var h jute.MultiHeader
+		h.Decode(d)
+		if d.Err() != nil || h.Done {
+			return
+		}
+		res := MultiResult{Op: h.Type}
+		res.decode(d)
+		r.Results = append(r.Results, res)
+	}
+}
+
+func (r *MultiResult) decode(d *jute.Decoder) {
+	switch r.Op {
+	case jute.OpError:
+		r.Err = jute.Code(d.ReadInt32())
+	case jute.OpCreate:
+		r.Path = d.ReadBytes()
+	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+		r.Path = d.ReadBytes()
+		r.Stat.Decode(d)
+	case jute.OpSetData:
+		r.Stat.Decode(d)
+	case jute.OpGetData:
+		r.Data = d.ReadBytes()
+		r.Stat.Decode(d)
+	case jute.OpGetChildren:
+		var names jute.GetChildrenResponse
+		names.Decode(d)
+		r.Children = names.Children
+	}
+}
+
+// Multi carries out all operations or none, in order; if all of them read (getData and
+// getChildren), each for itself. The error of writes is that of the operation that failed, and
+// then results says which: those before it are OK, those behind jute.RuntimeInconsistency.
+func (c *Client) Multi(ctx context.Context, ops []jute.MultiOp) (results []MultiResult, err error) {
+	op := jute.OpMulti
+	if len(ops) > 0 && !ops[0].Op.IsWrite() {
+		op = jute.OpMultiRead
+	}
+	var resp MultiResponse
+	if _, err := c.Do(ctx, op, MultiRequest(ops), &resp); err != nil {
+		return nil, &Error{Op: op, Err: err}
+	}
+	if len(resp.Results) != len(ops) {
+		return nil, &Error{Op: op, Err: fmt.Errorf("%w: %d results of %d operations", ErrProtocol, len(resp.Results), len(ops))}
+	}
+	for i := range resp.Results {
+		if e := resp.Results[i].Err; e != jute.OK && op == jute.OpMulti {
+			return resp.Results, &Error{Op: ops[i].Op, Path: string(pathOf(&ops[i])), Err: e}
+		}
+	}
+	return resp.Results, nil
+}
+
+func pathOf(op *jute.MultiOp) []byte {
+	switch op.Op {
+	case jute.OpDelete:
+		return op.Delete.Path
+	case jute.OpSetData:
+		return op.SetData.Path
+	case jute.OpCheck:
+		return op.Check.Path
+	}
+	return op.Create.Path
+}

@@ -1,0 +1,116 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"rollcall/jute"
+)
+
+// call does a request about a path, for the typed calls below: they all wait as Do does, and
+// their error is an *Error. Version -1 is any version. A call that watches tells Config.Watch.
+func (c *Client) call(ctx context.Context, op jute.Op, path string, rec Record, into Readable) error {
+	if _, err := c.Do(ctx, op, rec, into); err != nil {
+		return &Error{Op: op, Path: path, Err: err}
+	}
+	return nil
+}
+
+// Create makes a node and returns its path, which a sequential mode completes. acl nil lets
+// everyone do everything. For modes with a TTL there is CreateTTL.
+func (c *Client) Create(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL) (string, error) {
+	rec := createRequest(path, data, mode, acl)
+	if mode.IsContainer() {
+		var resp jute.Create2Response
+		err := c.call(ctx, jute.OpCreateContainer, path, rec, &resp)
+		return string(resp.Path), err
+	}
+	var resp jute.CreateResponse
+	err := c.call(ctx, jute.OpCreate, path, rec, &resp)
+	return string(resp.Path), err
+}
+
+// CreateTTL is Create for jute.PersistentWithTTL and jute.PersistentSequentialWithTTL: a node
+// that goes when it has had no children and no change for ttl, in whole milliseconds.
+func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL, ttl time.Duration) (string, error) {
+	var resp jute.Create2Response
+	rec := jute.CreateTTLRequest{CreateRequest: createRequest(path, data, mode, acl), TTL: ttl.Milliseconds()}
+	err := c.call(ctx, jute.OpCreateTTL, path, rec, &resp)
+	return string(resp.Path), err
+}
+
+func createRequest(path string, data []byte, mode jute.CreateMode, acl []jute.ACL) jute.CreateRequest {
+	if acl == nil {
+		acl = jute.OpenACL
+	}
+	return jute.CreateRequest{Path: []byte(path), Data: data, ACL: acl, Flags: mode}
+}
+
+// Set sets a node's data.
+func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (jute.Stat, error) {
+	var resp jute.SetDataResponse
+	err := c.call(ctx, jute.OpSetData, path, jute.SetDataRequest{Path: []byte(path), Data: data, Version: version}, &resp)
+	return resp.Stat, err
+}
+
+// Get reads a node's data: nil if they are null.
+func (c *Client) Get(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error) {
+	var resp jute.GetDataResponse
+	err := c.call(ctx, jute.OpGetData, path, jute.GetDataRequest{Path: []byte(path), Watch: watch}, &resp)
+	return resp.Data, resp.Stat, err
+}
+
+// Exists reads a node's Stat; jute.NoNode if there is none, and then a watch waits for it.
+func (c *Client) Exists(ctx context.Context, path string, watch bool) (jute.Stat, error) {
+	var resp jute.ExistsResponse
+	err := c.call(ctx, jute.OpExists, path, jute.ExistsRequest{Path: []byte(path), Watch: watch}, &resp)
+	return resp.Stat, err
+}
+
+// Children reads the names of a node's children, in no order.
+func (c *Client) Children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error) {
+	var resp jute.GetChildren2Response
+	err := c.call(ctx, jute.OpGetChildren2, path, jute.GetChildrenRequest{Path: []byte(path), Watch: watch}, &resp)
+	if err != nil {
+		return nil, jute.Stat{}, err
+	}
+	names := make([]string, len(resp.Children))
+	for i, name := range resp.Children {
+		names[i] = string(name)
+	}
+	return names, resp.Stat, nil
+}
+
+// Delete removes a node without children.
+func (c *Client) Delete(ctx context.Context, path string, version int32) error {
+	return c.call(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(path), Version: version}, nil)
+}
+
+// Sync waits until the server has all that was written anywhere before the call.
+func (c *Client) Sync(ctx context.Context, path string) error {
+	return c.call(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(path)}, nil)
+}
+
+// GetACL reads who may do what with a node.
+func (c *Client) GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat, error) {
+	var resp jute.GetACLResponse
+	err := c.call(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(path)}, &resp)
+	return resp.ACL, resp.Stat, err
+}
+
+// SetACL says who may do what with a node. version is the ACL's.
+func (c *Client) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
+	var resp jute.SetACLResponse
+	err := c.call(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version}, &resp)
+	return resp.Stat, err
+}
+
+// AddWatch sets a watch that stays, on a node that need not exist.
+func (c *Client) AddWatch(ctx context.Context, path string, mode jute.AddWatchMode) error {
+	return c.call(ctx, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(path), Mode: mode}, nil)
+}
+
+// RemoveWatches drops this session's watches of a node; jute.NoWatcher if it has none such.
+func (c *Client) RemoveWatches(ctx context.Context, path string, which jute.WatcherType) error {
+	return c.call(ctx, jute.OpRemoveWatches, path, jute.RemoveWatchesRequest{Path: []byte(path), Type: which}, nil)
+}

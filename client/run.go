@@ -1,0 +1,203 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"rollcall/jute"
+)
+
+// backoffSteps is how often the pause between attempts doubles: from a 128th of the session's
+// timeout to an 8th, so that there are several attempts in a session's life.
+const backoffSteps = 4
+
+// minLife is how long a connection lives that counts as a success: a server that lets clients
+// in only to drop them is not asked at once again.
+const minLife = 100 * time.Millisecond
+
+// backoff is the pause after so many attempts in a row have failed, half of it by chance: many
+// clients that lost the same server do not come back at once.
+func backoff(timeout time.Duration, failed int) time.Duration {
+	d := timeout / 128 << min(failed-1, backoffSteps)
+	return d/2 + rand.N(d/2+1)
+}
+
+// run is the reader: it keeps a connection until the session or the Client ends.
+func (c *Client) run() {
+	defer close(c.ended)
+	failed := 0
+	for i := 0; ; i++ {
+		addr := c.servers[i%len(c.servers)]
+		begun := c.now()
+		passed, err := c.attempt(addr)
+		if c.ctx.Err() != nil {
+			c.over(Closed, nil, ErrClosed)
+			return
+		}
+		switch {
+		case errors.Is(err, ErrExpired):
+			c.over(Expired, err, ErrExpired)
+			return
+		case errors.Is(err, jute.AuthFailed):
+			c.over(Closed, err, err)
+			return
+		case passed && c.now()-begun > minLife:
+			failed = 0
+			continue // the next server at once
+		}
+		failed++
+		if failed == len(c.servers) {
+			c.log.Warn("no server could be connected to", "session", c.session.ID, "err", err)
+		}
+		c.mu.Lock()
+		c.lastFail = err
+		timeout := c.timeout
+		c.mu.Unlock()
+		select {
+		case <-time.After(backoff(timeout, failed)):
+		case <-c.ctx.Done():
+		}
+	}
+}
+
+// over ends the Client: nothing will pass any more, because of end.
+func (c *Client) over(s State, why, end error) {
+	c.stop()
+	c.timer.Stop()
+	c.mu.Lock()
+	c.end = end
+	c.link = nil
+	close(c.changed)
+	c.wakeAll()
+	c.mu.Unlock()
+	c.fail(end)
+	c.tell(s, why)
+}
+
+func (c *Client) tell(s State, why error) {
+	if s != Closed || why != nil {
+		id, _ := c.Session()
+		c.log.Info("session "+s.String(), "session", id, "server", c.Server(), "why", why)
+	}
+	if c.cfg.State != nil {
+		c.cfg.State(s, why)
+	}
+}
+
+// attempt connects to one server and serves the connection until it ends. passed: it came as
+// far as requests. There is always an error.
+func (c *Client) attempt(addr string) (passed bool, err error) {
+	_, timeout := c.Session()
+	ctx, cancel := context.WithTimeout(c.ctx, max(timeout/time.Duration(len(c.servers)), time.Millisecond))
+	defer cancel()
+	conn, err := c.cfg.Dial(ctx, addr)
+	if err != nil {
+		return false, fmt.Errorf("client: connect to %s: %w", addr, err)
+	}
+	defer conn.Close()
+	unhook := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	defer unhook()
+	if by, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(by) // until requests pass
+	}
+	l := newLink(c, conn, addr)
+	defer l.release()
+	if err := l.handshake(); err != nil {
+		return false, fmt.Errorf("client: connect to %s: %w", addr, err)
+	}
+	err = l.serve()
+	return c.lost(l, err), err
+}
+
+// connected lets requests pass on l.
+func (c *Client) connected(l *link) {
+	_ = l.conn.SetDeadline(time.Time{})
+	c.mu.Lock()
+	c.link = l
+	c.lastFail = nil
+	close(c.changed)
+	c.changed = make(chan struct{})
+	l.sent = c.now()
+	c.timer.Reset(c.timeout / 3)
+	c.mu.Unlock()
+	c.tell(Connected, nil)
+}
+
+// lost ends a connection that has broken, and what was under way on it. It reports whether
+// requests had passed.
+func (c *Client) lost(l *link, why error) bool {
+	_ = l.conn.Close()
+	c.mu.Lock()
+	passed := c.link == l
+	if passed {
+		c.link = nil
+		c.timer.Stop()
+		c.wakeAll()
+	}
+	for l.writing {
+		l.idle.Wait()
+	}
+	if l.end != nil {
+		why = l.end
+	}
+	c.mu.Unlock()
+	if !passed || c.ctx.Err() != nil || errors.Is(why, jute.AuthFailed) {
+		return passed
+	}
+	c.fail(ErrConnectionLost)
+	c.tell(Disconnected, why)
+	return passed
+}
+
+// wakeAll lets all that wait for room look again. The lock is held.
+func (c *Client) wakeAll() {
+	for len(c.waiting) > 0 {
+		c.wakeOne()
+	}
+}
+
+// fail ends all requests under way. Nothing can pass meanwhile.
+func (c *Client) fail(err error) {
+	for {
+		c.mu.Lock()
+		if c.calls.n == 0 {
+			c.mu.Unlock()
+			return
+		}
+		next := c.calls.pop()
+		c.mu.Unlock()
+		next.done(Reply{}, err)
+	}
+}
+
+// look is what the timer runs: it pings when nothing has been sent for a third of the timeout,
+// gives up a connection that has said nothing for two thirds, and sets the timer to when it
+// has to look next.
+func (c *Client) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.link
+	if l == nil {
+		return
+	}
+	now := c.now()
+	silent := now - time.Duration(l.heard.Load())
+	if silent >= c.timeout*2/3 {
+		l.end = fmt.Errorf("%w: nothing heard for %v", errSilent, silent)
+		_ = l.conn.Close()
+		return
+	}
+	next := c.timeout / 3 // while something is being written, that is what will be heard of
+	if !l.writing && len(l.out) == 0 {
+		if now-l.sent >= c.timeout/3 {
+			l.ping(now)
+		}
+		next = c.timeout/3 - (now - l.sent)
+	}
+	c.timer.Reset(min(next, c.timeout*2/3-silent))
+}
+
+var errSilent = errors.New("client: server is silent")
