@@ -30,8 +30,12 @@ type Reply struct {
 
 // Into decodes the body, whose memory rec then refers to.
 func (r Reply) Into(rec Readable) error {
-	d := jute.NewDecoder(r.Body)
-	rec.Decode(&d)
+	return r.decode(new(jute.Decoder), rec)
+}
+
+func (r Reply) decode(d *jute.Decoder, rec Readable) error {
+	*d = jute.NewDecoder(r.Body)
+	rec.Decode(d)
 	if d.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrProtocol, d.Err())
 	}
@@ -87,9 +91,9 @@ const (
 //
 // Go waits, until ctx ends, while MaxInFlight requests are under way, or 4 MiB of them unsent.
 // It does not wait for a connection: without one it returns ErrNotConnected (Ready waits).
-// Called while a done function runs it lets twice as many pass, so that a done function that
-// sends one request in place of the one that ended never waits for itself. When Go returns an
-// error, nothing was sent and done will not be called.
+// While a function of the caller runs on the reader it lets twice as many pass, so that one
+// that sends a request in place of the one that ended does not wait for itself. When Go returns
+// an error, nothing was sent and done will not be called.
 func (c *Client) Go(ctx context.Context, op jute.Op, rec Record, done func(Reply, error)) error {
 	return c.send(ctx, op, rec, done, false)
 }
@@ -143,7 +147,7 @@ func (c *Client) refusal(last bool) error {
 }
 
 func (c *Client) room() bool {
-	if c.inDone { // what is unsent waits for the reader, which may be the caller
+	if c.calling { // what is unsent waits for the reader, which may be who calls
 		return c.calls.n < 2*c.cfg.MaxInFlight
 	}
 	return c.calls.n < c.cfg.MaxInFlight && len(c.link.out) < maxUnsent
@@ -192,7 +196,7 @@ func (c *Client) do(ctx context.Context, op jute.Op, rec Record, into Readable, 
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	w := takeWaiter()
+	w := c.takeWaiter()
 	for {
 		err := c.send(ctx, op, rec, w.done, last)
 		if err == nil {
@@ -202,7 +206,7 @@ func (c *Client) do(ctx context.Context, op jute.Op, rec Record, into Readable, 
 			err = c.Ready(ctx)
 		}
 		if err != nil {
-			waiters.Put(w)
+			c.waiters.Put(w)
 			return 0, err
 		}
 	}
@@ -211,7 +215,7 @@ func (c *Client) do(ctx context.Context, op jute.Op, rec Record, into Readable, 
 	case <-ctx.Done():
 		if w.given.Swap(true) {
 			<-w.answered
-			waiters.Put(w)
+			c.waiters.Put(w)
 		}
 		return 0, ctx.Err()
 	}
@@ -220,12 +224,12 @@ func (c *Client) do(ctx context.Context, op jute.Op, rec Record, into Readable, 
 		err = r.Err.Err()
 	}
 	if err == nil && into != nil {
-		err = r.Into(into)
+		err = r.decode(&w.decoder, into)
 		if !isFlat(into) {
 			w.body = nil // it is into's now
 		}
 	}
-	waiters.Put(w)
+	c.waiters.Put(w)
 	return r.Zxid, err
 }
 
@@ -240,23 +244,23 @@ func isFlat(into Readable) bool {
 
 // waiter is one Do that waits for its reply.
 type waiter struct {
+	pool     *sync.Pool
 	done     func(Reply, error) // finish, bound once
 	answered chan struct{}      // one place
+	decoder  jute.Decoder       // here, it is not allocated for each reply
 	given    atomic.Bool        // by who comes first: the reply, or the caller who gives up
 	reply    Reply              // its body in body
 	body     []byte
 	err      error
 }
 
-var waiters sync.Pool
-
 // maxBody is how many bytes of a reply a waiter keeps room for between calls.
 const maxBody = 4 << 10
 
-func takeWaiter() *waiter {
-	w, _ := waiters.Get().(*waiter)
+func (c *Client) takeWaiter() *waiter {
+	w, _ := c.waiters.Get().(*waiter)
 	if w == nil {
-		w = &waiter{answered: make(chan struct{}, 1)}
+		w = &waiter{pool: &c.waiters, answered: make(chan struct{}, 1)}
 		w.done = w.finish
 	}
 	w.given.Store(false)
@@ -271,7 +275,7 @@ func (w *waiter) finish(r Reply, err error) {
 	w.body = append(w.body[:0], r.Body...)
 	w.reply, w.err = Reply{ReplyHeader: r.ReplyHeader, Body: w.body}, err
 	if w.given.Swap(true) {
-		waiters.Put(w)
+		w.pool.Put(w)
 		return
 	}
 	w.answered <- struct{}{}

@@ -116,6 +116,7 @@ type Client struct {
 	ended   chan struct{} // closed when the reader has ended
 	zxid    atomic.Int64  // the greatest seen in a reply; set by the reader
 	watches watches       // the reader's
+	waiters sync.Pool     // of *waiter
 	timer   *time.Timer   // runs look; set while connected
 
 	mu       sync.Mutex
@@ -123,7 +124,7 @@ type Client struct {
 	timeout  time.Duration // of the session: as granted, once it is
 	link     *link         // nil while requests do not pass
 	calls    calls         // sent and not answered, in order
-	inDone   bool          // the reader is calling a done function
+	calling  bool          // the reader is in a function of the caller
 	xid      int32
 	waiting  []chan struct{} // for room, each with one place
 	changed  chan struct{}   // closed when link or end changes

@@ -3,24 +3,35 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"rollcall/jute"
 )
 
+var ctx = context.Background()
+
+// within runs a test in a bubble with virtual time, which also finds goroutines left behind.
+func within(t *testing.T, f func(t *testing.T, f *fake)) {
+	synctest.Test(t, func(t *testing.T) { f(t, newFake(t)) })
+}
+
 // A session opens, requests are answered with what the server says, and Close closes it.
 func TestSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+	within(t, func(t *testing.T, f *fake) {
 		var p *peer
-		c := f.open(Config{}, func() {
+		var h heard
+		c := f.open(Config{State: func(s State, why error) { h.add("%v %v", s, why) }}, func() {
 			p = <-f.peers
-			if req := p.accept(); req.SessionID != 0 || req.TimeOut != 30000 || len(req.Passwd) != 16 || req.ReadOnly {
+			req := p.accept()
+			if req.SessionID != 0 || req.TimeOut != 30000 || len(req.Passwd) != 16 || req.ReadOnly || !req.HasReadOnly || req.LastZxidSeen != 0 {
 				t.Errorf("handshake: %+v", req)
 			}
 		})
-		if id, timeout := c.Session(); id != fakeSession || timeout.Seconds() != 30 || c.Server() != "a" {
+		if id, timeout := c.Session(); id != fakeSession || timeout != 30*time.Second || c.Server() != "a" {
 			t.Errorf("session %v, timeout %v, server %s", id, timeout, c.Server())
 		}
 		go func() {
@@ -32,17 +43,419 @@ func TestSession(t *testing.T) {
 			p.reply(r.Xid, 8, jute.OK, nil)
 			p.ended()
 		}()
-		if stat, err := c.Set(context.Background(), "/a", nil, -1); err != nil || stat.Version != 3 {
+		if stat, err := c.Set(ctx, "/a", nil, -1); err != nil || stat.Version != 3 {
 			t.Errorf("set: %+v, %v", stat, err)
 		}
-		if _, _, err := c.Get(context.Background(), "/a", false); !errors.Is(err, jute.NoNode) {
+		if _, _, err := c.Get(ctx, "/a", false); !errors.Is(err, jute.NoNode) || !strings.Contains(err.Error(), "getData /a") {
 			t.Errorf("get: %v", err)
 		}
-		if err := c.Close(context.Background()); err != nil {
+		if err := c.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		if _, err := c.Exists(context.Background(), "/a", false); !errors.Is(err, ErrClosed) {
-			t.Errorf("after close: %v", err)
+		if _, err := c.Exists(ctx, "/a", false); !errors.Is(err, ErrClosed) || c.Server() != "" {
+			t.Errorf("after close: %v, server %q", err, c.Server())
+		}
+		if err := c.Close(ctx); !errors.Is(err, ErrClosed) {
+			t.Errorf("closed twice: %v", err)
+		}
+		if got, want := h.take(), []string{"connected <nil>", "closed <nil>"}; !slices.Equal(got, want) {
+			t.Errorf("states %q, want %q", got, want)
 		}
 	})
+}
+
+// A client pings when it has sent nothing for a third of the timeout, and says how long the
+// answer took.
+func TestPing(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		pings := make(chan time.Duration, 8)
+		c := f.open(Config{Pinged: func(d time.Duration) { pings <- d }}, func() {
+			p = <-f.peers
+			p.accept()
+		})
+		start := time.Now()
+		ping := func(at time.Duration) {
+			t.Helper()
+			if r := p.want(jute.OpPing); r.Xid != jute.XidPing || time.Since(start) != at {
+				t.Errorf("ping %d after %v, want it after %v", r.Xid, time.Since(start), at)
+			}
+			time.Sleep(time.Second)
+			p.reply(jute.XidPing, 0, jute.OK, nil)
+			if d := <-pings; d != time.Second {
+				t.Errorf("told %v", d)
+			}
+		}
+		ping(10 * time.Second)
+		ping(20 * time.Second)
+		time.Sleep(4 * time.Second) // 25 s
+		if err := c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(Reply, error) {}); err != nil {
+			t.Fatal(err)
+		}
+		p.reply(p.want(jute.OpSync).Xid, 1, jute.OK, jute.SyncResponse{})
+		ping(35 * time.Second)
+	})
+}
+
+// A server that says nothing for two thirds of the timeout is left: what was under way is lost
+// and not sent again, in order, and the session goes on at the next server.
+func TestSilence(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var h heard
+		var a, b *peer
+		c := f.open(Config{State: func(s State, why error) {
+			h.add("%v %v", s, errors.Is(why, errSilent))
+		}}, func() {
+			a = <-f.peers
+			a.accept()
+		})
+		start := time.Now()
+		for i := range 3 {
+			if err := c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(_ Reply, err error) {
+				h.add("%d %v", i, err)
+				if i == 1 && c.Go(ctx, jute.OpSync, nil, nil) != ErrNotConnected {
+					t.Error("a request was taken without a connection")
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		xid := a.want(jute.OpSync).Xid
+		a.reply(xid, 0x77, jute.OK, nil)
+		a.want(jute.OpSync)
+		a.want(jute.OpSync)
+		a.want(jute.OpPing)
+		a.ended()
+		if d := time.Since(start); d != 20*time.Second {
+			t.Errorf("left after %v", d)
+		}
+		b = <-f.peers
+		if d := time.Since(start); d != 20*time.Second || b.addr != "b" {
+			t.Errorf("connected to %s after %v", b.addr, d)
+		}
+		if req := b.accept(); req.SessionID != fakeSession || string(req.Passwd) != "0123456789abcdef" || req.LastZxidSeen != 0x77 {
+			t.Errorf("handshake: %+v", req)
+		}
+		synctest.Wait()
+		if c.Server() != "b" {
+			t.Errorf("server %q", c.Server())
+		}
+		b.want(jute.OpPing) // nothing before it
+		want := []string{"connected false", "0 <nil>", "1 " + ErrConnectionLost.Error(), "2 " + ErrConnectionLost.Error(), "disconnected true", "connected false"}
+		if got := h.take(); !slices.Equal(got, want) {
+			t.Errorf("heard\n%q, want\n%q", got, want)
+		}
+	})
+}
+
+// A Do that finds no connection waits for one; one that was sent is lost with it.
+func TestDoAcrossLoss(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var a *peer
+		c := f.open(Config{}, func() {
+			a = <-f.peers
+			a.accept()
+		})
+		time.Sleep(time.Second)
+		lost := make(chan error, 1)
+		go func() {
+			err := c.Sync(ctx, "/")
+			lost <- err
+		}()
+		a.want(jute.OpSync)
+		_ = a.Close()
+		if err := <-lost; !errors.Is(err, ErrConnectionLost) || !errors.Is(err, jute.ConnectionLoss) {
+			t.Errorf("lost: %v", err)
+		}
+		b := <-f.peers
+		go func() {
+			lost <- c.Sync(ctx, "/")
+		}()
+		synctest.Wait()
+		b.accept()
+		b.reply(b.want(jute.OpSync).Xid, 1, jute.OK, jute.SyncResponse{})
+		if err := <-lost; err != nil {
+			t.Errorf("waited: %v", err)
+		}
+	})
+}
+
+// A session that the servers know no longer ends the client for good.
+func TestExpired(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var h heard
+		var a *peer
+		c := f.open(Config{State: func(s State, why error) {
+			h.add("%v %v", s, errors.Is(why, ErrExpired))
+		}}, func() {
+			a = <-f.peers
+			a.accept()
+		})
+		_ = a.Close()
+		(<-f.peers).refuse()
+		for _, err := range []error{c.Sync(ctx, "/"), c.Ready(ctx), c.Go(ctx, jute.OpSync, nil, nil)} {
+			if !errors.Is(err, ErrExpired) || !errors.Is(err, jute.SessionExpired) {
+				t.Errorf("after the expiry: %v", err)
+			}
+		}
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if got, want := h.take(), []string{"connected false", "disconnected false", "expired true"}; !slices.Equal(got, want) {
+			t.Errorf("states %q, want %q", got, want)
+		}
+		// To take over a session that is gone is an error of Open.
+		go func() { (<-f.peers).refuse() }()
+		if _, err := Open(ctx, Config{Servers: []string{"a"}, Dial: f.dial, Resume: &Resume{ID: 5}}); !errors.Is(err, ErrExpired) {
+			t.Errorf("resume: %v", err)
+		}
+	})
+}
+
+// Identities go first on every connection, then watches, and requests wait for the answers.
+func TestAuthBeforeWatchesBeforeRequests(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		auth := func() {
+			t.Helper()
+			for _, want := range []string{"digest u:p", "ip x"} {
+				r := p.want(jute.OpAuth)
+				var a jute.AuthPacket
+				d := jute.NewDecoder(r.body)
+				a.Decode(&d)
+				if got := string(a.Scheme) + " " + string(a.Auth); r.Xid != jute.XidAuth || got != want {
+					t.Errorf("auth %d %q, want %q", r.Xid, got, want)
+				}
+			}
+		}
+		ok := func(xid int32) { p.reply(xid, 0, jute.OK, nil) }
+		c := f.open(Config{Auth: []Auth{{"digest", []byte("u:p")}, {"ip", []byte("x")}}}, func() {
+			p = <-f.peers
+			p.accept()
+			auth()
+			ok(jute.XidAuth)
+			ok(jute.XidAuth)
+		})
+		if err := c.Go(ctx, jute.OpExists, jute.ExistsRequest{Path: []byte("/w"), Watch: true}, func(Reply, error) {}); err != nil {
+			t.Fatal(err)
+		}
+		p.reply(p.want(jute.OpExists).Xid, 5, jute.OK, jute.ExistsResponse{})
+		synctest.Wait()
+		_ = p.Close()
+		p = <-f.peers
+		p.accept()
+		auth()
+		if r := p.want(jute.OpSetWatches); r.Xid != jute.XidSetWatches {
+			t.Errorf("setWatches: xid %d", r.Xid)
+		}
+		done := make(chan error, 1)
+		go func() { done <- c.Sync(ctx, "/") }()
+		ok(jute.XidAuth)
+		ok(jute.XidSetWatches)
+		synctest.Wait()
+		if c.Server() != "" {
+			t.Error("connected before all is answered")
+		}
+		ok(jute.XidAuth)
+		p.reply(p.want(jute.OpSync).Xid, 5, jute.OK, jute.SyncResponse{})
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAuthRefused(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var h heard
+		go func() {
+			p := <-f.peers
+			p.accept()
+			p.want(jute.OpAuth)
+			p.reply(jute.XidAuth, 0, jute.AuthFailed, nil)
+			_ = p.Close()
+		}()
+		_, err := Open(ctx, Config{
+			Servers: []string{"a"}, Dial: f.dial, Auth: []Auth{{Scheme: "none"}},
+			State: func(s State, why error) { h.add("%v %v", s, errors.Is(why, jute.AuthFailed)) },
+		})
+		if !errors.Is(err, jute.AuthFailed) || len(f.dials) != 1 {
+			t.Errorf("open: %v, after dialling %q", err, f.dials)
+		}
+		if got, want := h.take(), []string{"closed true"}; !slices.Equal(got, want) {
+			t.Errorf("states %q, want %q", got, want)
+		}
+	})
+}
+
+// Close waits for a connection if there is none, as long as its context allows.
+func TestCloseWithoutConnection(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		for _, comes := range []bool{true, false} {
+			var p *peer
+			c := f.open(Config{}, func() {
+				p = <-f.peers
+				p.accept()
+			})
+			time.Sleep(time.Second)
+			_ = p.Close()
+			p = <-f.peers
+			closed := make(chan error, 1)
+			limited, cancel := context.WithTimeout(ctx, time.Second)
+			go func() { closed <- c.Close(limited) }()
+			if !comes {
+				if err := <-closed; !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("close without a server: %v", err)
+				}
+				cancel()
+				continue
+			}
+			synctest.Wait()
+			if err := c.Go(ctx, jute.OpSync, nil, nil); err != ErrClosed {
+				t.Errorf("request behind a close: %v", err)
+			}
+			p.accept()
+			p.reply(p.want(jute.OpCloseSession).Xid, 9, jute.OK, nil)
+			if err := <-closed; err != nil {
+				t.Errorf("close: %v", err)
+			}
+			cancel()
+		}
+	})
+}
+
+// Abandon says nothing to the server, ends what is under way, and leaves nothing behind.
+func TestAbandon(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		c := f.open(Config{}, func() {
+			p = <-f.peers
+			p.accept()
+		})
+		var got error
+		if err := c.Go(ctx, jute.OpSync, nil, func(_ Reply, err error) { got = err }); err != nil {
+			t.Fatal(err)
+		}
+		p.want(jute.OpSync)
+		c.Abandon()
+		if !errors.Is(got, ErrClosed) {
+			t.Errorf("under way: %v", got)
+		}
+		p.ended()
+		c.Abandon()
+	})
+}
+
+// The session goes on at another Client with what Resume gives.
+func TestResume(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		c := f.open(Config{Resume: &Resume{ID: fakeSession, Password: []byte("secret"), LastZxid: 9}}, func() {
+			p = <-f.peers
+			if req := p.accept(); req.SessionID != fakeSession || string(req.Passwd) != "secret" || req.LastZxidSeen != 9 {
+				t.Errorf("handshake: %+v", req)
+			}
+		})
+		if r := c.Resume(); r.ID != fakeSession || string(r.Password) != "0123456789abcdef" || r.LastZxid != 9 {
+			t.Errorf("resume: %+v", r)
+		}
+	})
+}
+
+// Attempts are spread over the timeout, round all servers, and Open gives up with its context.
+func TestBackoff(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		f.down = map[string]bool{"a": true, "b": true, "c": true}
+		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		_, err := Open(limited, Config{Servers: []string{"a", "b", "c"}, Timeout: 30 * time.Second, Dial: f.dial})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("open: %v", err)
+		}
+		if n := len(f.dials); n < 8 || n > 24 || !slices.Equal(f.dials[:4], []string{"a", "b", "c", "a"}) {
+			t.Errorf("%d attempts in a timeout: %q", n, f.dials)
+		}
+	})
+}
+
+// A server that takes sessions and drops them at once is not asked again at once.
+func TestBackoffOfServersThatDrop(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		over := make(chan struct{})
+		stop := make(chan struct{})
+		f.open(Config{}, func() {
+			(<-f.peers).accept()
+			go func() {
+				defer close(over)
+				for {
+					select {
+					case p := <-f.peers:
+						p.accept()
+						_ = p.Close()
+					case <-stop:
+						return
+					}
+				}
+			}()
+		})
+		time.Sleep(30*time.Second + 20*time.Second)
+		close(stop)
+		<-over
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if n := len(f.dials); n < 5 || n > 40 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}
+
+// A server that does not answer a handshake, or its own part of it, is left after its share of
+// the timeout.
+func TestHandshakeDeadline(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		start := time.Now()
+		f.open(Config{Auth: []Auth{{Scheme: "digest"}}}, func() {
+			p := <-f.peers
+			p.connectRequest()
+			p.ended()
+			if d := time.Since(start); d != 15*time.Second {
+				t.Errorf("left after %v", d)
+			}
+			p = <-f.peers
+			start = time.Now()
+			p.accept()
+			p.want(jute.OpAuth)
+			p.ended()
+			if d := time.Since(start); d != 15*time.Second {
+				t.Errorf("left after %v", d)
+			}
+			p = <-f.peers
+			p.accept()
+			p.want(jute.OpAuth)
+			p.reply(jute.XidAuth, 0, jute.OK, nil)
+		})
+	})
+}
+
+// An Open that is not let in yet ends with its context, and leaves nothing.
+func TestOpenEnds(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		limited, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := Open(limited, Config{Servers: []string{"a"}, Dial: f.dial}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("open: %v", err)
+		}
+	})
+}
+
+func TestConfigRefused(t *testing.T) {
+	for _, cfg := range []Config{
+		{},
+		{Servers: []string{"a"}, Timeout: -1},
+		{Servers: []string{"a"}, Timeout: 1 << 60},
+		{Servers: []string{"a"}, MaxInFlight: -1},
+	} {
+		if _, err := Open(ctx, cfg); err == nil {
+			t.Errorf("%+v was taken", cfg)
+		}
+	}
 }

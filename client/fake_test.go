@@ -191,3 +191,12 @@ func (f *fake) open(cfg Config, play func()) *Client {
 	f.t.Cleanup(c.Abandon)
 	return c
 }
+
+// appendFrame makes a frame of records.
+func appendFrame(recs ...Record) []byte {
+	b, mark := jute.BeginFrame(nil)
+	for _, r := range recs {
+		b = r.Append(b)
+	}
+	return jute.EndFrame(b, mark)
+}

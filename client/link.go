@@ -228,7 +228,9 @@ func (l *link) event(r Reply) error {
 	}
 	l.c.watches.fired(e)
 	if l.c.cfg.Watch != nil {
+		l.c.callsOut(true)
 		l.c.cfg.Watch(e, r.Zxid)
+		l.c.callsOut(false)
 	}
 	return nil
 }
@@ -240,7 +242,9 @@ func (l *link) pong() {
 	l.pinged = 0
 	c.mu.Unlock()
 	if since > 0 && c.cfg.Pinged != nil {
+		c.callsOut(true)
 		c.cfg.Pinged(c.now() - since)
+		c.callsOut(false)
 	}
 }
 
@@ -253,7 +257,7 @@ func (l *link) reply(r Reply) error {
 		return fmt.Errorf("%w: a reply to no request, xid %d", ErrProtocol, r.Xid)
 	}
 	next := c.calls.pop()
-	c.inDone, l.reading = true, true
+	c.calling, l.reading = true, true
 	c.wakeOne()
 	c.mu.Unlock()
 	if r.Zxid > c.zxid.Load() {
@@ -263,9 +267,7 @@ func (l *link) reply(r Reply) error {
 		c.watches.replied(next, r.Err)
 	}
 	next.done(r, nil)
-	c.mu.Lock()
-	c.inDone = false
-	c.mu.Unlock()
+	c.callsOut(false)
 	return nil
 }
 

@@ -83,8 +83,21 @@ func (c *Client) tell(s State, why error) {
 		c.log.Info("session "+s.String(), "session", id, "server", c.Server(), "why", why)
 	}
 	if c.cfg.State != nil {
+		c.callsOut(true)
 		c.cfg.State(s, why)
+		c.callsOut(false)
 	}
+}
+
+// callsOut notes that the reader enters or leaves a function of the caller, which may send
+// requests: what it sends on the connection is written when the reader is about to wait.
+func (c *Client) callsOut(enters bool) {
+	c.mu.Lock()
+	c.calling = enters
+	if enters && c.link != nil {
+		c.link.reading = true
+	}
+	c.mu.Unlock()
 }
 
 // attempt connects to one server and serves the connection until it ends. passed: it came as

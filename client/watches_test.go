@@ -1,0 +1,161 @@
+package client
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"rollcall/jute"
+)
+
+// lists are the paths of a request that sets watches, sorted, by kind.
+func lists(s jute.SetWatches2) string {
+	var b strings.Builder
+	for i, list := range [][][]byte{s.Data, s.Exist, s.Child, s.Persistent, s.Recursive} {
+		names := make([]string, len(list))
+		for j, path := range list {
+			names[j] = string(path)
+		}
+		slices.Sort(names)
+		fmt.Fprintf(&b, "%s%v", []string{"data", " exist", " child", " persistent", " recursive"}[i], names)
+		if list == nil {
+			b.WriteString("null")
+		}
+	}
+	return b.String()
+}
+
+// What a client watches is what its servers know: set by replies, used up by events. It is set
+// again on the next connection, as of the last zxid seen.
+func TestWatchesSetAgain(t *testing.T) {
+	type ask struct {
+		op   jute.Op
+		path string
+		code jute.Code
+	}
+	const get, exists, list, add, remove = jute.OpGetData, jute.OpExists, jute.OpGetChildren2, jute.OpAddWatch, jute.OpRemoveWatches
+	tests := []struct {
+		name   string
+		asks   []ask
+		mode   int32 // of addWatch; type of removeWatches
+		events []string
+		op     jute.Op // 0: nothing is set
+		want   string
+	}{
+		{"none", []ask{{get, "/a", jute.NoNode}, {list, "/a", jute.NoAuth}}, 0, nil, 0, ""},
+		{"each kind", []ask{{get, "/d", 0}, {exists, "/e", 0}, {exists, "/n", jute.NoNode}, {list, "/c", 0}}, 0, nil, jute.OpSetWatches, "data[/d /e] exist[/n] child[/c]"},
+		{"persistent", []ask{{add, "/p", 0}}, 0, []string{"4/p", "3/p", "2/p"}, jute.OpSetWatches2, "data[] exist[] child[] persistent[/p] recursive[]"},
+		{"recursive", []ask{{add, "/r", 0}}, 1, []string{"3/r/x", "2/r"}, jute.OpSetWatches2, "data[] exist[] child[] persistent[] recursive[/r]"},
+		{"data used up", []ask{{get, "/a", 0}, {list, "/a", 0}}, 0, []string{"3/a"}, jute.OpSetWatches, "data[] exist[] child[/a]"},
+		{"child used up", []ask{{get, "/a", 0}, {list, "/a", 0}}, 0, []string{"4/a"}, jute.OpSetWatches, "data[/a] exist[] child[]"},
+		{"all used up", []ask{{get, "/a", 0}, {list, "/a", 0}}, 0, []string{"2/a"}, 0, ""},
+		{"node has come", []ask{{exists, "/a", jute.NoNode}}, 0, []string{"1/a"}, 0, ""},
+		{"asked without a watch", []ask{{get, "/a/unwatched", 0}}, 0, nil, 0, ""},
+		{"removed", []ask{{list, "/a", 0}, {get, "/a", 0}, {remove, "/a", 0}}, 2, nil, jute.OpSetWatches, "data[] exist[] child[/a]"},
+		{"not removed", []ask{{get, "/a", 0}, {remove, "/a", jute.NoWatcher}}, 3, nil, jute.OpSetWatches, "data[/a] exist[] child[]"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			within(t, func(t *testing.T, f *fake) {
+				var h heard
+				var p *peer
+				c := f.open(Config{Watch: func(e jute.WatcherEvent, zxid int64) { h.add("%d%s %d", e.Type, e.Path, zxid) }}, func() {
+					p = <-f.peers
+					p.accept()
+				})
+				for i, a := range tc.asks {
+					path := []byte(a.path)
+					var rec Record = jute.GetDataRequest{Path: path, Watch: !strings.HasSuffix(a.path, "unwatched")}
+					if a.op == add || a.op == remove {
+						rec = jute.RemoveWatchesRequest{Path: path, Type: jute.WatcherType(tc.mode)}
+					}
+					if err := c.Go(ctx, a.op, rec, func(Reply, error) {}); err != nil {
+						t.Fatal(err)
+					}
+					p.reply(p.want(a.op).Xid, int64(i+10), a.code, nil)
+				}
+				for _, e := range tc.events {
+					p.event(jute.EventType(e[0]-'0'), e[1:], 99)
+				}
+				synctest.Wait()
+				told := h.take()
+				for i, e := range tc.events {
+					if told[i] != e+" 99" {
+						t.Errorf("told %q of %q", told, tc.events)
+					}
+				}
+				_ = p.Close()
+				p = <-f.peers
+				p.accept()
+				if tc.op == 0 {
+					synctest.Wait()
+					if c.Server() != "b" {
+						t.Error("it waits for an answer to no setWatches")
+					}
+					return
+				}
+				r := p.want(tc.op)
+				var got jute.SetWatches2
+				d := jute.NewDecoder(r.body)
+				if tc.op == jute.OpSetWatches2 {
+					got.Decode(&d)
+				} else {
+					var old jute.SetWatches
+					old.Decode(&d)
+					got = jute.SetWatches2{RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child}
+				}
+				if s := lists(got); !strings.HasPrefix(s, tc.want) || got.RelativeZxid != int64(9+len(tc.asks)) || d.Err() != nil {
+					t.Errorf("%s as of %d, want %s", s, got.RelativeZxid, tc.want)
+				}
+				p.reply(r.Xid, 1, jute.OK, nil)
+				synctest.Wait()
+				if c.Server() != "b" {
+					t.Error("not connected")
+				}
+			})
+		})
+	}
+}
+
+// Many watches are set again in requests that servers take, each once.
+func TestWatchesSetAgainInParts(t *testing.T) {
+	var w watches
+	long := strings.Repeat("x", 1000)
+	for i := range 1000 {
+		w.replied(call{op: jute.OpGetData, path: fmt.Sprintf("/%s%d", long, i), set: watchData}, jute.OK)
+		w.replied(call{op: jute.OpAddWatch, path: fmt.Sprintf("/%s%d", long, i), set: watchRecursive}, jute.OK)
+	}
+	var out []byte
+	n := w.appendSet(&out, 5)
+	if n < 2*1000*1000/maxBatch || n > 20 {
+		t.Errorf("%d requests", n)
+	}
+	seen := map[string]int{}
+	for range n {
+		d := jute.NewDecoder(out)
+		size := d.ReadInt32()
+		if size > maxBatch+100 {
+			t.Errorf("a request of %d bytes", size)
+		}
+		var h jute.RequestHeader
+		h.Decode(&d)
+		var s jute.SetWatches2
+		if h.Op == jute.OpSetWatches2 {
+			s.Decode(&d)
+		} else {
+			t.Fatalf("%v", h.Op)
+		}
+		for _, path := range s.Data {
+			seen["d"+string(path)]++
+		}
+		for _, path := range s.Recursive {
+			seen["r"+string(path)]++
+		}
+		out = out[4+size:]
+	}
+	if len(seen) != 2000 || len(out) != 0 {
+		t.Errorf("%d watches set, %d bytes left", len(seen), len(out))
+	}
+}

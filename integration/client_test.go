@@ -1,0 +1,184 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/client"
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+)
+
+// clientKills is how many leaders die under package client; ROLLCALL_SCHEDULES sets another
+// number.
+const clientKills = 20
+
+// Package client keeps its sessions over the death of a leader, with requests under way: no
+// call ends with another error than a lost connection, no acknowledged write is lost or done
+// twice, ephemerals live, and watches see the last write.
+func TestClientOverLeaderKill(t *testing.T) {
+	for _, seed := range seedsToRun(t, clientKills) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { killUnderClients(t, seed) })
+		})
+	}
+}
+
+func killUnderClients(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	e := cluster.Start(t, 3, cluster.Options{Write: time.Millisecond})
+	e.Ready()
+	e.Joined()
+	leader := e.Leader()
+	users := make([]*user, 3)
+	for i := range users {
+		users[i] = openUser(t, e, i)
+	}
+	for i, u := range users {
+		u.watch(t, users[(i+1)%len(users)].dir)
+		go u.write(200)
+	}
+	time.Sleep(time.Duration(rng.Int64N(int64(300 * time.Millisecond))))
+	e.Kill(leader)
+	for i, u := range users {
+		<-u.done
+		u.check(t, users[(i+len(users)-1)%len(users)], int(leader) == i+1)
+	}
+	for _, u := range users {
+		if err := u.c.Close(context.Background()); err != nil {
+			t.Errorf("%s: close: %v", u.dir, err)
+		}
+	}
+	if e.Leader() == leader {
+		t.Errorf("member %d leads, who was killed", leader)
+	}
+	e.Boot(leader)
+	e.Ready()
+	e.Equal()
+}
+
+// user is a session that sets its node's data to 1, 2, 3 ... with several under way.
+type user struct {
+	c     *client.Client
+	id    jute.SessionID
+	dir   string
+	done  chan struct{}
+	acked atomic.Int64 // the greatest
+	lost  int          // outcomes unknown; the reader's, like odd
+	odd   []error
+	drops atomic.Int64
+	last  atomic.Int64 // zxid of the last event
+}
+
+func openUser(t *testing.T, e *cluster.Ensemble, i int) *user {
+	t.Helper()
+	u := &user{dir: fmt.Sprintf("/u%d", i), done: make(chan struct{})}
+	cfg := client.Config{
+		Timeout: sessionTimeout,
+		Dial:    func(ctx context.Context, addr string) (net.Conn, error) { return e.Network.Dial(ctx, 0, addr) },
+		Watch:   func(_ jute.WatcherEvent, zxid int64) { u.last.Store(max(u.last.Load(), zxid)) },
+		State: func(s client.State, _ error) {
+			if s == client.Disconnected {
+				u.drops.Add(1)
+			}
+		},
+	}
+	for j := range 3 {
+		cfg.Servers = append(cfg.Servers, fmt.Sprintf("m%d:2181", (i+j)%3+1))
+	}
+	var err error
+	if u.c, err = client.Open(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(u.c.Abandon)
+	u.id, _ = u.c.Session()
+	if _, err = u.c.Create(context.Background(), u.dir, []byte("0"), jute.Persistent, nil); err == nil {
+		_, err = u.c.Create(context.Background(), u.dir+"-alive", nil, jute.Ephemeral, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func (u *user) watch(t *testing.T, path string) {
+	t.Helper()
+	if err := u.c.AddWatch(context.Background(), path, jute.AddWatchPersistent); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write sets the data n times. After a loss the data say how far it came.
+func (u *user) write(n int) {
+	defer close(u.done)
+	ctx := context.Background()
+	under := make(chan struct{}, window)
+	for i := 1; i <= n; i++ {
+		under <- struct{}{}
+		rec := jute.SetDataRequest{Path: []byte(u.dir), Data: strconv.AppendInt(nil, int64(i), 10), Version: -1}
+		err := u.c.Go(ctx, jute.OpSetData, rec, func(r client.Reply, err error) {
+			switch {
+			case errors.Is(err, client.ErrConnectionLost):
+				u.lost++
+			case err != nil || r.Err != jute.OK:
+				u.odd = append(u.odd, fmt.Errorf("write %d: %w, %w", i, err, r.Err))
+			default:
+				u.acked.Store(int64(i))
+			}
+			<-under
+		})
+		if errors.Is(err, client.ErrNotConnected) {
+			<-under
+			i--
+			err = u.c.Ready(ctx)
+		}
+		if err != nil {
+			u.odd = append(u.odd, err)
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	for range window {
+		under <- struct{}{}
+	}
+}
+
+// check looks at what u wrote, and at what its watcher heard.
+func (u *user) check(t *testing.T, watcher *user, home bool) {
+	t.Helper()
+	ctx := context.Background()
+	if len(u.odd) > 0 {
+		t.Errorf("%s: %v", u.dir, u.odd)
+	}
+	if id, _ := u.c.Session(); id != u.id {
+		t.Errorf("%s: session %v, was %v", u.dir, id, u.id)
+	}
+	if home != (u.drops.Load() > 0) || !home && u.lost > 0 {
+		t.Errorf("%s: at the leader's member: %v, but %d drops and %d writes lost", u.dir, home, u.drops.Load(), u.lost)
+	}
+	data, stat, err := u.c.Get(ctx, u.dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := strconv.Atoi(string(data))
+	if err != nil || int64(value) < u.acked.Load() || int(stat.Version) > 200 || int(stat.Version)+u.lost < 200 {
+		t.Errorf("%s: %q, version %d, with %d acknowledged last and %d lost", u.dir, data, stat.Version, u.acked.Load(), u.lost)
+	}
+	if alive, err := u.c.Exists(ctx, u.dir+"-alive", false); err != nil || alive.EphemeralOwner != u.id {
+		t.Errorf("%s: its ephemeral: %+v, %v", u.dir, alive, err)
+	}
+	if err := watcher.c.Sync(ctx, "/"); err != nil {
+		t.Error(err)
+	}
+	if got := watcher.last.Load(); got != stat.Mzxid && watcher.drops.Load() == 0 {
+		t.Errorf("%s: the last event is of %#x, the last write of %#x", u.dir, got, stat.Mzxid)
+	}
+}
