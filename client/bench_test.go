@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"rollcall/jute"
@@ -82,48 +84,64 @@ func openLoopback(tb testing.TB) *Client {
 	return c
 }
 
-// A request's whole way, with so many in flight: whoever is answered sends the next.
+// A request's whole way over the loopback, with a server that only answers: so many
+// connections with so many in flight each. Whoever is answered sends the next. On two cores
+// half of it is the server's.
 func BenchmarkGo(b *testing.B) {
-	for _, window := range []int{1, 64} {
-		b.Run(fmt.Sprintf("inflight=%d", window), func(b *testing.B) {
-			c := openLoopback(b)
-			rec := &jute.SetDataRequest{Path: []byte("/bench/node"), Data: make([]byte, 100), Version: -1}
-			ctx := context.Background()
-			left, under := b.N, 0
-			done := make(chan error, 1)
-			var next func(Reply, error)
-			next = func(r Reply, err error) {
-				under--
-				if err != nil {
-					done <- err
-					return
-				}
-				if left > 0 {
-					left--
-					under++
-					err = c.Go(ctx, jute.OpSetData, rec, next)
-				}
-				if err != nil || under == 0 {
-					done <- err
-				}
+	for _, load := range []struct{ conns, window int }{{1, 1}, {1, 64}, {64, 1}, {8, 64}} {
+		b.Run(fmt.Sprintf("conns=%d/inflight=%d", load.conns, load.window), func(b *testing.B) {
+			clients := make([]*Client, load.conns)
+			for i := range clients {
+				clients[i] = openLoopback(b)
 			}
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			ended := make(chan error, load.conns)
 			b.ReportAllocs()
 			b.ResetTimer()
-			// The first reply sends the others: all that follows runs on the reader.
-			start := func(Reply, error) {
-				under = min(window, left)
-				for range under {
-					left--
-					_ = c.Go(ctx, jute.OpSetData, rec, next)
+			for _, c := range clients {
+				closedLoop(c, load.window, &left, ended)
+			}
+			for range clients {
+				if err := <-ended; err != nil {
+					b.Fatal(err)
 				}
 			}
-			if err := c.Go(ctx, jute.OpSync, jute.SyncRequest{}, start); err != nil {
-				b.Fatal(err)
-			}
-			if err := <-done; err != nil {
-				b.Fatal(err)
-			}
 		})
+	}
+}
+
+// closedLoop sends requests until none are left, window of them in flight, then says so.
+func closedLoop(c *Client, window int, left *atomic.Int64, ended chan<- error) {
+	rec := &jute.SetDataRequest{Path: []byte("/bench/node"), Data: make([]byte, 100), Version: -1}
+	ctx := context.Background()
+	under := 1 // the reader's
+	var next func(Reply, error)
+	send := func() {
+		if left.Add(-1) < 0 {
+			return
+		}
+		under++
+		if err := c.Go(ctx, jute.OpSetData, rec, next); err != nil {
+			panic(err)
+		}
+	}
+	next = func(_ Reply, err error) {
+		under--
+		if err == nil {
+			send()
+		}
+		if under == 0 {
+			ended <- err
+		}
+	}
+	if err := c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(r Reply, err error) {
+		for range window - 1 {
+			send()
+		}
+		next(r, err)
+	}); err != nil {
+		panic(err)
 	}
 }
 
@@ -138,4 +156,53 @@ func BenchmarkDo(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// What a session costs that only pings: its memory and its goroutines, without the server's.
+func BenchmarkIdle(b *testing.B) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer ln.Close()
+	go func() { // shakes hands, and has nothing behind it for each
+		in := make([]byte, 256)
+		hello := appendFrame(jute.ConnectResponse{TimeOut: 30000, SessionID: 7, Passwd: make([]byte, 16), HasReadOnly: true})
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(in)
+			_, _ = conn.Write(hello)
+			defer conn.Close()
+		}
+	}()
+	const sessions = 2000
+	for b.Loop() {
+		before, goroutines := memory(), runtime.NumGoroutine()
+		clients := make([]*Client, sessions)
+		for i := range clients {
+			if clients[i], err = Open(context.Background(), Config{Servers: []string{ln.Addr().String()}}); err != nil {
+				b.Fatal(err)
+			}
+			clients[i].mu.Lock()
+			clients[i].link.ping(0)
+			clients[i].mu.Unlock()
+		}
+		runtime.GC() // stacks shrink
+		b.ReportMetric(float64(memory()-before)/sessions, "B/session")
+		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/sessions, "goroutines/session")
+		for _, c := range clients {
+			c.Abandon()
+		}
+	}
+}
+
+// memory is what heap and stacks take after a collection.
+func memory() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
 }

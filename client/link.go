@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -24,11 +25,12 @@ const (
 
 // link is one connection.
 type link struct {
-	c     *Client
-	conn  net.Conn
-	addr  string
-	flush func()       // write, bound once: starting it allocates nothing
-	heard atomic.Int64 // when bytes last came, since the Client's base
+	c      *Client
+	conn   net.Conn
+	addr   string
+	flush  func()       // write, bound once: starting it allocates nothing
+	forget func() bool  // that the end of the Client closes conn
+	heard  atomic.Int64 // when bytes last came, since the Client's base
 
 	// The reader's.
 	opening int // replies that must come before requests pass
@@ -56,6 +58,7 @@ func newLink(c *Client, conn net.Conn, addr string) *link {
 	l.idle = sync.NewCond(&c.mu)
 	l.buf = l.small[:]
 	l.flush = l.write
+	l.forget = context.AfterFunc(c.ctx, func() { _ = conn.Close() })
 	l.heard.Store(int64(c.now()))
 	return l
 }
@@ -339,11 +342,12 @@ func (l *link) makeRoom(need int) {
 	}
 }
 
-// release gives back what was lent.
+// release closes the connection and gives back what was lent. Nothing is read any more.
 func (l *link) release() {
+	_ = l.conn.Close()
+	l.forget()
 	if l.lent != nil {
 		readBuffers.Put(l.lent)
-		l.lent = nil
-		l.buf, l.r, l.w = nil, 0, 0
+		l.lent, l.buf = nil, nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"rollcall/jute"
@@ -25,41 +26,57 @@ func backoff(timeout time.Duration, failed int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// run is the reader: it keeps a connection until the session or the Client ends.
+// run is the reader: it keeps a connection until the session or the Client ends. What waits on
+// an idle connection stands on little stack: run, serve and next.
 func (c *Client) run() {
 	defer close(c.ended)
 	failed := 0
 	for i := 0; ; i++ {
-		addr := c.servers[i%len(c.servers)]
-		begun := c.now()
-		passed, err := c.attempt(addr)
-		if c.ctx.Err() != nil {
-			c.over(Closed, nil, ErrClosed)
-			return
+		begun, passed := c.now(), false
+		l, err := c.connect(c.servers[i%len(c.servers)])
+		if err == nil {
+			err = l.serve()
+			passed = c.lost(l, err)
 		}
 		switch {
-		case errors.Is(err, ErrExpired):
-			c.over(Expired, err, ErrExpired)
-			return
-		case errors.Is(err, jute.AuthFailed):
-			c.over(Closed, err, err)
+		case c.ends(err):
 			return
 		case passed && c.now()-begun > minLife:
-			failed = 0
-			continue // the next server at once
+			failed = 0 // the next server at once
+		default:
+			failed++
+			c.pause(failed, err)
 		}
-		failed++
-		if failed == len(c.servers) {
-			c.log.Warn("no server could be connected to", "session", c.session.ID, "err", err)
-		}
-		c.mu.Lock()
-		c.lastFail = err
-		timeout := c.timeout
-		c.mu.Unlock()
-		select {
-		case <-time.After(backoff(timeout, failed)):
-		case <-c.ctx.Done():
-		}
+	}
+}
+
+// ends ends the Client if there is nothing left to connect for.
+func (c *Client) ends(err error) bool {
+	switch {
+	case c.ctx.Err() != nil:
+		c.over(Closed, nil, ErrClosed)
+	case errors.Is(err, ErrExpired):
+		c.over(Expired, err, ErrExpired)
+	case errors.Is(err, jute.AuthFailed):
+		c.over(Closed, err, err)
+	default:
+		return false
+	}
+	return true
+}
+
+// pause waits before the next attempt, after so many that failed.
+func (c *Client) pause(failed int, err error) {
+	if failed == len(c.servers) {
+		c.log.Warn("no server could be connected to", "session", c.session.ID, "err", err)
+	}
+	c.mu.Lock()
+	c.lastFail = err
+	timeout := c.timeout
+	c.mu.Unlock()
+	select {
+	case <-time.After(backoff(timeout, failed)):
+	case <-c.ctx.Done():
 	}
 }
 
@@ -100,29 +117,28 @@ func (c *Client) callsOut(enters bool) {
 	c.mu.Unlock()
 }
 
-// attempt connects to one server and serves the connection until it ends. passed: it came as
-// far as requests. There is always an error.
-func (c *Client) attempt(addr string) (passed bool, err error) {
+// connect opens a connection to one server, with the session or a new one. The server has its
+// share of the session's timeout for that and for all that goes before requests.
+func (c *Client) connect(addr string) (*link, error) {
 	_, timeout := c.Session()
-	ctx, cancel := context.WithTimeout(c.ctx, max(timeout/time.Duration(len(c.servers)), time.Millisecond))
-	defer cancel()
-	conn, err := c.cfg.Dial(ctx, addr)
+	by := time.Now().Add(max(timeout/time.Duration(len(c.servers)), time.Millisecond))
+	conn, err := c.dial(addr, by)
 	if err != nil {
-		return false, fmt.Errorf("client: connect to %s: %w", addr, err)
+		return nil, fmt.Errorf("client: connect to %s: %w", addr, err)
 	}
-	defer conn.Close()
-	unhook := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
-	defer unhook()
-	if by, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(by) // until requests pass
-	}
+	_ = conn.SetDeadline(by) // until requests pass
 	l := newLink(c, conn, addr)
-	defer l.release()
 	if err := l.handshake(); err != nil {
-		return false, fmt.Errorf("client: connect to %s: %w", addr, err)
+		c.lost(l, err)
+		return nil, fmt.Errorf("client: connect to %s: %w", addr, err)
 	}
-	err = l.serve()
-	return c.lost(l, err), err
+	return l, nil
+}
+
+func (c *Client) dial(addr string, by time.Time) (net.Conn, error) {
+	ctx, cancel := context.WithDeadline(c.ctx, by)
+	defer cancel()
+	return c.cfg.Dial(ctx, addr)
 }
 
 // connected lets requests pass on l.
@@ -142,7 +158,7 @@ func (c *Client) connected(l *link) {
 // lost ends a connection that has broken, and what was under way on it. It reports whether
 // requests had passed.
 func (c *Client) lost(l *link, why error) bool {
-	_ = l.conn.Close()
+	l.release()
 	c.mu.Lock()
 	passed := c.link == l
 	if passed {
