@@ -93,15 +93,23 @@ func (l *link) write() {
 			l.spare = batch
 		}
 		if err != nil {
-			if l.end == nil {
-				l.end = fmt.Errorf("client: write: %w", err)
-			}
-			_ = l.conn.Close() // the reader does the rest
+			l.endsWith(fmt.Errorf("client: write: %w", err))
 			break
 		}
 	}
 	l.writing = false
 	l.idle.Broadcast()
+}
+
+// endsWith closes the connection, so that the reader does the rest, and says why. The lock is
+// held, but not while the connection is closed.
+func (l *link) endsWith(why error) {
+	if l.end == nil {
+		l.end = why
+	}
+	l.c.mu.Unlock()
+	_ = l.conn.Close()
+	l.c.mu.Lock()
 }
 
 // ping sends one. The lock is held.

@@ -207,17 +207,21 @@ func (c *Client) fail(err error) {
 // has to look next.
 func (c *Client) look() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	l := c.link
-	if l == nil {
-		return
+	silent := l != nil && !c.pings(l, c.now())
+	c.mu.Unlock()
+	if silent {
+		_ = l.conn.Close() // the reader does the rest
 	}
-	now := c.now()
+}
+
+// pings does what look says, but for the closing: it reports false if the server is silent.
+// The lock is held.
+func (c *Client) pings(l *link, now time.Duration) bool {
 	silent := now - time.Duration(l.heard.Load())
 	if silent >= c.timeout*2/3 {
 		l.end = fmt.Errorf("%w: nothing heard for %v", errSilent, silent)
-		_ = l.conn.Close()
-		return
+		return false
 	}
 	next := c.timeout / 3 // while something is being written, that is what will be heard of
 	if !l.writing && len(l.out) == 0 {
@@ -227,6 +231,7 @@ func (c *Client) look() {
 		next = c.timeout/3 - (now - l.sent)
 	}
 	c.timer.Reset(min(next, c.timeout*2/3-silent))
+	return true
 }
 
 var errSilent = errors.New("client: server is silent")
