@@ -86,12 +86,14 @@ func TestOneWriteForMany(t *testing.T) {
 		})
 		for range 10 {
 			if err := c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(Reply, error) {
+				time.Sleep(time.Millisecond) // a writer could run
 				_ = c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(Reply, error) {})
 			}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // the first is being written: nobody reads
 		}
+		time.Sleep(12 * time.Second) // no time for pings
 		const size = 4 + 8 + 4
 		b := make([]byte, 1000)
 		for _, want := range []int{1 * size, 9 * size} {
@@ -175,6 +177,52 @@ func TestMaxInFlight(t *testing.T) {
 	})
 }
 
+// A function that the reader calls may send past the bound: the reader would wait for itself.
+func TestSendFromWatchAndState(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		var c *Client
+		var sent []error
+		nothing := func(Reply, error) {}
+		send := func() {
+			if c != nil {
+				sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing), c.Go(ctx, jute.OpSync, nil, nothing))
+			}
+		}
+		c = f.open(Config{
+			MaxInFlight: 2,
+			Watch:       func(jute.WatcherEvent, int64) { send() },
+			State: func(s State, _ error) {
+				if s == Connected {
+					send()
+				}
+			},
+		}, func() {
+			p = <-f.peers
+			p.accept()
+		})
+		for range 2 {
+			if err := c.Go(ctx, jute.OpSync, nil, nothing); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.event(jute.EventNodeCreated, "/a", 1)
+		for range 4 {
+			p.want(jute.OpSync)
+		}
+		_ = p.Close()
+		p = <-f.peers
+		p.accept()
+		for range 2 {
+			p.want(jute.OpSync)
+		}
+		synctest.Wait()
+		if len(sent) != 4 || errors.Join(sent...) != nil {
+			t.Errorf("sent: %v", sent)
+		}
+	})
+}
+
 // A turn that comes as its context ends goes to the next.
 func TestTurnPassedOn(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
@@ -196,7 +244,11 @@ func TestTurnPassedOn(t *testing.T) {
 		cancel() // this wakes it, and it finds the lock taken
 		c.wakeOne()
 		c.mu.Unlock()
+		start := time.Now()
 		<-passed
+		if d := time.Since(start); d != 0 {
+			t.Errorf("the next waited for %v", d)
+		}
 	})
 }
 
@@ -255,6 +307,7 @@ func TestUnsentBoundEnds(t *testing.T) {
 			}
 			over <- err
 		}()
+		time.Sleep(time.Second) // it waits
 		for range 20 {
 			p.want(jute.OpSetData)
 		}
@@ -330,7 +383,8 @@ var hostile = map[string][]byte{
 	"length below 0":         {0xff, 0xff, 0xff, 0xff},
 	"length above the limit": {0x7f, 0, 0, 0},
 	"frame without a header": appendFrame(jute.ErrorResponse{}),
-	"reply to nothing":       appendFrame(jute.ReplyHeader{Xid: 9}),
+	"reply to another":       appendFrame(jute.ReplyHeader{Xid: 9}),
+	"reply to nothing":       append(appendFrame(jute.ReplyHeader{Xid: 1}), appendFrame(jute.ReplyHeader{Xid: 2})...),
 	"setWatches of nobody":   appendFrame(jute.ReplyHeader{Xid: jute.XidSetWatches}),
 	"auth of nobody":         appendFrame(jute.ReplyHeader{Xid: jute.XidAuth}),
 	"event cut short":        appendFrame(jute.ReplyHeader{Xid: jute.XidNotification}, jute.ErrorResponse{}),
@@ -344,10 +398,14 @@ func TestHostileBytes(t *testing.T) {
 			within(t, func(t *testing.T, f *fake) {
 				var p *peer
 				var why []error
-				f.open(Config{State: func(_ State, err error) { why = append(why, err) }}, func() {
+				c := f.open(Config{State: func(_ State, err error) { why = append(why, err) }}, func() {
 					p = <-f.peers
 					p.accept()
 				})
+				if err := c.Go(ctx, jute.OpSync, nil, func(Reply, error) {}); err != nil {
+					t.Fatal(err)
+				}
+				p.want(jute.OpSync)
 				if _, err := p.Write(nonsense); err != nil {
 					t.Fatal(err)
 				}
@@ -360,6 +418,24 @@ func TestHostileBytes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A length alone costs no memory.
+func TestPromisedLength(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		c := f.open(Config{}, func() {
+			p = <-f.peers
+			p.accept()
+		})
+		if _, err := p.Write(append([]byte{0x03, 0, 0, 0}, make([]byte, 2*readSize)...)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := len(c.link.buf); n > 4*readSize {
+			t.Errorf("a buffer of %d bytes", n)
+		}
+	})
 }
 
 // FuzzReplies gives a Client any bytes after the handshake, with requests of every kind under

@@ -3,8 +3,11 @@ package client
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,18 +113,21 @@ func TestSilence(t *testing.T) {
 			a.accept()
 		})
 		start := time.Now()
-		for i := range 3 {
+		for i := range 4 {
+			if i == 2 { // later than the last that was heard
+				a.reply(a.want(jute.OpSync).Xid, 0x77, jute.OK, nil)
+				a.reply(a.want(jute.OpSync).Xid, -1, jute.Unimplemented, nil)
+				time.Sleep(7 * time.Second)
+			}
 			if err := c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(_ Reply, err error) {
 				h.add("%d %v", i, err)
-				if i == 1 && c.Go(ctx, jute.OpSync, nil, nil) != ErrNotConnected {
+				if i == 2 && c.Go(ctx, jute.OpSync, nil, nil) != ErrNotConnected {
 					t.Error("a request was taken without a connection")
 				}
 			}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		xid := a.want(jute.OpSync).Xid
-		a.reply(xid, 0x77, jute.OK, nil)
 		a.want(jute.OpSync)
 		a.want(jute.OpSync)
 		a.want(jute.OpPing)
@@ -141,7 +147,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("server %q", c.Server())
 		}
 		b.want(jute.OpPing) // nothing before it
-		want := []string{"connected false", "0 <nil>", "1 " + ErrConnectionLost.Error(), "2 " + ErrConnectionLost.Error(), "disconnected true", "connected false"}
+		want := []string{"connected false", "0 <nil>", "1 <nil>", "2 " + ErrConnectionLost.Error(), "3 " + ErrConnectionLost.Error(), "disconnected true", "connected false"}
 		if got := h.take(); !slices.Equal(got, want) {
 			t.Errorf("heard\n%q, want\n%q", got, want)
 		}
@@ -321,6 +327,124 @@ func TestCloseWithoutConnection(t *testing.T) {
 			cancel()
 		}
 	})
+}
+
+// A close that was lost with its connection is sent again on the next.
+func TestCloseLost(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		c := f.open(Config{}, func() {
+			p = <-f.peers
+			p.accept()
+		})
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close(ctx) }()
+		for range 2 {
+			p.want(jute.OpCloseSession)
+			_ = p.Close()
+			p = <-f.peers
+			p.accept()
+		}
+		p.reply(p.want(jute.OpCloseSession).Xid, 3, jute.OK, nil)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Answers to a handshake that mean nothing are no sessions.
+func TestHandshakeNonsense(t *testing.T) {
+	for name, resp := range map[string]Record{
+		"short":               jute.ErrorResponse{},
+		"new session refused": jute.ConnectResponse{Passwd: make([]byte, 16)},
+		"no session":          jute.ConnectResponse{TimeOut: 1000, Passwd: make([]byte, 16)},
+		"another session":     jute.ConnectResponse{TimeOut: 1000, SessionID: 99, Passwd: make([]byte, 16)},
+		"a long password":     jute.ConnectResponse{TimeOut: 1000, SessionID: 1, Passwd: make([]byte, 2000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			within(t, func(t *testing.T, f *fake) {
+				go func() {
+					p := <-f.peers
+					p.connectRequest()
+					p.write(resp)
+					p.ended()
+				}()
+				cfg := Config{Servers: []string{"a"}, Dial: f.dial}
+				if name == "another session" {
+					cfg.Resume = &Resume{ID: 1}
+				}
+				limited, cancel := context.WithTimeout(ctx, 20*time.Millisecond) // one attempt
+				defer cancel()
+				if _, err := Open(limited, cfg); !errors.Is(err, ErrProtocol) {
+					t.Errorf("open: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// slow is a connection whose writes fail, a second after it is closed.
+type slow struct {
+	net.Conn
+	fails   bool // at once
+	closed  chan struct{}
+	once    sync.Once
+	writing atomic.Int32
+}
+
+func (s *slow) Write(b []byte) (int, error) {
+	if len(b) > 40 { // the handshake
+		return s.Conn.Write(b)
+	}
+	if s.fails {
+		return 0, errors.New("no route")
+	}
+	s.writing.Add(1)
+	defer s.writing.Add(-1)
+	<-s.closed
+	time.Sleep(time.Second)
+	return 0, errors.New("closed")
+}
+
+func (s *slow) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return s.Conn.Close()
+}
+
+// A write that fails ends the connection at once, and Abandon waits for one that does not end.
+func TestWriteEnds(t *testing.T) {
+	for _, fails := range []bool{true, false} {
+		within(t, func(t *testing.T, f *fake) {
+			var conn *slow
+			var h heard
+			cfg := Config{
+				Servers: []string{"a"}, State: func(s State, _ error) { h.add("%v", s) },
+				Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+					c, err := f.dial(ctx, addr)
+					conn = &slow{Conn: c, fails: fails, closed: make(chan struct{})}
+					return conn, err
+				},
+			}
+			go func() { (<-f.peers).accept() }()
+			c, err := Open(ctx, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Abandon()
+			if err := c.Go(ctx, jute.OpSync, nil, func(Reply, error) {}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if !fails {
+				c.Abandon()
+				if n := conn.writing.Load(); n != 0 {
+					t.Errorf("%d writes go on", n)
+				}
+			} else if got := h.take(); !slices.Equal(got, []string{"connected", "disconnected"}) {
+				t.Errorf("states %q", got)
+			}
+		})
+	}
 }
 
 // Abandon says nothing to the server, ends what is under way, and leaves nothing behind.

@@ -83,7 +83,6 @@ func (c *Client) pause(failed int, err error) {
 // over ends the Client: nothing will pass any more, because of end.
 func (c *Client) over(s State, why, end error) {
 	c.stop()
-	c.timer.Stop()
 	c.mu.Lock()
 	c.end = end
 	c.link = nil

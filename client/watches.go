@@ -80,14 +80,7 @@ func (w *watches) replied(c call, code jute.Code) {
 	if *w == nil {
 		*w = make(watches)
 	}
-	switch had := (*w)[c.path]; kind { // a server knows one that stays per path
-	case watchPersistent:
-		(*w)[c.path] = had&^watchRecursive | kind
-	case watchRecursive:
-		(*w)[c.path] = had&^watchPersistent | kind
-	default:
-		(*w)[c.path] = had | kind
-	}
+	(*w)[c.path] |= kind
 }
 
 // fired drops what an event has used up.

@@ -47,6 +47,7 @@ func TestWatchesSetAgain(t *testing.T) {
 		{"none", []ask{{get, "/a", jute.NoNode}, {list, "/a", jute.NoAuth}}, 0, nil, 0, ""},
 		{"each kind", []ask{{get, "/d", 0}, {exists, "/e", 0}, {exists, "/n", jute.NoNode}, {list, "/c", 0}}, 0, nil, jute.OpSetWatches, "data[/d /e] exist[/n] child[/c]"},
 		{"persistent", []ask{{add, "/p", 0}}, 0, []string{"4/p", "3/p", "2/p"}, jute.OpSetWatches2, "data[] exist[] child[] persistent[/p] recursive[]"},
+		{"both that stay", []ask{{add, "/b", 0}, {add, "/b:1", 0}}, 0, nil, jute.OpSetWatches2, "data[] exist[] child[] persistent[/b] recursive[/b]"},
 		{"recursive", []ask{{add, "/r", 0}}, 1, []string{"3/r/x", "2/r"}, jute.OpSetWatches2, "data[] exist[] child[] persistent[] recursive[/r]"},
 		{"data used up", []ask{{get, "/a", 0}, {list, "/a", 0}}, 0, []string{"3/a"}, jute.OpSetWatches, "data[] exist[] child[/a]"},
 		{"child used up", []ask{{get, "/a", 0}, {list, "/a", 0}}, 0, []string{"4/a"}, jute.OpSetWatches, "data[/a] exist[] child[]"},
@@ -66,10 +67,14 @@ func TestWatchesSetAgain(t *testing.T) {
 					p.accept()
 				})
 				for i, a := range tc.asks {
-					path := []byte(a.path)
+					name, other := strings.CutSuffix(a.path, ":1") // another mode than the test's
+					path := []byte(name)
 					var rec Record = jute.GetDataRequest{Path: path, Watch: !strings.HasSuffix(a.path, "unwatched")}
 					if a.op == add || a.op == remove {
 						rec = jute.RemoveWatchesRequest{Path: path, Type: jute.WatcherType(tc.mode)}
+						if other {
+							rec = jute.AddWatchRequest{Path: path, Mode: jute.AddWatchPersistentRecursive}
+						}
 					}
 					if err := c.Go(ctx, a.op, rec, func(Reply, error) {}); err != nil {
 						t.Fatal(err)
