@@ -186,7 +186,9 @@ func TestSendFromWatchAndState(t *testing.T) {
 		nothing := func(Reply, error) {}
 		send := func() {
 			if c != nil {
-				sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing), c.Go(ctx, jute.OpSync, nil, nothing))
+				sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing))
+				time.Sleep(time.Millisecond) // a writer could run
+				sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing))
 			}
 		}
 		c = f.open(Config{
@@ -206,9 +208,14 @@ func TestSendFromWatchAndState(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p.event(jute.EventNodeCreated, "/a", 1)
-		for range 4 {
+		for range 2 {
 			p.want(jute.OpSync)
+		}
+		synctest.Wait() // the writer has ended
+		p.event(jute.EventNodeCreated, "/a", 1)
+		const size = 4 + 8
+		if n, _ := p.Read(make([]byte, 100)); n != 2*size {
+			t.Errorf("%d bytes in one write, want %d", n, 2*size)
 		}
 		_ = p.Close()
 		p = <-f.peers
