@@ -125,8 +125,7 @@ func TestMaxInFlight(t *testing.T) {
 		})
 		again := true // the first function to run sends two requests more
 		nothing := func(Reply, error) {}
-		var done func(Reply, error)
-		done = func(Reply, error) {
+		done := func(Reply, error) {
 			if again {
 				again = false
 				for range 2 {
@@ -171,7 +170,7 @@ func TestMaxInFlight(t *testing.T) {
 		for range 3 {
 			got = append(got, <-passed)
 		}
-		if got[0] != nil || got[1] != ErrNotConnected || got[2] != ErrNotConnected {
+		if got[0] != nil || !errors.Is(got[1], ErrNotConnected) || !errors.Is(got[2], ErrNotConnected) {
 			t.Errorf("who waited: %v", got)
 		}
 	})
@@ -288,7 +287,7 @@ func TestUnsentBound(t *testing.T) {
 			t.Errorf("%d MiB were taken", n)
 		}
 		<-over
-		if d := time.Since(start); d != 20*time.Second || refused != ErrNotConnected {
+		if d := time.Since(start); d != 20*time.Second || !errors.Is(refused, ErrNotConnected) {
 			t.Errorf("after %v: %v", d, refused)
 		}
 		synctest.Wait()

@@ -121,7 +121,7 @@ func TestSilence(t *testing.T) {
 			}
 			if err := c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(_ Reply, err error) {
 				h.add("%d %v", i, err)
-				if i == 2 && c.Go(ctx, jute.OpSync, nil, nil) != ErrNotConnected {
+				if i == 2 && !errors.Is(c.Go(ctx, jute.OpSync, nil, nil), ErrNotConnected) {
 					t.Error("a request was taken without a connection")
 				}
 			}); err != nil {
@@ -316,7 +316,7 @@ func TestCloseWithoutConnection(t *testing.T) {
 				continue
 			}
 			synctest.Wait()
-			if err := c.Go(ctx, jute.OpSync, nil, nil); err != ErrClosed {
+			if err := c.Go(ctx, jute.OpSync, nil, nil); !errors.Is(err, ErrClosed) {
 				t.Errorf("request behind a close: %v", err)
 			}
 			p.accept()
