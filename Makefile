@@ -20,8 +20,8 @@ mutants: ## faults of one line in the code, each of which a test must notice
 	ROLLCALL_MUTANTS=1 go test -count=1 -v -timeout 1h -run 'TestMutants' ./integration
 fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
-bench: ## the benchmarks of all packages
-	go test -run '^$$' -bench . -benchmem ./...
+bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
+	go test -run '^$$' -bench . -benchmem -timeout 1h ./...
 lint: ## gofumpt, go vet, golangci-lint, generated code fresh
 	ci/lint.sh
 proto: ## proto/*.pb.go from proto/rollcall.proto

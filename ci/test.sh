@@ -33,6 +33,14 @@ unit() {
   raced $packages
 }
 
+# benches runs each benchmark once, small, so that none stops working unseen; make bench
+# runs them in full.
+benches() {
+  local packages
+  packages=$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u) || return
+  tests -run '^$' -bench . -benchtime 1x -short $packages
+}
+
 # drills breaks whole ensembles inside the test process; ROLLCALL_SCHEDULES sets how
 # many schedules of faults, else the tests' own default holds. Then all of it again under
 # the race detector, with fewer schedules, as those take seven times as long. -v, for what
@@ -71,7 +79,7 @@ scenarios() {
   [ "$ran" -ge "$least" ] || { echo "client scenarios: at least $least must run"; failed_suites+=(scenarios); }
 }
 
-[ $# -gt 0 ] || set -- unit drills clients kills deploy differential
+[ $# -gt 0 ] || set -- unit benches drills clients kills deploy differential
 for name in "$@"; do
   suite "$name" "$name"
   [ "$name" != clients ] || scenarios

@@ -21,7 +21,11 @@ import (
 // follower, which forwards it: three members in one process, over loopback, with the log
 // on disk. Everything else is quiet, so that with one writer each waits for the one before.
 func BenchmarkWrite(b *testing.B) {
-	for _, writers := range []int{1, 16, 64} {
+	counts := []int{1, 16, 64}
+	if testing.Short() {
+		counts = counts[1:2]
+	}
+	for _, writers := range counts {
 		for _, on := range []string{"leader", "follower"} {
 			b.Run(fmt.Sprintf("writers=%d/on=%s", writers, on), func(b *testing.B) {
 				e := startBench(b)

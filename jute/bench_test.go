@@ -1,34 +1,55 @@
 package jute
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
-func BenchmarkDecodeGetData(b *testing.B) {
-	frame := GetDataRequest{Path: []byte("/services/web/node-17"), Watch: true}.Append(RequestHeader{1, OpGetData}.Append(nil))
-	var h RequestHeader
-	var r GetDataRequest
-	b.ReportAllocs()
-	for b.Loop() {
-		d := NewDecoder(frame)
-		h.Decode(&d)
-		r.Decode(&d)
-		if d.Err() != nil {
-			b.Fatal(d.Err())
-		}
+// BenchmarkDecode reads a request as the server does: its header, then its record.
+func BenchmarkDecode(b *testing.B) {
+	path, data := []byte("/services/web/node-17"), make([]byte, 100)
+	multi := []MultiOp{
+		{Op: OpCheck, Check: CheckVersionRequest{Path: path}},
+		{Op: OpSetData, SetData: SetDataRequest{Path: path, Data: data}},
+		{Op: OpCreate, Create: CreateRequest{Path: path, Data: data, ACL: OpenACL}},
+		{Op: OpDelete, Delete: DeleteRequest{Path: path}},
 	}
-}
-
-func BenchmarkDecodeSetData(b *testing.B) {
-	frame := SetDataRequest{Path: []byte("/services/web/node-17"), Data: make([]byte, 100), Version: -1}.Append(RequestHeader{1, OpSetData}.Append(nil))
-	var h RequestHeader
-	var r SetDataRequest
-	b.ReportAllocs()
-	for b.Loop() {
-		d := NewDecoder(frame)
-		h.Decode(&d)
-		r.Decode(&d)
-		if d.Err() != nil {
-			b.Fatal(d.Err())
-		}
+	watches := SetWatches2{Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}
+	for i := range 100 {
+		watches.Data = append(watches.Data, fmt.Appendf(nil, "/services/web/node-%02d", i))
+	}
+	var create CreateRequest // its vector keeps its memory, as at apply
+	var ops []MultiOp
+	for _, bb := range []struct {
+		name   string
+		body   []byte
+		decode func(d *Decoder)
+	}{
+		{"ping", nil, func(*Decoder) {}},
+		{"connect", ConnectRequest{Passwd: make([]byte, 16), HasReadOnly: true}.Append(nil), func(d *Decoder) { var r ConnectRequest; r.Decode(d) }},
+		{"exists", ExistsRequest{Path: path}.Append(nil), func(d *Decoder) { var r ExistsRequest; r.Decode(d) }},
+		{"getData", GetDataRequest{Path: path, Watch: true}.Append(nil), func(d *Decoder) { var r GetDataRequest; r.Decode(d) }},
+		{"getChildren", GetChildrenRequest{Path: path}.Append(nil), func(d *Decoder) { var r GetChildrenRequest; r.Decode(d) }},
+		{"create", CreateRequest{Path: path, Data: data, ACL: OpenACL}.Append(nil), func(d *Decoder) { create.Decode(d) }},
+		{"delete", DeleteRequest{Path: path}.Append(nil), func(d *Decoder) { var r DeleteRequest; r.Decode(d) }},
+		{"setData", SetDataRequest{Path: path, Data: data, Version: -1}.Append(nil), func(d *Decoder) { var r SetDataRequest; r.Decode(d) }},
+		{"setACL", SetACLRequest{Path: path, ACL: OpenACL}.Append(nil), func(d *Decoder) { var r SetACLRequest; r.Decode(d) }},
+		{"multi of four", AppendMulti(nil, multi), func(d *Decoder) { ops, _ = DecodeMulti(d, ops) }},
+		{"setWatches of 100", watches.Append(nil), func(d *Decoder) { var r SetWatches2; r.Decode(d) }},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			frame := append(RequestHeader{Xid: 1, Op: OpGetData}.Append(nil), bb.body...)
+			var h RequestHeader
+			var d Decoder // outside of the loop: that bb.decode takes it moves it to the heap
+			b.ReportAllocs()
+			for b.Loop() {
+				d = NewDecoder(frame)
+				h.Decode(&d)
+				if bb.decode(&d); d.Err() != nil {
+					b.Fatal(d.Err())
+				}
+			}
+		})
 	}
 }
 

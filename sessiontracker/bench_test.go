@@ -3,6 +3,7 @@ package sessiontracker
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -13,7 +14,24 @@ import (
 
 // Run with -cpu 1,2.
 
-var sizes = []int{10_000, 100_000, 1_000_000}
+// each runs a benchmark for so many sessions.
+func each(b *testing.B, run func(b *testing.B, n int)) {
+	sizes := []int{10_000, 100_000, 1_000_000}
+	if testing.Short() {
+		sizes = sizes[:1]
+	}
+	for _, n := range sizes {
+		b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			run(b, n)
+		})
+	}
+}
+
+// perSession reports what an op cost for each of n sessions.
+func perSession(b *testing.B, n int) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/session")
+}
 
 // shuffled returns all ids of million(n) that one member owns, in no order.
 func shuffled(n int) []int64 {
@@ -28,17 +46,11 @@ func shuffled(n int) []int64 {
 	return ids
 }
 
-func each(b *testing.B, run func(b *testing.B, n int)) {
-	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) { run(b, n) })
-	}
-}
-
+// BenchmarkTouch is one touch, of a connection on the leader's own member.
 func BenchmarkTouch(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		table, ids := NewGlobalTable(start, tick, million(n)), shuffled(n)
 		var from atomic.Int64
-		b.ReportAllocs()
 		b.ResetTimer()
 		b.RunParallel(func(pb *testing.PB) {
 			i := int(from.Add(int64(len(ids) / 2)))
@@ -50,27 +62,28 @@ func BenchmarkTouch(b *testing.B) {
 	})
 }
 
-// One op is one touch of a batch.
+// BenchmarkTouchAll is one touch of a batch, as pings bring them.
 func BenchmarkTouchAll(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		table, ids := NewGlobalTable(start, tick, million(n)), shuffled(n)
 		timeouts := slices.Repeat([]uint32{10_000}, len(ids))
-		b.ReportAllocs()
+		var from atomic.Int64
+		const batch = 1000
 		b.ResetTimer()
 		b.RunParallel(func(pb *testing.PB) {
-			k := 0
-			for i := 0; pb.Next(); i++ {
-				if k++; k == min(1000, len(ids)) {
-					at := i % (len(ids) - k + 1)
+			at, k := int(from.Add(int64(len(ids)/2)))%(len(ids)-batch), 0
+			for pb.Next() {
+				if k++; k == batch {
 					table.TouchAll(1, start, ids[at:at+k], timeouts[:k], nil)
-					k = 0
+					at, k = (at+k)%(len(ids)-batch), 0
 				}
 			}
 		})
 	})
 }
 
-// A bucket of a tenth of all, 100,000 of a million, falls due and is decided.
+// BenchmarkExpire is a bucket of a tenth of all, 100,000 of a million, that falls due and
+// is decided.
 func BenchmarkExpire(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		for b.Loop() {
@@ -87,12 +100,28 @@ func BenchmarkExpire(b *testing.B) {
 				b.Fatalf("%d expired, want %d", len(got), len(ids))
 			}
 		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n/10), "ns/session")
+		perSession(b, n/10)
 	})
 }
 
-// A bucket falls due whose sessions have all been touched, as most are: the cost of not
-// moving them at the touch.
+// BenchmarkRemove is what apply does with such a bucket: the table forgets a tenth of all.
+func BenchmarkRemove(b *testing.B) {
+	each(b, func(b *testing.B, n int) {
+		for b.Loop() {
+			b.StopTimer()
+			table := NewGlobalTable(start, tick, million(n))
+			ids := shuffled(n)[:n/10]
+			b.StartTimer()
+			for _, id := range ids {
+				table.Remove(jute.SessionID(id))
+			}
+		}
+		perSession(b, n/10)
+	})
+}
+
+// BenchmarkRefile is a bucket that falls due whose sessions have all been touched, as most
+// are: the cost of not moving them at the touch.
 func BenchmarkRefile(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		for b.Loop() {
@@ -113,27 +142,36 @@ func BenchmarkRefile(b *testing.B) {
 			b.StartTimer()
 			table.Advance(now.Add(tick / 2))
 		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/session")
+		perSession(b, n)
 	})
 }
 
+// BenchmarkPromote makes the table of a new leader, and reports its memory.
 func BenchmarkPromote(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		seeds := slices.Collect(million(n))
-		b.ReportAllocs()
+		var table *GlobalTable
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
 		for b.Loop() {
-			NewGlobalTable(start, tick, slices.Values(seeds))
+			table = NewGlobalTable(start, tick, slices.Values(seeds))
 		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/session")
+		perSession(b, n)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(n), "B/session")
+		runtime.KeepAlive(seeds)
+		runtime.KeepAlive(table)
 	})
 }
 
+// BenchmarkTouchMap is a touch, where all sessions are flushed and acknowledged in turn.
 func BenchmarkTouchMap(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		var m TouchMap
 		ids := shuffled(n)
 		var from, number atomic.Int64
-		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			i := int(from.Add(int64(len(ids) / 2)))
 			for pb.Next() {
@@ -145,4 +183,35 @@ func BenchmarkTouchMap(b *testing.B) {
 			}
 		})
 	})
+}
+
+// BenchmarkTouchMapFlush is the flush of so many touches, behind none or behind as many
+// batches as may wait to be acknowledged: then every two of these become one.
+func BenchmarkTouchMapFlush(b *testing.B) {
+	for _, waiting := range []int{0, maxBatches} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			for _, n := range []int{10_000, 100_000} {
+				b.Run(fmt.Sprintf("touches=%d", n), func(b *testing.B) {
+					ids := shuffled(3 * n)
+					b.ReportAllocs()
+					for b.Loop() {
+						b.StopTimer()
+						var m TouchMap
+						for k := range waiting {
+							for _, id := range ids[k*n/maxBatches : (k+1)*n/maxBatches] {
+								m.Touch(jute.SessionID(id), 10*time.Second)
+							}
+							m.Flush(start)
+						}
+						for _, id := range ids {
+							m.Touch(jute.SessionID(id), 10*time.Second)
+						}
+						b.StartTimer()
+						m.Flush(start)
+					}
+					perSession(b, n)
+				})
+			}
+		})
+	}
 }

@@ -15,11 +15,25 @@ type ear struct{ heard int }
 func (e *ear) Event(jute.EventType, string, int64) { e.heard++ }
 func (e *ear) Identities() []*proto.Identity       { return nil }
 
-const crowd = 10_000 // watchers
+// crowd is how many watchers there are; far fewer with -short.
+func crowd() int {
+	if testing.Short() {
+		return 100
+	}
+	return 10_000
+}
+
+func newCrowd() []*ear {
+	ears := make([]*ear, crowd())
+	for i := range ears {
+		ears[i] = &ear{}
+	}
+	return ears
+}
 
 // watchPaths are a million paths that are watched and have no node, of 37 characters.
 func watchPaths() [][]byte {
-	paths := make([][]byte, million)
+	paths := make([][]byte, million())
 	for i := range paths {
 		paths[i] = fmt.Appendf(nil, "/watched/by-somebody/group-%02d/%07d", i%100, i)
 	}
@@ -44,10 +58,7 @@ func setMany(s *State, ears []*ear) {
 
 // BenchmarkEvent is a setData with a million watches elsewhere, by how many hear it.
 func BenchmarkEvent(b *testing.B) {
-	ears := make([]*ear, crowd)
-	for i := range ears {
-		ears[i] = &ear{}
-	}
+	ears := newCrowd()
 	const deep = "/group/2/3/4/5/6/7/8"
 	k := newBench(b, 0)
 	for _, path := range []string{"/group/quiet", "/group/one", "/group/crowd", "/group/spent", "/group/2", "/group/above", "/group/above/node"} {
@@ -56,9 +67,8 @@ func BenchmarkEvent(b *testing.B) {
 	for i := len("/group/2") + 2; i <= len(deep); i += 2 {
 		k.create(b, deep[:i])
 	}
-	set := func(path string) func(int) *proto.Txn {
-		body := jute.SetDataRequest{Path: []byte(path), Data: []byte("16 other bytes.."), Version: -1}.Append(nil)
-		return func(int) *proto.Txn { return k.txn(jute.OpSetData, body) }
+	set := func(path string) func() *proto.Txn {
+		return func() *proto.Txn { return setTxn(path, hundred) }
 	}
 	b.Run("no watches at all", func(b *testing.B) { k.run(b, set("/group/quiet")) })
 	setMany(k.s, ears)
@@ -68,19 +78,21 @@ func BenchmarkEvent(b *testing.B) {
 		_ = k.s.AddWatch([]byte("/group/above"), jute.AddWatchPersistentRecursive, e)
 	}
 	runtime.GC()
-	b.Run("0 watchers", func(b *testing.B) { k.run(b, set("/group/quiet")) })
-	b.Run("0 watchers, eight deep", func(b *testing.B) { k.run(b, set(deep)) })
-	b.Run("1 watcher", func(b *testing.B) { k.run(b, set("/group/one")) })
-	b.Run("10000 watchers", func(b *testing.B) { k.run(b, set("/group/crowd")) })
-	b.Run("10000 watchers above", func(b *testing.B) { k.run(b, set("/group/above/node")) })
-	b.Run("10000 watchers, once", func(b *testing.B) {
+	many := fmt.Sprintf("watchers=%d", len(ears))
+	b.Run("watchers=0", func(b *testing.B) { k.run(b, set("/group/quiet")) })
+	b.Run("watchers=0/eight deep", func(b *testing.B) { k.run(b, set(deep)) })
+	b.Run("watchers=1", func(b *testing.B) { k.run(b, set("/group/one")) })
+	b.Run(many, func(b *testing.B) { k.run(b, set("/group/crowd")) })
+	b.Run(many+"/above", func(b *testing.B) { k.run(b, set("/group/above/node")) })
+	b.Run(many+"/once", func(b *testing.B) {
+		b.ReportAllocs()
 		path, next := []byte("/group/spent"), set("/group/spent")
 		for range b.N {
 			b.StopTimer()
 			for _, e := range ears {
 				_, _, _ = k.s.GetData(path, nil, e)
 			}
-			entry := k.entry(next(0))
+			entry := k.entry(next())
 			b.StartTimer()
 			k.apply(b, entry)
 		}
@@ -110,16 +122,13 @@ func BenchmarkWatchMemory(b *testing.B) {
 		{"recursive", alone(add(jute.AddWatchPersistentRecursive))},
 		{"mix", func(s *State, _ [][]byte, ears []*ear) { setMany(s, ears) }},
 		{"a hundred paths", func(s *State, paths [][]byte, ears []*ear) {
-			for i := range million {
+			for i := range million() {
 				once(s, paths[i/len(ears)], ears[i%len(ears)])
 			}
 		}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			ears := make([]*ear, crowd)
-			for i := range ears {
-				ears[i] = &ear{}
-			}
+			ears := newCrowd()
 			paths := watchPaths()
 			var before, after runtime.MemStats
 			for range b.N {
@@ -132,7 +141,7 @@ func BenchmarkWatchMemory(b *testing.B) {
 				runtime.KeepAlive(s)
 			}
 			runtime.KeepAlive(paths)
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/million, "B/watch")
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(million()), "B/watch")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -142,6 +151,7 @@ func BenchmarkWatchMemory(b *testing.B) {
 func BenchmarkDropWatcher(b *testing.B) {
 	paths := watchPaths()
 	s, e := New(Config{}), &ear{}
+	b.ReportAllocs()
 	for range b.N {
 		b.StopTimer()
 		for _, path := range paths {

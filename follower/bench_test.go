@@ -1,0 +1,72 @@
+package follower
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// benchFollower is one that heard n sessions.
+func benchFollower(b *testing.B, n int) *Follower {
+	b.Helper()
+	f, err := New(Config{
+		Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, Clients: &rig{}, Leader: (&rig{}).dial,
+		RaftTerm: func() uint64 { return 1 }, Joining: func() bool { return false }, Wall: time.Now,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range n {
+		f.touched.Touch(jute.SessionID(self<<56+i), timeout)
+	}
+	return f
+}
+
+// BenchmarkPong is the answer to a ping with so many touches: made and encoded, and
+// decoded at the leader.
+func BenchmarkPong(b *testing.B) {
+	for _, n := range []int{10_000, 100_000} {
+		f := benchFollower(b, n)
+		b.Run(fmt.Sprintf("encode/touches=%d", n), func(b *testing.B) {
+			var size int
+			b.ReportAllocs()
+			for b.Loop() {
+				size = 0
+				for pong := range f.pongs(1) {
+					p, err := protobuf.Marshal(pong)
+					if err != nil {
+						b.Fatal(err)
+					}
+					size += len(p)
+				}
+			}
+			b.ReportMetric(float64(size)/float64(n), "B/touch")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/touch")
+		})
+		b.Run(fmt.Sprintf("decode/touches=%d", n), func(b *testing.B) {
+			var parts [][]byte
+			for pong := range f.pongs(1) {
+				p, err := protobuf.Marshal(pong)
+				if err != nil {
+					b.Fatal(err)
+				}
+				parts = append(parts, p)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, p := range parts {
+					var pong proto.Pong
+					if err := protobuf.Unmarshal(p, &pong); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/touch")
+		})
+	}
+}
