@@ -82,7 +82,7 @@ func (c *content) digest() uint64 {
 	p = addBool(p, c.term.TTLNodes)
 	p = addBool(p, c.term.EnforceQuota)
 	p = addBool(p, c.term.X509)
-	p = add(p, uint64(c.nodes.n))
+	p = add(p, uint64(c.nodes))
 	p = add(p, c.nodeSum)
 	p = add(p, uint64(c.sessions.n))
 	p = add(p, c.sessionSum)

@@ -29,7 +29,8 @@ var uncovered = map[string]string{
 	"node.gen":         "each member's own",
 	"node.children":    "derived: the children have paths",
 	"content.tree":     "by its nodes",
-	"tree.nodes":       "by their hashes, in nodeSum",
+	"tree.root":        "the nodes, by their hashes, in nodeSum",
+	"tree.paths":       "derived: the same nodes",
 	"tree.ephemerals":  "derived: nodes have owners",
 	"tree.dataSize":    "derived",
 	"tree.candidates":  "derived: nodes have lives",
@@ -119,7 +120,7 @@ func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value
 		other.SetString(v.String() + "x")
 	case reflect.Bool:
 		other.SetBool(!v.Bool())
-	case reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		other.SetInt(v.Int() + 1)
 	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		other.SetUint(v.Uint() + 1)

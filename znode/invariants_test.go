@@ -39,8 +39,11 @@ func checkTree(t testing.TB, s *State) {
 	s.walk(s.get(rootPath), func(n *node) bool {
 		nodes++
 		size += int64(len(n.path) + len(n.data))
-		if s.get(n.path) != n {
+		if s.get(n.path) != n || s.descend(n.path) != n {
 			t.Errorf("%s is not where it is looked up", n.path)
+		}
+		if above, _ := cutPath(n.path); n.gen > s.get(above).gen {
+			t.Errorf("%s was copied, but not its parent", n.path)
 		}
 		if n.owner != 0 {
 			ephemerals++
@@ -87,7 +90,7 @@ func checkTree(t testing.TB, s *State) {
 	if err := recount(s).check(&s.content); err != nil {
 		t.Error(err)
 	}
-	if nodes != s.NodeCount() || ephemerals != s.EphemeralCount() || size != s.DataSize() {
+	if nodes != s.NodeCount() || nodes != len(s.paths) || ephemerals != s.EphemeralCount() || size != s.DataSize() {
 		t.Errorf("%d nodes, %d ephemerals, %d bytes; counted %d, %d, %d", s.NodeCount(), s.EphemeralCount(), s.DataSize(), nodes, ephemerals, size)
 	}
 	if candidates != s.candidates.n || quotas != s.quotas.n {

@@ -93,7 +93,7 @@ func runnable(ops []jute.MultiOp) bool {
 // is as it was before: the tree goes back, and nothing was fired yet.
 func (s *State) runOps(txn *proto.Txn) (failed int, code jute.Code) {
 	if s.term.EnforceQuota {
-		before := s.tree
+		before := s.tree.copy()
 		if s.before = &before; before.quotas.n > 0 {
 			s.gen.Add(1) // it must stay as it is
 		}

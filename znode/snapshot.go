@@ -19,6 +19,7 @@ type Snapshot struct {
 // before it is changed. The caller holds the lock at least to read.
 func (s *State) Snapshot() *Snapshot {
 	sn := &Snapshot{content: s.content}
+	sn.tree = s.tree.copy()
 	s.gen.Add(1)
 	return sn
 }
@@ -101,7 +102,7 @@ func (c *content) writeSessions(b *blockWriter) (sum uint64) {
 // writeNodes writes all nodes, each parent before its children and these in order, and
 // returns the sum of their hashes.
 func (c *content) writeNodes(b *blockWriter) (sum uint64) {
-	b.u64(uint64(c.nodes.n))
+	b.u64(uint64(c.nodes))
 	lists := map[*acl]uint32{}
 	c.walk(c.get(rootPath), func(n *node) bool {
 		n.write(b, lists)
@@ -201,7 +202,7 @@ func (n *node) replicated() (data []byte, version int32) {
 // ErrSnapshotVersion, ErrCorrupt or the reader's own, changes nothing. Watches stay.
 func (s *State) Restore(r io.Reader) error {
 	f := filler{b: newBlockReader(r), gen: s.gen.Load()}
-	f.tree.nodes = newTrie()
+	f.paths = map[string]*node{}
 	f.fill()
 	digest := f.b.u64()
 	if err := f.b.close(); err != nil {
@@ -302,7 +303,7 @@ func (f *filler) readNodes() {
 		last = n.path
 	}
 	for _, path := range builtin {
-		if f.nodes.get(path) == nil {
+		if f.get(path) == nil {
 			b.corrupt("no node %q", path)
 		}
 	}

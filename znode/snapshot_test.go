@@ -291,7 +291,7 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 // Only the built-in config node can hold data that are its member's own.
 func TestRestoreRejectsConfigData(t *testing.T) {
 	f := filler{b: newBlockReader(bytes.NewReader(nil)), gen: 1}
-	f.nodes = newTrie()
+	f.paths = map[string]*node{}
 	f.link(1, &node{gen: 1, path: rootPath, acl: &acl{}})
 	f.link(1, &node{gen: 1, path: zkPath, acl: &acl{}})
 	for _, n := range []*node{{path: configPath, data: []byte{}}, {path: configPath, version: -1}} {
@@ -382,7 +382,7 @@ func FuzzRestore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = mend(b)
 		f := filler{b: newBlockReader(bytes.NewReader(b)), gen: 1}
-		f.tree.nodes = newTrie()
+		f.paths = map[string]*node{}
 		f.fill()
 		const tail = 8 + 4 + 16 // digest, sum, end
 		if f.b.u64(); f.b.close() != nil || len(b) < len(snapshotMagic)+4+4+tail {

@@ -263,7 +263,7 @@ func (s *State) Sessions() iter.Seq[Session] {
 func (s *State) SessionCount() int { return s.sessions.n }
 
 // NodeCount returns how many nodes there are, the root and other built-in ones too.
-func (s *State) NodeCount() int { return s.nodes.n }
+func (s *State) NodeCount() int { return s.nodes }
 
 // EphemeralCount returns how many of the nodes are ephemeral.
 func (s *State) EphemeralCount() int { return s.ephemerals.n }

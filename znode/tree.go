@@ -8,10 +8,13 @@ import (
 	"rollcall/jute"
 )
 
-// tree is the nodes and what is derived from them. Copying it, with a count of the
-// generation, is a copy of everything in it.
+// tree is the nodes and what is derived from them. Each hangs in its parent's children,
+// which are copied on write: tree.copy, with a count of the generation, is a copy of
+// everything in it.
 type tree struct {
-	nodes      trie
+	root       *node
+	nodes      int              // how many
+	paths      map[string]*node // the nodes by path; nil in a copy, which finds them by their parents
 	ephemerals sorted[ephemeral, struct{}]
 	candidates sorted[Candidate, struct{}] // of the reaper
 	quotas     sorted[name, struct{}]      // paths that have a quota
@@ -19,7 +22,8 @@ type tree struct {
 	nodeSum    uint64                      // of the hashes of all nodes; see DigestVersion
 }
 
-// node is one znode. A node of an older generation than the present is never written.
+// node is one znode. A node of an older generation than the present is never written. All
+// above one of the present generation are of this, too.
 type node struct {
 	gen   uint64
 	path  string
@@ -30,7 +34,7 @@ type node struct {
 	ctime int64 // ms since 1970
 	mtime int64
 	life
-	children *sorted[name, struct{}] // nil: none yet
+	children *sorted[name, *node] // nil: none yet
 	acl      *acl
 	version  int32
 	aversion int32
@@ -78,7 +82,7 @@ func isBuiltin(path string) bool {
 
 // newTree returns the tree of a new ensemble, made in generation gen.
 func newTree(gen uint64, acls *acls) tree {
-	t := tree{nodes: newTrie()}
+	t := tree{paths: map[string]*node{}}
 	for _, path := range builtin {
 		n := &node{gen: gen, path: path, data: []byte{}, acl: acls.world(jute.PermAll)}
 		if path == configPath {
@@ -89,12 +93,41 @@ func newTree(gen uint64, acls *acls) tree {
 	return t
 }
 
-// get returns the node at path, nil if there is none. The empty path is the root.
+// copy returns a copy of the tree as it is: it stays so if the generation is counted up
+// before the next change.
+func (t *tree) copy() tree {
+	c := *t
+	c.paths = nil
+	return c
+}
+
+// get returns the node at path, nil if there is none. The empty path is the root. It keeps
+// nothing of path.
 func (t *tree) get(path string) *node {
 	if path == "" {
 		path = rootPath
 	}
-	return t.nodes.get(path)
+	if t.paths == nil {
+		return t.descend(path)
+	}
+	return t.paths[path]
+}
+
+// descend is get for a copy.
+func (t *tree) descend(path string) *node {
+	n := t.root
+	for part, rest, more := strings.Cut(path[1:], "/"); n != nil && n.path != path; part, rest, more = strings.Cut(rest, "/") {
+		if n.children == nil {
+			return nil
+		}
+		if n, _ = n.children.get(name(part)); !more {
+			break
+		}
+	}
+	if n == nil || n.path != path {
+		return nil
+	}
+	return n
 }
 
 // edit returns the node at path, which exists, to be changed, and then to be counted.
@@ -106,29 +139,40 @@ func (t *tree) edit(gen uint64, path string) *node {
 
 // own is edit for who changes nothing that counts.
 func (t *tree) own(gen uint64, path string) *node {
-	if path == "" {
-		path = rootPath
+	n := t.get(path)
+	if n.gen == gen {
+		return n
 	}
-	return t.nodes.edit(gen, path)
+	n = n.copy(gen)
+	t.paths[n.path] = n
+	if n.path == rootPath {
+		t.root = n
+		return n
+	}
+	above, last := cutPath(n.path)
+	*t.own(gen, above).children.slot(gen, name(last)) = n
+	return n
 }
 
 // link puts n into the tree, below its parent and into the indexes, and returns the
 // parent: a create is not noted there yet. It may be changed if it is uncounted before and
 // counted after. The parent exists; only the root has none.
 func (t *tree) link(gen uint64, n *node) (parent *node) {
-	t.nodes.add(gen, n)
+	t.paths[n.path] = n
+	t.nodes++
 	t.count(n)
 	t.dataSize += int64(len(n.path) + len(n.data))
 	if n.path == rootPath {
+		t.root = n
 		return nil
 	}
 	above, last := cutPath(n.path)
 	parent = t.own(gen, above)
 	t.recast(gen, parent, func() {
 		if parent.children == nil {
-			parent.children = &sorted[name, struct{}]{}
+			parent.children = &sorted[name, *node]{}
 		}
-		parent.children.put(gen, name(last), struct{}{})
+		parent.children.put(gen, name(last), n)
 	})
 	if n.owner != 0 {
 		t.ephemerals.put(gen, ephemeral{n.owner, n.path}, struct{}{})
@@ -144,7 +188,8 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 
 // unlink takes n, which is not the root, out of the tree: the reverse of link.
 func (t *tree) unlink(gen uint64, n *node) (parent *node) {
-	t.nodes.drop(gen, n.path)
+	delete(t.paths, n.path)
+	t.nodes--
 	t.uncount(n)
 	t.dataSize -= int64(len(n.path) + len(n.data))
 	above, last := cutPath(n.path)
@@ -169,7 +214,7 @@ func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 // descendants returns how many nodes lie below n.
 func (t *tree) descendants(n *node) int {
 	if n.path == rootPath {
-		return t.nodes.n - 1
+		return t.nodes - 1
 	}
 	count := 0
 	t.walk(n, func(*node) bool { count++; return true })
@@ -185,14 +230,8 @@ func (t *tree) walk(n *node, visit func(*node) bool) bool {
 	if n.children == nil {
 		return true
 	}
-	var path []byte
-	for child := range n.children.all() {
-		path = append(path[:0], n.path...)
-		if n.path != rootPath {
-			path = append(path, '/')
-		}
-		path = append(path, child...)
-		if !t.walk(t.nodes.get(borrow(path)), visit) {
+	for _, child := range n.children.all() {
+		if !t.walk(child, visit) {
 			return false
 		}
 	}
