@@ -56,7 +56,7 @@ func BenchmarkTouch(b *testing.B) {
 			i := int(from.Add(int64(len(ids) / 2)))
 			for pb.Next() {
 				i++
-				table.Touch(jute.SessionID(ids[i%len(ids)]), start, 10*time.Second)
+				table.Touch(jute.SessionID(ids[i%len(ids)]), start.Add(time.Duration(i)), 10*time.Second)
 			}
 		})
 	})
@@ -72,9 +72,10 @@ func BenchmarkTouchAll(b *testing.B) {
 		b.ResetTimer()
 		b.RunParallel(func(pb *testing.PB) {
 			at, k := int(from.Add(int64(len(ids)/2)))%(len(ids)-batch), 0
-			for pb.Next() {
+			for now := start; pb.Next(); {
 				if k++; k == batch {
-					table.TouchAll(1, start, ids[at:at+k], timeouts[:k], nil)
+					now = now.Add(time.Microsecond)
+					table.TouchAll(1, now, ids[at:at+k], timeouts[:k], nil)
 					at, k = (at+k)%(len(ids)-batch), 0
 				}
 			}
