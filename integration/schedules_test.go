@@ -137,9 +137,12 @@ type run struct {
 	deep    bool
 	writers []*writer
 	leaders atomic.Int64
-	hit     map[uint32]bool // members whose clients may notice
-	inHand  bool            // a fault hit the leader while writes were under way
-	elected int64           // leaders at that time
+	faulted []cluster.Played // that have hit somebody
+	hit     map[uint32]bool  // members whose clients may notice
+	first   time.Time        // when the first fault began
+	last    time.Time        // when the last one was over
+	inHand  bool             // a fault hit the leader while writes were under way
+	elected int64            // leaders at that time
 }
 
 func schedule(t *testing.T, seed uint64, sum *totals) history.History {
@@ -250,6 +253,13 @@ func (r *run) began(p cluster.Played) {
 		return
 	}
 	r.sum.faults.Add(1)
+	r.faulted = append(r.faulted, p)
+	if now := time.Now(); now.Add(p.For).After(r.last) {
+		r.last = now.Add(p.For)
+	}
+	if r.first.IsZero() {
+		r.first = time.Now()
+	}
 	switch p.Kind {
 	case cluster.Kill, cluster.Stop, cluster.Wipe, cluster.Pause, cluster.Isolate, cluster.Stall, cluster.Fail, cluster.Strand:
 		r.hit[p.Hit] = true
@@ -287,6 +297,7 @@ func (r *run) judge(silent *cluster.Client) {
 	r.Wait("the abandoned session to end", silentTimeout+5*time.Second, func() bool { return r.count(silent.Session()) == 0 })
 	r.Equal()
 	r.living()
+	r.large()
 	for _, id := range r.IDs() {
 		r.sum.installs.Add(uint64(r.Disk(id).Installs()))
 		if why := r.Member(id).Damage(); why != "" {
@@ -306,15 +317,22 @@ func (r *run) judge(silent *cluster.Client) {
 
 // isQuiet reports whether the faults were over soon enough for the promise that clients
 // notice nothing.
-func (r *run) isQuiet() bool {
-	var first, last time.Duration
-	for i, f := range r.plan {
-		if i == 0 || f.At < first {
-			first = f.At
-		}
-		last = max(last, f.At+f.For)
+func (r *run) isQuiet() bool { return r.last.Sub(r.first) < quiet }
+
+// large: the schedule was one of the size that all must have, and its faults have hit.
+func (r *run) large() {
+	kinds := map[cluster.Kind]bool{}
+	for _, p := range r.faulted {
+		kinds[p.Kind] = true
 	}
-	return last-first < quiet
+	told := 0
+	for _, w := range r.writers {
+		told += len(w.acked) + len(w.lost)
+	}
+	if len(r.IDs()) < 3 || len(r.writers) < 4 || told < 200 || os.Getenv("ROLLCALL_PLAN") == "" && (len(r.faulted) < 3 || len(kinds) < 2) {
+		r.Errorf("%d members, %d sessions, %d writes, %d faults of %d kinds that hit; want at least 3, 4, 200, 3, 2",
+			len(r.IDs()), len(r.writers), told, len(r.faulted), len(kinds))
+	}
 }
 
 // undisturbed: clients of members that were not hit saw no disconnect.

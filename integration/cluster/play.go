@@ -14,6 +14,10 @@ type Played struct {
 	Hit, Far uint32 // 0: nobody, so nothing was done
 }
 
+// patience is how long a fault waits for its target, which another fault may have taken
+// down for longer than an election.
+const patience = 10 * time.Second
+
 // player plays a plan. What a fault was done to is settled when it begins.
 type player struct {
 	e      *Ensemble
@@ -28,13 +32,15 @@ type action struct {
 }
 
 // Play plays a plan, restarting members that end by themselves, until all its faults are
-// over and done says so; a disk that has not failed by then will not. began, if not nil, hears of each fault before it is done.
+// over and done says so; a disk that has not failed by then will not. A fault whose target
+// is down waits until it is not, or somebody else leads. began, if not nil, hears of each
+// fault before it is done.
 func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 	e.t.Helper()
 	pl := &player{e: e, began: began}
 	start := time.Now()
 	for _, f := range p {
-		pl.at(start.Add(f.At), func() { pl.begin(f) })
+		pl.at(start.Add(f.At), func() { pl.begin(f, start.Add(f.At+patience)) })
 	}
 	for len(pl.due) > 0 || !done() {
 		wait := e.opts.Tick / 20
@@ -93,12 +99,17 @@ func (pl *player) resolve(t Target) uint32 {
 	return followers[n-1]
 }
 
-// begin does a fault to whom it means, and plans its end.
-func (pl *player) begin(f Fault) {
+// begin does a fault to whom it means, and plans its end. If that is nobody, it tries
+// again in a moment, until it gives up.
+func (pl *player) begin(f Fault, giveUp time.Time) {
 	pl.look()
 	p := Played{Fault: f, Hit: pl.resolve(f.Who), Far: pl.resolve(f.Far)}
 	if p.Hit == 0 || !pl.e.Running(p.Hit) {
 		p.Hit = 0
+		if again := time.Now().Add(pl.e.opts.Tick / 20); again.Before(giveUp) {
+			pl.at(again, func() { pl.begin(f, giveUp) })
+			return
+		}
 	}
 	if pl.began != nil {
 		pl.began(p)
