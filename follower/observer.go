@@ -71,7 +71,7 @@ func (f *Follower) Attached(s znode.Session, old znode.Owner) {
 
 // Closed implements znode.Observer: nobody is vouched for any more who held s, not even
 // the connection that closed it, which may be told nothing but that.
-func (f *Follower) Closed(s znode.Session, _ znode.Owner, _ bool, _ int) { f.leases.close(s.ID) }
+func (f *Follower) Closed(s znode.Session, _ znode.Ending) { f.leases.close(s.ID) }
 
 // Overused: of no concern here.
 func (f *Follower) Overused(znode.Quota) {}

@@ -444,7 +444,7 @@ func TestTouchWhileLeading(t *testing.T) {
 		seeds := []sessiontracker.Seed{{ID: 1, Timeout: timeout, Member: self}, {ID: 2, Timeout: timeout, Member: self}}
 		table := sessiontracker.NewGlobalTable(time.Now(), tick, slices.Values(seeds))
 		r.f.Leading(table)
-		var due []sessiontracker.Seed
+		var due []sessiontracker.Overdue
 		for range 8 { // four ticks; both were due after three or four
 			r.f.Touch(1, timeout)
 			time.Sleep(tick / 2)

@@ -222,15 +222,15 @@ type hanging struct{ until atomic.Int64 } // nanoseconds since 1970
 
 func (h *hanging) EntryEnd(uint64) { time.Sleep(time.Until(time.Unix(0, h.until.Load()))) }
 
-func (*hanging) TermStarted(znode.Term)                       {}
-func (*hanging) Announced(uint32, uint64, uint64)             {}
-func (*hanging) Opened(znode.Session)                         {}
-func (*hanging) Attached(znode.Session, znode.Owner)          {}
-func (*hanging) Closed(znode.Session, znode.Owner, bool, int) {}
-func (*hanging) Applied(*proto.Txn, *znode.Result)            {}
-func (*hanging) Dropped(*proto.Txn)                           {}
-func (*hanging) Overused(znode.Quota)                         {}
-func (*hanging) Restored()                                    {}
+func (*hanging) TermStarted(znode.Term)              {}
+func (*hanging) Announced(uint32, uint64, uint64)    {}
+func (*hanging) Opened(znode.Session)                {}
+func (*hanging) Attached(znode.Session, znode.Owner) {}
+func (*hanging) Closed(znode.Session, znode.Ending)  {}
+func (*hanging) Applied(*proto.Txn, *znode.Result)   {}
+func (*hanging) Dropped(*proto.Txn)                  {}
+func (*hanging) Overused(znode.Quota)                {}
+func (*hanging) Restored()                           {}
 
 // The same with a leader that hangs in apply. Real time: what waits for the tree's lock
 // would stop a bubble's.

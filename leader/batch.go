@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	pb "google.golang.org/protobuf/proto"
 
@@ -80,8 +81,9 @@ type proposal struct {
 func (l *Leader) seal() (data []byte, n uint64, err error) {
 	due := l.takeDue(maxExpires)
 	txns := l.intake.take(maxEntryTxns-len(due), maxEntryBytes)
+	now := l.cfg.Sessions.Now(time.Now())
 	for _, s := range due {
-		body, err := pb.Marshal(&proto.Expire{Since: s.Since})
+		body, err := pb.Marshal(&proto.Expire{Since: s.Since, SilentMs: uint64(max(0, now-s.Heard).Milliseconds())})
 		if err != nil {
 			return nil, 0, fmt.Errorf("leader: encode expiry of %s: %w", s.ID, err)
 		}
@@ -103,7 +105,7 @@ func (l *Leader) seal() (data []byte, n uint64, err error) {
 }
 
 // takeDue takes sessions whose round is over, and marks them closing: an entry takes them.
-func (l *Leader) takeDue(limit int) []sessiontracker.Seed {
+func (l *Leader) takeDue(limit int) []sessiontracker.Overdue {
 	if !l.expiry.deciding.Load() {
 		return nil
 	}

@@ -143,7 +143,8 @@ func TestExpiryAsksFirst(t *testing.T) {
 	}
 }
 
-// An expiry says since when the owner was the owner, and is the leader's own.
+// An expiry says since when the owner was the owner, for how long nobody was heard, here
+// eight seconds from the beginning of the term, and is the leader's own.
 func TestExpireTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(0x200000000000041, 2))
@@ -155,7 +156,7 @@ func TestExpireTransaction(t *testing.T) {
 		if len(e.log.proposed) != 1 || len(e.log.proposed[0].Txns) != 1 {
 			t.Fatalf("proposed %v", e.log.proposed)
 		}
-		want := &proto.Txn{Session: 0x200000000000041, Op: int32(jute.OpExpire), Body: []byte{8, 0xc1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2}}
+		want := &proto.Txn{Session: 0x200000000000041, Op: int32(jute.OpExpire), Body: []byte{8, 0xc1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 16, 0xc0, 0x3e}}
 		if got := e.log.proposed[0].Txns[0]; got.String() != want.String() {
 			t.Errorf("proposed %v, want %v", got, want)
 		}
@@ -269,7 +270,7 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	e.table.Touch(5, e.start.Add(9*time.Second), timeout)
 	wake(time.Second)
 	got := e.takeDue(100)
-	if slices.ContainsFunc(got, func(s sessiontracker.Seed) bool { return s.ID == 5 || s.ID == 9 }) || len(got) != 3 || e.expiry.deciding.Load() {
+	if slices.ContainsFunc(got, func(s sessiontracker.Overdue) bool { return s.ID == 5 || s.ID == 9 }) || len(got) != 3 || e.expiry.deciding.Load() {
 		t.Errorf("took %v, want three of 1 to 6 without 5", got)
 	}
 	wake(time.Second) // 11 s: 9 is due by now, and is asked about

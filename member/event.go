@@ -31,6 +31,7 @@ type Event struct {
 	Timeout    time.Duration  // EventOpened, EventMoved: granted
 	Address    string         // the client's
 	Ephemerals int            // EventExpired, EventClosed: how many went with it
+	Silent     time.Duration  // EventExpired: for how long the leader had not heard of it
 	Quota      znode.Quota    // EventQuota: one of them
 	Times      int            // EventQuota: writes that left a quota overused since the one told before
 }
@@ -51,6 +52,8 @@ func (e Event) LogValue() slog.Value {
 		attrs = append(attrs, slog.Uint64("from", uint64(e.From)), slog.Duration("timeout", e.Timeout))
 	case EventOpened:
 		attrs = append(attrs, slog.Duration("timeout", e.Timeout))
+	case EventExpired:
+		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals), slog.Duration("silent", e.Silent))
 	default:
 		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals))
 	}

@@ -1,5 +1,7 @@
 package member
 
+import "rollcall/jute"
+
 // EndTerm ends the term that this member leads, if it does, as a refused proposal would:
 // raft still leads.
 func (m *Member) EndTerm() {
@@ -19,4 +21,11 @@ func (m *Member) StallSlowly(pause func()) {
 	m.terms.retired = func() { retired(); pause() }
 	m.terms.mu.Unlock()
 	m.terms.stall()
+}
+
+// Dies has the member remember the death of a session that was not.
+func (m *Member) Dies(id jute.SessionID) {
+	m.state.Lock()
+	defer m.state.Unlock()
+	m.deaths.add(Death{Session: id})
 }

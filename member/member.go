@@ -172,6 +172,7 @@ type Member struct {
 
 	applied atomic.Uint64 // index of the last entry applied
 	quotas  quotas
+	deaths  deaths        // guarded by the tree's lock
 	dropped atomic.Uint64 // transactions that apply dropped: sent again, and seen before
 	lost    atomic.Uint64 // events that nobody took in time
 }

@@ -43,21 +43,22 @@ func (o observer) Attached(s znode.Session, old znode.Owner) {
 	o.m.cfg.Observer.Attached(s, old)
 }
 
-func (o observer) Closed(s znode.Session, by znode.Owner, expired bool, ephemerals int) {
+func (o observer) Closed(s znode.Session, end znode.Ending) {
+	o.m.deaths.add(death(o.m.state, s, end))
 	if t := o.m.terms.table; t != nil {
 		t.Remove(s.ID)
 		kind := EventClosed
-		if expired {
+		if end.Expired {
 			kind = EventExpired
 			if l := o.m.terms.current.Load(); l != nil {
 				l.Expired(s.ID)
 			}
 		}
-		o.m.emit(Event{Kind: kind, Member: s.Owner.Member, Session: s.ID, Address: s.Address, Ephemerals: ephemerals})
+		o.m.emit(Event{Kind: kind, Member: s.Owner.Member, Session: s.ID, Address: s.Address, Ephemerals: end.Ephemerals, Silent: end.Silent})
 	}
-	o.m.follower.Closed(s, by, expired, ephemerals)
-	o.m.server.Closed(s, by, expired, ephemerals)
-	o.m.cfg.Observer.Closed(s, by, expired, ephemerals)
+	o.m.follower.Closed(s, end)
+	o.m.server.Closed(s, end)
+	o.m.cfg.Observer.Closed(s, end)
 }
 
 func (o observer) Applied(txn *proto.Txn, r *znode.Result) {
@@ -96,13 +97,13 @@ func (o observer) Restored() {
 // deaf is the Config.Observer of a member that nobody else observes.
 type deaf struct{}
 
-func (deaf) TermStarted(znode.Term)                       {}
-func (deaf) Announced(uint32, uint64, uint64)             {}
-func (deaf) Opened(znode.Session)                         {}
-func (deaf) Attached(znode.Session, znode.Owner)          {}
-func (deaf) Closed(znode.Session, znode.Owner, bool, int) {}
-func (deaf) Applied(*proto.Txn, *znode.Result)            {}
-func (deaf) Dropped(*proto.Txn)                           {}
-func (deaf) Overused(znode.Quota)                         {}
-func (deaf) EntryEnd(uint64)                              {}
-func (deaf) Restored()                                    {}
+func (deaf) TermStarted(znode.Term)              {}
+func (deaf) Announced(uint32, uint64, uint64)    {}
+func (deaf) Opened(znode.Session)                {}
+func (deaf) Attached(znode.Session, znode.Owner) {}
+func (deaf) Closed(znode.Session, znode.Ending)  {}
+func (deaf) Applied(*proto.Txn, *znode.Result)   {}
+func (deaf) Dropped(*proto.Txn)                  {}
+func (deaf) Overused(znode.Quota)                {}
+func (deaf) EntryEnd(uint64)                     {}
+func (deaf) Restored()                           {}

@@ -533,9 +533,11 @@ func (x *Attach) GetAddress() string {
 }
 
 // Expire is the body of OpExpire: closes the session unless its record's since is newer.
+// silent_ms is how long the leader had not heard of it, for whoever asks later.
 type Expire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Since         uint64                 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
+	SilentMs      uint64                 `protobuf:"varint,2,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +575,13 @@ func (*Expire) Descriptor() ([]byte, []int) {
 func (x *Expire) GetSince() uint64 {
 	if x != nil {
 		return x.Since
+	}
+	return 0
+}
+
+func (x *Expire) GetSilentMs() uint64 {
+	if x != nil {
+		return x.SilentMs
 	}
 	return 0
 }
@@ -1509,9 +1518,10 @@ const file_rollcall_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\x02 \x01(\rR\ttimeoutMs\x12\x14\n" +
 	"\x05since\x18\x03 \x01(\x04R\x05since\x12\x18\n" +
-	"\aaddress\x18\x04 \x01(\tR\aaddress\"\x1e\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\";\n" +
 	"\x06Expire\x12\x14\n" +
-	"\x05since\x18\x01 \x01(\x04R\x05since\">\n" +
+	"\x05since\x18\x01 \x01(\x04R\x05since\x12\x1b\n" +
+	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\">\n" +
 	"\x04Reap\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"G\n" +

@@ -319,11 +319,11 @@ func (s *Server) Attached(session znode.Session, _ znode.Owner) {
 
 // Closed is part of znode.Observer: a session has ended. Its connection ends without a
 // byte, unless that itself asked: then the reply follows. Called under the tree's lock.
-func (s *Server) Closed(session znode.Session, by znode.Owner, expired bool, _ int) {
+func (s *Server) Closed(session znode.Session, end znode.Ending) {
 	c := s.carrier(session.ID)
 	switch {
 	case c == nil:
-	case !expired && by.Conn == c.number:
+	case !end.Expired && end.By.Conn == c.number:
 		c.spare()
 	default:
 		c.cut(sessionGone)

@@ -256,8 +256,8 @@ func (m *fakeMember) Overused(znode.Quota)             {}
 func (m *fakeMember) Attached(s znode.Session, old znode.Owner) { m.srv.Attached(s, old) }
 func (m *fakeMember) Restored()                                 { m.srv.Restored() }
 
-func (m *fakeMember) Closed(s znode.Session, by znode.Owner, expired bool, ephemerals int) {
-	m.srv.Closed(s, by, expired, ephemerals)
+func (m *fakeMember) Closed(s znode.Session, end znode.Ending) {
+	m.srv.Closed(s, end)
 }
 
 func (m *fakeMember) EntryEnd(index uint64) {

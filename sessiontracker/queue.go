@@ -148,7 +148,7 @@ func (q *ExpiryQueue) Due() bool { return q.slot(dueList).next != dueList }
 
 // Take looks at up to limit due sessions. Those touched since go to their later bucket;
 // the others are being closed from here on, and are appended to dst.
-func (q *ExpiryQueue) Take(dst []Seed, limit int) []Seed {
+func (q *ExpiryQueue) Take(dst []Overdue, limit int) []Overdue {
 	for range limit {
 		i := q.slot(dueList).next
 		if i == dueList {
@@ -161,8 +161,9 @@ func (q *ExpiryQueue) Take(dst []Seed, limit int) []Seed {
 		r := q.slot(i)
 		r.closing = true
 		q.unlink(i)
-		dst = append(dst, Seed{
-			ID: r.id, Timeout: time.Duration(r.timeout) * time.Millisecond, Member: r.member, Since: r.since,
+		timeout := time.Duration(r.timeout) * time.Millisecond
+		dst = append(dst, Overdue{
+			Seed: Seed{ID: r.id, Timeout: timeout, Member: r.member, Since: r.since}, Heard: r.deadline - timeout,
 		})
 	}
 	return dst

@@ -55,6 +55,12 @@ type Seed struct {
 	Since   uint64        // log index at which the owner was set
 }
 
+// Overdue is a session that no touch has saved.
+type Overdue struct {
+	Seed
+	Heard time.Duration // table time of the last touch, or of what counted as one; 0: when the term began
+}
+
 // NewGlobalTable returns a table of sessions that are all due one full timeout from now,
 // in buckets one tick wide.
 func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[Seed]) *GlobalTable {
@@ -183,7 +189,7 @@ func (t *GlobalTable) Due() bool {
 // Decide appends to dst, and returns, up to limit of the due sessions that no touch has
 // saved since they fell due. From here on they are being closed: touches are refused
 // until Attach or Remove. Due is false when none are left.
-func (t *GlobalTable) Decide(dst []Seed, limit int) []Seed {
+func (t *GlobalTable) Decide(dst []Overdue, limit int) []Overdue {
 	want := len(dst) + limit
 	for more := true; more && len(dst) < want; {
 		dst, more = t.decide(dst, min(want-len(dst), recordsPerLock))
@@ -191,7 +197,7 @@ func (t *GlobalTable) Decide(dst []Seed, limit int) []Seed {
 	return dst
 }
 
-func (t *GlobalTable) decide(dst []Seed, limit int) (_ []Seed, more bool) {
+func (t *GlobalTable) decide(dst []Overdue, limit int) (_ []Overdue, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	dst = t.queue.Take(dst, limit)

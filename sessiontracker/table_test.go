@@ -69,6 +69,9 @@ func TestOneBucketGoesTogether(t *testing.T) {
 	if due := steps(table, 6*time.Second, time.Minute); due != 10*time.Second {
 		t.Fatalf("the touched one is due at %v, want 10s", due)
 	}
+	if got := table.Decide(nil, 2); len(got) != 1 || got[0].ID != 2 || got[0].Heard != 5999*ms {
+		t.Errorf("decided %+v, want 2, heard last at 5.999s", got)
+	}
 }
 
 // Between falling due and being decided a touch saves, one of before as well.
@@ -119,7 +122,7 @@ func TestTouchAllRefuses(t *testing.T) {
 func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2))
 	now := start.Add(steps(table, 0, time.Minute))
-	if got := table.Decide(nil, 5); len(got) != 2 || got[0] != (Seed{ID: 1, Timeout: 4 * time.Second, Member: 1, Since: 10}) {
+	if got := table.Decide(nil, 5); len(got) != 2 || got[0].Seed != (Seed{ID: 1, Timeout: 4 * time.Second, Member: 1, Since: 10}) {
 		t.Fatalf("Decide = %v", got)
 	}
 	table.Open(Seed{ID: 1, Timeout: tick}, now)
@@ -130,7 +133,7 @@ func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
 	if due := steps(table, 6*time.Second, time.Minute); due != 10*time.Second {
 		t.Errorf("due at %v, want 10s", due)
 	}
-	if got := table.Decide(nil, 5); len(got) != 1 || got[0] != (Seed{ID: 2, Timeout: tick, Member: 9, Since: 99}) {
+	if got := table.Decide(nil, 5); len(got) != 1 || got[0].Seed != (Seed{ID: 2, Timeout: tick, Member: 9, Since: 99}) {
 		t.Errorf("Decide = %v, want 2 as attached", got)
 	}
 }
@@ -340,7 +343,7 @@ func againstModel(t *testing.T, r *rand.Rand) {
 			check(t, table.queue)
 		default:
 			for _, got := range table.Decide(nil, r.IntN(5)) {
-				if s := m.sessions[got.ID]; !m.due[got.ID] || s.seed != got {
+				if s := m.sessions[got.ID]; !m.due[got.ID] || s.seed != got.Seed {
 					t.Fatalf("Decide has %+v, due: %t", got, m.due[got.ID])
 				} else {
 					s.closing = true

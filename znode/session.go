@@ -28,6 +28,19 @@ type Owner struct {
 	Conn   uint64 // unique over members and their runs; 0: none
 }
 
+// Ending is how a session ended.
+type Ending struct {
+	AtMs       int64         // by the log's time, since 1970
+	By         Owner         // the connection whose closeSession it was; zero if the session expired
+	Expired    bool          // and not closed by its client
+	Silent     time.Duration // if it expired: how long its leader had not heard of it
+	Ephemerals int           // how many went with it
+}
+
+// maxSilentMs is the longest silence that is told, in milliseconds: a year is as good as
+// any longer, and fits a time.Duration.
+const maxSilentMs = 365 * 24 * 3600 * 1000
+
 // sessionKey orders sessions by id, unsigned, as ids are printed.
 type sessionKey jute.SessionID
 
@@ -137,7 +150,7 @@ func (s *State) closeSession(txn *proto.Txn, r *Result) {
 		r.Code = jute.SessionExpired
 		return
 	}
-	s.end(session, ownerOf(txn), false)
+	s.end(session, Ending{By: ownerOf(txn)})
 }
 
 // expire ends a session for its silence, unless its owner was set later than the leader
@@ -153,16 +166,17 @@ func (s *State) expire(txn *proto.Txn, r *Result) {
 		return
 	}
 	s.take()
-	s.end(session, Owner{}, true)
+	s.end(session, Ending{Expired: true, Silent: time.Duration(min(req.GetSilentMs(), maxSilentMs)) * time.Millisecond})
 }
 
 // end removes a session and its ephemeral nodes, in the order of their paths.
-func (s *State) end(session Session, by Owner, expired bool) {
+func (s *State) end(session Session, ending Ending) {
 	paths := s.owned(session.ID)
 	for _, path := range paths {
 		s.remove(s.get(path))
 	}
 	s.dropSession(s.gen.Load(), sessionKey(session.ID))
 	s.fire()
-	s.obs.Closed(session, by, expired, len(paths))
+	ending.AtMs, ending.Ephemerals = s.now, len(paths)
+	s.obs.Closed(session, ending)
 }

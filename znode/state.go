@@ -158,9 +158,8 @@ type Observer interface {
 	Opened(s Session)
 	// Attached: another connection owns a session; old is the owner before.
 	Attached(s Session, old Owner)
-	// Closed: a session and so many ephemerals are gone, after the events of that. by is
-	// the connection whose closeSession it was, zero if the session expired.
-	Closed(s Session, by Owner, expired bool, ephemerals int)
+	// Closed: a session and its ephemerals are gone, after the events of that.
+	Closed(s Session, end Ending)
 	// Applied: a transaction of this member was in turn and has run, an empty one too;
 	// after the events it caused.
 	Applied(txn *proto.Txn, r *Result)
@@ -278,7 +277,7 @@ func (nobody) TermStarted(Term)                 {}
 func (nobody) Announced(uint32, uint64, uint64) {}
 func (nobody) Opened(Session)                   {}
 func (nobody) Attached(Session, Owner)          {}
-func (nobody) Closed(Session, Owner, bool, int) {}
+func (nobody) Closed(Session, Ending)           {}
 func (nobody) Applied(*proto.Txn, *Result)      {}
 func (nobody) Dropped(*proto.Txn)               {}
 func (nobody) Overused(Quota)                   {}

@@ -146,8 +146,8 @@ func (o *recorder) Attached(s Session, old Owner) {
 	o.note("attached %v %v after %v", s.ID, s.Owner, old)
 }
 
-func (o *recorder) Closed(s Session, by Owner, expired bool, ephemerals int) {
-	o.note("closed %v by %v expired %t ephemerals %d", s.ID, by, expired, ephemerals)
+func (o *recorder) Closed(s Session, end Ending) {
+	o.note("closed %v by %v expired %t ephemerals %d", s.ID, end.By, end.Expired, end.Ephemerals)
 }
 
 func (o *recorder) Applied(txn *proto.Txn, r *Result) {

@@ -1,0 +1,89 @@
+package member
+
+import (
+	"iter"
+	"math"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/znode"
+)
+
+// maxDeaths is how many ends of sessions a member remembers: enough to find one that an
+// operator asks for within the hour, in two megabytes at most.
+const maxDeaths = 10_000
+
+// Death is the end of a session. Members that have applied it remember the same.
+type Death struct {
+	Session    jute.SessionID
+	At         time.Time // by the log's time
+	Zxid       int64
+	Expired    bool          // else its client has closed it
+	Heard      time.Time     // if it expired: when its leader had last heard of it, or begun to lead
+	Timeout    time.Duration // granted
+	Leader     uint32        // who led then
+	Term       uint64        // and in which term
+	Member     uint32        // that the session was attached to
+	Address    string        // of the client
+	Ephemerals int           // that went with it
+}
+
+// death is what the tree and its observer know of it.
+func death(s *znode.State, session znode.Session, end znode.Ending) Death {
+	d := Death{
+		Session: session.ID, At: time.UnixMilli(end.AtMs), Zxid: s.Zxid(), Expired: end.Expired, Timeout: session.Timeout,
+		Leader: s.Term().Leader, Term: s.Term().Term, Member: session.Owner.Member, Address: session.Address, Ephemerals: end.Ephemerals,
+	}
+	if end.Expired {
+		d.Heard = d.At.Add(-end.Silent)
+	}
+	return d
+}
+
+// deaths are the last of them, in the order of the log. They are kept in memory: a member
+// that starts knows those of the log that it applies again.
+type deaths struct {
+	ring []Death // number n is at n % maxDeaths
+	n    uint64  // how many there were
+}
+
+func (d *deaths) add(one Death) {
+	if len(d.ring) < maxDeaths {
+		d.ring = append(d.ring, one)
+	} else {
+		d.ring[d.n%maxDeaths] = one
+	}
+	d.n++
+}
+
+// before appends to part, as far as it has room, those numbered below n, the newest first,
+// and returns the number of the last one.
+func (d *deaths) before(part []Death, n uint64) ([]Death, uint64) {
+	n = min(n, d.n)
+	for n > d.n-uint64(len(d.ring)) && len(part) < cap(part) {
+		n--
+		part = append(part, d.ring[n%maxDeaths])
+	}
+	return part, n
+}
+
+// Deaths yields the last ends of sessions that this member has applied, the newest first,
+// maxDeaths at most. It takes a part at a time under the tree's lock.
+func (m *Member) Deaths() iter.Seq[Death] {
+	return func(yield func(Death) bool) {
+		part := make([]Death, 0, listedPerLock)
+		for n := uint64(math.MaxUint64); ; {
+			m.state.RLock()
+			part, n = m.deaths.before(part[:0], n)
+			m.state.RUnlock()
+			for _, one := range part {
+				if !yield(one) {
+					return
+				}
+			}
+			if len(part) < cap(part) {
+				return
+			}
+		}
+	}
+}
