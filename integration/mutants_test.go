@@ -319,8 +319,13 @@ func TestMutantsFit(t *testing.T) {
 	}
 }
 
-// mutantLimit is how long a mutant may take: one that hangs is noticed, too.
-const mutantLimit = 3 * time.Minute
+// How long a mutant may take, as a whole, and its tests. One that makes a test hang is
+// noticed, too; 200 schedules take half a minute, and more on a busy machine.
+const (
+	mutantLimit    = 5 * time.Minute
+	testsLimit     = time.Minute
+	schedulesLimit = 4 * time.Minute
+)
 
 // Each mutant is noticed, by a named test or within 200 schedules. It builds the tests
 // anew for each, so it runs only if ROLLCALL_MUTANTS is set: to 1, or to part of a name.
@@ -363,23 +368,60 @@ func (m mutant) hunt(dir string) (by string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mutantLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-vet=off", "-timeout=1m", "-overlay", file, "-run", m.run, m.pkg)
+	limit := testsLimit
+	if m.run == within200 {
+		limit = schedulesLimit
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-vet=off", "-timeout="+limit.String(), "-overlay", file, "-run", m.run, m.pkg)
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "ROLLCALL_SCHEDULES=200", "ROLLCALL_MUTANTS=")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return "", errors.New("nobody noticed")
 	}
-	for line := range strings.Lines(string(out)) {
+	if by = noticed(m.run, string(out)); by == "" {
+		return "", fmt.Errorf("not judged: %w\n%s", err, out)
+	}
+	return by, nil
+}
+
+// noticed says which test noticed a mutant, "" if none did. That schedules come to an end
+// without one that fails, or not within their time, is no judgement: totals below their
+// floors, or a machine that is busy.
+func noticed(run, out string) (by string) {
+	for line := range strings.Lines(out) {
 		if _, rest, ok := strings.Cut(line, "--- FAIL: "); ok {
 			by = strings.Fields(rest)[0] // the last one is the innermost
 		}
 	}
-	if by == "" && strings.Contains(string(out), "panic: ") {
-		by = "a panic in " + m.run
+	if run == within200 && !strings.Contains(by, "/seed=") {
+		by = ""
 	}
-	if by == "" {
-		return "", fmt.Errorf("not judged: %w\n%s", err, out)
+	if by == "" && strings.Contains(out, "panic: ") && (run != within200 || !strings.Contains(out, "panic: test timed out")) {
+		by = "a panic in " + run
 	}
-	return by, nil
+	return by
+}
+
+// What is a judgement on a mutant, and what is none.
+func TestNoticed(t *testing.T) {
+	const (
+		seed    = "--- FAIL: TestSchedules (1.00s)\n    --- FAIL: TestSchedules/seed=7 (0.10s)\n"
+		floors  = "--- FAIL: TestSchedules (1.00s)\n"
+		crash   = "panic: runtime error: index out of range\n"
+		timeout = "panic: test timed out after 3m0s\n"
+	)
+	for _, tt := range []struct{ run, out, want string }{
+		{within200, seed, "TestSchedules/seed=7"},
+		{within200, floors, ""},
+		{within200, crash, "a panic in " + within200},
+		{within200, timeout, ""},
+		{"TestTornWrites", "--- FAIL: TestTornWrites (0.10s)\n", "TestTornWrites"},
+		{"TestTornWrites", timeout, "a panic in TestTornWrites"},
+		{"TestTornWrites", "FAIL rollcall/integration [build failed]\n", ""},
+	} {
+		if got := noticed(tt.run, tt.out); got != tt.want {
+			t.Errorf("%s: %q is noticed by %q, want %q", tt.run, tt.out, got, tt.want)
+		}
+	}
 }
