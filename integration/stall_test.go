@@ -273,6 +273,44 @@ func TestLeaderStalledInApply(t *testing.T) {
 	e.Equal()
 }
 
+// The same with a follower: its clients go elsewhere with their sessions, those of the
+// others notice nothing, and the leader stays.
+func TestFollowerStalledInApply(t *testing.T) {
+	const tick, limit = 400 * time.Millisecond, time.Second
+	observers := map[uint32]*hanging{1: {}, 2: {}, 3: {}}
+	e := cluster.Start(t, 3, cluster.Options{Tick: tick, Adjust: func(cfg *member.Config) {
+		cfg.Observer = observers[cfg.ID]
+		cfg.StoreStallLimit = limit
+	}})
+	leader := e.Ready()
+	e.Joined()
+	late, other := e.Followers()[0], e.Followers()[1]
+	others := e.Connect(20*tick, other)
+	own := e.Connect(20*tick, late, leader)
+	if _, err := own.Create("/own", nil, jute.Ephemeral); err != nil {
+		t.Fatal(err)
+	}
+	observers[late].until.Store(time.Now().Add(5 * limit).UnixNano())
+	if _, err := others.Create("/hangs", nil, jute.Persistent); err != nil {
+		t.Fatal(err)
+	}
+	e.Wait("its client to be elsewhere", 3*limit, func() bool { return own.Member() == leader })
+	if role := e.Member(late).Role(); role != "" {
+		t.Errorf("the stalled member says it is a %s", role)
+	}
+	if stat, err := own.Exists("/own", false); err != nil || stat.EphemeralOwner != own.Session() {
+		t.Errorf("its ephemeral node: owner %#x, %v", stat.EphemeralOwner, err)
+	}
+	if _, err := others.Create("/meanwhile", nil, jute.Persistent); err != nil || others.Disconnects() > 0 {
+		t.Errorf("a client of another member: %v, %d disconnects", err, others.Disconnects())
+	}
+	if l := e.Leader(); l != leader {
+		t.Errorf("member %d leads", l)
+	}
+	e.Wait("it to serve again", 10*limit, func() bool { return e.Member(late).Role() == "follower" })
+	e.Equal()
+}
+
 // A member alone stops leading while its disk hangs, and opens another term when it goes on.
 func TestStalledAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
