@@ -348,12 +348,27 @@ func expiryWatched(s *stage) {
 func noTrace(s *stage) {
 	k := s.open(s.at, short)
 	k.create("/e", jute.Ephemeral)
+	if id := fmt.Sprintf("0x%x", uint64(k.id())); !strings.Contains(s.word(s.at, "dump"), id) || !strings.Contains(s.word(s.at, "cons"), id) {
+		s.Errorf("%s is listed neither by dump nor by cons", id)
+	}
 	k.expires("/e")
 	s.settle()
+	id := fmt.Sprintf("0x%x", uint64(k.id()))
 	for _, m := range s.IDs() {
 		if s.lives(m, k.id()) {
 			s.Errorf("member %d still has the session", m)
 		}
+		for _, word := range []string{"dump", "cons"} {
+			if got := s.word(m, word); strings.Contains(got, id) || strings.Contains(got, "/e") {
+				s.Errorf("member %d: %s: %q, and %s has expired", m, word, got, id)
+			}
+		}
+		state := s.Member(m).State()
+		state.RLock()
+		if list := state.GetEphemerals(k.id(), nil); len(list) > 0 {
+			s.Errorf("member %d: ephemerals %q", m, list)
+		}
+		state.RUnlock()
 	}
 }
 

@@ -70,13 +70,14 @@ func (k *session) results(r wire.Reply) []string {
 			}
 			return out
 		}
-		out = append(out, k.oneResult(h, &d))
+		out = append(out, k.oneResult(h, &d, r.Zxid))
 	}
 	k.s.Fatalf("results % x: %v", r.Body, d.Err())
 	return nil
 }
 
-func (k *session) oneResult(h jute.MultiHeader, d *jute.Decoder) string {
+// oneResult also checks that a Stat is of this multi, and so is that of the node it names.
+func (k *session) oneResult(h jute.MultiHeader, d *jute.Decoder, zxid int64) string {
 	k.s.Helper()
 	switch h.Type {
 	case jute.OpCreate:
@@ -86,10 +87,16 @@ func (k *session) oneResult(h jute.MultiHeader, d *jute.Decoder) string {
 	case jute.OpCreate2:
 		var r jute.Create2Response
 		r.Decode(d)
+		want := jute.Stat{Czxid: zxid, Mzxid: zxid, Pzxid: zxid, Ctime: r.Stat.Ctime, Mtime: r.Stat.Ctime, DataLength: 1, EphemeralOwner: r.Stat.EphemeralOwner}
+		if r.Stat != want || r.Stat.Ctime == 0 {
+			k.s.Errorf("%s: %+v, want %+v and a time", r.Path, r.Stat, want)
+		}
 		return fmt.Sprintf("15 %s owner %v", r.Path, r.Stat.EphemeralOwner)
 	case jute.OpSetData:
 		var r jute.SetDataResponse
-		r.Decode(d)
+		if r.Decode(d); r.Stat.Mzxid != zxid {
+			k.s.Errorf("result of setData: %+v, of zxid %#x", r.Stat, zxid)
+		}
 		return fmt.Sprintf("5 v%d", r.Stat.Version)
 	case jute.OpDelete, jute.OpCheck:
 		return fmt.Sprint(int32(h.Type))

@@ -3,6 +3,7 @@ package differential
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,13 @@ type ace struct {
 	Perms  int32 `json:"perms"`
 	Scheme *text `json:"scheme,omitempty"`
 	ID     *text `json:"id,omitempty"`
+}
+
+// watches reports whether the step asks for a watch on path.
+func (s step) watches(path *text) bool {
+	same := func(p *text) bool { return p != nil && path != nil && *p == *path }
+	return (s.Watch || s.Do == "addWatch") && same(s.Path) ||
+		slices.ContainsFunc(s.Lists, func(list paths) bool { return slices.ContainsFunc(list, same) })
 }
 
 // String prints the step so that parse reads it.
