@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +13,8 @@ import (
 
 // The clients of a member that is cut off from the others keep their sessions: each
 // connection is closed when its vouching ends, and a tenth of the timeout is left to find
-// another member. Whatever the phase of their pings, and of the leader's table.
+// another member. Whatever the phase of their pings, and of the leader's table. Nobody gets a
+// session there.
 func TestClientsOfACutOffMemberMoveInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, timeout, tick = 24, 6 * time.Second, 2 * time.Second
@@ -36,6 +39,13 @@ func TestClientsOfACutOffMemberMoveInTime(t *testing.T) {
 			if c.Err() != nil || c.Member() == alone || c.Member() == 0 {
 				t.Errorf("client %d: %v, on member %d; want its session, on another member than %d", i, c.Err(), c.Member(), alone)
 			}
+		}
+		c, err := e.Dial(alone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := c.Open(timeout); !errors.Is(err, io.EOF) {
+			t.Errorf("a new session on the member that is cut off: %+v, %v; want the end of the connection", resp, err)
 		}
 	})
 }

@@ -30,6 +30,10 @@ func TestLinearizableReads(t *testing.T) {
 		{jute.OpPing, raw{}, false},
 		{jute.OpWhoAmI, raw{}, false},
 		{jute.OpSetWatches, jute.SetWatches{Data: [][]byte{path}, Exist: [][]byte{}, Child: [][]byte{}}, false},
+		{jute.OpSetWatches2, jute.SetWatches2{Data: [][]byte{path}, Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}, false},
+		{jute.OpAddWatch, jute.AddWatchRequest{Path: path}, false},
+		{jute.OpCheckWatches, jute.CheckWatchesRequest{Path: path, Type: jute.WatcherAny}, false},
+		{jute.OpRemoveWatches, jute.RemoveWatchesRequest{Path: path, Type: jute.WatcherAny}, false},
 	}
 	for _, linear := range []bool{true, false} {
 		for _, tt := range tests {
