@@ -69,9 +69,10 @@ type Config struct {
 	// LinearizableReads has every read wait for a proof that the leader still leads, and for
 	// this member to have applied what was committed by then. Default: reads may be stale.
 	LinearizableReads bool
-	Rules             znode.Rules // of the terms that this member leads
-	Whitelist         []string    // four-letter words served; srvr always is
-	SnapCount         uint64      // log entries between snapshots; default 100,000
+	Rules             znode.Rules    // of the terms that this member leads
+	Whitelist         []string       // four-letter words served; srvr always is
+	SnapCount         uint64         // log entries between snapshots; default 100,000
+	LogKind           quorum.LogKind // what the log is kept in; default: as the folder is
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
 	// member stops leading and closes its clients' connections; default 3 s.
 	StoreStallLimit time.Duration

@@ -100,7 +100,8 @@ func (n *Node) DiskUsage() (data, log int64, err error) {
 		dirs = append(dirs, n.cfg.LogDir)
 	}
 	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		segments := filepath.Join(dir, walName)
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return gone(err)
 			}
@@ -108,7 +109,7 @@ func (n *Node) DiskUsage() (data, log int64, err error) {
 			switch {
 			case err != nil:
 				return gone(err)
-			case d.Name() == logName:
+			case d.Name() == logName, filepath.Dir(path) == segments:
 				log += info.Size()
 			default:
 				data += info.Size()

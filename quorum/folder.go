@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ var (
 	ErrOtherMember    = errors.New("belongs to another member")
 	ErrServersChanged = errors.New("was created for another server list")
 	ErrNewerFormat    = errors.New("written by a newer version")
+	ErrOtherLog       = errors.New("was made with another log store")
 )
 
 const (
@@ -32,7 +34,11 @@ const (
 	spoolPrefix  = "receiving-"
 	tmpSuffix    = ".tmp"
 
-	folderFormat = 1
+	// boltFormat is that of a folder whose log is in BoltDB, walFormat of one in raft-wal: versions
+	// that know only the former must not take it for a member without entries.
+	boltFormat   = 1
+	walFormat    = 2
+	folderFormat = 2 // the newest known
 	// maxIdentity bounds the identity file: 255 servers with names of 253 bytes fit.
 	maxIdentity = 128 << 10
 )
@@ -45,6 +51,16 @@ type identity struct {
 	Servers []string `json:"servers"`   // canonical
 	Apart   bool     `json:"log_apart"` // the log lies in a folder of its own
 	Log     bool     `json:"log"`       // the log has been created: without it the folder is damaged
+	Store   LogKind  `json:"log_store"` // what the log is in; folders made before there was a choice have none
+}
+
+// as returns the identity of a folder with a log of that kind.
+func (id identity) as(kind LogKind) identity {
+	id.Store, id.Format = kind, boltFormat
+	if kind == LogWAL {
+		id.Format = walFormat
+	}
+	return id
 }
 
 // folder is a locked data folder.
@@ -94,6 +110,9 @@ func (f *folder) check(want identity) error {
 	case f.id.Apart != want.Apart:
 		return fmt.Errorf("quorum: data folder %s is %w: its log was kept apart: %t, configured (dataLogDir): %t",
 			f.dir, ErrDamaged, f.id.Apart, want.Apart)
+	case want.Store != "" && f.id.Store != want.Store:
+		return fmt.Errorf("quorum: data folder %s %w: %s has %s, configured (logStore) is %s",
+			f.dir, ErrOtherLog, filepath.Join(f.dir, identityName), f.id.Store, want.Store)
 	}
 	return nil
 }
@@ -136,8 +155,12 @@ func readIdentity(dir string) (id identity, err error) {
 	case id.Format > folderFormat:
 		return identity{}, fmt.Errorf("quorum: data folder %s was %w: format %d, this version knows up to %d",
 			dir, ErrNewerFormat, id.Format, folderFormat)
-	case id.Format < 1 || id.Member == 0 || len(id.Servers) == 0:
+	case id.Format < boltFormat || id.Member == 0 || len(id.Servers) == 0:
 		return identity{}, damaged("incomplete")
+	}
+	id.Store = cmp.Or(id.Store, LogBolt)
+	if id.as(id.Store).Format != id.Format || !id.Store.Known() {
+		return identity{}, damaged(fmt.Sprintf("format %d with a log in %q", id.Format, id.Store))
 	}
 	return id, nil
 }
@@ -183,6 +206,7 @@ func openFolders(dir, logDir string, id identity, hl hclog.Logger) (fs []*folder
 			return fs, s, nil, err
 		}
 	}
+	id = id.as(cmp.Or(storeOf(fs), id.Store, DefaultLogKind))
 	if err := checkWhole(fs); err != nil {
 		return fs, s, nil, err
 	}
@@ -192,7 +216,7 @@ func openFolders(dir, logDir string, id identity, hl hclog.Logger) (fs []*folder
 			return fs, s, nil, err
 		}
 	}
-	s, closer, err = openStores(dir, fs[len(fs)-1].dir, hl)
+	s, closer, err = openStores(dir, fs[len(fs)-1].dir, id.Store, hl)
 	if err != nil {
 		return fs, s, nil, err
 	}
@@ -225,20 +249,40 @@ func lockFolders(dir, logDir string) ([]*folder, error) {
 // its snapshots has forgotten its votes all the same.
 func checkWhole(fs []*folder) error {
 	data, log := fs[0], fs[len(fs)-1]
-	info, err := os.Stat(filepath.Join(log.dir, logName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	gone, err := missing(log.dir, storeOf(fs).files())
+	if err != nil {
 		return fmt.Errorf("quorum: open log: %w", err)
 	}
-	empty := err != nil || info.Size() == 0
 	switch {
-	case (data.id.Log || log.id.Log) && empty:
-		return fmt.Errorf("quorum: data folder %s is %w: its log, %s, is gone; to join anew, empty it", data.dir, ErrDamaged, filepath.Join(log.dir, logName))
+	case (data.id.Log || log.id.Log) && gone != "":
+		return fmt.Errorf("quorum: data folder %s is %w: its log, %s, is gone; to join anew, empty it", data.dir, ErrDamaged, gone)
 	case log.id.Log && data.fresh():
 		return fmt.Errorf("quorum: data folder %s is %w: it is empty, but its log's, %s, is not; to join anew, empty both", data.dir, ErrDamaged, log.dir)
+	case !data.fresh() && !log.fresh() && data.id.Store != log.id.Store:
+		return fmt.Errorf("quorum: data folder %s is %w: its log is in %s, that of %s in %s", data.dir, ErrDamaged, data.id.Store, log.dir, log.id.Store)
 	case data.id.Log && log.fresh():
 		return fmt.Errorf("quorum: log folder %s is %w: it is empty, but its data folder %s is not; to join anew, empty both", log.dir, ErrDamaged, data.dir)
 	}
 	return nil
+}
+
+// storeOf is the kind of log that the folders were made with; "" if they are fresh.
+func storeOf(fs []*folder) LogKind { return cmp.Or(fs[0].id.Store, fs[len(fs)-1].id.Store) }
+
+// missing returns the first of some files in dir that is not there, or empty; "" if none is.
+func missing(dir string, files []string) (string, error) {
+	for _, name := range files {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		switch {
+		case err == nil && info.Size() > 0:
+		case err == nil || errors.Is(err, os.ErrNotExist):
+			return path, nil
+		default:
+			return "", err
+		}
+	}
+	return "", nil
 }
 
 // replaceFile writes data under path, all of it or nothing, durably.

@@ -99,8 +99,8 @@ func TestFolderIdentity(t *testing.T) {
 		{name: "identity huge", want: ErrDamaged, spoil: func(t *testing.T, dir string, _ *Config) {
 			write(t, dir+"/identity.json", strings.Repeat(" ", maxIdentity)+"{}")
 		}},
-		{name: "newer", want: ErrNewerFormat, say: []string{"format 2"}, spoil: func(t *testing.T, dir string, _ *Config) {
-			write(t, dir+"/identity.json", `{"format": 2, "something": "else"}`)
+		{name: "newer", want: ErrNewerFormat, say: []string{"format 3"}, spoil: func(t *testing.T, dir string, _ *Config) {
+			write(t, dir+"/identity.json", `{"format": 3, "something": "else"}`)
 		}},
 		{name: "other member", want: ErrOtherMember, say: []string{"member 1", "member 2"}, spoil: func(_ *testing.T, dir string, c *Config) {
 			*c = folderConfig(dir, 2)

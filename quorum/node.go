@@ -60,6 +60,8 @@ type Config struct {
 	Dir    string // data folder
 	LogDir string // folder of the log; default: Dir
 	Stores Stores // in place of the folders, for tests; default: on disk
+	// LogKind is what the log is kept in; default: as the folder is, or DefaultLogKind.
+	LogKind LogKind
 
 	Stream  raft.StreamLayer // raft's connections; Addr is this member's address in Peers
 	Machine Machine
@@ -167,6 +169,8 @@ func (cfg *Config) check() error {
 		return errors.New("quorum: either Dir or Stores is required")
 	case !onDisk && (cfg.Stores.Log == nil || cfg.Stores.Stable == nil || cfg.Stores.Snapshots == nil):
 		return errors.New("quorum: Stores must be complete")
+	case cfg.LogKind != "" && !cfg.LogKind.Known():
+		return fmt.Errorf("quorum: log store %q is neither %s nor %s", cfg.LogKind, LogBolt, LogWAL)
 	case cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0 || cfg.StallLimit < 0:
 		return errors.New("quorum: SnapshotBytes, TrailingBytes and StallLimit must not be negative")
 	}
@@ -184,7 +188,7 @@ func (n *Node) open() error {
 	hl := newRaftLog(n.logger)
 	dir := ""
 	if n.cfg.Dir != "" {
-		id := identity{Format: folderFormat, Member: n.cfg.Self, Servers: canonical(n.cfg.Peers)}
+		id := identity{Member: n.cfg.Self, Servers: canonical(n.cfg.Peers), Store: n.cfg.LogKind}
 		var err error
 		if n.folders, n.stores, n.closer, err = openFolders(n.cfg.Dir, n.cfg.LogDir, id, hl); err != nil {
 			return err
@@ -200,7 +204,8 @@ func (n *Node) open() error {
 	}
 	running := func() bool { return n.trans != nil && n.trans.running.Load() }
 	g := guard{fail: n.fatal, running: running, ops: &n.ops}
-	n.log = &logStore{LogStore: n.stores.Log, guard: g, figures: &n.figures}
+	_, whole := n.stores.Log.(*walFiles)
+	n.log = &logStore{LogStore: n.stores.Log, guard: g, figures: &n.figures, whole: whole}
 	n.log.data.Store(data)
 	n.stable = &stableStore{StableStore: n.stores.Stable, guard: g}
 	n.snaps = &snapshotStore{SnapshotStore: n.stores.Snapshots, guard: g, stored: n.snapshotStored}
@@ -530,15 +535,11 @@ func (p *Proposed) Index() uint64 { return p.index }
 func (n *Node) Propose(data []byte) *Proposed {
 	p := &Proposed{done: make(chan struct{})}
 	r := n.raft.Load()
-	n.mu.Lock()
-	if r == nil || n.ending {
-		n.mu.Unlock()
-		p.err = ErrNotRunning
+	if err := n.enter(r, data); err != nil {
+		p.err = err
 		close(p.done)
 		return p
 	}
-	n.futures.Add(1)
-	n.mu.Unlock()
 	inner := r.Apply(data, 0)
 	outcome := make(chan error, 1)
 	go func() { outcome <- inner.Error() }()
@@ -558,6 +559,21 @@ func (n *Node) Propose(data []byte) *Proposed {
 		n.settled(p.err)
 	}()
 	return p
+}
+
+// enter counts an entry as under way, or says why it cannot be. What a log would not take
+// must not reach raft: every member would end.
+func (n *Node) enter(r *raft.Raft, data []byte) error {
+	if err := checkSize(&raft.Log{Data: data}); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r == nil || n.ending {
+		return ErrNotRunning
+	}
+	n.futures.Add(1)
+	return nil
 }
 
 // settled watches for a leader that refuses every entry because of a hand-over that will

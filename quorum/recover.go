@@ -56,7 +56,7 @@ func Recover(rec Recovery) (err error) {
 		return err
 	}
 	logger := newRaftLog(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
-	stores, closer, err := openStores(rec.Dir, fs[len(fs)-1].dir, logger)
+	stores, closer, err := openStores(rec.Dir, fs[len(fs)-1].dir, storeOf(fs), logger)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func Recover(rec Recovery) (err error) {
 	if err := recoverStores(rec, stores, logger); err != nil {
 		return err
 	}
-	id := identity{Format: folderFormat, Member: rec.Self, Servers: canonical(rec.Peers), Apart: len(fs) > 1, Log: true}
+	id := identity{Member: rec.Self, Servers: canonical(rec.Peers), Apart: len(fs) > 1, Log: true}.as(storeOf(fs))
 	for i := len(fs) - 1; i >= 0; i-- {
 		if err := fs[i].write(id); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,8 +15,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 const (
@@ -75,6 +72,7 @@ type logStore struct {
 	raft.LogStore
 	guard
 	figures *figures
+	whole   bool         // deletes at once, whatever is deleted: it removes files
 	data    atomic.Bool  // holds, or held, an entry beyond the bootstrap entry
 	entries atomic.Int64 // appended by this process
 	bytes   atomic.Int64
@@ -120,6 +118,11 @@ func (s *logStore) bounds() (first, last uint64) {
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	for _, l := range logs {
+		if err := checkSize(l); err != nil {
+			return s.check("write log", err)
+		}
+	}
 	begun := time.Now()
 	err := s.timed("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
 	s.figures.wrote(time.Since(begun))
@@ -138,6 +141,20 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
+// maxEntry bounds an entry's data, in bytes: four times what a leader seals. raft-wal writes
+// longer ones than the 64 MiB that it reads, and a member with such a log starts no more.
+const maxEntry = 32 << 20
+
+// ErrTooLong is what Propose answers to an entry that no log would take.
+var ErrTooLong = errors.New("quorum: entry is too long")
+
+func checkSize(l *raft.Log) error {
+	if size := len(l.Data) + len(l.Extensions); size > maxEntry {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLong, size, maxEntry)
+	}
+	return nil
+}
+
 // deleteChunk entries at most are deleted in one transaction. BoltDB has one writer, and
 // while it deletes a hundred thousand entries raft's main loop could not store any, nor
 // answer a heartbeat.
@@ -150,10 +167,14 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 	if err != nil {
 		return err
 	}
+	step := uint64(deleteChunk)
+	if s.whole && last >= first {
+		step = last - first + 1
+	}
 	for first <= last {
-		from, to := first, min(last, first+deleteChunk-1)
+		from, to := first, min(last, first+step-1)
 		if last >= end {
-			from, to = max(first, last-min(last, deleteChunk-1)), last
+			from, to = max(first, last-min(last, step-1)), last
 		}
 		err := s.timed("shortening the log", func() error { return s.LogStore.DeleteRange(from, to) })
 		if err := s.check("shorten log", err); err != nil {
@@ -272,7 +293,7 @@ func (k *snapshotSink) Cancel() error {
 }
 
 // openStores opens what a data folder holds. logDir is where the log lies.
-func openStores(dir, logDir string, hl hclog.Logger) (s Stores, closer io.Closer, err error) {
+func openStores(dir, logDir string, kind LogKind, hl hclog.Logger) (s Stores, closer io.Closer, err error) {
 	if err := cleanUp(dir); err != nil {
 		return s, nil, fmt.Errorf("quorum: clean data folder: %w", err)
 	}
@@ -280,52 +301,11 @@ func openStores(dir, logDir string, hl hclog.Logger) (s Stores, closer io.Closer
 	if err != nil {
 		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
 	}
-	bolt, err := openBolt(filepath.Join(logDir, logName))
+	log, err := openLog(kind, logDir, hl)
 	if err != nil {
 		return s, nil, err
 	}
-	return Stores{Log: bolt, Stable: bolt, Snapshots: snaps}, bolt, nil
-}
-
-// openBolt opens the log. bbolt panics, or reads beyond the end of its mapping, when the
-// file is damaged in certain ways: both become errors here.
-func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			store, err = nil, fmt.Errorf("quorum: log %s is %w: %v", path, ErrDamaged, p)
-		}
-	}()
-	store, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: boltLockTimeout}})
-	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("quorum: log %s: %w", path, ErrInUse)
-	case errors.Is(err, os.ErrPermission), errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("quorum: open log: %w", err)
-	case err != nil:
-		return nil, fmt.Errorf("quorum: log %s is %w: %w", path, ErrDamaged, err)
-	}
-	if err := probe(store); err != nil {
-		return nil, errors.Join(fmt.Errorf("quorum: log %s is %w: %w", path, ErrDamaged, err), store.Close())
-	}
-	return store, nil
-}
-
-// probe reads the ends of the log and the term, as raft will.
-func probe(s *raftboltdb.BoltStore) error {
-	for _, end := range []func() (uint64, error){s.FirstIndex, s.LastIndex} {
-		i, err := end()
-		if err == nil && i > 0 {
-			err = s.GetLog(i, new(raft.Log))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if _, err := s.GetUint64(keyTerm); err != nil && !notFound(err) {
-		return err
-	}
-	return nil
+	return Stores{Log: log, Stable: log, Snapshots: snaps}, log, nil
 }
 
 // cleanUp removes what a crash left half done: received and local snapshots.

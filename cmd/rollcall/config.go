@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rollcall/leader"
+	"rollcall/quorum"
 )
 
 // Config is what one member needs to know, checked and complete: whatever a file, the
@@ -33,12 +34,13 @@ type Config struct {
 	MinSessionTimeout time.Duration
 	MaxSessionTimeout time.Duration
 
-	MaxClientCnxns         int           // per client address; 0: no limit
-	MaxCnxns               int           // of all clients; 0: no limit
-	MaxBuffer              int           // bytes of a request
-	GlobalOutstandingLimit int           // writes in flight, over all connections of this member
-	SnapCount              int           // log entries between snapshots
-	StoreStallLimit        time.Duration // that writing or applying the log may hang
+	MaxClientCnxns         int            // per client address; 0: no limit
+	MaxCnxns               int            // of all clients; 0: no limit
+	MaxBuffer              int            // bytes of a request
+	GlobalOutstandingLimit int            // writes in flight, over all connections of this member
+	SnapCount              int            // log entries between snapshots
+	StoreStallLimit        time.Duration  // that writing or applying the log may hang
+	LogKind                quorum.LogKind // "": as the folder is
 
 	ConnOutstandingLimit int           // requests of one connection read and not answered
 	ConnUnreadLimit      int           // bytes that a client may leave unread

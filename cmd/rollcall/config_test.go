@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/leader"
+	"rollcall/quorum"
 )
 
 // inDir writes files into a new folder and replaces DIR by its name in all texts.
@@ -158,6 +159,7 @@ connectionOutstandingLimit=9
 connectionUnreadLimit=65536
 handshakeTimeout=700
 storeStallLimit=900
+logStore=WAL
 zookeeper.4lw.commands.whitelist=ruok, mntr,\
     ,srvr
 zookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
@@ -181,7 +183,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 		DataDir: dir, DataLogDir: at("DIR/log"), ClientAddr: "0.0.0.0:2181",
 		Tick: 2 * time.Second, InitLimit: 5, SyncLimit: 2,
 		MinSessionTimeout: 3 * time.Second, MaxSessionTimeout: 40 * time.Second,
-		MaxCnxns: 7, MaxBuffer: 0x1FFFFF, GlobalOutstandingLimit: 200, SnapCount: 5000, StoreStallLimit: 900 * time.Millisecond,
+		MaxCnxns: 7, MaxBuffer: 0x1FFFFF, GlobalOutstandingLimit: 200, SnapCount: 5000, StoreStallLimit: 900 * time.Millisecond, LogKind: quorum.LogWAL,
 		ConnOutstandingLimit: 9, ConnUnreadLimit: 65536, HandshakeTimeout: 700 * time.Millisecond,
 		Whitelist: []string{"ruok", "mntr", "srvr"}, SkipACL: true,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", ListenOnAllIPs: true,

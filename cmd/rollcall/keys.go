@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"rollcall/quorum"
 )
 
 // key is one row of the table of all keys; docs/configuration.md shows the same rows.
@@ -138,6 +140,10 @@ var keys = []key{
 	{
 		name: "snapCount", def: "100000", note: "log entries between two snapshots",
 		read: number(2, maxCount, func(d *draft) *int { return &d.SnapCount }),
+	},
+	{
+		name: "logStore", def: "that of the folder; boltdb for a new one", note: "Rollcall's own: what the log is kept in, boltdb or wal; a folder keeps its kind: another one keeps the member from starting",
+		read: logStore,
 	},
 	{
 		name: "storeStallLimit", def: "3000", note: "Rollcall's own: ms that writing or applying the log may hang before a leader gives up, and any member closes its clients' connections, 100 to 3600000",
@@ -346,6 +352,15 @@ func choice(yes, no string, field func(*draft) *bool) reader {
 		}
 		return nil
 	}
+}
+
+func logStore(d *draft, s setting) error {
+	kind := quorum.LogKind(strings.ToLower(s.value))
+	if !kind.Known() {
+		return fmt.Errorf("allowed is %s or %s", quorum.LogBolt, quorum.LogWAL)
+	}
+	d.LogKind = kind
+	return nil
 }
 
 func number(least, most int, field func(*draft) *int) reader {

@@ -117,7 +117,7 @@ func (c *Config) member(logger *slog.Logger) member.Config {
 		InFlight: c.GlobalOutstandingLimit, Drain: drainPace,
 		LinearizableReads: c.Linearizable,
 		SuperDigest:       c.SuperDigest, Rules: znode.Rules{SkipACL: c.SkipACL, TTLNodes: c.ExtendedTypes, EnforceQuota: c.EnforceQuota},
-		Reaping: c.Reaping, Whitelist: c.Whitelist, SnapCount: uint64(c.SnapCount), StoreStallLimit: c.StoreStallLimit,
+		Reaping: c.Reaping, Whitelist: c.Whitelist, SnapCount: uint64(c.SnapCount), StoreStallLimit: c.StoreStallLimit, LogKind: c.LogKind,
 		NewEnsemble: c.NewEnsemble, Bind: c.bind, EnsembleText: c.ensembleText(),
 		Version: version, Built: built(), Logger: logger,
 	}

@@ -1,0 +1,161 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// LogKind says what a member keeps its log in. Terms and votes lie in BoltDB in any case. A
+// folder keeps its kind for life.
+type LogKind string
+
+const (
+	LogBolt LogKind = "boltdb" // one file, raft.db
+	LogWAL  LogKind = "wal"    // files of 16 MiB in the folder wal, beside raft.db
+
+	// DefaultLogKind is that of a new folder.
+	DefaultLogKind = LogBolt
+)
+
+// Known reports whether there is such a kind.
+func (k LogKind) Known() bool { return k == LogBolt || k == LogWAL }
+
+// files are those without which a log of this kind is gone, below its folder.
+func (k LogKind) files() []string {
+	if k == LogWAL {
+		return []string{logName, filepath.Join(walName, walMetaName)}
+	}
+	return []string{logName}
+}
+
+// logFiles is an open log, with the term and the votes.
+type logFiles interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+}
+
+// openLog opens the log in dir. That the files are damaged is an error, whatever they hold.
+func openLog(kind LogKind, dir string, hl hclog.Logger) (logFiles, error) {
+	bolt, err := openBolt(filepath.Join(dir, logName))
+	if err != nil || kind == LogBolt {
+		return bolt, err
+	}
+	w, err := openWAL(filepath.Join(dir, walName), hl)
+	if err != nil {
+		return nil, errors.Join(err, bolt.Close())
+	}
+	return &walFiles{LogStore: w, StableStore: bolt, wal: w, bolt: bolt}, nil
+}
+
+// boltMap is how much address space a BoltDB takes at once, in bytes: more than the log has
+// between snapshots. To map the file anew, a write waits for all reads.
+const boltMap = 1 << 30
+
+// boltOptions: the list of free pages is kept as a map, and not written: after the log has been
+// shortened it is long, and every write would bring all of it along. Opening finds the free
+// pages by a walk through the used ones.
+func boltOptions() *bbolt.Options {
+	return &bbolt.Options{
+		Timeout: boltLockTimeout, InitialMmapSize: boltMap,
+		FreelistType: bbolt.FreelistMapType, NoFreelistSync: true,
+	}
+}
+
+// openBolt opens a BoltDB.
+func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
+	err = careful(path, func() error {
+		if err := walkBolt(path); err != nil {
+			return err
+		}
+		store, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+		if err != nil {
+			return err
+		}
+		err := probe(store)
+		if _, terr := store.GetUint64(keyTerm); err == nil && !notFound(terr) {
+			err = terr
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("%w: %w", ErrDamaged, err), store.Close())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+// walkBolt reads all pages that bbolt will, to find the free ones when it opens the file: bbolt
+// does so in a goroutine of its own, where damage would end the process without a word.
+func walkBolt(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil // to be made
+	} else if err != nil {
+		return err
+	}
+	options := boltOptions()
+	options.ReadOnly = true
+	db, err := bbolt.Open(path, 0, options)
+	if err != nil {
+		return err
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("%w: %d bytes long, %d are used", ErrDamaged, info.Size(), tx.Size())
+		}
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			return b.ForEach(func(_, _ []byte) error { return nil })
+		})
+	})
+	return errors.Join(err, db.Close())
+}
+
+// careful opens a log. bbolt panics, or reads beyond the end of its mapping, when the file is
+// damaged in certain ways: both become errors here.
+func careful(path string, open func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("quorum: log %s is %w: %v", path, ErrDamaged, p)
+		}
+	}()
+	err = open()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return fmt.Errorf("quorum: log %s: %w", path, ErrInUse)
+	case errors.Is(err, ErrDamaged):
+		return fmt.Errorf("quorum: log %s is %w", path, err)
+	case errors.Is(err, os.ErrPermission), errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("quorum: open log: %w", err)
+	}
+	return fmt.Errorf("quorum: log %s is %w: %w", path, ErrDamaged, err)
+}
+
+// probe reads the ends of the log, as raft will.
+func probe(s raft.LogStore) error {
+	for _, end := range []func() (uint64, error){s.FirstIndex, s.LastIndex} {
+		i, err := end()
+		if err == nil && i > 0 {
+			err = s.GetLog(i, new(raft.Log))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
