@@ -70,7 +70,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 // Damage is written in the folder. A recovery forgets it: the survivor is the best there is.
 func TestRecoverDamagedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, all := lost(t, 3, 3)
+		e, all := lost(t, DefaultLogKind, 3, 3)
 		e.start(1)
 		if err := e.members[1].node.SetDamage("a bit"); err != nil {
 			t.Fatal(err)

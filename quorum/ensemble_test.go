@@ -229,6 +229,7 @@ type ensemble struct {
 	net     *memNetwork
 	peers   []Peer
 	members map[uint32]*testMember
+	kind    LogKind    // of the logs in folders
 	mu      sync.Mutex // guards members' node for Ask
 }
 
@@ -287,7 +288,7 @@ func (e *ensemble) tryStart(id uint32) error {
 		Machine: m.machine, Ask: e.ask(id), Tick: testTick, Logger: testLogger(id),
 	}
 	if m.dir != "" {
-		cfg.Stores, cfg.Dir = Stores{}, m.dir
+		cfg.Stores, cfg.Dir, cfg.LogKind = Stores{}, m.dir, e.kind
 	}
 	if m.adjust != nil {
 		m.adjust(&cfg)

@@ -80,7 +80,7 @@ func TestDiskUsage(t *testing.T) {
 				n.cfg.LogDir = t.TempDir()
 			}
 			for path, size := range map[string]int{
-				filepath.Join(n.cfg.LogDir, logName): 1000, filepath.Join(dir, identityName): 10,
+				filepath.Join(n.cfg.LogDir, logName): 300, filepath.Join(n.cfg.LogDir, walName, "1.wal"): 700, filepath.Join(dir, identityName): 10,
 				filepath.Join(snapshotPath(dir), "1-2-3", "state.bin"): 500,
 			} {
 				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"rollcall/proto"
@@ -159,7 +160,9 @@ func TestFolderInUse(t *testing.T) {
 }
 
 // With a log folder of its own, losing either of the two is noticed.
-func TestLogFolderApart(t *testing.T) {
+func TestLogFolderApart(t *testing.T) { kinds(t, logFolderApart) }
+
+func logFolderApart(t *testing.T, kind LogKind) {
 	for name, lose := range map[string]func(data, log string) string{
 		"nothing": func(string, string) string { return "" },
 		"log":     func(_, log string) string { return log },
@@ -167,7 +170,7 @@ func TestLogFolderApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := folderConfig(t.TempDir(), 1)
-			cfg.LogDir = t.TempDir()
+			cfg.LogDir, cfg.LogKind = t.TempDir(), kind
 			openAndClose(t, cfg)
 			if _, err := os.Stat(filepath.Join(cfg.LogDir, logName)); err != nil {
 				t.Error(err)
@@ -186,12 +189,12 @@ func TestLogFolderApart(t *testing.T) {
 }
 
 // filledFolder returns the folder of a single member that has applied some commands.
-func filledFolder(t *testing.T) (dir string, cfg Config) {
+func filledFolder(t *testing.T, kind LogKind) (dir string, cfg Config) {
 	t.Helper()
 	dir = t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
-		e.members[1].dir = dir
+		e.kind, e.members[1].dir = kind, dir
 		e.start(1)
 		for _, c := range []string{"a", "b", "c"} {
 			e.propose(c, 1)
@@ -231,7 +234,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dir, cfg := filledFolder(t)
+			dir, cfg := filledFolder(t, LogBolt)
 			path := filepath.Join(dir, logName)
 			b, err := os.ReadFile(path)
 			if err != nil {
@@ -252,12 +255,14 @@ func TestDamagedLog(t *testing.T) {
 }
 
 // On real files: what was applied is there after a stop, from log and from snapshot.
-func TestFilesSurvive(t *testing.T) {
+func TestFilesSurvive(t *testing.T) { kinds(t, filesSurvive) }
+
+func filesSurvive(t *testing.T, kind LogKind) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		e.compact()
-		e.members[1].dir = dir
+		e.kind, e.members[1].dir = kind, dir
 		e.start(1)
 		all := e.fill(3*minTrailing, 1)
 		n := e.members[1].node
@@ -306,14 +311,16 @@ func TestFilesSurvive(t *testing.T) {
 
 // The newest snapshot was installed, so that no log lies behind it, and is damaged. An older
 // one is there; but to start from it would be to forget what others count on.
-func TestDamagedSnapshotIsNotSkipped(t *testing.T) {
+func TestDamagedSnapshotIsNotSkipped(t *testing.T) { kinds(t, damagedSnapshotIsNotSkipped) }
+
+func damagedSnapshotIsNotSkipped(t *testing.T, kind LogKind) {
 	for _, part := range []string{"state.bin", "meta.json"} {
 		t.Run(part, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newEnsemble(t, 1)
 				e.compact()
 				dir := t.TempDir()
-				e.members[1].dir = dir
+				e.kind, e.members[1].dir = kind, dir
 				e.start(1)
 				snapshots := func() []string {
 					all, _ := filepath.Glob(filepath.Join(dir, snapshotsDir, "*-*-*[0-9]"))
@@ -325,12 +332,12 @@ func TestDamagedSnapshotIsNotSkipped(t *testing.T) {
 					e.wait("a snapshot", func() bool { return len(snapshots()) > round })
 				}
 				e.stop(1)
-				bolt, err := openBolt(filepath.Join(dir, logName))
+				log, err := openLog(kind, dir, hclog.NewNullLogger())
 				if err != nil {
 					t.Fatal(err)
 				}
-				last, _ := bolt.LastIndex()
-				if err := errors.Join(bolt.DeleteRange(1, last), bolt.Close()); err != nil {
+				last, _ := log.LastIndex()
+				if err := errors.Join(log.DeleteRange(1, last), log.Close()); err != nil {
 					t.Fatal(err)
 				}
 				write(t, filepath.Join(snapshots()[1], part), "{")
@@ -467,5 +474,15 @@ func TestDeleteInSteps(t *testing.T) {
 				t.Errorf("left %d to %d, want %d to %d; at most %d at once", first, last, tt.leftFirst, tt.leftLast, c.most)
 			}
 		})
+	}
+	c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: 1}
+	s := &logStore{LogStore: c, figures: new(figures), whole: true, guard: guard{running: func() bool { return false }, ops: &operations{}}}
+	for i := uint64(1); i <= size; i++ {
+		if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DeleteRange(1, size-1); err != nil || c.most != size-1 {
+		t.Errorf("files: %d at once, %v", c.most, err)
 	}
 }

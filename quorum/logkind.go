@@ -58,6 +58,24 @@ func openLog(kind LogKind, dir string, hl hclog.Logger) (logFiles, error) {
 	return &walFiles{LogStore: w, StableStore: bolt, wal: w, bolt: bolt}, nil
 }
 
+// LogReader is a log that is only read.
+type LogReader interface {
+	FirstIndex() (uint64, error) // 0: there is none
+	LastIndex() (uint64, error)
+	GetLog(index uint64, l *raft.Log) error
+	Close() error
+}
+
+// ReadLog opens the log in a folder that no member uses, as a start would: the end of a write
+// that a crash tore is removed. The log must not lie apart from the data.
+func ReadLog(dir string) (LogReader, error) {
+	id, err := readIdentity(dir)
+	if err != nil {
+		return nil, err
+	}
+	return openLog(id.Store, dir, hclog.NewNullLogger())
+}
+
 // boltMap is how much address space a BoltDB takes at once, in bytes: more than the log has
 // between snapshots. To map the file anew, a write waits for all reads.
 const boltMap = 1 << 30

@@ -17,10 +17,12 @@ import (
 
 // Two of three are lost. The survivor goes on alone; or under the same server list, and
 // takes in the two others, which come with empty folders.
-func TestRecover(t *testing.T) {
+func TestRecover(t *testing.T) { kinds(t, recoverOne) }
+
+func recoverOne(t *testing.T, kind LogKind) {
 	for _, compacted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			e, all := lost(t, 3, map[bool]int{false: 3, true: 3 * minTrailing}[compacted])
+			e, all := lost(t, kind, 3, map[bool]int{false: 3, true: 3 * minTrailing}[compacted])
 
 			alone := filepath.Join(t.TempDir(), "alone")
 			copyDir(t, e.members[1].dir, alone)
@@ -28,7 +30,7 @@ func TestRecover(t *testing.T) {
 				t.Fatal(err)
 			}
 			one := newEnsemble(t, 1)
-			one.members[1].dir = alone
+			one.members[1].dir = alone // its kind is the folder's
 			one.start(1)
 			one.applied(all, 1)
 			one.propose("on", 1)
@@ -64,13 +66,13 @@ func TestRecover(t *testing.T) {
 }
 
 // lost makes an ensemble with data of which only member 1's is left; none runs.
-func lost(t *testing.T, members, writes int) (e *ensemble, all []string) {
+func lost(t *testing.T, kind LogKind, members, writes int) (e *ensemble, all []string) {
 	t.Helper()
 	e = newEnsemble(t, members)
 	if writes > minTrailing {
 		e.compact()
 	}
-	e.members[1].dir = filepath.Join(t.TempDir(), "1")
+	e.kind, e.members[1].dir = kind, filepath.Join(t.TempDir(), "1")
 	e.begin()
 	all = e.fill(writes, e.running()...)
 	if writes > minTrailing {
@@ -153,7 +155,7 @@ func TestRecoverWithKills(t *testing.T) {
 
 func recoverWithKills(t *testing.T, members int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	e, all := lost(t, members, 20)
+	e, all := lost(t, DefaultLogKind, members, 20)
 	e.recover(1)
 	for id := uint32(2); id <= uint32(members); id++ {
 		mem := raft.NewInmemStore()
@@ -207,7 +209,7 @@ func (e *ensemble) ids() []uint32 { return slices.Sorted(maps.Keys(e.members)) }
 // the survivor and two more. One that was caught up, and then lost its disk, starts anew.
 func TestRecoverFiveByAndBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, all := lost(t, 5, 5)
+		e, all := lost(t, DefaultLogKind, 5, 5)
 		e.recover(1)
 		e.start(1, 2)
 		e.propose("x", 1)
@@ -334,11 +336,13 @@ func copyDir(t *testing.T, from, to string) {
 }
 
 // A recovery that was killed before the identity was written is noticed, and repeated.
-func TestRecoverInterrupted(t *testing.T) {
+func TestRecoverInterrupted(t *testing.T) { kinds(t, recoverInterrupted) }
+
+func recoverInterrupted(t *testing.T, kind LogKind) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		dir := t.TempDir()
-		e.members[1].dir = dir
+		e.kind, e.members[1].dir = kind, dir
 		e.begin()
 		e.stop(1)
 		before, err := os.ReadFile(filepath.Join(dir, identityName))
@@ -362,7 +366,9 @@ func TestRecoverInterrupted(t *testing.T) {
 	})
 }
 
-func TestRecoverRefuses(t *testing.T) {
+func TestRecoverRefuses(t *testing.T) { kinds(t, recoverRefuses) }
+
+func recoverRefuses(t *testing.T, kind LogKind) {
 	peers := []Peer{{1, "m1:3888"}}
 	empty := t.TempDir()
 	if err := Recover(Recovery{Dir: empty, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, ErrNoData) {
@@ -372,12 +378,13 @@ func TestRecoverRefuses(t *testing.T) {
 		t.Errorf("it left %v in an empty folder", left)
 	}
 	cfg := folderConfig(t.TempDir(), 1)
+	cfg.LogKind = kind
 	openAndClose(t, cfg)
 	if err := Recover(Recovery{Dir: cfg.Dir, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, ErrNoData) {
 		t.Errorf("no data: %v, want ErrNoData", err)
 	}
 
-	dir, cfg := filledFolder(t)
+	dir, cfg := filledFolder(t, kind)
 	refusing := &machine{refuse: "b"}
 	if err := Recover(Recovery{Dir: dir, Self: 1, Peers: peers, Machine: refusing}); err == nil {
 		t.Error("recovered past an entry that the machine refuses")

@@ -9,11 +9,11 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/integration/process"
 	"rollcall/proto"
+	"rollcall/quorum"
 	"rollcall/znode"
 )
 
@@ -22,7 +22,7 @@ var errApart = errors.New("no index that all folders reach and none is past")
 
 // image is the copy of a data folder as SIGKILL would have left it.
 type image struct {
-	log      *raftboltdb.BoltStore
+	log      quorum.LogReader
 	snap     *raft.SnapshotMeta // newest; nil: none
 	snaps    *raft.FileSnapshotStore
 	last     uint64 // index of the last entry, or of the snapshot
@@ -63,7 +63,7 @@ func openImage(dir string) (i *image, err error) {
 		i.snap = list[0]
 		i.last = i.snap.Index
 	}
-	if i.log, err = raftboltdb.NewBoltStore(filepath.Join(dir, "raft.db")); err != nil {
+	if i.log, err = quorum.ReadLog(dir); err != nil {
 		return nil, err
 	}
 	first, err := i.log.FirstIndex()

@@ -2,6 +2,7 @@ package kills
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"rollcall/integration/process"
+	"rollcall/quorum"
 )
 
 const (
@@ -36,13 +38,17 @@ func TestKills(t *testing.T) {
 		}
 		runs = n
 	}
+	kinds, err := logKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
-	sum := &totals{kills: map[role]int{}}
+	sum := &totals{kills: map[role]int{}, kinds: map[quorum.LogKind]int{}}
 	t.Run("run", func(t *testing.T) {
 		for seed := range runs {
 			t.Run(strconv.Itoa(seed+1), func(t *testing.T) {
 				t.Parallel()
-				play(t, uint64(seed+1), sum)
+				play(t, uint64(seed+1), kinds[seed%len(kinds)], sum)
 			})
 		}
 	})
@@ -50,6 +56,19 @@ func TestKills(t *testing.T) {
 	if runs >= defaultRuns && !t.Failed() {
 		sum.floors(t)
 	}
+}
+
+// logKinds are what the members of the runs keep their logs in, by turns: both, or that which
+// ROLLCALL_LOGSTORE names.
+func logKinds() ([]quorum.LogKind, error) {
+	kind := quorum.LogKind(os.Getenv("ROLLCALL_LOGSTORE"))
+	switch {
+	case kind == "":
+		return []quorum.LogKind{quorum.LogBolt, quorum.LogWAL}, nil
+	case kind.Known():
+		return []quorum.LogKind{kind}, nil
+	}
+	return nil, fmt.Errorf("ROLLCALL_LOGSTORE=%s: want %s or %s", kind, quorum.LogBolt, quorum.LogWAL)
 }
 
 // run is one ensemble and its load.
@@ -63,10 +82,11 @@ type run struct {
 	left     map[string]bool // unfinished snapshots that kills have left behind
 }
 
-func play(t *testing.T, seed uint64, sum *totals) {
+func play(t *testing.T, seed uint64, kind quorum.LogKind, sum *totals) {
 	r := &run{t: t, sum: sum, rng: rand.New(rand.NewPCG(seed, 9)), left: map[string]bool{}}
 	r.Ensemble = process.StartEnsemble(t, process.Config{
-		Binary: rollcall, Flags: []string{"-v"}, Size: 3, Tick: tick, Lines: "snapCount=100\nmaxClientCnxns=0\n",
+		Binary: rollcall, Flags: []string{"-v"}, Size: 3, Tick: tick,
+		Lines: fmt.Sprintf("snapCount=100\nmaxClientCnxns=0\nlogStore=%s\n", kind),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -84,6 +104,7 @@ func play(t *testing.T, seed uint64, sum *totals) {
 	r.sum.mu.Lock()
 	defer r.sum.mu.Unlock()
 	r.sum.runs++
+	r.sum.kinds[kind]++
 	for _, m := range r.Members {
 		r.sum.installed += strings.Count(printed(m), "raft: Installed remote snapshot")
 	}

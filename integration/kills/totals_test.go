@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"rollcall/quorum"
 )
 
 // totals is what all runs saw together.
@@ -13,19 +15,20 @@ type totals struct {
 	runs, restarts, again                  int // again: members that asked to be started anew
 	processes                              int // killed
 	kills                                  map[role]int
-	writing, compacting                    int // kills in the middle of a snapshot, or of shortening the log behind it
-	receiving                              int // kills in the middle of receiving one
-	installed                              int // snapshots that were
+	kinds                                  map[quorum.LogKind]int // runs with a log of each kind
+	writing, compacting                    int                    // kills in the middle of a snapshot, or of shortening the log behind it
+	receiving                              int                    // kills in the middle of receiving one
+	installed                              int                    // snapshots that were
 	acked, unknown, comparisons, shortened int
 	nodes                                  int
 }
 
 func (s *totals) print(took time.Duration) {
-	fmt.Printf("kill -9: %d runs, %d kills (leader %d, follower %d, all at once %d, starting %d), %d processes killed; "+
+	fmt.Printf("kill -9: %d runs (boltdb %d, wal %d), %d kills (leader %d, follower %d, all at once %d, starting %d), %d processes killed; "+
 		"%d kills during a snapshot (%d while it was written, %d while the log was shortened), %d while one was received, %d installed; "+
 		"%d restarts, %d of them asked for by members; %d writes acknowledged, %d of unknown outcome; "+
 		"%d comparisons of three members, %d nodes, %d shortened logs; %v\n",
-		s.runs, s.count(), s.kills[leader], s.kills[follower], s.kills[all], s.kills[starting], s.processes,
+		s.runs, s.kinds[quorum.LogBolt], s.kinds[quorum.LogWAL], s.count(), s.kills[leader], s.kills[follower], s.kills[all], s.kills[starting], s.processes,
 		s.writing+s.compacting, s.writing, s.compacting, s.receiving, s.installed,
 		s.restarts, s.again, s.acked, s.unknown, s.comparisons, s.nodes, s.shortened, took.Round(time.Second))
 }
