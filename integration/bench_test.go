@@ -14,12 +14,14 @@ import (
 	"rollcall/integration/wire"
 	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/quorum"
 	"rollcall/server"
 )
 
 // BenchmarkWrite is a write of 100 bytes by clients on the leader, and by clients on a
 // follower, which forwards it: three members in one process, over loopback, with the log
-// on disk. Everything else is quiet, so that with one writer each waits for the one before.
+// on disk, in each of the log stores. Everything else is quiet, so that with one writer each
+// waits for the one before.
 func BenchmarkWrite(b *testing.B) {
 	counts := []int{1, 16, 64}
 	if testing.Short() {
@@ -27,11 +29,13 @@ func BenchmarkWrite(b *testing.B) {
 	}
 	for _, writers := range counts {
 		for _, on := range []string{"leader", "follower"} {
-			b.Run(fmt.Sprintf("writers=%d/on=%s", writers, on), func(b *testing.B) {
-				e := startBench(b)
-				at := e.roles(b)
-				e.write(b, at[on], writers)
-			})
+			for _, kind := range []quorum.LogKind{quorum.LogBolt, quorum.LogWAL} {
+				b.Run(fmt.Sprintf("writers=%d/on=%s/store=%s", writers, on, kind), func(b *testing.B) {
+					e := startBench(b, kind)
+					at := e.roles(b)
+					e.write(b, at[on], writers)
+				})
+			}
 		}
 	}
 }
@@ -42,7 +46,7 @@ type benchEnsemble struct {
 	clients []string
 }
 
-func startBench(b *testing.B) *benchEnsemble {
+func startBench(b *testing.B, kind quorum.LogKind) *benchEnsemble {
 	b.Helper()
 	e := &benchEnsemble{}
 	var servers []member.Server
@@ -62,7 +66,7 @@ func startBench(b *testing.B) *benchEnsemble {
 		}
 		m, err := member.New(member.Config{
 			ID: s.ID, Servers: servers, Dir: filepath.Join(b.TempDir(), "data"), Clients: l, Tick: 2 * time.Second,
-			Limits: server.Limits{MaxClientConns: -1},
+			LogKind: kind, Limits: server.Limits{MaxClientConns: -1},
 		})
 		if err != nil {
 			b.Fatal(err)

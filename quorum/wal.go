@@ -1,10 +1,8 @@
 package quorum
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -100,18 +98,25 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	} else if err != nil {
 		return state, err
 	}
-	err = m.rewrite(&state, old)
+	found := 0
+	if last := old.LastIndex(); last > 0 {
+		found = int(last - tail.BaseIndex + 1)
+	}
+	err = noneBehind(filepath.Join(dir, segment.FileName(*tail)), found)
+	if err == nil {
+		err = m.rewrite(&state, old)
+	}
 	if err := errors.Join(err, old.Close()); err != nil {
-		return state, fmt.Errorf("write the last segment anew: %w", err)
+		return state, fmt.Errorf("the last segment: %w", err)
 	}
 	return state, m.CommitState(state)
 }
 
 // rewrite copies the entries of the last segment, old, into a new one, which takes its place
 // in state. A file that is not listed goes when raft-wal opens.
-func (m *walMeta) rewrite(state *types.PersistentState, old types.SegmentReader) error {
+func (m *walMeta) rewrite(state *types.PersistentState, old types.SegmentWriter) error {
 	tail := &state.Segments[len(state.Segments)-1]
-	last := old.(types.SegmentWriter).LastIndex()
+	last := old.LastIndex()
 	var entries []types.LogEntry
 	for i := tail.MinIndex; i <= last; i++ {
 		data, err := readEntry(old, i)
@@ -158,76 +163,4 @@ func readEntry(r types.SegmentReader, index uint64) ([]byte, error) {
 	}
 	data := append([]byte(nil), b.Bs...)
 	return data, b.Close()
-}
-
-// walSegments are raft-wal's files, with a checksum behind every entry: raft-wal itself does
-// not notice that a stored one has changed, and its decoder may panic then.
-type walSegments struct{ types.SegmentFiler }
-
-// Create implements types.SegmentFiler, as do the next two.
-func (s *walSegments) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
-	return checkedSegment(s.SegmentFiler.Create(info))
-}
-
-// RecoverTail: that the file ends in a batch that is not whole is no damage.
-func (s *walSegments) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
-	return checkedSegment(s.SegmentFiler.RecoverTail(info))
-}
-
-func (s *walSegments) Open(info types.SegmentInfo) (types.SegmentReader, error) {
-	r, err := s.SegmentFiler.Open(info)
-	if err != nil {
-		return nil, err
-	}
-	return checkedReader{r}, nil
-}
-
-func checkedSegment(w types.SegmentWriter, err error) (types.SegmentWriter, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &checkedWriter{SegmentWriter: w}, nil
-}
-
-type checkedWriter struct{ types.SegmentWriter }
-
-// Append implements types.SegmentWriter.
-func (w *checkedWriter) Append(entries []types.LogEntry) error {
-	checked := make([]types.LogEntry, len(entries))
-	for i, e := range entries {
-		checked[i] = types.LogEntry{Index: e.Index, Data: binary.BigEndian.AppendUint32(e.Data, checksum(e.Index, e.Data))}
-	}
-	return w.SegmentWriter.Append(checked)
-}
-
-// GetLog implements types.SegmentReader.
-func (w *checkedWriter) GetLog(index uint64) (*types.PooledBuffer, error) {
-	return checkedReader{w.SegmentWriter}.GetLog(index)
-}
-
-type checkedReader struct{ types.SegmentReader }
-
-// GetLog implements types.SegmentReader.
-func (r checkedReader) GetLog(index uint64) (*types.PooledBuffer, error) {
-	b, err := r.SegmentReader.GetLog(index)
-	if err != nil {
-		return nil, err
-	}
-	at := len(b.Bs) - checksumSize
-	if at < 0 || binary.BigEndian.Uint32(b.Bs[at:]) != checksum(index, b.Bs[:at]) {
-		return nil, errors.Join(fmt.Errorf("%w: the checksum of entry %d is wrong", types.ErrCorrupt, index), b.Close())
-	}
-	b.Bs = b.Bs[:at]
-	return b, nil
-}
-
-const checksumSize = 4
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// checksum covers the index as well: an entry in another's place is wrong, too.
-func checksum(index uint64, data []byte) uint32 {
-	var head [8]byte
-	binary.BigEndian.PutUint64(head[:], index)
-	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, data)
 }

@@ -251,6 +251,8 @@ func TestDamagedWAL(t *testing.T) {
 		{"full segment is gone", func(d *walDir) { os.Remove(d.segments()[0]) }, 0},
 		{"full segment is empty", func(d *walDir) { d.write(d.segments()[0], nil) }, 0},
 		{"full segment is another", func(d *walDir) { d.write(d.segments()[0], d.read(d.segments()[1])) }, 0},
+		{"length in the last segment", func(d *walDir) { d.flip(d.segments()[1], 32+4) }, 0},
+		{"kind of record in the last segment", func(d *walDir) { d.write(d.segments()[1], d.zero(d.segments()[1], 32)) }, 0},
 		{"entry in the last segment", func(d *walDir) { d.flip(d.segments()[1], 200) }, 0},
 		{"entry in a full segment", func(d *walDir) { d.flip(d.segments()[0], 1<<19) }, 4},
 	}
@@ -281,6 +283,13 @@ func TestDamagedWAL(t *testing.T) {
 			}
 		})
 	}
+}
+
+// zero returns what a file holds, but for one record's header.
+func (d *walDir) zero(path string, at int) []byte {
+	b := d.read(path)
+	clear(b[at : at+recordHeader])
+	return b
 }
 
 func (d *walDir) flip(path string, at int) {

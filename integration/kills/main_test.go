@@ -18,11 +18,12 @@ var rollcall string
 // hurried are the constants that are others in the binary under test: members look for
 // snapshots to take every 300 to 600 ms, not every 10 to 20 s, and keep so little log
 // behind them that it does not reach the one before. A member that was down for a second
-// is sent one.
+// is sent one. And raft-wal's segments are full after a moment.
 var hurried = []struct{ file, old, new string }{
 	{"quorum/node.go", "snapshotInterval = 10 * time.Second", "snapshotInterval = 300 * time.Millisecond"},
 	{"quorum/trailing.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},
 	{"quorum/trailing.go", "minTrailing = 128", "minTrailing = 32"},
+	{"quorum/wal.go", "walSegment = 16 << 20", "walSegment = 128 << 10"},
 }
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
