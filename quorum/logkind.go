@@ -24,7 +24,7 @@ const (
 	LogWAL  LogKind = "wal"    // files of 16 MiB in the folder wal, beside raft.db
 
 	// DefaultLogKind is that of a new folder.
-	DefaultLogKind = LogBolt
+	DefaultLogKind = LogWAL
 )
 
 // Known reports whether there is such a kind.
