@@ -47,9 +47,11 @@ type logFiles interface {
 
 // openLog opens the log in dir. That the files are damaged is an error, whatever they hold.
 func openLog(kind LogKind, dir string, hl hclog.Logger) (logFiles, error) {
-	bolt, err := openBolt(filepath.Join(dir, logName))
-	if err != nil || kind == LogBolt {
-		return bolt, err
+	bolt, err := openBolt(filepath.Join(dir, logName), map[LogKind]int{LogBolt: boltMap}[kind])
+	if err != nil {
+		return nil, err
+	} else if kind == LogBolt {
+		return bolt, nil
 	}
 	w, err := openWAL(filepath.Join(dir, walName), hl)
 	if err != nil {
@@ -83,28 +85,28 @@ const boltMap = 1 << 30
 // boltOptions: the list of free pages is kept as a map, and not written: after the log has been
 // shortened it is long, and every write would bring all of it along. Opening finds the free
 // pages by a walk through the used ones.
-func boltOptions() *bbolt.Options {
+func boltOptions(mapped int) *bbolt.Options {
 	return &bbolt.Options{
-		Timeout: boltLockTimeout, InitialMmapSize: boltMap,
+		Timeout: boltLockTimeout, InitialMmapSize: mapped,
 		FreelistType: bbolt.FreelistMapType, NoFreelistSync: true,
 	}
 }
 
-// openBolt opens a BoltDB.
-func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
+// openBolt opens a BoltDB, and maps so many bytes of it from the start.
+func openBolt(path string, mapped int) (store *raftboltdb.BoltStore, err error) {
 	err = careful(path, func() error {
 		if err := walkBolt(path); err != nil {
 			return err
 		}
-		store, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+		store, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions(mapped)})
 		if err != nil {
 			return err
 		}
 		err := probe(store)
-		if _, terr := store.GetUint64(keyTerm); err == nil && !notFound(terr) {
-			err = terr
+		if err == nil {
+			_, err = store.GetUint64(keyTerm)
 		}
-		if err != nil {
+		if err != nil && !notFound(err) {
 			return errors.Join(fmt.Errorf("%w: %w", ErrDamaged, err), store.Close())
 		}
 		return nil
@@ -124,7 +126,7 @@ func walkBolt(path string) error {
 	} else if err != nil {
 		return err
 	}
-	options := boltOptions()
+	options := boltOptions(0)
 	options.ReadOnly = true
 	db, err := bbolt.Open(path, 0, options)
 	if err != nil {

@@ -87,7 +87,7 @@ func lost(t *testing.T, kind LogKind, members, writes int) (e *ensemble, all []s
 
 func storedTerm(t *testing.T, dir string) uint64 {
 	t.Helper()
-	bolt, err := openBolt(filepath.Join(dir, logName))
+	bolt, err := openBolt(filepath.Join(dir, logName), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
