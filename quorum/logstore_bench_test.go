@@ -13,20 +13,26 @@ import (
 
 // benchLog is a log on disk that grows.
 type benchLog struct {
-	b *testing.B
 	*logStore
-	last uint64
+	b     *testing.B
+	dir   string
+	files logFiles
+	last  uint64
 }
 
 func openBenchLog(b *testing.B, kind LogKind) *benchLog {
 	b.Helper()
-	files, err := openLog(kind, b.TempDir(), hclog.NewNullLogger())
+	dir := b.TempDir()
+	files, err := openLog(kind, dir, hclog.NewNullLogger())
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = files.Close() }) // nothing is asked of it any more
 	g := guard{running: func() bool { return false }, ops: &operations{}}
-	return &benchLog{b: b, logStore: &logStore{LogStore: files, figures: new(figures), whole: kind == LogWAL, guard: g}}
+	return &benchLog{
+		b: b, dir: dir, files: files,
+		logStore: &logStore{LogStore: files, figures: new(figures), whole: kind == LogWAL, guard: g},
+	}
 }
 
 // append stores a batch of entries of 150 bytes, each a write of 100 bytes with its frame.
@@ -127,5 +133,48 @@ func writeSnapshot(b *testing.B) {
 	}
 	if err := sink.Close(); err != nil {
 		b.Error(err)
+	}
+}
+
+// BenchmarkReadLog reads an entry of 150 bytes, as a start does with all behind the snapshot.
+func BenchmarkReadLog(b *testing.B) {
+	for _, kind := range []LogKind{LogBolt, LogWAL} {
+		b.Run("store="+string(kind), func(b *testing.B) {
+			l := openBenchLog(b, kind)
+			for l.last < 20_000 {
+				l.append(500)
+			}
+			b.ReportAllocs()
+			var entry raft.Log
+			for i := uint64(0); b.Loop(); i++ {
+				if err := l.GetLog(i%l.last+1, &entry); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkOpenLog opens a log of 200,000 entries of 150 bytes in all.
+func BenchmarkOpenLog(b *testing.B) {
+	for _, kind := range []LogKind{LogBolt, LogWAL} {
+		b.Run("store="+string(kind), func(b *testing.B) {
+			l := openBenchLog(b, kind)
+			for l.last < 200_000 {
+				l.append(500)
+			}
+			if err := l.files.Close(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				files, err := openLog(kind, l.dir, hclog.NewNullLogger())
+				if err == nil {
+					err = files.Close()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -98,13 +98,9 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	} else if err != nil {
 		return state, err
 	}
-	found := 0
-	if last := old.LastIndex(); last > 0 {
-		found = int(last - tail.BaseIndex + 1)
-	}
-	err = noneBehind(filepath.Join(dir, segment.FileName(*tail)), found)
+	entries, err := readSegment(filepath.Join(dir, segment.FileName(*tail)), *tail, old.LastIndex())
 	if err == nil {
-		err = m.rewrite(&state, old)
+		err = m.rewrite(&state, entries)
 	}
 	if err := errors.Join(err, old.Close()); err != nil {
 		return state, fmt.Errorf("the last segment: %w", err)
@@ -112,19 +108,10 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	return state, m.CommitState(state)
 }
 
-// rewrite copies the entries of the last segment, old, into a new one, which takes its place
-// in state. A file that is not listed goes when raft-wal opens.
-func (m *walMeta) rewrite(state *types.PersistentState, old types.SegmentWriter) error {
+// rewrite puts entries, which are those of the last segment, into a new one, which takes its
+// place in state. A file that is not listed goes when raft-wal opens.
+func (m *walMeta) rewrite(state *types.PersistentState, entries []types.LogEntry) error {
 	tail := &state.Segments[len(state.Segments)-1]
-	last := old.LastIndex()
-	var entries []types.LogEntry
-	for i := tail.MinIndex; i <= last; i++ {
-		data, err := readEntry(old, i)
-		if err != nil {
-			return err
-		}
-		entries = append(entries, types.LogEntry{Index: i, Data: data})
-	}
 	tail.ID, tail.BaseIndex = m.next(state), tail.MinIndex
 	if err := m.files.Delete(tail.BaseIndex, tail.ID); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // of a start that was killed right here
@@ -141,6 +128,7 @@ func (m *walMeta) rewrite(state *types.PersistentState, old types.SegmentWriter)
 	if err := errors.Join(err, fresh.Close()); err != nil || !full {
 		return err
 	}
+	last := entries[len(entries)-1].Index
 	tail.SealTime, tail.IndexStart, tail.MaxIndex = time.Now(), index, last
 	state.Segments = append(state.Segments, types.SegmentInfo{
 		ID: m.next(state), BaseIndex: last + 1, MinIndex: last + 1,
@@ -153,14 +141,4 @@ func (m *walMeta) rewrite(state *types.PersistentState, old types.SegmentWriter)
 func (m *walMeta) next(state *types.PersistentState) uint64 {
 	state.NextSegmentID++
 	return state.NextSegmentID - 1
-}
-
-// readEntry returns a copy of an entry.
-func readEntry(r types.SegmentReader, index uint64) ([]byte, error) {
-	b, err := r.GetLog(index)
-	if err != nil {
-		return nil, fmt.Errorf("entry %d: %w", index, err)
-	}
-	data := append([]byte(nil), b.Bs...)
-	return data, b.Close()
 }

@@ -64,12 +64,21 @@ func (r checkedReader) GetLog(index uint64) (*types.PooledBuffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := len(b.Bs) - checksumSize
-	if at < 0 || binary.BigEndian.Uint32(b.Bs[at:]) != checksum(index, b.Bs[:at]) {
-		return nil, errors.Join(fmt.Errorf("%w: the checksum of entry %d is wrong", types.ErrCorrupt, index), b.Close())
+	data, err := unseal(index, b.Bs)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
-	b.Bs = b.Bs[:at]
+	b.Bs = data
 	return b, nil
+}
+
+// unseal returns what stands before the checksum, if that is right.
+func unseal(index uint64, sealed []byte) ([]byte, error) {
+	at := len(sealed) - checksumSize
+	if at < 0 || binary.BigEndian.Uint32(sealed[at:]) != checksum(index, sealed[:at]) {
+		return nil, fmt.Errorf("%w: the checksum of entry %d is wrong", types.ErrCorrupt, index)
+	}
+	return sealed[:at], nil
 }
 
 const checksumSize = 4
@@ -91,6 +100,9 @@ const (
 	recordHeader  = 8
 )
 
+// length is that of the record of an entry, with the header, and as it is before it is filled up.
+func length(b []byte) int { return recordHeader + int(binary.LittleEndian.Uint32(b[4:])) }
+
 // record reads the header of one. size: with the header; sum: of the end of a batch.
 func record(b []byte) (kind byte, size int, sum uint32) {
 	if len(b) < recordHeader {
@@ -100,43 +112,45 @@ func record(b []byte) (kind byte, size int, sum uint32) {
 	if b[0] == segment.FrameCommit {
 		return b[0], recordHeader, word
 	}
-	return b[0], int(recordHeader + (int64(word)+recordHeader-1)/recordHeader*recordHeader), 0
+	return b[0], (length(b) + recordHeader - 1) / recordHeader * recordHeader, 0
 }
 
-// noneBehind returns an error if a whole batch lies in the segment behind its first so many
-// entries, which are all that raft-wal has found. A crash leaves nothing behind the batch
+// readSegment returns the entries of a segment, from its first that counts to last, which is
+// the last one that raft-wal has found; 0: none.
+//
+// It is an error if a whole batch lies behind that. A crash leaves nothing behind the batch
 // that it tore; so a record before that batch has changed, and what was acknowledged would
 // be forgotten.
-func noneBehind(path string, entries int) error {
+func readSegment(path string, info types.SegmentInfo, last uint64) ([]types.LogEntry, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	end := behind(b, entries)
-	for at := end; at+recordHeader <= len(b); at += recordHeader {
-		if b[at] == segment.FrameCommit && wholeBatch(b[at+recordHeader:]) {
-			return fmt.Errorf("%w: a whole batch lies behind the end of the log, at byte %d of %s", types.ErrCorrupt, at, path)
-		}
-	}
-	return nil
-}
-
-// behind is where the batch ends that has the last of so many entries.
-func behind(b []byte, entries int) int {
+	var entries []types.LogEntry
 	at := min(segmentHeader, len(b))
-	for at < len(b) {
+	for next := info.BaseIndex; at < len(b); {
 		kind, size, _ := record(b[at:])
-		switch {
-		case kind == segment.FrameInvalid || kind > segment.FrameCommit:
-			return at
-		case kind == segment.FrameEntry && entries == 0:
-			return at
-		case kind == segment.FrameEntry:
-			entries--
+		if kind == segment.FrameInvalid || kind > segment.FrameCommit || kind == segment.FrameEntry && next > last {
+			break
+		}
+		if kind == segment.FrameEntry {
+			data, err := unseal(next, b[at+recordHeader:min(at+length(b[at:]), len(b))])
+			if err != nil {
+				return nil, err
+			}
+			if next >= info.MinIndex {
+				entries = append(entries, types.LogEntry{Index: next, Data: data[:len(data):len(data)]})
+			}
+			next++
 		}
 		at = min(at+size, len(b))
 	}
-	return at
+	for ; at+recordHeader <= len(b); at += recordHeader {
+		if b[at] == segment.FrameCommit && wholeBatch(b[at+recordHeader:]) {
+			return nil, fmt.Errorf("%w: a whole batch lies behind the end of the log, at byte %d of %s", types.ErrCorrupt, at, path)
+		}
+	}
+	return entries, nil
 }
 
 // wholeBatch reports whether b begins with a batch that has an entry and the right checksum.
