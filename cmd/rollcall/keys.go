@@ -142,7 +142,7 @@ var keys = []key{
 		read: number(2, maxCount, func(d *draft) *int { return &d.SnapCount }),
 	},
 	{
-		name: "logStore", def: "that of the folder; wal for a new one", note: "Rollcall's own: what the log is kept in, boltdb or wal; a folder keeps its kind: another one keeps the member from starting",
+		name: "logStore", def: "that of the folder; wal for a new one", note: "Rollcall's own: what the log is kept in, boltdb or wal; a folder keeps its kind, and a member with another one does not start ([storage.md](storage.md))",
 		read: logStore,
 	},
 	{

@@ -1,10 +1,12 @@
 package kills
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
@@ -39,12 +41,31 @@ func freeze(members []*process.Member, dir string) (err error) {
 			err = errors.Join(err, syscall.Kill(m.Process.Cmd.Process.Pid, syscall.SIGCONT))
 		}()
 	}
+	for _, m := range members { // a thread stops only behind what it asked of the system
+		pid := m.Process.Cmd.Process.Pid
+		if err := process.Until(context.Background(), fmt.Sprintf("member %d stands still", m.ID), func() bool { return stopped(pid) }); err != nil {
+			return err
+		}
+	}
 	for _, m := range members {
 		if err := os.CopyFS(folder(dir, m), os.DirFS(m.Data)); err != nil {
 			return fmt.Errorf("copy the folder of member %d: %w", m.ID, err)
 		}
 	}
 	return nil
+}
+
+// stopped reports whether all threads of a process have stopped.
+func stopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, t := range threads {
+		text, rerr := os.ReadFile(t)
+		// The state stands behind the name of the program, in brackets.
+		if _, state, _ := strings.Cut(string(text), ") "); rerr != nil || !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return err == nil && len(threads) > 0
 }
 
 func folder(dir string, m *process.Member) string { return filepath.Join(dir, fmt.Sprint(m.ID)) }
