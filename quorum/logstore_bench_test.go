@@ -2,7 +2,9 @@ package quorum
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,6 +63,41 @@ func BenchmarkLogStore(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkAfterShortening appends batches of 16 entries to a log that has lost 90,000, and
+// counts the bytes that are written for each.
+func BenchmarkAfterShortening(b *testing.B) {
+	for _, kind := range []LogKind{LogBolt, LogWAL} {
+		b.Run("store="+string(kind), func(b *testing.B) {
+			l := openBenchLog(b, kind)
+			for l.last < 100_000 {
+				l.append(500)
+			}
+			if err := l.DeleteRange(1, 90_000); err != nil {
+				b.Fatal(err)
+			}
+			before := bytesWritten(b)
+			for b.Loop() {
+				l.append(16)
+			}
+			b.ReportMetric(float64(bytesWritten(b)-before)/float64(b.N), "written-B/op")
+		})
+	}
+}
+
+// bytesWritten is how many bytes this process has asked the system to write.
+func bytesWritten(b *testing.B) (n int64) {
+	b.Helper()
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "wchar: ")
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		b.Fatal(err)
+	}
+	return n
 }
 
 // BenchmarkWriteBeside is how long the writes of 16 entries take, one after the other, while
