@@ -11,6 +11,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/quorum"
 )
 
 // Two of three members lose their disks for good. The third is recovered, all start under
@@ -18,19 +19,21 @@ import (
 // nodes, and a lost leader is no harm any more.
 func TestRecoverLostMajority(t *testing.T) {
 	for _, survivor := range []uint32{1, 3} {
-		t.Run(fmt.Sprintf("member %d survives", survivor), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { recoverLostMajority(t, survivor) })
-		})
+		for _, kind := range []quorum.LogKind{quorum.LogBolt, quorum.LogWAL} {
+			t.Run(fmt.Sprintf("member %d survives with %s", survivor, kind), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { recoverLostMajority(t, survivor, kind) })
+			})
+		}
 	}
 }
 
-func recoverLostMajority(t *testing.T, survivor uint32) {
+func recoverLostMajority(t *testing.T, survivor uint32, kind quorum.LogKind) {
 	dir := filepath.Join(t.TempDir(), "data")
 	var servers []member.Server
 	e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
 		servers = cfg.Servers
 		if cfg.ID == survivor {
-			cfg.Stores, cfg.Dir = nil, dir
+			cfg.Stores, cfg.Dir, cfg.LogKind = nil, dir, kind
 		}
 	}})
 	e.Ready()
