@@ -56,6 +56,11 @@ func (d *walDir) fill() string {
 	if err := log.Close(); err != nil {
 		d.t.Fatal(err)
 	}
+	for _, next := range d.segments()[1:] { // raft-wal may have come to make the next one
+		if err := os.Remove(next); err != nil {
+			d.t.Fatal(err)
+		}
+	}
 	d.write(d.meta(), meta)
 	return full
 }
