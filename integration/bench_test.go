@@ -31,7 +31,7 @@ func BenchmarkWrite(b *testing.B) {
 		for _, on := range []string{"leader", "follower"} {
 			for _, kind := range []quorum.LogKind{quorum.LogBolt, quorum.LogWAL} {
 				b.Run(fmt.Sprintf("writers=%d/on=%s/store=%s", writers, on, kind), func(b *testing.B) {
-					e := startBench(b, kind)
+					e := startBench(b, 2*time.Second, kind)
 					at := e.roles(b)
 					e.write(b, at[on], writers)
 				})
@@ -44,9 +44,10 @@ func BenchmarkWrite(b *testing.B) {
 type benchEnsemble struct {
 	members []*member.Member
 	clients []string
+	stop    []context.CancelFunc // of each member
 }
 
-func startBench(b *testing.B, kind quorum.LogKind) *benchEnsemble {
+func startBench(b testing.TB, tick time.Duration, kind quorum.LogKind) *benchEnsemble {
 	b.Helper()
 	e := &benchEnsemble{}
 	var servers []member.Server
@@ -65,13 +66,15 @@ func startBench(b *testing.B, kind quorum.LogKind) *benchEnsemble {
 			b.Fatal(err)
 		}
 		m, err := member.New(member.Config{
-			ID: s.ID, Servers: servers, Dir: filepath.Join(b.TempDir(), "data"), Clients: l, Tick: 2 * time.Second,
+			ID: s.ID, Servers: servers, Dir: filepath.Join(b.TempDir(), "data"), Clients: l, Tick: tick,
 			LogKind: kind, Limits: server.Limits{MaxClientConns: -1},
 		})
 		if err != nil {
 			b.Fatal(err)
 		}
 		e.members, e.clients = append(e.members, m), append(e.clients, l.Addr().String())
+		ctx, stop := context.WithCancel(ctx)
+		e.stop = append(e.stop, stop)
 		running.Go(func() {
 			if err := m.Run(ctx); err != nil && ctx.Err() == nil {
 				b.Error(err)
@@ -89,7 +92,7 @@ func startBench(b *testing.B, kind quorum.LogKind) *benchEnsemble {
 }
 
 // freeAddr is an address that nobody listens on just now.
-func freeAddr(b *testing.B) string {
+func freeAddr(b testing.TB) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,6 +20,7 @@ const usage = `rollcall keeps a roll of who is alive, for ZooKeeper clients.
   rollcall serve [zoo.cfg]     run one member; without a file: $ZOO_CONF_DIR/zoo.cfg or ZOO_* variables
   rollcall health [zoo.cfg]    exit 0 if the member of this machine serves clients, else 1
   rollcall recover [zoo.cfg]   let the survivor of a lost majority start alone (read the warning first)
+  rollcall bench CASE...       measure any ensemble that speaks ZooKeeper's protocol; compare measures two
   rollcall version             print the version
 
 Each takes -h. Keys of zoo.cfg, variables and flags: docs/configuration.md.
@@ -66,6 +67,8 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) erro
 		return health(ctx, args, env, stdout, stderr)
 	case "recover":
 		return recoverMember(ctx, args, env, stdout, stderr)
+	case "bench":
+		return runBench(ctx, args, stdout, stderr)
 	case "version", "-version", "--version":
 		_, err := fmt.Fprintln(stdout, "rollcall", version)
 		return err

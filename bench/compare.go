@@ -1,0 +1,274 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// How often each case runs on each side: fewer times say nothing about the spread.
+const (
+	MinRounds = 3
+	MaxRounds = 100
+)
+
+const (
+	stopTime = 2 * time.Minute // for a hook that stops servers
+	maxPIDs  = 1000
+)
+
+// Side is one of two ensembles to compare. Start and Stop, shell commands, bring it up
+// and down for its turns, so that the two do not share the machine; without them it runs
+// all the time. Start returns when the servers serve, and prints their process numbers.
+type Side struct {
+	Target
+	Start, Stop string
+}
+
+// CompareConfig is a comparison: sides A and B.
+type CompareConfig struct {
+	Sides    [2]Side
+	Cases    []Params
+	Rounds   int
+	Progress func(line string)
+}
+
+// Comparison is what came of it.
+type Comparison struct {
+	A      string  `json:"a"`
+	B      string  `json:"b"`
+	Rounds int     `json:"rounds"`
+	Cases  []Match `json:"cases"`
+}
+
+// Match is one case on both sides.
+type Match struct {
+	Case    string   `json:"case"`
+	Op      string   `json:"op"`
+	Figures []Pair   `json:"figures"`
+	Void    [2]int   `json:"void"`   // rounds that do not count
+	Errors  [2]int64 `json:"errors"` // of all rounds
+	Runs    []Result `json:"runs"`
+}
+
+// Pair is one figure of a case: medians, spread, and the ratio of B to A.
+type Pair struct {
+	Name   string   `json:"name"`
+	Unit   string   `json:"unit"`
+	A      Spread   `json:"a"`
+	B      Spread   `json:"b"`
+	Ratio  *float64 `json:"ratio,omitempty"`  // nil if A's median is 0
+	Better string   `json:"better,omitempty"` // "more" or "less"; "" if neither
+}
+
+// Spread is a median with the least and the greatest.
+type Spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// Behind reports whether B is worse than A.
+func (c *Pair) Behind() bool {
+	switch {
+	case c.Ratio == nil:
+		return c.Better == "less" && c.B.Median > 0
+	case c.Better == "more":
+		return *c.Ratio < 1
+	case c.Better == "less":
+		return *c.Ratio > 1
+	}
+	return false
+}
+
+// ParsePIDs reads process numbers between commas and white space.
+func ParsePIDs(text string) ([]int, error) {
+	var pids []int
+	for _, field := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
+		pid, err := strconv.Atoi(field)
+		if err != nil || pid < 1 {
+			return nil, fmt.Errorf("bench: %.40q is no process number", field)
+		}
+		if pids = append(pids, pid); len(pids) > maxPIDs {
+			return nil, fmt.Errorf("bench: more than %d process numbers", maxPIDs)
+		}
+	}
+	return pids, nil
+}
+
+// comparing is a comparison under way.
+type comparing struct {
+	cfg  CompareConfig
+	runs [][2][]Result // by case and side
+	one  func(context.Context, Config) (Result, error)
+	hook func(context.Context, string) (string, error)
+}
+
+// Compare runs every case on both sides by turns, as many times as there are rounds. Where
+// a side is started for its turn, that has all cases; else the turns change with each case.
+// The order of the sides changes from round to round.
+func Compare(ctx context.Context, cfg CompareConfig) (*Comparison, error) {
+	c := &comparing{cfg: cfg, one: Run, hook: runHook}
+	return c.compare(ctx)
+}
+
+func (c *comparing) compare(ctx context.Context) (*Comparison, error) {
+	if n := c.cfg.Rounds; n < MinRounds || n > MaxRounds {
+		return nil, fmt.Errorf("bench: %d rounds; allowed are %d to %d", n, MinRounds, MaxRounds)
+	}
+	hooks := false
+	for _, s := range c.cfg.Sides {
+		if (s.Start == "") != (s.Stop == "") {
+			return nil, fmt.Errorf("bench: %s needs both a command that starts it and one that stops it, or none", s.Name)
+		}
+		hooks = hooks || s.Start != ""
+	}
+	c.runs = make([][2][]Result, len(c.cfg.Cases))
+	for round := range c.cfg.Rounds {
+		turns := [][]int{indices(len(c.cfg.Cases))}
+		if !hooks {
+			turns = turns[:0]
+			for i := range c.cfg.Cases {
+				turns = append(turns, []int{i})
+			}
+		}
+		for _, cases := range turns {
+			for _, side := range [][]int{{0, 1}, {1, 0}}[round%2] {
+				if err := c.turn(ctx, round, side, cases); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return c.result(), nil
+}
+
+func indices(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// turn runs some cases on one side.
+func (c *comparing) turn(ctx context.Context, round, side int, cases []int) (err error) {
+	s := &c.cfg.Sides[side]
+	tell := func(line string) {
+		if c.cfg.Progress != nil {
+			c.cfg.Progress(fmt.Sprintf("round %d of %d, %s: %s", round+1, c.cfg.Rounds, s.Name, line))
+		}
+	}
+	target := s.Target
+	if s.Start != "" {
+		defer func() {
+			tell("stopping")
+			ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+			defer stop()
+			_, stopped := c.hook(ctx, s.Stop)
+			err = errors.Join(err, stopped)
+		}()
+		tell("starting")
+		printed, err := c.hook(ctx, s.Start)
+		if err != nil {
+			return err
+		}
+		pids, err := ParsePIDs(printed)
+		if err != nil {
+			return fmt.Errorf("bench: what the command that starts %s printed: %w", s.Name, err)
+		}
+		if len(pids) > 0 {
+			target.PIDs = pids
+		}
+	}
+	for _, i := range cases {
+		result, err := c.one(ctx, Config{Target: target, Params: c.cfg.Cases[i], Progress: tell})
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		c.runs[i][side] = append(c.runs[i][side], result)
+	}
+	return nil
+}
+
+// result puts the runs side by side.
+func (c *comparing) result() *Comparison {
+	all := &Comparison{A: c.cfg.Sides[0].Name, B: c.cfg.Sides[1].Name, Rounds: c.cfg.Rounds}
+	for _, runs := range c.runs {
+		m := Match{Case: runs[0][0].Case, Op: runs[0][0].Op, Runs: slices.Concat(runs[0], runs[1])}
+		for side, list := range runs {
+			for i := range list {
+				if list[i].Void {
+					m.Void[side]++
+				}
+				for _, n := range list[i].Errors {
+					m.Errors[side] += n
+				}
+			}
+		}
+		for _, g := range gauges(&runs[0][0]) {
+			m.Figures = append(m.Figures, g.compare(runs))
+		}
+		all.Cases = append(all.Cases, m)
+	}
+	return all
+}
+
+// gauge reads one figure from a result.
+type gauge struct {
+	name, unit, better string
+	read               func(*Result) float64
+}
+
+// gauges are the figures of a case, as one of its results has them.
+func gauges(first *Result) []gauge {
+	list := []gauge{
+		{"ops/s", unitRate, "more", func(r *Result) float64 { return r.PerSecond }},
+		{"p50", unitMillis, "less", func(r *Result) float64 { return r.Latency.P50 / 1000 }},
+		{"p99", unitMillis, "less", func(r *Result) float64 { return r.Latency.P99 / 1000 }},
+		{"max", unitMillis, "less", func(r *Result) float64 { return r.Latency.Max / 1000 }},
+		{"server CPU per op", "µs", "less", func(r *Result) float64 { return r.ServerCPU }},
+		{"tool CPU per op", "µs", "", func(r *Result) float64 { return r.ToolCPU }},
+		{"RSS of the servers", "MB", "less", func(r *Result) float64 { return float64(r.ServerRSS >> 20) }},
+	}
+	for i, f := range first.Extra {
+		better := map[string]string{unitMillis: "less", unitBytes: "less", unitRate: "more"}[f.Unit]
+		if strings.HasPrefix(f.Name, "tool ") {
+			better = ""
+		}
+		list = append(list, gauge{f.Name, f.Unit, better, func(r *Result) float64 {
+			if i < len(r.Extra) {
+				return r.Extra[i].Value
+			}
+			return 0
+		}})
+	}
+	return list
+}
+
+func (g gauge) compare(runs [2][]Result) Pair {
+	c := Pair{Name: g.name, Unit: g.unit, Better: g.better}
+	for side, spread := range []*Spread{&c.A, &c.B} {
+		values := make([]float64, len(runs[side]))
+		for i := range runs[side] {
+			values[i] = g.read(&runs[side][i])
+		}
+		*spread = spreadOf(values)
+	}
+	if c.A.Median != 0 {
+		ratio := c.B.Median / c.A.Median
+		c.Ratio = &ratio
+	}
+	return c
+}
+
+// spreadOf sorts values, of which there must be one.
+func spreadOf(values []float64) Spread {
+	slices.Sort(values)
+	n := len(values)
+	return Spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Min: values[0], Max: values[n-1]}
+}

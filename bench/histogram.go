@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+const (
+	// subBits makes 128 buckets of each power of two: a quantile is off by less than 1 %.
+	subBits = 7
+	// maxBits: a latency of 2^42 ns, 73 minutes, and longer ones share the last bucket.
+	maxBits = 42
+	pages   = maxBits - subBits + 1
+)
+
+// Histogram counts latencies in buckets whose width grows with the value. The zero value
+// is empty. It is not safe for concurrent use.
+type Histogram struct {
+	pages    [pages]*[1 << subBits]int64 // made when first hit: 1 KiB each, about ten in use
+	count    int64
+	sum      time.Duration
+	min, max time.Duration
+}
+
+// Add counts one latency. One below zero counts as zero.
+func (h *Histogram) Add(v time.Duration) {
+	v = max(v, 0)
+	if h.count == 0 || v < h.min {
+		h.min = v
+	}
+	h.max = max(h.max, v)
+	h.count++
+	h.sum += v
+	key := bucket(min(v, 1<<maxBits-1))
+	page := &h.pages[key>>subBits]
+	if *page == nil {
+		*page = new([1 << subBits]int64)
+	}
+	(*page)[key&(1<<subBits-1)]++
+}
+
+// Merge adds all that another histogram has counted.
+func (h *Histogram) Merge(o *Histogram) {
+	if o.count == 0 {
+		return
+	}
+	if h.count == 0 || o.min < h.min {
+		h.min = o.min
+	}
+	h.max = max(h.max, o.max)
+	h.count += o.count
+	h.sum += o.sum
+	for i, page := range o.pages {
+		if page == nil {
+			continue
+		}
+		if h.pages[i] == nil {
+			h.pages[i] = new([1 << subBits]int64)
+		}
+		for j, n := range page {
+			h.pages[i][j] += n
+		}
+	}
+}
+
+// Count returns how many latencies were added.
+func (h *Histogram) Count() int64 { return h.count }
+
+// Max returns the longest latency, exactly.
+func (h *Histogram) Max() time.Duration { return h.max }
+
+// Mean returns the mean, exactly; 0 of none.
+func (h *Histogram) Mean() time.Duration {
+	if h.count == 0 {
+		return 0
+	}
+	return h.sum / time.Duration(h.count)
+}
+
+// Quantile returns the smallest latency that a share q (0 to 1) of all does not exceed:
+// the middle of its bucket. It is 0 if nothing was counted.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	rank := max(int64(math.Ceil(q*float64(h.count))), 1)
+	if rank >= h.count {
+		return h.max
+	}
+	var seen int64
+	for i, page := range h.pages {
+		if page == nil {
+			continue
+		}
+		for j, n := range page {
+			if seen += n; seen >= rank {
+				return min(max(middle(i<<subBits|j), h.min), h.max)
+			}
+		}
+	}
+	return h.max
+}
+
+// bucket returns the number of the bucket of v, which is below 2^maxBits: the first 256
+// hold one value each, and so on in pages of 128 whose width doubles.
+func bucket(v time.Duration) int {
+	shift := max(bits.Len64(uint64(v))-subBits-1, 0)
+	return shift<<subBits + int(v>>shift)
+}
+
+// middle is the value in the middle of a bucket.
+func middle(key int) time.Duration {
+	shift := max(key>>subBits-1, 0)
+	low := time.Duration(key-shift<<subBits) << shift
+	return low + (1<<shift-1)/2
+}

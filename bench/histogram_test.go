@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Every value lies in a bucket whose middle is less than 1 % away, and a greater value
+// never in an earlier bucket.
+func TestHistogramBuckets(t *testing.T) {
+	last := -1
+	for v := time.Duration(0); v < 1<<maxBits; v += 1 + v/1000 {
+		key := bucket(v)
+		if key < last || key>>subBits >= pages {
+			t.Fatalf("%d lies in bucket %d, behind %d, of %d pages", v, key, last, pages)
+		}
+		last = key
+		if off := math.Abs(float64(middle(key) - v)); off > float64(v)/128 || v < 256 && off != 0 {
+			t.Fatalf("%d: the middle of its bucket is %d", v, middle(key))
+		}
+	}
+	if want := bucket(1<<maxBits - 1); want != pages<<subBits-1 {
+		t.Errorf("the last bucket is %d", want)
+	}
+}
+
+// Quantiles agree with those of the sorted values, in one histogram and in several merged;
+// count, mean and maximum are exact.
+func TestHistogramQuantiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var whole, merged Histogram
+	var parts [5]Histogram
+	var values []time.Duration
+	var sum time.Duration
+	for range 20_000 {
+		v := time.Duration(math.Exp(rng.Float64()*20) * 10) // 10 ns to 1.3 h
+		values, sum = append(values, v), sum+v
+		whole.Add(v)
+		parts[rng.IntN(4)].Add(v) // the last stays empty
+	}
+	for i := range parts {
+		merged.Merge(&parts[i])
+	}
+	slices.Sort(values)
+	for _, h := range []*Histogram{&whole, &merged} {
+		if h.Count() != 20_000 || h.Mean() != sum/20_000 || h.Max() != values[len(values)-1] {
+			t.Errorf("count %d, mean %d, max %d", h.Count(), h.Mean(), h.Max())
+		}
+		for _, q := range []float64{0, 0.01, 0.5, 0.9, 0.99, 0.999, 1} {
+			want := values[max(int(math.Ceil(q*20_000)), 1)-1]
+			if want = min(want, 1<<maxBits-1); q == 1 {
+				want = h.Max()
+			}
+			if got := h.Quantile(q); math.Abs(float64(got-want)) > float64(want)/128 {
+				t.Errorf("quantile %v is %d, want %d", q, got, want)
+			}
+		}
+	}
+}
+
+// Few values, none, and impossible ones.
+func TestHistogramEdges(t *testing.T) {
+	var h Histogram
+	if h.Quantile(0.5) != 0 || h.Mean() != 0 || h.Max() != 0 {
+		t.Error("an empty histogram is not 0")
+	}
+	h.Add(1_000_003)
+	for _, q := range []float64{0, 0.5, 0.999, 1} {
+		if got := h.Quantile(q); got != 1_000_003 {
+			t.Errorf("quantile %v of one value is %d", q, got)
+		}
+	}
+	h.Add(-5)
+	h.Add(math.MaxInt64)
+	if h.Quantile(0.1) != 0 || h.Max() != math.MaxInt64 || h.Count() != 3 {
+		t.Errorf("%d, %d, %d", h.Quantile(0.1), h.Max(), h.Count())
+	}
+}

@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const (
+	maxHookOutput = 64 << 10
+	hookWait      = time.Second // for what a hook leaves running to let go of its output
+)
+
+// runHook runs a shell command and returns what it printed. What it starts may go on
+// after it. When ctx ends, the command is ended, too.
+func runHook(ctx context.Context, command string) (string, error) {
+	out, err := os.CreateTemp("", "rollcall-bench-hook")
+	if err != nil {
+		return "", fmt.Errorf("bench: output of hook: %w", err)
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Stdout, cmd.Stderr = out, &limited{w: &said, left: maxHookOutput} // a file: nobody waits for who holds it
+	cmd.WaitDelay = hookWait
+	err = cmd.Run()
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return "", fmt.Errorf("bench: hook %q: %w: %s", command, err, strings.TrimSpace(said.String()))
+	}
+	if _, err := out.Seek(0, io.SeekStart); err != nil {
+		return "", fmt.Errorf("bench: output of hook: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(out, maxHookOutput))
+	if err != nil {
+		return "", fmt.Errorf("bench: output of hook: %w", err)
+	}
+	return string(text), nil
+}
+
+// limited drops what is too much.
+type limited struct {
+	w    *bytes.Buffer
+	left int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	n := min(len(b), l.left)
+	l.left -= n
+	l.w.Write(b[:n])
+	return len(b), nil
+}

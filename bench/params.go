@@ -1,0 +1,301 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Params say what is measured. Each case takes some of them; Knobs lists who takes what,
+// in which unit and range.
+type Params struct {
+	Case     string
+	Conns    int           // 0: the case's default
+	Window   int           // requests under way on each connection
+	Rate     float64       // requests per second of all connections; 0: as fast as answers come
+	Size     int           // bytes of a node's data
+	Nodes    int           // nodes that requests are spread over
+	Reads    int           // per cent of a mix
+	Children int           // of the node whose children are listed
+	Ops      int           // operations of a multi
+	Duration time.Duration // that is measured
+	Warmup   time.Duration // before it
+	Timeout  time.Duration // of sessions, as asked for
+	Hold     int           // sessions to keep alive; 0: sessions come and go
+	Each     int           // ephemeral nodes of a session
+	Watchers int
+	Silent   int
+	Hook     string // shell command
+	Keep     bool   // leave the nodes
+}
+
+// Defaults returns what holds where nothing is said.
+func Defaults() Params {
+	return Params{
+		Window: 64, Size: 100, Nodes: 1000, Reads: 90, Children: 100, Ops: 10,
+		Duration: 10 * time.Second, Warmup: 2 * time.Second, Timeout: 10 * time.Second,
+		Each: 10, Watchers: 1000, Silent: 100,
+	}
+}
+
+// kind is what a case is: who runs it, and what its rows count.
+type kind struct {
+	name  string
+	conns int    // default
+	op    string // what is counted
+	about string
+	run   func(*run) (Result, error)
+}
+
+// kinds are all cases, in the order in which help lists them. It is a function because
+// the cases themselves look things up here.
+func kinds() []kind {
+	return []kind{
+		{"get", 8, "request", "read a node's data", (*run).load},
+		{"set", 8, "request", "write a node's data", (*run).load},
+		{"create", 8, "request", "create nodes", (*run).load},
+		{"mix", 8, "request", "get and set, -reads per cent of them get", (*run).load},
+		{"children", 8, "request", "list a node's children", (*run).load},
+		{"multi", 8, "request", "a transaction of -ops sets", (*run).load},
+		{"sessions", 32, "session", "open and close sessions, -conns at once; with -hold keep so many alive (an op is a ping)", (*run).sessions},
+		{"ephemerals", 16, "session", "sessions with -each ephemeral nodes: from close until an observer has heard of all", (*run).ephemerals},
+		{"watches", 0, "event", "-watchers sessions watch one node: from the write to the first and the last event", (*run).watches},
+		{"expiry", 0, "session", "-silent sessions that end without a word: how late they expire", (*run).expiry},
+		{"failover", 4, "request", "-conns writers and readers on each member while -hook runs: gaps, sessions and writes lost", (*run).failover},
+	}
+}
+
+func findKind(name string) (kind, bool) {
+	for _, k := range kinds() {
+		if k.name == name {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+// Cases lists every case with a line about it.
+func Cases() [][2]string {
+	var list [][2]string
+	for _, k := range kinds() {
+		list = append(list, [2]string{k.name, k.about})
+	}
+	return list
+}
+
+// Knob is a parameter as a flag: `-conns 8`, or behind a case: `get:conns=8`.
+type Knob struct {
+	Name, Usage string
+	cases       []string // that take it
+	Set         func(p *Params, value string) error
+}
+
+// What the parameters may be.
+const (
+	maxConns    = 100_000 // and what the open files of this process allow
+	maxWindow   = 10_000
+	maxRate     = 1_000_000
+	maxSize     = 1_000_000 // below ZooKeeper's jute.maxbuffer with the rest of the request
+	maxNodes    = 1_000_000 // their names are kept in memory
+	maxChildren = 100_000
+	maxOps      = 1_000
+	maxDuration = 24 * time.Hour
+	maxTimeout  = time.Hour
+	maxUnderWay = 3 << 20 // below the 4 MiB at which package client has a sender wait
+	spareFiles  = 64      // open files for other things than connections
+)
+
+var (
+	loads   = []string{"get", "set", "create", "mix", "children", "multi"}
+	unpaced = []string{"sessions", "ephemerals", "watches", "expiry", "failover"}
+	all     = slices.Concat(loads, unpaced)
+)
+
+// Knobs lists all parameters.
+func Knobs() []Knob {
+	return []Knob{
+		{"conns", "`number` of connections (default 8; sessions 32, ephemerals 16, failover 4 of each kind on each member)", slices.Concat(loads, []string{"sessions", "ephemerals", "failover"}), whole("connections", 1, maxConns, func(p *Params) *int { return &p.Conns })},
+		{"window", "`number` of requests that each connection keeps under way (default 64)", loads, whole("requests", 1, maxWindow, func(p *Params) *int { return &p.Window })},
+		{"rate", "requests per `second`, of all connections; latency counts from when each was to start (default: as fast as answers come)", loads, setRate},
+		{"size", "`bytes` of a node's data (default 100)", slices.Concat(loads, []string{"failover"}), whole("bytes", 0, maxSize, func(p *Params) *int { return &p.Size })},
+		{"nodes", "`number` of nodes that requests are spread over (default 1000)", []string{"get", "set", "mix", "multi"}, whole("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes })},
+		{"reads", "`per cent` of get in a mix (default 90)", []string{"mix"}, whole("per cent", 0, 100, func(p *Params) *int { return &p.Reads })},
+		{"children", "`number` of children to list (default 100)", []string{"children"}, whole("children", 1, maxChildren, func(p *Params) *int { return &p.Children })},
+		{"ops", "`number` of operations of a multi (default 10)", []string{"multi"}, whole("operations", 1, maxOps, func(p *Params) *int { return &p.Ops })},
+		{"duration", "`time` that is measured (default 10s)", all, span(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration })},
+		{"warmup", "`time` before it (default 2s)", all, span(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup })},
+		{"timeout", "session timeout to ask for, a `time` (default 10s)", all, span(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout })},
+		{"hold", "`number` of sessions to keep alive for the duration", []string{"sessions"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Hold })},
+		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, whole("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
+		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
+		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
+		{"hook", "shell `command` to run after a quarter of the duration", []string{"failover"}, func(p *Params, v string) error { p.Hook = v; return nil }},
+	}
+}
+
+// whole reads a number within bounds.
+func whole(unit string, least, most int, field func(*Params) *int) func(*Params, string) error {
+	return func(p *Params, value string) error {
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number", value)
+		}
+		if n < least || n > most {
+			return fmt.Errorf("%d %s; allowed are %d to %d", n, unit, least, most)
+		}
+		*field(p) = n
+		return nil
+	}
+}
+
+// span reads a time within bounds.
+func span(least, most time.Duration, field func(*Params) *time.Duration) func(*Params, string) error {
+	return func(p *Params, value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return fmt.Errorf("%q is no time such as 500ms, 10s or 2m", value)
+		}
+		if d < least || d > most {
+			return fmt.Errorf("%v; allowed are %v to %v", d, least, most)
+		}
+		*field(p) = d
+		return nil
+	}
+}
+
+func setRate(p *Params, value string) error {
+	rate, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return fmt.Errorf("%q is no number", value)
+	}
+	if !(rate >= 0.01 && rate <= maxRate) {
+		return fmt.Errorf("%v requests per second; allowed are 0.01 to %d", rate, maxRate)
+	}
+	p.Rate = rate
+	return nil
+}
+
+// ParseCase reads a case as it is named on the command line, `get` or
+// `get:conns=64,window=1`, with what else holds from base.
+func ParseCase(text string, base Params) (Params, error) {
+	p := base
+	name, rest, more := strings.Cut(text, ":")
+	k, ok := findKind(name)
+	if !ok {
+		return p, fmt.Errorf("bench: unknown case %q; there are %s", name, strings.Join(all, ", "))
+	}
+	p.Case = name
+	if more {
+		for _, item := range strings.Split(rest, ",") {
+			key, value, _ := strings.Cut(item, "=")
+			if err := p.set(key, value); err != nil {
+				return p, fmt.Errorf("bench: case %q: %w", text, err)
+			}
+		}
+	}
+	if p.Conns == 0 {
+		p.Conns = k.conns
+	}
+	return p, p.check()
+}
+
+func (p *Params) set(key, value string) error {
+	for _, k := range Knobs() {
+		if k.Name != key || key == "hook" { // a command may hold commas
+			continue
+		}
+		if !slices.Contains(k.cases, p.Case) {
+			return fmt.Errorf("%s takes no %s", p.Case, key)
+		}
+		if err := k.Set(p, value); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("%q is nothing that can be set for one case", key)
+}
+
+// Takes reports whether a case takes the parameter.
+func (k Knob) Takes(name string) bool { return slices.Contains(k.cases, name) }
+
+// check looks at what depends on several parameters.
+func (p *Params) check() error {
+	if bytes := p.Ops * (p.Size + pathRoom); p.Case == "multi" && bytes > maxSize {
+		return fmt.Errorf("bench: a multi of %d operations of %d bytes is longer than a request may be", p.Ops, p.Size)
+	}
+	if bytes := p.Window * (p.Size + pathRoom) * map[string]int{"set": 1, "create": 1, "mix": 1, "multi": p.Ops}[p.Case]; bytes > maxUnderWay {
+		return fmt.Errorf("bench: window %d: %d bytes under way on each connection; allowed are %d", p.Window, bytes, maxUnderWay)
+	}
+	if p.Case == "failover" && p.Hook == "" {
+		return errors.New("bench: failover needs -hook, a command that breaks something")
+	}
+	return nil
+}
+
+// pathRoom is more than what an operation takes beside its data.
+const pathRoom = 100
+
+// connections is how many connections the case has open at once, with so many servers.
+func (p *Params) connections(servers int) int {
+	switch p.Case {
+	case "sessions":
+		return max(p.Conns, p.Hold)
+	case "watches":
+		return p.Watchers
+	case "expiry":
+		return p.Silent
+	case "failover":
+		return 2 * p.Conns * servers
+	}
+	return p.Conns
+}
+
+// checkFiles wants enough open files for the case.
+func (p *Params) checkFiles(servers int) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("bench: limit of open files: %w", err)
+	}
+	if n := p.connections(servers); uint64(n)+spareFiles > limit.Cur {
+		return fmt.Errorf("bench: %d connections, but this process may have %d files open, %d of them for other things (ulimit -n)", n, limit.Cur, spareFiles)
+	}
+	return nil
+}
+
+// String is the case as a row of a report names it.
+func (p *Params) String() string {
+	s := p.Case
+	switch p.Case {
+	case "sessions":
+		if p.Hold > 0 {
+			return fmt.Sprintf("sessions hold %d", p.Hold)
+		}
+		return fmt.Sprintf("sessions %d at once", p.Conns)
+	case "ephemerals":
+		return fmt.Sprintf("ephemerals %d at once, %d each", p.Conns, p.Each)
+	case "watches":
+		return fmt.Sprintf("watches %d", p.Watchers)
+	case "expiry":
+		return fmt.Sprintf("expiry %d", p.Silent)
+	case "failover":
+		return fmt.Sprintf("failover %d per member", p.Conns)
+	case "mix":
+		s += fmt.Sprintf(" %d/%d", p.Reads, 100-p.Reads)
+	case "children":
+		s += fmt.Sprintf(" of %d", p.Children)
+	case "multi":
+		s += fmt.Sprintf(" of %d", p.Ops)
+	}
+	s += fmt.Sprintf(" %dx%d", p.Conns, p.Window)
+	if p.Case != "children" {
+		s += fmt.Sprintf(" %d B", p.Size)
+	}
+	if p.Rate > 0 {
+		s += fmt.Sprintf(" at %v/s", p.Rate)
+	}
+	return s
+}

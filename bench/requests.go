@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// makers makes the nodes that a load needs, and returns what makes the requests of each
+// connection.
+func (r *run) makers() (func(conn int) maker, error) {
+	switch r.p.Case {
+	case "create":
+		return r.creates()
+	case "children":
+		return r.listings()
+	}
+	f, err := r.tree.folder(r.ctx, r.control, "nodes")
+	if err != nil {
+		return nil, err
+	}
+	if err := f.fill(r.ctx, r.control, int64(r.p.Nodes), filler(r.p.Size)); err != nil {
+		return nil, fmt.Errorf("create %d nodes: %w", r.p.Nodes, err)
+	}
+	paths := make([][]byte, r.p.Nodes)
+	for i := range paths {
+		paths[i] = f.node(nil, int64(i))
+	}
+	return func(conn int) maker {
+		// Each connection goes its own way through the nodes, the same in every run.
+		rng := rand.New(rand.NewPCG(uint64(conn), 1))
+		pick := func() []byte { return paths[rng.IntN(len(paths))] }
+		get, set := r.gets(pick), r.sets(pick)
+		switch r.p.Case {
+		case "get":
+			return get
+		case "set":
+			return set
+		case "multi":
+			return r.multis(pick)
+		}
+		return func() (jute.Op, client.Record) {
+			if rng.IntN(100) < r.p.Reads {
+				return get()
+			}
+			return set()
+		}
+	}, nil
+}
+
+// filler is data that no compression makes small.
+func filler(size int) []byte {
+	b := make([]byte, size)
+	rng := rand.New(rand.NewPCG(uint64(size), 2))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+func (r *run) gets(pick func() []byte) maker {
+	rec := &jute.GetDataRequest{}
+	return func() (jute.Op, client.Record) {
+		rec.Path = pick()
+		return jute.OpGetData, rec
+	}
+}
+
+func (r *run) sets(pick func() []byte) maker {
+	rec := &jute.SetDataRequest{Data: filler(r.p.Size), Version: -1}
+	return func() (jute.Op, client.Record) {
+		rec.Path = pick()
+		return jute.OpSetData, rec
+	}
+}
+
+// multis sets Ops nodes in one transaction. Nothing in it can fail: the nodes exist and
+// every version will do.
+func (r *run) multis(pick func() []byte) maker {
+	rec := make(client.MultiRequest, r.p.Ops)
+	for i := range rec {
+		rec[i] = jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Data: filler(r.p.Size), Version: -1}}
+	}
+	return func() (jute.Op, client.Record) {
+		for i := range rec {
+			rec[i].SetData.Path = pick()
+		}
+		return jute.OpMulti, rec
+	}
+}
+
+// creates has each connection create nodes in a folder of its own.
+func (r *run) creates() (func(conn int) maker, error) {
+	folders := make([]*folder, r.p.Conns)
+	for i := range folders {
+		var err error
+		if folders[i], err = r.tree.folder(r.ctx, r.control, fmt.Sprint("creates-", i)); err != nil {
+			return nil, err
+		}
+	}
+	data := filler(r.p.Size)
+	return func(conn int) maker {
+		f := folders[conn]
+		rec := &jute.CreateRequest{Data: data, ACL: jute.OpenACL}
+		var path []byte
+		return func() (jute.Op, client.Record) {
+			path = f.node(path[:0], f.nodes)
+			f.nodes++
+			rec.Path = path
+			return jute.OpCreate, rec
+		}
+	}, nil
+}
+
+func (r *run) listings() (func(conn int) maker, error) {
+	f, err := r.tree.folder(r.ctx, r.control, "parent")
+	if err != nil {
+		return nil, err
+	}
+	if err := f.fill(r.ctx, r.control, int64(r.p.Children), nil); err != nil {
+		return nil, fmt.Errorf("create %d children: %w", r.p.Children, err)
+	}
+	return func(int) maker {
+		rec := &jute.GetChildrenRequest{Path: []byte(f.path)}
+		return func() (jute.Op, client.Record) { return jute.OpGetChildren, rec }
+	}, nil
+}

@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"time"
+
+	"rollcall/client"
+)
+
+// Result is one row of a report: what one case measured on one target.
+type Result struct {
+	Target    string           `json:"target,omitempty"`
+	Case      string           `json:"case"` // with its parameters
+	Op        string           `json:"op"`   // what Ops counts
+	Seconds   float64          `json:"seconds"`
+	Ops       int64            `json:"ops"` // that succeeded
+	PerSecond float64          `json:"per_second"`
+	Errors    map[string]int64 `json:"errors,omitempty"`
+	Latency   Summary          `json:"latency"`
+	Cost
+	Extra []Figure `json:"extra,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Summary is a histogram in a line, in microseconds.
+type Summary struct {
+	Mean float64 `json:"mean_us"`
+	P50  float64 `json:"p50_us"`
+	P90  float64 `json:"p90_us"`
+	P99  float64 `json:"p99_us"`
+	P999 float64 `json:"p999_us"`
+	Max  float64 `json:"max_us"`
+}
+
+func summary(h *Histogram) Summary {
+	return Summary{
+		Mean: micros(h.Mean()), P50: micros(h.Quantile(0.5)), P90: micros(h.Quantile(0.9)),
+		P99: micros(h.Quantile(0.99)), P999: micros(h.Quantile(0.999)), Max: micros(h.Max()),
+	}
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()/10) / 100 }
+
+// Cost is what the measured time took of the machine.
+type Cost struct {
+	ServerCPU float64 `json:"server_cpu_us_per_op,omitempty"` // 0: no processes were named, or no op succeeded
+	ToolCPU   float64 `json:"tool_cpu_us_per_op"`
+	// Void: the tool used more than a third of what the servers did. On a machine that
+	// they share the row tells of the tool then.
+	Void      bool  `json:"void"`
+	ServerRSS int64 `json:"server_rss_bytes,omitempty"`
+	ServerPSS int64 `json:"server_pss_bytes,omitempty"`
+}
+
+// toolShare is what the tool may use of what the servers use.
+const toolShare = 1.0 / 3
+
+// cost divides what was used between two readings by the ops of that time.
+func cost(begin, end reading, ops int64) Cost {
+	c := Cost{ServerRSS: end.servers.rss, ServerPSS: end.servers.pss}
+	if ops == 0 {
+		return c
+	}
+	server, tool := since(begin.servers.cpu, end.servers.cpu), end.tool-begin.tool
+	c.ToolCPU = micros(tool) / float64(ops)
+	c.ServerCPU = micros(server) / float64(ops)
+	c.Void = len(end.servers.cpu) > 0 && float64(tool) > float64(server)*toolShare
+	return c
+}
+
+// reading is what had been used at one moment.
+type reading struct {
+	at      time.Time
+	servers usage
+	tool    time.Duration
+}
+
+// Figure is a number that only one case has.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+// Units of figures; in the first two, less is better.
+const (
+	unitMillis = "ms"
+	unitBytes  = "B"
+	unitCount  = ""
+	unitRate   = "/s"
+)
+
+func millis(name string, d time.Duration) Figure {
+	return Figure{Name: name, Value: micros(d) / 1000, Unit: unitMillis}
+}
+
+func count(name string, n int64) Figure {
+	return Figure{Name: name, Value: float64(n), Unit: unitCount}
+}
+
+// tally counts the ops of one worker. Not safe for concurrent use.
+type tally struct {
+	ok     Histogram
+	seen   int64 // ops that succeeded, of all phases
+	failed map[string]int64
+}
+
+func (t *tally) fail(why string, n int64) {
+	if n == 0 {
+		return
+	}
+	if t.failed == nil {
+		t.failed = map[string]int64{}
+	}
+	t.failed[why] += n
+}
+
+func (t *tally) merge(o *tally) {
+	t.ok.Merge(&o.ok)
+	t.seen += o.seen
+	for why, n := range o.failed {
+		t.fail(why, n)
+	}
+}
+
+// failure names why a request failed; "" if it did not.
+func failure(r client.Reply, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case r.Err != 0:
+		return r.Err.Error()
+	}
+	return ""
+}

@@ -1,0 +1,283 @@
+// Package bench puts load on an ensemble that speaks ZooKeeper's protocol, Rollcall or
+// another, and measures it from a client's side. It sends to the servers it is told and to
+// no others, writes below one node of its own, and removes that at the end.
+//
+// A run has a warm-up and a measured time. A request belongs to the measured time if it
+// began in it, or at a fixed rate if it was to begin in it; what is under way at the end is
+// waited for. So no stall is hidden: those who wait in it are counted with all of their wait.
+//
+// Requests are sent by the goroutines of package client: the next one goes where the answer
+// to the one before is taken in. Each worker's counters have a lock of their own, which is
+// taken before that of its client.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/client"
+)
+
+// Target is the ensemble under test.
+type Target struct {
+	Name    string
+	Servers []string // host:port of each member; connections are spread over them in turn
+	PIDs    []int    // their processes, if they run on this machine and their CPU time is wanted
+}
+
+// Config is one run of one case.
+type Config struct {
+	Target   Target
+	Params   Params
+	Progress func(line string) // told twice a second how it goes; nil: nobody
+}
+
+const (
+	setupTime    = 2 * time.Minute        // for making or removing the nodes
+	drainTime    = 10 * time.Second       // for the answers to what is under way at the end
+	openers      = 64                     // sessions opened or closed at once where that is not what is measured
+	retryPause   = 10 * time.Millisecond  // after a failed request
+	progressTime = 500 * time.Millisecond // between two lines
+)
+
+// run is one case under way.
+type run struct {
+	ctx     context.Context
+	p       Params
+	kind    kind
+	target  Target
+	procs   processes
+	tell    func(string)
+	control *client.Client // makes and removes nodes
+	tree    tree
+}
+
+// Run runs one case. It returns when the case is over and its nodes are removed, or as
+// soon as that can be done when ctx ends.
+func Run(ctx context.Context, cfg Config) (result Result, err error) {
+	k, ok := findKind(cfg.Params.Case)
+	if !ok {
+		return Result{}, fmt.Errorf("bench: unknown case %q", cfg.Params.Case)
+	}
+	if len(cfg.Target.Servers) == 0 {
+		return Result{}, errors.New("bench: no servers")
+	}
+	if err := cfg.Params.checkFiles(len(cfg.Target.Servers)); err != nil {
+		return Result{}, err
+	}
+	r := &run{
+		ctx: ctx, p: cfg.Params, kind: k, target: cfg.Target,
+		procs: processes{root: "/proc", pids: cfg.Target.PIDs}, tell: func(string) {},
+	}
+	if cfg.Progress != nil {
+		r.tell = func(line string) { cfg.Progress(r.p.String() + ": " + line) }
+	}
+	if err := r.procs.check(); err != nil {
+		return Result{}, err
+	}
+	if err := r.begin(); err != nil {
+		return Result{}, fmt.Errorf("bench: %v: %w", &r.p, err)
+	}
+	defer func() { err = errors.Join(err, r.end()) }()
+	result, err = k.run(r)
+	if err != nil {
+		return result, fmt.Errorf("bench: %v: %w", &r.p, err)
+	}
+	result.Target, result.Case, result.Op = cfg.Target.Name, r.p.String(), k.op
+	return result, nil
+}
+
+// begin opens the session that makes the nodes, and makes their root.
+func (r *run) begin() error {
+	r.tell("connecting")
+	var err error
+	if r.control, err = r.open(r.ctx, client.Config{Servers: r.target.Servers}); err != nil {
+		return err
+	}
+	if err := r.tree.plant(r.ctx, r.control); err != nil {
+		r.control.Abandon()
+		return err
+	}
+	return nil
+}
+
+// end removes the nodes and closes the session, when the run has been broken off, too.
+func (r *run) end() error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), setupTime)
+	defer stop()
+	defer r.control.Abandon()
+	if !r.p.Keep {
+		r.tell("removing the nodes")
+		if err := r.tree.remove(ctx, r.control); err != nil {
+			return fmt.Errorf("bench: nodes are left below %s: %w", r.tree.root, err)
+		}
+	}
+	return r.control.Close(ctx)
+}
+
+// open opens a session with what all of a run have in common.
+func (r *run) open(ctx context.Context, cfg client.Config) (*client.Client, error) {
+	ctx, stop := context.WithTimeout(ctx, 2*r.p.Timeout+drainTime)
+	defer stop()
+	cfg.Timeout = r.p.Timeout
+	return client.Open(ctx, cfg)
+}
+
+// home is the server of connection i, alone in a list.
+func (r *run) home(i int) []string {
+	i %= len(r.target.Servers)
+	return r.target.Servers[i : i+1]
+}
+
+// openAll opens n sessions, some at a time, as config says; each client is handed to use.
+// All that are open are returned, with the first error.
+func (r *run) openAll(n int, config func(i int) client.Config, use func(i int, c *client.Client)) ([]*client.Client, error) {
+	var opened atomic.Int64
+	clients := make([]*client.Client, n)
+	stop := r.report(func() string { return fmt.Sprintf("%d of %d sessions open", opened.Load(), n) })
+	defer stop()
+	err := inParallel(r.ctx, n, openers, func(ctx context.Context, i int) error {
+		c, err := r.open(ctx, config(i))
+		if err != nil {
+			return fmt.Errorf("session %d of %d (servers may limit connections per address: maxClientCnxns): %w", opened.Load()+1, n, err)
+		}
+		clients[i] = c
+		use(i, c)
+		opened.Add(1)
+		return nil
+	})
+	return clients, err
+}
+
+// closeAll closes the sessions of clients, nil or not, and waits; those that do not close
+// in time end when they expire.
+func (r *run) closeAll(clients []*client.Client) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), drainTime)
+	defer stop()
+	_ = inParallel(ctx, len(clients), openers, func(ctx context.Context, i int) error {
+		if clients[i] != nil {
+			_ = clients[i].Close(ctx) // or it expires
+		}
+		return nil
+	}) // only that time is over
+	abandonAll(clients)
+}
+
+// abandonAll ends clients, nil or not, without a word.
+func abandonAll(clients []*client.Client) {
+	for _, c := range clients {
+		if c != nil {
+			c.Abandon()
+		}
+	}
+}
+
+// inParallel calls do for 0 to n-1, width at a time, until one fails or ctx ends, and
+// returns why.
+func inParallel(ctx context.Context, n, width int, do func(ctx context.Context, i int) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(n, width) {
+		wait.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := do(ctx, i); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return context.Cause(ctx)
+}
+
+// report tells twice a second what line says, until it is stopped.
+func (r *run) report(line func() string) (stop func()) {
+	over, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		ticker := time.NewTicker(progressTime)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				r.tell(line())
+			case <-over:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-gone
+	}
+}
+
+// read takes a reading; with memory, which takes a little longer, at the end only.
+func (r *run) read(memory bool) (reading, error) {
+	at := reading{at: time.Now(), tool: ownCPU()}
+	var err error
+	if memory {
+		at.servers, err = r.procs.all()
+	} else {
+		at.servers.cpu, err = r.procs.cpu()
+	}
+	return at, err
+}
+
+// measure sleeps through the warm-up and the measured time, which begin at base, and
+// returns readings of the latter's begin and end.
+func (r *run) measure(base time.Time) (begin, end reading, err error) {
+	if err := sleepUntil(r.ctx, base.Add(r.p.Warmup)); err != nil {
+		return begin, end, err
+	}
+	if begin, err = r.read(false); err != nil {
+		return begin, end, err
+	}
+	if err := sleepUntil(r.ctx, base.Add(r.p.Warmup+r.p.Duration)); err != nil {
+		return begin, end, err
+	}
+	end, err = r.read(true)
+	return begin, end, err
+}
+
+// phase says how far a run is, for its progress.
+func (r *run) phase(base time.Time) string {
+	at := time.Since(base) - r.p.Warmup
+	if at < 0 {
+		return "warming up"
+	}
+	return fmt.Sprintf("%.0f of %.0f s", min(at, r.p.Duration).Seconds(), r.p.Duration.Seconds())
+}
+
+// result puts together what all cases have.
+func (r *run) result(all *tally, begin, end reading) Result {
+	ops := all.ok.Count()
+	return Result{
+		Seconds: r.p.Duration.Seconds(), Ops: ops, PerSecond: round(float64(ops) / r.p.Duration.Seconds()),
+		Errors: all.failed, Latency: summary(&all.ok), Cost: cost(begin, end, ops),
+	}
+}
+
+// round keeps a tenth.
+func round(v float64) float64 { return float64(int64(v*10+0.5)) / 10 }
+
+func sleepUntil(ctx context.Context, t time.Time) error {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

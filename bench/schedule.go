@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"math"
+	"time"
+)
+
+// schedule says when each request of a run at a fixed rate is to start: number g at g/rate
+// seconds. Of n connections each takes every nth. So the rate is kept whatever a single
+// request takes, and what a stall delays has its time of birth all the same.
+type schedule struct {
+	rate float64 // requests per second, positive
+	n    int64   // connections
+}
+
+// at returns when request g is to start.
+func (s schedule) at(g int64) time.Duration {
+	return time.Duration(math.Round(float64(g) / s.rate * float64(time.Second)))
+}
+
+// due returns how many requests are to have started at now: those at and before it.
+func (s schedule) due(now time.Duration) int64 {
+	if now < 0 {
+		return 0
+	}
+	g := int64(now.Seconds()*s.rate) + 1
+	for g > 0 && s.at(g-1) > now { // rounding
+		g--
+	}
+	for s.at(g) <= now {
+		g++
+	}
+	return g
+}
+
+// of returns when request k of a connection is to start.
+func (s schedule) of(conn, k int64) time.Duration { return s.at(conn + k*s.n) }
+
+// pace calls offer for the connection of each request when it is time, until no request
+// is due before end, or stop is closed. since reads the time since the run began, sleep
+// waits. It returns how late each call came.
+func (s schedule) pace(end time.Duration, stop <-chan struct{}, since func() time.Duration, sleep func(time.Duration), offer func(conn int64)) *Histogram {
+	late := &Histogram{}
+	for g := int64(0); s.at(g) < end; {
+		select {
+		case <-stop:
+			return late
+		default:
+		}
+		now := since()
+		if wait := s.at(g) - now; wait > 0 {
+			sleep(min(wait, maxPause))
+			continue
+		}
+		for due := s.due(min(now, end-1)); g < due; g++ {
+			late.Add(now - s.at(g))
+			offer(g % s.n)
+		}
+	}
+	return late
+}
+
+// maxPause is how long the pacer sleeps at a time: so soon it notices that it is to stop.
+const maxPause = 100 * time.Millisecond

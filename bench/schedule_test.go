@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// due is the number of requests at and before a time, at every rate and to the nanosecond.
+func TestScheduleDue(t *testing.T) {
+	for _, rate := range []float64{0.3, 1, 7, 333, 1000, 99_999.5, 3e6} {
+		s := schedule{rate: rate, n: 3}
+		for _, g := range []int64{0, 1, 2, 3, 100, 12_345, 1 << 30} {
+			at := s.at(g)
+			if got := s.due(at); got != g+1 {
+				t.Errorf("rate %v: %d are due at the start of request %d", rate, got, g)
+			}
+			if got := s.due(at - 1); got != g {
+				t.Errorf("rate %v: %d are due before request %d", rate, got, g)
+			}
+		}
+		if s.of(2, 5) != s.at(17) {
+			t.Errorf("rate %v: request 5 of connection 2 starts at %v", rate, s.of(2, 5))
+		}
+	}
+}
+
+// Each request is offered at its time, to the connections in turn. A pacer that stood
+// still offers what has become due at once, and keeps to the times of the rest.
+func TestSchedulePace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := schedule{rate: 100, n: 4}
+		base := time.Now()
+		since := func() time.Duration { return time.Since(base) }
+		var g int64
+		late := s.pace(time.Second, nil, since, time.Sleep, func(conn int64) {
+			want := s.at(g)
+			if g >= 30 && g < 50 {
+				want = s.at(50) // since the pacer stood still
+			}
+			if conn != g%4 || since() != want {
+				t.Errorf("request %d is offered to connection %d at %v", g, conn, since())
+			}
+			if g++; g == 30 {
+				time.Sleep(210 * time.Millisecond)
+			}
+		})
+		if g != 100 || late.Count() != 100 || late.Max() != 200*time.Millisecond {
+			t.Errorf("%d offered, %d counted, at most %v late", g, late.Count(), late.Max())
+		}
+	})
+}
+
+// A pacer ends when it is told to, although nothing is due for a long time.
+func TestSchedulePaceStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(stop) })
+		base := time.Now()
+		since := func() time.Duration { return time.Since(base) }
+		schedule{rate: 0.001, n: 1}.pace(time.Hour, stop, since, time.Sleep, func(int64) {})
+		if since() > time.Second+maxPause {
+			t.Errorf("ended after %v", since())
+		}
+	})
+}

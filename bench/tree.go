@@ -1,0 +1,172 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+const (
+	perMulti   = 500     // nodes made or removed by one transaction
+	multiBytes = 1 << 19 // its data, far below what a server takes in a request
+	multis     = 8       // transactions under way
+)
+
+// tree is the nodes of one run: a root of a random name, folders below it, and in each
+// numbered nodes. Since their names follow from their number, nothing needs to be listed
+// to remove them.
+type tree struct {
+	root    string
+	folders []*folder
+}
+
+type folder struct {
+	path  string
+	nodes int64 // as many of them may exist: 0 to nodes-1
+}
+
+// plant makes the root.
+func (t *tree) plant(ctx context.Context, c *client.Client) error {
+	root := "/rollcall-bench-" + rand.Text()[:10]
+	if _, err := c.Create(ctx, root, nil, jute.Persistent, nil); err != nil {
+		return err
+	}
+	t.root = root
+	return nil
+}
+
+// folder makes a folder below the root.
+func (t *tree) folder(ctx context.Context, c *client.Client, name string) (*folder, error) {
+	f := &folder{path: t.root + "/" + name}
+	if _, err := c.Create(ctx, f.path, nil, jute.Persistent, nil); err != nil {
+		return nil, err
+	}
+	t.folders = append(t.folders, f)
+	return f, nil
+}
+
+// node appends the path of a folder's node.
+func (f *folder) node(b []byte, n int64) []byte {
+	return appendPadded(append(append(b, f.path...), '/'), n)
+}
+
+// appendPadded appends a number with the digits of a sequential node.
+func appendPadded(b []byte, n int64) []byte {
+	return fmt.Appendf(b, "%010d", n)
+}
+
+// fill makes the first n nodes of a folder.
+func (f *folder) fill(ctx context.Context, c *client.Client, n int64, data []byte) error {
+	f.nodes = n
+	per := int64(max(1, min(perMulti, multiBytes/(len(data)+pathRoom))))
+	return f.batches(ctx, c, per, func(i int64) jute.MultiOp {
+		return jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: f.node(nil, i), Data: data, ACL: jute.OpenACL}}
+	}, nil)
+}
+
+// remove deletes all that the run has made.
+func (t *tree) remove(ctx context.Context, c *client.Client) error {
+	for _, f := range t.folders {
+		if err := f.remove(ctx, c); err != nil {
+			return err
+		}
+	}
+	return removeNode(ctx, c, t.root)
+}
+
+func (f *folder) remove(ctx context.Context, c *client.Client) error {
+	err := f.batches(ctx, c, perMulti, func(i int64) jute.MultiOp {
+		return jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: f.node(nil, i), Version: -1}}
+	}, func(first, next int64) error { // some of these do not exist
+		return inParallel(ctx, int(next-first), openers, func(ctx context.Context, i int) error {
+			return removeNode(ctx, c, string(f.node(nil, first+int64(i))))
+		})
+	})
+	if err == nil {
+		err = removeNode(ctx, c, f.path)
+	}
+	if errors.Is(err, jute.NotEmpty) { // ephemeral nodes of sessions that have not expired yet
+		err = removeAll(ctx, c, f.path)
+	}
+	return err
+}
+
+// removeAll deletes a node and what is below it.
+func removeAll(ctx context.Context, c *client.Client, path string) error {
+	names, _, err := c.Children(ctx, path, false)
+	if err != nil {
+		return err
+	}
+	err = inParallel(ctx, len(names), openers, func(ctx context.Context, i int) error {
+		return removeNode(ctx, c, path+"/"+names[i])
+	})
+	if err != nil {
+		return err
+	}
+	return removeNode(ctx, c, path)
+}
+
+func removeNode(ctx context.Context, c *client.Client, path string) error {
+	err := c.Delete(ctx, path, -1)
+	if errors.Is(err, jute.NoNode) {
+		return nil
+	}
+	return err
+}
+
+// batches sends an operation for each node of the folder, per of them in one transaction.
+// instead is called for those of a transaction that failed (nil: that is an error).
+func (f *folder) batches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
+	n := int((f.nodes + per - 1) / per)
+	return inParallel(ctx, n, multis, func(ctx context.Context, i int) error {
+		first := int64(i) * per
+		next := min(first+per, f.nodes)
+		ops := make([]jute.MultiOp, 0, next-first)
+		for n := first; n < next; n++ {
+			ops = append(ops, op(n))
+		}
+		_, err := c.Multi(ctx, ops)
+		if err != nil && instead != nil && ctx.Err() == nil {
+			return instead(first, next)
+		}
+		return err
+	})
+}
+
+// each sends n requests over one connection, as many at a time as it lets pass, and returns
+// the first error.
+func each(ctx context.Context, c *client.Client, n int, request func(i int) (jute.Op, client.Record)) error {
+	var mu sync.Mutex
+	var first error
+	var wait sync.WaitGroup
+	note := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if first == nil {
+			first = err
+		}
+	}
+	for i := range n {
+		op, rec := request(i)
+		wait.Add(1)
+		err := c.Go(ctx, op, rec, func(r client.Reply, err error) {
+			if err == nil {
+				err = r.Err.Err()
+			}
+			note(err)
+			wait.Done()
+		})
+		if err != nil {
+			note(err)
+			wait.Done()
+			break
+		}
+	}
+	wait.Wait()
+	return first
+}

@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ticksPerSecond is the unit of CPU time in /proc, the same on every Linux.
+const ticksPerSecond = 100
+
+// usage is what processes have used of a machine.
+type usage struct {
+	cpu map[int]time.Duration // user and system time, by process
+	rss int64                 // bytes of all processes; pages they share count for each
+	pss int64                 // bytes, shared pages divided by who shares them; 0 if not known
+}
+
+// processes are the servers under test, watched through a /proc.
+type processes struct {
+	root string // "/proc" but in tests
+	pids []int
+}
+
+// cpu reads the CPU time of each process. One that has ended is left out: a case may kill
+// servers.
+func (p processes) cpu() (map[int]time.Duration, error) {
+	times := map[int]time.Duration{}
+	for _, pid := range p.pids {
+		text, err := os.ReadFile(p.file(pid, "stat"))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		if err == nil {
+			times[pid], err = parseStat(text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("bench: CPU time of process %d: %w", pid, err)
+		}
+	}
+	return times, nil
+}
+
+// all reads the memory, too. It may take some milliseconds and stands in the way of a
+// process that maps memory: not for the time that is measured.
+func (p processes) all() (usage, error) {
+	var u usage
+	var err error
+	if u.cpu, err = p.cpu(); err != nil {
+		return u, err
+	}
+	for pid := range u.cpu {
+		if status, err := os.ReadFile(p.file(pid, "status")); err == nil {
+			u.rss += kilobytes(status, "VmRSS:")
+		}
+		if rollup, err := os.ReadFile(p.file(pid, "smaps_rollup")); err == nil {
+			u.pss += kilobytes(rollup, "Pss:")
+		}
+	}
+	return u, nil
+}
+
+// check wants every process to be there.
+func (p processes) check() error {
+	times, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	for _, pid := range p.pids {
+		if _, ok := times[pid]; !ok {
+			return fmt.Errorf("bench: there is no process %d", pid)
+		}
+	}
+	return nil
+}
+
+func (p processes) file(pid int, name string) string {
+	return filepath.Join(p.root, strconv.Itoa(pid), name)
+}
+
+// since returns the CPU time used since an earlier reading, by the processes in both.
+func since(earlier, later map[int]time.Duration) time.Duration {
+	var sum time.Duration
+	for pid, cpu := range later {
+		if was, ok := earlier[pid]; ok {
+			sum += cpu - was
+		}
+	}
+	return sum
+}
+
+// parseStat returns user and system time from /proc/PID/stat: its fields 14 and 15. The
+// second is the program's name in brackets, in which anything may stand.
+func parseStat(text []byte) (time.Duration, error) {
+	_, rest, ok := bytes.Cut(text[max(bytes.LastIndexByte(text, ')'), 0):], []byte(") "))
+	fields := strings.Fields(string(rest))
+	if !ok || len(fields) < 13 {
+		return 0, fmt.Errorf("cannot read %.100q", text)
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(user+system) * (time.Second / ticksPerSecond), nil
+}
+
+// kilobytes returns the bytes that a line such as "VmRSS:   123 kB" names; 0 without it.
+func kilobytes(text []byte, key string) int64 {
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) >= 2 && fields[0] == key {
+			kb, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes a number
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+// ownCPU returns the CPU time that this process has used.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0 // it fails for wrong arguments only
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

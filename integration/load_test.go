@@ -1,0 +1,177 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/bench"
+	"rollcall/client"
+	"rollcall/quorum"
+)
+
+// Every case of `rollcall bench` runs against three members, measures something, fails
+// nothing, and leaves nothing behind.
+func TestBenchCases(t *testing.T) {
+	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
+	base := bench.Defaults()
+	base.Duration, base.Warmup, base.Timeout = 200*time.Millisecond, 50*time.Millisecond, 4*time.Second
+	base.Conns, base.Window, base.Nodes = 3, 4, 50
+	for _, text := range []string{
+		"get", "set:size=1000", "create", "mix:reads=50", "children:children=20", "multi:ops=3", "get:rate=500", "set:rate=300,conns=1,window=1",
+		"sessions", "sessions:hold=20,timeout=1s,duration=1s", "ephemerals:each=3", "watches:watchers=20", "expiry:silent=10,timeout=1s",
+	} {
+		t.Run(text, func(t *testing.T) {
+			p, err := bench.ParseCase(text, base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := bench.Run(t.Context(), bench.Config{Target: bench.Target{Servers: e.clients, PIDs: []int{os.Getpid()}}, Params: p})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Ops == 0 || r.PerSecond <= 0 || len(r.Errors) > 0 || r.Latency.P50 <= 0 || r.Latency.Max < r.Latency.P99 {
+				t.Errorf("%+v", r)
+			}
+			if r.ServerRSS == 0 || r.ToolCPU == 0 {
+				t.Errorf("no cost: %+v", r.Cost)
+			}
+			checkCase(t, text, &r)
+		})
+	}
+	e.checkEmpty(t)
+}
+
+// checkCase looks at what only one case has.
+func checkCase(t *testing.T, text string, r *bench.Result) {
+	t.Helper()
+	extra := map[string]float64{}
+	for _, f := range r.Extra {
+		extra[f.Name] = f.Value
+	}
+	switch {
+	case text == "get:rate=500" && (r.Ops < 99 || r.Ops > 101):
+		t.Errorf("%d requests in 200 ms, not 100", r.Ops)
+	case strings.Contains(text, "hold") && (extra["expired"] != 0 || extra["connections dropped"] != 0 || extra["closed"] <= 0):
+		t.Errorf("%v", extra)
+	case strings.HasPrefix(text, "watches") && (r.Ops != int64(20*extra["writes"]) || extra["first event p50"] > extra["last event p50"]):
+		t.Errorf("%d events, %v", r.Ops, extra)
+	case strings.HasPrefix(text, "expiry") && (r.Ops != 10 || extra["early"] != 0):
+		t.Errorf("%d expired, %v", r.Ops, extra)
+	}
+}
+
+// checkEmpty wants no nodes of a benchmark.
+func (e *benchEnsemble) checkEmpty(t *testing.T) {
+	t.Helper()
+	c, err := client.Open(t.Context(), client.Config{Servers: e.clients})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Abandon()
+	if err := c.Sync(t.Context(), "/"); err != nil {
+		t.Fatal(err)
+	}
+	names, _, err := c.Children(t.Context(), "/", false)
+	if err != nil || len(names) != 1 {
+		t.Errorf("below / are %q, %v", names, err)
+	}
+}
+
+// A run that is broken off says so and leaves nothing behind, either.
+func TestBenchBrokenOff(t *testing.T) {
+	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
+	for _, text := range []string{"create", "get:rate=100", "sessions", "watches:watchers=5", "expiry:silent=5"} {
+		p, err := bench.ParseCase(text, bench.Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		begun := false
+		_, err = bench.Run(ctx, bench.Config{Target: bench.Target{Servers: e.clients}, Params: p, Progress: func(line string) {
+			if strings.HasSuffix(line, "/s") || strings.Contains(line, "warming up") || strings.Contains(line, "expired") {
+				begun = true
+				stop()
+			}
+		}})
+		stop()
+		if !begun || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: begun %v, %v", text, begun, err)
+		}
+	}
+	e.checkEmpty(t)
+}
+
+// Failover: the hook stops one of three members for good. Its clients go elsewhere with
+// their sessions, and no acknowledged write is missing.
+func TestBenchFailover(t *testing.T) {
+	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
+	flag := filepath.Join(t.TempDir(), "hooked")
+	go func() {
+		for t.Context().Err() == nil {
+			if _, err := os.Stat(flag); err == nil {
+				e.stop[0]()
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	base := bench.Defaults()
+	base.Duration, base.Warmup, base.Timeout, base.Hook = 4*time.Second, 0, 6*time.Second, "touch "+flag
+	p, err := bench.ParseCase("failover:conns=2", base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := bench.Run(t.Context(), bench.Config{Target: bench.Target{Servers: e.clients}, Params: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	extra := map[string]float64{}
+	for _, f := range r.Extra {
+		extra[f.Name] = f.Value
+	}
+	if r.Ops == 0 || extra["sessions lost"] != 0 || extra["acknowledged writes lost"] != 0 {
+		t.Errorf("%+v", r)
+	}
+	if gap := extra["longest gap of writes, "+e.clients[0]]; gap <= 0 || gap >= 4000 {
+		t.Errorf("clients of the member that stopped: %v ms without a write", gap)
+	}
+}
+
+// Two names for one ensemble compare as equals: each case has run three times on both,
+// and every figure has both sides.
+func TestBenchCompare(t *testing.T) {
+	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
+	base := bench.Defaults()
+	base.Duration, base.Warmup, base.Nodes, base.Conns = 50*time.Millisecond, 10*time.Millisecond, 10, 2
+	cfg := bench.CompareConfig{Rounds: bench.MinRounds}
+	for i := range cfg.Sides {
+		cfg.Sides[i].Target = bench.Target{Name: fmt.Sprint("side ", i), Servers: e.clients}
+	}
+	for _, text := range []string{"get", "sessions"} {
+		p, err := bench.ParseCase(text, base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Cases = append(cfg.Cases, p)
+	}
+	c, err := bench.Compare(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(c)
+	if err != nil || len(c.Cases) != 2 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, m := range c.Cases {
+		if len(m.Runs) != 6 || m.Figures[0].A.Median <= 0 || m.Figures[0].B.Min <= 0 || m.Figures[0].Ratio == nil {
+			t.Errorf("%s", text)
+		}
+	}
+}
