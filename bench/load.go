@@ -92,7 +92,7 @@ func (l *load) run(r *run) (late *Histogram, begin, end reading, err error) {
 		l.left.Store(1)
 		l.fillSlots(r.p.Window)
 		pacer.Go(func() {
-			*late = *l.schedule.pace(l.until, stop, l.now, nanosleep, l.offer)
+			*late = *l.schedule.pace(l.until, stop, l.now, r.sleep, l.offer)
 			l.over()
 		})
 	} else {

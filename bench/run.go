@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,9 @@ type Config struct {
 	Target   Target
 	Params   Params
 	Progress func(line string) // told twice a second how it goes; nil: nobody
+
+	dial  func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
+	sleep func(time.Duration)                                      // the pacer's; nil: nanosleep
 }
 
 const (
@@ -52,6 +56,8 @@ type run struct {
 	target  Target
 	procs   processes
 	tell    func(string)
+	dial    func(ctx context.Context, addr string) (net.Conn, error)
+	sleep   func(time.Duration)
 	control *client.Client // makes and removes nodes
 	tree    tree
 }
@@ -72,6 +78,10 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	r := &run{
 		ctx: ctx, p: cfg.Params, kind: k, target: cfg.Target,
 		procs: processes{root: "/proc", pids: cfg.Target.PIDs}, tell: func(string) {},
+		dial: cfg.dial, sleep: cfg.sleep,
+	}
+	if r.sleep == nil {
+		r.sleep = nanosleep
 	}
 	if cfg.Progress != nil {
 		r.tell = func(line string) { cfg.Progress(r.p.String() + ": " + line) }
@@ -123,7 +133,7 @@ func (r *run) end() error {
 func (r *run) open(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*r.p.Timeout+drainTime)
 	defer stop()
-	cfg.Timeout = r.p.Timeout
+	cfg.Timeout, cfg.Dial = r.p.Timeout, r.dial
 	return client.Open(ctx, cfg)
 }
 

@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollcall/jute"
+)
+
+// fakeServer answers every request of a client with success, in order, after delay. On
+// connections but the first, which a run keeps for itself, it may do worse.
+type fakeServer struct {
+	delay time.Duration
+	begun time.Time
+	// stall, since begun: no request is answered between the two.
+	stallFrom, stallUntil time.Duration
+	code                  jute.Code     // of get
+	drop                  time.Duration // when connections break, since begun; 0: never
+	conns                 atomic.Int64
+	gets                  atomic.Int64
+	serving               sync.WaitGroup
+}
+
+func (f *fakeServer) dial(context.Context, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	n := f.conns.Add(1)
+	f.serving.Go(func() { f.serve(theirs, n) })
+	return ours, nil
+}
+
+func (f *fakeServer) serve(c net.Conn, n int64) {
+	defer c.Close()
+	if f.drop > 0 && n > 1 && time.Since(f.begun) < f.drop {
+		defer time.AfterFunc(f.drop-time.Since(f.begun), func() { _ = c.Close() }).Stop()
+	}
+	r := bufio.NewReader(c)
+	frame, err := jute.ReadFrame(r, nil, 1<<20)
+	if err != nil {
+		return
+	}
+	var connect jute.ConnectRequest
+	d := jute.NewDecoder(frame)
+	connect.Decode(&d)
+	id := connect.SessionID
+	if id == 0 {
+		id = jute.SessionID(n)
+	}
+	hello := jute.ConnectResponse{TimeOut: connect.TimeOut, SessionID: id, Passwd: make([]byte, 16)}
+	if jute.WriteFrame(c, hello.Append(nil)) != nil {
+		return
+	}
+	for zxid := int64(1); ; zxid++ {
+		if frame, err = jute.ReadFrame(r, frame, 1<<20); err != nil {
+			return
+		}
+		time.Sleep(f.delay)
+		if at := time.Since(f.begun); n > 1 && at >= f.stallFrom && at < f.stallUntil {
+			time.Sleep(f.stallUntil - at)
+		}
+		if jute.WriteFrame(c, f.answer(frame, zxid)) != nil {
+			return
+		}
+	}
+}
+
+func (f *fakeServer) answer(frame []byte, zxid int64) []byte {
+	var h jute.RequestHeader
+	d := jute.NewDecoder(frame)
+	h.Decode(&d)
+	reply := jute.ReplyHeader{Xid: h.Xid, Zxid: zxid}
+	switch h.Op {
+	case jute.OpGetData:
+		f.gets.Add(1)
+		reply.Err = f.code
+		if f.code == jute.OK {
+			return jute.GetDataResponse{Data: make([]byte, 100)}.Append(reply.Append(nil))
+		}
+	case jute.OpSetData:
+		return jute.SetDataResponse{}.Append(reply.Append(nil))
+	case jute.OpCreate:
+		return jute.CreateResponse{Path: []byte("/x")}.Append(reply.Append(nil))
+	case jute.OpMulti:
+		ops, _ := jute.DecodeMulti(&d, nil)
+		b := reply.Append(nil)
+		for _, op := range ops {
+			b = jute.MultiHeader{Type: op.Op}.Append(b)
+			if op.Op == jute.OpCreate {
+				b = jute.CreateResponse{Path: []byte("/x")}.Append(b)
+			}
+		}
+		return jute.AppendMultiEnd(b)
+	}
+	return reply.Append(nil)
+}
+
+// against runs a case against the fake, on virtual time: to be called in a bubble.
+func (f *fakeServer) against(t *testing.T, text string, base Params) Result {
+	t.Helper()
+	p, err := ParseCase(text, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.begun = time.Now()
+	r, err := Run(t.Context(), Config{
+		Target: Target{Servers: []string{"fake"}}, Params: p,
+		dial: f.dial, sleep: time.Sleep,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.serving.Wait()
+	return r
+}

@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+)
+
+// quick is a short run of few requests.
+func quick() Params {
+	p := Defaults()
+	p.Conns, p.Window, p.Nodes = 2, 1, 10
+	p.Warmup, p.Duration = 100*time.Millisecond, time.Second
+	return p
+}
+
+// A closed loop has each connection keep its window under way: what is measured follows
+// from how long an answer takes. The warm-up does not count.
+func TestClosedLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{delay: time.Millisecond}
+		r := f.against(t, "get", quick())
+		if r.Ops < 1999 || r.Ops > 2001 || r.Latency.P50 != 1000 || r.Latency.Max != 1000 {
+			t.Errorf("window 1: %d ops, %+v", r.Ops, r.Latency)
+		}
+		if sent := f.gets.Load(); sent < r.Ops+199 || sent > r.Ops+203 {
+			t.Errorf("%d requests were sent, %d are counted", sent, r.Ops)
+		}
+		// The server takes one at a time, so that four wait for each other.
+		r = (&fakeServer{delay: time.Millisecond}).against(t, "get:window=4", quick())
+		if r.Ops < 1998 || r.Ops > 2010 || r.Latency.P50 != 4000 {
+			t.Errorf("window 4: %d ops, %+v", r.Ops, r.Latency)
+		}
+	})
+}
+
+// At a fixed rate a stall of one second counts for everyone who was to be served in it,
+// and all who were to begin in the measured time are counted.
+func TestRateShowsStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{delay: 10 * time.Microsecond, stallFrom: 700 * time.Millisecond, stallUntil: 1700 * time.Millisecond}
+		p := quick()
+		p.Duration, p.Window = 2*time.Second, 1000
+		r := f.against(t, "get:rate=100", p)
+		if r.Ops != 200 || len(r.Errors) > 0 || len(r.Notes) > 0 {
+			t.Errorf("%d ops, %v, %v", r.Ops, r.Errors, r.Notes)
+		}
+		near := func(what string, got, want float64) {
+			if got < want-15_000 || got > want+15_000 {
+				t.Errorf("%s is %v µs, want %v", what, got, want)
+			}
+		}
+		near("p50", r.Latency.P50, 0)
+		near("p90", r.Latency.P90, 800_000)
+		near("max", r.Latency.Max, 1_000_000)
+	})
+}
+
+// A rate that the servers cannot keep is told, and what could not be sent counts with the
+// time that it had waited.
+func TestRateTooHigh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{delay: 10 * time.Millisecond}
+		p := quick()
+		p.Warmup = 0
+		r := f.against(t, "get:rate=1000,conns=1", p)
+		if r.Ops != 1000 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "900 requests were due and could not be sent") {
+			t.Errorf("%d ops, %q", r.Ops, r.Notes)
+		}
+		if sent := f.gets.Load(); sent != 100 || r.Latency.P50 < 400_000 {
+			t.Errorf("%d were sent, %+v", sent, r.Latency)
+		}
+	})
+}
+
+// What servers refuse is counted by its reason, and not as a success.
+func TestRefusedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{delay: time.Millisecond, code: jute.NoNode}
+		r := f.against(t, "get", quick())
+		if n := r.Errors[jute.NoNode.Error()]; r.Ops != 0 || n < 1999 || n > 2001 {
+			t.Errorf("%d ops, %v", r.Ops, r.Errors)
+		}
+	})
+}
+
+// A connection that breaks costs the requests on it; the load goes on with the next.
+func TestBrokenConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{delay: time.Millisecond, drop: 500 * time.Millisecond}
+		r := f.against(t, "get", quick())
+		if r.Ops < 1500 || r.Ops > 1999 || r.Errors["client: connection lost, outcome unknown"] != 2 || f.conns.Load() != 5 {
+			t.Errorf("%d ops, %v, %d connections", r.Ops, r.Errors, f.conns.Load())
+		}
+	})
+}
+
+// Requests that are not answered ten seconds after the end are given up and counted.
+func TestUnansweredRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{delay: time.Millisecond, stallFrom: 600 * time.Millisecond, stallUntil: time.Minute}
+		p := quick()
+		p.Timeout = time.Minute
+		r := f.against(t, "get", p)
+		if r.Errors["client: closed"] != 2 || r.Ops < 990 || r.Ops > 1001 {
+			t.Errorf("%d ops, %v", r.Ops, r.Errors)
+		}
+	})
+}
+
+// An ensemble takes part in the order in which it is named: connections are spread over
+// its servers in turn.
+func TestHomes(t *testing.T) {
+	r := &run{target: Target{Servers: []string{"a", "b", "c"}}}
+	var homes, firsts []string
+	for i := range 4 {
+		homes = append(homes, r.home(i)...)
+		firsts = append(firsts, strings.Join(r.rotated(i), ""))
+	}
+	if strings.Join(homes, "") != "abca" || strings.Join(firsts, " ") != "abc bca cab abc" {
+		t.Errorf("%q, %q", homes, firsts)
+	}
+}
