@@ -76,10 +76,10 @@ type Spread struct {
 func (c *Pair) Behind() bool {
 	switch {
 	case c.Ratio == nil:
-		return c.Better == "less" && c.B.Median > 0
-	case c.Better == "more":
+		return c.Better == lessIsBetter && c.Unit == unitCount && c.B.Median > 0
+	case c.Better == moreIsBetter:
 		return *c.Ratio < 1
-	case c.Better == "less":
+	case c.Better == lessIsBetter:
 		return *c.Ratio > 1
 	}
 	return false
@@ -227,20 +227,16 @@ type gauge struct {
 // gauges are the figures of a case, as one of its results has them.
 func gauges(first *Result) []gauge {
 	list := []gauge{
-		{"ops/s", unitRate, "more", func(r *Result) float64 { return r.PerSecond }},
-		{"p50", unitMillis, "less", func(r *Result) float64 { return r.Latency.P50 / 1000 }},
-		{"p99", unitMillis, "less", func(r *Result) float64 { return r.Latency.P99 / 1000 }},
-		{"max", unitMillis, "less", func(r *Result) float64 { return r.Latency.Max / 1000 }},
-		{"server CPU per op", "µs", "less", func(r *Result) float64 { return r.ServerCPU }},
+		{"ops/s", unitRate, moreIsBetter, func(r *Result) float64 { return r.PerSecond }},
+		{"p50", unitMillis, lessIsBetter, func(r *Result) float64 { return r.Latency.P50 / 1000 }},
+		{"p99", unitMillis, lessIsBetter, func(r *Result) float64 { return r.Latency.P99 / 1000 }},
+		{"max", unitMillis, lessIsBetter, func(r *Result) float64 { return r.Latency.Max / 1000 }},
+		{"server CPU per op", "µs", lessIsBetter, func(r *Result) float64 { return r.ServerCPU }},
 		{"tool CPU per op", "µs", "", func(r *Result) float64 { return r.ToolCPU }},
-		{"RSS of the servers", "MB", "less", func(r *Result) float64 { return float64(r.ServerRSS >> 20) }},
+		{"RSS of the servers", "MB", lessIsBetter, func(r *Result) float64 { return float64(r.ServerRSS >> 20) }},
 	}
 	for i, f := range first.Extra {
-		better := map[string]string{unitMillis: "less", unitBytes: "less", unitRate: "more"}[f.Unit]
-		if strings.HasPrefix(f.Name, "tool ") {
-			better = ""
-		}
-		list = append(list, gauge{f.Name, f.Unit, better, func(r *Result) float64 {
+		list = append(list, gauge{f.Name, f.Unit, f.better, func(r *Result) float64 {
 			if i < len(r.Extra) {
 				return r.Extra[i].Value
 			}

@@ -107,6 +107,6 @@ func (r *run) awaitExpiry(gone []<-chan time.Time, due []time.Time) (Result, err
 	result := r.result(&late, begin, end)
 	result.Seconds = round(end.at.Sub(begin.at).Seconds())
 	result.PerSecond = round(float64(result.Ops) / end.at.Sub(begin.at).Seconds())
-	result.Extra = []Figure{count("early", early), millis("earliest by", earliest), millis("first to last", last.Sub(first))}
+	result.Extra = []Figure{faults("early", early), millis("earliest by", earliest), millis("first to last", last.Sub(first))}
 	return result, nil
 }

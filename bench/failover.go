@@ -171,7 +171,7 @@ func (f *failover) result(begin, end reading) (Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("look for acknowledged writes: %w", err)
 	}
-	result.Extra = []Figure{count("sessions lost", f.lost.Load()), count("acknowledged writes lost", missing)}
+	result.Extra = []Figure{faults("sessions lost", f.lost.Load()), faults("acknowledged writes lost", missing)}
 	for i, addr := range f.r.target.Servers {
 		var reads, writes time.Duration
 		for _, u := range f.users {

@@ -35,8 +35,9 @@ func (f *fakeServer) dial(context.Context, string) (net.Conn, error) {
 
 func (f *fakeServer) serve(c net.Conn, n int64) {
 	defer c.Close()
-	if f.drop > 0 && n > 1 && time.Since(f.begun) < f.drop {
-		defer time.AfterFunc(f.drop-time.Since(f.begun), func() { _ = c.Close() }).Stop()
+	if left := f.drop - time.Since(f.begun); n > 1 && left > 0 {
+		timer := time.AfterFunc(left, func() { _ = c.Close() })
+		defer timer.Stop()
 	}
 	r := bufio.NewReader(c)
 	frame, err := jute.ReadFrame(r, nil, 1<<20)

@@ -72,7 +72,7 @@ func (r *run) load() (Result, error) {
 	all, unsent := l.count(clients)
 	result := r.result(all, begin, end)
 	if l.paced {
-		result.Extra = append(result.Extra, millis("tool late p99", late.Quantile(0.99)))
+		result.Extra = append(result.Extra, millis("tool late p99", late.Quantile(0.99)).aside())
 	}
 	if unsent > 0 {
 		result.Notes = append(result.Notes, fmt.Sprintf("%d requests were due and could not be sent in time: the rate is too high, or the window too small; they count with the time that they had waited", unsent))

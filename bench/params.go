@@ -113,6 +113,7 @@ var (
 	loads   = []string{"get", "set", "create", "mix", "children", "multi"}
 	unpaced = []string{"sessions", "ephemerals", "watches", "expiry", "failover"}
 	all     = slices.Concat(loads, unpaced)
+	timed   = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "expiry" }) // that ends when all have expired
 )
 
 // Knobs lists all parameters.
@@ -126,8 +127,8 @@ func Knobs() []Knob {
 		{"reads", "`per cent` of get in a mix (default 90)", []string{"mix"}, whole("per cent", 0, 100, func(p *Params) *int { return &p.Reads })},
 		{"children", "`number` of children to list (default 100)", []string{"children"}, whole("children", 1, maxChildren, func(p *Params) *int { return &p.Children })},
 		{"ops", "`number` of operations of a multi (default 10)", []string{"multi"}, whole("operations", 1, maxOps, func(p *Params) *int { return &p.Ops })},
-		{"duration", "`time` that is measured (default 10s)", all, span(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration })},
-		{"warmup", "`time` before it (default 2s)", all, span(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup })},
+		{"duration", "`time` that is measured (default 10s)", timed, span(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration })},
+		{"warmup", "`time` before it (default 2s)", timed, span(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup })},
 		{"timeout", "session timeout to ask for, a `time` (default 10s)", all, span(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout })},
 		{"hold", "`number` of sessions to keep alive for the duration", []string{"sessions"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Hold })},
 		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, whole("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},

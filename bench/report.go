@@ -69,7 +69,7 @@ func (r *Result) remarks() string {
 		say("%s: %s", f.Name, f)
 	}
 	for _, why := range slices.Sorted(maps.Keys(r.Errors)) {
-		say("%d times: %s", r.Errors[why], why)
+		say("%d x %s", r.Errors[why], why)
 	}
 	for _, note := range r.Notes {
 		say("%s", note)

@@ -76,25 +76,40 @@ type reading struct {
 
 // Figure is a number that only one case has.
 type Figure struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"`
+	better string  // moreIsBetter, lessIsBetter or "": neither
 }
 
-// Units of figures; in the first two, less is better.
+// Units of figures, and which way they are better.
 const (
 	unitMillis = "ms"
 	unitBytes  = "B"
 	unitCount  = ""
 	unitRate   = "/s"
+
+	moreIsBetter = "more"
+	lessIsBetter = "less"
 )
 
 func millis(name string, d time.Duration) Figure {
-	return Figure{Name: name, Value: micros(d) / 1000, Unit: unitMillis}
+	return Figure{Name: name, Value: micros(d) / 1000, Unit: unitMillis, better: lessIsBetter}
 }
 
-func count(name string, n int64) Figure {
-	return Figure{Name: name, Value: float64(n), Unit: unitCount}
+func perSecond(name string, n int, in time.Duration) Figure {
+	return Figure{Name: name, Value: round(float64(n) / in.Seconds()), Unit: unitRate, better: moreIsBetter}
+}
+
+// faults counts what should not be.
+func faults(name string, n int64) Figure {
+	return Figure{Name: name, Value: float64(n), Unit: unitCount, better: lessIsBetter}
+}
+
+// aside makes a figure one that tells nothing of the servers.
+func (f Figure) aside() Figure {
+	f.better = ""
+	return f
 }
 
 // tally counts the ops of one worker. Not safe for concurrent use.

@@ -168,12 +168,11 @@ func (r *run) hold() (Result, error) {
 	defer h.mu.Unlock()
 	result := r.result(&h.pings, begin, end)
 	result.Extra = []Figure{
-		count("expired", expired), count("connections dropped", dropped),
-		{Name: "opened", Value: round(float64(r.p.Hold) / opened.Seconds()), Unit: unitRate},
-		{Name: "closed", Value: round(float64(r.p.Hold) / closed.Seconds()), Unit: unitRate},
+		faults("expired", expired), faults("connections dropped", dropped),
+		perSecond("opened", r.p.Hold, opened), perSecond("closed", r.p.Hold, closed),
 	}
 	if grown := end.servers.rss - before.servers.rss; len(r.procs.pids) > 0 {
-		result.Extra = append(result.Extra, Figure{Name: "RSS growth per session", Value: float64(grown / int64(r.p.Hold)), Unit: unitBytes})
+		result.Extra = append(result.Extra, Figure{Name: "RSS growth per session", Value: float64(grown / int64(r.p.Hold)), Unit: unitBytes, better: lessIsBetter})
 	}
 	return result, nil
 }

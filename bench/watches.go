@@ -162,7 +162,7 @@ func (f *fanOut) rounds(r *run) (Result, error) {
 	result.Seconds = round(end.at.Sub(begin.at).Seconds())
 	result.PerSecond = round(float64(result.Ops) / end.at.Sub(begin.at).Seconds())
 	result.Extra = []Figure{
-		count("writes", n),
+		{Name: "writes", Value: float64(n), Unit: unitCount},
 		millis("write p50", write.ok.Quantile(0.5)), millis("first event p50", first.ok.Quantile(0.5)),
 		millis("last event p50", last.ok.Quantile(0.5)), millis("last event max", last.ok.Max()),
 	}

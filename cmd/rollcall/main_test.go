@@ -15,6 +15,7 @@ import (
 func TestCommandHelp(t *testing.T) {
 	for command, want := range map[string]string{
 		"up":      "rollcall up [flags]\n",
+		"bench":   "rollcall bench [flags] CASE...\n",
 		"serve":   "rollcall serve [flags] [zoo.cfg]\n",
 		"health":  "rollcall health [flags] [zoo.cfg]\n",
 		"recover": "rollcall recover [flags] [zoo.cfg]\n",

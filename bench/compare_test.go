@@ -1,0 +1,180 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// staged is a comparison whose runs and hooks are played: it notes their order.
+type staged struct {
+	comparing
+	did   []string
+	fails string // the step that fails
+}
+
+func stage(t *testing.T, cases ...string) *staged {
+	t.Helper()
+	s := &staged{}
+	s.cfg = CompareConfig{Rounds: 3, Sides: [2]Side{{Target: Target{Name: "old"}}, {Target: Target{Name: "new", PIDs: []int{7}}}}}
+	for _, text := range cases {
+		p, err := ParseCase(text, Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.cfg.Cases = append(s.cfg.Cases, p)
+	}
+	s.one = func(_ context.Context, cfg Config) (Result, error) {
+		n := float64(len(s.did))
+		r := Result{Case: cfg.Params.String(), Op: "request", PerSecond: 100 + n, Latency: Summary{P50: 1000 * n, P99: 5000, Max: 9000}}
+		if cfg.Target.Name == "new" {
+			r.PerSecond *= 3
+			r.ServerCPU, r.Void = 2, n < 3
+			r.Errors = map[string]int64{"lost": 2}
+		}
+		if cfg.Params.Case == "sessions" {
+			r.Extra = []Figure{faults("expired", int64(len(cfg.Target.PIDs))), millis("tool late", 5e6).aside()}
+		}
+		return r, s.step(fmt.Sprint(cfg.Target.Name, " ", cfg.Params.Case, cfg.Target.PIDs))
+	}
+	s.hook = func(ctx context.Context, command string) (string, error) {
+		if ctx.Err() != nil {
+			t.Errorf("%s runs with a context that is over", command)
+		}
+		return "11 12\n13,", s.step(command)
+	}
+	return s
+}
+
+var errStaged = errors.New("staged")
+
+func (s *staged) step(name string) error {
+	s.did = append(s.did, name)
+	if name == s.fails {
+		return errStaged
+	}
+	return nil
+}
+
+func someComparison(t *testing.T) *Comparison {
+	t.Helper()
+	s := stage(t, "get", "sessions")
+	c, err := s.compare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Sides that run all the time change with each case; the first of a round is the second
+// of the next.
+func TestCompareTurns(t *testing.T) {
+	s := stage(t, "get", "sessions")
+	if _, err := s.compare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"old get[]", "new get[7]", "old sessions[]", "new sessions[7]",
+		"new get[7]", "old get[]", "new sessions[7]", "old sessions[]",
+		"old get[]", "new get[7]", "old sessions[]", "new sessions[7]",
+	}
+	if !slices.Equal(s.did, want) {
+		t.Errorf("%q", s.did)
+	}
+}
+
+// A side that is started for its turn has all cases before it is stopped, and its
+// processes are those that its start printed. It is stopped when a case fails, too.
+func TestCompareHooks(t *testing.T) {
+	s := stage(t, "get", "sessions")
+	s.cfg.Sides[0].Start, s.cfg.Sides[0].Stop = "up", "down"
+	if _, err := s.compare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := []string{"up", "old get[11 12 13]", "old sessions[11 12 13]", "down"}
+	fresh := []string{"new get[7]", "new sessions[7]"}
+	if !slices.Equal(s.did, slices.Concat(old, fresh, fresh, old, old, fresh)) {
+		t.Errorf("%q", s.did)
+	}
+	for fails, want := range map[string][]string{
+		"up":                {"up", "down"},
+		"old get[11 12 13]": {"up", "old get[11 12 13]", "down"},
+		"down":              old,
+	} {
+		s := stage(t, "get", "sessions")
+		s.cfg.Sides[0].Start, s.cfg.Sides[0].Stop, s.fails = "up", "down", fails
+		if _, err := s.compare(t.Context()); !errors.Is(err, errStaged) || !slices.Equal(s.did, want) {
+			t.Errorf("%s fails: %v, %q", fails, err, s.did)
+		}
+	}
+	s = stage(t, "get")
+	s.cfg.Sides[1].Start = "up"
+	if _, err := s.compare(t.Context()); err == nil || !strings.Contains(err.Error(), "new needs both") {
+		t.Errorf("%v", err)
+	}
+	s = stage(t, "get")
+	s.cfg.Rounds = 2
+	if _, err := s.compare(t.Context()); err == nil || !strings.Contains(err.Error(), "2 rounds; allowed are 3 to 100") {
+		t.Errorf("%v", err)
+	}
+}
+
+// B is behind where it does less, takes longer, or needs more.
+func TestBehind(t *testing.T) {
+	ratio := func(v float64) *float64 { return &v }
+	for _, c := range []struct {
+		pair   Pair
+		behind bool
+	}{
+		{Pair{Better: "more", Ratio: ratio(0.99)}, true},
+		{Pair{Better: "more", Ratio: ratio(1)}, false},
+		{Pair{Better: "less", Ratio: ratio(1.01)}, true},
+		{Pair{Better: "less", Ratio: ratio(0.5)}, false},
+		{Pair{Better: "", Ratio: ratio(9)}, false},
+		{Pair{Better: "less", B: Spread{Median: 1}}, true},
+		{Pair{Better: "less", Unit: unitMillis, B: Spread{Median: 1}}, false}, // A was not watched
+		{Pair{Better: "more", B: Spread{Median: 1}}, false},
+	} {
+		if c.pair.Behind() != c.behind {
+			t.Errorf("%+v", c.pair)
+		}
+	}
+	if s := spreadOf([]float64{9, 1, 4}); s != (Spread{4, 1, 9}) {
+		t.Errorf("%+v", s)
+	}
+	if s := spreadOf([]float64{9, 1, 4, 5}); s != (Spread{4.5, 1, 9}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A hook is a shell command whose output counts; one that fails says why. What it leaves
+// running holds nobody up.
+func TestRunHook(t *testing.T) {
+	out, err := runHook(t.Context(), "sleep 5 & echo 12; echo 13")
+	if err != nil || out != "12\n13\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	_, err = runHook(t.Context(), "echo no such disk >&2; exit 3")
+	if err == nil || !strings.Contains(err.Error(), "exit status 3: no such disk") {
+		t.Errorf("%v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err = runHook(ctx, "sleep 60"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestParsePIDs(t *testing.T) {
+	if pids, err := ParsePIDs(" 1,22\n333,"); err != nil || !slices.Equal(pids, []int{1, 22, 333}) {
+		t.Errorf("%v, %v", pids, err)
+	}
+	for _, text := range []string{"0", "-5", "x", "1.5", strings.Repeat("1 ", 1001)} {
+		if _, err := ParsePIDs(text); err == nil {
+			t.Errorf("%.20q is read", text)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A case is named with parameters of its own; the rest comes from the flags or the case.
+func TestParseCase(t *testing.T) {
+	base := Defaults()
+	base.Window = 7
+	for text, want := range map[string]string{
+		"get":                          "get 8x7 100 B",
+		"set:conns=64,window=1,size=0": "set 64x1 0 B",
+		"get:rate=2.5":                 "get 8x7 100 B at 2.5/s",
+		"mix:reads=70":                 "mix 70/30 8x7 100 B",
+		"children:children=5":          "children of 5 8x7",
+		"multi:ops=3":                  "multi of 3 8x7 100 B",
+		"sessions":                     "sessions 32 at once",
+		"sessions:hold=9":              "sessions hold 9",
+		"ephemerals:each=3":            "ephemerals 16 at once, 3 each",
+		"watches:watchers=4":           "watches 4",
+		"expiry":                       "expiry 100",
+	} {
+		p, err := ParseCase(text, base)
+		if err != nil || p.String() != want {
+			t.Errorf("%s: %q, %v", text, p.String(), err)
+		}
+	}
+	p, err := ParseCase("create:duration=1m,warmup=0s,timeout=4s", base)
+	if err != nil || p.Duration != time.Minute || p.Warmup != 0 || p.Timeout != 4*time.Second {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// What is wrong is named, with what is allowed.
+func TestParseCaseErrors(t *testing.T) {
+	base := Defaults()
+	for text, want := range map[string]string{
+		"":                               `unknown case ""; there are get, set`,
+		"put":                            `unknown case "put"`,
+		"get:":                           `"" is nothing that can be set`,
+		"get:color=1":                    `"color" is nothing that can be set`,
+		"get:hook=true":                  `"hook" is nothing that can be set`,
+		"get:hold=5":                     "get takes no hold",
+		"expiry:duration=1s":             "expiry takes no duration",
+		"get:conns":                      `conns: "" is no whole number`,
+		"get:conns=0":                    "conns: 0 connections; allowed are 1 to 100000",
+		"get:conns=-1":                   "allowed are",
+		"get:conns=100001":               "allowed are",
+		"get:conns=9999999999999999999":  "is no whole number",
+		"get:window=10001":               "allowed are 1 to 10000",
+		"get:rate=0":                     "0 requests per second; allowed are 0.01 to",
+		"get:rate=NaN":                   "allowed are",
+		"get:rate=x":                     `"x" is no number`,
+		"get:size=1000001":               "allowed are 0 to 1000000",
+		"get:nodes=0":                    "allowed are 1",
+		"mix:reads=101":                  "allowed are 0 to 100",
+		"get:duration=5":                 `"5" is no time such as`,
+		"get:duration=1ms":               "1ms; allowed are 10ms to",
+		"get:timeout=2h":                 "allowed are",
+		"multi:ops=1000,size=1000":       "longer than a request may be",
+		"set:size=1000000":               "window 64: 64006400 bytes under way",
+		"multi:window=2000":              "bytes under way",
+		"failover":                       "failover needs -hook",
+		"sessions:hold=1,hold=1,hold=-5": "hold: -5 sessions",
+	} {
+		if _, err := ParseCase(text, base); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// Every case has a line of help, every knob a case, and every case a duration that it
+// keeps to but for expiry, which ends when all have expired.
+func TestKnobs(t *testing.T) {
+	names := map[string]bool{}
+	for _, k := range Knobs() {
+		if k.Usage == "" || names[k.Name] || len(k.cases) == 0 {
+			t.Errorf("%+v", k)
+		}
+		names[k.Name] = true
+		for _, c := range k.cases {
+			if _, ok := findKind(c); !ok {
+				t.Errorf("%s is for the unknown case %q", k.Name, c)
+			}
+		}
+	}
+	if len(Cases()) != len(all) {
+		t.Errorf("%d cases, %d names", len(Cases()), len(all))
+	}
+	for _, c := range Cases() {
+		if !slices.Contains(all, c[0]) || c[1] == "" {
+			t.Errorf("%q", c)
+		}
+	}
+}
+
+// More connections than this process may have files open are refused before anything is
+// sent, with the limit.
+func TestFilesLimit(t *testing.T) {
+	p, err := ParseCase("get:conns=100000", Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Conns = 1 << 30
+	_, err = Run(t.Context(), Config{Target: Target{Servers: []string{"nowhere:1"}}, Params: p})
+	if err == nil || !strings.Contains(err.Error(), "files open") {
+		t.Errorf("%v", err)
+	}
+	for text, want := range map[string]int{
+		"get:conns=3": 3, "sessions:hold=50": 50, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2,
+	} {
+		if p, err = ParseCase(text, Defaults()); err != nil || p.connections(3) != want {
+			t.Errorf("%s: %d connections, %v", text, p.connections(3), err)
+		}
+	}
+	base := Defaults()
+	base.Hook = "true"
+	if p, err = ParseCase("failover:conns=2", base); err != nil || p.connections(3) != 12 {
+		t.Errorf("failover: %d connections, %v", p.connections(3), err)
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// What is wrong with a command line is named, before anything is sent.
+func TestBenchFlags(t *testing.T) {
+	const at = "-servers=127.0.0.1:1"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "bench: name a case; -h lists them"},
+		{[]string{"get"}, "bench: -servers host:port,... names the servers"},
+		{[]string{"-servers=localhost", "get"}, `-servers: "localhost" is not host:port`},
+		{[]string{"-servers=a:1,:2", "get"}, `-servers: ":2" is not host:port`},
+		{[]string{"-servers=a:70000", "get"}, `"a:70000" is not host:port`},
+		{[]string{at, "put"}, `unknown case "put"`},
+		{[]string{at, "-conns=0", "get"}, "conns: 0 connections; allowed are 1 to 100000"},
+		{[]string{at, "-hold=5", "get", "set"}, "-hold: none of the cases takes it"},
+		{[]string{at, "get", "-conns=5"}, "flag -conns=5 behind a case: flags come first"},
+		{[]string{at, "-pids=1,x", "get"}, `"x" is no process number`},
+		{[]string{at, "-pids=99999999", "get"}, "there is no process 99999999"},
+		{[]string{at, "-o=xml", "get"}, `-o "xml"; there are table and json`},
+		{[]string{at, "failover"}, "failover needs -hook"},
+		{[]string{at, "-a=b:1", "get"}, "flag provided but not defined: -a"},
+		{[]string{"compare", "get"}, "bench compare: -a host:port,... names the servers"},
+		{[]string{"compare", "-a=a:1", "get"}, "-b host:port,... names the servers"},
+		{[]string{"compare", "-a=a:1", "-b=b:1", "-o=xml", "get"}, "there are table, json and markdown"},
+		{[]string{"compare", "-a=a:1", "-b=b:1", "-rounds=2", "get"}, "2 rounds; allowed are 3 to 100"},
+		{[]string{"compare", "-a=a:1", "-b=b:1", "-b-start=true", "get"}, "B needs both a command that starts it"},
+	} {
+		var stdout, stderr bytes.Buffer
+		err := run(t.Context(), append([]string{"bench"}, c.args...), nil, &stdout, &stderr)
+		if err == nil || !strings.Contains(err.Error(), c.want) || stdout.Len() > 0 {
+			t.Errorf("%q: %v, %s", c.args, err, stdout.String())
+		}
+	}
+}
