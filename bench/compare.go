@@ -230,7 +230,7 @@ func gauges(first *Result) []gauge {
 		{"ops/s", unitRate, moreIsBetter, func(r *Result) float64 { return r.PerSecond }},
 		{"p50", unitMillis, lessIsBetter, func(r *Result) float64 { return r.Latency.P50 / 1000 }},
 		{"p99", unitMillis, lessIsBetter, func(r *Result) float64 { return r.Latency.P99 / 1000 }},
-		{"max", unitMillis, lessIsBetter, func(r *Result) float64 { return r.Latency.Max / 1000 }},
+		{"max", unitMillis, "", func(r *Result) float64 { return r.Latency.Max / 1000 }},
 		{"server CPU per op", "µs", lessIsBetter, func(r *Result) float64 { return r.ServerCPU }},
 		{"tool CPU per op", "µs", "", func(r *Result) float64 { return r.ToolCPU }},
 		{"RSS of the servers", "MB", lessIsBetter, func(r *Result) float64 { return float64(r.ServerRSS >> 20) }},
