@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -18,9 +19,10 @@ import (
 
 const benchTakes = `CASE...
 
-puts load on an ensemble that speaks ZooKeeper's protocol and measures it. Nodes are made
-below /rollcall-bench-RANDOM and removed at the end. A case may have parameters of its own:
-set:conns=64,window=1. docs/bench.md says what each row means, and has examples. %s
+puts load on an ensemble that speaks ZooKeeper's protocol and measures it. %s
+Nodes are made below /rollcall-bench-RANDOM and removed at the end. A case may have
+parameters of its own: set:conns=64,window=1. docs/bench.md says what each row means.
+
 Cases:
 `
 
@@ -31,6 +33,7 @@ type benchFlags struct {
 	set    map[string]bool // knobs that were given
 	output string
 	rounds int
+	cpus   int
 	a, b   sideFlags // a alone without compare
 }
 
@@ -53,6 +56,9 @@ func runBench(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.fs.Name(), err)
 	}
+	if err := f.useCPUs(cases); err != nil {
+		return fmt.Errorf("%s: %w", f.fs.Name(), err)
+	}
 	progress, clear := onTerminal(stderr)
 	if compare {
 		err = f.compare(ctx, cases, stdout, progress, clear)
@@ -71,9 +77,9 @@ func newBenchFlags(compare bool, stderr io.Writer) *benchFlags {
 	if compare {
 		name = "bench compare"
 	}
-	takes := fmt.Sprintf(benchTakes, "rollcall bench compare -h tells of comparing two ensembles.")
+	takes := fmt.Sprintf(benchTakes, "rollcall bench compare -h\ntells how to compare two.")
 	if compare {
-		takes = fmt.Sprintf(benchTakes, "Here two ensembles, a and b, are measured by turns.")
+		takes = fmt.Sprintf(benchTakes, "Here two\nof them, a and b, are measured by turns.")
 	}
 	for _, c := range bench.Cases() {
 		takes += fmt.Sprintf("  %-11s %s\n", c[0], c[1])
@@ -88,6 +94,7 @@ func newBenchFlags(compare bool, stderr io.Writer) *benchFlags {
 		f.a.register(f.fs, "servers", "")
 		f.fs.StringVar(&f.output, "o", "table", "`format`: table or json")
 	}
+	f.fs.IntVar(&f.cpus, "cpus", 0, fmt.Sprintf("how many `processors` this tool may use at once, 1 to %d (default 1, with a rate 2: fewer wake-ups cost less CPU time)", maxCPUs))
 	f.fs.BoolVar(&f.params.Keep, "keep", false, "leave the nodes")
 	for _, k := range bench.Knobs() {
 		f.fs.Func(k.Name, k.Usage, func(value string) error {
@@ -136,6 +143,29 @@ func (f *benchFlags) cases(args []string) ([]bench.Params, error) {
 		}
 	}
 	return list, nil
+}
+
+// maxCPUs is more than a load needs: the servers' answers come in on a few.
+const maxCPUs = 64
+
+// useCPUs sets how many threads run Go code at once. One suffices for some 100,000 requests
+// per second, and on a machine that servers share it leaves them the rest; the pacer of a
+// fixed rate keeps one to itself.
+func (f *benchFlags) useCPUs(cases []bench.Params) error {
+	n := f.cpus
+	if n == 0 {
+		n = 1
+		for _, p := range cases {
+			if p.Rate > 0 {
+				n = 2
+			}
+		}
+	}
+	if n < 1 || n > maxCPUs {
+		return fmt.Errorf("-cpus %d; allowed are 1 to %d", n, maxCPUs)
+	}
+	runtime.GOMAXPROCS(n)
+	return nil
 }
 
 // target reads one ensemble's flags; flagName is that of its servers.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -9,6 +10,7 @@ import (
 // What is wrong with a command line is named, before anything is sent.
 func TestBenchFlags(t *testing.T) {
 	const at = "-servers=127.0.0.1:1"
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0)) // a command may use all it likes; tests do not
 	for _, c := range []struct {
 		args []string
 		want string
@@ -25,6 +27,7 @@ func TestBenchFlags(t *testing.T) {
 		{[]string{at, "-pids=1,x", "get"}, `"x" is no process number`},
 		{[]string{at, "-pids=99999999", "get"}, "there is no process 99999999"},
 		{[]string{at, "-o=xml", "get"}, `-o "xml"; there are table and json`},
+		{[]string{at, "-cpus=-1", "get"}, "-cpus -1; allowed are 1 to 64"},
 		{[]string{at, "failover"}, "failover needs -hook"},
 		{[]string{at, "-a=b:1", "get"}, "flag provided but not defined: -a"},
 		{[]string{"compare", "get"}, "bench compare: -a host:port,... names the servers"},
