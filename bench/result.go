@@ -61,8 +61,8 @@ func cost(begin, end reading, ops int64) Cost {
 		return c
 	}
 	server, tool := since(begin.servers.cpu, end.servers.cpu), end.tool-begin.tool
-	c.ToolCPU = micros(tool) / float64(ops)
-	c.ServerCPU = micros(server) / float64(ops)
+	c.ToolCPU = micros(tool*100/time.Duration(ops)) / 100 // a hundredth more of digits
+	c.ServerCPU = micros(server*100/time.Duration(ops)) / 100
 	c.Void = len(end.servers.cpu) > 0 && float64(tool) > float64(server)*toolShare
 	return c
 }
@@ -94,7 +94,7 @@ const (
 )
 
 func millis(name string, d time.Duration) Figure {
-	return Figure{Name: name, Value: micros(d) / 1000, Unit: unitMillis, better: lessIsBetter}
+	return Figure{Name: name, Value: float64(d.Nanoseconds()/10) / 1e5, Unit: unitMillis, better: lessIsBetter}
 }
 
 func perSecond(name string, n int, in time.Duration) Figure {

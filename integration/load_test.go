@@ -21,7 +21,7 @@ import (
 func TestBenchCases(t *testing.T) {
 	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
 	base := bench.Defaults()
-	base.Duration, base.Warmup, base.Timeout = 200*time.Millisecond, 50*time.Millisecond, 4*time.Second
+	base.Duration, base.Warmup, base.Timeout = 400*time.Millisecond, 50*time.Millisecond, 4*time.Second
 	base.Conns, base.Window, base.Nodes = 3, 4, 50
 	for _, text := range []string{
 		"get", "set:size=1000", "create", "mix:reads=50", "children:children=20", "multi:ops=3", "get:rate=500", "set:rate=300,conns=1,window=1",
@@ -56,8 +56,8 @@ func checkCase(t *testing.T, text string, r *bench.Result) {
 		extra[f.Name] = f.Value
 	}
 	switch {
-	case text == "get:rate=500" && (r.Ops < 99 || r.Ops > 101):
-		t.Errorf("%d requests in 200 ms, not 100", r.Ops)
+	case text == "get:rate=500" && (r.Ops < 199 || r.Ops > 201):
+		t.Errorf("%d requests in 400 ms, not 200", r.Ops)
 	case strings.Contains(text, "hold") && (extra["expired"] != 0 || extra["connections dropped"] != 0 || extra["closed"] <= 0):
 		t.Errorf("%v", extra)
 	case strings.HasPrefix(text, "watches") && (r.Ops != int64(20*extra["writes"]) || extra["first event p50"] > extra["last event p50"]):
@@ -149,7 +149,7 @@ func TestBenchFailover(t *testing.T) {
 func TestBenchCompare(t *testing.T) {
 	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
 	base := bench.Defaults()
-	base.Duration, base.Warmup, base.Nodes, base.Conns = 50*time.Millisecond, 10*time.Millisecond, 10, 2
+	base.Duration, base.Warmup, base.Nodes, base.Conns = 300*time.Millisecond, 10*time.Millisecond, 10, 2
 	cfg := bench.CompareConfig{Rounds: bench.MinRounds}
 	for i := range cfg.Sides {
 		cfg.Sides[i].Target = bench.Target{Name: fmt.Sprint("side ", i), Servers: e.clients}
@@ -170,7 +170,7 @@ func TestBenchCompare(t *testing.T) {
 		t.Fatalf("%v: %s", err, text)
 	}
 	for _, m := range c.Cases {
-		if len(m.Runs) != 6 || m.Figures[0].A.Median <= 0 || m.Figures[0].B.Min <= 0 || m.Figures[0].Ratio == nil {
+		if len(m.Runs) != 6 || m.Figures[0].A.Median <= 0 || m.Figures[0].B.Median <= 0 || m.Figures[0].Ratio == nil {
 			t.Errorf("%s", text)
 		}
 	}
