@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// A writer's acknowledged writes must be there; others may be on top, and one that was
+// not acknowledged may be missing.
+func TestMissingWrites(t *testing.T) {
+	for name, c := range map[string]struct {
+		acked, newest int64
+		version       int32
+		data          string
+		lost          int64
+	}{
+		"none":                            {0, 0, 0, "\x00\x00", 0},
+		"all there":                       {5, 5, 5, "5   ", 0},
+		"one more that was not answered":  {5, 5, 6, "6", 0},
+		"one between was not carried out": {5, 6, 5, "6 ", 0},
+		"two are missing":                 {5, 5, 3, "3", 2},
+		"the last was undone":             {5, 6, 5, "4 ", 1},
+		"an older one came last":          {5, 5, 6, "3 ", 1},
+		"the data are gone":               {5, 5, 5, "", 1},
+	} {
+		u := &user{acked: c.acked, newest: c.newest}
+		if lost := u.missing([]byte(c.data), c.version); lost != c.lost {
+			t.Errorf("%s: %d are lost, not %d", name, lost, c.lost)
+		}
+	}
+	if got := string(numbered(12, 5)); got != "12   " {
+		t.Errorf("%q", got)
+	}
+	if got := string(numbered(123, 2)); got != "123" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A gap is the longest time without a success within the measured time, its begin and its
+// end among them.
+func TestGaps(t *testing.T) {
+	from := time.Now()
+	at := func(s int) time.Time { return from.Add(time.Duration(s) * time.Second) }
+	for _, c := range []struct {
+		successes []int
+		gap       time.Duration
+	}{
+		{nil, 10 * time.Second},
+		{[]int{-5, -1}, 10 * time.Second},
+		{[]int{1, 2, 3, 6, 7, 9}, 3 * time.Second},
+		{[]int{4, 5, 6, 7, 8, 9}, 4 * time.Second},
+		{[]int{1, 2, 3, 11}, 7 * time.Second},
+	} {
+		u := &user{f: &failover{from: from, until: at(10)}, last: from}
+		for _, s := range c.successes {
+			u.success(at(s))
+		}
+		u.success(u.f.until)
+		if u.gap != c.gap {
+			t.Errorf("%v: %v", c.successes, u.gap)
+		}
+	}
+}
+
+// An expiry is early or late by the session's own time; one that does not come is missing.
+func TestAwaitExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &run{ctx: t.Context(), p: Params{Timeout: 4 * time.Second, Duration: time.Second}, tell: func(string) {}}
+		base := time.Now()
+		var gone []<-chan time.Time
+		var due []time.Time
+		for _, c := range []struct{ due, at time.Duration }{{4000, 4500}, {4000, 3900}, {4100, 6000}, {4000, 0}, {4200, 4200}} {
+			g := make(chan time.Time, 1)
+			if c.at > 0 {
+				time.AfterFunc(c.at*time.Millisecond, func() { g <- time.Now() })
+			}
+			gone, due = append(gone, g), append(due, base.Add(c.due*time.Millisecond))
+		}
+		result, err := r.awaitExpiry(gone, due)
+		if err != nil {
+			t.Fatal(err)
+		}
+		extra := map[string]float64{}
+		for _, f := range result.Extra {
+			extra[f.Name] = f.Value
+		}
+		if result.Ops != 4 || result.Latency.Max != 1_900_000 || result.Errors["did not expire in time"] != 1 || time.Since(base) != 22*time.Second {
+			t.Errorf("after %v: %+v", time.Since(base), result)
+		}
+		if extra["early"] != 1 || extra["earliest by"] != 100 || extra["first to last"] != 2100 {
+			t.Errorf("%v", extra)
+		}
+	})
+}
+
+// An observer tells a group's end at the last of its deletions, and minds nothing else.
+func TestObserver(t *testing.T) {
+	o := &observer{groups: map[string]*group{}}
+	one, two := o.expect("3-14", 2), o.expect("31-4", 1)
+	for _, e := range []struct {
+		kind jute.EventType
+		path string
+		ends <-chan time.Time
+	}{
+		{jute.EventNodeCreated, "/r/e/3-14-0000000000", nil},
+		{jute.EventNodeDeleted, "/r/e/3-14-0000000000", nil},
+		{jute.EventNodeDeleted, "/r/e/3-1-0000000000", nil},
+		{jute.EventNodeDeleted, "/r/e", nil},
+		{jute.EventNodeDeleted, "/r/e/3-14-0000000001", one},
+		{jute.EventNodeDeleted, "/r/e/3-14-0000000001", nil},
+		{jute.EventNodeDeleted, "/r/e/31-4-0000000000", two},
+	} {
+		o.event(jute.WatcherEvent{Type: e.kind, Path: []byte(e.path)}, 0)
+		if len(one)+len(two) != 0 != (e.ends != nil) || e.ends != nil && (<-e.ends).IsZero() {
+			t.Errorf("after %v %s: %d, %d", e.kind, e.path, len(one), len(two))
+		}
+	}
+	o.expect("5-6", 1)
+	o.forget("5-6")
+	if len(o.groups) != 0 {
+		t.Errorf("%v", o.groups)
+	}
+}
+
+// Sessions that are held: pings of the measured time count, and whatever befalls them.
+func TestHolding(t *testing.T) {
+	var h holding
+	h.pinged(time.Second)
+	h.measure(true)
+	h.pinged(2 * time.Millisecond)
+	h.measure(false)
+	h.pinged(time.Second)
+	for _, s := range []client.State{client.Connected, client.Disconnected, client.Connected, client.Disconnected, client.Expired, client.Closed} {
+		h.state(s, nil)
+	}
+	if h.pings.ok.Count() != 1 || h.pings.ok.Max() != 2*time.Millisecond || h.pings.seen != 3 || h.expired.Load() != 1 || h.dropped.Load() != 2 {
+		t.Errorf("%+v", &h)
+	}
+}
