@@ -148,13 +148,10 @@ func (u *user) note(began time.Time, err error) {
 	}
 }
 
-// success ends a gap.
+// success ends a gap, within the measured time.
 func (u *user) success(now time.Time) {
-	if now.After(u.f.until) {
-		now = u.f.until
-	}
-	if now.Before(u.last) {
-		return // the warm-up
+	if now.Before(u.last) || now.After(u.f.until) {
+		return
 	}
 	u.gap = max(u.gap, now.Sub(u.last))
 	u.last = now

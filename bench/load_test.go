@@ -43,7 +43,7 @@ func TestRateShowsStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: 10 * time.Microsecond, stallFrom: 700 * time.Millisecond, stallUntil: 1700 * time.Millisecond}
 		p := quick()
-		p.Duration, p.Window = 2*time.Second, 1000
+		p.Duration, p.Window = 2*time.Second, 5
 		r := f.against(t, "get:rate=100", p)
 		if r.Ops != 200 || len(r.Errors) > 0 || len(r.Notes) > 0 {
 			t.Errorf("%d ops, %v, %v", r.Ops, r.Errors, r.Notes)
