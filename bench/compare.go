@@ -73,14 +73,14 @@ type Spread struct {
 }
 
 // Behind reports whether B is worse than A.
-func (c *Pair) Behind() bool {
+func (f *Pair) Behind() bool {
 	switch {
-	case c.Ratio == nil:
-		return c.Better == lessIsBetter && c.Unit == unitCount && c.B.Median > 0
-	case c.Better == moreIsBetter:
-		return *c.Ratio < 1
-	case c.Better == lessIsBetter:
-		return *c.Ratio > 1
+	case f.Ratio == nil:
+		return f.Better == lessIsBetter && f.Unit == unitCount && f.B.Median > 0
+	case f.Better == moreIsBetter:
+		return *f.Ratio < 1
+	case f.Better == lessIsBetter:
+		return *f.Ratio > 1
 	}
 	return false
 }

@@ -78,4 +78,16 @@ func TestHistogramEdges(t *testing.T) {
 	if h.Quantile(0.1) != 0 || h.Max() != math.MaxInt64 || h.Count() != 3 {
 		t.Errorf("%d, %d, %d", h.Quantile(0.1), h.Max(), h.Count())
 	}
+	// Nothing is said to be shorter than the shortest, in a merged histogram either.
+	v := time.Duration(1_000_000)
+	for middle(bucket(v)) >= v {
+		v++
+	}
+	var few, merged Histogram
+	few.Add(v)
+	few.Add(time.Second)
+	merged.Merge(&few)
+	if few.Quantile(0.5) != v || merged.Quantile(0.5) != v {
+		t.Errorf("%d and %d, not %d", few.Quantile(0.5), merged.Quantile(0.5), v)
+	}
 }

@@ -24,8 +24,7 @@ func runHook(ctx context.Context, command string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("bench: output of hook: %w", err)
 	}
-	defer os.Remove(out.Name())
-	defer out.Close()
+	defer func() { _ = errors.Join(out.Close(), os.Remove(out.Name())) }() // it has been read
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = out, &limited{w: &said, left: maxHookOutput} // a file: nobody waits for who holds it
