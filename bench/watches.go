@@ -41,7 +41,6 @@ func (r *run) watches() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	f.heard = f.n
 	for _, c := range sessions {
 		f.arm(c)
 	}
@@ -88,7 +87,7 @@ func (f *fanOut) event(c *client.Client) {
 
 // settled tells when all is ready for the next write. The lock is held.
 func (f *fanOut) settled() {
-	if f.heard >= f.n && f.armed >= f.n || f.failed != nil {
+	if f.armed >= f.n || f.failed != nil { // each has heard, since it watches again
 		select {
 		case f.ready <- struct{}{}:
 		default:

@@ -21,7 +21,7 @@ import (
 func TestBenchCases(t *testing.T) {
 	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
 	base := bench.Defaults()
-	base.Duration, base.Warmup, base.Timeout = 400*time.Millisecond, 50*time.Millisecond, 4*time.Second
+	base.Duration, base.Warmup, base.Timeout = time.Second, 50*time.Millisecond, 4*time.Second
 	base.Conns, base.Window, base.Nodes = 3, 4, 50
 	for _, text := range []string{
 		"get", "set:size=1000", "create", "mix:reads=50", "children:children=20", "multi:ops=3", "get:rate=500", "set:rate=300,conns=1,window=1",
@@ -56,8 +56,8 @@ func checkCase(t *testing.T, text string, r *bench.Result) {
 		extra[f.Name] = f.Value
 	}
 	switch {
-	case text == "get:rate=500" && (r.Ops < 199 || r.Ops > 201):
-		t.Errorf("%d requests in 400 ms, not 200", r.Ops)
+	case text == "get:rate=500" && (r.Ops < 499 || r.Ops > 501):
+		t.Errorf("%d requests in a second, not 500", r.Ops)
 	case strings.Contains(text, "hold") && (extra["expired"] != 0 || extra["connections dropped"] != 0 || extra["closed"] <= 0):
 		t.Errorf("%v", extra)
 	case strings.HasPrefix(text, "watches") && (r.Ops != int64(20*extra["writes"]) || extra["first event p50"] > extra["last event p50"]):
@@ -123,7 +123,7 @@ func TestBenchFailover(t *testing.T) {
 		}
 	}()
 	base := bench.Defaults()
-	base.Duration, base.Warmup, base.Timeout, base.Hook = 4*time.Second, 0, 6*time.Second, "touch "+flag
+	base.Duration, base.Warmup, base.Timeout, base.Hook = 8*time.Second, 0, 10*time.Second, "touch "+flag
 	p, err := bench.ParseCase("failover:conns=2", base)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestBenchFailover(t *testing.T) {
 	if r.Ops == 0 || extra["sessions lost"] != 0 || extra["acknowledged writes lost"] != 0 {
 		t.Errorf("%+v", r)
 	}
-	if gap := extra["longest gap of writes, "+e.clients[0]]; gap <= 0 || gap >= 4000 {
+	if gap := extra["longest gap of writes, "+e.clients[0]]; gap <= 0 || gap >= 5000 { // it stopped 6 s before the end
 		t.Errorf("clients of the member that stopped: %v ms without a write", gap)
 	}
 }
