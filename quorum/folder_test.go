@@ -486,3 +486,14 @@ func TestDeleteInSteps(t *testing.T) {
 		t.Errorf("files: %d at once, %v", c.most, err)
 	}
 }
+
+// What is still being received when the folder is looked at is no snapshot that is missing.
+func TestUnfinishedSnapshotIsNotMissed(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"2-30-1795180501669", "5-2035-1795180501669.tmp", "other"} {
+		write(t, filepath.Join(dir, name, "meta.json"), "{}")
+	}
+	if newest, err := newestNamed(dir); newest != 30 || err != nil {
+		t.Errorf("newest snapshot %d, %v, want 30", newest, err)
+	}
+}

@@ -351,13 +351,17 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	if err != nil {
 		return nil, err
 	}
+	newest, err := n.newestSnapshot() // before raft runs, which may receive another at once
+	if err != nil {
+		return nil, errors.Join(err, n.trans.Close())
+	}
 	r, err := n.newRaft(conf, cache)
 	if err != nil {
 		return nil, errors.Join(err, n.trans.Close())
 	}
 	n.raft.Store(r)
 	n.figures.watch(r)
-	if err := n.checkStarted(r); err != nil {
+	if err := n.checkStarted(r, newest); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}
 	return r, nil

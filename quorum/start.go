@@ -308,21 +308,23 @@ func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err 
 	return r, nil
 }
 
-// checkStarted compares what raft found with what must be there.
-func (n *Node) checkStarted(r *raft.Raft) error {
-	newest := uint64(0)
+// newestSnapshot returns the index of the newest snapshot that is stored, readable or not.
+func (n *Node) newestSnapshot() (newest uint64, err error) {
 	if list, err := n.stores.Snapshots.List(); err != nil {
-		return err
+		return 0, err
 	} else if len(list) > 0 {
 		newest = list[0].Index
 	}
-	if n.snaps.dir != "" {
-		named, err := newestNamed(n.snaps.dir)
-		if err != nil {
-			return err
-		}
-		newest = max(newest, named)
+	if n.snaps.dir == "" {
+		return newest, nil
 	}
+	named, err := newestNamed(n.snaps.dir)
+	return max(newest, named), err
+}
+
+// checkStarted compares what raft found with what must be there: the newest snapshot among
+// it.
+func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	if last := r.LastIndex(); last < newest {
 		return fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, what can be ends at %d", ErrDamaged, newest, last)
 	}

@@ -327,14 +327,14 @@ func cleanUp(dir string) error {
 }
 
 // newestNamed returns the highest index that a snapshot in dir is named after, readable or
-// not.
+// not. One that is not finished does not count: nothing was promised for it.
 func newestNamed(dir string) (newest uint64, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
 	for _, e := range entries {
-		if part := strings.Split(e.Name(), "-"); len(part) == 3 { // term-index-milliseconds
+		if part := strings.Split(e.Name(), "-"); len(part) == 3 && !strings.HasSuffix(e.Name(), tmpSuffix) { // term-index-milliseconds
 			if i, perr := strconv.ParseUint(part[1], 10, 64); perr == nil {
 				newest = max(newest, i)
 			}

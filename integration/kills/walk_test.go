@@ -3,9 +3,12 @@ package kills
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"rollcall/integration/process"
@@ -172,6 +175,14 @@ func treeOf(s *znode.State) tree {
 	return found
 }
 
+// rewalks is how often a walk begins anew because its connection was closed. A member that
+// is caught up by a snapshot closes those of its clients, which connect again.
+const rewalks = 5
+
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // walkAll walks all members at once, and compares what they show.
 func walkAll(ctx context.Context, members []*process.Member) (tree, error) {
 	type result struct {
@@ -183,6 +194,9 @@ func walkAll(ctx context.Context, members []*process.Member) (tree, error) {
 		results[i] = make(chan result, 1)
 		go func() {
 			found, err := walk(m)
+			for n := 0; n < rewalks && hungUp(err); n++ {
+				found, err = walk(m)
+			}
 			results[i] <- result{found, err}
 		}()
 	}
