@@ -16,6 +16,7 @@ import (
 type machine struct {
 	state   *znode.State
 	damaged func(error) // hears that a snapshot showed the state to be damaged
+	applied func()      // hears of each entry that was applied, when the lock has been given back
 }
 
 // Apply takes committed entries in order. The lock is given back after each, so that
@@ -32,6 +33,7 @@ func (a machine) Apply(batch []quorum.Committed) error {
 		if err := a.apply(c, entry); err != nil {
 			return err
 		}
+		a.applied()
 	}
 	return nil
 }

@@ -81,7 +81,6 @@ func (o observer) Overused(q znode.Quota) {
 func (o observer) EntryEnd(index uint64) {
 	o.m.applied.Store(index)
 	o.m.follower.EntryEnd(index)
-	o.m.server.EntryEnd(index)
 	o.m.cfg.Observer.EntryEnd(index)
 }
 

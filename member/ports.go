@@ -78,7 +78,7 @@ func (m *Member) serverByID(id uint32) Server {
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
 		Self: m.cfg.ID, Peers: m.raftPeers(), Dir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
-		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.condemn(err.Error()) }}, Ask: m.askHello, NewEnsemble: m.cfg.NewEnsemble,
+		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.condemn(err.Error()) }, m.server.Flush}, Ask: m.askHello, NewEnsemble: m.cfg.NewEnsemble,
 		Tick: m.cfg.Tick, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
 	if m.cfg.Stores != nil {

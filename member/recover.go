@@ -21,6 +21,6 @@ type Recovery struct {
 func Recover(r Recovery) error {
 	return quorum.Recover(quorum.Recovery{
 		Dir: r.Dir, LogDir: r.LogDir, Self: r.ID, Peers: raftPeers(r.Servers),
-		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}}, Logger: r.Logger,
+		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}}, Logger: r.Logger,
 	})
 }

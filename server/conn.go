@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"rollcall/jute"
@@ -39,6 +40,7 @@ const (
 type conn struct {
 	srv      *Server
 	sock     net.Conn
+	raw      syscall.RawConn // of sock; nil: it cannot be written to without waiting
 	listener net.Listener
 	begun    time.Time
 	number   uint64      // unique over members and their restarts
@@ -85,6 +87,7 @@ func newConn(s *Server, sock net.Conn, l net.Listener) *conn {
 		host: hostOf(sock.RemoteAddr()), life: make(lifetime), in: input{src: sock},
 	}
 	c.changed.L = &c.mu
+	c.raw = rawOf(sock)
 	ids := []*proto.Identity{identity("ip", c.host)}
 	c.ids.Store(&ids)
 	return c
@@ -122,7 +125,7 @@ func (c *conn) next() bool {
 	}
 	more := c.request(frame)
 	if !c.in.holdsFrame() || !more {
-		c.startFlush()
+		c.flushNow()
 	}
 	return more
 }

@@ -31,8 +31,8 @@ type Member interface {
 
 	// Submit hands over a transaction for good; the member fills in Member, Boot and
 	// Seq. Transactions of one connection reach the log in the order of the calls, once
-	// each. w.Applied hears the result under the tree's write lock, before the EntryEnd
-	// of its entry. Submit blocks while the member's limit is reached and the connection
+	// each. w.Applied hears the result under the tree's write lock, before the Flush
+	// behind its entry. Submit blocks while the member's limit is reached and the connection
 	// has something unapplied, and fails only if ctx ends.
 	Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error
 

@@ -46,8 +46,8 @@ func (c *conn) checkUnread() {
 	}
 }
 
-// noteFilled has the end of the entry that is being applied start a flusher. The caller
-// holds mu and the tree's lock.
+// noteFilled has the Flush behind the entry that is being applied send what is queued. The
+// caller holds mu and the tree's lock.
 func (c *conn) noteFilled() {
 	if !c.noted && !c.flushing {
 		c.noted = true
@@ -55,35 +55,77 @@ func (c *conn) noteFilled() {
 	}
 }
 
-// startFlush starts a flusher if there is anything to send and none yet.
-func (c *conn) startFlush() {
+// flushNow sends what is queued as far as it can without waiting; a flusher does the rest.
+// The caller holds no lock.
+func (c *conn) flushNow() {
+	batch, vouch := c.begin()
+	if batch == nil {
+		return
+	}
+	now := time.Now()
+	if c.raw == nil || vouch && !c.srv.cfg.Member.Vouched(c.session, now) {
+		go c.flush(batch, 0, vouch)
+		return
+	}
+	c.armWrite(now)
+	if n := writeNow(c.raw, batch.b[:min(len(batch.b), maxWrite)]); n < len(batch.b) {
+		go c.flush(batch, n, vouch)
+		return
+	}
+	if batch, vouch = c.sent(batch); batch != nil {
+		go c.flush(batch, 0, vouch)
+	}
+}
+
+// begin makes the caller the one who sends, and takes what is queued; nil: there is nothing
+// to send, or somebody does it already.
+func (c *conn) begin() (batch *buffer, vouch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noted = false
-	c.flushLocked()
+	if c.dead || c.flushing || c.out == nil {
+		return nil, false
+	}
+	c.flushing = true
+	c.helpers++
+	return c.takeLocked()
 }
 
+// flushLocked starts a flusher if there is anything to send and none yet. The caller holds mu.
 func (c *conn) flushLocked() {
 	if c.dead || c.flushing || c.out == nil {
 		return
 	}
 	c.flushing = true
 	c.helpers++
-	go c.flush()
+	go func() {
+		if batch, vouch := c.take(); batch != nil {
+			c.flush(batch, 0, vouch)
+		}
+	}()
 }
 
-// flush sends all that is queued in one write, and what came meanwhile in the next.
-func (c *conn) flush() {
-	for batch, vouch := c.take(); batch != nil; batch, vouch = c.take() {
-		why, ok := c.send(batch.b, vouch)
-		batch.free()
-		if !ok {
+// flush sends a batch, of which n bytes are sent, and in each write that follows all that
+// was queued meanwhile.
+func (c *conn) flush(batch *buffer, n int, vouch bool) {
+	for batch != nil {
+		if why, ok := c.send(batch.b[n:], vouch); !ok {
+			batch.free()
 			c.cut(why)
-			continue
+			batch, vouch = c.take()
+		} else {
+			batch, vouch = c.sent(batch)
 		}
-		c.resume()
-		c.finish()
+		n = 0
 	}
+}
+
+// sent is what follows a batch that has been sent; it returns the next.
+func (c *conn) sent(batch *buffer) (next *buffer, vouch bool) {
+	batch.free()
+	c.resume()
+	c.finish()
+	return c.take()
 }
 
 // take returns what is queued, and whether it needs vouching; or nil: then this flusher
@@ -91,6 +133,10 @@ func (c *conn) flush() {
 func (c *conn) take() (batch *buffer, vouch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.takeLocked()
+}
+
+func (c *conn) takeLocked() (batch *buffer, vouch bool) {
 	c.sending = 0
 	if c.out == nil || c.dead {
 		c.flushing = false

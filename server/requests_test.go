@@ -317,8 +317,8 @@ func TestSessionCodes(t *testing.T) {
 		w.mu.Lock()
 		w.state.Lock()
 		w.waiters[w.seq[self]].Applied(&znode.Result{Code: code, Zxid: 99})
-		w.srv.EntryEnd(0)
 		w.state.Unlock()
+		w.srv.Flush()
 		w.pending = nil
 		w.mu.Unlock()
 		if closed {

@@ -5,15 +5,16 @@
 //
 // # Goroutines and memory
 //
-// A connection has one goroutine, its reader, and while it is idle no buffers. A
-// flusher runs only while there is something to send. A request that waits is a pooled
-// record in its connection's queue, completed by apply.
+// A connection has one goroutine, its reader, and while it is idle no buffers. What is to
+// be sent is written by who queued it, the reader or apply, as far as that does not wait; a
+// flusher runs only for the rest. A request that waits is a pooled record in its
+// connection's queue, completed by apply.
 //
 // # Locks
 //
 // Order: the tree's lock (znode.State), then conn.mu, then Server.mu. Nothing blocks
 // under any of them. Methods that apply calls under the tree's lock (Attached, Closed,
-// EntryEnd, Restored) say so.
+// Restored) say so.
 //
 // # Order on a connection
 //
@@ -37,6 +38,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,7 +103,7 @@ type Server struct {
 	retired  atomic.Bool              // no new sessions, nor old ones
 
 	fillMu sync.Mutex
-	filled []*conn // have output since the last EntryEnd, and no flusher
+	filled []*conn // have output since the last Flush, and no flusher
 }
 
 // New checks cfg and returns a Server that does nothing yet.
@@ -330,27 +332,33 @@ func (s *Server) Closed(session znode.Session, end znode.Ending) {
 	}
 }
 
-// EntryEnd is part of znode.Observer: what an entry queued may be sent. Called under the
-// tree's lock.
-func (s *Server) EntryEnd(uint64) {
+// Flush sends what an applied entry has queued. Apply calls it after each, once it has
+// released the tree's lock.
+func (s *Server) Flush() {
 	s.fillMu.Lock()
 	filled := s.filled
 	s.filled = nil
 	s.fillMu.Unlock()
-	if len(filled) > inlineFlushes {
-		go startFlushes(filled) // apply goes on meanwhile
+	if len(filled) <= inlineFlushes {
+		flushAll(filled)
 		return
 	}
-	startFlushes(filled)
+	for part := range slices.Chunk(filled, flushesAtOnce) {
+		go flushAll(part) // apply goes on meanwhile
+	}
 }
 
-// inlineFlushes is how many flushers apply starts itself: it takes less time than to
-// start a goroutine that does.
-const inlineFlushes = 8
+const (
+	// inlineFlushes is how many connections apply itself writes to, a few microseconds each:
+	// their clients need not wait until a goroutine gets its turn.
+	inlineFlushes = 8
+	// flushesAtOnce is how many connections a goroutine writes to one after the other.
+	flushesAtOnce = 64
+)
 
-func startFlushes(conns []*conn) {
+func flushAll(conns []*conn) {
 	for _, c := range conns {
-		c.startFlush()
+		c.flushNow()
 	}
 }
 
@@ -360,7 +368,7 @@ func (s *Server) Restored() {
 	s.cutWhere(restored, func(*conn) bool { return true })
 }
 
-// fill notes that a connection has output for the next EntryEnd to send.
+// fill notes that a connection has output for the next Flush to send.
 func (s *Server) fill(c *conn) {
 	s.fillMu.Lock()
 	defer s.fillMu.Unlock()
