@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"rollcall/jute"
 )
@@ -30,7 +31,7 @@ func TestWriteNow(t *testing.T) {
 		t.Fatalf("%d bytes written to an empty socket, want 6", n)
 	}
 	want := []byte("first ")
-	part := bytes.Repeat([]byte("0123456789abcdef"), 4096)
+	part := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	for full := false; !full; { // nobody reads: no socket takes all
 		n := writeNow(raw, part)
 		want = append(want, part[:n]...)
@@ -39,6 +40,7 @@ func TestWriteNow(t *testing.T) {
 	if n := writeNow(raw, part); n == len(part) {
 		t.Errorf("%d bytes written to a full socket", n)
 	}
+	_ = client.SetReadDeadline(time.Now().Add(patience / 6))
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(client, got); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("read %d bytes: other ones than were written, err %v", len(got), err)
