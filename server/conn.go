@@ -319,7 +319,7 @@ func (c *conn) Event(t jute.EventType, path string, zxid int64) {
 		return
 	}
 	c.event(t, path, zxid)
-	c.noteFilled()
+	c.noteFilled(withEvent)
 }
 
 // Identities implements znode.Watcher.

@@ -169,7 +169,7 @@ func (h *handshake) Applied(res *znode.Result) {
 	default:
 		c.end(internal)
 	}
-	c.noteFilled()
+	c.noteFilled(withReply)
 }
 
 // again submits the attach once more, with the since of the record that it met. Apply

@@ -48,10 +48,10 @@ func (c *conn) checkUnread() {
 
 // noteFilled has the Flush behind the entry that is being applied send what is queued. The
 // caller holds mu and the tree's lock.
-func (c *conn) noteFilled() {
+func (c *conn) noteFilled(with int) {
 	if !c.noted && !c.flushing {
 		c.noted = true
-		c.srv.fill(c)
+		c.srv.fill(c, with)
 	}
 }
 

@@ -223,7 +223,7 @@ func (r *request) Applied(res *znode.Result) {
 		c.flushLocked() // belongs to no entry
 		return
 	}
-	c.noteFilled()
+	c.noteFilled(withReply)
 }
 
 // answerReady answers the requests at the head of the queue that wait for nothing, until

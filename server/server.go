@@ -103,7 +103,7 @@ type Server struct {
 	retired  atomic.Bool              // no new sessions, nor old ones
 
 	fillMu sync.Mutex
-	filled []*conn // have output since the last Flush, and no flusher
+	filled [2][]*conn // have output since the last Flush, and no flusher: replies, events
 }
 
 // New checks cfg and returns a Server that does nothing yet.
@@ -332,25 +332,27 @@ func (s *Server) Closed(session znode.Session, end znode.Ending) {
 	}
 }
 
-// Flush sends what an applied entry has queued. Apply calls it after each, once it has
-// released the tree's lock.
+// Flush sends what an applied entry has queued, replies before events: many may watch what
+// one has written. Apply calls it after each, once it has released the tree's lock.
 func (s *Server) Flush() {
 	s.fillMu.Lock()
 	filled := s.filled
-	s.filled = nil
+	s.filled = [2][]*conn{}
 	s.fillMu.Unlock()
-	if len(filled) <= inlineFlushes {
-		flushAll(filled)
-		return
-	}
-	for part := range slices.Chunk(filled, flushesAtOnce) {
-		go flushAll(part) // apply goes on meanwhile
+	for _, conns := range filled {
+		if len(conns) <= inlineFlushes {
+			flushAll(conns)
+			continue
+		}
+		for part := range slices.Chunk(conns, flushesAtOnce) {
+			go flushAll(part) // apply goes on meanwhile
+		}
 	}
 }
 
 const (
-	// inlineFlushes is how many connections apply itself writes to, a few microseconds each:
-	// their clients need not wait until a goroutine gets its turn.
+	// inlineFlushes is how many connections of each kind apply itself writes to, a few
+	// microseconds each: their clients need not wait until a goroutine gets its turn.
 	inlineFlushes = 8
 	// flushesAtOnce is how many connections a goroutine writes to one after the other.
 	flushesAtOnce = 64
@@ -368,11 +370,17 @@ func (s *Server) Restored() {
 	s.cutWhere(restored, func(*conn) bool { return true })
 }
 
+// What a connection has been filled with, in the order of Flush.
+const (
+	withReply = iota
+	withEvent
+)
+
 // fill notes that a connection has output for the next Flush to send.
-func (s *Server) fill(c *conn) {
+func (s *Server) fill(c *conn, with int) {
 	s.fillMu.Lock()
 	defer s.fillMu.Unlock()
-	s.filled = append(s.filled, c)
+	s.filled[with] = append(s.filled[with], c)
 }
 
 // identity returns a proto.Identity.
