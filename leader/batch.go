@@ -221,7 +221,9 @@ func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {
 func (q *intake) replace(f *forwarding) {
 	q.mu.Lock()
 	old := q.streams[f.member]
-	q.streams[f.member] = f
+	if !f.ended {
+		q.streams[f.member] = f
+	}
 	q.room.Broadcast()
 	q.mu.Unlock()
 	if old != nil {
@@ -241,10 +243,11 @@ func (q *intake) drop(member uint32, why error) {
 	}
 }
 
-// forget removes f when it has ended by itself.
+// forget removes f when it has ended by itself. Nothing of it is added any more.
 func (q *intake) forget(f *forwarding) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	f.ended = true
 	if q.streams[f.member] == f {
 		delete(q.streams, f.member)
 		q.room.Broadcast()

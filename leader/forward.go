@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -18,9 +19,10 @@ var (
 
 // forwarding is one member's stream of writes.
 type forwarding struct {
-	member uint32
-	boot   uint64
 	end    context.CancelCauseFunc
+	member uint32 // of the first message; 0: there was none
+	boot   uint64
+	ended  bool // forgotten; guarded by the intake's lock
 }
 
 // Forward implements proto.LeaderServer. It takes one member's writes, in order, until
@@ -29,8 +31,9 @@ type forwarding struct {
 func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
+	f := &forwarding{end: end}
 	read := make(chan error, 1)
-	go func() { read <- l.read(stream, end) }() // ends with the stream, which ends when we return
+	go func() { read <- l.read(stream, f) }() // ends with the stream, which ends when we return
 	select {
 	case err := <-read:
 		return err
@@ -42,8 +45,8 @@ func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
 }
 
 // read queues what the stream brings. It does not read on while the queue is full.
-func (l *Leader) read(stream proto.Leader_ForwardServer, end context.CancelCauseFunc) error {
-	var f *forwarding
+func (l *Leader) read(stream proto.Leader_ForwardServer, f *forwarding) error {
+	defer l.intake.forget(f)
 	for {
 		message, err := stream.Recv()
 		switch {
@@ -52,23 +55,31 @@ func (l *Leader) read(stream proto.Leader_ForwardServer, end context.CancelCause
 		case err != nil:
 			return err
 		}
-		if f == nil { // the first message says whose stream this is
-			if l.links[message.Member] == nil {
-				return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
-			}
-			f = &forwarding{member: message.Member, boot: message.Boot, end: end}
-			if err := l.check(f, message); err != nil {
-				return err
-			}
-			l.intake.replace(f)
-			defer l.intake.forget(f)
-		} else if err := l.check(f, message); err != nil {
+		if err := l.accept(f, message); err != nil {
 			return err
 		}
-		if !l.intake.add(f, message.Txns) {
-			return errReplaced
-		}
 	}
+}
+
+// accept queues what a message brings, once there is room for it. The first one says
+// whose stream this is.
+func (l *Leader) accept(f *forwarding, message *proto.Forwarded) error {
+	if f.member == 0 {
+		if l.links[message.Member] == nil {
+			return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
+		}
+		f.member, f.boot = message.Member, message.Boot
+		if err := l.check(f, message); err != nil {
+			return err
+		}
+		l.intake.replace(f)
+	} else if err := l.check(f, message); err != nil {
+		return err
+	}
+	if !l.intake.add(f, message.Txns) {
+		return cmp.Or(l.refuse(message.Nonce), errReplaced)
+	}
+	return nil
 }
 
 // check refuses what is for another term, and a member that speaks for another one.

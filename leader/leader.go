@@ -144,8 +144,8 @@ func New(cfg Config) (*Leader, error) {
 func (l *Leader) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	context.AfterFunc(ctx, func() {
+		close(l.over) // first: who waits at the intake then knows why it waits no more
 		l.intake.close()
-		close(l.over)
 	})
 	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
 	g.Go(func() error { return l.expireLoop(ctx) })

@@ -228,7 +228,7 @@ func (m *Member) open() (err error) {
 func (m *Member) followerConfig() follower.Config {
 	return follower.Config{
 		Self: m.cfg.ID, Boot: m.boot, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
-		Leader:      m.peers.leader,
+		Leader:      m.leader,
 		RaftTerm:    func() uint64 { return m.node.Term() },
 		Joining:     func() bool { return m.node.Joining() },
 		Wall:        m.cfg.Now,

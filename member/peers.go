@@ -29,7 +29,8 @@ const (
 )
 
 // peers holds one lazy gRPC connection to each member, this one included, whose own
-// runs over memory. Safe for concurrent use.
+// runs over memory and carries its pings: writes take the short way (own). Safe for
+// concurrent use.
 type peers struct {
 	dial func(ctx context.Context, id uint32) (net.Conn, error)
 	tick time.Duration
@@ -81,7 +82,7 @@ func (p *peers) follower(id uint32) (proto.FollowerClient, error) {
 }
 
 // leader returns a client of a member's Leader service.
-func (p *peers) leader(_ context.Context, id uint32) (proto.LeaderClient, error) {
+func (p *peers) leader(id uint32) (proto.LeaderClient, error) {
 	c, err := p.to(id)
 	if err != nil {
 		return nil, err

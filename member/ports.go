@@ -99,6 +99,14 @@ func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 	return m.ports.hello.Dialed(conn, id)
 }
 
+// leader implements follower.Config.Leader.
+func (m *Member) leader(_ context.Context, id uint32) (proto.LeaderClient, error) {
+	if id == m.cfg.ID {
+		return own{m.terms}, nil
+	}
+	return m.peers.leader(id)
+}
+
 // askHello implements quorum.Config.Ask.
 func (m *Member) askHello(ctx context.Context, peer quorum.Peer) (*proto.HelloReply, error) {
 	c, err := m.peers.follower(peer.ID)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
@@ -265,6 +266,23 @@ func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncRepl
 		return l.Sync(ctx, r)
 	}
 	return nil, errNotLeading
+}
+
+// own reaches the term that this member leads, without a network. It implements
+// proto.LeaderClient.
+type own struct{ *terms }
+
+// Forward opens a stream to the term that leads now.
+func (o own) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.Leader_ForwardClient, error) {
+	if l := o.current.Load(); l != nil {
+		return l.Own(ctx), nil
+	}
+	return nil, errNotLeading
+}
+
+// Sync asks as terms is asked.
+func (o own) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.CallOption) (*proto.SyncReply, error) {
+	return o.terms.Sync(ctx, r)
 }
 
 var errNotLeading = status.Error(codes.FailedPrecondition, "this member does not lead")
