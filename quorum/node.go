@@ -119,9 +119,10 @@ type Node struct {
 	stopped chan struct{} // nothing more will happen
 	closing sync.Once
 
-	mu      sync.Mutex
-	refused time.Time // since when raft has refused every entry for a hand-over; zero: it has not
-	ending  bool      // Run is ending: no further entries
+	mu       sync.Mutex
+	proposed map[*Proposed]bool // under way
+	refused  time.Time          // since when raft has refused every entry for a hand-over; zero: it has not
+	ending   bool               // Run is ending: no further entries
 }
 
 // ErrNotRunning is what Propose answers before raft runs and after it stopped.
@@ -146,6 +147,7 @@ func Open(cfg Config) (*Node, error) {
 		leadership: make(chan bool, maxLeadership),
 		failed:     make(chan struct{}),
 		stopped:    make(chan struct{}),
+		proposed:   make(map[*Proposed]bool),
 	}
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -259,6 +261,7 @@ func (n *Node) Run(ctx context.Context) error {
 		close(n.leadership)
 	}
 	close(n.stopped)
+	n.forsake()
 	return err
 }
 
@@ -539,35 +542,63 @@ func (p *Proposed) Index() uint64 { return p.index }
 func (n *Node) Propose(data []byte) *Proposed {
 	p := &Proposed{done: make(chan struct{})}
 	r := n.raft.Load()
-	if err := n.enter(r, data); err != nil {
+	if err := n.enter(r, p, data); err != nil {
 		p.err = err
 		close(p.done)
 		return p
 	}
 	inner := r.Apply(data, 0)
-	outcome := make(chan error, 1)
-	go func() { outcome <- inner.Error() }()
-	go func() {
-		defer n.futures.Done()
-		defer close(p.done)
-		select {
-		case p.err = <-outcome:
-		case <-n.stopped: // raft forgets those that it was about to apply
-			p.err = ErrNotRunning
-			return
-		}
-		if p.err == nil {
-			p.index = inner.Index()
-			p.err, _ = inner.Response().(error)
-		}
-		n.settled(p.err)
-	}()
+	go n.settle(p, inner)
 	return p
+}
+
+// settle waits for what raft says of an entry. If it says nothing until Run ends, that is
+// the outcome, and this goroutine ends with the process: see forsake.
+func (n *Node) settle(p *Proposed, inner raft.ApplyFuture) {
+	err := inner.Error()
+	if err == nil {
+		err, _ = inner.Response().(error)
+	}
+	if !n.leave(p) {
+		return
+	}
+	n.settled(err)
+	if p.err = err; err == nil {
+		p.index = inner.Index()
+	}
+	close(p.done)
+	n.futures.Done()
+}
+
+// leave takes an entry off those under way, and reports whether it was one.
+func (n *Node) leave(p *Proposed) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.proposed[p] {
+		return false
+	}
+	delete(n.proposed, p)
+	return true
+}
+
+// forsake ends the entries that raft, which has stopped, has said nothing of: it forgets
+// those that it was about to apply.
+func (n *Node) forsake() {
+	n.mu.Lock()
+	n.ending = true
+	left := n.proposed
+	n.proposed = nil
+	n.mu.Unlock()
+	for p := range left {
+		p.err = ErrNotRunning
+		close(p.done)
+		n.futures.Done()
+	}
 }
 
 // enter counts an entry as under way, or says why it cannot be. What a log would not take
 // must not reach raft: every member would end.
-func (n *Node) enter(r *raft.Raft, data []byte) error {
+func (n *Node) enter(r *raft.Raft, p *Proposed, data []byte) error {
 	if err := checkSize(&raft.Log{Data: data}); err != nil {
 		return err
 	}
@@ -576,6 +607,7 @@ func (n *Node) enter(r *raft.Raft, data []byte) error {
 	if r == nil || n.ending {
 		return ErrNotRunning
 	}
+	n.proposed[p] = true
 	n.futures.Add(1)
 	return nil
 }

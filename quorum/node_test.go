@@ -284,3 +284,37 @@ func TestProposeOutsideRun(t *testing.T) {
 		}
 	})
 }
+
+// An entry that raft says nothing of when Run ends, since it hangs in apply, has its outcome
+// then; and what it says later changes nothing.
+func TestRunEndsProposals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 1)
+		var m *stallMachine
+		e.members[1].adjust = func(c *Config) {
+			m = &stallMachine{Machine: c.Machine}
+			c.Machine = m
+		}
+		e.start(1)
+		e.propose("a", 1)
+		n := e.members[1].node
+		m.until.Store(time.Now().Add(time.Minute).UnixNano())
+		p, q := n.Propose([]byte("hangs")), n.Propose([]byte("waits"))
+		n.fatal(errKilled)
+		if err := e.ended(1); !errors.Is(err, errKilled) || !errors.Is(err, errNotEnded) {
+			t.Errorf("Run: %v, want it killed while raft hangs", err)
+		}
+		time.Sleep(2 * time.Minute) // the machine has woken
+		for i, p := range []*Proposed{p, q, n.Propose([]byte("late"))} {
+			select {
+			case <-p.Done():
+			default:
+				t.Fatalf("entry %d is still under way", i)
+			}
+			if err := p.Error(); !errors.Is(err, ErrNotRunning) || p.Index() != 0 {
+				t.Errorf("entry %d: %v, index %d", i, err, p.Index())
+			}
+		}
+		n.futures.Wait()
+	})
+}
