@@ -27,12 +27,12 @@ const (
 )
 
 // batchLoop turns what waits into entries. An entry takes what arrived while the ones
-// before were on their way. Any error ends the term: whether a later entry would still
-// follow the one before, nobody can say.
+// before were on their way; see timely. Any error ends the term: whether a later entry
+// would still follow the one before, nobody can say.
 func (l *Leader) batchLoop(ctx context.Context) error {
 	var inFlight []proposal
 	for {
-		for len(inFlight) < maxInFlight {
+		for l.timely(inFlight) {
 			data, txns, err := l.seal()
 			if err != nil {
 				return err
@@ -68,6 +68,17 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 		inFlight = append(inFlight[:i], inFlight[i+1:]...)
 		l.logExpired()
 	}
+}
+
+// timely reports whether an entry may be sealed now. One that goes beside another is at
+// least as large, unless it is full or there are expiries: else it waits for the other's
+// end, and gathers. Each costs every member a write to its disk and a round of messages,
+// far more than a transaction does; a writer alone never waits for that.
+func (l *Leader) timely(inFlight []proposal) bool {
+	if len(inFlight) == 0 || len(inFlight) == maxInFlight {
+		return len(inFlight) == 0
+	}
+	return l.expiry.deciding.Load() || l.intake.holds(inFlight[0].txns)
 }
 
 // proposal is an entry on its way, and how many transactions it holds.
@@ -187,6 +198,17 @@ func (q *intake) offer(txn *proto.Txn) bool {
 }
 
 func (q *intake) current(f *forwarding) bool { return !q.closed && q.streams[f.member] == f }
+
+// holds reports whether n transactions wait, or as many as an entry takes.
+func (q *intake) holds(n uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	bytes := 0
+	for _, b := range q.bytes {
+		bytes += b
+	}
+	return len(q.waiting)-q.head >= min(int(n), maxEntryTxns) || bytes >= maxEntryBytes
+}
 
 // take returns what waits, oldest first, within the limits; one transaction at least.
 func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,78 @@ func TestEntriesGather(t *testing.T) {
 		}
 		hangUp2()
 		hangUp3()
+		e.end()
+	})
+}
+
+// lengths are how many transactions each entry holds that was proposed.
+func (f *fakeLog) lengths() (n []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, entry := range f.proposed {
+		n = append(n, len(entry.Txns))
+	}
+	return n
+}
+
+// Beside an entry that is on its way goes one that is as large, or as large as they get;
+// what is less waits for its end. Nothing waits for more while none is on its way.
+func TestSmallEntryWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.delay = time.Second
+		e.run()
+		stream, _, hangUp := e.forward(0)
+		var seq uint64
+		steps := []struct {
+			txns, size int
+			wait       time.Duration
+			entries    []int // transactions of each, by then
+		}{
+			{10, 10, 0, []int{10}},
+			{6, 10, 0, []int{10}},
+			{4, 10, 0, []int{10, 10}},
+			{30, 10, 0, []int{10, 10}}, // two are on their way
+			{0, 0, time.Second, []int{10, 10, 30}},
+			{1, 10, 0, []int{10, 10, 30}},
+			{0, 0, time.Second, []int{10, 10, 30, 1}},
+			{0, 0, time.Second, []int{10, 10, 30, 1}},
+			{20, 10, 0, []int{10, 10, 30, 1, 20}},
+			{3, maxEntryBytes / 2, 0, []int{10, 10, 30, 1, 20, 1}},
+		}
+		for i, step := range steps {
+			if step.txns > 0 {
+				f := writes(2, step.size)
+				for range step.txns {
+					seq++
+					f.Txns = append(f.Txns, writes(2, step.size, seq).Txns...)
+				}
+				stream.in <- f
+			}
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if entries := e.log.lengths(); !slices.Equal(entries, step.entries) {
+				t.Fatalf("step %d: entries of %v, want %v", i, entries, step.entries)
+			}
+		}
+		hangUp()
+		e.end()
+	})
+}
+
+// Expiries go beside an entry that is on its way, however few they are.
+func TestExpiryGoesBesideLargeEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2))
+		e.log.hang = true
+		e.run()
+		stream, _, hangUp := e.forward(0)
+		stream.in <- writes(2, 10, 1, 2, 3)
+		e.at(3 * timeout)
+		if _, ok := e.log.when(1); !ok || !slices.Equal(e.log.lengths(), []int{3, 1}) {
+			t.Errorf("entries of %v, the session expired: %t", e.log.lengths(), ok)
+		}
+		hangUp()
 		e.end()
 	})
 }

@@ -170,8 +170,8 @@ func TestOwnStreamEnds(t *testing.T) {
 					e.intake.mu.Lock()
 					waiting := len(e.intake.waiting) - e.intake.head
 					e.intake.mu.Unlock()
-					for _, entry := range e.log.proposed {
-						waiting += len(entry.Txns)
+					for _, n := range e.log.lengths() {
+						waiting += n
 					}
 					if waiting != queued {
 						t.Errorf("%d transactions were taken, want the %d that were sent", waiting, queued)
@@ -210,6 +210,22 @@ func TestOwnStreamAndForwardEndEachOther(t *testing.T) {
 		e.at(time.Second)
 		counted(t, e.log.seqs(1), 3)
 		hangUp()
+		e.end()
+	})
+}
+
+// On a stream that has ended before it was used nothing is taken.
+func TestOwnStreamEndsBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.run()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := e.Own(ctx).Send(writes(1, 10, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("Send: %v, want EOF", err)
+		}
+		e.at(time.Second)
+		counted(t, e.log.seqs(1), 0)
 		e.end()
 	})
 }
