@@ -17,7 +17,6 @@ import (
 const (
 	maxEntryTxns  = 4096    // more gained nothing, and hold up whoever reads during apply
 	maxEntryBytes = 1 << 20 // of transactions; a greater one goes alone (gRPC limits it)
-	maxInFlight   = 2       // entries: one is written while the other gathers; more gained nothing
 	maxExpires    = 256     // per entry: their ephemerals go in one apply, and foreground writes wait for it
 
 	// maxWaiting is how many bytes of one member's transactions may wait for an entry, so
@@ -26,65 +25,38 @@ const (
 	maxWaiting = 4 << 20
 )
 
-// batchLoop turns what waits into entries. An entry takes what arrived while the ones
-// before were on their way; see timely. Any error ends the term: whether a later entry
-// would still follow the one before, nobody can say.
+// batchLoop turns what waits into entries, one after the other: an entry takes what arrived
+// while the one before was on its way. With a second one beside it entries were smaller, and
+// each costs every member a write to its disk and a round of messages, far more than a
+// transaction does. Any error ends the term: whether a later entry would still follow the
+// one before, nobody can say.
 func (l *Leader) batchLoop(ctx context.Context) error {
-	var inFlight []proposal
 	for {
-		for l.timely(inFlight) {
-			data, txns, err := l.seal()
-			if err != nil {
-				return err
+		data, txns, err := l.seal()
+		if err != nil {
+			return err
+		}
+		if data == nil {
+			select {
+			case <-ctx.Done():
+				return nil // stepping down is not a failure
+			case <-l.intake.work:
 			}
-			if data == nil {
-				break
-			}
-			l.count.Proposed.Add(txns)
-			inFlight = append(inFlight, proposal{l.cfg.Log.Propose(data), txns})
+			continue
 		}
-		var done [maxInFlight]<-chan struct{} // nil, and so never ready, for those not in use
-		for i, f := range inFlight {
-			done[i] = f.Done()
-		}
-		work := l.intake.work
-		if len(inFlight) == maxInFlight {
-			work = nil
-		}
-		i := 0
+		l.count.Proposed.Add(txns)
+		entry := l.cfg.Log.Propose(data)
 		select {
 		case <-ctx.Done():
-			return nil // stepping down is not a failure
-		case <-work:
-			continue
-		case <-done[0]:
-		case <-done[1]:
-			i = 1
+			return nil
+		case <-entry.Done():
 		}
-		if err := inFlight[i].Error(); err != nil {
+		if err := entry.Error(); err != nil {
 			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 		}
-		l.count.Committed.Add(inFlight[i].txns)
-		inFlight = append(inFlight[:i], inFlight[i+1:]...)
+		l.count.Committed.Add(txns)
 		l.logExpired()
 	}
-}
-
-// timely reports whether an entry may be sealed now. One that goes beside another is at
-// least as large, unless it is full or there are expiries: else it waits for the other's
-// end, and gathers. Each costs every member a write to its disk and a round of messages,
-// far more than a transaction does; a writer alone never waits for that.
-func (l *Leader) timely(inFlight []proposal) bool {
-	if len(inFlight) == 0 || len(inFlight) == maxInFlight {
-		return len(inFlight) == 0
-	}
-	return l.expiry.deciding.Load() || l.intake.holds(inFlight[0].txns)
-}
-
-// proposal is an entry on its way, and how many transactions it holds.
-type proposal struct {
-	Future
-	txns uint64
 }
 
 // seal makes an entry of what waits, or nil of nothing. Sessions whose expiry has been
@@ -198,17 +170,6 @@ func (q *intake) offer(txn *proto.Txn) bool {
 }
 
 func (q *intake) current(f *forwarding) bool { return !q.closed && q.streams[f.member] == f }
-
-// holds reports whether n transactions wait, or as many as an entry takes.
-func (q *intake) holds(n uint64) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	bytes := 0
-	for _, b := range q.bytes {
-		bytes += b
-	}
-	return len(q.waiting)-q.head >= min(int(n), maxEntryTxns) || bytes >= maxEntryBytes
-}
 
 // take returns what waits, oldest first, within the limits; one transaction at least.
 func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {

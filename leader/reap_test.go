@@ -118,7 +118,7 @@ func TestReaperWaitsForLog(t *testing.T) {
 		e.intake.mu.Lock()
 		waits, waiting := e.intake.reaps, len(e.intake.waiting)-e.intake.head
 		e.intake.mu.Unlock()
-		if got, _ := e.log.reaped(t); len(got) != maxInFlight || waits != maxReaps || waiting != maxReaps {
+		if got, _ := e.log.reaped(t); len(got) != 1 || waits != maxReaps || waiting != maxReaps {
 			t.Errorf("%d proposed, %d wait", len(got), waits)
 		}
 		stream, _, hangUp := e.forward(0)
