@@ -83,10 +83,12 @@ func BenchmarkTouchAll(b *testing.B) {
 	})
 }
 
-// BenchmarkExpire is a bucket of a tenth of all, 100,000 of a million, that falls due and
-// is decided.
+// BenchmarkExpire is a bucket of a tenth of all, 100,000 of a million, that falls due, is
+// decided for one entry after the other, and forgotten as those apply.
 func BenchmarkExpire(b *testing.B) {
+	const entry = 256
 	each(b, func(b *testing.B, n int) {
+		var due []Overdue
 		for b.Loop() {
 			b.StopTimer()
 			table := NewGlobalTable(start, tick, million(n))
@@ -97,15 +99,21 @@ func BenchmarkExpire(b *testing.B) {
 			table.Advance(start.Add(tick / 2))
 			b.StartTimer()
 			table.Advance(start.Add(tick))
-			if got := table.Decide(nil, n); len(got) != len(ids) {
-				b.Fatalf("%d expired, want %d", len(got), len(ids))
+			for table.Due() {
+				due = table.Decide(due[:0], entry)
+				for _, s := range due {
+					table.Remove(s.ID)
+				}
+			}
+			if table.Len() != n-len(ids) {
+				b.Fatalf("%d are left, want %d", table.Len(), n-len(ids))
 			}
 		}
 		perSession(b, n/10)
 	})
 }
 
-// BenchmarkRemove is what apply does with such a bucket: the table forgets a tenth of all.
+// BenchmarkRemove is a tenth of all sessions that their clients close, in no order.
 func BenchmarkRemove(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		for b.Loop() {

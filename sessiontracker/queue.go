@@ -1,19 +1,22 @@
 package sessiontracker
 
 import (
-	"math/bits"
+	"bytes"
 	"time"
 
 	"rollcall/jute"
 )
 
 const (
-	ringSize = 64   // lists of buckets; 20 ticks, the longest timeout by default, need 22
-	slabSize = 1024 // slots; 48 KiB, so that a small ensemble's table stays small
+	ringSize = 64  // buckets told apart; 20 ticks, the longest timeout by default, need 22
+	slabSize = 256 // slots; 8 KiB, so that a small ensemble's table stays small
 
-	polledList = ringSize     // head of the list that Sift has still to look at
-	dueList    = ringSize + 1 // head of the list that Take decides
-	heads      = ringSize + 2 // slots that are heads of lists
+	// Beside the places of buckets in the ring, where a slot may be filed.
+	dueFile     = ringSize     // to be decided by Take
+	closingFile = ringSize + 1 // decided
+	freeFile    = ringSize + 2 // no session
+
+	touchesPerPass = 64 // places, then slots, that are read at a time: more than a processor waits for at once
 )
 
 // ExpiryQueue holds sessions in buckets one tick wide. Bucket b falls due at b ticks, and
@@ -21,51 +24,59 @@ const (
 // as ZooKeeper does. Times are table time.
 //
 // A touch is O(1), writes the record's deadline and nothing else, and does not allocate:
-// the bucket, when it falls due, files those again that were touched. A session takes 48
-// bytes of slab and 4 to 5 of index, without a pointer; memory is given back with the
+// the bucket, when it falls due, files those again that were touched. A bucket is no list:
+// one byte for each slot says where it is filed, and who wants a bucket searches them all,
+// which takes a millionth of a second for some ten thousand. A session takes 32 bytes of
+// slab, 1 of file and 11 to 21 of index, without a pointer; memory is given back with the
 // queue. Make one with NewExpiryQueue. Not safe for concurrent use.
 type ExpiryQueue struct {
 	tick  time.Duration
 	next  int64             // first bucket that has not been polled; nothing is filed before it
-	index []uint32          // hash of an id → first slot of its chain; grows with every session
-	slabs []*[slabSize]slot // never moved; the first slots of all are heads
-	used  uint32            // slots ever used
-	free  uint32            // first slot to be used again, linked by chain
-	held  int               // sessions
+	index index             // id → slot
+	slabs []*[slabSize]slot // never moved
+	filed []uint8           // for each slot ever used, the place of its bucket in the ring, or a file
+	free  uint32            // first slot to be used again; 0: none
+
+	sifting int64 // first polled bucket that has not been sifted
+	sifted  int   // slots that have been searched for it
+	due     int   // slots in dueFile
+	taken   int   // slots that have been searched for those
 }
 
-// slot is one session, or the head of a list. The zero index is the head of a bucket, so
-// it serves as "none" in chains.
+// slot is one session. Slot 0 is none.
 type slot struct {
-	id         jute.SessionID
-	deadline   time.Duration // greatest touch + timeout; it may be listed in an earlier bucket
-	since      uint64
-	timeout    uint32 // milliseconds
-	member     uint32
-	prev, next uint32 // neighbours in its list; itself if it is being closed
-	chain      uint32 // next slot with the same hash
-	closing    bool
+	id       jute.SessionID
+	deadline time.Duration // greatest touch + timeout: it may be filed in an earlier bucket. Of a free slot: the next free one
+	since    uint64
+	timeout  uint32 // milliseconds
+	member   uint32
+}
+
+// touch is one session heard, with the hash of its id.
+type touch struct {
+	id        jute.SessionID
+	hash      uint32
+	timeoutMs uint32
 }
 
 // NewExpiryQueue returns an empty queue of buckets one tick wide, at time 0.
 func NewExpiryQueue(tick time.Duration) *ExpiryQueue {
-	q := &ExpiryQueue{tick: tick, next: 1, index: make([]uint32, 1)}
-	for i := range uint32(heads) {
-		q.add()
-		q.unlink(i)
-	}
+	q := &ExpiryQueue{tick: tick, next: 1, sifting: 1}
+	q.index.grow()
+	q.use()
 	return q
 }
 
 // Put adds s or replaces what the queue knows of it, alive, due at deadline.
 func (q *ExpiryQueue) Put(s Seed, deadline time.Duration) {
-	i := q.find(s.ID)
+	_, i := q.find(s.ID, hash(s.ID))
 	if i == 0 {
-		i = q.insert(s.ID)
+		i = q.use()
+		q.index.add(hash(s.ID), i)
 	}
-	r := q.slot(i)
-	r.timeout, r.member, r.since = uint32(s.Timeout.Milliseconds()), s.Member, s.Since
-	r.deadline, r.closing = deadline, false
+	*q.slot(i) = slot{
+		id: s.ID, deadline: deadline, since: s.Since, timeout: uint32(s.Timeout.Milliseconds()), member: s.Member,
+	}
 	q.file(i)
 }
 
@@ -74,30 +85,66 @@ func (q *ExpiryQueue) Put(s Seed, deadline time.Duration) {
 // before the one that Put knows of. Touch reports false, and changes nothing, if id is
 // unknown, being closed, or not owned by member (0: whoever owns it).
 func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, heard, timeout time.Duration) bool {
-	i := q.find(id)
-	if i == 0 {
-		return false
-	}
+	_, i := q.find(id, hash(id))
+	return q.touch(i, member, heard, timeout)
+}
+
+func (q *ExpiryQueue) touch(i, member uint32, heard, timeout time.Duration) bool {
 	r := q.slot(i)
-	if r.closing || member != 0 && member != r.member {
+	if i == 0 || q.filed[i] == closingFile || member != 0 && member != r.member {
 		return false
 	}
 	timeout = min(timeout, time.Duration(r.timeout)*time.Millisecond)
-	r.deadline = max(r.deadline, heard+timeout)
+	if d := heard + timeout; d > r.deadline {
+		r.deadline = d
+	}
 	return true
+}
+
+// touchAll is Touch of many, and appends to refused those for which that is false. It
+// reads what it needs of all places of the index, then of all slots, so that the
+// processor waits for many of them at once.
+func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Duration, refused []int64) []int64 {
+	var entries [touchesPerPass]uint64
+	var slots [touchesPerPass]uint32
+	for len(touches) > 0 {
+		n := min(len(touches), touchesPerPass)
+		for k, t := range touches[:n] {
+			_, entries[k] = q.index.first(t.hash)
+		}
+		for k, t := range touches[:n] {
+			slots[k] = uint32(entries[k])
+			if uint32(entries[k]>>32) != t.hash {
+				_, slots[k] = q.index.seek(t.hash, t.hash)
+			}
+		}
+		for k, t := range touches[:n] {
+			i := slots[k]
+			if q.slot(i).id != t.id { // another id of the same hash, or none
+				_, i = q.find(t.id, t.hash)
+			}
+			if !q.touch(i, member, heard, time.Duration(t.timeoutMs)*time.Millisecond) {
+				refused = append(refused, int64(t.id))
+			}
+		}
+		touches = touches[n:]
+	}
+	return refused
 }
 
 // Buckets appends to dst up to limit sessions, from cursor (0: the first) on, each with the
 // time its bucket falls due, and returns where to go on; 0: that was all. Sessions being
 // closed are left out.
 func (q *ExpiryQueue) Buckets(dst []Expiry, cursor uint32, limit int) (_ []Expiry, next uint32) {
-	i := max(cursor, heads)
-	for ; limit > 0 && i < q.used; i, limit = i+1, limit-1 {
-		if s := q.slot(i); s.id != 0 && !s.closing {
+	used := uint32(len(q.filed))
+	i := max(cursor, 1)
+	for ; limit > 0 && i < used; i, limit = i+1, limit-1 {
+		if f := q.filed[i]; f != closingFile && f != freeFile {
+			s := q.slot(i)
 			dst = append(dst, Expiry{s.id, time.Duration(max(q.bucket(s.deadline), q.next)) * q.tick})
 		}
 	}
-	if i == q.used {
+	if i == used {
 		i = 0
 	}
 	return dst, i
@@ -110,10 +157,13 @@ type Expiry struct {
 }
 
 // Has reports whether the queue holds id.
-func (q *ExpiryQueue) Has(id jute.SessionID) bool { return q.find(id) != 0 }
+func (q *ExpiryQueue) Has(id jute.SessionID) bool {
+	_, i := q.find(id, hash(id))
+	return i != 0
+}
 
 // Len returns how many sessions the queue holds, those being closed included.
-func (q *ExpiryQueue) Len() int { return q.held }
+func (q *ExpiryQueue) Len() int { return q.index.held }
 
 // Poll hands the next bucket to Sift if it is due at now, and reports whether it was.
 // However late Poll comes, no bucket is skipped.
@@ -121,46 +171,52 @@ func (q *ExpiryQueue) Poll(now time.Duration) bool {
 	if now < time.Duration(q.next)*q.tick {
 		return false
 	}
-	q.splice(uint32(q.next%ringSize), polledList)
 	q.next++
+	if q.next-q.sifting > ringSize { // all places of the ring; the first of these is again behind them
+		q.sifting, q.sifted = q.sifting+1, 0
+	}
 	return true
 }
 
 // Sift looks at up to limit sessions of polled buckets: those touched meanwhile go to
 // their later bucket, the others are due. It reports whether there are more to look at.
 func (q *ExpiryQueue) Sift(limit int) (more bool) {
-	for range limit {
-		i := q.slot(polledList).next
-		if i == polledList {
-			return false
+	for q.sifting < q.next {
+		for i := q.search(uint8(q.sifting%ringSize), q.sifted); i > 0; i = q.search(uint8(q.sifting%ringSize), q.sifted) {
+			if limit == 0 {
+				return true
+			}
+			limit--
+			q.sifted = i + 1
+			if q.touched(uint32(i)) {
+				q.file(uint32(i))
+			} else {
+				q.set(uint32(i), dueFile)
+			}
 		}
-		if q.touched(i) {
-			q.file(i)
-		} else {
-			q.move(i, dueList)
-		}
+		q.sifting, q.sifted = q.sifting+1, 0
 	}
-	return q.slot(polledList).next != polledList
+	return false
 }
 
 // Due reports whether there are sessions that Sift found due and Take has not decided.
-func (q *ExpiryQueue) Due() bool { return q.slot(dueList).next != dueList }
+func (q *ExpiryQueue) Due() bool { return q.due > 0 }
 
 // Take looks at up to limit due sessions. Those touched since go to their later bucket;
 // the others are being closed from here on, and are appended to dst.
 func (q *ExpiryQueue) Take(dst []Overdue, limit int) []Overdue {
-	for range limit {
-		i := q.slot(dueList).next
-		if i == dueList {
-			break
+	for ; limit > 0 && q.due > 0; limit-- {
+		i := q.search(dueFile, q.taken)
+		if i < 0 { // the others fell due behind those that were searched
+			i = q.search(dueFile, 0)
 		}
-		if q.touched(i) {
-			q.file(i)
+		q.taken = i + 1
+		if q.touched(uint32(i)) {
+			q.file(uint32(i))
 			continue
 		}
-		r := q.slot(i)
-		r.closing = true
-		q.unlink(i)
+		q.set(uint32(i), closingFile)
+		r := q.slot(uint32(i))
 		timeout := time.Duration(r.timeout) * time.Millisecond
 		dst = append(dst, Overdue{
 			Seed: Seed{ID: r.id, Timeout: timeout, Member: r.member, Since: r.since}, Heard: r.deadline - timeout,
@@ -171,19 +227,14 @@ func (q *ExpiryQueue) Take(dst []Overdue, limit int) []Overdue {
 
 // Remove forgets id, if the queue holds it.
 func (q *ExpiryQueue) Remove(id jute.SessionID) {
-	i := q.find(id)
+	place, i := q.find(id, hash(id))
 	if i == 0 {
 		return
 	}
-	q.unlink(i)
-	link := &q.index[q.hash(id)]
-	for *link != i {
-		link = &q.slot(*link).chain
-	}
-	*link = q.slot(i).chain
-	*q.slot(i) = slot{chain: q.free}
+	q.index.remove(place)
+	q.set(i, freeFile)
+	*q.slot(i) = slot{deadline: time.Duration(q.free)}
 	q.free = i
-	q.held--
 }
 
 // touched reports whether slot i belongs to a bucket that has not been polled.
@@ -192,105 +243,54 @@ func (q *ExpiryQueue) touched(i uint32) bool { return q.bucket(q.slot(i).deadlin
 // bucket is the one that a deadline lies in.
 func (q *ExpiryQueue) bucket(deadline time.Duration) int64 { return int64(deadline/q.tick) + 1 }
 
-// file puts slot i into its bucket's list. Buckets a ring apart share one: when the first
-// is polled, what belongs to a later one is filed again.
+// file puts slot i into its bucket. Buckets a ring apart share a place: when the first is
+// polled, what belongs to a later one is filed again.
 func (q *ExpiryQueue) file(i uint32) {
-	q.move(i, uint32(max(q.bucket(q.slot(i).deadline), q.next)%ringSize))
+	q.set(i, uint8(max(q.bucket(q.slot(i).deadline), q.next)%ringSize))
 }
 
-// move takes slot i out of its list and appends it to that of head.
-func (q *ExpiryQueue) move(i, head uint32) {
-	q.unlink(i)
-	last := q.slot(head).prev
-	q.slot(i).prev, q.slot(i).next = last, head
-	q.slot(last).next, q.slot(head).prev = i, i
-}
-
-// unlink takes slot i out of its list; it is then a list of its own.
-func (q *ExpiryQueue) unlink(i uint32) {
-	s := q.slot(i)
-	q.slot(s.prev).next, q.slot(s.next).prev = s.next, s.prev
-	s.prev, s.next = i, i
-}
-
-// splice appends all that is listed at from to the list at to, whatever its length.
-func (q *ExpiryQueue) splice(from, to uint32) {
-	f, t := q.slot(from), q.slot(to)
-	if f.next == from {
-		return
+// set files slot i, and counts those that are due.
+func (q *ExpiryQueue) set(i uint32, file uint8) {
+	if q.filed[i] == dueFile {
+		q.due--
 	}
-	first, last := f.next, f.prev
-	q.slot(t.prev).next, q.slot(first).prev = first, t.prev
-	q.slot(last).next, t.prev = to, last
-	f.next, f.prev = from, from
+	if file == dueFile {
+		q.due++
+	}
+	q.filed[i] = file
+}
+
+// search returns the first slot from one on that is filed there, or -1.
+func (q *ExpiryQueue) search(file uint8, from int) int {
+	i := bytes.IndexByte(q.filed[from:], file)
+	if i < 0 {
+		return -1
+	}
+	return from + i
 }
 
 func (q *ExpiryQueue) slot(i uint32) *slot { return &q.slabs[i/slabSize][i%slabSize] }
 
-// add returns a zeroed slot that is in no list and no chain.
-func (q *ExpiryQueue) add() uint32 {
+// use returns a slot that holds no session.
+func (q *ExpiryQueue) use() uint32 {
 	if i := q.free; i != 0 {
-		q.free = q.slot(i).chain
-		*q.slot(i) = slot{}
+		q.free = uint32(q.slot(i).deadline)
 		return i
 	}
-	if q.used%slabSize == 0 {
+	i := uint32(len(q.filed))
+	if i%slabSize == 0 {
 		q.slabs = append(q.slabs, new([slabSize]slot))
 	}
-	q.used++
-	return q.used - 1
-}
-
-// insert adds a session that is in no list yet.
-func (q *ExpiryQueue) insert(id jute.SessionID) uint32 {
-	if q.held == len(q.index) {
-		q.grow()
-	}
-	i := q.add()
-	s, first := q.slot(i), &q.index[q.hash(id)]
-	s.id, s.prev, s.next, s.chain = id, i, i, *first
-	*first = i
-	q.held++
+	q.filed = append(q.filed, freeFile)
 	return i
 }
 
-// find returns the slot of id, or 0.
-func (q *ExpiryQueue) find(id jute.SessionID) uint32 {
-	i := q.index[q.hash(id)]
-	for i != 0 {
-		s := q.slot(i)
-		if s.id == id {
+// find returns the place in the index and the slot of id, whose hash is h; slot 0: none.
+func (q *ExpiryQueue) find(id jute.SessionID, h uint32) (place, slot uint32) {
+	for place, slot = q.index.seek(h, h); slot != 0; place, slot = q.index.seek(h, place+1) {
+		if q.slot(slot).id == id {
 			break
 		}
-		i = s.chain
 	}
-	return i
-}
-
-// hash returns the place of id in the index, which grows by one place at a time (linear
-// hashing): the hash's low bits, one less where that place is not split yet.
-func (q *ExpiryQueue) hash(id jute.SessionID) uint32 {
-	hi, lo := bits.Mul64(uint64(id), 0x9e3779b97f4a7c15) // ids are counted up, and differ in the top byte
-	h := uint32(hi) ^ uint32(lo>>32)
-	width := bits.Len32(uint32(len(q.index)))
-	if place := h & (1<<width - 1); int(place) < len(q.index) {
-		return place
-	}
-	return h & (1<<(width-1) - 1)
-}
-
-// grow adds a place to the index and splits the chain that it takes its ids from. So no
-// session waits until a million others have found their new places.
-func (q *ExpiryQueue) grow() {
-	place := uint32(len(q.index))
-	from := place & (1<<(bits.Len32(place)-1) - 1)
-	q.index = append(q.index, 0)
-	i := q.index[from]
-	q.index[from] = 0
-	for i != 0 {
-		s := q.slot(i)
-		following, first := s.chain, &q.index[q.hash(s.id)]
-		s.chain, *first = *first, i
-		i = following
-	}
+	return place, slot
 }

@@ -166,55 +166,171 @@ func TestQueueFindsWhatItHolds(t *testing.T) {
 		}
 	}
 	// Slots of removed sessions are used again.
-	if used := int(q.used) - heads; used > 30_000 {
+	if used := len(q.filed) - 1; used > 30_000 {
 		t.Errorf("%d slots for at most 30,000 sessions at a time", used)
 	}
-	longest := 0
-	for _, i := range q.index {
-		n := 0
-		for ; i != 0; i = q.slot(i).chain {
-			n++
-		}
-		longest = max(longest, n)
-	}
-	if longest > 12 {
-		t.Errorf("a chain of %d: the hash does not spread ids", longest)
+	// Knuth: linear probing reads 2.5 places to find one of three quarters.
+	if probes := probes(&q.index); probes > 2.6 {
+		t.Errorf("%.1f places are read to find an id: the hash does not spread ids", probes)
 	}
 }
 
-// check looks for broken lists: every live session is in exactly one, and in none of an
-// already polled bucket.
+// probes returns how many places of an index are read for each id in it.
+func probes(x *index) float64 {
+	read := 0
+	for place, e := range x.places {
+		if e != 0 {
+			home := int(e>>32) % len(x.places)
+			read += 1 + (place-home+len(x.places))%len(x.places)
+		}
+	}
+	return float64(read) / float64(x.held)
+}
+
+// The ids of a million sessions that members have counted up lie in all shards alike, and
+// are found at once.
+func TestHashSpreadsCounts(t *testing.T) {
+	const n = 1_000_000
+	table := NewGlobalTable(start, tick, million(n))
+	for i := range table.shards {
+		q := table.shards[i].queue
+		if q.Len() < n/shards*9/10 || q.Len() > n/shards*11/10 {
+			t.Errorf("%d of %d sessions in shard %d of %d", q.Len(), n, i, shards)
+		}
+		if probes := probes(&q.index); probes > 2.6 {
+			t.Errorf("shard %d: %.1f places are read to find an id", i, probes)
+		}
+	}
+}
+
+// What is removed from the index leaves no hole on the way to what is still there.
+func TestIndexAgainstMap(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 1))
+	var x index
+	x.grow()
+	model := map[uint32]uint32{} // hash → slot
+	for slot := uint32(1); slot < 50_000; slot++ {
+		h := r.Uint32N(40) << 20 // few homes, of which many collide
+		h |= r.Uint32N(80)
+		if _, ok := model[h]; !ok {
+			x.add(h, slot)
+			model[h] = slot
+		}
+		for h := range model {
+			if len(model) > 40+int(slot)%90 {
+				place, _ := x.seek(h, h)
+				x.remove(place)
+				delete(model, h)
+			}
+		}
+		for h, want := range model {
+			if _, got := x.seek(h, h); got != want {
+				t.Fatalf("seek(%#x) = %d, want %d", h, got, want)
+			}
+		}
+		if x.held != len(model) {
+			t.Fatalf("%d held, want %d", x.held, len(model))
+		}
+	}
+}
+
+// Two ids of one hash are two sessions.
+func TestIdsOfOneHash(t *testing.T) {
+	byHash := map[uint32]jute.SessionID{}
+	a, b := jute.SessionID(0), jute.SessionID(0)
+	for id := jute.SessionID(1); a == 0; id++ {
+		if other, ok := byHash[hash(id)]; ok {
+			a, b = other, id
+		}
+		byHash[hash(id)] = id
+	}
+	for _, first := range []jute.SessionID{a, b} {
+		q := NewExpiryQueue(10)
+		q.Put(Seed{ID: a, Timeout: 100 * ms}, 5)
+		q.Put(Seed{ID: b, Timeout: 100 * ms}, 5)
+		refused := q.touchAll([]touch{{b, hash(b), 20}, {a, hash(a), 10}}, 0, 0, nil)
+		if len(refused) != 0 || q.deadline(a) != 10*ms || q.deadline(b) != 20*ms {
+			t.Errorf("refused %v, due at %v and %v; want 10ms and 20ms", refused, q.deadline(a), q.deadline(b))
+		}
+		q.Remove(first)
+		if other := a + b - first; q.Has(first) || !q.Has(other) || q.Touch(first, 0, 0, 0) || !q.Touch(other, 0, 0, 0) {
+			t.Errorf("removed %d: has it %t, the other one %t", first, q.Has(first), q.Has(other))
+		}
+		check(t, q)
+	}
+}
+
+func (q *ExpiryQueue) deadline(id jute.SessionID) time.Duration {
+	_, i := q.find(id, hash(id))
+	return q.slot(i).deadline
+}
+
+// A queue that nobody sifts while its ring turns twice misses nobody, and takes nobody
+// early.
+func TestPollsWithoutSift(t *testing.T) {
+	q := NewExpiryQueue(10)
+	var want []jute.SessionID
+	for id := jute.SessionID(1); id <= 4*ringSize; id++ {
+		q.Put(Seed{ID: id}, time.Duration(10*id-1)) // bucket id
+		if id <= 2*ringSize+9 {
+			want = append(want, id)
+		}
+	}
+	q.Sift(1)
+	for q.next <= 2*ringSize+9 {
+		q.Poll(1 << 40)
+	}
+	check(t, q)
+	for q.Sift(5) {
+	}
+	var got []jute.SessionID
+	for _, s := range q.Take(nil, 1000) {
+		got = append(got, s.ID)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%v are due, want 1 to %d", got, len(want))
+	}
+	check(t, q)
+}
+
+// check looks for broken files: every live session is in that of a bucket that has not
+// been polled or sifted, or due, and the index has it.
 func check(t *testing.T, q *ExpiryQueue) {
 	t.Helper()
-	listed, closing := 0, 0
-	for head := range uint32(heads) {
-		for i, prev := q.slot(head).next, head; i != head; prev, i = i, q.slot(i).next {
-			s := q.slot(i)
-			switch {
-			case i < heads || s.prev != prev:
-				t.Fatalf("list %d is broken at slot %d", head, i)
-			case s.closing:
-				t.Fatalf("list %d holds %s, which is closing", head, s.id)
-			case q.find(s.id) != i:
-				t.Fatalf("index has slot %d for %s, want %d", q.find(s.id), s.id, i)
+	if q.sifting > q.next || q.next-q.sifting > ringSize {
+		t.Fatalf("buckets %d to %d are to be sifted: more than there are places", q.sifting, q.next)
+	}
+	held, due, free := 0, 0, 0
+	for i, f := range q.filed {
+		s := q.slot(uint32(i))
+		if f == freeFile {
+			free++
+			continue
+		}
+		held++
+		if _, at := q.find(s.id, hash(s.id)); at != uint32(i) {
+			t.Fatalf("index has slot %d for %s, want %d", at, s.id, i)
+		}
+		switch {
+		case f == dueFile:
+			due++
+		case f < ringSize:
+			b := q.sifting + (int64(f)-q.sifting%ringSize+ringSize)%ringSize
+			if own := q.bucket(s.deadline); b > max(own, q.next) {
+				t.Fatalf("%s of bucket %d is filed in %d", s.id, own, b)
 			}
-			if head < ringSize {
-				b := q.next + (int64(head)-q.next%ringSize+ringSize)%ringSize
-				if own := q.bucket(s.deadline); b > max(own, q.next) {
-					t.Fatalf("%s of bucket %d is listed in %d", s.id, own, b)
-				}
-			}
-			listed++
+		case f != closingFile:
+			t.Fatalf("slot %d is filed in %d", i, f)
 		}
 	}
-	for _, i := range q.index {
-		for ; i != 0; i = q.slot(i).chain {
-			if q.slot(i).closing {
-				closing++
-			}
-		}
+	if held != q.Len() || due != q.due {
+		t.Fatalf("%d sessions and %d due, want %d and %d", held, due, q.Len(), q.due)
 	}
-	if listed+closing != q.Len() {
-		t.Fatalf("%d listed and %d closing of %d", listed, closing, q.Len())
+	for i := q.free; i != 0; i = uint32(q.slot(i).deadline) {
+		free--
+	}
+	if free != 1 { // slot 0
+		t.Fatalf("%d free slots are lost", free-1)
 	}
 }

@@ -4,7 +4,7 @@
 //   - GlobalTable: when each session is due, and whether it is being closed. The
 //     leader's, for one term: filled with full timeouts when the term's TermStart has
 //     applied, and fed by apply from then on.
-//   - ExpiryQueue: its buckets, one tick wide.
+//   - ExpiryQueue: its buckets, one tick wide; one for each shard of the table.
 //   - TouchMap: who was heard here and not yet acknowledged by the leader. Every
 //     member's; what a crash loses, nobody vouched for.
 //   - IDGenerator: ids of new sessions, counted up from a base that is passed in.
@@ -19,15 +19,21 @@ package sessiontracker
 import (
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rollcall/jute"
 )
 
-// Limits on how long the table's lock is held, in sessions looked at. Touches and apply
-// wait for it.
 const (
-	touchesPerLock = 64   // a few microseconds
+	// shards of the table, each with a lock: as many as touch at once without waiting, more
+	// or less.
+	shards    = 1 << shardBits
+	shardBits = 4
+
+	// Limits on how long a shard's lock is held, in sessions looked at. Touches and apply
+	// wait for it.
+	touchesPerSort = 1024 // touches of a batch: all of one shard's if it must be, as a rule some 64, a few microseconds
 	recordsPerLock = 1024 // of a due bucket: some tens of microseconds if all miss the caches
 )
 
@@ -38,13 +44,27 @@ const (
 // Its time starts at 0 and moves in steps of half a tick, one for each Advance, however
 // late that is: a leader that stood still for a minute has heard nobody meanwhile, and
 // must not count that minute against them. Between steps it runs with the clock.
+//
+// The sessions are spread over shards, each with a lock of its own: those who touch at the
+// same time seldom wait for each other. No two of these locks are held together.
 type GlobalTable struct {
-	step time.Duration
+	step   time.Duration
+	clock  atomic.Pointer[clock] // written by Advance
+	shards [shards]shard         // by the top bits of the ids' hashes
+}
 
+// shard holds a part of the sessions.
+type shard struct {
 	mu    sync.Mutex
 	queue *ExpiryQueue
-	base  time.Time     // when the last step was due; or taken, if that was late
-	now   time.Duration // table time at base, a whole number of steps
+	_     [64 - 16]byte // a line of the cache for each
+}
+
+// clock relates table time to the clock. Who has read it may go on for a while after
+// Advance has set another: it is as if that had come later.
+type clock struct {
+	base time.Time     // when the last step was due; or taken, if that was late
+	now  time.Duration // table time at base, a whole number of steps
 }
 
 // Seed is a session as the table needs to know it.
@@ -65,20 +85,27 @@ type Overdue struct {
 // in buckets one tick wide.
 func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[Seed]) *GlobalTable {
 	step := tick / 2
-	t := &GlobalTable{step: step, queue: NewExpiryQueue(2 * step), base: now}
+	t := &GlobalTable{step: step}
+	t.clock.Store(&clock{base: now})
+	for i := range t.shards {
+		t.shards[i].queue = NewExpiryQueue(2 * step)
+	}
 	for s := range sessions {
-		t.queue.Put(s, s.Timeout)
+		t.shard(s.ID).queue.Put(s, s.Timeout)
 	}
 	return t
 }
 
+func (t *GlobalTable) shard(id jute.SessionID) *shard { return &t.shards[hash(id)>>(32-shardBits)] }
+
 // Open adds a session that was created, with a full timeout. One that is there already
 // keeps what it has, and one that is being closed is not saved by it.
 func (t *GlobalTable) Open(s Seed, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.queue.Has(s.ID) {
-		t.queue.Put(s, t.at(now)+s.Timeout)
+	p := t.shard(s.ID)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.queue.Has(s.ID) {
+		p.queue.Put(s, t.Now(now)+s.Timeout)
 	}
 }
 
@@ -86,57 +113,79 @@ func (t *GlobalTable) Open(s Seed, now time.Time) {
 // be that earlier than before. A session that is being closed lives again: the log has
 // the attach, and an expiry that comes behind it is void.
 func (t *GlobalTable) Attach(s Seed, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.queue.Put(s, t.at(now)+s.Timeout)
+	p := t.shard(s.ID)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue.Put(s, t.Now(now)+s.Timeout)
 }
 
 // Remove forgets a session that was closed.
 func (t *GlobalTable) Remove(id jute.SessionID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.queue.Remove(id)
+	p := t.shard(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue.Remove(id)
 }
 
 // Touch makes a session due timeout after at, or its own timeout if that is shorter now;
 // or later if it was. It reports false, and changes nothing, if the session is unknown or
 // being closed.
 func (t *GlobalTable) Touch(id jute.SessionID, at time.Time, timeout time.Duration) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.queue.Touch(id, 0, t.at(at), timeout)
+	heard := t.Now(at)
+	p := t.shard(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.Touch(id, 0, heard, timeout)
 }
 
 // TouchAll touches what a member heard at the given time: ids, with a timeout each. It
 // appends to refused, and returns, the ids that are unknown, being closed, or owned by
-// another member.
+// another member, in no order.
 func (t *GlobalTable) TouchAll(member uint32, at time.Time, ids []int64, timeoutsMs []uint32, refused []int64) []int64 {
+	var sorted [touchesPerSort]touch
 	for len(ids) > 0 {
-		n := min(len(ids), touchesPerLock)
-		refused = t.touchSome(member, at, ids[:n], timeoutsMs[:n], refused)
+		n := min(len(ids), touchesPerSort)
+		for i, touches := range sortTouches(&sorted, ids[:n], timeoutsMs[:n]) {
+			refused = t.touchShard(&t.shards[i], member, at, touches, refused)
+		}
 		ids, timeoutsMs = ids[n:], timeoutsMs[n:]
 	}
 	return refused
 }
 
-func (t *GlobalTable) touchSome(member uint32, at time.Time, ids []int64, timeoutsMs []uint32, refused []int64) []int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	heard := t.at(at)
+// sortTouches writes touches into sorted, and returns those of each shard.
+func sortTouches(sorted *[touchesPerSort]touch, ids []int64, timeoutsMs []uint32) (parts [shards][]touch) {
+	var hashes [touchesPerSort]uint32
+	var at [shards]int
 	for i, id := range ids {
-		timeout := time.Duration(timeoutsMs[i]) * time.Millisecond
-		if !t.queue.Touch(jute.SessionID(id), member, heard, timeout) {
-			refused = append(refused, id)
-		}
+		hashes[i] = hash(jute.SessionID(id))
+		at[hashes[i]>>(32-shardBits)]++
 	}
-	return refused
+	from := 0
+	for i, n := range at {
+		parts[i], at[i], from = sorted[from:from+n], from, from+n
+	}
+	for i, id := range ids {
+		next := &at[hashes[i]>>(32-shardBits)]
+		sorted[*next] = touch{jute.SessionID(id), hashes[i], timeoutsMs[i]}
+		*next++
+	}
+	return parts
+}
+
+func (t *GlobalTable) touchShard(p *shard, member uint32, at time.Time, touches []touch, refused []int64) []int64 {
+	if len(touches) == 0 {
+		return refused
+	}
+	heard := t.Now(at)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.touchAll(touches, member, heard, refused)
 }
 
 // Wait says how long after now the next Advance is due; never negative.
 func (t *GlobalTable) Wait(now time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return max(0, t.base.Add(t.step).Sub(now))
+	return max(0, t.clock.Load().base.Add(t.step).Sub(now))
 }
 
 // Advance moves table time on by one step, if the next one is due at now. If all earlier
@@ -144,46 +193,52 @@ func (t *GlobalTable) Wait(now time.Time) time.Duration {
 // reports whether it came more than a quarter tick late; the time lost is then lost to
 // the table for good, and the touches of the living may still be on their way.
 func (t *GlobalTable) Advance(now time.Time) (late bool) {
-	late, polled := t.advance(now)
-	for polled {
-		polled = t.sift()
+	c := *t.clock.Load()
+	behind := now.Sub(c.base) - t.step
+	if behind < 0 {
+		return false
+	}
+	late = behind > t.slack()
+	c.now += t.step
+	c.base = c.base.Add(t.step)
+	if late {
+		c.base = now
+	}
+	t.clock.Store(&c)
+	if t.Due() {
+		return late // one bucket after the other: these have their answer coming
+	}
+	for i := range t.shards {
+		for p := &t.shards[i]; p.sift(c.now); {
+		}
 	}
 	return late
 }
 
-func (t *GlobalTable) advance(now time.Time) (late, polled bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	behind := now.Sub(t.base) - t.step
-	if behind < 0 {
-		return false, false
+// sift lets fall due what is due at now, or a part of that, and reports whether there is
+// more.
+func (p *shard) sift(now time.Duration) (more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.queue.Poll(now) {
 	}
-	late = behind > t.slack()
-	t.now += t.step
-	t.base = t.base.Add(t.step)
-	if late {
-		t.base = now
-	}
-	if t.queue.Due() {
-		return late, false // one bucket after the other: these have their answer coming
-	}
-	for t.queue.Poll(t.now) {
-		polled = true
-	}
-	return late, polled
-}
-
-func (t *GlobalTable) sift() (more bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.queue.Sift(recordsPerLock)
+	return p.queue.Sift(recordsPerLock)
 }
 
 // Due reports whether sessions have fallen due and are not yet decided.
 func (t *GlobalTable) Due() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.queue.Due()
+	for i := range t.shards {
+		if t.shards[i].due() {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *shard) due() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.Due()
 }
 
 // Decide appends to dst, and returns, up to limit of the due sessions that no touch has
@@ -191,37 +246,41 @@ func (t *GlobalTable) Due() bool {
 // until Attach or Remove. Due is false when none are left.
 func (t *GlobalTable) Decide(dst []Overdue, limit int) []Overdue {
 	want := len(dst) + limit
-	for more := true; more && len(dst) < want; {
-		dst, more = t.decide(dst, min(want-len(dst), recordsPerLock))
+	for i := range t.shards {
+		for more := true; more && len(dst) < want; {
+			dst, more = t.shards[i].decide(dst, min(want-len(dst), recordsPerLock))
+		}
 	}
 	return dst
 }
 
-func (t *GlobalTable) decide(dst []Overdue, limit int) (_ []Overdue, more bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	dst = t.queue.Take(dst, limit)
-	return dst, t.queue.Due()
+func (p *shard) decide(dst []Overdue, limit int) (_ []Overdue, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	dst = p.queue.Take(dst, limit)
+	return dst, p.queue.Due()
 }
 
 // Expiries yields all sessions but those being closed, in no order, each with the table
-// time at which its bucket falls due. The lock is held for a part of them at a time, and
-// not while it yields: a session may be missed, or have moved, if it changed meanwhile.
+// time at which its bucket falls due. No lock is held for more than a part of them at a
+// time, nor while it yields: a session may be missed, or have moved, if it changed meanwhile.
 func (t *GlobalTable) Expiries() iter.Seq[Expiry] {
 	return func(yield func(Expiry) bool) {
 		part := make([]Expiry, 0, recordsPerLock)
-		for cursor := uint32(0); ; {
-			if part, cursor = t.expiries(part[:0], cursor); !yieldAll(part, yield) || cursor == 0 {
-				return
+		for i := range t.shards {
+			for cursor, more := uint32(0), true; more; more = cursor != 0 {
+				if part, cursor = t.shards[i].expiries(part[:0], cursor); !yieldAll(part, yield) {
+					return
+				}
 			}
 		}
 	}
 }
 
-func (t *GlobalTable) expiries(part []Expiry, cursor uint32) ([]Expiry, uint32) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.queue.Buckets(part, cursor, recordsPerLock)
+func (p *shard) expiries(part []Expiry, cursor uint32) ([]Expiry, uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.Buckets(part, cursor, recordsPerLock)
 }
 
 func yieldAll(part []Expiry, yield func(Expiry) bool) bool {
@@ -233,25 +292,26 @@ func yieldAll(part []Expiry, yield func(Expiry) bool) bool {
 	return true
 }
 
-// Now returns table time at a moment of the clock.
-func (t *GlobalTable) Now(now time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.at(now)
-}
-
 // Len returns how many sessions the table holds, those being closed included.
-func (t *GlobalTable) Len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.queue.Len()
+func (t *GlobalTable) Len() (n int) {
+	for i := range t.shards {
+		n += t.shards[i].len()
+	}
+	return n
 }
 
-// at is table time at a moment of the clock. Before base it runs as fast as the clock: a
-// touch that was under way for a while counts from its own time. Behind the last moment
-// at which the next step is in time it stands still.
-func (t *GlobalTable) at(now time.Time) time.Duration {
-	return t.now + min(now.Sub(t.base), t.step+t.slack())
+func (p *shard) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.Len()
+}
+
+// Now returns table time at a moment of the clock. Before the clock's base it runs as fast
+// as the clock: a touch that was under way for a while counts from its own time. Behind the
+// last moment at which the next step is in time it stands still.
+func (t *GlobalTable) Now(now time.Time) time.Duration {
+	c := t.clock.Load()
+	return c.now + min(now.Sub(c.base), t.step+t.slack())
 }
 
 // slack is how late a step may be without losing time: a quarter tick.

@@ -103,7 +103,7 @@ func TestTouchAllRefuses(t *testing.T) {
 	decided(table) // 1 is closing
 	var ids []int64
 	var timeouts []uint32
-	for i := range 3 * touchesPerLock {
+	for i := range 3 * touchesPerSort {
 		ids, timeouts = append(ids, int64(i%6)), append(timeouts, 4000)
 	}
 	refused := table.TouchAll(2, start.Add(6*time.Second), ids, timeouts, []int64{77})
@@ -117,6 +117,27 @@ func TestTouchAllRefuses(t *testing.T) {
 	if ids := table.TouchAll(2, start, nil, nil, nil); ids != nil {
 		t.Errorf("TouchAll of nothing refused %v", ids)
 	}
+}
+
+// Each session of a long batch gets the timeout that came with it, whatever its shard.
+func TestTouchAllKeepsTimeouts(t *testing.T) {
+	const n = 2*touchesPerSort + 5
+	table := NewGlobalTable(start, tick, seeds())
+	var ids []int64
+	var timeouts []uint32
+	for id := int64(1); id <= n; id++ {
+		table.Attach(Seed{ID: jute.SessionID(id), Timeout: time.Minute, Member: 1}, start.Add(-time.Hour)) // due long ago
+		ids, timeouts = append(ids, id), append(timeouts, uint32(id))
+	}
+	if refused := table.TouchAll(1, start, ids, timeouts, nil); len(refused) != 0 {
+		t.Fatalf("refused %v", refused)
+	}
+	for id := jute.SessionID(1); id <= n; id++ {
+		if got := table.shard(id).queue.deadline(id); got != time.Duration(id)*ms {
+			t.Fatalf("session %d is due at %v, want %v", id, got, time.Duration(id)*ms)
+		}
+	}
+	checkShards(t, table)
 }
 
 func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
@@ -340,7 +361,7 @@ func againstModel(t *testing.T, r *rand.Rand) {
 			if got, want := table.Advance(now), m.advance(now); got != want {
 				t.Fatalf("Advance late: %t, want %t", got, want)
 			}
-			check(t, table.queue)
+			checkShards(t, table)
 		default:
 			for _, got := range table.Decide(nil, r.IntN(5)) {
 				if s := m.sessions[got.ID]; !m.due[got.ID] || s.seed != got.Seed {
@@ -400,12 +421,19 @@ func TestTableConcurrent(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		check(t, table.queue)
+		checkShards(t, table)
 	}
 	for id := jute.SessionID(1); id <= n; id++ {
 		if heard := id <= n/2; closed[id] == heard {
 			t.Fatalf("%s: heard %t, closed %t", id, heard, closed[id])
 		}
+	}
+}
+
+func checkShards(t *testing.T, table *GlobalTable) {
+	t.Helper()
+	for i := range table.shards {
+		check(t, table.shards[i].queue)
 	}
 }
 
@@ -422,8 +450,8 @@ func million(n int) iter.Seq[Seed] {
 }
 
 func TestSessionSize(t *testing.T) {
-	if size := unsafe.Sizeof(slot{}); size != 48 {
-		t.Errorf("a slot takes %d bytes, want 48", size)
+	if size := unsafe.Sizeof(slot{}); size != 32 {
+		t.Errorf("a slot takes %d bytes, want 32", size)
 	}
 	const n, limit = 1_000_000, 96
 	var before, after runtime.MemStats
