@@ -70,3 +70,22 @@ func BenchmarkPong(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRenew is an acknowledgement of so many touches, for whose sessions nobody waits.
+func BenchmarkRenew(b *testing.B) {
+	for _, n := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprintf("touches=%d", n), func(b *testing.B) {
+			now := time.Now()
+			s, touched := newLeases(now), map[jute.SessionID]time.Duration{}
+			for i := range n {
+				id := jute.SessionID(self<<56 + i)
+				s.take(id, uint64(i), timeout, now)
+				touched[id] = timeout
+			}
+			for k := time.Duration(1); b.Loop(); k++ {
+				s.renew(touched, now.Add(k), nil)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/touch")
+		})
+	}
+}

@@ -207,9 +207,11 @@ func (s *leases) renew(touched map[jute.SessionID]time.Duration, sent time.Time,
 		if !ok || refused[id] {
 			continue
 		}
-		l.until = max(l.until, at+span(min(timeout, l.timeout)))
-		s.held[id] = l
-		if time.Since(s.base) <= l.until {
+		if until := at + span(min(timeout, l.timeout)); until > l.until {
+			l.until = until
+			s.held[id] = l
+		}
+		if len(s.waiting) > 0 && time.Since(s.base) <= l.until { // as a rule nobody waits
 			s.finish(id, nil)
 		}
 	}

@@ -102,7 +102,8 @@ func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 		}
 		pong, room := f.pong(number), touchesPerPong
 		for _, b := range batches {
-			part := appendBatch(pong, b)
+			left := len(b.Touched)
+			part := appendBatch(pong, b, min(left, room))
 			for id, timeout := range b.Touched {
 				if room == 0 {
 					pong.More = true
@@ -110,11 +111,11 @@ func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 						return
 					}
 					pong, room = f.pong(number), touchesPerPong
-					part = appendBatch(pong, b)
+					part = appendBatch(pong, b, min(left, room))
 				}
 				part.Sessions = append(part.Sessions, int64(id))
 				part.TimeoutsMs = append(part.TimeoutsMs, uint32(timeout.Milliseconds()))
-				room--
+				room, left = room-1, left-1
 			}
 		}
 		yield(pong)
@@ -131,8 +132,12 @@ func (f *Follower) pong(number uint64) *proto.Pong {
 	return pong
 }
 
-func appendBatch(pong *proto.Pong, b sessiontracker.Batch) *proto.Batch {
-	part := &proto.Batch{Number: b.Number, AgeUs: uint64(max(0, time.Since(b.Sent).Microseconds()))}
+// appendBatch begins a batch with room for n touches.
+func appendBatch(pong *proto.Pong, b sessiontracker.Batch, n int) *proto.Batch {
+	part := &proto.Batch{
+		Number: b.Number, AgeUs: uint64(max(0, time.Since(b.Sent).Microseconds())),
+		Sessions: make([]int64, 0, n), TimeoutsMs: make([]uint32, 0, n),
+	}
 	pong.Batches = append(pong.Batches, part)
 	return part
 }
