@@ -345,3 +345,34 @@ func resident() int64 {
 	}
 	return 0
 }
+
+// BenchmarkClose is the end of a session with so many ephemeral nodes: for so long all
+// others wait for the tree's lock. Nobody watches.
+func BenchmarkClose(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 100_000, million()} {
+		b.Run(fmt.Sprintf("ephemerals=%d", n), func(b *testing.B) {
+			k := newBench(b, 0)
+			for b.Loop() {
+				b.StopTimer()
+				k.apply(b, k.entry(openTxn(2)))
+				for i := 0; i < n; i += 1000 {
+					var txns []*proto.Txn
+					for j := i; j < min(i+1000, n); j++ {
+						t := createTxn(jute.OpCreate, fmt.Sprintf("/group/e-%010d", j), jute.Ephemeral)
+						t.Session = 2
+						txns = append(txns, t)
+					}
+					k.apply(b, k.entry(txns...))
+				}
+				end := txn(jute.OpCloseSession, nil)
+				end.Session = 2
+				b.StartTimer()
+				k.apply(b, k.entry(end))
+				if k.s.EphemeralCount() != 0 {
+					b.Fatalf("%d ephemeral nodes are left", k.s.EphemeralCount())
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/node")
+		})
+	}
+}
