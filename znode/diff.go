@@ -81,12 +81,12 @@ func diffNodes(x, y *Snapshot) string {
 }
 
 func (n *node) equal(m *node) bool {
-	return n.stat() == m.stat() && n.life == m.life && n.creates == m.creates && n.acl.text == m.acl.text &&
+	return n.stat() == m.stat() && n.life() == m.life() && n.numCreates() == m.numCreates() && n.acl.text == m.acl.text &&
 		bytes.Equal(n.data, m.data) && (n.data == nil) == (m.data == nil)
 }
 
 func (n *node) describe() string {
 	const enough = 64 // bytes of data to show
 	return fmt.Sprintf("%+v %+v creates %d data %q null %t acl %v",
-		n.stat(), n.life, n.creates, n.data[:min(len(n.data), enough)], n.data == nil, n.acl.list(true))
+		n.stat(), n.life(), n.numCreates(), n.data[:min(len(n.data), enough)], n.data == nil, n.acl.list(true))
 }

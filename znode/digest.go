@@ -105,22 +105,23 @@ func (m *member) append(p []byte) []byte {
 // hash covers all of n but what is derived or this member's own.
 func (n *node) hash() uint64 {
 	data, version := n.replicated()
+	life := n.life()
 	var room [128]byte
 	p := room[:0]
 	p = add(p, xxhash.Sum64String(n.path))
 	p = add(p, hashData(data))
 	p = add(p, uint64(n.czxid))
 	p = add(p, uint64(n.mzxid))
-	p = add(p, uint64(n.pzxid))
+	p = add(p, uint64(n.lastChild()))
 	p = add(p, uint64(n.ctime))
 	p = add(p, uint64(n.mtime))
-	p = add(p, uint64(n.owner))
-	p = add(p, uint64(n.ttl))
-	p = addBool(p, n.container)
+	p = add(p, uint64(life.owner))
+	p = add(p, uint64(life.ttl))
+	p = addBool(p, life.container)
 	p = add(p, n.acl.hash)
 	p = add(p, uint64(uint32(version)))
 	p = add(p, uint64(uint32(n.aversion)))
-	p = add(p, uint64(uint32(n.creates)))
+	p = add(p, uint64(uint32(n.numCreates())))
 	return xxhash.Sum64(p)
 }
 

@@ -14,13 +14,30 @@ import (
 // life is how a node may end without being deleted. The zero value is that of a plain
 // node; at most one field is set.
 type life struct {
-	owner     jute.SessionID // ephemeral: goes with this session
-	ttl       int64          // goes so many ms after its last change, if it has no children then
-	container bool           // goes when its last child has gone
+	owner     jute.SessionID // ephemeral
+	ttl       int64          // ms
+	container bool
 }
 
-// reapable reports whether the reaper may ever remove such a node.
-func (l *life) reapable() bool { return l.container || l.ttl != 0 }
+// life returns how n may end.
+func (n *node) life() life {
+	if n.family == nil {
+		return life{owner: n.owner}
+	}
+	return life{owner: n.owner, ttl: n.ttl, container: n.container}
+}
+
+// setLife says how n, which may be changed, may end.
+func (n *node) setLife(l life) {
+	n.owner = l.owner
+	if l.ttl != 0 || l.container || n.family != nil {
+		f := n.found()
+		f.ttl, f.container = l.ttl, l.container
+	}
+}
+
+// reapable reports whether the reaper may ever remove n.
+func (n *node) reapable() bool { return n.family != nil && (n.container || n.ttl != 0) }
 
 // Candidate is a node without children that the reaper may remove, now or at a time to
 // come. The zero value stands before all.
@@ -46,7 +63,7 @@ func (c Candidate) compare(d Candidate) int {
 // candidacy returns the place of n among the candidates, false if it has none.
 func (n *node) candidacy() (Candidate, bool) {
 	switch {
-	case n.children != nil || !n.reapable():
+	case !n.reapable() || n.children.n > 0:
 		return Candidate{}, false
 	case n.ttl != 0:
 		return Candidate{Path: n.path, class: outdated, at: end(n.mtime, n.ttl)}, true

@@ -202,7 +202,7 @@ func TestKindsInMulti(t *testing.T) {
 			k := w.connect()
 			r := k.must(k.multi(jute.MultiOp{Op: tt.op, Create: createOp("/n", "", tt.mode, jute.OpenACL), TTL: 7}))
 			got := r.Multi[0]
-			if n := w.s().get(got.Path); got.Op != tt.result || n == nil || n.life != tt.want || got.Stat.EphemeralOwner != tt.want.owner {
+			if n := w.s().get(got.Path); got.Op != tt.result || n == nil || n.life() != tt.want || got.Stat.EphemeralOwner != tt.want.owner {
 				t.Errorf("%+v, %+v", got, n)
 			}
 		})

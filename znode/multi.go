@@ -168,9 +168,14 @@ type undo struct {
 
 // willUndo notes a step that may have to be taken back.
 func (s *State) willUndo(u undo) {
-	if s.undoable {
-		s.undo = append(s.undo, u)
+	if !s.undoable {
+		return
 	}
+	if u.edited.family != nil {
+		f := *u.edited.family
+		u.edited.family = &f
+	}
+	s.undo = append(s.undo, u)
 }
 
 // goBack takes back all steps of the running multi.
@@ -186,7 +191,10 @@ func (s *State) goBack() {
 			n := s.edit(gen, u.edited.path)
 			s.dataSize += int64(len(u.edited.data) - len(n.data))
 			s.recast(gen, n, func() {
-				u.edited.gen, u.edited.children = n.gen, n.children
+				u.edited.gen = n.gen
+				if n.family != nil {
+					u.edited.found().children = n.children
+				}
 				*n = u.edited
 			})
 			s.count(n)

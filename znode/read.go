@@ -62,7 +62,7 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 		s.watches.watchChildren(n.path, w)
 	}
 	names := make([]string, 0, n.numChildren())
-	if n.children != nil {
+	if n.family != nil {
 		for child := range n.children.all() {
 			names = append(names, string(child))
 		}
@@ -147,7 +147,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		switch n := s.get(borrow(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
-		case n.pzxid > req.RelativeZxid:
+		case n.lastChild() > req.RelativeZxid:
 			missed(jute.EventNodeChildrenChanged, path)
 		default:
 			s.watches.watchChildren(n.path, w)

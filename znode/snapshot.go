@@ -119,13 +119,14 @@ func (n *node) write(b *blockWriter, lists map[*acl]uint32) {
 	b.data(data)
 	b.u64(uint64(n.czxid))
 	b.u64(uint64(n.mzxid))
-	b.u64(uint64(n.pzxid))
+	b.u64(uint64(n.lastChild()))
 	b.u64(uint64(n.ctime))
 	b.u64(uint64(n.mtime))
 	b.u32(uint32(version))
 	b.u32(uint32(n.aversion))
-	b.u32(uint32(n.creates))
-	n.life.write(b)
+	b.u32(uint32(n.numCreates()))
+	life := n.life()
+	life.write(b)
 	number, known := lists[n.acl]
 	if !known {
 		number = uint32(len(lists))
@@ -202,7 +203,7 @@ func (n *node) replicated() (data []byte, version int32) {
 // ErrSnapshotVersion, ErrCorrupt or the reader's own, changes nothing. Watches stay.
 func (s *State) Restore(r io.Reader) error {
 	f := filler{b: newBlockReader(r), gen: s.gen.Load()}
-	f.paths = map[string]*node{}
+	f.paths = newIndex()
 	f.fill()
 	digest := f.b.u64()
 	if err := f.b.close(); err != nil {
@@ -280,13 +281,7 @@ func (f *filler) readNodes() {
 	var lists []*acl
 	known := map[*acl]bool{}
 	for count := b.u64(); count > 0 && b.err == nil; count-- {
-		n := &node{
-			gen: f.gen, path: b.text(), data: b.data(),
-			czxid: int64(b.u64()), mzxid: int64(b.u64()), pzxid: int64(b.u64()),
-			ctime: int64(b.u64()), mtime: int64(b.u64()),
-			version: int32(b.u32()), aversion: int32(b.u32()), creates: int32(b.u32()),
-			life: f.readLife(),
-		}
+		n := f.readNode()
 		if number := b.u32(); int(number) < len(lists) {
 			n.acl = lists[number]
 		} else if a, ok := f.acls.parseACL(b.data()); ok && int(number) == len(lists) && !known[a] {
@@ -309,9 +304,23 @@ func (f *filler) readNodes() {
 	}
 }
 
+// readNode reads a node but for its list.
+func (f *filler) readNode() *node {
+	b := f.b
+	n := &node{gen: f.gen, path: b.text(), data: b.data(), czxid: int64(b.u64()), mzxid: int64(b.u64())}
+	pzxid := int64(b.u64())
+	n.ctime, n.mtime = int64(b.u64()), int64(b.u64())
+	n.version, n.aversion = int32(b.u32()), int32(b.u32())
+	if creates := int32(b.u32()); creates != 0 || pzxid != n.czxid {
+		n.family = &family{pzxid: pzxid, creates: creates}
+	}
+	n.setLife(f.readLife())
+	return n
+}
+
 // misplaced returns why n cannot be the node behind the one at last, "" if it can.
 func (f *filler) misplaced(n *node, last string) string {
-	if n.path == rootPath && last == "" && n.life == (life{}) {
+	if n.path == rootPath && last == "" && n.life() == (life{}) {
 		return ""
 	}
 	if !ValidPath(n.path) || !follows(n.path, last) {
@@ -324,9 +333,9 @@ func (f *filler) misplaced(n *node, last string) string {
 		return "has no parent"
 	case parent.owner != 0:
 		return "has an ephemeral parent"
-	case n.creates < 0:
+	case n.numCreates() < 0:
 		return "has a wrong count of children"
-	case n.life != (life{}) && isBuiltin(n.path):
+	case n.life() != (life{}) && isBuiltin(n.path):
 		return "cannot end"
 	case n.path == configPath && n.mzxid == 0 && (n.data != nil || n.version != 0):
 		return "is not every member's own"

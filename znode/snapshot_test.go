@@ -89,7 +89,7 @@ func TestSnapshotIsFixed(t *testing.T) {
 		k.must(k.create(fmt.Sprintf("/a/x%d", i), 1))
 	}
 	k.must(k.setData("/a", "again", -1))
-	w.s().edit(w.s().gen.Load(), "/a").creates++
+	w.s().edit(w.s().gen.Load(), "/a").found().creates++
 	k.must(k.close())
 	w.connect()
 	if !bytes.Equal(encode(t, sn), before) {
@@ -246,14 +246,14 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 		{"ephemeral of nobody", func(f *forged) { f.at("/e").owner = 5 }, "owned by no session"},
 		{"ephemeral parent", func(f *forged) { f.at("/a").owner = first }, "ephemeral parent"},
 		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).owner = first }, "cannot end"},
-		{"container built-in", func(f *forged) { f.at(quotaPath).container = true }, "cannot end"},
-		{"container root", func(f *forged) { f.at("/").container = true }, "no parent"},
-		{"time to live below 0", func(f *forged) { f.at("/a").ttl = -1 }, "of no kind"},
-		{"long time to live", func(f *forged) { f.at("/a").ttl = jute.MaxTTL + 1 }, "of no kind"},
+		{"container built-in", func(f *forged) { f.at(quotaPath).found().container = true }, "cannot end"},
+		{"container root", func(f *forged) { f.at("/").found().container = true }, "no parent"},
+		{"time to live below 0", func(f *forged) { f.at("/a").found().ttl = -1 }, "of no kind"},
+		{"long time to live", func(f *forged) { f.at("/a").found().ttl = jute.MaxTTL + 1 }, "of no kind"},
 		{"ephemeral root", func(f *forged) { f.at("/").owner = first }, "no parent"},
 		{"count too large", func(f *forged) { f.more++ }, "impossible block"},
 		{"count too small", func(f *forged) { f.more-- }, "left over"},
-		{"count of creates", func(f *forged) { f.at("/a").creates = -1 }, "wrong count"},
+		{"count of creates", func(f *forged) { f.at("/a").found().creates = -1 }, "wrong count"},
 		{"character in path", func(f *forged) { f.at("/e").path = "/e\x01" }, "out of order"},
 		{"relative path", func(f *forged) { f.at("/e").path = "e" }, "out of order"},
 		{"path twice", func(f *forged) { f.at("/null").path = "/large" }, "out of order"},
@@ -291,7 +291,7 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 // Only the built-in config node can hold data that are its member's own.
 func TestRestoreRejectsConfigData(t *testing.T) {
 	f := filler{b: newBlockReader(bytes.NewReader(nil)), gen: 1}
-	f.paths = map[string]*node{}
+	f.paths = newIndex()
 	f.link(1, &node{gen: 1, path: rootPath, acl: &acl{}})
 	f.link(1, &node{gen: 1, path: zkPath, acl: &acl{}})
 	for _, n := range []*node{{path: configPath, data: []byte{}}, {path: configPath, version: -1}} {
@@ -346,7 +346,7 @@ func TestDiff(t *testing.T) {
 		`"/a/b"`:  func(_ *world, s *State) { s.remove(s.get("/a/b/c")); s.remove(s.get("/a/b")) },
 		`"/null"`: func(_ *world, s *State) { s.edit(s.gen.Add(1), "/null").data = []byte{} },
 		`"/a!"`:   func(_ *world, s *State) { s.edit(s.gen.Add(1), "/a!").acl = s.acls.world(64) },
-		`"/e"`:    func(_ *world, s *State) { s.edit(s.gen.Add(1), "/e").creates += 1 },
+		`"/e"`:    func(_ *world, s *State) { s.edit(s.gen.Add(1), "/e").found().creates += 1 },
 		`"/zz"`:   func(_ *world, s *State) { s.link(s.gen.Add(1), &node{path: "/zz", acl: s.acls.world(1)}) },
 	}
 	for want, change := range changes {
@@ -382,7 +382,7 @@ func FuzzRestore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = mend(b)
 		f := filler{b: newBlockReader(bytes.NewReader(b)), gen: 1}
-		f.paths = map[string]*node{}
+		f.paths = newIndex()
 		f.fill()
 		const tail = 8 + 4 + 16 // digest, sum, end
 		if f.b.u64(); f.b.close() != nil || len(b) < len(snapshotMagic)+4+4+tail {

@@ -13,8 +13,8 @@ import (
 // everything in it.
 type tree struct {
 	root       *node
-	nodes      int              // how many
-	paths      map[string]*node // the nodes by path; nil in a copy, which finds them by their parents
+	nodes      int    // how many
+	paths      *index // the nodes by path; nil in a copy, which finds them by their parents
 	ephemerals sorted[ephemeral, struct{}]
 	candidates sorted[Candidate, struct{}] // of the reaper
 	quotas     sorted[name, struct{}]      // paths that have a quota
@@ -25,20 +25,28 @@ type tree struct {
 // node is one znode. A node of an older generation than the present is never written. All
 // above one of the present generation are of this, too.
 type node struct {
-	gen   uint64
-	path  string
-	data  []byte // nil: null
-	czxid int64
-	mzxid int64
-	pzxid int64
-	ctime int64 // ms since 1970
-	mtime int64
-	life
-	children *sorted[name, *node] // nil: none yet
+	gen      uint64
+	path     string
+	data     []byte // nil: null
+	czxid    int64
+	mzxid    int64
+	ctime    int64 // ms since 1970
+	mtime    int64
+	owner    jute.SessionID // ephemeral: goes with this session
 	acl      *acl
+	*family  // nil: no child ever, and neither a container nor with a time to live
 	version  int32
 	aversion int32
-	creates  int32 // children ever created: the next sequential number
+}
+
+// family is what most nodes do not have. It is its node's alone: with it a node would be
+// half as large again, and a million of them take that much more memory.
+type family struct {
+	children  sorted[name, *node]
+	pzxid     int64
+	ttl       int64 // goes so many ms after its last change, if it has no children then
+	creates   int32 // children ever created: the next sequential number
+	container bool  // goes when its last child has gone
 }
 
 // name is the last part of a path.
@@ -82,7 +90,7 @@ func isBuiltin(path string) bool {
 
 // newTree returns the tree of a new ensemble, made in generation gen.
 func newTree(gen uint64, acls *acls) tree {
-	t := tree{paths: map[string]*node{}}
+	t := tree{paths: newIndex()}
 	for _, path := range builtin {
 		n := &node{gen: gen, path: path, data: []byte{}, acl: acls.world(jute.PermAll)}
 		if path == configPath {
@@ -110,17 +118,14 @@ func (t *tree) get(path string) *node {
 	if t.paths == nil {
 		return t.descend(path)
 	}
-	return t.paths[path]
+	return t.paths.get(path)
 }
 
 // descend is get for a copy.
 func (t *tree) descend(path string) *node {
 	n := t.root
 	for part, rest, more := strings.Cut(path[1:], "/"); n != nil && n.path != path; part, rest, more = strings.Cut(rest, "/") {
-		if n.children == nil {
-			return nil
-		}
-		if n, _ = n.children.get(name(part)); !more {
+		if n = n.child(name(part)); !more {
 			break
 		}
 	}
@@ -144,7 +149,7 @@ func (t *tree) own(gen uint64, path string) *node {
 		return n
 	}
 	n = n.copy(gen)
-	t.paths[n.path] = n
+	t.paths.replace(n)
 	if n.path == rootPath {
 		t.root = n
 		return n
@@ -158,7 +163,7 @@ func (t *tree) own(gen uint64, path string) *node {
 // parent: a create is not noted there yet. It may be changed if it is uncounted before and
 // counted after. The parent exists; only the root has none.
 func (t *tree) link(gen uint64, n *node) (parent *node) {
-	t.paths[n.path] = n
+	t.paths.put(n)
 	t.nodes++
 	t.count(n)
 	t.dataSize += int64(len(n.path) + len(n.data))
@@ -168,12 +173,7 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 	}
 	above, last := cutPath(n.path)
 	parent = t.own(gen, above)
-	t.recast(gen, parent, func() {
-		if parent.children == nil {
-			parent.children = &sorted[name, *node]{}
-		}
-		parent.children.put(gen, name(last), n)
-	})
+	t.recast(gen, parent, func() { parent.found().children.put(gen, name(last), n) })
 	if n.owner != 0 {
 		t.ephemerals.put(gen, ephemeral{n.owner, n.path}, struct{}{})
 	}
@@ -188,17 +188,13 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 
 // unlink takes n, which is not the root, out of the tree: the reverse of link.
 func (t *tree) unlink(gen uint64, n *node) (parent *node) {
-	delete(t.paths, n.path)
+	t.paths.drop(n.path)
 	t.nodes--
 	t.uncount(n)
 	t.dataSize -= int64(len(n.path) + len(n.data))
 	above, last := cutPath(n.path)
 	parent = t.own(gen, above)
-	t.recast(gen, parent, func() {
-		if parent.children.drop(gen, name(last)); parent.children.n == 0 {
-			parent.children = nil
-		}
-	})
+	t.recast(gen, parent, func() { parent.children.drop(gen, name(last)) })
 	if n.owner != 0 {
 		t.ephemerals.drop(gen, ephemeral{n.owner, n.path})
 	}
@@ -227,7 +223,7 @@ func (t *tree) walk(n *node, visit func(*node) bool) bool {
 	if !visit(n) {
 		return false
 	}
-	if n.children == nil {
+	if n.family == nil {
 		return true
 	}
 	for _, child := range n.children.all() {
@@ -254,19 +250,53 @@ func (t *tree) owned(id jute.SessionID) []string {
 func (n *node) copy(gen uint64) *node {
 	c := *n
 	c.gen = gen
-	if n.children != nil {
-		children := *n.children
-		c.children = &children
+	if n.family != nil {
+		f := *n.family
+		c.family = &f
 	}
 	return &c
 }
 
+// found returns n's family, which it now has if it had none. n may be changed.
+func (n *node) found() *family {
+	if n.family == nil {
+		n.family = &family{pzxid: n.czxid}
+	}
+	return n.family
+}
+
+// child returns n's child of that name, nil if there is none.
+func (n *node) child(last name) *node {
+	if n.family == nil {
+		return nil
+	}
+	child, _ := n.children.get(last)
+	return child
+}
+
 // numChildren returns how many children n has.
 func (n *node) numChildren() int32 {
-	if n.children == nil {
+	if n.family == nil {
 		return 0
 	}
 	return int32(n.children.n)
+}
+
+// numCreates returns how many children n ever had.
+func (n *node) numCreates() int32 {
+	if n.family == nil {
+		return 0
+	}
+	return n.creates
+}
+
+// lastChild returns the zxid of the last change of n's children, that of its creation if
+// there was none.
+func (n *node) lastChild() int64 {
+	if n.family == nil {
+		return n.czxid
+	}
+	return n.pzxid
 }
 
 // countCreate counts a child's creation. The count sticks at its end, as in ZooKeeper:
@@ -280,9 +310,9 @@ func (n *node) countCreate() {
 // stat returns what clients are told of n. Their cversion counts creates and deletes.
 func (n *node) stat() jute.Stat {
 	return jute.Stat{
-		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid,
+		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.lastChild(),
 		Ctime: n.ctime, Mtime: n.mtime,
-		Version: n.version, Cversion: 2*n.creates - n.numChildren(), Aversion: n.aversion,
+		Version: n.version, Cversion: 2*n.numCreates() - n.numChildren(), Aversion: n.aversion,
 		EphemeralOwner: n.owner,
 		DataLength:     int32(len(n.data)),
 		NumChildren:    n.numChildren(),

@@ -82,7 +82,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 		return nil, jute.NoAuth
 	}
 	if req.Flags.IsSequential() {
-		s.path = fmt.Appendf(append(s.path[:0], path...), "%010d", parent.creates)
+		s.path = fmt.Appendf(append(s.path[:0], path...), "%010d", parent.numCreates())
 		path = borrow(s.path)
 	}
 	switch {
@@ -96,9 +96,10 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 		return nil, jute.QuotaExceeded
 	}
 	n := &node{
-		gen: s.gen.Load(), path: strings.Clone(path), data: bytes.Clone(req.Data), acl: list, life: l,
-		czxid: s.zxid, mzxid: s.zxid, pzxid: s.zxid, ctime: s.now, mtime: s.now,
+		gen: s.gen.Load(), path: strings.Clone(path), data: bytes.Clone(req.Data), acl: list,
+		czxid: s.zxid, mzxid: s.zxid, ctime: s.now, mtime: s.now,
 	}
+	n.setLife(l)
 	parent = s.link(n.gen, n)
 	s.willUndo(undo{linked: n})
 	s.willUndo(undo{edited: *parent})
@@ -149,7 +150,7 @@ func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
 		return jute.NoNode
 	case req.Version != anyVersion && req.Version != n.version:
 		return jute.BadVersion
-	case n.children != nil:
+	case n.numChildren() > 0:
 		return jute.NotEmpty
 	}
 	s.remove(n)

@@ -382,7 +382,7 @@ func TestSequenceEnds(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
 	k.must(k.create("/q", 0))
-	w.s().edit(w.s().gen.Load(), "/q").creates = math.MaxInt32
+	w.s().edit(w.s().gen.Load(), "/q").found().creates = math.MaxInt32
 	if r := k.create("/q/n-", 2); r.Path != "/q/n-2147483647" {
 		t.Errorf("created %q, %v", r.Path, r.Code)
 	}
