@@ -1,0 +1,80 @@
+package znode
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// A part does what a map does, with changes that come at random: whether the hashes are
+// spread, or so few and so near an end that all lie in one run, which goes on at the front.
+func TestIndexPart(t *testing.T) {
+	for name, hash := range map[string]func(i int) uint32{
+		"spread": func(i int) uint32 { return uint32(i+1) * 2654435761 },
+		"equal":  func(int) uint32 { return 1 },
+		"at end": func(i int) uint32 { return math.MaxUint32 - uint32(i%3)<<24 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const paths = 60
+			rng := rand.New(rand.NewPCG(1, 1))
+			var p part
+			want := map[int]*node{}
+			for step := range 4000 {
+				i := rng.IntN(paths)
+				n := &node{path: fmt.Sprint("/", i), version: int32(step)}
+				if want[i] == nil {
+					if p.n >= len(p.nodes)-len(p.nodes)/8 {
+						p.grow()
+					}
+					p.put(hash(i), n)
+					want[i] = n
+				} else {
+					p.free(p.find(hash(i), n.path))
+					delete(want, i)
+				}
+				for i := range paths {
+					at := p.find(hash(i), fmt.Sprint("/", i))
+					if (at >= 0) != (want[i] != nil) || at >= 0 && p.nodes[at] != want[i] {
+						t.Fatalf("step %d: /%d is at %d", step, i, at)
+					}
+				}
+			}
+			if p.n != len(want) {
+				t.Errorf("%d nodes, want %d", p.n, len(want))
+			}
+		})
+	}
+}
+
+// An index grows and finds what it should, and holds no place that nobody needs.
+func TestIndex(t *testing.T) {
+	const nodes = 50_000
+	x := newIndex()
+	path := func(i int) string { return fmt.Sprint("/", i) }
+	for i := range nodes {
+		x.put(&node{path: path(i)})
+	}
+	for i := 0; i < nodes; i += 2 {
+		x.replace(&node{path: path(i), version: 1})
+	}
+	for i := 0; i < nodes; i += 3 {
+		x.drop(path(i))
+	}
+	for i := range nodes + 1 {
+		n := x.get(path(i))
+		if want := i%3 != 0 && i < nodes; (n != nil) != want || want && (n.path != path(i) || n.version != int32(1-i%2)) {
+			t.Fatalf("%s: %+v", path(i), n)
+		}
+	}
+	if x.n != nodes-(nodes+2)/3 {
+		t.Errorf("%d nodes", x.n)
+	}
+	places := 0
+	for i := range x.parts {
+		places += len(x.parts[i].nodes)
+	}
+	if places > nodes*2 {
+		t.Errorf("%d places for %d nodes", places, nodes)
+	}
+}
