@@ -40,6 +40,9 @@ const (
 	// minElection is the shortest election timeout: below it, a garbage collection or a
 	// slow disk passes for a dead leader.
 	minElection = 150 * time.Millisecond
+	// aloneElection is the election timeout of a member that is the only one: there is nobody
+	// whom it might hear, or pass for dead to.
+	aloneElection = 20 * time.Millisecond
 	// commitTimeout is how long raft waits, up to twice, before it tells followers of a commit
 	// that no further entry follows; a commit notice does so at once, if there is a pipeline.
 	commitTimeout = 50 * time.Millisecond
@@ -373,7 +376,11 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 func (n *Node) raftConfig() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = n.self().serverID()
-	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = n.election, n.election, n.election
+	election := n.election
+	if len(n.cfg.Peers) == 1 {
+		election = aloneElection
+	}
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = election, election, election
 	conf.CommitTimeout = commitTimeout
 	conf.MaxAppendEntries = maxAppend
 	conf.SnapshotInterval = snapshotInterval

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"rollcall/member"
@@ -43,7 +44,13 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 	}
 	logger.Info("member starts", "member", cfg.MyID, "version", version, "clients", clients.Addr().String(),
 		"data", cfg.DataDir, "members", len(settings.Servers), "tick", cfg.Tick)
-	if err := m.Run(ctx); err != nil {
+	var tuning sync.WaitGroup
+	over, stop := context.WithCancel(ctx)
+	tuning.Go(func() { keepSmall(over, env, m.Ready()) })
+	err = m.Run(ctx)
+	stop()
+	tuning.Wait()
+	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	logger.Info("member stopped", "member", cfg.MyID)

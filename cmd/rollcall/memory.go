@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How much garbage may lie beside what is in use before the collector runs, of a member:
+// as much again, as Go does by itself, up to roomyHeap in use; beyond that as much as
+// roomyHeap, or half of what is in use if that is more.
+const (
+	roomyHeap    = 64 << 20 // bytes
+	roomyPercent = 100
+	tightPercent = 50
+	// percentStep keeps the setting from following every small change: each stops the
+	// process for some ten microseconds.
+	percentStep = 10
+	// lookInterval is how often the heap is looked at.
+	lookInterval = 2 * time.Second
+)
+
+// gcPercent returns Go's setting for so many bytes in use.
+func gcPercent(live uint64) int {
+	if live <= roomyHeap {
+		return roomyPercent
+	}
+	return max(tightPercent, int(roomyPercent*roomyHeap/live)/percentStep*percentStep)
+}
+
+// keepSmall sets the collector for a member, until ctx ends: tight while it starts, for a
+// snapshot may fill the heap in a second; then as gcPercent says. What the start needed
+// goes back to the system when ready is closed. It does nothing if the environment says
+// how the collector is to be set.
+func keepSmall(ctx context.Context, env []string, ready <-chan struct{}) {
+	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") }) {
+		return
+	}
+	percent := tightPercent
+	debug.SetGCPercent(percent)
+	select {
+	case <-ctx.Done():
+		return
+	case <-ready:
+	}
+	debug.FreeOSMemory()
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for {
+		metrics.Read(live)
+		if p := gcPercent(live[0].Value.Uint64()); p != percent {
+			percent = p
+			debug.SetGCPercent(p)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
