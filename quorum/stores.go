@@ -241,7 +241,7 @@ func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raf
 	if s.check("create snapshot", err) != nil {
 		return nil, err
 	}
-	return &snapshotSink{SnapshotSink: sink, store: s}, nil
+	return newSnapshotSink(sink, s), nil
 }
 
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
@@ -257,39 +257,6 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 		}
 	}
 	return m, r, s.check("open snapshot", err)
-}
-
-// snapshotSink makes a closed snapshot durable before raft shortens the log.
-type snapshotSink struct {
-	raft.SnapshotSink
-	store  *snapshotStore
-	closed bool
-}
-
-func (k *snapshotSink) Write(p []byte) (int, error) {
-	n, err := k.SnapshotSink.Write(p)
-	return n, k.store.check("write snapshot", err)
-}
-
-func (k *snapshotSink) Close() error {
-	if k.closed {
-		return nil // raft closes once more
-	}
-	k.closed = true
-	err := k.SnapshotSink.Close()
-	if err == nil && k.store.dir != "" { // raft syncs the files and the folder above, not the one between
-		err = errors.Join(syncDir(filepath.Join(k.store.dir, k.ID())), syncDir(k.store.dir))
-	}
-	if err := k.store.check("store snapshot", err); err != nil {
-		return err
-	}
-	k.store.stored()
-	return nil
-}
-
-func (k *snapshotSink) Cancel() error {
-	k.closed = true
-	return k.SnapshotSink.Cancel()
 }
 
 // openStores opens what a data folder holds. logDir is where the log lies.

@@ -1,0 +1,54 @@
+package quorum
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// A snapshot reaches the disk while it is written, in the file that raft writes it to.
+func TestSnapshotIsWrittenOut(t *testing.T) {
+	dir := t.TempDir()
+	files, err := raft.NewFileSnapshotStoreWithLogger(dir, retained, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := 0
+	store := &snapshotStore{
+		SnapshotStore: files, dir: snapshotPath(dir), stored: func() { stored++ },
+		guard: guard{fail: func(err error) { t.Error(err) }, running: func() bool { return true }, ops: &operations{}},
+	}
+	sink, err := store.Create(1, 10, 2, raft.Configuration{}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := sink.(*snapshotSink)
+	block := bytes.Repeat([]byte("snapshot"), 8<<10)
+	for range 3 * writeOut / len(block) {
+		if _, err := sink.Write(block); err != nil {
+			t.Fatal(err)
+		}
+		if k.size-k.out >= writeOut {
+			t.Fatalf("%d of %d bytes written out", k.out, k.size)
+		}
+	}
+	if info, err := k.file.Stat(); err != nil || info.Size() < k.out {
+		t.Errorf("the file that is written out: %v, %v", info, err)
+	}
+	for range 2 { // raft closes once more
+		if err := sink.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, r, err := store.Open(sink.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if b, err := io.ReadAll(r); err != nil || len(b) != 3*writeOut || stored != 1 || k.file != nil {
+		t.Errorf("%d bytes, %v; stored %d times", len(b), err, stored)
+	}
+}
