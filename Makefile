@@ -5,7 +5,7 @@ SEQUENCES ?= 20000
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
-.PHONY: build image test race drill mutants fuzz bench compare lint proto up down soak help
+.PHONY: build image test race drill mutants fuzz bench compare growth lint proto up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -o bin/rollcall ./cmd/rollcall
 image: build ## container image rollcall of that binary; needs Docker, and no network
@@ -22,8 +22,10 @@ fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
 	go test -run '^$$' -bench . -benchmem -timeout 1h ./...
-compare: build ## docs/performance.md: this beside ZooKeeper 3.8, by turns; half an hour on a quiet machine
+compare: build ## docs/performance.md: this beside ZooKeeper 3.8, by turns; 40 minutes on a quiet machine
 	ci/compare.sh
+growth: build ## the curves in docs/performance.md, and docs/sizing.md; half an hour on a quiet machine
+	ci/growth.sh
 lint: ## gofumpt, go vet, golangci-lint, generated code fresh
 	ci/lint.sh
 proto: ## proto/*.pb.go from proto/rollcall.proto

@@ -1,158 +1,197 @@
 #!/usr/bin/env bash
 # compare.sh measures Debian's ZooKeeper and this Rollcall on this machine, by turns, alone
-# and as three members, and writes docs/performance.md. It takes half an hour, in which
-# nothing else should run. It needs Debian's packages zookeeper and a Java runtime.
+# and as three members, and then Rollcall alone, as ci/compare.txt says. It takes 40 minutes,
+# in which nothing else should run. It needs Debian's packages zookeeper and a Java runtime.
 #
-#   DURATION (10s), WARMUP (3s)  of each case
-#   ROUNDS (3)                   how often each case runs on each
-#   JVM_WARMUP (20s)             load before a turn, so that Java has compiled what is hot; on both
-#   CASES1, CASES3               cases for one member and for three, instead of the list below
-#   OUT (docs/performance.md)    "-" prints
-#   PORT (24600)                 the first of a hundred ports of 127.0.0.1
-#   WORK                         folder for data, on the disk to be measured (default: a new one in TMPDIR)
+#   compare.sh                  runs all parts and writes the report
+#   compare.sh run PART...      parts are three, one, idle15, idle and alone
+#   compare.sh report           docs/performance.md and docs/sizing.md from what is kept
 #
-# compare.sh start zookeeper|rollcall 1|3 and compare.sh stop are what its turns begin and
-# end with: the members' data are new each time.
+# Each run of a case is kept as a line of DATA/PART.jsonl; what is there is not measured
+# again. So a run that was broken off, or in which a case failed, goes on where it was.
+# Remove the file to measure a part anew.
+#
+#   DURATION (4s), WARMUP (1500ms)  of each case, unless compare.txt says otherwise
+#   ROUNDS (3), IDLE_ROUNDS (1)     how often each case runs on each
+#   JVM_WARMUP (20s)                load before a turn, so that Java has compiled what is hot; on both
+#   NODES (1000000), SESSIONS (1000000)  what "1 M" in the part alone is, for a trial
+#   DATA (docs/performance/data)
+#   PORT (24600)                    the first of a hundred ports of 127.0.0.1
+#   WORK                            folder for data, on the disk to be measured (default: a new one in TMPDIR)
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 
-duration=${DURATION:-10s} warmup=${WARMUP:-3s} rounds=${ROUNDS:-3} out=${OUT:-docs/performance.md} port=${PORT:-24600}
-jvm_warmup=${JVM_WARMUP:-20s}
-rollcall=$PWD/bin/rollcall
-limit=60 # seconds until all members must serve
+duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
+jvm_warmup=${JVM_WARMUP:-20s} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
+PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
+. ci/ensemble.sh
 
-# The same for both, in this order: what leaves many nodes or sessions behind comes last.
-cases1=${CASES1:-"set:conns=64,window=1 set:conns=8,window=64 get:conns=64,window=1 get:conns=8,window=64"}
-cases3=${CASES3:-"set:conns=64,window=1 set:conns=8,window=64 set:conns=8,window=64,size=1024 set:conns=1,window=1
-  get:conns=64,window=1 get:conns=8,window=64 mix:conns=8,window=64 children:conns=8,window=16 multi:conns=8,window=16
-  create:conns=8,window=64 sessions:conns=32 sessions:conns=256 ephemerals:conns=16,each=10 watches:watchers=10000
-  expiry:silent=5000,timeout=6s sessions:hold=15000,timeout=10s,warmup=10s"}
-
-# servers N prints the clients' addresses of N members.
-servers() {
-  local i list=""
-  for ((i = 1; i <= $1; i++)); do list+=",127.0.0.1:$((port + i))"; done
-  echo "${list#,}"
+# rows PART SIDE prints the part's rows for that side: name, tab, case.
+rows() {
+  awk -F ' *[|] *' -v part="$1" -v side="$2" '
+    /^#/ || $1 != part { next }
+    { n = split($3, c, / *; */); print $2 "\t" (n > 1 && side == "Rollcall" ? c[2] : c[1]) }' ci/compare.txt
 }
 
-# config I N prints the zoo.cfg of member I of N, the same for both servers.
-config() {
-  local i=$1 n=$2 j
-  printf '%s\n' tickTime=2000 initLimit=10 syncLimit=5 "dataDir=$WORK/$i" "clientPort=$((port + i))" \
-    clientPortAddress=127.0.0.1 maxClientCnxns=0 admin.enableServer=false '4lw.commands.whitelist=*' forceSync=yes
-  [ "$n" = 1 ] || for ((j = 1; j <= n; j++)); do echo "server.$j=127.0.0.1:$((port + 20 + j)):$((port + 40 + j))"; done
-}
-
-# launch KIND I N begins one member in the background and notes its process.
-launch() {
-  local kind=$1 i=$2 n=$3 cfg=$WORK/cfg.$2 heap=1g
-  mkdir -p "$WORK/$i"
-  echo "$i" >"$WORK/$i/myid"
-  config "$i" "$n" >"$cfg"
-  [ "$n" != 1 ] || heap=2g
-  case $kind in
-    rollcall) set -- "$rollcall" serve "$cfg" ;;
-    zookeeper) set -- java "-Xms$heap" "-Xmx$heap" -Dzookeeper.forceSync=yes -Dzookeeper.admin.enableServer=false \
-      -cp "/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
-      org.apache.zookeeper.server.quorum.QuorumPeerMain "$cfg" ;;
-    *) usage ;;
-  esac
-  setsid "$@" >"$WORK/log.$i" 2>&1 </dev/null &
-  echo $! >>"$WORK/pids"
-}
-
-# start prints the processes of an ensemble that serves and has been warmed.
-start() {
-  local kind=$1 n=$2 i began=$SECONDS
+# turn PART N SIDE ROUND starts N members and runs all rows of the part that are not kept.
+turn() {
+  local part=$1 n=$2 side=$3 round=$4 row case list=()
+  while IFS=$'\t' read -r row case; do
+    kept "$part" "$row" "$side" "$round" || list+=("$row"$'\t'"$case")
+  done < <(rows "$part" "$side")
+  [ ${#list[@]} -gt 0 ] || return 0
+  say "$part, round $round, $side: ${#list[@]} cases"
+  start "$side" "$n" || { missed "$part: all of round $round on $side"; return 0; }
+  "$rollcall" bench -servers "$(servers "$n")" -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # the cases tell what is wrong
+  for row in "${list[@]}"; do
+    measure "$part" "${row%%$'\t'*}" "$side" "$round" "$n" "${row#*$'\t'}"
+  done
   stop
-  for ((i = 1; i <= n; i++)); do launch "$kind" "$i" "$n"; done
-  for ((i = 1; i <= n; i++)); do
-    until "$rollcall" health -addr "127.0.0.1:$((port + i))" >/dev/null 2>&1; do
-      if [ $((SECONDS - began)) -ge "$limit" ]; then
-        echo "$kind: member $i does not serve after $limit s:" >&2
-        tail -n 20 "$WORK/log.$i" >&2
-        return 1
-      fi
-      sleep 0.1
+}
+
+# turns PART N ROUNDS is all of them; who comes first changes.
+turns() {
+  local round side
+  for ((round = 1; round <= $3; round++)); do
+    for side in $([ $((round % 2)) = 1 ] && echo ZooKeeper Rollcall || echo Rollcall ZooKeeper); do
+      turn "$1" "$2" "$side" "$round"
     done
   done
-  "$rollcall" bench -servers "$(servers "$n")" -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null
-  cat "$WORK/pids"
 }
 
-# stop ends the processes that the last start noted, and removes their data.
-stop() {
-  local pid
-  [ -f "$WORK/pids" ] || return 0
-  while read -r pid; do
-    kill -9 "$pid" 2>/dev/null || true # it may have ended by itself
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
-  done <"$WORK/pids"
-  rm -rf "$WORK"/[0-9]* "$WORK"/cfg.* "$WORK/pids"
+# figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone.
+figure() { keep alone "$1" Rollcall "$2" figures "{\"$3\":$4}"; }
+
+# seconds COMMAND... prints how long it took.
+seconds() {
+  local began=$EPOCHREALTIME
+  "$@" >&2 || return
+  awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }'
 }
 
-# compare N CASES... prints the tables of N members.
-compare() {
-  local n=$1
-  shift
-  "$rollcall" bench compare -o markdown -rounds "$rounds" -duration "$duration" -warmup "$warmup" \
-    -a "$(servers "$n")" -a-name ZooKeeper -a-start "ci/compare.sh start zookeeper $n" -a-stop "ci/compare.sh stop" \
-    -b "$(servers "$n")" -b-name Rollcall -b-start "ci/compare.sh start rollcall $n" -b-stop "ci/compare.sh stop" "$@"
+restart() {
+  launch Rollcall 1 1
+  await 1
 }
 
-# report prints all of docs/performance.md.
-report() {
-  local three one
-  three=$(compare 3 $cases3)
-  one=$(compare 1 $cases1)
-  cat <<END
-# Performance
+# grow fills the member with the nodes and leaves them.
+grow() { load 1 -keep -duration 100ms -warmup 0s "get:nodes=$nodes,size=100" >/dev/null; }
 
-Written by \`make compare\`, $(date -u +%Y-%m-%d): Rollcall beside ZooKeeper on one machine, by turns, each alone on it with the
-load generator. Each case ran $rounds times on each, $duration after a warm-up of $warmup, in new data folders; before each turn there
-was a load of $jvm_warmup on both. A row is void if the generator used more than a third of the servers' CPU time.
+# snapshots prints how many snapshots the member has written since it started.
+snapshots() { word 1 mntr | awk '$1 == "zk_cnt_snapshottime" { print $2 }'; }
 
-| | |
-|---|---|
-| processor | $(nproc) x $(sed -nE 's/^model name\s*: //p' /proc/cpuinfo | head -n 1) |
-| memory | $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo) |
-| kernel, file system of the data | $(uname -r), $(stat -f -c %T "$WORK") |
-| ZooKeeper | $(dpkg-query -W -f '${Version}' zookeeper); $(java -version 2>&1 | sed -n 2p); heap 2 GiB alone, 1 GiB for each of three (-Xms as -Xmx); forceSync on |
-| Rollcall | $("$rollcall" version | cut -d ' ' -f 2) ($(git describe --always --dirty)), $(go version | cut -d ' ' -f 3) |
-
-Memory is the resident set of all members; Java's holds its heap, used or not.
-
-## Three members
-
-    rollcall bench compare ... $(echo $cases3 | fold -s -w 110 | sed '2,$s/^/      /')
-
-$three
-
-## One member
-
-    rollcall bench compare ... $(echo $cases1 | fold -s -w 110 | sed '2,$s/^/      /')
-
-$one
-END
+# snapshot waits until the member has written one: it does when its log is long enough,
+# and looks for that every 10 to 20 seconds.
+snapshot() {
+  local i
+  for ((i = 0; i < 60; i++)); do
+    [ "$(snapshots)" = 0 ] || return 0
+    load 1 -duration 900ms -warmup 0s "set:conns=8,window=8" >/dev/null || return
+  done
+  echo "no snapshot was written within a minute" >&2
+  return 1
 }
+
+# alone measures what has no counterpart. Its rounds begin with an empty folder.
+alone() {
+  local round
+  for ((round = 1; round <= rounds; round++)); do
+    say "alone, round $round"
+    alone_round "$round" || missed "alone: round $round"
+    stop
+  done
+  promote || missed "alone: new leader"
+}
+
+alone_round() {
+  local round=$1 empty="start until it serves, one member, empty" load="2,000 sets per second while snapshots of 1 M nodes are written, against none" took
+  if ! kept alone "$empty" Rollcall "$round"; then
+    stop
+    started=$((started + 1)) first=$((PORT + 20 + started % 8 * 10))
+    took=$(seconds restart) || return
+    sleep 5
+    figure "memory of one member, idle and empty" "$round" "RSS MB" "$(rss)"
+    figure "$empty" "$round" seconds "$took"
+  fi
+  ! kept alone "$load" Rollcall "$round" || return 0
+  start Rollcall 1 && grow || return
+  figure "memory of one member with 1 M nodes of 100 B, just written" "$round" "RSS MB" "$(rss)"
+  kill_all
+  took=$(seconds restart) || return
+  figure "start until it serves, 1 M nodes of 100 B, from the log" "$round" seconds "$took"
+  kill_all
+  CFG=snapCount=100 restart && snapshot || return
+  kill_all
+  took=$(seconds restart) || return
+  sleep 5
+  figure "start until it serves, 1 M nodes of 100 B, from a snapshot" "$round" seconds "$took"
+  figure "memory of one member with 1 M nodes of 100 B, from a snapshot" "$round" "RSS MB" "$(rss)"
+  beside "$round" "$load"
+}
+
+# beside ROUND ROW runs a fixed rate of sets on the member as it is, in which no snapshot falls
+# due, and on one that writes them again and again.
+beside() {
+  local round=$1 row=$2 quiet busy written case=set:conns=8,window=64,rate=2000,warmup=3s,duration=25s
+  kill_all
+  CFG=snapCount=100000000 restart && quiet=$(load 1 "$case") || return
+  kill_all
+  CFG=snapCount=100 restart || return
+  busy=$(load 1 "$case") && written=$(snapshots) || return
+  [ "$written" -gt 0 ] || { echo "no snapshot was written beside the load" >&2; return 1; }
+  keep alone "$row" "no snapshots" "$round" results "$quiet"
+  keep alone "$row" Rollcall "$round" results "$busy"
+  figure "snapshots in that time" "$round" count "$written"
+}
+
+# promote is in one process: the table of a new leader, made from the replicated sessions.
+promote() {
+  local row="new leader of 1 M sessions: its table" out i=0 took
+  ! kept alone "$row" Rollcall 1 || return 0
+  say "alone, new leader"
+  out=$(ROLLCALL_SESSIONS=$sessions go test -run '^$' -bench NewLeader -benchtime 1x -count "$rounds" -timeout 10m ./member) || return
+  for took in $(awk '/^BenchmarkNewLeader/ { for (i = 1; i < NF; i++) if ($(i + 1) == "ns/op") print $i / 1e9 }' <<<"$out"); do
+    i=$((i + 1))
+    figure "$row" "$i" seconds "$took"
+  done
+  [ "$i" -gt 0 ]
+}
+
+run() {
+  local part
+  [ -x "$rollcall" ] || { echo "bin/rollcall is missing: make build" >&2; exit 1; }
+  begin_measuring
+  machine >"$DATA/machine.txt"
+  for part in "$@"; do
+    case $part in
+      three) turns three 3 "$rounds" ;;
+      one) turns one 1 "$rounds" ;;
+      idle15 | idle) turns "$part" 3 "$idle_rounds" ;;
+      alone) alone ;;
+    esac
+  done
+  stop
+  say "took $SECONDS s"
+}
+
+report() { go -C ci/figures run . "$(realpath "$DATA")" "$PWD/docs"; }
 
 usage() {
-  echo "usage: $0 [start zookeeper|rollcall 1|3 | stop]" >&2
+  sed -nE 's/^#   (compare.sh.*)/\1/p' "$0" >&2
   exit 2
 }
 
+parts="three one idle15 idle alone"
+for part in "${@:2}"; do
+  [[ " $parts " = *" $part "* ]] || usage
+done
+needs_java() {
+  command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; exit 1; }
+}
 case ${1:-} in
-  start) [ $# -eq 3 ] || usage; start "$2" "$3" ;;
-  stop) stop ;;
-  "")
-    command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; exit 1; }
-    made=""
-    [ -n "${WORK:-}" ] || { WORK=$(mktemp -d); made=$WORK; }
-    export WORK
-    trap 'stop; [ -z "$made" ] || rm -rf "$made"' EXIT
-    text=$(report)
-    if [ "$out" = - ]; then echo "$text"; else echo "$text" >"$out"; fi
-    ;;
+  "") needs_java; run $parts; report; finish ;;
+  run) [ $# -gt 1 ] || usage; [ "${*:2}" = alone ] || needs_java; run "${@:2}"; finish ;;
+  report) [ $# -eq 1 ] || usage; report ;;
   *) usage ;;
 esac

@@ -30,7 +30,7 @@ raced() {
 unit() {
   local packages
   packages=$(go list ./... | grep -vE '^rollcall/integration(/|$)') || return
-  raced $packages
+  raced $packages && go -C ci/figures test -count=1 ./...
 }
 
 # benches runs each benchmark once, small, so that none stops working unseen; make bench

@@ -1,0 +1,171 @@
+# Sourced by the scripts that measure: ensembles on 127.0.0.1, of ZooKeeper or of Rollcall,
+# one at a time, and what was measured, kept a line for each run.
+#
+#   PORT  the first of a hundred ports
+#   WORK  folder for the members' data, new for each start
+#   DATA  folder for what was measured
+
+rollcall=$PWD/bin/rollcall
+limit=60 # seconds until all members must serve
+started=0 # ensembles so far
+first=0   # port before that of the first member's clients
+
+# servers N prints the clients' addresses of N members.
+servers() {
+  local i list=""
+  for ((i = 1; i <= $1; i++)); do list+=",127.0.0.1:$((first + i))"; done
+  echo "${list#,}"
+}
+
+# config I N prints the zoo.cfg of member I of N, the same for both servers, with what CFG
+# has in addition.
+config() {
+  local i=$1 n=$2 j
+  printf '%s\n' tickTime=2000 initLimit=10 syncLimit=5 "dataDir=$WORK/$i" "clientPort=$((first + i))" \
+    clientPortAddress=127.0.0.1 maxClientCnxns=0 admin.enableServer=false '4lw.commands.whitelist=*' forceSync=yes ${CFG:-}
+  [ "$n" = 1 ] || for ((j = 1; j <= n; j++)); do echo "server.$j=127.0.0.1:$((PORT + j)):$((PORT + 10 + j))"; done
+}
+
+# launch KIND I N begins one member in the background and notes its process.
+launch() {
+  local kind=$1 i=$2 n=$3 cfg=$WORK/cfg.$2 heap=1g
+  mkdir -p "$WORK/$i"
+  echo "$i" >"$WORK/$i/myid"
+  config "$i" "$n" >"$cfg"
+  [ "$n" != 1 ] || heap=2g
+  case $kind in
+    Rollcall) set -- "$rollcall" serve "$cfg" ;;
+    ZooKeeper) set -- java "-Xms$heap" "-Xmx$heap" -Dzookeeper.forceSync=yes -Dzookeeper.admin.enableServer=false \
+      -cp "/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+      org.apache.zookeeper.server.quorum.QuorumPeerMain "$cfg" ;;
+  esac
+  setsid "$@" >"$WORK/log.$i" 2>&1 </dev/null &
+  echo $! >>"$WORK/pids"
+  disown $! # its end is no news
+}
+
+# await N returns when all N members serve.
+await() {
+  local i began=$SECONDS
+  for ((i = 1; i <= $1; i++)); do
+    until "$rollcall" health -addr "127.0.0.1:$((first + i))" >/dev/null 2>&1; do
+      if [ $((SECONDS - began)) -ge "$limit" ]; then
+        echo "member $i does not serve after $limit s:" >&2
+        tail -n 20 "$WORK/log.$i" >&2
+        return 1
+      fi
+      sleep 0.02
+    done
+  done
+}
+
+# start KIND N starts N members with empty folders. Clients' ports are others each time: the
+# kernel keeps those of closed connections for a minute.
+start() {
+  local i
+  stop
+  started=$((started + 1)) first=$((PORT + 20 + started % 8 * 10))
+  for ((i = 1; i <= $2; i++)); do launch "$1" "$i" "$2" || return; done
+  await "$2"
+}
+
+# kill_all ends the processes that were started, and keeps their data.
+kill_all() {
+  local pid
+  [ -f "$WORK/pids" ] || return 0
+  while read -r pid; do
+    grep -qF "$WORK/cfg." "/proc/$pid/cmdline" 2>/dev/null || continue # it has ended by itself
+    kill -9 "$pid" 2>/dev/null || true
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+  done <"$WORK/pids"
+  rm -f "$WORK/pids"
+}
+
+# stop ends them and removes their data.
+stop() {
+  kill_all
+  rm -rf "$WORK"/[0-9]* "$WORK"/cfg.* "$WORK"/log.*
+}
+
+# pids prints the processes with commas.
+pids() { paste -sd, "$WORK/pids"; }
+
+# load N ARGS... is the load generator on N members, bounded in time.
+load() {
+  local n=$1
+  shift
+  timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench -servers "$(servers "$n")" -pids "$(pids)" -o json "$@"
+}
+
+# kept PART ROW SIDE ROUND says whether that was measured already.
+kept() { grep -qsF "$(key "$2" "$3" "$4")" "$DATA/$1.jsonl"; }
+key() { printf '{"row":"%s","side":"%s","round":%s,' "$1" "$2" "$3"; }
+
+# keep PART ROW SIDE ROUND NAME JSON adds a line: what was measured stands in it under NAME.
+keep() {
+  printf '%s"build":"%s","at":"%s","%s":%s}\n' "$(key "$2" "$3" "$4")" "$build" "$(date -u +%FT%TZ)" "$5" \
+    "$(printf %s "$6" | sed 's/^ *//' | tr -d '\n')" >>"$DATA/$1.jsonl"
+}
+
+# measure PART ROW SIDE ROUND N CASE runs one case and keeps its results.
+measure() {
+  local result flags=(-duration "$duration" -warmup "$warmup")
+  [[ $6 != expiry* ]] || flags=() # it ends by itself
+  if result=$(load "$5" "${flags[@]}" "$6"); then
+    keep "$1" "$2" "$3" "$4" results "$result"
+  else
+    missed "$1: $2 on $3, round $4"
+  fi
+}
+
+# missed notes what could not be measured: the script goes on, and fails at its end.
+missed() {
+  echo "NOT MEASURED $*" >&2
+  missing+=("$*")
+}
+missing=()
+
+# say tells how it goes.
+say() { echo "$(date +%T) $*" >&2; }
+
+# rss prints the resident memory of all processes in MB.
+rss() {
+  local pid kb=0
+  while read -r pid; do
+    kb=$((kb + $(awk '/^VmRSS:/ { print $2 }' "/proc/$pid/status")))
+  done <"$WORK/pids"
+  awk -v kb="$kb" 'BEGIN { printf "%.1f", kb / 1024 }'
+}
+
+# word I WORD prints member I's answer to a four-letter word.
+word() {
+  local fd
+  exec {fd}<>"/dev/tcp/127.0.0.1/$((first + $1))" || return
+  printf %s "$2" >&"$fd"
+  timeout 10 cat <&"$fd"
+  exec {fd}>&-
+}
+
+# machine prints what was measured on.
+machine() {
+  cat <<M
+processor	$(nproc) x $(sed -nE 's/^model name\s*: //p' /proc/cpuinfo | head -n 1)
+memory	$(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)
+kernel, file system of the data	$(uname -r), $(stat -f -c %T "$WORK")
+open files of a process	$(ulimit -n)
+ZooKeeper	$(dpkg-query -W -f '${Version}' zookeeper 2>/dev/null || echo none); $(java -version 2>&1 | sed -n 2p); heap 2 GiB alone, 1 GiB for each of three (-Xms as -Xmx); forceSync on
+Rollcall	$("$rollcall" version | cut -d ' ' -f 2) ($build), $(go version | cut -d ' ' -f 3)
+M
+}
+
+# begin_measuring makes the folders; finish ends what is left and fails if anything is missing.
+begin_measuring() {
+  build=$(git describe --always --dirty)
+  mkdir -p "$DATA"
+  made=""
+  [ -n "${WORK:-}" ] || { WORK=$(mktemp -d); made=$WORK; }
+  trap 'stop; [ -z "$made" ] || rm -rf "$made"' EXIT
+}
+finish() {
+  [ ${#missing[@]} -eq 0 ] || { printf 'not measured: %s\n' "${missing[@]}" >&2; return 1; }
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+)
+
+// sample is one line of go test -bench: its name without the number of processors, and its
+// figures by unit.
+type sample struct {
+	name   string
+	values map[string]float64
+}
+
+// parseBench reads what go test -bench printed; other lines are left out.
+func parseBench(text []byte) []sample {
+	var list []sample
+	for row := range strings.Lines(string(text)) {
+		name, rest, ok := strings.Cut(strings.TrimSpace(row), "\t")
+		if !ok || !strings.HasPrefix(name, "Benchmark") {
+			continue
+		}
+		s := sample{name: strings.TrimPrefix(withoutCPUs(strings.TrimSpace(name)), "Benchmark"), values: map[string]float64{}}
+		fields := strings.Fields(rest)
+		for i := 1; i+1 < len(fields); i += 2 {
+			if v, err := strconv.ParseFloat(fields[i], 64); err == nil {
+				s.values[fields[i+1]] = v
+			}
+		}
+		if len(s.values) > 0 {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// withoutCPUs cuts the -2 of BenchmarkX/size=100-2.
+func withoutCPUs(name string) string {
+	if i := strings.LastIndexByte(name, '-'); i > 0 {
+		if _, err := strconv.Atoi(name[i+1:]); err == nil {
+			return name[:i]
+		}
+	}
+	return name
+}
+
+// measured returns the spread of one figure of a benchmark in a file.
+func (k *kept) measured(file, name, unit string) spread {
+	var values []float64
+	for _, s := range k.bench[file] {
+		if v, ok := s.values[unit]; ok && s.name == name {
+			values = append(values, v)
+		}
+	}
+	return spreadOf(values)
+}
+
+// sizes are the numbers behind the last = of the names that begin with prefix, in order.
+func (k *kept) sizes(file, prefix string) []float64 {
+	var list []float64
+	seen := map[float64]bool{}
+	for _, s := range k.bench[file] {
+		size, ok := strings.CutPrefix(s.name, prefix)
+		if v, err := strconv.ParseFloat(size, 64); ok && err == nil && !seen[v] {
+			seen[v] = true
+			list = append(list, v)
+		}
+	}
+	return list
+}

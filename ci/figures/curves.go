@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// point is one of a curve: what was measured at a size.
+type point struct {
+	curve string // "znodes: get"
+	unit  string
+	x     float64
+	y     spread
+}
+
+// grown are the curves that go test measured: by file, name of the benchmark before its
+// size, unit, and what it is multiplied with.
+var grown = []struct {
+	curve, unit      string
+	file, name, from string
+	times            float64
+}{
+	{"sessions: touch at the leader", "ns", "sessions", "Growth/touch/sessions=", "ns/session", 1},
+	{"sessions: touch and flush at a member", "ns", "sessions", "Growth/flush/sessions=", "ns/session", 1},
+	{"sessions: answer to a ping, flushed and encoded", "ns", "sessions", "Growth/ping/sessions=", "ns/session", 1},
+	{"sessions: answer to a ping, length", "B", "sessions", "Growth/ping/sessions=", "B/session", 1},
+	{"sessions: promotion", "ms", "sessions", "Growth/promote/sessions=", "ns/op", 1e-6},
+	{"sessions: table of the leader", "B", "sessions", "Growth/promote/sessions=", "B/session", 1},
+	{"znodes: get", "ns", "znodes", "Growth/get/nodes=", "ns/op", 1},
+	{"znodes: setData", "ns", "znodes", "Growth/setData/nodes=", "ns/op", 1},
+	{"znodes: create", "ns", "znodes", "Growth/create/nodes=", "ns/op", 1},
+	{"znodes: memory", "B", "znodes", "Growth/memory/nodes=", "B/node", 1},
+	{"znodes: length in a snapshot", "B", "znodes", "Growth/snapshot/nodes=", "B/node", 1},
+	{"znodes: snapshot", "ms", "znodes", "Growth/snapshot/nodes=", "ns/op", 1e-6},
+	{"znodes: restore", "ms", "znodes", "Growth/restore/nodes=", "ns/op", 1e-6},
+	{"watches: write that one hears", "ns", "watches", "WatchGrowth/event/watches=", "ns/op", 1},
+	{"watches: memory", "B", "watches", "WatchGrowth/memory/watches=", "B/watch", 1},
+	{"ephemerals: close of their session", "ms", "ephemerals", "Close/ephemerals=", "ms/close", 1},
+	{"ephemerals: p99 of writes, idle", "ms", "ephemerals", "Close/ephemerals=", "idle-p99-ms", 1},
+	{"ephemerals: p99 of writes while it closes", "ms", "ephemerals", "Close/ephemerals=", "closing-p99-ms", 1},
+	{"ephemerals: longest write while it closes", "ms", "ephemerals", "Close/ephemerals=", "closing-max-ms", 1},
+}
+
+// lived are the figures of idle sessions in real connections.
+var lived = []struct{ curve, unit, figure string }{
+	{"live: CPU time of all members for a ping", "µs", "server CPU per op"},
+	{"live: ping p50", "ms", "p50"},
+	{"live: ping p99", "ms", "p99"},
+	{"live: memory of all members", "MiB", "RSS of the servers"},
+	{"live: memory per session, all members", "B", "RSS growth per session"},
+	{"live: sessions expired", "", "expired"},
+}
+
+// loads are what ensembles of several sizes are loaded with.
+var loads = []string{"set 64x1", "set 8x64", "get 64x1", "get 8x64"}
+
+// trace makes the points of all curves.
+func (k *kept) trace() []point {
+	var list []point
+	add := func(curve, unit string, x float64, y spread) {
+		if y.runs > 0 {
+			list = append(list, point{curve, unit, x, y})
+		}
+	}
+	for _, l := range lived {
+		for _, row := range k.rows("live") {
+			n, err := strconv.ParseFloat(row, 64)
+			if err == nil {
+				add(l.curve, l.unit, n, k.of("live", row, "Rollcall", l.figure))
+			}
+		}
+	}
+	for _, load := range loads {
+		for _, f := range []struct{ figure, unit string }{{"ops/s", "/s"}, {"p50", "ms"}, {"p99", "ms"}, {"server CPU per op", "µs"}} {
+			for n := range 10 {
+				add("members: "+load+", "+f.figure, f.unit, float64(n), k.of("members", fmt.Sprintf("%d %s", n, load), "Rollcall", f.figure))
+			}
+		}
+	}
+	for _, g := range grown {
+		for _, n := range k.sizes(g.file, g.name) {
+			y := k.measured(g.file, g.name+strconv.FormatFloat(n, 'f', -1, 64), g.from)
+			y.median, y.least, y.most = y.median*g.times, y.least*g.times, y.most*g.times
+			add(g.curve, g.unit, n, y)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b point) int {
+		if a.curve == b.curve && a.x != b.x {
+			if a.x < b.x {
+				return -1
+			}
+			return 1
+		}
+		return 0
+	})
+	return list
+}
+
+// rows are the names of the rows of a part.
+func (k *kept) rows(part string) []string {
+	var list []string
+	for _, l := range k.parts[part] {
+		if !slices.Contains(list, l.Row) {
+			list = append(list, l.Row)
+		}
+	}
+	return list
+}
+
+// at returns what a curve has at a size, or at the greatest below it.
+func (k *kept) at(curve string, x float64) (p point, ok bool) {
+	for _, q := range k.curves {
+		if q.curve == curve && q.x <= x && (!ok || q.x > p.x) {
+			p, ok = q, true
+		}
+	}
+	return p, ok
+}
+
+// csv lists all points.
+func (k *kept) csv() []byte {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	_ = w.Write([]string{"curve", "unit", "size", "median", "least", "most", "runs"}) // a buffer takes all
+	for _, p := range k.curves {
+		f := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+		_ = w.Write([]string{p.curve, p.unit, strconv.FormatFloat(p.x, 'f', -1, 64), f(p.y.median), f(p.y.least), f(p.y.most), strconv.Itoa(p.y.runs)})
+	}
+	w.Flush()
+	return b.Bytes()
+}
+
+// Curve is a table of curves that have the same sizes.
+func (k *kept) Curve(of string, curves ...string) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "| %s |", of)
+	var sizes []float64
+	for _, c := range curves {
+		name := c
+		for _, p := range k.curves {
+			if p.curve == c {
+				if name == c && p.unit != "" {
+					name += ", " + p.unit
+				}
+				if !slices.Contains(sizes, p.x) {
+					sizes = append(sizes, p.x)
+				}
+			}
+		}
+		fmt.Fprintf(&b, " %s |", name)
+	}
+	slices.Sort(sizes)
+	b.WriteString("\n|---|")
+	for range curves {
+		b.WriteString("---|")
+	}
+	b.WriteByte('\n')
+	for _, x := range sizes {
+		fmt.Fprintf(&b, "| %s |", thousands(x))
+		for _, c := range curves {
+			cell := "-"
+			for _, p := range k.curves {
+				if p.curve == c && p.x == x {
+					cell = number(p.y.median)
+				}
+			}
+			fmt.Fprintf(&b, " %s |", cell)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// thousands prints a whole number with commas.
+func thousands(v float64) string {
+	s := strconv.FormatFloat(v, 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

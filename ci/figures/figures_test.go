@@ -1,0 +1,127 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// compare.txt is read as a whole, with every target in it.
+func TestTargets(t *testing.T) {
+	targets, err := readTargets("../compare.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range targets {
+		if x.figure != "" && x.limit == 0 && !strings.HasSuffix(x.text, " 0") {
+			t.Errorf("%s: %q became %+v", x.row, x.text, x)
+		}
+	}
+	for text, want := range map[string]target{
+		"ops/s >= 2.5x":                  {figure: "ops/s", atLeast: true, limit: 2.5, ratio: true},
+		"p99 <= 1/4x":                    {figure: "p99", limit: 0.25, ratio: true},
+		"RSS growth per session <= 6000": {figure: "RSS growth per session", limit: 6000},
+		"":                               {},
+	} {
+		var got target
+		if err := got.parse(text); err != nil {
+			t.Error(err)
+		}
+		if got.text = ""; got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+	for _, text := range []string{"p99", "p99 <= fast", "p99 <= 1/x"} {
+		var got target
+		if err := got.parse(text); err == nil {
+			t.Errorf("%q: %+v, want an error", text, got)
+		}
+	}
+}
+
+const runs = `{"row":"set","side":"ZooKeeper","round":1,"results":[{"per_second":100,"latency":{"p99_us":9000},"extra":[{"name":"early","value":2}]}]}
+{"row":"set","side":"ZooKeeper","round":2,"results":[{"per_second":140,"latency":{"p99_us":9000},"void":true}]}
+{"row":"set","side":"ZooKeeper","round":3,"results":[{"per_second":120,"latency":{"p99_us":9000}}]}
+{"row":"set","side":"Rollcall","round":1,"results":[{"per_second":360,"latency":{"p99_us":3001},"extra":[{"name":"early","value":0}]}]}
+{"row":"start","side":"Rollcall","round":1,"figures":{"seconds":0.6}}
+`
+
+// Ratios are of medians, and what is not measured is neither met nor missed.
+func TestJudge(t *testing.T) {
+	lines, err := parseLines([]byte(runs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kept{parts: map[string][]line{"three": lines, "alone": lines}}
+	for _, c := range []struct{ part, row, target, reached, verdict string }{
+		{"three", "set", "ops/s >= 3x", "3x", "met"},
+		{"three", "set", "ops/s >= 3.1x", "3x", "**missed**"},
+		{"three", "set", "p99 <= 1/3x", "0.333x", "**missed**"},
+		{"three", "set", "early <= 0", "0", "met"},
+		{"three", "set", "early <= 1/3x", "0x", "met"},
+		{"three", "set", "closed >= 3x", "-", "not measured"},
+		{"three", "start", "seconds <= 1/3x", "-", "not measured on ZooKeeper"},
+		{"alone", "start", "seconds <= 0.5", "0.600", "**missed**"},
+		{"alone", "start", "seconds <= 0.6", "0.600", "met"},
+		{"one", "set", "ops/s >= 1x", "-", "not measured"},
+	} {
+		x := target{part: c.part, row: c.row}
+		if err := x.parse(c.target); err != nil {
+			t.Fatal(err)
+		}
+		if reached, verdict := k.judge(x); reached != c.reached || verdict != c.verdict {
+			t.Errorf("%s, %s: %s, %s; want %s, %s", c.row, c.target, reached, verdict, c.reached, c.verdict)
+		}
+	}
+	if got := k.remarks([]string{"three"}); !strings.Contains(got, "set on ZooKeeper: void, 1 of 3 runs") {
+		t.Errorf("remarks: %q", got)
+	}
+}
+
+const benchText = `build: abc, 2026-01-02
+goos: linux
+BenchmarkGrowth/get/nodes=1000-2         	 1000	       200 ns/op	       0 B/op
+BenchmarkGrowth/get/nodes=1000-2         	 1000	       300 ns/op	       0 B/op
+BenchmarkGrowth/get/nodes=1000000-2      	 1000	       800 ns/op
+BenchmarkGrowth/snapshot/nodes=1000      	  100	   2000000 ns/op	   180.5 B/node
+BenchmarkLogStore/batch=1/store=boltdb-2 	  100	   3000000 ns/op
+BenchmarkLogStore/batch=1/store=wal-2    	  100	   1500000 ns/op
+PASS
+ok  	rollcall/znode	1.2s
+`
+
+// What go test printed becomes curves, the documents and the table of storage.md.
+func TestWrite(t *testing.T) {
+	data, docs := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		filepath.Join(data, "znodes.txt"):      benchText,
+		filepath.Join(data, "storage-log.txt"): benchText,
+		filepath.Join(data, "three.jsonl"):     runs,
+		filepath.Join(docs, "storage.md"):      "before\n" + measuredFrom + "old\n" + measuredTo + "after\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := write(data, docs); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{
+		{"performance/curves.csv", "znodes: get,ns,1000,250,200,300,2\nznodes: get,ns,1000000,800,800,800,1\n"},
+		{"performance/znodes.svg", "</svg>"},
+		{"performance.md", "| 1,000,000 | 800 | - |"},
+		{"sizing.md", "(not measured)"},
+		{"sizing.md", "| a node of 100 B in a snapshot | 180 B |"},
+		{"storage.md", "| append 1 entry, until it is on disk | 3 ms | 1.50 ms | 2 | 1 |"},
+	} {
+		text, err := os.ReadFile(filepath.Join(docs, c[0]))
+		if err != nil || !strings.Contains(string(text), c[1]) {
+			t.Errorf("%s: %v, has no %q:\n%s", c[0], err, c[1], text)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(docs, "storage.md"))
+	if s := string(text); err != nil || !strings.HasPrefix(s, "before\n") || !strings.HasSuffix(s, "after\n") || strings.Contains(s, "old") {
+		t.Errorf("storage.md: %v\n%s", err, s)
+	}
+}

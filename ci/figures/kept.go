@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// line is one run, as the scripts keep it.
+type line struct {
+	Row     string             `json:"row"`
+	Side    string             `json:"side"`
+	Round   int                `json:"round"`
+	Build   string             `json:"build"`
+	At      string             `json:"at"`
+	Results []result           `json:"results"` // of rollcall bench; one
+	Figures map[string]float64 `json:"figures"` // of the scripts
+}
+
+// result is what a table shows of a row of rollcall bench -o json.
+type result struct {
+	Case      string           `json:"case"`
+	PerSecond float64          `json:"per_second"`
+	Errors    map[string]int64 `json:"errors"`
+	Latency   struct {
+		P50 float64 `json:"p50_us"`
+		P99 float64 `json:"p99_us"`
+		Max float64 `json:"max_us"`
+	} `json:"latency"`
+	ServerCPU float64 `json:"server_cpu_us_per_op"`
+	ToolCPU   float64 `json:"tool_cpu_us_per_op"`
+	Void      bool    `json:"void"`
+	ServerRSS float64 `json:"server_rss_bytes"`
+	Extra     []struct {
+		Name  string  `json:"name"`
+		Value float64 `json:"value"`
+		Unit  string  `json:"unit"`
+	} `json:"extra"`
+}
+
+// values are a run's figures, by the names that tables and targets use. Zero is left out
+// where it means that nothing was measured.
+func (l *line) values() map[string]float64 {
+	v := map[string]float64{}
+	for name, value := range l.Figures {
+		v[name] = value
+	}
+	for _, r := range l.Results {
+		for name, value := range map[string]float64{
+			"ops/s": r.PerSecond, "p50": r.Latency.P50 / 1000, "p99": r.Latency.P99 / 1000, "max": r.Latency.Max / 1000,
+			"server CPU per op": r.ServerCPU, "tool CPU per op": r.ToolCPU, "RSS of the servers": r.ServerRSS / (1 << 20),
+		} {
+			if value != 0 {
+				v[name] = value
+			}
+		}
+		for _, e := range r.Extra {
+			v[e.Name] = e.Value
+		}
+	}
+	return v
+}
+
+// units are what stands behind a figure's name in a table.
+var units = map[string]string{
+	"p50": "ms", "p99": "ms", "max": "ms", "server CPU per op": "µs", "tool CPU per op": "µs", "RSS of the servers": "MiB",
+	"RSS growth per session": "B", "seconds": "s", "opened": "/s", "closed": "/s", "first to last": "ms", "earliest by": "ms",
+	"write p50": "ms", "first event p50": "ms", "last event p50": "ms", "last event max": "ms", "open p50": "ms", "open p99": "ms",
+	"close p50": "ms", "close p99": "ms", "whole session p50": "ms", "whole session p99": "ms", "tool late p99": "ms",
+}
+
+// shown are the figures of the long tables, in order, then whatever else a run has.
+var shown = []string{"ops/s", "p50", "p99", "max", "server CPU per op", "tool CPU per op", "RSS of the servers"}
+
+// kept is all that was measured.
+type kept struct {
+	machine string
+	parts   map[string][]line // by part
+	targets []target
+	curves  []point
+	bench   map[string][]sample // lines of go test -bench, by file
+	build   map[string]string   // what such a file says of its build
+}
+
+func read(data string) (*kept, error) {
+	k := &kept{parts: map[string][]line{}, bench: map[string][]sample{}, build: map[string]string{}}
+	machine, err := os.ReadFile(filepath.Join(data, "machine.txt"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	k.machine = string(machine)
+	if k.targets, err = readTargets("../compare.txt"); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(data, "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		name := filepath.Base(file)
+		switch filepath.Ext(name) {
+		case ".jsonl":
+			lines, err := parseLines(text)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			k.parts[strings.TrimSuffix(name, ".jsonl")] = lines
+		case ".txt":
+			if name != "machine.txt" {
+				k.bench[strings.TrimSuffix(name, ".txt")] = parseBench(text)
+				first, _, _ := strings.Cut(string(text), "\n")
+				k.build[strings.TrimSuffix(name, ".txt")], _ = strings.CutPrefix(first, "build: ")
+			}
+		}
+	}
+	k.curves = k.trace()
+	return k, nil
+}
+
+func parseLines(text []byte) ([]line, error) {
+	var lines []line
+	in := bufio.NewScanner(bytes.NewReader(text))
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		var l line
+		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
+			return nil, fmt.Errorf("line %d: %w", len(lines)+1, err)
+		}
+		lines = append(lines, l)
+	}
+	return lines, in.Err()
+}
+
+// spread is a median with the least and the greatest of some runs.
+type spread struct {
+	median, least, most float64
+	runs                int
+}
+
+// of returns the spread of one figure of a row on one side; runs is 0 if nobody measured it.
+func (k *kept) of(part, row, side, figure string) spread {
+	var values []float64
+	for _, l := range k.parts[part] {
+		if l.Row == row && l.Side == side {
+			if v, ok := l.values()[figure]; ok {
+				values = append(values, v)
+			}
+		}
+	}
+	return spreadOf(values)
+}
+
+func spreadOf(values []float64) spread {
+	if len(values) == 0 {
+		return spread{}
+	}
+	slices.Sort(values)
+	n := len(values)
+	return spread{median: (values[(n-1)/2] + values[n/2]) / 2, least: values[0], most: values[n-1], runs: n}
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// page is one picture: panels side by side.
+type page struct {
+	file   string // without its ending
+	x      string
+	linear bool // the x axis
+	panels []panel
+}
+
+// panel is curves on one axis.
+type panel struct {
+	title  string
+	linear bool // the y axis, from 0
+	curves []string
+}
+
+// panelWidth and panelHeight are what a panel takes of a picture.
+const (
+	panelWidth  = 11 * vg.Centimeter
+	panelHeight = 8 * vg.Centimeter
+)
+
+func pages() []page {
+	return []page{
+		{"live", "sessions", false, []panel{
+			{"CPU time of all members for a ping, µs", true, []string{"live: CPU time of all members for a ping"}},
+			{"ping, ms", true, []string{"live: ping p50", "live: ping p99"}},
+			{"memory per session, all members, B", true, []string{"live: memory per session, all members"}},
+		}},
+		{"sessions", "sessions", false, []panel{
+			{"per session, ns", true, []string{"sessions: touch at the leader", "sessions: touch and flush at a member", "sessions: answer to a ping, flushed and encoded"}},
+			{"promotion, ms", false, []string{"sessions: promotion"}},
+			{"memory of a session in the leader's table, B", true, []string{"sessions: table of the leader"}},
+		}},
+		{"znodes", "nodes", false, []panel{
+			{"one request, ns", true, []string{"znodes: get", "znodes: setData", "znodes: create"}},
+			{"memory of a node of 100 B, B", true, []string{"znodes: memory", "znodes: length in a snapshot"}},
+			{"all of them, ms", false, []string{"znodes: snapshot", "znodes: restore"}},
+		}},
+		{"watches", "watches", false, []panel{
+			{"a write, ns", true, []string{"watches: write that one hears"}},
+			{"memory of a watch, B", true, []string{"watches: memory"}},
+		}},
+		{"ephemerals", "ephemeral nodes of one session", false, []panel{
+			{"close, ms", false, []string{"ephemerals: close of their session"}},
+			{"writes beside it, ms", false, []string{"ephemerals: p99 of writes, idle", "ephemerals: p99 of writes while it closes", "ephemerals: longest write while it closes"}},
+		}},
+		{"members", "members, all on one machine", true, []panel{
+			{"requests per second", false, []string{"members: set 64x1, ops/s", "members: set 8x64, ops/s", "members: get 64x1, ops/s", "members: get 8x64, ops/s"}},
+			{"set, ms", false, []string{"members: set 64x1, p50", "members: set 64x1, p99", "members: set 8x64, p50", "members: set 8x64, p99"}},
+			{"get, ms", false, []string{"members: get 64x1, p50", "members: get 64x1, p99", "members: get 8x64, p50", "members: get 8x64, p99"}},
+		}},
+	}
+}
+
+// draw writes the page as an SVG, and with FIGURES_PNG set beside it as a PNG, to look at. A
+// page without data is left out.
+func (p *page) draw(folder string, points []point) error {
+	plots := make([]*plot.Plot, 0, len(p.panels))
+	for i := range p.panels {
+		one, err := p.panels[i].plot(p, points)
+		if err != nil {
+			return err
+		}
+		if one != nil {
+			plots = append(plots, one)
+		}
+	}
+	if len(plots) == 0 {
+		return nil
+	}
+	width := panelWidth * vg.Length(len(plots))
+	svg := vgsvg.New(width, panelHeight)
+	paint(plots, draw.New(svg))
+	if err := save(filepath.Join(folder, p.file+".svg"), func(f *os.File) error { _, err := svg.WriteTo(f); return err }); err != nil {
+		return err
+	}
+	if os.Getenv("FIGURES_PNG") == "" {
+		return nil
+	}
+	png := vgimg.New(width, panelHeight)
+	paint(plots, draw.New(png))
+	return save(filepath.Join(os.Getenv("FIGURES_PNG"), p.file+".png"), func(f *os.File) error { _, err := vgimg.PngCanvas{Canvas: png}.WriteTo(f); return err })
+}
+
+func save(name string, write func(*os.File) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		_ = f.Close() // the first error counts
+		return err
+	}
+	return f.Close()
+}
+
+// paint puts the panels side by side.
+func paint(plots []*plot.Plot, onto draw.Canvas) {
+	onto.SetColor(color.White)
+	onto.Fill(onto.Rectangle.Path())
+	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Centimeter / 2, PadTop: 2, PadBottom: 2, PadLeft: 2, PadRight: 8}
+	for i, c := range plot.Align([][]*plot.Plot{plots}, tiles, onto)[0] {
+		plots[i].Draw(c)
+	}
+}
+
+// plot returns nil if none of the panel's curves was measured.
+func (p *panel) plot(page *page, points []point) (*plot.Plot, error) {
+	one := plot.New()
+	one.Title.Text, one.X.Label.Text = p.title, page.x
+	one.Legend.Top, one.Legend.Left = true, true
+	one.Add(plotter.NewGrid())
+	most, least := 0.0, math.Inf(1)
+	for i, curve := range p.curves {
+		var line plotter.XYs
+		for _, q := range points {
+			if q.curve == curve && (p.linear || q.y.median > 0) {
+				line = append(line, plotter.XY{X: q.x, Y: q.y.median})
+				most, least = max(most, q.y.median), min(least, q.y.median)
+			}
+		}
+		if len(line) == 0 {
+			continue
+		}
+		l, dots, err := plotter.NewLinePoints(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", curve, err)
+		}
+		l.Color, dots.Color = plotutil.Color(i), plotutil.Color(i)
+		l.Width, dots.Shape = vg.Points(1.5), plotutil.Shape(i)
+		one.Add(l, dots)
+		if len(p.curves) > 1 {
+			_, name, _ := strings.Cut(curve, ": ")
+			one.Legend.Add(name, l, dots)
+		}
+	}
+	if most == 0 {
+		return nil, nil
+	}
+	p.scale(one, page, least, most)
+	return one, nil
+}
+
+// scale sets the axes, with room above for the legend.
+func (p *panel) scale(one *plot.Plot, page *page, least, most float64) {
+	room := 1 + 0.12*float64(len(p.curves))
+	if p.linear {
+		one.Y.Min, one.Y.Max = 0, most*room
+		one.Y.Tick.Marker = counted{plot.DefaultTicks{}}
+	} else {
+		one.Y.Scale = plot.LogScale{}
+		one.Y.Tick.Marker = counted{plot.LogTicks{Prec: 3}}
+		one.Y.Min, one.Y.Max = math.Pow(10, math.Floor(math.Log10(least))), most*math.Pow(10, room-1)*2
+	}
+	if page.linear {
+		one.X.Tick.Marker = plot.ConstantTicks([]plot.Tick{{Value: 1, Label: "1"}, {Value: 3, Label: "3"}, {Value: 5, Label: "5"}, {Value: 7, Label: "7"}})
+		return
+	}
+	one.X.Scale, one.X.Tick.Marker = plot.LogScale{}, counted{plot.LogTicks{Prec: 3}}
+}
+
+// counted labels ticks as people write numbers.
+type counted struct{ plot.Ticker }
+
+func (c counted) Ticks(least, most float64) []plot.Tick {
+	ticks := c.Ticker.Ticks(least, most)
+	for i := range ticks {
+		if ticks[i].Label == "" {
+			continue
+		}
+		switch v := ticks[i].Value; {
+		case v >= 1e6:
+			ticks[i].Label = number(v/1e6) + " M"
+		case v >= 1e4:
+			ticks[i].Label = number(v/1e3) + " k"
+		default:
+			ticks[i].Label = number(v)
+		}
+	}
+	return ticks
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"math"
+	"strings"
+	"text/template"
+)
+
+//go:embed *.tmpl
+var templates embed.FS
+
+// fill writes one document.
+func (k *kept) fill(name string) ([]byte, error) {
+	t, err := template.New(name).ParseFS(templates, name+".tmpl")
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	var data any = k
+	if name == "sizing.md" {
+		data = k.sizing()
+	}
+	if err := t.ExecuteTemplate(&b, name+".tmpl", data); err != nil {
+		return nil, err
+	}
+	return bytes.ReplaceAll(b.Bytes(), []byte("NaN"), []byte("(not measured)")), nil
+}
+
+// Machine is what was measured on, as rows of a table.
+func (k *kept) Machine() string {
+	var b strings.Builder
+	for row := range strings.Lines(k.machine) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(row), "\t"); ok {
+			fmt.Fprintf(&b, "| %s | %s |\n", name, value)
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Builds says when each part was measured, and with which builds.
+func (k *kept) Builds() string {
+	var b strings.Builder
+	for _, part := range []string{"three", "one", "idle15", "idle", "alone", "live", "members", "disk"} {
+		var first, last string
+		var builds []string
+		seen := map[string]bool{}
+		for _, l := range k.parts[part] {
+			if first == "" || l.At < first {
+				first = l.At
+			}
+			last = max(last, l.At)
+			if !seen[l.Build] {
+				seen[l.Build] = true
+				builds = append(builds, l.Build)
+			}
+		}
+		if first != "" {
+			fmt.Fprintf(&b, "| part %s | %s to %s, build %s |\n", part, first, last, strings.Join(builds, " and "))
+		}
+	}
+	for _, file := range []string{"sessions", "znodes", "watches", "ephemerals", "bench"} {
+		if said := k.build[file]; said != "" {
+			fmt.Fprintf(&b, "| part %s | build %s |\n", file, said)
+		}
+	}
+	return b.String()
+}
+
+// HasBench says whether the output of make bench is kept.
+func (k *kept) HasBench() bool { return len(k.bench["bench"]) > 0 }
+
+// figure is a number of sizing.md, printed with three digits; NaN if it was not measured.
+type figure float64
+
+func (f figure) String() string {
+	if math.IsNaN(float64(f)) {
+		return "NaN"
+	}
+	if f >= 10_000 {
+		return thousands(float64(f))
+	}
+	return number(float64(f))
+}
+
+// sizing is what sizing.md is made of.
+type sizing struct {
+	Idle, Session, Node, NodeRSS, Watch, CPUPing   figure
+	CPUSetLow, CPUSetHigh, CPUGetLow, CPUGetHigh   figure
+	DiskOne, DiskSome, DiskMany, DiskKiB, NodeSnap figure
+	SessionAt, NodeAt, WatchAt, PromoteAt          string
+	Touch, TouchLength, Promote, NewLeader         figure
+	Snapshot, Restore                              figure
+	Members, OpenFiles                             string
+	TouchesPerAnswer                               string
+	mostSessions                                   figure // sessions of the greatest ensemble that was measured
+}
+
+// What the arithmetic assumes and nobody measured.
+const (
+	million    = 1e6
+	timeout    = 10.0      // seconds of a session
+	perPong    = 100_000.0 // follower.touchesPerPong
+	logKept    = 768 << 20 // bytes: DefaultSnapshotBytes, and maxTrailingFactor x DefaultTrailingBytes
+	fanWrites  = 10_000.0  // writes per second in the example of observers
+	idleShare  = 2.0       // cores given for each that is used
+	oneOf      = 3.0       // members
+	spareFiles = 100.0     // of a member, for its log, peers and snapshots
+)
+
+func (k *kept) sizing() *sizing {
+	nan := figure(math.NaN())
+	of := func(part, row, name string) figure {
+		if s := k.of(part, row, "Rollcall", name); s.runs > 0 {
+			return figure(s.median)
+		}
+		return nan
+	}
+	at := func(curve string, x float64) (figure, string) {
+		if p, ok := k.at(curve, x); ok {
+			return figure(p.y.median), thousands(p.x)
+		}
+		return nan, "(not measured)"
+	}
+	disk := func(row string) figure { return of("disk", row, "bytes written per write") }
+	z := &sizing{
+		Idle:       of("alone", "memory of one member, idle and empty", "RSS MB"),
+		CPUSetLow:  of("three", "set, 8 clients of 64 requests, 100 B", "server CPU per op"),
+		CPUSetHigh: of("three", "set, 64 clients of 1 request, 100 B", "server CPU per op"),
+		CPUGetLow:  of("three", "get, 8 clients of 64 requests", "server CPU per op"),
+		CPUGetHigh: of("three", "get, 64 clients of 1 request", "server CPU per op"),
+		DiskOne:    disk("conns=1,window=1,size=100"), DiskSome: disk("conns=64,window=1,size=100"),
+		DiskMany: disk("conns=8,window=64,size=100"), DiskKiB: disk("conns=8,window=64,size=1024"),
+		NewLeader:        of("alone", "new leader of 1 M sessions: its table", "seconds"),
+		TouchesPerAnswer: thousands(perPong),
+	}
+	z.Session, z.SessionAt = at("live: memory per session, all members", million)
+	z.mostSessions = figure(math.NaN())
+	if p, ok := k.at("live: memory per session, all members", million); ok {
+		z.mostSessions = figure(p.x)
+	}
+	z.CPUPing, _ = at("live: CPU time of all members for a ping", million)
+	z.Node, z.NodeAt = at("znodes: memory", million)
+	z.NodeSnap, _ = at("znodes: length in a snapshot", million)
+	z.Watch, z.WatchAt = at("watches: memory", million)
+	z.Touch, _ = at("sessions: touch at the leader", million)
+	z.TouchLength, _ = at("sessions: answer to a ping, length", million)
+	z.Promote, z.PromoteAt = at("sessions: promotion", million)
+	ms, _ := at("znodes: snapshot", million)
+	z.Snapshot = ms / 1000
+	ms, _ = at("znodes: restore", million)
+	z.Restore = ms / 1000
+	full := of("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MB")
+	z.NodeRSS = (full - z.Idle) * (1 << 20) / million
+	z.Members, z.OpenFiles = k.fewer(), "(not measured)"
+	for row := range strings.Lines(k.machine) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(row), "open files of a process\t"); ok {
+			z.OpenFiles = n
+		}
+	}
+	return z
+}
+
+// fewer says what more members on one machine did to writes.
+func (k *kept) fewer() string {
+	const curve = "members: set 8x64, ops/s"
+	var said []string
+	for _, p := range k.curves {
+		if p.curve == curve {
+			said = append(said, fmt.Sprintf("%s with %s", thousands(p.y.median), number(p.x)))
+		}
+	}
+	if len(said) == 0 {
+		return "how much slower was not measured"
+	}
+	return "on one machine it was " + strings.Join(said, ", ") + " writes a second"
+}
+
+// Applied are the rows of the table that applies the formulas.
+func (z *sizing) Applied() string {
+	var b strings.Builder
+	for _, l := range []struct{ sessions, writes, nodes figure }{
+		{300, 50, 10_000},
+		{3_000, 500, 100_000},
+		{15_000, 2_000, 100_000},
+		{30_000, 5_000, 1_000_000},
+		{57_000, 10_000, 3_000_000},
+	} {
+		memory := z.memory(l.sessions) + l.nodes*z.NodeRSS/(1<<20) + l.sessions*z.Watch/oneOf/(1<<20)
+		cores := idleShare * (l.writes*z.CPUSetHigh + 10*l.writes*z.CPUGetHigh + pings(l.sessions)*z.CPUPing) / million / oneOf
+		daily := l.writes * z.DiskSome * 86_400 / (1 << 30)
+		stays := (logKept + 3*l.nodes*z.NodeSnap) / (1 << 30)
+		fmt.Fprintf(&b, "| %v | %v | %v | %v MiB | %v | %v GiB | %v GiB | %v |\n", l.sessions, l.writes, l.nodes,
+			figure(math.Ceil(float64(memory))), cores, daily, stays, figure(math.Ceil(float64(l.sessions)/2+spareFiles)))
+	}
+	return b.String()
+}
+
+// memory is a member's in MiB, without nodes and watches.
+func (z *sizing) memory(sessions figure) figure { return z.Idle + sessions*z.Session/oneOf/(1<<20) }
+
+func pings(sessions figure) figure { return 3 * sessions / timeout }
+
+// The rest is the arithmetic in sizing.md's sentences.
+
+func (z *sizing) Pings1M() figure         { return pings(million) }
+func (z *sizing) PingCores1M() figure     { return pings(million) * z.CPUPing / million }
+func (z *sizing) SessionMem1M() figure    { return million * z.Session / (1 << 30) }
+func (z *sizing) TouchMBs() figure        { return pings(million) * z.TouchLength / million }
+func (z *sizing) TouchShare() figure      { return pings(million) * z.Touch / 1e9 * 100 }
+func (z *sizing) Answers() figure         { return figure(math.Ceil(million / oneOf / perPong)) }
+func (z *sizing) NodeMem10M() figure      { return 10 * million * z.NodeRSS / (1 << 30) }
+func (z *sizing) SessionsEach() figure    { return z.mostSessions }
+func (z *sizing) Ensembles() figure       { return figure(math.Ceil(million / float64(z.mostSessions))) }
+func (z *sizing) EnsembleMembers() figure { return oneOf * z.Ensembles() }
+func (z *sizing) EachMemory() figure      { return figure(math.Ceil(float64(z.memory(z.mostSessions)))) }
+func (z *sizing) EachPings() figure       { return pings(z.mostSessions) }
+func (z *sizing) EachCores() figure       { return pings(z.mostSessions) * z.CPUPing / million }
+func (z *sizing) ShareLost() figure       { return 100 / z.Ensembles() }
+func (z *sizing) FanWrites() figure       { return fanWrites }
+func (z *sizing) FanMBs() figure          { return fanWrites * z.DiskMany / million }

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// target is one line of compare.txt that a row is held against; figure is "" if it has none.
+type target struct {
+	part, row string
+	figure    string
+	atLeast   bool // else at most
+	limit     float64
+	text      string // as it is written
+	ratio     bool   // of Rollcall to the other side, else of Rollcall's figure itself
+}
+
+func readTargets(file string) ([]target, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var list []target
+	for n, row := range strings.Split(string(text), "\n") {
+		if row == "" || row[0] == '#' {
+			continue
+		}
+		fields := strings.Split(row, "|")
+		if len(fields) != 4 {
+			return nil, fmt.Errorf("%s:%d: %d columns, want 4", file, n+1, len(fields))
+		}
+		for _, text := range strings.Split(fields[3], ",") {
+			t := target{part: strings.TrimSpace(fields[0]), row: strings.TrimSpace(fields[1])}
+			if err := t.parse(strings.TrimSpace(text)); err != nil {
+				return nil, fmt.Errorf("%s:%d: %w", file, n+1, err)
+			}
+			list = append(list, t)
+		}
+	}
+	return list, nil
+}
+
+// parse reads "ops/s >= 3x" or "RSS MB <= 30"; nothing is no target.
+func (t *target) parse(text string) error {
+	if text == "" {
+		return nil
+	}
+	i := strings.Index(text, " >= ")
+	t.atLeast = i >= 0
+	if !t.atLeast {
+		i = strings.Index(text, " <= ")
+	}
+	if i < 0 {
+		return fmt.Errorf("%q has neither >= nor <=", text)
+	}
+	value := text[i+4:]
+	t.figure, t.text = text[:i], strings.NewReplacer(">= ", "≥ ", "<= ", "≤ ").Replace(text[i+1:])
+	value, t.ratio = strings.CutSuffix(value, "x")
+	over, under, fraction := strings.Cut(value, "/")
+	limit, err := strconv.ParseFloat(over, 64)
+	if err == nil && fraction {
+		var divisor float64
+		if divisor, err = strconv.ParseFloat(under, 64); err == nil {
+			limit /= divisor
+		}
+	}
+	t.limit = limit
+	return err
+}
+
+// other is the side that a part's Rollcall is divided by.
+func (k *kept) other(part string) string {
+	if part == "alone" {
+		return "no snapshots"
+	}
+	return "ZooKeeper"
+}
+
+// beside is the cell of that side.
+func (k *kept) beside(part, row, figure string) string {
+	s := k.of(part, row, k.other(part), figure)
+	if part == "alone" && s.runs > 0 {
+		return "without: " + s.String()
+	}
+	return s.String()
+}
+
+// judge returns what was reached, and whether that is the target; words if nothing was.
+func (k *kept) judge(t target) (reached, verdict string) {
+	b := k.of(t.part, t.row, "Rollcall", t.figure)
+	if b.runs == 0 {
+		return "-", "not measured"
+	}
+	value, unit := b.median, ""
+	if t.ratio {
+		a := k.of(t.part, t.row, k.other(t.part), t.figure)
+		if a.runs == 0 {
+			return "-", "not measured on " + k.other(t.part)
+		}
+		if a.median == 0 {
+			return "-", "no ratio to 0"
+		}
+		value, unit = b.median/a.median, "x"
+	}
+	if t.atLeast && value >= t.limit || !t.atLeast && value <= t.limit {
+		return number(value) + unit, "met"
+	}
+	return number(value) + unit, "**missed**"
+}
+
+// Targets is the table of all targets, with a line for each.
+func (k *kept) Targets() string {
+	var b strings.Builder
+	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio | target | |\n|---|---|---|---|---|---|---|\n")
+	for _, t := range k.targets {
+		if t.figure == "" {
+			continue
+		}
+		reached, verdict := k.judge(t)
+		if !t.ratio {
+			reached = ""
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", t.row, titled(t.figure),
+			k.beside(t.part, t.row, t.figure), k.of(t.part, t.row, "Rollcall", t.figure), reached, t.text, verdict)
+	}
+	return b.String()
+}
+
+// Missed lists the targets that are not met, in words.
+func (k *kept) Missed() string {
+	var b strings.Builder
+	count := map[string]int{}
+	for _, t := range k.targets {
+		if t.figure == "" {
+			continue
+		}
+		reached, verdict := k.judge(t)
+		switch count[verdict]++; verdict {
+		case "met":
+		case "**missed**":
+			fmt.Fprintf(&b, "* %s, %s: %s, target %s\n", t.row, t.figure, reached, t.text)
+		default:
+			fmt.Fprintf(&b, "* %s, %s: %s\n", t.row, t.figure, verdict)
+		}
+	}
+	all := 0
+	for _, n := range count {
+		all += n
+	}
+	return fmt.Sprintf("Of %d targets %d are met and %d missed; %d could not be judged.\n\n%s", all, count["met"], count["**missed**"],
+		all-count["met"]-count["**missed**"], b.String())
+}
+
+// All is the long table of the rows of some parts: every figure on both sides.
+func (k *kept) All(parts ...string) string {
+	var b strings.Builder
+	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|\n")
+	var seen []string
+	for _, t := range k.targets {
+		if !slices.Contains(parts, t.part) || slices.Contains(seen, t.part+"|"+t.row) {
+			continue
+		}
+		seen = append(seen, t.part+"|"+t.row)
+		name := t.row
+		for _, figure := range k.figures(t.part, t.row) {
+			a, r := k.of(t.part, t.row, k.other(t.part), figure), k.of(t.part, t.row, "Rollcall", figure)
+			ratio := "-"
+			if a.median != 0 && r.runs > 0 {
+				ratio = number(r.median/a.median) + "x"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, titled(figure), k.beside(t.part, t.row, figure), r, ratio)
+			name = ""
+		}
+	}
+	return b.String() + k.remarks(parts)
+}
+
+// figures are the names of all figures of a row.
+func (k *kept) figures(part, row string) []string {
+	names := slices.Clone(shown)
+	has := map[string]bool{}
+	for _, l := range k.parts[part] {
+		if l.Row != row {
+			continue
+		}
+		for name := range l.values() {
+			has[name] = true
+		}
+		for _, r := range l.Results {
+			for _, e := range r.Extra {
+				if !slices.Contains(names, e.Name) {
+					names = append(names, e.Name)
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !has[name] })
+}
+
+// remarks say what takes away from the figures of some parts.
+func (k *kept) remarks(parts []string) string {
+	type about struct{ row, side string }
+	void, failed, of := map[about]int{}, map[about]int64{}, map[about]int{}
+	var order []about
+	for _, part := range parts {
+		for _, l := range k.parts[part] {
+			a := about{l.Row, l.Side}
+			if of[a]++; of[a] == 1 {
+				order = append(order, a)
+			}
+			for _, r := range l.Results {
+				if r.Void {
+					void[a]++
+				}
+				for _, n := range r.Errors {
+					failed[a] += n
+				}
+			}
+		}
+	}
+	var b strings.Builder
+	for _, a := range order {
+		if void[a] > 0 {
+			fmt.Fprintf(&b, "* %s on %s: void, %d of %d runs: the load generator used more than a third of the servers' CPU time\n", a.row, a.side, void[a], of[a])
+		}
+		if failed[a] > 0 {
+			fmt.Fprintf(&b, "* %s on %s: %d errors\n", a.row, a.side, failed[a])
+		}
+	}
+	if b.Len() > 0 {
+		return "\n" + b.String()
+	}
+	return ""
+}
+
+func titled(figure string) string {
+	if u := units[figure]; u != "" && u != "/s" {
+		return figure + ", " + u
+	}
+	return figure
+}
+
+// String is the median, with the spread in brackets if there were several runs.
+func (s spread) String() string {
+	switch s.runs {
+	case 0:
+		return "-"
+	case 1:
+		return number(s.median)
+	}
+	return fmt.Sprintf("%s (%s-%s)", number(s.median), number(s.least), number(s.most))
+}
+
+// number prints three digits, or all of those in front of the point.
+func number(v float64) string {
+	switch {
+	case v == float64(int64(v)) || v >= 100 || v <= -100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 10 || v <= -10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 1 || v <= -1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}

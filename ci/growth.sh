@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# growth.sh measures how costs grow with the number of sessions, nodes, watches, ephemeral
+# nodes and members: of Rollcall alone, on this machine. It takes half an hour, in
+# which nothing else should run; the parts storage and bench take as long again.
+#
+#   growth.sh                 runs the parts live to ephemerals and writes the report
+#   growth.sh run PART...
+#   growth.sh report          docs/performance.md, docs/sizing.md and the table of docs/storage.md from what is kept
+#
+#   live        idle sessions of three members, in real connections   (DATA/live.jsonl)
+#   members     reads and writes of one to seven members              (DATA/members.jsonl)
+#   disk        bytes written for a write                             (DATA/disk.jsonl)
+#   sessions    sessions in one process, without connections          (DATA/sessions.txt)
+#   znodes      nodes in one process                                  (DATA/znodes.txt)
+#   watches     watches in one process                                (DATA/watches.txt)
+#   ephemerals  the end of a session with many, in three members      (DATA/ephemerals.txt)
+#   storage     the log stores, for docs/storage.md                   (DATA/storage-*.txt)
+#   bench       make bench                                            (DATA/bench.txt)
+#
+# A part whose file is there is not measured again, nor a line of live, members and disk: remove
+# the file to measure it anew. What is measured in one process is go test's own text.
+#
+#   LIVE (1000 5000 15000 30000 57000)  sessions
+#   MEMBERS (1 3 5 7)
+#   DURATION (4s), WARMUP (1500ms)      of each load; DISK_DURATION (10s) of those of disk
+#   ROUNDS (3)                          how often each benchmark, load of members and disk runs
+#   BENCHTIME (500ms)                   of each benchmark
+#   SHORT=1                             the smallest size of each benchmark, once, for a trial
+#   DATA (docs/performance/data), PORT (24600), WORK  as in compare.sh
+set -euo pipefail
+shopt -s inherit_errexit
+cd "$(dirname "$0")/.."
+
+duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3}
+PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
+DATA=$(realpath -m "$DATA")
+. ci/ensemble.sh
+
+# live holds sessions in a new ensemble for each number, so that memory is of these alone.
+live() {
+  local n
+  for n in ${LIVE:-1000 5000 15000 30000 57000}; do
+    ! kept live "$n" Rollcall 1 || continue
+    say "live, $n sessions"
+    start Rollcall 3 || { missed "live: $n"; continue; }
+    measure live "$n" Rollcall 1 3 "sessions:hold=$n,timeout=10s,warmup=${HOLD_WARMUP:-10s},duration=${HOLD:-20s}"
+  done
+}
+
+# members loads ensembles of several sizes.
+members() {
+  local n round row list=("set 64x1=set:conns=64,window=1" "set 8x64=set:conns=8,window=64" "get 64x1=get:conns=64,window=1" "get 8x64=get:conns=8,window=64")
+  for ((round = 1; round <= rounds; round++)); do
+    for n in ${MEMBERS:-1 3 5 7}; do
+      stop
+      for row in "${list[@]}"; do
+        ! kept members "$n ${row%%=*}" Rollcall "$round" || continue
+        running Rollcall "$n" "members, round $round, $n" || { missed "members: $n, round $round"; break; }
+        measure members "$n ${row%%=*}" Rollcall "$round" "$n" "${row#*=}"
+      done
+    done
+  done
+}
+
+# running KIND N WHAT says what is measured and starts N members, unless they run already.
+running() {
+  [ ! -f "$WORK/pids" ] || return 0
+  say "$3"
+  start "$1" "$2"
+}
+
+# written prints how many bytes all members have had written to the disk.
+written() {
+  local pid
+  while read -r pid; do cat "/proc/$pid/io"; done <"$WORK/pids" | awk '/^write_bytes/ { n += $2 } END { printf "%d", n }'
+}
+
+# disk counts what a write costs the disk of one member of three, by how many come at once.
+disk() {
+  local round row before result ops
+  for ((round = 1; round <= rounds; round++)); do
+    stop
+    for row in "conns=1,window=1,size=100" "conns=64,window=1,size=100" "conns=8,window=64,size=100" "conns=8,window=64,size=1024"; do
+      ! kept disk "$row" Rollcall "$round" || continue
+      running Rollcall 3 "disk, round $round" || { missed "disk, round $round"; break; }
+      before=$(written)
+      result=$(load 3 -warmup 0s -duration "${DISK_DURATION:-10s}" "set:$row,nodes=100") || { missed "disk: $row"; continue; }
+      ops=$(sed -nE 's/^ *"ops": ([0-9]+),?$/\1/p' <<<"$result" | head -n 1)
+      keep disk "$row" Rollcall "$round" figures "{\"bytes written per write\":$(awk -v a="$before" -v b="$(written)" -v n="$ops" 'BEGIN { printf "%.0f", (b - a) / 3 / n }')}"
+    done
+  done
+}
+
+# tests PART ARGS... runs benchmarks; their file appears when all have passed.
+tests() {
+  local part=$1
+  shift
+  [ ! -s "$DATA/$part.txt" ] || return 0
+  say "$part"
+  if { echo "build: $build, $(date -u +%F)"; go test -run '^$' -timeout "${TEST_LIMIT:-30m}" "$@"; } >"$WORK/$part.txt" && mv "$WORK/$part.txt" "$DATA/$part.txt"; then
+    return 0
+  fi
+  tail -n 20 "$WORK/$part.txt" >&2
+  missed "$part"
+}
+
+# grown PART PATTERN PACKAGES... is tests of curves.
+grown() {
+  local part=$1 pattern=$2
+  shift 2
+  if [ -n "${SHORT:-}" ]; then
+    tests "$part" -short -bench "$pattern" -benchtime 1x "$@"
+  else
+    tests "$part" -bench "$pattern" -benchtime "${BENCHTIME:-500ms}" -count "$rounds" "$@"
+  fi
+}
+
+# ephemerals is one process with the load, and three with the members.
+ephemerals() {
+  [ ! -s "$DATA/ephemerals.txt" ] || return 0
+  start Rollcall 3 || { missed ephemerals; return 0; }
+  ROLLCALL_SERVERS=$(servers 3) BENCHTIME=1x grown ephemerals 'BenchmarkClose$' ./integration
+}
+
+# storage has everything that docs/storage.md quotes: appends are short and run more often.
+storage() {
+  local short=${SHORT:+-short} often=$((rounds + 2))
+  tests storage-log $short -benchtime "${BENCHTIME:-1s}" -count "$often" -bench 'LogStore' ./quorum
+  tests storage-beside $short -benchtime 3x -count "$rounds" -bench 'WriteBeside' ./quorum
+  tests storage-files $short -benchtime "${BENCHTIME:-1s}" -count "$rounds" -bench 'AfterShortening|OpenLog|ReadLog' ./quorum
+  tests storage-write $short -benchtime "${BENCHTIME:-1s}" -count "$rounds" -bench 'BenchmarkWrite$' ./integration
+}
+
+run() {
+  local part
+  [ -x "$rollcall" ] || { echo "bin/rollcall is missing: make build" >&2; exit 1; }
+  begin_measuring
+  machine >"$DATA/machine.txt"
+  for part in "$@"; do
+    case $part in
+      live | members | disk | ephemerals | storage) "$part" ;;
+      sessions) grown sessions 'BenchmarkGrowth$' ./sessiontracker ./follower ;;
+      znodes) grown znodes 'BenchmarkGrowth$' ./znode ;;
+      watches) grown watches 'BenchmarkWatchGrowth$' ./znode ;;
+      bench) TEST_LIMIT=1h tests bench ${SHORT:+-short -benchtime 1x} -bench . -benchmem ./... ;;
+    esac
+    stop
+  done
+  say "took $SECONDS s"
+}
+
+report() { go -C ci/figures run . "$DATA" "$PWD/docs"; }
+
+usage() {
+  sed -nE 's/^#   (growth.sh.*)/\1/p' "$0" >&2
+  exit 2
+}
+
+parts="live members disk sessions znodes watches ephemerals storage bench"
+for part in "${@:2}"; do
+  [[ " $parts " = *" $part "* ]] || usage
+done
+case ${1:-} in
+  "") run live members disk sessions znodes watches ephemerals; report; finish ;;
+  run) [ $# -gt 1 ] || usage; run "${@:2}"; finish ;;
+  report) [ $# -eq 1 ] || usage; report ;;
+  *) usage ;;
+esac
