@@ -60,8 +60,8 @@ turns() {
   done
 }
 
-# figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone.
-figure() { keep alone "$1" Rollcall "$2" figures "{\"$3\":$4}"; }
+# figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone, once.
+figure() { kept alone "$1" Rollcall "$2" || keep alone "$1" Rollcall "$2" figures "{\"$3\":$4}"; }
 
 # seconds COMMAND... prints how long it took.
 seconds() {
@@ -79,14 +79,14 @@ restart() {
 grow() { load 1 -keep -duration 100ms -warmup 0s "get:nodes=$nodes,size=100" >/dev/null; }
 
 # snapshots prints how many snapshots the member has written since it started.
-snapshots() { word 1 mntr | awk '$1 == "zk_cnt_snapshottime" { print $2 }'; }
+snapshots() { word 1 mntr | awk '$1 == "zk_cnt_snapshottime" { n = $2 } END { print n + 0 }'; }
 
 # snapshot waits until the member has written one: it does when its log is long enough,
 # and looks for that every 10 to 20 seconds.
 snapshot() {
   local i
   for ((i = 0; i < 60; i++)); do
-    [ "$(snapshots)" = 0 ] || return 0
+    [ "$(snapshots)" -eq 0 ] || return 0
     load 1 -duration 900ms -warmup 0s "set:conns=8,window=8" >/dev/null || return
   done
   echo "no snapshot was written within a minute" >&2
@@ -111,12 +111,12 @@ alone_round() {
     started=$((started + 1)) first=$((PORT + 20 + started % 8 * 10))
     took=$(seconds restart) || return
     sleep 5
-    figure "memory of one member, idle and empty" "$round" "RSS MB" "$(rss)"
+    figure "memory of one member, idle and empty" "$round" "RSS MiB" "$(rss)"
     figure "$empty" "$round" seconds "$took"
   fi
   ! kept alone "$load" Rollcall "$round" || return 0
   start Rollcall 1 && grow || return
-  figure "memory of one member with 1 M nodes of 100 B, just written" "$round" "RSS MB" "$(rss)"
+  figure "memory of one member with 1 M nodes of 100 B, just written" "$round" "RSS MiB" "$(rss)"
   kill_all
   took=$(seconds restart) || return
   figure "start until it serves, 1 M nodes of 100 B, from the log" "$round" seconds "$took"
@@ -126,7 +126,7 @@ alone_round() {
   took=$(seconds restart) || return
   sleep 5
   figure "start until it serves, 1 M nodes of 100 B, from a snapshot" "$round" seconds "$took"
-  figure "memory of one member with 1 M nodes of 100 B, from a snapshot" "$round" "RSS MB" "$(rss)"
+  figure "memory of one member with 1 M nodes of 100 B, from a snapshot" "$round" "RSS MiB" "$(rss)"
   beside "$round" "$load"
 }
 

@@ -114,7 +114,7 @@ measure() {
   if result=$(load "$5" "${flags[@]}" "$6"); then
     keep "$1" "$2" "$3" "$4" results "$result"
   else
-    missed "$1: $2 on $3, round $4"
+    missed "$1: $2 on $3, round $4 (status $?; 124 is the limit of time)"
   fi
 }
 
@@ -153,6 +153,7 @@ processor	$(nproc) x $(sed -nE 's/^model name\s*: //p' /proc/cpuinfo | head -n 1
 memory	$(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)
 kernel, file system of the data	$(uname -r), $(stat -f -c %T "$WORK")
 open files of a process	$(ulimit -n)
+load average when the last part began	$(cut -d ' ' -f 1-3 /proc/loadavg)
 ZooKeeper	$(dpkg-query -W -f '${Version}' zookeeper 2>/dev/null || echo none); $(java -version 2>&1 | sed -n 2p); heap 2 GiB alone, 1 GiB for each of three (-Xms as -Xmx); forceSync on
 Rollcall	$("$rollcall" version | cut -d ' ' -f 2) ($build), $(go version | cut -d ' ' -f 3)
 M

@@ -19,10 +19,10 @@ const (
 	closeRate  = 500              // writes per second beside the close
 	closeIdle  = 3 * time.Second  // of such writes with nothing beside them
 	closeAfter = time.Second      // of them when the close is over
-	closeLimit = 2 * time.Minute  // for what a client asks
+	closeLimit = 5 * time.Minute  // for what a client asks
 	perCreate  = 500              // nodes made by one transaction
-	creates    = 8                // such transactions under way
-	aSession   = 30 * time.Second // timeout
+	creates    = 4                // such transactions under way
+	aSession   = 40 * time.Second // timeout
 )
 
 // BenchmarkClose is the end of a session with many ephemeral nodes, from the call of close to

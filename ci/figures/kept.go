@@ -82,6 +82,7 @@ var shown = []string{"ops/s", "p50", "p99", "max", "server CPU per op", "tool CP
 // kept is all that was measured.
 type kept struct {
 	machine string
+	Note    string            // what a reader must know first; note.md, or nothing
 	parts   map[string][]line // by part
 	targets []target
 	curves  []point
@@ -96,6 +97,11 @@ func read(data string) (*kept, error) {
 		return nil, err
 	}
 	k.machine = string(machine)
+	note, err := os.ReadFile(filepath.Join(data, "note.md"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	k.Note = string(note)
 	if k.targets, err = readTargets("../compare.txt"); err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func (f figure) String() string {
 	if math.IsNaN(float64(f)) {
 		return "NaN"
 	}
-	if f >= 10_000 {
+	if f >= 1000 {
 		return thousands(float64(f))
 	}
 	return number(float64(f))
@@ -87,6 +87,7 @@ func (f figure) String() string {
 
 // sizing is what sizing.md is made of.
 type sizing struct {
+	Note                                           string
 	Idle, Session, Node, NodeRSS, Watch, CPUPing   figure
 	CPUSetLow, CPUSetHigh, CPUGetLow, CPUGetHigh   figure
 	DiskOne, DiskSome, DiskMany, DiskKiB, NodeSnap figure
@@ -126,7 +127,8 @@ func (k *kept) sizing() *sizing {
 	}
 	disk := func(row string) figure { return of("disk", row, "bytes written per write") }
 	z := &sizing{
-		Idle:       of("alone", "memory of one member, idle and empty", "RSS MB"),
+		Note:       k.Note,
+		Idle:       of("alone", "memory of one member, idle and empty", "RSS MiB"),
 		CPUSetLow:  of("three", "set, 8 clients of 64 requests, 100 B", "server CPU per op"),
 		CPUSetHigh: of("three", "set, 64 clients of 1 request, 100 B", "server CPU per op"),
 		CPUGetLow:  of("three", "get, 8 clients of 64 requests", "server CPU per op"),
@@ -152,7 +154,7 @@ func (k *kept) sizing() *sizing {
 	z.Snapshot = ms / 1000
 	ms, _ = at("znodes: restore", million)
 	z.Restore = ms / 1000
-	full := of("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MB")
+	full := of("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
 	z.NodeRSS = (full - z.Idle) * (1 << 20) / million
 	z.Members, z.OpenFiles = k.fewer(), "(not measured)"
 	for row := range strings.Lines(k.machine) {

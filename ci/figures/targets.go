@@ -43,7 +43,7 @@ func readTargets(file string) ([]target, error) {
 	return list, nil
 }
 
-// parse reads "ops/s >= 3x" or "RSS MB <= 30"; nothing is no target.
+// parse reads "ops/s >= 3x" or "RSS MiB <= 30"; nothing is no target.
 func (t *target) parse(text string) error {
 	if text == "" {
 		return nil
