@@ -74,6 +74,9 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s, %s: %s, %s; want %s, %s", c.row, c.target, reached, verdict, c.reached, c.verdict)
 		}
 	}
+	if k.targets = []target{{part: "three", row: "set", figure: "ops/s", limit: 3, ratio: true, text: "≤ 3x"}}; !strings.Contains(k.Targets(), "| 120 (100-140) | 360 | 3x | ≤ 3x | met, void |") {
+		t.Errorf("targets:\n%s", k.Targets())
+	}
 	if got := k.remarks([]string{"three"}); !strings.Contains(got, "set on ZooKeeper: void, 1 of 3 runs") {
 		t.Errorf("remarks: %q", got)
 	}

@@ -123,10 +123,20 @@ func (k *kept) Targets() string {
 		if !t.ratio {
 			reached = ""
 		}
+		if k.void(t.part, t.row) {
+			verdict += ", void"
+		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", t.row, titled(t.figure),
 			k.beside(t.part, t.row, t.figure), k.of(t.part, t.row, "Rollcall", t.figure), reached, t.text, verdict)
 	}
 	return b.String()
+}
+
+// void reports whether the load generator took too much of the machine in any run of a row.
+func (k *kept) void(part, row string) bool {
+	return slices.ContainsFunc(k.parts[part], func(l line) bool {
+		return l.Row == row && slices.ContainsFunc(l.Results, func(r result) bool { return r.Void })
+	})
 }
 
 // Missed lists the targets that are not met, in words.
