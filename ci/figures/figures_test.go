@@ -77,6 +77,10 @@ func TestJudge(t *testing.T) {
 	if k.targets = []target{{part: "three", row: "set", figure: "ops/s", limit: 3, ratio: true, text: "≤ 3x"}}; !strings.Contains(k.Targets(), "| 120 (100-140) | 360 | 3x | ≤ 3x | met, void |") {
 		t.Errorf("targets:\n%s", k.Targets())
 	}
+	k.targets = []target{{part: "alone", row: "start"}, {part: "alone", row: "set", figure: "ops/s"}, {part: "alone", row: "set", figure: "p99"}}
+	if got := k.All("alone"); !strings.Contains(got, "| start | seconds | - | 0.600 | - |\n| set | ops/s |") || strings.Count(got, "| set |") != 1 {
+		t.Errorf("all:\n%s", got)
+	}
 	if got := k.remarks([]string{"three"}); !strings.Contains(got, "set on ZooKeeper: void, 1 of 3 runs") {
 		t.Errorf("remarks: %q", got)
 	}

@@ -199,6 +199,11 @@ func (k *kept) figures(part, row string) []string {
 		for name := range l.values() {
 			has[name] = true
 		}
+		for name := range l.Figures { // the scripts keep one a line
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
 		for _, r := range l.Results {
 			for _, e := range r.Extra {
 				if !slices.Contains(names, e.Name) {
