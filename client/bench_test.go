@@ -59,7 +59,7 @@ func answer(conn net.Conn) {
 }
 
 // openLoopback opens a Client at a server on the loopback that answers at once.
-func openLoopback(tb testing.TB) *Client {
+func openLoopback(tb testing.TB, loop *Loop) *Client {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -73,7 +73,7 @@ func openLoopback(tb testing.TB) *Client {
 			go answer(conn)
 		}
 	}()
-	c, err := Open(context.Background(), Config{Servers: []string{ln.Addr().String()}})
+	c, err := Open(context.Background(), Config{Servers: []string{ln.Addr().String()}, Loop: loop})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -88,11 +88,18 @@ func openLoopback(tb testing.TB) *Client {
 // connections with so many in flight each. Whoever is answered sends the next. On two cores
 // half of it is the server's.
 func BenchmarkGo(b *testing.B) {
-	for _, load := range []struct{ conns, window int }{{1, 1}, {1, 64}, {64, 1}, {8, 64}} {
-		b.Run(fmt.Sprintf("conns=%d/inflight=%d", load.conns, load.window), func(b *testing.B) {
+	for _, load := range []struct {
+		conns, window int
+		looped        bool
+	}{{1, 1, false}, {1, 1, true}, {1, 64, false}, {1, 64, true}, {64, 1, false}, {64, 1, true}, {8, 64, false}, {8, 64, true}} {
+		b.Run(fmt.Sprintf("conns=%d/inflight=%d/loop=%v", load.conns, load.window, load.looped), func(b *testing.B) {
+			var loop *Loop
+			if load.looped {
+				loop = openLoop(b)
+			}
 			clients := make([]*Client, load.conns)
 			for i := range clients {
-				clients[i] = openLoopback(b)
+				clients[i] = openLoopback(b, loop)
 			}
 			var left atomic.Int64
 			left.Store(int64(b.N))
@@ -109,6 +116,16 @@ func BenchmarkGo(b *testing.B) {
 			}
 		})
 	}
+}
+
+// openLoop returns a Loop until the end of the test.
+func openLoop(tb testing.TB) *Loop {
+	loop, err := NewLoop()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(loop.Close)
+	return loop
 }
 
 // closedLoop sends requests until none are left, window of them in flight, then says so.
@@ -147,7 +164,7 @@ func closedLoop(c *Client, window int, left *atomic.Int64, ended chan<- error) {
 
 // One caller that waits for each reply.
 func BenchmarkDo(b *testing.B) {
-	c := openLoopback(b)
+	c := openLoopback(b, nil)
 	rec := &jute.SetDataRequest{Path: []byte("/bench/node"), Data: make([]byte, 100), Version: -1}
 	var resp jute.SetDataResponse
 	b.ReportAllocs()

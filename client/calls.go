@@ -112,8 +112,18 @@ func (c *Client) send(ctx context.Context, op jute.Op, rec Record, done func(Rep
 			return err
 		}
 	}
+	l, write, err := c.push(op, rec, done)
+	if write {
+		l.write()
+	}
+	return err
+}
+
+// push queues a request on the connection, and reports if the caller has to call write. It
+// gives up the lock.
+func (c *Client) push(op jute.Op, rec Record, done func(Reply, error)) (l *link, write bool, err error) {
 	defer c.mu.Unlock()
-	l := c.link
+	l = c.link
 	xid := c.xid%(1<<31-1) + 1
 	out, mark := jute.BeginFrame(l.out)
 	out = jute.RequestHeader{Xid: xid, Op: op}.Append(out)
@@ -122,15 +132,14 @@ func (c *Client) send(ctx context.Context, op jute.Op, rec Record, done func(Rep
 		out = rec.Append(out)
 	}
 	if len(out)-mark > maxRequest {
-		return ErrTooLong
+		return l, false, ErrTooLong
 	}
 	next := call{done: done, xid: xid, op: op}
 	next.path, next.set = watchOf(op, out[body:])
 	l.out = jute.EndFrame(out, mark)
 	c.xid = xid
 	c.calls.push(next)
-	l.startFlush()
-	return nil
+	return l, l.startFlush(), nil
 }
 
 // refusal is why no request passes at the moment, nil if one may. last is for Close.
@@ -147,7 +156,7 @@ func (c *Client) refusal(last bool) error {
 }
 
 func (c *Client) room() bool {
-	if c.calling { // what is unsent waits for the reader, which may be who calls
+	if c.link.reading { // what is unsent waits for the reader, which may be who calls
 		return c.calls.n < 2*c.cfg.MaxInFlight
 	}
 	return c.calls.n < c.cfg.MaxInFlight && len(c.link.out) < maxUnsent

@@ -364,7 +364,7 @@ func TestContextEndsInDo(t *testing.T) {
 
 // Xids begin again behind the greatest.
 func TestXidWraps(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
+	both(t, func(t *testing.T, f *fake) {
 		var p *peer
 		c := f.open(Config{}, func() {
 			p = <-f.peers

@@ -7,6 +7,11 @@
 // A timer looks after pings and silence; it has no goroutine while it waits. So a session
 // that only pings costs one goroutine, and no buffers but a few hundred bytes.
 //
+// With a Loop many Clients share one reader, which reads what the kernel says is readable,
+// answers in place and writes at the end of each connection's batch. A Client of its has a
+// goroutine only while it has no connection. What is sent from elsewhere is written by whoever
+// sends it. Handling a frame is the same code in both.
+//
 // When a connection breaks, or says nothing for two thirds of the session's timeout, what was
 // under way ends with ErrConnectionLost and is not sent again; the reader goes round the
 // servers with the session, shows its identities, sets its watches again, and only then lets
@@ -48,6 +53,10 @@ type Config struct {
 
 	// MaxInFlight is how many requests may be sent and not answered; 0: DefaultMaxInFlight.
 	MaxInFlight int
+
+	// Loop serves the connections, if they are sockets and this is Linux; else, and if it is
+	// nil, each has goroutines of its own.
+	Loop *Loop
 
 	// Dial opens a connection to one of Servers until ctx ends. nil: TCP, without delay.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -115,16 +124,20 @@ type Client struct {
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when the reader has ended
 	zxid    atomic.Int64  // the greatest seen in a reply; set by the reader
-	watches watches       // the reader's
 	waiters sync.Pool     // of *waiter
-	timer   *time.Timer   // runs look; set while connected
+
+	// The reader's.
+	watches watches
+	turn    int           // attempts to connect
+	failed  int           // of them, the last in a row
+	begun   time.Duration // when the last began
 
 	mu       sync.Mutex
 	session  Resume        // without zxid
 	timeout  time.Duration // of the session: as granted, once it is
 	link     *link         // nil while requests do not pass
+	timer    *time.Timer   // runs look, while connected; nil: not yet, or a Loop looks
 	calls    calls         // sent and not answered, in order
-	calling  bool          // the reader is in a function of the caller
 	xid      int32
 	waiting  []chan struct{} // for room, each with one place
 	changed  chan struct{}   // closed when link or end changes
@@ -191,8 +204,6 @@ func newClient(cfg Config) (*Client, error) {
 		c.zxid.Store(r.LastZxid)
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.timer = time.AfterFunc(maxTimeout, c.look)
-	c.timer.Stop()
 	return c, nil
 }
 

@@ -24,7 +24,7 @@ func within(t *testing.T, f func(t *testing.T, f *fake)) {
 
 // A session opens, requests are answered with what the server says, and Close closes it.
 func TestSession(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
+	both(t, func(t *testing.T, f *fake) {
 		var p *peer
 		var h heard
 		c := f.open(Config{State: func(s State, why error) { h.add("%v %v", s, why) }}, func() {
@@ -188,7 +188,7 @@ func TestDoAcrossLoss(t *testing.T) {
 
 // A session that the servers know no longer ends the client for good.
 func TestExpired(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
+	both(t, func(t *testing.T, f *fake) {
 		var h heard
 		var a *peer
 		c := f.open(Config{State: func(s State, why error) {
@@ -271,7 +271,7 @@ func TestAuthBeforeWatchesBeforeRequests(t *testing.T) {
 }
 
 func TestAuthRefused(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
+	both(t, func(t *testing.T, f *fake) {
 		var h heard
 		go func() {
 			p := <-f.peers
@@ -281,7 +281,7 @@ func TestAuthRefused(t *testing.T) {
 			_ = p.Close()
 		}()
 		_, err := Open(ctx, Config{
-			Servers: []string{"a"}, Dial: f.dial, Auth: []Auth{{Scheme: "none"}},
+			Servers: []string{"a"}, Dial: f.dial, Loop: f.loop, Auth: []Auth{{Scheme: "none"}},
 			State: func(s State, why error) { h.add("%v %v", s, errors.Is(why, jute.AuthFailed)) },
 		})
 		if !errors.Is(err, jute.AuthFailed) || len(f.dials) != 1 {
@@ -331,7 +331,7 @@ func TestCloseWithoutConnection(t *testing.T) {
 
 // A close that was lost with its connection is sent again on the next.
 func TestCloseLost(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
+	both(t, func(t *testing.T, f *fake) {
 		var p *peer
 		c := f.open(Config{}, func() {
 			p = <-f.peers
@@ -449,7 +449,7 @@ func TestWriteEnds(t *testing.T) {
 
 // Abandon says nothing to the server, ends what is under way, and leaves nothing behind.
 func TestAbandon(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
+	both(t, func(t *testing.T, f *fake) {
 		var p *peer
 		c := f.open(Config{}, func() {
 			p = <-f.peers
@@ -471,7 +471,7 @@ func TestAbandon(t *testing.T) {
 
 // The session goes on at another Client with what Resume gives.
 func TestResume(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
+	both(t, func(t *testing.T, f *fake) {
 		var p *peer
 		c := f.open(Config{Resume: &Resume{ID: fakeSession, Password: []byte("secret"), LastZxid: 9}}, func() {
 			p = <-f.peers

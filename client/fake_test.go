@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,9 +16,12 @@ import (
 )
 
 // fake is a network of servers that the tests play themselves: a Client that dials one gets
-// the other end of a pipe to peer. A server that is down refuses.
+// the other end of a pipe to peer, or of a socket if a Loop is to serve it. A server that is
+// down refuses.
 type fake struct {
 	t     *testing.T
+	loop  *Loop
+	ln    net.Listener // with a loop
 	mu    sync.Mutex
 	down  map[string]bool
 	dials []string
@@ -35,9 +39,43 @@ func (f *fake) dial(_ context.Context, addr string) (net.Conn, error) {
 	if f.down[addr] {
 		return nil, errors.New("refused")
 	}
-	ours, theirs := net.Pipe()
+	ours, theirs, err := f.pair()
+	if err != nil {
+		return nil, err
+	}
 	f.peers <- &peer{Conn: theirs, t: f.t, addr: addr, r: bufio.NewReader(theirs)}
 	return ours, nil
+}
+
+// pair makes the two ends of a connection. The lock is held.
+func (f *fake) pair() (ours, theirs net.Conn, err error) {
+	if f.loop == nil {
+		ours, theirs = net.Pipe()
+		return ours, theirs, nil
+	}
+	if ours, err = net.Dial("tcp", f.ln.Addr().String()); err != nil {
+		return nil, nil, err
+	}
+	theirs, err = f.ln.Accept()
+	return ours, theirs, err
+}
+
+// looped is a fake whose clients a Loop serves, until the end of the test.
+func looped(t *testing.T) *fake {
+	f := newFake(t)
+	f.loop = openLoop(t)
+	var err error
+	if f.ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.ln.Close() })
+	return f
+}
+
+// both runs a test with goroutines, in a bubble, and with a Loop, over sockets.
+func both(t *testing.T, test func(t *testing.T, f *fake)) {
+	t.Run("goroutines", func(t *testing.T) { within(t, test) })
+	t.Run("loop", func(t *testing.T) { test(t, looped(t)) })
 }
 
 // peer is the server's end of one connection.
@@ -140,7 +178,7 @@ func (p *peer) event(typ jute.EventType, path string, zxid int64) {
 // ended waits for the client to close the connection.
 func (p *peer) ended() {
 	p.t.Helper()
-	if _, err := p.r.ReadByte(); !errors.Is(err, io.EOF) {
+	if _, err := p.r.ReadByte(); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 		p.t.Fatalf("server %s: %v instead of an end", p.addr, err)
 	}
 }
@@ -169,7 +207,7 @@ func (h *heard) take() []string {
 // another, while the test plays a server.
 func (f *fake) open(cfg Config, play func()) *Client {
 	f.t.Helper()
-	cfg.Dial = f.dial
+	cfg.Dial, cfg.Loop = f.dial, f.loop
 	if cfg.Servers == nil {
 		cfg.Servers = []string{"a", "b"}
 	}

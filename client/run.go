@@ -26,28 +26,37 @@ func backoff(timeout time.Duration, failed int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// run is the reader: it keeps a connection until the session or the Client ends. What waits on
-// an idle connection stands on little stack: run, serve and next.
+// run is the reader: it keeps a connection until the session or the Client ends, or a Loop has
+// taken it over. What waits on an idle connection stands on little stack: run, serve and next.
 func (c *Client) run() {
-	defer close(c.ended)
-	failed := 0
-	for i := 0; ; i++ {
-		begun, passed := c.now(), false
-		l, err := c.connect(c.servers[i%len(c.servers)])
+	for {
+		passed := false
+		l, err := c.connect()
 		if err == nil {
+			if c.cfg.Loop.take(l) {
+				return // dropped goes on
+			}
+			c.connected(l)
 			err = l.serve()
 			passed = c.lost(l, err)
 		}
-		switch {
-		case c.ends(err):
+		if c.ends(err) {
 			return
-		case passed && c.now()-begun > minLife:
-			failed = 0 // the next server at once
-		default:
-			failed++
-			c.pause(failed, err)
 		}
+		c.pause(passed, err)
 	}
+}
+
+// dropped is what a Loop calls when a connection that it served has ended.
+func (c *Client) dropped(l *link, err error) {
+	passed := c.lost(l, err)
+	if c.ends(err) {
+		return
+	}
+	go func() { // run ends it, or the next connection
+		c.pause(passed, err)
+		c.run()
+	}()
 }
 
 // ends ends the Client if there is nothing left to connect for.
@@ -65,9 +74,15 @@ func (c *Client) ends(err error) bool {
 	return true
 }
 
-// pause waits before the next attempt, after so many that failed.
-func (c *Client) pause(failed int, err error) {
-	if failed == len(c.servers) {
+// pause waits before the next attempt, the longer the more have failed; not at all after a
+// connection on which requests passed for a while.
+func (c *Client) pause(passed bool, err error) {
+	if passed && c.now()-c.begun > minLife {
+		c.failed = 0
+		return
+	}
+	c.failed++
+	if c.failed == len(c.servers) {
 		c.log.Warn("no server could be connected to", "session", c.session.ID, "err", err)
 	}
 	c.mu.Lock()
@@ -75,7 +90,7 @@ func (c *Client) pause(failed int, err error) {
 	timeout := c.timeout
 	c.mu.Unlock()
 	select {
-	case <-time.After(backoff(timeout, failed)):
+	case <-time.After(backoff(timeout, c.failed)):
 	case <-c.ctx.Done():
 	}
 }
@@ -91,6 +106,7 @@ func (c *Client) over(s State, why, end error) {
 	c.mu.Unlock()
 	c.fail(end)
 	c.tell(s, why)
+	close(c.ended)
 }
 
 func (c *Client) tell(s State, why error) {
@@ -99,26 +115,27 @@ func (c *Client) tell(s State, why error) {
 		c.log.Info("session "+s.String(), "session", id, "server", c.Server(), "why", why)
 	}
 	if c.cfg.State != nil {
-		c.callsOut(true)
+		c.callsOut()
 		c.cfg.State(s, why)
-		c.callsOut(false)
 	}
 }
 
-// callsOut notes that the reader enters or leaves a function of the caller, which may send
-// requests: what it sends on the connection is written when the reader is about to wait.
-func (c *Client) callsOut(enters bool) {
+// callsOut notes that the reader enters a function of the caller, which may send requests:
+// what it sends on the connection is written when the reader is about to wait.
+func (c *Client) callsOut() {
 	c.mu.Lock()
-	c.calling = enters
-	if enters && c.link != nil {
+	if c.link != nil {
 		c.link.reading = true
 	}
 	c.mu.Unlock()
 }
 
-// connect opens a connection to one server, with the session or a new one. The server has its
-// share of the session's timeout for that and for all that goes before requests.
-func (c *Client) connect(addr string) (*link, error) {
+// connect opens a connection to the next server, with the session or a new one. The server has
+// its share of the session's timeout for that and for all that goes before requests.
+func (c *Client) connect() (*link, error) {
+	addr := c.servers[c.turn%len(c.servers)]
+	c.turn++
+	c.begun = c.now()
 	_, timeout := c.Session()
 	by := time.Now().Add(max(timeout/time.Duration(len(c.servers)), time.Millisecond))
 	conn, err := c.dial(addr, by)
@@ -127,10 +144,15 @@ func (c *Client) connect(addr string) (*link, error) {
 	}
 	_ = conn.SetDeadline(by) // until requests pass
 	l := newLink(c, conn, addr)
-	if err := l.handshake(); err != nil {
+	err = l.handshake()
+	if err == nil {
+		err = l.open()
+	}
+	if err != nil {
 		c.lost(l, err)
 		return nil, fmt.Errorf("client: connect to %s: %w", addr, err)
 	}
+	_ = conn.SetDeadline(time.Time{})
 	return l, nil
 }
 
@@ -142,14 +164,19 @@ func (c *Client) dial(addr string, by time.Time) (net.Conn, error) {
 
 // connected lets requests pass on l.
 func (c *Client) connected(l *link) {
-	_ = l.conn.SetDeadline(time.Time{})
 	c.mu.Lock()
 	c.link = l
 	c.lastFail = nil
 	close(c.changed)
 	c.changed = make(chan struct{})
 	l.sent = c.now()
-	c.timer.Reset(c.timeout / 3)
+	switch {
+	case l.looped:
+	case c.timer == nil:
+		c.timer = time.AfterFunc(c.timeout/3, c.look)
+	default:
+		c.timer.Reset(c.timeout / 3)
+	}
 	c.mu.Unlock()
 	c.tell(Connected, nil)
 }
@@ -162,7 +189,9 @@ func (c *Client) lost(l *link, why error) bool {
 	passed := c.link == l
 	if passed {
 		c.link = nil
-		c.timer.Stop()
+		if c.timer != nil {
+			c.timer.Stop()
+		}
 		c.wakeAll()
 	}
 	for l.writing {
@@ -201,36 +230,39 @@ func (c *Client) fail(err error) {
 	}
 }
 
-// look is what the timer runs: it pings when nothing has been sent for a third of the timeout,
-// gives up a connection that has said nothing for two thirds, and sets the timer to when it
+// look is what the timer runs: it looks after the connection, and sets the timer to when it
 // has to look next.
 func (c *Client) look() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	l := c.link
-	silent := l != nil && !c.pings(l, c.now())
-	c.mu.Unlock()
-	if silent {
-		_ = l.conn.Close() // the reader does the rest
+	if l == nil {
+		return
 	}
+	next, _, end := c.pings(l, c.now())
+	if end != nil {
+		l.endsWith(end)
+		return
+	}
+	c.timer.Reset(next)
 }
 
-// pings does what look says, but for the closing: it reports false if the server is silent.
-// The lock is held.
-func (c *Client) pings(l *link, now time.Duration) bool {
+// pings pings when nothing has been sent for a third of the timeout, and gives up a connection
+// that has said nothing for two thirds: then it returns why. It returns when it has to look
+// next, and if the caller has to call write. The lock is held.
+func (c *Client) pings(l *link, now time.Duration) (next time.Duration, write bool, end error) {
 	silent := now - time.Duration(l.heard.Load())
 	if silent >= c.timeout*2/3 {
-		l.end = fmt.Errorf("%w: nothing heard for %v", errSilent, silent)
-		return false
+		return 0, false, fmt.Errorf("%w: nothing heard for %v", errSilent, silent)
 	}
-	next := c.timeout / 3 // while something is being written, that is what will be heard of
-	if !l.writing && len(l.out) == 0 {
+	next = c.timeout / 3 // while something is being written, that is what will be heard of
+	if !l.writing && len(l.out) == 0 && l.rest() == 0 {
 		if now-l.sent >= c.timeout/3 {
-			l.ping(now)
+			write = l.ping(now)
 		}
 		next = c.timeout/3 - (now - l.sent)
 	}
-	c.timer.Reset(min(next, c.timeout*2/3-silent))
-	return true
+	return min(next, c.timeout*2/3-silent), write, nil
 }
 
 var errSilent = errors.New("client: server is silent")

@@ -1,0 +1,63 @@
+package client
+
+import "time"
+
+// look is when a Loop has to look after a connection.
+type look struct {
+	at   time.Duration // since the Loop's base
+	link *link
+}
+
+// lookQueue is a heap: the next to come is the first.
+type lookQueue []look
+
+func (q *lookQueue) push(l look) {
+	*q = append(*q, l)
+	h := *q
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if h[up].at <= h[i].at {
+			return
+		}
+		h[up], h[i] = h[i], h[up]
+		i = up
+	}
+}
+
+// pop takes the first. There must be one.
+func (q *lookQueue) pop() look {
+	h := *q
+	first := h[0]
+	n := len(h) - 1
+	h[0] = h[n]
+	h[n] = look{}
+	h = h[:n]
+	*q = h
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= n {
+			return first
+		}
+		if right := down + 1; right < n && h[right].at < h[down].at {
+			down = right
+		}
+		if h[i].at <= h[down].at {
+			return first
+		}
+		h[i], h[down] = h[down], h[i]
+		i = down
+	}
+}
+
+// lookAfter is look for a connection that a Loop serves, and returns after what time it has to
+// look again.
+func (l *link) lookAfter() (time.Duration, error) {
+	c := l.c
+	c.mu.Lock()
+	next, write, end := c.pings(l, c.now())
+	c.mu.Unlock()
+	if write {
+		l.write()
+	}
+	return next, end
+}
