@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/client"
 	"rollcall/jute"
 )
 
@@ -123,21 +122,5 @@ func TestObserver(t *testing.T) {
 	o.forget("5-6")
 	if len(o.groups) != 0 {
 		t.Errorf("%v", o.groups)
-	}
-}
-
-// Sessions that are held: pings of the measured time count, and whatever befalls them.
-func TestHolding(t *testing.T) {
-	var h holding
-	h.pinged(time.Second)
-	h.measure(true)
-	h.pinged(2 * time.Millisecond)
-	h.measure(false)
-	h.pinged(time.Second)
-	for _, s := range []client.State{client.Connected, client.Disconnected, client.Connected, client.Disconnected, client.Expired, client.Closed} {
-		h.state(s, nil)
-	}
-	if h.pings.ok.Count() != 1 || h.pings.ok.Max() != 2*time.Millisecond || h.pings.seen != 3 || h.expired.Load() != 1 || h.dropped.Load() != 2 {
-		t.Errorf("%+v", &h)
 	}
 }

@@ -35,6 +35,7 @@ type CompareConfig struct {
 	Cases    []Params
 	Rounds   int
 	Progress func(line string)
+	Keeper   []string // as in Config
 }
 
 // Comparison is what came of it.
@@ -186,7 +187,7 @@ func (c *comparing) turn(ctx context.Context, round, side int, cases []int) (err
 		}
 	}
 	for _, i := range cases {
-		result, err := c.one(ctx, Config{Target: target, Params: c.cfg.Cases[i], Progress: tell})
+		result, err := c.one(ctx, Config{Target: target, Params: c.cfg.Cases[i], Progress: tell, Keeper: c.cfg.Keeper})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}

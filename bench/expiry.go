@@ -21,7 +21,7 @@ func (r *run) expiry() (Result, error) {
 	}
 	defer o.c.Abandon()
 	gone := make([]<-chan time.Time, r.p.Silent)
-	clients, err := r.openAll(r.p.Silent, func(i int) client.Config {
+	clients, err := r.openAll(r.ctx, r.p.Silent, func(i int) client.Config {
 		return client.Config{Servers: r.home(i)}
 	}, func(i int, _ *client.Client) { gone[i] = o.expect(strconv.Itoa(i), 1) })
 	defer func() { r.closeAll(clients) }()

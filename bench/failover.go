@@ -90,7 +90,7 @@ func (f *failover) hook() error {
 // run works until the time is over. A session that is lost is replaced.
 func (u *user) run() {
 	for u.f.ctx.Err() == nil {
-		c, err := u.f.r.open(u.f.ctx, client.Config{Servers: u.f.r.rotated(u.home)})
+		c, err := u.f.r.open(u.f.ctx, client.Config{Servers: rotated(u.f.r.target.Servers, u.home)})
 		if err != nil {
 			continue // it has tried for a while
 		}

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"math/bits"
 	"time"
@@ -62,6 +64,49 @@ func (h *Histogram) Merge(o *Histogram) {
 			h.pages[i][j] += n
 		}
 	}
+}
+
+// wire is a Histogram as JSON: its buckets that are not empty, by number.
+type wire struct {
+	Count         int64
+	Sum, Min, Max time.Duration
+	Buckets       map[int]int64
+}
+
+// MarshalJSON writes all that was counted.
+func (h *Histogram) MarshalJSON() ([]byte, error) {
+	w := wire{Count: h.count, Sum: h.sum, Min: h.min, Max: h.max, Buckets: map[int]int64{}}
+	for i, page := range h.pages {
+		if page == nil {
+			continue
+		}
+		for j, n := range page {
+			if n > 0 {
+				w.Buckets[i<<subBits|j] = n
+			}
+		}
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (h *Histogram) UnmarshalJSON(text []byte) error {
+	var w wire
+	if err := json.Unmarshal(text, &w); err != nil {
+		return err
+	}
+	*h = Histogram{count: w.Count, sum: w.Sum, min: w.Min, max: w.Max}
+	for key, n := range w.Buckets {
+		if key < 0 || key >= pages<<subBits {
+			return fmt.Errorf("bench: a histogram has no bucket %d", key)
+		}
+		page := &h.pages[key>>subBits]
+		if *page == nil {
+			*page = new([1 << subBits]int64)
+		}
+		(*page)[key&(1<<subBits-1)] = n
+	}
+	return nil
 }
 
 // Count returns how many latencies were added.

@@ -56,7 +56,7 @@ func (r *run) load() (Result, error) {
 	l := &load{ctx: r.ctx, from: r.p.Warmup, until: r.p.Warmup + r.p.Duration, idle: make(chan struct{})}
 	l.schedule, l.paced = schedule{rate: r.p.Rate, n: int64(r.p.Conns)}, r.p.Rate > 0
 	l.workers = make([]*worker, r.p.Conns)
-	clients, err := r.openAll(r.p.Conns, func(i int) client.Config {
+	clients, err := r.openAll(r.ctx, r.p.Conns, func(i int) client.Config {
 		return client.Config{Servers: r.home(i), MaxInFlight: r.p.Window}
 	}, func(i int, c *client.Client) {
 		l.workers[i] = &worker{load: l, index: int64(i), c: c, make: makers(i)}

@@ -114,11 +114,11 @@ func TestUnansweredRequests(t *testing.T) {
 // An ensemble takes part in the order in which it is named: connections are spread over
 // its servers in turn.
 func TestHomes(t *testing.T) {
-	r := &run{target: Target{Servers: []string{"a", "b", "c"}}}
+	r := &run{homes: []string{"a", "b", "c"}}
 	var homes, firsts []string
 	for i := range 4 {
 		homes = append(homes, r.home(i)...)
-		firsts = append(firsts, strings.Join(r.rotated(i), ""))
+		firsts = append(firsts, strings.Join(rotated(r.homes, i), ""))
 	}
 	if strings.Join(homes, "") != "abca" || strings.Join(firsts, " ") != "abc bca cab abc" {
 		t.Errorf("%q, %q", homes, firsts)

@@ -29,6 +29,7 @@ type Params struct {
 	Each     int           // ephemeral nodes of a session
 	Watchers int
 	Silent   int
+	Member   string // whom to connect to: memberLeader, memberFollower or "" for all
 	Hook     string // shell command
 	Keep     bool   // leave the nodes
 }
@@ -134,6 +135,7 @@ func Knobs() []Knob {
 		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, whole("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
 		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
 		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
+		{"member", "`leader` or follower: connect to that member only, or to all that follow; servers say what they are when asked srvr", loads, setMember},
 		{"hook", "shell `command` to run after a quarter of the duration", []string{"failover"}, func(p *Params, v string) error { p.Hook = v; return nil }},
 	}
 }
@@ -177,6 +179,20 @@ func setRate(p *Params, value string) error {
 		return fmt.Errorf("%v requests per second; allowed are 0.01 to %d", rate, maxRate)
 	}
 	p.Rate = rate
+	return nil
+}
+
+// What a member may be asked to be.
+const (
+	memberLeader   = "leader"
+	memberFollower = "follower"
+)
+
+func setMember(p *Params, value string) error {
+	if value != memberLeader && value != memberFollower {
+		return fmt.Errorf("%q is neither %s nor %s", value, memberLeader, memberFollower)
+	}
+	p.Member = value
 	return nil
 }
 
@@ -244,7 +260,9 @@ const pathRoom = 100
 func (p *Params) connections(servers int) int {
 	switch p.Case {
 	case "sessions":
-		return max(p.Conns, p.Hold)
+		if p.Hold > 0 {
+			return 0 // several processes may share them
+		}
 	case "watches":
 		return p.Watchers
 	case "expiry":
@@ -255,16 +273,21 @@ func (p *Params) connections(servers int) int {
 	return p.Conns
 }
 
-// checkFiles wants enough open files for the case.
-func (p *Params) checkFiles(servers int) error {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("bench: limit of open files: %w", err)
-	}
-	if n := p.connections(servers); uint64(n)+spareFiles > limit.Cur {
-		return fmt.Errorf("bench: %d connections, but this process may have %d files open, %d of them for other things (ulimit -n)", n, limit.Cur, spareFiles)
+// checkFiles wants room for the connections of the case.
+func (p *Params) checkFiles(room, servers int) error {
+	if n := p.connections(servers); n > room {
+		return fmt.Errorf("bench: %d connections, but this process may have %d files open, %d of them for other things (ulimit -n)", n, room+spareFiles, spareFiles)
 	}
 	return nil
+}
+
+// roomForConnections is how many connections one process may have.
+func roomForConnections() (int, error) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, fmt.Errorf("bench: limit of open files: %w", err)
+	}
+	return max(int(min(limit.Cur, maxConns+spareFiles))-spareFiles, 1), nil
 }
 
 // String is the case as a row of a report names it.
@@ -294,6 +317,9 @@ func (p *Params) String() string {
 	s += fmt.Sprintf(" %dx%d", p.Conns, p.Window)
 	if p.Case != "children" {
 		s += fmt.Sprintf(" %d B", p.Size)
+	}
+	if p.Member != "" {
+		s += " on " + p.Member
 	}
 	if p.Rate > 0 {
 		s += fmt.Sprintf(" at %v/s", p.Rate)

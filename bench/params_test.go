@@ -14,6 +14,7 @@ func TestParseCase(t *testing.T) {
 	for text, want := range map[string]string{
 		"get":                          "get 8x7 100 B",
 		"set:conns=64,window=1,size=0": "set 64x1 0 B",
+		"set:member=leader,conns=1":    "set 1x7 100 B on leader",
 		"get:rate=2.5":                 "get 8x7 100 B at 2.5/s",
 		"mix:reads=70":                 "mix 70/30 8x7 100 B",
 		"children:children=5":          "children of 5 8x7",
@@ -111,7 +112,7 @@ func TestFilesLimit(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for text, want := range map[string]int{
-		"get:conns=3": 3, "sessions:hold=50": 50, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2,
+		"get:conns=3": 3, "sessions:hold=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2,
 	} {
 		if p, err = ParseCase(text, Defaults()); err != nil || p.connections(3) != want {
 			t.Errorf("%s: %d connections, %v", text, p.connections(3), err)

@@ -85,6 +85,7 @@ type Figure struct {
 // Units of figures, and which way they are better.
 const (
 	unitMillis = "ms"
+	unitMicros = "µs"
 	unitBytes  = "B"
 	unitCount  = ""
 	unitRate   = "/s"

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"rollcall/client"
+	"rollcall/jute"
 )
 
 // Target is the ensemble under test.
@@ -35,9 +36,13 @@ type Config struct {
 	Target   Target
 	Params   Params
 	Progress func(line string) // told twice a second how it goes; nil: nobody
+	// Keeper is a command that calls ServeKeeper: more sessions are held than one process may
+	// open files by several that it starts. nil: there are none.
+	Keeper []string
 
 	dial  func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
 	sleep func(time.Duration)                                      // the pacer's; nil: nanosleep
+	room  int                                                      // connections of one process; 0: what it may open
 }
 
 const (
@@ -55,9 +60,14 @@ type run struct {
 	kind    kind
 	target  Target
 	procs   processes
+	room    int // connections of one process
+	keeper  []string
+	keepers processes // those that hold sessions, as part of this tool
 	tell    func(string)
 	dial    func(ctx context.Context, addr string) (net.Conn, error)
 	sleep   func(time.Duration)
+	homes   []string       // the servers that single connections are spread over
+	loop    *client.Loop   // serves all connections but control's
 	control *client.Client // makes and removes nodes
 	tree    tree
 }
@@ -72,22 +82,34 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	if len(cfg.Target.Servers) == 0 {
 		return Result{}, errors.New("bench: no servers")
 	}
-	if err := cfg.Params.checkFiles(len(cfg.Target.Servers)); err != nil {
-		return Result{}, err
-	}
 	r := &run{
 		ctx: ctx, p: cfg.Params, kind: k, target: cfg.Target,
 		procs: processes{root: "/proc", pids: cfg.Target.PIDs}, tell: func(string) {},
-		dial: cfg.dial, sleep: cfg.sleep,
+		keeper: cfg.Keeper, keepers: processes{root: "/proc"},
+		dial: cfg.dial, sleep: cfg.sleep, room: cfg.room,
 	}
 	if r.sleep == nil {
 		r.sleep = nanosleep
+	}
+	if r.room == 0 {
+		if r.room, err = roomForConnections(); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := r.p.checkFiles(r.room, len(r.target.Servers)); err != nil {
+		return Result{}, err
 	}
 	if cfg.Progress != nil {
 		r.tell = func(line string) { cfg.Progress(r.p.String() + ": " + line) }
 	}
 	if err := r.procs.check(); err != nil {
 		return Result{}, err
+	}
+	if r.dial == nil { // else there are no sockets
+		if r.loop, err = client.NewLoop(); err != nil {
+			return Result{}, err
+		}
+		defer r.loop.Close()
 	}
 	if err := r.begin(); err != nil {
 		return Result{}, fmt.Errorf("bench: %v: %w", &r.p, err)
@@ -105,6 +127,9 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 func (r *run) begin() error {
 	r.tell("connecting")
 	var err error
+	if r.homes, err = r.members(); err != nil {
+		return err
+	}
 	if r.control, err = r.open(r.ctx, client.Config{Servers: r.target.Servers}); err != nil {
 		return err
 	}
@@ -133,24 +158,24 @@ func (r *run) end() error {
 func (r *run) open(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*r.p.Timeout+drainTime)
 	defer stop()
-	cfg.Timeout, cfg.Dial = r.p.Timeout, r.dial
+	cfg.Timeout, cfg.Dial, cfg.Loop = r.p.Timeout, r.dial, r.loop
 	return client.Open(ctx, cfg)
 }
 
 // home is the server of connection i, alone in a list.
 func (r *run) home(i int) []string {
-	i %= len(r.target.Servers)
-	return r.target.Servers[i : i+1]
+	i %= len(r.homes)
+	return r.homes[i : i+1]
 }
 
 // openAll opens n sessions, some at a time, as config says; each client is handed to use.
 // All that are open are returned, with the first error.
-func (r *run) openAll(n int, config func(i int) client.Config, use func(i int, c *client.Client)) ([]*client.Client, error) {
+func (r *run) openAll(ctx context.Context, n int, config func(i int) client.Config, use func(i int, c *client.Client)) ([]*client.Client, error) {
 	var opened atomic.Int64
 	clients := make([]*client.Client, n)
 	stop := r.report(func() string { return fmt.Sprintf("%d of %d sessions open", opened.Load(), n) })
 	defer stop()
-	err := inParallel(r.ctx, n, openers, func(ctx context.Context, i int) error {
+	err := inParallel(ctx, n, openers, func(ctx context.Context, i int) error {
 		c, err := r.open(ctx, config(i))
 		if err != nil {
 			return fmt.Errorf("session %d of %d (servers may limit connections per address: maxClientCnxns): %w", opened.Load()+1, n, err)
@@ -168,13 +193,39 @@ func (r *run) openAll(n int, config func(i int) client.Config, use func(i int, c
 func (r *run) closeAll(clients []*client.Client) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), drainTime)
 	defer stop()
-	_ = inParallel(ctx, len(clients), openers, func(ctx context.Context, i int) error {
-		if clients[i] != nil {
-			_ = clients[i].Close(ctx) // or it expires
-		}
-		return nil
-	}) // only that time is over
+	closeAtOnce(ctx, clients)
 	abandonAll(clients)
+}
+
+// closeAtOnce asks for the end of all sessions of clients, nil or not, before it waits for the
+// first answer, and returns how many have ended before ctx does. Who is not connected is left
+// out.
+func closeAtOnce(ctx context.Context, clients []*client.Client) int {
+	var closed atomic.Int64
+	answered := make(chan struct{}, len(clients))
+	asked := 0
+	for _, c := range clients {
+		if c == nil {
+			continue
+		}
+		err := c.Go(ctx, jute.OpCloseSession, nil, func(r client.Reply, err error) {
+			if err == nil && r.Err == jute.OK {
+				closed.Add(1)
+			}
+			answered <- struct{}{}
+		})
+		if err == nil {
+			asked++
+		}
+	}
+	for range asked {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return int(closed.Load())
+		}
+	}
+	return int(closed.Load())
 }
 
 // abandonAll ends clients, nil or not, without a word.
@@ -235,7 +286,13 @@ func (r *run) report(line func() string) (stop func()) {
 // read takes a reading; with memory, which takes a little longer, at the end only.
 func (r *run) read(memory bool) (reading, error) {
 	at := reading{at: time.Now(), tool: ownCPU()}
-	var err error
+	keepers, err := r.keepers.cpu()
+	if err != nil {
+		return at, err
+	}
+	for _, cpu := range keepers {
+		at.tool += cpu
+	}
 	if memory {
 		at.servers, err = r.procs.all()
 	} else {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"rollcall/client"
@@ -97,89 +96,4 @@ func plain(err error) string {
 		err = next
 	}
 	return err.Error()
-}
-
-// holding is what befalls sessions that are kept alive.
-type holding struct {
-	mu       sync.Mutex
-	pings    tally // of the measured time
-	measured bool
-	expired  atomic.Int64
-	dropped  atomic.Int64 // connections
-}
-
-func (h *holding) pinged(d time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.pings.seen++
-	if h.measured {
-		h.pings.ok.Add(d)
-	}
-}
-
-func (h *holding) measure(yes bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.measured = yes
-}
-
-func (h *holding) state(s client.State, _ error) {
-	switch s {
-	case client.Expired:
-		h.expired.Add(1)
-	case client.Disconnected:
-		h.dropped.Add(1)
-	}
-}
-
-// hold keeps sessions alive that do nothing but ping, and closes them all at once.
-func (r *run) hold() (Result, error) {
-	h := &holding{}
-	before, err := r.read(true)
-	if err != nil {
-		return Result{}, err
-	}
-	clients, err := r.openAll(r.p.Hold, func(i int) client.Config {
-		return client.Config{Servers: r.rotated(i), Pinged: h.pinged, State: h.state}
-	}, func(int, *client.Client) {})
-	opened := time.Since(before.at)
-	defer func() { abandonAll(clients) }()
-	if err != nil {
-		return Result{}, err
-	}
-	base := time.Now()
-	stop := r.report(func() string {
-		return fmt.Sprintf("%s, %d expired, %d connections dropped", r.phase(base), h.expired.Load(), h.dropped.Load())
-	})
-	switches := time.AfterFunc(r.p.Warmup, func() { h.measure(true) })
-	begin, end, err := r.measure(base)
-	switches.Stop()
-	h.measure(false)
-	stop()
-	if err != nil {
-		r.closeAll(clients)
-		return Result{}, err
-	}
-	expired, dropped := h.expired.Load(), h.dropped.Load()
-	closing := time.Now()
-	r.closeAll(clients)
-	closed := time.Since(closing)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	result := r.result(&h.pings, begin, end)
-	result.Extra = []Figure{
-		faults("expired", expired), faults("connections dropped", dropped),
-		perSecond("opened", r.p.Hold, opened), perSecond("closed", r.p.Hold, closed),
-	}
-	if grown := end.servers.rss - before.servers.rss; len(r.procs.pids) > 0 {
-		result.Extra = append(result.Extra, Figure{Name: "RSS growth per session", Value: float64(grown / int64(r.p.Hold)), Unit: unitBytes, better: lessIsBetter})
-	}
-	return result, nil
-}
-
-// rotated is all servers, from that of connection i on: a client goes round them when it
-// loses its connection.
-func (r *run) rotated(i int) []string {
-	n := i % len(r.target.Servers)
-	return append(append([]string(nil), r.target.Servers[n:]...), r.target.Servers[:n]...)
 }

@@ -34,7 +34,7 @@ func (r *run) watches() (Result, error) {
 	}
 	f.node = []byte(home.path)
 	sessions := make([]*client.Client, f.n)
-	clients, err := r.openAll(f.n, func(i int) client.Config {
+	clients, err := r.openAll(r.ctx, f.n, func(i int) client.Config {
 		return client.Config{Servers: r.home(i), Watch: func(jute.WatcherEvent, int64) { f.event(sessions[i]) }}
 	}, func(i int, c *client.Client) { sessions[i] = c })
 	defer func() { r.closeAll(clients) }()

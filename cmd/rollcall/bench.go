@@ -42,8 +42,24 @@ type sideFlags struct {
 	name, servers, pids, start, stop string
 }
 
+// keepCommand is what a bench starts more processes with, for more sessions than one may hold.
+const keepCommand = "keep-sessions"
+
+// keeperCommand is how, or nothing if it is not known where this program is.
+func keeperCommand() []string {
+	program, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{program, "bench", keepCommand}
+}
+
 // runBench measures one ensemble, or compares two.
 func runBench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 1 && args[0] == keepCommand {
+		runtime.GOMAXPROCS(1)
+		return bench.ServeKeeper(ctx, os.Stdin, stdout)
+	}
 	compare := len(args) > 0 && args[0] == "compare"
 	if compare {
 		args = args[1:]
@@ -198,7 +214,7 @@ func (f *benchFlags) measure(ctx context.Context, cases []bench.Params, stdout i
 	}
 	var results []bench.Result
 	for _, p := range cases {
-		result, failed := bench.Run(ctx, bench.Config{Target: target, Params: p, Progress: progress})
+		result, failed := bench.Run(ctx, bench.Config{Target: target, Params: p, Progress: progress, Keeper: keeperCommand()})
 		clear()
 		if failed != nil {
 			err = failed
@@ -223,7 +239,7 @@ func (f *benchFlags) compare(ctx context.Context, cases []bench.Params, stdout i
 	if !ok {
 		return fmt.Errorf("-o %q; there are table, json and markdown", f.output)
 	}
-	cfg := bench.CompareConfig{Cases: cases, Rounds: f.rounds, Progress: progress}
+	cfg := bench.CompareConfig{Cases: cases, Rounds: f.rounds, Progress: progress, Keeper: keeperCommand()}
 	for i, s := range []*sideFlags{&f.a, &f.b} {
 		t, err := s.target(string("ab"[i]))
 		if err != nil {

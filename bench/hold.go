@@ -1,0 +1,290 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"rollcall/client"
+)
+
+// holder keeps a part of many sessions alive, in this process or in another.
+type holder interface {
+	// open opens the sessions and returns when all are there.
+	open(ctx context.Context, p part) error
+	// measure says whether pings count from now on.
+	measure(yes bool) error
+	// count returns what was counted so far.
+	count() (held, error)
+	// close closes all sessions at once and returns how many were closed in time.
+	close(ctx context.Context) (int, error)
+	// end leaves sessions that are still open to their expiry.
+	end()
+}
+
+// part is what one holder holds.
+type part struct {
+	Servers []string
+	First   int // of all sessions
+	Count   int
+	Timeout time.Duration
+}
+
+// held is what befell sessions.
+type held struct {
+	Pings   *Histogram // of the measured time
+	Seen    int64      // pings
+	Expired int64
+	Dropped int64 // connections
+}
+
+func (h *held) add(o held) {
+	h.Pings.Merge(o.Pings)
+	h.Seen += o.Seen
+	h.Expired += o.Expired
+	h.Dropped += o.Dropped
+}
+
+// holding is a holder in this process.
+type holding struct {
+	r       *run
+	clients []*client.Client
+
+	mu       sync.Mutex
+	held     held
+	measured bool
+}
+
+func newHolding(r *run) *holding { return &holding{r: r, held: held{Pings: &Histogram{}}} }
+
+func (h *holding) open(ctx context.Context, p part) error {
+	var err error
+	h.clients, err = h.r.openAll(ctx, p.Count, func(i int) client.Config {
+		return client.Config{Servers: rotated(p.Servers, p.First+i), Pinged: h.pinged, State: h.state}
+	}, func(int, *client.Client) {})
+	return err
+}
+
+func (h *holding) pinged(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held.Seen++
+	if h.measured {
+		h.held.Pings.Add(d)
+	}
+}
+
+func (h *holding) state(s client.State, _ error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch s {
+	case client.Expired:
+		h.held.Expired++
+	case client.Disconnected:
+		h.held.Dropped++
+	}
+}
+
+func (h *holding) measure(yes bool) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.measured = yes
+	return nil
+}
+
+func (h *holding) count() (held, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sum := held{Pings: &Histogram{}}
+	sum.add(h.held)
+	return sum, nil
+}
+
+func (h *holding) close(ctx context.Context) (int, error) { return closeAtOnce(ctx, h.clients), nil }
+
+func (h *holding) end() { abandonAll(h.clients) }
+
+const (
+	maxKeepers = 16              // processes that hold sessions
+	closeTime  = 2 * time.Minute // for all sessions that were held
+)
+
+// crowd is all holders of a run.
+type crowd struct {
+	r       *run
+	holders []holder
+	parts   []part
+}
+
+// gather makes the holders: this process if it may open enough files, else others.
+func (r *run) gather() (*crowd, error) {
+	c := &crowd{r: r}
+	n := (r.p.Hold + r.room - 1) / r.room
+	switch {
+	case n == 1:
+		c.holders = []holder{newHolding(r)}
+	case n > maxKeepers:
+		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)", r.p.Hold, maxKeepers, r.room)
+	case len(r.keeper) == 0:
+		return nil, fmt.Errorf("%d sessions, but one process may have %d connections (ulimit -n)", r.p.Hold, r.room)
+	}
+	for len(c.holders) < n {
+		w, err := startKeeper(r.ctx, r.keeper)
+		if err != nil {
+			c.end()
+			return nil, err
+		}
+		c.holders = append(c.holders, w)
+		r.keepers.pids = append(r.keepers.pids, w.pid())
+	}
+	for i, first := 0, 0; i < n; i++ {
+		count := (r.p.Hold - first) / (n - i)
+		c.parts = append(c.parts, part{Servers: r.target.Servers, First: first, Count: count, Timeout: r.p.Timeout})
+		first += count
+	}
+	return c, nil
+}
+
+// each has all holders do something at the same time.
+func (c *crowd) each(do func(i int, h holder) error) error {
+	errs := make([]error, len(c.holders))
+	var wait sync.WaitGroup
+	for i, h := range c.holders {
+		wait.Go(func() { errs[i] = do(i, h) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *crowd) open() error {
+	return c.each(func(i int, h holder) error { return h.open(c.r.ctx, c.parts[i]) })
+}
+
+func (c *crowd) measure(yes bool) error {
+	return c.each(func(_ int, h holder) error { return h.measure(yes) })
+}
+
+func (c *crowd) count() (held, error) {
+	sums := make([]held, len(c.holders))
+	err := c.each(func(i int, h holder) (err error) {
+		sums[i], err = h.count()
+		return err
+	})
+	all := held{Pings: &Histogram{}}
+	for _, sum := range sums {
+		if sum.Pings != nil {
+			all.add(sum)
+		}
+	}
+	return all, err
+}
+
+// close closes all sessions at once, when the run was broken off, too.
+func (c *crowd) close() (int, error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(c.r.ctx), closeTime)
+	defer stop()
+	closed := make([]int, len(c.holders))
+	err := c.each(func(i int, h holder) (err error) {
+		closed[i], err = h.close(ctx)
+		return err
+	})
+	sum := 0
+	for _, n := range closed {
+		sum += n
+	}
+	return sum, err
+}
+
+func (c *crowd) end() {
+	_ = c.each(func(_ int, h holder) error { h.end(); return nil }) // no errors
+	c.r.keepers.pids = nil
+}
+
+// hold keeps sessions alive that do nothing but ping, and closes them all at once.
+func (r *run) hold() (Result, error) {
+	before, err := r.read(true)
+	if err != nil {
+		return Result{}, err
+	}
+	c, err := r.gather()
+	if err != nil {
+		return Result{}, err
+	}
+	defer c.end()
+	if n := len(c.holders); n > 1 {
+		r.tell(fmt.Sprintf("%d processes open sessions", n))
+	}
+	if err := c.open(); err != nil {
+		return Result{}, err
+	}
+	opened := time.Since(before.at)
+	all, begin, end, err := c.watch()
+	if err != nil {
+		_, _ = c.close() // there is an error already
+		return Result{}, err
+	}
+	closing, err := r.read(false)
+	if err != nil {
+		return Result{}, err
+	}
+	r.tell("closing all sessions")
+	closed, err := c.close()
+	if err != nil {
+		return Result{}, err
+	}
+	over, err := r.read(false)
+	if err != nil {
+		return Result{}, err
+	}
+	result := r.result(&tally{ok: *all.Pings}, begin, end)
+	result.Extra = []Figure{
+		faults("expired", all.Expired), faults("connections dropped", all.Dropped), faults("not closed", int64(r.p.Hold-closed)),
+		perSecond("opened", r.p.Hold, opened), perSecond("closed", closed, over.at.Sub(closing.at)),
+	}
+	if len(r.procs.pids) > 0 {
+		result.Extra = append(result.Extra,
+			Figure{Name: "server CPU per close", Value: cost(closing, over, int64(closed)).ServerCPU, Unit: unitMicros, better: lessIsBetter},
+			Figure{Name: "tool CPU per close", Value: cost(closing, over, int64(closed)).ToolCPU, Unit: unitMicros},
+			Figure{Name: "RSS growth per session", Value: float64((end.servers.rss - before.servers.rss) / int64(r.p.Hold)), Unit: unitBytes, better: lessIsBetter})
+	}
+	return result, nil
+}
+
+// watch is the warm-up and the measured time.
+func (c *crowd) watch() (all held, begin, end reading, err error) {
+	r, base := c.r, time.Now()
+	defer r.report(func() string {
+		now, _ := c.count() // who does not answer is noticed below
+		return fmt.Sprintf("%s, %d expired, %d connections dropped", r.phase(base), now.Expired, now.Dropped)
+	})()
+	if err = sleepUntil(r.ctx, base.Add(r.p.Warmup)); err != nil {
+		return all, begin, end, err
+	}
+	if err = c.measure(true); err != nil {
+		return all, begin, end, err
+	}
+	if begin, err = r.read(false); err != nil {
+		return all, begin, end, err
+	}
+	if err = sleepUntil(r.ctx, base.Add(r.p.Warmup+r.p.Duration)); err != nil {
+		return all, begin, end, err
+	}
+	if end, err = r.read(true); err != nil {
+		return all, begin, end, err
+	}
+	if err = c.measure(false); err != nil {
+		return all, begin, end, err
+	}
+	all, err = c.count()
+	return all, begin, end, err
+}
+
+// rotated is all servers, from that of connection i on: a client goes round them when it
+// loses its connection.
+func rotated(servers []string, i int) []string {
+	n := i % len(servers)
+	return slices.Concat(servers[n:], servers[:n])
+}

@@ -1,0 +1,175 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/client"
+)
+
+// keepArgument makes the test's program a keeper.
+const keepArgument = "keep-sessions"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == keepArgument {
+		if err := ServeKeeper(context.Background(), os.Stdin, os.Stdout); err != nil {
+			panic(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// Sessions that are held: pings of the measured time count, and whatever befalls them.
+func TestHolding(t *testing.T) {
+	h := newHolding(nil)
+	ping := func(measured bool, d time.Duration) {
+		if err := h.measure(measured); err != nil {
+			t.Fatal(err)
+		}
+		h.pinged(d)
+	}
+	ping(false, time.Second)
+	ping(true, 2*time.Millisecond)
+	ping(false, time.Second)
+	for _, s := range []client.State{client.Connected, client.Disconnected, client.Connected, client.Disconnected, client.Expired, client.Closed} {
+		h.state(s, nil)
+	}
+	got, err := h.count()
+	if err != nil || got.Pings.Count() != 1 || got.Pings.Max() != 2*time.Millisecond || got.Seen != 3 || got.Expired != 1 || got.Dropped != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// listen has the fake serve a port, for clients of another process.
+func (f *fakeServer) listen(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			n := f.conns.Add(1)
+			go f.serve(c, n)
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// Sessions that are more than one process may hold are held by several: all are opened, ping,
+// are counted and closed.
+func TestHoldInProcesses(t *testing.T) {
+	f := &fakeServer{begun: time.Now()}
+	p, err := ParseCase("sessions:hold=23,timeout=3s,warmup=0s,duration=2s", Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), Config{
+		Target: Target{Servers: []string{f.listen(t)}, PIDs: []int{os.Getpid()}}, Params: p,
+		Keeper: []string{os.Args[0], keepArgument}, room: 10,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Ops == 0 || r.Latency.P50 <= 0 || r.Latency.P50 > r.Latency.Max || r.ToolCPU <= 0 {
+		t.Errorf("%+v", r)
+	}
+	extra := map[string]float64{}
+	for _, e := range r.Extra {
+		extra[e.Name] = e.Value
+	}
+	// One connection is the run's own; a slow machine may break some of the others.
+	if n := f.conns.Load(); n < 24 || n > 24+int64(extra["connections dropped"]) || extra["expired"] != 0 || extra["not closed"] > extra["connections dropped"] || extra["closed"] <= 0 {
+		t.Errorf("%d connections, %v", n, extra)
+	}
+}
+
+// What cannot be held is refused, and why an order failed is told.
+func TestHoldRefused(t *testing.T) {
+	p, err := ParseCase("sessions:hold=1000,timeout=200ms", Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := []string{(&fakeServer{begun: time.Now()}).listen(t)}
+	for want, cfg := range map[string]Config{
+		"1000 sessions, but one process may have 100 connections":         {room: 100},
+		"1000 sessions, but each of 16 processes may have 10 connections": {room: 10, Keeper: []string{"x"}},
+		"start a process for more sessions: exec: \"no-such-program\"":    {room: 500, Keeper: []string{"no-such-program"}},
+		"for more sessions: open: ":                                       {room: 500, Keeper: []string{"true"}},
+	} {
+		cfg.Target, cfg.Params = Target{Servers: servers}, p
+		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	var out bytes.Buffer
+	if err := ServeKeeper(t.Context(), strings.NewReader(`{"Do":"dance"}`), &out); err != nil || !strings.Contains(out.String(), `unknown order \"dance\"`) {
+		t.Errorf("%s, %v", &out, err)
+	}
+	if err := ServeKeeper(t.Context(), strings.NewReader(`dance`), io.Discard); err == nil {
+		t.Error("no order was obeyed")
+	}
+}
+
+// All sessions are asked to close before the first answer: the time of one answer suffices. Who
+// does not answer is not waited for longer than ctx says.
+func TestCloseAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{delay: time.Second, begun: time.Now(), stallFrom: 10 * time.Second, stallUntil: time.Hour}
+		r := &run{ctx: t.Context(), p: Params{Timeout: time.Minute}, tell: func(string) {}, dial: f.dial}
+		open := func() []*client.Client {
+			clients, err := r.openAll(t.Context(), 100, func(int) client.Config { return client.Config{Servers: []string{"a"}} }, func(int, *client.Client) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return append(clients, nil)
+		}
+		clients, began := open(), time.Now()
+		if n := closeAtOnce(t.Context(), clients); n != 100 || time.Since(began) != time.Second {
+			t.Errorf("%d after %v", n, time.Since(began))
+		}
+		clients = open()
+		time.Sleep(10 * time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		began = time.Now()
+		if n := closeAtOnce(ctx, clients); n != 0 || time.Since(began) != 5*time.Second {
+			t.Errorf("%d after %v", n, time.Since(began))
+		}
+		abandonAll(clients)
+		f.serving.Wait()
+	})
+}
+
+// A histogram comes through JSON as it was, and what is none is refused.
+func TestHistogramJSON(t *testing.T) {
+	var h, got Histogram
+	for v := time.Duration(1); v < 10*time.Minute; v = v*5/4 + 1 {
+		h.Add(v)
+	}
+	text, err := json.Marshal(&h)
+	if err == nil {
+		err = json.Unmarshal(text, &got)
+	}
+	if err != nil || summary(&got) != summary(&h) || got.Count() != h.Count() || got.min != h.min {
+		t.Errorf("%v, want %v (%v)", summary(&got), summary(&h), err)
+	}
+	for _, text := range []string{`{"Buckets":{"-1":1}}`, `{"Buckets":{"4608":1}}`, `[]`} {
+		if err := json.Unmarshal([]byte(text), &got); err == nil {
+			t.Errorf("%s was read", text)
+		}
+	}
+}

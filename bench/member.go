@@ -1,0 +1,71 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// What a member says of itself.
+const (
+	wordTime = 5 * time.Second
+	maxWord  = 64 << 10 // bytes
+)
+
+// members are those servers that are what the case asks for, as they say themselves.
+func (r *run) members() ([]string, error) {
+	if r.p.Member == "" {
+		return r.target.Servers, nil
+	}
+	var found, said []string
+	for _, addr := range r.target.Servers {
+		mode, err := r.mode(addr)
+		if err != nil {
+			return nil, fmt.Errorf("ask %s what it is: %w", addr, err)
+		}
+		said = append(said, addr+" is "+mode)
+		if mode == r.p.Member {
+			found = append(found, addr)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no %s: %s", r.p.Member, strings.Join(said, ", "))
+	}
+	return found, nil
+}
+
+// mode asks a server with the four-letter word srvr whether it is leader, follower or standalone.
+func (r *run) mode(addr string) (string, error) {
+	ctx, stop := context.WithTimeout(r.ctx, wordTime)
+	defer stop()
+	dial := r.dial
+	if dial == nil {
+		var d net.Dialer
+		dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
+	}
+	conn, err := dial(ctx, addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(conn, maxWord))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode), nil
+		}
+	}
+	return "", fmt.Errorf("srvr was answered with %.100q", text)
+}
