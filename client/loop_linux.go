@@ -35,6 +35,7 @@ type Loop struct {
 	events []syscall.EpollEvent
 	n      int                     // of them, as they were told
 	ask    func(poll uintptr) bool // collect, bound once
+	peek   func(poll uintptr)      // collect, without waiting
 	ready  []*link                 // whose events they are
 	again  []*link                 // that may have more to read than was their turn
 	shared []byte
@@ -59,7 +60,7 @@ func NewLoop() (*Loop, error) {
 		base: time.Now(), poll: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{}),
 		events: make([]syscall.EpollEvent, loopEvents), shared: make([]byte, loopRead), links: map[int32]*link{},
 	}
-	lp.ask = lp.collect
+	lp.ask, lp.peek = lp.collect, func(poll uintptr) { lp.collect(poll) }
 	go lp.run() // until Close
 	return lp, nil
 }
@@ -154,9 +155,11 @@ func (lp *Loop) setWake() {
 func (lp *Loop) run() {
 	defer close(lp.ended)
 	raw, err := lp.poll.SyscallConn()
-	for err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	for err == nil {
 		lp.n = 0
-		err = raw.Read(lp.ask)
+		if err = raw.Read(lp.ask); errors.Is(err, os.ErrDeadlineExceeded) {
+			err = raw.Control(lp.peek) // what has come is read before anybody is looked after
+		}
 		now := time.Now()
 		lp.name(lp.events[:lp.n])
 		for i, l := range lp.ready {
@@ -245,6 +248,9 @@ func (lp *Loop) look(now time.Time) {
 			continue
 		}
 		next, err := l.lookAfter()
+		if err != nil && lp.hears(l, now) {
+			next, err = 0, nil
+		}
 		if err != nil {
 			lp.drop(l, err)
 			continue
@@ -253,6 +259,14 @@ func (lp *Loop) look(now time.Time) {
 		lp.looks.push(look{at: at + next, link: l})
 		lp.mu.Unlock()
 	}
+}
+
+// hears reports whether something has come from one that seems to be silent, and handles it: the
+// Loop itself may have been held up.
+func (lp *Loop) hears(l *link, now time.Time) bool {
+	heard := l.heard.Load()
+	lp.serve(l, syscall.EPOLLIN, now)
+	return l.gone || l.heard.Load() != heard
 }
 
 // drop gives up a connection that has ended.

@@ -190,6 +190,33 @@ func TestLoopPings(t *testing.T) {
 	}
 }
 
+// A Loop that was held up itself takes no server for silent that has answered meanwhile.
+func TestLoopHeldUp(t *testing.T) {
+	f := looped(t)
+	var h heard
+	const timeout = 3 * time.Second
+	a, pa := f.served(Config{})
+	b, pb := f.served(Config{Timeout: timeout, State: func(s State, why error) { h.add("%v", s) }})
+	held, over := make(chan struct{}), make(chan struct{})
+	if err := a.Go(ctx, jute.OpSync, nil, func(Reply, error) {
+		close(held)
+		<-over
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := pb.want(jute.OpPing)
+	pa.reply(pa.want(jute.OpSync).Xid, 1, jute.OK, nil)
+	<-held
+	pb.reply(r.Xid, 1, jute.OK, nil)
+	until(b, func() bool { return b.now()-time.Duration(b.link.heard.Load()) > timeout })
+	close(over)
+	pb.want(jute.OpPing)
+	pb.settles(b, func() {})
+	if got := h.take(); !slices.Equal(got, []string{"connected"}) {
+		t.Errorf("states %q", got)
+	}
+}
+
 // The functions of all Clients run one after the other, also those that they send from, and all
 // sessions are closed at once without a loss.
 func TestLoopServesMany(t *testing.T) {
