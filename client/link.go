@@ -393,7 +393,7 @@ func (l *link) handleAll() error {
 // needs.
 func (l *link) keep(shared []byte) {
 	have := l.buf[l.r:l.w]
-	to := l.buf
+	var to []byte
 	switch {
 	case len(have) <= smallRead:
 		to = l.small[:]
