@@ -31,6 +31,7 @@ type part struct {
 	First   int // of all sessions
 	Count   int
 	Timeout time.Duration
+	Pace    time.Duration // between the openings of two
 }
 
 // held is what befell sessions.
@@ -62,7 +63,9 @@ func newHolding(r *run) *holding { return &holding{r: r, held: held{Pings: &Hist
 
 func (h *holding) open(ctx context.Context, p part) error {
 	var err error
+	began := time.Now()
 	h.clients, err = h.r.openAll(ctx, p.Count, func(i int) client.Config {
+		_ = sleepUntil(ctx, began.Add(time.Duration(i)*p.Pace)) // openAll looks at ctx
 		return client.Config{Servers: rotated(p.Servers, p.First+i), Pinged: h.pinged, State: h.state}
 	}, func(int, *client.Client) {})
 	return err
@@ -110,6 +113,10 @@ func (h *holding) end() { abandonAll(h.clients) }
 const (
 	maxKeepers = 16              // processes that hold sessions
 	closeTime  = 2 * time.Minute // for all sessions that were held
+	// openRate is how many sessions are opened per second that are to be held. Opened as fast
+	// as servers let them, they would keep all processors busy, and the pings of those that
+	// are open would be late.
+	openRate = 600
 )
 
 // crowd is all holders of a run.
@@ -142,7 +149,10 @@ func (r *run) gather() (*crowd, error) {
 	}
 	for i, first := 0, 0; i < n; i++ {
 		count := (r.p.Hold - first) / (n - i)
-		c.parts = append(c.parts, part{Servers: r.target.Servers, First: first, Count: count, Timeout: r.p.Timeout})
+		c.parts = append(c.parts, part{
+			Servers: r.target.Servers, First: first, Count: count, Timeout: r.p.Timeout,
+			Pace: time.Duration(n) * time.Second / openRate,
+		})
 		first += count
 	}
 	return c, nil
@@ -220,7 +230,6 @@ func (r *run) hold() (Result, error) {
 	if err := c.open(); err != nil {
 		return Result{}, err
 	}
-	opened := time.Since(before.at)
 	all, begin, end, err := c.watch()
 	if err != nil {
 		_, _ = c.close() // there is an error already
@@ -242,7 +251,7 @@ func (r *run) hold() (Result, error) {
 	result := r.result(&tally{ok: *all.Pings}, begin, end)
 	result.Extra = []Figure{
 		faults("expired", all.Expired), faults("connections dropped", all.Dropped), faults("not closed", int64(r.p.Hold-closed)),
-		perSecond("opened", r.p.Hold, opened), perSecond("closed", closed, over.at.Sub(closing.at)),
+		perSecond("closed", closed, over.at.Sub(closing.at)),
 	}
 	if len(r.procs.pids) > 0 {
 		result.Extra = append(result.Extra,
