@@ -257,6 +257,15 @@ func (f *Follower) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) e
 	return f.out.submit(ctx, txn, w)
 }
 
+// Offer is Submit that never blocks: it returns false, and has not taken txn, if Submit
+// might block or fail.
+func (f *Follower) Offer(txn *proto.Txn, w znode.Waiter) bool {
+	if jute.Op(txn.Op) == jute.OpCloseSession {
+		f.leases.closing(jute.SessionID(txn.Session), txn.Conn)
+	}
+	return f.out.offer(txn, w)
+}
+
 // Sync calls w.Applied with code OK once everything committed before the call has been
 // applied here: under the tree's read lock, and in no order with the connection's own
 // writes. It never blocks; while nobody leads, w waits. Detach makes it forget the

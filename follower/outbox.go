@@ -111,12 +111,9 @@ func newOutbox(cfg Config) *outbox {
 // submit puts txn at the end of its connection's lane. While the lanes are full it
 // waits, unless the connection has nothing unapplied.
 func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
-	size := txnOverhead + len(txn.Body)
-	for _, id := range txn.Ids {
-		if !utf8.ValidString(id.Scheme) || !utf8.ValidString(id.Id) {
-			return errText
-		}
-		size += len(id.Scheme) + len(id.Id)
+	size, err := sizeOf(txn)
+	if err != nil {
+		return err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,6 +124,40 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 	} else {
 		o.hold(size)
 	}
+	o.enter(txn, w, size)
+	return nil
+}
+
+// offer is submit where that neither waits nor fails; else it returns false.
+func (o *outbox) offer(txn *proto.Txn, w znode.Waiter) bool {
+	size, err := sizeOf(txn)
+	if err != nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lanes[txn.Conn] != nil && o.full() {
+		return false
+	}
+	o.hold(size)
+	o.enter(txn, w, size)
+	return true
+}
+
+// sizeOf returns what a transaction counts.
+func sizeOf(txn *proto.Txn) (int, error) {
+	size := txnOverhead + len(txn.Body)
+	for _, id := range txn.Ids {
+		if !utf8.ValidString(id.Scheme) || !utf8.ValidString(id.Id) {
+			return 0, errText
+		}
+		size += len(id.Scheme) + len(id.Id)
+	}
+	return size, nil
+}
+
+// enter puts txn into its lane; room for size is held.
+func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, size int) {
 	txn.Member, txn.Boot, txn.Seq = o.member, o.boot, 0
 	l := o.lane(txn.Conn)
 	l.queue.push(request{txn: txn, waiter: w, lane: l, size: size})
@@ -135,7 +166,6 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 		o.list(l)
 	}
 	o.wake()
-	return nil
 }
 
 func (o *outbox) full() bool { return o.held >= o.maxHeld || o.heldBytes >= o.maxHeldBytes }

@@ -268,3 +268,35 @@ func TestRestoredBoot(t *testing.T) {
 		r.ran <- nil
 	})
 }
+
+// What is offered gets in where Submit would not wait, and leaves no trace where it would.
+func TestOffer(t *testing.T) {
+	bubble(t, func(c *Config) { c.MaxQueued = 2 }, func(t *testing.T, r *rig) {
+		offer := func(conn uint64, body string, ids ...*proto.Identity) bool {
+			return r.f.Offer(&proto.Txn{Conn: conn, Op: int32(jute.OpCreate), Body: []byte(body), Ids: ids}, nil)
+		}
+		if !offer(1, "a1") || !offer(1, "a2") {
+			t.Error("refused although there is room")
+		}
+		if offer(1, "a3") {
+			t.Error("got in although the lanes are full")
+		}
+		if offer(3, "c1", &proto.Identity{Scheme: "digest", Id: "\xff"}) {
+			t.Error("an identity that is no text got in")
+		}
+		if !offer(2, "b1") {
+			t.Error("refused although nothing of the connection is unapplied")
+		}
+		l := r.announced()
+		for range 3 {
+			r.commit(l, 1)
+		}
+		var got []string
+		for _, txn := range r.state.log {
+			got = append(got, string(txn.Body))
+		}
+		if want := []string{"a1", "b1", "a2"}; !slices.Equal(got, want) {
+			t.Errorf("log %v, want %v", got, want)
+		}
+	})
+}

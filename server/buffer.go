@@ -36,7 +36,7 @@ func (b *buffer) free() {
 // connection's reader uses it.
 type input struct {
 	src  io.Reader
-	rest []byte // read and not yet consumed; lies in peek or big
+	rest []byte // read and not yet consumed; lies in peek or big, or was read by a loop
 	peek [peekSize]byte
 	big  *[readSize]byte // from the pool, nil when idle
 }
@@ -76,6 +76,14 @@ func (in *input) Read(p []byte) (int, error) {
 	n := copy(p, in.rest)
 	in.rest = in.rest[n:]
 	return n, nil
+}
+
+// free gives the memory back that lies in pools, with all that is in hand.
+func (in *input) free() {
+	if in.big != nil {
+		readers.Put(in.big)
+	}
+	in.big, in.rest = nil, nil
 }
 
 // holdsFrame reports whether a whole frame is in hand, so that reading it blocks not.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -35,23 +36,28 @@ const (
 	idleSlack = 3
 )
 
-// conn is one client connection. Its reader lives as long as it does; a flusher only
-// while there is something to send. Locks are taken in the order tree, mu.
+// conn is one client connection. A reader or a loop takes its requests; a flusher runs only
+// while there is something to send that does not leave at once. Locks are taken in the
+// order tree, mu, loop.mu.
 type conn struct {
 	srv      *Server
-	sock     net.Conn
+	port     *port
+	addr     net.Addr        // the client's
+	sock     socket          // nil while it is in a loop; only the reader changes it, and raw, under mu
 	raw      syscall.RawConn // of sock; nil: it cannot be written to without waiting
-	listener net.Listener
 	begun    time.Time
 	number   uint64      // unique over members and their restarts
 	host     string      // the client's address without port
 	life     lifetime    // ends with the connection
 	deadline *time.Timer // of the handshake
 
-	// The reader's own.
-	in    input
-	frame *buffer   // the request in hand; nil when idle
-	armed time.Time // when the read deadline was last set
+	// The reader's own, or the loop's.
+	in     input
+	frame  *buffer     // the request in hand, in a loop the beginning of one; nil when idle
+	armed  time.Time   // when the read deadline was last set
+	served int         // requests since there is a reader
+	calm   int         // served, at which a loop may have it
+	after  func() bool // what the loop could not do without waiting; the reader begins with it
 
 	subject string // of the client's certificate; "": it has none that was verified
 
@@ -60,6 +66,10 @@ type conn struct {
 
 	mu       sync.Mutex
 	changed  sync.Cond      // any of the fields below, as far as somebody waits for it
+	loop     *loop          // that it is in; nil: it has a reader
+	fd       int            // its socket while it is in a loop: used, closed or given away under mu
+	busy     bool           // the loop is serving its requests
+	wanted   bool           // by a reader, once the loop is done
 	session  jute.SessionID // 0 until the handshake has drawn or read one
 	timeout  time.Duration  // granted
 	queue    queue          // requests not answered; the first waits for the log, or for out to drain
@@ -81,9 +91,17 @@ type conn struct {
 	written  time.Time // when the write deadline was last set; the flusher's own
 }
 
-func newConn(s *Server, sock net.Conn, l net.Listener) *conn {
+// socket is what a connection needs of a net.Conn.
+type socket interface {
+	io.ReadWriteCloser
+	SetDeadline(time.Time) error
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+func newConn(s *Server, sock net.Conn, p *port) *conn {
 	c := &conn{
-		srv: s, sock: sock, listener: l, begun: time.Now(), number: s.number.Add(1),
+		srv: s, port: p, addr: sock.RemoteAddr(), sock: sock, fd: -1, begun: time.Now(), number: s.number.Add(1),
 		host: hostOf(sock.RemoteAddr()), life: make(lifetime), in: input{src: sock},
 	}
 	c.changed.L = &c.mu
@@ -109,8 +127,14 @@ func (c *conn) run() {
 		c.expires = c.begun.Add(c.srv.cfg.Limits.Handshake)
 	}
 	c.mu.Unlock()
-	if c.handshake() {
-		for c.next() {
+	c.read(c.handshake())
+}
+
+// read serves requests until the connection ends or is in a loop.
+func (c *conn) read(more bool) {
+	for more {
+		if more = c.next(); more && c.promote() {
+			return
 		}
 	}
 	c.linger()
@@ -124,6 +148,7 @@ func (c *conn) next() bool {
 		return false
 	}
 	more := c.request(frame)
+	c.served++
 	if !c.in.holdsFrame() || !more {
 		c.flushNow()
 	}
@@ -225,10 +250,15 @@ func (c *conn) end(why reason) {
 	if c.deadline != nil {
 		c.deadline.Stop()
 	}
-	// From now on reads and writes fail, those under way too. To close the socket would wait
-	// for them to return, so the reader does it: apply may stand here.
-	_ = c.sock.SetDeadline(longAgo)
 	c.changed.Broadcast()
+	switch {
+	case c.sock != nil:
+		// From now on reads and writes fail, those under way too. To close the socket would
+		// wait for them to return, so the reader does it: apply may stand here.
+		_ = c.sock.SetDeadline(longAgo)
+	case c.loop != nil && !c.busy:
+		go c.leave()
+	} // else the loop, or the reader that begins, sees it
 }
 
 // longAgo is a deadline that has passed.
@@ -273,6 +303,33 @@ func (c *conn) linger() {
 	c.end(c.why)
 }
 
+// hangUp closes the socket of a connection that has ended, or has the client see its end: the
+// descriptor of one in a loop is closed by leave.
+func (c *conn) hangUp() {
+	c.mu.Lock()
+	sock := c.sock
+	if c.loop != nil {
+		hangUpSocket(c.fd)
+	}
+	c.mu.Unlock()
+	if sock != nil {
+		_ = sock.Close() // nothing more is to be sent; the reader closes it again
+	}
+}
+
+// closeSocket closes the socket for good. There is nothing more to send.
+func (c *conn) closeSocket() {
+	c.mu.Lock()
+	sock := c.sock
+	if c.loop != nil {
+		closeSocket(c.leaveLoop())
+	}
+	c.mu.Unlock()
+	if sock != nil {
+		_ = sock.Close()
+	}
+}
+
 func (c *conn) alive() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,7 +339,8 @@ func (c *conn) alive() bool {
 // leave ends the connection's part in everything, and returns when its goroutines have
 // ended.
 func (c *conn) leave() {
-	_ = c.sock.Close() // there is nothing more to send
+	defer c.port.conns.Done()
+	c.closeSocket()
 	for tree, more := c.srv.cfg.State, true; more; {
 		tree.RLock()
 		more = tree.DropWatcher(c) // no request of a dead connection sets another
@@ -294,11 +352,9 @@ func (c *conn) leave() {
 		c.changed.Wait()
 	}
 	c.out.free()
-	c.out = nil
-	if c.in.big != nil {
-		readers.Put(c.in.big)
-		c.in.big, c.in.rest = nil, nil
-	}
+	c.frame.free()
+	c.out, c.frame = nil, nil
+	c.in.free()
 	c.srv.stats.outstanding.Add(-int64(c.queue.n))
 	session, why := c.session, c.why
 	c.mu.Unlock()
@@ -308,7 +364,7 @@ func (c *conn) leave() {
 	}
 	c.srv.forget(c)
 	c.srv.stats.ended[why].Add(1)
-	c.srv.log.Debug("connection ended", "client", c.sock.RemoteAddr(), "session", session, "why", why)
+	c.srv.log.Debug("connection ended", "client", c.addr, "session", session, "why", why)
 }
 
 // Event implements znode.Watcher, under the tree's write lock.

@@ -136,7 +136,7 @@ func (h *handshake) submit(since uint64) bool {
 }
 
 func (h *handshake) body(since uint64) []byte {
-	ms, address := uint32(h.timeout.Milliseconds()), h.c.sock.RemoteAddr().String()
+	ms, address := uint32(h.timeout.Milliseconds()), h.c.addr.String()
 	var m protobuf.Message = &proto.OpenSession{TimeoutMs: ms, Password: h.password, Address: address}
 	if h.attach {
 		m = &proto.Attach{Password: h.password, TimeoutMs: ms, Since: since, Address: address}

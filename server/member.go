@@ -36,6 +36,10 @@ type Member interface {
 	// has something unapplied, and fails only if ctx ends.
 	Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error
 
+	// Offer is Submit that never blocks: it returns false, and has done nothing, if Submit
+	// might block or fail.
+	Offer(txn *proto.Txn, w znode.Waiter) bool
+
 	// Sync has w.Applied called, with OK and under the tree's lock (the read lock will
 	// do), once all that was committed before the call is applied here. It never blocks.
 	Sync(conn uint64, w znode.Waiter)

@@ -78,11 +78,15 @@ func (c *conn) flushNow() {
 }
 
 // begin makes the caller the one who sends, and takes what is queued; nil: there is nothing
-// to send, or somebody does it already.
+// to send, or somebody does it already, or did it here: the connection is in a loop.
 func (c *conn) begin() (batch *buffer, vouch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noted = false
+	if c.loop != nil {
+		c.transmit()
+		return nil, false
+	}
 	if c.dead || c.flushing || c.out == nil {
 		return nil, false
 	}
@@ -96,13 +100,26 @@ func (c *conn) flushLocked() {
 	if c.dead || c.flushing || c.out == nil {
 		return
 	}
-	c.flushing = true
 	c.helpers++
+	if c.loop != nil {
+		go c.flushAside()
+		return
+	}
+	c.flushing = true
 	go func() {
 		if batch, vouch := c.take(); batch != nil {
 			c.flush(batch, 0, vouch)
 		}
 	}()
+}
+
+// flushAside is flushNow as a helper.
+func (c *conn) flushAside() {
+	c.flushNow()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.helpers--
+	c.changed.Broadcast()
 }
 
 // flush sends a batch, of which n bytes are sent, and in each write that follows all that

@@ -90,8 +90,11 @@ func decodable(op jute.Op, body []byte) bool {
 }
 
 // submit sends a write to the log. Its record is answered when it is applied.
+//
+// In a loop it does not wait: what would have to is left to the reader.
 func (c *conn) submit(r *request) bool {
-	if !c.turn() {
+	looped := c.busy
+	if !looped && !c.turn() {
 		return false
 	}
 	r.logged = true
@@ -100,8 +103,31 @@ func (c *conn) submit(r *request) bool {
 		Body: bytes.Clone(r.body), Ids: r.ids, // the log keeps it longer than the frame lives
 	}
 	r.body = nil
+	if looped && c.late() {
+		c.after = func() bool {
+			if !c.turn() {
+				return false
+			}
+			c.wait(r, len(txn.Body))
+			return c.hand(txn, r)
+		}
+		return true
+	}
 	c.wait(r, len(txn.Body))
-	return c.hand(txn, r)
+	if !looped {
+		return c.hand(txn, r)
+	}
+	if !c.srv.cfg.Member.Offer(txn, r) {
+		c.after = func() bool { return c.hand(txn, r) }
+	}
+	return true
+}
+
+// late reports whether turn would wait.
+func (c *conn) late() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queue.late()
 }
 
 // turn waits until no read that the client sent before a write can be answered after it:

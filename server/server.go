@@ -5,14 +5,22 @@
 //
 // # Goroutines and memory
 //
-// A connection has one goroutine, its reader, and while it is idle no buffers. What is to
-// be sent is written by who queued it, the reader or apply, as far as that does not wait; a
-// flusher runs only for the rest. A request that waits is a pooled record in its
-// connection's queue, completed by apply.
+// A connection begins with a goroutine of its own, its reader. Over TCP, on Linux, it has
+// none once it has a session and is calm: a few loops read from all such sockets, as they
+// have something to read, and serve what never waits. A connection that would have to be
+// waited for (its client reads slowly, sends requests that are too long or too many, ends)
+// is demoted: it has a reader again, until it is calm. While it is idle a connection has no
+// buffers. What is to be sent is written by who queued it, the reader, the loop or apply, as
+// far as that does not wait; a flusher runs only for the rest. A request that waits is a
+// pooled record in its connection's queue, completed by apply.
+//
+// The socket of a connection in a loop is a bare descriptor, which Go does not know of. It
+// is used, closed and given back to Go under conn.mu only, so it is never another's; no call
+// under that lock waits.
 //
 // # Locks
 //
-// Order: the tree's lock (znode.State), then conn.mu, then Server.mu. Nothing blocks
+// Order: the tree's lock (znode.State), then conn.mu, then Server.mu or loop.mu. Nothing blocks
 // under any of them. Methods that apply calls under the tree's lock (Attached, Closed,
 // Restored) say so.
 //
@@ -152,24 +160,33 @@ func (s *Server) Timeouts() (least, most time.Duration) { return s.cfg.MinTimeou
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // its error would come from Accept
 	defer stop()
-	var readers sync.WaitGroup
-	err := s.accept(ctx, l, &readers)
+	p := &port{Listener: l, loops: loops{tick: s.cfg.Tick, log: s.log}}
+	err := s.accept(ctx, p)
 	_ = l.Close() // closed already unless accept failed, whose error is the one to tell
-	s.cutWhere(shutdown, func(c *conn) bool { return c.listener == l })
-	readers.Wait()
+	s.cutWhere(shutdown, func(c *conn) bool { return c.port == p })
+	p.conns.Wait()
+	p.loops.close()
 	return err
 }
 
+// port is a listener with what its connections share.
+type port struct {
+	net.Listener
+	conns sync.WaitGroup // those that have not left
+	loops loops
+}
+
 // accept survives whatever may pass: too many open files, a connection aborted early.
-func (s *Server) accept(ctx context.Context, l net.Listener, readers *sync.WaitGroup) error {
+func (s *Server) accept(ctx context.Context, p *port) error {
 	pause := time.Duration(0)
 	for {
-		sock, err := l.Accept()
+		sock, err := p.Accept()
 		switch {
 		case err == nil:
 			pause = 0
-			if c := s.admit(sock, l); c != nil {
-				readers.Go(c.run)
+			if c := s.admit(sock, p); c != nil {
+				p.conns.Add(1)
+				go c.run()
 			}
 			continue
 		case ctx.Err() != nil:
@@ -189,8 +206,8 @@ func (s *Server) accept(ctx context.Context, l net.Listener, readers *sync.WaitG
 }
 
 // admit makes a connection of a socket, or closes it and returns nil.
-func (s *Server) admit(sock net.Conn, l net.Listener) *conn {
-	c := newConn(s, sock, l)
+func (s *Server) admit(sock net.Conn, p *port) *conn {
+	c := newConn(s, sock, p)
 	if why, ok := s.register(c); !ok {
 		s.stats.ended[why].Add(1)
 		_ = sock.Close() // nothing was sent
@@ -273,12 +290,12 @@ func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
 }
 
 // CutAll closes every connection without a byte more: this member cannot serve for the
-// moment. It closes the sockets itself, for readers may wait for the tree's lock, where apply
-// hangs, and would not come to it. Not to be called with that lock.
+// moment. It closes the sockets itself, for readers and loops may wait for the tree's lock,
+// where apply hangs, and would not come to it. Not to be called with that lock.
 func (s *Server) CutAll() {
 	for _, c := range s.connections() {
 		c.cut(cutByMember)
-		_ = c.sock.Close() // nothing more is to be sent; the reader closes it again
+		c.hangUp()
 	}
 }
 

@@ -8,12 +8,13 @@ import (
 
 // rawOf returns a socket for writeNow; nil if it is none, as in tests, or more than one, as
 // with TLS.
-func rawOf(sock net.Conn) syscall.RawConn {
-	tcp, ok := sock.(*net.TCPConn)
-	if !ok {
+func rawOf(sock socket) syscall.RawConn {
+	switch sock.(type) {
+	case *net.TCPConn, fileSocket:
+	default:
 		return nil
 	}
-	raw, err := tcp.SyscallConn()
+	raw, err := sock.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil // closed: so the next write says
 	}
@@ -47,7 +48,7 @@ var writes = sync.Pool{New: func() any {
 }}
 
 func (w *write) once(fd uintptr) (done bool) {
-	if n, err := syscall.Write(int(fd), w.b); err == nil {
+	if n, err := writeSocket(int(fd), w.b); err == nil {
 		w.n = n
 	}
 	return true // also if the socket is full: nobody waits here

@@ -81,7 +81,7 @@ func (c *conn) show() (shown Connection, ok bool) {
 	}
 	t := &c.traffic
 	shown = Connection{
-		Addr: c.sock.RemoteAddr().String(), Reading: !c.word && !c.last && !c.full(), Writing: c.unsent() > 0,
+		Addr: c.addr.String(), Reading: !c.word && !c.last && !c.full(), Writing: c.unsent() > 0,
 		Queued: c.queue.n, Received: t.received, Sent: t.sent, Established: c.begun, Expires: c.expires,
 	}
 	if !c.open {

@@ -1,0 +1,332 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// looped is how many connections are in loops.
+func (w *world) looped() int {
+	n := 0
+	for _, c := range w.srv.connections() {
+		c.mu.Lock()
+		if c.loop != nil {
+			n++
+		}
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// calm opens so many connections and returns when all are in loops.
+func (w *world) calm(t *testing.T, n int) []*client {
+	t.Helper()
+	var all []*client
+	for range n {
+		c := w.connect()
+		c.must(jute.OpWhoAmI)
+		all = append(all, c)
+	}
+	waitFor(t, func() bool { return w.looped() == n })
+	return all
+}
+
+// settled waits until a connection that has left its loop is back.
+func (w *world) settled(t *testing.T, c *client, n int) {
+	t.Helper()
+	for range calmAfter {
+		c.must(jute.OpWhoAmI)
+	}
+	waitFor(t, func() bool { return w.looped() == n })
+}
+
+// A calm connection is served by its loop, whatever it asks for.
+func TestLoop(t *testing.T) {
+	const batch = 20
+	w := newWorld(t, true, nil)
+	all := w.calm(t, 2)
+	a, b := all[0], all[1]
+	a.must(jute.OpCreate, create("/a", "1", 0))
+	b.must(jute.OpGetData, getData("/a", true))
+	a.must(jute.OpSetData, setData("/a", "2"))
+	b.expectEvent(jute.EventNodeDataChanged, "/a")
+	first := b.xid + 1
+	var many []byte
+	for i := range int32(batch) { // of which the last comes in two parts
+		many = append(many, frameOf(jute.RequestHeader{Xid: first + i, Op: jute.OpGetData}, getData("/a", false))...)
+	}
+	b.xid += batch
+	cut := len(many) - 10
+	b.write(many[:cut])
+	for i := range int32(batch - 1) {
+		b.expect(first+i, jute.OK)
+	}
+	waitFor(t, func() bool { return w.kept() == 1 })
+	b.write(many[cut:])
+	b.expect(b.xid, jute.OK)
+	b.must(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
+	if n := w.looped(); n != 2 {
+		t.Errorf("%d connections in loops, want 2", n)
+	}
+	a.must(jute.OpCloseSession)
+	a.expectClosed()
+	_ = b.Close()
+	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
+	if ended := w.srv.Stats().Ended; ended["session_closed"] != 1 || ended["client"] != 1 {
+		t.Errorf("ended: %v", ended)
+	}
+}
+
+// kept is how many connections in loops have a part of a frame.
+func (w *world) kept() int {
+	n := 0
+	for _, c := range w.srv.connections() {
+		c.mu.Lock()
+		if c.loop != nil && c.frame != nil {
+			n++
+		}
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// A request that no read of the loop can take goes through a reader, and so do the next ones.
+func TestLoopLongFrame(t *testing.T) {
+	w := newWorld(t, true, nil)
+	c := w.calm(t, 1)[0]
+	data := strings.Repeat("x", 2*loopBuffer)
+	c.must(jute.OpCreate, create("/a", data, 0))
+	if n := w.looped(); n != 0 {
+		t.Errorf("%d connections in loops, want none", n)
+	}
+	if body := c.must(jute.OpGetData, getData("/a", false)); !bytes.Contains(body, []byte(data)) {
+		t.Error("what was written is not what is read")
+	}
+	w.settled(t, c, 1)
+	c.write([]byte{0x7f, 0, 0, 0})
+	c.expectClosed()
+	waitFor(t, func() bool { return w.srv.Stats().Ended["bad_frame"] == 1 })
+}
+
+// A client that does not take its replies leaves the loop, and gets all of them.
+func TestLoopSlowReader(t *testing.T) {
+	w := newWorld(t, true, nil)
+	all := w.calm(t, 2)
+	c := all[0]
+	data := strings.Repeat("x", 50_000)
+	c.must(jute.OpCreate, create("/a", data, 0))
+	const n = 200
+	first := c.xid + 1
+	for range n {
+		c.request(jute.OpGetData, getData("/a", false))
+	}
+	waitFor(t, func() bool { return w.unsent() >= highWater && w.looped() == 1 })
+	all[1].must(jute.OpWhoAmI)
+	for i := range n {
+		h, body := c.reply()
+		if h.Xid != first+int32(i) || h.Err != jute.OK || !bytes.Contains(body, []byte(data)) {
+			t.Fatalf("reply %d: %+v with %d bytes", i, h, len(body))
+		}
+	}
+	w.settled(t, c, 2)
+}
+
+// A socket that takes a part of what the loop writes gets the rest from a flusher.
+func TestLoopFullSocket(t *testing.T) {
+	w := newWorld(t, true, nil)
+	c := w.calm(t, 1)[0]
+	data := strings.Repeat("0123456789", 500)
+	c.must(jute.OpCreate, create("/a", data, 0))
+	const batch = 40 // of which the replies are less than highWater
+	first, n := c.xid+1, int32(0)
+	for w.looped() == 1 {
+		before := w.srv.Stats().Received
+		for range batch {
+			c.request(jute.OpGetData, getData("/a", false))
+		}
+		n += batch
+		waitFor(t, func() bool { return w.srv.Stats().Received == before+batch })
+	}
+	for i := range n {
+		h, body := c.reply()
+		if h.Xid != first+i || h.Err != jute.OK || !bytes.Contains(body, []byte(data)) {
+			t.Fatalf("reply %d: %+v with %d bytes", i, h, len(body))
+		}
+	}
+	w.settled(t, c, 1)
+}
+
+// A write for which the member has no room waits, and nobody else of its loop.
+func TestLoopFullMember(t *testing.T) {
+	w := newWorld(t, true, nil)
+	all := w.calm(t, 1+runtime.GOMAXPROCS(0)) // one of the others is in the first one's loop
+	stall := make(chan struct{})
+	w.setStall(stall)
+	all[0].request(jute.OpCreate, create("/a", "", 0))
+	all[0].request(jute.OpExists, exists("/a", false))
+	waitFor(t, func() bool { return w.looped() == len(all)-1 })
+	for _, c := range all[1:] {
+		c.must(jute.OpWhoAmI)
+	}
+	w.setStall(nil)
+	close(stall)
+	all[0].expect(all[0].xid-1, jute.OK)
+	all[0].expect(all[0].xid, jute.OK)
+	w.settled(t, all[0], len(all))
+}
+
+// A write behind a sync waits for its turn, outside of the loop.
+func TestLoopTurn(t *testing.T) {
+	w := newWorld(t, true, nil)
+	all := w.calm(t, 1+runtime.GOMAXPROCS(0))
+	w.hold()
+	c := all[0]
+	c.request(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
+	c.request(jute.OpCreate, create("/a", "", 0))
+	c.request(jute.OpExists, exists("/a", false))
+	waitFor(t, func() bool { return w.looped() == len(all)-1 })
+	for _, c := range all[1:] {
+		c.must(jute.OpWhoAmI)
+	}
+	if n := w.submitted(); n != 0 {
+		t.Errorf("%d writes submitted before the sync is answered", n)
+	}
+	w.release()
+	for i := range int32(3) {
+		c.expect(c.xid-2+i, jute.OK)
+	}
+}
+
+// More requests than one connection may have under way are not read by the loop.
+func TestLoopFullQueue(t *testing.T) {
+	w := newWorld(t, true, func(c *Config) { c.Limits.MaxInFlight = 4 })
+	all := w.calm(t, 2)
+	c := all[0]
+	w.hold()
+	for range 10 {
+		c.request(jute.OpSetData, setData("/none", ""))
+	}
+	waitFor(t, func() bool { return w.looped() == 1 && w.submitted() == 4 })
+	w.release()
+	for i := range int32(10) {
+		c.expect(c.xid-9+i, jute.NoNode)
+	}
+}
+
+// What nobody vouches for at once leaves the loop with its connection.
+func TestLoopVouch(t *testing.T) {
+	w := newWorld(t, true, nil)
+	c := w.calm(t, 1)[0]
+	w.silence(true, nil) // vouched for when asked
+	c.must(jute.OpWhoAmI)
+	if n := w.looped(); n != 0 {
+		t.Errorf("%d connections in loops, want none", n)
+	}
+	w.silence(false, nil)
+	w.settled(t, c, 1)
+	w.silence(true, func(context.Context) error { return context.Canceled })
+	c.request(jute.OpWhoAmI)
+	c.expectClosed()
+	waitFor(t, func() bool { return w.srv.Stats().Ended["not_vouched"] == 1 })
+}
+
+// A silent connection in a loop ends with its session's timeout and some ticks.
+func TestLoopIdle(t *testing.T) {
+	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })
+	w.calm(t, 1)[0].expectClosed()
+	waitFor(t, func() bool { return w.srv.Stats().Ended["idle"] == 1 && w.srv.Stats().Connections == 0 })
+}
+
+// Apply ends a connection in a loop without waiting for that.
+func TestLoopCut(t *testing.T) {
+	w := newWorld(t, true, nil)
+	all := w.calm(t, 2)
+	next := w.resume(all[0])
+	all[0].expectClosed()
+	w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(all[1].id), Body: encode(&proto.Expire{Since: w.since(all[1])})})
+	all[1].expectClosed()
+	next.must(jute.OpWhoAmI)
+	waitFor(t, func() bool {
+		s := w.srv.Stats()
+		return s.Connections == 1 && s.Ended["session_moved"] == 1 && s.Ended["session_gone"] == 1
+	})
+}
+
+// While apply hangs under the tree's lock, so does the loop: its clients lose their
+// connections all the same.
+func TestLoopCutAll(t *testing.T) {
+	w := newWorld(t, true, nil)
+	all := w.calm(t, 2*runtime.GOMAXPROCS(0)) // each loop has two
+	w.state.Lock()
+	unlock := sync.OnceFunc(w.state.Unlock)
+	defer unlock()
+	for _, c := range all {
+		c.request(jute.OpExists, exists("/", false))
+	}
+	waitFor(t, func() bool { return w.serving() > 0 })
+	w.srv.CutAll()
+	for _, c := range all {
+		c.expectClosed()
+	}
+	unlock()
+	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
+}
+
+// serving is how many connections' requests the loops serve at the moment.
+func (w *world) serving() int {
+	n := 0
+	for _, c := range w.srv.connections() {
+		c.mu.Lock()
+		if c.busy {
+			n++
+		}
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// However a connection comes into a loop and ends, no descriptor of it is left.
+func TestLoopFiles(t *testing.T) {
+	w := newWorld(t, true, nil)
+	_ = w.calm(t, 1)[0].Close() // the loops' own files are open from here on
+	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
+	before := openFiles(t)
+	all := w.calm(t, 40)
+	for i, c := range all {
+		switch i % 4 {
+		case 0:
+			_ = c.Close()
+		case 1:
+			c.must(jute.OpCloseSession)
+			c.expectClosed()
+		case 2:
+			c.must(jute.OpCreate, create("/a"+c.id.String(), strings.Repeat("x", loopBuffer), 0))
+		}
+	}
+	w.srv.CutAll()
+	for _, c := range all {
+		_ = c.Close()
+	}
+	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
+	if n := openFiles(t); n != before {
+		t.Errorf("%d open files, %d before", n, before)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}

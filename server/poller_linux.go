@@ -1,0 +1,127 @@
+package server
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// errNotNow is a socket's answer instead of waiting.
+const errNotNow = syscall.EAGAIN
+
+// poller is an epoll instance. Go's own poller watches it as it does a socket: so a
+// goroutine that waits holds no thread, and is woken once for what has come at many
+// sockets.
+type poller struct {
+	file   *os.File
+	raw    syscall.RawConn // of file
+	fd     int             // of file
+	events [loopEvents]syscall.EpollEvent
+	n      int // of events
+	looks  int // since wait was called
+	look   func(uintptr) bool
+}
+
+func newPoller() (*poller, error) {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	_ = syscall.SetNonblock(fd, true) // so that os.NewFile gives it to Go's poller; never fails
+	p := &poller{file: os.NewFile(uintptr(fd), "epoll"), fd: fd}
+	p.look = p.lookNow
+	if p.raw, err = p.file.SyscallConn(); err == nil {
+		err = p.file.SetDeadline(time.Time{}) // fails unless Go's poller watches it
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.file.Close())
+	}
+	return p, nil
+}
+
+// add has wait tell of fd whenever there is something to read, until it is removed.
+func (p *poller) add(fd int) error {
+	ev := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
+	return os.NewSyscallError("epoll_ctl", syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &ev))
+}
+
+func (p *poller) remove(fd int) {
+	_ = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_DEL, fd, new(syscall.EpollEvent)) // it is there
+}
+
+// wait waits until something has come, and returns at how many sockets; 0: the poller is
+// closed. It says whether it had to wait.
+func (p *poller) wait() (n int, waited bool) {
+	p.looks = 0
+	if p.raw.Read(p.look) != nil {
+		return 0, false
+	}
+	return p.n, p.looks > 1
+}
+
+func (p *poller) lookNow(fd uintptr) (seen bool) {
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events)), loopEvents, 0, 0, 0)
+	p.looks++
+	if p.n = int(n); errno != 0 {
+		p.n = 0
+	}
+	return p.n > 0
+}
+
+// at returns the i-th of the sockets that wait told of.
+func (p *poller) at(i int) (fd int) { return int(p.events[i].Fd) }
+
+func (p *poller) close() { _ = p.file.Close() }
+
+// readSocket reads without waiting. What never waits need not be announced to Go's
+// scheduler: announced, it costs more than the copying, and wakes sysmon in a process that
+// was idle.
+func readSocket(fd int, b []byte) (int, error) {
+	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// writeSocket writes without waiting; see readSocket.
+func writeSocket(fd int, b []byte) (int, error) {
+	n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// copySocket returns another descriptor of a socket, which Go's poller does not know.
+func copySocket(raw syscall.RawConn) (fd int, err error) {
+	controlled := raw.Control(func(old uintptr) {
+		n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0)
+		if fd = int(n); errno != 0 {
+			err = os.NewSyscallError("fcntl", errno)
+		}
+	})
+	return fd, errors.Join(controlled, err)
+}
+
+func closeSocket(fd int) { _ = syscall.Close(fd) }
+
+// hangUpSocket ends the connection; the descriptor stays.
+func hangUpSocket(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_RDWR) }
+
+// fileSocket is a socket that has been in a loop, back with Go's poller.
+type fileSocket struct{ *os.File }
+
+func newFileSocket(fd int) fileSocket { return fileSocket{os.NewFile(uintptr(fd), "socket")} }
+
+// CloseWrite closes the sending side.
+func (s fileSocket) CloseWrite() error {
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return err
+	}
+	controlled := raw.Control(func(fd uintptr) { err = syscall.Shutdown(int(fd), syscall.SHUT_WR) })
+	return errors.Join(controlled, err)
+}

@@ -1,0 +1,34 @@
+//go:build !linux
+
+package server
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// Elsewhere there are no loops: every connection has a reader.
+
+const errNotNow = syscall.EAGAIN
+
+type poller struct{}
+
+func newPoller() (*poller, error) { return nil, errors.ErrUnsupported }
+
+func (*poller) add(int) error     { return errors.ErrUnsupported }
+func (*poller) remove(int)        {}
+func (*poller) wait() (int, bool) { return 0, false }
+func (*poller) at(int) int        { return -1 }
+func (*poller) close()            {}
+
+func readSocket(fd int, b []byte) (int, error)  { return syscall.Read(fd, b) }
+func writeSocket(fd int, b []byte) (int, error) { return syscall.Write(fd, b) }
+
+func copySocket(syscall.RawConn) (int, error) { return -1, errors.ErrUnsupported }
+func closeSocket(int)                         {}
+func hangUpSocket(int)                        {}
+
+type fileSocket struct{ *os.File }
+
+func newFileSocket(int) fileSocket { return fileSocket{} }
