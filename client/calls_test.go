@@ -152,6 +152,7 @@ func TestMaxInFlight(t *testing.T) {
 		for range 3 {
 			go func() { passed <- c.Go(ctx, jute.OpExists, nil, nothing) }()
 		}
+		synctest.Wait() // they wait
 		reply := func(op jute.Op) {
 			t.Helper()
 			p.reply(p.want(op).Xid, 1, jute.OK, nil)

@@ -312,7 +312,6 @@ func (l *link) reply(r Reply) error {
 	}
 	next := c.calls.pop()
 	l.reading = true
-	c.wakeOne()
 	c.mu.Unlock()
 	if r.Zxid > c.zxid.Load() {
 		c.zxid.Store(r.Zxid)
@@ -432,12 +431,16 @@ func (l *link) frame(limit int) (frame []byte, need int, err error) {
 	return have[4:need], 0, nil
 }
 
-// batchEnds has what done functions have sent meanwhile written: the reader is about to wait.
-// space says that the connection takes output again.
+// batchEnds has what done functions have sent meanwhile written, and lets those in who wait for
+// the room that they have left: the reader is about to wait. space says that the connection
+// takes output again.
 func (l *link) batchEnds(space bool) {
 	c := l.c
 	c.mu.Lock()
 	l.reading = false
+	for n := c.cfg.MaxInFlight - c.calls.n; n > 0 && len(c.waiting) > 0; n-- {
+		c.wakeOne()
+	}
 	if space {
 		l.space, l.full = true, false
 	}

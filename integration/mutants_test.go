@@ -95,7 +95,7 @@ var mutants = []mutant{
 	},
 	{
 		"no lease in a new term", "sessiontracker/table.go",
-		"		t.queue.Put(s, s.Timeout)\n", "		t.queue.Put(s, 0)\n",
+		"		t.shard(s.ID).queue.Put(s, s.Timeout)\n", "		t.shard(s.ID).queue.Put(s, 0)\n",
 		here, within200,
 	},
 	{
@@ -160,12 +160,12 @@ var mutants = []mutant{
 	},
 	{
 		"table time unclamped", "sessiontracker/table.go",
-		"min(now.Sub(t.base), t.step+t.slack())", "now.Sub(t.base)",
+		"min(now.Sub(c.base), t.step+t.slack())", "now.Sub(c.base)",
 		"./sessiontracker", ".",
 	},
 	{
 		"late check loses no time", "sessiontracker/table.go",
-		"		t.base = now\n", "",
+		"		c.base = now\n", "",
 		"./sessiontracker", ".",
 	},
 	{
@@ -180,7 +180,7 @@ var mutants = []mutant{
 	},
 	{
 		"refused proposal ignored", "leader/batch.go",
-		"		if err := inFlight[i].Error(); err != nil {\n", "		if err := inFlight[i].Error(); false {\n",
+		"		if err := entry.Error(); err != nil {\n", "		if err := entry.Error(); false {\n",
 		"./leader", ".",
 	},
 	{
@@ -260,7 +260,7 @@ var mutants = []mutant{
 	},
 	{
 		"all due at once in a new term", "sessiontracker/table.go",
-		"		t.queue.Put(s, s.Timeout)\n", "		t.queue.Put(s, 0)\n",
+		"		t.shard(s.ID).queue.Put(s, s.Timeout)\n", "		t.shard(s.ID).queue.Put(s, 0)\n",
 		here, "TestAllPaused",
 	},
 	{
@@ -275,7 +275,7 @@ var mutants = []mutant{
 	},
 	{
 		"digest of what is each member's own", "znode/digest.go",
-		"p = add(p, uint64(n.owner))", "p = add(p, uint64(n.owner)+n.gen)",
+		"p = add(p, uint64(life.owner))", "p = add(p, uint64(life.owner)+n.gen)",
 		here, within200,
 	},
 	{
