@@ -348,7 +348,7 @@ func TestHistoryIsACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Term{{1, 1, 0, 6 * sec}, {4, 2, 6 * sec, 5 * sec}, {9, 3, 5 * sec, 8 * sec}}
-	if !slices.Equal(h.Terms, want) || h.Outages[0] != (Outage{2, 3, 1 * sec, 4 * sec}) || !h.Calls[0].Answered() {
+	if !slices.Equal(h.Terms, want) || h.Outages[0] != (Outage{A: 2, B: 3, From: 1 * sec, To: 4 * sec}) || !h.Calls[0].Answered() {
 		t.Errorf("the copy is %+v", h)
 	}
 }

@@ -85,10 +85,22 @@ func (s spans) chances(at, while time.Duration) []time.Duration {
 	return append(out, at+while)
 }
 
-// deaf is when a leader could not hear a member.
+// deaf is when a leader may not have heard a member.
 func (b *book) deaf(leader, member uint32) spans {
+	return b.outages(leader, member, func(Outage) bool { return true })
+}
+
+// cutOff is when a leader can have heard nothing of a member.
+func (b *book) cutOff(leader, member uint32) spans {
+	return b.outages(leader, member, func(o Outage) bool { return !o.Partial })
+}
+
+func (b *book) outages(leader, member uint32, counts func(Outage) bool) spans {
 	var out []span
 	for _, o := range b.Outages {
+		if !counts(o) {
+			continue
+		}
 		if o.A == o.B && (o.A == leader || o.A == member) || o.A == min(leader, member) && o.B == max(leader, member) {
 			out = append(out, span{from: o.From, to: o.To})
 		}

@@ -194,6 +194,7 @@ type Term struct {
 type Outage struct {
 	A, B     uint32
 	From, To time.Duration
+	Partial  bool // some of what they say gets through: a slow link, a log that does not flow
 }
 
 // Snapshot is what one member's tree held at an index.

@@ -190,6 +190,14 @@ func (r *Recorder) Healed(at time.Duration, a, b uint32) {
 	})
 }
 
+// Hampered records an outage of members a and b, up to a time that may lie ahead, in which
+// some of what they say gets through.
+func (r *Recorder) Hampered(at, until time.Duration, a, b uint32) {
+	r.add(at, 1, func(Moment) {
+		r.h.Outages = append(r.h.Outages, Outage{A: min(a, b), B: max(a, b), From: at, To: until, Partial: true})
+	})
+}
+
 // Snapshot records what s.Member's tree held; its Moment is filled in.
 func (r *Recorder) Snapshot(at time.Duration, s Snapshot) {
 	s.Nodes = slices.Clone(s.Nodes)

@@ -224,6 +224,18 @@ func TestSilent(t *testing.T) {
 			p.Cut(3200*ms, 1, 2)
 			p.expired(8700*ms, s, 1, 1)
 		}, ""},
+		{"heard in an outage that let it through", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Hampered(500*ms, 20*sec, 1, 2)
+			p.touches(2, s, 1*sec, 4*sec, 7*sec, 10*sec)
+			p.end = 15 * sec
+		}, ""},
+		{"not heard in an outage that would have let it through", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Hampered(500*ms, 3*sec, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.end = 20 * sec
+		}, SilentKept},
 		{"heard before the new leader, who could not hear of it for long", func(p *tape) {
 			s := p.opened(0, 1, 2)
 			p.Cut(500*ms, 2, 3)

@@ -15,7 +15,8 @@ import (
 //     from each touch that the owner's member heard, be it reachable or not.
 //   - What another member heard reaches the leader with the next PING, half a tick later
 //     at most. If it could not hear that member meanwhile, half a tick after it can, or
-//     in a shorter while in which it could.
+//     in a shorter while in which it could. In an outage that is partial it may have heard
+//     it, or not: both count.
 //   - Only time counts in which the leader could hear a majority, itself included.
 //   - If the leader was paused for over a quarter tick, a bucket may have been put off once,
 //     by half a tick, and the one behind it has to wait for as long again.
@@ -25,9 +26,9 @@ import (
 func checkSilent(b *book, found func(Violation)) {
 	for _, term := range b.Terms {
 		alone, paused := b.alone(term.Leader), b.longPauses(term.Leader)
-		deaf := map[uint32]spans{}
+		deaf := map[uint32][]spans{}
 		for _, m := range b.Members {
-			deaf[m] = b.deaf(term.Leader, m)
+			deaf[m] = []spans{b.deaf(term.Leader, m), b.cutOff(term.Leader, m)}
 		}
 		for _, l := range b.order {
 			end := min(term.To, b.End)
@@ -87,7 +88,7 @@ func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
 func (s *silence) clock(at time.Duration) time.Duration { return at - s.alone.until(at) }
 
 // signs are the latest moments from which l's timeout may have run.
-func (s *silence) signs(l *life, deaf map[uint32]spans) []renewal {
+func (s *silence) signs(l *life, deaf map[uint32][]spans) []renewal {
 	var out []renewal
 	add := func(at, timeout time.Duration, sets bool) {
 		if at >= s.term.From && at < s.end {
@@ -112,8 +113,10 @@ func (s *silence) signs(l *life, deaf map[uint32]spans) []renewal {
 			add(t.At, g.Timeout, false)
 			continue
 		}
-		for _, at := range deaf[t.Member].chances(max(t.At, s.term.From), s.step()) {
-			add(at, g.Timeout, false)
+		for _, d := range deaf[t.Member] {
+			for _, at := range d.chances(max(t.At, s.term.From), s.step()) {
+				add(at, g.Timeout, false)
+			}
 		}
 	}
 	slices.SortStableFunc(out, func(x, y renewal) int { return cmp.Compare(x.at, y.at) })

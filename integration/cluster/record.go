@@ -124,9 +124,13 @@ func (r *record) fault(p Played, ids []uint32) {
 	until := r.now() + p.For + p.By + settling
 	pairs := func(a uint32, others ...uint32) {
 		for _, b := range others {
-			if a != b && b != 0 {
+			switch {
+			case a == b || b == 0:
+			case p.Kind == Kill || p.Kind == Wipe || p.Kind == Pause || p.Kind == Isolate || p.Kind == Cut:
 				r.to.Cut(r.now(), a, b)
 				r.to.Healed(until, a, b)
+			default: // a member may hear the other's pings all the same
+				r.to.Hampered(r.now(), until, a, b)
 			}
 		}
 	}
