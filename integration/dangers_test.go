@@ -150,13 +150,15 @@ func TestOldAttachAfterTheHeal(t *testing.T) {
 }
 
 // The leader has decided that a silent session is due while the attach of its client waits
-// for the disk: the log has the attach first, and the expiry behind it must do nothing.
+// behind an entry that waits for the disk: the log has the attach first, and the expiry in the
+// same entry must do nothing.
 func TestAttachAheadOfDueExpiry(t *testing.T) {
 	tried := 0
 	for _, early := range []time.Duration{100, 400, 700, 1000} {
 		t.Run(fmt.Sprintf("%d ms before", early), func(t *testing.T) {
 			ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 				const timeout = 4 * tick
+				other, _ := e.Open(b, 20*tick)
 				first, session := e.Open(a, timeout)
 				opened := time.Now()
 				_ = first.Close()
@@ -167,6 +169,9 @@ func TestAttachAheadOfDueExpiry(t *testing.T) {
 				}
 				tried++
 				e.Disk(leader).Stall()
+				write := make(chan jute.Code, 1)
+				go func() { write <- create(t, other, 1, "/on-its-way", jute.Persistent) }()
+				synctest.Wait()
 				c, err := e.Dial(b)
 				if err != nil {
 					t.Fatal(err)
@@ -181,6 +186,9 @@ func TestAttachAheadOfDueExpiry(t *testing.T) {
 				}()
 				time.Sleep(3 * tick / 2)
 				e.Disk(leader).Release()
+				if code := <-write; code != jute.OK {
+					t.Errorf("the entry on its way: %v", code)
+				}
 				if err := <-done; err != nil {
 					t.Fatalf("resume: %v", err)
 				}
