@@ -31,7 +31,7 @@ type part struct {
 	First   int // of all sessions
 	Count   int
 	Timeout time.Duration
-	Pace    time.Duration // between the openings of two
+	Burst   int // sessions opened at a time, each openEvery
 }
 
 // held is what befell sessions.
@@ -65,7 +65,7 @@ func (h *holding) open(ctx context.Context, p part) error {
 	var err error
 	began := time.Now()
 	h.clients, err = h.r.openAll(ctx, p.Count, func(i int) client.Config {
-		_ = sleepUntil(ctx, began.Add(time.Duration(i)*p.Pace)) // openAll looks at ctx
+		_ = sleepUntil(ctx, began.Add(time.Duration(i/p.Burst)*openEvery)) // openAll looks at ctx
 		return client.Config{Servers: rotated(p.Servers, p.First+i), Pinged: h.pinged, State: h.state}
 	}, func(int, *client.Client) {})
 	return err
@@ -113,10 +113,12 @@ func (h *holding) end() { abandonAll(h.clients) }
 const (
 	maxKeepers = 16              // processes that hold sessions
 	closeTime  = 2 * time.Minute // for all sessions that were held
-	// openRate is how many sessions are opened per second that are to be held. Opened as fast
-	// as servers let them, they would keep all processors busy, and the pings of those that
-	// are open would be late.
-	openRate = 600
+	// openRate is how many sessions are opened per second that are to be held, a part of them
+	// each openEvery. Opened as fast as servers let them, they would keep all processors busy,
+	// and the pings of those that are open would be late; one by one, each would have an entry of
+	// the log to itself, which is as dear.
+	openRate  = 600
+	openEvery = 200 * time.Millisecond
 )
 
 // crowd is all holders of a run.
@@ -151,7 +153,7 @@ func (r *run) gather() (*crowd, error) {
 		count := (r.p.Hold - first) / (n - i)
 		c.parts = append(c.parts, part{
 			Servers: r.target.Servers, First: first, Count: count, Timeout: r.p.Timeout,
-			Pace: time.Duration(n) * time.Second / openRate,
+			Burst: max(1, int(openRate*openEvery/time.Second)/n),
 		})
 		first += count
 	}
