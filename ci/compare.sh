@@ -175,17 +175,8 @@ run() {
   say "took $SECONDS s"
 }
 
-report() { go -C ci/figures run . "$(realpath "$DATA")" "$PWD/docs"; }
-
-usage() {
-  sed -nE 's/^#   (compare.sh.*)/\1/p' "$0" >&2
-  exit 2
-}
-
 parts="three one idle15 idle alone"
-for part in "${@:2}"; do
-  [[ " $parts " = *" $part "* ]] || usage
-done
+allKnown "$parts" "${@:2}"
 needs_java() {
   command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; exit 1; }
 }

@@ -170,3 +170,20 @@ begin_measuring() {
 finish() {
   [ ${#missing[@]} -eq 0 ] || { printf 'not measured: %s\n' "${missing[@]}" >&2; return 1; }
 }
+
+# report writes docs/performance.md and docs/sizing.md from what is kept.
+report() { go -C ci/figures run . "$(realpath "$DATA")" "$PWD/docs"; }
+
+# usage prints the lines of the script's head that say how to call it.
+usage() {
+  sed -nE "s/^#   ($(basename "$0").*)/\\1/p" "$0" >&2
+  exit 2
+}
+
+# allKnown "PARTS" PART... ends the script if it has no such part.
+allKnown() {
+  local parts=$1 part
+  for part in "${@:2}"; do
+    [[ " $parts " = *" $part "* ]] || usage
+  done
+}

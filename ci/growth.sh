@@ -149,17 +149,8 @@ run() {
   say "took $SECONDS s"
 }
 
-report() { go -C ci/figures run . "$DATA" "$PWD/docs"; }
-
-usage() {
-  sed -nE 's/^#   (growth.sh.*)/\1/p' "$0" >&2
-  exit 2
-}
-
 parts="live members disk sessions znodes watches ephemerals storage bench"
-for part in "${@:2}"; do
-  [[ " $parts " = *" $part "* ]] || usage
-done
+allKnown "$parts" "${@:2}"
 case ${1:-} in
   "") run live members disk sessions znodes watches ephemerals; report; finish ;;
   run) [ $# -gt 1 ] || usage; run "${@:2}"; finish ;;
