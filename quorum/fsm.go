@@ -46,6 +46,7 @@ type fsm struct {
 	figures *figures
 	running func() bool // false while raft looks for a snapshot to start from
 	failed  bool        // raft's FSM goroutine only
+	hurry   atomic.Bool // snapshots are written without pauses: no client is served
 	batch   []Committed
 	index   atomic.Uint64 // last entry applied
 	term    atomic.Uint64 // of the last command applied, or contained in an installed snapshot
@@ -107,7 +108,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		f.fail(err)
 		return nil, err
 	}
-	return fsmSnapshot{s, f.figures, time.Now()}, nil
+	return fsmSnapshot{s, f, time.Now()}, nil
 }
 
 // Restore implements raft.FSM. While starting, raft goes on to an older snapshot after an
@@ -124,18 +125,18 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 // fsmSnapshot is a Snapshot as raft sees it.
 type fsmSnapshot struct {
 	Snapshot
-	figures *figures
-	begun   time.Time
+	fsm   *fsm
+	begun time.Time
 }
 
 // Persist implements raft.FSMSnapshot.
 func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
-	if _, err := s.WriteTo(sink); err != nil {
+	if _, err := s.WriteTo(&pacedWriter{w: sink, hurry: &s.fsm.hurry, begun: s.begun}); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	s.figures.snapshot.Since(s.begun)
+	s.fsm.figures.snapshot.Since(s.begun)
 	return nil
 }

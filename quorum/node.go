@@ -446,6 +446,7 @@ func (n *Node) endGracefully() {
 // stopRaft ends raft. It does not wait for ever: a goroutine that hangs in a disk or in
 // the state machine ends with the process.
 func (n *Node) stopRaft(r *raft.Raft) error {
+	n.fsm.hurry.Store(true)
 	future := r.Shutdown()
 	done := make(chan error, 1)
 	go func() {

@@ -105,6 +105,7 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 		commits: func() {}, ops: &operations{}, figures: new(figures),
 		running: func() bool { return true }, // what cannot be restored is not skipped
 	}
+	f.hurry.Store(true)
 	conf := raft.DefaultConfig()
 	conf.LocalID = Peer{ID: rec.Self}.serverID()
 	conf.Logger = logger

@@ -10,8 +10,10 @@ import (
 )
 
 // writeOut is how much of a snapshot is handed to the disk at a time. Left to the system,
-// all of it goes at once when the file is synced, and the log's next writes wait behind it.
-const writeOut = 2 << 20 // bytes
+// all of it goes at once when the file is synced, and the log's next writes wait behind it;
+// they wait behind each of these, too: beside 2,000 writes per second pieces of 2 MiB made
+// the slowest hundredth of them 1.6 times as slow, of 256 KiB 1.2 times.
+const writeOut = 256 << 10 // bytes
 
 // stateFile is what raft calls the file with a snapshot's body.
 const stateFile = "state.bin"
