@@ -23,10 +23,21 @@ const (
 	// that the member fills several while it hears of the room. Past it, its stream is not
 	// read: the member's own queues fill, and its clients wait. Nothing is ever refused.
 	maxWaiting = 4 << 20
+
+	// gatherTime is how long an entry waits for the writers of the one before, who have just
+	// been answered and often write again at once. Without, entries take turns: each carries
+	// half of the writers and is as dear as if it carried all. With 16, 64 and 512 writers
+	// that wait for each answer (three members on two processors, medians of four runs by
+	// turns) 1.13 to 1.18 times as many writes passed, for 0.74 to 0.8 of the processor time.
+	gatherTime = time.Millisecond
+	// gatherShare, in 16ths, of them is waited for: one may have nothing more to write.
+	gatherShare = 15
+	// gatherFrom is how many are worth waiting for: nobody waits for one or a few.
+	gatherFrom = 8
 )
 
 // batchLoop turns what waits into entries, one after the other: an entry takes what arrived
-// while the one before was on its way. With a second one beside it entries were smaller, and
+// while the one before was on its way, and shortly after. With a second one beside it entries were smaller, and
 // each costs every member a write to its disk and a round of messages, far more than a
 // transaction does. Any error ends the term: whether a later entry would still follow the
 // one before, nobody can say.
@@ -56,6 +67,7 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 		}
 		l.count.Committed.Add(txns)
 		l.logExpired()
+		l.intake.gather(ctx)
 	}
 }
 
@@ -109,6 +121,7 @@ type intake struct {
 	streams map[uint32]*forwarding // the stream that is read, by member
 	waiting []waiting              // from head on
 	head    int
+	taken   int            // by the last take
 	bytes   map[uint32]int // that wait, by member
 	reaps   int            // that wait
 	closed  bool
@@ -194,10 +207,48 @@ func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {
 		clear(q.waiting[n:])
 		q.waiting, q.head = q.waiting[:n], 0
 	}
-	if len(txns) > 0 {
+	if q.taken = len(txns); q.taken > 0 {
 		q.room.Broadcast()
 	}
 	return txns
+}
+
+// gather waits until what waits fills an entry, or is nearly as much as the last entry took
+// and there was since, for gatherTime at most.
+func (q *intake) gather(ctx context.Context) {
+	want := q.expected()
+	if want < gatherFrom*gatherShare/16 {
+		return
+	}
+	timer := time.NewTimer(gatherTime)
+	defer timer.Stop()
+	for !q.has(want) {
+		select {
+		case <-q.work:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// expected is how many transactions are worth waiting for.
+func (q *intake) expected() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return min(q.taken+len(q.waiting)-q.head, maxEntryTxns) * gatherShare / 16
+}
+
+// has reports whether so many wait, or as many bytes as an entry takes.
+func (q *intake) has(txns int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	bytes := 0
+	for _, n := range q.bytes {
+		bytes += n
+	}
+	return len(q.waiting)-q.head >= txns || bytes >= maxEntryBytes
 }
 
 // replace makes f the stream that is read for its member, and ends the one before.

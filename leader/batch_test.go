@@ -2,6 +2,7 @@ package leader
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,6 +67,58 @@ func TestEntriesGather(t *testing.T) {
 		hangUp3()
 		e.end()
 	})
+}
+
+// An entry waits for the writers of the one before, a while.
+func TestEntriesWaitForWriters(t *testing.T) {
+	const writers, round = 2 * gatherFrom, 10 * time.Millisecond
+	seqs := func(n, from int) (seqs []uint64) {
+		for i := range n {
+			seqs = append(seqs, uint64(from+i))
+		}
+		return seqs
+	}
+	for _, c := range []struct {
+		name    string
+		first   int           // transactions of the first entry
+		back    int           // of its writers that write again
+		after   time.Duration // one after the other
+		size    int           // of each
+		waits   time.Duration
+		entries []int
+	}{
+		{"all come back", writers, writers, gatherTime / 20, 1, 14 * gatherTime / 20, []int{writers, writers - 1, 1}},
+		{"some stay away", writers, writers / 2, gatherTime / 20, 1, gatherTime, []int{writers, writers / 2}},
+		{"they are slow", writers, writers, gatherTime * 3 / 10, 1, gatherTime, []int{writers, 4, writers - 4}},
+		{"an entry is full", writers, writers, gatherTime / 20, maxEntryBytes/4 - 100, 4 * gatherTime / 20, []int{writers, 4, 4, 4, 4}},
+		{"they are few", gatherFrom / 2, 2, gatherTime / 20, 1, 0, []int{gatherFrom / 2, 1, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t)
+				e.log.delay = round
+				e.run()
+				stream, _, hangUp := e.forward(0)
+				stream.in <- writes(2, 1, seqs(c.first, 1)...)
+				time.Sleep(round)
+				begun := time.Now()
+				for i := range c.back {
+					stream.in <- writes(2, c.size, uint64(c.first+1+i))
+					time.Sleep(c.after)
+				}
+				time.Sleep(20 * round)
+				counted(t, e.log.seqs(2), c.first+c.back)
+				if d := e.log.begun[1].Sub(begun); d != c.waits {
+					t.Errorf("the second entry began after %v, want %v", d, c.waits)
+				}
+				if n := e.log.lengths(); !slices.Equal(n, c.entries) {
+					t.Errorf("entries of %d, want %d", n, c.entries)
+				}
+				hangUp()
+				e.end()
+			})
+		})
+	}
 }
 
 // lengths are how many transactions each entry holds that was proposed.

@@ -39,6 +39,7 @@ type fakeLog struct {
 
 	mu       sync.Mutex
 	proposed []*proto.Entry
+	begun    []time.Time // when proposed
 	sizes    []int
 	applied  []*proto.Txn
 	closed   map[jute.SessionID]time.Duration // since start, when decided: when it was proposed
@@ -73,6 +74,7 @@ func (f *fakeLog) Propose(data []byte) Future {
 		panic(err)
 	}
 	f.proposed = append(f.proposed, entry)
+	f.begun = append(f.begun, time.Now())
 	f.sizes = append(f.sizes, len(data))
 	for _, txn := range entry.Txns {
 		if txn.Op == int32(jute.OpExpire) {
