@@ -69,6 +69,8 @@ type conn struct {
 	loop     *loop          // that it is in; nil: it has a reader
 	fd       int            // its socket while it is in a loop: used, closed or given away under mu
 	busy     bool           // the loop is serving its requests
+	deaf     bool           // the loop reads no more requests
+	scrap    int            // bytes that the loop has thrown away since
 	wanted   bool           // by a reader, once the loop is done
 	session  jute.SessionID // 0 until the handshake has drawn or read one
 	timeout  time.Duration  // granted

@@ -248,8 +248,11 @@ func (c *conn) receive(l *loop, fd int, now time.Time) []byte {
 	switch {
 	case errors.Is(err, errNotNow):
 		return nil // the event was of another connection that had this descriptor
+	case c.deaf:
+		c.discard(n)
+		return nil
 	case n == 0:
-		c.end(byClient)
+		c.endHere(byClient)
 		return nil
 	}
 	if kept == 0 { // the rest of a frame counts no more than for a reader
@@ -259,6 +262,28 @@ func (c *conn) receive(l *loop, fd int, now time.Time) []byte {
 	c.frame = nil
 	c.busy = true
 	return l.buf[:kept+n]
+}
+
+// discard throws away what a client sends behind its last request, of which n bytes have
+// come; 0: it has closed its side. Once it has been sent the last reply, that ends it. While
+// that is awaited, and nothing more is to be read, it leaves the loop. The caller holds mu.
+func (c *conn) discard(n int) {
+	c.scrap += n
+	switch {
+	case n > 0 && c.scrap < lingerBytes:
+	case c.finished:
+		c.endHere(c.why)
+	default:
+		c.demote(nil, false)
+	}
+}
+
+// endHere is end for the loop that serves the connection, when its client has closed it: the
+// loop would be told of that again until the socket is closed. The caller holds mu.
+func (c *conn) endHere(why reason) {
+	closeSocket(c.leaveLoop())
+	c.end(why)
+	go c.leave()
 }
 
 // easy reports whether the loop may serve one more request of the connection.
@@ -277,9 +302,10 @@ func (c *conn) received(rest []byte, more bool) {
 	switch {
 	case c.dead:
 		go c.leave()
-	case c.wanted || !more || c.after != nil || !c.keep(rest):
+	case c.wanted || c.after != nil || more && !c.keep(rest):
 		c.demote(rest, more)
 	default:
+		c.deaf = !more
 		c.transmit()
 	}
 }
@@ -310,7 +336,7 @@ func (c *conn) transmit() {
 	if c.dead || c.out == nil {
 		return
 	}
-	if c.last || !c.spared && !c.srv.cfg.Member.Vouched(c.session, time.Now()) {
+	if !c.spared && !c.srv.cfg.Member.Vouched(c.session, time.Now()) {
 		c.demote(nil, true)
 		return
 	}
@@ -323,9 +349,20 @@ func (c *conn) transmit() {
 	}
 	c.out.free()
 	c.out = nil
+	if c.last {
+		c.finishHere()
+		return
+	}
 	if c.queue.first != nil && c.queue.first.due() {
 		c.demote(nil, true) // who answers it needs the tree's lock
 	}
+}
+
+// finishHere is finish in a loop. The caller holds mu.
+func (c *conn) finishHere() {
+	endSocket(c.fd) // if it fails, so will the read
+	c.finished = true
+	c.expires = time.Now().Add(lingerTime)
 }
 
 // demote gives the connection a reader again, as soon as the loop is done with it. rest is
@@ -346,7 +383,7 @@ func (c *conn) demote(rest []byte, more bool) {
 	// Until there is a socket again nobody else sends.
 	c.flushing = true
 	c.helpers++
-	go c.readOn(c.leaveLoop(), more)
+	go c.readOn(c.leaveLoop(), more && !c.deaf)
 }
 
 // leaveLoop takes the socket out of the loop. The caller holds mu, and owns fd from here on.

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -244,6 +245,51 @@ func TestLoopIdle(t *testing.T) {
 	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })
 	w.calm(t, 1)[0].expectClosed()
 	waitFor(t, func() bool { return w.srv.Stats().Ended["idle"] == 1 && w.srv.Stats().Connections == 0 })
+}
+
+// A session is closed without leaving the loop, whatever the client sends behind that: but for
+// one that closes its side, or sends too much, before it is answered.
+func TestLoopCloseSession(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before func(c *client) // of the answer
+		behind int             // bytes sent behind it
+		looped int
+	}{
+		{"at once", func(*client) {}, 0, 1},
+		{"with bytes behind", func(c *client) { c.write(make([]byte, 3*loopBuffer)) }, 3 * loopBuffer, 1},
+		{"with too many behind", func(c *client) { c.write(make([]byte, lingerBytes+1)) }, 0, 0},
+		{"with too many behind the answer", func(*client) {}, 2 * lingerBytes, 1},
+		{"in a hurry", func(c *client) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, true, nil)
+			client := w.calm(t, 1)[0]
+			w.hold()
+			client.request(jute.OpCloseSession)
+			waitFor(t, func() bool { return w.srv.Stats().Outstanding == 1 })
+			c.before(client)
+			waitFor(t, func() bool { return w.looped() == c.looped })
+			w.release()
+			client.expect(client.xid, jute.OK)
+			client.expectClosed()
+			_, _ = client.Write(make([]byte, c.behind)) // the server may have had enough
+			_ = client.Close()
+			waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
+			if ended := w.srv.Stats().Ended; ended["session_closed"] != 1 {
+				t.Errorf("ended: %v", ended)
+			}
+		})
+	}
+}
+
+// A client that has been told that its session is closed is given a second to close its side.
+func TestLoopLinger(t *testing.T) {
+	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })
+	c := w.calm(t, 1)[0]
+	c.must(jute.OpCloseSession)
+	c.expectClosed()
+	waitFor(t, func() bool { return w.srv.Stats().Ended["session_closed"] == 1 && w.srv.Stats().Connections == 0 })
 }
 
 // Apply ends a connection in a loop without waiting for that.

@@ -111,6 +111,9 @@ func closeSocket(fd int) { _ = syscall.Close(fd) }
 // hangUpSocket ends the connection; the descriptor stays.
 func hangUpSocket(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_RDWR) }
 
+// endSocket closes the sending side; the descriptor stays.
+func endSocket(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_WR) }
+
 // fileSocket is a socket that has been in a loop, back with Go's poller.
 type fileSocket struct{ *os.File }
 

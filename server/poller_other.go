@@ -28,6 +28,7 @@ func writeSocket(fd int, b []byte) (int, error) { return syscall.Write(fd, b) }
 func copySocket(syscall.RawConn) (int, error) { return -1, errors.ErrUnsupported }
 func closeSocket(int)                         {}
 func hangUpSocket(int)                        {}
+func endSocket(int)                           {}
 
 type fileSocket struct{ *os.File }
 
