@@ -28,7 +28,9 @@ func TestNothingLeavesUnvouched(t *testing.T) {
 			}
 		})
 		c.request(jute.OpPing)
+		synctest.Wait()
 		writer.request(jute.OpSetData, setData("/", "x"))
+		synctest.Wait() // the event stands before the next reply
 		c.request(jute.OpExists, exists("/", false))
 		c.expectSilence(testTick / 3)
 		writer.expectSilence(time.Millisecond)
