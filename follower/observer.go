@@ -73,6 +73,9 @@ func (f *Follower) Attached(s znode.Session, old znode.Owner) {
 // the connection that closed it, which may be told nothing but that.
 func (f *Follower) Closed(s znode.Session, _ znode.Ending) { f.leases.close(s.ID) }
 
+// Swept: of no concern here.
+func (f *Follower) Swept(jute.SessionID, bool) {}
+
 // Overused: of no concern here.
 func (f *Follower) Overused(znode.Quota) {}
 

@@ -84,9 +84,14 @@ var mutants = []mutant{
 		here, within200,
 	},
 	{
-		"close without its ephemerals", "znode/session.go",
+		"close without its ephemerals", "znode/sweep.go",
 		"for _, path := range paths {", "for _, path := range paths[:0] {",
 		here, within200,
+	},
+	{
+		"close answered before all its ephemerals are gone", "server/request.go",
+		"if res.Later {", "if false {",
+		here, "TestSweepGoesOnUnderTheNextLeader",
 	},
 	{
 		"nothing sent again", "follower/link.go",
@@ -114,8 +119,8 @@ var mutants = []mutant{
 		here, within200,
 	},
 	{
-		"ephemeral of another session closed", "znode/session.go",
-		"paths := s.owned(session.ID)", "paths := s.owned(session.ID - 1)",
+		"ephemeral of another session closed", "znode/sweep.go",
+		"paths := s.owned(id, limit)", "paths := s.owned(id-1, limit)",
 		here, within200,
 	},
 	{

@@ -230,6 +230,7 @@ func (*hanging) Closed(znode.Session, znode.Ending)  {}
 func (*hanging) Applied(*proto.Txn, *znode.Result)   {}
 func (*hanging) Dropped(*proto.Txn)                  {}
 func (*hanging) Overused(znode.Quota)                {}
+func (*hanging) Swept(jute.SessionID, bool)          {}
 func (*hanging) Restored()                           {}
 
 // The same with a leader that hangs in apply. Real time: what waits for the tree's lock

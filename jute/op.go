@@ -51,6 +51,7 @@ const (
 	OpExpire    Op = -1004 // a session nobody was heard from ends
 	OpEmpty     Op = -1005 // stands for a transaction that is no longer wanted
 	OpReap      Op = -1006 // a container or a node with a TTL goes
+	OpSweep     Op = -1007 // some of the many nodes that an ended session has left go
 )
 
 var opNames = map[Op]string{
@@ -93,6 +94,7 @@ var opNames = map[Op]string{
 	OpExpire:               "expire",
 	OpEmpty:                "empty",
 	OpReap:                 "reap",
+	OpSweep:                "sweep",
 }
 
 // String returns ZooKeeper's name of the opcode, or its number if it has none.
@@ -109,7 +111,7 @@ func (op Op) IsWrite() bool {
 	switch op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpDeleteContainer,
 		OpSetData, OpSetACL, OpCheck, OpMulti, OpReconfig, OpCreateSession, OpCloseSession,
-		OpTermStart, OpAnnounce, OpAttach, OpExpire, OpEmpty, OpReap:
+		OpTermStart, OpAnnounce, OpAttach, OpExpire, OpEmpty, OpReap, OpSweep:
 		return true
 	}
 	return false

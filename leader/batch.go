@@ -90,7 +90,7 @@ func (l *Leader) seal() (data []byte, n uint64, err error) {
 		return nil, 0, nil
 	}
 	data, err = pb.Marshal(&proto.Entry{
-		Format: l.cfg.Format, Term: l.cfg.Term, Nonce: l.cfg.Nonce,
+		Format: l.cfg.Format(), Term: l.cfg.Term, Nonce: l.cfg.Nonce,
 		TimeMs: l.cfg.Now().UnixMilli(), Txns: txns,
 	})
 	if err != nil {
@@ -123,7 +123,7 @@ type intake struct {
 	head    int
 	taken   int            // by the last take
 	bytes   map[uint32]int // that wait, by member
-	reaps   int            // that wait
+	removes int            // reaps and sweeps that wait
 	closed  bool
 }
 
@@ -163,13 +163,13 @@ func (q *intake) add(f *forwarding, txns []*proto.Txn) bool {
 	return true
 }
 
-// offer appends a transaction of the reaper's, once few enough of them wait. It reports
+// offer appends a transaction of the leader's own, once few enough of them wait. It reports
 // false if the term is over.
 func (q *intake) offer(txn *proto.Txn) bool {
 	size := pb.Size(txn)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.closed && q.reaps >= maxReaps {
+	for !q.closed && q.removes >= maxReaps {
 		q.room.Wait()
 	}
 	if q.closed {
@@ -177,7 +177,7 @@ func (q *intake) offer(txn *proto.Txn) bool {
 	}
 	q.waiting = append(q.waiting, waiting{txn, size})
 	q.bytes[txn.Member] += size
-	q.reaps++
+	q.removes++
 	signal(q.work)
 	return true
 }
@@ -197,8 +197,8 @@ func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {
 		q.sizes.Add(w.size)
 		txns = append(txns, w.txn)
 		q.bytes[w.txn.Member] -= w.size
-		if w.txn.Op == int32(jute.OpReap) && w.txn.Member == 0 {
-			q.reaps--
+		if w.txn.Member == 0 {
+			q.removes--
 		}
 		*w = waiting{}
 	}

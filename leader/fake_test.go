@@ -35,6 +35,7 @@ type fakeLog struct {
 	hang    bool          // never answers
 	block   chan struct{} // Propose does not return until this is closed
 	expired func(id jute.SessionID)
+	swept   func()
 	fail    int // the future of this entry (from 1) fails at once
 
 	mu       sync.Mutex
@@ -105,6 +106,9 @@ func (f *fakeLog) applyOldest() {
 		if txn.Op == int32(jute.OpExpire) {
 			f.table.Remove(jute.SessionID(txn.Session))
 			f.expired(jute.SessionID(txn.Session))
+		}
+		if txn.Op == int32(jute.OpSweep) {
+			f.swept()
 		}
 	}
 	close(future.done)
@@ -326,13 +330,17 @@ func newEnsemble(t *testing.T, sessions ...sessiontracker.Seed) *ensemble {
 	}
 	var err error
 	e.Leader, err = New(Config{
-		Self: 1, Term: term, Nonce: nonce, Format: 1, Tick: tick, SyncLimit: 5, Now: time.Now, Log: e.log,
+		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return 1 }, Tick: tick, SyncLimit: 5, Now: time.Now, Log: e.log,
 		Sessions: e.table, Members: links, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.log.expired = e.Expired
+	e.log.swept = func() {
+		e.nodes.leave(-1)
+		e.Swept()
+	}
 	return e
 }
 

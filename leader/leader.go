@@ -7,7 +7,8 @@
 //   - compares the members' states, and tells those that differ (compare.go),
 //   - shows that it still leads, before it acknowledges or answers a sync (proof.go),
 //   - closes the sessions that nobody was heard from (expire.go),
-//   - removes containers and nodes with a time to live that are due (reap.go).
+//   - removes containers and nodes with a time to live that are due (reap.go), and the many
+//     nodes that an ended session may have left (sweep.go).
 //
 // What is decided here takes effect only through the log, and the log ignores entries of
 // a term that is over. So a Leader that does not know yet that it was deposed does no harm.
@@ -66,7 +67,7 @@ type Link interface {
 type Config struct {
 	Self        uint32           // this member's id
 	Term, Nonce uint64           // of our TermStart, which is applied
-	Format      uint32           // of the entries it writes: the highest that all members know
+	Format      func() uint32    // of the next entry: the highest that all members know; takes no lock that apply holds
 	Tick        time.Duration    // ZooKeeper's tickTime; a ping goes out every Tick/2
 	SyncLimit   int              // ticks after which a silent member is cut off
 	Now         func() time.Time // the member's wall clock: stamps entries, nothing else
@@ -96,6 +97,8 @@ type Leader struct {
 	syncing  atomic.Int64  // Sync calls that wait for their proof
 	asked    atomic.Uint64 // number of the newest ping
 	answered chan struct{} // a member has answered a ping; capacity 1
+	unswept  chan struct{} // an ended session has left nodes; capacity 1
+	swept    chan struct{} // a sweep has applied; capacity 1
 	over     chan struct{} // closed when the term ends
 
 	expiredMu sync.Mutex
@@ -109,8 +112,8 @@ func New(cfg Config) (*Leader, error) {
 		return nil, fmt.Errorf("leader: tick %v is not positive", cfg.Tick)
 	case cfg.SyncLimit <= 0:
 		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
-	case cfg.Now == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.Applied == nil || cfg.Nodes == nil:
-		return nil, errors.New("leader: Now, Log, Sessions, Applied and Nodes are required")
+	case cfg.Format == nil || cfg.Now == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.Applied == nil || cfg.Nodes == nil:
+		return nil, errors.New("leader: Format, Now, Log, Sessions, Applied and Nodes are required")
 	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
 		return nil, errors.New("leader: a limit of the reaper is negative")
 	case cfg.Members[cfg.Self] == nil:
@@ -126,6 +129,8 @@ func New(cfg Config) (*Leader, error) {
 		count:    cmp.Or(cfg.Counters, new(Counters)),
 		begun:    time.Now(),
 		answered: make(chan struct{}, 1),
+		unswept:  make(chan struct{}, 1),
+		swept:    make(chan struct{}, 1),
 		over:     make(chan struct{}),
 	}
 	for id := range cfg.Members {
@@ -150,6 +155,7 @@ func (l *Leader) Run(ctx context.Context) error {
 	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
 	g.Go(func() error { return l.expireLoop(ctx) })
 	g.Go(func() error { return l.reapLoop(ctx) })
+	g.Go(func() error { return l.sweepLoop(ctx) })
 	for id, m := range l.links {
 		g.Go(func() error { return l.pingLoop(ctx, m, l.cfg.Members[id]) })
 	}

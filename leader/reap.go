@@ -12,12 +12,16 @@ import (
 	"rollcall/znode"
 )
 
-// Nodes are the containers and the nodes with a time to live.
+// Nodes are those that the leader has removed.
 type Nodes interface {
 	// Reapable returns up to limit of those behind after that are due at now, in ms since
 	// 1970, a container that never had a child if it is older than neverUsedMs, unless that
 	// is 0. None means that there are no more. It may wait for apply, but not for the log.
 	Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate
+
+	// Unswept reports whether ended sessions have left nodes. It may wait for apply, but not
+	// for the log.
+	Unswept() bool
 }
 
 // Reaping is when nodes that are due are removed. Zero values stand for the defaults.
@@ -32,7 +36,7 @@ const (
 	defaultReapPerMinute = 10_000
 
 	reapPage = 256 // candidates asked for at a time: apply waits for so many steps in an index
-	maxReaps = 64  // that wait for an entry, and so in one: a log that is slow slows the reaper, not the writes
+	maxReaps = 64  // that wait for an entry, with a sweep, and so in one: a log that is slow slows the reaper, not the writes
 )
 
 // reapLoop looks for nodes that are due, and proposes to remove them one by one, evenly

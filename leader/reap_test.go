@@ -23,6 +23,7 @@ type fakeNodes struct {
 	now     []int64
 	never   int64
 	largest int
+	unswept int // steps to be swept
 }
 
 func (f *fakeNodes) Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate {
@@ -40,6 +41,19 @@ func (f *fakeNodes) Reapable(now, neverUsedMs int64, after znode.Candidate, limi
 	}
 	f.largest = max(f.largest, len(page))
 	return page
+}
+
+func (f *fakeNodes) Unswept() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unswept > 0
+}
+
+// leave adds to the steps to be swept.
+func (f *fakeNodes) leave(steps int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unswept += steps
 }
 
 // reaped is what was proposed to be removed, and how many of it in one entry at most.
@@ -116,7 +130,7 @@ func TestReaperWaitsForLog(t *testing.T) {
 		e.run()
 		e.at(40 * time.Second)
 		e.intake.mu.Lock()
-		waits, waiting := e.intake.reaps, len(e.intake.waiting)-e.intake.head
+		waits, waiting := e.intake.removes, len(e.intake.waiting)-e.intake.head
 		e.intake.mu.Unlock()
 		if got, _ := e.log.reaped(t); len(got) != 1 || waits != maxReaps || waiting != maxReaps {
 			t.Errorf("%d proposed, %d wait", len(got), waits)

@@ -29,3 +29,13 @@ func (m *Member) Dies(id jute.SessionID) {
 	defer m.state.Unlock()
 	m.deaths.add(Death{Session: id})
 }
+
+// MinFormat is the lowest format that members have announced, as this one leads by it.
+func (m *Member) MinFormat() uint32 { return m.minFormat.Load() }
+
+// FormatOf is that of the entries of a leader that knows of members with lowest.
+func FormatOf(lowest uint32) uint32 {
+	var m Member
+	m.minFormat.Store(lowest)
+	return (&terms{m: &m}).format()
+}

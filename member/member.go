@@ -169,7 +169,8 @@ type Member struct {
 	events   chan Event
 	damage   chan string // why this member's state is damaged; one place
 
-	announced atomic.Bool // this process is the member's current run
+	announced atomic.Bool   // this process is the member's current run
+	minFormat atomic.Uint32 // State.MinFormat
 
 	applied atomic.Uint64 // index of the last entry applied
 	quotas  quotas

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
 )
@@ -20,6 +21,7 @@ func (o observer) Announced(member uint32, boot, replaced uint64) {
 	if member == o.m.cfg.ID {
 		o.m.announced.Store(boot == o.m.boot)
 	}
+	o.m.minFormat.Store(o.m.state.MinFormat())
 	o.m.follower.Announced(member, boot, replaced)
 	o.m.cfg.Observer.Announced(member, boot, replaced)
 }
@@ -47,6 +49,9 @@ func (o observer) Closed(s znode.Session, end znode.Ending) {
 	o.m.deaths.add(death(o.m.state, s, end))
 	if t := o.m.terms.table; t != nil {
 		t.Remove(s.ID)
+		if l := o.m.terms.current.Load(); l != nil && end.Later {
+			l.Unswept() // a term that begins just now looks by itself
+		}
 		kind := EventClosed
 		if end.Expired {
 			kind = EventExpired
@@ -59,6 +64,16 @@ func (o observer) Closed(s znode.Session, end znode.Ending) {
 	o.m.follower.Closed(s, end)
 	o.m.server.Closed(s, end)
 	o.m.cfg.Observer.Closed(s, end)
+}
+
+func (o observer) Swept(id jute.SessionID, last bool) {
+	if l := o.m.terms.current.Load(); l != nil {
+		l.Swept()
+	}
+	if last {
+		o.m.server.Swept(id)
+	}
+	o.m.cfg.Observer.Swept(id, last)
 }
 
 func (o observer) Applied(txn *proto.Txn, r *znode.Result) {
@@ -87,6 +102,7 @@ func (o observer) EntryEnd(index uint64) {
 func (o observer) Restored() {
 	o.m.applied.Store(o.m.state.Index())
 	boot, _ := o.m.state.Boot(o.m.cfg.ID)
+	o.m.minFormat.Store(o.m.state.MinFormat())
 	o.m.announced.Store(boot == o.m.boot) // the announcement may be in the snapshot alone
 	o.m.follower.Restored()
 	o.m.server.Restored()
@@ -101,6 +117,7 @@ func (deaf) Announced(uint32, uint64, uint64)    {}
 func (deaf) Opened(znode.Session)                {}
 func (deaf) Attached(znode.Session, znode.Owner) {}
 func (deaf) Closed(znode.Session, znode.Ending)  {}
+func (deaf) Swept(jute.SessionID, bool)          {}
 func (deaf) Applied(*proto.Txn, *znode.Result)   {}
 func (deaf) Dropped(*proto.Txn)                  {}
 func (deaf) Overused(znode.Quota)                {}

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -157,9 +158,15 @@ func (t *terms) termStart(nonce uint64) ([]byte, error) {
 		return nil, err
 	}
 	return protobuf.Marshal(&proto.Entry{
-		Format: znode.FormatLevel, Nonce: nonce, TimeMs: t.m.cfg.Now().UnixMilli(),
+		Format: t.format(), Nonce: nonce, TimeMs: t.m.cfg.Now().UnixMilli(),
 		Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: body}},
 	})
+}
+
+// format is that of the next entry: the highest that all members know who have announced
+// themselves.
+func (t *terms) format() uint32 {
+	return min(cmp.Or(t.m.minFormat.Load(), znode.FormatLevel), znode.FormatLevel)
 }
 
 func (t *terms) config(o opening) (leader.Config, error) {
@@ -172,7 +179,7 @@ func (t *terms) config(o opening) (leader.Config, error) {
 		links[s.ID] = c
 	}
 	return leader.Config{
-		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: znode.FormatLevel,
+		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: t.format,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit,
 		Now: t.m.cfg.Now, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
 		Members: links, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
@@ -245,6 +252,12 @@ func (n nodes) Reapable(now, neverUsedMs int64, after znode.Candidate, limit int
 	n.state.RLock()
 	defer n.state.RUnlock()
 	return n.state.Reapable(now, neverUsedMs, after, limit)
+}
+
+func (n nodes) Unswept() bool {
+	n.state.RLock()
+	defer n.state.RUnlock()
+	return n.state.Unswept()
 }
 
 // proposer is the log as package leader sees it.

@@ -8,6 +8,8 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/jute"
+	"rollcall/member"
+	"rollcall/znode"
 )
 
 // When a term ends and raft still leads, the next one opens in the same term of raft,
@@ -78,6 +80,25 @@ func TestLateStallSparesTheNextTerm(t *testing.T) {
 		}
 		if _, err := c.Create("/n", nil, jute.Persistent); err != nil || c.Disconnects() > 0 {
 			t.Errorf("a write in the next term: %v, %d disconnects", err, c.Disconnects())
+		}
+	})
+}
+
+// An entry has the highest format that all members know who have announced themselves.
+func TestFormat(t *testing.T) {
+	for lowest, want := range map[uint32]uint32{0: znode.FormatLevel, 1: 1, znode.FormatLevel: znode.FormatLevel, znode.FormatLevel + 1: znode.FormatLevel} {
+		if got := member.FormatOf(lowest); got != want {
+			t.Errorf("lowest %d: format %d, want %d", lowest, got, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		e.Ready()
+		e.Equal()
+		for _, id := range e.IDs() {
+			if got := e.Member(id).MinFormat(); got != znode.FormatLevel {
+				t.Errorf("member %d knows of format %d", id, got)
+			}
 		}
 	})
 }

@@ -106,7 +106,7 @@ func (x *Entry) GetTxns() []*Txn {
 }
 
 // Txn is one transaction. Apply runs it only if boot is current for member and seq is
-// the member's cursor + 1. The leader's own (member 0: TermStart, expire) have no seq.
+// the member's cursor + 1. The leader's own (member 0: TermStart, expire, reap, sweep) have no seq.
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`    // who forwarded it; 0: the leader itself
@@ -641,6 +641,52 @@ func (x *Reap) GetNeverUsedMs() int64 {
 	return 0
 }
 
+// Sweep is the body of OpSweep: removes the first so many nodes of the first ended session
+// that has left any.
+type Sweep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         uint32                 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sweep) Reset() {
+	*x = Sweep{}
+	mi := &file_rollcall_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sweep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sweep) ProtoMessage() {}
+
+func (x *Sweep) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
+func (*Sweep) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Sweep) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
 type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`                          // who asks
@@ -651,7 +697,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +709,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +722,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{9}
+	return file_rollcall_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HelloRequest) GetMember() uint32 {
@@ -712,7 +758,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +770,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +783,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{10}
+	return file_rollcall_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HelloReply) GetMember() uint32 {
@@ -827,7 +873,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +885,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +898,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{11}
+	return file_rollcall_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ping) GetTerm() uint64 {
@@ -919,7 +965,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +977,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +990,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{12}
+	return file_rollcall_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Verdict) GetIndex() uint64 {
@@ -995,7 +1041,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1053,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1066,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{13}
+	return file_rollcall_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ack) GetBoot() uint64 {
@@ -1067,7 +1113,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1125,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1138,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{14}
+	return file_rollcall_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pong) GetNumber() uint64 {
@@ -1156,7 +1202,7 @@ type Marks struct {
 
 func (x *Marks) Reset() {
 	*x = Marks{}
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1214,7 @@ func (x *Marks) String() string {
 func (*Marks) ProtoMessage() {}
 
 func (x *Marks) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1227,7 @@ func (x *Marks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Marks.ProtoReflect.Descriptor instead.
 func (*Marks) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{15}
+	return file_rollcall_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Marks) GetVersion() uint32 {
@@ -1219,7 +1265,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1277,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1290,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{16}
+	return file_rollcall_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Batch) GetNumber() uint64 {
@@ -1287,7 +1333,7 @@ type Forwarded struct {
 
 func (x *Forwarded) Reset() {
 	*x = Forwarded{}
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1345,7 @@ func (x *Forwarded) String() string {
 func (*Forwarded) ProtoMessage() {}
 
 func (x *Forwarded) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1358,7 @@ func (x *Forwarded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarded.ProtoReflect.Descriptor instead.
 func (*Forwarded) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{17}
+	return file_rollcall_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Forwarded) GetMember() uint32 {
@@ -1351,7 +1397,7 @@ type ForwardEnd struct {
 
 func (x *ForwardEnd) Reset() {
 	*x = ForwardEnd{}
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1409,7 @@ func (x *ForwardEnd) String() string {
 func (*ForwardEnd) ProtoMessage() {}
 
 func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1422,7 @@ func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardEnd.ProtoReflect.Descriptor instead.
 func (*ForwardEnd) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{18}
+	return file_rollcall_proto_rawDescGZIP(), []int{19}
 }
 
 type SyncRequest struct {
@@ -1389,7 +1435,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1447,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1460,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{19}
+	return file_rollcall_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SyncRequest) GetMember() uint32 {
@@ -1440,7 +1486,7 @@ type SyncReply struct {
 
 func (x *SyncReply) Reset() {
 	*x = SyncReply{}
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1498,7 @@ func (x *SyncReply) String() string {
 func (*SyncReply) ProtoMessage() {}
 
 func (x *SyncReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1511,7 @@ func (x *SyncReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncReply.ProtoReflect.Descriptor instead.
 func (*SyncReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{20}
+	return file_rollcall_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SyncReply) GetIndex() uint64 {
@@ -1524,7 +1570,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\">\n" +
 	"\x04Reap\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
-	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"G\n" +
+	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +
+	"\x05Sweep\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"G\n" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
@@ -1613,7 +1661,7 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_rollcall_proto_goTypes = []any{
 	(*Entry)(nil),        // 0: rollcall.v1.Entry
 	(*Txn)(nil),          // 1: rollcall.v1.Txn
@@ -1624,35 +1672,36 @@ var file_rollcall_proto_goTypes = []any{
 	(*Attach)(nil),       // 6: rollcall.v1.Attach
 	(*Expire)(nil),       // 7: rollcall.v1.Expire
 	(*Reap)(nil),         // 8: rollcall.v1.Reap
-	(*HelloRequest)(nil), // 9: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),   // 10: rollcall.v1.HelloReply
-	(*Ping)(nil),         // 11: rollcall.v1.Ping
-	(*Verdict)(nil),      // 12: rollcall.v1.Verdict
-	(*Ack)(nil),          // 13: rollcall.v1.Ack
-	(*Pong)(nil),         // 14: rollcall.v1.Pong
-	(*Marks)(nil),        // 15: rollcall.v1.Marks
-	(*Batch)(nil),        // 16: rollcall.v1.Batch
-	(*Forwarded)(nil),    // 17: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),   // 18: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),  // 19: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),    // 20: rollcall.v1.SyncReply
+	(*Sweep)(nil),        // 9: rollcall.v1.Sweep
+	(*HelloRequest)(nil), // 10: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),   // 11: rollcall.v1.HelloReply
+	(*Ping)(nil),         // 12: rollcall.v1.Ping
+	(*Verdict)(nil),      // 13: rollcall.v1.Verdict
+	(*Ack)(nil),          // 14: rollcall.v1.Ack
+	(*Pong)(nil),         // 15: rollcall.v1.Pong
+	(*Marks)(nil),        // 16: rollcall.v1.Marks
+	(*Batch)(nil),        // 17: rollcall.v1.Batch
+	(*Forwarded)(nil),    // 18: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),   // 19: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),  // 20: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),    // 21: rollcall.v1.SyncReply
 }
 var file_rollcall_proto_depIdxs = []int32{
 	1,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
 	2,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	13, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	12, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	16, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	15, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	14, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	13, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	17, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	16, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
 	1,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	9,  // 7: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	11, // 8: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	17, // 9: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	19, // 10: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	10, // 11: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	14, // 12: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	18, // 13: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	20, // 14: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	10, // 7: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	12, // 8: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	18, // 9: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	20, // 10: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	11, // 11: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	15, // 12: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	19, // 13: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	21, // 14: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
 	11, // [11:15] is the sub-list for method output_type
 	7,  // [7:11] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
@@ -1671,7 +1720,7 @@ func file_rollcall_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -279,6 +279,17 @@ func (c *conn) spare() {
 	c.spared = true
 }
 
+// swept answers the connection's own closeSession, if that is applied: what the session had
+// left is gone.
+func (c *conn) swept(zxid int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spared && !c.dead && !c.last {
+		closing := c.queue.last // nothing is taken behind it
+		closing.applied(&znode.Result{Zxid: zxid})
+	}
+}
+
 // linger waits until the last reply is sent and the client has closed its side, and
 // throws away what it sends meanwhile, within bounds: of a client that has gone, it does
 // not wait for the log longer than for a silent one.

@@ -219,11 +219,21 @@ func (c *conn) local(r *request) bool {
 }
 
 // Applied implements znode.Waiter: apply calls it under the tree's lock, after the
-// write's events, to answer the write and what waits behind it.
+// write's events, to answer the write and what waits behind it. The close of a session that
+// leaves nodes waits on, for Server.Swept.
 func (r *request) Applied(res *znode.Result) {
-	c, proves := r.c, r.proves // r may be another's once it is settled
+	if res.Later {
+		return
+	}
+	c := r.c // r may be another's once it is settled
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	r.applied(res)
+}
+
+// applied is Applied, under mu.
+func (r *request) applied(res *znode.Result) {
+	c, proves := r.c, r.proves
 	switch {
 	case c.dead || c.last:
 		return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -411,6 +412,75 @@ func TestCloseWaits(t *testing.T) {
 			t.Error("the connection stays")
 		}
 	})
+}
+
+// manyNodes do not all go with the close of their session.
+const manyNodes = 12_000
+
+// own makes the ephemeral nodes /0, /1 and so on.
+func (c *client) own(nodes int) {
+	c.tb.Helper()
+	var ops []jute.MultiOp
+	for i := range nodes {
+		ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: fmt.Append(nil, "/", i), ACL: jute.OpenACL, Flags: jute.Ephemeral}})
+	}
+	for part := range slices.Chunk(ops, 500) {
+		c.must(jute.OpMulti, raw(jute.AppendMulti(nil, part)))
+	}
+}
+
+// unswept reports whether an ended session has left nodes.
+func (w *world) unswept() bool {
+	w.state.RLock()
+	defer w.state.RUnlock()
+	return w.state.Unswept()
+}
+
+// The close of a session with many nodes is answered when the last one is gone: whoever
+// hears of it finds none. What the client sends meanwhile is dropped.
+func TestCloseWaitsForSweep(t *testing.T) {
+	const nodes, steps = manyNodes, 4
+	for _, looped := range []bool{false, true} {
+		t.Run(fmt.Sprintf("looped=%t", looped), func(t *testing.T) {
+			w := newWorld(t, looped, nil)
+			c, other := w.connect(), w.connect()
+			c.own(nodes)
+			c.request(jute.OpCloseSession)
+			c.request(jute.OpCreate, create("/behind", "", 0))
+			for step := range steps {
+				waitFor(t, w.unswept)
+				if n := w.srv.Stats().Outstanding; n != 1 {
+					t.Errorf("%d requests wait after %d steps, want the close", n, step)
+				}
+				c.expectSilence(time.Millisecond)
+				w.inject(0, &proto.Txn{Op: int32(jute.OpSweep), Body: encode(&proto.Sweep{Nodes: nodes / steps})})
+			}
+			h := c.expect(c.xid-1, jute.OK)
+			c.expectClosed()
+			o, _ := other.call(jute.OpExists, exists(fmt.Sprint("/", nodes-1), false))
+			if o.Err != jute.NoNode || o.Zxid != h.Zxid {
+				t.Errorf("%v at %#x; the close was answered with %#x", o.Err, o.Zxid, h.Zxid)
+			}
+			if h, _ := other.call(jute.OpExists, exists("/behind", false)); h.Err != jute.NoNode {
+				t.Errorf("what came behind the close: %v", h.Err)
+			}
+		})
+	}
+}
+
+// A client that does not wait for the end of the sweep is not waited for either.
+func TestClientGoneBeforeSweep(t *testing.T) {
+	w := newWorld(t, true, nil)
+	c := w.connect()
+	c.own(manyNodes)
+	c.request(jute.OpCloseSession)
+	waitFor(t, w.unswept)
+	w.srv.cutWhere(idle, func(*conn) bool { return true })
+	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
+	w.inject(0, &proto.Txn{Op: int32(jute.OpSweep), Body: encode(&proto.Sweep{Nodes: manyNodes})})
+	if w.unswept() {
+		t.Error("nothing was swept")
+	}
 }
 
 // Behind the last reply a client may go on sending for a moment: it is not reset, so

@@ -349,6 +349,14 @@ func (s *Server) Closed(session znode.Session, end znode.Ending) {
 	}
 }
 
+// Swept is part of znode.Observer: the last node of an ended session is gone. Its client
+// is answered now, if it asked for the end here. Called under the tree's lock.
+func (s *Server) Swept(id jute.SessionID) {
+	if c := s.carrier(id); c != nil {
+		c.swept(s.cfg.State.Zxid())
+	}
+}
+
 // Flush sends what an applied entry has queued, replies before events: many may watch what
 // one has written. Apply calls it after each, once it has released the tree's lock.
 func (s *Server) Flush() {

@@ -280,6 +280,12 @@ func (m *fakeMember) Closed(s znode.Session, end znode.Ending) {
 	m.srv.Closed(s, end)
 }
 
+func (m *fakeMember) Swept(id jute.SessionID, last bool) {
+	if last {
+		m.srv.Swept(id)
+	}
+}
+
 func (m *fakeMember) EntryEnd(uint64) {}
 
 func (m *fakeMember) Applied(txn *proto.Txn, r *znode.Result) {

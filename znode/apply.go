@@ -37,7 +37,7 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// From a leader whose term was over, or had not opened: all ignore it.
 	default:
-		s.now = max(s.now, entry.GetTimeMs())
+		s.now, s.format = max(s.now, entry.GetTimeMs()), entry.GetFormat()
 		for _, txn := range entry.GetTxns() {
 			s.step(txn)
 		}
@@ -112,7 +112,7 @@ func (s *State) inTurn(txn *proto.Txn) bool {
 	id := txn.GetMember()
 	if id == 0 || id > maxMember {
 		op := jute.Op(txn.GetOp())
-		return id == 0 && (op == jute.OpExpire || op == jute.OpReap)
+		return id == 0 && (op == jute.OpExpire || op == jute.OpReap || op == jute.OpSweep)
 	}
 	m := &s.members[id]
 	if m.boot == 0 || txn.GetBoot() != m.boot || txn.GetSeq() != m.cursor+1 {
@@ -144,6 +144,12 @@ func (s *State) run(txn *proto.Txn, r *Result) {
 			return
 		}
 		s.reap(txn, r)
+	case jute.OpSweep:
+		if txn.GetMember() != 0 {
+			s.unimplemented(txn, r)
+			return
+		}
+		s.sweep(txn, r)
 	case jute.OpEmpty:
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 		s.runCreate(txn, r)

@@ -20,7 +20,9 @@ import (
 // Integers are big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 2        // 1 had no digest
+	snapshotVersion = 3        // the one that is written
+	unsweptVersion  = 3        // the first one with ended sessions that have left nodes
+	oldestVersion   = 2        // that can be read; 1 had no digest
 	maxBlock        = 64 << 10 // one buffer of this size is all that reading needs
 )
 
@@ -149,13 +151,14 @@ func (b *blockWriter) room() int {
 // blockReader reads the stream, and trusts nothing. Errors stick; after the first,
 // reads return zero values.
 type blockReader struct {
-	r      io.Reader
-	buf    []byte // a block with its length and sum
-	rest   []byte // of the block, not read yet
-	sum    uint32
-	blocks uint64
-	last   bool // the block was not full, so none may follow
-	err    error
+	r       io.Reader
+	buf     []byte // a block with its length and sum
+	rest    []byte // of the block, not read yet
+	sum     uint32
+	blocks  uint64
+	last    bool // the block was not full, so none may follow
+	version uint32
+	err     error
 }
 
 func newBlockReader(r io.Reader) *blockReader {
@@ -163,8 +166,8 @@ func newBlockReader(r io.Reader) *blockReader {
 	head := b.buf[:len(snapshotMagic)+4]
 	if !b.fill(head) || string(head[:len(snapshotMagic)]) != snapshotMagic {
 		b.err = fmt.Errorf("%w: no magic number", ErrNotSnapshot)
-	} else if v := binary.BigEndian.Uint32(head[len(snapshotMagic):]); v != snapshotVersion {
-		b.err = fmt.Errorf("%w: it has version %d, this program knows %d", ErrSnapshotVersion, v, snapshotVersion)
+	} else if b.version = binary.BigEndian.Uint32(head[len(snapshotMagic):]); b.version < oldestVersion || b.version > snapshotVersion {
+		b.err = fmt.Errorf("%w: it has version %d, this program knows %d to %d", ErrSnapshotVersion, b.version, oldestVersion, snapshotVersion)
 	}
 	b.sum = crc32.Update(0, castagnoli, head)
 	return b

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // Diff names the first difference between two states, "" if there is none: what the log
@@ -27,6 +28,9 @@ func Diff(a, b *State) string {
 	}
 	if d := diffSessions(x, y); d != "" {
 		return d
+	}
+	if a, b := x.unsweptIDs(), y.unsweptIDs(); !slices.Equal(a, b) {
+		return fmt.Sprintf("unswept %v, %v", a, b)
 	}
 	if d := diffNodes(x, y); d != "" {
 		return d

@@ -92,6 +92,9 @@ func (c *content) digest() uint64 {
 			p = m.append(p)
 		}
 	}
+	for _, id := range c.unsweptIDs() {
+		p = add(p, uint64(id))
+	}
 	return xxhash.Sum64(p)
 }
 

@@ -50,8 +50,9 @@ func checkTree(t testing.TB, s *State) {
 			if _, ok := s.ephemerals.get(ephemeral{n.owner, n.path}); !ok {
 				t.Errorf("%s is not among its owner's", n.path)
 			}
-			if _, ok := s.Session(n.owner); !ok {
-				t.Errorf("%s is owned by a session that is gone", n.path)
+			_, lives := s.Session(n.owner)
+			if _, left := s.unswept.get(sessionKey(n.owner)); lives == left {
+				t.Errorf("%s is owned by a session that is gone, or lives and has left it", n.path)
 			}
 			if n.numChildren() > 0 {
 				t.Errorf("%s is ephemeral and has children", n.path)

@@ -43,7 +43,8 @@ type drive struct {
 	w       *world
 	clients []*client
 	model   model
-	before  model // at the beginning of a multi, else nil
+	before  model            // at the beginning of a multi, else nil
+	unswept []jute.SessionID // ended sessions that left nodes, in order
 	old     *Snapshot
 	oldSize []byte // what it wrote when it was taken
 }
@@ -57,6 +58,13 @@ type modelNode struct {
 	mtime   int64
 	version int32
 	creates int
+}
+
+// newStepping returns a state in which a session with two ephemeral nodes ends in steps.
+func newStepping() *State {
+	s := New(Config{})
+	s.atOnce = 1
+	return s
 }
 
 // failing is what a world reports to: a run of rapid's, which takes what fails to pieces.
@@ -73,7 +81,8 @@ func (f failing) Fatalf(text string, arg ...any) { f.rt.Fatalf(text, arg...) }
 
 func newDrive(t *testing.T, rt *rapid.T) *drive {
 	d := &drive{rt: rt, model: model{}}
-	d.w = newWorld(failing{t, rt}, New(Config{}))
+	d.w = newWorld(failing{t, rt}, newStepping())
+	d.w.s().atOnce = 1
 	d.w.rule(d.rules())
 	for _, path := range builtin {
 		d.model[path] = modelNode{}
@@ -129,7 +138,7 @@ func (d *drive) checkAll() {
 
 // catchUp makes a state of the last copy and the log since, or of the whole log.
 func (d *drive) catchUp() {
-	late := New(Config{})
+	late := newStepping()
 	if d.old != nil {
 		if !bytes.Equal(encode(d.w.t, d.old), d.oldSize) {
 			d.w.t.Fatal("a copy changed")
@@ -229,7 +238,9 @@ func (d *drive) step() {
 		k.setACL(d.path(), []jute.ACL{{Perms: 31, ID: jute.OpenACL[0].ID}, {Perms: jute.Perm(d.IntN(3)), ID: jute.ID{Scheme: []byte("digest"), ID: []byte("u:p")}}}, -1)
 	case n < 38:
 		w.now += int64(d.IntN(20))
-	case n < 48:
+	case n < 42:
+		d.sweep(1 + d.IntN(3))
+	case n < 50:
 		d.reap(d.path(), int64(d.IntN(3))*5)
 	default:
 		d.single(k, d.op())
@@ -515,21 +526,51 @@ func (d *drive) measure(written string) {
 
 // forget is the end of a session: its nodes go in the order of their paths, so that a
 // quota whose limits go, too, counts those before them.
+// forget is the end of a session: one node goes with it, more are left.
 func (d *drive) forget(id jute.SessionID) {
-	for _, path := range slices.Sorted(maps.Keys(d.model)) {
-		if d.model[path].owner == id {
-			delete(d.model, path)
-			d.measure("")
-		}
+	if paths := d.owned(id); len(paths) > 1 {
+		i, _ := slices.BinarySearch(d.unswept, id)
+		d.unswept = slices.Insert(d.unswept, i, id)
+	} else {
+		d.remove(paths)
 	}
 	if len(d.clients) > 6 {
 		d.clients = slices.DeleteFunc(d.clients, func(k *client) bool { return k.id == id })
 	}
 }
 
+// owned are a session's nodes, in order.
+func (d *drive) owned(id jute.SessionID) []string {
+	paths := slices.Sorted(maps.Keys(d.model))
+	return slices.DeleteFunc(paths, func(path string) bool { return d.model[path].owner != id })
+}
+
+func (d *drive) remove(paths []string) {
+	for _, path := range paths {
+		delete(d.model, path)
+		d.measure("")
+	}
+}
+
+// sweep has the leader remove some of what the first ended session left.
+func (d *drive) sweep(nodes int) {
+	d.w.sweep(nodes)
+	if len(d.unswept) == 0 {
+		return
+	}
+	paths := d.owned(d.unswept[0])
+	d.remove(paths[:min(nodes, len(paths))])
+	if len(paths) <= nodes {
+		d.unswept = d.unswept[1:]
+	}
+}
+
 func (d *drive) compare() {
 	d.w.t.Helper()
 	s := d.w.s()
+	if got := s.unsweptIDs(); !slices.Equal(got, d.unswept) {
+		d.w.t.Errorf("unswept %v, the model has %v", got, d.unswept)
+	}
 	if s.NodeCount() != len(d.model) {
 		d.w.t.Errorf("%d nodes, the model has %d", s.NodeCount(), len(d.model))
 	}
@@ -565,7 +606,7 @@ func TestDigestsOfRandomStates(t *testing.T) {
 			d.step()
 		}
 		at, other := d.spoiltEntry()
-		a, b := New(Config{}), New(Config{})
+		a, b := newStepping(), newStepping()
 		for i, e := range d.w.log {
 			changed := e.Entry
 			if i == at {
@@ -731,6 +772,12 @@ func compareSorted(t *testing.T, s *sorted[name, int], model map[name]int) {
 		i, _ := slices.BinarySearch(want, first)
 		if !slices.Equal(got, want[i:]) {
 			t.Fatalf("from %q: %d keys, want %d", first, len(got), len(want)-i)
+		}
+		for _, end := range []name{"", "3", "55", "00002000", "99999999999"} {
+			n, _ := slices.BinarySearch(want, end)
+			if got := s.count(first, func(k name) bool { return k < end }); got != max(0, n-i) {
+				t.Fatalf("%d keys from %q to %q, want %d", got, first, end, n-i)
+			}
 		}
 	}
 }

@@ -34,7 +34,8 @@ type Ending struct {
 	By         Owner         // the connection whose closeSession it was; zero if the session expired
 	Expired    bool          // and not closed by its client
 	Silent     time.Duration // if it expired: how long its leader had not heard of it
-	Ephemerals int           // how many went with it
+	Ephemerals int           // how many go with it
+	Later      bool          // and not yet: they are swept
 }
 
 // maxSilentMs is the longest silence that is told, in milliseconds: a year is as good as
@@ -86,7 +87,9 @@ func (s *State) createSession(txn *proto.Txn, r *Result) {
 		return
 	}
 	s.take()
-	if _, ok := s.sessions.get(sessionKey(id)); ok {
+	_, lives := s.sessions.get(sessionKey(id))
+	_, left := s.unswept.get(sessionKey(id))
+	if lives || left {
 		r.Code = jute.NodeExists
 		return
 	}
@@ -150,7 +153,7 @@ func (s *State) closeSession(txn *proto.Txn, r *Result) {
 		r.Code = jute.SessionExpired
 		return
 	}
-	s.end(session, Ending{By: ownerOf(txn)})
+	r.Later = s.end(session, Ending{By: ownerOf(txn)})
 }
 
 // expire ends a session for its silence, unless its owner was set later than the leader
@@ -169,14 +172,19 @@ func (s *State) expire(txn *proto.Txn, r *Result) {
 	s.end(session, Ending{Expired: true, Silent: time.Duration(min(req.GetSilentMs(), maxSilentMs)) * time.Millisecond})
 }
 
-// end removes a session and its ephemeral nodes, in the order of their paths.
-func (s *State) end(session Session, ending Ending) {
-	paths := s.owned(session.ID)
-	for _, path := range paths {
-		s.remove(s.get(path))
+// end removes a session and its ephemeral nodes, in the order of their paths. If these are
+// many they stay, to be swept, and it returns true.
+func (s *State) end(session Session, ending Ending) (later bool) {
+	key := sessionKey(session.ID)
+	s.dropSession(s.gen.Load(), key)
+	ending.AtMs, ending.Ephemerals = s.now, s.countOwned(session.ID)
+	if ending.Ephemerals > s.atOnce && s.format >= stepsFormat {
+		s.unswept.put(s.gen.Load(), key, struct{}{})
+		ending.Later = true
+	} else {
+		s.removeOwned(session.ID, ending.Ephemerals)
 	}
-	s.dropSession(s.gen.Load(), sessionKey(session.ID))
 	s.fire()
-	ending.AtMs, ending.Ephemerals = s.now, len(paths)
 	s.obs.Closed(session, ending)
+	return ending.Later
 }

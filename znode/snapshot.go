@@ -39,6 +39,7 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sn.writeMembers(b)
 	var count recounted
 	count.sessions = sn.writeSessions(b)
+	sn.writeUnswept(b)
 	count.nodes = sn.writeNodes(b)
 	if b.err == nil {
 		b.err = count.check(&sn.content)
@@ -97,6 +98,14 @@ func (c *content) writeSessions(b *blockWriter) (sum uint64) {
 		sum += s.hash()
 	}
 	return sum
+}
+
+// writeUnswept writes the ended sessions that have left nodes, by id.
+func (c *content) writeUnswept(b *blockWriter) {
+	b.u64(uint64(c.unswept.n))
+	for _, id := range c.unsweptIDs() {
+		b.u64(uint64(id))
+	}
 }
 
 // writeNodes writes all nodes, each parent before its children and these in order, and
@@ -174,7 +183,9 @@ func (f *filler) readLife() life {
 	case kindPlain:
 	case kindEphemeral:
 		l.owner = jute.SessionID(b.u64())
-		_, sound = f.sessions.get(sessionKey(l.owner))
+		_, lives := f.sessions.get(sessionKey(l.owner))
+		_, left := f.unswept.get(sessionKey(l.owner))
+		sound = lives || left
 	case kindContainer:
 		l.container = true
 	case kindTTL:
@@ -242,6 +253,9 @@ func (f *filler) fill() {
 	f.term.Rules = Rules{SkipACL: b.bool(), TTLNodes: b.bool(), EnforceQuota: b.bool(), X509: b.bool()}
 	f.readMembers()
 	f.readSessions()
+	if b.version >= unsweptVersion {
+		f.readUnswept()
+	}
 	f.readNodes()
 }
 
@@ -273,6 +287,20 @@ func (f *filler) readSessions() {
 		}
 		f.putSession(f.gen, s)
 		last = s.ID
+	}
+}
+
+func (f *filler) readUnswept() {
+	b, last := f.b, jute.SessionID(0)
+	for count := b.u64(); count > 0 && b.err == nil; count-- {
+		id := jute.SessionID(b.u64())
+		_, lives := f.sessions.get(sessionKey(id))
+		if lives || compareIDs(id, last) <= 0 || uint64(id) > f.members[uint64(id)>>56].highest {
+			b.corrupt("ended session %v lives, or does not follow %v", id, last)
+			return
+		}
+		f.unswept.put(f.gen, sessionKey(id), struct{}{})
+		last = id
 	}
 }
 

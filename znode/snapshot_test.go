@@ -19,6 +19,17 @@ import (
 
 // sample is a world with something of everything in it.
 func sample(t testing.TB) *world {
+	w := sweptSample(t)
+	left := w.connect()
+	left.must(left.create("/a/left1", 1))
+	left.must(left.create("/a/left2", 1))
+	w.s().atOnce = 1
+	left.must(left.close())
+	return w
+}
+
+// sweptSample is sample without what an ended session has left.
+func sweptSample(t testing.TB) *world {
 	w := newWorld(t)
 	k := w.connect().auth("digest", "u:p")
 	other := w.connect()
@@ -154,6 +165,9 @@ func TestRestoreRejectsDamage(t *testing.T) {
 	}
 	reject("longer", append(bytes.Clone(good), 0), ErrCorrupt)
 	reject("foreign", []byte("PK\x03\x04 this is no snapshot"), ErrNotSnapshot)
+	older := bytes.Clone(good)
+	older[len(snapshotMagic)+3] = 1 // without a digest
+	reject("older", older, ErrSnapshotVersion)
 	newer := bytes.Clone(good)
 	newer[len(snapshotMagic)+3]++
 	reject("newer", newer, ErrSnapshotVersion)
@@ -211,6 +225,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 	f.writeProgress(b)
 	f.writeMembers(b)
 	f.sessionSum = f.writeSessions(b)
+	f.writeUnswept(b)
 	b.u64(uint64(len(f.nodes)) + f.more)
 	lists := map[*acl]uint32{}
 	f.nodeSum = 0
@@ -251,7 +266,7 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 		{"time to live below 0", func(f *forged) { f.at("/a").found().ttl = -1 }, "of no kind"},
 		{"long time to live", func(f *forged) { f.at("/a").found().ttl = jute.MaxTTL + 1 }, "of no kind"},
 		{"ephemeral root", func(f *forged) { f.at("/").owner = first }, "no parent"},
-		{"count too large", func(f *forged) { f.more++ }, "impossible block"},
+		{"count too large", func(f *forged) { f.more++ }, "impossible"},
 		{"count too small", func(f *forged) { f.more-- }, "left over"},
 		{"count of creates", func(f *forged) { f.at("/a").found().creates = -1 }, "wrong count"},
 		{"character in path", func(f *forged) { f.at("/e").path = "/e\x01" }, "out of order"},
@@ -270,6 +285,11 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 		{"session 0", func(f *forged) { f.put(0, Session{}) }, "does not follow"},
 		{"sessions out of order", func(f *forged) { f.put(first+1, Session{ID: first}) }, "does not follow"},
 		{"count of sessions", func(f *forged) { f.sessions.n++ }, ""},
+		{"ended session that lives", func(f *forged) { f.unswept.put(1<<60, first, struct{}{}) }, "ended session"},
+		{"ended session that never was", func(f *forged) { f.unswept.put(1<<60, first+100, struct{}{}) }, "ended session"},
+		{"ended session 0", func(f *forged) { f.unswept.put(1<<60, 0, struct{}{}) }, "ended session"},
+		{"no ended session", func(f *forged) { f.unswept = sorted[sessionKey, struct{}]{} }, "owned by no session"},
+		{"count of ended sessions", func(f *forged) { f.unswept.n++ }, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -316,6 +336,7 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 	out.raw(make([]byte, 4)) // rules
 	out.u32(0)               // members
 	out.u64(0)               // sessions
+	out.u64(0)               // of those that ended
 	out.u64(1 << 60)         // nodes
 	out.u32(1<<31 - 1)       // bytes of the first path
 	out.raw([]byte("/abc"))  // and here they are

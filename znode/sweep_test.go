@@ -1,0 +1,231 @@
+package znode
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// sweep applies what the leader proposes.
+func (w *world) sweep(nodes int) {
+	w.t.Helper()
+	w.entry(&proto.Txn{Op: int32(jute.OpSweep), Body: message(&proto.Sweep{Nodes: uint32(nodes)})})
+}
+
+// A session with more nodes than go at once is gone with its close, and its nodes go in
+// steps, in order, each with a zxid: to watchers, parents and quotas as if each were deleted.
+func TestSweep(t *testing.T) {
+	w := newWorld(t)
+	w.s().atOnce = 3
+	k, other := w.connect(), w.connect()
+	other.must(other.create("/p", 0))
+	other.must(other.create("/q", 0))
+	other.setQuota("/p", "count=100,bytes=100")
+	usage := w.usage("/p")
+	others := recount(w.s()).nodes
+	for _, path := range []string{"/q/1", "/p/2", "/p/1", "/p/4", "/p/3"} {
+		k.must(k.create(path, 1))
+	}
+	swept := []string{"/p/1", "/p/2", "/p/3", "/p/4", "/q/1"}
+	for _, path := range swept {
+		_ = other.watchData(path)
+	}
+	_ = other.watchChildren("/p")
+	_ = other.watchChildren("/q")
+	w.heard.log = nil
+	r := k.must(k.close())
+	if !r.Later {
+		t.Error("answered at once")
+	}
+	w.wantLog(fmt.Sprintf("closed %v by {1 %d} expired false ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
+	other.wantEvents()
+	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 1 || !w.s().Unswept() || w.s().EphemeralCount() != 5 {
+		t.Errorf("session there: %t; unswept %t, %d ephemerals", ok, w.s().Unswept(), w.s().EphemeralCount())
+	}
+	if st := other.stat("/p/1"); st.EphemeralOwner != k.id {
+		t.Errorf("owner %v", st.EphemeralOwner)
+	}
+	checkInvariants(t, w.s())
+
+	w.sweep(2)
+	w.wantLog(fmt.Sprintf("swept %v last false", k.id), "end")
+	other.wantEvents("Deleted(/p/1)", "Children(/p)", "Deleted(/p/2)")
+	if st := other.stat("/p"); st.NumChildren != 2 || st.Cversion != 6 || st.Pzxid != w.s().Zxid() || w.s().Zxid() != r.Zxid+1 {
+		t.Errorf("%+v at %#x", st, w.s().Zxid())
+	}
+	other.must(other.setData("/p/3", "more", 0))                         // as with any node
+	other.must(other.delete("/p/4", -1))                                 // before its turn
+	other.must(other.createACL("/p/1", 0, aclOf(31, "world", "anyone"))) // the name is free
+	other.wantEvents("Changed(/p/3)", "Deleted(/p/4)")
+	_ = other.watchData("/p/3")
+	other.must(other.delete("/p/1", -1))
+	w.heard.log, other.noted = nil, true
+	w.sweep(2)
+	other.noted = false
+	w.wantLog("event", "event", "event", fmt.Sprintf("swept %v last true", k.id), "end")
+	other.wantEvents("Deleted(/p/3)", "Deleted(/q/1)", "Children(/q)")
+	if w.s().Unswept() || w.s().EphemeralCount() != 0 {
+		t.Errorf("unswept %t, %d ephemerals", w.s().Unswept(), w.s().EphemeralCount())
+	}
+	if got := w.usage("/p"); got != usage {
+		t.Errorf("usage %q, want %q", got, usage)
+	}
+	if recount(w.s()).nodes == others {
+		t.Error("the parents are as they were before their children came and went")
+	}
+	checkInvariants(t, w.s())
+	zxid := w.s().Zxid()
+	w.sweep(2)
+	w.wantLog("end")
+	if w.s().Zxid() != zxid {
+		t.Errorf("a sweep of nothing took zxid %#x", w.s().Zxid())
+	}
+}
+
+// usage is what the quota of path says it holds.
+func (w *world) usage(path string) string {
+	return string(w.s().get(quotaPath + path + usageName).data)
+}
+
+// A session that ends in steps is over from the first on: to its own connection, and to
+// who would resume it, or open another with its id.
+func TestUnsweptSessionIsOver(t *testing.T) {
+	for name, end := range map[string]func(w *world, k *client){
+		"closed":  func(_ *world, k *client) { k.must(k.close()) },
+		"expired": func(w *world, k *client) { w.expire(k.id, w.index) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.s().atOnce = 1
+			k, other := w.connect(), w.connect()
+			k.must(k.create("/1", 1))
+			k.must(k.create("/2", 1))
+			since := k.since()
+			end(w, k)
+			if !w.s().Unswept() {
+				t.Fatal("nothing is left")
+			}
+			for what, r := range map[string]Result{
+				"create": k.create("/3", 1), "setData": k.setData("/1", "", -1), "delete": k.delete("/2", -1),
+				"close": k.close(),
+			} {
+				if r.Code != jute.SessionExpired || r.Later {
+					t.Errorf("%s: %v, later %t", what, r.Code, r.Later)
+				}
+			}
+			if r := k.multi(jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/1"), Version: -1}}); r.Multi[0].Code != jute.SessionExpired {
+				t.Errorf("multi: %+v", r.Multi)
+			}
+			if _, r := k.attach(1, since, password(k.id)); r.Code != jute.SessionExpired {
+				t.Errorf("resumed here: %v", r.Code)
+			}
+			if _, r := k.attach(2, 0, password(k.id)); r.Code == jute.OK {
+				t.Errorf("resumed elsewhere: %v", r.Code)
+			}
+			if r := k.open(); r.Code != jute.NodeExists {
+				t.Errorf("opened again: %v", r.Code)
+			}
+			w.expire(k.id, w.index) // once more
+			if n := len(w.s().unsweptIDs()); n != 1 || w.s().EphemeralCount() != 2 {
+				t.Errorf("%d sessions, %d nodes to sweep", n, w.s().EphemeralCount())
+			}
+			other.stat("/1")
+			checkInvariants(t, w.s())
+		})
+	}
+}
+
+// Whoever comes by a snapshot in the middle, of any session's sweep, goes on as the others.
+func TestSnapshotOfUnswept(t *testing.T) {
+	for steps := range 6 {
+		late := newStepping()
+		w := newWorld(t)
+		w.s().atOnce = 1
+		for i := range 2 {
+			k := w.connect()
+			for j := range 3 {
+				k.must(k.create(fmt.Sprintf("/%d-%d", j, i), 1))
+			}
+			k.must(k.close())
+		}
+		for range steps {
+			w.sweep(1)
+		}
+		if err := late.Restore(bytes.NewReader(encode(t, w.s().Snapshot()))); err != nil {
+			t.Fatal(err)
+		}
+		checkInvariants(t, late)
+		w.states = append(w.states, late)
+		for left := 6 - steps; ; left-- {
+			if d := Diff(w.s(), late); d != "" {
+				t.Fatal(d)
+			}
+			if n := late.EphemeralCount(); n != left || late.Unswept() != (left > 0) {
+				t.Fatalf("%d nodes, want %d; unswept %t", n, left, late.Unswept())
+			}
+			if left == 0 {
+				break
+			}
+			w.sweep(1)
+		}
+	}
+}
+
+// A snapshot of the version before has no list of those sessions, and is read.
+func TestRestoreVersionBefore(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	k.must(k.create("/e", 1))
+	var out bytes.Buffer
+	b := newBlockWriter(&out)
+	sn := w.s().Snapshot()
+	sn.writeProgress(b)
+	sn.writeMembers(b)
+	sn.writeSessions(b)
+	sn.writeNodes(b)
+	b.u64(sn.digest())
+	if err := b.close(); err != nil {
+		t.Fatal(err)
+	}
+	old := out.Bytes()
+	binary.BigEndian.PutUint32(old[len(snapshotMagic):], oldestVersion)
+	if d := Diff(w.s(), restored(t, mend(old))); d != "" {
+		t.Error(d)
+	}
+}
+
+// An entry of the format before ends every session at once.
+func TestFormatBeforeSteps(t *testing.T) {
+	w := newWorld(t)
+	w.s().atOnce = 1
+	k := w.connect()
+	k.must(k.create("/1", 1))
+	k.must(k.create("/2", 1))
+	w.now++
+	w.append(w.term, &proto.Entry{Format: stepsFormat - 1, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: []*proto.Txn{w.next(1, k.txn(jute.OpCloseSession, nil))}})
+	if n := w.s().EphemeralCount(); n != 0 || w.s().Unswept() || w.heard.result.Later {
+		t.Errorf("%d nodes, unswept %t, later %t", n, w.s().Unswept(), w.heard.result.Later)
+	}
+}
+
+// Only a leader's own sweeps, and what it says can be read.
+func TestSweepRefused(t *testing.T) {
+	w := newWorld(t)
+	w.s().atOnce = 0
+	k, other := w.connect(), w.connect()
+	k.must(k.create("/1", 1))
+	k.must(k.close())
+	if r := other.do(jute.OpSweep, message(&proto.Sweep{Nodes: 1})); r.Code != jute.Unimplemented {
+		t.Errorf("%v", r.Code)
+	}
+	zxid := w.s().Zxid()
+	w.entry(&proto.Txn{Op: int32(jute.OpSweep), Body: []byte{0xff}})
+	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{k.id}) || w.s().EphemeralCount() != 1 || w.s().Zxid() != zxid {
+		t.Errorf("unswept %v, %d nodes", got, w.s().EphemeralCount())
+	}
+}
