@@ -29,3 +29,10 @@ func (m *Member) Dies(id jute.SessionID) {
 	defer m.state.Unlock()
 	m.deaths.add(Death{Session: id})
 }
+
+// Tracked is how many sessions the table of the term has that this member leads.
+func (m *Member) Tracked() int {
+	m.state.RLock()
+	defer m.state.RUnlock()
+	return m.terms.table.Len()
+}

@@ -45,8 +45,8 @@ func (o observer) Attached(s znode.Session, old znode.Owner) {
 
 func (o observer) Closed(s znode.Session, end znode.Ending) {
 	o.m.deaths.add(death(o.m.state, s, end))
-	if t := o.m.terms.table; t != nil {
-		t.Remove(s.ID)
+	if o.m.terms.table != nil {
+		o.m.terms.closed = append(o.m.terms.closed, s.ID)
 		kind := EventClosed
 		if end.Expired {
 			kind = EventExpired
@@ -80,6 +80,7 @@ func (o observer) Overused(q znode.Quota) {
 
 func (o observer) EntryEnd(index uint64) {
 	o.m.applied.Store(index)
+	o.m.terms.forget()
 	o.m.follower.EntryEnd(index)
 	o.m.cfg.Observer.EntryEnd(index)
 }
