@@ -79,10 +79,11 @@ func TestAwaitExpiry(t *testing.T) {
 			}
 			gone, due = append(gone, g), append(due, base.Add(c.due*time.Millisecond))
 		}
-		result, err := r.awaitExpiry(gone, due)
-		if err != nil {
+		e := &expiries{}
+		if err := r.awaitExpiry(e, gone, due); err != nil {
 			t.Fatal(err)
 		}
+		result := e.result(r)
 		extra := map[string]float64{}
 		for _, f := range result.Extra {
 			extra[f.Name] = f.Value
@@ -94,6 +95,27 @@ func TestAwaitExpiry(t *testing.T) {
 			t.Errorf("%v", extra)
 		}
 	})
+}
+
+// Of several storms the median counts, and only what was used while they were waited for.
+func TestStorms(t *testing.T) {
+	base := time.Now()
+	at := func(s int, cpu time.Duration) reading {
+		return reading{at: base.Add(time.Duration(s) * time.Second), tool: cpu / 2, servers: usage{cpu: map[int]time.Duration{7: cpu}}}
+	}
+	e := &expiries{spans: []time.Duration{2 * time.Second, 80 * time.Millisecond, 90 * time.Millisecond}}
+	for range 4 {
+		e.late.ok.Add(time.Second)
+	}
+	e.spend(at(10, 100*time.Millisecond), at(12, 104*time.Millisecond))
+	e.spend(at(20, 300*time.Millisecond), at(22, 308*time.Millisecond))
+	got := e.result(&run{})
+	if got.Seconds != 4 || got.PerSecond != 1 || got.Cost.ServerCPU != 3000 || got.Cost.ToolCPU != 1500 {
+		t.Errorf("%+v; want 4 s, 1/s, 3 and 1.5 ms each", got)
+	}
+	if median, worst := got.Extra[2], got.Extra[3]; median.Name != "first to last" || median.Value != 90 || worst.Value != 2000 {
+		t.Errorf("median %+v, worst %+v", median, worst)
+	}
 }
 
 // An observer tells a group's end at the last of its deletions, and minds nothing else.

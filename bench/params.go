@@ -65,7 +65,7 @@ func kinds() []kind {
 		{"sessions", 32, "session", "open and close sessions, -conns at once; with -hold keep so many alive (an op is a ping)", (*run).sessions},
 		{"ephemerals", 16, "session", "sessions with -each ephemeral nodes: from close until an observer has heard of all", (*run).ephemerals},
 		{"watches", 0, "event", "-watchers sessions watch one node: from the write to the first and the last event", (*run).watches},
-		{"expiry", 0, "session", "-silent sessions that end without a word: how late they expire", (*run).expiry},
+		{"expiry", 0, "session", "-silent sessions that fall silent at once, three times: how late they expire, and the median time from first to last (a burst may lie across the edge of a tick)", (*run).expiry},
 		{"failover", 4, "request", "-conns writers and readers on each member while -hook runs: gaps, sessions and writes lost", (*run).failover},
 	}
 }
@@ -135,7 +135,7 @@ func Knobs() []Knob {
 		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, whole("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
 		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
 		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
-		{"member", "`leader` or follower: connect to that member only, or to all that follow; servers say what they are when asked srvr", loads, setMember},
+		{"member", "`leader` or follower: connect to that member only, or to all that follow; servers say what they are when asked srvr", slices.Concat(loads, []string{"expiry"}), setMember},
 		{"hook", "shell `command` to run after a quarter of the duration", []string{"failover"}, func(p *Params, v string) error { p.Hook = v; return nil }},
 	}
 }
@@ -304,7 +304,11 @@ func (p *Params) String() string {
 	case "watches":
 		return fmt.Sprintf("watches %d", p.Watchers)
 	case "expiry":
-		return fmt.Sprintf("expiry %d", p.Silent)
+		s = fmt.Sprintf("expiry %d", p.Silent)
+		if p.Member != "" {
+			s += " on " + p.Member
+		}
+		return s
 	case "failover":
 		return fmt.Sprintf("failover %d per member", p.Conns)
 	case "mix":

@@ -24,6 +24,7 @@ func TestParseCase(t *testing.T) {
 		"ephemerals:each=3":            "ephemerals 16 at once, 3 each",
 		"watches:watchers=4":           "watches 4",
 		"expiry":                       "expiry 100",
+		"expiry:member=leader":         "expiry 100 on leader",
 	} {
 		p, err := ParseCase(text, base)
 		if err != nil || p.String() != want {

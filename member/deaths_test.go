@@ -35,6 +35,9 @@ func TestDeaths(t *testing.T) {
 		}
 		e.Equal()
 
+		if n := e.Member(leader).Tracked(); n != 0 {
+			t.Errorf("the leader's table has %d sessions, and none lives", n)
+		}
 		got := deathsOf(e, leader)
 		if len(got) != 2 {
 			t.Fatalf("deaths: %+v, want two", got)

@@ -39,3 +39,10 @@ func FormatOf(lowest uint32) uint32 {
 	m.minFormat.Store(lowest)
 	return (&terms{m: &m}).format()
 }
+
+// Tracked is how many sessions the table of the term has that this member leads.
+func (m *Member) Tracked() int {
+	m.state.RLock()
+	defer m.state.RUnlock()
+	return m.terms.table.Len()
+}

@@ -47,8 +47,8 @@ func (o observer) Attached(s znode.Session, old znode.Owner) {
 
 func (o observer) Closed(s znode.Session, end znode.Ending) {
 	o.m.deaths.add(death(o.m.state, s, end))
-	if t := o.m.terms.table; t != nil {
-		t.Remove(s.ID)
+	if o.m.terms.table != nil {
+		o.m.terms.closed = append(o.m.terms.closed, s.ID)
 		if l := o.m.terms.current.Load(); l != nil && end.Later {
 			l.Unswept() // a term that begins just now looks by itself
 		}
@@ -95,6 +95,7 @@ func (o observer) Overused(q znode.Quota) {
 
 func (o observer) EntryEnd(index uint64) {
 	o.m.applied.Store(index)
+	o.m.terms.forget()
 	o.m.follower.EntryEnd(index)
 	o.m.cfg.Observer.EntryEnd(index)
 }

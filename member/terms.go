@@ -36,6 +36,8 @@ type terms struct {
 	// lead. Written under the tree's lock; apply reads it there.
 	table *sessiontracker.GlobalTable
 
+	closed []jute.SessionID // by the entry that is being applied, and still in the table; guarded like that
+
 	count   leader.Counters
 	current atomic.Pointer[leader.Leader] // what the gRPC service dispatches to
 
@@ -228,6 +230,15 @@ func (t *terms) started(start znode.Term) {
 	t.table = sessiontracker.NewGlobalTable(time.Now(), t.m.cfg.Tick, seeds(t.m.state))
 	t.m.follower.Leading(t.table)
 	opened <- opening{start, t.table}
+}
+
+// forget takes the sessions that an entry has closed out of the table, at its end: all at
+// once they cost less than one by one.
+func (t *terms) forget() {
+	if t.table != nil {
+		t.table.RemoveAll(t.closed)
+	}
+	t.closed = t.closed[:0]
 }
 
 // seeds lists the live sessions for a new table.

@@ -89,6 +89,7 @@ func BenchmarkExpire(b *testing.B) {
 	const entry = 256
 	each(b, func(b *testing.B, n int) {
 		var due []Overdue
+		var closed []jute.SessionID
 		for b.Loop() {
 			b.StopTimer()
 			table := NewGlobalTable(start, tick, million(n))
@@ -101,9 +102,11 @@ func BenchmarkExpire(b *testing.B) {
 			table.Advance(start.Add(tick))
 			for table.Due() {
 				due = table.Decide(due[:0], entry)
+				closed = closed[:0]
 				for _, s := range due {
-					table.Remove(s.ID)
+					closed = append(closed, s.ID)
 				}
+				table.RemoveAll(closed)
 			}
 			if table.Len() != n-len(ids) {
 				b.Fatalf("%d are left, want %d", table.Len(), n-len(ids))

@@ -75,11 +75,32 @@ func (x *index) grow() {
 	}
 }
 
-// remove frees a place, and moves those behind it up that could not be where they belong.
-func (x *index) remove(place uint32) {
+// fetch writes into slots what is at the first place of each hash, and reads the places
+// behind them, up to where most runs end, which may be in another line of the cache. Nobody
+// wants the sum of these: it keeps the compiler from leaving the reads out.
+//
+//go:noinline
+func (x *index) fetch(hashes []uint32, slots *[touchesPerPass]uint32) (read uint64) {
+	for k, h := range hashes {
+		_, entry := x.first(h)
+		_, behind := x.first(h + 4)
+		slots[k] = uint32(entry)
+		read ^= behind
+	}
+	return read
+}
+
+// remove forgets that a slot holds an id of hash h, and moves those behind its place up that
+// could not be where they belong. It reports false if the index does not know that.
+func (x *index) remove(h, slot uint32) bool {
 	mask := uint32(len(x.places) - 1)
-	hole := place
-	for p := (place + 1) & mask; x.places[p] != 0; p = (p + 1) & mask {
+	hole := h & mask
+	for entry := uint64(h)<<32 | uint64(slot); x.places[hole] != entry; hole = (hole + 1) & mask {
+		if x.places[hole] == 0 {
+			return false
+		}
+	}
+	for p := (hole + 1) & mask; x.places[p] != 0; p = (p + 1) & mask {
 		home := uint32(x.places[p]>>32) & mask
 		if (p-home)&mask >= (p-hole)&mask { // home is not behind the hole
 			x.places[hole] = x.places[p]
@@ -88,4 +109,5 @@ func (x *index) remove(place uint32) {
 	}
 	x.places[hole] = 0
 	x.held--
+	return true
 }

@@ -179,22 +179,28 @@ func (q *ExpiryQueue) Poll(now time.Duration) bool {
 }
 
 // Sift looks at up to limit sessions of polled buckets: those touched meanwhile go to
-// their later bucket, the others are due. It reports whether there are more to look at.
+// their later bucket, the others are due. It reports whether there may be more to look at.
 func (q *ExpiryQueue) Sift(limit int) (more bool) {
+	var buffer [touchesPerPass]filedSlot
+	polled := q.polled()
 	for q.sifting < q.next {
-		for i := q.search(uint8(q.sifting%ringSize), q.sifted); i > 0; i = q.search(uint8(q.sifting%ringSize), q.sifted) {
-			if limit == 0 {
-				return true
-			}
-			limit--
-			q.sifted = i + 1
-			if q.touched(uint32(i)) {
-				q.file(uint32(i))
+		if limit == 0 {
+			return true
+		}
+		found, next := q.gather(buffer[:min(limit, len(buffer))], uint8(q.sifting%ringSize), q.sifted)
+		if len(found) == 0 {
+			q.sifting, q.sifted = q.sifting+1, 0
+			continue
+		}
+		limit -= len(found)
+		q.sifted = next
+		for _, f := range found {
+			if f.deadline >= polled {
+				q.file(f.slot)
 			} else {
-				q.set(uint32(i), dueFile)
+				q.set(f.slot, dueFile)
 			}
 		}
-		q.sifting, q.sifted = q.sifting+1, 0
 	}
 	return false
 }
@@ -205,40 +211,99 @@ func (q *ExpiryQueue) Due() bool { return q.due > 0 }
 // Take looks at up to limit due sessions. Those touched since go to their later bucket;
 // the others are being closed from here on, and are appended to dst.
 func (q *ExpiryQueue) Take(dst []Overdue, limit int) []Overdue {
-	for ; limit > 0 && q.due > 0; limit-- {
-		i := q.search(dueFile, q.taken)
-		if i < 0 { // the others fell due behind those that were searched
-			i = q.search(dueFile, 0)
+	var buffer [touchesPerPass]filedSlot
+	polled := q.polled()
+	for limit > 0 && q.due > 0 {
+		found, next := q.gather(buffer[:min(limit, len(buffer))], dueFile, q.taken)
+		if q.taken = next; len(found) == 0 { // others fell due behind those that were searched
+			q.taken = 0
 		}
-		q.taken = i + 1
-		if q.touched(uint32(i)) {
-			q.file(uint32(i))
-			continue
+		limit -= len(found)
+		for _, f := range found {
+			if f.deadline >= polled {
+				q.file(f.slot)
+				continue
+			}
+			q.set(f.slot, closingFile)
+			r := q.slot(f.slot)
+			timeout := time.Duration(r.timeout) * time.Millisecond
+			dst = append(dst, Overdue{
+				Seed: Seed{ID: r.id, Timeout: timeout, Member: r.member, Since: r.since}, Heard: r.deadline - timeout,
+			})
 		}
-		q.set(uint32(i), closingFile)
-		r := q.slot(uint32(i))
-		timeout := time.Duration(r.timeout) * time.Millisecond
-		dst = append(dst, Overdue{
-			Seed: Seed{ID: r.id, Timeout: timeout, Member: r.member, Since: r.since}, Heard: r.deadline - timeout,
-		})
 	}
 	return dst
 }
 
+// filedSlot is a slot that was found where it was looked for.
+type filedSlot struct {
+	slot     uint32
+	deadline time.Duration
+}
+
+// gather writes into buffer the first slots from one on that are filed there, as many as it
+// has room for, and says where to go on. It reads all deadlines behind all files, so that
+// the processor waits for many of them at once.
+func (q *ExpiryQueue) gather(buffer []filedSlot, file uint8, from int) (found []filedSlot, next int) {
+	n := 0
+	for ; n < len(buffer) && from < len(q.filed); n++ {
+		if q.filed[from] != file { // else there is nothing to search: as a rule most of a bucket lie side by side
+			i := bytes.IndexByte(q.filed[from:], file)
+			if i < 0 {
+				from = len(q.filed)
+				break
+			}
+			from += i
+		}
+		buffer[n].slot = uint32(from)
+		from++
+	}
+	found = buffer[:n]
+	for k := range found {
+		found[k].deadline = q.slot(found[k].slot).deadline
+	}
+	return found, from
+}
+
 // Remove forgets id, if the queue holds it.
 func (q *ExpiryQueue) Remove(id jute.SessionID) {
-	place, i := q.find(id, hash(id))
-	if i == 0 {
+	h := hash(id)
+	if _, i := q.find(id, h); i != 0 {
+		q.release(h, i)
+	}
+}
+
+// removeAll is Remove of touchesPerPass ids at most, whose hashes are given. It reads all
+// places of the index and all slots before it removes any, so that the processor waits
+// for many of them at once.
+func (q *ExpiryQueue) removeAll(ids []jute.SessionID, hashes []uint32) {
+	var slots [touchesPerPass]uint32
+	q.index.fetch(hashes, &slots)
+	for k, id := range ids {
+		if q.slot(slots[k]).id != id { // another id comes first there, or none
+			_, slots[k] = q.find(id, hashes[k])
+		}
+	}
+	for k, h := range hashes {
+		if slots[k] != 0 {
+			q.release(h, slots[k])
+		}
+	}
+}
+
+// release gives back slot i, which held an id of hash h. If it was given back already it
+// does nothing.
+func (q *ExpiryQueue) release(h, i uint32) {
+	if !q.index.remove(h, i) {
 		return
 	}
-	q.index.remove(place)
 	q.set(i, freeFile)
 	*q.slot(i) = slot{deadline: time.Duration(q.free)}
 	q.free = i
 }
 
-// touched reports whether slot i belongs to a bucket that has not been polled.
-func (q *ExpiryQueue) touched(i uint32) bool { return q.bucket(q.slot(i).deadline) >= q.next }
+// polled is the first deadline that lies in a bucket that has not been polled, if one has.
+func (q *ExpiryQueue) polled() time.Duration { return time.Duration(q.next-1) * q.tick }
 
 // bucket is the one that a deadline lies in.
 func (q *ExpiryQueue) bucket(deadline time.Duration) int64 { return int64(deadline/q.tick) + 1 }
@@ -258,15 +323,6 @@ func (q *ExpiryQueue) set(i uint32, file uint8) {
 		q.due++
 	}
 	q.filed[i] = file
-}
-
-// search returns the first slot from one on that is filed there, or -1.
-func (q *ExpiryQueue) search(file uint8, from int) int {
-	i := bytes.IndexByte(q.filed[from:], file)
-	if i < 0 {
-		return -1
-	}
-	return from + i
 }
 
 func (q *ExpiryQueue) slot(i uint32) *slot { return &q.slabs[i/slabSize][i%slabSize] }

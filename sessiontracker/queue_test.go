@@ -218,8 +218,9 @@ func TestIndexAgainstMap(t *testing.T) {
 		}
 		for h := range model {
 			if len(model) > 40+int(slot)%90 {
-				place, _ := x.seek(h, h)
-				x.remove(place)
+				if _, at := x.seek(h, h); !x.remove(h, at) || x.remove(h, at) {
+					t.Fatalf("slot %d of %#x is not removed once", at, h)
+				}
 				delete(model, h)
 			}
 		}
@@ -255,6 +256,11 @@ func TestIdsOfOneHash(t *testing.T) {
 		q.Remove(first)
 		if other := a + b - first; q.Has(first) || !q.Has(other) || q.Touch(first, 0, 0, 0) || !q.Touch(other, 0, 0, 0) {
 			t.Errorf("removed %d: has it %t, the other one %t", first, q.Has(first), q.Has(other))
+		}
+		check(t, q)
+		q.removeAll([]jute.SessionID{first, a, b, a}, []uint32{hash(first), hash(a), hash(b), hash(a)})
+		if q.Len() != 0 {
+			t.Errorf("%d are left of all that were removed", q.Len())
 		}
 		check(t, q)
 	}

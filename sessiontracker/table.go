@@ -127,6 +127,33 @@ func (t *GlobalTable) Remove(id jute.SessionID) {
 	p.queue.Remove(id)
 }
 
+// RemoveAll forgets sessions that were closed. Those of one shard that stand together, as
+// Decide returns them, cost half as much each as with Remove.
+func (t *GlobalTable) RemoveAll(ids []jute.SessionID) {
+	for len(ids) > 0 {
+		n := t.removeRun(ids[:min(len(ids), touchesPerPass)])
+		ids = ids[n:]
+	}
+}
+
+// removeRun removes the first of ids and those of the same shard that stand behind it, and
+// returns how many.
+func (t *GlobalTable) removeRun(ids []jute.SessionID) (n int) {
+	var hashes [touchesPerPass]uint32
+	for n < len(ids) {
+		hashes[n] = hash(ids[n])
+		if hashes[n]>>(32-shardBits) != hashes[0]>>(32-shardBits) {
+			break
+		}
+		n++
+	}
+	p := &t.shards[hashes[0]>>(32-shardBits)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue.removeAll(ids[:n], hashes[:n])
+	return n
+}
+
 // Touch makes a session due timeout after at, or its own timeout if that is shorter now;
 // or later if it was. It reports false, and changes nothing, if the session is unknown or
 // being closed.

@@ -345,9 +345,19 @@ func againstModel(t *testing.T, r *rand.Rand) {
 			m.put(s, now)
 			table.Attach(s, now)
 		case n < 30:
-			delete(m.sessions, s.ID)
-			delete(m.due, s.ID)
-			table.Remove(s.ID)
+			ids := []jute.SessionID{s.ID}
+			if n < 27 {
+				table.Remove(s.ID)
+			} else {
+				for range r.IntN(2 * touchesPerPass / shards) {
+					ids = append(ids, jute.SessionID(r.IntN(200)+1)) // some of them unknown, or twice
+				}
+				table.RemoveAll(ids)
+			}
+			for _, id := range ids {
+				delete(m.sessions, id)
+				delete(m.due, id)
+			}
 		case n < 50:
 			if got, want := table.Touch(s.ID, at, s.Timeout), m.touch(s.ID, 0, at, s.Timeout); got != want {
 				t.Fatalf("Touch(%s) = %t, want %t", s.ID, got, want)
