@@ -59,7 +59,7 @@ var table = []metric{
 	{name: "outstanding_requests", help: "requests that wait for the log, or behind one that does", value: func(s *Stats) float64 { return float64(s.Outstanding) }},
 	{name: "znode_count", help: "nodes; the root counts twice, as in ZooKeeper", value: func(s *Stats) float64 { return float64(s.Nodes + 1) }},
 	{name: "watch_count", help: "watches of this member's connections", value: func(s *Stats) float64 { return float64(s.Watches) }},
-	{name: "ephemerals_count", help: "ephemeral nodes", value: func(s *Stats) float64 { return float64(s.Ephemerals) }},
+	{name: "ephemerals_count", help: "ephemeral nodes, also those that an ended session has left and that are still to go", value: func(s *Stats) float64 { return float64(s.Ephemerals) }},
 	{name: "approximate_data_size", unit: "bytes", help: "all paths and data", value: func(s *Stats) float64 { return float64(s.DataSize) }},
 	{name: "open_file_descriptor_count", help: "of this process; where the system tells", value: func(s *Stats) float64 { return float64(s.Files) }},
 	{name: "max_file_descriptor_count", help: "its limit; where the system tells", value: func(s *Stats) float64 { return float64(s.MaxFiles) }},
