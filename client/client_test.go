@@ -583,3 +583,28 @@ func TestConfigRefused(t *testing.T) {
 		}
 	}
 }
+
+// A server that ends the connection behind the answer to a closeSession has lost nobody.
+func TestEndBehindClose(t *testing.T) {
+	both(t, func(t *testing.T, f *fake) {
+		var h heard
+		var p *peer
+		c := f.open(Config{State: func(s State, why error) { h.add("%v %v", s, why) }}, func() {
+			p = <-f.peers
+			p.accept()
+		})
+		if err := c.Go(ctx, jute.OpCloseSession, nil, func(Reply, error) {}); err != nil {
+			t.Fatal(err)
+		}
+		p.reply(p.want(jute.OpCloseSession).Xid, 1, jute.OK, nil)
+		_ = p.Close()
+		select {
+		case <-c.ended:
+		case <-f.peers:
+			t.Error("the client connects again")
+		}
+		if got, want := h.take(), []string{"connected <nil>", "closed <nil>"}; !slices.Equal(got, want) {
+			t.Errorf("states %q, want %q", got, want)
+		}
+	})
+}

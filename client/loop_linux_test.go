@@ -194,9 +194,8 @@ func TestLoopPings(t *testing.T) {
 func TestLoopHeldUp(t *testing.T) {
 	f := looped(t)
 	var h heard
-	const timeout = 3 * time.Second
 	a, pa := f.served(Config{})
-	b, pb := f.served(Config{Timeout: timeout, State: func(s State, why error) { h.add("%v", s) }})
+	b, pb := f.served(Config{State: func(s State, why error) { h.add("%v", s) }})
 	held, over := make(chan struct{}), make(chan struct{})
 	if err := a.Go(ctx, jute.OpSync, nil, func(Reply, error) {
 		close(held)
@@ -204,16 +203,58 @@ func TestLoopHeldUp(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	r := pb.want(jute.OpPing)
+	answered := make(chan error, 1)
+	if err := b.Go(ctx, jute.OpSync, nil, func(_ Reply, err error) { answered <- err }); err != nil {
+		t.Fatal(err)
+	}
+	r := pb.want(jute.OpSync)
 	pa.reply(pa.want(jute.OpSync).Xid, 1, jute.OK, nil)
 	<-held
 	pb.reply(r.Xid, 1, jute.OK, nil)
-	until(b, func() bool { return b.now()-time.Duration(b.link.heard.Load()) > timeout })
+	// As if the Loop had stood for longer than the timeout, and looked after b first of all.
+	b.linkOf().heard.Store(int64(b.now() - 2*time.Minute))
+	f.loop.mu.Lock()
+	for i := range f.loop.looks {
+		f.loop.looks[i].at = 0
+	}
+	f.loop.mu.Unlock()
 	close(over)
-	pb.want(jute.OpPing)
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
 	pb.settles(b, func() {})
 	if got := h.take(); !slices.Equal(got, []string{"connected"}) {
 		t.Errorf("states %q", got)
+	}
+}
+
+// What has come at once and is more than a connection's turn is read all the same: the kernel
+// does not tell of it again.
+func TestLoopTurn(t *testing.T) {
+	f := looped(t)
+	f.loop.shared = make([]byte, 64) // of which a turn reads eight
+	c, p := f.served(Config{})
+	const requests = 200
+	answered := make(chan error, requests)
+	var out []byte
+	for i := range requests {
+		if err := c.Go(ctx, jute.OpSync, nil, func(_ Reply, err error) { answered <- err }); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, appendFrame(jute.ReplyHeader{Xid: p.want(jute.OpSync).Xid, Zxid: int64(i)})...)
+	}
+	if _, err := p.Write(out); err != nil {
+		t.Fatal(err)
+	}
+	for i := range requests {
+		select {
+		case err := <-answered:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second): // long before anything else wakes the Loop
+			t.Fatalf("%d of %d replies were read", i, requests)
+		}
 	}
 }
 
