@@ -196,6 +196,7 @@ func TestLoopHeldUp(t *testing.T) {
 	var h heard
 	a, pa := f.served(Config{})
 	b, pb := f.served(Config{State: func(s State, why error) { h.add("%v", s) }})
+	pb.settles(b, func() {}) // from here on the Loop looks after it
 	held, over := make(chan struct{}), make(chan struct{})
 	if err := a.Go(ctx, jute.OpSync, nil, func(Reply, error) {
 		close(held)
