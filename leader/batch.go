@@ -17,7 +17,7 @@ import (
 const (
 	maxEntryTxns  = 4096    // more gained nothing, and hold up whoever reads during apply
 	maxEntryBytes = 1 << 20 // of transactions; a greater one goes alone (gRPC limits it)
-	maxExpires    = 256     // per entry: their ephemerals go in one apply, and foreground writes wait for it
+	maxExpires    = 1024    // per entry: their ephemerals go in one apply, and foreground writes wait for it
 
 	// maxWaiting is how many bytes of one member's transactions may wait for an entry, so
 	// that the member fills several while it hears of the room. Past it, its stream is not

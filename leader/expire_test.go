@@ -282,7 +282,7 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 // Ten thousand deaths do not keep a write waiting for more than a few entries.
 func TestMassExpiryIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 10_000
+		const n = 40 * maxExpires
 		var sessions []sessiontracker.Seed
 		for id := range jute.SessionID(n) {
 			sessions = append(sessions, session(id+10, 3))
