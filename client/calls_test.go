@@ -185,19 +185,19 @@ func TestSendFromWatchAndState(t *testing.T) {
 		var sent []error
 		nothing := func(Reply, error) {}
 		send := func() {
-			if c != nil {
-				sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing))
-				time.Sleep(time.Millisecond) // a writer could run
-				sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing))
-			}
+			sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing))
+			time.Sleep(time.Millisecond) // a writer could run
+			sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing))
 		}
+		again := false
 		c = f.open(Config{
 			MaxInFlight: 2,
 			Watch:       func(jute.WatcherEvent, int64) { send() },
 			State: func(s State, _ error) {
-				if s == Connected {
+				if s == Connected && again { // at first c may not be there yet
 					send()
 				}
+				again = true
 			},
 		}, func() {
 			p = <-f.peers
