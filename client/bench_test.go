@@ -59,7 +59,7 @@ func answer(conn net.Conn) {
 }
 
 // openLoopback opens a Client at a server on the loopback that answers at once.
-func openLoopback(tb testing.TB, loop *Loop) *Client {
+func openLoopback(tb testing.TB, cfg Config) *Client {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -73,7 +73,8 @@ func openLoopback(tb testing.TB, loop *Loop) *Client {
 			go answer(conn)
 		}
 	}()
-	c, err := Open(context.Background(), Config{Servers: []string{ln.Addr().String()}, Loop: loop})
+	cfg.Servers = []string{ln.Addr().String()}
+	c, err := Open(context.Background(), cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func BenchmarkGo(b *testing.B) {
 			}
 			clients := make([]*Client, load.conns)
 			for i := range clients {
-				clients[i] = openLoopback(b, loop)
+				clients[i] = openLoopback(b, Config{Loop: loop})
 			}
 			var left atomic.Int64
 			left.Store(int64(b.N))
@@ -164,7 +165,7 @@ func closedLoop(c *Client, window int, left *atomic.Int64, ended chan<- error) {
 
 // One caller that waits for each reply.
 func BenchmarkDo(b *testing.B) {
-	c := openLoopback(b, nil)
+	c := openLoopback(b, Config{})
 	rec := &jute.SetDataRequest{Path: []byte("/bench/node"), Data: make([]byte, 100), Version: -1}
 	var resp jute.SetDataResponse
 	b.ReportAllocs()
