@@ -24,7 +24,7 @@
 #   MEMBERS (1 3 5 7)
 #   DURATION (4s), WARMUP (1500ms)      of each load; DISK_DURATION (10s) of those of disk
 #   ROUNDS (3)                          how often each benchmark, load of members and disk runs
-#   BENCHTIME (500ms)                   of each benchmark
+#   BENCHTIME (500ms; bench and storage 1s)  of each benchmark
 #   SHORT=1                             the smallest size of each benchmark, once, for a trial
 #   DATA (docs/performance/data), PORT (24600), WORK  as in compare.sh
 set -euo pipefail
@@ -142,7 +142,7 @@ run() {
       sessions) grown sessions 'BenchmarkGrowth$' ./sessiontracker ./follower ;;
       znodes) grown znodes 'BenchmarkGrowth$' ./znode ;;
       watches) grown watches 'BenchmarkWatchGrowth$' ./znode ;;
-      bench) TEST_LIMIT=1h tests bench ${SHORT:+-short -benchtime 1x} -bench . -benchmem ./... ;;
+      bench) TEST_LIMIT=1h tests bench ${SHORT:+-short} -benchtime "$([ -n "${SHORT:-}" ] && echo 1x || echo "${BENCHTIME:-1s}")" -bench . -benchmem ./... ;;
     esac
     stop
   done
