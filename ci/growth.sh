@@ -142,7 +142,7 @@ run() {
       sessions) grown sessions 'BenchmarkGrowth$' ./sessiontracker ./follower ;;
       znodes) grown znodes 'BenchmarkGrowth$' ./znode ;;
       watches) grown watches 'BenchmarkWatchGrowth$' ./znode ;;
-      bench) TEST_LIMIT=1h tests bench ${SHORT:+-short} -benchtime "$([ -n "${SHORT:-}" ] && echo 1x || echo "${BENCHTIME:-1s}")" -bench . -benchmem ./... ;;
+      bench) rounds=1 BENCHTIME=${BENCHTIME:-1s} TEST_LIMIT=1h grown bench . -benchmem ./... ;;
     esac
     stop
   done

@@ -37,10 +37,10 @@ const (
 )
 
 // batchLoop turns what waits into entries, one after the other: an entry takes what arrived
-// while the one before was on its way, and shortly after. With a second one beside it entries were smaller, and
-// each costs every member a write to its disk and a round of messages, far more than a
-// transaction does. Any error ends the term: whether a later entry would still follow the
-// one before, nobody can say.
+// while the one before was on its way, and shortly after. With a second one beside it
+// entries were smaller, and each costs every member a write to its disk and a round of
+// messages, far more than a transaction does. Any error ends the term: whether a later entry
+// would still follow the one before, nobody can say.
 func (l *Leader) batchLoop(ctx context.Context) error {
 	for {
 		data, txns, err := l.seal()
