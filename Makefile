@@ -2,12 +2,15 @@
 FUZZTIME ?= 30s
 SCHEDULES ?= 5000
 SEQUENCES ?= 20000
+TRIALS ?= 3000
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
-.PHONY: build image test race drill mutants fuzz bench compare growth lint proto up down soak help
+.PHONY: build builds image test race drill mutants fuzz bench compare growth lint proto up down soak help
 build: ## static binary bin/rollcall
-	CGO_ENABLED=0 go build -trimpath -o bin/rollcall ./cmd/rollcall
+	CGO_ENABLED=0 go build -trimpath -ldflags "$$(ci/stamp.sh)" -o bin/rollcall ./cmd/rollcall
+builds: ## the binary for Linux, macOS and FreeBSD on amd64 and arm64, to see that all build
+	ci/builds.sh
 image: build ## container image rollcall of that binary; needs Docker, and no network
 	docker build --file deploy/Dockerfile --tag $(ROLLCALL_IMAGE) .
 test: ## every test suite; installs the Debian packages they need when root
@@ -17,7 +20,7 @@ race: ## the tests of all packages but the integration ones, with the race detec
 drill: ## whole ensembles, broken on purpose
 	ci/test.sh drills
 mutants: ## faults of one line in the code, each of which a test must notice
-	ROLLCALL_MUTANTS=1 go test -count=1 -v -timeout 1h -run 'TestMutants' ./integration
+	ci/test.sh mutants
 fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
@@ -34,7 +37,8 @@ up: image ## an ensemble of three containers, clients at 127.0.0.1:2181 to 2183
 	deploy/ensemble.sh up
 down: ## end it; VOLUMES=1 deletes its data, too
 	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
-soak: ## the drills, SCHEDULES schedules of faults; SEQUENCES of operations, on ZooKeeper too
-	TIMEOUT=0 ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_SEQUENCES=$(SEQUENCES) ci/test.sh drills differential
+soak: ## SCHEDULES schedules of faults, TRIALS of damaged files, SEQUENCES of operations, on ZooKeeper too: all from seed FIRST on, or new ones
+	@first=$${FIRST:-$$(shuf -i 1000000-999999999 -n 1)}; echo "to repeat all of this: make soak FIRST=$$first"; \
+	TIMEOUT=0 ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_SEQUENCES=$(SEQUENCES) ci/test.sh drills trials differential
 help: ## this list
 	@sed -nE 's/^([a-z]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8

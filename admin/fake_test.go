@@ -54,14 +54,14 @@ func (f *fakeSource) ResetConnections() { f.resets = append(f.resets, "connectio
 
 var began = time.Date(2026, 11, 20, 2, 43, 20, 0, time.UTC)
 
-func (f *fakeSource) Connections() iter.Seq[Connection] {
+func (f *fakeSource) Connections() iter.Seq[tally.Connection] {
 	if f.endless {
-		return func(yield func(Connection) bool) {
-			for yield(Connection{Addr: "10.0.0.1:1"}) {
+		return func(yield func(tally.Connection) bool) {
+			for yield(tally.Connection{Addr: "10.0.0.1:1"}) {
 			}
 		}
 	}
-	return slices.Values([]Connection{
+	return slices.Values([]tally.Connection{
 		{
 			Addr: "10.0.0.1:46396", Reading: true, Writing: true, Queued: 2, Received: 8, Sent: 9, Session: 0x1000012f99a0001,
 			Timeout: 15 * time.Second, Established: began, Replies: 9, Op: jute.OpGetChildren2, Xid: 7, Zxid: 0x20000000a,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/tally"
 )
 
 // cons lists the connections with all that is known of them.
@@ -23,7 +24,7 @@ func (w *Words) cons(p *page, _ *Stats, _ io.Reader) {
 }
 
 // brief is a connection as stat shows it, without the last bracket.
-func brief(c *Connection) string {
+func brief(c *tally.Connection) string {
 	interest := 0
 	if c.Reading {
 		interest |= 1
@@ -35,14 +36,14 @@ func brief(c *Connection) string {
 }
 
 // full is brief and what there is besides if the connection has a session.
-func full(c *Connection) string {
+func full(c *tally.Connection) string {
 	if c.Session == 0 {
 		return brief(c)
 	}
 	var b strings.Builder
-	op, ok := opCodes[c.Op]
-	if !ok || c.Replies == 0 {
-		op = "NA"
+	op := "NA"
+	if c.Replies > 0 {
+		op = c.Op.Short()
 	}
 	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", brief(c), uint64(c.Session), op, c.Established.UnixMilli(), c.Timeout.Milliseconds())
 	if c.Xid >= 0 {
@@ -51,17 +52,6 @@ func full(c *Connection) string {
 	fmt.Fprintf(&b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(c.Zxid), c.Replied.Milliseconds(),
 		c.LastLatency.Milliseconds(), c.MinLatency.Milliseconds(), c.AvgLatency.Milliseconds(), c.MaxLatency.Milliseconds())
 	return b.String()
-}
-
-// opCodes are ZooKeeper's abbreviations.
-var opCodes = map[jute.Op]string{
-	jute.OpCreateSession: "SESS", jute.OpPing: "PING", jute.OpCreate: "CREA", jute.OpCreate2: "CREA", jute.OpCreateContainer: "CREA",
-	jute.OpCreateTTL: "CREA", jute.OpDelete: "DELE", jute.OpExists: "EXIS", jute.OpGetData: "GETD", jute.OpSetData: "SETD",
-	jute.OpGetACL: "GETA", jute.OpSetACL: "SETA", jute.OpGetChildren: "GETC", jute.OpGetChildren2: "GETC",
-	jute.OpGetAllChildrenNumber: "GETACN", jute.OpSync: "SYNC", jute.OpMulti: "MULT", jute.OpMultiRead: "MLTR",
-	jute.OpReconfig: "RECO", jute.OpCheck: "CHEC", jute.OpSetWatches: "SETW", jute.OpSetWatches2: "STW2", jute.OpAddWatch: "ADDW",
-	jute.OpCheckWatches: "CHKW", jute.OpRemoveWatches: "REMW", jute.OpGetEphemerals: "GETE", jute.OpWhoAmI: "HOMI",
-	jute.OpCloseSession: "CLOS",
 }
 
 // alone runs f when no other long answer is being made: what it gathers is in memory once.
@@ -96,7 +86,7 @@ type client struct {
 }
 
 // connections rounds up to seconds, so that those that end together stand together.
-func connections(all iter.Seq[Connection]) iter.Seq2[client, time.Time] {
+func connections(all iter.Seq[tally.Connection]) iter.Seq2[client, time.Time] {
 	return func(yield func(client, time.Time) bool) {
 		for c := range all {
 			if !yield(client{c.Addr, c.Session}, c.Expires.Truncate(time.Second).Add(time.Second)) {

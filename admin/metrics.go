@@ -35,7 +35,7 @@ const (
 
 func (w who) String() string { return [...]string{"all", "in an ensemble", "leader"}[w] }
 
-// metric is one figure. Names are ZooKeeper's.
+// metric is one figure. Names are ZooKeeper's, but for those whose help says otherwise.
 type metric struct {
 	name    string
 	kind    kind
@@ -72,6 +72,8 @@ var table = []metric{
 	{name: "max_client_response_size", unit: "bytes", help: "largest", value: func(s *Stats) float64 { return float64(s.Responses.Max) }},
 	{name: "auth_failed_count", kind: counter, help: "connections ended because an auth request failed", value: func(s *Stats) float64 { return float64(s.AuthFailed) }},
 	{name: "fsync_threshold_exceed_count", kind: counter, help: "writes of the log that took a second or more", value: func(s *Stats) float64 { return float64(s.SlowWrites) }},
+	{name: "clock_jump", unit: "ms", help: "by which this member's wall clock has jumped within the last hour, back if negative; not ZooKeeper's", value: func(s *Stats) float64 { return ms(s.Jump) }},
+	{name: "reaper_held", help: "1: this member leads and removes no containers and TTL nodes, because its clock has jumped or differs from most members'; not ZooKeeper's", value: func(s *Stats) float64 { return flag(s.Held) }},
 
 	{name: "quorum_size", who: ensemble, help: "voting members of the server list", value: func(s *Stats) float64 { return float64(s.Voters) }},
 	{name: "learners", who: leaders, help: "other members that are connected and heard", value: func(s *Stats) float64 { return float64(s.Learners) }},
@@ -81,6 +83,7 @@ var table = []metric{
 	{name: "synced_observers", who: ensemble, help: "always 0: there are none", value: none},
 	{name: "pending_syncs", who: leaders, help: "sync requests that wait for proof that this member leads", value: func(s *Stats) float64 { return float64(s.Syncs) }},
 	{name: "leader_uptime", unit: "ms", who: leaders, help: "since this term opened", value: func(s *Stats) float64 { return ms(s.Leading) }},
+	{name: "clock_difference", unit: "ms", who: leaders, help: "greatest difference between this member's clock and that of another one that is connected; not ZooKeeper's", value: func(s *Stats) float64 { return ms(s.Apart) }},
 	{name: "last_proposal_size", unit: "bytes", who: leaders, help: "last transaction proposed in this term, as the log has it; -1 before the first", value: func(s *Stats) float64 { return float64(s.Proposals.Last) }},
 	{name: "min_proposal_size", unit: "bytes", who: leaders, help: "smallest", value: func(s *Stats) float64 { return float64(s.Proposals.Min) }},
 	{name: "max_proposal_size", unit: "bytes", who: leaders, help: "largest", value: func(s *Stats) float64 { return float64(s.Proposals.Max) }},
@@ -91,6 +94,9 @@ var table = []metric{
 	{name: "connection_request_count", kind: counter, help: "requests for a session, new or resumed", value: func(s *Stats) float64 { return float64(s.Handshakes) }},
 	{name: "connection_rejected", kind: counter, help: "connections refused because there were too many", value: func(s *Stats) float64 { return float64(s.Rejected) }},
 	{name: "sessionless_connections_expired", kind: counter, help: "connections ended because they had no session in time", value: func(s *Stats) float64 { return float64(s.Sessionless) }},
+	{name: "client_memory", unit: "bytes", help: "of requests that wait, and of replies and events that clients leave unread, of all connections; each is counted in steps of 16 KiB", value: func(s *Stats) float64 { return float64(s.ClientMemory) }},
+	{name: "client_memory_limit", unit: "bytes", help: "limit of zk_client_memory; see clientMemoryLimit", value: func(s *Stats) float64 { return float64(s.MostMemory) }},
+	{name: "client_memory_dropped", kind: counter, help: "connections closed because they held most when zk_client_memory had reached its limit", value: func(s *Stats) float64 { return float64(s.OverBudget) }},
 	{name: "looking_count", kind: counter, help: "how often this member stood for election", value: func(s *Stats) float64 { return float64(s.Stands) }},
 	{name: "proposal_count", kind: counter, help: "transactions that this member proposed as leader", value: func(s *Stats) float64 { return float64(s.Proposed) }},
 	{name: "commit_count", kind: counter, help: "those of them that were committed and applied here", value: func(s *Stats) float64 { return float64(s.Committed) }},
@@ -104,6 +110,13 @@ var table = []metric{
 }
 
 func none(*Stats) float64 { return 0 }
+
+func flag(set bool) float64 {
+	if set {
+		return 1
+	}
+	return 0
+}
 
 // told reports whether the member that s is of has the figure.
 func (m *metric) told(s *Stats) bool {

@@ -23,7 +23,7 @@ type Source interface {
 	ResetConnections()
 
 	// Connections yields this member's client connections.
-	Connections() iter.Seq[Connection]
+	Connections() iter.Seq[tally.Connection]
 	// Watches yields the sessions that watch nodes here, with the paths in order.
 	Watches() iter.Seq2[jute.SessionID, []string]
 	// Sessions yields all sessions of the ensemble by id, with their timeouts.
@@ -47,6 +47,9 @@ type Stats struct {
 	Rejected        uint64        // connections: too many
 	Sessionless     uint64        // connections without a session in time
 	AuthFailed      uint64        // connections
+	ClientMemory    int64         // bytes of requests that wait, and of what clients leave unread
+	MostMemory      int64         // how many there may be
+	OverBudget      uint64        // connections: they held most when there were too many
 	Latency         tally.Summary // of all requests
 	Reads, Updates  tally.Summary // of those that change nothing, and of the others
 	Responses       tally.Spread  // bytes of replies and events
@@ -70,32 +73,16 @@ type Stats struct {
 	Stands          uint64 // how often this member stood for election
 	Proposed        uint64 // transactions, as leader
 	Committed       uint64
-	Expired         uint64       // sessions, as leader
-	Proposals       tally.Spread // bytes of transactions, in this term
-	Learners        int          // the rest is a leader's
+	Expired         uint64        // sessions, as leader
+	Jump            time.Duration // by which the wall clock has jumped
+	Held            bool          // leads, and reaps nothing, because its clock is at fault
+	Proposals       tally.Spread  // bytes of transactions, in this term
+	Learners        int           // the rest is a leader's
 	Synced          int
 	Syncs           int
 	Leading         time.Duration
-	Files, MaxFiles int64 // descriptors of this process, which Words fill in; -1: unknown
-}
-
-// Connection is one client connection.
-type Connection struct {
-	Addr                                            string         // host:port
-	Reading                                         bool           // the server waits for requests
-	Writing                                         bool           // the client has not taken all
-	Queued                                          int            // requests not answered
-	Received, Sent                                  uint64         // packets
-	Session                                         jute.SessionID // 0: none as yet; what follows is of its connection
-	Timeout                                         time.Duration
-	Established                                     time.Time
-	Replies                                         uint64        // 0: what follows says nothing
-	Op                                              jute.Op       // of the last reply
-	Xid                                             int32         // of the last reply; -1: none that the client has counted
-	Zxid                                            int64         // in the last reply
-	Replied                                         time.Duration // when that was, from the server's start
-	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration
-	Expires                                         time.Time // when it ends if nothing is heard
+	Apart           time.Duration // greatest difference to another member's clock
+	Files, MaxFiles int64         // descriptors of this process, which Words fill in; -1: unknown
 }
 
 // Settings are what conf shows of a member's configuration.

@@ -28,7 +28,7 @@ const InterfaceLevel = "3.9.5"
 type WordsConfig struct {
 	Whitelist []string  // words that are answered, or "*" for all; blanks around them do not count; srvr always is one
 	Version   string    // of this program, letters, digits, dots and dashes
-	Built     time.Time // when this program was built
+	Built     time.Time // date of the commit that this program was built from
 	Source    Source
 }
 

@@ -91,3 +91,17 @@ func TestHistogramEdges(t *testing.T) {
 		t.Errorf("%d and %d, not %d", few.Quantile(0.5), merged.Quantile(0.5), v)
 	}
 }
+
+// A quantile whose rank is no whole number is that of the next rank.
+func TestHistogramRanksBetweenNumbers(t *testing.T) {
+	var h Histogram
+	for n := 1; n <= 30; n++ {
+		h.Add(time.Microsecond << n)
+		for _, q := range []float64{0.1, 0.5, 0.95, 0.99} {
+			want := time.Microsecond << max(int(math.Ceil(q*float64(n))), 1)
+			if got := h.Quantile(q); math.Abs(float64(got-want)) > float64(want)/128 {
+				t.Errorf("quantile %v of %d is %v, want %v", q, n, got, want)
+			}
+		}
+	}
+}

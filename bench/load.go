@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"rollcall/client"
@@ -251,13 +250,6 @@ func (w *worker) pump() {
 		w.mu.Unlock()
 		s.send(start)
 	}
-}
-
-// nanosleep waits in the kernel: Go's timers may be a millisecond late on an idle machine,
-// which would be counted as the servers'. It holds a thread.
-func nanosleep(d time.Duration) {
-	ts := syscall.NsecToTimespec(d.Nanoseconds())
-	_ = syscall.Nanosleep(&ts, nil) // a signal ends it early, and the caller looks again
 }
 
 // maker makes the requests of one connection. What it returns is good until its next call.

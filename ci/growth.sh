@@ -125,9 +125,9 @@ ephemerals() {
 # storage has everything that docs/storage.md quotes: appends are short and run more often.
 storage() {
   local short=${SHORT:+-short} often=$((rounds + 2))
-  tests storage-log $short -benchtime "${BENCHTIME:-1s}" -count "$often" -bench 'LogStore' ./quorum
-  tests storage-beside $short -benchtime 3x -count "$rounds" -bench 'WriteBeside' ./quorum
-  tests storage-files $short -benchtime "${BENCHTIME:-1s}" -count "$rounds" -bench 'AfterShortening|OpenLog|ReadLog' ./quorum
+  tests storage-log $short -benchtime "${BENCHTIME:-1s}" -count "$often" -bench 'LogStore' ./quorum/disk
+  tests storage-beside $short -benchtime 3x -count "$rounds" -bench 'WriteBeside' ./quorum/disk
+  tests storage-files $short -benchtime "${BENCHTIME:-1s}" -count "$rounds" -bench 'AfterShortening|OpenLog|ReadLog' ./quorum/disk
   tests storage-write $short -benchtime "${BENCHTIME:-1s}" -count "$rounds" -bench 'BenchmarkWrite$' ./integration
 }
 

@@ -14,6 +14,7 @@ unformatted=$(gofumpt -l .)
 go vet ./... || failed=1
 golangci-lint run ./... || failed=1
 (cd ci/figures && go vet ./... && golangci-lint run ./...) || failed=1
+ci/structures.sh vet || failed=1
 
 buf generate proto --template proto/buf.gen.yaml -o "$fresh"
 for file in "$fresh"/*.go proto/*.pb.go; do

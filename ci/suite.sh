@@ -2,17 +2,58 @@
 
 failed_suites=()
 
+# left_out is the status of a suite that was left out, as the environment asks.
+left_out=77
+
 # suite NAME COMMAND... runs the command and prints how long it took. A failure is
-# remembered, and the suites behind it run nevertheless.
+# remembered, and the suites after it run nevertheless.
 suite() {
-  local name=$1 began=$SECONDS word=""
+  local name=$1 began=$SECONDS status=0
   shift
   echo "=== suite $name"
-  "$@" || { word="FAILED after "; failed_suites+=("$name"); }
-  echo "suite $name: $word$((SECONDS - began)) s"
+  "$@" || status=$?
+  case $status in
+    0) echo "suite $name: $((SECONDS - began)) s" ;;
+    "$left_out") echo "suite $name: LEFT OUT" ;;
+    *)
+      echo "suite $name: FAILED after $((SECONDS - began)) s"
+      failed_suites+=("$name")
+      ;;
+  esac
 }
 
 # end_suites fails if a suite did.
 end_suites() {
   [ ${#failed_suites[@]} -eq 0 ] || { echo "suites failed: ${failed_suites[*]}"; return 1; }
+}
+
+# at_least SUITE OUTPUT compares what go test printed with the suite's rows in
+# ci/least-tests. It fails if a package ran fewer tests than its row says, if it did not run, or if
+# it has tests and no row. Only tests that passed count, each name once: for benches that is a
+# benchmark, and for mutants a mutant that was caught.
+at_least() {
+  awk -v suite="$1" '
+    function bad(text) { print text; failed = 1 }
+    FNR == NR {
+      if ($1 == suite) least[$2] = $3
+      if ($1 == suite && $3 + 0 < 1) bad($2 ": ci/least-tests says " $3 ": at least one test must run")
+      next
+    }
+    suite == "mutants" { if (/^mutant caught: /) names[$0] }
+    suite == "benches" { if (/^Benchmark[^ \t]*[ \t]+[0-9]+[ \t]/) { split($1, part, /[\/-]/); names[part[1]] } }
+    suite != "mutants" && suite != "benches" && /^--- PASS: / { names[$3] }
+    $1 == "ok" {
+      ran[$2] = length(names)
+      delete names
+    }
+    $1 == "FAIL" && NF > 1 { delete names } # it has run once more since
+    END {
+      for (p in least) if (!(p in ran)) bad(p ": its tests did not run; ci/least-tests says " least[p] " for " suite)
+      for (p in ran) {
+        if (!(p in least)) { if (ran[p] > 0) bad(p ": no row in ci/least-tests: add \"" suite " " p " " ran[p] "\"") }
+        else if (ran[p] < least[p]) bad(p ": " ran[p] " tests ran; ci/least-tests says at least " least[p] " for " suite)
+        else if (ran[p] > least[p]) print p ": " ran[p] " tests ran; ci/least-tests still says " least[p] " for " suite
+      }
+      exit failed
+    }' ci/least-tests "$2"
 }

@@ -51,33 +51,6 @@ type call struct {
 	set  watch // the kind of that watch, as the request asks for it; 0: none
 }
 
-// calls is a queue of requests in a ring, which grows to the most there ever were.
-type calls struct {
-	ring []call // a power of two long
-	head int
-	n    int
-}
-
-func (q *calls) push(c call) {
-	if q.n == len(q.ring) {
-		grown := make([]call, max(4, 2*len(q.ring)))
-		copy(grown[copy(grown, q.ring[q.head:]):], q.ring[:q.head])
-		q.ring, q.head = grown, 0
-	}
-	q.ring[(q.head+q.n)&(len(q.ring)-1)] = c
-	q.n++
-}
-
-// pop takes the oldest. There must be one.
-func (q *calls) pop() call {
-	at := &q.ring[q.head]
-	c := *at
-	*at = call{}
-	q.head = (q.head + 1) & (len(q.ring) - 1)
-	q.n--
-	return c
-}
-
 // Bounds of what waits to be sent.
 const (
 	maxUnsent  = 4 << 20  // bytes not yet taken to be written, past which Go waits
@@ -138,7 +111,7 @@ func (c *Client) push(op jute.Op, rec Record, done func(Reply, error)) (l *link,
 	next.path, next.set = watchOf(op, out[body:])
 	l.out = jute.EndFrame(out, mark)
 	c.xid = xid
-	c.calls.push(next)
+	c.calls.Push(next)
 	return l, l.startFlush(), nil
 }
 
@@ -157,9 +130,9 @@ func (c *Client) refusal(last bool) error {
 
 func (c *Client) room() bool {
 	if c.link.reading { // what is unsent waits for the reader, which may be who calls
-		return c.calls.n < 2*c.cfg.MaxInFlight
+		return c.calls.Len() < 2*c.cfg.MaxInFlight
 	}
-	return c.calls.n < c.cfg.MaxInFlight && len(c.link.out) < maxUnsent
+	return c.calls.Len() < c.cfg.MaxInFlight && len(c.link.out) < maxUnsent
 }
 
 // waitRoom gives the lock up until there may be room, and takes it again; not if it returns
@@ -245,7 +218,7 @@ func (c *Client) do(ctx context.Context, op jute.Op, rec Record, into Readable, 
 // isFlat reports whether a decoded record refers to nothing.
 func isFlat(into Readable) bool {
 	switch into.(type) {
-	case *jute.SetDataResponse, *jute.ExistsResponse, *jute.SetACLResponse, *jute.ErrorResponse:
+	case *jute.StatRecord, *jute.ErrorResponse:
 		return true
 	}
 	return false

@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/fifo"
 	"rollcall/jute"
 )
 
@@ -133,11 +134,11 @@ type Client struct {
 	begun   time.Duration // when the last began
 
 	mu       sync.Mutex
-	session  Resume        // without zxid
-	timeout  time.Duration // of the session: as granted, once it is
-	link     *link         // nil while requests do not pass
-	timer    *time.Timer   // runs look, while connected; nil: not yet, or a Loop looks
-	calls    calls         // sent and not answered, in order
+	session  Resume           // without zxid
+	timeout  time.Duration    // of the session: as granted, once it is
+	link     *link            // nil while requests do not pass
+	timer    *time.Timer      // runs look, while connected; nil: not yet, or a Loop looks
+	calls    fifo.Queue[call] // sent and not answered, in order
 	xid      int32
 	waiting  []chan struct{} // for room, each with one place
 	changed  chan struct{}   // closed when link or end changes

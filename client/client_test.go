@@ -501,6 +501,32 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+// However many attempts in a row have failed, the next one follows after a 16th to an 8th of the
+// timeout: neither at once nor when the session has long expired.
+func TestBackoffOfManyFailures(t *testing.T) {
+	const timeout = 30 * time.Second
+	within(t, func(t *testing.T, f *fake) {
+		var began []time.Time
+		limited, cancel := context.WithCancel(ctx)
+		defer cancel()
+		_, err := Open(limited, Config{Servers: []string{"a"}, Timeout: timeout, Dial: func(context.Context, string) (net.Conn, error) {
+			if began = append(began, time.Now()); len(began) == 101 {
+				cancel()
+			}
+			return nil, errors.New("refused")
+		}})
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("open: %v", err)
+		}
+		for i := range 100 {
+			most := timeout / 128 << min(i, 4)
+			if pause := began[i+1].Sub(began[i]); pause < most/2 || pause > most {
+				t.Errorf("%v after failure %d, want %v to %v", pause, i+1, most/2, most)
+			}
+		}
+	})
+}
+
 // A server that takes sessions and drops them at once is not asked again at once.
 func TestBackoffOfServersThatDrop(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {

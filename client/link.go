@@ -306,11 +306,11 @@ func (l *link) pong() {
 func (l *link) reply(r Reply) error {
 	c := l.c
 	c.mu.Lock()
-	if c.link != l || c.calls.n == 0 || c.calls.ring[c.calls.head].xid != r.Xid {
+	if c.link != l || c.calls.Len() == 0 || c.calls.At(0).xid != r.Xid {
 		c.mu.Unlock()
 		return fmt.Errorf("%w: a reply to no request, xid %d", ErrProtocol, r.Xid)
 	}
-	next := c.calls.pop()
+	next := c.calls.Pop()
 	l.reading = true
 	c.mu.Unlock()
 	if r.Zxid > c.zxid.Load() {
@@ -438,7 +438,7 @@ func (l *link) batchEnds(space bool) {
 	c := l.c
 	c.mu.Lock()
 	l.reading = false
-	for n := c.cfg.MaxInFlight - c.calls.n; n > 0 && len(c.waiting) > 0; n-- {
+	for n := c.cfg.MaxInFlight - c.calls.Len(); n > 0 && len(c.waiting) > 0; n-- {
 		c.wakeOne()
 	}
 	if space {

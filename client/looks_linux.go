@@ -48,16 +48,3 @@ func (q *lookQueue) pop() look {
 		i = down
 	}
 }
-
-// lookAfter is look for a connection that a Loop serves, and returns after what time it has to
-// look again.
-func (l *link) lookAfter() (time.Duration, error) {
-	c := l.c
-	c.mu.Lock()
-	next, write, end := c.pings(l, c.now())
-	c.mu.Unlock()
-	if write {
-		l.write()
-	}
-	return next, end
-}

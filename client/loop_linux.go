@@ -281,3 +281,16 @@ func (lp *Loop) drop(l *link, err error) {
 	l.c.dropped(l, err)
 	s.free()
 }
+
+// lookAfter is look for a connection that a Loop serves, and returns after what time it has to
+// look again.
+func (l *link) lookAfter() (time.Duration, error) {
+	c := l.c
+	c.mu.Lock()
+	next, write, end := c.pings(l, c.now())
+	c.mu.Unlock()
+	if write {
+		l.write()
+	}
+	return next, end
+}

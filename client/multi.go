@@ -44,23 +44,24 @@ func (r *MultiResponse) Decode(d *jute.Decoder) {
 }
 
 func (r *MultiResult) decode(d *jute.Decoder) {
-	switch r.Op {
-	case jute.OpError:
-		r.Err = jute.Code(d.ReadInt32())
-	case jute.OpCreate:
-		r.Path = d.ReadBytes()
-	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		r.Path = d.ReadBytes()
-		r.Stat.Decode(d)
-	case jute.OpSetData:
-		r.Stat.Decode(d)
-	case jute.OpGetData:
-		r.Data = d.ReadBytes()
-		r.Stat.Decode(d)
-	case jute.OpGetChildren:
-		var names jute.GetChildrenResponse
-		names.Decode(d)
-		r.Children = names.Children
+	rec := r.Op.NewResponse()
+	if rec == nil {
+		return
+	}
+	rec.Decode(d)
+	switch rec := rec.(type) {
+	case *jute.ErrorResponse:
+		r.Err = rec.Err
+	case *jute.PathRecord:
+		r.Path = rec.Path
+	case *jute.Create2Response:
+		r.Path, r.Stat = rec.Path, rec.Stat
+	case *jute.StatRecord:
+		r.Stat = rec.Stat
+	case *jute.GetDataResponse:
+		r.Data, r.Stat = rec.Data, rec.Stat
+	case *jute.GetChildrenResponse:
+		r.Children = rec.Children
 	}
 }
 
@@ -81,20 +82,8 @@ func (c *Client) Multi(ctx context.Context, ops []jute.MultiOp) (results []Multi
 	}
 	for i := range resp.Results {
 		if e := resp.Results[i].Err; e != jute.OK && op == jute.OpMulti {
-			return resp.Results, &Error{Op: ops[i].Op, Path: string(pathOf(&ops[i])), Err: e}
+			return resp.Results, &Error{Op: ops[i].Op, Path: string(ops[i].Path()), Err: e}
 		}
 	}
 	return resp.Results, nil
-}
-
-func pathOf(op *jute.MultiOp) []byte {
-	switch op.Op {
-	case jute.OpDelete:
-		return op.Delete.Path
-	case jute.OpSetData:
-		return op.SetData.Path
-	case jute.OpCheck:
-		return op.Check.Path
-	}
-	return op.Create.Path
 }

@@ -220,11 +220,11 @@ func (c *Client) wakeAll() {
 func (c *Client) fail(err error) {
 	for {
 		c.mu.Lock()
-		if c.calls.n == 0 {
+		if c.calls.Len() == 0 {
 			c.mu.Unlock()
 			return
 		}
-		next := c.calls.pop()
+		next := c.calls.Pop()
 		c.mu.Unlock()
 		next.done(Reply{}, err)
 	}

@@ -51,10 +51,16 @@ func TestWatchesSetAgain(t *testing.T) {
 		{"recursive", []ask{{add, "/r", 0}}, 1, []string{"3/r/x", "2/r"}, jute.OpSetWatches2, "data[] exist[] child[] persistent[] recursive[/r]"},
 		{"data used up", []ask{{get, "/a", 0}, {list, "/a", 0}}, 0, []string{"3/a"}, jute.OpSetWatches, "data[] exist[] child[/a]"},
 		{"child used up", []ask{{get, "/a", 0}, {list, "/a", 0}}, 0, []string{"4/a"}, jute.OpSetWatches, "data[/a] exist[] child[]"},
-		{"all used up", []ask{{get, "/a", 0}, {list, "/a", 0}}, 0, []string{"2/a"}, 0, ""},
+		{"all used up", []ask{{get, "/a", 0}, {list, "/a", 0}, {exists, "/a", jute.NoNode}}, 0, []string{"2/a"}, 0, ""},
 		{"node has come", []ask{{exists, "/a", jute.NoNode}}, 0, []string{"1/a"}, 0, ""},
 		{"asked without a watch", []ask{{get, "/a/unwatched", 0}}, 0, nil, 0, ""},
 		{"removed", []ask{{list, "/a", 0}, {get, "/a", 0}, {remove, "/a", 0}}, 2, nil, jute.OpSetWatches, "data[] exist[] child[/a]"},
+		{"exist watch removed as data", []ask{{exists, "/a", jute.NoNode}, {remove, "/a", 0}}, 2, nil, 0, ""},
+		{"one of each, data removed", []ask{{list, "/a", 0}, {get, "/a", 0}, {exists, "/a", jute.NoNode}, {remove, "/a", 0}}, 2, nil, jute.OpSetWatches, "data[] exist[] child[/a]"},
+		{"one of each, child removed", []ask{{list, "/a", 0}, {get, "/a", 0}, {exists, "/b", jute.NoNode}, {remove, "/a", 0}}, 1, nil, jute.OpSetWatches, "data[/a] exist[/b] child[]"},
+		{"one of each, persistent removed", []ask{{list, "/a", 0}, {get, "/a", 0}, {add, "/a", 0}, {add, "/a:1", 0}, {remove, "/a", 0}}, 4, nil, jute.OpSetWatches2, "data[/a] exist[] child[/a] persistent[] recursive[/a]"},
+		{"one of each, recursive removed", []ask{{list, "/a", 0}, {get, "/a", 0}, {add, "/a", 0}, {add, "/a:1", 0}, {remove, "/a", 0}}, 5, nil, jute.OpSetWatches2, "data[/a] exist[] child[/a] persistent[/a] recursive[]"},
+		{"one of each, any removed", []ask{{list, "/a", 0}, {get, "/a", 0}, {exists, "/a", jute.NoNode}, {add, "/a", 0}, {add, "/a:1", 0}, {remove, "/a", 0}}, 3, nil, 0, ""},
 		{"not removed", []ask{{get, "/a", 0}, {remove, "/a", jute.NoWatcher}}, 3, nil, jute.OpSetWatches, "data[/a] exist[] child[]"},
 	}
 	for _, tc := range tests {

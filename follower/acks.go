@@ -44,12 +44,13 @@ func (f *Follower) hear(ping *proto.Ping) {
 	wake(f.acked)
 }
 
-// merge makes one acknowledgement of two, which counts when both would.
+// merge makes one acknowledgement of two, which counts when both would. The list of refused
+// sessions is a new one: ackLoop may be reading the old one without a lock.
 func (a *ack) merge(b ack) {
 	a.through = max(a.through, b.through)
 	a.commit = max(a.commit, b.commit)
 	a.heeded = false
-	a.refused = append(a.refused, b.refused...)
+	a.refused = slices.Concat(a.refused, b.refused)
 	slices.Sort(a.refused)
 	a.refused = slices.Compact(a.refused)
 }

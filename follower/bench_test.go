@@ -15,8 +15,8 @@ import (
 func benchFollower(b *testing.B, n int) *Follower {
 	b.Helper()
 	f, err := New(Config{
-		Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, Clients: &rig{}, Leader: (&rig{}).dial,
-		RaftTerm: func() uint64 { return 1 }, Joining: func() bool { return false }, Wall: time.Now, Damaged: func(string) {},
+		Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, Clients: &rig{}, Leader: (&rig{}).dial, Probe: (&rig{}).probe,
+		RaftTerm: func() uint64 { return 1 }, RaftLeader: func() uint32 { return 0 }, Joining: func() bool { return false }, Wall: time.Now, Damaged: func(string) {},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -49,11 +49,15 @@ var (
 	// ErrNotVouched: nobody acknowledged a session in time.
 	ErrNotVouched = errors.New("follower: session not vouched for in time")
 
+	// ErrNoLink: this member cannot bring its clients' writes to the leader.
+	ErrNoLink = errors.New("follower: no link to the leader")
+
 	errNotHeld = errors.New("follower: no connection holds the session")
 )
 
 // Defaults of Config.
 const (
+	defaultSyncLimit     = 5
 	defaultInFlight      = 8192     // two full entries
 	defaultInFlightBytes = 16 << 20 // sixteen entries
 	defaultQueued        = 16384
@@ -81,17 +85,25 @@ type Clients interface {
 
 // Config is what a Follower is built from. A field without a default is required.
 type Config struct {
-	Self    uint32        // this member's id, 1 to 255
-	Boot    uint64        // random, drawn by this process; not 0
-	Tick    time.Duration // ZooKeeper's tickTime
-	State   State
-	Clients Clients
+	Self uint32        // this member's id, 1 to 255
+	Boot uint64        // random, drawn by this process; not 0
+	Tick time.Duration // ZooKeeper's tickTime
+	// SyncLimit is the number of ticks without a link to the leader after which this member closes
+	// its clients' connections. If it is 0, it is 5.
+	SyncLimit int
+	State     State
+	Clients   Clients
 
-	Leader   func(ctx context.Context, id uint32) (proto.LeaderClient, error) // a member's Leader service, this member's included
-	RaftTerm func() uint64                                                    // raft's current term; must not block
-	Joining  func() bool                                                      // this member takes no part in proofs yet; must not block
-	Wall     func() time.Time                                                 // the wall clock: base of session ids, nothing else
-	Damaged  func(why string)                                                 // hears that this member's state is not that of the others, again and again; must not block
+	Leader func(ctx context.Context, id uint32) (proto.LeaderClient, error) // a member's Leader service, this member's included
+	// Probe asks a member for a sign of life, over the connection that its Leader service is
+	// called on. If ctx ends without one, that connection is given up: it ends, with all that
+	// runs on it, and the next call opens another.
+	Probe      func(ctx context.Context, id uint32) error
+	RaftTerm   func() uint64    // raft's current term; must not block
+	RaftLeader func() uint32    // the member that raft hears as the leader now, 0: none; must not block
+	Joining    func() bool      // this member takes no part in proofs yet; must not block
+	Wall       func() time.Time // the wall clock: base of session ids, and told to the leader
+	Damaged    func(why string) // hears that this member's state is not that of the others, again and again; must not block
 
 	MaxInFlight      int // writes sent and not applied here; default 8,192
 	MaxInFlightBytes int // of the same; default 16 MiB; may be exceeded by one write
@@ -144,11 +156,14 @@ func New(cfg Config) (*Follower, error) {
 		return nil, errors.New("follower: Boot is 0")
 	case cfg.Tick <= 0:
 		return nil, fmt.Errorf("follower: tick %v is not positive", cfg.Tick)
+	case cfg.SyncLimit < 0:
+		return nil, fmt.Errorf("follower: sync limit of %d ticks is negative", cfg.SyncLimit)
 	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
 		return nil, errors.New("follower: a limit is negative")
-	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.RaftTerm == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Damaged == nil:
-		return nil, errors.New("follower: State, Clients, Leader, RaftTerm, Joining, Wall and Damaged are required")
+	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.Probe == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Damaged == nil:
+		return nil, errors.New("follower: State, Clients, Leader, Probe, RaftTerm, RaftLeader, Joining, Wall and Damaged are required")
 	}
+	cfg.SyncLimit = cmp.Or(cfg.SyncLimit, defaultSyncLimit)
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, defaultInFlight)
 	cfg.MaxInFlightBytes = cmp.Or(cfg.MaxInFlightBytes, defaultInFlightBytes)
 	cfg.MaxQueued = cmp.Or(cfg.MaxQueued, defaultQueued)
@@ -248,7 +263,7 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 // under the tree's lock; it hears nothing if the state is replaced by a snapshot before
 // (all connections are cut then), or if txn creates or attaches a session and its
 // connection is detached before. Submit waits while this member's limit is reached and
-// the connection has something unapplied. It fails only if ctx ends or an identity is
+// the connection has something unapplied, or the transaction is longer than maxFirst. It fails only if ctx ends or an identity is
 // not valid UTF-8.
 func (f *Follower) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
 	if jute.Op(txn.Op) == jute.OpCloseSession {

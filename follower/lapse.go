@@ -23,6 +23,7 @@ func (f *Follower) lapseLoop(ctx context.Context) error {
 			return nil
 		case now := <-ticker.C:
 			f.lapse(now)
+			f.strand(now)
 		}
 	}
 }

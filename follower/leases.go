@@ -100,6 +100,17 @@ func (s *leases) close(id jute.SessionID) {
 	s.remove(id, ErrRefused)
 }
 
+// all returns the sessions that connections hold, and those connections.
+func (s *leases) all() map[jute.SessionID]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := make(map[jute.SessionID]uint64, len(s.held))
+	for id, l := range s.held {
+		held[id] = l.conn
+	}
+	return held
+}
+
 // clear ends all leases.
 func (s *leases) clear() {
 	s.mu.Lock()

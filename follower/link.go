@@ -25,13 +25,14 @@ var (
 // term is a TermStart that has been applied; over once a newer one has.
 type term struct {
 	znode.Term
+	reached
 	ctx context.Context // ends with the term
 	end context.CancelFunc
 }
 
 func newTerm(t znode.Term) *term {
 	ctx, end := context.WithCancel(context.Background())
-	return &term{Term: t, ctx: ctx, end: end}
+	return &term{Term: t, reached: reached{at: time.Now()}, ctx: ctx, end: end}
 }
 
 // isCurrent reports whether t's leader can still lead as far as raft here knows. While
@@ -81,12 +82,15 @@ func (f *Follower) link(ctx context.Context, t *term) error {
 	if err != nil {
 		return fmt.Errorf("follower: open a stream to leader %d: %w", t.Leader, err)
 	}
-	var receiver sync.WaitGroup
-	receiver.Go(func() {
+	var partners sync.WaitGroup
+	partners.Go(func() {
 		err := stream.RecvMsg(new(proto.ForwardEnd)) // says nothing but that the stream has ended
 		cancel(cmp.Or(err, errEnded))
 	})
-	defer receiver.Wait()
+	if t.Leader != f.cfg.Self {
+		partners.Go(func() { f.probeLoop(ctx, t) })
+	}
+	defer partners.Wait()
 	defer cancel(nil)
 	f.out.rewind()
 	return f.send(ctx, stream, t)

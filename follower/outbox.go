@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"rollcall/fifo"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -23,6 +24,10 @@ const (
 // txnOverhead is counted for each transaction besides its body and identities: its
 // record here and its other fields on the way.
 const txnOverhead = 128
+
+// maxFirst bounds the write, in bytes as it counts, that a connection with nothing unapplied may
+// add to lanes that are full: what most writes have, and less than the connection itself takes.
+const maxFirst = 4 << 10
 
 // Lanes kept for later use: a connection that waits for each of its writes takes and
 // leaves one every time. Together they hold well under 1 MiB.
@@ -53,24 +58,26 @@ type outbox struct {
 	mu        sync.Mutex
 	lanes     map[uint64]*lane // by connection; only those with something unapplied
 	spare     []*lane
-	urgent    turns // lanes whose head makes, takes over or ends a session
-	turns     turns // other lanes with something in them
+	urgent    turns   // lanes whose head makes, takes over or ends a session
+	classes   classes // other lanes with something in them
 	held      int
 	heldBytes int
-	blocked   list.List // of *place, in order of arrival
+	heldHeavy int          // bytes of heavy writes, among heldBytes
+	blocked   [2]list.List // of *place, in order of arrival: with light writes, with heavy ones
 
-	opened    bool          // this boot is announced: numbers may be given
-	seq       uint64        // last number given
-	next      uint64        // number that the link is to send next, from sent or new
-	sent      fifo[request] // numbered and not applied: seq-len+1 … seq
+	opened    bool                // this boot is announced: numbers may be given
+	seq       uint64              // last number given
+	next      uint64              // number that the link is to send next, from sent or new
+	sent      fifo.Queue[request] // numbered and not applied: seq-len+1 … seq
 	sentBytes int
+	sentHeavy int    // weight of the heavy ones
 	resent    uint64 // sent once more, for the record
 }
 
 // lane holds one connection's writes in the order they were submitted.
 type lane struct {
 	conn       uint64
-	queue      fifo[request]
+	queue      fifo.Queue[request]
 	unapplied  int           // in queue or in sent
 	closed     bool          // the connection is gone
 	place      *list.Element // where its Submit waits; nil: it does not
@@ -82,14 +89,19 @@ type request struct {
 	txn    *proto.Txn
 	waiter znode.Waiter // nil: nobody
 	lane   *lane
-	size   int
-	sent   time.Time // first taken to be sent
+	cost
+	sent time.Time // first taken to be sent
 }
+
+// cost is what a write counts while it is held.
+type cost struct{ size, weight int }
+
+func (c cost) heavy() bool { return c.weight > lightWeight }
 
 // place is where a Submit waits for room.
 type place struct {
 	lane  *lane
-	size  int           // of what is to be submitted
+	cost  cost          // of what is to be submitted
 	free  chan struct{} // closed when its turn has come
 	freed bool
 }
@@ -104,63 +116,63 @@ func newOutbox(cfg Config) *outbox {
 		next:  1,
 	}
 	o.urgent.init()
-	o.turns.init()
+	o.classes.init()
 	return o
 }
 
 // submit puts txn at the end of its connection's lane. While the lanes are full it
-// waits, unless the connection has nothing unapplied.
+// waits, unless the connection has nothing unapplied and txn is small, or gives or ends a session.
 func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
-	size, err := sizeOf(txn)
+	cost, err := costOf(txn)
 	if err != nil {
 		return err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if l := o.lanes[txn.Conn]; l != nil && o.full() { // while others wait there is no room
-		if err := o.wait(ctx, l, size); err != nil {
+	if !o.admits(txn, cost) { // while others wait there is no room
+		if err := o.wait(ctx, o.lanes[txn.Conn], cost, isFirst(txn)); err != nil {
 			return err
 		}
 	} else {
-		o.hold(size)
+		o.hold(cost)
 	}
-	o.enter(txn, w, size)
+	o.enter(txn, w, cost)
 	return nil
 }
 
 // offer is submit where that neither waits nor fails; else it returns false.
 func (o *outbox) offer(txn *proto.Txn, w znode.Waiter) bool {
-	size, err := sizeOf(txn)
+	cost, err := costOf(txn)
 	if err != nil {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.lanes[txn.Conn] != nil && o.full() {
+	if !o.admits(txn, cost) {
 		return false
 	}
-	o.hold(size)
-	o.enter(txn, w, size)
+	o.hold(cost)
+	o.enter(txn, w, cost)
 	return true
 }
 
-// sizeOf returns what a transaction counts.
-func sizeOf(txn *proto.Txn) (int, error) {
+// costOf returns what a transaction counts.
+func costOf(txn *proto.Txn) (cost, error) {
 	size := txnOverhead + len(txn.Body)
 	for _, id := range txn.Ids {
 		if !utf8.ValidString(id.Scheme) || !utf8.ValidString(id.Id) {
-			return 0, errText
+			return cost{}, errText
 		}
 		size += len(id.Scheme) + len(id.Id)
 	}
-	return size, nil
+	return cost{size, weigh(txn, size)}, nil
 }
 
-// enter puts txn into its lane; room for size is held.
-func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, size int) {
+// enter puts txn into its lane; room for it is held.
+func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, cost cost) {
 	txn.Member, txn.Boot, txn.Seq = o.member, o.boot, 0
 	l := o.lane(txn.Conn)
-	l.queue.push(request{txn: txn, waiter: w, lane: l, size: size})
+	l.queue.Push(request{txn: txn, waiter: w, lane: l, cost: cost})
 	l.unapplied++
 	if !l.listed() {
 		o.list(l)
@@ -168,24 +180,42 @@ func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, size int) {
 	o.wake()
 }
 
-func (o *outbox) full() bool { return o.held >= o.maxHeld || o.heldBytes >= o.maxHeldBytes }
+// admits reports whether txn gets in without waiting.
+func (o *outbox) admits(txn *proto.Txn, c cost) bool {
+	return !o.full(c.heavy()) || o.lanes[txn.Conn] == nil && (c.size <= maxFirst || isFirst(txn))
+}
 
-func (o *outbox) hold(size int) {
+// full reports whether there is no room for a light or a heavy write. Heavy ones may take half
+// of the bytes: light ones find room beside them.
+func (o *outbox) full(heavy bool) bool {
+	return o.held >= o.maxHeld || o.heldBytes >= o.maxHeldBytes || heavy && o.heldHeavy >= o.maxHeldBytes/2
+}
+
+func (o *outbox) hold(c cost) {
 	o.held++
-	o.heldBytes += size
+	o.heldBytes += c.size
+	if c.heavy() {
+		o.heldHeavy += c.size
+	}
 }
 
-func (o *outbox) release(size int) {
+func (o *outbox) release(c cost) {
 	o.held--
-	o.heldBytes -= size
+	o.heldBytes -= c.size
+	if c.heavy() {
+		o.heldHeavy -= c.size
+	}
 }
 
-// wait gives o.mu back until there is room for size, which is then held, or l has
-// nothing unapplied. The lane may be gone then.
-func (o *outbox) wait(ctx context.Context, l *lane, size int) error {
-	p := &place{lane: l, size: size, free: make(chan struct{})}
-	e := o.blocked.PushBack(p)
-	l.place = e
+// wait gives o.mu back until there is room for a write, which is then held, or l, which may be
+// nil, has nothing unapplied and a write of this kind does not wait for room. The lane may be
+// gone then.
+func (o *outbox) wait(ctx context.Context, l *lane, c cost, first bool) error {
+	p := &place{cost: c, free: make(chan struct{})}
+	e := o.blockedAt(c).PushBack(p)
+	if l != nil && (first || c.size <= maxFirst) {
+		l.place, p.lane = e, l
+	}
 	o.mu.Unlock()
 	var err error
 	select {
@@ -200,25 +230,37 @@ func (o *outbox) wait(ctx context.Context, l *lane, size int) error {
 	if !p.freed {
 		o.free(e)
 	}
-	o.release(size)
+	o.release(c)
 	o.admit()
 	return err
 }
 
-// admit lets those in who waited longest, as far as there is room.
+// blockedAt returns the list in which a Submit of such a write waits.
+func (o *outbox) blockedAt(c cost) *list.List {
+	if c.heavy() {
+		return &o.blocked[1]
+	}
+	return &o.blocked[0]
+}
+
+// admit lets the writes in that have waited longest, light ones first, as far as there is room.
 func (o *outbox) admit() {
-	for e := o.blocked.Front(); e != nil && !o.full(); e = o.blocked.Front() {
-		o.free(e)
+	for i := range o.blocked {
+		b := &o.blocked[i]
+		for e := b.Front(); e != nil && !o.full(i == 1); e = b.Front() {
+			o.free(e)
+		}
 	}
 }
 
-// free takes a place out of the list and lets its Submit go on, with room held for it.
+// free takes a place out of its list and lets its Submit go on, with room held for it.
 func (o *outbox) free(e *list.Element) {
-	p := o.blocked.Remove(e).(*place)
-	if p.lane.place == e {
+	p := e.Value.(*place)
+	o.blockedAt(p.cost).Remove(e)
+	if p.lane != nil && p.lane.place == e {
 		p.lane.place = nil
 	}
-	o.hold(p.size)
+	o.hold(p.cost)
 	p.freed = true
 	close(p.free)
 }
@@ -247,10 +289,10 @@ func (o *outbox) lane(conn uint64) *lane {
 
 // list puts a lane into the circle where its head belongs.
 func (o *outbox) list(l *lane) {
-	if isFirst(l.queue.at(0).txn) {
+	if isFirst(l.queue.At(0).txn) {
 		o.urgent.add(l)
 	} else {
-		o.turns.add(l)
+		o.classes.add(l)
 	}
 }
 
@@ -266,7 +308,7 @@ func (o *outbox) drop(l *lane) {
 	}
 	delete(o.lanes, l.conn)
 	l.leave()
-	if len(o.spare) < maxSpare && len(l.queue.ring) <= maxSpareRing {
+	if len(o.spare) < maxSpare && l.queue.Cap() <= maxSpareRing {
 		*l = lane{queue: l.queue}
 		o.spare = append(o.spare, l)
 	}
@@ -284,15 +326,15 @@ func (o *outbox) detach(conn uint64) {
 	l.closed = true
 	l.leave()
 	dropped := 0
-	for range l.queue.len() {
-		if r := l.queue.pop(); isHandshake(r.txn) {
+	for range l.queue.Len() {
+		if r := l.queue.Pop(); isHandshake(r.txn) {
 			dropped++
-			o.release(r.size)
+			o.release(r.cost)
 		} else {
-			l.queue.push(r)
+			l.queue.Push(r)
 		}
 	}
-	if l.queue.len() > 0 {
+	if l.queue.Len() > 0 {
 		o.list(l)
 	}
 	for range dropped {
@@ -322,14 +364,14 @@ func (o *outbox) take(dst []*proto.Txn, now time.Time) []*proto.Txn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for size := 0; len(dst) < maxMessageTxns && size < maxMessageBytes; {
-		first := o.seq - uint64(o.sent.len()) + 1
+		first := o.seq - uint64(o.sent.Len()) + 1
 		o.next = max(o.next, first) // the others have been applied meanwhile
 		if o.next <= o.seq {
 			o.resent++
 		} else if !o.number(now) {
 			break
 		}
-		r := o.sent.at(int(o.next - first))
+		r := o.sent.At(int(o.next - first))
 		o.next++
 		size += r.size
 		dst = append(dst, r.wire())
@@ -341,27 +383,34 @@ func (o *outbox) take(dst []*proto.Txn, now time.Time) []*proto.Txn {
 // number moves the write whose turn it is to sent, and reports whether there was one
 // and room for it.
 func (o *outbox) number(now time.Time) bool {
-	if !o.opened || o.sent.len() >= o.maxSent || o.sentBytes >= o.maxSentBytes {
+	if !o.opened || o.sent.Len() >= o.maxSent || o.sentBytes >= o.maxSentBytes {
 		return false
 	}
 	l := o.urgent.first()
-	if l == nil {
-		l = o.turns.first()
+	urgent := l != nil
+	if !urgent {
+		l = o.classes.next(o.sentHeavy >= maxHeavy)
 	}
 	if l == nil {
 		return false
 	}
 	l.leave()
-	r := l.queue.pop()
-	if l.queue.len() > 0 {
+	r := l.queue.Pop()
+	if !urgent {
+		o.classes.charge(r.weight)
+	}
+	if l.queue.Len() > 0 {
 		o.list(l)
 	}
-	o.release(r.size)
+	o.release(r.cost)
 	o.seq++
 	r.txn.Seq = o.seq
 	r.sent = now
 	o.sentBytes += r.size
-	o.sent.push(r)
+	if r.heavy() {
+		o.sentHeavy += r.weight
+	}
+	o.sent.Push(r)
 	return true
 }
 
@@ -379,7 +428,7 @@ func (r *request) wire() *proto.Txn {
 func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sent.len() == 0 || o.seq-uint64(o.sent.len())+1 != seq {
+	if o.sent.Len() == 0 || o.seq-uint64(o.sent.Len())+1 != seq {
 		return request{}, false, false
 	}
 	r = o.pop()
@@ -392,14 +441,17 @@ func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 func (o *outbox) forget(through uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.sent.len() > 0 && o.seq-uint64(o.sent.len())+1 <= through {
+	for o.sent.Len() > 0 && o.seq-uint64(o.sent.Len())+1 <= through {
 		o.drop(o.pop().lane)
 	}
 }
 
 func (o *outbox) pop() request {
-	r := o.sent.pop()
+	r := o.sent.Pop()
 	o.sentBytes -= r.size
+	if r.heavy() {
+		o.sentHeavy -= r.weight
+	}
 	if o.held > 0 {
 		o.wake() // the link may have stopped at a bound
 	}

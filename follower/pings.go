@@ -27,12 +27,13 @@ const (
 // batches are kept, since that leader's table no longer decides who lives. A stream of
 // the same or a newer term takes the place of the one before, which ends with Aborted.
 // It takes no lock that apply holds for long.
+//
+// When it returns, its sender may still be in Send, where it waits for a leader that reads
+// nothing. Send returns once the stream has ended, which is when this method has returned.
 func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	s := &pingStream{f: f, stream: stream, work: make(chan struct{}, 1)}
-	var sender sync.WaitGroup
-	sender.Go(func() { s.answer(ctx) })
-	defer sender.Wait()
+	go s.answer(ctx)
 	defer cancel()
 	defer f.dropStream(s)
 	for {
@@ -127,7 +128,8 @@ func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 func (f *Follower) pong(number uint64) *proto.Pong {
 	pong := &proto.Pong{Number: number, Boot: f.cfg.Boot, Applied: f.applied.Load()}
 	if number != 0 {
-		pong.Marks = f.marks()
+		pong.Marks, pong.ClockMs = f.marks(), f.cfg.Wall().UnixMilli()
+		pong.Unlinked = f.unlinked(time.Now()) > f.cfg.Tick
 	}
 	return pong
 }

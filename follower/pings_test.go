@@ -385,6 +385,37 @@ func TestAck(t *testing.T) {
 	})
 }
 
+// An acknowledgement that has been taken out to be heeded does not change when another one is
+// merged into it: it is read without a lock.
+func TestMergeLeavesWhatWasTaken(t *testing.T) {
+	for _, more := range [][]int64{nil, {0}, {4, 1}} {
+		a := ack{through: 1, refused: append(make([]int64, 0, 16), 3, 1, 2)}
+		taken := a
+		a.merge(ack{through: 2, refused: more})
+		if want := []int64{3, 1, 2}; !slices.Equal(taken.refused, want) {
+			t.Errorf("merged with %v, what was taken is %v, want %v", more, taken.refused, want)
+		}
+		want := slices.Compact(slices.Sorted(slices.Values(append([]int64{1, 2, 3}, more...))))
+		if !slices.Equal(a.refused, want) {
+			t.Errorf("merged with %v: %v, want %v", more, a.refused, want)
+		}
+	}
+}
+
+// A leader that pings and reads nothing does not keep its stream open: it ends when a newer one
+// has taken over, though the sender still waits for the leader.
+func TestPingsEndsWhileItsSenderWaits(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		old := r.pings(2, 2002)
+		old.ping(&proto.Ping{Number: 1}) // nobody takes the pong
+		r.pings(3, 3003).ping(&proto.Ping{Number: 1})
+		old.ping(&proto.Ping{Number: 2})
+		if code := old.code(); code != codes.Aborted {
+			t.Errorf("the old stream ended with %v, want Aborted", code)
+		}
+	})
+}
+
 // More acknowledgements than may wait are put together, and none is lost.
 func TestManyAcks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {

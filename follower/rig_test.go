@@ -31,11 +31,13 @@ const (
 // rig is a Follower with everything around it in memory: a state that follows the rules
 // for boots and numbers, and members that may lead.
 type rig struct {
-	t        *testing.T
-	f        *Follower
-	state    *fakeState
-	raftTerm atomic.Uint64
-	joining  atomic.Bool
+	t          *testing.T
+	f          *Follower
+	state      *fakeState
+	raftTerm   atomic.Uint64
+	raftLeader atomic.Uint32
+	joining    atomic.Bool
+	probed     atomic.Int64 // probes without an answer
 
 	mu      sync.Mutex
 	leaders map[uint32]*fakeLeader
@@ -68,8 +70,8 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, state: &fakeState{}, leaders: map[uint32]*fakeLeader{}, ran: make(chan error, 1)}
 		cfg := Config{
-			Self: self, Boot: ourBoot, Tick: tick, State: r.state, Clients: r, Leader: r.dial,
-			RaftTerm: r.raftTerm.Load, Joining: r.joining.Load, Wall: time.Now, Damaged: r.damaged,
+			Self: self, Boot: ourBoot, Tick: tick, State: r.state, Clients: r, Leader: r.dial, Probe: r.probe,
+			RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, Joining: r.joining.Load, Wall: time.Now, Damaged: r.damaged,
 		}
 		if change != nil {
 			change(&cfg)
@@ -86,6 +88,22 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 			t.Errorf("Run: %v", err)
 		}
 	})
+}
+
+// probe answers for every member that leads, unless it is mute. It gives up nothing.
+func (r *rig) probe(ctx context.Context, id uint32) error {
+	r.mu.Lock()
+	l := r.leaders[id]
+	r.mu.Unlock()
+	if l == nil {
+		return errors.New("unreachable")
+	}
+	if l.mute.Load() {
+		<-ctx.Done()
+		r.probed.Add(1)
+		return ctx.Err()
+	}
+	return nil
 }
 
 func (r *rig) Cut(id jute.SessionID, conn uint64, _ error) {
@@ -131,6 +149,7 @@ func (r *rig) lead(id uint32, term uint64) *fakeLeader {
 // start applies a TermStart.
 func (r *rig) start(id uint32, term, nonce uint64) {
 	r.raftTerm.Store(max(term, r.raftTerm.Load()))
+	r.raftLeader.Store(id)
 	r.state.Lock()
 	defer r.state.Unlock()
 	r.state.index++
@@ -242,7 +261,8 @@ func (h *heard) times() int {
 type fakeLeader struct {
 	nonce  uint64
 	sync   func(ctx context.Context) (uint64, error)
-	refuse bool // streams
+	refuse bool        // streams
+	mute   atomic.Bool // no probe is answered
 
 	mu      sync.Mutex
 	got     []*proto.Txn

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +86,60 @@ func TestFullOutbox(t *testing.T) {
 	}
 }
 
+// Past the limit a connection with nothing unapplied adds one small write, or what makes,
+// takes over or ends its session. A longer write waits for room like any other.
+func TestLongWriteWaitsForRoom(t *testing.T) {
+	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 1, 1 }, func(t *testing.T, r *rig) {
+		long := strings.Repeat("x", maxFirst)
+		r.submit(1, jute.OpCreate, "a1")
+		b := r.try(t.Context(), 2, long)
+		if ended(t, b) {
+			t.Fatal("a long write got in although the lanes are full")
+		}
+		if r.f.Offer(&proto.Txn{Conn: 3, Op: int32(jute.OpCreate), Body: []byte(long)}, nil) {
+			t.Error("a long write that was offered got in although the lanes are full")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		d := r.try(ctx, 4, long)
+		cancel()
+		if err := <-d; !errors.Is(err, context.Canceled) {
+			t.Errorf("submit: %v, want canceled", err)
+		}
+		r.submit(5, jute.OpCreate, strings.Repeat("x", maxFirst-txnOverhead))
+		r.submit(6, jute.OpCreateSession, long)
+		l := r.announced()
+		for range 3 {
+			r.commit(l, 1)
+		}
+		if !ended(t, b) {
+			t.Error("the long write still waits")
+		}
+	})
+}
+
+// A long write that waits behind its connection's own is not let in just because those are applied.
+func TestLongWriteWaitsOnWithNothingUnapplied(t *testing.T) {
+	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 1, 1 }, func(t *testing.T, r *rig) {
+		l := r.announced()
+		r.submit(1, jute.OpCreate, "a1") // goes out
+		synctest.Wait()
+		for conn := range uint64(3) {
+			r.submit(2+conn, jute.OpCreate, "b")
+		}
+		a2 := r.try(t.Context(), 1, strings.Repeat("x", maxFirst))
+		r.commit(l, 1) // a1; the first b goes out, and two are left
+		if ended(t, a2) {
+			t.Fatal("got in although the lanes are full")
+		}
+		for range 3 {
+			r.commit(l, 1)
+		}
+		if !ended(t, a2) {
+			t.Error("still waits although there is room")
+		}
+	})
+}
+
 // A connection that waits gets in at once when all it had has been applied, full or not.
 func TestWaitEndsWithNothingUnapplied(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 1, 1 }, func(t *testing.T, r *rig) {
@@ -117,7 +172,7 @@ func TestSubmitGivesUp(t *testing.T) {
 		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("submit: %v, want deadline exceeded", err)
 		}
-		if n, held := r.f.out.blocked.Len(), r.f.out.held; n != 1 || held != 2 {
+		if n, held := r.f.out.blocked[0].Len(), r.f.out.held; n != 1 || held != 2 {
 			t.Errorf("%d wait, want 1; %d held, want 2", n, held)
 		}
 		r.announced()
@@ -139,7 +194,7 @@ func TestSubmitGivesUpItsTurn(t *testing.T) {
 			second := r.try(t.Context(), 2, "b2")
 			out.mu.Lock()
 			cancel()
-			out.release(txnOverhead) // room for one
+			out.release(cost{size: txnOverhead}) // room for one
 			out.admit()
 			out.mu.Unlock()
 			synctest.Wait()
@@ -154,7 +209,7 @@ func TestSubmitGivesUpItsTurn(t *testing.T) {
 				t.Fatal("it never gave up")
 			}
 			out.mu.Lock() // it went ahead: its fate was drawn; let the second in and try again
-			out.release(txnOverhead)
+			out.release(cost{size: txnOverhead})
 			out.admit()
 			out.mu.Unlock()
 			if !ended(t, second) {
@@ -189,8 +244,8 @@ func TestEverybodyGetsIn(t *testing.T) {
 			}
 			next[txn.Conn]++
 		}
-		if len(r.state.log) != conns*each || len(r.f.out.lanes) != 0 || r.f.out.blocked.Len() != 0 || r.f.out.heldBytes != 0 || r.f.out.sentBytes != 0 {
-			t.Errorf("%d applied; left: %d lanes, %d blocked, %d and %d bytes", len(r.state.log), len(r.f.out.lanes), r.f.out.blocked.Len(), r.f.out.heldBytes, r.f.out.sentBytes)
+		if len(r.state.log) != conns*each || len(r.f.out.lanes) != 0 || r.f.out.blocked[0].Len() != 0 || r.f.out.heldBytes != 0 || r.f.out.sentBytes != 0 {
+			t.Errorf("%d applied; left: %d lanes, %d blocked, %d and %d bytes", len(r.state.log), len(r.f.out.lanes), r.f.out.blocked[0].Len(), r.f.out.heldBytes, r.f.out.sentBytes)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"rollcall/integration/wire"
 	"rollcall/jute"
 	"rollcall/member"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 	"rollcall/server"
 )
 
@@ -29,7 +29,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 	for _, writers := range counts {
 		for _, on := range []string{"leader", "follower"} {
-			for _, kind := range []quorum.LogKind{quorum.LogBolt, quorum.LogWAL} {
+			for _, kind := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
 				b.Run(fmt.Sprintf("writers=%d/on=%s/store=%s", writers, on, kind), func(b *testing.B) {
 					e := startBench(b, 2*time.Second, kind)
 					at := e.roles(b)
@@ -47,7 +47,7 @@ type benchEnsemble struct {
 	stop    []context.CancelFunc // of each member
 }
 
-func startBench(b testing.TB, tick time.Duration, kind quorum.LogKind) *benchEnsemble {
+func startBench(b testing.TB, tick time.Duration, kind disk.LogKind) *benchEnsemble {
 	b.Helper()
 	e := &benchEnsemble{}
 	var servers []member.Server

@@ -12,7 +12,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/jute"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 )
 
 const (
@@ -36,7 +36,7 @@ func BenchmarkClose(b *testing.B) {
 	}
 	servers := strings.FieldsFunc(os.Getenv("ROLLCALL_SERVERS"), func(r rune) bool { return r == ',' })
 	if len(servers) == 0 {
-		servers = startBench(b, 2*time.Second, quorum.LogWAL).clients
+		servers = startBench(b, 2*time.Second, disk.LogWAL).clients
 	}
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("ephemerals=%d", n), func(b *testing.B) {

@@ -157,7 +157,7 @@ func TestAttachAheadOfDueExpiry(t *testing.T) {
 	for _, early := range []time.Duration{100, 400, 700, 1000} {
 		t.Run(fmt.Sprintf("%d ms before", early), func(t *testing.T) {
 			ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
-				const timeout = 4 * tick
+				const timeout = 6 * tick // a third of it is longer than the disk stalls
 				other, _ := e.Open(b, 20*tick)
 				first, session := e.Open(a, timeout)
 				opened := time.Now()
@@ -504,6 +504,7 @@ func TestRefusedTouchInABatch(t *testing.T) {
 		lose   func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32, s jute.ConnectResponse) (undo func())
 	}{
 		{"closing", true, func(_ *testing.T, e *cluster.Ensemble, leader, _, _ uint32, _ jute.ConnectResponse) func() {
+			time.Sleep(timeout - tick) // what the start of an ensemble writes is in the log by then
 			e.Gate(leader).Hold()
 			e.Wait("its expiry to be sealed", 7*tick, func() bool { return e.Gate(leader).Waiting() == 1 })
 			return e.Gate(leader).Release

@@ -25,6 +25,17 @@ func leaders(e *cluster.Ensemble) (ids []uint32) {
 	return ids
 }
 
+// running fails the test unless the members run: that one which has ended does not lead
+// proves nothing.
+func running(t *testing.T, e *cluster.Ensemble, ids ...uint32) {
+	t.Helper()
+	for _, id := range ids {
+		if !e.Running(id) {
+			t.Fatalf("member %d has ended: %v", id, e.Exited(id))
+		}
+	}
+}
+
 // write makes n nodes, of which it says how many were acknowledged.
 func write(t *testing.T, c *cluster.Client, dir string, n int, data []byte) {
 	t.Helper()
@@ -50,6 +61,7 @@ func TestWipedMemberDoesNotElectALaggard(t *testing.T) {
 		e.Boot(a)
 		for range 300 {
 			time.Sleep(tick / 10)
+			running(t, e, a, b)
 			if l := leaders(e); len(l) > 0 {
 				t.Fatalf("member %d leads, and nobody has the acknowledged writes", l[0])
 			}
@@ -85,6 +97,7 @@ func TestWipedMemberKilledHalfCaughtUp(t *testing.T) {
 				e.Boot(a)
 				for range 200 {
 					time.Sleep(tick / 10)
+					running(t, e, a, b)
 					if l := leaders(e); len(l) > 0 && !has(e, l[0], "/acknowledged59") {
 						t.Fatalf("member %d leads without an acknowledged write", l[0])
 					}
@@ -115,6 +128,7 @@ func TestTwoWipedOfThree(t *testing.T) {
 		}
 		for range 600 {
 			time.Sleep(tick / 10)
+			running(t, e, e.IDs()...)
 			for _, id := range e.IDs() {
 				if role := e.Member(id).Role(); role != "" {
 					t.Fatalf("member %d is a %s after two of three lost their data", id, role)

@@ -13,13 +13,13 @@ import (
 
 	"rollcall/bench"
 	"rollcall/client"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 )
 
 // Every case of `rollcall bench` runs against three members, measures something, fails
 // nothing, and leaves nothing behind.
 func TestBenchCases(t *testing.T) {
-	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
+	e := startBench(t, 500*time.Millisecond, disk.LogBolt)
 	base := bench.Defaults()
 	// Without a warm-up something is measured however slow the machine is.
 	base.Duration, base.Warmup, base.Timeout = 500*time.Millisecond, 0, 4*time.Second
@@ -87,7 +87,7 @@ func (e *benchEnsemble) checkEmpty(t *testing.T) {
 
 // A run that is broken off says so and leaves nothing behind, either.
 func TestBenchBrokenOff(t *testing.T) {
-	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
+	e := startBench(t, 500*time.Millisecond, disk.LogBolt)
 	for _, text := range []string{"create", "get:rate=100", "sessions", "watches:watchers=5", "expiry:silent=5"} {
 		p, err := bench.ParseCase(text, bench.Defaults())
 		if err != nil {
@@ -112,7 +112,7 @@ func TestBenchBrokenOff(t *testing.T) {
 // Failover: the hook stops one of three members for good. Its clients go elsewhere with
 // their sessions, and no acknowledged write is missing.
 func TestBenchFailover(t *testing.T) {
-	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
+	e := startBench(t, 500*time.Millisecond, disk.LogBolt)
 	flag := filepath.Join(t.TempDir(), "hooked")
 	go func() {
 		for t.Context().Err() == nil {
@@ -148,7 +148,7 @@ func TestBenchFailover(t *testing.T) {
 // Two names for one ensemble compare as equals: each case has run three times on both,
 // and every figure has both sides.
 func TestBenchCompare(t *testing.T) {
-	e := startBench(t, 500*time.Millisecond, quorum.LogBolt)
+	e := startBench(t, 500*time.Millisecond, disk.LogBolt)
 	base := bench.Defaults()
 	base.Duration, base.Warmup, base.Nodes, base.Conns = 100*time.Millisecond, 0, 10, 2
 	cfg := bench.CompareConfig{Rounds: bench.MinRounds}

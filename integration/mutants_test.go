@@ -24,7 +24,10 @@ type mutant struct {
 
 const (
 	here      = "./integration"
+	attacked  = "./integration/hostile"
 	within200 = "^TestSchedules$"
+
+	wholePackage = "."
 )
 
 var mutants = []mutant{
@@ -37,6 +40,11 @@ var mutants = []mutant{
 		"old attach accepted", "znode/session.go",
 		"if req.GetSince() != old.Since && old.Owner.Member != txn.GetMember() {", "if false {",
 		here, "TestOldAttachAfterTheHeal",
+	},
+	{
+		"old handshake tried again", "server/handshake.go",
+		" && time.Since(h.begun) < c.srv.cfg.Tick/2:", ":",
+		here, "TestHalfOpenAttachDoesNotTakeTheSessionBack",
 	},
 	{
 		"expiry of a session that came back", "znode/session.go",
@@ -56,16 +64,16 @@ var mutants = []mutant{
 	{
 		"vouching unchecked", "server/output.go",
 		"if vouch && !c.vouched(now) {", "if false {",
-		"./server", ".",
+		"./server", wholePackage,
 	},
 	{
 		"leader proves to itself that it leads", "leader/proof.go",
 		"p.majority = members/2 + 1", "p.majority = 1",
-		"./leader", ".",
+		"./leader", wholePackage,
 	},
 	{
 		"joining member votes", "quorum/node.go",
-		"votes: func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },", "votes: func() bool { return true },",
+		"Votes:     func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },", "Votes:     func() bool { return true },",
 		here, "TestWipedMember",
 	},
 	{
@@ -87,6 +95,41 @@ var mutants = []mutant{
 		"close without its ephemerals", "znode/sweep.go",
 		"for _, path := range paths {", "for _, path := range paths[:0] {",
 		here, within200,
+	},
+	{
+		"operations of a multi count as one in an entry", "leader/batch.go",
+		"w.ops = max(1, jute.CountMulti(txn.Body))", "w.ops = 1",
+		"./leader", "TestOperationsOfAMultiCount",
+	},
+	{
+		"heavy writes sent without bound", "follower/outbox.go",
+		"l = o.classes.next(o.sentHeavy >= maxHeavy)", "l = o.classes.next(false)",
+		"./follower", "TestHeavyWritesLeaveRoom",
+	},
+	{
+		"writes share by number, not by weight", "follower/classes.go",
+		"	class.start += uint64(weight)\n", "	class.start++\n",
+		"./follower", "TestClassesShareByWeight",
+	},
+	{
+		"multis of any length", "server/request.go",
+		"jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {", "false {",
+		"./server", "TestMultiLimit",
+	},
+	{
+		"every session of an entry has a budget of its own", "znode/sweep.go",
+		"	s.removals -= nodes\n", "",
+		"./znode", "TestSessionsOfAnEntryShareABudget",
+	},
+	{
+		"entry of the format before judged by the budget", "znode/sweep.go",
+		"		return nodes <= s.atOnce\n", "		return nodes <= s.removals\n",
+		"./znode", "TestFormatBeforeBudget",
+	},
+	{
+		"no rest between the expiries of a storm", "leader/batch.go",
+		"if batch.removes {", "if false {",
+		"./leader", "TestMassExpiryIsPaced",
 	},
 	{
 		"close answered before all its ephemerals are gone", "server/request.go",
@@ -134,9 +177,34 @@ var mutants = []mutant{
 		here, within200,
 	},
 	{
-		"acknowledged before it is on the disk", "quorum/stores.go",
+		"acknowledged before it is on the disk", "quorum/disk/stores.go",
 		`func() error { return s.LogStore.StoreLogs(logs) })`, `func() error { go s.LogStore.StoreLogs(logs); return nil })`,
 		here, "TestTornWrites",
+	},
+	{
+		"lost end of the log unseen", "quorum/disk/wallist.go",
+		"if err == nil && last < durable {", "if false {",
+		"./quorum/disk", "^TestDamagedWAL$",
+	},
+	{
+		"mark of another segment believed", "quorum/disk/walmark.go",
+		"if m.segment != segment+1 {\n\t\treturn 0", "if m.segment == 0 {\n\t\treturn 0",
+		"./quorum/disk", "^TestWALMarkLags$",
+	},
+	{
+		"changed vote unseen", "quorum/disk/bolt.go",
+		"case now.values != m.values:", "case false:",
+		"./quorum/disk", "^TestDamagedBolt$",
+	},
+	{
+		"full disk called damage", "quorum/disk/logkind.go",
+		"errors.Is(err, os.ErrNotExist), full(err):", "errors.Is(err, os.ErrNotExist):",
+		"./quorum/disk", "^TestWALFullDisk$",
+	},
+	{
+		"gRPC opens a stream anew", "member/peers.go",
+		"_ = s.Context()", "_ = s",
+		"./member", "TestUnseenStreamEnds",
 	},
 	{
 		"wiped member joins on one word", "quorum/start.go",
@@ -145,71 +213,86 @@ var mutants = []mutant{
 	},
 	{
 		"half a bootstrap taken for a lost disk", "quorum/start.go",
-		"case first == bootstrapIndex && joining == 0:", "case first == bootstrapIndex && joining > 1:",
+		"case first == disk.BootstrapIndex && joining == 0:", "case first == disk.BootstrapIndex && joining > 1:",
 		"./quorum", "TestBootstrapKilledHalfWay|TestStopBeforeFirstCommit",
 	},
 	{
-		"snapshot received in raft's main loop", "quorum/transport.go",
+		"snapshot received in raft's main loop", "quorum/wire/transport.go",
 		"	if isInstall {\n", "	if isInstall && r == nil {\n",
 		"./quorum", "TestLeaderDiesSendingSnapshot|TestSnapshotIsInstalled",
 	},
 	{
-		"entry of an old term applied", "znode/apply.go",
-		"case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:", "case entry.GetTerm() != term:",
-		"./znode", ".",
+		"log deleted for a snapshot that nobody has read", "quorum/disk/mend.go",
+		"		err = verifyStored(s, &snap, verify, recovered)\n", "",
+		"./quorum/disk", "TestMend",
 	},
 	{
-		"commit index unclamped", "quorum/transport.go",
+		"snapshot's metadata believed without their checksum", "quorum/disk/snapshotfiles.go",
+		"case m.Checked && string(sum) != metaSum(line), !m.Checked", "case !m.Checked",
+		"./quorum/disk", "TestSnapshotBitFlips",
+	},
+	{
+		"received snapshot handed over unread", "quorum/wire/receive.go",
+		"if err := t.cfg.Inspect(s, req); err != nil {", "if err := t.cfg.Inspect(s, req); err != nil && req == nil {",
+		"./quorum", "TestBadSnapshotIsRefused",
+	},
+	{
+		"entry of an old term applied", "znode/apply.go",
+		"case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:", "case entry.GetTerm() != term:",
+		"./znode", wholePackage,
+	},
+	{
+		"commit index unclamped", "quorum/wire/transport.go",
 		"if req.LeaderCommitIndex <= proved {", "if true {",
-		"./quorum", "Clamp|Commit|Pipeline|Transport",
+		"./quorum/wire", "Clamp|Commit|Pipeline",
 	},
 	{
 		"table time unclamped", "sessiontracker/table.go",
 		"min(now.Sub(c.base), t.step+t.slack())", "now.Sub(c.base)",
-		"./sessiontracker", ".",
+		"./sessiontracker", wholePackage,
 	},
 	{
 		"late check loses no time", "sessiontracker/table.go",
 		"		c.base = now\n", "",
-		"./sessiontracker", ".",
+		"./sessiontracker", wholePackage,
 	},
 	{
 		"touch batch forgotten when it is sent", "sessiontracker/touchmap.go",
 		"	return slices.Clone(m.unacked)\n", "	b := m.unacked\n	m.unacked = nil\n	return b\n",
-		"./sessiontracker", ".",
+		"./sessiontracker", wholePackage,
 	},
 	{
 		"expiry without a round of its own", "leader/expire.go",
 		"if now.Before(r.ends) && !l.allAnswered(r.asked, now) {", "if false {",
-		"./leader", ".",
+		"./leader", wholePackage,
 	},
 	{
 		"refused proposal ignored", "leader/batch.go",
 		"		if err := entry.Error(); err != nil {\n", "		if err := entry.Error(); false {\n",
-		"./leader", ".",
+		"./leader", "^TestRefusedProposalEndsTerm$",
 	},
 	{
 		"old stream read on", "leader/batch.go",
 		"return !q.closed && q.streams[f.member] == f }", "return !q.closed }",
-		"./leader", ".",
+		"./leader", wholePackage,
 	},
 	{
 		"read overtakes the connection's writes", "server/request.go",
-		"	if c.queue.n > 0 {\n		r.keep()\n", "	if false {\n		r.keep()\n",
-		"./server", ".",
+		"	if c.queue.n > 0 || !c.affords(r) {\n", "	if false {\n",
+		"./server", wholePackage,
 	},
 	{
 		"acknowledgement counts before its index is applied", "follower/acks.go",
 		" && f.acks[0].commit <= f.applied.Load() {", " {",
-		"./follower", ".",
+		"./follower", wholePackage,
 	},
 	{
 		"ping of an old term answered", "follower/pings.go",
 		"if term := f.cfg.RaftTerm(); ping.Term < term {", "if term := f.cfg.RaftTerm(); false {",
-		"./follower", ".",
+		"./follower", wholePackage,
 	},
 	{
-		"stalled leader speaks on", "quorum/stall.go",
+		"stalled leader speaks on", "quorum/disk/stall.go",
 		"if oldest.begun.IsZero() || time.Since(oldest.begun) < o.limit {", "if true {",
 		here, "TestStalledLeader",
 	},
@@ -260,7 +343,7 @@ var mutants = []mutant{
 	},
 	{
 		"checks by the wall clock", "leader/expire.go",
-		"l.look(&r, time.Now())", "l.look(&r, l.cfg.Now())",
+		"l.look(&r, time.Now())", "l.look(&r, l.cfg.Clock.Now())",
 		here, "TestWallClocksJump",
 	},
 	{
@@ -285,18 +368,128 @@ var mutants = []mutant{
 	},
 	{
 		"damage forgotten by a restart", "quorum/damage.go",
-		"n.stable.Set(keyDamage, []byte(why))", "error(nil)",
+		"n.disk.Stable().Set(keyDamage, []byte(why))", "error(nil)",
 		here, "TestDamagedFollower",
 	},
 	{
 		"damaged leader speaks on", "quorum/node.go",
-		"stalled: n.silent,", "stalled: n.Stalled,",
+		"Stalled: n.silent,", "Stalled: n.Stalled,",
 		"./quorum", "TestDamaged",
+	},
+	{
+		"snapshot that an older member cannot read", "znode/snapshot.go",
+		"if c.MinFormat() < stepsFormat && c.unswept.n == 0 {", "if false {",
+		"./znode", "TestSnapshotVersions",
+	},
+	{
+		"time that never goes back", "znode/apply.go",
+		"if entry.GetFormat() < stampFormat {", "if true {",
+		"./znode", "TestTimeFollowsTheStamp",
+	},
+	{
+		"reaper by a clock that has jumped", "leader/reap.go",
+		"if _, agreed := l.clockFault(); !agreed {", "if false {",
+		"./leader", "TestReaperIsHeld",
+	},
+	{
+		"heartbeats unanswered while a snapshot is installed", "quorum/wire/transport.go",
+		"if heartbeat(req) && t.installs(r, req.Term) {", "if false {",
+		"./quorum", "TestLongInstall",
+	},
+	{
+		"requests of any length together", "quorum/wire/conns.go",
+		"for c.bytes > maxRequests {", "for false {",
+		"./quorum/wire", "TestRequestsTogether",
+	},
+	{
+		"member that is down given up", "quorum/wire/transport.go",
+		"	case !heartbeat(req):\n", "	case false:\n",
+		here, "TestReturningMemberServes",
+	},
+	{
+		"requests held while leadership is handed over", "quorum/node.go",
+		"	n.handing.Add(1) // raft", "	n.handing.Add(0) // raft",
+		"./quorum", "TestNoHoldDuringHandOver",
+	},
+	{
+		"configuration checked by raft's decoder alone", "quorum/wire/check.go",
+		"checkBounds(b, configurationBounds); err != nil {", "error(nil); err != nil {",
+		"./quorum/wire", "TestCheckRequest",
+	},
+	{
+		"request that was cut short taken for the end of the log", "quorum/wire/transport.go",
+		"if end == 0 || !endsLog(req.Entries) {", "if end == 0 || len(req.Entries) >= disk.MaxAppend {",
+		"./quorum/wire", "TestLeaderEnd",
 	},
 	{
 		"half of the members are a majority", "leader/compare.go",
 		"if int(n) > members/2 {", "if int(n) >= members/2 {",
-		"./leader", ".",
+		"./leader", wholePackage,
+	},
+	{
+		"large write weighs as little as a small one", "follower/classes.go",
+		"units := (size + bytesPerUnit - 1) / bytesPerUnit", "units := min(size, 1)",
+		attacked, "TestFloodOfLargeWrites",
+	},
+	{
+		"time without a leader counts as time without a link", "follower/probe.go",
+		"if t := f.leadership(); f.cfg.RaftLeader() != t.Leader {", "if t := f.leadership(); false {",
+		here, "TestUnreadBytesCountWhenTheyAreRead",
+	},
+	{
+		"leader that cannot lead stays", "leader/fitness.go",
+		"if 2*deaf <= len(reached)+1 && (deaf == 0 || !unproved) {", "if true {",
+		here, "TestLeaderWithoutItsPort",
+	},
+	{
+		"leadership handed round in circles", "member/succession.go",
+		"if !ended.IsZero() && now.Sub(ended) < rest {", "if false {",
+		here, "TestNobodyCanDoBetter",
+	},
+	{
+		"forgotten connection kept", "member/peers.go",
+		"	if newest {\n		_ = conn.Close()", "	if false {\n		_ = conn.Close()",
+		here, "TestForgottenFlows",
+	},
+	{
+		"strangers take the places of members", "quorum/wire/greeting.go",
+		"if g.member != member {", "if false {",
+		"./quorum/wire", "TestMembersHavePlacesOfTheirOwn",
+	},
+	{
+		"large reads do not wait for the budget", "server/budget.go",
+		"return n < accountStep || c.has(n)", "return n >= 0",
+		"./server", "Budget",
+	},
+	{
+		"overrun budget closes nobody", "server/budget.go",
+		"over := b.used.Load() - b.most; over > 0 {", "over := b.used.Load() - b.most; over > 1<<40 {",
+		"./server", "Budget",
+	},
+	{
+		"overrun budget closes those that hold little first", "server/budget.go",
+		"idle && held > share}", "idle && held > 0*share}",
+		"./server", "TestBudgetOverrun",
+	},
+	{
+		"readers closed for those that take nothing", "server/budget.go",
+		"if held > above && (idle || !stalled) {", "if held > above {",
+		"./server", "TestBudgetSparesReaders",
+	},
+	{
+		"apply lists long directories", "server/request.go",
+		"if applying && r.aside {", "if false {",
+		"./server", "TestLongLists",
+	},
+	{
+		"records go to the log unread", "server/operations.go",
+		"{take: (*conn).write, record: readDelete}", "{take: (*conn).submit}",
+		"./server", "TestEveryOpcode",
+	},
+	{
+		"write overtakes a list that apply has left", "server/queue.go",
+		"q.proofs > 0 || q.asides > 0 ||", "q.proofs > 0 ||",
+		"./server", "TestLongLists",
 	},
 }
 
@@ -325,12 +518,11 @@ func TestMutantsFit(t *testing.T) {
 	}
 }
 
-// How long a mutant may take, as a whole, and its tests. One that makes a test hang is
-// noticed, too; 200 schedules take half a minute, and more on a busy machine.
+// How long a mutant may take, as a whole, and its tests. That they take longer is no judgement: the
+// machine may be busy. 200 schedules take half a minute, and more on a busy machine.
 const (
-	mutantLimit    = 5 * time.Minute
-	testsLimit     = time.Minute
-	schedulesLimit = 4 * time.Minute
+	mutantLimit = 5 * time.Minute
+	testsLimit  = 4 * time.Minute
 
 	// tries is how often a named test runs until it notices: raft draws when it elects, and a
 	// member that votes although it must not is elected twice out of three times.
@@ -378,13 +570,14 @@ func (m mutant) hunt(dir string) (by string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mutantLimit)
 	defer cancel()
-	limit, times := testsLimit, "-count="+strconv.Itoa(tries)
-	if m.run == within200 {
-		limit, times = schedulesLimit, "-count=1"
+	times := tries
+	if m.run == within200 || m.run == wholePackage {
+		times = 1
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", times, "-failfast", "-vet=off", "-timeout="+limit.String(), "-overlay", file, "-run", m.run, m.pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-count="+strconv.Itoa(times), "-failfast", "-vet=off", "-timeout="+testsLimit.String(), "-run", m.run, m.pkg)
 	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "ROLLCALL_SCHEDULES=200", "ROLLCALL_MUTANTS=")
+	// The overlay is in GOFLAGS and not an argument, because some tests build the binary that they run.
+	cmd.Env = append(os.Environ(), "ROLLCALL_SCHEDULES=200", "ROLLCALL_MUTANTS=", "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+file)
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return "", errors.New("nobody noticed")
@@ -395,9 +588,9 @@ func (m mutant) hunt(dir string) (by string, err error) {
 	return by, nil
 }
 
-// noticed says which test noticed a mutant, "" if none did. That schedules come to an end
-// without one that fails, or not within their time, is no judgement: totals below their
-// floors, or a machine that is busy.
+// noticed says which test noticed a mutant, "" if none did. Three things are no judgement: tests
+// that do not come to an end within their time, code that does not build, and schedules that end without one that fails,
+// with totals below their floors.
 func noticed(run, out string) (by string) {
 	for line := range strings.Lines(out) {
 		if _, rest, ok := strings.Cut(line, "--- FAIL: "); ok {
@@ -407,7 +600,7 @@ func noticed(run, out string) (by string) {
 	if run == within200 && !strings.Contains(by, "/seed=") {
 		by = ""
 	}
-	if by == "" && strings.Contains(out, "panic: ") && (run != within200 || !strings.Contains(out, "panic: test timed out")) {
+	if by == "" && strings.Contains(out, "panic: ") && !strings.Contains(out, "panic: test timed out") {
 		by = "a panic in " + run
 	}
 	return by
@@ -427,7 +620,10 @@ func TestNoticed(t *testing.T) {
 		{within200, crash, "a panic in " + within200},
 		{within200, timeout, ""},
 		{"TestTornWrites", "--- FAIL: TestTornWrites (0.10s)\n", "TestTornWrites"},
-		{"TestTornWrites", timeout, "a panic in TestTornWrites"},
+		{"TestTornWrites", timeout, ""},
+		{"TestTornWrites", "--- FAIL: TestTornWrites (0.10s)\n" + timeout, "TestTornWrites"},
+		{"TestTornWrites", crash, "a panic in TestTornWrites"},
+		{wholePackage, timeout, ""},
 		{"TestTornWrites", "FAIL rollcall/integration [build failed]\n", ""},
 	} {
 		if got := noticed(tt.run, tt.out); got != tt.want {

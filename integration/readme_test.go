@@ -15,7 +15,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	sources := map[string]string{}
-	for _, m := range regexp.MustCompile("`(?:([a-z]+)\\.)?(Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("`(?:([a-z]+(?:/[a-z]+)?)\\.)?(Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
 		dir := "."
 		if m[1] != "" {
 			dir = filepath.Join("..", m[1])
@@ -37,7 +37,7 @@ func TestReadme(t *testing.T) {
 			t.Errorf("README.md does not have the mutant %q", m.name)
 		}
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `(\\w+/\\w+\\.go)` \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([\\w/]+\\.go)` \\|").FindAllStringSubmatch(string(text), -1) {
 		if !names[m[1]+" "+m[2]] {
 			t.Errorf("README.md has the mutant %q in %s, which is none", m[1], m[2])
 		}

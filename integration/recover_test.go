@@ -11,7 +11,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 )
 
 // Two of three members lose their disks for good. The third is recovered, all start under
@@ -19,7 +19,7 @@ import (
 // nodes, and a lost leader is no harm any more.
 func TestRecoverLostMajority(t *testing.T) {
 	for _, survivor := range []uint32{1, 3} {
-		for _, kind := range []quorum.LogKind{quorum.LogBolt, quorum.LogWAL} {
+		for _, kind := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
 			t.Run(fmt.Sprintf("member %d survives with %s", survivor, kind), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { recoverLostMajority(t, survivor, kind) })
 			})
@@ -27,7 +27,7 @@ func TestRecoverLostMajority(t *testing.T) {
 	}
 }
 
-func recoverLostMajority(t *testing.T, survivor uint32, kind quorum.LogKind) {
+func recoverLostMajority(t *testing.T, survivor uint32, kind disk.LogKind) {
 	dir := filepath.Join(t.TempDir(), "data")
 	var servers []member.Server
 	e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
@@ -66,6 +66,7 @@ func recoverLostMajority(t *testing.T, survivor uint32, kind quorum.LogKind) {
 	e.Equal()
 
 	e.Wait("the others to lead without the survivor", time.Minute, func() bool {
+		time.Sleep(5 * time.Second) // for the leader to make voters of those that have caught up
 		leader := e.Leader()
 		e.Kill(leader)
 		time.Sleep(5 * time.Second)
@@ -77,6 +78,56 @@ func recoverLostMajority(t *testing.T, survivor uint32, kind quorum.LogKind) {
 		t.Fatalf("write after a change of leader: %v", err)
 	}
 	e.Equal()
+}
+
+// Before a recovery the members that run are asked how far their data go: one that was down for
+// the last writes is behind.
+func TestExamineBeforeRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "data")
+		r := member.Recovery{ID: 1, Dir: dir}
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
+			switch cfg.ID {
+			case 1:
+				cfg.Stores, cfg.Dir = nil, dir
+			case 2:
+				r.Servers, r.Dial = cfg.Servers, cfg.Network.Dial // that of a member that is down reaches nobody
+			}
+		}})
+		e.Ready()
+		c := e.Connect(20*time.Second, 2, 3)
+		if _, err := c.Create("/all", nil, jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		e.Equal()
+		time.Sleep(5 * time.Second) // one that came late to its own beginning joined
+		if _, err := member.Examine(t.Context(), r); !errors.Is(err, disk.ErrInUse) {
+			t.Errorf("of a member that runs: %v", err)
+		}
+		e.Kill(1)
+		begin := time.Now()
+		if _, err := insist(c, "/later"); err != nil {
+			t.Fatal(err)
+		}
+		e.Kill(3)
+		findings, err := member.Examine(t.Context(), r)
+		if err != nil || len(findings) != 3 {
+			t.Fatalf("%+v, %v", findings, err)
+		}
+		own, two, three := findings[0], findings[1], findings[2]
+		if own.ID != 1 || own.Index == 0 || own.Term == 0 || own.At.After(begin) || begin.Sub(own.At) > time.Minute {
+			t.Errorf("its own: %+v at %v", own, begin)
+		}
+		if two.ID != 2 || two.Err != nil || !own.Before(two.Extent) || two.Before(own.Extent) {
+			t.Errorf("member 2, which has more than %+v: %+v", own.Extent, two)
+		}
+		if three.ID != 3 || three.Err == nil {
+			t.Errorf("member 3, which is down: %+v", three)
+		}
+		e.Boot(1)
+		e.Ready()
+		e.Wait("/later", time.Minute, func() bool { return e.Member(1).State().NodeCount() == e.Member(2).State().NodeCount() })
+	})
 }
 
 // insist creates a node, however often the connection breaks.

@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/history"
 	"rollcall/integration/cluster"
+	"rollcall/integration/history"
 	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/znode"
@@ -44,16 +44,19 @@ const quiet = 5 * time.Second
 type totals struct {
 	leaders, leaderLost, faults, resent, dropped, moves, installs, acknowledged, unknown, exits, quiet atomic.Uint64
 	missed                                                                                             atomic.Uint64 // faults that met nobody
+	stamps, reaped, held                                                                               atomic.Uint64 // see clocks_test.go
 }
 
 // Under random schedules of faults every acknowledged write is there, once and in its
 // session's order; members end up equal; sessions whose clients are there live, with
-// their ephemerals, and no others; and clients of members that were not hit notice
-// nothing.
+// their ephemerals, and no others; clients of members that were not hit notice nothing;
+// and nodes have the times that their leaders' clocks showed, and none is removed for its
+// age by a clock that is wrong.
 //
-// A failed schedule prints its faults. ROLLCALL_SEED runs one seed alone, and ROLLCALL_PLAN
-// names a file with the faults to use instead: the printed ones, or fewer. With
-// ROLLCALL_LOG set members log to the standard error output.
+// A failed schedule prints its faults and how to repeat it. ROLLCALL_SEED runs one seed
+// alone, ROLLCALL_FIRST names the first of ROLLCALL_SCHEDULES seeds, and ROLLCALL_PLAN names
+// a file with the faults to use instead: the printed ones, or fewer. With ROLLCALL_LOG set
+// members log to the standard error output.
 func TestSchedules(t *testing.T) {
 	var sum totals
 	seeds := seedsToRun(t, schedules)
@@ -61,25 +64,33 @@ func TestSchedules(t *testing.T) {
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			var h history.History
-			synctest.Test(t, func(t *testing.T) { h = schedule(t, seed, &sum) })
+			var about string // set once the schedule is drawn
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("seed %d, %s\nto repeat it, as often as it takes: ROLLCALL_SEED=%d go test -count=50 -failfast -run '^TestSchedules$' ./integration", seed, about, seed)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) { h = schedule(t, seed, &sum, &about) })
 			for _, v := range history.Check(h) {
 				t.Error(v)
 			}
 		})
 	}
-	fmt.Printf("%d schedules in %v: %d faults (%d more met nobody), %d leader changes, %d with a leader lost while writes were in flight, "+
+	fmt.Printf("%d schedules from seed %d on in %v: %d faults (%d more met nobody), %d leader changes, %d with a leader lost while writes were in flight, "+
 		"%d writes sent again, %d duplicates dropped, %d moves with requests in flight, %d snapshots installed, %d members restarted after an error, "+
-		"%d writes acknowledged, %d of unknown outcome, %d judged for undisturbed clients\n",
-		len(seeds), time.Since(start).Round(time.Second), sum.faults.Load(), sum.missed.Load(), sum.leaders.Load(), sum.leaderLost.Load(),
+		"%d writes acknowledged, %d of unknown outcome, %d judged for undisturbed clients, "+
+		"%d stamps judged, %d nodes with a TTL removed and %d held by a wrong clock\n",
+		len(seeds), seeds[0], time.Since(start).Round(time.Second), sum.faults.Load(), sum.missed.Load(), sum.leaders.Load(), sum.leaderLost.Load(),
 		sum.resent.Load(), sum.dropped.Load(), sum.moves.Load(), sum.installs.Load(), sum.exits.Load(),
-		sum.acknowledged.Load(), sum.unknown.Load(), sum.quiet.Load())
+		sum.acknowledged.Load(), sum.unknown.Load(), sum.quiet.Load(),
+		sum.stamps.Load(), sum.reaped.Load(), sum.held.Load())
 	if len(seeds) >= 50 {
 		sum.floors(t, uint64(len(seeds)))
 	}
 }
 
 // manySchedules are so many that their totals hardly scatter.
-const manySchedules = 300
+const manySchedules = 1000
 
 // floors says what schedules must bring about: else they are too tame to prove anything. It
 // is two thirds of what they did when this was written, of few schedules a third of that; but half
@@ -100,6 +111,9 @@ func (s *totals) floors(t *testing.T, n uint64) {
 		{"moves with requests in flight", s.moves.Load(), 850, true},
 		{"snapshots installed", s.installs.Load(), 88, true},
 		{"writes acknowledged", s.acknowledged.Load(), 190_000, false},
+		{"stamps judged", s.stamps.Load(), 140_000, false},
+		{"nodes with a TTL removed", s.reaped.Load(), 9_000, true},
+		{"nodes with a TTL held by a wrong clock", s.held.Load(), 350, true},
 		{"schedules judged for undisturbed clients", s.quiet.Load(), 620, true},
 	} {
 		least := f.thousand * n / 1000
@@ -112,31 +126,69 @@ func (s *totals) floors(t *testing.T, n uint64) {
 	}
 }
 
-// seedsToRun are the seeds from 0 on, so many by default, or what the environment says.
+// seedsToRun are the seeds from 0 on, n by default, or what the environment says: their
+// number, at least 1, and the first of them.
 func seedsToRun(t *testing.T, n uint64) []uint64 {
 	t.Helper()
-	number := func(name string) (uint64, bool) {
-		s := os.Getenv(name)
-		if s == "" {
-			return 0, false
-		}
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatalf("%s=%q: want a number", name, s)
-		}
-		return n, true
+	seed, one, err := numberOf("ROLLCALL_SEED", 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if seed, ok := number("ROLLCALL_SEED"); ok {
+	if one {
 		return []uint64{seed}
 	}
-	if set, ok := number("ROLLCALL_SCHEDULES"); ok {
+	set, ok, err := numberOf("ROLLCALL_SCHEDULES", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok {
 		n = set
+	}
+	first, _, err := numberOf("ROLLCALL_FIRST", 0)
+	if err != nil {
+		t.Fatal(err)
 	}
 	seeds := make([]uint64, n)
 	for i := range seeds {
-		seeds[i] = uint64(i)
+		seeds[i] = first + uint64(i)
 	}
 	return seeds
+}
+
+// numberOf returns the number in a variable of the environment, and whether it is set. It must
+// be least at least: a test that does nothing passes.
+func numberOf(name string, least uint64) (n uint64, set bool, err error) {
+	s := os.Getenv(name)
+	if s == "" {
+		return 0, false, nil
+	}
+	if n, err = strconv.ParseUint(s, 10, 64); err != nil || n < least {
+		return 0, true, fmt.Errorf("%s=%q: want a number from %d on", name, s, least)
+	}
+	return n, true, nil
+}
+
+// A number of schedules below 1 is refused, and so is what is no number.
+func TestNumberOf(t *testing.T) {
+	for _, tt := range []struct {
+		value string
+		least uint64
+		n     uint64
+		set   bool
+		ok    bool
+	}{
+		{"", 1, 0, false, true},
+		{"0", 0, 0, true, true},
+		{"0", 1, 0, true, false},
+		{"7", 1, 7, true, true},
+		{"-1", 0, 0, true, false},
+		{"many", 0, 0, true, false},
+	} {
+		t.Setenv("ROLLCALL_TEST_NUMBER", tt.value)
+		if n, set, err := numberOf("ROLLCALL_TEST_NUMBER", tt.least); n != tt.n || set != tt.set || (err == nil) != tt.ok {
+			t.Errorf("%q, at least %d: %d, %t, %v; want %d, %t, success %t", tt.value, tt.least, n, set, err, tt.n, tt.set, tt.ok)
+		}
+	}
 }
 
 // run is one schedule.
@@ -148,6 +200,7 @@ type run struct {
 	plan    cluster.Plan
 	deep    bool
 	writers []*writer
+	aging   *aging
 	leaders atomic.Int64
 	faulted []cluster.Played // that have hit somebody
 	hit     map[uint32]bool  // members whose clients may notice
@@ -157,7 +210,8 @@ type run struct {
 	elected int64            // leaders at that time
 }
 
-func schedule(t *testing.T, seed uint64, sum *totals) history.History {
+// schedule runs one seed, and says in about what it drew.
+func schedule(t *testing.T, seed uint64, sum *totals, about *string) history.History {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	r := &run{T: t, sum: sum, rng: rng, deep: rng.IntN(deepEvery) == 0, hit: map[uint32]bool{}}
 	members := 3
@@ -165,15 +219,12 @@ func schedule(t *testing.T, seed uint64, sum *totals) history.History {
 		members = 5
 	}
 	r.plan = r.faults(members)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("seed %d, %d members, long %t; faults:\n%v", seed, members, r.deep, r.plan)
-		}
-	})
+	*about = fmt.Sprintf("%d members, long %t; faults:\n%v", members, r.deep, r.plan)
 	r.Ensemble = cluster.Start(t, members, cluster.Options{
 		Write: time.Duration(1 + rng.Int64N(int64(maxDiskWrite))), Events: r.event, Logger: logger(), Record: true,
 		Linear: seed%linearEvery == 0,
 		Adjust: func(cfg *member.Config) {
+			cfg.Reaping = reaping
 			if r.deep {
 				cfg.SnapCount = 20
 			}
@@ -189,6 +240,7 @@ func schedule(t *testing.T, seed uint64, sum *totals) history.History {
 		t.Fatal(err)
 	}
 	r.writers = startWriters(t, r.Ensemble, rng, sessions, writesPerSession, sessionTimeout, writePace)
+	r.aging = startAging(t, r.Ensemble, sessionTimeout-time.Second)
 	started := time.Now()
 	r.Play(r.plan, r.began, func() bool {
 		return finished(r.writers) || time.Since(started) > writersLimit
@@ -273,7 +325,7 @@ func (r *run) began(p cluster.Played) {
 		r.first = time.Now()
 	}
 	switch p.Kind {
-	case cluster.Kill, cluster.Stop, cluster.Wipe, cluster.Pause, cluster.Isolate, cluster.Stall, cluster.Fail, cluster.Strand:
+	case cluster.Kill, cluster.Stop, cluster.Wipe, cluster.Pause, cluster.Isolate, cluster.Stall, cluster.Fail, cluster.Strand, cluster.Shut, cluster.ShutLog:
 		r.hit[p.Hit] = true
 	}
 	if p.Who != cluster.Leader || r.inHand {
@@ -295,7 +347,8 @@ func (r *run) judge(silent *cluster.Client) {
 		r.sum.leaderLost.Add(1)
 	}
 	silent.Abandon()
-	r.Ready()
+	r.aging.stop()
+	r.Healed()
 	if r.isQuiet() {
 		r.sum.quiet.Add(1)
 		r.undisturbed()
@@ -306,9 +359,11 @@ func (r *run) judge(silent *cluster.Client) {
 		r.sum.unknown.Add(uint64(len(w.lost)))
 		r.sum.moves.Add(uint64(w.client.Moves()))
 	}
-	r.Wait("the abandoned session to end", silentTimeout+5*time.Second, func() bool { return r.count(silent.Session()) == 0 })
-	r.Equal()
+	r.Wait("the abandoned session to end", silentTimeout+5*time.Second, func() bool { return !r.lives(r.Leader(), silent.Session()) })
+	r.Equal() // so it has ended on all members, also on one that the log has only just reached again
 	r.living()
+	r.stamps()
+	r.aged()
 	r.large()
 	for _, id := range r.IDs() {
 		r.sum.installs.Add(uint64(r.Disk(id).Installs()))
@@ -357,17 +412,13 @@ func (r *run) undisturbed() {
 	}
 }
 
-// count is on how many members a session lives.
-func (r *run) count(id jute.SessionID) (n int) {
-	for _, m := range r.IDs() {
-		s := r.Member(m).State()
-		s.RLock()
-		if _, ok := s.Session(id); ok {
-			n++
-		}
-		s.RUnlock()
-	}
-	return n
+// lives reports whether a session lives, as a member knows it.
+func (r *run) lives(member uint32, id jute.SessionID) bool {
+	s := r.Member(member).State()
+	s.RLock()
+	defer s.RUnlock()
+	_, ok := s.Session(id)
+	return ok
 }
 
 // living: the sessions are those of the writers, and the ephemerals theirs. The members

@@ -13,7 +13,7 @@ import (
 	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/proto"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 	"rollcall/znode"
 )
 
@@ -115,7 +115,7 @@ func TestStalledFollower(t *testing.T) {
 // A disk goes on just before, when and after its leader is given up for it. Whatever comes
 // first, there is one leader, and the write that hung is there once.
 func TestStallThatEndsAsItCounts(t *testing.T) {
-	for long := quorum.DefaultStallLimit - 20*time.Millisecond; long <= quorum.DefaultStallLimit+600*time.Millisecond; long += 20 * time.Millisecond {
+	for long := disk.DefaultStallLimit - 20*time.Millisecond; long <= disk.DefaultStallLimit+600*time.Millisecond; long += 20 * time.Millisecond {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
 			ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 				e.Joined()

@@ -27,6 +27,10 @@ type writer struct {
 	rng    *rand.Rand
 	linear bool // reads need no sync before them
 
+	begun []time.Time // when each write was asked for
+	ended []time.Time // and when it was settled
+	made  []aged      // what was found of them, as check has read it
+
 	acked  map[int]bool
 	lost   map[int]bool // outcome unknown
 	others []error
@@ -73,10 +77,12 @@ func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n
 func (w *writer) run() {
 	defer close(w.done)
 	calls := make([]*cluster.Call, w.n)
+	w.begun, w.ended = make([]time.Time, w.n), make([]time.Time, w.n)
 	for i := range calls {
 		if i >= window {
 			w.settle(i-window, calls[i-window])
 		}
+		w.begun[i] = time.Now()
 		calls[i] = w.client.Go(jute.OpCreate, &jute.CreateRequest{
 			Path: []byte(w.dir + "/w-"), Data: []byte(strconv.Itoa(i)), ACL: jute.OpenACL, Flags: jute.PersistentSequential,
 		})
@@ -116,6 +122,7 @@ func (w *writer) settle(i int, call *cluster.Call) {
 	default:
 		w.others = append(w.others, fmt.Errorf("write %d: %w", i, err))
 	}
+	w.ended[i] = time.Now()
 	w.told.Add(1)
 }
 
@@ -146,7 +153,12 @@ func (w *writer) check(t *testing.T) {
 	var last int64
 	previous := -1
 	for _, child := range w.children(t) {
-		i, zxid := w.read(t, child)
+		i, stat := w.read(t, child)
+		zxid, until := stat.Czxid, w.ended[i]
+		if w.lost[i] {
+			until = time.Now()
+		}
+		w.made = append(w.made, aged{path: w.dir + "/" + child, stat: stat, from: w.begun[i], to: until})
 		present[i]++
 		if zxid <= last {
 			t.Errorf("%s: node %s is not in the order of zxids", w.dir, child)
@@ -209,8 +221,8 @@ func (w *writer) children(t *testing.T) []string {
 	}
 }
 
-// read returns which write made the node, and its czxid.
-func (w *writer) read(t *testing.T, child string) (i int, czxid int64) {
+// read returns which write made the node, and its Stat.
+func (w *writer) read(t *testing.T, child string) (i int, stat jute.Stat) {
 	t.Helper()
 	r, err := w.client.Do(jute.OpGetData, &jute.GetDataRequest{Path: []byte(w.dir + "/" + child)})
 	if err != nil {
@@ -221,7 +233,7 @@ func (w *writer) read(t *testing.T, child string) (i int, czxid int64) {
 	if i, err = strconv.Atoi(string(resp.Data)); err != nil {
 		t.Fatalf("read %s: %v", child, err)
 	}
-	return i, resp.Stat.Czxid
+	return i, resp.Stat
 }
 
 func decode(t *testing.T, r wire.Reply, rec wire.Readable) {

@@ -21,33 +21,18 @@ func (r AuthPacket) Append(b []byte) []byte {
 	return AppendBytes(b, r.Auth)
 }
 
-// GetSASLRequest is the record of sasl.
-type GetSASLRequest struct {
+// SASLToken is the record of sasl and of its reply.
+type SASLToken struct {
 	Token []byte
 }
 
 // Decode reads the record.
-func (r *GetSASLRequest) Decode(d *Decoder) {
+func (r *SASLToken) Decode(d *Decoder) {
 	r.Token = d.ReadBytes()
 }
 
 // Append writes the record.
-func (r GetSASLRequest) Append(b []byte) []byte {
-	return AppendBytes(b, r.Token)
-}
-
-// SetSASLResponse answers sasl.
-type SetSASLResponse struct {
-	Token []byte
-}
-
-// Decode reads the record.
-func (r *SetSASLResponse) Decode(d *Decoder) {
-	r.Token = d.ReadBytes()
-}
-
-// Append writes the record.
-func (r SetSASLResponse) Append(b []byte) []byte {
+func (r SASLToken) Append(b []byte) []byte {
 	return AppendBytes(b, r.Token)
 }
 

@@ -72,5 +72,5 @@ func appendLast(b []byte, v, present bool) []byte {
 	if !present {
 		return b
 	}
-	return AppendBool(b, v)
+	return appendBool(b, v)
 }

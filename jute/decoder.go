@@ -28,11 +28,11 @@ import (
 
 // What is wrong with a frame that cannot be decoded.
 var (
-	// ErrShort says that the frame ends within a value.
-	ErrShort = errors.New("jute: frame ends within a value")
-	// ErrLength says that a string or buffer has a length below -1, or a vector more
+	// errShort says that the frame ends within a value.
+	errShort = errors.New("jute: frame ends within a value")
+	// errLength says that a string or buffer has a length below -1, or a vector more
 	// elements than the rest of the frame has room for.
-	ErrLength = errors.New("jute: impossible length")
+	errLength = errors.New("jute: impossible length")
 )
 
 // Decoder reads the values of one frame, in order. Errors stick: after the first, every
@@ -51,7 +51,7 @@ func NewDecoder(frame []byte) Decoder {
 // ReadBool reads one byte. Any but 0 is true.
 func (d *Decoder) ReadBool() bool {
 	if len(d.rest) < 1 {
-		d.fail(ErrShort)
+		d.fail(errShort)
 		return false
 	}
 	v := d.rest[0] != 0
@@ -62,7 +62,7 @@ func (d *Decoder) ReadBool() bool {
 // ReadInt32 reads an int.
 func (d *Decoder) ReadInt32() int32 {
 	if len(d.rest) < 4 {
-		d.fail(ErrShort)
+		d.fail(errShort)
 		return 0
 	}
 	v := binary.BigEndian.Uint32(d.rest)
@@ -73,7 +73,7 @@ func (d *Decoder) ReadInt32() int32 {
 // ReadInt64 reads a long.
 func (d *Decoder) ReadInt64() int64 {
 	if len(d.rest) < 8 {
-		d.fail(ErrShort)
+		d.fail(errShort)
 		return 0
 	}
 	v := binary.BigEndian.Uint64(d.rest)
@@ -89,10 +89,10 @@ func (d *Decoder) ReadBytes() []byte {
 	case d.err != nil || n == -1:
 		return nil
 	case n < 0:
-		d.fail(ErrLength)
+		d.fail(errLength)
 		return nil
 	case n > len(d.rest):
-		d.fail(ErrShort)
+		d.fail(errShort)
 		return nil
 	}
 	v := d.rest[:n:n]
@@ -101,7 +101,7 @@ func (d *Decoder) ReadBytes() []byte {
 }
 
 // ReadCount reads the number of elements of a vector, each of which takes at least size
-// bytes (at least 1). More than the rest of the frame can hold is ErrLength; any negative
+// bytes (at least 1). More than the rest of the frame can hold is errLength; any negative
 // number but -1, which is null, means an empty vector, as in ZooKeeper.
 func (d *Decoder) ReadCount(size int) (n int, null bool) {
 	n = int(d.ReadInt32())
@@ -111,13 +111,13 @@ func (d *Decoder) ReadCount(size int) (n int, null bool) {
 	case n < 0:
 		return 0, false
 	case n > len(d.rest)/max(size, 1):
-		d.fail(ErrLength)
+		d.fail(errLength)
 		return 0, true
 	}
 	return n, false
 }
 
-// Err returns the first error: ErrShort, ErrLength or nil.
+// Err returns the first error: errShort, errLength or nil.
 func (d *Decoder) Err() error {
 	return d.err
 }
@@ -130,7 +130,7 @@ func (d *Decoder) Rest() []byte {
 // take reads n bytes, nil if the frame does not have them.
 func (d *Decoder) take(n int) []byte {
 	if len(d.rest) < n {
-		d.fail(ErrShort)
+		d.fail(errShort)
 		return nil
 	}
 	v := d.rest[:n:n]

@@ -18,13 +18,13 @@ func TestDecoderReadBytes(t *testing.T) {
 		{name: "null", frame: []byte{0xff, 0xff, 0xff, 0xff}},
 		{name: "path", frame: []byte{0, 0, 0, 2, '/', 'a'}, want: []byte("/a")},
 		{name: "more behind it", frame: []byte{0, 0, 0, 1, '/', 'a'}, want: []byte("/")},
-		{name: "length past the end", frame: []byte{0, 0, 0, 9, '/'}, err: ErrShort},
-		{name: "length one past the end", frame: []byte{0, 0, 0, 2, '/'}, err: ErrShort},
-		{name: "greatest length", frame: []byte{0x7f, 0xff, 0xff, 0xff, '/'}, err: ErrShort},
-		{name: "length of -2", frame: []byte{0xff, 0xff, 0xff, 0xfe, '/'}, err: ErrLength},
-		{name: "least length", frame: []byte{0x80, 0, 0, 0, '/'}, err: ErrLength},
-		{name: "half a length", frame: []byte{0, 0}, err: ErrShort},
-		{name: "nothing", frame: nil, err: ErrShort},
+		{name: "length past the end", frame: []byte{0, 0, 0, 9, '/'}, err: errShort},
+		{name: "length one past the end", frame: []byte{0, 0, 0, 2, '/'}, err: errShort},
+		{name: "greatest length", frame: []byte{0x7f, 0xff, 0xff, 0xff, '/'}, err: errShort},
+		{name: "length of -2", frame: []byte{0xff, 0xff, 0xff, 0xfe, '/'}, err: errLength},
+		{name: "least length", frame: []byte{0x80, 0, 0, 0, '/'}, err: errLength},
+		{name: "half a length", frame: []byte{0, 0}, err: errShort},
+		{name: "nothing", frame: nil, err: errShort},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,10 +55,10 @@ func TestDecoderReadCount(t *testing.T) {
 		{name: "-2 is empty", count: -2, size: 4},
 		{name: "least is empty", count: math.MinInt32, size: 4},
 		{name: "fits", count: 3, rest: 12, size: 4, want: 3},
-		{name: "one byte too few", count: 3, rest: 11, size: 4, null: true, err: ErrLength},
-		{name: "greatest", count: math.MaxInt32, rest: 12, size: 4, null: true, err: ErrLength},
-		{name: "elements of no size", count: math.MaxInt32, rest: 12, size: 0, null: true, err: ErrLength},
-		{name: "elements of negative size", count: 13, rest: 12, size: -1, null: true, err: ErrLength},
+		{name: "one byte too few", count: 3, rest: 11, size: 4, null: true, err: errLength},
+		{name: "greatest", count: math.MaxInt32, rest: 12, size: 4, null: true, err: errLength},
+		{name: "elements of no size", count: math.MaxInt32, rest: 12, size: 0, null: true, err: errLength},
+		{name: "elements of negative size", count: 13, rest: 12, size: -1, null: true, err: errLength},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestDecoderReadCount(t *testing.T) {
 }
 
 func TestDecoderNumbers(t *testing.T) {
-	b := AppendBool(nil, true)
-	b = AppendBool(b, false)
+	b := appendBool(nil, true)
+	b = appendBool(b, false)
 	b = append(b, 0x80) // any byte but 0 is true
 	for _, v := range []int32{0, -1, math.MaxInt32, math.MinInt32} {
 		b = AppendInt32(b, v)
@@ -117,8 +117,8 @@ func TestDecoderShort(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := NewDecoder(bytes.Repeat([]byte{1}, tt.size-1))
-			if zero := tt.read(&d); !zero || !errors.Is(d.Err(), ErrShort) {
-				t.Errorf("zero: %t, Err() = %v, want true, %v", zero, d.Err(), ErrShort)
+			if zero := tt.read(&d); !zero || !errors.Is(d.Err(), errShort) {
+				t.Errorf("zero: %t, Err() = %v, want true, %v", zero, d.Err(), errShort)
 			}
 		})
 	}
@@ -131,8 +131,8 @@ func TestDecoderErrorSticks(t *testing.T) {
 	if d.ReadBool() || d.ReadInt32() != 0 || d.ReadInt64() != 0 || d.ReadBytes() != nil || n != 0 || !null {
 		t.Error("a read after an error returned something")
 	}
-	if !errors.Is(d.Err(), ErrLength) || d.Rest() != nil {
-		t.Errorf("Err() = %v, Rest() = %v, want the first error, %v, and nothing", d.Err(), d.Rest(), ErrLength)
+	if !errors.Is(d.Err(), errLength) || d.Rest() != nil {
+		t.Errorf("Err() = %v, Rest() = %v, want the first error, %v, and nothing", d.Err(), d.Rest(), errLength)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestHugeCountsAllocateNothing(t *testing.T) {
 
 // A vector of the smallest elements there are fills its frame to the last byte.
 func TestSmallestElementsFit(t *testing.T) {
-	for _, r := range []record{
+	for _, r := range []Record{
 		&GetChildrenResponse{make([][]byte, 3)},
 		&SetWatches{Child: make([][]byte, 3)},
 		&WhoAmIResponse{make([]ClientInfo, 3)},

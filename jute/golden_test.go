@@ -13,7 +13,7 @@ import (
 type golden struct {
 	name  string
 	hex   string // with the length in front
-	parts []record
+	parts []Record
 }
 
 func (g golden) frame() []byte {
@@ -33,55 +33,55 @@ var (
 var goldens = []golden{
 	{
 		"connect request", "0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010 00000000000000000000000000000000 00",
-		[]record{&ConnectRequest{TimeOut: 10000, Passwd: golden16, HasReadOnly: true}},
+		[]Record{&ConnectRequest{TimeOut: 10000, Passwd: golden16, HasReadOnly: true}},
 	},
 	{
 		"connect request of an old client", "0000002c 00000000 0000000000000000 00002710 0000000000000000 00000010 00000000000000000000000000000000",
-		[]record{&ConnectRequest{TimeOut: 10000, Passwd: golden16}},
+		[]Record{&ConnectRequest{TimeOut: 10000, Passwd: golden16}},
 	},
 	{
 		"connect response", "00000025 00000000 00002710 0100000df1d70036 00000010 9399c612eb6b53174f64f562b6b71d29 00",
-		[]record{&ConnectResponse{TimeOut: 10000, SessionID: 0x0100000df1d70036, Passwd: goldenPW, HasReadOnly: true}},
+		[]Record{&ConnectResponse{TimeOut: 10000, SessionID: 0x0100000df1d70036, Passwd: goldenPW, HasReadOnly: true}},
 	},
 	{
 		"connect response for an old client", "00000024 00000000 00002710 0100000df1d70036 00000010 9399c612eb6b53174f64f562b6b71d29",
-		[]record{&ConnectResponse{TimeOut: 10000, SessionID: 0x0100000df1d70036, Passwd: goldenPW}},
+		[]Record{&ConnectResponse{TimeOut: 10000, SessionID: 0x0100000df1d70036, Passwd: goldenPW}},
 	},
 	{
 		"refusal", "00000025 00000000 00000000 0000000000000000 00000010 00000000000000000000000000000000 00",
-		[]record{&ConnectResponse{Passwd: golden16, HasReadOnly: true}},
+		[]Record{&ConnectResponse{Passwd: golden16, HasReadOnly: true}},
 	},
 	{
 		"ping", "00000008 fffffffe 0000000b",
-		[]record{&RequestHeader{XidPing, OpPing}},
+		[]Record{&RequestHeader{XidPing, OpPing}},
 	},
 	{
 		"ping reply", "00000010 fffffffe 00000000000001e4 00000000",
-		[]record{&ReplyHeader{XidPing, 0x1e4, OK}},
+		[]Record{&ReplyHeader{XidPing, 0x1e4, OK}},
 	},
 	{
 		"create", "00000033 00000001 00000001 00000002 2f76 00000002 6869 00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000000",
-		[]record{&RequestHeader{1, OpCreate}, &CreateRequest{Path: goldenV, Data: []byte("hi"), ACL: OpenACL, Flags: Persistent}},
+		[]Record{&RequestHeader{1, OpCreate}, &CreateRequest{Path: goldenV, Data: []byte("hi"), ACL: OpenACL, Flags: Persistent}},
 	},
 	{
 		"create reply", "00000016 00000001 00000000000001e5 00000000 00000002 2f76",
-		[]record{&ReplyHeader{1, 0x1e5, OK}, &CreateResponse{goldenV}},
+		[]Record{&ReplyHeader{1, 0x1e5, OK}, &CreateResponse{goldenV}},
 	},
 	{
 		"getData", "0000000f 00000002 00000004 00000002 2f76 01",
-		[]record{&RequestHeader{2, OpGetData}, &GetDataRequest{goldenV, true}},
+		[]Record{&RequestHeader{2, OpGetData}, &GetDataRequest{goldenV, true}},
 	},
 	{
 		"event", "0000001e ffffffff 00000000000001e6 00000000 00000003 00000003 00000002 2f76",
-		[]record{&ReplyHeader{XidNotification, 0x1e6, OK}, &WatcherEvent{EventNodeDataChanged, StateSyncConnected, goldenV}},
+		[]Record{&ReplyHeader{XidNotification, 0x1e6, OK}, &WatcherEvent{EventNodeDataChanged, StateSyncConnected, goldenV}},
 	},
 	{
 		"exists reply, no node", "00000010 00000004 00000000000001e6 ffffff9b",
-		[]record{&ReplyHeader{4, 0x1e6, NoNode}},
+		[]Record{&ReplyHeader{4, 0x1e6, NoNode}},
 	},
 	{
 		"multi", "00000037 00000006 0000000e 0000000d 00 ffffffff 00000002 2f76 00000001 00000002 00 ffffffff 00000002 2f76 00000009 ffffffff 01 ffffffff",
-		[]record{
+		[]Record{
 			&RequestHeader{6, OpMulti},
 			&MultiHeader{OpCheck, false, -1}, &CheckVersionRequest{goldenV, 1},
 			&MultiHeader{OpDelete, false, -1}, &DeleteRequest{goldenV, 9},
@@ -90,7 +90,7 @@ var goldens = []golden{
 	},
 	{
 		"multi reply, bad version", "00000033 00000006 00000000000001e7 00000000 ffffffff 00 00000000 00000000 ffffffff 00 ffffff99 ffffff99 ffffffff 01 ffffffff",
-		[]record{
+		[]Record{
 			&ReplyHeader{6, 0x1e7, OK},
 			&MultiHeader{OpError, false, OK}, &ErrorResponse{OK},
 			&MultiHeader{OpError, false, BadVersion}, &ErrorResponse{BadVersion},
@@ -99,31 +99,31 @@ var goldens = []golden{
 	},
 	{
 		"delete reply", "00000010 00000007 00000000000001e8 00000000",
-		[]record{&ReplyHeader{7, 0x1e8, OK}},
+		[]Record{&ReplyHeader{7, 0x1e8, OK}},
 	},
 	{
 		"auth", "0000001d fffffffc 00000064 00000000 00000006 646967657374 00000003 753a70",
-		[]record{&RequestHeader{XidAuth, OpAuth}, &AuthPacket{0, []byte("digest"), []byte("u:p")}},
+		[]Record{&RequestHeader{XidAuth, OpAuth}, &AuthPacket{0, []byte("digest"), []byte("u:p")}},
 	},
 	{
 		"auth reply", "00000010 fffffffc 0000000000000000 00000000",
-		[]record{&ReplyHeader{XidAuth, 0, OK}},
+		[]Record{&ReplyHeader{XidAuth, 0, OK}},
 	},
 	{
 		"event that setWatches catches up on", "0000001e ffffffff ffffffffffffffff 00000000 00000002 00000003 00000002 2f76",
-		[]record{&ReplyHeader{XidNotification, -1, OK}, &WatcherEvent{EventNodeDeleted, StateSyncConnected, goldenV}},
+		[]Record{&ReplyHeader{XidNotification, -1, OK}, &WatcherEvent{EventNodeDeleted, StateSyncConnected, goldenV}},
 	},
 	{
 		"setWatches reply", "00000010 fffffff8 00000000000001e8 00000000",
-		[]record{&ReplyHeader{XidSetWatches, 0x1e8, OK}},
+		[]Record{&ReplyHeader{XidSetWatches, 0x1e8, OK}},
 	},
 	{
 		"closeSession", "00000008 00000009 fffffff5",
-		[]record{&RequestHeader{9, OpCloseSession}},
+		[]Record{&RequestHeader{9, OpCloseSession}},
 	},
 	{
 		"closeSession reply", "00000010 00000009 00000000000001e9 00000000",
-		[]record{&ReplyHeader{9, 0x1e9, OK}},
+		[]Record{&ReplyHeader{9, 0x1e9, OK}},
 	},
 }
 

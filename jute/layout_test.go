@@ -10,7 +10,7 @@ import (
 
 // layouts is every record as ZooKeeper's record definitions lay it out.
 var layouts = []struct {
-	record record
+	record Record
 	hex    string
 }{
 	{&ACL{PermRead, ID{b("ip"), b("::1")}}, "00000001 00000002 6970 00000003 3a3a31"},
@@ -25,7 +25,6 @@ var layouts = []struct {
 	{&CreateRequest{b("/a"), b("x"), []ACL{{PermAll, ID{b("world"), b("anyone")}}}, EphemeralSequential}, "00000002 2f61 00000001 78 00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000003"},
 	{&CreateResponse{b("/a")}, "00000002 2f61"},
 	{&CreateTTLRequest{CreateRequest{b("/a"), nil, []ACL{}, PersistentWithTTL}, 9}, "00000002 2f61 ffffffff 00000000 00000005 0000000000000009"},
-	{&DeleteContainerRequest{b("/a")}, "00000002 2f61"},
 	{&DeleteRequest{b("/a"), -1}, "00000002 2f61 ffffffff"},
 	{&ErrorResponse{NoNode}, "ffffff9b"},
 	{&ExistsRequest{b("/a"), true}, "00000002 2f61 01"},
@@ -41,7 +40,7 @@ var layouts = []struct {
 	{&GetDataResponse{b("x"), Stat{Czxid: 4, Pzxid: 5}}, "00000001 78 0000000000000004 0000000000000000 0000000000000000 0000000000000000 00000000 00000000 00000000 0000000000000000 00000000 00000000 0000000000000005"},
 	{&GetEphemeralsRequest{b("/a")}, "00000002 2f61"},
 	{&GetEphemeralsResponse{[][]byte{b("/a")}}, "00000001 00000002 2f61"},
-	{&GetSASLRequest{b("t")}, "00000001 74"},
+	{&SASLToken{b("t")}, "00000001 74"},
 	{&ID{b("ip"), b("::1")}, "00000002 6970 00000003 3a3a31"},
 	{&MultiHeader{OpDelete, true, NoAuth}, "00000002 01 ffffff9a"},
 	{&ReconfigRequest{b("j"), b("l"), b("n"), 5}, "00000001 6a 00000001 6c 00000001 6e 0000000000000005"},
@@ -52,7 +51,7 @@ var layouts = []struct {
 	{&SetACLResponse{Stat{Czxid: 5, Pzxid: 6}}, "0000000000000005 0000000000000000 0000000000000000 0000000000000000 00000000 00000000 00000000 0000000000000000 00000000 00000000 0000000000000006"},
 	{&SetDataRequest{b("/a"), b("x"), 3}, "00000002 2f61 00000001 78 00000003"},
 	{&SetDataResponse{Stat{Czxid: 6, Pzxid: 7}}, "0000000000000006 0000000000000000 0000000000000000 0000000000000000 00000000 00000000 00000000 0000000000000000 00000000 00000000 0000000000000007"},
-	{&SetSASLResponse{b("t")}, "00000001 74"},
+	{&SASLToken{b("t")}, "00000001 74"},
 	{&SetWatches{1, [][]byte{b("d")}, [][]byte{b("e")}, [][]byte{b("c")}}, "0000000000000001 00000001 00000001 64 00000001 00000001 65 00000001 00000001 63"},
 	{&SetWatches2{1, [][]byte{b("d")}, nil, [][]byte{b("c")}, [][]byte{b("p")}, [][]byte{b("r")}}, "0000000000000001 00000001 00000001 64 ffffffff 00000001 00000001 63 00000001 00000001 70 00000001 00000001 72"},
 	{&Stat{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, "0000000000000001 0000000000000002 0000000000000003 0000000000000004 00000005 00000006 00000007 0000000000000008 00000009 0000000a 000000000000000b"},

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// ErrMulti says that a multi holds an operation that no multi may hold, or reads beside
+// errMulti says that a multi holds an operation that no multi may hold, or reads beside
 // writes.
-var ErrMulti = errors.New("jute: operation not allowed in this multi")
+var errMulti = errors.New("jute: operation not allowed in this multi")
 
 // MultiOp is one operation of a multi: Op says which of the other fields holds it, and
 // these are zero but for that one.
@@ -26,10 +26,11 @@ type MultiOp struct {
 // all write or all read: whether that suits the request (OpMulti, OpMultiRead), paths,
 // modes and nulls are the caller's to judge.
 //
-// The error is ErrMulti (wrapped) or the Decoder's own; then there are no operations. The
+// The error is errMulti (wrapped) or the Decoder's own; then there are no operations. The
 // memory needed is bounded by the frame, though up to 25 times as large.
 func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
 	dst = dst[:0]
+	writes := false // the first one does
 	for {
 		var h MultiHeader
 		h.Decode(d)
@@ -46,11 +47,29 @@ func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
 		}
 		op := &dst[len(dst)-1]
 		if !op.decode(h.Type, d) {
-			return dst[:0], fmt.Errorf("%w: %v", ErrMulti, h.Type)
+			return dst[:0], fmt.Errorf("%w: %v", errMulti, h.Type)
 		}
-		if first := dst[0].Op; first.IsWrite() != h.Type.IsWrite() {
-			return dst[:0], fmt.Errorf("%w: %v beside %v", ErrMulti, h.Type, first)
+		switch w := h.Type.IsWrite(); {
+		case len(dst) == 1:
+			writes = w
+		case w != writes:
+			return dst[:0], fmt.Errorf("%w: %v beside %v", errMulti, h.Type, dst[0].Op)
 		}
+	}
+}
+
+// CountMulti returns how many operations a multi in body has, up to the end mark or to what
+// cannot be read. It takes no memory that grows with them.
+func CountMulti(body []byte) (n int) {
+	d := NewDecoder(body)
+	var op MultiOp
+	for {
+		var h MultiHeader
+		h.Decode(&d)
+		if d.Err() != nil || h.Done || !op.decode(h.Type, &d) || d.Err() != nil {
+			return n
+		}
+		n++
 	}
 }
 
@@ -81,6 +100,24 @@ func (op *MultiOp) decode(t Op, d *Decoder) bool {
 		return false
 	}
 	return true
+}
+
+// Path returns the path that the operation names, or nil if a multi may not hold one of its
+// type.
+func (op *MultiOp) Path() []byte {
+	switch op.Op {
+	case OpDelete:
+		return op.Delete.Path
+	case OpSetData:
+		return op.SetData.Path
+	case OpCheck:
+		return op.Check.Path
+	case OpGetData:
+		return op.GetData.Path
+	case OpGetChildren:
+		return op.GetChildren.Path
+	}
+	return op.Create.Path
 }
 
 // AppendMulti appends a multi's operations and the end mark. Of an operation that no multi
@@ -135,6 +172,6 @@ func (h *MultiHeader) Decode(d *Decoder) {
 // Append writes the record.
 func (h MultiHeader) Append(b []byte) []byte {
 	b = AppendInt32(b, int32(h.Type))
-	b = AppendBool(b, h.Done)
+	b = appendBool(b, h.Done)
 	return AppendInt32(b, int32(h.Err))
 }

@@ -57,21 +57,21 @@ func TestDecodeMulti(t *testing.T) {
 		{name: "reads", frame: AppendMulti(nil, reads), want: reads},
 		{name: "bytes behind the end mark", frame: append(AppendMulti(nil, reads), 1, 2, 3), want: reads},
 		{name: "end mark of another type", frame: MultiHeader{Type: OpCreate, Done: true}.Append(body(writes)), want: writes},
-		{name: "writes, then a read", frame: AppendMulti(body(writes), reads), err: ErrMulti},
-		{name: "reads, then a write", frame: AppendMulti(body(reads), writes), err: ErrMulti},
-		{name: "reads, then a check", frame: AppendMulti(body(reads), all(OpCheck)), err: ErrMulti},
-		{name: "setACL", frame: AppendMulti(nil, all(OpSetACL)), err: ErrMulti},
-		{name: "setACL behind writes", frame: AppendMulti(body(writes), all(OpSetACL)), err: ErrMulti},
-		{name: "exists", frame: AppendMulti(nil, all(OpExists)), err: ErrMulti},
-		{name: "multi in a multi", frame: AppendMulti(nil, all(OpMulti)), err: ErrMulti},
-		{name: "error that is no end mark", frame: AppendMulti(nil, all(OpError)), err: ErrMulti},
-		{name: "unknown type", frame: AppendMulti(nil, all(99)), err: ErrMulti},
-		{name: "the log's own", frame: AppendMulti(nil, all(OpAttach)), err: ErrMulti},
-		{name: "nothing", frame: nil, err: ErrShort},
-		{name: "no end mark", frame: body(writes), err: ErrShort},
-		{name: "end mark cut short", frame: AppendMulti(nil, writes)[:len(AppendMulti(nil, writes))-1], err: ErrShort},
-		{name: "last body cut short", frame: body(writes)[:len(body(writes))-1], err: ErrShort},
-		{name: "2^31-1 ACLs", frame: huge, err: ErrLength},
+		{name: "writes, then a read", frame: AppendMulti(body(writes), reads), err: errMulti},
+		{name: "reads, then a write", frame: AppendMulti(body(reads), writes), err: errMulti},
+		{name: "reads, then a check", frame: AppendMulti(body(reads), all(OpCheck)), err: errMulti},
+		{name: "setACL", frame: AppendMulti(nil, all(OpSetACL)), err: errMulti},
+		{name: "setACL behind writes", frame: AppendMulti(body(writes), all(OpSetACL)), err: errMulti},
+		{name: "exists", frame: AppendMulti(nil, all(OpExists)), err: errMulti},
+		{name: "multi in a multi", frame: AppendMulti(nil, all(OpMulti)), err: errMulti},
+		{name: "error that is no end mark", frame: AppendMulti(nil, all(OpError)), err: errMulti},
+		{name: "unknown type", frame: AppendMulti(nil, all(99)), err: errMulti},
+		{name: "the log's own", frame: AppendMulti(nil, all(OpAttach)), err: errMulti},
+		{name: "nothing", frame: nil, err: errShort},
+		{name: "no end mark", frame: body(writes), err: errShort},
+		{name: "end mark cut short", frame: AppendMulti(nil, writes)[:len(AppendMulti(nil, writes))-1], err: errShort},
+		{name: "last body cut short", frame: body(writes)[:len(body(writes))-1], err: errShort},
+		{name: "2^31-1 ACLs", frame: huge, err: errLength},
 	}
 	// The same memory for all, so that each also shows what it makes of the one before.
 	var ops []MultiOp
@@ -106,6 +106,9 @@ func FuzzDecodeMulti(f *testing.F) {
 		reused, err2 = DecodeMulti(&other, reused)
 		if (err == nil) != (err2 == nil) || len(ops) != len(reused) || len(ops) > 0 && !reflect.DeepEqual(ops, reused) {
 			t.Fatalf("depends on memory around it: %+v, %v and %+v, %v", ops, err, reused, err2)
+		}
+		if n := CountMulti(input); err == nil && n != len(ops) {
+			t.Fatalf("%d operations counted, %d decoded", n, len(ops))
 		}
 		if err != nil {
 			if len(ops) > 0 {

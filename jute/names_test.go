@@ -197,6 +197,32 @@ func TestOpIsWrite(t *testing.T) {
 	}
 }
 
+// Each opcode stands in the table once, and each record that the table makes is a new one.
+func TestOperationTable(t *testing.T) {
+	seen := map[Op]bool{}
+	for op := range Ops() {
+		if seen[op] {
+			t.Errorf("%v stands in the table twice", op)
+		}
+		seen[op] = true
+		for _, made := range []func() Record{op.NewRequest, op.NewResponse} {
+			if first := made(); first != nil && first == made() {
+				t.Errorf("%v: two records are one", op)
+			}
+		}
+	}
+	for constant, v := range constants(t, "Op") {
+		if !seen[Op(v)] {
+			t.Errorf("%s is not in the table", constant)
+		}
+	}
+	for _, op := range []Op{leastOp - 1, greatestOp + 1, 10, math.MinInt32, math.MaxInt32} {
+		if op.Class() != ClassOther || op.IsWrite() || op.NewRequest() != nil || op.NewResponse() != nil || op.Short() != "NA" {
+			t.Errorf("%v: an unknown opcode has something of a known one", op)
+		}
+	}
+}
+
 func TestCodeOnWire(t *testing.T) {
 	never := map[Code]bool{}
 	for _, c := range []Code{-1, -3, -4, -7, -9, -12, -100, -113, -116, -117, -118, -122} {

@@ -1,6 +1,9 @@
 package jute
 
-import "strconv"
+import (
+	"iter"
+	"strconv"
+)
 
 // Op is an opcode: what a request asks for, or what a transaction of the log does.
 type Op int32
@@ -54,65 +57,183 @@ const (
 	OpSweep     Op = -1007 // some of the many nodes that an ended session has left go
 )
 
-var opNames = map[Op]string{
-	OpNotification:         "notification",
-	OpCreate:               "create",
-	OpDelete:               "delete",
-	OpExists:               "exists",
-	OpGetData:              "getData",
-	OpSetData:              "setData",
-	OpGetACL:               "getACL",
-	OpSetACL:               "setACL",
-	OpGetChildren:          "getChildren",
-	OpSync:                 "sync",
-	OpPing:                 "ping",
-	OpGetChildren2:         "getChildren2",
-	OpCheck:                "check",
-	OpMulti:                "multi",
-	OpCreate2:              "create2",
-	OpReconfig:             "reconfig",
-	OpCheckWatches:         "checkWatches",
-	OpRemoveWatches:        "removeWatches",
-	OpCreateContainer:      "createContainer",
-	OpDeleteContainer:      "deleteContainer",
-	OpCreateTTL:            "createTTL",
-	OpMultiRead:            "multiRead",
-	OpAuth:                 "auth",
-	OpSetWatches:           "setWatches",
-	OpSASL:                 "sasl",
-	OpGetEphemerals:        "getEphemerals",
-	OpGetAllChildrenNumber: "getAllChildrenNumber",
-	OpSetWatches2:          "setWatches2",
-	OpAddWatch:             "addWatch",
-	OpWhoAmI:               "whoAmI",
-	OpCreateSession:        "createSession",
-	OpCloseSession:         "closeSession",
-	OpError:                "error",
-	OpTermStart:            "termStart",
-	OpAnnounce:             "announce",
-	OpAttach:               "attach",
-	OpExpire:               "expire",
-	OpEmpty:                "empty",
-	OpReap:                 "reap",
-	OpSweep:                "sweep",
+// Class groups the operations that servers treat alike.
+type Class uint8
+
+// The classes.
+const (
+	ClassOther    Class = iota // a client may not send it as a request, or not by itself
+	ClassCreate                // a write that makes a node
+	ClassWrite                 // any other write
+	ClassRead                  // shows the tree
+	ClassSync                  // waits until the server has what was written before
+	ClassWatch                 // is about watches alone
+	ClassSession               // is about the session or its connection
+	ClassIdentity              // says who the client is; it does not keep the session alive
+	ClassLog                   // the log's own
+)
+
+// Record is what the pointer to every record implements.
+type Record interface {
+	Decode(d *Decoder)
+	Append(b []byte) []byte
+}
+
+// operation is what this package knows of an opcode. Package server has a table of how each
+// one is served.
+type operation struct {
+	op       Op
+	name     string // ZooKeeper's
+	short    string // ZooKeeper's abbreviation in lists of connections, "" if it has none
+	class    Class
+	writes   bool          // it goes through the log
+	request  func() Record // nil: no record follows the request's header
+	response func() Record // nil: no record follows the reply's header
+}
+
+// operations is the table of all opcodes. The body of a multi or a multiRead is none of the
+// records: see DecodeMulti. A check writes because it is part of a multi that does.
+var operations = [...]operation{
+	{OpNotification, "notification", "", ClassOther, false, nil, record[WatcherEvent]},
+	{OpCreate, "create", "CREA", ClassCreate, true, record[CreateRequest], record[CreateResponse]},
+	{OpDelete, "delete", "DELE", ClassWrite, true, record[DeleteRequest], nil},
+	{OpExists, "exists", "EXIS", ClassRead, false, record[ExistsRequest], record[ExistsResponse]},
+	{OpGetData, "getData", "GETD", ClassRead, false, record[GetDataRequest], record[GetDataResponse]},
+	{OpSetData, "setData", "SETD", ClassWrite, true, record[SetDataRequest], record[SetDataResponse]},
+	{OpGetACL, "getACL", "GETA", ClassRead, false, record[GetACLRequest], record[GetACLResponse]},
+	{OpSetACL, "setACL", "SETA", ClassWrite, true, record[SetACLRequest], record[SetACLResponse]},
+	{OpGetChildren, "getChildren", "GETC", ClassRead, false, record[GetChildrenRequest], record[GetChildrenResponse]},
+	{OpSync, "sync", "SYNC", ClassSync, false, record[SyncRequest], record[SyncResponse]},
+	{OpPing, "ping", "PING", ClassSession, false, nil, nil},
+	{OpGetChildren2, "getChildren2", "GETC", ClassRead, false, record[GetChildrenRequest], record[GetChildren2Response]},
+	{OpCheck, "check", "CHEC", ClassOther, true, record[CheckVersionRequest], nil},
+	{OpMulti, "multi", "MULT", ClassWrite, true, nil, nil},
+	{OpCreate2, "create2", "CREA", ClassCreate, true, record[CreateRequest], record[Create2Response]},
+	{OpReconfig, "reconfig", "RECO", ClassWrite, true, record[ReconfigRequest], record[GetDataResponse]},
+	{OpCheckWatches, "checkWatches", "CHKW", ClassWatch, false, record[CheckWatchesRequest], nil},
+	{OpRemoveWatches, "removeWatches", "REMW", ClassWatch, false, record[RemoveWatchesRequest], nil},
+	{OpCreateContainer, "createContainer", "CREA", ClassCreate, true, record[CreateRequest], record[Create2Response]},
+	{OpDeleteContainer, "deleteContainer", "", ClassOther, true, record[PathRecord], nil},
+	{OpCreateTTL, "createTTL", "CREA", ClassCreate, true, record[CreateTTLRequest], record[Create2Response]},
+	{OpMultiRead, "multiRead", "MLTR", ClassRead, false, nil, nil},
+	{OpAuth, "auth", "", ClassIdentity, false, record[AuthPacket], nil},
+	{OpSetWatches, "setWatches", "SETW", ClassWatch, false, record[SetWatches], nil},
+	{OpSASL, "sasl", "", ClassIdentity, false, record[SASLToken], record[SASLToken]},
+	{OpGetEphemerals, "getEphemerals", "GETE", ClassRead, false, record[GetEphemeralsRequest], record[GetEphemeralsResponse]},
+	{OpGetAllChildrenNumber, "getAllChildrenNumber", "GETACN", ClassRead, false, record[GetAllChildrenNumberRequest], record[GetAllChildrenNumberResponse]},
+	{OpSetWatches2, "setWatches2", "STW2", ClassWatch, false, record[SetWatches2], nil},
+	{OpAddWatch, "addWatch", "ADDW", ClassWatch, false, record[AddWatchRequest], record[ErrorResponse]},
+	{OpWhoAmI, "whoAmI", "HOMI", ClassSession, false, nil, record[WhoAmIResponse]},
+	{OpCreateSession, "createSession", "SESS", ClassOther, true, record[ConnectRequest], record[ConnectResponse]},
+	{OpCloseSession, "closeSession", "CLOS", ClassSession, true, nil, nil},
+	{OpError, "error", "", ClassOther, false, nil, record[ErrorResponse]},
+	{OpTermStart, "termStart", "", ClassLog, true, nil, nil},
+	{OpAnnounce, "announce", "", ClassLog, true, nil, nil},
+	{OpAttach, "attach", "", ClassLog, true, nil, nil},
+	{OpExpire, "expire", "", ClassLog, true, nil, nil},
+	{OpEmpty, "empty", "", ClassLog, true, nil, nil},
+	{OpReap, "reap", "", ClassLog, true, nil, nil},
+	{OpSweep, "sweep", "", ClassLog, true, nil, nil},
+}
+
+// record makes a record of type R.
+func record[R any, P interface {
+	*R
+	Record
+}]() Record {
+	return P(new(R))
+}
+
+// The least and the greatest opcode.
+const (
+	leastOp    = OpSweep
+	greatestOp = OpWhoAmI
+)
+
+// rows finds an opcode's row: what stands at op - leastOp is one more than the row's index,
+// 0 if there is none.
+var rows = func() (rows [greatestOp - leastOp + 1]uint8) {
+	for i := range operations {
+		rows[operations[i].op-leastOp] = uint8(i + 1)
+	}
+	return rows
+}()
+
+// writesAt is the column writes, at op - leastOp: a multi asks for each operation.
+var writesAt = func() (writes [greatestOp - leastOp + 1]bool) {
+	for i := range operations {
+		writes[operations[i].op-leastOp] = operations[i].writes
+	}
+	return writes
+}()
+
+// row returns the opcode's row, nil if it has none.
+func (op Op) row() *operation {
+	if op < leastOp || op > greatestOp || rows[op-leastOp] == 0 {
+		return nil
+	}
+	return &operations[rows[op-leastOp]-1]
+}
+
+// Ops yields every opcode.
+func Ops() iter.Seq[Op] {
+	return func(yield func(Op) bool) {
+		for i := range operations {
+			if !yield(operations[i].op) {
+				return
+			}
+		}
+	}
 }
 
 // String returns ZooKeeper's name of the opcode, or its number if it has none.
 func (op Op) String() string {
-	if name, ok := opNames[op]; ok {
-		return name
+	if row := op.row(); row != nil {
+		return row.name
 	}
 	return "op(" + strconv.Itoa(int(op)) + ")"
+}
+
+// Short returns ZooKeeper's abbreviation of a request's opcode, or "NA" if it has none.
+func (op Op) Short() string {
+	if row := op.row(); row != nil && row.short != "" {
+		return row.short
+	}
+	return "NA"
+}
+
+// Class returns the operation's class, which is ClassOther if nobody knows the opcode.
+func (op Op) Class() Class {
+	if row := op.row(); row != nil {
+		return row.class
+	}
+	return ClassOther
 }
 
 // IsWrite reports whether the operation goes through the log. A check does: it is part of
 // a multi that writes.
 func (op Op) IsWrite() bool {
-	switch op {
-	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpDeleteContainer,
-		OpSetData, OpSetACL, OpCheck, OpMulti, OpReconfig, OpCreateSession, OpCloseSession,
-		OpTermStart, OpAnnounce, OpAttach, OpExpire, OpEmpty, OpReap, OpSweep:
-		return true
+	at := uint32(op - leastOp)
+	return at < uint32(len(writesAt)) && writesAt[at]
+}
+
+// Creates reports whether the operation makes a node.
+func (op Op) Creates() bool { return op.Class() == ClassCreate }
+
+// NewRequest returns a new record of the operation's request, or nil if its requests have
+// none. A multi has none: see DecodeMulti.
+func (op Op) NewRequest() Record {
+	if row := op.row(); row != nil && row.request != nil {
+		return row.request()
 	}
-	return false
+	return nil
+}
+
+// NewResponse returns a new record of the operation's reply or of its result in a multi, or
+// nil if there is none.
+func (op Op) NewResponse() Record {
+	if row := op.row(); row != nil && row.response != nil {
+		return row.response()
+	}
+	return nil
 }

@@ -1,56 +1,5 @@
 package jute
 
-// ExistsRequest is the record of exists.
-type ExistsRequest struct {
-	Path  []byte
-	Watch bool
-}
-
-// Decode reads the record.
-func (r *ExistsRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-	r.Watch = d.ReadBool()
-}
-
-// Append writes the record.
-func (r ExistsRequest) Append(b []byte) []byte {
-	b = AppendBytes(b, r.Path)
-	return AppendBool(b, r.Watch)
-}
-
-// ExistsResponse answers exists.
-type ExistsResponse struct {
-	Stat Stat
-}
-
-// Decode reads the record.
-func (r *ExistsResponse) Decode(d *Decoder) {
-	r.Stat.Decode(d)
-}
-
-// Append writes the record.
-func (r ExistsResponse) Append(b []byte) []byte {
-	return r.Stat.Append(b)
-}
-
-// GetDataRequest is the record of getData.
-type GetDataRequest struct {
-	Path  []byte
-	Watch bool
-}
-
-// Decode reads the record.
-func (r *GetDataRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-	r.Watch = d.ReadBool()
-}
-
-// Append writes the record.
-func (r GetDataRequest) Append(b []byte) []byte {
-	b = AppendBytes(b, r.Path)
-	return AppendBool(b, r.Watch)
-}
-
 // GetDataResponse answers getData and reconfig.
 type GetDataResponse struct {
 	Data []byte
@@ -69,21 +18,6 @@ func (r GetDataResponse) Append(b []byte) []byte {
 	return r.Stat.Append(b)
 }
 
-// GetACLRequest is the record of getACL.
-type GetACLRequest struct {
-	Path []byte
-}
-
-// Decode reads the record.
-func (r *GetACLRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-}
-
-// Append writes the record.
-func (r GetACLRequest) Append(b []byte) []byte {
-	return AppendBytes(b, r.Path)
-}
-
 // GetACLResponse answers getACL.
 type GetACLResponse struct {
 	ACL  []ACL
@@ -100,24 +34,6 @@ func (r *GetACLResponse) Decode(d *Decoder) {
 func (r GetACLResponse) Append(b []byte) []byte {
 	b = appendACLs(b, r.ACL)
 	return r.Stat.Append(b)
-}
-
-// GetChildrenRequest is the record of getChildren and getChildren2.
-type GetChildrenRequest struct {
-	Path  []byte
-	Watch bool
-}
-
-// Decode reads the record.
-func (r *GetChildrenRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-	r.Watch = d.ReadBool()
-}
-
-// Append writes the record.
-func (r GetChildrenRequest) Append(b []byte) []byte {
-	b = AppendBytes(b, r.Path)
-	return AppendBool(b, r.Watch)
 }
 
 // GetChildrenResponse answers getChildren.
@@ -153,21 +69,6 @@ func (r GetChildren2Response) Append(b []byte) []byte {
 	return r.Stat.Append(b)
 }
 
-// GetAllChildrenNumberRequest is the record of getAllChildrenNumber.
-type GetAllChildrenNumberRequest struct {
-	Path []byte
-}
-
-// Decode reads the record.
-func (r *GetAllChildrenNumberRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-}
-
-// Append writes the record.
-func (r GetAllChildrenNumberRequest) Append(b []byte) []byte {
-	return AppendBytes(b, r.Path)
-}
-
 // GetAllChildrenNumberResponse answers getAllChildrenNumber.
 type GetAllChildrenNumberResponse struct {
 	TotalNumber int32 // of descendants
@@ -183,21 +84,6 @@ func (r GetAllChildrenNumberResponse) Append(b []byte) []byte {
 	return AppendInt32(b, r.TotalNumber)
 }
 
-// GetEphemeralsRequest is the record of getEphemerals.
-type GetEphemeralsRequest struct {
-	PrefixPath []byte
-}
-
-// Decode reads the record.
-func (r *GetEphemeralsRequest) Decode(d *Decoder) {
-	r.PrefixPath = d.ReadBytes()
-}
-
-// Append writes the record.
-func (r GetEphemeralsRequest) Append(b []byte) []byte {
-	return AppendBytes(b, r.PrefixPath)
-}
-
 // GetEphemeralsResponse answers getEphemerals.
 type GetEphemeralsResponse struct {
 	Ephemerals [][]byte // paths
@@ -211,34 +97,4 @@ func (r *GetEphemeralsResponse) Decode(d *Decoder) {
 // Append writes the record.
 func (r GetEphemeralsResponse) Append(b []byte) []byte {
 	return appendStrings(b, r.Ephemerals)
-}
-
-// SyncRequest is the record of sync.
-type SyncRequest struct {
-	Path []byte
-}
-
-// Decode reads the record.
-func (r *SyncRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-}
-
-// Append writes the record.
-func (r SyncRequest) Append(b []byte) []byte {
-	return AppendBytes(b, r.Path)
-}
-
-// SyncResponse answers sync.
-type SyncResponse struct {
-	Path []byte // the request's
-}
-
-// Decode reads the record.
-func (r *SyncResponse) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-}
-
-// Append writes the record.
-func (r SyncResponse) Append(b []byte) []byte {
-	return AppendBytes(b, r.Path)
 }

@@ -15,74 +15,55 @@ import (
 	"testing"
 )
 
-// record is what every record's pointer implements.
-type record interface {
-	Decode(d *Decoder)
-	Append(b []byte) []byte
-}
-
 // records holds one of every record. TestAllRecordsAreListed keeps it complete.
-var records = []record{
+var records = []Record{
 	&ACL{},
 	&AddWatchRequest{},
 	&AuthPacket{},
-	&CheckVersionRequest{},
-	&CheckWatchesRequest{},
 	&ClientInfo{},
 	&ConnectRequest{},
 	&ConnectResponse{},
 	&Create2Response{},
 	&CreateRequest{},
-	&CreateResponse{},
 	&CreateTTLRequest{},
-	&DeleteContainerRequest{},
-	&DeleteRequest{},
 	&ErrorResponse{},
-	&ExistsRequest{},
-	&ExistsResponse{},
-	&GetACLRequest{},
 	&GetACLResponse{},
-	&GetAllChildrenNumberRequest{},
 	&GetAllChildrenNumberResponse{},
 	&GetChildren2Response{},
-	&GetChildrenRequest{},
 	&GetChildrenResponse{},
-	&GetDataRequest{},
 	&GetDataResponse{},
-	&GetEphemeralsRequest{},
 	&GetEphemeralsResponse{},
-	&GetSASLRequest{},
 	&ID{},
 	&MultiHeader{},
+	&PathRecord{},
 	&ReconfigRequest{},
-	&RemoveWatchesRequest{},
 	&ReplyHeader{},
 	&RequestHeader{},
+	&SASLToken{},
 	&SetACLRequest{},
-	&SetACLResponse{},
 	&SetDataRequest{},
-	&SetDataResponse{},
-	&SetSASLResponse{},
 	&SetWatches2{},
 	&SetWatches{},
+	&StatRecord{},
 	&Stat{},
-	&SyncRequest{},
-	&SyncResponse{},
+	&VersionedPath{},
+	&WatchedPath{},
 	&WatcherEvent{},
+	&WatcherRequest{},
 	&WhoAmIResponse{},
 }
 
 // fresh returns a new record of r's type.
-func fresh(r record) record {
-	return reflect.New(reflect.TypeOf(r).Elem()).Interface().(record)
+func fresh(r Record) Record {
+	return reflect.New(reflect.TypeOf(r).Elem()).Interface().(Record)
 }
 
-func name(r record) string {
+func name(r Record) string {
 	return reflect.TypeOf(r).Elem().Name()
 }
 
 // decode decodes frame into r and returns the Decoder's error.
-func decode(r record, frame []byte) error {
+func decode(r Record, frame []byte) error {
 	d := NewDecoder(frame)
 	r.Decode(&d)
 	return d.Err()

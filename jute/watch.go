@@ -39,38 +39,26 @@ func (r AddWatchRequest) Append(b []byte) []byte {
 	return AppendInt32(b, int32(r.Mode))
 }
 
-// CheckWatchesRequest is the record of checkWatches, which has no response record.
-type CheckWatchesRequest struct {
+// WatcherRequest is the record of checkWatches and removeWatches, which have no response record.
+type WatcherRequest struct {
 	Path []byte
 	Type WatcherType
 }
 
+// Requests about watches that are set.
+type (
+	CheckWatchesRequest  = WatcherRequest
+	RemoveWatchesRequest = WatcherRequest
+)
+
 // Decode reads the record.
-func (r *CheckWatchesRequest) Decode(d *Decoder) {
+func (r *WatcherRequest) Decode(d *Decoder) {
 	r.Path = d.ReadBytes()
 	r.Type = WatcherType(d.ReadInt32())
 }
 
 // Append writes the record.
-func (r CheckWatchesRequest) Append(b []byte) []byte {
-	b = AppendBytes(b, r.Path)
-	return AppendInt32(b, int32(r.Type))
-}
-
-// RemoveWatchesRequest is the record of removeWatches, which has no response record.
-type RemoveWatchesRequest struct {
-	Path []byte
-	Type WatcherType
-}
-
-// Decode reads the record.
-func (r *RemoveWatchesRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-	r.Type = WatcherType(d.ReadInt32())
-}
-
-// Append writes the record.
-func (r RemoveWatchesRequest) Append(b []byte) []byte {
+func (r WatcherRequest) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	return AppendInt32(b, int32(r.Type))
 }

@@ -41,21 +41,6 @@ func (r CreateTTLRequest) Append(b []byte) []byte {
 	return AppendInt64(r.CreateRequest.Append(b), r.TTL)
 }
 
-// CreateResponse answers create.
-type CreateResponse struct {
-	Path []byte
-}
-
-// Decode reads the record.
-func (r *CreateResponse) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-}
-
-// Append writes the record.
-func (r CreateResponse) Append(b []byte) []byte {
-	return AppendBytes(b, r.Path)
-}
-
 // Create2Response answers create2, createContainer and createTTL.
 type Create2Response struct {
 	Path []byte
@@ -72,39 +57,6 @@ func (r *Create2Response) Decode(d *Decoder) {
 func (r Create2Response) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	return r.Stat.Append(b)
-}
-
-// DeleteRequest is the record of delete, which has no response record.
-type DeleteRequest struct {
-	Path    []byte
-	Version int32 // -1: any
-}
-
-// Decode reads the record.
-func (r *DeleteRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-	r.Version = d.ReadInt32()
-}
-
-// Append writes the record.
-func (r DeleteRequest) Append(b []byte) []byte {
-	b = AppendBytes(b, r.Path)
-	return AppendInt32(b, r.Version)
-}
-
-// DeleteContainerRequest is the record of deleteContainer, which no client may send.
-type DeleteContainerRequest struct {
-	Path []byte
-}
-
-// Decode reads the record.
-func (r *DeleteContainerRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-}
-
-// Append writes the record.
-func (r DeleteContainerRequest) Append(b []byte) []byte {
-	return AppendBytes(b, r.Path)
 }
 
 // SetDataRequest is the record of setData.
@@ -128,21 +80,6 @@ func (r SetDataRequest) Append(b []byte) []byte {
 	return AppendInt32(b, r.Version)
 }
 
-// SetDataResponse answers setData.
-type SetDataResponse struct {
-	Stat Stat
-}
-
-// Decode reads the record.
-func (r *SetDataResponse) Decode(d *Decoder) {
-	r.Stat.Decode(d)
-}
-
-// Append writes the record.
-func (r SetDataResponse) Append(b []byte) []byte {
-	return r.Stat.Append(b)
-}
-
 // SetACLRequest is the record of setACL.
 type SetACLRequest struct {
 	Path    []byte
@@ -161,39 +98,6 @@ func (r *SetACLRequest) Decode(d *Decoder) {
 func (r SetACLRequest) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	b = appendACLs(b, r.ACL)
-	return AppendInt32(b, r.Version)
-}
-
-// SetACLResponse answers setACL.
-type SetACLResponse struct {
-	Stat Stat
-}
-
-// Decode reads the record.
-func (r *SetACLResponse) Decode(d *Decoder) {
-	r.Stat.Decode(d)
-}
-
-// Append writes the record.
-func (r SetACLResponse) Append(b []byte) []byte {
-	return r.Stat.Append(b)
-}
-
-// CheckVersionRequest is the record of check, which has no response record.
-type CheckVersionRequest struct {
-	Path    []byte
-	Version int32 // -1: any
-}
-
-// Decode reads the record.
-func (r *CheckVersionRequest) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-	r.Version = d.ReadInt32()
-}
-
-// Append writes the record.
-func (r CheckVersionRequest) Append(b []byte) []byte {
-	b = AppendBytes(b, r.Path)
 	return AppendInt32(b, r.Version)
 }
 

@@ -10,14 +10,12 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
-	"rollcall/sessiontracker"
 	"rollcall/tally"
 )
 
 const (
-	maxEntryTxns  = 4096    // more gained nothing, and hold up whoever reads during apply
+	maxEntryOps   = 4096    // of transactions, each of a multi counts; a greater multi goes alone. More gained nothing, and would hold up readers during apply
 	maxEntryBytes = 1 << 20 // of transactions; a greater one goes alone (gRPC limits it)
-	maxExpires    = 1024    // per entry: their ephemerals go in one apply, and foreground writes wait for it
 
 	// maxWaiting is how many bytes of one member's transactions may wait for an entry, so
 	// that the member fills several while it hears of the room. Past it, its stream is not
@@ -42,21 +40,21 @@ const (
 // messages, far more than a transaction does. Any error ends the term: whether a later entry
 // would still follow the one before, nobody can say.
 func (l *Leader) batchLoop(ctx context.Context) error {
+	l.removals.unswept.Store(true) // an earlier term may have left some
 	for {
-		data, txns, err := l.seal()
+		begun := time.Now()
+		batch, err := l.seal(begun)
 		if err != nil {
 			return err
 		}
-		if data == nil {
-			select {
-			case <-ctx.Done():
-				return nil // stepping down is not a failure
-			case <-l.intake.work:
+		if batch.data == nil {
+			if !l.awaitWork(ctx) {
+				return nil
 			}
 			continue
 		}
-		l.count.Proposed.Add(txns)
-		entry := l.cfg.Log.Propose(data)
+		l.count.Proposed.Add(batch.txns)
+		entry := l.cfg.Log.Propose(batch.data)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -65,50 +63,78 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 		if err := entry.Error(); err != nil {
 			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 		}
-		l.count.Committed.Add(txns)
+		l.count.Committed.Add(batch.txns)
 		l.logExpired()
+		if batch.removes {
+			l.rest(begun)
+		}
 		l.intake.gather(ctx)
 	}
 }
 
-// seal makes an entry of what waits, or nil of nothing. Sessions whose expiry has been
-// decided come behind the writes, a limited number of them: so writes pass between.
-func (l *Leader) seal() (data []byte, n uint64, err error) {
-	due := l.takeDue(maxExpires)
-	txns := l.intake.take(maxEntryTxns-len(due), maxEntryBytes)
-	now := l.cfg.Sessions.Now(time.Now())
-	for _, s := range due {
-		body, err := pb.Marshal(&proto.Expire{Since: s.Since, SilentMs: uint64(max(0, now-s.Heard).Milliseconds())})
-		if err != nil {
-			return nil, 0, fmt.Errorf("leader: encode expiry of %s: %w", s.ID, err)
-		}
-		txn := &proto.Txn{Session: int64(s.ID), Op: int32(jute.OpExpire), Body: body}
-		l.count.Sizes.Add(pb.Size(txn))
-		txns = append(txns, txn)
+// awaitWork waits until something may have to go into an entry: a transaction has come, or
+// the leader has rested from removals. It returns false when the term ends, which is not a
+// failure.
+func (l *Leader) awaitWork(ctx context.Context) bool {
+	var rested <-chan time.Time // never, unless it rests
+	if d := time.Until(l.removals.rests); d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		rested = timer.C
 	}
-	if len(txns) == 0 {
-		return nil, 0, nil
+	select {
+	case <-ctx.Done():
+		return false
+	case <-l.intake.work:
+	case <-rested:
 	}
-	data, err = pb.Marshal(&proto.Entry{
-		Format: l.cfg.Format(), Term: l.cfg.Term, Nonce: l.cfg.Nonce,
-		TimeMs: l.cfg.Now().UnixMilli(), Txns: txns,
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("leader: encode entry: %w", err)
-	}
-	return data, uint64(len(txns)), nil
+	return true
 }
 
-// takeDue takes sessions whose round is over, and marks them closing: an entry takes them.
-func (l *Leader) takeDue(limit int) []sessiontracker.Overdue {
-	if !l.expiry.deciding.Load() {
-		return nil
+// batch is an encoded entry.
+type batch struct {
+	data    []byte // nil: there was nothing to put into it
+	txns    uint64
+	removes bool // sessions, or nodes that sessions have left
+}
+
+// seal makes an entry of what waits. Sessions whose expiry has been decided come after the
+// writes, a limited number of them: so writes pass between.
+func (l *Leader) seal(begun time.Time) (b batch, err error) {
+	sweeps, due := l.takeRemovals(begun)
+	b.removes = sweeps || len(due) > 0
+	var txns, own []*proto.Txn
+	if sweeps {
+		txn, err := sweepTxn()
+		if err != nil {
+			return batch{}, err
+		}
+		txns, own = append(txns, txn), append(own, txn)
 	}
-	l.expiry.mu.Lock()
-	defer l.expiry.mu.Unlock()
-	due := l.cfg.Sessions.Decide(nil, limit)
-	l.expiry.deciding.Store(l.cfg.Sessions.Due()) // the next entry takes more
-	return due
+	txns = append(txns, l.intake.take(maxEntryOps-len(txns)-len(due), maxEntryBytes)...)
+	now := l.cfg.Sessions.Now(begun)
+	for _, s := range due {
+		txn, err := expireTxn(s, now)
+		if err != nil {
+			return batch{}, err
+		}
+		txns, own = append(txns, txn), append(own, txn)
+	}
+	for _, txn := range own {
+		l.count.Sizes.Add(pb.Size(txn))
+	}
+	if len(txns) == 0 {
+		return batch{}, nil
+	}
+	b.txns = uint64(len(txns))
+	b.data, err = pb.Marshal(&proto.Entry{
+		Format: l.cfg.Format(), Term: l.cfg.Term, Nonce: l.cfg.Nonce,
+		TimeMs: l.cfg.Clock.Now().UnixMilli(), Txns: txns,
+	})
+	if err != nil {
+		return batch{}, fmt.Errorf("leader: encode entry: %w", err)
+	}
+	return b, nil
 }
 
 // intake holds the transactions that wait for an entry, in the order they came.
@@ -123,13 +149,23 @@ type intake struct {
 	head    int
 	taken   int            // by the last take
 	bytes   map[uint32]int // that wait, by member
-	removes int            // reaps and sweeps that wait
+	removes int            // reaps that wait
 	closed  bool
 }
 
 type waiting struct {
 	txn  *proto.Txn
 	size int
+	ops  int
+}
+
+// wait returns what stands for a transaction while it waits.
+func wait(txn *proto.Txn) waiting {
+	w := waiting{txn: txn, size: pb.Size(txn), ops: 1}
+	if txn.Op == int32(jute.OpMulti) {
+		w.ops = max(1, jute.CountMulti(txn.Body))
+	}
+	return w
 }
 
 func (q *intake) init(sizes *tally.Sizes) {
@@ -143,9 +179,9 @@ func (q *intake) init(sizes *tally.Sizes) {
 // add appends what stream f has read, once there is room for it. It reports false if f
 // is not the stream to be read any more; then nothing of it is added.
 func (q *intake) add(f *forwarding, txns []*proto.Txn) bool {
-	sizes := make([]int, len(txns))
+	all := make([]waiting, len(txns))
 	for i, txn := range txns {
-		sizes[i] = pb.Size(txn)
+		all[i] = wait(txn)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -155,9 +191,9 @@ func (q *intake) add(f *forwarding, txns []*proto.Txn) bool {
 	if !q.current(f) {
 		return false
 	}
-	for i, txn := range txns {
-		q.waiting = append(q.waiting, waiting{txn, sizes[i]})
-		q.bytes[f.member] += sizes[i]
+	for _, w := range all {
+		q.waiting = append(q.waiting, w)
+		q.bytes[f.member] += w.size
 	}
 	signal(q.work)
 	return true
@@ -166,7 +202,7 @@ func (q *intake) add(f *forwarding, txns []*proto.Txn) bool {
 // offer appends a transaction of the leader's own, once few enough of them wait. It reports
 // false if the term is over.
 func (q *intake) offer(txn *proto.Txn) bool {
-	size := pb.Size(txn)
+	w := wait(txn)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.closed && q.removes >= maxReaps {
@@ -175,8 +211,8 @@ func (q *intake) offer(txn *proto.Txn) bool {
 	if q.closed {
 		return false
 	}
-	q.waiting = append(q.waiting, waiting{txn, size})
-	q.bytes[txn.Member] += size
+	q.waiting = append(q.waiting, w)
+	q.bytes[txn.Member] += w.size
 	q.removes++
 	signal(q.work)
 	return true
@@ -185,13 +221,14 @@ func (q *intake) offer(txn *proto.Txn) bool {
 func (q *intake) current(f *forwarding) bool { return !q.closed && q.streams[f.member] == f }
 
 // take returns what waits, oldest first, within the limits; one transaction at least.
-func (q *intake) take(maxTxns, maxBytes int) []*proto.Txn {
+func (q *intake) take(maxOps, maxBytes int) []*proto.Txn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var txns []*proto.Txn
-	for bytes := 0; q.head < len(q.waiting) && len(txns) < maxTxns; q.head++ {
+	for ops, bytes := 0, 0; q.head < len(q.waiting); q.head++ {
 		w := &q.waiting[q.head]
-		if bytes += w.size; bytes > maxBytes && len(txns) > 0 {
+		ops, bytes = ops+w.ops, bytes+w.size
+		if (ops > maxOps || bytes > maxBytes) && len(txns) > 0 {
 			break
 		}
 		q.sizes.Add(w.size)
@@ -237,7 +274,7 @@ func (q *intake) gather(ctx context.Context) {
 func (q *intake) expected() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return min(q.taken+len(q.waiting)-q.head, maxEntryTxns) * gatherShare / 16
+	return min(q.taken+len(q.waiting)-q.head, maxEntryOps) * gatherShare / 16
 }
 
 // has reports whether so many wait, or as many bytes as an entry takes.
@@ -275,6 +312,13 @@ func (q *intake) drop(member uint32, why error) {
 	if f != nil {
 		f.end(why)
 	}
+}
+
+// introduce notes whose stream f is: what its first message says. The stream may end meanwhile.
+func (q *intake) introduce(f *forwarding, first *proto.Forwarded) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f.member, f.boot = first.Member, first.Boot
 }
 
 // forget removes f when it has ended by itself. Nothing of it is added any more.

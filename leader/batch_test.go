@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/tally"
 )
@@ -147,19 +148,50 @@ func TestEntriesAreLimited(t *testing.T) {
 			stream.in <- f
 		}
 		next(1, 1)
-		next(3*maxEntryTxns, 1)
+		next(3*maxEntryOps, 1)
 		next(20, maxEntryBytes/8)
 		next(1, 2*maxEntryBytes)
 		next(10, 1)
 		e.at(time.Second)
-		counted(t, e.log.seqs(2), 3*maxEntryTxns+32)
+		counted(t, e.log.seqs(2), 3*maxEntryOps+32)
 		for i, entry := range e.log.proposed {
-			if n := len(entry.Txns); n > maxEntryTxns || e.log.sizes[i] > maxEntryBytes+20*n+100 && n > 1 {
+			if n := len(entry.Txns); n > maxEntryOps || e.log.sizes[i] > maxEntryBytes+20*n+100 && n > 1 {
 				t.Errorf("entry %d: %d transactions, %d bytes", i, n, e.log.sizes[i])
 			}
 		}
 		if n := len(e.log.proposed); n > 12 {
 			t.Errorf("%d entries", n)
+		}
+		hangUp()
+		e.end()
+	})
+}
+
+// The operations of a multi count, in an entry, as if each were sent alone: a multi with more
+// than an entry takes goes alone, and what waits behind it is in the next one.
+func TestOperationsOfAMultiCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.delay = 10 * time.Millisecond
+		e.run()
+		stream, _, hangUp := e.forward(0)
+		f := writes(2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+		multi := func(i, n int) {
+			ops := make([]jute.MultiOp, n)
+			for i := range ops {
+				ops[i] = jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/")}}
+			}
+			f.Txns[i].Op, f.Txns[i].Body = int32(jute.OpMulti), jute.AppendMulti(nil, ops)
+		}
+		multi(2, maxEntryOps/2)
+		multi(3, maxEntryOps/2-2) // fills the entry
+		multi(5, maxEntryOps-1)
+		multi(7, 3*maxEntryOps)
+		multi(8, 0) // counts as one
+		stream.in <- f
+		e.at(time.Second)
+		if got, want := e.log.lengths(), []int{4, 2, 1, 1, 3}; !slices.Equal(got, want) {
+			t.Errorf("entries of %v transactions, want %v", got, want)
 		}
 		hangUp()
 		e.end()
@@ -180,8 +212,13 @@ func TestRefusedProposalEndsTerm(t *testing.T) {
 			t.Fatal("the term ended early")
 		}
 		stream.in <- writes(2, 10, 2)
-		if err := <-e.ended; !errors.Is(err, errLost) {
-			t.Errorf("Run: %v, want %v", err, errLost)
+		select {
+		case err := <-e.ended:
+			if !errors.Is(err, errLost) {
+				t.Errorf("Run: %v, want %v", err, errLost)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the term goes on after a refused proposal")
 		}
 		if err := <-ended; status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("Forward: %v", err)
@@ -311,6 +348,7 @@ func TestNewStreamEndsIdleOne(t *testing.T) {
 		old.in <- writes(2, 10)
 		other, otherEnded, _ := e.forward(0)
 		other.in <- writes(3, 10)
+		synctest.Wait() // until both streams have said whose they are
 		fresh, _, _ := e.forward(0)
 		fresh.in <- writes(2, 10)
 		synctest.Wait()
@@ -382,7 +420,7 @@ func TestNewChecksConfig(t *testing.T) {
 	good := newEnsemble(t).cfg
 	for name, spoil := range map[string]func(c *Config){
 		"tick": func(c *Config) { c.Tick = 0 }, "sync limit": func(c *Config) { c.SyncLimit = 0 },
-		"clock": func(c *Config) { c.Now = nil }, "log": func(c *Config) { c.Log = nil },
+		"clock": func(c *Config) { c.Clock = nil }, "log": func(c *Config) { c.Log = nil },
 		"sessions": func(c *Config) { c.Sessions = nil }, "applied": func(c *Config) { c.Applied = nil },
 		"self": func(c *Config) { c.Self = 9 }, "nodes": func(c *Config) { c.Nodes = nil },
 		"interval": func(c *Config) { c.Reaping.Interval = -1 }, "pace": func(c *Config) { c.Reaping.PerMinute = -1 },

@@ -66,7 +66,10 @@ func (l *Leader) step(r *round, now time.Time) {
 	l.expiry.mu.Unlock()
 
 	asked := l.ask()
+	l.redialSilent(now, late)
 	l.cutSilent(now, late)
+	l.watchClock()
+	l.weigh(now, late)
 	switch {
 	case !due:
 		*r = round{}
@@ -127,6 +130,38 @@ func (l *Leader) allAnswered(number uint64, now time.Time) bool {
 			return false
 		}
 	}
+	return true
+}
+
+// redialSilent gives up the connections of members that have said nothing for a tick, the
+// length of two pings: the network may have forgotten them, and then everything sent on
+// them is lost without an error. A member that does not answer on the next one either is
+// given twice as long each time, up to the sync limit. If this process itself was paused,
+// every member is given a tick more.
+func (l *Leader) redialSilent(now time.Time, late bool) {
+	if l.cfg.Redial == nil {
+		return
+	}
+	for _, m := range l.links {
+		if m.id != l.cfg.Self && m.givenUp(now, l.cfg.Tick, l.cfg.SyncLimit, late) {
+			l.cfg.Redial(m.id)
+		}
+	}
+}
+
+// givenUp reports whether the member's connection is to be given up.
+func (m *link) givenUp(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case late:
+		m.redial = now.Add(tick)
+		return false
+	case now.Before(m.redial):
+		return false
+	}
+	m.patience = min(2*m.patience, time.Duration(syncLimit)*tick)
+	m.redial = now.Add(m.patience)
 	return true
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	pb "google.golang.org/protobuf/proto"
+
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
@@ -164,6 +166,28 @@ func TestExpireTransaction(t *testing.T) {
 	})
 }
 
+// An expiry of a session that was heard later than the table's time says a silence of 0, not
+// one below it: that would be half an eternity on the wire.
+func TestExpireSilenceIsClamped(t *testing.T) {
+	for name, tt := range map[string]struct {
+		heard time.Duration
+		want  uint64 // ms
+	}{
+		"heard before": {7 * time.Second, 1000},
+		"heard now":    {8 * time.Second, 0},
+		"heard later":  {9 * time.Second, 0},
+	} {
+		txn, err := expireTxn(sessiontracker.Overdue{Seed: session(1, 2), Heard: tt.heard}, 8*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got proto.Expire
+		if err := pb.Unmarshal(txn.GetBody(), &got); err != nil || got.GetSilentMs() != tt.want {
+			t.Errorf("%s: silent for %d ms, %v, want %d", name, got.GetSilentMs(), err, tt.want)
+		}
+	}
+}
+
 // due is a leader that does not run, with a session that falls due at the step of 8 s.
 func due(t *testing.T) (*ensemble, *round, func(after time.Duration) time.Duration) {
 	e := newEnsemble(t, session(1, 2))
@@ -279,20 +303,22 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	}
 }
 
-// Ten thousand deaths do not keep a write waiting for more than a few entries.
+// Thousands of deaths do not keep a write waiting for more than an entry or two: few go with
+// one entry, and the leader rests after it for as long as it took.
 func TestMassExpiryIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 40 * maxExpires
+		const n, took = 40 * maxExpires, 2 * time.Millisecond
 		var sessions []sessiontracker.Seed
 		for id := range jute.SessionID(n) {
 			sessions = append(sessions, session(id+10, 3))
 		}
 		e := newEnsemble(t, sessions...)
+		e.log.delay = took
 		e.run()
 		stream, _, hangUp := e.forward(0)
 		e.at(8*time.Second - 5*time.Millisecond)
 		var sent []time.Time
-		for seq := uint64(1); seq <= 60; seq++ {
+		for seq := uint64(1); seq <= 250; seq++ {
 			stream.in <- writes(2, 100, seq)
 			sent = append(sent, time.Now())
 			time.Sleep(time.Millisecond)
@@ -300,24 +326,31 @@ func TestMassExpiryIsPaced(t *testing.T) {
 		synctest.Wait()
 		hangUp()
 		next, between, closes := 1, 0, 0
+		var last time.Time // that an entry with expiries was sealed
 		for _, entry := range e.log.proposed {
-			expires := 0
+			expires, at := 0, time.UnixMilli(entry.TimeMs)
 			for _, txn := range entry.Txns {
 				if txn.Op == int32(jute.OpExpire) {
 					expires++
 				} else if next++; closes > 0 && closes < n {
 					between++
-					if wait := time.UnixMilli(entry.TimeMs).Sub(sent[txn.Seq-1]); wait > 2*time.Millisecond {
+					if wait := at.Sub(sent[txn.Seq-1]); wait > took {
 						t.Errorf("write %d waited %v for an entry", txn.Seq, wait)
 					}
 				}
 			}
 			closes += expires
-			if expires > maxExpires || len(entry.Txns) > maxEntryTxns {
+			if expires > maxExpires || len(entry.Txns) > maxEntryOps {
 				t.Errorf("an entry of %d transactions with %d expiries", len(entry.Txns), expires)
 			}
+			if expires > 0 {
+				if rest := at.Sub(last); rest < 2*took {
+					t.Errorf("expiries %v after the last ones, want them to rest for %v after an entry of %v", rest, took, took)
+				}
+				last = at
+			}
 		}
-		if next-1 != 60 || closes != n || between < 10 {
+		if next-1 != 250 || closes != n || between < 100 {
 			t.Errorf("%d writes, %d of them between %d closes", next-1, between, closes)
 		}
 		e.end()

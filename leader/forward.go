@@ -68,7 +68,7 @@ func (l *Leader) accept(f *forwarding, message *proto.Forwarded) error {
 		if l.links[message.Member] == nil {
 			return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
 		}
-		f.member, f.boot = message.Member, message.Boot
+		l.intake.introduce(f, message)
 		if err := l.check(f, message); err != nil {
 			return err
 		}

@@ -6,9 +6,11 @@
 //     table, and acknowledges them (ping.go),
 //   - compares the members' states, and tells those that differ (compare.go),
 //   - shows that it still leads, before it acknowledges or answers a sync (proof.go),
-//   - closes the sessions that nobody was heard from (expire.go),
-//   - removes containers and nodes with a time to live that are due (reap.go), and the many
-//     nodes that an ended session may have left (sweep.go).
+//   - hands over if it cannot do its work and another member may be able to (fitness.go),
+//   - closes the sessions whose clients no member has heard from (expire.go), at a pace that leaves others
+//     room, and removes the nodes that ended sessions have left (sweep.go),
+//   - removes containers and nodes with a time to live that are due (reap.go), by a clock
+//     that has not jumped and that most members share (clock.go).
 //
 // What is decided here takes effect only through the log, and the log ignores entries of
 // a term that is over. So a Leader that does not know yet that it was deposed does no harm.
@@ -65,16 +67,18 @@ type Link interface {
 
 // Config is what a Leader is built from. A field without a default is required.
 type Config struct {
-	Self        uint32           // this member's id
-	Term, Nonce uint64           // of our TermStart, which is applied
-	Format      func() uint32    // of the next entry: the highest that all members know; takes no lock that apply holds
-	Tick        time.Duration    // ZooKeeper's tickTime; a ping goes out every Tick/2
-	SyncLimit   int              // ticks after which a silent member is cut off
-	Now         func() time.Time // the member's wall clock: stamps entries, nothing else
+	Self        uint32        // this member's id
+	Term, Nonce uint64        // of our TermStart, which is applied
+	Format      func() uint32 // of the next entry: the highest that all members know; takes no lock that apply holds
+	Tick        time.Duration // ZooKeeper's tickTime; a ping goes out every Tick/2
+	SyncLimit   int           // ticks after which a silent member is cut off
+	Clock       *Clock        // the member's wall clock: stamps entries, and the reaper goes by it
 	Log         Log
 	Sessions    *sessiontracker.GlobalTable
 	Members     map[uint32]Link // every member, this one included: a majority of them proves that we lead
 	Applied     func() uint64   // log index up to which Sessions has been fed; takes no lock that apply holds
+	Ensemble    Ensemble        // default: none, and this leader never hands over by itself
+	Redial      func(id uint32) // gives up the connection that Members[id] runs on: the next use opens another; must not block; default: nothing
 	Counters    *Counters       // counted on over terms; default: this term's own
 	Logger      *slog.Logger    // default: discard
 	Nodes       Nodes
@@ -90,16 +94,20 @@ type Leader struct {
 	links    map[uint32]*link
 	proofs   proofs
 	compared comparison
+	clocks   clocks
 	intake   intake
 	expiry   expiry
+	removals removals
 	count    *Counters
+	fitness  fitness
+	handOver chan handOver
 	begun    time.Time
 	syncing  atomic.Int64  // Sync calls that wait for their proof
 	asked    atomic.Uint64 // number of the newest ping
 	answered chan struct{} // a member has answered a ping; capacity 1
-	unswept  chan struct{} // an ended session has left nodes; capacity 1
-	swept    chan struct{} // a sweep has applied; capacity 1
 	over     chan struct{} // closed when the term ends
+
+	clockHeld bool // its clock is known to be at fault; expireLoop's
 
 	expiredMu sync.Mutex
 	expired   []jute.SessionID // applied, not yet logged
@@ -112,8 +120,8 @@ func New(cfg Config) (*Leader, error) {
 		return nil, fmt.Errorf("leader: tick %v is not positive", cfg.Tick)
 	case cfg.SyncLimit <= 0:
 		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
-	case cfg.Format == nil || cfg.Now == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.Applied == nil || cfg.Nodes == nil:
-		return nil, errors.New("leader: Format, Now, Log, Sessions, Applied and Nodes are required")
+	case cfg.Format == nil || cfg.Clock == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.Applied == nil || cfg.Nodes == nil:
+		return nil, errors.New("leader: Format, Clock, Log, Sessions, Applied and Nodes are required")
 	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
 		return nil, errors.New("leader: a limit of the reaper is negative")
 	case cfg.Members[cfg.Self] == nil:
@@ -129,16 +137,17 @@ func New(cfg Config) (*Leader, error) {
 		count:    cmp.Or(cfg.Counters, new(Counters)),
 		begun:    time.Now(),
 		answered: make(chan struct{}, 1),
-		unswept:  make(chan struct{}, 1),
-		swept:    make(chan struct{}, 1),
+		handOver: make(chan handOver),
 		over:     make(chan struct{}),
 	}
 	for id := range cfg.Members {
-		l.links[id] = &link{id: id, wake: make(chan struct{}, 1)}
+		l.links[id] = &link{id: id, wake: make(chan struct{}, 1), fine: l.begun, patience: cfg.Tick, redial: l.begun.Add(cfg.Tick)}
 	}
+	l.fitness.proved = l.begun
 	l.count.Sizes.Reset() // they are a term's
 	l.proofs.init(len(cfg.Members))
 	l.compared.init(&cfg)
+	l.clocks.init(len(cfg.Members))
 	l.intake.init(&l.count.Sizes)
 	return l, nil
 }
@@ -155,7 +164,7 @@ func (l *Leader) Run(ctx context.Context) error {
 	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
 	g.Go(func() error { return l.expireLoop(ctx) })
 	g.Go(func() error { return l.reapLoop(ctx) })
-	g.Go(func() error { return l.sweepLoop(ctx) })
+	g.Go(func() error { return l.handOverLoop(ctx) })
 	for id, m := range l.links {
 		g.Go(func() error { return l.pingLoop(ctx, m, l.cfg.Members[id]) })
 	}

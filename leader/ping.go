@@ -36,6 +36,9 @@ type link struct {
 	synced   bool      // has applied as much since
 	acks     []ack     // oldest first; at most one for each of three rounds: done, under way, next
 	cut      context.CancelFunc
+	fine     time.Time     // when it last answered, and could reach this leader, or was given another chance
+	redial   time.Time     // when its connection is given up unless it speaks
+	patience time.Duration // how long it is waited for after that
 }
 
 // ack is an acknowledgement that waits for its proof.
@@ -66,6 +69,7 @@ func (l *Leader) talk(ctx context.Context, m *link, to Link) error {
 	defer cut()
 	m.open(cut, time.Now(), l.cfg.Log.CommitIndex())
 	l.compared.forget(m.id)
+	l.clocks.forget(m.id)
 	stream, err := to.Pings(ctx)
 	if err != nil {
 		return err
@@ -130,7 +134,7 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 			return err
 		}
 		now := time.Now()
-		if m.hear(now, pong.Applied) {
+		if m.hear(now, pong, l.cfg.Tick) {
 			l.log.Info("member is back", "member", m.id)
 		}
 		if pong.Proof != 0 && l.proofs.answer(m.id, pong.Proof) {
@@ -151,6 +155,7 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 		}
 		a = answer{}
 		if pong.Number != 0 {
+			l.clocks.tell(m.id, pong.ClockMs, l.cfg.Clock.Now())
 			m.answer(pong.Number)
 			signal(l.answered)
 		}
@@ -204,12 +209,16 @@ func (m *link) open(cut context.CancelFunc, now time.Time, commit uint64) {
 	}
 }
 
-// hear notes that the member said something, and how far it has come, and reports whether
-// it had been lost.
-func (m *link) hear(now time.Time, applied uint64) (back bool) {
+// hear notes that the member said something, how far it has come and whether it can reach
+// this leader, and reports whether it had been lost.
+func (m *link) hear(now time.Time, pong *proto.Pong, tick time.Duration) (back bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.linked, m.synced = true, m.synced || applied >= m.behind
+	m.linked, m.synced = true, m.synced || pong.Applied >= m.behind
+	m.patience, m.redial = tick, now.Add(tick)
+	if pong.Number != 0 && !pong.Unlinked {
+		m.fine = now
+	}
 	back = m.lost
 	m.heard, m.lost = now, false
 	return back

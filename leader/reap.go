@@ -20,7 +20,7 @@ type Nodes interface {
 	Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate
 
 	// Unswept reports whether ended sessions have left nodes. It may wait for apply, but not
-	// for the log.
+	// for the log. It is called between two entries.
 	Unswept() bool
 }
 
@@ -36,12 +36,13 @@ const (
 	defaultReapPerMinute = 10_000
 
 	reapPage = 256 // candidates asked for at a time: apply waits for so many steps in an index
-	maxReaps = 64  // that wait for an entry, with a sweep, and so in one: a log that is slow slows the reaper, not the writes
+	maxReaps = 64  // that wait for an entry, and so in one: a log that is slow slows the reaper, not the writes
 )
 
 // reapLoop looks for nodes that are due, and proposes to remove them one by one, evenly
 // over the time: clients notice of a million nodes no more than of a few. Whether a node
-// is due is judged again when that is applied. The first round is an interval away.
+// is due is judged again when that is applied. The first round is an interval away. Nothing
+// is removed while this member's clock is at fault; see clockFault.
 func (l *Leader) reapLoop(ctx context.Context) error {
 	ticker := time.NewTicker(l.cfg.Reaping.Interval)
 	defer ticker.Stop()
@@ -61,11 +62,12 @@ func (l *Leader) reapLoop(ctx context.Context) error {
 	}
 }
 
-// reap is one round, over what is due when it begins. It returns how many nodes that was.
+// reap is one round, over what is due when it begins. It returns how many nodes that was. It
+// ends early if this member's clock comes to be at fault.
 func (l *Leader) reap(ctx context.Context) (n int, err error) {
 	pace := time.NewTicker(time.Minute / time.Duration(l.cfg.Reaping.PerMinute))
 	defer pace.Stop()
-	now, neverUsed := l.cfg.Now().UnixMilli(), l.cfg.Reaping.NeverUsed.Milliseconds()
+	now, neverUsed := l.cfg.Clock.Now().UnixMilli(), l.cfg.Reaping.NeverUsed.Milliseconds()
 	var last znode.Candidate
 	for {
 		page := l.cfg.Nodes.Reapable(now, neverUsed, last, reapPage)
@@ -73,6 +75,9 @@ func (l *Leader) reap(ctx context.Context) (n int, err error) {
 			return n, nil
 		}
 		for _, c := range page {
+			if _, agreed := l.clockFault(); !agreed {
+				return n, nil
+			}
 			body, err := pb.Marshal(&proto.Reap{Path: c.Path, NeverUsedMs: neverUsed})
 			if err != nil {
 				return n, fmt.Errorf("leader: encode removal of a node: %w", err)

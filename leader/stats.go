@@ -30,11 +30,16 @@ type Stats struct {
 	Synced   int           // those of them who have since applied what was committed when it opened
 	Syncs    int           // calls of Sync that wait for their proof
 	Uptime   time.Duration // since the term opened
+	Apart    time.Duration // greatest difference between this member's clock and that of another
+	Held     bool          // nothing is reaped, because this member's clock is at fault
 }
 
 // Stats returns them.
 func (l *Leader) Stats() Stats {
 	s := Stats{Syncs: int(l.syncing.Load()), Uptime: time.Since(l.begun)}
+	why, _ := l.clockFault()
+	s.Held = why != ""
+	_, _, s.Apart = l.clocks.compare()
 	for id, m := range l.links {
 		if id == l.cfg.Self {
 			continue

@@ -44,7 +44,7 @@ func TestStatsOfMembers(t *testing.T) {
 // are those of transactions, and of this term.
 func TestCounters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, session(9, 2))
+		e := newEnsemble(t, session(9, 2), session(10, 2))
 		if got := e.count.Sizes.Spread(); got != (tally.Spread{Last: -1, Min: -1, Max: -1}) {
 			t.Errorf("sizes before the first: %+v", got)
 		}
@@ -62,7 +62,7 @@ func TestCounters(t *testing.T) {
 			t.Errorf("sizes %+v, want %d", got, size)
 		}
 		e.at(20 * tick)
-		if p, c, x := e.count.Proposed.Load(), e.count.Committed.Load(), e.count.Expired.Load(); p != 4 || c != 4 || x != 1 {
+		if p, c, x := e.count.Proposed.Load(), e.count.Committed.Load(), e.count.Expired.Load(); p != 5 || c != 5 || x != 2 {
 			t.Errorf("%d proposed, %d committed, %d expired", p, c, x)
 		}
 		if got := e.count.Sizes.Spread(); got.Max != size || got.Last >= size || got.Last != got.Min || got.Last <= 0 {

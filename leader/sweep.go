@@ -1,56 +1,88 @@
 package leader
 
 import (
-	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	pb "google.golang.org/protobuf/proto"
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/sessiontracker"
 )
 
-// sweepNodes is how many nodes of an ended session one transaction removes, and so one
-// entry: everybody waits for that as for as many writes, 1 to 2 ms.
-const sweepNodes = 500
+const (
+	// maxExpires is how many sessions expire with one entry. Each costs every member as much
+	// as a few writes, besides its ephemeral nodes.
+	maxExpires = 128
 
-// sweepLoop proposes to remove what ended sessions have left, one step after the other.
-// Between two it pauses for as long as the last one took: the writes of others, and what
-// else runs on the machine, have half of the time at least.
-func (l *Leader) sweepLoop(ctx context.Context) error {
+	// sweepNodes is how many nodes of ended sessions a sweep removes, and so one entry: half of
+	// what an entry may remove, so that sessions end with their nodes beside it.
+	sweepNodes = 500
+)
+
+// removals is the pace of what the leader itself removes: sessions that have expired, and the
+// nodes that ended sessions have left. After an entry with any of it, the leader puts none
+// into entries for as long as that entry took. So the writes of others, and what else runs on
+// the machine, have at least half of the time.
+type removals struct {
+	unswept atomic.Bool // an ended session may have left nodes
+	rests   time.Time   // until when; batchLoop's own
+}
+
+// take returns what an entry removes, if it is time for that: the sweep, which goes first in
+// the entry, and the sessions that expire, which go last. The writes between come before the
+// sessions, and clients that close theirs wait for no more than a sweep.
+func (l *Leader) takeRemovals(now time.Time) (sweeps bool, due []sessiontracker.Overdue) {
+	if now.Before(l.removals.rests) {
+		return false, nil
+	}
+	if l.removals.unswept.Swap(false) && l.cfg.Nodes.Unswept() {
+		l.removals.unswept.Store(true) // the next entry looks again
+		sweeps = true
+	}
+	return sweeps, l.takeDue(maxExpires)
+}
+
+// rest begins the pause after an entry that removed something and was begun at a time.
+func (l *Leader) rest(begun time.Time) {
+	now := time.Now()
+	l.removals.rests = now.Add(now.Sub(begun))
+}
+
+// takeDue takes sessions whose round is over, and marks them closing: an entry takes them.
+func (l *Leader) takeDue(limit int) []sessiontracker.Overdue {
+	if !l.expiry.deciding.Load() {
+		return nil
+	}
+	l.expiry.mu.Lock()
+	defer l.expiry.mu.Unlock()
+	due := l.cfg.Sessions.Decide(nil, limit)
+	l.expiry.deciding.Store(l.cfg.Sessions.Due()) // the next entry takes more
+	return due
+}
+
+// sweepTxn returns the transaction that removes nodes of ended sessions.
+func sweepTxn() (*proto.Txn, error) {
 	body, err := pb.Marshal(&proto.Sweep{Nodes: sweepNodes})
 	if err != nil {
-		return fmt.Errorf("leader: encode sweep: %w", err)
+		return nil, fmt.Errorf("leader: encode sweep: %w", err)
 	}
-	for {
-		if !l.cfg.Nodes.Unswept() {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-l.unswept:
-			}
-			continue
-		}
-		begun := time.Now()
-		if !l.intake.offer(&proto.Txn{Op: int32(jute.OpSweep), Body: body}) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-l.swept:
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Since(begun)):
-		}
+	return &proto.Txn{Op: int32(jute.OpSweep), Body: body}, nil
+}
+
+// expireTxn returns the transaction that ends a session, at table time now.
+func expireTxn(s sessiontracker.Overdue, now time.Duration) (*proto.Txn, error) {
+	body, err := pb.Marshal(&proto.Expire{Since: s.Since, SilentMs: uint64(max(0, now-s.Heard).Milliseconds())})
+	if err != nil {
+		return nil, fmt.Errorf("leader: encode expiry of %s: %w", s.ID, err)
 	}
+	return &proto.Txn{Session: int64(s.ID), Op: int32(jute.OpExpire), Body: body}, nil
 }
 
 // Unswept notes that an ended session has left nodes. Apply calls it: it does not block.
-func (l *Leader) Unswept() { signal(l.unswept) }
-
-// Swept notes that a sweep has applied. Apply calls it: it does not block.
-func (l *Leader) Swept() { signal(l.swept) }
+func (l *Leader) Unswept() {
+	l.removals.unswept.Store(true)
+	signal(l.intake.work)
+}

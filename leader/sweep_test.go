@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +97,50 @@ func TestSweepWaitsForLog(t *testing.T) {
 			t.Errorf("%d sweeps proposed, %d transactions wait", got, waiting)
 		}
 		hangUp()
+		e.end()
+	})
+}
+
+// One entry has a sweep first, then writes, then sessions that expire, and the next ones have
+// only writes until the leader has rested.
+func TestRemovalsGoAroundWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took = 5 * time.Millisecond
+		e := newEnsemble(t, session(10, 3), session(11, 3))
+		e.log.delay = took
+		e.run()
+		stream, _, hangUp := e.forward(0)
+		e.at(8*time.Second - time.Millisecond)
+		e.nodes.leave(2)
+		e.log.mu.Lock()
+		before := len(e.log.proposed)
+		e.log.mu.Unlock()
+		stream.in <- writes(2, 1, 1) // under way when the sessions are due
+		e.at(8*time.Second + time.Millisecond)
+		e.Unswept()
+		for seq := uint64(2); seq <= 20; seq++ {
+			stream.in <- writes(2, 1, seq)
+			time.Sleep(time.Millisecond)
+		}
+		hangUp()
+		e.log.mu.Lock()
+		proposed := slices.Clone(e.log.proposed[before:])
+		e.log.mu.Unlock()
+		var ops [][]jute.Op
+		for _, entry := range proposed {
+			var in []jute.Op
+			for _, txn := range entry.Txns {
+				if op := jute.Op(txn.Op); len(in) == 0 || in[len(in)-1] != op {
+					in = append(in, op)
+				}
+			}
+			ops = append(ops, in)
+		}
+		const w = jute.OpSetData
+		want := [][]jute.Op{{w}, {jute.OpSweep, w, jute.OpExpire}, {w}, {jute.OpSweep, w}}
+		if len(ops) < len(want) || !slices.EqualFunc(ops[:len(want)], want, slices.Equal) {
+			t.Errorf("entries of %v, want %v", ops, want)
+		}
 		e.end()
 	})
 }

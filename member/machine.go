@@ -9,6 +9,7 @@ import (
 
 	"rollcall/proto"
 	"rollcall/quorum"
+	"rollcall/quorum/disk"
 	"rollcall/znode"
 )
 
@@ -57,7 +58,21 @@ func (a machine) Snapshot() (quorum.Snapshot, error) {
 // Restore replaces the state. Connections of clients are closed by the observer.
 func (a machine) Restore(r io.ReadCloser) error {
 	defer func() { _ = r.Close() }() // it was only read
-	return a.state.Restore(r)
+	return newer(a.state.Restore(r))
+}
+
+// Verify reads a snapshot and makes all of Restore's checks. It takes no lock.
+func (a machine) Verify(r io.Reader) (disk.Contents, error) {
+	index, term, err := znode.Verify(r)
+	return disk.Contents{Index: index, Term: term}, newer(err)
+}
+
+// newer says in quorum's words that a newer version wrote a snapshot.
+func newer(err error) error {
+	if errors.Is(err, znode.ErrNewerSnapshot) {
+		return fmt.Errorf("%w: %w", disk.ErrNewerFormat, err)
+	}
+	return err
 }
 
 type snapshot struct {

@@ -31,6 +31,8 @@ import (
 	"rollcall/jute"
 	"rollcall/leader"
 	"rollcall/quorum"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 	"rollcall/server"
 	"rollcall/znode"
 )
@@ -69,10 +71,10 @@ type Config struct {
 	// LinearizableReads has every read wait for a proof that the leader still leads, and for
 	// this member to have applied what was committed by then. Default: reads may be stale.
 	LinearizableReads bool
-	Rules             znode.Rules    // of the terms that this member leads
-	Whitelist         []string       // four-letter words served; srvr always is
-	SnapCount         uint64         // log entries between snapshots; default 100,000
-	LogKind           quorum.LogKind // what the log is kept in; default: as the folder is
+	Rules             znode.Rules  // of the terms that this member leads
+	Whitelist         []string     // four-letter words served; srvr always is
+	SnapCount         uint64       // log entries between snapshots; default 100,000
+	LogKind           disk.LogKind // what the log is kept in; default: as the folder is
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
 	// member stops leading and closes its clients' connections; default 3 s.
 	StoreStallLimit time.Duration
@@ -80,12 +82,12 @@ type Config struct {
 	EnsembleText    []byte         // what /zookeeper/config says; nil: standalone
 
 	Version string    // of this program, for srvr; default "dev"
-	Built   time.Time // when it was built
+	Built   time.Time // date of the commit that it was built from
 
 	NewEnsemble bool                     // bootstrap with a majority of empty members instead of all
 	Network     Network                  // default TCP
 	Bind        func(addr string) string // advertised address → the one to listen on; default the same
-	Stores      *quorum.Stores           // default: files in Dir
+	Stores      *disk.Stores             // default: files in Dir
 	Now         func() time.Time         // wall clock; default time.Now
 	Events      func(Event)              // hears what happens in the ensemble, from the member that leads; called by one goroutine
 	Logger      *slog.Logger             // default: discard
@@ -116,14 +118,14 @@ func (c *Config) complete() error {
 	}
 	c.InitLimit = cmp.Or(c.InitLimit, defaultInitLimit)
 	c.SyncLimit = cmp.Or(c.SyncLimit, defaultSyncLimit)
-	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, quorum.DefaultStallLimit)
+	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, disk.DefaultStallLimit)
 	c.Version = cmp.Or(c.Version, "dev")
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Network.Listen == nil {
 		c.Network.Listen = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
 	}
 	if c.Network.Dial == nil {
-		c.Network.Dial = quorum.DialTCP
+		c.Network.Dial = wire.DialTCP
 	}
 	if c.Bind == nil {
 		c.Bind = func(addr string) string { return addr }
@@ -154,20 +156,22 @@ type Member struct {
 	cfg   Config
 	log   *slog.Logger
 	begun time.Time
+	clock *leader.Clock // wall clock
 	boot  uint64
 	own   *loopback // this member's gRPC services, for itself
 
-	state    *znode.State
-	node     *quorum.Node
-	follower *follower.Follower
-	server   *server.Server
-	terms    *terms
-	peers    *peers
-	words    *admin.Words
-	ports    ports
-	ready    chan struct{}
-	events   chan Event
-	damage   chan string // why this member's state is damaged; one place
+	state      *znode.State
+	node       *quorum.Node
+	follower   *follower.Follower
+	server     *server.Server
+	terms      *terms
+	succession *succession
+	peers      *peers
+	words      *admin.Words
+	ports      ports
+	ready      chan struct{}
+	events     chan Event
+	damage     chan string // why this member's state is damaged; one place
 
 	announced atomic.Bool   // this process is the member's current run
 	minFormat atomic.Uint32 // State.MinFormat
@@ -191,20 +195,19 @@ func New(cfg Config) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{
-		cfg: cfg, log: cfg.Logger.With("member", cfg.ID), begun: time.Now(), boot: random(),
+		cfg: cfg, log: cfg.Logger.With("member", cfg.ID), begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
 		own: newLoopback(), ready: make(chan struct{}), events: make(chan Event, maxEvents),
 		damage: make(chan string, 1),
 	}
 	m.terms = newTerms(m)
+	m.succession = newSuccession(m)
 	m.peers = newPeers(cfg.Tick, m.dialMember)
 	m.state = znode.New(znode.Config{Self: cfg.ID, Observer: observer{m}, EnsembleText: cfg.EnsembleText})
 	var err error
 	if m.follower, err = follower.New(m.followerConfig()); err != nil {
 		return nil, err
 	}
-	if m.words, err = admin.NewWords(admin.WordsConfig{
-		Whitelist: cfg.Whitelist, Version: cfg.Version, Built: cfg.Built, Source: source{m},
-	}); err != nil {
+	if m.words, err = admin.NewWords(m.wordsConfig()); err != nil {
 		return nil, err
 	}
 	if m.server, err = server.New(m.serverConfig()); err != nil {
@@ -230,9 +233,12 @@ func (m *Member) followerConfig() follower.Config {
 	return follower.Config{
 		Self: m.cfg.ID, Boot: m.boot, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
 		Leader:      m.leader,
+		Probe:       m.probe,
+		SyncLimit:   m.cfg.SyncLimit,
 		RaftTerm:    func() uint64 { return m.node.Term() },
+		RaftLeader:  func() uint32 { return m.node.LeaderID() },
 		Joining:     func() bool { return m.node.Joining() },
-		Wall:        m.cfg.Now,
+		Wall:        m.clock.Now,
 		Damaged:     m.condemn,
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
 	}
@@ -250,6 +256,10 @@ func (m *Member) serverConfig() server.Config {
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, LinearizableReads: m.cfg.LinearizableReads,
 		Words: m.words, Logger: m.log,
 	}
+}
+
+func (m *Member) wordsConfig() admin.WordsConfig {
+	return admin.WordsConfig{Whitelist: m.cfg.Whitelist, Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}}
 }
 
 // Run serves until ctx ends or this member cannot go on; then the error says why. When

@@ -13,6 +13,7 @@ type observer struct{ m *Member }
 
 func (o observer) TermStarted(t znode.Term) {
 	o.m.terms.started(t)
+	o.m.succession.started(t)
 	o.m.follower.TermStarted(t)
 	o.m.cfg.Observer.TermStarted(t)
 }
@@ -67,9 +68,6 @@ func (o observer) Closed(s znode.Session, end znode.Ending) {
 }
 
 func (o observer) Swept(id jute.SessionID, last bool) {
-	if l := o.m.terms.current.Load(); l != nil {
-		l.Swept()
-	}
 	if last {
 		o.m.server.Swept(id)
 	}

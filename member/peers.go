@@ -37,10 +37,11 @@ type peers struct {
 
 	mu    sync.Mutex
 	conns map[uint32]*grpc.ClientConn
+	live  map[uint32]net.Conn // the newest connection to each member, which may have ended
 }
 
 func newPeers(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peers {
-	return &peers{dial: dial, tick: tick, conns: make(map[uint32]*grpc.ClientConn)}
+	return &peers{dial: dial, tick: tick, conns: make(map[uint32]*grpc.ClientConn), live: make(map[uint32]net.Conn)}
 }
 
 // to returns the connection to a member. It does not wait for it to be up.
@@ -52,11 +53,12 @@ func (p *peers) to(id uint32) (*grpc.ClientConn, error) {
 	}
 	c, err := grpc.NewClient(fmt.Sprintf("passthrough:///member-%d", id),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dial(ctx, id) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.open(ctx, id) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage),
 			// No stream is opened anew behind our back: whoever holds it does that, and must
-			// hear of its end at once, not hang in Send until the member is back.
+			// hear of its end at once, not hang in Send until the member is back. See commit too.
 			grpc.MaxRetryRPCBufferSize(0)),
+		grpc.WithStreamInterceptor(commit),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A member that comes back is to be found within half a tick.
 			Backoff:           backoff.Config{BaseDelay: p.tick / 20, Multiplier: 1.6, Jitter: 0.2, MaxDelay: p.tick / 2},
@@ -71,6 +73,54 @@ func (p *peers) to(id uint32) (*grpc.ClientConn, error) {
 	p.conns[id] = c
 	return c, nil
 }
+
+// commit opens a stream and ties it to its connection. Else a Recv that comes before the first
+// Send would open it anew if the other side never saw it: it would wait for a new connection, and
+// hold the stream's lock meanwhile, so that Send would wait too, whatever its context.
+func commit(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := open(ctx, desc, cc, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	_ = s.Context() // gRPC retries nothing on a stream whose context was asked for
+	return s, nil
+}
+
+// open opens a connection to a member.
+func (p *peers) open(ctx context.Context, id uint32) (net.Conn, error) {
+	conn, err := p.dial(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live[id] = conn
+	return conn, nil
+}
+
+// newest returns the newest connection to a member, nil if there was none.
+func (p *peers) newest(id uint32) net.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.live[id]
+}
+
+// giveUp closes a connection to a member, with all streams and calls on it, unless there is
+// a newer one: the next call opens another.
+func (p *peers) giveUp(id uint32, conn net.Conn) {
+	p.mu.Lock()
+	newest := conn != nil && p.live[id] == conn
+	if newest {
+		delete(p.live, id)
+	}
+	p.mu.Unlock()
+	if newest {
+		_ = conn.Close() // it may have ended
+	}
+}
+
+// redial gives up the newest connection to a member.
+func (p *peers) redial(id uint32) { p.giveUp(id, p.newest(id)) }
 
 // follower returns a client of a member's Follower service.
 func (p *peers) follower(id uint32) (proto.FollowerClient, error) {
@@ -90,12 +140,13 @@ func (p *peers) leader(id uint32) (proto.LeaderClient, error) {
 	return proto.NewLeaderClient(c), nil
 }
 
-// close ends all connections.
+// close ends all connections. It waits for some seconds, without the lock, if one takes no bytes.
 func (p *peers) close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, c := range p.conns {
+	conns := p.conns
+	p.conns = make(map[uint32]*grpc.ClientConn)
+	p.mu.Unlock()
+	for _, c := range conns {
 		_ = c.Close() // an error only says that it was closed already
-		delete(p.conns, id)
 	}
 }

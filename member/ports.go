@@ -12,23 +12,24 @@ import (
 
 	"rollcall/proto"
 	"rollcall/quorum"
+	"rollcall/quorum/wire"
 	"rollcall/znode"
 )
 
 // ports are where other members reach this one. An ensemble of one has none: its log
 // goes nowhere, and its gRPC services only to itself.
 type ports struct {
-	hello  quorum.Hello
-	grpc   *quorum.Listener // nil: none
-	stream *quorum.Stream
+	hello  wire.Hello
+	grpc   *wire.Listener // nil: none
+	stream *wire.Stream
 }
 
 // openPorts listens for members. What it opened before an error is in ports too.
 func (m *Member) openPorts() (p ports, err error) {
 	peers := m.raftPeers()
-	p.hello = quorum.NewHello(m.cfg.ID, peers)
+	p.hello = wire.NewHello(m.cfg.ID, peers)
 	if len(peers) == 1 {
-		p.stream = quorum.NewStream(quorum.NewListener(newLoopback(), p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
+		p.stream = wire.NewStream(wire.NewListener(newLoopback(), p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
 		return p, nil
 	}
 	self := m.serverByID(m.cfg.ID)
@@ -36,11 +37,11 @@ func (m *Member) openPorts() (p ports, err error) {
 	if err != nil {
 		return p, fmt.Errorf("member: listen for the log: %w", err)
 	}
-	p.stream = quorum.NewStream(quorum.NewListener(l, p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
+	p.stream = wire.NewStream(wire.NewListener(l, p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
 	if l, err = m.cfg.Network.Listen(m.cfg.Bind(self.Grpc)); err != nil {
 		return p, fmt.Errorf("member: listen for members: %w", err)
 	}
-	p.grpc = quorum.NewListener(l, p.hello, m.log)
+	p.grpc = wire.NewListener(l, p.hello, m.log)
 	return p, nil
 }
 
@@ -55,12 +56,12 @@ func (m *Member) closePorts() {
 	_ = m.own.Close()
 }
 
-func (m *Member) raftPeers() []quorum.Peer { return raftPeers(m.cfg.Servers) }
+func (m *Member) raftPeers() []wire.Peer { return raftPeers(m.cfg.Servers) }
 
-func raftPeers(servers []Server) []quorum.Peer {
-	peers := make([]quorum.Peer, 0, len(servers))
+func raftPeers(servers []Server) []wire.Peer {
+	peers := make([]wire.Peer, 0, len(servers))
 	for _, s := range servers {
-		peers = append(peers, quorum.Peer{ID: s.ID, Addr: s.Raft})
+		peers = append(peers, wire.Peer{ID: s.ID, Addr: s.Raft})
 	}
 	return peers
 }
@@ -107,13 +108,23 @@ func (m *Member) leader(_ context.Context, id uint32) (proto.LeaderClient, error
 	return m.peers.leader(id)
 }
 
+// probe implements follower.Config.Probe.
+func (m *Member) probe(ctx context.Context, id uint32) error {
+	conn := m.peers.newest(id)
+	_, err := m.askHello(ctx, wire.Peer{ID: id})
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		m.peers.giveUp(id, conn)
+	}
+	return err
+}
+
 // askHello implements quorum.Config.Ask.
-func (m *Member) askHello(ctx context.Context, peer quorum.Peer) (*proto.HelloReply, error) {
+func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
 	c, err := m.peers.follower(peer.ID)
 	if err != nil {
 		return nil, err
 	}
-	return c.Hello(ctx, &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: quorum.ConfigHash(m.raftPeers())})
+	return c.Hello(ctx, &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: wire.ConfigHash(m.raftPeers())})
 }
 
 // services are what members ask of this one, itself included.
@@ -128,9 +139,10 @@ type services struct {
 func (s services) Hello(context.Context, *proto.HelloRequest) (*proto.HelloReply, error) {
 	n := s.m.node
 	return &proto.HelloReply{
-		Member: s.m.cfg.ID, ConfigHash: quorum.ConfigHash(s.m.raftPeers()), Boot: s.m.boot,
+		Member: s.m.cfg.ID, ConfigHash: wire.ConfigHash(s.m.raftPeers()), Boot: s.m.boot,
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		Recovery: n.Recovery(), Recovering: n.Recovering(), CaughtUp: n.CaughtUp(),
+		LastIndex: n.LastIndex(), LastTerm: n.LastTerm(),
 	}, nil
 }
 

@@ -1,18 +1,31 @@
 package member
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"net"
+	"sync"
+	"time"
 
+	"rollcall/proto"
 	"rollcall/quorum"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 	"rollcall/znode"
 )
 
-// Recovery is what Recover needs to know.
+// surveyTime is how long the other members are asked for at most before a recovery.
+const surveyTime = 3 * time.Second
+
+// Recovery is what Recover and Examine need to know.
 type Recovery struct {
 	ID          uint32   // this member
 	Servers     []Server // the server list from now on, this member included
 	Dir, LogDir string   // as in Config
 	Logger      *slog.Logger
+	// Dial opens a connection to another member, for Examine; default: TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // Recover rewrites the data folder of a stopped member so that it can start without the
@@ -23,4 +36,73 @@ func Recover(r Recovery) error {
 		Dir: r.Dir, LogDir: r.LogDir, Self: r.ID, Peers: raftPeers(r.Servers),
 		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}}, Logger: r.Logger,
 	})
+}
+
+// Finding is what Examine finds out about a member.
+type Finding struct {
+	Server
+	disk.Extent       // zero: no data
+	Err         error // why nothing is known: it did not answer
+}
+
+// Examine returns how far the data of a stopped member go, and those of the other members, as
+// many as answer within a few seconds. Those that are stopped do not, nor do those with another
+// server list. It changes nothing. The first finding is about this member.
+func Examine(ctx context.Context, r Recovery) ([]Finding, error) {
+	own, err := disk.Examine(r.Dir, r.LogDir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, surveyTime)
+	defer cancel()
+	if r.Dial == nil {
+		r.Dial = wire.DialTCP
+	}
+	hello := wire.NewHello(r.ID, raftPeers(r.Servers))
+	p := newPeers(surveyTime, func(ctx context.Context, id uint32) (net.Conn, error) {
+		for _, s := range r.Servers {
+			if s.ID == id {
+				conn, err := r.Dial(ctx, s.Grpc)
+				if err != nil {
+					return nil, err
+				}
+				return hello.Dialed(conn, id)
+			}
+		}
+		return nil, fmt.Errorf("member: no member %d", id)
+	})
+	defer p.close()
+	findings := make([]Finding, 1, len(r.Servers))
+	for _, s := range r.Servers {
+		if s.ID == r.ID {
+			findings[0] = Finding{Server: s, Extent: own}
+		} else {
+			findings = append(findings, Finding{Server: s})
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range findings[1:] {
+		f := &findings[i+1]
+		wg.Go(func() { f.Extent, f.Err = r.examine(ctx, p, f.ID) })
+	}
+	wg.Wait()
+	return findings, nil
+}
+
+// examine asks one member.
+func (r Recovery) examine(ctx context.Context, p *peers, id uint32) (disk.Extent, error) {
+	c, err := p.follower(id)
+	if err != nil {
+		return disk.Extent{}, err
+	}
+	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: r.ID, ConfigHash: wire.ConfigHash(raftPeers(r.Servers))})
+	switch {
+	case err != nil:
+		return disk.Extent{}, err
+	case !reply.GetHasData():
+		return disk.Extent{}, nil
+	case reply.GetLastIndex() == 0:
+		return disk.Extent{}, fmt.Errorf("member %d does not say how far its data go: it is starting, or of an earlier version", id)
+	}
+	return disk.Extent{Index: reply.GetLastIndex(), Term: reply.GetLastTerm()}, nil
 }

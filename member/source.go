@@ -11,6 +11,7 @@ import (
 	"rollcall/admin"
 	"rollcall/jute"
 	"rollcall/sessiontracker"
+	"rollcall/tally"
 )
 
 // listedPerLock is how many sessions or nodes a list takes from the state while apply
@@ -27,16 +28,18 @@ func (s source) Stats() admin.Stats {
 		Role: m.Role(), Up: time.Since(m.begun),
 		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
 		Handshakes: st.Handshakes, Rejected: st.Rejected, Sessionless: st.Sessionless, AuthFailed: st.AuthFailed,
+		ClientMemory: st.Held, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
 		Latency: st.Latency, Reads: st.Reads, Updates: st.Updates, Responses: st.Responses,
 		BytesIn: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
 		Voters: len(m.cfg.Servers),
 		Writes: log.Writes, SlowWrites: log.SlowWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Stands,
 		Proposed: count.Proposed.Load(), Committed: count.Committed.Load(), Expired: count.Expired.Load(),
-		Proposals: count.Sizes.Spread(),
+		Proposals: count.Sizes.Spread(), Jump: m.clock.Jump(),
 	}
 	if l := m.terms.current.Load(); l != nil {
 		term := l.Stats()
 		figures.Learners, figures.Synced, figures.Syncs, figures.Leading = term.Learners, term.Synced, term.Syncs, term.Uptime
+		figures.Apart, figures.Held = term.Apart, term.Held
 	}
 	tree := m.state
 	tree.RLock()
@@ -58,15 +61,7 @@ func (s source) ResetStats() {
 
 func (s source) ResetConnections() { s.m.server.ResetConnections() }
 
-func (s source) Connections() iter.Seq[admin.Connection] {
-	return func(yield func(admin.Connection) bool) {
-		for c := range s.m.server.Connections() {
-			if !yield(admin.Connection(c)) {
-				return
-			}
-		}
-	}
-}
+func (s source) Connections() iter.Seq[tally.Connection] { return s.m.server.Connections() }
 
 func (s source) Watches() iter.Seq2[jute.SessionID, []string] { return s.m.server.Watches() }
 
@@ -107,7 +102,7 @@ func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
 	if table == nil {
 		return nil, false
 	}
-	begun := s.m.cfg.Now().Add(-table.Now(time.Now()))
+	begun := s.m.clock.Now().Add(-table.Now(time.Now()))
 	return func(yield func(jute.SessionID, time.Time) bool) {
 		for e := range table.Expiries() {
 			if !yield(e.ID, begun.Add(e.At)) {

@@ -78,3 +78,60 @@ func TestLongLists(t *testing.T) {
 		}
 	})
 }
+
+// The word srst sets the counters of every room to zero: those of requests, of the log and of
+// what the member has done as leader.
+func TestResetStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 1, cluster.Options{Write: time.Millisecond})
+		id := e.Ready()
+		k := e.Connect(20*time.Second, id)
+		if _, err := k.Create("/n", nil, jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		counters := []string{"cnt_updatelatency", "cnt_fsynctime", "cnt_election_time", "looking_count", "proposal_count", "commit_count"}
+		before := figures(t, e, id)
+		for _, name := range counters {
+			if n := before[name]; n == "" || n == "0" {
+				t.Errorf("before the reset zk_%s is %q: it shows nothing", name, n)
+			}
+		}
+		if got := word(t, e, id, "srst"); got != "Server stats reset.\n" {
+			t.Errorf("srst: %q", got)
+		}
+		after := figures(t, e, id)
+		for _, name := range counters {
+			if n := after[name]; n != "0" {
+				t.Errorf("after the reset zk_%s is %q", name, n)
+			}
+		}
+	})
+}
+
+// word returns the answer to a four-letter word.
+func word(t *testing.T, e *cluster.Ensemble, id uint32, name string) string {
+	t.Helper()
+	c, err := e.Dial(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte(name)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(c.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// figures returns what mntr says, by the names without zk_.
+func figures(t *testing.T, e *cluster.Ensemble, id uint32) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for line := range strings.Lines(word(t, e, id, "mntr")) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		all[strings.TrimPrefix(name, "zk_")] = value
+	}
+	return all
+}

@@ -160,7 +160,7 @@ func (t *terms) termStart(nonce uint64) ([]byte, error) {
 		return nil, err
 	}
 	return protobuf.Marshal(&proto.Entry{
-		Format: t.format(), Nonce: nonce, TimeMs: t.m.cfg.Now().UnixMilli(),
+		Format: t.format(), Nonce: nonce, TimeMs: t.m.clock.Now().UnixMilli(),
 		Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: body}},
 	})
 }
@@ -183,7 +183,8 @@ func (t *terms) config(o opening) (leader.Config, error) {
 	return leader.Config{
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: t.format,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit,
-		Now: t.m.cfg.Now, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
+		Clock: t.m.clock, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
+		Ensemble: t.m.succession, Redial: t.m.peers.redial,
 		Members: links, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}, nil
 }

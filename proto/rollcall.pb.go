@@ -34,7 +34,7 @@ type Entry struct {
 	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`               // feature level; a member stops at one above its own
 	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`                   // raft's term as the leader knew it; not looked at in a TermStart
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                // of the TermStart that opened the leader's term
-	TimeMs        int64                  `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // the leader's wall clock; apply uses the greatest so far
+	TimeMs        int64                  `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // the leader's wall clock; in formats 1 and 2 the greatest so far counts
 	Txns          []*Txn                 `protobuf:"bytes,5,rep,name=txns,proto3" json:"txns,omitempty"`                    // at most 4,096
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -641,8 +641,8 @@ func (x *Reap) GetNeverUsedMs() int64 {
 	return 0
 }
 
-// Sweep is the body of OpSweep: removes the first so many nodes of the first ended session
-// that has left any.
+// Sweep is the body of OpSweep. It removes so many nodes of the sessions that ended and left
+// some, in the order of the sessions' ids; in an entry of format 2, of the first one alone.
 type Sweep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         uint32                 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
@@ -749,9 +749,12 @@ type HelloReply struct {
 	Format     uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"`                  // highest Entry.format
 	Version    string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
 	// The next three speak of a recovery, after which one member has all there is.
-	Recovery      uint64 `protobuf:"fixed64,8,opt,name=recovery,proto3" json:"recovery,omitempty"`                 // number of the last one that this member's data went through; 0: none
-	Recovering    bool   `protobuf:"varint,9,opt,name=recovering,proto3" json:"recovering,omitempty"`              // it is the only voter of several members: its word alone lets one without data join
-	CaughtUp      bool   `protobuf:"varint,10,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"` // it has all it missed and waits to be made a voter; joining is set until then
+	Recovery   uint64 `protobuf:"fixed64,8,opt,name=recovery,proto3" json:"recovery,omitempty"`                 // number of the last one that this member's data went through; 0: none
+	Recovering bool   `protobuf:"varint,9,opt,name=recovering,proto3" json:"recovering,omitempty"`              // it is the only voter of several members: its word alone lets one without data join
+	CaughtUp   bool   `protobuf:"varint,10,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"` // it has all it missed and waits to be made a voter; joining is set until then
+	// How far its data go, for a member that is to be recovered; 0: raft does not run yet.
+	LastIndex     uint64 `protobuf:"varint,11,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
+	LastTerm      uint64 `protobuf:"varint,12,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -854,6 +857,20 @@ func (x *HelloReply) GetCaughtUp() bool {
 		return x.CaughtUp
 	}
 	return false
+}
+
+func (x *HelloReply) GetLastIndex() uint64 {
+	if x != nil {
+		return x.LastIndex
+	}
+	return 0
+}
+
+func (x *HelloReply) GetLastTerm() uint64 {
+	if x != nil {
+		return x.LastTerm
+	}
+	return 0
 }
 
 // Ping goes from the leader to a member every tick/2, and between for proofs and
@@ -1103,10 +1120,12 @@ type Pong struct {
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the Ping; 0 in a proof answer and an unasked flush
 	Proof         uint64                 `protobuf:"varint,2,opt,name=proof,proto3" json:"proof,omitempty"`   // the answered round; 0: none
 	Boot          uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
-	Applied       uint64                 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"` // index the member had applied when it made this
-	Batches       []*Batch               `protobuf:"bytes,5,rep,name=batches,proto3" json:"batches,omitempty"`  // all unacknowledged, oldest first, possibly in parts
-	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`       // further parts of this answer follow
-	Marks         *Marks                 `protobuf:"bytes,7,opt,name=marks,proto3" json:"marks,omitempty"`      // in an answer to a Ping
+	Applied       uint64                 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`                // index the member had applied when it made this
+	Batches       []*Batch               `protobuf:"bytes,5,rep,name=batches,proto3" json:"batches,omitempty"`                 // all unacknowledged, oldest first, possibly in parts
+	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`                      // further parts of this answer follow
+	Marks         *Marks                 `protobuf:"bytes,7,opt,name=marks,proto3" json:"marks,omitempty"`                     // in an answer to a Ping
+	ClockMs       int64                  `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // in an answer to a Ping: the member's wall clock, since 1970; 0: an older version, which does not say
+	Unlinked      bool                   `protobuf:"varint,9,opt,name=unlinked,proto3" json:"unlinked,omitempty"`              // in an answer to a Ping: the member cannot reach the Leader service of the leader that it knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1188,6 +1207,20 @@ func (x *Pong) GetMarks() *Marks {
 		return x.Marks
 	}
 	return nil
+}
+
+func (x *Pong) GetClockMs() int64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
+}
+
+func (x *Pong) GetUnlinked() bool {
+	if x != nil {
+		return x.Unlinked
+	}
+	return false
 }
 
 // Marks are digests of the member's state at indexes that all members mark alike.
@@ -1576,7 +1609,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
-	"configHash\"\x99\x02\n" +
+	"configHash\"\xd5\x02\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
@@ -1592,7 +1625,10 @@ const file_rollcall_proto_rawDesc = "" +
 	"recovering\x18\t \x01(\bR\n" +
 	"recovering\x12\x1b\n" +
 	"\tcaught_up\x18\n" +
-	" \x01(\bR\bcaughtUp\"\xca\x01\n" +
+	" \x01(\bR\bcaughtUp\x12\x1d\n" +
+	"\n" +
+	"last_index\x18\v \x01(\x04R\tlastIndex\x12\x1b\n" +
+	"\tlast_term\x18\f \x01(\x04R\blastTerm\"\xca\x01\n" +
 	"\x04Ping\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -1611,7 +1647,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12\x18\n" +
 	"\athrough\x18\x02 \x01(\x04R\athrough\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\x10R\arefused\x12\x16\n" +
-	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\xce\x01\n" +
+	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\x85\x02\n" +
 	"\x04Pong\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\x04R\x05proof\x12\x12\n" +
@@ -1619,7 +1655,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\aapplied\x18\x04 \x01(\x04R\aapplied\x12,\n" +
 	"\abatches\x18\x05 \x03(\v2\x12.rollcall.v1.BatchR\abatches\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12(\n" +
-	"\x05marks\x18\a \x01(\v2\x12.rollcall.v1.MarksR\x05marks\"U\n" +
+	"\x05marks\x18\a \x01(\v2\x12.rollcall.v1.MarksR\x05marks\x12\x19\n" +
+	"\bclock_ms\x18\b \x01(\x03R\aclockMs\x12\x1a\n" +
+	"\bunlinked\x18\t \x01(\bR\bunlinked\"U\n" +
 	"\x05Marks\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\aindexes\x18\x02 \x03(\x04R\aindexes\x12\x18\n" +

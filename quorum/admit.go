@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 const (
@@ -33,19 +35,20 @@ var ErrRival = errors.New("runs with data of its own")
 
 // recovery is the number of the recovery that this member's data went through; 0 if of
 // none, or of one for another server list.
-func readRecovery(stable *stableStore, peers []Peer) (uint64, error) {
-	v, err := stable.Get(keyRecovery)
-	if err != nil && !notFound(err) {
+func readRecovery(stable *disk.Stable, peers []wire.Peer) (uint64, error) {
+	v, err := stable.Value(keyRecovery)
+	if err != nil {
 		return 0, fmt.Errorf("quorum: read state: %w", err)
 	}
-	if len(v) != hashSize+8 || !slices.Equal(v[:hashSize], ConfigHash(peers)) {
+	hash := wire.ConfigHash(peers)
+	if len(v) != len(hash)+8 || !slices.Equal(v[:len(hash)], hash) {
 		return 0, nil
 	}
-	return binary.BigEndian.Uint64(v[hashSize:]), nil
+	return binary.BigEndian.Uint64(v[len(hash):]), nil
 }
 
-func writeRecovery(stable *stableStore, peers []Peer, number uint64) error {
-	if err := stable.Set(keyRecovery, binary.BigEndian.AppendUint64(ConfigHash(peers), number)); err != nil {
+func writeRecovery(stable *disk.Stable, peers []wire.Peer, number uint64) error {
+	if err := stable.Set(keyRecovery, binary.BigEndian.AppendUint64(wire.ConfigHash(peers), number)); err != nil {
 		return fmt.Errorf("quorum: write state: %w", err)
 	}
 	return nil
@@ -70,11 +73,11 @@ func (n *Node) CaughtUp() bool {
 
 // votes reports whether this member is a voter of its own configuration.
 func (n *Node) votes(r *raft.Raft) bool {
-	return slices.Contains(voters(r), n.self().serverID())
+	return slices.Contains(voters(r), n.self().ServerID())
 }
 
 func (n *Node) alone(voters []raft.ServerID) bool {
-	return len(n.cfg.Peers) > 1 && len(voters) == 1 && voters[0] == n.self().serverID()
+	return len(n.cfg.Peers) > 1 && len(voters) == 1 && voters[0] == n.self().ServerID()
 }
 
 // voters lists who votes in raft's latest configuration.
@@ -126,8 +129,8 @@ func (n *Node) admitLoop(ctx context.Context, r *raft.Raft) {
 
 // rivals are members with data that did not go through the same recovery; followed says
 // that there are others which did.
-func (n *Node) rivals(answers map[uint32]*proto.HelloReply) (rivals []Peer, followed bool) {
-	for _, p := range sorted(n.cfg.Peers) {
+func (n *Node) rivals(answers map[uint32]*proto.HelloReply) (rivals []wire.Peer, followed bool) {
+	for _, p := range wire.Sorted(n.cfg.Peers) {
 		a := answers[p.ID]
 		switch {
 		case !a.GetHasData():
@@ -152,19 +155,19 @@ func (n *Node) changes(r *raft.Raft, answers map[uint32]*proto.HelloReply) (chan
 		}
 	}
 	var promoted []func() raft.IndexFuture
-	for _, p := range sorted(n.cfg.Peers) {
+	for _, p := range wire.Sorted(n.cfg.Peers) {
 		a := answers[p.ID]
-		has, in := suffrage[p.serverID()]
+		has, in := suffrage[p.ServerID()]
 		switch {
 		case a.GetRecovery() != n.Recovery() || !a.GetJoining():
 		case !in:
 			changes = append(changes, func() raft.IndexFuture {
-				return r.AddNonvoter(p.serverID(), raft.ServerAddress(p.Addr), 0, n.election)
+				return r.AddNonvoter(p.ServerID(), raft.ServerAddress(p.Addr), 0, n.election)
 			})
 		case has != raft.Voter && a.GetCaughtUp():
 			ready++
 			promoted = append(promoted, func() raft.IndexFuture {
-				return r.AddVoter(p.serverID(), raft.ServerAddress(p.Addr), 0, n.election)
+				return r.AddVoter(p.ServerID(), raft.ServerAddress(p.Addr), 0, n.election)
 			})
 		}
 	}
@@ -188,9 +191,9 @@ func (n *Node) change(ctx context.Context, change func() raft.IndexFuture) error
 
 // checkServers compares raft's configuration with the server list. After a recovery it
 // may lack members.
-func checkServers(have []raft.Server, peers []Peer, recovered bool) error {
-	want := configuration(peers).Servers
-	have = slices.SortedFunc(slices.Values(have), func(a, b raft.Server) int { return cmp.Compare(memberID(a.ID), memberID(b.ID)) })
+func checkServers(have []raft.Server, peers []wire.Peer, recovered bool) error {
+	want := wire.Configuration(peers).Servers
+	have = slices.SortedFunc(slices.Values(have), func(a, b raft.Server) int { return cmp.Compare(wire.MemberID(a.ID), wire.MemberID(b.ID)) })
 	ok := len(have) == 0 || slices.Equal(have, want)
 	if recovered {
 		ok = !slices.ContainsFunc(have, func(s raft.Server) bool {
@@ -199,7 +202,7 @@ func checkServers(have []raft.Server, peers []Peer, recovered bool) error {
 		})
 	}
 	if !ok {
-		return fmt.Errorf("quorum: the log %w: it has %v; was a recovery not finished?", ErrServersChanged, have)
+		return fmt.Errorf("quorum: the stored configuration %w: it has %v; was a recovery not finished?", disk.ErrServersChanged, have)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (n *Node) SetDamage(why string) error {
 	if !n.damage.CompareAndSwap(nil, &why) {
 		return nil
 	}
-	if err := n.stable.Set(keyDamage, []byte(why)); err != nil {
+	if err := n.disk.Stable().Set(keyDamage, []byte(why)); err != nil {
 		return fmt.Errorf("quorum: write state: %w", err)
 	}
 	return nil
@@ -35,8 +35,8 @@ func (n *Node) Damage() string {
 }
 
 func (n *Node) readDamage() error {
-	why, err := n.stable.Get(keyDamage)
-	if err != nil && !notFound(err) {
+	why, err := n.disk.Stable().Value(keyDamage)
+	if err != nil {
 		return fmt.Errorf("quorum: read state: %w", err)
 	}
 	if len(why) > 0 {

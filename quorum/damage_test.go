@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
 )
 
 // A leader whose state is damaged is replaced even if it hands nothing over. It is never a
@@ -49,7 +51,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 			t.Error("it leads")
 		}
 		peer := e.peers[third-1]
-		err := e.members[old].node.trans.RequestPreVote(peer.serverID(), raft.ServerAddress(peer.Addr), &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+		err := e.members[old].node.trans.RequestPreVote(peer.ServerID(), raft.ServerAddress(peer.Addr), &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
 		if !errors.Is(err, errDamagedState) {
 			t.Errorf("asks for votes: %v", err)
 		}
@@ -70,7 +72,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 // Damage is written in the folder. A recovery forgets it: the survivor is the best there is.
 func TestRecoverDamagedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, all := lost(t, DefaultLogKind, 3, 3)
+		e, all := lost(t, disk.DefaultLogKind, 3, 3)
 		e.start(1)
 		if err := e.members[1].node.SetDamage("a bit"); err != nil {
 			t.Fatal(err)

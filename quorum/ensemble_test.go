@@ -19,9 +19,17 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 const testTick = 800 * time.Millisecond // election timeout 200 ms
+
+// testAddr is an address in a test's network.
+type testAddr string
+
+func (testAddr) Network() string  { return "tcp" }
+func (a testAddr) String() string { return string(a) }
 
 // memNetwork connects members by pipes. Every listener says that it is bound to the same
 // address, as processes behind one wildcard would.
@@ -34,12 +42,14 @@ type memNetwork struct {
 	wrote     map[[2]uint32]int64
 	muteAt    map[[2]uint32]int64 // mutes once so many bytes have been written since
 	unmuted   chan struct{}
+	rate      map[[2]uint32]int64 // bytes a second from the first to the second, on each connection; 0: no limit
 }
 
 func newMemNetwork(t *testing.T) *memNetwork {
 	n := &memNetwork{
 		listeners: map[string]*memListener{}, cut: map[[2]uint32]bool{}, mute: map[[2]uint32]bool{},
 		open: map[*memConn]bool{}, wrote: map[[2]uint32]int64{}, muteAt: map[[2]uint32]int64{}, unmuted: make(chan struct{}),
+		rate: map[[2]uint32]int64{},
 	}
 	t.Cleanup(n.close)
 	return n
@@ -60,15 +70,19 @@ type memListener struct {
 	once   sync.Once
 }
 
+func newMemListener() *memListener {
+	return &memListener{accept: make(chan net.Conn), closed: make(chan struct{})}
+}
+
 func (n *memNetwork) listen(addr string) *memListener {
-	l := &memListener{accept: make(chan net.Conn), closed: make(chan struct{})}
+	l := newMemListener()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.listeners[addr] = l
 	return l
 }
 
-func (l *memListener) Addr() net.Addr { return memberAddr("0.0.0.0:3888") }
+func (l *memListener) Addr() net.Addr { return testAddr("0.0.0.0:3888") }
 func (l *memListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
 func (l *memListener) Accept() (net.Conn, error) {
 	select {
@@ -79,7 +93,7 @@ func (l *memListener) Accept() (net.Conn, error) {
 	}
 }
 
-func (n *memNetwork) dial(from, to uint32) DialFunc {
+func (n *memNetwork) dial(from, to uint32) wire.DialFunc {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		n.mu.Lock()
 		l, cut := n.listeners[addr], n.cut[[2]uint32{from, to}]
@@ -130,7 +144,36 @@ func (c *memConn) Write(p []byte) (int, error) {
 		<-c.net.unmuted
 		return 0, net.ErrClosed
 	}
-	return c.Conn.Write(p)
+	c.net.mu.Lock()
+	rate := c.net.rate[c.pair()]
+	c.net.mu.Unlock()
+	if rate == 0 {
+		return c.Conn.Write(p)
+	}
+	written := 0
+	for piece := range slices.Chunk(p, 16<<10) {
+		time.Sleep(time.Duration(len(piece)) * time.Second / time.Duration(rate))
+		n, err := c.Conn.Write(piece)
+		if written += n; err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// narrow lets so many bytes a second through from a to b on each connection; 0: no limit.
+func (n *memNetwork) narrow(a, b uint32, rate int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rate[[2]uint32{a, b}] = rate
+	n.wrote[[2]uint32{a, b}] = 0
+}
+
+// sent returns how many bytes a has written to b since narrow.
+func (n *memNetwork) sent(a, b uint32) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.wrote[[2]uint32{a, b}]
 }
 
 func (c *memConn) Close() error {
@@ -170,8 +213,10 @@ type machine struct {
 	mu       sync.Mutex
 	Index    uint64
 	Commands []string
+	Newer    bool   // in a snapshot: a newer version wrote it
 	refuse   string // Apply fails at this command
 	restored int
+	restores time.Duration // how long Restore takes
 	gaps     []uint64
 	at       map[string]time.Time // when a command was applied in this process
 }
@@ -210,11 +255,36 @@ func (m *machine) Snapshot() (Snapshot, error) {
 }
 
 func (m *machine) Restore(r io.ReadCloser) error {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	restores := m.restores
+	m.mu.Unlock()
+	time.Sleep(restores)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.restored++
 	m.Commands = nil
-	return json.NewDecoder(r).Decode(m)
+	return errors.Join(json.Unmarshal(b, m), m.newer())
+}
+
+func (m *machine) newer() error {
+	if m.Newer {
+		return fmt.Errorf("%w: version 9", disk.ErrNewerFormat)
+	}
+	return nil
+}
+
+func (m *machine) Verify(r io.Reader) (disk.Contents, error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return disk.Contents{}, err
+	}
+	var other machine
+	err = errors.Join(json.Unmarshal(b, &other), other.newer())
+	return disk.Contents{Index: other.Index, Term: 1}, err
 }
 
 func (m *machine) commands() []string {
@@ -227,15 +297,15 @@ func (m *machine) commands() []string {
 type ensemble struct {
 	t       *testing.T
 	net     *memNetwork
-	peers   []Peer
+	peers   []wire.Peer
 	members map[uint32]*testMember
-	kind    LogKind    // of the logs in folders
-	mu      sync.Mutex // guards members' node for Ask
+	kind    disk.LogKind // of the logs in folders
+	mu      sync.Mutex   // guards members' node for Ask
 }
 
 type testMember struct {
 	id      uint32
-	stores  Stores
+	stores  disk.Stores
 	dir     string
 	node    *Node
 	machine *machine
@@ -243,21 +313,23 @@ type testMember struct {
 	done    chan struct{}
 	err     error // of Run
 	adjust  func(*Config)
+
+	restores time.Duration // how long its machine takes to restore a snapshot
 }
 
 func newEnsemble(t *testing.T, members int) *ensemble {
 	e := &ensemble{t: t, net: newMemNetwork(t), members: map[uint32]*testMember{}}
 	for id := uint32(1); id <= uint32(members); id++ {
-		e.peers = append(e.peers, Peer{ID: id, Addr: fmt.Sprintf("m%d:3888", id)})
+		e.peers = append(e.peers, wire.Peer{ID: id, Addr: fmt.Sprintf("m%d:3888", id)})
 		e.members[id] = &testMember{id: id, stores: memStores()}
 	}
 	t.Cleanup(e.stopAll)
 	return e
 }
 
-func memStores() Stores {
+func memStores() disk.Stores {
 	s := raft.NewInmemStore()
-	return Stores{Log: s, Stable: s, Snapshots: raft.NewInmemSnapshotStore()}
+	return disk.Stores{Log: s, Stable: s, Snapshots: raft.NewInmemSnapshotStore()}
 }
 
 // start opens and runs members.
@@ -272,23 +344,14 @@ func (e *ensemble) start(ids ...uint32) {
 
 func (e *ensemble) tryStart(id uint32) error {
 	m := e.members[id]
-	hello := NewHello(id, e.peers)
-	l := NewListener(e.net.listen(e.peers[id-1].Addr), hello, nil)
-	dial := func(ctx context.Context, addr string) (net.Conn, error) {
-		for _, p := range e.peers {
-			if p.Addr == addr {
-				return e.net.dial(id, p.ID)(ctx, addr)
-			}
-		}
-		return nil, errors.New("no such host")
-	}
-	m.machine = &machine{}
+	l := e.stream(id, e.net.listen(e.peers[id-1].Addr))
+	m.machine = &machine{restores: m.restores}
 	cfg := Config{
-		Self: id, Peers: e.peers, Stores: m.stores, Stream: NewStream(l, hello, e.peers, dial),
+		Self: id, Peers: e.peers, Stores: m.stores, Stream: l,
 		Machine: m.machine, Ask: e.ask(id), Tick: testTick, Logger: testLogger(id),
 	}
 	if m.dir != "" {
-		cfg.Stores, cfg.Dir, cfg.LogKind = Stores{}, m.dir, e.kind
+		cfg.Stores, cfg.Dir, cfg.LogKind = disk.Stores{}, m.dir, e.kind
 	}
 	if m.adjust != nil {
 		m.adjust(&cfg)
@@ -310,6 +373,21 @@ func (e *ensemble) tryStart(id uint32) error {
 	return nil
 }
 
+// stream is what raft of a member is connected through.
+func (e *ensemble) stream(id uint32, inner net.Listener) *wire.Stream {
+	hello := wire.NewHello(id, e.peers)
+	l := wire.NewListener(inner, hello, nil)
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		for _, p := range e.peers {
+			if p.Addr == addr {
+				return e.net.dial(id, p.ID)(ctx, addr)
+			}
+		}
+		return nil, errors.New("no such host")
+	}
+	return wire.NewStream(l, hello, e.peers, dial)
+}
+
 func testLogger(id uint32) *slog.Logger {
 	if os.Getenv("QUORUM_LOG") == "" {
 		return nil
@@ -318,8 +396,8 @@ func testLogger(id uint32) *slog.Logger {
 }
 
 // ask is the members' Hello without gRPC.
-func (e *ensemble) ask(from uint32) func(context.Context, Peer) (*proto.HelloReply, error) {
-	return func(_ context.Context, p Peer) (*proto.HelloReply, error) {
+func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.HelloReply, error) {
+	return func(_ context.Context, p wire.Peer) (*proto.HelloReply, error) {
 		e.net.mu.Lock()
 		cut := e.net.cut[[2]uint32{from, p.ID}]
 		e.net.mu.Unlock()
@@ -330,7 +408,7 @@ func (e *ensemble) ask(from uint32) func(context.Context, Peer) (*proto.HelloRep
 			return nil, errors.New("unavailable")
 		}
 		return &proto.HelloReply{
-			Member: p.ID, ConfigHash: ConfigHash(e.peers), HasData: m.node.HasData(), Joining: m.node.Joining(),
+			Member: p.ID, ConfigHash: wire.ConfigHash(e.peers), HasData: m.node.HasData(), Joining: m.node.Joining(),
 			Recovery: m.node.Recovery(), Recovering: m.node.Recovering(), CaughtUp: m.node.CaughtUp(),
 		}, nil
 	}
@@ -344,6 +422,23 @@ func (e *ensemble) kill(id uint32) {
 	e.members[id].node.fatal(errKilled)
 	if err := e.ended(id); !errors.Is(err, errKilled) {
 		e.t.Errorf("member %d: Run: %v, want it killed", id, err)
+	}
+}
+
+// alive fails the test unless the members run: that one which has ended does nothing proves
+// nothing.
+func (e *ensemble) alive(ids ...uint32) {
+	e.t.Helper()
+	for _, id := range ids {
+		m := e.members[id]
+		if m.node == nil {
+			e.t.Fatalf("member %d does not run", id)
+		}
+		select {
+		case <-m.done:
+			e.t.Fatalf("member %d has ended: %v", id, m.err)
+		default:
+		}
 	}
 }
 

@@ -1,9 +1,6 @@
 package quorum
 
 import (
-	"errors"
-	"io/fs"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -11,10 +8,6 @@ import (
 
 	"rollcall/tally"
 )
-
-// slowWrite is how long a write of the log takes that Stats counts as slow: ZooKeeper's
-// fsync.warningthresholdms.
-const slowWrite = time.Second
 
 // Stats are counted since Open or ResetStats.
 type Stats struct {
@@ -28,8 +21,9 @@ type Stats struct {
 // Stats returns them. It waits for nothing.
 func (n *Node) Stats() Stats {
 	f := &n.figures
+	writes, slow := n.disk.Writes()
 	return Stats{
-		Writes: f.writes.Summary(), SlowWrites: f.slow.Load(), Snapshots: f.snapshot.Summary(),
+		Writes: writes, SlowWrites: slow, Snapshots: f.snapshot.Summary(),
 		Elections: f.election.Summary(), Stands: f.stands.Load(),
 	}
 }
@@ -37,25 +31,17 @@ func (n *Node) Stats() Stats {
 // ResetStats sets the counters to zero.
 func (n *Node) ResetStats() {
 	f := &n.figures
-	for _, d := range []*tally.Durations{&f.writes, &f.snapshot, &f.election} {
-		d.Reset()
-	}
-	f.slow.Store(0)
+	n.disk.ResetWrites()
+	f.snapshot.Reset()
+	f.election.Reset()
 	f.stands.Store(0)
 }
 
 // figures is what Stats is read from. Safe for concurrent use.
 type figures struct {
-	writes, snapshot, election tally.Durations
-	slow, stands               atomic.Uint64
-	leaderless                 atomic.Pointer[time.Time] // since when; nil: there is a leader
-}
-
-func (f *figures) wrote(took time.Duration) {
-	f.writes.Add(took)
-	if took >= slowWrite {
-		f.slow.Add(1)
-	}
+	snapshot, election tally.Durations
+	stands             atomic.Uint64
+	leaderless         atomic.Pointer[time.Time] // since when; nil: there is a leader
 }
 
 // watch hears of raft's elections. It is told by the goroutines in which they happen, and
@@ -91,42 +77,4 @@ func (f *figures) led(led bool, now time.Time) {
 
 // DiskUsage returns how many bytes the files of the log take, and all others of this member;
 // 0 if the stores are not files. It reads the folders, which hold a few files.
-func (n *Node) DiskUsage() (data, log int64, err error) {
-	if n.cfg.Dir == "" {
-		return 0, 0, nil
-	}
-	dirs := []string{n.cfg.Dir}
-	if n.cfg.LogDir != "" && filepath.Clean(n.cfg.LogDir) != filepath.Clean(n.cfg.Dir) {
-		dirs = append(dirs, n.cfg.LogDir)
-	}
-	for _, dir := range dirs {
-		segments := filepath.Join(dir, walName)
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return gone(err)
-			}
-			info, err := d.Info()
-			switch {
-			case err != nil:
-				return gone(err)
-			case d.Name() == logName, filepath.Dir(path) == segments:
-				log += info.Size()
-			default:
-				data += info.Size()
-			}
-			return nil
-		})
-		if err != nil {
-			return 0, 0, err
-		}
-	}
-	return data, log, nil
-}
-
-// gone passes over a file that is removed while others are looked at, as old snapshots are.
-func gone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
+func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.Usage() }

@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,31 +66,4 @@ func TestWriteFigures(t *testing.T) {
 			t.Errorf("files of a member without: %d, %d, %v", data, log, err)
 		}
 	})
-}
-
-// What the files take is counted once, wherever the log lies.
-func TestDiskUsage(t *testing.T) {
-	for _, name := range []string{"one folder", "two folders"} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			n := &Node{cfg: Config{Dir: dir, LogDir: dir}}
-			if name == "two folders" {
-				n.cfg.LogDir = t.TempDir()
-			}
-			for path, size := range map[string]int{
-				filepath.Join(n.cfg.LogDir, logName): 300, filepath.Join(n.cfg.LogDir, walName, "1.wal"): 700, filepath.Join(dir, identityName): 10,
-				filepath.Join(snapshotPath(dir), "1-2-3", "state.bin"): 500,
-			} {
-				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if data, log, err := n.DiskUsage(); data != 510 || log != 1000 || err != nil {
-				t.Errorf("%d, %d, %v, want 510 and 1000", data, log, err)
-			}
-		})
-	}
 }

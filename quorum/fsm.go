@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
 )
 
 // Machine is the replicated state machine. raft's one goroutine calls its methods, never
@@ -18,8 +20,12 @@ type Machine interface {
 	Apply(batch []Committed) error
 	// Snapshot returns the present state. It must not take time.
 	Snapshot() (Snapshot, error)
-	// Restore replaces the state by a snapshot. After an error this member stops.
+	// Restore replaces the state by a snapshot. After an error this member stops. It is
+	// disk.ErrNewerFormat if a newer version wrote the snapshot.
 	Restore(r io.ReadCloser) error
+	// Verify reads a snapshot to its end, as Restore would, and changes nothing. Its errors are
+	// Restore's. Any goroutine may call it, beside all else.
+	Verify(r io.Reader) (disk.Contents, error)
 }
 
 // Committed is a committed entry of the log. Data is nil if the entry is raft's own.
@@ -42,11 +48,13 @@ type fsm struct {
 	machine Machine
 	fail    func(error)
 	commits func() // hears that entries were committed, before they are applied
-	ops     *operations
+	// timed does what may hang; what says it in an error.
+	timed   func(what string, op func() error) error
 	figures *figures
-	running func() bool // false while raft looks for a snapshot to start from
-	failed  bool        // raft's FSM goroutine only
-	hurry   atomic.Bool // snapshots are written without pauses: no client is served
+	running func() bool     // false while raft looks for a snapshot to start from
+	refused func(why error) // hears what was not restored then
+	failed  bool            // raft's FSM goroutine only
+	hurry   atomic.Bool     // snapshots are written without pauses: no client is served
 	batch   []Committed
 	index   atomic.Uint64 // last entry applied
 	term    atomic.Uint64 // of the last command applied, or contained in an installed snapshot
@@ -80,10 +88,7 @@ func (f *fsm) apply(logs []*raft.Log) {
 		}
 		f.batch = append(f.batch, c)
 	}
-	op := f.ops.begin("applying entries")
-	err := f.machine.Apply(f.batch)
-	f.ops.end(op)
-	if err != nil {
+	if err := f.timed("applying entries", func() error { return f.machine.Apply(f.batch) }); err != nil {
 		f.failed = true
 		f.fail(err)
 		return
@@ -115,9 +120,13 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 // error.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	err := f.machine.Restore(r)
-	if err != nil && f.running() {
+	switch {
+	case err == nil:
+	case f.running():
 		f.failed = true
 		f.fail(err)
+	default:
+		f.refused(err)
 	}
 	return err
 }
@@ -131,7 +140,7 @@ type fsmSnapshot struct {
 
 // Persist implements raft.FSMSnapshot.
 func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
-	if _, err := s.WriteTo(&pacedWriter{w: sink, hurry: &s.fsm.hurry, begun: s.begun}); err != nil {
+	if _, err := s.WriteTo(disk.Paced(sink, &s.fsm.hurry, s.begun)); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	if err := sink.Close(); err != nil {

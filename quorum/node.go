@@ -2,17 +2,15 @@
 // out committed and in order on every member, and one member at a time leads. What is in
 // the entries is the caller's business.
 //
-//   - Node: one member's raft, its folder and its stores. Open checks and locks, Run runs.
+//   - Node: one member's raft. Open opens its data, which package disk keeps; Run runs it.
 //   - Machine: the state machine, which the caller provides.
-//   - Hello, Listener, Stream: the preface in front of every connection between members,
-//     on both of their ports, and raft's connections behind it.
 //   - Recover: the way out when a majority is lost for good.
 //
 // # What is done to raft
 //
 // hashicorp/raft 1.7.3 is used as it is, through wrappers that keep it from known trouble:
-// see transport (elections, commits, pipelines, snapshots), guard (stores) and Node.decide
-// (which member may start an ensemble, and which must catch up first).
+// see package wire (elections, commits, pipelines, snapshots), package disk (stores) and
+// Node.decide (which member may start an ensemble, and which must catch up first).
 //
 // # Failing
 //
@@ -27,6 +25,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +34,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 const (
@@ -48,6 +50,9 @@ const (
 	commitTimeout = 50 * time.Millisecond
 	// snapshotInterval is how often, within a factor of two, raft looks whether to take one.
 	snapshotInterval = 10 * time.Second
+	// cachedEntries of the log's end stay in memory for followers that keep up. An entry
+	// may hold 1 MiB.
+	cachedEntries = 64
 	// maxLeadership changes of leadership may wait to be read from Leadership. Each takes
 	// an election, so a reader that is so far behind has stopped; raft waits for it then.
 	maxLeadership = 1024
@@ -57,27 +62,27 @@ const (
 
 // Config is what a Node is opened with. Fields without a default are required.
 type Config struct {
-	Self  uint32 // this member's id
-	Peers []Peer // all voting members, this one included
+	Self  uint32      // this member's id
+	Peers []wire.Peer // all voting members, this one included
 
-	Dir    string // data folder
-	LogDir string // folder of the log; default: Dir
-	Stores Stores // in place of the folders, for tests; default: on disk
-	// LogKind is what the log is kept in; default: as the folder is, or DefaultLogKind.
-	LogKind LogKind
+	Dir    string      // data folder
+	LogDir string      // folder of the log; default: Dir
+	Stores disk.Stores // in place of the folders, for tests; default: on disk
+	// LogKind is what the log is kept in; default: as the folder is, or disk.DefaultLogKind.
+	LogKind disk.LogKind
 
 	Stream  raft.StreamLayer // raft's connections; Addr is this member's address in Peers
 	Machine Machine
 
 	// Ask asks another member's Hello. Used while starting without data.
-	Ask func(ctx context.Context, peer Peer) (*proto.HelloReply, error)
+	Ask func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error)
 	// NewEnsemble allows a majority of members without data to begin a new ensemble.
 	// Otherwise all members must be there and have none.
 	NewEnsemble bool
 
 	Tick time.Duration // ZooKeeper's tickTime; election timeout is a quarter, at least 150 ms
 	// StallLimit is how long a store or the state machine may take for one operation before
-	// this member gives up leading; default DefaultStallLimit. See Node.Stalled.
+	// this member gives up leading; default disk.DefaultStallLimit. See Node.Stalled.
 	StallLimit time.Duration
 
 	SnapshotEvery uint64 // log entries between snapshots; default DefaultSnapshotEvery
@@ -94,24 +99,17 @@ type Node struct {
 	logger   *slog.Logger
 	election time.Duration
 
-	folders []*folder
-	closer  io.Closer // of the stores; nil if they are the caller's
-	stores  Stores    // bare
-	log     *logStore // guarded, as raft sees them
-	stable  *stableStore
-	snaps   *snapshotStore
+	disk    *disk.Data
 	fsm     *fsm
-	trans   *transport
-	ops     operations
+	trans   *wire.Transport
 	figures figures
 
 	raft       atomic.Pointer[raft.Raft]
-	snapshot   atomic.Bool  // a snapshot has been stored, now or before
-	snapshotAt atomic.Int64 // log.bytes when the last one was
 	joining    atomic.Bool
 	recovery   atomic.Uint64          // see Recovery
 	damage     atomic.Pointer[string] // see SetDamage; nil: none
 	started    atomic.Bool
+	handing    atomic.Int32 // calls of HandOver under way
 	ready      chan struct{}
 	leadership chan bool
 	futures    sync.WaitGroup
@@ -120,7 +118,6 @@ type Node struct {
 	failed  chan struct{}
 	failure error
 	stopped chan struct{} // nothing more will happen
-	closing sync.Once
 
 	mu       sync.Mutex
 	proposed map[*Proposed]bool // under way
@@ -140,9 +137,8 @@ func Open(cfg Config) (*Node, error) {
 	cfg.SnapshotEvery = cmp.Or(cfg.SnapshotEvery, DefaultSnapshotEvery)
 	cfg.SnapshotBytes = cmp.Or(cfg.SnapshotBytes, DefaultSnapshotBytes)
 	cfg.TrailingBytes = cmp.Or(cfg.TrailingBytes, DefaultTrailingBytes)
-	cfg.StallLimit = cmp.Or(cfg.StallLimit, DefaultStallLimit)
+	cfg.StallLimit = cmp.Or(cfg.StallLimit, disk.DefaultStallLimit)
 	n := &Node{
-		ops:        operations{limit: cfg.StallLimit},
 		cfg:        cfg,
 		logger:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum"),
 		election:   max(cfg.Tick/4, minElection),
@@ -153,16 +149,16 @@ func Open(cfg Config) (*Node, error) {
 		proposed:   make(map[*Proposed]bool),
 	}
 	if err := n.open(); err != nil {
-		return nil, errors.Join(err, n.Close())
+		return nil, disk.Explain(err, len(cfg.Peers) > 1)
 	}
 	return n, nil
 }
 
 func (cfg *Config) check() error {
-	if err := checkPeers(cfg.Self, cfg.Peers); err != nil {
+	if err := wire.CheckPeers(cfg.Self, cfg.Peers); err != nil {
 		return err
 	}
-	onDisk := cfg.Stores == Stores{}
+	onDisk := cfg.Stores == disk.Stores{}
 	switch {
 	case cfg.Stream == nil || cfg.Machine == nil:
 		return errors.New("quorum: Stream and Machine are required")
@@ -175,7 +171,7 @@ func (cfg *Config) check() error {
 	case !onDisk && (cfg.Stores.Log == nil || cfg.Stores.Stable == nil || cfg.Stores.Snapshots == nil):
 		return errors.New("quorum: Stores must be complete")
 	case cfg.LogKind != "" && !cfg.LogKind.Known():
-		return fmt.Errorf("quorum: log store %q is neither %s nor %s", cfg.LogKind, LogBolt, LogWAL)
+		return fmt.Errorf("quorum: log store %q is neither %s nor %s", cfg.LogKind, disk.LogBolt, disk.LogWAL)
 	case cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0 || cfg.StallLimit < 0:
 		return errors.New("quorum: SnapshotBytes, TrailingBytes and StallLimit must not be negative")
 	}
@@ -188,77 +184,84 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-func (n *Node) open() error {
-	n.stores = n.cfg.Stores
-	hl := newRaftLog(n.logger)
-	dir := ""
-	if n.cfg.Dir != "" {
-		id := identity{Member: n.cfg.Self, Servers: canonical(n.cfg.Peers), Store: n.cfg.LogKind}
-		var err error
-		if n.folders, n.stores, n.closer, err = openFolders(n.cfg.Dir, n.cfg.LogDir, id, hl); err != nil {
-			return err
-		}
-		dir = n.cfg.Dir
-	}
-	data, err := hasData(n.stores)
+func (n *Node) open() (err error) {
+	running := func() bool { return n.trans != nil && n.trans.Running() }
+	n.disk, err = disk.Open(disk.Config{
+		Member: n.cfg.Self, Servers: wire.Canonical(n.cfg.Peers),
+		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, Stores: n.cfg.Stores,
+		StallLimit: n.cfg.StallLimit, Running: running, Fail: n.fatal,
+		Logger: n.logger, RaftLog: newRaftLog(n.logger),
+	})
 	if err != nil {
 		return err
 	}
-	if err := mend(n.stores); err != nil {
-		return err
-	}
-	running := func() bool { return n.trans != nil && n.trans.running.Load() }
-	g := guard{fail: n.fatal, running: running, ops: &n.ops}
-	_, whole := n.stores.Log.(*walFiles)
-	n.log = &logStore{LogStore: n.stores.Log, guard: g, figures: &n.figures, whole: whole}
-	n.log.data.Store(data)
-	n.stable = &stableStore{StableStore: n.stores.Stable, guard: g}
-	n.snaps = &snapshotStore{SnapshotStore: n.stores.Snapshots, guard: g, stored: n.snapshotStored}
-	if dir != "" {
-		n.snaps.dir = snapshotPath(dir)
-	}
 	n.fsm = &fsm{
-		machine: n.cfg.Machine, fail: n.fatal, running: running, ops: &n.ops, figures: &n.figures,
-		commits: func() { n.trans.pipes.committed() }, // entries are applied only while raft runs
+		machine: n.cfg.Machine, fail: n.fatal, running: running, timed: n.disk.Timed, refused: n.disk.Refused, figures: &n.figures,
+		commits: func() { n.trans.Committed() }, // entries are applied only while raft runs
 	}
-	joining, err := n.stable.GetUint64(keyJoining)
+	if err := n.read(); err != nil {
+		return errors.Join(err, n.disk.Close())
+	}
+	return nil
+}
+
+// read reads what the data say of this member, and checks that they fit it.
+func (n *Node) read() error {
+	joining, err := n.disk.Stable().GetUint64(keyJoining)
 	if err != nil {
 		return fmt.Errorf("quorum: read state: %w", err)
 	}
 	n.joining.Store(joining != 0)
-	recovery, err := readRecovery(n.stable, n.cfg.Peers)
+	recovery, err := readRecovery(n.disk.Stable(), n.cfg.Peers)
+	if err != nil {
+		return err
+	}
 	n.recovery.Store(recovery)
-	return errors.Join(err, n.readDamage())
+	if err := n.disk.Mend(n.cfg.Machine.Verify, recovery != 0); err != nil {
+		return err
+	}
+	return errors.Join(n.checkSnapshot(), n.readDamage())
 }
 
-func (n *Node) snapshotStored() {
-	n.snapshot.Store(true)
-	n.snapshotAt.Store(n.log.bytes.Load())
+// checkSnapshot compares the configuration in the newest snapshot with the server list. With
+// the configuration of others, or with none, raft would start and never elect a leader.
+func (n *Node) checkSnapshot() error {
+	list, err := n.disk.Snapshots().List()
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	if err := n.checkSnapshotServers(list[0].Configuration.Servers); err != nil {
+		return fmt.Errorf("quorum: snapshot %s: %w", list[0].ID, err)
+	}
+	return nil
+}
+
+// checkSnapshotServers compares the servers in a snapshot with the server list.
+func (n *Node) checkSnapshotServers(servers []raft.Server) error {
+	if len(servers) == 0 {
+		return fmt.Errorf("it is %w: it has no configuration", disk.ErrDamaged)
+	}
+	return checkServers(servers, n.cfg.Peers, n.Recovery() != 0)
 }
 
 // Close releases the stores and the folder of a Node that is not running. Run calls it.
-func (n *Node) Close() error {
-	var err error
-	n.closing.Do(func() {
-		if n.closer != nil {
-			err = n.closer.Close()
-		}
-		for _, f := range n.folders {
-			err = errors.Join(err, f.close())
-		}
-	})
-	return err
-}
+func (n *Node) Close() error { return n.disk.Close() }
+
+// Stalled returns why this member must not lead for the moment, nor serve: an operation of a
+// store or of the state machine has taken longer than Config.StallLimit. nil: none has. Its
+// raft says nothing as a leader then and does not stand for election, so that another
+// member takes over.
+func (n *Node) Stalled() error { return n.disk.Stalled() }
 
 // Run starts this member, waiting for others where it must, and runs raft until ctx ends:
 // then it hands leadership over, once, and stops, returning nil. Any other end is an
-// error, and the process is to exit; ErrRestart means that it should be started again at
+// error, and the process is to exit; wire.ErrRestart means that it should be started again at
 // once. Run may be called once.
 func (n *Node) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("quorum: Run was called before")
 	}
-	err := n.run(ctx)
+	err := disk.Explain(n.run(ctx), len(n.cfg.Peers) > 1)
 	if !errors.Is(err, errNotEnded) { // else raft still uses the stores
 		err = errors.Join(err, n.Close())
 		close(n.leadership)
@@ -272,7 +275,7 @@ func (n *Node) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n.trans = n.newTransport()
-	n.trans.start()
+	n.trans.Start()
 	how, err := n.begin(ctx)
 	if err != nil {
 		closed := n.trans.Close()
@@ -323,41 +326,54 @@ func (n *Node) begin(ctx context.Context) (start, error) {
 	return how, err
 }
 
-func (n *Node) newTransport() *transport {
-	timeout := rpcTimeout(n.election)
-	c := newConns(n.cfg.Stream)
-	t := &transport{
-		inner: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: c, MaxPool: maxPool, MaxRPCsInFlight: maxInFlight, Timeout: timeout,
-			Logger: newRaftLog(n.logger),
-		}),
-		conns: c,
-		spool: func() (spool, error) { return &memorySpool{}, nil },
-		raft:  n.raft.Load,
-		fail:  n.fatal,
-		stand: func() error {
+func (n *Node) newTransport() *wire.Transport {
+	return wire.New(wire.Config{
+		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger, RaftLog: newRaftLog(n.logger),
+		Raft: n.raft.Load, Fail: n.fatal, Spool: n.disk.NewSpool, Inspect: n.inspect,
+		Refused: func(req *raft.InstallSnapshotRequest, err error) {
+			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "why", err)
+		},
+		Installed: func(term uint64) { n.fsm.term.Store(max(n.fsm.term.Load(), term)) },
+		Votes:     func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },
+		Joins:     n.joining.Load,
+		Stand: func() error {
 			if n.joining.Load() {
 				return errJoining
 			}
 			return n.silent()
 		},
-		joins: n.joining.Load, stalled: n.silent,
-		votes: func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },
-		taken: func(term uint64) { n.fsm.term.Store(max(n.fsm.term.Load(), term)) },
+		Stalled: n.silent, Leads: n.leadsOn,
+	})
+}
+
+// errJoining is why a joining member is no candidate.
+var errJoining = errors.New("quorum: this member is joining and takes part in no election")
+
+// inspect reads all of a snapshot that was received, and compares it with what the request says
+// of it. raft would put whatever came in the place of this member's log and state, and end the
+// process if that cannot be read.
+func (n *Node) inspect(s io.Reader, req *raft.InstallSnapshotRequest) error {
+	if err := n.checkSnapshotServers(raft.DecodeConfiguration(req.Configuration).Servers); err != nil {
+		return err
 	}
-	if n.cfg.Dir != "" {
-		t.spool = func() (spool, error) { return newFileSpool(n.cfg.Dir) }
+	if req.LastLogTerm > req.Term || req.ConfigurationIndex > req.LastLogIndex {
+		return fmt.Errorf("%w: it ends in term %d, and is of term %d; its configuration is of index %d, and it goes to %d",
+			disk.ErrDamaged, req.LastLogTerm, req.Term, req.ConfigurationIndex, req.LastLogIndex)
 	}
-	return t
+	c, err := n.cfg.Machine.Verify(s)
+	if err != nil {
+		return err
+	}
+	return c.Check(req.LastLogIndex, req.LastLogTerm, n.Recovery() != 0)
 }
 
 func (n *Node) startRaft() (*raft.Raft, error) {
 	conf := n.raftConfig()
-	cache, err := raft.NewLogCache(cachedEntries, n.log)
+	cache, err := raft.NewLogCache(cachedEntries, n.disk.Log())
 	if err != nil {
 		return nil, err
 	}
-	newest, err := n.newestSnapshot() // before raft runs, which may receive another at once
+	newest, err := n.disk.Newest() // before raft runs, which may receive another at once
 	if err != nil {
 		return nil, errors.Join(err, n.trans.Close())
 	}
@@ -370,19 +386,22 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	if err := n.checkStarted(r, newest); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}
+	if why := n.disk.Unused(); why != nil {
+		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything", "why", why)
+	}
 	return r, nil
 }
 
 func (n *Node) raftConfig() *raft.Config {
 	conf := raft.DefaultConfig()
-	conf.LocalID = n.self().serverID()
+	conf.LocalID = n.self().ServerID()
 	election := n.election
 	if len(n.cfg.Peers) == 1 {
 		election = aloneElection
 	}
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = election, election, election
 	conf.CommitTimeout = commitTimeout
-	conf.MaxAppendEntries = maxAppend
+	conf.MaxAppendEntries = disk.MaxAppend
 	conf.SnapshotInterval = snapshotInterval
 	conf.SnapshotThreshold = n.cfg.SnapshotEvery
 	// For a start; meterLoop soon knows better.
@@ -394,7 +413,7 @@ func (n *Node) raftConfig() *raft.Config {
 	return conf
 }
 
-func (n *Node) self() Peer {
+func (n *Node) self() wire.Peer {
 	for _, p := range n.cfg.Peers {
 		if p.ID == n.cfg.Self {
 			return p
@@ -406,6 +425,7 @@ func (n *Node) self() Peer {
 // fatal ends the member: Run returns err. Only the first counts.
 func (n *Node) fatal(err error) {
 	n.failing.Do(func() {
+		err := disk.Explain(err, len(n.cfg.Peers) > 1)
 		n.logger.Error("this member stops", "err", err)
 		n.failure = err
 		close(n.failed)
@@ -473,7 +493,7 @@ func (n *Node) Leadership() <-chan bool { return n.leadership }
 
 // HasData reports whether this member has a snapshot, or any log entry beyond the
 // bootstrap entry.
-func (n *Node) HasData() bool { return n.log.data.Load() || n.snapshot.Load() }
+func (n *Node) HasData() bool { return n.disk.HasData() }
 
 // Joining reports whether this member lost its data, or is new among members that have
 // some, and has not caught up yet; or has, and is no voter yet. It takes part in no election
@@ -488,6 +508,19 @@ func (n *Node) Joining() bool {
 	return r == nil || !n.votes(r)
 }
 
+// Reached returns the other members that vote and have answered this member's raft as a
+// leader within d, by id; none before raft runs.
+func (n *Node) Reached(d time.Duration) []uint32 {
+	r := n.raft.Load()
+	if r == nil {
+		return nil
+	}
+	voting := voters(r)
+	return slices.DeleteFunc(n.trans.Reached(d), func(id uint32) bool {
+		return id == n.cfg.Self || !slices.ContainsFunc(voting, func(v raft.ServerID) bool { return wire.MemberID(v) == id })
+	})
+}
+
 // Term is raft's current term; 0 before raft runs.
 func (n *Node) Term() uint64 { return n.ask(0, (*raft.Raft).CurrentTerm) }
 
@@ -496,6 +529,14 @@ func (n *Node) CommitIndex() uint64 { return n.ask(0, (*raft.Raft).CommitIndex) 
 
 // LastIndex is the last index of log or snapshot; 0 before raft runs.
 func (n *Node) LastIndex() uint64 { return n.ask(0, (*raft.Raft).LastIndex) }
+
+// LastTerm is the term of the entry at LastIndex; 0 before raft runs.
+func (n *Node) LastTerm() uint64 {
+	return n.ask(0, func(r *raft.Raft) uint64 {
+		term, _ := strconv.ParseUint(r.Stats()["last_log_term"], 10, 64) // raft writes a number
+		return term
+	})
+}
 
 // AppliedIndex is the last index that Machine.Apply has applied in this process; 0 if
 // none, even after a snapshot.
@@ -514,6 +555,12 @@ func (n *Node) Leading() bool {
 	return r != nil && r.State() == raft.Leader
 }
 
+// leadsOn reports whether raft leads in term and nobody is handing leadership over.
+func (n *Node) leadsOn(term uint64) bool {
+	r := n.raft.Load()
+	return r != nil && n.handing.Load() == 0 && r.State() == raft.Leader && r.CurrentTerm() == term
+}
+
 // LeaderID is the member that raft believes to lead; 0 if none.
 func (n *Node) LeaderID() uint32 {
 	r := n.raft.Load()
@@ -521,7 +568,7 @@ func (n *Node) LeaderID() uint32 {
 		return 0
 	}
 	_, id := r.LeaderWithID()
-	return memberID(id)
+	return wire.MemberID(id)
 }
 
 // Proposed is an entry under way.
@@ -607,7 +654,7 @@ func (n *Node) forsake() {
 // enter counts an entry as under way, or says why it cannot be. What a log would not take
 // must not reach raft: every member would end.
 func (n *Node) enter(r *raft.Raft, p *Proposed, data []byte) error {
-	if err := checkSize(&raft.Log{Data: data}); err != nil {
+	if err := disk.CheckSize(&raft.Log{Data: data}); err != nil {
 		return err
 	}
 	n.mu.Lock()
@@ -642,13 +689,31 @@ const handOverPoll = 5 * time.Millisecond
 // HandOver gives leadership to the member that is furthest, and waits until this one has
 // lost it or ctx ends. It tries once. nil if this member does not lead, or nobody else could.
 func (n *Node) HandOver(ctx context.Context) error {
+	return n.handOver(ctx, (*raft.Raft).LeadershipTransfer)
+}
+
+// HandOverTo is HandOver to the member named, which fails if that lags too far behind.
+func (n *Node) HandOverTo(ctx context.Context, id uint32) error {
+	for _, p := range n.cfg.Peers {
+		if p.ID == id {
+			return n.handOver(ctx, func(r *raft.Raft) raft.Future {
+				return r.LeadershipTransferToServer(p.ServerID(), raft.ServerAddress(p.Addr))
+			})
+		}
+	}
+	return fmt.Errorf("quorum: hand over: %d is not a member", id)
+}
+
+func (n *Node) handOver(ctx context.Context, transfer func(*raft.Raft) raft.Future) error {
 	r := n.raft.Load()
 	if r == nil || r.State() != raft.Leader || len(voters(r)) == 1 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*n.election) // raft gives up by then
 	defer cancel()
-	r.LeadershipTransfer() // its outcome is not to be waited for: raft forgets it if it stops first
+	n.handing.Add(1) // raft may wait for a request that is held
+	defer n.handing.Add(-1)
+	transfer(r) // its outcome is not to be waited for: raft forgets it if it stops first
 	ticker := time.NewTicker(handOverPoll)
 	defer ticker.Stop()
 	for r.State() == raft.Leader {

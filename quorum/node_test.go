@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
 )
 
 // Three members elect, replicate, outlive their leader and a restart of all.
@@ -75,6 +77,40 @@ func TestHandOver(t *testing.T) {
 		e.leader(rest...)
 		if took := time.Since(begin); took >= minElection {
 			t.Errorf("a leader %v after the stop: not handed over", took)
+		}
+	})
+}
+
+// Leadership is handed over to the member named, which the log reaches; one that it does
+// not reach is not among those who could be named, and nobody else is one.
+func TestHandOverTo(t *testing.T) {
+	const tick = 2 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		for range 4 {
+			old := e.leader(1, 2, 3)
+			heir := others(old)[0]
+			node := e.members[old].node
+			e.wait("both others to be reached", func() bool { return slices.Equal(node.Reached(tick), others(old)) })
+			ctx, cancel := context.WithTimeout(t.Context(), tick)
+			if err := node.HandOverTo(ctx, heir); err != nil {
+				t.Errorf("hand over from %d to %d: %v", old, heir, err)
+			}
+			cancel()
+			if got := e.leader(1, 2, 3); got != heir {
+				t.Errorf("member %d leads, want %d", got, heir)
+			}
+		}
+		leader := e.leader(1, 2, 3)
+		node, gone := e.members[leader].node, others(leader)[0]
+		e.kill(gone)
+		time.Sleep(2 * tick)
+		if got := node.Reached(tick); !slices.Equal(got, others(leader)[1:]) {
+			t.Errorf("reached %v, without member %d that is down", got, gone)
+		}
+		if err := node.HandOverTo(t.Context(), 9); err == nil {
+			t.Error("handed over to 9, which is no member")
 		}
 	})
 }
@@ -283,6 +319,13 @@ func TestProposeOutsideRun(t *testing.T) {
 			t.Error("a second Run succeeded")
 		}
 	})
+}
+
+// An entry that no log would take reaches no other member.
+func TestProposeTooLong(t *testing.T) {
+	if p := new(Node).Propose(make([]byte, disk.MaxEntry+1)); !errors.Is(p.Error(), disk.ErrTooLong) {
+		t.Errorf("Propose: %v", p.Error())
+	}
 }
 
 // An entry that raft says nothing of when Run ends, since it hangs in apply, has its outcome

@@ -7,25 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 // Recovery says what Recover is to make of a member's folder.
 type Recovery struct {
-	Dir, LogDir string  // as in Config
-	Self        uint32  // the id it is to run under from now on
-	Peers       []Peer  // the new server list, Self included
-	Machine     Machine // an empty one; not to be used afterwards
+	Dir, LogDir string      // as in Config
+	Self        uint32      // the id it is to run under from now on
+	Peers       []wire.Peer // the new server list, Self included
+	Machine     Machine     // an empty one; not to be used afterwards
 	Logger      *slog.Logger
 }
-
-// ErrNoData is what Recover answers if there is nothing to recover from.
-var ErrNoData = errors.New("quorum: no data to recover from")
 
 // Recover rewrites a stopped member's folder so that it can start without the members it
 // knew, under the old server list or a new one. It is the way out when a majority has lost
@@ -37,59 +35,40 @@ var ErrNoData = errors.New("quorum: no data to recover from")
 // them in (see Node.admitLoop). Only one member may be recovered. Interrupted, it can be
 // repeated.
 func Recover(rec Recovery) (err error) {
-	if err := checkPeers(rec.Self, rec.Peers); err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(rec.Dir, identityName)); err != nil {
-		return fmt.Errorf("%w: %w", ErrNoData, err)
-	}
-	fs, err := lockFolders(rec.Dir, rec.LogDir)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		for _, f := range fs {
-			err = errors.Join(err, f.close())
-		}
-	}()
-	if err := checkWhole(fs); err != nil {
+	defer func() { err = disk.Explain(err, true) }()
+	if err := wire.CheckPeers(rec.Self, rec.Peers); err != nil {
 		return err
 	}
 	logger := newRaftLog(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
-	stores, closer, err := openStores(rec.Dir, fs[len(fs)-1].dir, storeOf(fs), logger)
+	data, err := disk.OpenStopped(rec.Dir, rec.LogDir, logger)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closer.Close()) }()
-	if err := recoverStores(rec, stores, logger); err != nil {
+	defer func() { err = errors.Join(err, data.Close()) }()
+	if err := recoverData(rec, data, logger); err != nil {
 		return err
 	}
-	id := identity{Member: rec.Self, Servers: canonical(rec.Peers), Apart: len(fs) > 1, Log: true}.as(storeOf(fs))
-	for i := len(fs) - 1; i >= 0; i-- {
-		if err := fs[i].write(id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return data.Rename(rec.Self, wire.Canonical(rec.Peers))
 }
 
-func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
-	if data, err := hasData(s); err != nil {
-		return err
-	} else if !data {
-		return ErrNoData
+// recoverData rewrites the stores.
+func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
+	if !data.HasData() {
+		return disk.ErrNoData
 	}
-	if err := mend(s); err != nil {
+	if err := data.Mend(rec.Machine.Verify, true); err != nil {
 		return err
 	}
-	running := func() bool { return false }
-	stable := &stableStore{StableStore: s.Stable, guard: guard{running: running, ops: &operations{}}}
+	stable := data.Stable()
 	if joining, err := stable.GetUint64(keyJoining); err != nil {
 		return fmt.Errorf("quorum: read state: %w", err)
 	} else if joining != 0 {
 		return errors.New("quorum: this member had not caught up when it stopped; recover another one")
 	}
-	if err := checkReadable(s, snapshotPath(rec.Dir)); err != nil {
+	if err := data.CheckReadable(rec.Machine.Verify); err != nil {
+		return err
+	}
+	if err := data.BindTo(rec.Self); err != nil {
 		return err
 	}
 	if err := renumber(stable, rec.Peers); err != nil {
@@ -102,17 +81,20 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 	f := &fsm{
 		machine: rec.Machine,
 		fail:    func(err error) { failed = errors.Join(failed, err) },
-		commits: func() {}, ops: &operations{}, figures: new(figures),
+		commits: func() {}, timed: data.Timed, figures: new(figures),
 		running: func() bool { return true }, // what cannot be restored is not skipped
 	}
 	f.hurry.Store(true)
 	conf := raft.DefaultConfig()
-	conf.LocalID = Peer{ID: rec.Self}.serverID()
+	conf.LocalID = wire.Peer{ID: rec.Self}.ServerID()
 	conf.Logger = logger
-	snaps := &snapshotStore{SnapshotStore: s.Snapshots, guard: guard{running: running, ops: &operations{}}, dir: snapshotPath(rec.Dir), stored: func() {}}
 	_, trans := raft.NewInmemTransport("") // only encodes addresses
-	self := rec.Peers[slices.IndexFunc(rec.Peers, func(p Peer) bool { return p.ID == rec.Self })]
-	err := raft.RecoverCluster(conf, f, s.Log, stable, snaps, trans, configuration([]Peer{self}))
+	self := rec.Peers[slices.IndexFunc(rec.Peers, func(p wire.Peer) bool { return p.ID == rec.Self })]
+	err := raft.RecoverCluster(conf, f, data.AllEntries(), stable, data.Snapshots(), trans, wire.Configuration([]wire.Peer{self}))
+	if errors.Is(failed, disk.ErrNewerFormat) {
+		data.Refused(failed)
+		return data.Unusable(failed)
+	}
 	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("quorum: recover: %w", err)
 	}
@@ -120,15 +102,15 @@ func recoverStores(rec Recovery, s Stores, logger hclog.Logger) error {
 }
 
 // renumber gives the recovery a number, and what comes after it terms of its own.
-func renumber(stable *stableStore, peers []Peer) error {
+func renumber(stable *disk.Stable, peers []wire.Peer) error {
 	var number [8]byte
 	_, _ = rand.Read(number[:]) // never fails: crypto/rand ends the program instead
 	if err := writeRecovery(stable, peers, binary.BigEndian.Uint64(number[:])|1); err != nil {
 		return err
 	}
-	term, err := stable.GetUint64(keyTerm)
+	term, err := stable.Term()
 	if err == nil {
-		err = stable.SetUint64(keyTerm, term+recoveryTerms)
+		err = stable.SetTerm(term + recoveryTerms)
 	}
 	if err != nil {
 		return fmt.Errorf("quorum: raise term: %w", err)
@@ -137,9 +119,9 @@ func renumber(stable *stableStore, peers []Peer) error {
 }
 
 // pardon forgets that this member's state was damaged: it is the best there is left.
-func pardon(stable *stableStore, logger hclog.Logger) error {
-	why, err := stable.Get(keyDamage)
-	if notFound(err) || err == nil && len(why) == 0 {
+func pardon(stable *disk.Stable, logger hclog.Logger) error {
+	why, err := stable.Value(keyDamage)
+	if err == nil && len(why) == 0 {
 		return nil
 	}
 	if err == nil {
@@ -148,36 +130,6 @@ func pardon(stable *stableStore, logger hclog.Logger) error {
 	}
 	if err != nil {
 		return fmt.Errorf("quorum: forget damage: %w", err)
-	}
-	return nil
-}
-
-// checkReadable refuses data whose newest snapshot cannot be read and is not made up for by
-// the log.
-func checkReadable(s Stores, dir string) error {
-	newest, err := newestNamed(dir)
-	if err != nil {
-		return err
-	}
-	last, err := s.Log.LastIndex()
-	if err != nil {
-		return fmt.Errorf("quorum: read log: %w", err)
-	}
-	list, err := s.Snapshots.List()
-	if err != nil {
-		return fmt.Errorf("quorum: list snapshots: %w", err)
-	}
-	for _, meta := range list {
-		if _, r, err := s.Snapshots.Open(meta.ID); err == nil {
-			last = max(last, meta.Index)
-			if err := r.Close(); err != nil {
-				return fmt.Errorf("quorum: close snapshot: %w", err)
-			}
-			break
-		}
-	}
-	if last < newest {
-		return fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, what can be ends at %d", ErrDamaged, newest, last)
 	}
 	return nil
 }

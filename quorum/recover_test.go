@@ -12,14 +12,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 // Two of three are lost. The survivor goes on alone; or under the same server list, and
 // takes in the two others, which come with empty folders.
 func TestRecover(t *testing.T) { kinds(t, recoverOne) }
 
-func recoverOne(t *testing.T, kind LogKind) {
+func recoverOne(t *testing.T, kind disk.LogKind) {
 	for _, compacted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			e, all := lost(t, kind, 3, map[bool]int{false: 3, true: 3 * minTrailing}[compacted])
@@ -66,7 +70,7 @@ func recoverOne(t *testing.T, kind LogKind) {
 }
 
 // lost makes an ensemble with data of which only member 1's is left; none runs.
-func lost(t *testing.T, kind LogKind, members, writes int) (e *ensemble, all []string) {
+func lost(t *testing.T, kind disk.LogKind, members, writes int) (e *ensemble, all []string) {
 	t.Helper()
 	e = newEnsemble(t, members)
 	if writes > minTrailing {
@@ -76,7 +80,7 @@ func lost(t *testing.T, kind LogKind, members, writes int) (e *ensemble, all []s
 	e.begin()
 	all = e.fill(writes, e.running()...)
 	if writes > minTrailing {
-		e.wait("a snapshot", func() bool { return e.members[1].node.snapshot.Load() })
+		e.wait("a snapshot", func() bool { return e.snapshot(1) })
 	}
 	for _, id := range e.running() {
 		e.stop(id)
@@ -87,12 +91,12 @@ func lost(t *testing.T, kind LogKind, members, writes int) (e *ensemble, all []s
 
 func storedTerm(t *testing.T, dir string) uint64 {
 	t.Helper()
-	bolt, err := openBolt(filepath.Join(dir, logName), 0)
+	d, err := disk.OpenStopped(dir, "", hclog.NewNullLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer bolt.Close()
-	term, err := bolt.GetUint64(keyTerm)
+	defer d.Close()
+	term, err := d.Stable().Term()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,11 +159,11 @@ func TestRecoverWithKills(t *testing.T) {
 
 func recoverWithKills(t *testing.T, members int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	e, all := lost(t, DefaultLogKind, members, 20)
+	e, all := lost(t, disk.DefaultLogKind, members, 20)
 	e.recover(1)
 	for id := uint32(2); id <= uint32(members); id++ {
 		mem := raft.NewInmemStore()
-		e.members[id].stores = Stores{Log: &slowLog{mem, 5 * time.Millisecond}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
+		e.members[id].stores = disk.Stores{Log: &slowLog{mem, 5 * time.Millisecond}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
 	}
 	e.start(e.ids()...)
 	for i := range 20 {
@@ -209,7 +213,7 @@ func (e *ensemble) ids() []uint32 { return slices.Sorted(maps.Keys(e.members)) }
 // the survivor and two more. One that was caught up, and then lost its disk, starts anew.
 func TestRecoverFiveByAndBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, all := lost(t, DefaultLogKind, 5, 5)
+		e, all := lost(t, disk.DefaultLogKind, 5, 5)
 		e.recover(1)
 		e.start(1, 2)
 		e.propose("x", 1)
@@ -338,14 +342,14 @@ func copyDir(t *testing.T, from, to string) {
 // A recovery that was killed before the identity was written is noticed, and repeated.
 func TestRecoverInterrupted(t *testing.T) { kinds(t, recoverInterrupted) }
 
-func recoverInterrupted(t *testing.T, kind LogKind) {
+func recoverInterrupted(t *testing.T, kind disk.LogKind) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		dir := t.TempDir()
 		e.kind, e.members[1].dir = kind, dir
 		e.begin()
 		e.stop(1)
-		before, err := os.ReadFile(filepath.Join(dir, identityName))
+		before, err := os.ReadFile(filepath.Join(own(dir), identityName))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,10 +357,9 @@ func recoverInterrupted(t *testing.T, kind LogKind) {
 		if err := Recover(rec); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, identityName), string(before))
-		e.start(1)
-		if err := e.ended(1); !errors.Is(err, ErrServersChanged) {
-			t.Errorf("Run: %v, want ErrServersChanged", err)
+		write(t, filepath.Join(own(dir), identityName), string(before))
+		if err := e.tryStart(1); !errors.Is(err, disk.ErrServersChanged) {
+			t.Errorf("Open: %v, want ErrServersChanged", err)
 		}
 		rec.Machine = &machine{}
 		time.Sleep(time.Second)
@@ -368,10 +371,10 @@ func recoverInterrupted(t *testing.T, kind LogKind) {
 
 func TestRecoverRefuses(t *testing.T) { kinds(t, recoverRefuses) }
 
-func recoverRefuses(t *testing.T, kind LogKind) {
-	peers := []Peer{{1, "m1:3888"}}
+func recoverRefuses(t *testing.T, kind disk.LogKind) {
+	peers := []wire.Peer{{ID: 1, Addr: "m1:3888"}}
 	empty := t.TempDir()
-	if err := Recover(Recovery{Dir: empty, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, ErrNoData) {
+	if err := Recover(Recovery{Dir: empty, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
 		t.Errorf("no folder of ours: %v, want ErrNoData", err)
 	}
 	if left, _ := os.ReadDir(empty); len(left) > 0 {
@@ -380,7 +383,7 @@ func recoverRefuses(t *testing.T, kind LogKind) {
 	cfg := folderConfig(t.TempDir(), 1)
 	cfg.LogKind = kind
 	openAndClose(t, cfg)
-	if err := Recover(Recovery{Dir: cfg.Dir, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, ErrNoData) {
+	if err := Recover(Recovery{Dir: cfg.Dir, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
 		t.Errorf("no data: %v, want ErrNoData", err)
 	}
 
@@ -450,10 +453,10 @@ func TestSnapshotByBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		e.wait("a snapshot", n.snapshot.Load)
+		e.wait("a snapshot", func() bool { return e.snapshot(1) })
 		e.wait("a shorter log", func() bool {
-			first, _ := n.log.FirstIndex()
-			last, _ := n.log.LastIndex()
+			first, _ := n.disk.Log().FirstIndex()
+			last, _ := n.disk.Log().LastIndex()
 			return last-first < 4*64+1 // at most four times TrailingBytes
 		})
 	})

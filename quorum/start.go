@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 const (
@@ -19,6 +21,9 @@ const (
 	askInterval = 500 * time.Millisecond
 	askTimeout  = 2 * time.Second
 )
+
+// keyJoining marks, in the stable store, a member that is joining.
+var keyJoining = []byte("RollcallJoining")
 
 // start is how a member begins.
 type start int
@@ -36,11 +41,11 @@ const (
 // count on. It must not be taken for a new one, and must not vote before it has caught up.
 // Only if nobody has data is there nothing to lose.
 func (n *Node) decide(ctx context.Context) (start, error) {
-	joining, err := n.stable.GetUint64(keyJoining)
+	joining, err := n.disk.Stable().GetUint64(keyJoining)
 	if err != nil {
 		return 0, fmt.Errorf("quorum: read state: %w", err)
 	}
-	switch first, err := n.stores.Log.FirstIndex(); {
+	switch first, err := n.disk.Log().FirstIndex(); {
 	case err != nil:
 		return 0, fmt.Errorf("quorum: read log: %w", err)
 	case n.HasData() && joining != 0:
@@ -49,7 +54,7 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 		return startRunning, n.outlast(ctx)
 	case n.HasData():
 		return startRunning, nil
-	case first == bootstrapIndex && joining == 0:
+	case first == disk.BootstrapIndex && joining == 0:
 		// It bootstrapped when nobody had data, has kept that, and has promised nothing since
 		// that it does not know.
 		return startRunning, nil
@@ -84,7 +89,7 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 func (n *Node) askAll(ctx context.Context) map[uint32]*proto.HelloReply {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	hash := ConfigHash(n.cfg.Peers)
+	hash := wire.ConfigHash(n.cfg.Peers)
 	answers := map[uint32]*proto.HelloReply{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -111,9 +116,9 @@ func (n *Node) askAll(ctx context.Context) map[uint32]*proto.HelloReply {
 type verdict struct {
 	start    start
 	waiting  string
-	full     []Peer // voters with data
-	need     int    // how many of them it takes to join
-	recovery uint64 // that their data went through
+	full     []wire.Peer // voters with data
+	need     int         // how many of them it takes to join
+	recovery uint64      // that their data went through
 }
 
 // judge applies the rules to the answers of one round.
@@ -122,7 +127,7 @@ func (n *Node) judge(answers map[uint32]*proto.HelloReply) verdict {
 	var silent []string
 	recoveries := map[uint64]bool{}
 	data := false
-	for _, p := range sorted(n.cfg.Peers) {
+	for _, p := range wire.Sorted(n.cfg.Peers) {
 		a, answered := answers[p.ID]
 		switch {
 		case p.ID == n.cfg.Self:
@@ -145,7 +150,7 @@ func (n *Node) judge(answers map[uint32]*proto.HelloReply) verdict {
 	switch {
 	case len(recoveries) > 1:
 		v.waiting = fmt.Sprintf("an end to two ensembles: %s have data from before and after a recovery, or from several; empty the folders of those that are not to go on",
-			canonical(v.full))
+			wire.Canonical(v.full))
 	case data && len(v.full) >= v.need:
 		v.start = startJoining
 	case data:
@@ -168,7 +173,7 @@ func (n *Node) outlast(ctx context.Context) error {
 		}
 		if !waits {
 			n.logger.Warn("this member was recovered and waits until nobody else has data: empty the folders of those that are not to go on",
-				"for", canonical(rivals))
+				"for", wire.Canonical(rivals))
 		}
 		select {
 		case <-ctx.Done():
@@ -198,7 +203,7 @@ func (n *Node) floor(v verdict) (waiting string, err error) {
 	var silent []string
 	heard := 0
 	for _, p := range v.full {
-		t, err := n.trans.askTerm(n.self(), p)
+		t, err := n.trans.AskTerm(n.self(), p)
 		if err != nil {
 			n.logger.Debug("no term", "member", p.ID, "err", err)
 			silent = append(silent, fmt.Sprintf("member %d (%s)", p.ID, p.Addr))
@@ -210,15 +215,15 @@ func (n *Node) floor(v verdict) (waiting string, err error) {
 	if heard < v.need {
 		return "raft of " + list(silent), nil
 	}
-	own, err := n.stable.GetUint64(keyTerm)
+	own, err := n.disk.Stable().Term()
 	if err == nil && own < term {
-		err = n.stable.SetUint64(keyTerm, term)
+		err = n.disk.Stable().SetTerm(term)
 	}
 	if err != nil {
 		return "", fmt.Errorf("quorum: write term: %w", err)
 	}
 	if v.recovery != n.Recovery() {
-		if err := writeRecovery(n.stable, n.cfg.Peers, v.recovery); err != nil {
+		if err := writeRecovery(n.disk.Stable(), n.cfg.Peers, v.recovery); err != nil {
 			return "", err
 		}
 		n.recovery.Store(v.recovery)
@@ -229,21 +234,21 @@ func (n *Node) floor(v verdict) (waiting string, err error) {
 // bootstrap writes the first entry, the same bytes on every member; or what is missing of
 // it if a former attempt was killed.
 func (n *Node) bootstrap() error {
-	term, err := n.stable.GetUint64(keyTerm)
+	term, err := n.disk.Stable().Term()
 	if err != nil {
 		return fmt.Errorf("quorum: bootstrap: %w", err)
 	}
 	if err := n.setJoining(false); err != nil {
 		return err
 	}
-	if err := n.stable.SetUint64(keyTerm, max(term, 1)); err != nil {
+	if err := n.disk.Stable().SetTerm(max(term, 1)); err != nil {
 		return fmt.Errorf("quorum: bootstrap: %w", err)
 	}
 	entry := &raft.Log{
-		Index: bootstrapIndex, Term: 1, Type: raft.LogConfiguration,
-		Data: raft.EncodeConfiguration(configuration(n.cfg.Peers)),
+		Index: disk.BootstrapIndex, Term: 1, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(wire.Configuration(n.cfg.Peers)),
 	}
-	if err := n.log.StoreLog(entry); err != nil {
+	if err := n.disk.Log().StoreLog(entry); err != nil {
 		return fmt.Errorf("quorum: bootstrap: %w", err)
 	}
 	return nil
@@ -255,8 +260,8 @@ func (n *Node) setJoining(joining bool) error {
 	if joining {
 		v = 1
 	}
-	if old, err := n.stable.GetUint64(keyJoining); err != nil || old != v {
-		if err := n.stable.SetUint64(keyJoining, v); err != nil {
+	if old, err := n.disk.Stable().GetUint64(keyJoining); err != nil || old != v {
+		if err := n.disk.Stable().SetUint64(keyJoining, v); err != nil {
 			return fmt.Errorf("quorum: write state: %w", err)
 		}
 	}
@@ -280,7 +285,7 @@ func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
 		case <-time.After(wait):
 		}
 		wait = n.election
-		term, end := n.trans.lead.get()
+		term, end := n.trans.LeaderEnd()
 		if term == 0 || term != r.CurrentTerm() || n.fsm.term.Load() != term || r.AppliedIndex() < end {
 			continue
 		}
@@ -297,36 +302,21 @@ func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
 func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil { // an unreadable entry
-			r, err = nil, fmt.Errorf("quorum: start raft: data is %w: %v", ErrDamaged, p)
+			r, err = nil, n.disk.Unusable(fmt.Errorf("%v", p))
 		}
 	}()
-	r, err = raft.NewRaft(conf, n.fsm, log, n.stable, n.snaps, n.trans)
+	r, err = raft.NewRaft(conf, n.fsm, log, n.disk.Stable(), n.disk.Snapshots(), n.trans)
 	if err != nil {
-		// Its configuration is ours, so this is about what is stored.
-		return nil, fmt.Errorf("quorum: start raft: data is %w: %w", ErrDamaged, err)
+		return nil, n.disk.Unusable(err) // its configuration is ours, so this is about what is stored
 	}
 	return r, nil
-}
-
-// newestSnapshot returns the index of the newest snapshot that is stored, readable or not.
-func (n *Node) newestSnapshot() (newest uint64, err error) {
-	if list, err := n.stores.Snapshots.List(); err != nil {
-		return 0, err
-	} else if len(list) > 0 {
-		newest = list[0].Index
-	}
-	if n.snaps.dir == "" {
-		return newest, nil
-	}
-	named, err := newestNamed(n.snaps.dir)
-	return max(newest, named), err
 }
 
 // checkStarted compares what raft found with what must be there: the newest snapshot among
 // it.
 func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	if last := r.LastIndex(); last < newest {
-		return fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, what can be ends at %d", ErrDamaged, newest, last)
+		return n.disk.Unusable(fmt.Errorf("the snapshot of index %d cannot be read, what can be ends at %d", newest, last))
 	}
 	future := r.GetConfiguration()
 	if err := future.Error(); err != nil {

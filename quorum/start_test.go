@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 // Three new members begin one ensemble, in whatever order they are started, and not
@@ -85,7 +87,7 @@ func TestWipedMemberJoins(t *testing.T) {
 		wiped, other := others(lead)[0], others(lead)[1]
 		e.kill(wiped)
 		mem := raft.NewInmemStore()
-		e.members[wiped].stores = Stores{Log: &slowLog{mem, 30 * time.Millisecond}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
+		e.members[wiped].stores = disk.Stores{Log: &slowLog{mem, 30 * time.Millisecond}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
 
 		e.start(wiped)
 		e.wait("half of the log", func() bool { return e.members[wiped].node.LastIndex() > 100 })
@@ -94,6 +96,7 @@ func TestWipedMemberJoins(t *testing.T) {
 		}
 		e.kill(lead)
 		time.Sleep(10 * time.Second)
+		e.alive(wiped, other)
 		if id := e.leaderNow(); id != 0 {
 			t.Fatalf("member %d leads by the vote of one that lost its data", id)
 		}
@@ -104,6 +107,7 @@ func TestWipedMemberJoins(t *testing.T) {
 			t.Error("joining did not survive a restart")
 		}
 		time.Sleep(10 * time.Second)
+		e.alive(wiped, other)
 		if id := e.leaderNow(); id != 0 {
 			t.Fatalf("member %d leads by the vote of one that lost its data and restarted", id)
 		}
@@ -136,6 +140,7 @@ func TestTwoWipedOfThree(t *testing.T) {
 		e.start(3)
 		e.start(1, 2)
 		time.Sleep(time.Minute)
+		e.alive(1, 2, 3)
 		if e.ready(1) || e.ready(2) || e.leaderNow() != 0 {
 			t.Errorf("began: 1 %t, 2 %t, leader %d", e.ready(1), e.ready(2), e.leaderNow())
 		}
@@ -147,18 +152,18 @@ func TestBootstrapKilledHalfWay(t *testing.T) {
 	entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration}
 	tests := []struct {
 		name  string
-		spoil func(Stores) error
+		spoil func(disk.Stores) error
 	}{
-		{"term without entry", func(s Stores) error { return s.Stable.SetUint64(keyTerm, 1) }},
-		{"nobody elected yet", func(s Stores) error {
-			return errors.Join(s.Stable.SetUint64(keyTerm, 7), s.Log.StoreLog(entry))
+		{"term without entry", func(s disk.Stores) error { return s.Stable.SetUint64([]byte("CurrentTerm"), 1) }},
+		{"nobody elected yet", func(s disk.Stores) error {
+			return errors.Join(s.Stable.SetUint64([]byte("CurrentTerm"), 7), s.Log.StoreLog(entry))
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newEnsemble(t, 3)
-				entry.Data = raft.EncodeConfiguration(configuration(e.peers))
+				entry.Data = raft.EncodeConfiguration(wire.Configuration(e.peers))
 				if err := tt.spoil(e.members[2].stores); err != nil {
 					t.Fatal(err)
 				}
@@ -182,13 +187,13 @@ func TestStopBeforeFirstCommit(t *testing.T) {
 		e := newEnsemble(t, 3)
 		for id, m := range e.members {
 			log := []*raft.Log{
-				{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration(e.peers))},
+				{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(wire.Configuration(e.peers))},
 				{Index: 2, Term: 2, Type: raft.LogNoop},
 			}
 			if id != 1 {
 				log = log[:1]
 			}
-			if err := errors.Join(m.stores.Stable.SetUint64(keyTerm, 2), m.stores.Log.StoreLogs(log)); err != nil {
+			if err := errors.Join(m.stores.Stable.SetUint64([]byte("CurrentTerm"), 2), m.stores.Log.StoreLogs(log)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -339,7 +344,7 @@ func TestJudge(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := &Node{cfg: Config{Self: 1, NewEnsemble: tt.newEns}}
 			for id := range tt.members {
-				n.cfg.Peers = append(n.cfg.Peers, Peer{ID: uint32(id + 1), Addr: "h:1"})
+				n.cfg.Peers = append(n.cfg.Peers, wire.Peer{ID: uint32(id + 1), Addr: "h:1"})
 			}
 			v := n.judge(tt.answers)
 			if waits := v.waiting != ""; waits != tt.waits || !waits && v.start != tt.want {
@@ -351,7 +356,7 @@ func TestJudge(t *testing.T) {
 
 // Which configurations may be found in a log, besides the one that is configured.
 func TestCheckServers(t *testing.T) {
-	peers := []Peer{{1, "a:1"}, {2, "b:1"}, {3, "c:1"}}
+	peers := []wire.Peer{{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:1"}, {ID: 3, Addr: "c:1"}}
 	server := func(id raft.ServerID, addr raft.ServerAddress, s raft.ServerSuffrage) raft.Server {
 		return raft.Server{ID: id, Address: addr, Suffrage: s}
 	}
@@ -372,7 +377,7 @@ func TestCheckServers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for recovered, want := range map[bool]bool{false: tt.fresh, true: tt.recovered} {
-				if err := checkServers(tt.have, peers, recovered); (err == nil) != want || err != nil && !errors.Is(err, ErrServersChanged) {
+				if err := checkServers(tt.have, peers, recovered); (err == nil) != want || err != nil && !errors.Is(err, disk.ErrServersChanged) {
 					t.Errorf("recovered %t: %v", recovered, err)
 				}
 			}

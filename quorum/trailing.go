@@ -84,9 +84,9 @@ func (n *Node) meterLoop(ctx context.Context, r *raft.Raft) {
 			return
 		case <-ticker.C:
 		}
-		bytes := n.log.bytes.Load()
 		rc := r.ReloadableConfig()
-		threshold, trailing := m.look(n.log.entries.Load(), bytes, bytes-n.snapshotAt.Load(), meterInterval)
+		entries, bytes, sinceSnapshot := n.disk.Appended()
+		threshold, trailing := m.look(entries, bytes, sinceSnapshot, meterInterval)
 		if rc.SnapshotThreshold == threshold && rc.TrailingLogs == trailing {
 			continue
 		}

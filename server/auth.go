@@ -75,7 +75,7 @@ func (c *conn) certify() error {
 // refuseSASL answers the first token of a SASL exchange: there is no mechanism here.
 // (ZooKeeper without one says that all is well, and proves nothing.)
 func refuseSASL(body []byte) jute.Code {
-	var token jute.GetSASLRequest
+	var token jute.SASLToken
 	d := jute.NewDecoder(body)
 	if token.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rollcall/jute"
+	"rollcall/proto"
 )
 
 func TestAuth(t *testing.T) {
@@ -160,4 +161,19 @@ func TestIdentitiesAreBounded(t *testing.T) {
 		}
 	}
 	t.Error("no bound")
+}
+
+// As many bytes of identities fit as maxIdentityBytes says, and not one more.
+func TestIdentityBoundIsExact(t *testing.T) {
+	for _, tt := range []struct {
+		extra int
+		want  jute.Code
+	}{{0, jute.OK}, {1, jute.AuthFailed}} {
+		c := &conn{}
+		c.ids.Store(&[]*proto.Identity{identity("ip", "1.2.3.4")})
+		id := strings.Repeat("x", maxIdentityBytes-len("ip1.2.3.4digest")+tt.extra)
+		if got := c.identify("digest", id); got != tt.want {
+			t.Errorf("%d bytes: %v, want %v", maxIdentityBytes+tt.extra, got, tt.want)
+		}
+	}
 }

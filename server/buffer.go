@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/binary"
 	"io"
+	"iter"
 	"sync"
 )
 
@@ -14,10 +15,45 @@ const (
 )
 
 // buffer is memory that a connection has only while bytes are in it.
-type buffer struct{ b []byte }
+type buffer struct {
+	b []byte
+
+	// shared are the tree's own bytes, which belong between those of b. They are sent from where
+	// they are.
+	shared []share
+	extra  int // bytes in shared
+}
+
+// share is bytes of the tree that follow the first at bytes of a buffer.
+type share struct {
+	at int
+	b  []byte
+}
+
+// size returns how many bytes are to be sent.
+func (b *buffer) size() int { return len(b.b) + b.extra }
+
+// insert puts data, which nobody changes, after the first at bytes, which are all there are yet.
+func (b *buffer) insert(at int, data []byte) {
+	b.shared = append(b.shared, share{at, data})
+	b.extra += len(data)
+}
+
+// pieces yields what is to be sent after the first n bytes of b.b; with something shared n is 0.
+func (b *buffer) pieces(n int) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, s := range b.shared {
+			if !yield(b.b[n:s.at]) || !yield(s.b) {
+				return
+			}
+			n = s.at
+		}
+		yield(b.b[n:])
+	}
+}
 
 var (
-	buffers = sync.Pool{New: func() any { return &buffer{make([]byte, 0, bufSize)} }}
+	buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, bufSize)} }}
 	readers = sync.Pool{New: func() any { return new([readSize]byte) }}
 )
 
@@ -26,7 +62,7 @@ func takeBuffer() *buffer { return buffers.Get().(*buffer) }
 // free gives the buffer back to the pool. It may be nil.
 func (b *buffer) free() {
 	if b != nil && cap(b.b) <= maxPooled {
-		b.b = b.b[:0]
+		*b = buffer{b: b.b[:0]}
 		buffers.Put(b)
 	}
 }

@@ -58,39 +58,47 @@ type conn struct {
 	served int         // requests since there is a reader
 	calm   int         // served, at which a loop may have it
 	after  func() bool // what the loop could not do without waiting; the reader begins with it
+	gate   gate        // that frames are read through
 
 	subject string // of the client's certificate; "": it has none that was verified
 
 	// ids are whom the client has shown to be. Swapped whole: transactions share them.
 	ids atomic.Pointer[[]*proto.Identity]
 
-	mu       sync.Mutex
-	changed  sync.Cond      // any of the fields below, as far as somebody waits for it
-	loop     *loop          // that it is in; nil: it has a reader
-	fd       int            // its socket while it is in a loop: used, closed or given away under mu
-	busy     bool           // the loop is serving its requests
-	deaf     bool           // the loop reads no more requests
-	scrap    int            // bytes that the loop has thrown away since
-	wanted   bool           // by a reader, once the loop is done
-	session  jute.SessionID // 0 until the handshake has drawn or read one
-	timeout  time.Duration  // granted
-	queue    queue          // requests not answered; the first waits for the log, or for out to drain
-	out      *buffer        // frames in the order the client must see; nil when empty
-	sending  int            // bytes that the flusher is writing
-	shown    int64          // greatest zxid in a reply or event
-	why      reason         // it ends or ended
-	helpers  int            // goroutines beside the reader
-	open     bool           // the handshake has succeeded
-	spared   bool           // its own closeSession is applied: nobody need vouch any more
-	last     bool           // the last reply is queued: nothing follows
-	finished bool           // and has been sent
-	dead     bool           // closed
-	flushing bool
-	word     bool      // a four-letter word instead of a handshake
-	traffic  traffic   // for operators
-	expires  time.Time // when the connection ends unless something is heard
-	noted    bool      // in Server.filled
-	written  time.Time // when the write deadline was last set; the flusher's own
+	// For the server's budget: what the connection was last counted with, in bytes, changed under
+	// mu only; and when its client last sent or took some of it, since it was accepted.
+	held, took atomic.Int64
+
+	mu        sync.Mutex
+	changed   sync.Cond      // any of the fields below that some goroutine waits for
+	loop      *loop          // that it is in; nil: it has a reader
+	fd        int            // its socket while it is in a loop: used, closed or given away under mu
+	busy      bool           // the loop is serving its requests
+	deaf      bool           // the loop reads no more requests
+	scrap     int            // bytes that the loop has thrown away since
+	wanted    bool           // by a reader, once the loop is done
+	session   jute.SessionID // 0 until the handshake has drawn or read one
+	timeout   time.Duration  // granted
+	queue     queue          // requests not answered; the first waits for the log, or for out to drain
+	out       *buffer        // frames in the order the client must see; nil when empty
+	sending   int            // bytes that the flusher is writing
+	taking    int            // bytes that the request in hand takes, of a long one
+	granted   bool           // the budget has room for what the connection waited for
+	answering bool           // a goroutine is about to answer what waits
+	shown     int64          // greatest zxid in a reply or event
+	why       reason         // it ends or ended
+	helpers   int            // goroutines beside the reader
+	open      bool           // the handshake has succeeded
+	spared    bool           // its own closeSession is applied: it need not be vouched for any more
+	last      bool           // the last reply is queued: nothing follows
+	finished  bool           // and has been sent
+	dead      bool           // closed
+	flushing  bool
+	word      bool      // a four-letter word instead of a handshake
+	traffic   traffic   // for operators
+	expires   time.Time // when the connection ends unless something is heard
+	noted     bool      // in Server.filled
+	written   time.Time // when the write deadline was last set; the flusher's own
 }
 
 // socket is what a connection needs of a net.Conn.
@@ -107,6 +115,7 @@ func newConn(s *Server, sock net.Conn, p *port) *conn {
 		host: hostOf(sock.RemoteAddr()), life: make(lifetime), in: input{src: sock},
 	}
 	c.changed.L = &c.mu
+	c.gate.c = c
 	c.raw = rawOf(sock)
 	ids := []*proto.Identity{identity("ip", c.host)}
 	c.ids.Store(&ids)
@@ -163,6 +172,11 @@ func (c *conn) readFrame() ([]byte, bool) {
 	if !c.in.holdsFrame() {
 		c.arm()
 	}
+	if c.gate.in {
+		c.frame = nil
+		c.taken()
+	}
+	c.gate.begin()
 	if len(c.in.rest) == 0 {
 		c.frame.free()
 		c.frame = nil
@@ -173,7 +187,7 @@ func (c *conn) readFrame() ([]byte, bool) {
 	if c.frame == nil {
 		c.frame = takeBuffer()
 	}
-	b, err := jute.ReadFrame(&c.in, c.frame.b, c.srv.cfg.Limits.MaxBuffer)
+	b, err := jute.ReadFrame(&c.gate, c.frame.b, c.srv.cfg.Limits.MaxBuffer)
 	if err != nil {
 		return nil, c.lost(err)
 	}
@@ -229,7 +243,11 @@ func (c *conn) room() bool {
 // full reports whether a request must wait. A connection with nothing in flight is
 // always read, once it has taken what was sent.
 func (c *conn) full() bool {
-	return c.queue.n >= c.srv.cfg.Limits.MaxInFlight || c.queue.bytes >= maxHeld || c.unsent() >= highWater
+	if c.queue.n >= c.srv.cfg.Limits.MaxInFlight || c.queue.bytes >= maxHeld || c.unsent() >= highWater {
+		return true
+	}
+	held := c.held.Load()
+	return held > 0 && (c.queue.n > 0 || c.unsent() > 0) && !c.srv.budget.room(held, 0)
 }
 
 // cut closes the connection without a byte more. It never blocks.
@@ -248,6 +266,7 @@ func (c *conn) end(why reason) {
 		c.why = why
 	}
 	c.dead = true
+	c.account()
 	close(c.life)
 	if c.deadline != nil {
 		c.deadline.Stop()

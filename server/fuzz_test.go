@@ -21,6 +21,11 @@ func FuzzConn(f *testing.F) {
 	} {
 		f.Add(true, frameOf(jute.RequestHeader{Xid: 1, Op: op}, rec))
 	}
+	for op := range jute.Ops() {
+		if rec := op.NewRequest(); rec != nil {
+			f.Add(true, frameOf(jute.RequestHeader{Xid: 1, Op: op}, rec))
+		}
+	}
 	w := newWorld(f, false, func(c *Config) { c.Limits.Handshake = 50 * time.Millisecond })
 	bystander := w.connect()
 	f.Fuzz(func(t *testing.T, established bool, input []byte) {

@@ -16,6 +16,9 @@ import (
 const (
 	passwordSize = 16
 	minMaxBuffer = 64 // a ConnectRequest must fit
+	// handshakeShare is the part of its session's timeout, one in so many, that a client waits for
+	// its session: then there is time to ask two other members.
+	handshakeShare = 3
 )
 
 // handshake is a connection's way to its session: a create or an attach in the log,
@@ -33,7 +36,8 @@ type handshake struct {
 
 // handshake reads what a client says first. It returns true when its session is under
 // way: the answer comes from apply, and the reader waits for the next frame, to see if
-// the client gives up. Without a leader that lasts until Limits.Handshake.
+// the client gives up. Without a leader that lasts for a third of the session's timeout, and
+// until Limits.Handshake at most.
 func (c *conn) handshake() bool {
 	if err := c.certify(); err != nil {
 		return c.lost(err)
@@ -74,6 +78,7 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 		return false
 	}
 	h := &handshake{c: c, begun: time.Now(), session: req.SessionID, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut)}
+	c.hurry(h.timeout / handshakeShare)
 	switch {
 	case req.SessionID == 0:
 		return h.create()
@@ -84,6 +89,17 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 	h.attach = true
 	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong however long it is
 	return h.submit(record.Since)                                               // 0 if unknown here: others may know it
+}
+
+// hurry ends the connection if its handshake takes longer than d from now. The client is not
+// to wait for a leader here until its session is over: another member may have one.
+func (c *conn) hurry(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if due := time.Now().Add(d); !c.dead && due.Before(c.expires) {
+		c.deadline.Reset(d)
+		c.expires = due
+	}
 }
 
 // lookup returns what is applied here of a session, and the last zxid applied.
@@ -161,7 +177,7 @@ func (h *handshake) Applied(res *znode.Result) {
 		c.zeroes(h.hasReadOnly, sessionUnknown)
 	case res.Code == jute.AuthFailed:
 		c.zeroes(h.hasReadOnly, wrongPassword)
-	case res.Code == jute.SessionMoved && h.attach && !h.tried:
+	case res.Code == jute.SessionMoved && h.attach && !h.tried && time.Since(h.begun) < c.srv.cfg.Tick/2:
 		h.tried = true
 		h.again(res.Session.Since)
 	case res.Code == jute.SessionMoved:
@@ -172,8 +188,10 @@ func (h *handshake) Applied(res *znode.Result) {
 	c.noteFilled(withReply)
 }
 
-// again submits the attach once more, with the since of the record that it met. Apply
-// cannot wait for that, and the reader waits for the client. The caller holds mu.
+// again submits the attach once more, with the since of the record that it met. Only a
+// young handshake tries again: the client of one that waited for the log has probably given
+// up and resumed the session elsewhere, and this connection must not take it back. Apply
+// cannot wait for the submission, and the reader waits for the client. The caller holds mu.
 func (h *handshake) again(since uint64) {
 	c := h.c
 	c.helpers++

@@ -236,15 +236,68 @@ func TestSilentConnection(t *testing.T) {
 	})
 }
 
+// A handshake waits for a leader for a third of the timeout that is granted, but not until after
+// Limits.Handshake. What the client has let pass before its request does not count.
+func TestHandshakeWaitsForAThirdOfTheTimeout(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		asked   time.Duration
+		request jute.ConnectRequest
+		late    time.Duration // from the connection to the request
+		want    time.Duration // from the connection to its end
+	}{
+		{name: "short", asked: 4 * time.Second, want: 4 * time.Second / 3},
+		{name: "attach", asked: 4 * time.Second, request: jute.ConnectRequest{SessionID: 99999}, want: 4 * time.Second / 3},
+		{name: "shortest granted", asked: time.Millisecond, want: 2 * testTick / 3},
+		{name: "long", asked: 24 * time.Second, want: 8 * time.Second},
+		{name: "longer than three times the limit", asked: time.Minute, want: defaultHandshake},
+		{name: "late request", asked: 24 * time.Second, late: time.Second, want: 9 * time.Second},
+		{name: "too late a request", asked: 24 * time.Second, late: 5 * time.Second, want: defaultHandshake},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, false, func(c *Config) { c.MaxTimeout = time.Minute })
+				w.hold()
+				c := w.open()
+				time.Sleep(tt.late)
+				tt.request.TimeOut, tt.request.Passwd = int32(tt.asked.Milliseconds()), make([]byte, 16)
+				c.send(tt.request)
+				c.expectSilence(tt.want - tt.late - time.Millisecond)
+				time.Sleep(2 * time.Millisecond)
+				synctest.Wait()
+				if n := w.srv.Stats().Ended["handshake_timeout"]; n != 1 {
+					t.Errorf("%d late handshakes counted, want 1", n)
+				}
+				c.expectClosed()
+			})
+		})
+	}
+}
+
+// A session that comes in time is not held to the handshake's limits.
+func TestHandshakeInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		w.hold()
+		c := w.open()
+		c.send(jute.ConnectRequest{TimeOut: 6000, Passwd: make([]byte, 16)})
+		time.Sleep(2*time.Second - time.Millisecond)
+		w.release()
+		c.welcome()
+		c.expectSilence(5 * time.Second)
+		c.must(jute.OpPing)
+	})
+}
+
 // While there is no leader nothing is applied: the handshake waits, and is then closed
 // without an answer. Nobody says "unknown or expired" meanwhile.
 func TestHandshakeWaitsForLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, false, nil)
+		w := newWorld(t, false, func(c *Config) { c.MaxTimeout = time.Minute })
 		w.hold()
 		create, attach := w.open(), w.open()
-		create.send(jute.ConnectRequest{TimeOut: 10000})
-		attach.send(jute.ConnectRequest{TimeOut: 10000, SessionID: 99999, Passwd: make([]byte, 100<<10)})
+		create.send(jute.ConnectRequest{TimeOut: 60000})
+		attach.send(jute.ConnectRequest{TimeOut: 60000, SessionID: 99999, Passwd: make([]byte, 100<<10)})
 		create.expectSilence(defaultHandshake / 2)
 		attach.expectSilence(time.Millisecond)
 		if n := w.submitted(); n != 2 {

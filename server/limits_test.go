@@ -49,6 +49,40 @@ func TestNoConnectionLimit(t *testing.T) {
 	}
 }
 
+// A multi with more operations than are allowed ends the connection, as a request that is too
+// long does, and nothing of it reaches the log. One with as many as allowed is run, and a
+// multi that reads may have more.
+func TestMultiLimit(t *testing.T) {
+	for name, tcp := range map[string]bool{"memory": false, "tcp": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tcp, func(c *Config) { c.Limits.MaxMultiOps = 3 })
+			multi := func(op jute.Op, n int) raw {
+				ops := make([]jute.MultiOp, n)
+				for i := range ops {
+					ops[i] = jute.MultiOp{Op: op, Check: jute.CheckVersionRequest{Path: []byte("/"), Version: -1}, GetData: jute.GetDataRequest{Path: []byte("/")}}
+				}
+				return jute.AppendMulti(nil, ops)
+			}
+			c, other := w.connect(), w.connect()
+			c.must(jute.OpMulti, multi(jute.OpCheck, 3))
+			c.must(jute.OpMultiRead, multi(jute.OpGetData, 4))
+			zxid := func() int64 {
+				w.state.RLock()
+				defer w.state.RUnlock()
+				return w.state.Zxid()
+			}
+			before := zxid()
+			c.request(jute.OpMulti, multi(jute.OpCheck, 4))
+			c.expectClosed()
+			if after := zxid(); after != before {
+				t.Errorf("zxid %#x, was %#x: the multi is in the log", after, before)
+			}
+			waitFor(t, func() bool { return w.srv.Stats().Ended["multi_too_long"] == 1 })
+			other.must(jute.OpMulti, multi(jute.OpCheck, 3))
+		})
+	}
+}
+
 // events lets a client that does not read watch a node, and changes it for ever.
 func TestUnreadEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -72,6 +106,43 @@ func TestUnreadEvents(t *testing.T) {
 			t.Errorf("%d slow readers counted, want 1", n)
 		}
 	})
+}
+
+// A client may leave MaxUnread bytes of events unread, and not one more.
+func TestUnreadEventsToTheByte(t *testing.T) {
+	const events = 10
+	path := func(i int) string { return fmt.Sprintf("/node%02d", i) }
+	size := len(frameOf(jute.ReplyHeader{}, jute.WatcherEvent{Path: []byte(path(0))}))
+	for less, ends := range map[int]uint64{0: 0, 1: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, false, func(c *Config) { c.Limits.MaxUnread = events*size - less })
+			c, writer := w.connect(), w.connect()
+			for i := range events {
+				writer.must(jute.OpCreate, create(path(i), "", 0))
+				c.must(jute.OpGetData, getData(path(i), true))
+			}
+			for i := range events {
+				writer.must(jute.OpSetData, setData(path(i), "y"))
+			}
+			synctest.Wait()
+			if n := w.srv.Stats().Ended["slow_reader"]; n != ends {
+				t.Errorf("%d bytes unread, at most %d allowed: %d slow readers, want %d", events*size, events*size-less, n, ends)
+			}
+		})
+	}
+}
+
+// A multiRead goes on while its results have MaxUnread bytes, and not when they have one more.
+func TestMultiReadToTheByte(t *testing.T) {
+	get := jute.MultiOp{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/n")}}
+	one := len(jute.GetDataResponse{Data: []byte("data")}.Append(jute.MultiHeader{}.Append(nil)))
+	for less, code := range map[int]jute.Code{0: jute.OK, 1: jute.MarshallingError} {
+		c := newWorld(t, false, func(c *Config) { c.Limits.MaxUnread = one - less }).connect()
+		c.must(jute.OpCreate, create("/n", "data", 0))
+		if h, _ := c.call(jute.OpMultiRead, raw(jute.AppendMulti(nil, []jute.MultiOp{get, get}))); h.Err != code {
+			t.Errorf("a second result after %d bytes, at most %d allowed: %v, want %v", one, one-less, h.Err, code)
+		}
+	}
 }
 
 // A client that asks for much and reads nothing is cut off; until then no more is made
@@ -288,6 +359,10 @@ func TestStats(t *testing.T) {
 	w.srv.ResetStats()
 	if s := w.srv.Stats(); s.Received != 0 || s.Latency.Count != 0 || s.Reads.Count != 0 || s.Responses.Last != -1 || s.Connections != 1 {
 		t.Errorf("stats after a reset %+v", s)
+	}
+	c.must(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
+	if s = w.srv.Stats(); s.Reads.Count != 1 || s.Updates.Count != 0 {
+		t.Errorf("a sync makes %d reads and %d updates, want 1 and 0: it changes nothing", s.Reads.Count, s.Updates.Count)
 	}
 }
 

@@ -227,6 +227,9 @@ func (c *conn) promote() bool {
 	c.frame.free()
 	c.in.free()
 	c.frame, c.in.src = nil, nil
+	c.taking = 0
+	c.gate.begin()
+	c.account()
 	c.loop, c.fd = l, fd
 	c.expires = time.Now().Add(c.idleAfter())
 	return true
@@ -328,7 +331,8 @@ func (c *conn) keep(rest []byte) bool {
 }
 
 // transmit writes what is queued, as far as the socket takes it at once: a connection of
-// which that is not all, or for which nobody vouches at the moment, is demoted. The write
+// which that is not all, or that has large data to send, or for which nobody vouches at the
+// moment, is demoted. The write
 // is under mu, as all that is done with fd: it waits for nothing. The caller holds mu; the
 // connection is in a loop.
 func (c *conn) transmit() {
@@ -336,7 +340,7 @@ func (c *conn) transmit() {
 	if c.dead || c.out == nil {
 		return
 	}
-	if !c.spared && !c.srv.cfg.Member.Vouched(c.session, time.Now()) {
+	if c.out.extra > 0 || !c.spared && !c.srv.cfg.Member.Vouched(c.session, time.Now()) {
 		c.demote(nil, true)
 		return
 	}
@@ -344,11 +348,13 @@ func (c *conn) transmit() {
 	n, _ := writeSocket(c.fd, b[:min(len(b), maxWrite)]) // what is wrong is seen by who reads
 	if n < len(b) {
 		c.out.b = b[:copy(b, b[n:])]
+		c.account()
 		c.demote(nil, true)
 		return
 	}
 	c.out.free()
 	c.out = nil
+	c.account()
 	if c.last {
 		c.finishHere()
 		return

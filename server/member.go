@@ -33,7 +33,7 @@ type Member interface {
 	// Seq. Transactions of one connection reach the log in the order of the calls, once
 	// each. w.Applied hears the result under the tree's write lock, before the Flush
 	// behind its entry. Submit blocks while the member's limit is reached and the connection
-	// has something unapplied, and fails only if ctx ends.
+	// has something unapplied or the transaction is long, and fails only if ctx ends.
 	Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error
 
 	// Offer is Submit that never blocks: it returns false, and has done nothing, if Submit

@@ -13,7 +13,7 @@ func (c *conn) unsent() int {
 	if c.out == nil {
 		return c.sending
 	}
-	return len(c.out.b) + c.sending
+	return c.out.size() + c.sending
 }
 
 // output returns the buffer to append frames to. The caller holds mu.
@@ -39,11 +39,13 @@ func (c *conn) event(t jute.EventType, path string, zxid int64) {
 	c.checkUnread()
 }
 
-// checkUnread cuts off a client that leaves too much unread. The caller holds mu.
+// checkUnread cuts off a client that leaves too much unread, and counts what it leaves. The
+// caller holds mu.
 func (c *conn) checkUnread() {
 	if c.unsent() > c.srv.cfg.Limits.MaxUnread {
 		c.end(slowReader)
 	}
+	c.account()
 }
 
 // noteFilled has the Flush behind the entry that is being applied send what is queued. The
@@ -63,7 +65,7 @@ func (c *conn) flushNow() {
 		return
 	}
 	now := time.Now()
-	if c.raw == nil || vouch && !c.srv.cfg.Member.Vouched(c.session, now) {
+	if c.raw == nil || batch.extra > 0 || vouch && !c.srv.cfg.Member.Vouched(c.session, now) {
 		go c.flush(batch, 0, vouch)
 		return
 	}
@@ -126,7 +128,7 @@ func (c *conn) flushAside() {
 // was queued meanwhile.
 func (c *conn) flush(batch *buffer, n int, vouch bool) {
 	for batch != nil {
-		if why, ok := c.send(batch.b[n:], vouch); !ok {
+		if why, ok := c.sendBatch(batch, n, vouch); !ok {
 			batch.free()
 			c.cut(why)
 			batch, vouch = c.take()
@@ -135,6 +137,16 @@ func (c *conn) flush(batch *buffer, n int, vouch bool) {
 		}
 		n = 0
 	}
+}
+
+// sendBatch writes a batch but for its first n bytes.
+func (c *conn) sendBatch(batch *buffer, n int, vouch bool) (why reason, ok bool) {
+	for piece := range batch.pieces(n) {
+		if why, ok := c.send(piece, vouch); !ok {
+			return why, false
+		}
+	}
+	return 0, true
 }
 
 // sent is what follows a batch that has been sent; it returns the next.
@@ -155,6 +167,7 @@ func (c *conn) take() (batch *buffer, vouch bool) {
 
 func (c *conn) takeLocked() (batch *buffer, vouch bool) {
 	c.sending = 0
+	c.account()
 	if c.out == nil || c.dead {
 		c.flushing = false
 		c.helpers--
@@ -162,7 +175,7 @@ func (c *conn) takeLocked() (batch *buffer, vouch bool) {
 		return nil, false
 	}
 	batch, c.out = c.out, nil
-	c.sending = len(batch.b)
+	c.sending = batch.size()
 	return batch, c.open && !c.spared
 }
 
@@ -209,9 +222,19 @@ func (c *conn) send(b []byte, vouch bool) (why reason, ok bool) {
 		case err != nil:
 			return byClient, false
 		}
-		b = b[n:]
+		if b = b[n:]; n == maxWrite {
+			c.tookPart(n)
+		}
 	}
 	return 0, true
+}
+
+// tookPart notes that the client has taken n bytes of what is being sent.
+func (c *conn) tookPart(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sending = max(0, c.sending-n)
+	c.account()
 }
 
 // armWrite sets the deadline by which the client must take what is sent, not for every
@@ -255,7 +278,8 @@ func (c *conn) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sending = 0
-	c.answerReady()
+	c.account()
+	c.answerReady(false)
 }
 
 // ready also tells the reader that the client has taken what was sent.
@@ -263,6 +287,7 @@ func (c *conn) ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sending = 0
+	c.account()
 	c.changed.Broadcast()
 	return !c.dead && c.queue.first != nil && c.queue.first.due()
 }

@@ -15,6 +15,7 @@ type request struct {
 	next  *request // in the connection's queue
 	xid   int32
 	op    jute.Op
+	how   *operation
 	begun time.Time
 	ids   []*proto.Identity // the client's when it sent this
 	body  []byte            // its record; the frame's memory, or own once it waits
@@ -27,6 +28,8 @@ type request struct {
 	noZxid bool      // auth: the reply's zxid is 0
 	why    reason    // with ends
 	ends   bool      // the reply is the connection's last
+	aside  bool      // apply does not answer it; see operation.aside
+	share  int       // data of so many bytes or more are not copied into the reply
 
 	own  []byte // memory for body
 	held int    // bytes that it holds while it waits
@@ -39,7 +42,10 @@ const maxOwn = 1 << 10
 
 func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 	r := requests.Get().(*request)
-	*r = request{c: c, xid: h.Xid, op: h.Op, begun: time.Now(), ids: *c.ids.Load(), body: body, own: r.own}
+	*r = request{
+		c: c, xid: h.Xid, op: h.Op, how: c.srv.operations.of(h.Op), begun: time.Now(),
+		ids: *c.ids.Load(), body: body, share: shareFrom, own: r.own,
+	}
 	return r
 }
 
@@ -72,12 +78,14 @@ type queue struct {
 	bytes       int // that they hold
 	proofs      int // among them: syncs, and reads that wait for a proof
 	unapplied   int // writes among them that are not applied
+	asides      int // reads among them that apply does not answer
 }
 
 // late reports whether a read in it may be answered after a write that is submitted now:
-// one behind a proof, or one that waits for the client to take what is unsent.
+// one behind a proof, one that apply does not answer, or one that waits for the client to take
+// what is unsent.
 func (q *queue) late() bool {
-	return q.proofs > 0 || q.first != nil && q.first.due()
+	return q.proofs > 0 || q.asides > 0 || q.first != nil && q.first.due()
 }
 
 func (q *queue) push(r *request) {
@@ -89,12 +97,22 @@ func (q *queue) push(r *request) {
 	q.last = r
 	q.n++
 	q.bytes += r.held
+	if r.aside {
+		q.asides++
+	}
 	switch {
 	case r.proves:
 		q.proofs++
 	case r.logged:
 		q.unapplied++
 	}
+}
+
+// answered notes that r, which is in the queue, holds so many bytes of its reply, too.
+func (q *queue) answered(r *request, reply []byte) {
+	r.reply = reply
+	r.held += len(reply)
+	q.bytes += len(reply)
 }
 
 func (q *queue) pop() *request {
@@ -107,6 +125,9 @@ func (q *queue) pop() *request {
 	q.bytes -= r.held
 	if r.proves {
 		q.proofs--
+	}
+	if r.aside {
+		q.asides--
 	}
 	return r
 }

@@ -13,11 +13,19 @@ const (
 	zxidOffset  = 8  // of the zxid in a reply frame: behind length and xid
 )
 
-// answer queues the reply to a request that the log has no part in. The caller holds mu
-// and the tree's lock; r is gone afterwards.
+const (
+	// shareFrom is how long a node's data must be, in bytes, not to be copied into a reply, but
+	// to be sent from where they are: then a loop does not write it.
+	shareFrom = 64 << 10
+	// shareWaiting is the same of a read that has waited: apply may answer it, and many others.
+	shareWaiting = 8 << 10
+)
+
+// answer queues the reply to a request that the log has no part in. The caller holds mu and
+// the tree's lock; r is gone afterwards.
 func (c *conn) answer(r *request) {
-	if (r.op == jute.OpSetWatches || r.op == jute.OpSetWatches2) && r.code == jute.OK {
-		if r.code = c.setWatches(r); c.dead { // its events come before the reply
+	if r.how.before != nil && r.code == jute.OK {
+		if r.code = r.how.before(c, r); c.dead {
 			return
 		}
 	}
@@ -26,15 +34,21 @@ func (c *conn) answer(r *request) {
 	header := jute.ReplyHeader{Xid: r.xid, Zxid: c.zxidOf(r)}
 	begin := len(b)
 	b = header.Append(b)
-	if header.Err = r.code; r.code == jute.OK {
-		b, header.Err = c.appendBody(b, r)
+	extra := out.extra
+	if header.Err = r.code; r.code == jute.OK && r.how.answer != nil {
+		b, header.Err = r.how.answer(c, b, r)
 	}
 	if header.Err != jute.OK {
 		b = header.Append(b[:begin]) // and no body
 	}
+	extra = out.extra - extra
 	out.b = jute.EndFrame(b, mark)
+	binary.BigEndian.PutUint32(b[mark:], uint32(len(b)-mark-lengthSize+extra))
 	c.srv.stats.refuse(header.Err)
-	c.srv.stats.response(len(b) - begin)
+	c.srv.stats.response(len(b) - begin + extra)
+	if len(b)-begin+extra >= accountStep {
+		c.account() // smaller ones are counted when they are about to be sent
+	}
 	c.replied(r)
 }
 
@@ -63,67 +77,46 @@ func (c *conn) replied(r *request) {
 	r.free()
 }
 
-// appendBody answers a read: it appends the record behind the reply's header, or returns
-// an error, and then what it appended is void. The caller holds mu and the tree's lock.
-func (c *conn) appendBody(b []byte, r *request) ([]byte, jute.Code) {
-	d := jute.NewDecoder(r.body)
-	switch r.op {
-	case jute.OpExists:
-		return c.exists(b, r, &d)
-	case jute.OpGetData:
-		return c.getData(b, r, &d)
-	case jute.OpGetACL:
-		return c.getACL(b, r, &d)
-	case jute.OpGetChildren, jute.OpGetChildren2:
-		return c.getChildren(b, r, &d)
-	case jute.OpMultiRead:
-		return c.multiRead(b, r, &d)
-	case jute.OpGetEphemerals:
-		return c.getEphemerals(b, &d)
-	case jute.OpGetAllChildrenNumber:
-		return c.getAllChildrenNumber(b, r, &d)
-	case jute.OpWhoAmI:
-		return whoAmI(b, r), jute.OK
-	case jute.OpAddWatch:
-		return c.addWatch(b, &d)
-	case jute.OpCheckWatches:
-		return b, c.checkWatches(&d)
-	case jute.OpRemoveWatches:
-		return b, c.removeWatches(&d)
-	}
-	return b, jute.OK // ping, auth, setWatches, setWatches2: a header
-}
-
-func (c *conn) exists(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Code) {
+func (c *conn) exists(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.ExistsRequest
-	if req.Decode(d); d.Err() != nil {
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
 		return b, jute.MarshallingError
 	}
 	stat, code := c.srv.cfg.State.Exists(req.Path, r.ids, c.watcher(req.Watch))
 	return stat.Append(b), code
 }
 
-func (c *conn) getData(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Code) {
+// getData appends to b, which is c.out's. Data of r.share bytes or more are c.out's shared ones.
+func (c *conn) getData(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.GetDataRequest
-	if req.Decode(d); d.Err() != nil {
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
 		return b, jute.MarshallingError
 	}
 	data, stat, code := c.srv.cfg.State.GetData(req.Path, r.ids, c.watcher(req.Watch))
-	return jute.GetDataResponse{Data: data, Stat: stat}.Append(b), code
+	if len(data) < r.share {
+		return jute.GetDataResponse{Data: data, Stat: stat}.Append(b), code
+	}
+	b = jute.AppendInt32(b, int32(len(data)))
+	c.out.insert(len(b), data)
+	return stat.Append(b), code
 }
 
-func (c *conn) getACL(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Code) {
+func (c *conn) getACL(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.GetACLRequest
-	if req.Decode(d); d.Err() != nil {
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
 		return b, jute.MarshallingError
 	}
 	acl, stat, code := c.srv.cfg.State.GetACL(req.Path, r.ids)
 	return jute.GetACLResponse{ACL: acl, Stat: stat}.Append(b), code
 }
 
-func (c *conn) getChildren(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Code) {
+func (c *conn) getChildren(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.GetChildrenRequest
-	if req.Decode(d); d.Err() != nil {
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
 		return b, jute.MarshallingError
 	}
 	names, stat, code := c.srv.cfg.State.Children(req.Path, r.ids, c.watcher(req.Watch))
@@ -136,8 +129,9 @@ func (c *conn) getChildren(b []byte, r *request, d *jute.Decoder) ([]byte, jute.
 
 // multiRead answers each operation for itself, up to Limits.MaxUnread bytes: a small
 // request could ask for any amount. It sets no watches.
-func (c *conn) multiRead(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Code) {
-	ops, err := jute.DecodeMulti(d, nil)
+func (c *conn) multiRead(b []byte, r *request) ([]byte, jute.Code) {
+	d := jute.NewDecoder(r.body)
+	ops, err := jute.DecodeMulti(&d, nil)
 	if err != nil || len(ops) > 0 && ops[0].Op.IsWrite() {
 		return b, jute.MarshallingError
 	}
@@ -150,12 +144,11 @@ func (c *conn) multiRead(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Co
 		}
 		b = jute.MultiHeader{Type: op.Op}.Append(b)
 		var code jute.Code
-		switch op.Op {
-		case jute.OpGetData:
+		if op.Op == jute.OpGetData {
 			var res jute.GetDataResponse
 			res.Data, res.Stat, code = c.srv.cfg.State.GetData(op.GetData.Path, r.ids, nil)
 			b = res.Append(b)
-		case jute.OpGetChildren:
+		} else { // getChildren: no other reads are in a multi
 			var names []string
 			names, _, code = c.srv.cfg.State.Children(op.GetChildren.Path, r.ids, nil)
 			b = appendNames(b, names)
@@ -171,24 +164,31 @@ func (c *conn) multiRead(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Co
 	return jute.AppendMultiEnd(b), jute.OK
 }
 
-// setWatches queues the events that the client has missed and sets the other watches.
+// setWatches serves the older request, which knows of no watches that stay.
 func (c *conn) setWatches(r *request) jute.Code {
-	var req jute.SetWatches2
+	var old jute.SetWatches
 	d := jute.NewDecoder(r.body)
-	if r.op == jute.OpSetWatches2 {
-		req.Decode(&d)
-	} else {
-		var old jute.SetWatches
-		old.Decode(&d)
-		req = jute.SetWatches2{
-			RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child,
-			Persistent: [][]byte{}, Recursive: [][]byte{},
-		}
-	}
-	if d.Err() != nil {
+	if old.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	return c.srv.cfg.State.SetWatches(&req, c, func(t jute.EventType, path []byte) {
+	return c.watchAgain(&jute.SetWatches2{
+		RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child,
+		Persistent: [][]byte{}, Recursive: [][]byte{},
+	})
+}
+
+func (c *conn) setWatches2(r *request) jute.Code {
+	var req jute.SetWatches2
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	return c.watchAgain(&req)
+}
+
+// watchAgain queues the events that the client has missed and sets the other watches.
+func (c *conn) watchAgain(req *jute.SetWatches2) jute.Code {
+	return c.srv.cfg.State.SetWatches(req, c, func(t jute.EventType, path []byte) {
 		if !c.dead {
 			c.event(t, string(path), missedZxid)
 		}
@@ -198,54 +198,59 @@ func (c *conn) setWatches(r *request) jute.Code {
 // missedZxid is the zxid of events that setWatches catches up with: nobody knows theirs.
 const missedZxid = -1
 
-func (c *conn) getEphemerals(b []byte, d *jute.Decoder) ([]byte, jute.Code) {
+func (c *conn) getEphemerals(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.GetEphemeralsRequest
-	if req.Decode(d); d.Err() != nil {
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
 		return b, jute.MarshallingError
 	}
-	return appendNames(b, c.srv.cfg.State.GetEphemerals(c.session, req.PrefixPath)), jute.OK
+	return appendNames(b, c.srv.cfg.State.GetEphemerals(c.session, req.Path)), jute.OK
 }
 
-func (c *conn) getAllChildrenNumber(b []byte, r *request, d *jute.Decoder) ([]byte, jute.Code) {
+func (c *conn) getAllChildrenNumber(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.GetAllChildrenNumberRequest
-	if req.Decode(d); d.Err() != nil {
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
 		return b, jute.MarshallingError
 	}
 	n, code := c.srv.cfg.State.AllChildrenNumber(req.Path, r.ids)
 	return jute.AppendInt32(b, int32(n)), code
 }
 
-func (c *conn) addWatch(b []byte, d *jute.Decoder) ([]byte, jute.Code) {
+func (c *conn) addWatch(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.AddWatchRequest
-	if req.Decode(d); d.Err() != nil {
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
 		return b, jute.MarshallingError
 	}
 	code := c.srv.cfg.State.AddWatch(req.Path, req.Mode, c)
 	return jute.ErrorResponse{Err: code}.Append(b), code
 }
 
-func (c *conn) checkWatches(d *jute.Decoder) jute.Code {
+func (c *conn) checkWatches(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.CheckWatchesRequest
-	if req.Decode(d); d.Err() != nil {
-		return jute.MarshallingError
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return b, jute.MarshallingError
 	}
-	return c.srv.cfg.State.CheckWatches(req.Path, req.Type, c)
+	return b, c.srv.cfg.State.CheckWatches(req.Path, req.Type, c)
 }
 
-func (c *conn) removeWatches(d *jute.Decoder) jute.Code {
+func (c *conn) removeWatches(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.RemoveWatchesRequest
-	if req.Decode(d); d.Err() != nil {
-		return jute.MarshallingError
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return b, jute.MarshallingError
 	}
-	return c.srv.cfg.State.RemoveWatches(req.Path, req.Type, c)
+	return b, c.srv.cfg.State.RemoveWatches(req.Path, req.Type, c)
 }
 
-func whoAmI(b []byte, r *request) []byte {
+func (c *conn) whoAmI(b []byte, r *request) ([]byte, jute.Code) {
 	var res jute.WhoAmIResponse
 	for _, id := range r.ids {
 		res.ClientInfo = append(res.ClientInfo, clientInfo(id))
 	}
-	return res.Append(b)
+	return res.Append(b), jute.OK
 }
 
 // watcher is c if it wants to hear.
@@ -276,7 +281,7 @@ func (c *conn) appendApplied(b []byte, r *request, res *znode.Result) []byte {
 	c.srv.stats.refuse(res.Code)
 	b = jute.ReplyHeader{Xid: r.xid, Zxid: c.shown, Err: res.Code}.Append(b)
 	if res.Code == jute.OK {
-		b = appendResult(b, r, res)
+		b = c.appendResult(b, r, res)
 	}
 	c.srv.stats.response(len(b) - mark - lengthSize)
 	return jute.EndFrame(b, mark)
@@ -290,48 +295,50 @@ func (c *conn) appendReply(frame []byte) {
 	out.b = append(out.b, frame...)
 }
 
+// The result functions append the record of a write that succeeded, alone or in a multi.
+
+func pathResult(b []byte, path string, _ *jute.Stat) []byte { return jute.AppendString(b, path) }
+
+func nodeResult(b []byte, path string, stat *jute.Stat) []byte {
+	return stat.Append(jute.AppendString(b, path))
+}
+
+func statResult(b []byte, _ string, stat *jute.Stat) []byte { return stat.Append(b) }
+
 // appendResult appends the record of a successful write or sync.
-func appendResult(b []byte, r *request, res *znode.Result) []byte {
-	switch r.op {
-	case jute.OpCreate:
-		return jute.AppendString(b, res.Path)
-	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		return res.Stat.Append(jute.AppendString(b, res.Path))
-	case jute.OpSetData, jute.OpSetACL:
-		return res.Stat.Append(b)
-	case jute.OpSync:
-		return syncResponse(b, r.body)
-	case jute.OpMulti:
-		for i := range res.Multi {
-			b = appendOpResult(b, &res.Multi[i])
-		}
-		return jute.AppendMultiEnd(b)
+func (c *conn) appendResult(b []byte, r *request, res *znode.Result) []byte {
+	switch {
+	case r.op == jute.OpSync:
+		return appendSync(b, r.body)
+	case r.op == jute.OpMulti:
+		return c.appendMulti(b, res.Multi)
+	case r.how.result != nil:
+		return r.how.result(b, res.Path, &res.Stat)
 	}
 	return b // delete, closeSession: a header
 }
 
-func syncResponse(b, body []byte) []byte {
+func appendSync(b, body []byte) []byte {
 	var req jute.SyncRequest
 	d := jute.NewDecoder(body)
 	req.Decode(&d)
 	return jute.SyncResponse(req).Append(b)
 }
 
-// appendOpResult appends one result of a multi that writes.
-func appendOpResult(b []byte, res *znode.OpResult) []byte {
-	if res.Op == jute.OpError {
-		return appendError(b, res.Code)
+// appendMulti appends the results of a multi that writes.
+func (c *conn) appendMulti(b []byte, results []znode.OpResult) []byte {
+	for i := range results {
+		res := &results[i]
+		if res.Op == jute.OpError {
+			b = appendError(b, res.Code)
+			continue
+		}
+		b = jute.MultiHeader{Type: res.Op}.Append(b)
+		if how := c.srv.operations.of(res.Op); how.result != nil {
+			b = how.result(b, res.Path, &res.Stat)
+		}
 	}
-	b = jute.MultiHeader{Type: res.Op}.Append(b)
-	switch res.Op {
-	case jute.OpCreate:
-		return jute.AppendString(b, res.Path)
-	case jute.OpCreate2:
-		return res.Stat.Append(jute.AppendString(b, res.Path))
-	case jute.OpSetData:
-		return res.Stat.Append(b)
-	}
-	return b // delete, check
+	return jute.AppendMultiEnd(b)
 }
 
 func appendError(b []byte, code jute.Code) []byte {

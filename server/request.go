@@ -19,74 +19,67 @@ func (c *conn) request(frame []byte) (more bool) {
 		c.cut(badFrame)
 		return false
 	}
-	if h.Op != jute.OpAuth && h.Op != jute.OpSASL {
+	if h.Op.Class() != jute.ClassIdentity {
 		c.srv.cfg.Member.Touch(c.session, c.timeout)
 	}
 	c.srv.stats.received.Add(1)
 	r := c.newRequest(h, d.Rest())
-	switch h.Op {
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpSetData,
-		jute.OpSetACL, jute.OpMulti, jute.OpReconfig:
-		if !decodable(h.Op, r.body) {
-			r.code = jute.MarshallingError // takes no zxid
-			return c.local(r)
-		}
-		return c.submit(r)
-	case jute.OpCloseSession:
-		r.ends, r.why = true, sessionClosed
-		c.submit(r)
-		return false // what comes behind it is dropped
-	case jute.OpSync:
-		return c.sync(r)
-	case jute.OpAuth, jute.OpSASL:
-		if h.Op == jute.OpAuth {
-			r.code = c.authenticate(r.body)
-		} else {
-			r.code = refuseSASL(r.body)
-		}
-		if r.code == jute.MarshallingError { // as in ZooKeeper, here only
-			c.cut(badFrame)
-			return false
-		}
-		r.noZxid, r.ends, r.why = true, r.code == jute.AuthFailed, authFailed
-	case jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2,
-		jute.OpMultiRead, jute.OpGetEphemerals, jute.OpGetAllChildrenNumber:
-		if c.srv.cfg.LinearizableReads {
-			return c.prove(r)
-		}
-	case jute.OpPing, jute.OpWhoAmI,
-		jute.OpSetWatches, jute.OpSetWatches2, jute.OpAddWatch, jute.OpCheckWatches, jute.OpRemoveWatches:
-	default:
-		r.code, r.ends, r.why = jute.Unimplemented, true, unknownOp
-	}
-	ends := r.ends // r is gone when local returns
-	return c.local(r) && !ends
+	return r.how.take(c, r)
 }
 
-// decodable reports whether body is a record of op, so that the log may have it.
-func decodable(op jute.Op, body []byte) bool {
-	d := jute.NewDecoder(body)
-	switch op {
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer:
-		var r jute.CreateRequest
-		r.Decode(&d)
-	case jute.OpCreateTTL:
-		var r jute.CreateTTLRequest
-		r.Decode(&d)
-	case jute.OpDelete:
-		var r jute.DeleteRequest
-		r.Decode(&d)
-	case jute.OpSetData:
-		var r jute.SetDataRequest
-		r.Decode(&d)
-	case jute.OpSetACL:
-		var r jute.SetACLRequest
-		r.Decode(&d)
-	case jute.OpReconfig:
-		var r jute.ReconfigRequest
-		r.Decode(&d)
+// write sends a write to the log, unless its record cannot be read.
+func (c *conn) write(r *request) bool {
+	if r.how.record(jute.NewDecoder(r.body)) != nil {
+		r.code = jute.MarshallingError // takes no zxid
+		return c.local(r)
 	}
-	return d.Err() == nil // a multi is judged at apply: one that cannot be read takes a zxid
+	return c.submit(r)
+}
+
+// multi sends a multi to the log, unless it is too long. Apply judges whether it can be read,
+// because one that cannot takes a zxid.
+func (c *conn) multi(r *request) bool {
+	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
+		c.cut(multiTooLong)
+		return false
+	}
+	return c.submit(r)
+}
+
+// closeSession sends the close to the log. What comes after it is dropped.
+func (c *conn) closeSession(r *request) bool {
+	r.ends, r.why = true, sessionClosed
+	c.submit(r)
+	return false
+}
+
+func (c *conn) auth(r *request) bool { return c.identified(r, c.authenticate(r.body)) }
+
+func (c *conn) sasl(r *request) bool { return c.identified(r, refuseSASL(r.body)) }
+
+// identified answers a request that said who the client is.
+func (c *conn) identified(r *request, code jute.Code) bool {
+	if code == jute.MarshallingError { // as in ZooKeeper, here only
+		c.cut(badFrame)
+		return false
+	}
+	r.code, r.noZxid = code, true
+	r.ends, r.why = code == jute.AuthFailed, authFailed
+	return c.local(r)
+}
+
+// look answers a read.
+func (c *conn) look(r *request) bool {
+	if c.srv.cfg.LinearizableReads {
+		return c.prove(r)
+	}
+	return c.local(r)
+}
+
+// unknown answers a request that no server takes, and ends the connection.
+func (c *conn) unknown(r *request) bool {
+	r.code, r.ends, r.why = jute.Unimplemented, true, unknownOp
+	return c.local(r)
 }
 
 // submit sends a write to the log. Its record is answered when it is applied.
@@ -174,6 +167,7 @@ func (c *conn) sync(r *request) bool {
 // its turn.
 func (c *conn) prove(r *request) bool {
 	r.proves, r.logged = true, r.op == jute.OpSync
+	r.aside = r.how.aside != nil
 	r.keep()
 	c.wait(r, len(r.body))
 	c.srv.cfg.Member.Sync(c.number, r)
@@ -193,6 +187,7 @@ func (c *conn) wait(r *request, held int) {
 	r.held = held
 	c.queue.push(r)
 	c.srv.stats.outstanding.Add(1)
+	c.account()
 }
 
 // local answers a request that the log has no part in at once, or behind the
@@ -207,15 +202,17 @@ func (c *conn) local(r *request) bool {
 		return false
 	}
 	c.traffic.received++
-	if c.queue.n > 0 {
+	if c.queue.n > 0 || !c.affords(r) {
 		r.keep()
-		r.held = len(r.body)
+		r.held, r.aside = len(r.body), r.how.aside != nil && r.how.aside(c, r)
 		c.queue.push(r)
 		c.srv.stats.outstanding.Add(1)
-		return true
+		c.account()
+		return !r.ends
 	}
+	more := !r.ends // r is gone when it is answered
 	c.answer(r)
-	return !c.dead
+	return more && !c.dead
 }
 
 // Applied implements znode.Waiter: apply calls it under the tree's lock, after the
@@ -252,9 +249,10 @@ func (r *request) applied(res *znode.Result) {
 		out.b = c.appendApplied(out.b, r, res)
 		c.settle(c.queue.pop())
 	default:
-		r.reply = c.appendApplied(nil, r, res)
+		c.queue.answered(r, c.appendApplied(nil, r, res))
 	}
-	c.answerReady()
+	c.answerReady(true)
+	c.account()
 	if proves {
 		c.flushLocked() // belongs to no entry
 		return
@@ -265,19 +263,30 @@ func (r *request) applied(res *znode.Result) {
 // answerReady answers the requests at the head of the queue that wait for nothing, until
 // too much is unsent: then the flusher calls it again. That is much more if a write is on
 // its way to the log, for a read before it must not see it. The caller holds mu and the
-// tree's lock.
-func (c *conn) answerReady() {
+// tree's lock; applying: apply waits for that, or will soon. Then what may take long is
+// left to another goroutine. A read that has a write of its connection in the log behind it
+// is answered whatever the budget says.
+func (c *conn) answerReady(applying bool) {
 	most := highWater
 	if c.queue.unapplied > 0 {
 		most = max(most, c.srv.cfg.Limits.MaxUnread)
 	}
 	for r := c.queue.first; r != nil && r.due() && !c.dead && !c.last && c.unsent() < most; r = c.queue.first {
-		c.queue.pop()
 		if !r.logged {
+			if applying && r.aside {
+				c.answerLater()
+				break
+			}
+			if c.queue.unapplied == 0 && !c.affords(r) {
+				break
+			}
+			c.queue.pop()
 			c.srv.stats.outstanding.Add(-1)
+			r.share = shareWaiting
 			c.answer(r)
 			continue
 		}
+		c.queue.pop()
 		c.appendReply(r.reply)
 		c.settle(r)
 	}

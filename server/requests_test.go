@@ -414,8 +414,8 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// manyNodes do not all go with the close of their session.
-const manyNodes = 12_000
+// manyNodes do not all go with the close of their session, nor with one sweep.
+const manyNodes = 1_200
 
 // own makes the ephemeral nodes /0, /1 and so on.
 func (c *client) own(nodes int) {
@@ -477,7 +477,9 @@ func TestClientGoneBeforeSweep(t *testing.T) {
 	waitFor(t, w.unswept)
 	w.srv.cutWhere(idle, func(*conn) bool { return true })
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
-	w.inject(0, &proto.Txn{Op: int32(jute.OpSweep), Body: encode(&proto.Sweep{Nodes: manyNodes})})
+	for range 2 {
+		w.inject(0, &proto.Txn{Op: int32(jute.OpSweep), Body: encode(&proto.Sweep{Nodes: manyNodes / 2})})
+	}
 	if w.unswept() {
 		t.Error("nothing was swept")
 	}
@@ -604,7 +606,7 @@ func TestReads(t *testing.T) {
 		t.Errorf("getACL: %+v", acl)
 	}
 	var paths jute.GetEphemeralsResponse
-	d = jute.NewDecoder(c.must(jute.OpGetEphemerals, jute.GetEphemeralsRequest{PrefixPath: []byte("/a")}))
+	d = jute.NewDecoder(c.must(jute.OpGetEphemerals, jute.GetEphemeralsRequest{Path: []byte("/a")}))
 	if paths.Decode(&d); fmt.Sprintf("%s", paths.Ephemerals) != "[/a/b]" || d.Err() != nil {
 		t.Errorf("getEphemerals: %+v", paths)
 	}
@@ -676,6 +678,20 @@ func TestMultis(t *testing.T) {
 	check(c.must(jute.OpMultiRead, raw(jute.AppendMulti(nil, []jute.MultiOp{get("/m"), list, get("/none")}))),
 		"getData x", "getChildren []", "-101 -101")
 	c.must(jute.OpSetData, setData("/m", "y")) // no watch was set: the reply comes alone
+
+	for name, mixed := range map[string]struct {
+		op  jute.Op
+		ops []jute.MultiOp
+	}{
+		"a read among writes":          {jute.OpMulti, []jute.MultiOp{set, get("/m")}},
+		"a read in a multi of its own": {jute.OpMulti, []jute.MultiOp{get("/m")}},
+		"a write among reads":          {jute.OpMultiRead, []jute.MultiOp{get("/m"), set}},
+		"a write to be read":           {jute.OpMultiRead, []jute.MultiOp{set}},
+	} {
+		if h, _ := c.call(mixed.op, raw(jute.AppendMulti(nil, mixed.ops))); h.Err != jute.MarshallingError {
+			t.Errorf("%s: %v", name, h.Err)
+		}
+	}
 
 	bomb := make([]jute.MultiOp, 400)
 	for i := range bomb {

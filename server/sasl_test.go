@@ -13,7 +13,7 @@ func TestSASLIsRefused(t *testing.T) {
 	for _, token := range [][]byte{nil, {}, []byte("n,,")} {
 		c := w.connect()
 		touched := w.touched(c.id)
-		c.request(jute.OpSASL, jute.GetSASLRequest{Token: token})
+		c.request(jute.OpSASL, jute.SASLToken{Token: token})
 		if h := c.expect(1, jute.AuthFailed); h.Zxid != 0 {
 			t.Errorf("token %q: zxid %#x, want 0", token, h.Zxid)
 		}

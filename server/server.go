@@ -62,7 +62,9 @@ type Limits struct {
 	MaxClientConns int           // connections of one address; default 60, negative: no limit
 	MaxConns       int           // connections; default and negative: no limit
 	MaxInFlight    int           // requests of one connection read and not answered; default 128: a few batches of the log
+	Budget         int64         // bytes of requests that wait, and of what clients leave unread, of all connections; default 256 MiB
 	MaxUnread      int           // bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
+	MaxMultiOps    int           // operations of a multi that writes; default 10,000: ten times the largest batches of known clients
 	Handshake      time.Duration // from accepting a connection to its session; default 10 s, ZooKeeper's
 }
 
@@ -70,6 +72,8 @@ const (
 	defaultMaxClientConns = 60
 	defaultMaxInFlight    = 128
 	defaultMaxUnread      = 16 << 20
+	defaultMaxMultiOps    = 10_000
+	defaultBudget         = 256 << 20
 	defaultHandshake      = 10 * time.Second
 
 	// maxBufferCeiling keeps a request well below what one log entry may hold.
@@ -102,6 +106,9 @@ type Server struct {
 	begun  time.Time
 	stats  counters
 	number atomic.Uint64 // of the newest connection
+	budget budget
+
+	operations *operationTable
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
@@ -122,7 +129,9 @@ func New(cfg Config) (*Server, error) {
 	l.MaxBuffer = cmp.Or(l.MaxBuffer, jute.DefaultMaxBuffer)
 	l.MaxClientConns = cmp.Or(l.MaxClientConns, defaultMaxClientConns)
 	l.MaxInFlight = cmp.Or(l.MaxInFlight, defaultMaxInFlight)
+	l.Budget = cmp.Or(l.Budget, defaultBudget)
 	l.MaxUnread = cmp.Or(l.MaxUnread, defaultMaxUnread)
+	l.MaxMultiOps = cmp.Or(l.MaxMultiOps, defaultMaxMultiOps)
 	l.Handshake = cmp.Or(l.Handshake, defaultHandshake)
 	switch {
 	case cfg.Member == nil || cfg.State == nil:
@@ -133,7 +142,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("server: session timeouts from %v to %v are impossible", cfg.MinTimeout, cfg.MaxTimeout)
 	case l.MaxBuffer < minMaxBuffer || l.MaxBuffer > maxBufferCeiling:
 		return nil, fmt.Errorf("server: jute.maxbuffer %d is not within %d and %d", l.MaxBuffer, minMaxBuffer, maxBufferCeiling)
-	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.Handshake < 0:
+	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxMultiOps < 0 || l.Budget < 0 || l.Handshake < 0:
 		return nil, fmt.Errorf("server: negative limit: %+v", *l)
 	}
 	s := &Server{
@@ -143,8 +152,11 @@ func New(cfg Config) (*Server, error) {
 		conns:    make(map[*conn]struct{}),
 		byAddr:   make(map[string]int),
 		sessions: make(map[jute.SessionID]*conn),
+
+		operations: newOperationTable(),
 	}
 	s.number.Store(cfg.ConnBase)
+	s.budget.srv, s.budget.most = s, l.Budget
 	return s, nil
 }
 
@@ -166,6 +178,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.cutWhere(shutdown, func(c *conn) bool { return c.port == p })
 	p.conns.Wait()
 	p.loops.close()
+	if len(s.connections()) == 0 {
+		s.budget.keepers.Wait() // nothing is held any more, and no connection waits
+	}
 	return err
 }
 

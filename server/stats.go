@@ -20,6 +20,7 @@ const (
 	tooMany                      // Limits.MaxConns
 	handshakeLate                // no session within Limits.Handshake: a silent client, or no leader
 	badFrame                     // a length out of bounds, no header, or an auth packet that cannot be read
+	multiTooLong                 // a multi of more than Limits.MaxMultiOps operations
 	notAHandshake                // the first frame is no ConnectRequest
 	clientAhead                  // has seen a zxid that is not applied here
 	wrongPassword                // seen here, or by applying the attach
@@ -34,6 +35,7 @@ const (
 	idle                         // sent nothing for longer than its session's timeout
 	restored                     // the state was replaced by a snapshot
 	cutByMember                  // Server.Cut
+	overBudget                   // held more than its share when clients together held too much
 	internal                     // a result that no client may see
 	numReasons     int    = iota
 )
@@ -41,11 +43,11 @@ const (
 var reasonNames = [numReasons]string{
 	byClient: "client", sessionClosed: "session_closed", wordAnswered: "word", shutdown: "shutdown",
 	tooManyOfAddr: "max_client_cnxns", tooMany: "max_cnxns", handshakeLate: "handshake_timeout",
-	badFrame: "bad_frame", notAHandshake: "bad_handshake", clientAhead: "client_ahead",
+	badFrame: "bad_frame", multiTooLong: "multi_too_long", notAHandshake: "bad_handshake", clientAhead: "client_ahead",
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",
 	sessionMoved: "session_moved", sessionGone: "session_gone", notVouched: "not_vouched",
 	authFailed: "auth_failed", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
-	restored: "restored", cutByMember: "cut", internal: "internal",
+	restored: "restored", cutByMember: "cut", overBudget: "over_budget", internal: "internal",
 }
 
 func (r reason) String() string { return reasonNames[r] }
@@ -69,6 +71,8 @@ type Stats struct {
 	Rejected    uint64            // connections refused: there were too many
 	Sessionless uint64            // connections ended: no session in time
 	AuthFailed  uint64            // connections ended: an auth request failed
+	Held        int64             // bytes of requests that wait, and of what clients leave unread, now
+	OverBudget  uint64            // connections ended: they held more than their share
 	Ended       map[string]uint64 // connections ended or refused, by reason, those three too
 }
 
@@ -130,6 +134,7 @@ func (s *Server) Stats() Stats {
 		BytesIn: c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),
 		Rejected:    c.ended[tooManyOfAddr].Load() + c.ended[tooMany].Load(),
 		Sessionless: c.ended[handshakeLate].Load(), AuthFailed: c.ended[authFailed].Load(),
+		Held: s.budget.used.Load(), OverBudget: c.ended[overBudget].Load(),
 		Ended: make(map[string]uint64, numReasons),
 	}
 	st.Latency = st.Reads.With(st.Updates)

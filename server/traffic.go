@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/tally"
 )
 
 // traffic is what one connection has had, since it began or the last reset. Its
@@ -37,28 +38,9 @@ func (t *traffic) reply(op jute.Op, xid int32, zxid int64, at, took time.Duratio
 	t.total += took
 }
 
-// Connection is one client connection as operators see it.
-type Connection struct {
-	Addr                                            string         // host:port
-	Reading                                         bool           // the server waits for requests
-	Writing                                         bool           // the client has not taken all
-	Queued                                          int            // requests not answered
-	Received, Sent                                  uint64         // packets
-	Session                                         jute.SessionID // 0: none as yet; what follows is of its connection
-	Timeout                                         time.Duration
-	Established                                     time.Time
-	Replies                                         uint64        // 0: what follows says nothing
-	Op                                              jute.Op       // of the last reply
-	Xid                                             int32         // of the last reply; -1: none that the client has counted
-	Zxid                                            int64         // in the last reply
-	Replied                                         time.Duration // when that was, from the server's start
-	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration
-	Expires                                         time.Time // when it ends if nothing is heard
-}
-
 // Connections yields all connections, oldest first, without a lock held.
-func (s *Server) Connections() iter.Seq[Connection] {
-	return func(yield func(Connection) bool) {
+func (s *Server) Connections() iter.Seq[tally.Connection] {
+	return func(yield func(tally.Connection) bool) {
 		for _, c := range s.oldestFirst() {
 			if shown, ok := c.show(); ok && !yield(shown) {
 				return
@@ -73,14 +55,14 @@ func (s *Server) oldestFirst() []*conn {
 	return conns
 }
 
-func (c *conn) show() (shown Connection, ok bool) {
+func (c *conn) show() (shown tally.Connection, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead {
 		return shown, false
 	}
 	t := &c.traffic
-	shown = Connection{
+	shown = tally.Connection{
 		Addr: c.addr.String(), Reading: !c.word && !c.last && !c.full(), Writing: c.unsent() > 0,
 		Queued: c.queue.n, Received: t.received, Sent: t.sent, Established: c.begun, Expires: c.expires,
 	}

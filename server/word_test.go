@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/tally"
 )
 
 // Case 343: a client may close its side behind the word; an argument may come in parts. All of
@@ -84,12 +85,12 @@ func TestConnections(t *testing.T) {
 		c := w.connect()
 		idle := w.open()
 		synctest.Wait()
-		shown := func() Connection {
+		shown := func() tally.Connection {
 			synctest.Wait()
 			return slices.Collect(w.srv.Connections())[0]
 		}
 		got := shown()
-		want := Connection{
+		want := tally.Connection{
 			Addr: got.Addr, Reading: true, Received: 1, Sent: 1, Session: c.id, Timeout: 10 * time.Second, Established: begun,
 			Replies: 1, Op: jute.OpCreateSession, Xid: 0, Zxid: got.Zxid, Replied: got.Replied, Expires: begun.Add(10*time.Second + idleSlack*testTick),
 		}

@@ -47,6 +47,7 @@ type fakeMember struct {
 	vouch    func(context.Context) error // what Vouch does; nil: it succeeds
 	vouches  int
 	stall    chan struct{} // what Submit waits for, if anything
+	entryEnd func()        // called under the tree's lock when an entry is applied; may be nil
 }
 
 func newFakeMember() *fakeMember {
@@ -220,6 +221,13 @@ func (m *fakeMember) step() {
 	m.flush(1)
 }
 
+// forwarded returns how many transactions this member has put into the log.
+func (m *fakeMember) forwarded() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seq[self]
+}
+
 func (m *fakeMember) submitted() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -286,7 +294,11 @@ func (m *fakeMember) Swept(id jute.SessionID, last bool) {
 	}
 }
 
-func (m *fakeMember) EntryEnd(uint64) {}
+func (m *fakeMember) EntryEnd(uint64) {
+	if m.entryEnd != nil {
+		m.entryEnd()
+	}
+}
 
 func (m *fakeMember) Applied(txn *proto.Txn, r *znode.Result) {
 	if txn.Member != self {
@@ -346,6 +358,9 @@ func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
 		cancel()
 		if err := <-done; err != nil {
 			tb.Errorf("Serve: %v", err)
+		}
+		if n := srv.budget.used.Load(); n != 0 {
+			tb.Errorf("%d bytes are counted when all connections have ended", n)
 		}
 	})
 	return w

@@ -133,3 +133,22 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A percentile whose rank is no whole number is that of the next rank.
+func TestRanksBetweenNumbers(t *testing.T) {
+	var d Durations
+	for n := 1; n <= 30; n++ {
+		d.Add(time.Microsecond << n)
+		s := d.Summary()
+		for _, p := range []struct {
+			name     string
+			got      time.Duration
+			permille int
+		}{{"P50", s.P50, 500}, {"P95", s.P95, 950}, {"P99", s.P99, 990}, {"P999", s.P999, 999}} {
+			rank := (n*p.permille + 999) / 1000
+			if want := time.Microsecond << rank; p.got < want || p.got > want+want/8+1 {
+				t.Errorf("%s of %d is %v, want the %d. of them, %v", p.name, n, p.got, rank, want)
+			}
+		}
+	}
+}

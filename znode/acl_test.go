@@ -2,12 +2,14 @@ package znode
 
 import (
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"rollcall/jute"
+	"rollcall/proto"
 )
 
 func listOf(t *testing.T, k *client, path string) []string {
@@ -183,6 +185,25 @@ func TestACLExpansionIsBounded(t *testing.T) {
 	k.must(k.createACL("/a", 0, list[:50]))
 }
 
+// The longest list has 1 MiB as the log has it, to the byte.
+func TestLongestACL(t *testing.T) {
+	const entries, each = 1024, 1 << 20 / 1024
+	list := func(more string) (list []jute.ACL) {
+		for i := range entries {
+			id := fmt.Sprintf("%04d:", i)
+			list = append(list, aclOf(31, "digest", id+strings.Repeat("h", each-12-len("digest")-len(id)))...)
+		}
+		last := &list[entries-1].ID
+		last.ID = append(last.ID, more...)
+		return list
+	}
+	k := newWorld(t).connect()
+	k.must(k.createACL("/a", 0, list("")))
+	if r := k.createACL("/b", 0, list("h")); r.Code != jute.InvalidACL {
+		t.Errorf("a list of 1 MiB and a byte: %v", r.Code)
+	}
+}
+
 // Equal lists are one in memory, and lists that no node has any more are forgotten.
 func TestACLsAreShared(t *testing.T) {
 	k := newWorld(t).connect()
@@ -205,5 +226,15 @@ func TestACLsAreShared(t *testing.T) {
 	k.must(k.createACL("/d", 0, aclOf(31, "digest", "u:p")))
 	if s.get("/a").acl != s.get("/d").acl {
 		t.Error("a list in use was forgotten")
+	}
+}
+
+// An address with a zone is matched by its address: a link's peers come with one.
+func TestIPWithZoneMatches(t *testing.T) {
+	p := permitted{perms: 31, scheme: "ip", from: netip.MustParsePrefix("fe80::/64")}
+	for id, want := range map[string]bool{"fe80::1%eth0": true, "fe80::1": true, "fe81::1%eth0": false, "1.2.3.4": false} {
+		if got := p.matches(&proto.Identity{Scheme: "ip", Id: id}); got != want {
+			t.Errorf("%s matches fe80::/64: %t, want %t", id, got, want)
+		}
 	}
 }

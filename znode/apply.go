@@ -19,7 +19,7 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	}
 	// To skip what we do not know would part us from the members that do.
 	if f := entry.GetFormat(); entry != nil && (f < 1 || f > FormatLevel) {
-		return fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d", index, f, FormatLevel)
+		return fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d; start the version again that ran here before, or a newer one", index, f, FormatLevel)
 	}
 	start, err := termStart(entry)
 	if err != nil {
@@ -30,14 +30,15 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	switch {
 	case entry == nil:
 	case start != nil:
-		s.now = max(s.now, entry.GetTimeMs())
+		s.stamp(entry)
 		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOf(start)}
 		s.acls.x509 = s.term.X509
 		s.obs.TermStarted(s.term)
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// From a leader whose term was over, or had not opened: all ignore it.
 	default:
-		s.now, s.format = max(s.now, entry.GetTimeMs()), entry.GetFormat()
+		s.stamp(entry)
+		s.format, s.removals = entry.GetFormat(), s.perEntry
 		for _, txn := range entry.GetTxns() {
 			s.step(txn)
 		}
@@ -47,6 +48,21 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	}
 	s.obs.EntryEnd(index)
 	return nil
+}
+
+// stampFormat is the first Entry.format whose stamp is the time of the log.
+const stampFormat = 3
+
+// stamp sets the time of the log to that of the entry. As in ZooKeeper that is the stamp
+// itself, so the time goes back if the leader's clock is set back, or if the next leader's
+// clock is behind. Up to format 2 the time was the greatest stamp so far: after one stamp of
+// a clock that was a year ahead, it stood still for a year.
+func (s *State) stamp(entry *proto.Entry) {
+	stamp := entry.GetTimeMs()
+	if entry.GetFormat() < stampFormat {
+		stamp = max(stamp, s.now)
+	}
+	s.now = stamp
 }
 
 // termStart returns the entry's TermStart, nil if it is an entry of another kind.

@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -115,9 +116,70 @@ func TestTerms(t *testing.T) {
 		t.Errorf("295: zxid %#x, time %d", w.s().Zxid(), w.s().now)
 	}
 	w.seq[1]++
-	k.must(k.create("/y", 0)) // stamped with an older time
-	if st := k.stat("/y"); st.Ctime != 1<<40 || st.Czxid != 2<<32+1 {
+	k.must(k.create("/y", 0)) // stamped with an older time, which counts
+	if st := k.stat("/y"); st.Ctime != w.now || st.Czxid != 2<<32+1 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// The time of the log is the stamp of the entry, also after a wrong one, a TermStart's too.
+// In the formats before it never goes back.
+func TestTimeFollowsTheStamp(t *testing.T) {
+	const year = int64(365 * 24 * 3600 * 1000)
+	w := newWorld(t)
+	k := w.connect()
+	right := w.now
+	steps := []struct {
+		format  uint32
+		started bool
+		stamp   int64
+		want    int64
+	}{
+		{3, false, right, right},
+		{3, false, right + year, right + year},
+		{3, false, right + 1, right + 1},
+		{3, false, right - year, right - year},
+		{3, false, -year, -year},
+		{3, false, right + 2, right + 2},
+		{2, false, right + year, right + year},
+		{2, false, right + 3, right + year},
+		{1, false, right + 4, right + year},
+		{1, true, right + 5, right + year},
+		{2, true, right + 6, right + year},
+		{3, true, right + 7, right + 7},
+		{3, true, right - year, right - year},
+		{2, false, right + 8, right + 8},
+		{1, false, right + 9, right + 9},
+		{2, false, right - year, right + 9},
+		{3, false, right - year, right - year},
+	}
+	for i, step := range steps {
+		w.now = step.stamp
+		if step.started {
+			w.term, w.nonce = w.term+1, w.nonce+1
+			w.append(w.term, &proto.Entry{Format: step.format, TimeMs: w.now, Txns: []*proto.Txn{{
+				Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{Leader: 1, Nonce: w.nonce}),
+			}}})
+		} else {
+			path := fmt.Sprintf("/%d", i)
+			create := k.txn(jute.OpCreate, createOp(path, "", 0, jute.OpenACL).Append(nil))
+			w.append(w.term, &proto.Entry{Format: step.format, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: []*proto.Txn{w.next(1, create)}})
+			if st := k.stat(path); st.Ctime != step.want || st.Mtime != step.want {
+				t.Errorf("step %d: made at %d, changed at %d, want %d", i, st.Ctime, st.Mtime, step.want)
+			}
+		}
+		if w.s().now != step.want {
+			t.Errorf("step %d: the log's time is %d, want %d", i, w.s().now, step.want)
+		}
+	}
+	again := New(Config{})
+	for _, e := range w.log {
+		if err := again.Apply(e.index, e.term, e.Entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := Diff(w.s(), again); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -257,7 +257,7 @@ func BenchmarkRead(b *testing.B) {
 
 var kept *Snapshot // so that the copy is really made
 
-// BenchmarkSnapshot copies, writes and restores a million nodes.
+// BenchmarkSnapshot copies, writes, verifies and restores a million nodes.
 func BenchmarkSnapshot(b *testing.B) {
 	k := newBench(b, million())
 	var out bytes.Buffer
@@ -286,6 +286,16 @@ func BenchmarkSnapshot(b *testing.B) {
 	})
 	nodes := k.s.NodeCount()
 	k.s, k.paths = nil, nil // a member restores when it has nothing else in memory
+	b.Run("verify", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetBytes(size)
+		for range b.N {
+			if _, _, err := Verify(bytes.NewReader(out.Bytes())); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(nodes), "ns/node")
+	})
 	b.Run("restore", func(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(size)

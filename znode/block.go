@@ -20,7 +20,7 @@ import (
 // Integers are big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 3        // the one that is written
+	snapshotVersion = 3        // the newest that can be read; see content.version for the one that is written
 	unsweptVersion  = 3        // the first one with ended sessions that have left nodes
 	oldestVersion   = 2        // that can be read; 1 had no digest
 	maxBlock        = 64 << 10 // one buffer of this size is all that reading needs
@@ -32,6 +32,8 @@ var (
 	ErrNotSnapshot = errors.New("znode: not a snapshot")
 	// ErrSnapshotVersion says that another version of this program wrote it.
 	ErrSnapshotVersion = errors.New("znode: snapshot of another version")
+	// ErrNewerSnapshot is the ErrSnapshotVersion of a snapshot that a newer version wrote.
+	ErrNewerSnapshot = fmt.Errorf("%w, a newer one", ErrSnapshotVersion)
 	// ErrCorrupt says that it is cut short, changed, or describes no state.
 	ErrCorrupt = errors.New("znode: corrupt snapshot")
 )
@@ -52,10 +54,10 @@ type blockWriter struct {
 	err    error
 }
 
-// newBlockWriter writes what goes before the first block.
-func newBlockWriter(w io.Writer) *blockWriter {
+// newBlockWriter writes what goes before the first block of a stream of that version.
+func newBlockWriter(w io.Writer, version uint32) *blockWriter {
 	b := &blockWriter{w: w, buf: make([]byte, 4, 4+maxBlock+4)}
-	b.write(binary.BigEndian.AppendUint32([]byte(snapshotMagic), snapshotVersion))
+	b.write(binary.BigEndian.AppendUint32([]byte(snapshotMagic), version))
 	return b
 }
 
@@ -167,7 +169,11 @@ func newBlockReader(r io.Reader) *blockReader {
 	if !b.fill(head) || string(head[:len(snapshotMagic)]) != snapshotMagic {
 		b.err = fmt.Errorf("%w: no magic number", ErrNotSnapshot)
 	} else if b.version = binary.BigEndian.Uint32(head[len(snapshotMagic):]); b.version < oldestVersion || b.version > snapshotVersion {
-		b.err = fmt.Errorf("%w: it has version %d, this program knows %d to %d", ErrSnapshotVersion, b.version, oldestVersion, snapshotVersion)
+		other := ErrSnapshotVersion
+		if b.version > snapshotVersion {
+			other = ErrNewerSnapshot
+		}
+		b.err = fmt.Errorf("%w: it has version %d, this program knows %d to %d", other, b.version, oldestVersion, snapshotVersion)
 	}
 	b.sum = crc32.Update(0, castagnoli, head)
 	return b

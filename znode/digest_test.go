@@ -324,6 +324,13 @@ func TestMarks(t *testing.T) {
 			t.Errorf("marks at %d and %d", marks[i].Index, m.Index)
 		}
 	}
+	// Time that goes back is marked as time that goes on.
+	n := len(w.s().Marks())
+	w.now -= 5 * markEveryMs
+	k.must(k.create("/back", 0))
+	if got := w.s().Marks(); got[len(got)-1].Index != w.index || n != len(got) {
+		t.Errorf("no mark where time went back: %v at %d", got, w.index)
+	}
 	// Time stands still from here: no entry of ours comes.
 	for range 3 * markEvery {
 		w.append(w.term, nil)

@@ -146,6 +146,44 @@ func TestTTL(t *testing.T) {
 	w.wantGone("/e", 1, false)
 }
 
+// A node that was made or changed while the leader's clock was a year ahead seems younger
+// than it is: it stays until that time and its TTL have come, or, once it is changed under a
+// right clock, its TTL. One that was made under a clock a year behind seems a year old.
+func TestTTLAfterAWrongClock(t *testing.T) {
+	const year = int64(365 * 24 * 3600 * 1000)
+	w := newWorld(t)
+	w.states = append(w.states, restored(t, encode(t, w.s().Snapshot())))
+	k := w.connect()
+	right := w.now
+	w.now = right + year
+	k.must(k.createTTL("/ahead", 5, 100))
+	k.must(k.createTTL("/mended", 5, 100))
+	k.must(k.container("/c"))
+	ahead := k.stat("/ahead").Mtime
+	w.now = right - year
+	k.must(k.createTTL("/behind", 5, 100))
+	w.now = right
+	k.must(k.createTTL("/right", 5, 100))
+	k.must(k.setData("/mended", "y", -1))
+	mended := w.now
+	w.wantDue(mended+100, 50, "/behind", "/right", "/mended")
+	w.now = mended + 100
+	w.wantGone("/ahead", 50, false)
+	w.wantGone("/c", 50, false)
+	w.wantGone("/behind", 50, true)
+	w.wantGone("/right", 50, true)
+	w.wantGone("/mended", 50, true)
+	w.wantDue(ahead+99, 0)
+	w.wantDue(ahead+100, 0, "/ahead")
+	w.now = ahead + 98
+	w.wantGone("/ahead", 50, false) // at ahead + 99
+	w.wantGone("/ahead", 50, true)
+	w.wantGone("/c", 50, true)
+	if d := Diff(w.s(), w.states[1]); d != "" {
+		t.Error(d)
+	}
+}
+
 // 284: without the types a time to live is refused, and nothing else.
 func TestTTLSwitchedOff(t *testing.T) {
 	w := newWorld(t)
@@ -249,7 +287,7 @@ func TestCandidatesAfterFailedMulti(t *testing.T) {
 func nodesOf(t *testing.T, s *State) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	out := newBlockWriter(&b)
+	out := newBlockWriter(&b, snapshotVersion)
 	s.writeNodes(out)
 	if err := out.close(); err != nil {
 		t.Fatal(err)

@@ -55,17 +55,24 @@ type model map[string]modelNode
 type modelNode struct {
 	life
 	data    string
+	ctime   int64
 	mtime   int64
 	version int32
 	creates int
 }
 
-// newStepping returns a state in which a session with two ephemeral nodes ends in steps.
+// modelRemovals is how many nodes an entry of the random logs removes with sessions: few, so
+// that sessions end in steps.
+const modelRemovals = 2
+
 func newStepping() *State {
 	s := New(Config{})
-	s.atOnce = 1
+	s.allow(modelRemovals)
 	return s
 }
+
+// allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
+func (s *State) allow(nodes int) { s.atOnce, s.perEntry = nodes, nodes }
 
 // failing is what a world reports to: a run of rapid's, which takes what fails to pieces.
 type failing struct {
@@ -82,7 +89,7 @@ func (f failing) Fatalf(text string, arg ...any) { f.rt.Fatalf(text, arg...) }
 func newDrive(t *testing.T, rt *rapid.T) *drive {
 	d := &drive{rt: rt, model: model{}}
 	d.w = newWorld(failing{t, rt}, newStepping())
-	d.w.s().atOnce = 1
+	d.w.s().allow(modelRemovals)
 	d.w.rule(d.rules())
 	for _, path := range builtin {
 		d.model[path] = modelNode{}
@@ -156,6 +163,9 @@ func (d *drive) catchUp() {
 		d.w.t.Fatalf("a late state: %s", diff)
 	}
 }
+
+// wrong is by how many milliseconds clocks jump.
+const wrong = 1000
 
 const (
 	limitsOfA = quotaPath + "/a" + limitsName
@@ -236,8 +246,10 @@ func (d *drive) step() {
 		d.multi(k, ops)
 	case n < 33:
 		k.setACL(d.path(), []jute.ACL{{Perms: 31, ID: jute.OpenACL[0].ID}, {Perms: jute.Perm(d.IntN(3)), ID: jute.ID{Scheme: []byte("digest"), ID: []byte("u:p")}}}, -1)
-	case n < 38:
+	case n < 37:
 		w.now += int64(d.IntN(20))
+	case n < 38: // a clock is set, or a leader with another clock takes over
+		w.now += int64(d.IntN(2*wrong) - wrong)
 	case n < 42:
 		d.sweep(1 + d.IntN(3))
 	case n < 50:
@@ -445,7 +457,7 @@ func (d *drive) create(k *client, op jute.MultiOp) (string, jute.Code) {
 	if parent.owner != 0 {
 		return "", jute.NoChildrenForEphemerals
 	}
-	n := modelNode{data: string(op.Create.Data), mtime: d.w.now}
+	n := modelNode{data: string(op.Create.Data), ctime: d.w.now, mtime: d.w.now}
 	if d.forbidden(path, 1, len(n.data)) {
 		return "", jute.QuotaExceeded
 	}
@@ -526,9 +538,9 @@ func (d *drive) measure(written string) {
 
 // forget is the end of a session: its nodes go in the order of their paths, so that a
 // quota whose limits go, too, counts those before them.
-// forget is the end of a session: one node goes with it, more are left.
+// Of more than modelRemovals nodes all are left.
 func (d *drive) forget(id jute.SessionID) {
-	if paths := d.owned(id); len(paths) > 1 {
+	if paths := d.owned(id); len(paths) > modelRemovals {
 		i, _ := slices.BinarySearch(d.unswept, id)
 		d.unswept = slices.Insert(d.unswept, i, id)
 	} else {
@@ -552,16 +564,17 @@ func (d *drive) remove(paths []string) {
 	}
 }
 
-// sweep has the leader remove some of what the first ended session left.
+// sweep has the leader remove some of what the first ended sessions left.
 func (d *drive) sweep(nodes int) {
 	d.w.sweep(nodes)
-	if len(d.unswept) == 0 {
-		return
-	}
-	paths := d.owned(d.unswept[0])
-	d.remove(paths[:min(nodes, len(paths))])
-	if len(paths) <= nodes {
-		d.unswept = d.unswept[1:]
+	for nodes = min(nodes, modelRemovals); nodes > 0 && len(d.unswept) > 0; {
+		paths := d.owned(d.unswept[0])
+		n := min(nodes, len(paths))
+		d.remove(paths[:n])
+		if len(paths) <= nodes {
+			d.unswept = d.unswept[1:]
+		}
+		nodes -= max(n, 1)
 	}
 }
 
@@ -581,7 +594,7 @@ func (d *drive) compare() {
 			d.w.t.Errorf("%s is missing", path)
 			continue
 		}
-		if string(n.data) != m.data || n.version != m.version || n.life() != m.life || int(n.numCreates()) != m.creates || n.mtime != m.mtime {
+		if string(n.data) != m.data || n.version != m.version || n.life() != m.life || int(n.numCreates()) != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
 			d.w.t.Errorf("%s: %s, the model has %+v", path, n.describe(), m)
 		}
 		if (m.ttl != 0 && m.mtime+m.ttl <= d.w.now || m.container && m.creates > 0) && !d.hasChildren(path) {

@@ -17,17 +17,16 @@ func (s *State) runMulti(txn *proto.Txn, r *Result) {
 	if cap(s.ops) > keepOps {
 		s.ops, s.results, s.undo = nil, nil, nil
 	}
+	n := jute.CountMulti(txn.GetBody()) // to grow step by step took four fifths of the time of a large one
+	s.ops, s.results, s.undo = slices.Grow(s.ops[:0], n), slices.Grow(s.results[:0], n), slices.Grow(s.undo[:0], n)
 	d := jute.NewDecoder(txn.GetBody())
 	var err error
 	s.ops, err = jute.DecodeMulti(&d, s.ops)
 	for i := range s.ops {
 		op := &s.ops[i]
-		switch op.Op {
-		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer:
-			if op.Create.ACL == nil {
-				r.Code = jute.MarshallingError
-				return
-			}
+		if op.Op.Creates() && op.Op != jute.OpCreateTTL && op.Create.ACL == nil {
+			r.Code = jute.MarshallingError
+			return
 		}
 	}
 	s.take()
@@ -68,21 +67,11 @@ func (s *State) runMulti(txn *proto.Txn, r *Result) {
 func runnable(ops []jute.MultiOp) bool {
 	for i := range ops {
 		op := &ops[i]
-		var path []byte
-		switch op.Op {
-		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-			path = op.Create.Path
-			if m := op.Create.Flags; !m.Known() || m.IsTTL() && op.Op != jute.OpCreateTTL {
-				return false
-			}
-		case jute.OpDelete:
-			path = op.Delete.Path
-		case jute.OpSetData:
-			path = op.SetData.Path
-		case jute.OpCheck:
-			path = op.Check.Path
+		if !op.Op.IsWrite() || op.Path() == nil {
+			return false
 		}
-		if path == nil {
+		m := op.Create.Flags // of another operation 0, which is known
+		if !m.Known() || m.IsTTL() && op.Op != jute.OpCreateTTL {
 			return false
 		}
 	}

@@ -209,6 +209,12 @@ func TestOverused(t *testing.T) {
 	heard(func() { k.multi(mk("/q/c", 0), check("/none", 0)) })
 	heard(func() { k.must(k.multi(mk("/q/c", 0), mk("/q/d", 0))) }, "overused {Path:/q Count:5 CountLimit:2 Bytes:4 BytesLimit:3}")
 	heard(func() { k.must(k.delete("/q/c", -1)) })
+
+	// Beside a hard limit of bytes the soft one does not count.
+	k.must(k.create("/r", 0))
+	k.setQuota("/r", "count=2,bytes=1=;byteHardLimit=4")
+	heard(func() { k.must(k.setData("/r", "1234", -1)) })
+	heard(func() { k.must(k.setData("/r", "12345", -1)) }, "overused {Path:/r Count:1 CountLimit:2 Bytes:5 BytesLimit:4}")
 }
 
 func TestParseQuota(t *testing.T) {

@@ -80,6 +80,14 @@ func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Sta
 	return n.acl.list(s.allows(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
 }
 
+// Weight returns how many bytes of data and how many children a node has; 0 if there is none.
+func (s *State) Weight(path []byte) (data, children int) {
+	if n := s.get(borrow(path)); n != nil {
+		return len(n.data), int(n.numChildren())
+	}
+	return 0, 0
+}
+
 // AllChildrenNumber returns how many nodes lie below one, at a cost in proportion. As in
 // ZooKeeper, the empty path counts one more than the root.
 func (s *State) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {

@@ -173,16 +173,16 @@ func (s *State) expire(txn *proto.Txn, r *Result) {
 }
 
 // end removes a session and its ephemeral nodes, in the order of their paths. If these are
-// many they stay, to be swept, and it returns true.
+// more than may go with it, they stay, to be swept, and it returns true.
 func (s *State) end(session Session, ending Ending) (later bool) {
 	key := sessionKey(session.ID)
 	s.dropSession(s.gen.Load(), key)
 	ending.AtMs, ending.Ephemerals = s.now, s.countOwned(session.ID)
-	if ending.Ephemerals > s.atOnce && s.format >= stepsFormat {
+	if s.endsAtOnce(ending.Ephemerals) {
+		s.removeOwned(session.ID, ending.Ephemerals)
+	} else {
 		s.unswept.put(s.gen.Load(), key, struct{}{})
 		ending.Later = true
-	} else {
-		s.removeOwned(session.ID, ending.Ephemerals)
 	}
 	s.fire()
 	s.obs.Closed(session, ending)

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,9 @@ func TestAttach(t *testing.T) {
 	}
 	if _, r := k.attach(1, first, password(k.id)[:15]); r.Code != jute.AuthFailed {
 		t.Errorf("20: %v", r.Code)
+	}
+	if _, r := k.attach(1, first, append(slices.Clone(password(k.id)), 0)); r.Code != jute.AuthFailed { // a member that lags asks apply
+		t.Errorf("a password of 17 bytes: %v", r.Code)
 	}
 	if _, r := k.attach(1, first, nil); r.Code != jute.AuthFailed {
 		t.Errorf("null password: %v", r.Code)
@@ -157,6 +161,20 @@ func TestExpireAndAttach(t *testing.T) {
 		)
 		if _, ok := w.s().Session(k.id); !ok {
 			t.Error("the session is gone")
+		}
+	})
+	t.Run("the silence that is told has a limit", func(t *testing.T) {
+		const year = 365 * 24 * time.Hour
+		for silent, want := range map[uint64]time.Duration{
+			1500: 1500 * time.Millisecond, maxSilentMs: year, maxSilentMs + 1: year, math.MaxUint64: year,
+		} {
+			w := newWorld(t)
+			k := w.connect()
+			body := message(&proto.Expire{Since: k.since(), SilentMs: silent})
+			w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: body})
+			if got := w.heard.ending; !got.Expired || got.Silent != want {
+				t.Errorf("silent for %d ms: %+v, want %v", silent, got, want)
+			}
 		}
 	})
 	t.Run("only a leader's own expires", func(t *testing.T) {

@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -34,12 +35,15 @@ func (sn *Snapshot) Digest() uint64 { return sn.digest() }
 // counts the digest anew: if that is not the one kept up with the changes, it returns
 // ErrDamaged, and what was written cannot be restored.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
-	b := newBlockWriter(w)
+	version := sn.version()
+	b := newBlockWriter(w, version)
 	sn.writeProgress(b)
 	sn.writeMembers(b)
 	var count recounted
 	count.sessions = sn.writeSessions(b)
-	sn.writeUnswept(b)
+	if version >= unsweptVersion {
+		sn.writeUnswept(b)
+	}
 	count.nodes = sn.writeNodes(b)
 	if b.err == nil {
 		b.err = count.check(&sn.content)
@@ -47,6 +51,18 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	b.u64(sn.digest())
 	err := b.close()
 	return b.n, err
+}
+
+// version returns the version of snapshot that c is written in: the newest that every member
+// can read which has announced itself, as far as its Entry.format tells. So a member of an
+// older version can be caught up, and one that goes back to it can read its own snapshots. If
+// c has what that version has no place for, entries of a later format are in the log too, and
+// an older member could not go on from c anyway.
+func (c *content) version() uint32 {
+	if c.MinFormat() < stepsFormat && c.unswept.n == 0 {
+		return unsweptVersion - 1
+	}
+	return unsweptVersion
 }
 
 // writeProgress writes how far the log has come.
@@ -215,13 +231,8 @@ func (n *node) replicated() (data []byte, version int32) {
 func (s *State) Restore(r io.Reader) error {
 	f := filler{b: newBlockReader(r), gen: s.gen.Load()}
 	f.paths = newIndex()
-	f.fill()
-	digest := f.b.u64()
-	if err := f.b.close(); err != nil {
+	if err := f.read(); err != nil {
 		return err
-	}
-	if own := f.digest(); own != digest {
-		return fmt.Errorf("%w: its digest is %016x, and it says %016x", ErrCorrupt, own, digest)
 	}
 	f.placeConfig(f.gen, s.cfg.EnsembleText)
 	s.mu.Lock()
@@ -233,12 +244,38 @@ func (s *State) Restore(r io.Reader) error {
 	return nil
 }
 
+// Verify reads a whole snapshot and makes all of Restore's checks, but builds no tree: its
+// memory is that of the sessions and of one path of nodes. It returns the index of the last
+// entry in the snapshot, and raft's term of the last TermStart. Its errors are Restore's.
+func Verify(r io.Reader) (index, term uint64, err error) {
+	f := filler{b: newBlockReader(r), dry: true}
+	if err := f.read(); err != nil {
+		return 0, 0, err
+	}
+	return f.index, f.term.Term, nil
+}
+
 // filler fills a content from a snapshot.
 type filler struct {
 	content
-	acls acls
-	gen  uint64
-	b    *blockReader
+	acls  acls
+	gen   uint64
+	b     *blockReader
+	dry   bool    // nodes are counted, and not kept
+	above []*node // the last node, after those on the way to it from the root
+}
+
+// read reads the whole snapshot, and compares its digest.
+func (f *filler) read() error {
+	f.fill()
+	digest := f.b.u64()
+	if err := f.b.close(); err != nil {
+		return err
+	}
+	if own := f.digest(); own != digest {
+		return fmt.Errorf("%w: its digest is %016x, and it says %016x", ErrCorrupt, own, digest)
+	}
+	return nil
 }
 
 func (f *filler) fill() {
@@ -306,6 +343,7 @@ func (f *filler) readUnswept() {
 
 func (f *filler) readNodes() {
 	b, last := f.b, ""
+	builtins := 0
 	var lists []*acl
 	known := map[*acl]bool{}
 	for count := b.u64(); count > 0 && b.err == nil; count-- {
@@ -322,14 +360,37 @@ func (f *filler) readNodes() {
 			b.corrupt("node %q %s", n.path, why)
 			return
 		}
-		f.link(f.gen, n)
+		f.add(n)
 		last = n.path
-	}
-	for _, path := range builtin {
-		if f.get(path) == nil {
-			b.corrupt("no node %q", path)
+		if isBuiltin(n.path) {
+			builtins++
 		}
 	}
+	if builtins < len(builtin) {
+		b.corrupt("%d of the %d nodes that are always there", builtins, len(builtin))
+	}
+}
+
+// add takes in n, whose parent is the last of above.
+func (f *filler) add(n *node) {
+	f.above = append(f.above, n)
+	if f.dry {
+		f.nodes++
+		f.count(n)
+		return
+	}
+	f.link(f.gen, n)
+}
+
+// parent returns the node at path, of which the next node is a child; nil if there is none.
+// In a walk that node is on the way to the last one.
+func (f *filler) parent(path string) *node {
+	for ; len(f.above) > 0; f.above = f.above[:len(f.above)-1] {
+		if last := f.above[len(f.above)-1]; last.path == path {
+			return last
+		}
+	}
+	return nil
 }
 
 // readNode reads a node but for its list.
@@ -355,7 +416,7 @@ func (f *filler) misplaced(n *node, last string) string {
 		return "is out of order"
 	}
 	above, _ := cutPath(n.path)
-	parent := f.get(above)
+	parent := f.parent(cmp.Or(above, rootPath))
 	switch {
 	case parent == nil:
 		return "has no parent"

@@ -42,9 +42,14 @@ import (
 	"rollcall/proto"
 )
 
-// FormatLevel is the highest Entry.format that this version can apply. In an entry of
-// format 1 every session ends at once, however many nodes go with it; see endAtOnce.
-const FormatLevel = 2
+// FormatLevel is the highest Entry.format that this version can apply. An entry of an older
+// format is applied by the rules of that format, so that an old log gives the same state:
+//
+//   - 1: every session ends at once, however many nodes go with it; see endAtOnce.
+//   - 2: the time of the log never goes back; see State.stamp. The nodes of a session that
+//     ends go in steps if they are many, however many sessions end in one entry; see
+//     entryRemovals.
+const FormatLevel = 3
 
 // Config is what a State is made with. The zero value is a standalone server's that
 // nobody observes.
@@ -68,6 +73,8 @@ type State struct {
 	watches watches
 
 	atOnce   int      // endAtOnce
+	perEntry int      // entryRemovals
+	removals int      // how many the running entry has left of perEntry
 	format   uint32   // of the running entry
 	changes  []change // of the running transaction: what watchers will hear
 	overused []Quota  // by the running transaction
@@ -91,7 +98,7 @@ type content struct {
 	members    [maxMember + 1]member        // by id; 0 is nobody's
 	index      uint64                       // of the last entry applied
 	zxid       int64                        // of the last transaction that took one
-	now        int64                        // the greatest time stamped so far
+	now        int64                        // the time of the log; see stamp
 	term       Term
 }
 
@@ -184,7 +191,7 @@ type Observer interface {
 
 // New returns the state of an ensemble whose log is empty.
 func New(cfg Config) *State {
-	s := &State{cfg: cfg, obs: cfg.Observer, atOnce: endAtOnce}
+	s := &State{cfg: cfg, obs: cfg.Observer, atOnce: endAtOnce, perEntry: entryRemovals}
 	if s.obs == nil {
 		s.obs = nobody{}
 	}
@@ -228,10 +235,10 @@ func (s *State) Boot(member uint32) (boot, cursor uint64) {
 }
 
 // MinFormat returns the lowest format of those that members announced, 0 if none did.
-func (s *State) MinFormat() uint32 {
+func (c *content) MinFormat() uint32 {
 	lowest := uint32(0)
-	for i := range s.members {
-		if m := &s.members[i]; m.boot != 0 && (lowest == 0 || m.format < lowest) {
+	for i := range c.members {
+		if m := &c.members[i]; m.boot != 0 && (lowest == 0 || m.format < lowest) {
 			lowest = m.format
 		}
 	}

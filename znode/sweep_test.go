@@ -21,7 +21,7 @@ func (w *world) sweep(nodes int) {
 // steps, in order, each with a zxid: to watchers, parents and quotas as if each were deleted.
 func TestSweep(t *testing.T) {
 	w := newWorld(t)
-	w.s().atOnce = 3
+	w.s().allow(3)
 	k, other := w.connect(), w.connect()
 	other.must(other.create("/p", 0))
 	other.must(other.create("/q", 0))
@@ -101,7 +101,7 @@ func TestUnsweptSessionIsOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.s().atOnce = 1
+			w.s().allow(1)
 			k, other := w.connect(), w.connect()
 			k.must(k.create("/1", 1))
 			k.must(k.create("/2", 1))
@@ -145,7 +145,7 @@ func TestSnapshotOfUnswept(t *testing.T) {
 	for steps := range 6 {
 		late := newStepping()
 		w := newWorld(t)
-		w.s().atOnce = 1
+		w.s().allow(1)
 		for i := range 2 {
 			k := w.connect()
 			for j := range 3 {
@@ -176,33 +176,56 @@ func TestSnapshotOfUnswept(t *testing.T) {
 	}
 }
 
-// A snapshot of the version before has no list of those sessions, and is read.
-func TestRestoreVersionBefore(t *testing.T) {
-	w := newWorld(t)
-	k := w.connect()
-	k.must(k.create("/e", 1))
-	var out bytes.Buffer
-	b := newBlockWriter(&out)
-	sn := w.s().Snapshot()
-	sn.writeProgress(b)
-	sn.writeMembers(b)
-	sn.writeSessions(b)
-	sn.writeNodes(b)
-	b.u64(sn.digest())
-	if err := b.close(); err != nil {
-		t.Fatal(err)
+// A snapshot is of the newest version that all members can read which have announced
+// themselves; but what it has to tell it tells.
+func TestSnapshotVersions(t *testing.T) {
+	version := func(p []byte) uint32 { return binary.BigEndian.Uint32(p[len(snapshotMagic):]) }
+	if got := version(encode(t, New(Config{}).Snapshot())); got != 2 {
+		t.Errorf("nobody has announced itself: version %d, want 2", got)
 	}
-	old := out.Bytes()
-	binary.BigEndian.PutUint32(old[len(snapshotMagic):], oldestVersion)
-	if d := Diff(w.s(), restored(t, mend(old))); d != "" {
-		t.Error(d)
+	for _, tt := range []struct {
+		formats []uint32 // of members 1 and 2
+		unswept bool
+		want    uint32
+	}{
+		{[]uint32{1, 1}, false, 2},
+		{[]uint32{3, 1}, false, 2},
+		{[]uint32{1, 2}, false, 2},
+		{[]uint32{2, 2}, false, 3},
+		{[]uint32{3, 2}, false, 3},
+		{[]uint32{3, 3}, false, 3},
+		{[]uint32{4, 5}, false, 3},
+		{[]uint32{2, 2}, true, 3},
+		{[]uint32{1, 3}, true, 3},
+	} {
+		w := newWorld(t)
+		w.s().allow(1)
+		k, other := w.connect(), w.connect()
+		for i := range 3 {
+			k.must(k.create(fmt.Sprint("/", i), 1))
+		}
+		if tt.unswept {
+			k.must(k.close())
+		}
+		other.must(other.create("/x", 1))
+		for i, format := range tt.formats {
+			id := uint32(i + 1)
+			w.entry(&proto.Txn{Member: id, Boot: 2000, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: bootOf(id), Format: format})})
+		}
+		p := encode(t, w.s().Snapshot())
+		if got := version(p); got != tt.want || w.s().Unswept() != tt.unswept {
+			t.Errorf("%+v: version %d, unswept %t", tt, got, w.s().Unswept())
+		}
+		if d := Diff(w.s(), restored(t, p)); d != "" {
+			t.Errorf("%+v: %s", tt, d)
+		}
 	}
 }
 
 // An entry of the format before ends every session at once.
 func TestFormatBeforeSteps(t *testing.T) {
 	w := newWorld(t)
-	w.s().atOnce = 1
+	w.s().allow(1)
 	k := w.connect()
 	k.must(k.create("/1", 1))
 	k.must(k.create("/2", 1))
@@ -213,10 +236,124 @@ func TestFormatBeforeSteps(t *testing.T) {
 	}
 }
 
+// ephemerals opens a session with so many nodes: /prefix-0 and on.
+func (w *world) ephemerals(prefix string, n int) *client {
+	w.t.Helper()
+	k := w.connect()
+	for i := range n {
+		k.must(k.create(fmt.Sprintf("/%s-%d", prefix, i), 1))
+	}
+	return k
+}
+
+// in applies one entry of a format.
+func (w *world) in(format uint32, txns ...*proto.Txn) {
+	w.t.Helper()
+	w.now++
+	w.append(w.term, &proto.Entry{Format: format, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: txns})
+}
+
+func (w *world) expiryOf(k *client) *proto.Txn {
+	return &proto.Txn{Session: int64(k.id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{Since: w.index})}
+}
+
+func sweepOf(nodes uint32) *proto.Txn {
+	return &proto.Txn{Op: int32(jute.OpSweep), Body: message(&proto.Sweep{Nodes: nodes})}
+}
+
+// All that end in one entry, by a close or an expiry, share one budget of nodes, in the order
+// of the log. A session whose nodes do not fit leaves all of them, and one behind it whose
+// nodes do fit takes them with it. The next entry has a budget of its own.
+func TestSessionsOfAnEntryShareABudget(t *testing.T) {
+	w := newWorld(t)
+	w.s().allow(5)
+	a, b, c, d, e, f := w.ephemerals("a", 2), w.ephemerals("b", 2), w.ephemerals("c", 2), w.ephemerals("d", 1), w.ephemerals("e", 0), w.ephemerals("f", 5)
+	w.in(budgetFormat, w.next(1, a.txn(jute.OpCloseSession, nil)), w.expiryOf(b), w.expiryOf(c), w.next(1, d.txn(jute.OpCloseSession, nil)), w.expiryOf(e))
+	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id}) || w.s().EphemeralCount() != 2+5 || w.s().SessionCount() != 1 {
+		t.Errorf("unswept %v, %d nodes, %d sessions; want %v alone to be left with its 2", got, w.s().EphemeralCount(), w.s().SessionCount(), c.id)
+	}
+	w.in(budgetFormat, w.next(1, f.txn(jute.OpCloseSession, nil)))
+	if n := w.s().EphemeralCount(); n != 2 {
+		t.Errorf("%d nodes, want the budget of another entry for 5 of 7", n)
+	}
+	checkInvariants(t, w.s())
+}
+
+// A sweep takes nodes of as many sessions as it has room for, in the order of their ids, at one
+// zxid, and tells of each. What it removes counts against its entry's budget.
+func TestSweepOfManySessions(t *testing.T) {
+	w := newWorld(t)
+	w.s().allow(0)
+	a, b, c, d := w.ephemerals("a", 1), w.ephemerals("b", 2), w.ephemerals("c", 2), w.ephemerals("d", 2)
+	for _, k := range []*client{a, b, c} {
+		if r := k.must(k.close()); !r.Later {
+			t.Fatal("answered at once")
+		}
+	}
+	w.s().allow(5)
+	w.heard.log = nil
+	zxid := w.s().Zxid()
+	w.in(budgetFormat, sweepOf(4), w.next(1, d.txn(jute.OpCloseSession, nil)))
+	w.wantLog(fmt.Sprintf("swept %v last true", a.id), fmt.Sprintf("swept %v last true", b.id), fmt.Sprintf("swept %v last false", c.id),
+		fmt.Sprintf("closed %v by {1 %d} expired false ephemerals 2", d.id, d.conn), "applied closeSession 0", "end")
+	if w.s().Zxid() != zxid+2 {
+		t.Errorf("zxid %#x after a sweep and a close, was %#x", w.s().Zxid(), zxid)
+	}
+	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id, d.id}) || w.s().EphemeralCount() != 3 {
+		t.Errorf("unswept %v, %d nodes; want a sweep of 4 to leave the close room for 1 of 2", got, w.s().EphemeralCount())
+	}
+	w.s().allow(1)
+	w.heard.log = nil
+	w.in(budgetFormat, sweepOf(4))
+	w.wantLog(fmt.Sprintf("swept %v last true", c.id), "end")
+	if n := w.s().EphemeralCount(); n != 2 {
+		t.Errorf("%d nodes, want a sweep that asks for more than the entry has left to remove 1 of 3", n)
+	}
+	checkInvariants(t, w.s())
+}
+
+// Sessions whose nodes others have deleted count, too: a sweep looks at so many at most.
+func TestSweepOfSessionsWithoutNodes(t *testing.T) {
+	w := newWorld(t)
+	w.s().allow(0)
+	other := w.connect()
+	for i := range 4 {
+		k := w.ephemerals(fmt.Sprint(i), 1)
+		k.must(k.close())
+		other.must(other.delete(fmt.Sprintf("/%d-0", i), -1))
+	}
+	w.s().allow(3)
+	w.sweep(5)
+	if n := len(w.s().unsweptIDs()); n != 1 {
+		t.Errorf("%d sessions left of 4 after a sweep with a budget of 3", n)
+	}
+	w.sweep(5)
+	if w.s().Unswept() {
+		t.Error("the last session without nodes is not forgotten")
+	}
+}
+
+// In entries of the format before, every session of an entry may take as many nodes with it as
+// one alone, and a sweep removes those of one session.
+func TestFormatBeforeBudget(t *testing.T) {
+	w := newWorld(t)
+	w.s().atOnce, w.s().perEntry = 2, 1 // as endAtOnce is more than entryRemovals
+	a, b, c, d := w.ephemerals("a", 2), w.ephemerals("b", 2), w.ephemerals("c", 3), w.ephemerals("d", 3)
+	w.in(budgetFormat-1, w.expiryOf(a), w.next(1, b.txn(jute.OpCloseSession, nil)), w.expiryOf(c), w.expiryOf(d))
+	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id, d.id}) || w.s().EphemeralCount() != 6 {
+		t.Errorf("unswept %v, %d nodes", got, w.s().EphemeralCount())
+	}
+	w.in(budgetFormat-1, sweepOf(5))
+	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{d.id}) || w.s().EphemeralCount() != 3 {
+		t.Errorf("unswept %v, %d nodes after a sweep", got, w.s().EphemeralCount())
+	}
+	checkInvariants(t, w.s())
+}
+
 // Only a leader's own sweeps, and what it says can be read.
 func TestSweepRefused(t *testing.T) {
 	w := newWorld(t)
-	w.s().atOnce = 0
+	w.s().allow(0)
 	k, other := w.connect(), w.connect()
 	k.must(k.create("/1", 1))
 	k.must(k.close())

@@ -131,6 +131,7 @@ func password(id jute.SessionID) []byte {
 type recorder struct {
 	log    []string
 	result Result // of the last transaction of member 1
+	ending Ending // the last one
 }
 
 func (o *recorder) note(format string, args ...any) {
@@ -147,6 +148,7 @@ func (o *recorder) Attached(s Session, old Owner) {
 }
 
 func (o *recorder) Closed(s Session, end Ending) {
+	o.ending = end
 	o.note("closed %v by %v expired %t ephemerals %d", s.ID, end.By, end.Expired, end.Ephemerals)
 }
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rollcall/leader"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 )
 
 // Config is what one member needs to know, checked and complete: whatever a file, the
@@ -34,16 +34,18 @@ type Config struct {
 	MinSessionTimeout time.Duration
 	MaxSessionTimeout time.Duration
 
-	MaxClientCnxns         int            // per client address; 0: no limit
-	MaxCnxns               int            // of all clients; 0: no limit
-	MaxBuffer              int            // bytes of a request
-	GlobalOutstandingLimit int            // writes in flight, over all connections of this member
-	SnapCount              int            // log entries between snapshots
-	StoreStallLimit        time.Duration  // that writing or applying the log may hang
-	LogKind                quorum.LogKind // "": as the folder is
+	MaxClientCnxns         int           // per client address; 0: no limit
+	MaxCnxns               int           // of all clients; 0: no limit
+	MaxBuffer              int           // bytes of a request
+	GlobalOutstandingLimit int           // writes in flight, over all connections of this member
+	SnapCount              int           // log entries between snapshots
+	StoreStallLimit        time.Duration // that writing or applying the log may hang
+	LogKind                disk.LogKind  // "": as the folder is
 
 	ConnOutstandingLimit int           // requests of one connection read and not answered
 	ConnUnreadLimit      int           // bytes that a client may leave unread
+	MultiOperationLimit  int           // operations of one multi
+	ClientMemoryLimit    int           // bytes that all clients may have waiting or unread; 0: a share of the memory
 	HandshakeTimeout     time.Duration // from accepting a connection to its session
 
 	Whitelist      []string // four-letter words besides srvr; "*" for all
@@ -60,7 +62,8 @@ type Config struct {
 	// Accepted, and without effect as yet: the table of keys says so.
 	Admin Admin
 
-	newID uint32 // to be written to DataDir/myid; 0: nothing
+	newID  uint32 // to be written to DataDir/myid; 0: nothing
+	idFrom string // what MyID was set by: a file, a variable or a flag
 }
 
 // Admin is where the AdminServer is to listen.
@@ -204,7 +207,7 @@ func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft
 			Tick:           3 * time.Second,
 			MaxClientCnxns: 60, MaxBuffer: defaultMaxBuffer, GlobalOutstandingLimit: 1000, SnapCount: 100_000,
 			StoreStallLimit:      3 * time.Second,
-			ConnOutstandingLimit: 128, ConnUnreadLimit: 16 << 20, HandshakeTimeout: 10 * time.Second,
+			ConnOutstandingLimit: 128, ConnUnreadLimit: 16 << 20, MultiOperationLimit: 10_000, HandshakeTimeout: 10 * time.Second,
 			NewEnsemble: flags.newEnsemble,
 			Reaping:     leader.Reaping{Interval: time.Minute, PerMinute: 10_000},
 			Admin:       Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},
@@ -372,9 +375,9 @@ func (d *draft) finishID() error {
 	if err != nil {
 		return err
 	}
-	d.MyID = cmp.Or(onDisk, fromEnv)
+	d.MyID, d.idFrom = onDisk, path
 	if onDisk == 0 {
-		d.newID = fromEnv
+		d.MyID, d.newID, d.idFrom = fromEnv, fromEnv, "ZOO_MY_ID"
 	}
 	if d.flags.myID != "" {
 		id, err := parseID(d.flags.myID, most)
@@ -384,7 +387,7 @@ func (d *draft) finishID() error {
 		if onDisk != 0 && id != onDisk {
 			d.warn("-myid", "%s says %d; %d holds", path, onDisk, id)
 		}
-		d.MyID, d.newID = id, 0
+		d.MyID, d.newID, d.idFrom = id, 0, "-myid"
 	} else if v, set := d.vars.get("ZOO_MY_ID"); set && onDisk != 0 && fromEnv != 0 && fromEnv != onDisk {
 		d.warn("ZOO_MY_ID", "it is %s, and %s says %d, which holds", v, path, onDisk)
 	}
@@ -396,7 +399,7 @@ func (d *draft) finishID() error {
 		return fmt.Errorf("%s is missing: it must hold the number of this member, 1 to %d", path, most)
 	}
 	if _, ok := d.Self(); !ok {
-		return fmt.Errorf("%s: this is member %d, and there is no server.%d", d.name, d.MyID, d.MyID)
+		return fmt.Errorf("%s: this is member %d (%s), and there is no server.%d: correct one of the two", d.name, d.MyID, d.idFrom, d.MyID)
 	}
 	return nil
 }
@@ -404,14 +407,16 @@ func (d *draft) finishID() error {
 // standaloneID settles the number of a standalone server, which ZooKeeper does not need.
 func (d *draft) standaloneID() {
 	if len(d.Servers) == 0 {
-		d.MyID = cmp.Or(d.MyID, 1)
+		if d.MyID == 0 {
+			d.MyID, d.idFrom = 1, "the default of a standalone server"
+		}
 		return
 	}
 	id := d.Servers[0].ID
 	if d.MyID != 0 && d.MyID != id {
 		d.warn(d.name, "this is member %d, and the only server line is server.%d, which holds", d.MyID, id)
 	}
-	d.MyID = id
+	d.MyID, d.idFrom = id, d.name
 }
 
 // readMyID returns the number in the first line of the file at path, 0 if there is no file.

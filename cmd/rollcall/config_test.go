@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rollcall/leader"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 )
 
 // inDir writes files into a new folder and replaces DIR by its name in all texts.
@@ -78,7 +78,7 @@ func TestLoadCases(t *testing.T) {
 		{name: "case 370 myid not a number", cfg: three, myid: "one\n", err: `DIR/myid: "one": allowed is a number from 1 to 255`},
 		{name: "case 370 myid empty", cfg: three, myid: "\n1\n", err: `DIR/myid: "": allowed is a number from 1 to 255`},
 		{name: "case 370 myid 256", cfg: three, myid: "256", err: `DIR/myid: "256": allowed is a number from 1 to 255`},
-		{name: "case 370 myid of nobody", cfg: three, myid: "4", err: "DIR/zoo.cfg: this is member 4, and there is no server.4"},
+		{name: "case 370 myid of nobody", cfg: three, myid: "4", err: "DIR/zoo.cfg: this is member 4 (DIR/myid), and there is no server.4: correct one of the two"},
 		{name: "case 371 one server line", cfg: "server.7=h:2888:3888;2181", warning: "one server line", check: func(c Config) bool {
 			return c.Standalone && c.MyID == 7 && c.ClientAddr == "0.0.0.0:2181"
 		}},
@@ -157,6 +157,8 @@ zookeeper.globalOutstandingLimit=200
 snapCount=5000
 connectionOutstandingLimit=9
 connectionUnreadLimit=65536
+multiOperationLimit=321
+clientMemoryLimit=50000000
 handshakeTimeout=700
 storeStallLimit=900
 logStore=WAL
@@ -183,13 +185,14 @@ znode.container.maxNeverUsedIntervalMs=2500
 		DataDir: dir, DataLogDir: at("DIR/log"), ClientAddr: "0.0.0.0:2181",
 		Tick: 2 * time.Second, InitLimit: 5, SyncLimit: 2,
 		MinSessionTimeout: 3 * time.Second, MaxSessionTimeout: 40 * time.Second,
-		MaxCnxns: 7, MaxBuffer: 0x1FFFFF, GlobalOutstandingLimit: 200, SnapCount: 5000, StoreStallLimit: 900 * time.Millisecond, LogKind: quorum.LogWAL,
-		ConnOutstandingLimit: 9, ConnUnreadLimit: 65536, HandshakeTimeout: 700 * time.Millisecond,
+		MaxCnxns: 7, MaxBuffer: 0x1FFFFF, GlobalOutstandingLimit: 200, SnapCount: 5000, StoreStallLimit: 900 * time.Millisecond, LogKind: disk.LogWAL,
+		ConnOutstandingLimit: 9, ConnUnreadLimit: 65536, MultiOperationLimit: 321, ClientMemoryLimit: 50_000_000, HandshakeTimeout: 700 * time.Millisecond,
 		Whitelist: []string{"ruok", "mntr", "srvr"}, SkipACL: true,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", ListenOnAllIPs: true,
 		ExtendedTypes: true, EnforceQuota: true,
 		Reaping: leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond},
 		Admin:   Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},
+		idFrom:  filepath.Join(dir, "myid"),
 	}
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("Load:\n%+v, want\n%+v", cfg, want)

@@ -170,7 +170,7 @@ func (c *Config) SaveMyID() error {
 	if c.newID == 0 {
 		return nil
 	}
-	if err := os.MkdirAll(c.DataDir, 0o750); err != nil {
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(c.DataDir, "myid.*")
@@ -179,7 +179,7 @@ func (c *Config) SaveMyID() error {
 	}
 	defer os.Remove(f.Name())
 	_, err = fmt.Fprintln(f, c.newID)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 )
 
 // key is one row of the table of all keys; docs/configuration.md shows the same rows.
@@ -35,18 +35,21 @@ func (s status) String() string {
 
 // Limits of numbers in a configuration.
 const (
-	maxTickMillis = 3_600_000 // an hour: 20 ticks still fit the 32 bits of a timeout on the wire
-	maxMillis     = 1<<31 - 1 // timeouts are 32 bit on the wire
-	maxTicks      = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
-	maxCount      = 1<<31 - 1 // Java's int
-	maxInFlight   = 1_000_000 // more transactions in flight than the log takes in a second
-	maxConnFlight = 100_000   // requests of one connection: each may hold a frame
-	minUnread     = 64 << 10
-	maxUnread     = 1 << 30
-	maxHandshake  = 60 * 60 * 1000
-	minStall      = 100 // a disk that is only busy takes as long
-	maxStall      = 60 * 60 * 1000
-	maxPort       = 65535
+	maxTickMillis   = 3_600_000 // an hour: 20 ticks still fit the 32 bits of a timeout on the wire
+	maxMillis       = 1<<31 - 1 // timeouts are 32 bit on the wire
+	maxTicks        = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
+	maxCount        = 1<<31 - 1 // Java's int
+	maxInFlight     = 1_000_000 // more transactions in flight than the log takes in a second
+	maxMultiOps     = 1_000_000 // operations of a multi: more than fit the longest request
+	maxConnFlight   = 100_000   // requests of one connection: each may hold a frame
+	minUnread       = 64 << 10
+	maxUnread       = 1 << 30
+	minClientMemory = 4 << 20 // four of the longest requests by default: with fewer, one would wait for another
+	maxClientMemory = 1 << 40
+	maxHandshake    = 60 * 60 * 1000
+	minStall        = 100 // a disk that is only busy takes as long
+	maxStall        = 60 * 60 * 1000
+	maxPort         = 65535
 
 	minMaxBuffer     = 1024    // below that, a client cannot connect with a chroot and a long ACL
 	maxMaxBuffer     = 8 << 20 // a transaction is one log entry, and entries are far below the log's own limit
@@ -70,11 +73,11 @@ const (
 // keys is every key that Rollcall knows of. The order is that of the docs.
 var keys = []key{
 	{
-		name: "dataDir", def: "required", note: "folder of this member's data and of `myid`",
+		name: "dataDir", def: "required", note: "folder of `myid`, and of this member's data in its subfolder `rollcall`; all else in it is left alone",
 		read: folder(func(d *draft) *string { return &d.DataDir }),
 	},
 	{
-		name: "dataLogDir", def: "dataDir", note: "folder of the log",
+		name: "dataLogDir", def: "dataDir", note: "folder of the log, in its subfolder `rollcall`; neither folder may be the subfolder `rollcall` of the other one",
 		read: folder(func(d *draft) *string { return &d.DataLogDir }),
 	},
 	{
@@ -94,7 +97,7 @@ var keys = []key{
 		read: number(0, maxTicks, func(d *draft) *int { return &d.InitLimit }),
 	},
 	{
-		name: "syncLimit", def: "required in an ensemble", note: "ticks after which a leader cuts off a silent member",
+		name: "syncLimit", def: "required in an ensemble", note: "ticks after which a leader cuts off a silent member, or hands over if it cannot do its work, and after which a member that cannot reach the leader closes its clients' connections",
 		read: number(0, maxTicks, func(d *draft) *int { return &d.SyncLimit }),
 	},
 	{
@@ -130,7 +133,15 @@ var keys = []key{
 		read: number(minUnread, maxUnread, func(d *draft) *int { return &d.ConnUnreadLimit }),
 	},
 	{
-		name: "handshakeTimeout", def: "10000", note: "Rollcall's own: ms from accepting a connection to its session, waiting for a leader included",
+		name: "multiOperationLimit", def: "10000", note: "Rollcall's own: operations of one multi, 1 to 1000000; past it the connection is closed, as for a request that is too long",
+		read: number(1, maxMultiOps, func(d *draft) *int { return &d.MultiOperationLimit }),
+	},
+	{
+		name: "clientMemoryLimit", def: "an eighth of the memory", note: "Rollcall's own: bytes of requests that wait, and of replies and events that clients leave unread, for all connections together, 4194304 to 1099511627776; when they are spent, large requests wait, and the connections that hold most are closed",
+		read: number(minClientMemory, maxClientMemory, func(d *draft) *int { return &d.ClientMemoryLimit }),
+	},
+	{
+		name: "handshakeTimeout", def: "10000", note: "Rollcall's own: ms from accepting a connection to its session, waiting for a leader included; a session waits for a leader for at most a third of its timeout",
 		read: millis(1, maxHandshake, func(d *draft) *time.Duration { return &d.HandshakeTimeout }),
 	},
 	{
@@ -166,7 +177,7 @@ var keys = []key{
 		read: boolean(func(d *draft) *bool { return &d.EnforceQuota }),
 	},
 	{
-		name: "znode.container.checkIntervalMs", def: "60000", note: "ms between two looks for containers and nodes with a TTL that are to be removed; the leader's counts",
+		name: "znode.container.checkIntervalMs", def: "60000", note: "ms between two looks for containers and nodes with a TTL that are to be removed; the leader's counts. None is removed while the leader's clock is not trusted ([clocks.md](clocks.md))",
 		read: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.Reaping.Interval }),
 	},
 	{
@@ -355,9 +366,9 @@ func choice(yes, no string, field func(*draft) *bool) reader {
 }
 
 func logStore(d *draft, s setting) error {
-	kind := quorum.LogKind(strings.ToLower(s.value))
+	kind := disk.LogKind(strings.ToLower(s.value))
 	if !kind.Known() {
-		return fmt.Errorf("allowed is %s or %s", quorum.LogBolt, quorum.LogWAL)
+		return fmt.Errorf("allowed is %s or %s", disk.LogBolt, disk.LogWAL)
 	}
 	d.LogKind = kind
 	return nil

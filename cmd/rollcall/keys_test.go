@@ -24,7 +24,7 @@ ssl.keyStore.location ssl.clientAuth ssl.quorum.keyStore.location multiAddress.e
 maxResponseCacheSize maxGetChildrenResponseCacheSize tcpKeepAlive clientTcpKeepAlive quorum.auth.enableSasl
 quorum.auth.serverRequireSasl quorum.auth.learnerRequireSasl quorum.auth.learnerLoginContext quorum.auth.kerberos.servicePrincipal
 jute.maxbuffer znode.container.checkIntervalMs znode.container.maxPerMinute znode.container.maxNeverUsedIntervalMs
-readonlymode.enabled connectionOutstandingLimit connectionUnreadLimit handshakeTimeout storeStallLimit logStore readConsistency
+readonlymode.enabled connectionOutstandingLimit connectionUnreadLimit multiOperationLimit clientMemoryLimit handshakeTimeout storeStallLimit logStore readConsistency
 admin.enableServer admin.serverAddress admin.serverPort admin.commandURL admin.idleTimeout admin.forceHttps
 admin.portUnification admin.needClientAuth admin.snapshot.enabled admin.restore.enabled admin.rateLimiterIntervalInMS
 metricsProvider.className metricsProvider.httpHost metricsProvider.httpPort metricsProvider.exportJvmInfo metricsProvider.numWorkerThreads

@@ -21,7 +21,7 @@ const usage = `rollcall keeps a roll of who is alive, for ZooKeeper clients.
   rollcall health [zoo.cfg]    exit 0 if the member of this machine serves clients, else 1
   rollcall recover [zoo.cfg]   let the survivor of a lost majority start alone (read the warning first)
   rollcall bench CASE...       measure any ensemble that speaks ZooKeeper's protocol; compare measures two
-  rollcall version             print the version
+  rollcall version             print the version, and the commit with its date
 
 Each takes -h. Keys of zoo.cfg, variables and flags: docs/configuration.md.
 `
@@ -70,7 +70,7 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) erro
 	case "bench":
 		return runBench(ctx, args, stdout, stderr)
 	case "version", "-version", "--version":
-		_, err := fmt.Fprintln(stdout, "rollcall", version)
+		_, err := fmt.Fprintln(stdout, builtFrom())
 		return err
 	case "help", "-h", "-help", "--help":
 		_, err := io.WriteString(stdout, usage)

@@ -7,8 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"rollcall/quorum/disk"
 )
 
 // Help says what a command takes, beside its flags.
@@ -44,5 +48,25 @@ func TestUpOnTakenPort(t *testing.T) {
 	err = run(t.Context(), args, nil, io.Discard, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "address already in use; -port takes others") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A member whose data folder belongs to another one says which file has its number, and which
+// one says whose folder it is.
+func TestServeInAnothersFolder(t *testing.T) {
+	dir, at := inDir(t, map[string]string{"myid": "3", "zoo.cfg": "dataDir=DIR\nclientPort=2181\n"})
+	own := filepath.Join(dir, "rollcall")
+	identity := `{"format": 1, "member": 1, "servers": ["1=m1:3888"]}`
+	if err := errors.Join(os.Mkdir(own, 0o700), os.WriteFile(filepath.Join(own, "identity.json"), []byte(identity), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	err := run(t.Context(), []string{"serve", "-client", "127.0.0.1:0", filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, io.Discard)
+	if !errors.Is(err, disk.ErrOtherMember) {
+		t.Fatalf("%v, want ErrOtherMember", err)
+	}
+	for _, want := range []string{at("DIR/rollcall/identity.json is of member 1"), "this is member 3", at("is from DIR/myid")} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want it to say %q", err, want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"rollcall/member"
 )
@@ -20,19 +21,27 @@ Recover one member only, the one with the most data. Then start it with this sam
 and the others with empty folders: it takes them in. Clients are served once a majority is there.
 `
 
+const recoverCompare = `Of two members, the one with the later term has more data; with equal terms, the one with the greater index.
+A member that is stopped cannot be asked. Run this command on each one that has data, answer no, and compare.
+`
+
 // recoverMember lets the survivor of a lost majority start, with the server list of its
 // present configuration.
 func recoverMember(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
-	yes := false
+	yes, force := false, false
 	cfg, logger, err := configured("recover", args, env, stderr, func(fs *flag.FlagSet) {
 		fs.BoolVar(&yes, "yes", false, "do it without asking")
+		fs.BoolVar(&force, "force", false, "do it even if another member is known to have more data, which is lost then")
 	})
 	if err != nil {
 		return err
 	}
-	servers := cfg.voters()
-	names := make([]string, 0, len(servers))
-	for _, s := range servers {
+	recovery := member.Recovery{ID: cfg.MyID, Servers: cfg.voters(), Dir: cfg.DataDir, LogDir: cfg.DataLogDir, Logger: logger}
+	if err := survey(ctx, recovery, force, stdout); err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	names := make([]string, 0, len(recovery.Servers))
+	for _, s := range recovery.Servers {
 		names = append(names, fmt.Sprintf("member %d (%s)", s.ID, s.Raft))
 	}
 	if _, err := fmt.Fprintf(stdout, recoverWarning, cfg.MyID, strings.Join(names, ", ")); err != nil {
@@ -46,12 +55,73 @@ func recoverMember(ctx context.Context, args, env []string, stdout, stderr io.Wr
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	err = member.Recover(member.Recovery{ID: cfg.MyID, Servers: servers, Dir: cfg.DataDir, LogDir: cfg.DataLogDir, Logger: logger})
-	if err != nil {
+	if err := member.Recover(recovery); err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
 	_, err = fmt.Fprintf(stdout, "Member %d can be started now.\n", cfg.MyID)
 	return err
+}
+
+// survey prints how far the data of this member and of the others go, as far as they answer. It is
+// an error if another one is known to have more, unless force is set.
+func survey(ctx context.Context, r member.Recovery, force bool, stdout io.Writer) error {
+	findings, err := member.Examine(ctx, r)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(stdout, describe(findings)); err != nil {
+		return err
+	}
+	if force {
+		return nil
+	}
+	return behind(findings)
+}
+
+// behind is an error if another member is known to have more data than the first.
+func behind(findings []member.Finding) error {
+	most := furthest(findings)
+	if !findings[0].Before(most.Extent) {
+		return nil
+	}
+	return fmt.Errorf("member %d (%s) has more data than member %d: recover that one, or give -force and lose what only that one has",
+		most.ID, most.Raft, findings[0].ID)
+}
+
+// furthest returns the member with the most data; of those with equally much, the first.
+func furthest(findings []member.Finding) member.Finding {
+	most := findings[0]
+	for _, f := range findings[1:] {
+		if most.Before(f.Extent) {
+			most = f
+		}
+	}
+	return most
+}
+
+// describe says what was found, a line for each member.
+func describe(findings []member.Finding) string {
+	var b strings.Builder
+	silent := false
+	for _, f := range findings {
+		fmt.Fprintf(&b, "Member %d (%s): ", f.ID, f.Raft)
+		switch {
+		case f.Err != nil:
+			silent = true
+			b.WriteString("not known, it does not answer\n")
+		case f.Index == 0:
+			b.WriteString("no data\n")
+		case f.At.IsZero():
+			fmt.Fprintf(&b, "data up to index %d of term %d\n", f.Index, f.Term)
+		default:
+			fmt.Fprintf(&b, "data up to index %d of term %d, written %s\n", f.Index, f.Term, f.At.UTC().Format(time.DateTime+" UTC"))
+		}
+	}
+	fmt.Fprintf(&b, "Member %d has the most data%s.\n", furthest(findings).ID, map[bool]string{true: " of those that are known"}[silent])
+	if silent {
+		b.WriteString(recoverCompare)
+	}
+	return b.String()
 }
 
 // confirm wants the word yes.

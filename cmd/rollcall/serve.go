@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"rollcall/member"
+	"rollcall/quorum/disk"
 	"rollcall/server"
 	"rollcall/znode"
 )
@@ -30,6 +32,7 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 	if err := cfg.SaveMyID(); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
+	keepWithin(cgroupMemory(os.DirFS("/")), env)
 	clients, err := cfg.listenClients()
 	if err != nil {
 		return fmt.Errorf("serve: clients: %w", err)
@@ -40,9 +43,12 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 	m, err := member.New(settings)
 	if err != nil {
 		_ = clients.Close() // the error of New is the one to tell
+		if errors.Is(err, disk.ErrOtherMember) {
+			err = fmt.Errorf("%w; the number of this member is from %s", err, cfg.idFrom)
+		}
 		return fmt.Errorf("serve: %w", err)
 	}
-	logger.Info("member starts", "member", cfg.MyID, "version", version, "clients", clients.Addr().String(),
+	logger.Info("member starts", "member", cfg.MyID, "version", builtFrom().version(), "clients", clients.Addr().String(),
 		"data", cfg.DataDir, "members", len(settings.Servers), "tick", cfg.Tick)
 	var tuning sync.WaitGroup
 	over, stop := context.WithCancel(ctx)
@@ -119,6 +125,8 @@ func (c *Config) member(logger *slog.Logger) member.Config {
 			MaxConns:       unlimited(c.MaxCnxns),
 			MaxInFlight:    c.ConnOutstandingLimit,
 			MaxUnread:      c.ConnUnreadLimit,
+			MaxMultiOps:    c.MultiOperationLimit,
+			Budget:         clientMemory(int64(c.ClientMemoryLimit), 1),
 			Handshake:      c.HandshakeTimeout,
 		},
 		InFlight: c.GlobalOutstandingLimit, Drain: drainPace,
@@ -126,7 +134,7 @@ func (c *Config) member(logger *slog.Logger) member.Config {
 		SuperDigest:       c.SuperDigest, Rules: znode.Rules{SkipACL: c.SkipACL, TTLNodes: c.ExtendedTypes, EnforceQuota: c.EnforceQuota},
 		Reaping: c.Reaping, Whitelist: c.Whitelist, SnapCount: uint64(c.SnapCount), StoreStallLimit: c.StoreStallLimit, LogKind: c.LogKind,
 		NewEnsemble: c.NewEnsemble, Bind: c.bind, EnsembleText: c.ensembleText(),
-		Version: version, Built: built(), Logger: logger,
+		Version: builtFrom().version(), Built: builtFrom().built(), Logger: logger,
 	}
 }
 
@@ -176,20 +184,4 @@ func (c *Config) ensembleText() []byte {
 	}
 	b.WriteString("version=0") // of the server list: it does not change while members run
 	return []byte(b.String())
-}
-
-// version is this program's. admin puts the level of ZooKeeper's interface in front.
-const version = "0.1.0"
-
-// built is when this program was built: the time of its file.
-func built() time.Time {
-	path, err := os.Executable()
-	if err != nil {
-		return time.Time{}
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return time.Time{}
-	}
-	return info.ModTime()
 }

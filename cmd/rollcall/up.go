@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/member"
+	"rollcall/server"
 )
 
 // What `rollcall up` runs with: ZooKeeper's limits for a tick of 2 s, and half of that
@@ -138,8 +139,8 @@ func (f upFlags) member(servers []member.Server, i int, out *teller, stderr io.W
 		ID: servers[i].ID, Servers: servers,
 		Dir:  filepath.Join(f.data, strconv.Itoa(i+1)),
 		Tick: upTick, MinTimeout: upMinTimeout, MaxTimeout: upMaxTimeout,
-		Clients: clients, Whitelist: []string{"*"},
-		Events: out.tell, EnsembleText: upText(servers, f.port), Version: version, Built: built(),
+		Clients: clients, Whitelist: []string{"*"}, Limits: server.Limits{Budget: clientMemory(0, len(servers))},
+		Events: out.tell, EnsembleText: upText(servers, f.port), Version: builtFrom().version(), Built: builtFrom().built(),
 		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {

@@ -28,7 +28,7 @@ var ephemerals = []row{
 func (k *session) ownedBy(prefix []byte) []string {
 	k.s.Helper()
 	var resp jute.GetEphemeralsResponse
-	k.into(k.ok(jute.OpGetEphemerals, jute.GetEphemeralsRequest{PrefixPath: prefix}), &resp)
+	k.into(k.ok(jute.OpGetEphemerals, jute.GetEphemeralsRequest{Path: prefix}), &resp)
 	paths := []string{}
 	for _, p := range resp.Ephemerals {
 		paths = append(paths, string(p))

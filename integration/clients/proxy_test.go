@@ -25,10 +25,14 @@ type proxy struct {
 // pieces is how many bytes are passed on at once.
 const pieces = 4 << 10
 
-// startProxy listens until the test ends.
+// startProxy listens until the test ends, on the host of the target.
 func startProxy(t *testing.T, target string, pause time.Duration) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	host, _, err := net.SplitHostPort(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp4", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

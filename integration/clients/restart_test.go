@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"reflect"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -60,26 +62,44 @@ func TestRestart(t *testing.T) {
 }
 
 // Two of three members lost their data for good: rollcall recover on the third, and all
-// start again, with the zoo.cfg they had. The client goes on with its session.
+// start again, with the zoo.cfg they had. The client goes on with its session. Before that, recover
+// refuses a member that was stopped while the others went on.
 func TestRecover(t *testing.T) {
 	e := startEnsemble(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
-	c, err := dialGo(ctx, seat{name: "test", hosts: e.Addresses(e.Settle()), moves: true}, longTimeout)
+	leader := e.Settle()
+	c, err := dialGo(ctx, seat{name: "test", hosts: e.Addresses(leader), moves: true}, longTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	lesser := e.Members[0] // not the third, which is to have all
+	if lesser == leader {
+		lesser = e.Members[1]
+	}
+	if err := lesser.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lesser.Process.Status(ctx); err != nil {
+		t.Fatal(err)
+	}
 	before, err := plant(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	out, err := exec.CommandContext(ctx, rollcall, "recover", "-yes", lesser.Config).CombinedOutput()
+	if want := fmt.Sprintf("has more data than member %d", lesser.ID); err == nil || !strings.Contains(string(out), want) {
+		t.Fatalf("recover of a member behind others: %v, want a refusal with %q: %s", err, want, out)
+	}
+	e.Start(lesser)
+	e.Settle()
 	states, _ := c.seen()
 	e.StopAll()
 	for _, m := range e.Members[:2] {
 		e.Empty(m)
 	}
-	out, err := exec.CommandContext(ctx, rollcall, "recover", "-yes", e.Members[2].Config).CombinedOutput()
+	out, err = exec.CommandContext(ctx, rollcall, "recover", "-yes", e.Members[2].Config).CombinedOutput()
 	if err != nil {
 		t.Fatalf("recover: %v: %s", err, out)
 	}

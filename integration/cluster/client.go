@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/history"
+	"rollcall/integration/history"
 	"rollcall/integration/wire"
 	"rollcall/jute"
 )
@@ -17,8 +17,8 @@ import (
 // What a call on a Client may end with, besides the server's own codes.
 var (
 	ErrLoss    = errors.New("cluster: connection lost, outcome unknown")
-	ErrExpired = errors.New("cluster: session expired")
-	ErrClosed  = errors.New("cluster: client closed")
+	errExpired = errors.New("cluster: session expired")
+	errClosed  = errors.New("cluster: client closed")
 )
 
 // Client holds one session as a ZooKeeper client does: it pings when idle for a third
@@ -61,7 +61,7 @@ type Call struct {
 	err   error
 }
 
-// Wait returns the reply, or ErrLoss, ErrExpired or ErrClosed. A server's error code is
+// Wait returns the reply, or ErrLoss, errExpired or errClosed. A server's error code is
 // returned as the error too.
 func (c *Call) Wait() (wire.Reply, error) {
 	<-c.done
@@ -91,7 +91,7 @@ func (c *Client) run() {
 	for i := 0; c.ctx.Err() == nil; i++ {
 		member := c.members[i%len(c.members)]
 		conn, err := c.connect(member)
-		if errors.Is(err, ErrExpired) {
+		if errors.Is(err, errExpired) {
 			c.end(err)
 			return
 		}
@@ -104,7 +104,7 @@ func (c *Client) run() {
 		c.lost(conn)
 		i = slices.Index(c.members, member)
 	}
-	c.end(ErrClosed)
+	c.end(errClosed)
 }
 
 func (c *Client) pause(d time.Duration) {
@@ -138,7 +138,7 @@ func (c *Client) connect(member uint32) (*wire.Conn, error) {
 		resp, err = conn.Resume(session, zxid)
 	}
 	if err == nil && resp.TimeOut <= 0 {
-		err = ErrExpired
+		err = errExpired
 		c.record.connection(history.Expired, session.SessionID, 0, member)
 	}
 	if err != nil {

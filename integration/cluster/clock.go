@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -8,39 +10,162 @@ import (
 // Clock is a member's wall clock, which may be wrong. Monotonic time is not its business.
 // Safe for concurrent use.
 type Clock struct {
-	mu    sync.Mutex
-	since time.Time     // the real time at which ahead was right
-	ahead time.Duration // of real time
+	mu   sync.Mutex
+	past []course // by since; the last one is the present
+}
+
+// course is how a clock ran from one moment on.
+type course struct {
+	since time.Time     // real time
+	ahead time.Duration // of real time, then
 	rate  float64       // what it gains each second, in seconds
 }
 
-// NewClock returns a clock that is right.
-func NewClock() *Clock { return &Clock{since: time.Now()} }
-
-// Now is what it shows.
-func (c *Clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	return now.Add(c.error(now)).Round(0) // no monotonic reading
-}
-
-func (c *Clock) error(now time.Time) time.Duration {
+func (c course) error(now time.Time) time.Duration {
 	return c.ahead + time.Duration(c.rate*float64(now.Sub(c.since)))
 }
 
-// Step sets it forward, or back.
-func (c *Clock) Step(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ahead += by
+// newClock returns a clock that is right.
+func newClock() *Clock { return &Clock{past: []course{{since: time.Now()}}} }
+
+// Now is what it shows.
+func (c *Clock) Now() time.Time {
+	now := time.Now()
+	return now.Add(c.Ahead()).Round(0) // no monotonic reading
 }
 
+// Ahead is how far it is ahead of real time; negative: behind.
+func (c *Clock) Ahead() time.Duration { return c.aheadAt(time.Now()) }
+
+func (c *Clock) aheadAt(at time.Time) time.Duration {
+	then := course{}
+	for _, p := range c.courses() {
+		if !p.since.After(at) {
+			then = p
+		}
+	}
+	return then.error(at)
+}
+
+func (c *Clock) courses() []course {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.past)
+}
+
+// Step sets it forward, or back.
+func (c *Clock) Step(by time.Duration) { c.set(func(n *course) { n.ahead += by }) }
+
 // Drift makes it gain so much each second from now on; negative: lose.
-func (c *Clock) Drift(each time.Duration) {
+func (c *Clock) Drift(each time.Duration) { c.set(func(n *course) { n.rate = each.Seconds() }) }
+
+func (c *Clock) set(change func(*course)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	c.ahead, c.since = c.error(now), now
-	c.rate = each.Seconds()
+	present := c.past[len(c.past)-1]
+	next := course{since: now, ahead: present.error(now), rate: present.rate}
+	change(&next)
+	c.past = append(c.past, next)
+}
+
+// Steady reports whether it has gone on evenly, but for less than limit, since a moment of
+// real time.
+func (c *Clock) Steady(since time.Time, limit time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, p := range c.past {
+		if i > 0 && !p.since.Before(since) && (p.ahead-c.past[i-1].error(p.since)).Abs() > limit {
+			return false
+		}
+	}
+	return true
+}
+
+// Latest is the latest time, in ms since 1970, that it has shown since a moment of real time.
+func (c *Clock) Latest(since time.Time) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	latest := int64(0)
+	for i, p := range c.past {
+		first, last := p.since, time.Now()
+		if first.Before(since) {
+			first = since
+		}
+		if i+1 < len(c.past) {
+			last = c.past[i+1].since
+		}
+		if !last.Before(first) {
+			latest = max(latest, first.Add(p.error(first)).UnixMilli(), last.Add(p.error(last)).UnixMilli())
+		}
+	}
+	return latest
+}
+
+// showed reports whether it showed a time, in ms since 1970, at some moment of real time
+// between from and to.
+func (c *Clock) showed(ms int64, from, to time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, p := range c.past {
+		first, last := p.since, to
+		if first.Before(from) {
+			first = from
+		}
+		if i+1 < len(c.past) && c.past[i+1].since.Before(to) {
+			last = c.past[i+1].since
+		}
+		if !last.Before(first) && first.Add(p.error(first)).UnixMilli() <= ms && ms <= last.Add(p.error(last)).UnixMilli() {
+			return true
+		}
+	}
+	return false
+}
+
+// Stamped returns an error unless the leader in whose term a transaction took its zxid can
+// have stamped it with ms, in ms since 1970, between two moments of real time. It needs
+// Options.Record.
+func (e *Ensemble) Stamped(zxid, ms int64, from, to time.Time) error {
+	term := uint64(zxid) >> 32
+	leader, ok := e.record.leader(term)
+	switch {
+	case !ok:
+		return fmt.Errorf("cluster: nobody led in term %d", term)
+	case !e.Clock(leader).showed(ms, from, to):
+		return fmt.Errorf("cluster: stamped %v in term %d: the clock of its leader, member %d, did not show that between %v and %v",
+			time.UnixMilli(ms).UTC(), term, leader, from.UTC(), to.UTC())
+	}
+	return nil
+}
+
+// CommonTime is by how much most members' clocks are ahead of real time, within a minute. It
+// reports false if most do not agree.
+func (e *Ensemble) CommonTime() (ahead time.Duration, ok bool) { return e.commonTime(time.Now()) }
+
+// CommonJump reports whether most members' clocks ever agreed, within a minute, on being
+// ahead of real time by so much or more.
+func (e *Ensemble) CommonJump(ahead time.Duration) bool {
+	for _, id := range e.IDs() {
+		for _, p := range e.Clock(id).courses() {
+			if common, ok := e.commonTime(p.since); ok && common >= ahead {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (e *Ensemble) commonTime(at time.Time) (ahead time.Duration, ok bool) {
+	for _, id := range e.IDs() {
+		ahead, agree := e.Clock(id).aheadAt(at), 0
+		for _, other := range e.IDs() {
+			if (e.Clock(other).aheadAt(at) - ahead).Abs() <= time.Minute {
+				agree++
+			}
+		}
+		if agree > len(e.IDs())/2 {
+			return ahead, true
+		}
+	}
+	return 0, false
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 )
 
 var (
@@ -54,8 +54,8 @@ type snapshotFile struct {
 	body []byte
 }
 
-// NewDisk returns an empty disk.
-func NewDisk() *Disk { return &Disk{data: newContent()} }
+// newDisk returns an empty disk.
+func newDisk() *Disk { return &Disk{data: newContent()} }
 
 func newContent() *content {
 	return &content{logs: make(map[uint64]raft.Log), stable: make(map[string][]byte)}
@@ -63,17 +63,17 @@ func newContent() *content {
 
 // mount returns the stores for one run of a process. Those of an earlier run are no
 // longer heard.
-func (d *Disk) mount() quorum.Stores {
+func (d *Disk) mount() disk.Stores {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := &diskRun{disk: d, data: d.data, crashed: make(chan struct{})}
 	d.run = r
-	return quorum.Stores{Log: r, Stable: r, Snapshots: r}
+	return disk.Stores{Log: r, Stable: r, Snapshots: r}
 }
 
-// Crash takes the disk from the process that uses it, which writes into nothing from now
+// crash takes the disk from the process that uses it, which writes into nothing from now
 // on. Of each write under way rng decides what is there; nil: nothing.
-func (d *Disk) Crash(rng *rand.Rand) {
+func (d *Disk) crash(rng *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.run == nil {
@@ -92,7 +92,7 @@ func (d *Disk) Crash(rng *rand.Rand) {
 
 // Wipe empties the disk.
 func (d *Disk) Wipe() {
-	d.Crash(nil)
+	d.crash(nil)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.data = newContent()

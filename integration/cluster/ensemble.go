@@ -25,7 +25,7 @@ import (
 	"rollcall/jute"
 	"rollcall/leader"
 	"rollcall/member"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 	"rollcall/znode"
 )
 
@@ -62,11 +62,12 @@ type running struct {
 	disk   *Disk
 	clock  *Clock
 	gate   *Gate
-	stores quorum.Stores // disk, as the present run sees it
+	stores disk.Stores // disk, as the present run sees it
 	member *member.Member
 	stop   context.CancelFunc
 	done   chan struct{} // closed when the run has ended; nil while it is down
 	run    *run
+	booted time.Time
 	leaves bool // it has been asked to stop, and nobody has waited for that yet
 }
 
@@ -81,10 +82,10 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 		opts.Tick = time.Second
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Ensemble{Network: NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
+	e := &Ensemble{Network: newNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
 	for id := uint32(1); id <= uint32(n); id++ {
 		e.servers = append(e.servers, member.Server{ID: id, Grpc: fmt.Sprintf("m%d:2888", id), Raft: raftAddr(id)})
-		e.members[id] = &running{disk: NewDisk(), clock: NewClock(), gate: new(Gate)}
+		e.members[id] = &running{disk: newDisk(), clock: newClock(), gate: new(Gate)}
 		e.members[id].disk.SetLatency(opts.Write)
 	}
 	if opts.Record {
@@ -131,7 +132,7 @@ func (e *Ensemble) Boot(id uint32) {
 	if r.done != nil {
 		e.t.Fatalf("cluster: member %d runs already, or has ended and was not reaped", id)
 	}
-	host := e.Network.Revive(id)
+	host := e.Network.revive(id)
 	clients, err := host.Listen(clientAddr(id))
 	if err != nil {
 		e.t.Fatal(err)
@@ -148,7 +149,7 @@ func (e *Ensemble) Boot(id uint32) {
 	}
 	e.record.up(id)
 	ctx, stop := context.WithCancel(context.Background()) // the test's end crashes it
-	r.member, r.stop, r.done, r.run, r.leaves = m, stop, make(chan struct{}), new(run), false
+	r.member, r.stop, r.done, r.run, r.leaves, r.booted = m, stop, make(chan struct{}), new(run), false, time.Now()
 	done, result := r.done, r.run
 	go func() {
 		defer close(done)
@@ -203,7 +204,7 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	e.Network.Kill(id)
 	r := e.members[id]
 	r.gate.Release()
-	r.disk.Crash(rng)
+	r.disk.crash(rng)
 	if r.done == nil {
 		return
 	}
@@ -265,7 +266,7 @@ func (e *Ensemble) end(id uint32) error {
 	r.stop()
 	<-r.done
 	e.count(r)
-	r.disk.Crash(nil) // what still hangs there is of the past
+	r.disk.crash(nil) // what still hangs there is of the past
 	r.done, r.member = nil, nil
 	return r.run.err
 }
@@ -361,17 +362,77 @@ func (e *Ensemble) Forwards(follower, leader uint32) bool {
 // OrphanForwarding takes that connection from the follower alone: the leader goes on
 // reading, late, what had been sent on it, while the follower has a newer one, or is dead.
 func (e *Ensemble) OrphanForwarding(follower, leader uint32, late time.Duration) {
-	e.Network.Orphan(follower, e.servers[leader-1].Grpc, late)
+	e.Network.orphan(follower, e.servers[leader-1].Grpc, late)
+}
+
+// Port is one of the two ports that a member has for the others.
+type Port int
+
+// The ports: of gRPC, for pings, proofs and writes, and of raft, for the log and elections.
+const (
+	GRPCPort Port = 1 << iota
+	RaftPort
+)
+
+// Ways are those in which a port is Shut.
+type Ways int
+
+// The ways. In and Out may be combined, and Silent with either.
+const (
+	In     Ways = 1 << iota // others do not reach the member's port
+	Out                     // the member does not reach that port of the others
+	Silent                  // no connection is refused: those there are dead, and attempts to make new ones wait
+)
+
+// Shut keeps a member and the others apart, on one port, until Unshut.
+func (e *Ensemble) Shut(id uint32, port Port, ways Ways) {
+	e.ways(id, port, ways, e.Network.block, e.Network.drop)
+}
+
+// Unshut ends a Shut of the same port and ways.
+func (e *Ensemble) Unshut(id uint32, port Port, ways Ways) {
+	e.ways(id, port, ways, e.Network.unblock, e.Network.undrop)
+}
+
+func (e *Ensemble) ways(id uint32, port Port, ways Ways, loud, silent func(from uint32, addr string)) {
+	do := loud
+	if ways&Silent != 0 {
+		do = silent
+	}
+	e.others(id, func(id, other uint32) {
+		if ways&In != 0 {
+			do(other, e.addr(id, port))
+		}
+		if ways&Out != 0 {
+			do(id, e.addr(other, port))
+		}
+	})
+}
+
+// ForgetFlows makes the connections dead that one member has opened to the ports of another.
+func (e *Ensemble) ForgetFlows(from, to uint32, ports Port) {
+	for _, port := range []Port{GRPCPort, RaftPort} {
+		if ports&port != 0 {
+			e.Network.forget(from, e.addr(to, port))
+		}
+	}
+}
+
+func (e *Ensemble) addr(id uint32, port Port) string {
+	if port == RaftPort {
+		return e.servers[id-1].Raft
+	}
+	return e.servers[id-1].Grpc
 }
 
 // BlockLog keeps a leader's log from reaching a follower; all else goes on.
 func (e *Ensemble) BlockLog(leader, follower uint32) {
-	e.Network.Block(leader, e.servers[follower-1].Raft)
+	e.Network.block(leader, e.servers[follower-1].Raft)
 }
 
 // UnblockLog ends BlockLog.
 func (e *Ensemble) UnblockLog(leader, follower uint32) {
-	e.Network.Unblock(leader, e.servers[follower-1].Raft)
+	e.Network.unblock(leader, e.servers[follower-1].Raft)
 }
 
 // Wipe gives a member that is down empty disks.
@@ -388,6 +449,9 @@ func (e *Ensemble) Running(id uint32) bool {
 	r := e.members[id]
 	return r.done != nil && !r.leaves && e.Exited(id) == nil
 }
+
+// Booted is when a running member was started.
+func (e *Ensemble) Booted(id uint32) time.Time { return e.members[id].booted }
 
 // Member returns a running member.
 func (e *Ensemble) Member(id uint32) *member.Member { return e.members[id].member }
@@ -407,9 +471,25 @@ func (e *Ensemble) Wait(what string, limit time.Duration, ok func() bool) {
 func (e *Ensemble) Ready() uint32 {
 	e.t.Helper()
 	e.Wait("every member to serve", 60*e.opts.Tick, func() bool {
-		return !slices.ContainsFunc(e.IDs(), func(id uint32) bool { return e.Running(id) && e.Member(id).Damage() == "" && e.Member(id).Role() == "" })
+		return !slices.ContainsFunc(e.IDs(), func(id uint32) bool { return e.Running(id) && !e.serves(id) })
 	})
 	return e.Leader()
+}
+
+// Healed is Ready, and all members must run: it Restarts those that end meanwhile. A member
+// whose disk has failed may still be on its way out when the faults are over.
+func (e *Ensemble) Healed() uint32 {
+	e.t.Helper()
+	e.Wait("every member to run and to serve", 60*e.opts.Tick, func() bool {
+		e.Restart()
+		return !slices.ContainsFunc(e.IDs(), func(id uint32) bool { return !e.Running(id) || !e.serves(id) })
+	})
+	return e.Leader()
+}
+
+// serves reports whether a running member serves, or need not because it is damaged.
+func (e *Ensemble) serves(id uint32) bool {
+	return e.Member(id).Damage() != "" || e.Member(id).Role() != ""
 }
 
 // Joined waits until every running member takes part in elections.
@@ -453,21 +533,38 @@ func (e *Ensemble) Followers() []uint32 {
 // states node by node, session by session, cursor by cursor.
 func (e *Ensemble) Equal() {
 	e.t.Helper()
-	var states []*znode.State
-	e.Wait("all members to catch up", 60*e.opts.Tick, func() bool {
-		states = states[:0]
+	var diff string
+	e.Wait("all members to catch up", 60*e.opts.Tick, func() (settled bool) {
+		var states []*znode.State
 		for _, id := range e.IDs() {
 			if e.Running(id) {
 				states = append(states, e.Member(id).State())
 			}
 		}
-		return !slices.ContainsFunc(states, func(s *znode.State) bool { return index(s) != index(states[0]) })
+		diff, settled = compare(states, znode.Diff)
+		return settled
 	})
+	if diff != "" {
+		e.t.Fatalf("cluster: members differ: %s", diff)
+	}
+}
+
+// compare returns how states differ, and whether that counts: not while one has applied more
+// than another, nor if an entry came between the looks at two of them.
+func compare(states []*znode.State, diff func(a, b *znode.State) string) (how string, settled bool) {
+	at := index(states[0])
+	together := func() bool {
+		return !slices.ContainsFunc(states, func(s *znode.State) bool { return index(s) != at })
+	}
+	if !together() {
+		return "", false
+	}
 	for _, s := range states[1:] {
-		if diff := znode.Diff(states[0], s); diff != "" {
-			e.t.Fatalf("cluster: members differ: %s", diff)
+		if how = diff(states[0], s); how != "" {
+			break
 		}
 	}
+	return how, together()
 }
 
 func index(s *znode.State) uint64 {

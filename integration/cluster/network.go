@@ -21,8 +21,11 @@ var errUnreachable = errors.New("cluster: unreachable")
 //   - Hang: nothing arrives and nobody is told, until Flow; then all of it does, in order,
 //     as TCP sends again what was lost;
 //   - Slow: everything takes longer;
+//   - Narrow: so many bytes arrive in a second, of all connections together;
 //   - Orphan: one side has lost its connections and knows, the other still reads what had
-//     been sent on them.
+//     been sent on them;
+//   - Forget: connections are dead, and neither side is told; new ones can be made;
+//   - Drop: that, and new ones come to nothing until they are given up.
 //
 // Safe for concurrent use.
 type Network struct {
@@ -31,12 +34,14 @@ type Network struct {
 	conns     map[*conn]struct{}   // both ends of each
 	ports     int                  // of the clients' ends, handed out
 	cut       map[[2]uint32]bool   // links, smaller host first
-	blocked   map[route]bool
+	blocked   map[route]int        // how many Blocks
+	dropped   map[route]int        // how many Drops
 	dead      map[uint32]bool
 	lives     map[uint32]int              // how often each host was killed
 	hung      map[[2]uint32]int           // from, to: how many hangs
 	slow      map[[2]uint32]time.Duration // from, to
-	changed   chan struct{}               // closed, and made anew, when a hang ends
+	narrow    map[[2]uint32]*strait       // from, to
+	changed   chan struct{}               // closed, and made anew, when a hang or a Drop ends
 }
 
 // route is the way from a host to an address.
@@ -45,17 +50,19 @@ type route struct {
 	addr string
 }
 
-// NewNetwork returns a network on which every host reaches every other.
-func NewNetwork() *Network {
+// newNetwork returns a network on which every host reaches every other.
+func newNetwork() *Network {
 	return &Network{
 		listeners: make(map[string]*listener),
 		conns:     make(map[*conn]struct{}),
 		cut:       make(map[[2]uint32]bool),
-		blocked:   make(map[route]bool),
+		blocked:   make(map[route]int),
+		dropped:   make(map[route]int),
 		dead:      make(map[uint32]bool),
 		lives:     make(map[uint32]int),
 		hung:      make(map[[2]uint32]int),
 		slow:      make(map[[2]uint32]time.Duration),
+		narrow:    make(map[[2]uint32]*strait),
 		changed:   make(chan struct{}),
 	}
 }
@@ -73,7 +80,7 @@ func (n *Network) Listen(host uint32, addr string) (net.Listener, error) {
 }
 
 // Dial connects host to whoever listens on addr. It fails at once if nobody can be
-// reached there, and waits while the link hangs.
+// reached there, and waits while the link hangs or drops what is sent.
 func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn, error) {
 	for {
 		ours, theirs, l, changed := n.pair(host, addr)
@@ -101,15 +108,15 @@ func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn,
 }
 
 // pair makes the two ends of a connection to addr. Without l nobody is to be reached
-// there; with l alone the link hangs, and changed says when to look again.
+// there; with l alone the link hangs or drops, and changed says when to look again.
 func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listener, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l = n.listening(addr)
-	if l == nil || n.severed(host, l.host) || n.blocked[route{host, addr}] {
+	if l == nil || n.severed(host, l.host) || n.blocked[route{host, addr}] > 0 {
 		return nil, nil, nil, nil
 	}
-	if n.hung[[2]uint32{host, l.host}] > 0 || n.hung[[2]uint32{l.host, host}] > 0 {
+	if n.hangsLocked(host, l.host) || n.dropped[route{host, addr}] > 0 {
 		return nil, nil, l, n.changed
 	}
 	there, back := newPipe(), newPipe()
@@ -119,6 +126,7 @@ func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listene
 	for _, c := range []*conn{ours, theirs} {
 		n.conns[c] = struct{}{}
 		c.out.slow(n.slow[[2]uint32{c.from, c.to}])
+		c.out.narrow(n.narrow[[2]uint32{c.from, c.to}])
 	}
 	return ours, theirs, l, nil
 }
@@ -144,11 +152,11 @@ func (n *Network) Reset(from uint32, addr string) {
 	}
 }
 
-// Orphan breaks the connections of one host to an address for that host only. The other
+// orphan breaks the connections of one host to an address for that host only. The other
 // side learns of it when late has gone by, until when nothing arrives there; then it
 // reads what had been sent, and the end. The host may connect anew at once: so the other
 // side has two connections, and the older one speaks last, even if the host has been killed.
-func (n *Network) Orphan(from uint32, addr string, late time.Duration) {
+func (n *Network) orphan(from uint32, addr string, late time.Duration) {
 	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
 		c.orphan(late)
 		for _, end := range n.find(func(end *conn) bool { return end.in == c.out }) {
@@ -162,20 +170,47 @@ func (n *Network) Connected(from uint32, addr string) bool {
 	return len(n.find(func(c *conn) bool { return c.remote == addr && c.from == from })) > 0
 }
 
-// Block resets the connections of one host to an address and refuses new ones until
-// Unblock.
-func (n *Network) Block(from uint32, addr string) {
+// forget makes the connections of one host to an address dead, as a firewall does that has
+// forgotten them: what is under way and what is sent from now on vanishes, the end of a
+// connection too, and neither side is told. New ones can be made.
+func (n *Network) forget(from uint32, addr string) {
+	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
+		c.in.lose()
+		c.out.lose()
+	}
+}
+
+// drop forgets the connections of one host to an address, and lets attempts to make new ones
+// wait, until Undrop; Drops add up.
+func (n *Network) drop(from uint32, addr string) {
 	n.mu.Lock()
-	n.blocked[route{from, addr}] = true
+	n.dropped[route{from, addr}]++
+	n.mu.Unlock()
+	n.forget(from, addr)
+}
+
+// undrop ends one Drop. The connections stay dead.
+func (n *Network) undrop(from uint32, addr string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dropped[route{from, addr}]--
+	n.flows()
+}
+
+// block resets the connections of one host to an address and refuses new ones until
+// Unblock; Blocks add up.
+func (n *Network) block(from uint32, addr string) {
+	n.mu.Lock()
+	n.blocked[route{from, addr}]++
 	n.mu.Unlock()
 	n.Reset(from, addr)
 }
 
-// Unblock ends Block.
-func (n *Network) Unblock(from uint32, addr string) {
+// unblock ends one Block.
+func (n *Network) unblock(from uint32, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.blocked, route{from, addr})
+	n.blocked[route{from, addr}]--
 }
 
 // Hang keeps what one host sends from the other until Flow; hangs add up. Connections
@@ -191,13 +226,18 @@ func (n *Network) hang(from, to uint32, by int) {
 	n.hung[way] += by
 	held := n.hung[way] > 0
 	if !held {
-		close(n.changed)
-		n.changed = make(chan struct{})
+		n.flows()
 	}
 	n.mu.Unlock()
-	for _, c := range n.find(func(c *conn) bool { return c.from == from && c.to == to }) {
-		c.out.hold(held)
+	for _, p := range n.ways(from, to) {
+		p.hold(held)
 	}
+}
+
+// flows makes every goroutine that waits to connect look again. The lock is held.
+func (n *Network) flows() {
+	close(n.changed)
+	n.changed = make(chan struct{})
 }
 
 // Slow makes everything that one host sends to the other arrive later; 0 ends it.
@@ -205,8 +245,23 @@ func (n *Network) Slow(from, to uint32, by time.Duration) {
 	n.mu.Lock()
 	n.slow[[2]uint32{from, to}] = by
 	n.mu.Unlock()
-	for _, c := range n.find(func(c *conn) bool { return c.from == from && c.to == to }) {
-		c.out.slow(by)
+	for _, p := range n.ways(from, to) {
+		p.slow(by)
+	}
+}
+
+// Narrow lets so many bytes a second through of what one host sends to the other, in the
+// order in which they are sent, whatever the connection; 0 ends it.
+func (n *Network) Narrow(from, to uint32, rate int) {
+	var s *strait
+	if rate > 0 {
+		s = &strait{rate: rate}
+	}
+	n.mu.Lock()
+	n.narrow[[2]uint32{from, to}] = s
+	n.mu.Unlock()
+	for _, p := range n.ways(from, to) {
+		p.narrow(s)
 	}
 }
 
@@ -220,9 +275,9 @@ func (n *Network) Kill(host uint32) {
 	n.resetSevered()
 }
 
-// Revive lets a host come back, and returns what stands for it on the network. That of a
+// revive lets a host come back, and returns what stands for it on the network. That of a
 // former life, which may not have ended in all its parts, reaches nobody any more.
-func (n *Network) Revive(host uint32) *Host {
+func (n *Network) revive(host uint32) *Host {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.dead, host)
@@ -302,6 +357,28 @@ func (n *Network) find(ok func(*conn) bool) []*conn {
 	return found
 }
 
+// hangs reports whether either direction between two hosts hangs.
+func (n *Network) hangs(a, b uint32) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.hangsLocked(a, b)
+}
+
+func (n *Network) hangsLocked(a, b uint32) bool {
+	return n.hung[[2]uint32{a, b}] > 0 || n.hung[[2]uint32{b, a}] > 0
+}
+
+// ways are the directions of connections in which one host sends to the other. They are those
+// of the ends that read: what the other end had sent, and that it has closed, is still to
+// come once that end is gone.
+func (n *Network) ways(from, to uint32) []*pipe {
+	var ways []*pipe
+	for _, c := range n.find(func(c *conn) bool { return c.from == to && c.to == from }) {
+		ways = append(ways, c.in)
+	}
+	return ways
+}
+
 func link(a, b uint32) [2]uint32 { return [2]uint32{min(a, b), max(a, b)} }
 
 // conn is one end of a connection.
@@ -316,15 +393,14 @@ type conn struct {
 // Read returns what has arrived.
 func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
 
-// Write to a connection that the other end has closed fails, and lets Read come to the
-// end, as a reset does; unless the link hangs, so that nobody can know yet.
+// Write to a connection that the other end has closed fails once Read could have come to the
+// end, if the link does not hang. Until then nobody knows of it here, and what is written
+// vanishes. gRPC relies on that: after
+// a failed write it opens streams on the connection anew, without a pause, until Read fails.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.out.write(b)
-	if errors.Is(err, io.ErrClosedPipe) {
-		if c.in.isHeld() {
-			return len(b), nil
-		}
-		c.in.closeWriter()
+	if errors.Is(err, io.ErrClosedPipe) && (c.network.hangs(c.from, c.to) || !c.in.hasEnded()) {
+		return len(b), nil
 	}
 	return n, err
 }

@@ -23,11 +23,13 @@ type pipe struct {
 	pieces  []piece
 	size    int           // bytes in pieces
 	delay   time.Duration // of what is written from now on
+	strait  *strait       // that it goes through; nil: none
 	held    bool          // nothing is delivered
 	ended   time.Time     // behind the pieces comes the end, from then on; zero: not yet
 	closed  bool          // the reader has closed its end
 	gone    bool          // the writer has lost its end
 	mute    bool          // what is written vanishes
+	lost    bool          // the network has forgotten the connection: nothing arrives any more, nor the end
 	broken  bool          // reset
 
 	readBy, writeBy deadline
@@ -36,6 +38,28 @@ type pipe struct {
 type piece struct {
 	data []byte
 	due  time.Time
+}
+
+// strait is a link that lets so many bytes a second through, of several pipes.
+type strait struct {
+	rate int
+
+	mu   sync.Mutex
+	free time.Time // when what was sent is through
+}
+
+// through returns when n bytes that are sent now are through.
+func (s *strait) through(n int, now time.Time) time.Time {
+	if s == nil {
+		return now
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free.Before(now) {
+		s.free = now
+	}
+	s.free = s.free.Add(time.Duration(n) * time.Second / time.Duration(s.rate))
+	return s.free
 }
 
 // deadline wakes those who wait for a pipe when it has passed.
@@ -64,7 +88,7 @@ func (p *pipe) read(b []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		case len(b) == 0:
 			return 0, nil
-		case p.held:
+		case p.held, p.lost:
 		case len(p.pieces) > 0 && !p.pieces[0].due.After(now):
 			n := copy(b, p.pieces[0].data)
 			if p.pieces[0].data = p.pieces[0].data[n:]; len(p.pieces[0].data) == 0 {
@@ -91,6 +115,17 @@ func (p *pipe) waitUntil(d time.Duration) {
 	timer := time.AfterFunc(d, p.changed.Broadcast)
 	defer timer.Stop()
 	p.changed.Wait()
+}
+
+// hasEnded reports whether a reader who reads what has arrived finds the end after that.
+func (p *pipe) hasEnded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if n := len(p.pieces); n > 0 && p.pieces[n-1].due.After(now) {
+		return false
+	}
+	return !p.held && !p.lost && !p.ended.IsZero() && !p.ended.After(now)
 }
 
 func (p *pipe) write(b []byte) (n int, err error) {
@@ -123,7 +158,7 @@ func (p *pipe) write(b []byte) (n int, err error) {
 
 // put appends a piece, which is never due before those in front of it.
 func (p *pipe) put(b []byte, now time.Time) {
-	due := now.Add(p.delay)
+	due := p.strait.through(len(b), now).Add(p.delay)
 	if n := len(p.pieces); n > 0 && p.pieces[n-1].due.After(due) {
 		due = p.pieces[n-1].due
 	}
@@ -169,6 +204,25 @@ func (p *pipe) orphan(late time.Duration) {
 	})
 }
 
+// lose makes all that is under way, and all that is sent from now on, vanish without a word.
+func (p *pipe) lose() { p.change(func() { p.lost, p.mute, p.pieces, p.size = true, true, nil, 0 }) }
+
+// narrow sends what is written from now on through s. If that is none, what is under way
+// has come.
+func (p *pipe) narrow(s *strait) {
+	p.change(func() {
+		if p.strait = s; s != nil {
+			return
+		}
+		now := time.Now()
+		for i := range p.pieces {
+			if p.pieces[i].due.After(now.Add(p.delay)) {
+				p.pieces[i].due = now.Add(p.delay)
+			}
+		}
+	})
+}
+
 // swallow makes writes succeed and vanish.
 func (p *pipe) swallow()                      { p.change(func() { p.mute = true }) }
 func (p *pipe) hold(held bool)                { p.change(func() { p.held = held }) }
@@ -176,12 +230,6 @@ func (p *pipe) slow(by time.Duration)         { p.change(func() { p.delay = by }
 func (p *pipe) setReadDeadline(t time.Time)   { p.change(func() { p.readBy.set(t, &p.changed) }) }
 func (p *pipe) setWriteDeadline(t time.Time)  { p.change(func() { p.writeBy.set(t, &p.changed) }) }
 func (d *deadline) passed(now time.Time) bool { return !d.at.IsZero() && !now.Before(d.at) }
-
-func (p *pipe) isHeld() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.held
-}
 
 func (p *pipe) change(f func()) {
 	p.mu.Lock()

@@ -23,14 +23,18 @@ const (
 	Cut     Kind = "cut"     // the link between Who and Far is cut
 	Hang    Kind = "hang"    // nothing gets from Who to Far
 	Slow    Kind = "slow"    // what goes between Who and Far takes By longer
+	Narrow  Kind = "narrow"  // of what goes between Who and Far, N KiB a second arrive
 	Reset   Kind = "reset"   // once: the connections between Who and Far are reset
 	Orphan  Kind = "orphan"  // once: Who loses its forwarding connections, which the others read By later
 	Lag     Kind = "lag"     // the log does not reach Who, and what Who forwards is sent again
 	Stall   Kind = "stall"   // Who's disk hangs
 	Fail    Kind = "fail"    // once: the N-th write of Who's disk from now fails; it is restarted
-	Step    Kind = "step"    // once: Who's wall clock is set forward, or back, By
+	Step    Kind = "step"    // Who's wall clock is set forward, or back, By; once, unless it is right again after For
 	Drift   Kind = "drift"   // once: Who's wall clock gains By each second from now on
 	Strand  Kind = "strand"  // clients do not reach Who
+	Shut    Kind = "shut"    // Who's gRPC port and those of the others are kept apart; N: Ways
+	ShutLog Kind = "shutlog" // the same of raft's port
+	Forget  Kind = "forget"  // once: the network forgets the connections that Who has opened to Far; N: to which ports, a sum of Port
 )
 
 // Target is a member by what it is when the fault begins: "leader", "follower1",
@@ -112,7 +116,7 @@ func parseFault(words []string) (f Fault, err error) {
 		return f, err
 	}
 	f.Kind, f.Who = Kind(words[1]), Target(words[2])
-	if !slices.Contains(kinds, f.Kind) {
+	if f.Kind != Narrow && !slices.Contains(kinds, f.Kind) {
 		return f, fmt.Errorf("no such kind")
 	}
 	for _, w := range words[3:] {
@@ -138,7 +142,7 @@ func parseFault(words []string) (f Fault, err error) {
 	return f, nil
 }
 
-var kinds = []Kind{Kill, Stop, Wipe, Pause, Isolate, Cut, Hang, Slow, Reset, Orphan, Lag, Stall, Fail, Step, Drift, Strand}
+var kinds = []Kind{Kill, Stop, Wipe, Pause, Isolate, Cut, Hang, Slow, Reset, Orphan, Lag, Stall, Fail, Step, Drift, Strand, Shut, ShutLog, Forget}
 
 // Losing are the kinds that cost the leader its office, if they hit it and last.
 var Losing = []Kind{Kill, Kill, Kill, Stop, Pause, Isolate, Stall, Fail}
@@ -166,8 +170,37 @@ func RandomPlan(rng *rand.Rand, members int, span time.Duration) Plan {
 			seen[f.Kind]++
 		}
 		if len(seen) > 1 && seen[Wipe] < 2 {
+			if seen[Wipe] > 0 {
+				shorten(p)
+			}
+			p = narrowed(p, members, span)
 			slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 			return p
+		}
+	}
+}
+
+const year = 365 * 24 * time.Hour
+
+// steps are what wall clocks are set by.
+var steps = []time.Duration{time.Hour, -time.Hour, year, -year}
+
+// narrowed adds a narrow link to every fourth plan. It draws from the plan, so that the other
+// faults of a seed are what they are without.
+func narrowed(p Plan, members int, span time.Duration) Plan {
+	rng := rand.New(rand.NewPCG(uint64(p[0].At), uint64(len(p))))
+	if rng.IntN(4) > 0 {
+		return p
+	}
+	return append(p, randomFault(rng, Narrow, Leader, members, span))
+}
+
+// shorten lets no port stay shut for long: of three, a member without data needs both others
+// to join, so that no member could go on meanwhile.
+func shorten(p Plan) {
+	for i, f := range p {
+		if f.Kind == Shut || f.Kind == ShutLog {
+			p[i].For = min(f.For, 2*time.Second)
 		}
 	}
 }
@@ -195,6 +228,8 @@ func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.D
 		}
 	case Slow:
 		f.Far, f.For, f.By = far, draw(100*time.Millisecond, 2*time.Second), draw(time.Millisecond, 60*time.Millisecond)
+	case Narrow:
+		f.Far, f.For, f.N = far, draw(100*time.Millisecond, 5*time.Second), 16<<rng.IntN(8) // to 2 MiB
 	case Reset:
 		f.Far = far
 	case Orphan:
@@ -204,9 +239,25 @@ func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.D
 	case Fail:
 		f.N = 1 + rng.IntN(40)
 	case Step:
-		f.By = draw(-time.Hour, time.Hour)
+		f.By = steps[rng.IntN(len(steps))]
+		if rng.IntN(2) == 0 {
+			f.For = draw(10*time.Millisecond, 2*time.Second)
+		}
 	case Drift:
 		f.By = draw(-200*time.Millisecond, 200*time.Millisecond)
+	case Shut, ShutLog:
+		f.N, f.For = 1+rng.IntN(3), draw(10*time.Millisecond, 2*time.Second)
+		if rng.IntN(2) == 0 {
+			f.N |= int(Silent)
+		}
+		if rng.IntN(2) == 0 {
+			f.For = draw(6*time.Second, 12*time.Second) // past the sync limit
+		}
+	case Forget:
+		f.Far, f.N = far, 1+rng.IntN(3)
+		if rng.IntN(2) == 0 {
+			f.Who, f.Far = far, who
+		}
 	case Strand:
 		f.For = draw(10*time.Millisecond, 2*time.Second)
 	}

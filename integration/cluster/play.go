@@ -131,6 +131,7 @@ func (pl *player) do(p Played) (end func()) {
 		e.crash(id, rand.New(rand.NewPCG(p.Seed, 2)))
 		if p.Kind == Wipe {
 			e.Wipe(id)
+			pl.joins(id, e.record.now(), time.Now().Add(p.For+joinPatience))
 		}
 		return func() { e.start(id) }
 	case Stop:
@@ -164,6 +165,13 @@ func (pl *player) do(p Played) (end func()) {
 			n.Slow(id, p.Far, 0)
 			n.Slow(p.Far, id, 0)
 		}
+	case Narrow:
+		n.Narrow(id, p.Far, p.N<<10)
+		n.Narrow(p.Far, id, p.N<<10)
+		return func() {
+			n.Narrow(id, p.Far, 0)
+			n.Narrow(p.Far, id, 0)
+		}
 	case Reset:
 		n.Cut(id, p.Far)
 		n.Heal(id, p.Far)
@@ -183,13 +191,41 @@ func (pl *player) do(p Played) (end func()) {
 		e.Disk(id).FailAt(p.N)
 	case Step:
 		e.Clock(id).Step(p.By)
+		if p.For > 0 {
+			return func() { e.Clock(id).Step(-p.By) }
+		}
 	case Drift:
 		e.Clock(id).Drift(p.By)
+	case Shut, ShutLog:
+		port := GRPCPort
+		if p.Kind == ShutLog {
+			port = RaftPort
+		}
+		e.Shut(id, port, Ways(p.N))
+		return func() { e.Unshut(id, port, Ways(p.N)) }
+	case Forget:
+		e.ForgetFlows(id, p.Far, Port(p.N))
 	case Strand:
 		n.Cut(0, id)
 		return func() { n.Heal(0, id) }
 	}
 	return nil
+}
+
+// joinPatience is how long a wiped member is watched, from its restart on, until it takes part
+// again. It can take as long as other faults keep it from those whose word it needs.
+const joinPatience = 30 * time.Second
+
+// joins tells the record, once a wiped member has caught up, that it was out of reach since
+// from, as far as a majority of the log goes: pings reach it long before.
+func (pl *player) joins(id uint32, from time.Duration, giveUp time.Time) {
+	pl.at(time.Now().Add(pl.e.opts.Tick/20), func() {
+		if !time.Now().After(giveUp) && (!pl.e.Running(id) || pl.e.Member(id).Role() == "" || pl.e.Member(id).Joining()) {
+			pl.joins(id, from, giveUp)
+			return
+		}
+		pl.e.record.hampered(from, id, pl.e.IDs())
+	})
 }
 
 // start boots a member unless another fault has done so.

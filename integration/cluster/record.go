@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"rollcall/history"
+	"rollcall/integration/history"
 	"rollcall/integration/wire"
 	"rollcall/jute"
 	"rollcall/member"
@@ -26,11 +27,22 @@ type record struct {
 	to    *history.Recorder
 	start time.Time
 	conns atomic.Uint64
+
+	mu      sync.Mutex
+	leaders map[uint64]uint32 // by term
 }
 
 func newRecord(tick time.Duration, members []uint32, linear bool) (*record, error) {
 	r, err := history.NewRecorder(history.Config{Tick: tick, Slack: tick / 2, Members: members, Linear: linear})
-	return &record{to: r, start: time.Now()}, err
+	return &record{to: r, start: time.Now(), leaders: map[uint64]uint32{}}, err
+}
+
+// leader returns the member that led in a term, false if no TermStart of it has applied.
+func (r *record) leader(term uint64) (id uint32, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id, ok = r.leaders[term]
+	return id, ok
 }
 
 func (r *record) now() time.Duration { return time.Since(r.start) }
@@ -44,17 +56,15 @@ func (r *record) asked(session jute.SessionID, conn uint64, xid int32, op jute.O
 	switch rec := rec.(type) {
 	case *jute.CreateRequest:
 		q.Path, q.Data, q.Mode = string(rec.Path), string(rec.Data), rec.Flags
+	case *jute.CreateTTLRequest:
+		q.Path, q.Data, q.Mode = string(rec.Path), string(rec.Data), rec.Flags
 	case *jute.SetDataRequest:
 		q.Path, q.Data, q.Version = string(rec.Path), string(rec.Data), rec.Version
-	case *jute.DeleteRequest:
+	case *jute.VersionedPath:
 		q.Path, q.Version = string(rec.Path), rec.Version
-	case *jute.GetDataRequest:
+	case *jute.WatchedPath:
 		q.Path, q.Watch = string(rec.Path), rec.Watch
-	case *jute.ExistsRequest:
-		q.Path, q.Watch = string(rec.Path), rec.Watch
-	case *jute.GetChildrenRequest:
-		q.Path, q.Watch = string(rec.Path), rec.Watch
-	case *jute.SyncRequest:
+	case *jute.PathRecord:
 		q.Path = string(rec.Path)
 	}
 	return r.to.Invoked(r.now(), q)
@@ -136,10 +146,22 @@ func (r *record) fault(p Played, ids []uint32) {
 	}
 	switch p.Kind {
 	case Step, Drift, Strand:
-	case Cut, Hang, Slow, Reset:
+	case Cut, Hang, Slow, Narrow, Reset:
 		pairs(p.Hit, p.Far)
 	default:
 		pairs(p.Hit, ids...)
+	}
+}
+
+// hampered tells that a member may not have heard the others, nor they it, since from.
+func (r *record) hampered(from time.Duration, id uint32, ids []uint32) {
+	if r == nil {
+		return
+	}
+	for _, other := range ids {
+		if other != id {
+			r.to.Hampered(from, r.now()+settling, id, other)
+		}
 	}
 }
 
@@ -170,6 +192,9 @@ func (w *witness) Closed(s znode.Session, end znode.Ending) {
 }
 
 func (w *witness) TermStarted(t znode.Term) {
+	w.mu.Lock()
+	w.leaders[t.Term] = t.Leader
+	w.mu.Unlock()
 	if t.Leader == w.id {
 		w.to.Leads(w.now(), t.Term, t.Leader)
 	}

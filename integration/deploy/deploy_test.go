@@ -20,6 +20,7 @@ func TestEnsemble(t *testing.T) {
 	s := newStack(t)
 	s.up(t, "make", "up")
 	s.checkSettings(t)
+	s.checkVersion(t)
 	t.Logf("image of %s bytes", s.docker(t, "image", "inspect", "--format", "{{.Size}}", s.project))
 
 	write(t, s, "/kept", "/sessions")
@@ -54,6 +55,28 @@ func requireEngine(t *testing.T) {
 	}
 	if _, _, err := new(stack).run(t.Context(), patience, "docker", "version"); err != nil {
 		t.Fatalf("no container engine answers (ROLLCALL_NO_DOCKER=1 leaves these tests out): %v", err)
+	}
+}
+
+// checkVersion checks that the image and a member say which commit they are built from.
+func (s *stack) checkVersion(t *testing.T) {
+	t.Helper()
+	stdout, _, err := s.run(t.Context(), patience, "git", "-c", "safe.directory=*", "log", "-1", "--format=%H %ct")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id string
+	var date int64
+	if _, err := fmt.Sscan(stdout, &id, &date); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(date, 0).UTC()
+	if got := s.docker(t, "run", "--rm", s.project, "version"); !strings.Contains(got, id+" of "+at.Format(time.RFC3339)) {
+		t.Errorf("version prints %q, want commit %s of %v", got, id, at)
+	}
+	stats, ok := zk.FLWSrvr([]string{s.members[0].addr}, patience)
+	if !ok || !strings.Contains(stats[0].Version, "-"+id[:12]) || !stats[0].BuildTime.Equal(at.Truncate(time.Minute)) {
+		t.Errorf("srvr says version %s of %v (%t), want commit %s of %v", stats[0].Version, stats[0].BuildTime, ok, id, at)
 	}
 }
 

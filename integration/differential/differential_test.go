@@ -25,7 +25,7 @@ const (
 type duel struct{ zk, rc *target }
 
 // Rollcall answers as ZooKeeper does, but for the table of deviations. ROLLCALL_SEED=17
-// plays one seed alone; ROLLCALL_STEPS names a file with a sequence as printed here.
+// plays one seed alone; ROLLCALL_FIRST is the first of many; ROLLCALL_STEPS names a file with a sequence as printed here.
 func TestDifferential(t *testing.T) {
 	dir := scratch(t)
 	duels := make([]*duel, 2)
@@ -50,7 +50,7 @@ func TestDifferential(t *testing.T) {
 		}
 		return
 	}
-	first, count := uint64(1), uint64(number(t, "ROLLCALL_SEQUENCES", defaultSequences))
+	first, count := uint64(number(t, "ROLLCALL_FIRST", 1)), uint64(number(t, "ROLLCALL_SEQUENCES", defaultSequences))
 	each := false
 	if seed := number(t, "ROLLCALL_SEED", 0); seed != 0 {
 		first, count, each = uint64(seed), 1, true
@@ -67,7 +67,7 @@ func TestDifferential(t *testing.T) {
 		})
 	}
 	running.Wait()
-	t.Logf("%d sequences, %d steps in %v", sum.sequences, sum.steps, time.Since(began).Round(time.Second))
+	t.Logf("%d sequences from seed %d on, %d steps in %v", sum.sequences, first, sum.steps, time.Since(began).Round(time.Second))
 	sum.report(t)
 }
 

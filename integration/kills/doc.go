@@ -5,5 +5,5 @@
 // lies in their data folders.
 //
 // The binary is the product's but for constants that make snapshots many and the log
-// behind them short; see hurried.
+// behind them short; see process.BuildHurried.
 package kills

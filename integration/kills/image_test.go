@@ -15,7 +15,7 @@ import (
 
 	"rollcall/integration/process"
 	"rollcall/proto"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 	"rollcall/znode"
 )
 
@@ -24,7 +24,7 @@ var errApart = errors.New("no index that all folders reach and none is past")
 
 // image is the copy of a data folder as SIGKILL would have left it.
 type image struct {
-	log      quorum.LogReader
+	log      disk.LogReader
 	snap     *raft.SnapshotMeta // newest; nil: none
 	snaps    *raft.FileSnapshotStore
 	last     uint64 // index of the last entry, or of the snapshot
@@ -73,7 +73,11 @@ func folder(dir string, m *process.Member) string { return filepath.Join(dir, fm
 // openImage opens a copied folder's stores.
 func openImage(dir string) (i *image, err error) {
 	i = &image{}
-	if i.snaps, err = raft.NewFileSnapshotStoreWithLogger(dir, 1, hclog.NewNullLogger()); err != nil {
+	own, err := disk.OwnFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	if i.snaps, err = raft.NewFileSnapshotStoreWithLogger(own, 1, hclog.NewNullLogger()); err != nil {
 		return nil, err
 	}
 	list, err := i.snaps.List()
@@ -84,7 +88,7 @@ func openImage(dir string) (i *image, err error) {
 		i.snap = list[0]
 		i.last = i.snap.Index
 	}
-	if i.log, err = quorum.ReadLog(dir); err != nil {
+	if i.log, err = disk.ReadLog(dir); err != nil {
 		return nil, err
 	}
 	first, err := i.log.FirstIndex()

@@ -100,13 +100,13 @@ func (r *run) awaitSnapshot(m *process.Member) {
 
 // unfinished lists the snapshots that are being written, or were when the process died.
 func unfinished(m *process.Member) []string {
-	found, _ := filepath.Glob(filepath.Join(m.Data, "snapshots", "*.tmp")) // the pattern is good
+	found, _ := filepath.Glob(filepath.Join(m.Data, "rollcall", "snapshots", "*.tmp")) // the pattern is good
 	return found
 }
 
 // received lists the snapshots that are being received, likewise.
 func received(m *process.Member) []string {
-	found, _ := filepath.Glob(filepath.Join(m.Data, "receiving-*"))
+	found, _ := filepath.Glob(filepath.Join(m.Data, "rollcall", "receiving-*"))
 	return found
 }
 

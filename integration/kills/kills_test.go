@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"rollcall/integration/process"
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 )
 
 const (
@@ -43,7 +44,7 @@ func TestKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	sum := &totals{kills: map[role]int{}, kinds: map[quorum.LogKind]int{}}
+	sum := &totals{kills: map[role]int{}, kinds: map[disk.LogKind]int{}}
 	t.Run("run", func(t *testing.T) {
 		for seed := range runs {
 			t.Run(strconv.Itoa(seed+1), func(t *testing.T) {
@@ -54,21 +55,41 @@ func TestKills(t *testing.T) {
 	})
 	sum.print(time.Since(began))
 	if runs >= defaultRuns && !t.Failed() {
-		sum.floors(t)
+		sum.floors(t, kinds)
 	}
 }
 
 // logKinds are what the members of the runs keep their logs in, by turns: both, or that which
 // ROLLCALL_LOGSTORE names.
-func logKinds() ([]quorum.LogKind, error) {
-	kind := quorum.LogKind(os.Getenv("ROLLCALL_LOGSTORE"))
+func logKinds() ([]disk.LogKind, error) {
+	kind := disk.LogKind(os.Getenv("ROLLCALL_LOGSTORE"))
 	switch {
 	case kind == "":
-		return []quorum.LogKind{quorum.LogBolt, quorum.LogWAL}, nil
+		return []disk.LogKind{disk.LogBolt, disk.LogWAL}, nil
 	case kind.Known():
-		return []quorum.LogKind{kind}, nil
+		return []disk.LogKind{kind}, nil
 	}
-	return nil, fmt.Errorf("ROLLCALL_LOGSTORE=%s: want %s or %s", kind, quorum.LogBolt, quorum.LogWAL)
+	return nil, fmt.Errorf("ROLLCALL_LOGSTORE=%s: want %s or %s", kind, disk.LogBolt, disk.LogWAL)
+}
+
+// logKindOf says what lies in the members' folders: of which kind all logs are, that have
+// entries.
+func logKindOf(members []*process.Member) (kind disk.LogKind, err error) {
+	for _, m := range members {
+		dir, err := disk.OwnFolder(m.Data)
+		if err != nil {
+			return "", err
+		}
+		here := disk.LogBolt
+		if files, _ := filepath.Glob(filepath.Join(dir, "wal", "*.wal")); len(files) > 0 {
+			here = disk.LogWAL
+		}
+		if kind != "" && here != kind {
+			return "", fmt.Errorf("member %d has its log in %s, others in %s", m.ID, here, kind)
+		}
+		kind = here
+	}
+	return kind, nil
 }
 
 // run is one ensemble and its load.
@@ -82,7 +103,7 @@ type run struct {
 	left     map[string]bool // unfinished snapshots that kills have left behind
 }
 
-func play(t *testing.T, seed uint64, kind quorum.LogKind, sum *totals) {
+func play(t *testing.T, seed uint64, kind disk.LogKind, sum *totals) {
 	r := &run{t: t, sum: sum, rng: rand.New(rand.NewPCG(seed, 9)), left: map[string]bool{}}
 	r.Ensemble = process.StartEnsemble(t, process.Config{
 		Binary: rollcall, Flags: []string{"-v"}, Size: 3, Tick: tick,
@@ -101,10 +122,14 @@ func play(t *testing.T, seed uint64, kind quorum.LogKind, sum *totals) {
 			return
 		}
 	}
+	used, err := logKindOf(r.Members)
+	if err != nil || used != kind {
+		t.Errorf("the members' logs are in %s (%v), want %s", used, err, kind)
+	}
 	r.sum.mu.Lock()
 	defer r.sum.mu.Unlock()
 	r.sum.runs++
-	r.sum.kinds[kind]++
+	r.sum.kinds[used]++
 	for _, m := range r.Members {
 		r.sum.installed += strings.Count(printed(m), "raft: Installed remote snapshot")
 	}

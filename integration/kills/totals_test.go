@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/quorum"
+	"rollcall/quorum/disk"
 )
 
 // totals is what all runs saw together.
@@ -15,10 +15,10 @@ type totals struct {
 	runs, restarts, again                  int // again: members that asked to be started anew
 	processes                              int // killed
 	kills                                  map[role]int
-	kinds                                  map[quorum.LogKind]int // runs with a log of each kind
-	writing, compacting                    int                    // kills in the middle of a snapshot, or of shortening the log behind it
-	receiving                              int                    // kills in the middle of receiving one
-	installed                              int                    // snapshots that were
+	kinds                                  map[disk.LogKind]int // runs with a log of each kind
+	writing, compacting                    int                  // kills in the middle of a snapshot, or of shortening the log behind it
+	receiving                              int                  // kills in the middle of receiving one
+	installed                              int                  // snapshots that were
 	acked, unknown, comparisons, shortened int
 	nodes                                  int
 }
@@ -28,7 +28,7 @@ func (s *totals) print(took time.Duration) {
 		"%d kills during a snapshot (%d while it was written, %d while the log was shortened), %d while one was received, %d installed; "+
 		"%d restarts, %d of them asked for by members; %d writes acknowledged, %d of unknown outcome; "+
 		"%d comparisons of three members, %d nodes, %d shortened logs; %v\n",
-		s.runs, s.kinds[quorum.LogBolt], s.kinds[quorum.LogWAL], s.count(), s.kills[leader], s.kills[follower], s.kills[all], s.kills[starting], s.processes,
+		s.runs, s.kinds[disk.LogBolt], s.kinds[disk.LogWAL], s.count(), s.kills[leader], s.kills[follower], s.kills[all], s.kills[starting], s.processes,
 		s.writing+s.compacting, s.writing, s.compacting, s.receiving, s.installed,
 		s.restarts, s.again, s.acked, s.unknown, s.comparisons, s.nodes, s.shortened, took.Round(time.Second))
 }
@@ -37,8 +37,13 @@ func (s *totals) count() int {
 	return s.kills[leader] + s.kills[follower] + s.kills[all] + s.kills[starting]
 }
 
-// floors are what the runs must have seen.
-func (s *totals) floors(t *testing.T) {
+// floors are what the runs must have seen, with logs of all kinds by turns.
+func (s *totals) floors(t *testing.T, kinds []disk.LogKind) {
+	for _, kind := range kinds {
+		if got, least := s.kinds[kind], 20/len(kinds); got < least {
+			t.Errorf("runs with the log in %s: %d, want %d at least", kind, got, least)
+		}
+	}
 	for what, f := range map[string]struct{ got, least int }{
 		"runs":                          {s.runs, 20},
 		"kills":                         {s.count(), 100},

@@ -5,7 +5,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
 )
+
+// Main builds the binary under test in a folder that it removes at the end, puts its path
+// into binary and runs the tests of a package. It returns the exit status. A process that was
+// started as Disk.Binary runs no tests, but the Disk's binary.
+func Main(m *testing.M, binary *string, build func(dir string) (string, error)) int {
+	if socket := os.Getenv(diskSocket); socket != "" {
+		fmt.Fprintln(os.Stderr, runOnDisk(socket))
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "rollcall-binary-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		*binary, err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
 
 // Build builds the binary under test into dir and returns its path. flags are for go build.
 func Build(dir string, flags ...string) (string, error) {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -29,6 +30,7 @@ type Member struct {
 	Config  string   // path of its zoo.cfg
 	Data    string   // its folder
 	Log     string   // path of what it prints
+	Binary  string   // which it is started from next; "": Config.Binary
 	Process *Process // the last one; nil before the first
 }
 
@@ -36,6 +38,7 @@ type Member struct {
 type Config struct {
 	Binary string        // rollcall; see Build
 	Flags  []string      // of rollcall serve
+	Env    []string      // variables besides this process's own, each NAME=value
 	Size   int           // members
 	Tick   time.Duration // tickTime
 	Lines  string        // further lines of zoo.cfg, each with its end
@@ -97,7 +100,8 @@ func (e *Ensemble) Start(m *Member) {
 		e.t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }() // the process has its own descriptor
-	cmd := exec.Command(e.cfg.Binary, append(append([]string{"serve"}, e.cfg.Flags...), m.Config)...)
+	cmd := exec.Command(cmp.Or(m.Binary, e.cfg.Binary), append(append([]string{"serve"}, e.cfg.Flags...), m.Config)...)
+	cmd.Env = append(os.Environ(), e.cfg.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	m.Process = Start(e.t, fmt.Sprintf("member %d", m.ID), cmd, func() string {
 		if m.Process.Cmd != cmd {
@@ -193,6 +197,9 @@ func (m *Member) Mode() string {
 	return match[1]
 }
 
+// Word returns the answer to a four-letter word, or what came of it in time.
+func (m *Member) Word(word string) string { return fourLetters(m.Clients, word) }
+
 // fourLetters returns the answer to a four-letter word, or what came of it in time.
 func fourLetters(addr, word string) string {
 	const limit = 2 * time.Second
@@ -223,6 +230,12 @@ var addressesUsed atomic.Uint32
 func nextAddress() net.IP {
 	pid := os.Getpid()
 	return net.IPv4(127, byte(128|pid>>8&127), byte(pid), byte(1+(addressesUsed.Add(1)-1)%254))
+}
+
+// FreePort returns an address for a server that the test may start again and again: see nextAddress.
+func FreePort(t *testing.T) *net.TCPAddr {
+	t.Helper()
+	return freePorts(t, nextAddress(), 1)[0]
 }
 
 // freePorts returns n ports of ip that nobody listens on.

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The files in docs/pictures are what this program draws, and there are no others.
+func TestPicturesAreDrawn(t *testing.T) {
+	const folder = "../../docs/pictures"
+	for name, want := range pictures() {
+		got, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("docs/pictures/%s is not what the program draws: run go run ./ci/pictures docs/pictures", name)
+		}
+	}
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if pictures()[f.Name()] == "" {
+			t.Errorf("nothing draws docs/pictures/%s", f.Name())
+		}
+	}
+}

@@ -1,0 +1,336 @@
+package rollcall_test
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// checkout is a folder with copies of CI's scripts and stand-ins for the programs that they
+// start.
+type checkout struct {
+	t   *testing.T
+	dir string
+}
+
+// newCheckout copies the scripts. Each of programs is the body of a shell script that stands in
+// for the program of that name.
+func newCheckout(t *testing.T, programs map[string]string) *checkout {
+	t.Helper()
+	c := &checkout{t, t.TempDir()}
+	for _, path := range []string{".ci/run", "ci/suite.sh", "ci/test.sh", "ci/fuzz.sh", "ci/stamp.sh"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.write(path, string(text))
+	}
+	for name, body := range programs {
+		c.write("bin/"+name, "#!/usr/bin/env bash\n"+body)
+	}
+	return c
+}
+
+func (c *checkout) write(path, text string) {
+	c.t.Helper()
+	path = filepath.Join(c.dir, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// run returns what a script printed, and whether it succeeded. env comes on top of this
+// process's environment.
+func (c *checkout) run(env []string, args ...string) (out string, ok bool) {
+	c.t.Helper()
+	cmd := exec.Command("bash", args...)
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(c.dir, "bin")+":"+os.Getenv("PATH"), "CI_LIMITED=")
+	cmd.Env = append(cmd.Env, env...)
+	text, err := cmd.CombinedOutput()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		c.t.Fatal(err)
+	}
+	return string(text), err == nil
+}
+
+// everySuite stands in for make: each goal prints that its suites have run.
+const everySuite = `
+case $1 in
+  test) for s in unit benches drills clients kills trials hostile deploy differential; do echo "suite $s: 1 s"; done ;;
+  mutants) echo "suite mutants: 1 s" ;;
+esac
+`
+
+// Only packages in which the race detector ended itself, and nothing else failed, run again.
+func TestRaceDetectorGivesUp(t *testing.T) {
+	const (
+		passed = `echo "--- PASS: TestA (0.00s)"; echo "ok  	rollcall/$1	0.1s"`
+		gaveUp = `echo "--- PASS: TestB (0.00s)"; echo "ThreadSanitizer: CHECK failed: x.cpp:1"; echo "FAIL	rollcall/$1	0.1s"`
+		failed = `echo "--- FAIL: TestA (0.00s)"; echo "FAIL"; echo "FAIL	rollcall/$1	0.1s"`
+	)
+	for _, tt := range []struct {
+		name, first, second, later string // what package b prints, when it runs for the first time, and so on
+		runs                       string // of go test, with the packages of each
+		ok                         bool
+	}{
+		{"all pass", passed, "", "", "a b,", true},
+		{"once", gaveUp, passed, "", "a b,b,", true},
+		{"twice", gaveUp, gaveUp, passed, "a b,b,b,", true},
+		{"for ever", gaveUp, gaveUp, gaveUp, "a b,b,b,", false},
+		{"a failed test", failed, passed, "", "a b,", false},
+		{"a failed test, too", `echo "--- FAIL: TestA (0.00s)";` + gaveUp, passed, "", "a b,", false},
+		{"a race, too", `echo "WARNING: DATA RACE";` + gaveUp, passed, "", "a b,", false},
+		{"a panic", `echo "panic: x";` + gaveUp, passed, "", "a b,", false},
+		{"a failed test afterwards", gaveUp, failed, "", "a b,b,", false},
+		{"fewer tests", gaveUp, `echo "ok  	rollcall/$1	0.1s"`, "", "a b,b,", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCheckout(t, map[string]string{"go": `
+[ "$1" != list ] || { echo rollcall/a; echo rollcall/b; exit; }
+[ "$1" = test ] || exit 0
+passed() { ` + passed + `; }
+first() { ` + tt.first + `; }
+second() { ` + cmp.Or(tt.second, ":") + `; }
+third() { ` + cmp.Or(tt.later, ":") + `; }
+echo "$*" | grep -oE 'rollcall/.*' | sed 's,rollcall/,,g' | tr '\n' , >>runs
+case $* in *rollcall/a*) passed a ;; esac
+echo . >>tries
+case $(wc -l <tries) in 1) out=$(first b) ;; 2) out=$(second b) ;; *) out=$(third b) ;; esac
+echo "$out"
+case $out in *FAIL*) exit 1 ;; esac
+`})
+			c.write("ci/least-tests", "unit rollcall/a 1\nunit rollcall/b 1\n")
+			out, ok := c.run(nil, "-c", `source ci/suite.sh; source <(sed '/^\[ \$# -gt 0/,$d' ci/test.sh | sed 's,^cd .*,,'); running=unit; raced rollcall/a rollcall/b`)
+			runs, _ := os.ReadFile(filepath.Join(c.dir, "runs"))
+			if ok != tt.ok || string(runs) != tt.runs {
+				t.Errorf("success %v after the runs %s, want %v after %s:\n%s", ok, runs, tt.ok, tt.runs, out)
+			}
+		})
+	}
+}
+
+// The environment of who starts CI can make no suite shorter and leave none out.
+func TestCIIgnoresTheEnvironment(t *testing.T) {
+	c := newCheckout(t, map[string]string{
+		"make": everySuite + `echo "environment: $(env | grep -E '^(ROLLCALL_|TIMEOUT|FUZZTIME)' | tr '\n' ' ')."`,
+		"go":   "",
+	})
+	out, ok := c.run([]string{"ROLLCALL_SCHEDULES=1", "ROLLCALL_NO_DOCKER=1", "ROLLCALL_MUTANTS=x", "TIMEOUT=1s", "FUZZTIME=1x"}, ".ci/run")
+	if !ok || strings.Count(out, "environment: .\n") != 5 {
+		t.Errorf("succeeds %t, want true; make must run 5 times and see none of the variables:\n%s", ok, out)
+	}
+}
+
+// A suite that did not run, or that was left out, stands in the table as left out, and CI
+// fails.
+func TestCIShowsWhatWasLeftOut(t *testing.T) {
+	for _, tt := range []struct{ name, make, row string }{
+		{"not run", strings.Replace(everySuite, "kills ", "", 1), "kills        LEFT OUT"},
+		{"left out", everySuite + `[ "$1" != test ] || echo "suite deploy: LEFT OUT"`, "deploy       LEFT OUT"},
+		{"failed", everySuite + `[ "$1" != lint ]`, "lint         FAILED after "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, ok := newCheckout(t, map[string]string{"make": tt.make, "go": ""}).run(nil, ".ci/run")
+			if ok || !strings.Contains(out, tt.row) {
+				t.Errorf("succeeds %t, want false and the row %q:\n%s", ok, tt.row, out)
+			}
+		})
+	}
+}
+
+// CI that is stuck is ended after at most 45 minutes, and prints the table.
+func TestCIEndsAtItsLimit(t *testing.T) {
+	c := newCheckout(t, map[string]string{
+		"make": everySuite + `[ "$1" != mutants ] || { touch stuck; sleep 60; }`,
+		"go":   "",
+		// The real one tells the process, and then its whole group.
+		"timeout": `echo "limit $3"; setsid "${@:4}" & until [ -e stuck ]; do sleep 0.01; done; kill $!; for i in {1..9}; do kill -- -$!; sleep 0.01; done; wait $!; exit 124`,
+	})
+	out, ok := c.run(nil, ".ci/run")
+	limit := regexp.MustCompile(`^limit (\d+)\n`).FindStringSubmatch(out)
+	if limit == nil {
+		t.Fatalf("no limit:\n%s", out)
+	}
+	if seconds, err := strconv.Atoi(limit[1]); err != nil || seconds > 45*60-20 {
+		t.Errorf("ended after %s s, want at most 45 minutes, less the 20 s in which it must end", limit[1])
+	}
+	if ok || !strings.Contains(out, "fuzz         LEFT OUT\n") || !regexp.MustCompile(`\nlint +\d+ s\n`).MatchString(out) || !strings.Contains(out, "s of at most "+limit[1]) {
+		t.Errorf("succeeds %t, want false and the table:\n%s", ok, out)
+	}
+}
+
+// CI's table has every suite of make test.
+func TestCIKnowsEverySuite(t *testing.T) {
+	run, err := os.ReadFile(".ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, err := os.ReadFile("ci/test.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := regexp.MustCompile(`(?m)^suites=\((.*)\)$`).FindSubmatch(run)
+	usual := regexp.MustCompile(`(?m)^\[ \$# -gt 0 \] \|\| set -- (.*)$`).FindSubmatch(test)
+	if table == nil || usual == nil {
+		t.Fatal("the lists of suites are not where they were")
+	}
+	for _, suite := range strings.Fields(string(usual[1])) {
+		if !slices.Contains(strings.Fields(string(table[1])), suite) {
+			t.Errorf("suite %s is in ci/test.sh, and not in the table of .ci/run", suite)
+		}
+	}
+}
+
+// A suite fails if a package ran fewer tests than its row in ci/least-tests says.
+func TestLeastTests(t *testing.T) {
+	const rows = "# comment\nunit rollcall/a 2\nunit rollcall/b 1\nbenches rollcall/a 1\nmutants rollcall/m 2\n"
+	const a, b = "--- PASS: TestOne (0.00s)\n    --- PASS: TestOne/x\n--- PASS: TestTwo (0.00s)\nok  \trollcall/a\t0.1s\n", "--- PASS: TestOne (0.00s)\nok  \trollcall/b\t0.1s\n"
+	for _, tt := range []struct {
+		name, rows, suite, printed string
+		want                       string // in what is said; "": it succeeds and says nothing
+	}{
+		{"as many", rows, "unit", a + b, ""},
+		{"fewer", rows, "unit", strings.Replace(a, "--- PASS: TestTwo", "--- SKIP: TestTwo", 1) + b, "rollcall/a: 1 tests ran; ci/least-tests says at least 2"},
+		{"one twice", rows, "unit", strings.Replace(a, "TestTwo", "TestOne", 1) + b, "rollcall/a: 1 tests ran"},
+		{"none", rows, "unit", "ok  \trollcall/a\t0.1s [no tests to run]\n" + b, "rollcall/a: 0 tests ran"},
+		{"not run", rows, "unit", a, "rollcall/b: its tests did not run"},
+		{"no row", rows, "unit", a + b + strings.ReplaceAll(b, "/b", "/c"), `rollcall/c: no row in ci/least-tests: add "unit rollcall/c 1"`},
+		{"no tests and no row", rows, "unit", a + b + "ok  \trollcall/c\t0.1s [no tests to run]\n?   \trollcall/d\t[no test files]\n", ""},
+		{"a count of 0", strings.Replace(rows, "unit rollcall/b 1", "unit rollcall/b 0", 1), "unit", a + b, "at least one test must run"},
+		{"benchmarks", rows, "benches", "BenchmarkX\nBenchmarkX/n=1-2  1  5 ns/op\nok  \trollcall/a\t0.1s\n", ""},
+		{"a benchmark that was skipped", rows, "benches", "BenchmarkX\n--- SKIP: BenchmarkX\nok  \trollcall/a\t0.1s\n", "rollcall/a: 0 tests ran"},
+		{"mutants", rows, "mutants", "mutant caught: one, by TestX, in 1s\n--- PASS: TestMutants (1s)\nok  \trollcall/m\t0.1s\n", "rollcall/m: 1 tests ran"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCheckout(t, nil)
+			c.write("ci/least-tests", tt.rows)
+			c.write("printed", tt.printed)
+			out, ok := c.run(nil, "-c", ". ci/suite.sh; at_least "+tt.suite+" printed")
+			if ok != (tt.want == "") || tt.want == "" && out != "" || !strings.Contains(out, tt.want) {
+				t.Errorf("succeeds %t and says %q, want %q", ok, out, tt.want)
+			}
+		})
+	}
+}
+
+// Clients must go through each scenario that ci/client-scenarios names.
+func TestClientScenariosByName(t *testing.T) {
+	for _, tt := range []struct{ name, kept, want string }{
+		{"all", "one\ntwo a\n", ""},
+		{"one lost, another instead", "one\nthree\n", "client scenario three: did not run"},
+		{"a new one", "one\n", "client scenario two a: not in ci/client-scenarios"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCheckout(t, map[string]string{"go": `printf '    client scenario: two a ok\nclient scenario: one ok\n--- PASS: TestX (0s)\nok  \trollcall/c\t1s\n'`})
+			c.write("ci/least-tests", "clients rollcall/c 1\n")
+			c.write("ci/client-scenarios", tt.kept)
+			out, ok := c.run(nil, "ci/test.sh", "clients")
+			if ok != (tt.want == "") || !strings.Contains(out, tt.want) {
+				t.Errorf("succeeds %t, want %q:\n%s", ok, tt.want, out)
+			}
+		})
+	}
+}
+
+// A suite that the environment leaves out says so.
+func TestSuiteLeftOut(t *testing.T) {
+	out, ok := newCheckout(t, map[string]string{"go": "echo go was run; exit 1"}).run([]string{"ROLLCALL_NO_DOCKER=1"}, "ci/test.sh", "deploy")
+	if !ok || !strings.Contains(out, "suite deploy: LEFT OUT\n") {
+		t.Errorf("succeeds %t, want true and the suite left out:\n%s", ok, out)
+	}
+}
+
+// Fuzz targets run for longer than nothing, and as many as ci/least-tests says.
+func TestFuzzScript(t *testing.T) {
+	const program = `case " $* " in *" -list "*) printf 'FuzzA\nFuzzB\nok \trollcall/f\t0s\n' ;; *FuzzB*) exit ${B:-0} ;; esac`
+	for _, tt := range []struct {
+		name, rows string
+		env        []string
+		want       string // "": it succeeds
+	}{
+		{"as many", "fuzz rollcall/f 2\n", nil, ""},
+		{"fewer", "fuzz rollcall/f 3\n", nil, "rollcall/f: 2 tests ran"},
+		{"one fails", "fuzz rollcall/f 2\n", []string{"B=1"}, "failed: 1"},
+		{"no time", "fuzz rollcall/f 2\n", []string{"FUZZTIME=0s"}, "FUZZTIME=0s: want a time or a count above 0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCheckout(t, map[string]string{"go": program})
+			c.write("ci/least-tests", tt.rows)
+			out, ok := c.run(append([]string{"FUZZTIME=1s"}, tt.env...), "ci/fuzz.sh")
+			if ok != (tt.want == "") || !strings.Contains(out, tt.want) {
+				t.Errorf("succeeds %t, want %q:\n%s", ok, tt.want, out)
+			}
+		})
+	}
+}
+
+// The stamp is the last commit with its date, whoever owns the checkout, and says whether files
+// were changed. There is none outside of a checkout.
+func TestStamp(t *testing.T) {
+	c := newCheckout(t, nil)
+	stamp := func(env ...string) string {
+		out, ok := c.run(append(env, "GIT_CEILING_DIRECTORIES="+filepath.Dir(c.dir)), "ci/stamp.sh")
+		if !ok {
+			t.Errorf("stamp.sh fails: %s", out)
+		}
+		return out
+	}
+	if out := stamp(); out != "" {
+		t.Errorf("%q outside of a checkout, want nothing", out)
+	}
+	c.write("file", "one")
+	out, ok := c.run([]string{"GIT_COMMITTER_DATE=2026-11-20T23:38:42+01:00"}, "-c",
+		"git init -q && git add . && git -c user.name=a -c user.email=a@b commit -qm one && git rev-parse HEAD")
+	if !ok {
+		t.Fatal(out)
+	}
+	id := strings.TrimSpace(out)
+	if got, want := stamp(), "-X main.stamp="+id+",2026-11-20T23:38:42+01:00\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := stamp("GIT_TEST_ASSUME_DIFFERENT_OWNER=1"); !strings.Contains(got, id) {
+		t.Errorf("%q in a checkout of another user, want the commit", got)
+	}
+	c.write("file", "two")
+	if got, want := stamp(), "-X main.stamp="+id+"-modified,2026-11-20T23:38:42+01:00\n"; got != want {
+		t.Errorf("%q with changes, want %q", got, want)
+	}
+}
+
+// Every package with tests has its row in ci/least-tests.
+func TestEveryPackageHasItsLeast(t *testing.T) {
+	text, err := os.ReadFile("ci/least-tests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Fields(string(text))
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (path == "tools" || d.Name() == "testdata" || path != "." && strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		pkg := filepath.Join("rollcall", filepath.Dir(path))
+		if strings.HasSuffix(path, "_test.go") && !slices.Contains(rows, pkg) {
+			t.Errorf("%s has tests, and no row in ci/least-tests", pkg)
+			return filepath.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

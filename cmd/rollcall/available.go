@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// clientShare is the part of the memory, one in so many, that clients' unread replies and
+	// waiting requests may take: the collector lets as much again lie about, and the state, the
+	// log and what goes between members must fit in, too.
+	clientShare = 8
+	// softShare is the part of a cgroup's limit, in percent, that Go's collector is told to keep to.
+	softShare = 90
+)
+
+// clientMemory returns the budget of clients for each of so many members in this process.
+func clientMemory(configured int64, members int) int64 {
+	if configured != 0 {
+		return configured
+	}
+	limit := debug.SetMemoryLimit(-1) // asks only
+	if limit == math.MaxInt64 {
+		limit = 0
+	}
+	least := least(limit, least(machineMemory(os.DirFS("/")), cgroupMemory(os.DirFS("/"))))
+	if least == 0 {
+		return 0 // the server's own default
+	}
+	return max(least/clientShare/int64(members), minClientMemory)
+}
+
+// least returns the smaller of two limits. A limit of 0 is none.
+func least(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// keepWithin sets the collector's limit from the cgroup's, unless the environment sets one. Without
+// it the collector would not know of the cgroup, and the kernel would kill the process.
+func keepWithin(limit int64, env []string) {
+	if limit > 0 && !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
+		debug.SetMemoryLimit(limit / 100 * softShare)
+	}
+}
+
+// machineMemory returns the bytes of memory that Linux has, or 0 if they are not known. root is
+// the machine's root folder.
+func machineMemory(root fs.FS) int64 {
+	text, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kib, _ := strings.CutSuffix(strings.TrimSpace(rest), " kB")
+			n, err := strconv.ParseInt(kib, 10, 64)
+			if err == nil && n > 0 && n < math.MaxInt64>>10 {
+				return n << 10
+			}
+		}
+	}
+	return 0
+}
+
+// cgroupMemory returns the bytes of memory that this process's cgroup and those above it allow,
+// of version 1 or 2. It returns 0 if there is no limit. root is the machine's root folder.
+func cgroupMemory(root fs.FS) int64 {
+	file, err := root.Open("proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	limit := int64(0)
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		_, rest, _ := strings.Cut(lines.Text(), ":")
+		controllers, group, _ := strings.Cut(rest, ":")
+		switch {
+		case controllers == "":
+			limit = least(limit, groupMemory(root, "sys/fs/cgroup", group, "memory.max"))
+		case slices.Contains(strings.Split(controllers, ","), "memory"):
+			limit = least(limit, groupMemory(root, "sys/fs/cgroup/memory", group, "memory.limit_in_bytes"))
+		}
+	}
+	return limit
+}
+
+// groupMemory returns the least limit that a cgroup and those above it have. Within a
+// container only the topmost folder may be there, which then is the container's.
+func groupMemory(root fs.FS, mount, group, name string) int64 {
+	limit := int64(0)
+	for group = path.Clean("/" + group); ; group = path.Dir(group) {
+		if text, err := fs.ReadFile(root, path.Join(mount, group, name)); err == nil {
+			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is none
+			if err == nil && n > 0 && n < noLimit {
+				limit = least(limit, n)
+			}
+		}
+		if group == "/" {
+			return limit
+		}
+	}
+}
+
+// noLimit is what version 1 of cgroups shows where there is none, or a little more.
+const noLimit = math.MaxInt64 &^ (1<<20 - 1)

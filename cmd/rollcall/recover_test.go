@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/member"
+	"rollcall/quorum/disk"
+)
+
+func found(id uint32, index, term uint64) member.Finding {
+	return member.Finding{Server: member.Server{ID: id, Raft: fmt.Sprintf("m%d:3888", id)}, Extent: disk.Extent{Index: index, Term: term}}
+}
+
+// The output of recover says how far each member's data go, and who has the most.
+func TestRecoverDescribes(t *testing.T) {
+	own := found(1, 40, 3)
+	own.At = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	silent := member.Finding{Server: member.Server{ID: 4, Raft: "m4:3888"}, Err: errors.New("no route")}
+	text := describe([]member.Finding{own, found(2, 90, 2), found(3, 0, 0), silent})
+	for _, want := range []string{
+		"Member 1 (m1:3888): data up to index 40 of term 3, written 2026-01-02 03:04:05 UTC\n",
+		"Member 2 (m2:3888): data up to index 90 of term 2\n", "Member 3 (m3:3888): no data\n",
+		"Member 4 (m4:3888): not known", "Member 1 has the most data of those that are known.\n", "answer no, and compare",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q lacks %q", text, want)
+		}
+	}
+	if text := describe([]member.Finding{own, found(2, 41, 3)}); !strings.HasSuffix(text, "Member 2 has the most data.\n") {
+		t.Errorf("%q", text)
+	}
+}
+
+// A survivor that another member is known to be ahead of is refused.
+func TestRecoverRefusesTheLesser(t *testing.T) {
+	silent := member.Finding{Server: member.Server{ID: 3}, Err: errors.New("no route")}
+	for _, tt := range []struct {
+		other member.Finding
+		want  string
+	}{
+		{found(2, 41, 3), "member 2 (m2:3888) has more data than member 1"},
+		{found(2, 1, 4), "-force"},
+		{found(2, 40, 3), ""},
+		{found(2, 90, 2), ""},
+		{found(2, 0, 0), ""},
+	} {
+		err := behind([]member.Finding{found(1, 40, 3), tt.other, silent})
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("index %d of term %d: %v, want %q", tt.other.Index, tt.other.Term, err, tt.want)
+		}
+	}
+}
+
+// Without data there is nothing to recover, and nothing is made.
+func TestRecoverWithoutData(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	data := filepath.Join(dir, "data")
+	if err := os.WriteFile(file, []byte("dataDir="+data+"\nclientPort=2181\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := run(t.Context(), []string{"recover", "-yes", file}, nil, &out, &out); !errors.Is(err, disk.ErrNoData) {
+		t.Errorf("%v, want ErrNoData\n%s", err, out.String())
+	}
+	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder: %v", err)
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/member"
+)
+
+// An ensemble to which each setting is added alone.
+const ensembleCfg = "dataDir=DIR\ntickTime=2000\ninitLimit=10\nsyncLimit=5\nclientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n"
+
+// settingCase says what a key changes in the configuration of a member: those fields, to
+// these values, and no other.
+type settingCase struct {
+	key, value string
+	base       string // instead of ensembleCfg
+	dynamic    string // what is in the file DIR/dynamic
+	want       string // lines "field value", sorted; DIR for the folder
+}
+
+var settingCases = []settingCase{
+	{key: "dataDir", value: "DIR/other", want: "Dir DIR/other\nLogDir DIR/other"},
+	{key: "dataLogDir", value: "DIR/log", want: "LogDir DIR/log"},
+	{key: "clientPort", value: "2999", want: "clients 0.0.0.0:2999"},
+	{key: "clientPortAddress", value: "127.0.0.7", want: "clients 127.0.0.7:2181"},
+	{key: "tickTime", value: "700", want: "MaxTimeout 14s\nMinTimeout 1.4s\nTick 700ms"},
+	{key: "initLimit", value: "17", want: "InitLimit 17"},
+	{key: "syncLimit", value: "7", want: "SyncLimit 7"},
+	{key: "minSessionTimeout", value: "1234", want: "MinTimeout 1.234s"},
+	{key: "maxSessionTimeout", value: "61234", want: "MaxTimeout 1m1.234s"},
+	{key: "maxClientCnxns", value: "11", want: "Limits.MaxClientConns 11"},
+	{key: "maxClientCnxns", value: "0", want: "Limits.MaxClientConns -1"},
+	{key: "maxCnxns", value: "12", want: "Limits.MaxConns 12"},
+	{key: "jute.maxbuffer", value: "0x1234", want: "Limits.MaxBuffer 4660"},
+	{key: "globalOutstandingLimit", value: "13", want: "InFlight 13"},
+	{key: "connectionOutstandingLimit", value: "14", want: "Limits.MaxInFlight 14"},
+	{key: "connectionUnreadLimit", value: "70000", want: "Limits.MaxUnread 70000"},
+	{key: "multiOperationLimit", value: "321", want: "Limits.MaxMultiOps 321"},
+	{key: "clientMemoryLimit", value: "5000000", want: "Limits.Budget 5000000"},
+	{key: "handshakeTimeout", value: "1500", want: "Limits.Handshake 1.5s"},
+	{key: "readConsistency", value: "linearizable", want: "LinearizableReads true"},
+	{key: "snapCount", value: "16", want: "SnapCount 16"},
+	{key: "logStore", value: "boltdb", want: "LogKind boltdb"},
+	{key: "storeStallLimit", value: "1700", want: "StoreStallLimit 1.7s"},
+	{key: "4lw.commands.whitelist", value: "ruok, mntr", want: "Whitelist [ruok mntr]"},
+	{key: "skipACL", value: "yes", want: "Rules.SkipACL true"},
+	{key: "extendedTypesEnabled", value: "true", want: "Rules.TTLNodes true"},
+	{key: "enforceQuota", value: "true", want: "Rules.EnforceQuota true"},
+	{key: "znode.container.checkIntervalMs", value: "1800", want: "Reaping.Interval 1.8s"},
+	{key: "znode.container.maxPerMinute", value: "19", want: "Reaping.PerMinute 19"},
+	{key: "znode.container.maxNeverUsedIntervalMs", value: "2100", want: "Reaping.NeverUsed 2.1s"},
+	{key: "DigestAuthenticationProvider.superDigest", value: "super:abc=", want: "SuperDigest super:abc="},
+	{
+		key: "server.4", value: "d:2000:3000:participant;127.0.0.1:2185",
+		want: "EnsembleText server.1=a:2888:3888:participant|server.2=b:2888:3888:participant|server.3=c:2888:3888:participant|server.4=d:2000:3000:participant;127.0.0.1:2185|version=0\n" +
+			"Servers [{1 a:2888 a:3888} {2 b:2888 b:3888} {3 c:2888 c:3888} {4 d:2000 d:3000}]",
+	},
+	{
+		key: "standaloneEnabled", value: "false", base: "dataDir=DIR\ninitLimit=10\nsyncLimit=5\nclientPort=2181\nserver.1=a:2888:3888\n",
+		want: "EnsembleText server.1=a:2888:3888:participant|version=0\nServers [{1 a:2888 a:3888}]",
+	},
+	{
+		key: "dynamicConfigFile", value: "DIR/dynamic", base: "dataDir=DIR\ninitLimit=10\nsyncLimit=5\nclientPort=2181\n",
+		dynamic: "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n",
+		want: "EnsembleText server.1=a:1:2:participant|server.2=b:1:2:participant|server.3=c:1:2:participant|version=0\n" +
+			"Servers [{1 a:1 a:2} {2 b:1 b:2} {3 c:1 c:2}]",
+	},
+	{key: "quorumListenOnAllIPs", value: "true", want: "Bind :2888"},
+	{key: "-new-ensemble", want: "NewEnsemble true"},
+	{key: "-myid", value: "2", want: "ID 2"},
+}
+
+// given are the fields of member.Config that no key sets.
+var given = strings.Fields("Clients Drain Version Built Network Stores Now Events Logger Observer Wrap WrapLog Rules.X509")
+
+// Every key that is served reaches the configuration of a member, in its own field, and every
+// field there is set by some key.
+func TestEveryKeyReachesTheMember(t *testing.T) {
+	covered := map[string]bool{}
+	for _, k := range keys {
+		if !slices.ContainsFunc(settingCases, func(c settingCase) bool { return lookup(c.key) != nil && lookup(c.key).name == k.name }) && k.status == served {
+			t.Errorf("%s is served, and has no row in settingCases", k.name)
+		}
+	}
+	for _, tt := range settingCases {
+		t.Run(tt.key+" "+tt.value, func(t *testing.T) {
+			base, line, args := tt.base, tt.key+"="+tt.value, []string(nil)
+			if base == "" {
+				base = ensembleCfg
+			}
+			if strings.HasPrefix(tt.key, "-") {
+				args, line = []string{strings.TrimSuffix(tt.key+"="+tt.value, "=")}, ""
+			}
+			dir, at := inDir(t, map[string]string{"myid": "1", "dynamic": tt.dynamic, "before": base, "after": base + line + "\n"})
+			other := filepath.Join(dir, "other")
+			if err := errors.Join(os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "myid"), []byte("1"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			before := settingsIn(t, at("DIR/before"))
+			after := settingsIn(t, at("DIR/after"), args...)
+			var changed []string
+			for name, value := range after {
+				covered[name] = covered[name] || value != before[name]
+				if value != before[name] {
+					changed = append(changed, name+" "+strings.ReplaceAll(strings.ReplaceAll(value, dir, "DIR"), "\n", "|"))
+				}
+			}
+			slices.Sort(changed)
+			if got := strings.Join(changed, "\n"); got != tt.want {
+				t.Errorf("changes\n%s\nwant\n%s", got, tt.want)
+			}
+		})
+	}
+	_, at := inDir(t, map[string]string{"myid": "1", "cfg": ensembleCfg})
+	for name := range settingsIn(t, at("DIR/cfg")) {
+		if covered[name] == slices.Contains(given, name) {
+			t.Errorf("member.Config.%s: some key changes it: %t", name, covered[name])
+		}
+	}
+}
+
+// settingsIn returns each field of the member's configuration that a file leads to, and
+// as "clients" where clients connect.
+func settingsIn(t *testing.T, file string, args ...string) map[string]string {
+	t.Helper()
+	cfg, _, err := Load(file, nil, parseFlags(t, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{"clients": cfg.ClientAddr}
+	flattenSettings(all, "", reflect.ValueOf(cfg.member(slog.New(slog.DiscardHandler))))
+	all["Bind"] = cfg.bind("host:2888")
+	return all
+}
+
+func flattenSettings(all map[string]string, prefix string, v reflect.Value) {
+	for i := range v.NumField() {
+		name, f := prefix+v.Type().Field(i).Name, v.Field(i)
+		switch x := f.Interface().(type) {
+		case time.Time:
+			all[name] = x.String()
+		case []byte:
+			all[name] = string(x)
+		case member.Network:
+			all[name] = ""
+		default:
+			switch f.Kind() {
+			case reflect.Struct:
+				flattenSettings(all, name+".", f)
+			case reflect.Func, reflect.Pointer, reflect.Interface:
+				all[name] = ""
+			default:
+				all[name] = fmt.Sprint(x)
+			}
+		}
+	}
+}

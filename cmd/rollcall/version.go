@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// release is this program's version. admin puts the level of ZooKeeper's interface in front.
+const release = "0.1.0"
+
+// stamp is the commit that this program was built from and that commit's date, "COMMIT,DATE", as
+// ci/stamp.sh prints them. The linker sets it for make build. If it is "", the stamp of go build counts.
+var stamp string
+
+// commit is what a program was built from.
+type commit struct {
+	id       string // "": not known
+	modified bool   // files had changes that were not committed
+	date     time.Time
+}
+
+// builtFrom returns the commit of this program.
+func builtFrom() commit {
+	if c := stamped(stamp); c.id != "" {
+		return c
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return commit{}
+	}
+	return stampedByGo(info.Settings)
+}
+
+// stamped reads a stamp of ci/stamp.sh. One that is not in its form counts as none.
+func stamped(stamp string) commit {
+	id, date, _ := strings.Cut(stamp, ",")
+	id, modified := strings.CutSuffix(id, "-modified")
+	at, err := time.Parse(time.RFC3339, date)
+	if err != nil {
+		return commit{}
+	}
+	return commit{id, modified, at}
+}
+
+// stampedByGo reads what go build stamps in a git checkout, unless -buildvcs=false.
+func stampedByGo(settings []debug.BuildSetting) (c commit) {
+	for _, s := range settings {
+		switch s.Key {
+		case "vcs.revision":
+			c.id = s.Value
+		case "vcs.modified":
+			c.modified = s.Value == "true"
+		case "vcs.time":
+			c.date, _ = time.Parse(time.RFC3339, s.Value) // zero if go build writes something else
+		}
+	}
+	return c
+}
+
+// short is how much of a commit's id is shown.
+const short = 12
+
+// version is the version with the commit, of letters, digits, dots and dashes: parsers of
+// four-letter words take no others.
+func (c commit) version() string {
+	switch {
+	case c.id == "":
+		return release + "-unknown"
+	case c.modified:
+		return release + "-" + c.id[:min(short, len(c.id))] + "-modified"
+	}
+	return release + "-" + c.id[:min(short, len(c.id))]
+}
+
+// built is the commit's date, or the beginning of 1970 if it is not known: four-letter words
+// have to show one.
+func (c commit) built() time.Time {
+	if c.id == "" || c.date.IsZero() {
+		return time.Unix(0, 0).UTC()
+	}
+	return c.date.UTC()
+}
+
+// String is what the command version prints.
+func (c commit) String() string {
+	switch {
+	case c.id == "":
+		return fmt.Sprintf("rollcall %s (commit unknown: built without git)", release)
+	case c.modified:
+		return fmt.Sprintf("rollcall %s (commit %s of %s, with changes that were not committed)", release, c.id, c.built().Format(time.RFC3339))
+	}
+	return fmt.Sprintf("rollcall %s (commit %s of %s)", release, c.id, c.built().Format(time.RFC3339))
+}

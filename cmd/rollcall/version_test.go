@@ -1,0 +1,64 @@
+package main
+
+import (
+	"runtime/debug"
+	"testing"
+
+	"rollcall/admin"
+)
+
+// What this program was built from is shown as its stamp says, and as unknown without one.
+func TestVersion(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef01234567"
+	byGo := func(settings ...string) commit {
+		var all []debug.BuildSetting
+		for i := 0; i < len(settings); i += 2 {
+			all = append(all, debug.BuildSetting{Key: settings[i], Value: settings[i+1]})
+		}
+		return stampedByGo(all)
+	}
+	for _, tt := range []struct {
+		name           string
+		commit         commit
+		command, words string
+	}{
+		{
+			"make build", stamped(id + ",2026-11-20T23:38:42+01:00"),
+			"rollcall 0.1.0 (commit " + id + " of 2026-11-20T22:38:42Z)", "0.1.0-0123456789ab, built on 11/20/2026 22:38 UTC",
+		},
+		{
+			"make build with changes", stamped(id + "-modified,2026-11-20T23:38:42Z"),
+			"rollcall 0.1.0 (commit " + id + " of 2026-11-20T23:38:42Z, with changes that were not committed)", "0.1.0-0123456789ab-modified, built on 11/20/2026 23:38 UTC",
+		},
+		{
+			"go build", byGo("GOOS", "linux", "vcs.revision", id, "vcs.time", "2026-11-20T23:38:42Z", "vcs.modified", "false"),
+			"rollcall 0.1.0 (commit " + id + " of 2026-11-20T23:38:42Z)", "0.1.0-0123456789ab, built on 11/20/2026 23:38 UTC",
+		},
+		{
+			"go build with changes", byGo("vcs.revision", id, "vcs.time", "2026-11-20T23:38:42Z", "vcs.modified", "true"),
+			"rollcall 0.1.0 (commit " + id + " of 2026-11-20T23:38:42Z, with changes that were not committed)", "0.1.0-0123456789ab-modified, built on 11/20/2026 23:38 UTC",
+		},
+		{
+			"go build -buildvcs=false", byGo("GOOS", "linux"),
+			"rollcall 0.1.0 (commit unknown: built without git)", "0.1.0-unknown, built on 01/01/1970 00:00 UTC",
+		},
+		{"no stamp", stamped(""), "rollcall 0.1.0 (commit unknown: built without git)", "0.1.0-unknown, built on 01/01/1970 00:00 UTC"},
+		{"a stamp without a date", stamped(id), "rollcall 0.1.0 (commit unknown: built without git)", "0.1.0-unknown, built on 01/01/1970 00:00 UTC"},
+		{"a short id", stamped("abc,2026-11-20T23:38:42Z"), "rollcall 0.1.0 (commit abc of 2026-11-20T23:38:42Z)", "0.1.0-abc, built on 11/20/2026 23:38 UTC"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.commit.String(); got != tt.command {
+				t.Errorf("rollcall version prints %q, want %q", got, tt.command)
+			}
+			if got, want := admin.VersionText(tt.commit.version(), tt.commit.built()), admin.InterfaceLevel+"-rollcall-"+tt.words; got != want {
+				t.Errorf("srvr says %q, want %q", got, want)
+			}
+			if _, err := admin.NewWords(admin.WordsConfig{Version: tt.commit.version(), Source: noSource{}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// noSource is never asked.
+type noSource struct{ admin.Source }

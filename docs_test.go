@@ -1,0 +1,205 @@
+package rollcall_test
+
+import (
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// pages returns the text of every Markdown page of the tree by its path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for path := range filesOfTree(t) {
+		if filepath.Ext(path) != ".md" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[path] = string(text)
+	}
+	return found
+}
+
+// filesOfTree returns the paths of all files but those below testdata and hidden folders.
+func filesOfTree(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "testdata" || path != "." && strings.HasPrefix(name, ".")):
+			return filepath.SkipDir
+		case !d.IsDir():
+			found[path] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+var (
+	codeLine = regexp.MustCompile("(?m)^(    |\t).*$") // a command or its output
+	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+)
+
+// links returns where the links of a page go.
+func links(text string) (targets []string) {
+	for _, m := range link.FindAllStringSubmatch(codeLine.ReplaceAllString(text, ""), -1) {
+		targets = append(targets, m[1])
+	}
+	return targets
+}
+
+// anchors returns the names that links use for the headings of a page: small letters, with a
+// hyphen for each space, without punctuation.
+func anchors(text string) (names []string) {
+	for _, m := range heading.FindAllStringSubmatch(codeLine.ReplaceAllString(text, ""), -1) {
+		names = append(names, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1]))
+	}
+	return names
+}
+
+// Every relative link of a page leads to a file, and to a heading in it if it names one.
+func TestLinksLeadSomewhere(t *testing.T) {
+	all := pages(t)
+	checked := 0
+	for path, text := range all {
+		for _, target := range links(text) {
+			to, err := url.Parse(target)
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			if to.IsAbs() {
+				continue
+			}
+			checked++
+			file := path
+			if to.Path != "" {
+				file = filepath.Join(filepath.Dir(path), filepath.FromSlash(to.Path))
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s links to %s: there is no such file", path, target)
+				continue
+			}
+			if to.Fragment != "" && !slices.Contains(anchors(all[file]), to.Fragment) {
+				t.Errorf("%s links to %s: %s has no such heading", path, target, file)
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("%d relative links in all pages: they are not found any more", checked)
+	}
+}
+
+// Every page below docs is in the index, and the README leads there.
+func TestDocsIndex(t *testing.T) {
+	const index = "docs/README.md"
+	all := pages(t)
+	listed := links(all[index])
+	for path := range all {
+		inside, ok := strings.CutPrefix(path, "docs/")
+		if ok && path != index && !slices.Contains(listed, inside) {
+			t.Errorf("%s has no line for %s", index, path)
+		}
+	}
+	if !slices.Contains(links(all["README.md"]), index) {
+		t.Errorf("README.md does not lead to %s", index)
+	}
+}
+
+// A test that a page of docs names is there, in the package that the page names.
+func TestDocsNameTests(t *testing.T) {
+	names := regexp.MustCompile("`([a-z]+)\\.(Test\\w+)`")
+	sources := map[string]string{} // by the last part of the package's path
+	for path := range filesOfTree(t) {
+		if strings.HasSuffix(path, "_test.go") {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources[filepath.Base(filepath.Dir(path))] += string(text)
+		}
+	}
+	for path, text := range pages(t) {
+		if !strings.HasPrefix(path, "docs/") {
+			continue
+		}
+		for _, m := range names.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(sources[m[1]], "func "+m[2]+"(t *testing.T)") {
+				t.Errorf("%s names %s.%s, which does not exist", path, m[1], m[2])
+			}
+		}
+	}
+}
+
+// Rows that a page takes from docs/performance.md are there, with the same figures.
+func TestCitedFigures(t *testing.T) {
+	const measured = "docs/performance.md"
+	all := pages(t)
+	rows := comparisons(all[measured])
+	cited := 0
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if path == measured {
+			continue
+		}
+		for _, row := range comparisons(all[path]) {
+			cited++
+			if !slices.Contains(rows, row) {
+				t.Errorf("%s has a row that is not in %s:\n%s", path, measured, row)
+			}
+		}
+	}
+	if cited == 0 {
+		t.Error("no page cites a figure")
+	}
+}
+
+// comparisons returns the rows of all tables that begin with a case, a figure, ZooKeeper,
+// Rollcall and their ratio, without further columns. An empty case is the one above it.
+func comparisons(text string) (rows []string) {
+	const columns = 5
+	inside, last := false, ""
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		switch {
+		case !strings.HasPrefix(line, "|") || len(cells) < columns:
+			inside = false
+		case strings.Join(cells[:columns], "|") == "case|figure|ZooKeeper|Rollcall|ratio":
+			inside = true
+		case inside && !strings.HasPrefix(cells[0], "---"):
+			if cells[0] != "" {
+				last = cells[0]
+			}
+			cells[0] = last
+			rows = append(rows, strings.Join(cells[:columns], " | "))
+		}
+	}
+	return rows
+}

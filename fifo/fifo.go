@@ -1,0 +1,48 @@
+// Package fifo is a queue in a ring, for any elements. It allocates only when it grows, which
+// container/list does for every element. It does not shrink. Not safe for concurrent use.
+package fifo
+
+// Queue is a queue in a ring that doubles when it is full. The zero value is ready.
+type Queue[T any] struct {
+	ring []T // its length is a power of two
+	head int
+	n    int
+}
+
+// leastRing is the length of the first ring.
+const leastRing = 4
+
+// Len returns how many elements wait.
+func (q *Queue[T]) Len() int { return q.n }
+
+// Cap returns how many elements the ring has room for.
+func (q *Queue[T]) Cap() int { return len(q.ring) }
+
+// At returns the i-th element from the front. It stays where it is until it is popped or a
+// push doubles the ring.
+func (q *Queue[T]) At(i int) *T { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+// Push adds an element at the end.
+func (q *Queue[T]) Push(v T) {
+	if q.n == len(q.ring) {
+		q.grow()
+	}
+	q.n++
+	*q.At(q.n - 1) = v
+}
+
+func (q *Queue[T]) grow() {
+	grown := make([]T, max(leastRing, 2*len(q.ring)))
+	copy(grown[copy(grown, q.ring[q.head:]):], q.ring[:q.head])
+	q.ring, q.head = grown, 0
+}
+
+// Pop takes the first element. There must be one.
+func (q *Queue[T]) Pop() T {
+	var none T
+	v := *q.At(0)
+	*q.At(0) = none // the ring keeps nothing alive
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.n--
+	return v
+}

@@ -1,0 +1,211 @@
+package follower
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// multiOf is the body of a multi of n checks. Bodies of the same n are the same.
+func multiOf(n int) string {
+	ops := make([]jute.MultiOp, n)
+	for i := range ops {
+		ops[i] = jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: []byte("/"), Version: int32(n)}}
+	}
+	return string(jute.AppendMulti(nil, ops))
+}
+
+// lanes is an outbox that a test offers to and takes from by itself.
+type lanes struct {
+	*outbox
+	t       *testing.T
+	applies uint64
+}
+
+func newLanes(t *testing.T, maxBytes int) *lanes {
+	o := newOutbox(Config{Self: 1, Boot: 1, MaxInFlight: 1 << 20, MaxInFlightBytes: 1 << 30, MaxQueued: 1 << 20, MaxQueuedBytes: maxBytes})
+	o.open()
+	return &lanes{outbox: o, t: t}
+}
+
+// put offers a multi, or a light write if its body is that of none.
+func (l *lanes) put(conn uint64, body string) bool {
+	op := jute.OpMulti
+	if len(body) < 100 {
+		op = jute.OpSetData
+	}
+	return l.offer(&proto.Txn{Conn: conn, Op: int32(op), Body: []byte(body)}, nil)
+}
+
+// sends returns the connections of the writes that are sent now.
+func (l *lanes) sends() (conns []uint64) {
+	for _, txn := range l.take(nil, time.Time{}) {
+		conns = append(conns, txn.Conn)
+	}
+	return conns
+}
+
+// apply applies the oldest n that are sent.
+func (l *lanes) apply(n int) {
+	l.t.Helper()
+	for range n {
+		l.applies++
+		if _, _, ok := l.applied(l.applies); !ok {
+			l.t.Fatalf("write %d was not sent", l.applies)
+		}
+	}
+}
+
+// What a write weighs follows from its bytes, and a multi's from its operations, too.
+func TestWeigh(t *testing.T) {
+	for _, test := range []struct {
+		op     jute.Op
+		body   string
+		weight int
+		class  int
+	}{
+		{jute.OpSetData, "", 1, 0},
+		{jute.OpSetData, string(make([]byte, bytesPerUnit)), 2, 0},
+		{jute.OpSetData, string(make([]byte, 1<<20)), 4097, 7},
+		{jute.OpMulti, multiOf(64), 64, 0},
+		{jute.OpMulti, multiOf(65), 65, 1},
+		{jute.OpMulti, multiOf(10_000), 10_000, 8},
+		{jute.OpMulti, "not a multi", 1, 0},
+		{jute.OpSetData, multiOf(65), 6, 0}, // as bytes
+	} {
+		got := weigh(&proto.Txn{Op: int32(test.op), Body: []byte(test.body)}, txnOverhead+len(test.body))
+		if got != test.weight || classOf(got) != test.class {
+			t.Errorf("%v of %d bytes weighs %d, class %d; want %d, class %d", test.op, len(test.body), got, classOf(got), test.weight, test.class)
+		}
+	}
+	if c := classOf(1 << 40); c != numClasses-1 {
+		t.Errorf("class %d of an impossible weight", c)
+	}
+}
+
+// Thirty-two connections have many of the largest multis. No more of them is sent at a time
+// than the window has room for. Light writes are sent at once, beside the multi that is under
+// way and before the next one.
+func TestHeavyWritesLeaveRoom(t *testing.T) {
+	const hostile, each = 32, 3
+	l := newLanes(t, 1<<30)
+	heavy := multiOf(9_000)
+	for i := range uint64(hostile) {
+		for range each {
+			l.put(100+i, heavy)
+		}
+	}
+	l.put(1, "a")
+	l.put(1, "b")
+	if got := l.sends(); !slices.Equal(got, []uint64{1, 1, 100}) {
+		t.Fatalf("sent for %v, want the light writes and one multi", got)
+	}
+	l.apply(2)
+	for i := range uint64(hostile*each - 1) {
+		l.put(1, "c")
+		if got := l.sends(); !slices.Equal(got, []uint64{1}) {
+			t.Fatalf("sent for %v beside a multi, want the light write alone", got)
+		}
+		l.put(1, "d")
+		l.apply(1) // the multi
+		if got, next := l.sends(), 100+(i+1)%hostile; !slices.Equal(got, []uint64{1, next}) {
+			t.Fatalf("sent for %v after a multi, want the light write and the multi of %d", got, next)
+		}
+		l.apply(2)
+	}
+	l.apply(1)
+	if n := len(l.lanes); n != 0 || l.sentHeavy != 0 || l.heldHeavy != 0 {
+		t.Errorf("left: %d lanes, heavy: %d units sent, %d bytes held", n, l.sentHeavy, l.heldHeavy)
+	}
+}
+
+// While there is always more to send of every class, each is sent the same weight, whatever
+// one of its writes weighs and however many connections have some.
+func TestClassesShareByWeight(t *testing.T) {
+	l := newLanes(t, 1<<30)
+	bodies := map[uint64]string{1: "light", 2: multiOf(100), 3: multiOf(1_000), 4: multiOf(9_000), 5: multiOf(9_000)}
+	var sent [numClasses]int
+	next := func(conn uint64) {
+		if !l.put(conn, bodies[conn]) {
+			t.Fatal("no room")
+		}
+	}
+	for conn := range bodies {
+		next(conn)
+		next(conn)
+	}
+	for range 40_000 {
+		l.mu.Lock()
+		ok := l.number(time.Time{})
+		r := *l.sent.At(l.sent.Len() - 1)
+		l.mu.Unlock()
+		if !ok {
+			t.Fatal("nothing to send")
+		}
+		sent[classOf(r.weight)] += r.weight
+		l.apply(1)
+		next(r.txn.Conn)
+	}
+	most := slices.Max(sent[:])
+	for class, weight := range sent {
+		if busy := class == 0 || class == classOf(100) || class == classOf(1_000) || class == classOf(9_000); busy && weight < most-2*9_000 || !busy && weight != 0 {
+			t.Errorf("class %d was sent %d units, the others up to %d", class, weight, most)
+		}
+	}
+}
+
+// A class that had nothing to send does not catch up: the others go on at once.
+func TestIdleClassSavesNothing(t *testing.T) {
+	l := newLanes(t, 1<<30)
+	for range 20_000 {
+		l.put(1, "light")
+		l.apply(len(l.sends()))
+	}
+	for range 5 {
+		l.put(2, multiOf(1_000))
+		l.put(3, multiOf(100))
+	}
+	l.put(1, "light")
+	if got := l.sends(); len(got) != 11 || got[0] != 1 {
+		t.Errorf("sent for %v, want the light write first", got)
+	}
+}
+
+// Heavy writes hold half of the lanes' bytes at most: a connection with light writes under way
+// has room when heavy ones wait, and a heavy write gets in when another has been sent.
+func TestHeavyWritesHoldHalfOfTheLanes(t *testing.T) {
+	heavy := multiOf(9_000)
+	l := newLanes(t, 4*(txnOverhead+len(heavy)))
+	for conn := range uint64(2) {
+		if !l.put(10+conn, heavy) {
+			t.Fatal("no room for the first ones")
+		}
+	}
+	for conn := range uint64(3) { // the last one has nothing unapplied
+		if l.put(10+conn, heavy) {
+			t.Errorf("a heavy write of connection %d got in beside half of the bytes", 10+conn)
+		}
+	}
+	if !l.put(1, "a") || !l.put(1, "b") {
+		t.Error("no room for light writes")
+	}
+	waits := make(chan error, 1)
+	synctest.Test(t, func(t *testing.T) {
+		go func() {
+			waits <- l.submit(t.Context(), &proto.Txn{Conn: 10, Op: int32(jute.OpMulti), Body: []byte(heavy)}, nil)
+		}()
+		synctest.Wait()
+		if len(waits) != 0 {
+			t.Error("a heavy write did not wait")
+		}
+		l.apply(len(l.sends())) // one of the two is sent
+		synctest.Wait()
+		if len(waits) != 1 {
+			t.Error("a heavy write waits although there is room")
+		}
+	})
+}

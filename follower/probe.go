@@ -1,0 +1,78 @@
+package follower
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// probesPerTick is how often the leader is asked for a sign of life, on the connection on
+// which this member forwards. Writes have no answer but the log, so only a probe tells a
+// connection that the network has forgotten from an idle one.
+const probesPerTick = 2
+
+// probeLoop probes the leader of t while a link to it is open, until ctx ends. Each probe
+// has a tick; past it Config.Probe has given the connection up, and the link with it.
+func (f *Follower) probeLoop(ctx context.Context, t *term) {
+	for ctx.Err() == nil {
+		probe, cancel := context.WithTimeout(ctx, f.cfg.Tick)
+		err := f.cfg.Probe(probe, t.Leader)
+		cancel()
+		if err == nil {
+			t.reach(time.Now())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(f.cfg.Tick / probesPerTick):
+		}
+	}
+}
+
+// reached is when the leader of a term last answered a probe, or raft did not hear it.
+type reached struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (r *reached) reach(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = now
+}
+
+// since is how long ago that was.
+func (r *reached) since(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Sub(r.at)
+}
+
+// unlinked is for how long this member has not reached the Leader service of the leader
+// that it knows; 0 if it knows none in raft's term, or is that leader.
+func (f *Follower) unlinked(now time.Time) time.Duration {
+	t := f.leadership()
+	if t.Leader == f.cfg.Self || !f.isCurrent(t) {
+		return 0
+	}
+	return t.reached.since(now)
+}
+
+// strand closes the connections of all clients if this member has not reached the leader's
+// service for the sync limit, while raft heard that leader all the time. Their writes would
+// wait here for as long as that lasts, even while pings keep their sessions alive; through
+// another member they may reach the leader. Without a leader no other member is better.
+func (f *Follower) strand(now time.Time) {
+	if t := f.leadership(); f.cfg.RaftLeader() != t.Leader {
+		t.reach(now)
+	}
+	if f.unlinked(now) < time.Duration(f.cfg.SyncLimit)*f.cfg.Tick {
+		return
+	}
+	held := f.leases.all()
+	for id, conn := range held {
+		f.cfg.Clients.Cut(id, conn, ErrNoLink)
+	}
+	if len(held) > 0 {
+		f.log.Warn("no link to the leader for the sync limit: clients' connections closed", "count", len(held))
+	}
+}

@@ -1,0 +1,197 @@
+package clients
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+// The settings about nodes and snapshots hold in a process that was started with them.
+func TestSettingsOfNodes(t *testing.T) {
+	t.Parallel()
+	const snapCount = 16
+	m := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: fmt.Sprintf(`skipACL=yes
+extendedTypesEnabled=true
+snapCount=%d
+handshakeTimeout=2000
+znode.container.checkIntervalMs=100
+znode.container.maxNeverUsedIntervalMs=200
+znode.container.maxPerMinute=1
+`, snapCount)}).Members[0]
+	c, _ := openFrom(t, m, "", longTimeout)
+
+	t.Run("skipACL", func(t *testing.T) {
+		closed := create("/closed", nil, jute.Persistent)
+		closed.ACL = []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("owner:digest")}}}
+		must(t, c, jute.OpCreate, closed)
+		must(t, c, jute.OpGetData, jute.GetDataRequest{Path: closed.Path}) // by default NoAuth
+	})
+	t.Run("extendedTypesEnabled", func(t *testing.T) { // by default Unimplemented
+		must(t, c, jute.OpCreateTTL, jute.CreateTTLRequest{CreateRequest: create("/ttl", nil, jute.PersistentWithTTL), TTL: jute.MaxTTL})
+	})
+	t.Run("znode.container.maxNeverUsedIntervalMs, znode.container.maxPerMinute", func(t *testing.T) {
+		container := func(path string) jute.MultiOp {
+			return jute.MultiOp{Op: jute.OpCreateContainer, Create: create(path, nil, jute.Container)}
+		}
+		must(t, c, jute.OpCreate, create("/containers", nil, jute.Persistent))
+		must(t, c, jute.OpMulti, ops{container("/containers/a"), container("/containers/b")}) // both are due at once
+		// By default no container is removed that never had a child.
+		if err := process.Until(t.Context(), "a container is removed", func() bool {
+			return len(children(t, c, "/containers")) < 2
+		}); err != nil {
+			t.Fatal(err)
+		}
+		waitHandshakeTimeout(t, m) // by default the other one is removed 6 ms after the first
+		if left := children(t, c, "/containers"); len(left) != 1 {
+			t.Errorf("containers left: %q, want one", left)
+		}
+	})
+	t.Run("snapCount", func(t *testing.T) {
+		for range snapCount {
+			must(t, c, jute.OpSetData, jute.SetDataRequest{Path: []byte("/"), Version: -1})
+		}
+		// A member checks every 10 to 20 s whether a snapshot is due. By default none is before 100,000 entries.
+		if err := process.Until(t.Context(), "a snapshot is taken", func() bool { return figure(t, m, "cnt_snapshottime") > 0 }); err != nil {
+			t.Fatal(err)
+		}
+		if names, err := filepath.Glob(filepath.Join(m.Data, "rollcall", "snapshots", "*", "meta.json")); err != nil || len(names) == 0 {
+			t.Errorf("snapshots: %q, %v; want one", names, err)
+		}
+	})
+}
+
+// waitHandshakeTimeout waits until the member closes a connection that says nothing.
+func waitHandshakeTimeout(t *testing.T, m *process.Member) {
+	t.Helper()
+	if err := dialFrom(t, m, "").Closed(process.Patience); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// children returns the names of a node's children.
+func children(t *testing.T, c *wire.Conn, path string) [][]byte {
+	t.Helper()
+	var resp jute.GetChildrenResponse
+	r := call(t, c, jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte(path)})
+	if err := r.Into(&resp); r.Err != jute.OK || err != nil {
+		t.Fatalf("children of %s: %v, %v", path, r.Err, err)
+	}
+	return resp.Children
+}
+
+// A member that cannot reach the leader's port for writes, while the log reaches it, closes its
+// clients' connections after syncLimit. Until then it answers no read if reads are linearizable.
+func TestSettingsOfLinks(t *testing.T) {
+	t.Parallel()
+	// A client is closed after 3 s, and after 13 s at the earliest if syncLimit is its default of 5 ticks. In
+	// between, handshakeTimeout closes a connection that says nothing.
+	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 3 * tick, Lines: `syncLimit=1
+readConsistency=linearizable
+handshakeTimeout=12000
+`})
+	m := e.Members[2]
+	links := linkThroughProxies(t, e, m)
+	idle, _ := openFrom(t, m, "", longTimeout)
+	reader, _ := openFrom(t, m, "", longTimeout)
+	exists := jute.ExistsRequest{Path: []byte("/")}
+	must(t, reader, jute.OpExists, exists)
+	silent := dialFrom(t, m, "")
+	for _, l := range links {
+		l.block()
+	}
+	if err := reader.Send(2, jute.OpExists, exists); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("syncLimit", func(t *testing.T) {
+		if err := idle.Closed(process.Patience); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(silent, "ruok"); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(silent); err != nil || string(answer) != "imok" {
+			t.Errorf("the client is closed after a connection that says nothing: ruok on that is answered with %q, %v", answer, err)
+		}
+	})
+	t.Run("readConsistency", func(t *testing.T) { // by default the read is answered
+		if err := reader.Closed(process.Patience); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// linkThroughProxies restarts a member with a zoo.cfg that has proxies in place of the other members'
+// ports for pings and writes. It returns the proxies. Another member leads.
+func linkThroughProxies(t *testing.T, e *process.Ensemble, m *process.Member) (links []*proxy) {
+	t.Helper()
+	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := m.Process.Status(t.Context()); err != nil || status != 0 {
+		t.Fatalf("exit status %d, %v; want 0", status, err)
+	}
+	cfg, err := os.ReadFile(m.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(cfg), "\n")
+	for i, line := range lines {
+		key, addrs, _ := strings.Cut(line, "=")
+		election := strings.LastIndexByte(addrs, ':')
+		if !strings.HasPrefix(key, "server.") || key == fmt.Sprintf("server.%d", m.ID) {
+			continue
+		}
+		link := startProxy(t, addrs[:election], 0)
+		links = append(links, link)
+		lines[i] = key + "=" + link.addr + addrs[election:]
+	}
+	if err := os.WriteFile(m.Config, []byte(strings.Join(lines, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	e.Start(m)
+	if e.Settle() == m {
+		t.Fatal("the member that has just started leads")
+	}
+	return links
+}
+
+// A member whose disk hangs closes its clients' connections after storeStallLimit, and serves again
+// when the disk goes on.
+func TestStoreStallLimit(t *testing.T) {
+	t.Parallel()
+	const byDefault = 3 * time.Second
+	disk := process.NewDisk(t, rollcall)
+	m := process.StartEnsemble(t, process.Config{Binary: disk.Binary, Env: disk.Env, Size: 1, Tick: tick, Lines: "storeStallLimit=500\n"}).Members[0]
+	c, session := openFrom(t, m, "", longTimeout)
+	disk.Hang()
+	begun := time.Now()
+	if err := c.Send(1, jute.OpCreate, create("/late", nil, jute.Persistent)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Closed(process.Patience); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took >= byDefault {
+		t.Errorf("the connection is closed %v after the disk began to hang, want 500 ms", took)
+	}
+	disk.Release()
+	var again *wire.Conn
+	if err := process.Until(t.Context(), "the session goes on", func() bool {
+		again = dialFrom(t, m, "")
+		got, err := again.Resume(session, 0)
+		return err == nil && got.SessionID == session.SessionID
+	}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, again, jute.OpExists, jute.ExistsRequest{Path: []byte("/late")}) // the disk took the write
+}

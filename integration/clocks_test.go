@@ -1,0 +1,291 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/leader"
+	"rollcall/member"
+)
+
+// How nodes with a TTL are made and removed in a schedule.
+const (
+	agingPace = 100 * time.Millisecond // between two of them
+	agingTTL  = time.Second            // all of these are due in the schedule's time, by a right clock
+	longTTL   = 30 * time.Minute       // and these by a clock that was set forward alone
+)
+
+// reaping removes what is due soon.
+var reaping = leader.Reaping{Interval: 200 * time.Millisecond, PerMinute: 60_000}
+
+// aging is a session that makes nodes with a TTL while faults go on.
+type aging struct {
+	client *cluster.Client
+	nodes  []aged
+	end    chan struct{} // closed to end it
+	done   chan struct{}
+}
+
+// aged is a node that was made, as its maker was told.
+type aged struct {
+	path     string
+	ttl      time.Duration
+	stat     jute.Stat
+	from, to time.Time // when it was asked for and answered
+}
+
+const agingDir = "/aging"
+
+// startAging makes nodes until it is stopped.
+func startAging(t *testing.T, e *cluster.Ensemble, timeout time.Duration) *aging {
+	t.Helper()
+	a := &aging{client: e.Connect(timeout), end: make(chan struct{}), done: make(chan struct{})}
+	if _, err := a.client.Create(agingDir, nil, jute.Persistent); err != nil {
+		t.Fatal(err)
+	}
+	if a.make(0, longTTL); len(a.nodes) == 0 {
+		t.Fatal("no node with a long TTL")
+	}
+	go func() {
+		defer close(a.done)
+		for i := 1; ; i++ {
+			select {
+			case <-a.end:
+				return
+			case <-time.After(agingPace):
+				a.make(i, agingTTL)
+			}
+		}
+	}()
+	return a
+}
+
+// make makes a node. One of unknown outcome is not judged.
+func (a *aging) make(i int, ttl time.Duration) {
+	n := aged{path: fmt.Sprintf("%s/%d", agingDir, i), ttl: ttl, from: time.Now()}
+	r, err := a.client.Do(jute.OpCreateTTL, &jute.CreateTTLRequest{
+		CreateRequest: jute.CreateRequest{Path: []byte(n.path), ACL: jute.OpenACL, Flags: jute.PersistentWithTTL}, TTL: ttl.Milliseconds(),
+	})
+	var made jute.Create2Response
+	if err == nil && r.Into(&made) == nil {
+		n.stat, n.to = made.Stat, time.Now()
+		a.nodes = append(a.nodes, n)
+	}
+}
+
+// stop ends the session's work, and leaves the session.
+func (a *aging) stop() {
+	close(a.end)
+	a.client.Abandon()
+	<-a.done
+}
+
+// stamps: each node has the time that the clock of its term's leader showed when it was made.
+func (r *run) stamps() {
+	judge := func(path string, stat jute.Stat, from, to time.Time) {
+		r.sum.stamps.Add(1)
+		if err := r.Stamped(stat.Czxid, stat.Ctime, from, to); err != nil || stat.Ctime != stat.Mtime {
+			r.Errorf("%s, made at %d and changed at %d: %v", path, stat.Ctime, stat.Mtime, err)
+		}
+	}
+	for _, w := range r.writers {
+		for _, n := range w.made {
+			judge(n.path, n.stat, n.from, n.to)
+		}
+	}
+	for _, n := range r.aging.nodes {
+		judge(n.path, n.stat, n.from, n.to)
+	}
+}
+
+// aged judges nodes with a TTL, once members have come to rest. None was removed before some
+// member's clock had shown that it was due, and none by the clock of a leader that was set
+// forward alone; and if the leader's clock is to be trusted, all that are due by it go.
+func (r *run) aged() {
+	id := r.Leader()
+	clock := r.Clock(id)
+	common, ok := r.CommonTime()
+	trusted := ok && (clock.Ahead()-common).Abs() <= time.Minute && clock.Steady(r.Booted(id), time.Minute)
+	for _, n := range r.aging.nodes {
+		due := n.stat.Mtime + n.ttl.Milliseconds()
+		switch gone := !r.exists(id, n.path); {
+		case gone && r.latest(n.from) < due:
+			r.Errorf("%s is gone, and was due at %d, which no clock has shown", n.path, due)
+		case gone && n.ttl == longTTL && !r.CommonJump(longTTL/2):
+			r.Errorf("%s is gone after %v, and had a TTL of %v", n.path, time.Since(n.from), n.ttl)
+		case trusted && clock.Now().UnixMilli() >= due:
+			r.Wait(n.path+" to be removed, which is due", 10*time.Second, func() bool { return !r.exists(id, n.path) })
+			r.sum.reaped.Add(1)
+		case !gone && !trusted && clock.Now().UnixMilli() >= due:
+			r.sum.held.Add(1)
+		}
+	}
+}
+
+// latest is the latest time, in ms since 1970, that any clock has shown since a moment.
+func (r *run) latest(since time.Time) (ms int64) {
+	for _, id := range r.IDs() {
+		ms = max(ms, r.Clock(id).Latest(since))
+	}
+	return ms
+}
+
+// exists reports whether a member's tree has a node.
+func (r *run) exists(id uint32, path string) bool {
+	s := r.Member(id).State()
+	s.RLock()
+	defer s.RUnlock()
+	_, code := s.Exists([]byte(path), nil, nil)
+	return !errors.Is(code, jute.NoNode)
+}
+
+// agingNode makes a node with a TTL and returns its Stat.
+func agingNode(t *testing.T, c *cluster.Client, path string, ttl time.Duration) jute.Stat {
+	t.Helper()
+	r, err := c.Do(jute.OpCreateTTL, &jute.CreateTTLRequest{
+		CreateRequest: jute.CreateRequest{Path: []byte(path), ACL: jute.OpenACL, Flags: jute.PersistentWithTTL}, TTL: ttl.Milliseconds(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made jute.Create2Response
+	decode(t, r, &made)
+	return made.Stat
+}
+
+// slow is a tick of ensembles that run for hours.
+const slow = 20 * time.Second
+
+// reaper is an ensemble that looks each tick for what is due, for tests of clocks.
+func reaper(t *testing.T, tick time.Duration, run func(t *testing.T, e *cluster.Ensemble, leader uint32)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{Tick: tick, Adjust: func(cfg *member.Config) { cfg.Reaping = leader.Reaping{Interval: tick} }})
+		run(t, e, e.Ready())
+	})
+}
+
+// heldBy reports whether a member says that its reaper is held.
+func heldBy(t *testing.T, e *cluster.Ensemble, id uint32) bool {
+	t.Helper()
+	c, err := e.Dial(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := c.Write([]byte("mntr")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(text), "zk_reaper_held\t1\n")
+}
+
+// The leader's clock is set by an hour or a year, forward or back, and right again. The times
+// of nodes follow it at once, both ways and over a restart of everybody. No node is removed
+// for its age while the clock is wrong; those that were made under a right one go when it is
+// right again. One that was made while it was ahead stays, until it is written again.
+func TestLeadersClockJumps(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 365 * 24 * time.Hour, -365 * 24 * time.Hour} {
+		reaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
+			c := e.Connect(10 * tick)
+			stamped := func(path string, stat jute.Stat, ahead time.Duration) {
+				t.Helper()
+				if off := time.UnixMilli(stat.Mtime).Sub(time.Now().Add(ahead)); off.Abs() > tick {
+					t.Errorf("%v: %s has the time %v, which is off by %v", by, path, time.UnixMilli(stat.Mtime).UTC(), off)
+				}
+			}
+			stamped("/before", agingNode(t, c, "/before", 3*tick), 0)
+			e.Clock(leader).Step(by)
+			stamped("/wrong", agingNode(t, c, "/wrong", 3*tick), by)
+			stamped("/again", agingNode(t, c, "/again", 3*tick), by)
+			time.Sleep(10 * tick)
+			for _, path := range []string{"/before", "/wrong", "/again"} {
+				if !has(e, leader, path) {
+					t.Errorf("%v: %s was removed by a wrong clock", by, path)
+				}
+			}
+			if !heldBy(t, e, leader) {
+				t.Errorf("%v: the leader does not say that its reaper is held", by)
+			}
+			e.Clock(leader).Step(-by)
+			stamped("/after", agingNode(t, c, "/after", 3*tick), 0)
+			if _, err := c.Do(jute.OpSetData, &jute.SetDataRequest{Path: []byte("/again"), Version: -1}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * tick)
+			if gone := !has(e, leader, "/before"); !gone || !has(e, leader, "/again") || !has(e, leader, "/after") || heldBy(t, e, leader) {
+				t.Errorf("%v: 2 ticks after the clock was right: the node that is due is gone: %t", by, gone)
+			}
+			time.Sleep(4 * tick) // its TTL is over 1 tick after the check above, and a round of the reaper follows within another
+			if has(e, leader, "/again") || has(e, leader, "/after") || has(e, leader, "/wrong") != (by > 0) {
+				t.Errorf("%v: written under a right clock: %t, %t; while it was wrong: %t", by, has(e, leader, "/again"), has(e, leader, "/after"), has(e, leader, "/wrong"))
+			}
+			for _, id := range e.IDs() {
+				e.Kill(id)
+			}
+			for _, id := range e.IDs() {
+				e.Boot(id)
+			}
+			e.Ready()
+			stamped("/restarted", agingNode(t, e.Connect(10*tick), "/restarted", tick), 0)
+			e.Equal()
+		})
+	}
+}
+
+// All clocks jump at once: a majority agrees, and still nothing is removed until the clocks
+// have gone on evenly for an hour.
+func TestAllClocksJump(t *testing.T) {
+	reaper(t, slow, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
+		agingNode(t, e.Connect(10*slow), "/n", 30*time.Minute)
+		for _, id := range e.IDs() {
+			e.Clock(id).Step(365 * 24 * time.Hour)
+		}
+		time.Sleep(29 * time.Minute)
+		if !has(e, leader, "/n") || !heldBy(t, e, leader) {
+			t.Errorf("after half an hour: there %t, held %t", has(e, leader, "/n"), heldBy(t, e, leader))
+		}
+		time.Sleep(32 * time.Minute)
+		if has(e, leader, "/n") || heldBy(t, e, leader) {
+			t.Errorf("after an hour: there %t, held %t", has(e, leader, "/n"), heldBy(t, e, leader))
+		}
+	})
+}
+
+// Followers that were started with clocks a year behind have seen no jump, nor has the leader.
+// Its clock is not that of most members, so it removes nothing until it is.
+func TestLeadersClockIsNotThatOfMost(t *testing.T) {
+	reaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
+		c := e.Connect(10*tick, leader)
+		agingNode(t, c, "/n", 10*tick)
+		followers := e.Followers()
+		restart := func(by time.Duration) {
+			for _, id := range followers {
+				e.Stop(id)
+				e.Clock(id).Step(by)
+				e.Boot(id)
+				e.Ready()
+			}
+		}
+		restart(-365 * 24 * time.Hour)
+		time.Sleep(20 * tick)
+		if !has(e, leader, "/n") || !heldBy(t, e, leader) || c.Disconnects() > 0 {
+			t.Errorf("there %t, held %t, %d disconnects", has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
+		}
+		restart(365 * 24 * time.Hour)
+		time.Sleep(2 * tick)
+		if has(e, leader, "/n") || heldBy(t, e, leader) || c.Disconnects() > 0 {
+			t.Errorf("all clocks are right: there %t, held %t, %d disconnects", has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
+		}
+	})
+}

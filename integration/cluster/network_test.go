@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// dialed returns both ends of a connection from host 1 to host 2.
+func dialed(t *testing.T, n *Network) (ours, theirs net.Conn) {
+	t.Helper()
+	l, err := n.Listen(2, "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn)
+	go func() {
+		c, _ := l.Accept()
+		accepted <- c
+	}()
+	if ours, err = n.Dial(context.Background(), 1, "two"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	return ours, <-accepted
+}
+
+// readWithin reads within d of virtual time.
+func readWithin(c net.Conn, d time.Duration) (string, error) {
+	var b [64]byte
+	_ = c.SetReadDeadline(time.Now().Add(d))
+	n, err := c.Read(b[:])
+	return string(b[:n]), err
+}
+
+// What was sent, and that the connection is closed, arrives once the link flows again,
+// whichever end is gone by then.
+func TestCloseWhileTheLinkHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		ours, theirs := dialed(t, n)
+		n.Hang(1, 2)
+		if _, err := ours.Write([]byte("last")); err != nil {
+			t.Fatal(err)
+		}
+		_ = ours.Close()
+		if got, err := readWithin(theirs, time.Minute); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("read %q, %v while the link hangs, want nothing", got, err)
+		}
+		n.Flow(1, 2)
+		if got, err := readWithin(theirs, time.Minute); got != "last" || err != nil {
+			t.Fatalf("read %q, %v once the link flows, want what was sent", got, err)
+		}
+		if got, err := readWithin(theirs, time.Minute); !errors.Is(err, io.EOF) {
+			t.Fatalf("read %q, %v then, want the end", got, err)
+		}
+	})
+}
+
+// A link that hangs again after one end has closed holds the close back.
+func TestHangAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		ours, theirs := dialed(t, n)
+		n.Slow(1, 2, time.Second)
+		_ = ours.Close()
+		n.Hang(1, 2)
+		if got, err := readWithin(theirs, time.Minute); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("read %q, %v while the link hangs, want nothing", got, err)
+		}
+		n.Flow(1, 2)
+		if got, err := readWithin(theirs, time.Minute); !errors.Is(err, io.EOF) {
+			t.Fatalf("read %q, %v once the link flows, want the end", got, err)
+		}
+	})
+}
+
+// A write to an end that has closed does not fail before a read can.
+func TestWriteToClosedBeforeTheEndHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		ours, theirs := dialed(t, n)
+		n.Slow(1, 2, time.Second)
+		n.Slow(2, 1, time.Second)
+		if _, err := theirs.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		_ = theirs.Close()
+		for _, after := range []time.Duration{0, time.Second - 1} {
+			time.Sleep(after)
+			if _, err := ours.Write([]byte("x")); err != nil {
+				t.Fatalf("write: %v before the end has come, want success", err)
+			}
+		}
+		time.Sleep(time.Nanosecond)
+		if _, err := ours.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Fatalf("write: %v once the end has come, want %v", err, io.ErrClosedPipe)
+		}
+	})
+}
+
+// Whoever writes to an end that has closed does not learn of it while the way there hangs.
+func TestWriteToClosedWhileTheWayHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		ours, theirs := dialed(t, n)
+		n.Hang(1, 2)
+		_ = theirs.Close()
+		if _, err := ours.Write([]byte("x")); err != nil {
+			t.Fatalf("write: %v while the link hangs, want success", err)
+		}
+		n.Flow(1, 2)
+		if _, err := ours.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Fatalf("write: %v once the link flows, want %v", err, io.ErrClosedPipe)
+		}
+	})
+}

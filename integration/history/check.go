@@ -1,0 +1,244 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"rollcall/jute"
+)
+
+// Rule is the letter of a promise; see the package comment.
+type Rule string
+
+// fault is the name of a way to break a promise.
+type fault string
+
+// The faults, by rule.
+const (
+	liveExpired     fault = "live session expired"                 // a
+	toldExpired     fault = "client told of an expiry before it"   // a
+	noTerm          fault = "expired in a term that nobody led"    // a
+	silentKept      fault = "silent session kept"                  // b
+	deadEphemeral   fault = "ephemeral without a live session"     // c
+	lostEphemeral   fault = "ephemeral of a live session missing"  // c
+	strayEphemeral  fault = "ephemeral that nobody has created"    // c
+	ephemeralsApart fault = "ephemerals differ between members"    // c
+	livesApart      fault = "members disagree on a session's life" // c
+	writeMissing    fault = "acknowledged write missing"           // d
+	writeTwice      fault = "write applied twice"                  // d
+	writeDisordered fault = "writes out of session order"          // d
+	sharedZxid      fault = "two writes with one zxid"             // d
+	unjudged        fault = "no whole snapshot to find writes in"  // d
+	wentBack        fault = "session went back in time"            // e
+	staleRead       fault = "stale read"                           // e
+	lateEvent       fault = "event after the data"                 // e
+	vouchedDead     fault = "vouched after expiry"                 // f
+	notLinear       fault = "not linearizable"                     // g
+	undecided       fault = "linearizability not decided in time"  // g
+)
+
+// maxPerRule bounds how many violations of one rule are reported: one fault often shows
+// in everything behind it.
+const maxPerRule = 20
+
+// Violation is one promise broken.
+type Violation struct {
+	Rule    Rule
+	Fault   fault
+	Session jute.SessionID // 0: of none in particular
+	At      time.Duration
+	Index   uint64 // 0: of none
+	Zxid    int64  // 0: of none
+	Detail  string
+}
+
+// String is one line.
+func (v Violation) String() string {
+	s := fmt.Sprintf("(%s) %s: at %v", v.Rule, v.Fault, v.At)
+	if v.Session != 0 {
+		s += fmt.Sprintf(", session %s", v.Session)
+	}
+	if v.Index != 0 {
+		s += fmt.Sprintf(", index %d", v.Index)
+	}
+	if v.Zxid != 0 {
+		s += fmt.Sprintf(", zxid %#x", v.Zxid)
+	}
+	return s + ": " + v.Detail
+}
+
+// Check judges a history by all rules and returns what is wrong with it, at most
+// maxPerRule of each, by rule and time. It takes up to linearizeLimit for each path of
+// (g), by the wall clock: call it outside of a synctest bubble, where that never passes.
+func Check(h History) []Violation {
+	b := newBook(&h)
+	rules := []struct {
+		rule  Rule
+		judge func(*book, func(Violation))
+	}{
+		{"a", checkLive},
+		{"b", checkSilent},
+		{"c", checkEphemerals},
+		{"d", checkWrites},
+		{"e", checkImage},
+		{"f", checkVouches},
+		{"g", checkLinear},
+	}
+	var all []Violation
+	for _, r := range rules {
+		var found []Violation
+		r.judge(b, func(v Violation) {
+			v.Rule = r.rule
+			found = append(found, v)
+		})
+		slices.SortStableFunc(found, func(x, y Violation) int { return cmp.Compare(x.At, y.At) })
+		all = append(all, found[:min(len(found), maxPerRule)]...)
+	}
+	return all
+}
+
+// What a leader promises, in its ticks.
+func (h *History) step() time.Duration  { return h.Tick / 2 }     // from check to check, and from PING to PING
+func (h *History) late() time.Duration  { return h.Tick / 4 }     // a check that comes later than this loses its time
+func (h *History) grace() time.Duration { return h.Tick * 3 / 2 } // behind its timeout a silent session is gone
+
+// book is a history, sorted for the rules to read.
+type book struct {
+	*History
+	lives map[jute.SessionID]*life
+	order []*life     // by id
+	apart []Violation // what the members told differently of them
+	paths map[string]*writes
+	loose map[string][]*Call // creates of sequential nodes without an answer, by path as asked
+}
+
+func newBook(h *History) *book {
+	b := &book{History: h}
+	b.gatherLives()
+	b.gatherWrites()
+	return b
+}
+
+// life is a session as the log has it: of each change, what the first member said that
+// applied it.
+type life struct {
+	id      jute.SessionID
+	grants  []Life  // opened, attached, …, by index
+	closed  *Life   // nil: it lives
+	closes  []Life  // the same, as each member said first
+	touches []Touch // by time
+}
+
+// gatherLives merges what the members said of each session.
+func (b *book) gatherLives() {
+	b.lives = make(map[jute.SessionID]*life)
+	said := slices.Clone(b.Lives)
+	slices.SortStableFunc(said, func(x, y Life) int {
+		return cmp.Or(cmp.Compare(x.Session, y.Session), cmp.Compare(x.Index, y.Index), cmp.Compare(x.Seq, y.Seq))
+	})
+	for len(said) > 0 {
+		n := 1 // records of one session at one index
+		for n < len(said) && said[n].Session == said[0].Session && said[n].Index == said[0].Index {
+			n++
+		}
+		l := b.lives[said[0].Session]
+		if l == nil {
+			l = &life{id: said[0].Session}
+			b.lives[l.id] = l
+			b.order = append(b.order, l)
+		}
+		b.extend(l, said[:n])
+		said = said[n:]
+	}
+	for _, t := range b.Touches {
+		if l := b.lives[t.Session]; l != nil {
+			l.touches = append(l.touches, t)
+		}
+	}
+	for _, l := range b.order {
+		slices.SortStableFunc(l.touches, func(x, y Touch) int { return cmp.Compare(x.At, y.At) })
+	}
+}
+
+// extend adds to l what members said of one index. An entry of the log may change a
+// session more than once: the changes come in the order in which the member applied them
+// that has got the furthest, and the others must say the same as far as they have.
+func (b *book) extend(l *life, said []Life) {
+	byMember := map[uint32][]Life{}
+	var longest []Life
+	for _, s := range said {
+		mine := byMember[s.Member]
+		if slices.ContainsFunc(mine, s.same) {
+			continue // it has replayed its log
+		}
+		byMember[s.Member] = append(mine, s)
+		if len(mine)+1 > len(longest) {
+			longest = byMember[s.Member]
+		}
+		if s.Kind == lifeClosed && !slices.ContainsFunc(l.closes, func(c Life) bool { return c.Member == s.Member }) {
+			l.closes = append(l.closes, s)
+		}
+	}
+	longest = slices.Clone(longest)
+	for _, m := range slices.Sorted(maps.Keys(byMember)) {
+		for i, s := range byMember[m] {
+			if !longest[i].same(s) {
+				b.disagree(s, longest[i])
+			}
+			longest[i].At = min(longest[i].At, s.At)
+		}
+	}
+	for _, s := range longest {
+		switch {
+		case l.closed != nil:
+			b.disagree(s, *l.closed)
+		case s.Kind == lifeClosed:
+			l.closed = &s
+		default:
+			l.grants = append(l.grants, s)
+		}
+	}
+}
+
+// same reports whether two members said the same.
+func (l Life) same(m Life) bool {
+	return l.Kind == m.Kind && l.Owner == m.Owner && l.Timeout == m.Timeout && l.Expired == m.Expired && l.Zxid == m.Zxid
+}
+
+func (b *book) disagree(x, y Life) {
+	b.apart = append(b.apart, Violation{
+		Fault: livesApart, Session: x.Session, At: x.At, Index: x.Index,
+		Detail: fmt.Sprintf("%s on member %d; member %d has it %s at index %d", x.Kind, x.Member, y.Member, y.Kind, y.Index),
+	})
+}
+
+// owner is the grant that holds at a time; nil before the first.
+func (l *life) owner(at time.Duration) *Life {
+	i, _ := slices.BinarySearchFunc(l.grants, at, func(g Life, at time.Duration) int {
+		if g.At <= at {
+			return -1
+		}
+		return 1
+	})
+	if i == 0 {
+		return nil
+	}
+	return &l.grants[i-1]
+}
+
+// livesAt reports whether the session is there at an index.
+func (l *life) livesAt(index uint64) bool {
+	return l != nil && len(l.grants) > 0 && l.grants[0].Index <= index && (l.closed == nil || l.closed.Index > index)
+}
+
+// term returns a term of the history, nil if nobody led it.
+func (b *book) term(term uint64) *Term {
+	i, ok := slices.BinarySearchFunc(b.Terms, term, func(t Term, n uint64) int { return cmp.Compare(t.Term, n) })
+	if !ok {
+		return nil
+	}
+	return &b.Terms[i]
+}

@@ -1,0 +1,247 @@
+package history
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/znode"
+)
+
+// maxRecords is how many records a Recorder takes, a snapshot's nodes counted singly: an
+// hour of a busy schedule, and at most a few hundred megabytes.
+const maxRecords = 1 << 20
+
+// errFull says that a Recorder was given more than maxRecords: what it holds is no
+// history.
+var errFull = errors.New("history: more than 1048576 records")
+
+// Config is what a Recorder is built from.
+type Config struct {
+	Tick    time.Duration
+	Slack   time.Duration // see History; default 0
+	Members []uint32
+	Linear  bool // every read must be linearizable, not only those behind a sync
+}
+
+// Recorder takes down a history. Each method says when it must be called; none blocks
+// but for its lock, so they may be called under any other. Safe for concurrent use.
+//
+// at is the time of what happened: what the caller's clock says, unless a method says
+// otherwise. Record a request before it is sent, and an answer or event when it arrives,
+// in the order of its connection: before the client acts on it.
+type Recorder struct {
+	mu   sync.Mutex
+	h    History
+	n    int // records
+	seq  uint64
+	full bool
+}
+
+// forever is the end of what has not ended.
+const forever = time.Duration(1<<63 - 1)
+
+// NewRecorder returns a Recorder for an ensemble.
+func NewRecorder(cfg Config) (*Recorder, error) {
+	switch {
+	case cfg.Tick <= 0:
+		return nil, fmt.Errorf("history: tick %v is not positive", cfg.Tick)
+	case cfg.Slack < 0:
+		return nil, fmt.Errorf("history: slack %v is negative", cfg.Slack)
+	case len(cfg.Members) == 0:
+		return nil, errors.New("history: Members is required")
+	}
+	return &Recorder{h: History{Tick: cfg.Tick, Slack: cfg.Slack, Members: slices.Clone(cfg.Members), Linear: cfg.Linear}}, nil
+}
+
+// add runs put, under the lock, if there is room for n more records.
+func (r *Recorder) add(at time.Duration, n int, put func(m Moment)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full = r.full || r.n+n > maxRecords; r.full {
+		return
+	}
+	r.n += n
+	r.seq++
+	put(Moment{Seq: r.seq, At: at})
+}
+
+// CallID stands for a recorded request. The zero value is that of a request for which
+// there was no room; Returned ignores it.
+type CallID int
+
+// Invoked records a request, before it is sent.
+func (r *Recorder) Invoked(at time.Duration, req Request) (id CallID) {
+	r.add(at, 1, func(m Moment) {
+		r.h.Calls = append(r.h.Calls, Call{Request: req, Invoked: m})
+		id = CallID(len(r.h.Calls))
+	})
+	return id
+}
+
+// Returned records the answer to a request. Of one that is never answered nothing is
+// recorded: its outcome stays unknown.
+func (r *Recorder) Returned(at time.Duration, id CallID, reply Reply) {
+	r.add(at, 1, func(m Moment) {
+		if i := int(id) - 1; i >= 0 && i < len(r.h.Calls) {
+			r.h.Calls[i].Returned, r.h.Calls[i].Reply = m, reply
+		}
+	})
+}
+
+// Event records a watch event that a client received.
+func (r *Recorder) Event(at time.Duration, session jute.SessionID, conn uint64, e jute.EventType, path string) {
+	r.add(at, 1, func(m Moment) {
+		r.h.Events = append(r.h.Events, Event{Moment: m, Session: session, Conn: conn, Type: e, Path: path})
+	})
+}
+
+// Connection records what a client noticed of its session.
+func (r *Recorder) Connection(at time.Duration, kind ConnectionKind, session jute.SessionID, conn uint64, member uint32) {
+	r.add(at, 1, func(m Moment) {
+		r.h.Connections = append(r.h.Connections, Connection{Moment: m, Kind: kind, Session: session, Conn: conn, Member: member})
+	})
+}
+
+// Opened records that member applied the creation of s: znode.Observer's Opened.
+func (r *Recorder) Opened(at time.Duration, member uint32, s znode.Session) {
+	r.life(at, Life{Kind: lifeOpened, Member: member, Index: s.Since, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
+}
+
+// Attached records that member applied a change of s's owner: znode.Observer's Attached.
+func (r *Recorder) Attached(at time.Duration, member uint32, s znode.Session) {
+	r.life(at, Life{Kind: lifeAttached, Member: member, Index: s.Since, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
+}
+
+// Closed records that member applied the end of s: znode.Observer's Closed, with the
+// state's index and zxid at that call.
+func (r *Recorder) Closed(at time.Duration, member uint32, index uint64, zxid int64, s znode.Session, expired bool) {
+	r.life(at, Life{
+		Kind: lifeClosed, Member: member, Index: index, Zxid: zxid,
+		Session: s.ID, Owner: s.Owner, Timeout: s.Timeout, Expired: expired,
+	})
+}
+
+func (r *Recorder) life(at time.Duration, l Life) {
+	r.add(at, 1, func(m Moment) {
+		l.Moment = m
+		r.h.Lives = append(r.h.Lives, l)
+	})
+}
+
+// Touched records that member received bytes on a connection that it holds for session.
+func (r *Recorder) Touched(at time.Duration, member uint32, session jute.SessionID) {
+	r.add(at, 1, func(m Moment) {
+		r.h.Touches = append(r.h.Touches, Touch{Moment: m, Member: member, Session: session})
+	})
+}
+
+// Vouched records that member judged whether the session lives at the time at: the
+// argument of its check, not when it returned. conn is 0 if the check does not know it.
+func (r *Recorder) Vouched(at time.Duration, member uint32, session jute.SessionID, conn uint64, allowed bool) {
+	r.add(at, 1, func(m Moment) {
+		r.h.Vouches = append(r.h.Vouches, Vouch{Moment: m, Member: member, Session: session, Conn: conn, Allowed: allowed})
+	})
+}
+
+// Leads records that leader has applied the TermStart of its own term: znode.Observer's
+// TermStarted, on that member. Telling it again, as a replay does, changes nothing.
+func (r *Recorder) Leads(at time.Duration, term uint64, leader uint32) {
+	r.add(at, 1, func(Moment) {
+		if !slices.ContainsFunc(r.h.Terms, func(t Term) bool { return t.Term == term }) {
+			r.h.Terms = append(r.h.Terms, Term{Term: term, Leader: leader, From: at, To: forever})
+		}
+	})
+}
+
+// deposed records that the leader of term leads no more. It need not be told if that is
+// because of an outage, or because a later term has begun.
+func (r *Recorder) deposed(at time.Duration, term uint64) {
+	r.add(at, 1, func(Moment) {
+		for i := range r.h.Terms {
+			if t := &r.h.Terms[i]; t.Term == term {
+				t.To = min(t.To, at)
+			}
+		}
+	})
+}
+
+// Cut records, before it is done, that members a and b can no longer talk. If a is b,
+// that member stands still.
+func (r *Recorder) Cut(at time.Duration, a, b uint32) {
+	r.add(at, 1, func(Moment) {
+		r.h.Outages = append(r.h.Outages, Outage{A: min(a, b), B: max(a, b), From: at, To: forever})
+	})
+}
+
+// Healed ends the outages of a and b that have not ended. at may lie ahead, by the time
+// that connections need to come back.
+func (r *Recorder) Healed(at time.Duration, a, b uint32) {
+	r.add(at, 1, func(Moment) {
+		for i := range r.h.Outages {
+			if o := &r.h.Outages[i]; o.A == min(a, b) && o.B == max(a, b) && o.To == forever {
+				o.To = at
+			}
+		}
+	})
+}
+
+// Hampered records an outage of members a and b, up to a time that may lie ahead, in which
+// some of what they say gets through.
+func (r *Recorder) Hampered(at, until time.Duration, a, b uint32) {
+	r.add(at, 1, func(Moment) {
+		r.h.Outages = append(r.h.Outages, Outage{A: min(a, b), B: max(a, b), From: at, To: until, Partial: true})
+	})
+}
+
+// Snapshot records what s.Member's tree held; its Moment is filled in.
+func (r *Recorder) Snapshot(at time.Duration, s Snapshot) {
+	s.Nodes = slices.Clone(s.Nodes)
+	r.add(at, 1+len(s.Nodes), func(m Moment) {
+		s.Moment = m
+		r.h.Snapshots = append(r.h.Snapshots, s)
+	})
+}
+
+// records says how many records there are, for a harness's floors.
+func (r *Recorder) records() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
+}
+
+// History returns a copy of what was recorded until end. What is still open, terms and
+// outages, ends there. It fails with errFull if there was more than maxRecords.
+func (r *Recorder) History(end time.Duration) (History, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full {
+		return History{}, errFull
+	}
+	h := r.h
+	h.End = end
+	h.Calls = slices.Clone(h.Calls)
+	h.Events = slices.Clone(h.Events)
+	h.Connections = slices.Clone(h.Connections)
+	h.Lives = slices.Clone(h.Lives)
+	h.Touches = slices.Clone(h.Touches)
+	h.Vouches = slices.Clone(h.Vouches)
+	h.Snapshots = slices.Clone(h.Snapshots)
+	h.Outages = slices.Clone(h.Outages)
+	for i := range h.Outages {
+		h.Outages[i].To = min(h.Outages[i].To, end)
+	}
+	h.Terms = slices.Clone(h.Terms)
+	slices.SortFunc(h.Terms, func(a, b Term) int { return cmp.Compare(a.Term, b.Term) })
+	for i := range h.Terms {
+		h.Terms[i].To = min(h.Terms[i].To, end)
+		if i > 0 {
+			h.Terms[i-1].To = min(h.Terms[i-1].To, h.Terms[i].From)
+		}
+	}
+	return h, nil
+}

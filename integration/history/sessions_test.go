@@ -1,0 +1,355 @@
+package history
+
+import (
+	"testing"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/znode"
+)
+
+// every lists times from, from+step, … up to to.
+func every(from, step, to time.Duration) []time.Duration {
+	var out []time.Duration
+	for at := from; at <= to; at += step {
+		out = append(out, at)
+	}
+	return out
+}
+
+// (a). Sessions have 4 s, and ticks are 1 s.
+func TestLive(t *testing.T) {
+	judge(t, []rule{
+		{"silent, expired", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.expired(5*sec, s, 1, 1, 2, 3)
+		}, ""},
+		{"heard half a second before", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, every(sec, sec, 9*sec)...)
+			p.expired(9500*ms, s, 1, 1, 2, 3)
+		}, liveExpired},
+		{"a moment too early", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.expired(5*sec-1, s, 1, 1, 2, 3)
+		}, liveExpired},
+		{"without a full timeout since it was opened", func(p *tape) {
+			p.expired(3*sec, p.opened(0, 1, 2), 1, 1)
+		}, liveExpired},
+		{"heard on the leader itself", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.touches(1, s, 4900*ms)
+			p.expired(5*sec, s, 1, 1)
+		}, ""}, // behind a silence of over 4 s: the decision may have been made before
+		{"heard too late, but for more than a tick", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.touches(1, s, every(4100*ms, 300*ms, 6*sec)...)
+			p.expired(6*sec, s, 1, 1)
+		}, liveExpired},
+		{"heard by a member that does not own it", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(3, s, every(sec, sec, 4*sec)...)
+			p.expired(5*sec, s, 1, 1)
+		}, ""},
+		{"heard by its new owner", func(p *tape) {
+			s := p.attached(2*sec, p.opened(0, 1, 2), 3, 4*sec, 20)
+			p.touches(3, s, 4*sec)
+			p.expired(7*sec, s, 1, 1)
+		}, liveExpired},
+		{"attached with a shorter timeout", func(p *tape) {
+			s := p.attached(1*sec, p.opened(0, 1, 2), 3, 2*sec, 20)
+			p.expired(3500*ms, s, 1, 1)
+		}, ""},
+		{"heard by a member that the leader cannot hear", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Cut(500*ms, 1, 2)
+			p.touches(2, s, every(sec, sec, 4*sec)...)
+			p.expired(5*sec, s, 1, 1)
+		}, ""},
+		{"cut within a tick of the touch", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 2*sec)
+			p.Cut(2500*ms, 2, 1)
+			p.expired(5*sec, s, 1, 1)
+		}, ""},
+		{"cut when the touch was through", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 2*sec)
+			p.Cut(3100*ms, 2, 1)
+			p.expired(5*sec, s, 1, 1)
+		}, liveExpired},
+		{"healed in time, and heard for a tick", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Cut(500*ms, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.Healed(2*sec, 1, 2)
+			p.expired(4500*ms, s, 1, 1)
+		}, liveExpired},
+		{"healed too late to be heard for a tick", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Cut(500*ms, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.Healed(3500*ms, 1, 2)
+			p.expired(4800*ms, s, 1, 1)
+		}, ""},
+		{"healed in time, but the member had crashed", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Cut(500*ms, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.Cut(1500*ms, 2, 2)
+			p.Healed(1800*ms, 2, 2)
+			p.Healed(2*sec, 1, 2)
+			p.expired(4500*ms, s, 1, 1)
+		}, ""},
+		{"cut only behind the close", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 3800*ms)
+			p.expired(4500*ms, s, 1, 1)
+			p.Cut(4600*ms, 2, 1)
+			p.end = 6 * sec
+		}, liveExpired},
+		{"heard too late, then attached", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 4100*ms)
+			s = p.attached(4300*ms, s, 3, 4*sec, 20)
+			p.expired(5*sec, s, 1, 1)
+		}, liveExpired},
+		{"a new leader gives a full timeout", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Leads(3*sec, 2, 3)
+			p.expired(6*sec, s, 2, 3)
+		}, liveExpired},
+		{"expired by the new leader in time", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Leads(3*sec, 2, 3)
+			p.expired(7*sec, s, 2, 3)
+		}, ""},
+		{"a term that nobody led", func(p *tape) {
+			p.expired(5*sec, p.opened(0, 1, 2), 7, 1)
+		}, noTerm},
+		{"the leader was paused, and counts the pause", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.Cut(2*sec, 1, 1)
+			p.Healed(12*sec, 1, 1)
+			p.touches(2, s, 12400*ms)
+			p.expired(12500*ms, s, 1, 1)
+		}, liveExpired},
+		{"the leader was paused, and the session silent", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.Cut(2*sec, 1, 1)
+			p.Healed(12*sec, 1, 1)
+			p.expired(15*sec, s, 1, 1)
+		}, ""},
+		{"told of the expiry", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.expired(5*sec, s, 1, 1, 2)
+			p.Connection(6*sec, Expired, 1, 3, 2)
+		}, ""},
+		{"told of an expiry before it", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Connection(4900*ms, Expired, 1, 3, 2)
+			p.expired(5*sec, s, 1, 1, 2)
+		}, toldExpired},
+		{"told of an expiry that never was", func(p *tape) {
+			p.opened(0, 1, 2)
+			p.Connection(3*sec, Expired, 1, 3, 2)
+		}, toldExpired},
+	})
+}
+
+// (b)
+func TestSilent(t *testing.T) {
+	judge(t, []rule{
+		{"at the last moment", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.touches(1, s, 1*sec)
+			p.expired(6500*ms, s, 1, 1)
+		}, ""},
+		{"behind the last moment", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.touches(1, s, 1*sec)
+			p.expired(6501*ms, s, 1, 1)
+		}, silentKept},
+		{"attached with a shorter timeout", func(p *tape) {
+			s := p.attached(1*sec, p.opened(0, 1, 2), 3, 2*sec, 20)
+			p.expired(4600*ms, s, 1, 1)
+		}, silentKept},
+		{"a touch of the longer timeout comes behind the attach", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 900*ms)
+			s = p.attached(1*sec, s, 3, 2*sec, 20)
+			p.touches(3, s, 1500*ms)
+			p.expired(6500*ms, s, 1, 1)
+		}, ""},
+		{"never", func(p *tape) {
+			p.opened(0, 1, 2)
+			p.end = 5600 * ms
+		}, silentKept},
+		{"closed by its client", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Closed(3*sec, 1, 50, 1<<32+50, s, false)
+			p.end = 20 * sec
+		}, ""},
+		{"the touch of another member comes with the next PING", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.expired(7*sec, s, 1, 1)
+		}, ""},
+		{"heard again after too long a silence", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.touches(1, s, 1*sec, 7*sec)
+			p.end = 7 * sec
+		}, silentKept},
+		{"kept alive by a member that does not own it", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(3, s, every(sec, sec, 9*sec)...)
+			p.end = 9 * sec
+		}, silentKept},
+		{"heard while the leader could not hear its member", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Cut(500*ms, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.Healed(3*sec, 1, 2)
+			p.expired(9*sec, s, 1, 1)
+		}, ""},
+		{"heard by the leader for a moment", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Cut(500*ms, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.Healed(3*sec, 1, 2)
+			p.Cut(3200*ms, 1, 2)
+			p.expired(8700*ms, s, 1, 1)
+		}, ""},
+		{"heard in an outage that let it through", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Hampered(500*ms, 20*sec, 1, 2)
+			p.touches(2, s, 1*sec, 4*sec, 7*sec, 10*sec)
+			p.end = 15 * sec
+		}, ""},
+		{"not heard in an outage that would have let it through", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Hampered(500*ms, 3*sec, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.end = 20 * sec
+		}, silentKept},
+		{"heard before the new leader, who could not hear of it for long", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Cut(500*ms, 2, 3)
+			p.touches(2, s, 1*sec)
+			p.Leads(3*sec, 2, 3)
+			p.Healed(6*sec, 2, 3)
+			p.expired(12*sec, s, 2, 3)
+		}, ""},
+		{"nobody led", func(p *tape) {
+			p.opened(0, 1, 2)
+			p.deposed(1*sec, 1)
+			p.end = 60 * sec
+		}, ""},
+		{"the leader was alone", func(p *tape) {
+			p.opened(0, 1, 2)
+			p.Cut(1*sec, 1, 2)
+			p.Cut(1*sec, 1, 3)
+			p.end = 60 * sec
+		}, ""},
+		{"one member was out of reach, and the leader not alone", func(p *tape) {
+			p.opened(0, 1, 2)
+			p.Cut(1*sec, 1, 2)
+			p.end = 60 * sec
+		}, silentKept},
+		{"a new leader begins anew", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Leads(5*sec, 2, 3)
+			p.expired(10500*ms, s, 2, 3)
+		}, ""},
+		{"a new leader begins anew, once", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Leads(5*sec, 2, 3)
+			p.expired(10501*ms, s, 2, 3)
+		}, silentKept},
+		{"put off once after a pause", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Cut(3*sec, 1, 1)
+			p.Healed(6*sec, 1, 1)
+			p.expired(9500*ms, s, 1, 1)
+		}, ""},
+		{"put off for ever after a pause", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Cut(3*sec, 1, 1)
+			p.Healed(6*sec, 1, 1)
+			p.expired(9600*ms, s, 1, 1)
+		}, silentKept},
+	})
+}
+
+// (f)
+func TestVouches(t *testing.T) {
+	dead := func(p *tape) znode.Session {
+		s := p.opened(0, 1, 2)
+		p.expired(5*sec, s, 1, 1, 3)
+		return s
+	}
+	judge(t, []rule{
+		{"before the expiry", func(p *tape) {
+			dead(p)
+			p.Vouched(4999*ms, 2, 1, 20, true)
+		}, ""},
+		{"at the expiry", func(p *tape) {
+			dead(p)
+			p.Vouched(5*sec, 2, 1, 20, true)
+		}, ""},
+		{"before any other member has applied it", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.expired(5*sec, s, 1, 2)
+			p.expired(6*sec, s, 1, 1, 3)
+			p.Vouched(5500*ms, 2, 1, 20, true)
+		}, ""},
+		{"refused", func(p *tape) {
+			dead(p)
+			p.Vouched(5001*ms, 2, 1, 20, false)
+		}, ""},
+		{"after the expiry", func(p *tape) {
+			dead(p)
+			p.Vouched(5001*ms, 2, 1, 20, true)
+		}, vouchedDead},
+		{"after the expiry, on a connection that the check does not know", func(p *tape) {
+			dead(p)
+			p.Vouched(5001*ms, 2, 1, 0, true)
+		}, vouchedDead},
+		{"after the expiry, on a connection that lost the session before", func(p *tape) {
+			dead(p)
+			p.Vouched(5001*ms, 2, 1, 19, true)
+		}, ""},
+		{"a session that its client closed", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.Closed(1*sec, 1, 50, 1<<32+50, s, false)
+			p.Vouched(1001*ms, 2, 1, 20, true)
+		}, ""},
+	})
+}
+
+func TestClientWindow(t *testing.T) {
+	p := newTape(t)
+	s := p.opened(0, 1, 2)
+	p.expired(5*sec, s, 1, 1)
+	p.did(4000, 5200, get("/a"), no(jute.NoNode, 7))
+	p.Event(5100*ms, 1, 1, jute.EventNodeCreated, "/a")
+	p.did(4000, 5900, get("/a"), no(jute.SessionExpired, 7))
+	if got := clientWindow(p.history()); got != 200*ms {
+		t.Errorf("clientWindow = %v, want 200ms", got)
+	}
+}
+
+// Of an even number of members, half is no majority.
+func TestAlone(t *testing.T) {
+	h := History{Members: []uint32{1, 2, 3, 4}, Outages: []Outage{
+		{A: 1, B: 2, From: 1, To: 9}, {A: 3, B: 3, From: 4, To: 6}, {A: 2, B: 4, From: 0, To: 20},
+	}}
+	got := newBook(&h).alone(1)
+	if len(got) != 1 || got[0].from != 4 || got[0].to != 6 {
+		t.Errorf("alone = %v, want 4 to 6", got)
+	}
+}

@@ -1,0 +1,124 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// checkSilent judges (b): a session that is silent for its timeout T is closed within
+// T + 1.5 ticks of time in which a leader could hear. In each term it follows the latest
+// that the leader may have known of each session:
+//
+//   - The timeout runs from the beginning of the term, from opening and attaching, and
+//     from each touch that the owner's member heard, be it reachable or not.
+//   - What another member heard reaches the leader with the next PING, half a tick later
+//     at most. If it could not hear that member meanwhile, half a tick after it can, or
+//     in a shorter while in which it could. In an outage that is partial it may have heard
+//     it, or not: both count.
+//   - Only time counts in which the leader could hear a majority, itself included.
+//   - If the leader was paused for over a quarter tick, a bucket may have been put off once,
+//     by half a tick, and the one behind it has to wait for as long again.
+//
+// The 1.5 ticks are ZooKeeper's rounding up to a bucket, and a PING round that not
+// everybody answers. History.Slack is added.
+func checkSilent(b *book, found func(Violation)) {
+	for _, term := range b.Terms {
+		alone, paused := b.alone(term.Leader), b.longPauses(term.Leader)
+		deaf := map[uint32][]spans{}
+		for _, m := range b.Members {
+			deaf[m] = []spans{b.deaf(term.Leader, m), b.cutOff(term.Leader, m)}
+		}
+		for _, l := range b.order {
+			end := min(term.To, b.End)
+			if l.closed != nil {
+				end = min(end, l.closed.At)
+			}
+			if len(l.grants) == 0 || l.grants[0].At >= end {
+				continue
+			}
+			s := silence{book: b, term: term, alone: alone, paused: paused, end: end}
+			if v, ok := s.find(l, s.signs(l, deaf)); ok {
+				found(v)
+			}
+		}
+	}
+}
+
+// silence judges one session in one term.
+type silence struct {
+	*book
+	term          Term
+	alone, paused spans
+	end           time.Duration
+}
+
+// longPauses are those of a leader after which a check may be late enough to put a bucket
+// off.
+func (b *book) longPauses(leader uint32) spans {
+	return union(slices.DeleteFunc(b.paused(leader), func(p span) bool { return p.to-p.from <= b.late() }))
+}
+
+// find returns the first silence that lasted too long.
+func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
+	var last renewal        // that the deadline comes from
+	var until time.Duration // on a clock that stops while the leader is alone
+	for _, r := range append(signs, renewal{at: s.end}) {
+		if last.timeout > 0 {
+			limit := s.grace() + s.Slack
+			if s.paused.meet(last.at, r.at) {
+				limit += 2 * s.step() // its own bucket, and the one before
+			}
+			if over := s.clock(r.at) - until; over > limit {
+				return Violation{
+					Fault: silentKept, Session: l.id, At: r.at,
+					Detail: fmt.Sprintf("the leader can have heard of it until %v, its timeout is %v, in term %d of member %d it was still there %v after that ran out",
+						last.at, last.timeout, s.term.Term, s.term.Leader, over),
+				}, true
+			}
+		}
+		if d := s.clock(r.at) + r.timeout; r.sets || d >= until {
+			last, until = r, d
+		}
+	}
+	return Violation{}, false
+}
+
+func (s *silence) clock(at time.Duration) time.Duration { return at - s.alone.until(at) }
+
+// signs are the latest moments from which l's timeout may have run.
+func (s *silence) signs(l *life, deaf map[uint32][]spans) []renewal {
+	var out []renewal
+	add := func(at, timeout time.Duration, sets bool) {
+		if at >= s.term.From && at < s.end {
+			out = append(out, renewal{at: at, timeout: timeout, sets: sets})
+		}
+	}
+	if g := l.owner(s.term.From); g != nil {
+		add(s.term.From, g.Timeout, true)
+	}
+	for _, g := range l.grants {
+		if g.At > s.term.From {
+			add(g.At, g.Timeout, true)
+		}
+	}
+	first, _ := slices.BinarySearchFunc(l.touches, s.term.From, func(t Touch, at time.Duration) int { return cmp.Compare(t.At, at) })
+	for _, t := range l.touches[max(0, first-1):] { // the one before may have been waiting
+		g := l.owner(t.At)
+		if g == nil || g.Owner.Member != t.Member {
+			continue
+		}
+		if t.Member == s.term.Leader {
+			add(t.At, g.Timeout, false)
+			continue
+		}
+		for _, d := range deaf[t.Member] {
+			for _, at := range d.chances(max(t.At, s.term.From), s.step()) {
+				add(at, g.Timeout, false)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(x, y renewal) int { return cmp.Compare(x.at, y.at) })
+	return out
+}

@@ -1,0 +1,64 @@
+package history
+
+import (
+	"fmt"
+	"time"
+
+	"rollcall/jute"
+)
+
+// checkVouches judges (f): no member vouches, on the connection that owns a session, after
+// another member has applied the session's expiry. What counts is the time that the
+// check looked at; vouching at the very moment of the expiry is allowed. Vouching for
+// another connection is not judged: the log refuses all that it asks for.
+//
+// What a client sees may be later, by what lies between a check and the wire: that is
+// clientWindow.
+func checkVouches(b *book, found func(Violation)) {
+	for _, v := range b.Vouches {
+		l := b.lives[v.Session]
+		if !v.Allowed || l == nil || l.closed == nil || !l.closed.Expired {
+			continue
+		}
+		first, ok := l.closedElsewhere(v.Member)
+		owner := l.closed.Owner
+		if !ok || v.At <= first.At || v.Member != owner.Member || v.Conn != 0 && v.Conn != owner.Conn {
+			continue
+		}
+		found(Violation{
+			Fault: vouchedDead, Session: v.Session, At: v.At, Index: first.Index, Zxid: first.Zxid,
+			Detail: fmt.Sprintf("member %d vouched, %v after member %d had applied the expiry", v.Member, v.At-first.At, first.Member),
+		})
+	}
+}
+
+// closedElsewhere is the first close that a member other than this one applied.
+func (l *life) closedElsewhere(member uint32) (first Life, ok bool) {
+	for _, c := range l.closes {
+		if c.Member != member && (!ok || c.At < first.At) {
+			first, ok = c, true
+		}
+	}
+	return first, ok
+}
+
+// clientWindow is the longest time for which a client went on receiving replies and
+// events on its session's connection after a member had applied the session's expiry.
+func clientWindow(h History) time.Duration {
+	b := newBook(&h)
+	var longest time.Duration
+	look := func(session jute.SessionID, at time.Duration) {
+		if l := b.lives[session]; l != nil && l.closed != nil && l.closed.Expired {
+			longest = max(longest, at-l.closed.At)
+		}
+	}
+	for i := range h.Calls {
+		if c := &h.Calls[i]; c.answered() && c.Reply.Code != jute.SessionExpired && c.Reply.Code != jute.SessionMoved {
+			look(c.Session, c.Returned.At)
+		}
+	}
+	for _, e := range h.Events {
+		look(e.Session, e.At)
+	}
+	return longest
+}

@@ -1,0 +1,109 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+const (
+	multiConns = 32     // that attack, all of one address
+	multiOps   = 10_000 // of each multi: as many as a member takes by default
+	multiAhead = 8      // multis under way on each connection
+	multiFrom  = "127.66.66.67"
+	// mostMultiRatio is larger than mostRatio: nobody's write passes the multi that is being run.
+	mostMultiRatio = 20
+)
+
+// Thirty-two connections send the largest multis that a member takes, as fast as it answers.
+// Before writes were charged by their operations, that stopped everybody for 41 s.
+func TestLargestMultis(t *testing.T) {
+	e, o := startMembers(t, "", "")
+	victim := e.Members[0]
+	admin := o.sessions[0]
+	admin.call(t, jute.OpCreate, jute.CreateRequest{Path: []byte("/multi"), Data: []byte{}, ACL: jute.OpenACL})
+	ops := make([]jute.MultiOp, multiOps+1)
+	for i := range ops {
+		ops[i] = jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte("/multi"), Version: -1}}
+	}
+
+	var worst []string
+	for range mostTries {
+		calm := max(o.write(t, calmTime).p99(t, "while calm"), leastP99)
+		beside := o.besideMultis(t, victim, raw(jute.AppendMulti(nil, ops[1:])))
+		attack, longest := beside.p99(t, "beside multis"), beside.longest()
+		t.Logf("ratio %.1f", float64(attack)/float64(calm))
+		if attack <= mostMultiRatio*calm && longest <= mostWait {
+			worst = nil
+			break
+		}
+		worst = append(worst, fmt.Sprintf("others wait %v at p99 and %v at most, %v at p99 while calm: want at most %d times as long, and %v", attack, longest, calm, mostMultiRatio, mostWait))
+	}
+	if worst != nil {
+		t.Error(worst)
+	}
+
+	sock := dial(t, victim, multiFrom)
+	if _, err := sock.Open(othersTimeout); err != nil {
+		t.Fatal(err)
+	}
+	if err := sock.Send(1, jute.OpMulti, raw(jute.AppendMulti(nil, ops))); err != nil {
+		t.Fatal(err)
+	}
+	if err := sock.Closed(process.Patience); err != nil {
+		t.Errorf("a multi of %d operations: %v, want the connection closed", len(ops), err)
+	}
+}
+
+// besideMultis has the others write for attackTime beside multis. It returns how long each took.
+func (o *others) besideMultis(t *testing.T, victim *process.Member, multi raw) writes {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var attackers sync.WaitGroup
+	var answered atomic.Int64
+	for range multiConns {
+		attackers.Go(func() { answered.Add(int64(sendMultis(ctx, victim, multi))) })
+	}
+	beside := o.write(t, attackTime)
+	cancel()
+	attackers.Wait()
+	t.Logf("%d multis answered", answered.Load())
+	if answered.Load() < multiConns/2 {
+		t.Errorf("%d multis were answered, want the attack to get on", answered.Load())
+	}
+	return beside
+}
+
+// sendMultis opens a session and sends the same multi until ctx ends, multiAhead at a time. It
+// returns how many succeeded. A multi that fails ends it.
+func sendMultis(ctx context.Context, m *process.Member, multi raw) (answered int) {
+	sock, err := dialFrom(ctx, m, multiFrom)
+	if err != nil {
+		return 0
+	}
+	defer sock.Close()
+	defer context.AfterFunc(ctx, func() { _ = sock.Close() })()
+	c := wire.New(sock)
+	if _, err := c.Open(othersTimeout); err != nil {
+		return 0
+	}
+	for ahead := 0; ; {
+		for ; ahead < multiAhead; ahead++ {
+			if err := c.Send(1, jute.OpMulti, multi); err != nil {
+				return answered
+			}
+		}
+		if reply, err := c.Recv(); err != nil || reply.Err != jute.OK {
+			return answered
+		}
+		answered++
+		ahead--
+	}
+}

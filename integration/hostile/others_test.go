@@ -1,0 +1,206 @@
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+const (
+	tick          = time.Second           // of the members
+	othersEach    = 4                     // sessions of other clients on each member
+	othersEvery   = 20 * time.Millisecond // how often each of them writes its node and reads it back
+	othersTimeout = 10 * time.Second      // of their sessions
+	othersSize    = 100                   // bytes of their nodes
+	// calmTime is how long others are measured before an attack, and again after it: the machine
+	// may be slower at one time than at another. attackTime is how long during it.
+	calmTime   = 3 * time.Second
+	attackTime = 5 * time.Second
+	// mostRatio is how many times the p99 of a calm ensemble others may wait under an attack.
+	mostRatio = 10
+	mostTries = 3
+	// leastP99 is counted for a p99 below it: a request that met one collection or one slow write
+	// to the disk is no attack.
+	leastP99 = 2 * time.Millisecond
+)
+
+// others are the clients that mean no harm: a few sessions on each member. All of them must be
+// served for as long as the test lasts.
+type others struct {
+	sessions []*other
+}
+
+// other is one of them. Its node is its own.
+type other struct {
+	*wire.Conn
+	member *process.Member
+	path   []byte
+	xid    int32
+}
+
+// startMembers starts three members as processes that may use so much memory ("250MiB"; "": as much as
+// they like), and the other clients. lines are further lines of zoo.cfg.
+func startMembers(t *testing.T, memory, lines string) (*process.Ensemble, *others) {
+	t.Helper()
+	cfg := process.Config{Binary: rollcall, Size: 3, Tick: tick, Lines: lines}
+	if memory != "" {
+		cfg.Env = []string{"GOMEMLIMIT=" + memory}
+	}
+	e := process.StartEnsemble(t, cfg)
+	o := &others{}
+	for _, m := range e.Members {
+		for range othersEach {
+			o.sessions = append(o.sessions, openOther(t, m, len(o.sessions)))
+		}
+	}
+	return e, o
+}
+
+func openOther(t *testing.T, m *process.Member, i int) *other {
+	t.Helper()
+	c := &other{Conn: dial(t, m, ""), member: m, path: fmt.Appendf(nil, "/other%d", i)}
+	if _, err := c.Open(othersTimeout); err != nil {
+		t.Fatal(err)
+	}
+	c.call(t, jute.OpCreate, jute.CreateRequest{Path: c.path, Data: make([]byte, othersSize), ACL: jute.OpenACL})
+	return c
+}
+
+// dial connects to a member's port for clients, from an address of this machine if from is
+// not "". It may be called by the test's own goroutine only.
+func dial(t *testing.T, m *process.Member, from string) *wire.Conn {
+	t.Helper()
+	sock, err := dialFrom(t.Context(), m, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sock.Close() })
+	return wire.New(sock)
+}
+
+func dialFrom(ctx context.Context, m *process.Member, from string) (net.Conn, error) {
+	d := net.Dialer{Timeout: process.Patience}
+	if from != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
+	}
+	return d.DialContext(ctx, "tcp", m.Clients)
+}
+
+// call is wire.Conn.Call that must succeed.
+func (c *other) call(t *testing.T, op jute.Op, rec wire.Record) wire.Reply {
+	t.Helper()
+	reply, err := c.try(op, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+func (c *other) try(op jute.Op, rec wire.Record) (wire.Reply, error) {
+	c.xid++
+	_ = c.SetDeadline(time.Now().Add(process.Patience)) // if it fails, so will the call
+	reply, _, err := c.Call(c.xid, op, rec)
+	if err == nil && reply.Err != jute.OK {
+		err = fmt.Errorf("answered: %w", reply.Err)
+	}
+	if err != nil {
+		return reply, fmt.Errorf("another client of member %d: %v %s: %w", c.member.ID, op, c.path, err)
+	}
+	return reply, nil
+}
+
+// work writes the node and reads it back every othersEvery, until end, and returns how long each
+// request took from when it was due: one that is late makes those after it late, too.
+func (c *other) work(end time.Time) ([]time.Duration, error) {
+	var took []time.Duration
+	for due := time.Now(); due.Before(end); due = due.Add(othersEvery) {
+		time.Sleep(time.Until(due))
+		data := fmt.Appendf(nil, "%0*d", othersSize, c.xid)
+		if _, err := c.try(jute.OpSetData, jute.SetDataRequest{Path: c.path, Data: data, Version: -1}); err != nil {
+			return took, err
+		}
+		written := time.Now()
+		took = append(took, written.Sub(due))
+		reply, err := c.try(jute.OpGetData, jute.GetDataRequest{Path: c.path})
+		if err != nil {
+			return took, err
+		}
+		took = append(took, time.Since(written))
+		var got jute.GetDataResponse
+		if err := reply.Into(&got); err != nil {
+			return took, fmt.Errorf("another client of member %d: %w", c.member.ID, err)
+		}
+		if !bytes.Equal(got.Data, data) {
+			return took, fmt.Errorf("another client of member %d reads %q; wrote %q", c.member.ID, got.Data, data)
+		}
+	}
+	return took, nil
+}
+
+// measure has all of them work for so long and returns the p99 of their requests.
+func (o *others) measure(t *testing.T, d time.Duration) time.Duration {
+	t.Helper()
+	var (
+		mu      sync.Mutex
+		all     []time.Duration
+		errs    error
+		working sync.WaitGroup
+	)
+	end := time.Now().Add(d)
+	for _, c := range o.sessions {
+		working.Go(func() {
+			took, err := c.work(end)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, took...)
+			errs = errors.Join(errs, err)
+		})
+	}
+	working.Wait()
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	slices.Sort(all)
+	p99 := all[len(all)*99/100]
+	t.Logf("others: %d requests, p50 %v, p99 %v, longest %v", len(all), all[len(all)/2], p99, all[len(all)-1])
+	return p99
+}
+
+// during measures the others while attack runs, which must last until its context ends, and in a
+// calm ensemble before and after that. It fails if they wait more than mostRatio times as
+// long as in the worse of the two. If something else keeps the machine busy for a moment it may
+// seem so: it fails only if they do in each of mostTries attacks.
+func (o *others) during(t *testing.T, attack func(ctx context.Context)) {
+	t.Helper()
+	before := o.measure(t, calmTime)
+	for try := 1; ; try++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		var attacking sync.WaitGroup
+		attacking.Go(func() { attack(ctx) })
+		p99 := o.measure(t, attackTime)
+		cancel()
+		attacking.Wait()
+		after := o.measure(t, calmTime)
+		calm := max(before, after, leastP99)
+		ratio := float64(p99) / float64(calm)
+		t.Logf("others: p99 %v while calm, %v under attack: ratio %.1f", calm, p99, ratio)
+		if ratio <= mostRatio {
+			return
+		}
+		if try == mostTries {
+			t.Errorf("others wait %v at p99 under attack, %v while calm: %.1f times as long, want at most %d", p99, calm, ratio, mostRatio)
+			return
+		}
+		before = after
+	}
+}

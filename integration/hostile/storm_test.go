@@ -1,0 +1,155 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+const (
+	storms          = 2
+	stormSessions   = 3_000           // that fall silent at once, over all members
+	stormEphemerals = 2               // of each
+	stormTimeout    = 8 * time.Second // of their sessions
+	stormOpeners    = 16              // sessions opened at once
+	// mostStormRatio and freeStormTime say what others may wait at p99 in a storm: so many times
+	// as long as before it, or so long.
+	mostStormRatio = 3
+	freeStormTime  = 20 * time.Millisecond
+	stormLook      = 5 * time.Millisecond // how often the nodes are counted
+)
+
+// Thousands of sessions fall silent at once, and expire with their nodes while others write.
+// Of two storms the calmer one counts: what else happens on the machine is not the members'.
+func TestStormOfExpiries(t *testing.T) {
+	e, o := startMembers(t, "", "maxClientCnxns=0\n")
+	folder := &other{Conn: dial(t, e.Members[0], ""), member: e.Members[0], path: []byte("/storm")}
+	if _, err := folder.Open(process.Patience); err != nil {
+		t.Fatal(err)
+	}
+	folder.call(t, jute.OpCreate, jute.CreateRequest{Path: folder.path, Data: []byte{}, ACL: jute.OpenACL})
+	var worst []string
+	for n := range storms {
+		fallSilent(t, e, n)
+		before, during := o.inStorm(t, folder)
+		calm, storm, longest := before.p99(t, "before the storm"), during.p99(t, "in the storm"), max(before.longest(), during.longest())
+		limit := max(mostStormRatio*max(calm, leastP99), freeStormTime)
+		if storm <= limit && longest <= mostWait {
+			return
+		}
+		worst = append(worst, fmt.Sprintf("storm %d: others wait %v at p99, %v before it, and %v at most; want at most %v, and %v", n, storm, calm, longest, limit, mostWait))
+	}
+	t.Error(worst)
+}
+
+// fallSilent opens the sessions of a storm, each with its nodes, and has all of them send their
+// last request.
+func fallSilent(t *testing.T, e *process.Ensemble, n int) {
+	t.Helper()
+	conns := make([]*wire.Conn, stormSessions)
+	var opening sync.WaitGroup
+	for first := range stormOpeners {
+		opening.Go(func() {
+			heard := time.Now()
+			for i := first; i < stormSessions; i += stormOpeners {
+				c, err := openWithNodes(t.Context(), e.Members[i%len(e.Members)], fmt.Sprintf("/storm/%d-%d", n, i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				conns[i] = c
+				if time.Since(heard) > stormTimeout/4 { // those before must live until all are there
+					heard = time.Now()
+					pingAll(t, conns[:i+1], first)
+				}
+			}
+		})
+	}
+	opening.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for first := range stormOpeners {
+		pingAll(t, conns, first)
+	}
+	t.Cleanup(func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+}
+
+// pingAll pings every stormOpeners-th connection, from one on.
+func pingAll(t *testing.T, conns []*wire.Conn, first int) {
+	for i := first; i < len(conns); i += stormOpeners {
+		if err := conns[i].Send(jute.XidPing, jute.OpPing, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// openWithNodes opens a session and makes its ephemeral nodes.
+func openWithNodes(ctx context.Context, m *process.Member, prefix string) (*wire.Conn, error) {
+	sock, err := dialFrom(ctx, m, "")
+	if err != nil {
+		return nil, err
+	}
+	c := wire.New(sock)
+	if _, err := c.Open(stormTimeout); err != nil {
+		return nil, err
+	}
+	for j := range stormEphemerals {
+		create := jute.CreateRequest{Path: fmt.Appendf(nil, "%s-%d", prefix, j), Data: []byte{}, ACL: jute.OpenACL, Flags: jute.Ephemeral}
+		if err := c.Send(int32(j), jute.OpCreate, create); err != nil {
+			return nil, err
+		}
+	}
+	for made := 0; made < stormEphemerals; {
+		switch r, err := c.Recv(); {
+		case err != nil || r.Err != jute.OK:
+			return nil, fmt.Errorf("create of %s: %v, %w", prefix, r, err)
+		case r.Xid != jute.XidPing:
+			made++
+		}
+	}
+	return c, nil
+}
+
+// inStorm has the others write until all nodes in the folder are gone. It returns what was sent
+// before the first one went, and what was under way from then on.
+func (o *others) inStorm(t *testing.T, folder *other) (calm, storm writes) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all writes
+	var working sync.WaitGroup
+	working.Go(func() { all = o.writeUntil(ctx, t) })
+	var first, last time.Time
+	for until := time.Now().Add(process.Patience); last.IsZero(); time.Sleep(stormLook) {
+		at := time.Now()
+		if at.After(until) {
+			t.Fatal("the sessions do not expire")
+		}
+		var got jute.ExistsResponse
+		if err := folder.call(t, jute.OpExists, jute.ExistsRequest{Path: folder.path}).Into(&got); err != nil {
+			t.Fatal(err)
+		}
+		n := int(got.Stat.NumChildren)
+		if n < stormSessions*stormEphemerals && first.IsZero() {
+			first = at
+		}
+		if n == 0 {
+			last = time.Now()
+		}
+	}
+	cancel()
+	working.Wait()
+	t.Logf("the storm took %v", last.Sub(first))
+	return all.before(first), all.since(first)
+}

@@ -1,0 +1,72 @@
+package trials
+
+import (
+	"bytes"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// image is what a folder holds, by path below it.
+type image map[string]file
+
+// file is one file. Zeros at its end are not kept: a segment of the log has many.
+type file struct {
+	data []byte
+	size int
+}
+
+// fileOf makes a file of what it holds.
+func fileOf(b []byte) file { return file{bytes.TrimRight(b, "\x00"), len(b)} }
+
+// bytes returns all that the file holds.
+func (f file) bytes() []byte { return append(bytes.Clone(f.data), make([]byte, f.size-len(f.data))...) }
+
+// take reads a folder.
+func take(t *testing.T, dir string) image {
+	t.Helper()
+	i := image{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		i[name] = fileOf(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// put makes dir what the image has, and nothing else.
+func (i image) put(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range i {
+		path := filepath.Join(dir, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, f.data, 0o600)
+		}
+		if err == nil {
+			err = os.Truncate(path, int64(f.size))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// names are the paths of all files, in order.
+func (i image) names() []string { return slices.Sorted(maps.Keys(i)) }

@@ -1,0 +1,304 @@
+package trials
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+const (
+	// tick makes elections begin after 150 ms, the shortest time that there is.
+	tick = 600 * time.Millisecond
+	// patience is how long a member may take to serve or to refuse.
+	patience = 30 * time.Second
+	// look is how often it is asked.
+	look = 10 * time.Millisecond
+)
+
+// slot is one member alone and three members, stopped, with what was in their folders and
+// acknowledged to clients. Its trials run one after another.
+type slot struct {
+	store string
+	alone cast
+	three cast
+}
+
+// cast are the members of a trial. The first one is damaged. Of three, the second lacks the last
+// writes and the third has all: with the first, the second is a majority.
+type cast struct {
+	members []*process.Member
+	images  []image
+	others  []image           // to swap files with
+	want    map[string]string // data by path
+}
+
+func newSlot(t *testing.T, store string, rng *rand.Rand) *slot {
+	t.Helper()
+	return &slot{store: store, alone: castOfOne(t, store, rng), three: castOfThree(t, store, rng)}
+}
+
+func config(size int, store string) process.Config {
+	return process.Config{
+		Binary: rollcall, Size: size, Tick: tick,
+		Lines: fmt.Sprintf("snapCount=20\nlogStore=%s\nmaxClientCnxns=0\n", store),
+	}
+}
+
+// castOfOne has snapshots, a log that goes on after them, and full segments.
+func castOfOne(t *testing.T, store string, rng *rand.Rand) cast {
+	t.Helper()
+	other := process.StartEnsemble(t, config(1, store))
+	create(t, other.Members[0], rng, map[string]string{}, 150)
+	e := process.StartEnsemble(t, config(1, store))
+	c := cast{members: e.Members, want: map[string]string{}}
+	m := e.Members[0]
+	for range 2 {
+		create(t, m, rng, c.want, 150)
+		awaitSnapshot(t, m)
+	}
+	create(t, m, rng, c.want, 60)
+	e.KillAll()
+	other.KillAll()
+	c.images = []image{take(t, m.Data)}
+	c.others = []image{take(t, other.Members[0].Data)}
+	return c
+}
+
+func castOfThree(t *testing.T, store string, rng *rand.Rand) cast {
+	t.Helper()
+	e := process.StartEnsemble(t, config(3, store))
+	leader := e.Settle()
+	c := cast{want: map[string]string{}}
+	create(t, leader, rng, c.want, 150)
+	for _, m := range e.Members {
+		awaitSnapshot(t, m)
+	}
+	create(t, leader, rng, c.want, 30)
+	behind, ahead := e.Members[leader.ID%3], e.Members[(leader.ID+1)%3]
+	if rng.IntN(2) == 0 {
+		behind, ahead = ahead, behind
+	}
+	behind.Process.Kill()
+	create(t, leader, rng, c.want, 60)
+	e.KillAll()
+	c.members = []*process.Member{ahead, behind, leader}
+	if rng.IntN(2) == 0 {
+		c.members = []*process.Member{leader, behind, ahead}
+	}
+	for _, m := range c.members {
+		c.images = append(c.images, take(t, m.Data))
+	}
+	c.others = c.images[1:]
+	return c
+}
+
+// create makes nodes, all of which are acknowledged, and notes them in want.
+func create(t *testing.T, m *process.Member, rng *rand.Rand, want map[string]string, nodes int) {
+	t.Helper()
+	conn, err := dial(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const window = 2 // so that they take many entries
+	for asked, answered := 0, 0; answered < nodes; {
+		for ; asked < min(nodes, answered+window); asked++ {
+			path, data := fmt.Sprintf("/n%d", len(want)), make([]byte, 50+rng.IntN(2000))
+			for i := range data {
+				data[i] = byte(rng.Uint32())
+			}
+			want[path] = string(data)
+			req := &jute.CreateRequest{Path: []byte(path), Data: data, ACL: jute.OpenACL}
+			if err := conn.Send(1, jute.OpCreate, req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := conn.Recv()
+		if err != nil || r.Err != jute.OK {
+			t.Fatalf("create: %v, %v", r, err)
+		}
+		answered++
+	}
+}
+
+// dial opens a session at a member.
+func dial(m *process.Member) (*wire.Conn, error) {
+	raw, err := net.DialTimeout("tcp", m.Clients, patience)
+	if err != nil {
+		return nil, err
+	}
+	conn := wire.New(raw)
+	err = conn.SetDeadline(time.Now().Add(patience))
+	if err == nil {
+		_, err = conn.Open(20 * tick)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// read compares what a member shows, after a sync, with what was acknowledged. If its connection
+// is closed, it begins anew: a member does that whose disk hangs, as one under many trials may.
+func read(m *process.Member, want map[string]string) (err error) {
+	until(func() bool {
+		err = readOnce(m, want)
+		return !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET)
+	})
+	return err
+}
+
+func readOnce(m *process.Member, want map[string]string) error {
+	conn, err := dial(m)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r, _, err := conn.Call(1, jute.OpSync, &jute.SyncRequest{Path: []byte("/")})
+	if err != nil || r.Err != jute.OK {
+		return fmt.Errorf("sync: %v, %w", r, err)
+	}
+	r, _, err = conn.Call(2, jute.OpGetChildren2, &jute.GetChildrenRequest{Path: []byte("/")})
+	var root jute.GetChildren2Response
+	if err == nil {
+		err = r.Into(&root)
+	}
+	if err != nil {
+		return fmt.Errorf("children of the root: %w", err)
+	}
+	lost, other := 0, 0
+	there := map[string]bool{}
+	for _, c := range root.Children {
+		there["/"+string(c)] = true
+	}
+	for path, data := range want {
+		if !there[path] {
+			lost++
+			continue
+		}
+		r, _, err := conn.Call(3, jute.OpGetData, &jute.GetDataRequest{Path: []byte(path)})
+		var got jute.GetDataResponse
+		if err == nil && r.Err == jute.OK {
+			err = r.Into(&got)
+		}
+		if err != nil || r.Err != jute.OK {
+			return fmt.Errorf("read %s: %v, %w", path, r, err)
+		}
+		if string(got.Data) != data {
+			other++
+		}
+	}
+	if extra := len(there) - 1 - (len(want) - lost); lost+other+extra > 0 { // /zookeeper is one
+		return fmt.Errorf("of %d acknowledged nodes %d are lost and %d have other data; %d were never acknowledged", len(want), lost, other, extra)
+	}
+	return nil
+}
+
+// awaitSnapshot waits until a member has a snapshot that it did not have before.
+func awaitSnapshot(t *testing.T, m *process.Member) {
+	t.Helper()
+	list := func() string {
+		var all []string
+		found, _ := filepath.Glob(filepath.Join(m.Data, "*", "*", "state.bin")) // the pattern is good
+		deeper, _ := filepath.Glob(filepath.Join(m.Data, "*", "*", "*", "state.bin"))
+		for _, path := range append(found, deeper...) {
+			if !strings.Contains(path, ".tmp") {
+				all = append(all, path)
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	before := list()
+	if err := process.Until(t.Context(), "a snapshot", func() bool { return list() != "" && (list() != before || before != "") }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run is a member's process in a trial.
+type run struct {
+	*process.Member
+	proc *process.Process
+	log  string
+}
+
+// start runs a member on what is in its folder, with flags of rollcall serve.
+func start(t *testing.T, m *process.Member, flags ...string) *run {
+	t.Helper()
+	r := &run{Member: m, log: filepath.Join(t.TempDir(), "log")}
+	log, err := os.Create(r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(rollcall, slices.Concat([]string{"serve"}, flags, []string{m.Config})...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if r.proc, err = process.Launch(fmt.Sprintf("member %d", m.ID), cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.proc.Kill()
+		if t.Failed() {
+			t.Logf("member %d printed:\n%s", m.ID, r.printed())
+		}
+	})
+	return r
+}
+
+// printed returns the end of what the process has printed.
+func (r *run) printed() string {
+	text, err := os.ReadFile(r.log)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 8 << 10
+	return string(text[max(0, len(text)-most):])
+}
+
+// elections returns how often the member, which was started with -v, has asked for votes in vain.
+func (r *run) elections(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), "raft: pre-vote campaign failed")
+}
+
+// serves reports whether the member serves clients.
+func (r *run) serves() bool { return r.proc.Running() && r.Mode() != "" }
+
+// settles waits until the member serves or has ended, and reports whether it serves.
+func (r *run) settles(t *testing.T) (serves bool) {
+	t.Helper()
+	if !until(func() bool {
+		serves = r.serves()
+		return serves || !r.proc.Running()
+	}) {
+		t.Fatalf("member %d neither serves nor ends", r.ID)
+	}
+	return serves
+}
+
+// until waits for a condition, and reports whether it came.
+func until(holds func() bool) bool {
+	for begun := time.Now(); !holds(); time.Sleep(look) {
+		if time.Since(begun) > patience {
+			return false
+		}
+	}
+	return true
+}

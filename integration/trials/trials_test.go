@@ -1,0 +1,344 @@
+package trials
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"rollcall/quorum/disk"
+)
+
+const (
+	// defaultTrials go through the table of stores, ensembles, kinds of files and kinds of
+	// damage once, and through some of it twice.
+	defaultTrials = 320
+	// slots are how many trials run side by side for each log store: they mostly wait.
+	slots = 3
+)
+
+// trial is one line of the table.
+type trial struct {
+	seed  int
+	store disk.LogKind
+	three bool
+	kind  int // of kinds
+	harm  int // of harms
+}
+
+// table is every combination once.
+func table() (all []trial) {
+	for _, store := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
+		for _, three := range []bool{false, true} {
+			for k := range kinds {
+				for h := range harms {
+					if kinds[k].store == "" || kinds[k].store == string(store) {
+						all = append(all, trial{store: store, three: three, kind: k, harm: h})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// counts is what came of the trials.
+type counts struct {
+	mu  sync.Mutex
+	all map[harm]map[end]int // by kind of file and name of the damage
+}
+
+func (c *counts) add(e end, h harm) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h = harm{kind: h.kind, name: h.name}
+	if c.all[h] == nil {
+		c.all[h] = map[end]int{}
+	}
+	c.all[h][e]++
+}
+
+// of adds up what came of the trials for which in holds.
+func (c *counts) of(in func(harm) bool) map[end]int {
+	sum := map[end]int{}
+	for h, ends := range c.all {
+		for e, n := range ends {
+			if in(h) {
+				sum[e] += n
+			}
+		}
+	}
+	return sum
+}
+
+// print prints what came of the trials, by kind of file and by kind of damage.
+func (c *counts) print() {
+	for _, k := range kinds {
+		got := c.of(func(h harm) bool { return h.kind == k.name })
+		fmt.Printf("trials: %s: right %d, refused %d\n", k.name, got[right], got[refused])
+	}
+	for _, what := range harms {
+		got := c.of(func(h harm) bool { return h.name == what.name })
+		fmt.Printf("trials: %s: right %d, refused %d\n", what.name, got[right], got[refused])
+	}
+}
+
+// floors judges whether each kind of damage, each kind of file, and each of the pairs that are
+// certain came at least once to the ends that it comes to. The kind of file that counts for nothing
+// says nothing of a kind of damage.
+func (c *counts) floors(t *testing.T) {
+	t.Helper()
+	want := func(what string, ends []end, in func(harm) bool) {
+		got := c.of(in)
+		for _, e := range ends {
+			if got[e] == 0 {
+				t.Errorf("%s: no trial ended %q, want one at least: right %d, refused %d", what, e, got[right], got[refused])
+			}
+		}
+	}
+	for _, k := range kinds {
+		want(k.name, k.ends, func(h harm) bool { return h.kind == k.name })
+		for i, what := range harms {
+			want(what.name+", "+k.name, certainEnds[k.certain[i]], func(h harm) bool { return h == harm{kind: k.name, name: what.name} })
+		}
+	}
+	for _, what := range harms {
+		want(what.name, both, func(h harm) bool { return h.name == what.name && h.kind != "lock" })
+	}
+}
+
+// However a file is damaged, a member has all that was acknowledged, or refuses and says why.
+func TestTrials(t *testing.T) {
+	n, first := setting(t, "ROLLCALL_TRIALS", defaultTrials), setting(t, "ROLLCALL_FIRST", 0)
+	if one := setting(t, "ROLLCALL_TRIAL", -1); one >= 0 {
+		n, first = 1, one
+	}
+	all, queues := table(), map[disk.LogKind]chan trial{disk.LogBolt: make(chan trial, n), disk.LogWAL: make(chan trial, n)}
+	for seed := first; seed < first+n; seed++ {
+		tr := all[seed%len(all)]
+		tr.seed = seed
+		queues[tr.store] <- tr
+	}
+	sum := &counts{all: map[harm]map[end]int{}}
+	t.Run("slot", func(t *testing.T) {
+		for store, queue := range queues {
+			close(queue)
+			for i := range min(slots, len(queue)) {
+				t.Run(fmt.Sprintf("%s%d", store, i), func(t *testing.T) {
+					t.Parallel()
+					s := newSlot(t, string(store), rand.New(rand.NewPCG(uint64(i), 1)))
+					for tr := range queue {
+						t.Run(strconv.Itoa(tr.seed), func(t *testing.T) { tr.play(t, s, sum) })
+					}
+				})
+			}
+		}
+	})
+	sum.print()
+	got := sum.of(func(harm) bool { return true })
+	if !t.Failed() && (n == 0 || got[right]+got[refused] != n) || n >= defaultTrials && (got[right] < n/10 || got[refused] < n/3) {
+		t.Errorf("of %d trials %d ended with the right data and %d with a refusal", n, got[right], got[refused])
+	} else if n >= defaultTrials {
+		sum.floors(t)
+	}
+}
+
+// setting returns the number in a variable of the environment; if it is not set, what is given.
+func setting(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		t.Fatalf("%s=%s: want a number", name, s)
+	}
+	return n
+}
+
+// play damages a file and starts the members.
+func (tr trial) play(t *testing.T, s *slot, sum *counts) {
+	rng := rand.New(rand.NewPCG(uint64(tr.seed), 2))
+	c := s.alone
+	if tr.three {
+		c = s.three
+	}
+	i := c.images[0].clone()
+	other := c.others[rng.IntN(len(c.others))]
+	if kinds[tr.kind].name == "number of the member" {
+		other = c.others[len(c.others)-1] // that member is down: its ports are free
+	}
+	h := tr.damage(rng, i, other)
+	t.Cleanup(func() {
+		if t.Failed() || os.Getenv("ROLLCALL_TRIAL") != "" {
+			t.Logf("one of %d members, log in %s: %v; again: ROLLCALL_TRIAL=%d", len(c.members), tr.store, h, tr.seed)
+		}
+	})
+	if h.path == "" {
+		t.Fatal("there is no file of that kind")
+	}
+	i.put(t, c.members[0].Data)
+	for n, m := range c.members[1:] {
+		c.images[n+1].put(t, m.Data)
+	}
+	if tr.three {
+		tr.ensemble(t, c, h, sum)
+	} else {
+		tr.standalone(t, c, h, sum)
+	}
+}
+
+// standalone judges a member that has no others, and what it is after another kill.
+func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
+	want := maps.Clone(c.want)
+	for again := range 2 {
+		m := start(t, c.members[0])
+		if !m.settles(t) {
+			if again > 0 {
+				t.Error("it has served, and does not start again")
+			}
+			refusal(t, m, h, aloneWay)
+			sum.add(refused, h)
+			return
+		}
+		if err := read(m.Member, want); err != nil {
+			t.Fatalf("start %d: %v", again+1, err)
+		}
+		create(t, m.Member, rand.New(rand.NewPCG(uint64(tr.seed), 3)), want, 5)
+		m.proc.Kill()
+	}
+	sum.add(right, h)
+}
+
+// ensemble judges a member that has what one of the others lacks, with the third one down: without its
+// data, nobody may serve.
+func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
+	damaged, behind := start(t, c.members[0]), start(t, c.members[1], "-v")
+	if damaged.settles(t) {
+		for _, m := range []*run{damaged, behind} {
+			if !until(m.serves) {
+				t.Fatalf("member %d does not serve", m.ID)
+			}
+			if err := read(m.Member, c.want); err != nil {
+				t.Fatalf("member %d: %v", m.ID, err)
+			}
+		}
+		sum.add(right, h)
+		return
+	}
+	refusal(t, damaged, h, othersWay)
+	sum.add(refused, h)
+	waits(t, behind)
+	if tr.seed%3 > 0 {
+		return
+	}
+	third := start(t, c.members[2])
+	for _, m := range []*run{behind, third} {
+		if !until(m.serves) {
+			t.Fatalf("member %d does not serve", m.ID)
+		}
+		if err := read(m.Member, c.want); err != nil {
+			t.Errorf("member %d: %v", m.ID, err)
+		}
+	}
+}
+
+// vainElections are how many elections a member must have lost before it counts as one that does not
+// serve alone. The first may have begun while the damaged member still ran.
+const vainElections = 2
+
+// waits judges a member without the last writes whose only companion has ended: it stands for
+// election, in vain, and never serves.
+func waits(t *testing.T, m *run) {
+	t.Helper()
+	serves, before := false, m.elections(t)
+	if !until(func() bool {
+		serves = serves || m.serves()
+		return serves || !m.proc.Running() || m.elections(t) >= before+vainElections
+	}) {
+		t.Fatalf("member %d, without the last writes and alone, lost %d elections in %v, want %d", m.ID, m.elections(t)-before, patience, vainElections)
+	}
+	if serves {
+		t.Errorf("member %d, without the last writes, serves alone", m.ID)
+	}
+	if !m.proc.Running() {
+		t.Errorf("member %d, whose data are whole, has ended", m.ID)
+	}
+}
+
+var (
+	// traces are in what a program prints that ends by accident.
+	traces = regexp.MustCompile(`(?m)^(panic:|fatal error:|goroutine \d+|SIG[A-Z]+:|unexpected fault)`)
+	// ways are what a member that is not damaged by its own account says is to be done.
+	ways = regexp.MustCompile(`start each member with its own number and its own folder|configure the list that the folder has|` +
+		`configure logStore=\w+|start the newer version|correct one of the two|allowed is a number from 1 to \d+|it must hold the number of this member`)
+)
+
+// What a member with damaged data says is to be done, alone and with others.
+const (
+	aloneWay  = "The way out: put a copy of the data folder and of the log folder in their place"
+	othersWay = "The way out: if the other members have their data, move this member's data folder and log folder away " +
+		"and start it with empty ones: it gets everything from them. If not, put a copy of the folders in their place"
+)
+
+// refusal judges what a member that ended has printed. way is what it must say is to be done if its
+// data are damaged.
+func refusal(t *testing.T, m *run, h harm, way string) {
+	t.Helper()
+	<-m.proc.Done()
+	text := m.printed()
+	if trace := traces.FindString(text); trace != "" {
+		t.Errorf("it ended with a stack trace: %s", trace)
+	}
+	if status := m.proc.Cmd.ProcessState.ExitCode(); status <= 0 {
+		t.Errorf("it ended with status %d", status)
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	last := lines[len(lines)-1]
+	if !h.names(last, m.Data) {
+		t.Errorf("it does not name %s: %s", filepath.Join(m.Data, cmp.Or(h.part, h.path)), last)
+	}
+	if !strings.HasSuffix(last, way) && !ways.MatchString(last) {
+		t.Errorf("it does not say what to do: %s", last)
+	}
+	if os.Getenv("ROLLCALL_TRIAL") != "" {
+		t.Logf("refused: %s", last)
+	}
+}
+
+// damage does the damage of the trial to i. other is what files are swapped with.
+func (tr trial) damage(rng *rand.Rand, i, other image) harm {
+	k, what := kinds[tr.kind], harms[tr.harm]
+	h := harm{kind: k.name, name: what.name}
+	var paths []string
+	for _, name := range i.names() {
+		if k.is(name) {
+			paths = append(paths, name)
+		}
+	}
+	if len(paths) == 0 {
+		return h
+	}
+	h.path = paths[rng.IntN(len(paths))]
+	if k.last {
+		h.path = paths[len(paths)-1]
+	}
+	if k.part != "" {
+		h.part = filepath.Join(filepath.Dir(h.path), k.part)
+	}
+	left, there := what.do(rng, i[h.path], other.like(rng, h.path))
+	if there {
+		i[h.path] = left
+	} else {
+		delete(i, h.path)
+	}
+	return h
+}

@@ -1,0 +1,100 @@
+package jute
+
+// Several operations have records of one layout. Each such layout is one type, and has a name
+// for every operation that uses it.
+
+// PathRecord is a path alone.
+type PathRecord struct {
+	Path []byte
+}
+
+// Requests and replies that are a path.
+type (
+	CreateResponse              = PathRecord
+	GetACLRequest               = PathRecord
+	GetAllChildrenNumberRequest = PathRecord
+	GetEphemeralsRequest        = PathRecord // of the node at or below which they are
+	SyncRequest                 = PathRecord
+	SyncResponse                = PathRecord // the request's
+)
+
+// Decode reads the record.
+func (r *PathRecord) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+}
+
+// Append writes the record.
+func (r PathRecord) Append(b []byte) []byte {
+	return AppendBytes(b, r.Path)
+}
+
+// WatchedPath is a path, and whether to watch it.
+type WatchedPath struct {
+	Path  []byte
+	Watch bool
+}
+
+// Reads that can set a watch. getChildren2 has the same record as getChildren.
+type (
+	ExistsRequest      = WatchedPath
+	GetDataRequest     = WatchedPath
+	GetChildrenRequest = WatchedPath
+)
+
+// Decode reads the record.
+func (r *WatchedPath) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Watch = d.ReadBool()
+}
+
+// Append writes the record.
+func (r WatchedPath) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	return appendBool(b, r.Watch)
+}
+
+// VersionedPath is a path, and the version that the node must have.
+type VersionedPath struct {
+	Path    []byte
+	Version int32 // -1: any
+}
+
+// Writes that depend on a version alone. They have no response record.
+type (
+	DeleteRequest       = VersionedPath
+	CheckVersionRequest = VersionedPath
+)
+
+// Decode reads the record.
+func (r *VersionedPath) Decode(d *Decoder) {
+	r.Path = d.ReadBytes()
+	r.Version = d.ReadInt32()
+}
+
+// Append writes the record.
+func (r VersionedPath) Append(b []byte) []byte {
+	b = AppendBytes(b, r.Path)
+	return AppendInt32(b, r.Version)
+}
+
+// StatRecord is a Stat alone.
+type StatRecord struct {
+	Stat Stat
+}
+
+// Replies that are a Stat.
+type (
+	ExistsResponse  = StatRecord
+	SetDataResponse = StatRecord
+	SetACLResponse  = StatRecord
+)
+
+// Decode reads the record.
+func (r *StatRecord) Decode(d *Decoder) {
+	r.Stat.Decode(d)
+}
+
+// Append writes the record.
+func (r StatRecord) Append(b []byte) []byte {
+	return r.Stat.Append(b)
+}

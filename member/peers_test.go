@@ -1,0 +1,121 @@
+package member
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// How HTTP/2 begins.
+const (
+	preface  = 24                                     // bytes that a client sends first
+	settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" // a frame that a server sends first
+)
+
+// A stream that the other side has never seen ends for whoever receives on it. It is not opened
+// anew on another connection, for which Recv would wait with the stream's lock held.
+func TestUnseenStreamEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		p := newPeers(time.Second, func(ctx context.Context, _ uint32) (net.Conn, error) {
+			if dials++; dials > 1 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			ours, theirs := net.Pipe()
+			go goAway(theirs)
+			return ours, nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := p.follower(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := c.Pings(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := stream.Recv()
+			ended <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("Recv: %v, want an error", err)
+			}
+		default:
+			t.Error("Recv waits for another connection")
+		}
+		cancel()
+		p.close()
+	})
+}
+
+// close waits for a connection that takes no bytes, and nobody else waits for close.
+func TestCloseHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers(time.Second, func(context.Context, uint32) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func() { _, _ = io.WriteString(theirs, settings) }()
+			go func() { _, _ = io.CopyN(io.Discard, theirs, 60) }() // enough to connect, not to say farewell
+			return ours, nil
+		})
+		c, err := p.to(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Connect()
+		synctest.Wait()
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			p.close()
+		}()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("close did not wait, so this shows nothing")
+		default:
+		}
+		if p.mu.TryLock() {
+			p.mu.Unlock()
+		} else {
+			t.Error("close waits with the lock held")
+		}
+		<-closed
+	})
+}
+
+// goAway is an HTTP/2 server that takes no stream: it answers the first with GOAWAY.
+func goAway(conn net.Conn) {
+	const (
+		headers = 1                                                                           // the type of a frame
+		refusal = "\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" // no stream seen, no error
+	)
+	defer func() { _ = conn.Close() }()
+	write := func(frame string) { _, _ = io.WriteString(conn, frame) }
+	if _, err := io.CopyN(io.Discard, conn, preface); err != nil {
+		return
+	}
+	go write(settings)
+	for {
+		var head [9]byte
+		if _, err := io.ReadFull(conn, head[:]); err != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(head[:4])>>8)); err != nil {
+			return
+		}
+		if head[3] == headers {
+			go write(refusal)
+		}
+	}
+}

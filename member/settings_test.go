@@ -1,0 +1,264 @@
+package member
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/leader"
+	"rollcall/proto"
+	"rollcall/server"
+	"rollcall/znode"
+)
+
+// reaches says where each field of Config goes in the configurations of the rooms. "": Member uses it
+// itself, and another test holds that.
+var reaches = map[string]string{
+	"ID":                    "conf.ElectionPort conf.ID conf.QuorumPort follower.Self leader.Self quorum.Self start.Leader",
+	"Servers":               "leader.Members quorum.Peers",
+	"Dir":                   "conf.Dir quorum.Dir",
+	"LogDir":                "conf.LogDir quorum.LogDir",
+	"Tick":                  "conf.Tick follower.Tick leader.Tick quorum.Tick server.Tick",
+	"InitLimit":             "conf.InitLimit",
+	"SyncLimit":             "conf.SyncLimit follower.SyncLimit leader.SyncLimit",
+	"MinTimeout":            "conf.MinTimeout server.MinTimeout",
+	"MaxTimeout":            "conf.MaxTimeout server.MaxTimeout",
+	"Limits.MaxBuffer":      "server.Limits.MaxBuffer",
+	"Limits.MaxClientConns": "conf.MaxClientConns server.Limits.MaxClientConns",
+	"Limits.MaxConns":       "server.Limits.MaxConns",
+	"Limits.MaxInFlight":    "server.Limits.MaxInFlight",
+	"Limits.MaxUnread":      "server.Limits.MaxUnread",
+	"Limits.MaxMultiOps":    "server.Limits.MaxMultiOps",
+	"Limits.Budget":         "server.Limits.Budget",
+	"Limits.Handshake":      "server.Limits.Handshake",
+	"InFlight":              "follower.MaxInFlight",
+	"Drain":                 "", // TestLeave
+	"SuperDigest":           "server.SuperDigest",
+	"LinearizableReads":     "server.LinearizableReads",
+	"Rules.SkipACL":         "start.SkipAcl",
+	"Rules.TTLNodes":        "start.TtlNodes",
+	"Rules.EnforceQuota":    "start.EnforceQuota",
+	"Rules.X509":            "start.X509",
+	"Whitelist":             "words.Whitelist",
+	"SnapCount":             "quorum.SnapshotEvery",
+	"LogKind":               "quorum.LogKind",
+	"StoreStallLimit":       "quorum.StallLimit",
+	"Reaping.Interval":      "leader.Reaping.Interval",
+	"Reaping.PerMinute":     "leader.Reaping.PerMinute",
+	"Reaping.NeverUsed":     "leader.Reaping.NeverUsed",
+	"EnsembleText":          "conf.Ensemble",
+	"Version":               "words.Version",
+	"Built":                 "words.Built",
+	"NewEnsemble":           "quorum.NewEnsemble",
+}
+
+// judges are the fields that no configuration file can set: they are for tests, or New makes
+// them of others.
+var judges = []string{"Clients", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Observer", "Wrap", "WrapLog"}
+
+// defaults are the fields of rooms that no setting changes.
+var defaults = strings.Fields("follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
+
+// Every setting reaches the rooms that need it, and no other field of theirs: each is changed alone.
+func TestSettingsReachTheRooms(t *testing.T) {
+	var base Config
+	for i, f := range leaves(t, reflect.ValueOf(&base).Elem(), "") {
+		f.set(i)
+	}
+	before := rooms(t, base)
+	for name, value := range before {
+		unset := value == "0" || value == "" || value == "false" || value == "[]" || value == "0s"
+		if fixed := slices.Contains(defaults, name); unset != fixed {
+			t.Errorf("%s is %q while every setting is set; that it keeps its default: %t", name, value, fixed)
+		}
+	}
+	if before["conf.QuorumPort"] != "1" || before["conf.ElectionPort"] != "2" {
+		t.Errorf("conf says quorumPort %s and electionPort %s, want 1 and 2", before["conf.QuorumPort"], before["conf.ElectionPort"])
+	}
+	fields := leaves(t, reflect.ValueOf(&base).Elem(), "")
+	for _, f := range fields {
+		want, known := reaches[f.name]
+		if !known {
+			t.Errorf("Config.%s is new: say in reaches where it goes", f.name)
+			continue
+		}
+		undo := f.change()
+		after := rooms(t, base)
+		undo()
+		var changed []string
+		for name := range after {
+			if after[name] != before[name] {
+				changed = append(changed, name)
+			}
+		}
+		slices.Sort(changed)
+		if got := strings.Join(changed, " "); got != want {
+			t.Errorf("Config.%s changes %q, want %q", f.name, got, want)
+		}
+	}
+	for name := range reaches {
+		if !slices.ContainsFunc(fields, func(f leaf) bool { return f.name == name }) {
+			t.Errorf("reaches has %s, and Config has not", name)
+		}
+	}
+}
+
+// leaf is one value in a struct of settings.
+type leaf struct {
+	name  string
+	value reflect.Value
+}
+
+// leaves returns the fields of a struct but judges, and those of the structs in it.
+func leaves(t *testing.T, v reflect.Value, prefix string) (all []leaf) {
+	t.Helper()
+	for i := range v.NumField() {
+		name, f := prefix+v.Type().Field(i).Name, v.Field(i)
+		switch {
+		case slices.Contains(judges, name):
+		case f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[time.Time]():
+			all = append(all, leaves(t, f, name+".")...)
+		default:
+			all = append(all, leaf{name, f})
+		}
+	}
+	return all
+}
+
+// set gives the field the n-th value of its type: none is the zero value, and numbers differ.
+func (f leaf) set(n int) {
+	switch v := f.value.Addr().Interface().(type) {
+	case *[]Server:
+		*v = []Server{{ID: 1, Grpc: "a:1", Raft: "a:2"}, {ID: 2, Grpc: "b:3", Raft: "b:4"}}
+	case *[]string:
+		*v = []string{fmt.Sprint("word", n)}
+	case *[]byte:
+		*v = fmt.Append(nil, "text", n)
+	case *time.Time:
+		*v = time.Unix(int64(n+1), 0)
+	case *time.Duration:
+		*v = time.Duration(n+1) * time.Second
+	default:
+		switch {
+		case f.name == "ID":
+			f.value.SetUint(1)
+		case f.value.Kind() == reflect.Bool:
+			f.value.SetBool(true)
+		case f.value.Kind() == reflect.String:
+			f.value.SetString(fmt.Sprint("text", n))
+		case f.value.CanUint():
+			f.value.SetUint(uint64(n + 1))
+		default:
+			f.value.SetInt(int64(n + 2000))
+		}
+	}
+}
+
+// change gives the field another value, and returns what undoes that.
+func (f leaf) change() (undo func()) {
+	old := reflect.New(f.value.Type()).Elem()
+	old.Set(f.value)
+	switch v := f.value.Addr().Interface().(type) {
+	case *[]Server:
+		*v = append(slices.Clone(*v), Server{ID: 3, Grpc: "c:5", Raft: "c:6"})
+	case *[]string:
+		*v = append(slices.Clone(*v), "more")
+	case *[]byte:
+		*v = append(slices.Clone(*v), " and more"...)
+	case *time.Time:
+		*v = v.Add(time.Hour)
+	case *time.Duration:
+		*v += time.Second / 2
+	default:
+		switch f.value.Kind() {
+		case reflect.Bool:
+			f.value.SetBool(false)
+		case reflect.String:
+			f.value.SetString(f.value.String() + "more")
+		case reflect.Uint32, reflect.Uint64:
+			f.value.SetUint(f.value.Uint() + 1)
+		default:
+			f.value.SetInt(f.value.Int() + 1)
+		}
+	}
+	return func() { f.value.Set(old) }
+}
+
+// rooms are the configurations of all rooms of a member with cfg, field by field.
+func rooms(t *testing.T, cfg Config) map[string]string {
+	t.Helper()
+	var err error
+	if cfg.Clients, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cfg.Clients.Close() }()
+	if err := cfg.complete(); err != nil {
+		t.Fatal(err)
+	}
+	m := &Member{cfg: cfg, log: cfg.Logger, clock: leader.NewClock(cfg.Now), own: newLoopback()}
+	defer func() { _ = m.own.Close() }()
+	m.terms, m.peers = newTerms(m), newPeers(cfg.Tick, m.dialMember)
+	defer m.peers.close()
+	m.state = znode.New(znode.Config{Self: cfg.ID, EnsembleText: cfg.EnsembleText})
+	if m.server, err = server.New(m.serverConfig()); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	flatten(all, "follower", reflect.ValueOf(m.followerConfig()))
+	flatten(all, "server", reflect.ValueOf(m.serverConfig()))
+	flatten(all, "quorum", reflect.ValueOf(m.quorumConfig()))
+	flatten(all, "words", reflect.ValueOf(m.wordsConfig()))
+	flatten(all, "conf", reflect.ValueOf(source{m}.Settings()))
+	term, err := m.terms.config(opening{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flatten(all, "leader", reflect.ValueOf(term))
+	all["leader.Members"] = fmt.Sprint(slices.Sorted(maps.Keys(term.Members)))
+	var entry proto.Entry
+	var start proto.TermStart
+	text, err := m.terms.termStart(1)
+	if err == nil {
+		err = protobuf.Unmarshal(text, &entry)
+	}
+	if err == nil {
+		err = protobuf.Unmarshal(entry.GetTxns()[0].GetBody(), &start)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	flatten(all, "start", reflect.ValueOf(&start).Elem())
+	for _, chance := range []string{"follower.Boot", "server.ConnBase", "conf.ClientPort", "leader.Term", "leader.Nonce"} {
+		delete(all, chance)
+	}
+	return all
+}
+
+// flatten adds the plain values in a struct to all; functions, interfaces and pointers are
+// not settings.
+func flatten(all map[string]string, prefix string, v reflect.Value) {
+	for i := range v.NumField() {
+		name, f := prefix+"."+v.Type().Field(i).Name, v.Field(i)
+		if !v.Type().Field(i).IsExported() {
+			continue
+		}
+		switch f.Kind() {
+		case reflect.Func, reflect.Interface, reflect.Pointer, reflect.Chan, reflect.Map:
+		case reflect.Struct:
+			if at, ok := f.Interface().(time.Time); ok {
+				all[name] = at.String()
+			} else {
+				flatten(all, name, f)
+			}
+		default:
+			all[name] = fmt.Sprint(f.Interface())
+		}
+	}
+}

@@ -1,0 +1,406 @@
+package disk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// What a BoltDB begins with: two meta pages, written by turns, each with the number of its
+// transaction and a checksum. The numbers are in the byte order of the machine.
+const (
+	boltMagic    = 0xED0CDAED
+	boltMetaAt   = 16 // in its page
+	boltSizeAt   = 8  // in the meta: the size of a page
+	boltRootAt   = 16 // the page that everything hangs from
+	boltPagesAt  = 40 // how many pages there are
+	boltTxAt     = 48
+	boltSumAt    = 56
+	boltMetaSize = 64
+	// maxBoltPage is the longest page, in bytes, that bbolt takes.
+	maxBoltPage = 64 << 10
+)
+
+// boltMeta is what the newest meta page says.
+type boltMeta struct {
+	tx       uint64 // number of the last transaction
+	root     uint64 // page
+	pages    uint64
+	pageSize int64 // in bytes
+}
+
+// checkMetas reads the meta pages of a BoltDB. It is damage if one of them is not whole: bbolt
+// would go on with the other one, without the last transaction. A crash does not leave that: a meta
+// lies in one sector of the disk.
+func checkMetas(f io.ReaderAt) (newest boltMeta, err error) {
+	page := int64(os.Getpagesize())
+	for i := range int64(2) {
+		b := make([]byte, boltMetaSize)
+		if _, err := f.ReadAt(b, i*page+boltMetaAt); err != nil {
+			return boltMeta{}, fmt.Errorf("%w: meta page %d: %w", ErrDamaged, i, err)
+		}
+		sum := fnv.New64a()
+		_, _ = sum.Write(b[:boltSumAt]) // never fails
+		if binary.NativeEndian.Uint32(b) != boltMagic || sum.Sum64() != binary.NativeEndian.Uint64(b[boltSumAt:]) {
+			return boltMeta{}, fmt.Errorf("%w: meta page %d is not whole", ErrDamaged, i)
+		}
+		size := int64(binary.NativeEndian.Uint32(b[boltSizeAt:]))
+		if size < boltMetaAt+boltMetaSize || size > maxBoltPage || i == 1 && size != page {
+			return boltMeta{}, fmt.Errorf("%w: pages of %d bytes", ErrDamaged, size)
+		}
+		page = size
+		if tx := binary.NativeEndian.Uint64(b[boltTxAt:]); i == 0 || tx > newest.tx {
+			newest = boltMeta{tx, binary.NativeEndian.Uint64(b[boltRootAt:]), binary.NativeEndian.Uint64(b[boltPagesAt:]), size}
+		}
+	}
+	return newest, nil
+}
+
+// boltFile is a BoltDB with terms and votes, and the log if that is in BoltDB. What bbolt itself
+// does not check has checksums: every entry has one in its Extensions, which older versions
+// ignore, and of all other values there is one in a boltMark.
+type boltFile struct {
+	*raftboltdb.BoltStore
+	path string
+
+	mu     sync.Mutex        // held for a write and its mark
+	values map[string][]byte // as stored
+	sum    uint32            // of values
+	file   *os.File          // to read the number of the last transaction
+	mark   *os.File
+}
+
+// boltMark says what a BoltDB held after a transaction, in a file of its own. It is written
+// after each transaction and not synced: it may lag, and never leads.
+type boltMark struct {
+	tx     uint64 // number of the transaction
+	last   uint64 // index of the last log entry; 0: none
+	values uint32 // checksum of all other values
+}
+
+const (
+	boltMarkMagic = "RCBOLT1\n"
+	boltMarkSize  = len(boltMarkMagic) + 8 + 8 + 4 + checksumSize
+)
+
+func (m boltMark) encode() []byte {
+	b := binary.BigEndian.AppendUint64([]byte(boltMarkMagic), m.tx)
+	b = binary.BigEndian.AppendUint64(b, m.last)
+	b = binary.BigEndian.AppendUint32(b, m.values)
+	return binary.BigEndian.AppendUint32(b, checksum(m.tx, b))
+}
+
+func decodeBoltMark(b []byte) (m boltMark, err error) {
+	at := boltMarkSize - checksumSize
+	if len(b) != boltMarkSize || string(b[:len(boltMarkMagic)]) != boltMarkMagic {
+		return m, fmt.Errorf("%w: not a mark of %d bytes", ErrDamaged, boltMarkSize)
+	}
+	fields := b[len(boltMarkMagic):]
+	m = boltMark{binary.BigEndian.Uint64(fields), binary.BigEndian.Uint64(fields[8:]), binary.BigEndian.Uint32(fields[16:])}
+	if binary.BigEndian.Uint32(b[at:]) != checksum(m.tx, b[:at]) {
+		return m, fmt.Errorf("%w: the checksum is wrong", ErrDamaged)
+	}
+	return m, nil
+}
+
+// check compares the mark with what a BoltDB holds now. That has gone on, at most, without the mark:
+// in a crash, or with an older version.
+func (m boltMark) check(now boltMark) error {
+	switch {
+	case now.tx < m.tx:
+		return fmt.Errorf("%w: its last transaction is %d, and %d was durable", ErrDamaged, now.tx, m.tx)
+	case now.tx > m.tx:
+		return nil
+	case now.last != m.last:
+		return fmt.Errorf("%w: its log ends with entry %d, and was durable up to entry %d", ErrDamaged, now.last, m.last)
+	case now.values != m.values:
+		return fmt.Errorf("%w: the term, a vote or another of its values has changed", ErrDamaged)
+	}
+	return nil
+}
+
+// boltMarkName is the file with the mark, beside raft.db.
+const boltMarkName = "raft.durable"
+
+// openBolt opens a BoltDB, and maps so many bytes of it from the start.
+func openBolt(path string, mapped int) (store *boltFile, err error) {
+	err = careful(path, func() error {
+		store = &boltFile{path: path, values: map[string][]byte{}}
+		now, err := store.look()
+		if err != nil {
+			return err
+		}
+		if store.mark, err = store.openMark(now); err != nil {
+			return err
+		}
+		if err = store.open(mapped); err != nil {
+			return errors.Join(err, store.Close())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+// look reads the file before bbolt writes to it.
+func (f *boltFile) look() (now boltMark, err error) {
+	err = viewBolt(f.path, func(tx *bbolt.Tx) error {
+		now.tx = uint64(tx.ID())
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			switch string(name) {
+			case boltLogs:
+				var err error
+				now.last, err = lastInOrder(b)
+				return err
+			case boltConf:
+				return b.ForEach(func(k, v []byte) error {
+					f.values[string(k)] = bytes.Clone(v)
+					return nil
+				})
+			}
+			return fmt.Errorf("%w: it has a bucket %q", ErrDamaged, name)
+		})
+	})
+	f.sum = sumValues(f.values)
+	now.values = f.sum
+	return now, err
+}
+
+// The buckets of raft-boltdb.
+const (
+	boltLogs = "logs"
+	boltConf = "conf"
+)
+
+// lastInOrder returns the last index of a log, which must have no hole.
+func lastInOrder(b *bbolt.Bucket) (last uint64, err error) {
+	err = b.ForEach(func(k, _ []byte) error {
+		if len(k) != 8 || last != 0 && binary.BigEndian.Uint64(k) != last+1 {
+			return fmt.Errorf("%w: %x follows entry %d of the log", ErrDamaged, k, last)
+		}
+		last = binary.BigEndian.Uint64(k)
+		return nil
+	})
+	return last, err
+}
+
+// sumValues is the checksum of all values.
+func sumValues(values map[string][]byte) uint32 {
+	var b []byte
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		b = fmt.Appendf(b, "%q=%q\n", k, values[k])
+	}
+	return crc32.Checksum(b, castagnoli)
+}
+
+// openMark opens the mark, and compares it with what the file holds now. A folder of an older
+// version has none.
+func (f *boltFile) openMark(now boltMark) (*os.File, error) {
+	path := filepath.Join(filepath.Dir(f.path), boltMarkName)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := replaceFile(path, now.encode()); err != nil {
+			return nil, err
+		}
+		file, err = os.OpenFile(path, os.O_RDWR, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(file, int64(boltMarkSize)+1))
+	var was boltMark
+	if err == nil {
+		was, err = decodeBoltMark(b)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w; if that is the only damaged file, remove it: the member then starts without comparing %s with it", path, err, logName), file.Close())
+	}
+	if err := was.check(now); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w (%s says so)", err, path), file.Close())
+	}
+	return file, nil
+}
+
+func (f *boltFile) open(mapped int) (err error) {
+	f.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: f.path, BoltOptions: boltOptions(mapped)})
+	if err != nil {
+		return err
+	}
+	if f.file, err = os.Open(f.path); err != nil {
+		return err
+	}
+	if err := f.write(func() error { return nil }); err != nil { // New has made a transaction
+		return err
+	}
+	if err = probe(f); err == nil {
+		_, err = f.GetUint64(keyTerm)
+	}
+	if err != nil && !notFound(err) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
+
+// Close closes what is open of the file and its mark.
+func (f *boltFile) Close() error {
+	var err error
+	if f.BoltStore != nil {
+		err = f.BoltStore.Close()
+	}
+	for _, file := range []*os.File{f.file, f.mark} {
+		if file != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}
+	return err
+}
+
+// write does a write, and notes in the mark what the file holds after it.
+func (f *boltFile) write(do func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := do(); err != nil {
+		return err
+	}
+	now := boltMark{values: f.sum}
+	meta, err := checkMetas(f.file)
+	if err != nil {
+		return err
+	}
+	now.tx = meta.tx
+	if now.last, err = f.LastIndex(); err != nil {
+		return err
+	}
+	_, err = f.mark.WriteAt(now.encode(), 0)
+	return err
+}
+
+// StoreLog implements raft.LogStore, as do the next methods.
+func (f *boltFile) StoreLog(l *raft.Log) error { return f.StoreLogs([]*raft.Log{l}) }
+
+func (f *boltFile) StoreLogs(logs []*raft.Log) error {
+	summed := make([]*raft.Log, len(logs))
+	for i, l := range logs {
+		own := *l
+		own.Extensions = binary.BigEndian.AppendUint32(nil, sumLog(l))
+		summed[i] = &own
+	}
+	return f.write(func() error { return f.BoltStore.StoreLogs(summed) })
+}
+
+func (f *boltFile) DeleteRange(first, last uint64) error {
+	return f.write(func() error { return f.BoltStore.DeleteRange(first, last) })
+}
+
+// GetLog returns an entry whose checksum is right. Entries of older versions have none.
+func (f *boltFile) GetLog(index uint64, l *raft.Log) error {
+	switch err := f.BoltStore.GetLog(index, l); {
+	case err == nil:
+	case errors.Is(err, raft.ErrLogNotFound), errors.Is(err, bolterrors.ErrDatabaseNotOpen):
+		return err
+	default: // any other error is the decoder's, and does not name the file
+		return fmt.Errorf("log %s is %w: entry %d cannot be decoded: %w", f.path, ErrDamaged, index, err)
+	}
+	sum := l.Extensions
+	l.Extensions = nil
+	if l.Index != index || len(sum) > 0 && (len(sum) != checksumSize || binary.BigEndian.Uint32(sum) != sumLog(l)) {
+		return fmt.Errorf("log %s is %w: the checksum of entry %d is wrong", f.path, ErrDamaged, index)
+	}
+	return nil
+}
+
+// sumLog is the checksum of an entry; raft itself does not use its Extensions, and neither does
+// anything else here.
+func sumLog(l *raft.Log) uint32 {
+	head := binary.BigEndian.AppendUint64(nil, l.Term)
+	return checksum(l.Index, append(append(head, byte(l.Type)), l.Data...))
+}
+
+// Set implements raft.StableStore, as does the next method.
+func (f *boltFile) Set(k, v []byte) error {
+	return f.write(func() error {
+		if err := f.BoltStore.Set(k, v); err != nil {
+			return err
+		}
+		f.values[string(k)] = bytes.Clone(v)
+		f.sum = sumValues(f.values)
+		return nil
+	})
+}
+
+func (f *boltFile) SetUint64(k []byte, v uint64) error {
+	return f.Set(k, binary.BigEndian.AppendUint64(nil, v))
+}
+
+// viewBolt opens a BoltDB to read it, if there is one and its pages are whole. do must read all of
+// its buckets: one whose elements lie in a value is not among the pages that were checked.
+func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // to be made
+	} else if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Size() > 0 {
+		var meta boltMeta
+		if meta, err = checkMetas(file); err == nil {
+			err = checkPages(file, info.Size(), meta)
+		}
+	}
+	if err := errors.Join(err, file.Close()); err != nil || info.Size() == 0 {
+		return err
+	}
+	options := boltOptions(0)
+	options.ReadOnly = true
+	db, err := bbolt.Open(path, 0, options)
+	if err != nil {
+		return err
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("%w: %d bytes long, %d are used", ErrDamaged, info.Size(), tx.Size())
+		}
+		return do(tx)
+	})
+	return errors.Join(err, db.Close())
+}
+
+// keyMember is where the stable store has the member that it is the votes of: a file of another member
+// has other votes, and maybe another log. Older versions have not stored it.
+var keyMember = []byte("RollcallMember")
+
+// bind stores which member the stable store in the log's folder belongs to. It returns an error if
+// it belongs to another one.
+func bind(s raft.StableStore, logDir string, member uint32) error {
+	owner, err := s.GetUint64(keyMember)
+	switch {
+	case err != nil && !notFound(err):
+		return fmt.Errorf("quorum: read state: %w", err)
+	case owner == uint64(member):
+		return nil
+	case owner != 0:
+		return fmt.Errorf("quorum: %s is %w: it belongs to member %d, and this is member %d", filepath.Join(logDir, logName), ErrDamaged, owner, member)
+	}
+	if err := s.SetUint64(keyMember, uint64(member)); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package disk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"go.etcd.io/bbolt"
+)
+
+// The layout of BoltDB's pages, as go.etcd.io/bbolt v1.5.0 has it in internal/common. The numbers are
+// in the byte order of the machine.
+const (
+	boltPageHead   = 16 // id, flags, count of elements, pages that follow this one
+	boltBranchPage = 0x01
+	boltLeafPage   = 0x02
+
+	// boltElementSize is that of an element. In a branch it has the place and the length of its key, and
+	// a page; in a leaf flags, the place of its key, and the lengths of key and value.
+	boltElementSize = 16
+	boltBucketFlag  = 0x01
+	boltBucketHead  = 16 // root page, sequence
+	firstBoltPage   = 2  // after the meta pages
+	// maxBoltDepth is how many pages may be above one another. A tree with 2^64 entries has fewer.
+	maxBoltDepth = 64
+)
+
+// boltPages walks through all pages that a BoltDB uses.
+type boltPages struct {
+	file io.ReaderAt
+	size int64 // of the file
+	meta boltMeta
+	seen map[uint64]bool // pages
+}
+
+// checkPages reads all pages that are in use, but for the values. It is damage if bbolt could read
+// beyond a page or go round in circles, or if keys are out of order: bbolt looks at all of this when
+// it opens the file, in a goroutine of its own, and damage there crashes the process. It costs a
+// read for each page, and one for each key that lies beyond the first page of several.
+func checkPages(file io.ReaderAt, size int64, meta boltMeta) error {
+	w := &boltPages{file: file, size: size, meta: meta, seen: map[uint64]bool{}}
+	_, err := w.walk(meta.root, 0, keys{})
+	return err
+}
+
+// boltPage is a page with those that follow it, which are one with it.
+type boltPage struct {
+	id     uint64
+	at     int64 // in the file
+	length int64
+	flags  uint16
+	count  int    // of elements
+	first  []byte // the page without those that follow
+}
+
+// head reads a page that is not among those seen.
+func (w *boltPages) head(id uint64) (p boltPage, err error) {
+	if id < firstBoltPage || id >= w.meta.pages {
+		return p, fmt.Errorf("%w: it refers to page %d, and has %d", ErrDamaged, id, w.meta.pages)
+	}
+	p = boltPage{id: id, at: int64(id) * w.meta.pageSize, first: make([]byte, w.meta.pageSize)}
+	if _, err := w.file.ReadAt(p.first, p.at); err != nil {
+		return p, fmt.Errorf("%w: page %d: %w", ErrDamaged, id, err)
+	}
+	if own := binary.NativeEndian.Uint64(p.first); own != id {
+		return p, fmt.Errorf("%w: page %d says that it is page %d", ErrDamaged, id, own)
+	}
+	p.flags, p.count = binary.NativeEndian.Uint16(p.first[8:]), int(binary.NativeEndian.Uint16(p.first[10:]))
+	follow := uint64(binary.NativeEndian.Uint32(p.first[12:]))
+	p.length = int64(follow+1) * w.meta.pageSize
+	switch {
+	case follow >= w.meta.pages-id || p.at+p.length > w.size:
+		return p, fmt.Errorf("%w: page %d and the %d that follow it go beyond the end", ErrDamaged, id, follow)
+	case p.flags != boltLeafPage && (p.flags != boltBranchPage || p.count == 0), boltPageHead+int64(p.count)*boltElementSize > p.length:
+		return p, fmt.Errorf("%w: page %d has the flags %#x and %d elements", ErrDamaged, id, p.flags, p.count)
+	}
+	for i := id; i <= id+follow; i++ {
+		if w.seen[i] {
+			return p, fmt.Errorf("%w: page %d is used twice", ErrDamaged, i)
+		}
+		w.seen[i] = true
+	}
+	return p, nil
+}
+
+// part returns n bytes of a page.
+func (w *boltPages) part(p boltPage, at, n int64) ([]byte, error) {
+	if at+n > p.length {
+		return nil, fmt.Errorf("%w: an element of page %d lies beyond it", ErrDamaged, p.id)
+	}
+	if at+n <= int64(len(p.first)) {
+		return p.first[at:][:n], nil
+	}
+	b := make([]byte, n)
+	if _, err := w.file.ReadAt(b, p.at+at); err != nil {
+		return nil, fmt.Errorf("%w: page %d: %w", ErrDamaged, p.id, err)
+	}
+	return b, nil
+}
+
+// boltElement is an element of a page.
+type boltElement struct {
+	key   []byte
+	page  uint64 // that it leads to, the next one of a branch or the root of a bucket; 0: none
+	below bool   // it is that of a branch
+}
+
+func (w *boltPages) element(p boltPage, i int) (e boltElement, err error) {
+	at := boltPageHead + int64(i)*boltElementSize
+	b, err := w.part(p, at, boltElementSize)
+	if err != nil {
+		return e, err
+	}
+	word := func(i int) int64 { return int64(binary.NativeEndian.Uint32(b[4*i:])) }
+	if e.below = p.flags == boltBranchPage; e.below {
+		e.page = binary.NativeEndian.Uint64(b[8:])
+		e.key, err = w.key(p, at+word(0), word(1))
+		return e, err
+	}
+	place, key, value := at+word(1), word(2), word(3)
+	if place+key+value > p.length {
+		return e, fmt.Errorf("%w: an element of page %d lies beyond it", ErrDamaged, p.id)
+	}
+	if e.key, err = w.key(p, place, key); err != nil || word(0)&boltBucketFlag == 0 {
+		return e, err
+	}
+	if value < boltBucketHead {
+		return e, fmt.Errorf("%w: a bucket in page %d has %d bytes", ErrDamaged, p.id, value)
+	}
+	root, err := w.part(p, place+key, 8)
+	if err != nil {
+		return e, err
+	}
+	e.page = binary.NativeEndian.Uint64(root)
+	return e, nil
+}
+
+func (w *boltPages) key(p boltPage, at, n int64) ([]byte, error) {
+	if n > bbolt.MaxKeySize {
+		return nil, fmt.Errorf("%w: a key in page %d has %d bytes", ErrDamaged, p.id, n)
+	}
+	return w.part(p, at, n)
+}
+
+// keys is where the keys of a page must lie: from least on, and below end. nil: there is no bound.
+type keys struct{ least, end []byte }
+
+// walk goes through a page, with depth above it, and all that it leads to. It returns the last key.
+func (w *boltPages) walk(id uint64, depth int, within keys) (last []byte, err error) {
+	if depth > maxBoltDepth {
+		return nil, fmt.Errorf("%w: page %d has more than %d above it", ErrDamaged, id, maxBoltDepth)
+	}
+	p, err := w.head(id)
+	if err != nil {
+		return nil, err
+	}
+	elements := make([]boltElement, p.count)
+	for i := range elements {
+		if elements[i], err = w.element(p, i); err != nil {
+			return nil, err
+		}
+	}
+	last = within.least
+	for i, e := range elements {
+		order := bytes.Compare(last, e.key)
+		if last != nil && (order > 0 || order == 0 && i > 0) || within.end != nil && bytes.Compare(e.key, within.end) >= 0 {
+			return nil, fmt.Errorf("%w: the keys of page %d are out of order", ErrDamaged, id)
+		}
+		last = e.key
+		switch {
+		case e.below:
+			below := keys{e.key, within.end}
+			if i+1 < len(elements) {
+				below.end = elements[i+1].key
+			}
+			last, err = w.walk(e.page, depth+1, below)
+		case e.page != 0:
+			_, err = w.walk(e.page, depth+1, keys{})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return last, nil
+}

@@ -1,0 +1,140 @@
+package disk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+)
+
+// branches returns a BoltDB with branch pages, and where those are.
+func branches(t *testing.T, d *boltDir) (b []byte, at []int) {
+	t.Helper()
+	log := d.open()
+	logs := make([]*raft.Log, 400)
+	for i := range logs {
+		logs[i] = &raft.Log{Index: uint64(i + 1), Term: 7, Data: boltData(uint64(i + 1))}
+	}
+	if err := errors.Join(log.StoreLogs(logs), log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b = d.read(logName)
+	page := os.Getpagesize()
+	for p := 2 * page; p < len(b); p += page {
+		if binary.NativeEndian.Uint16(b[p+8:]) == boltBranchPage && binary.NativeEndian.Uint64(b[p:]) == uint64(p/page) {
+			at = append(at, p)
+		}
+	}
+	if len(at) == 0 {
+		t.Fatal("there are no branch pages")
+	}
+	return b, at
+}
+
+// A wrong bit in a page that leads to others is damage, or does no harm. Nothing crashes: bbolt
+// reads these pages in a goroutine of its own.
+func TestBoltBranchBits(t *testing.T) {
+	d := &boltDir{t: t, dir: t.TempDir()}
+	whole, at := branches(t, d)
+	refused, opened := 0, 0
+	for _, p := range at {
+		for bit := range 8 * (boltPageHead + 2*boltElementSize) { // of the first two elements
+			b := bytes.Clone(whole)
+			b[p+bit/8] ^= 1 << (bit % 8)
+			meta, err := checkMetas(bytes.NewReader(b))
+			if err == nil {
+				err = checkPages(bytes.NewReader(b), int64(len(b)), meta)
+			}
+			if err != nil {
+				refused++
+				continue
+			}
+			remake(t, d, b)
+			log, err := openLog(LogBolt, d.dir, hclog.NewNullLogger())
+			if err == nil {
+				opened++
+				log.Close()
+			} else if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), d.path(logName)) {
+				t.Fatalf("bit %d of the page at %d: %v, want ErrDamaged with the file", bit, p, err)
+			}
+		}
+	}
+	t.Logf("%d refused for their pages, %d opened", refused, opened)
+}
+
+// remake makes another file in the place of a BoltDB, without a mark: bbolt keeps one locked that it
+// could not open.
+func remake(t *testing.T, d *boltDir, b []byte) {
+	t.Helper()
+	if err := os.RemoveAll(d.dir); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d.path(logName), string(b))
+}
+
+// What bbolt must not meet in a page is damage.
+func TestCheckPages(t *testing.T) {
+	d := &boltDir{t: t, dir: t.TempDir()}
+	whole, at := branches(t, d)
+	branch := at[0]
+	first := boltPageHead // the first element
+	child := int(binary.NativeEndian.Uint64(whole[branch+first+8:])) * os.Getpagesize()
+	put32 := func(at int, n uint32) func(b []byte) {
+		return func(b []byte) { binary.NativeEndian.PutUint32(b[at:], n) }
+	}
+	put64 := func(at int, n uint64) func(b []byte) {
+		return func(b []byte) { binary.NativeEndian.PutUint64(b[at:], n) }
+	}
+	for name, spoil := range map[string]func(b []byte){
+		"page of another number":      put64(child, 1<<40),
+		"page beyond the end":         put64(branch+first+8, 1<<60),
+		"meta page":                   put64(branch+first+8, 1),
+		"page 0":                      put64(branch+first+8, 0),
+		"circle":                      put64(branch+first+8, uint64(branch/os.Getpagesize())),
+		"page used twice":             put64(branch+first+8, binary.NativeEndian.Uint64(whole[branch+first+boltElementSize+8:])),
+		"more pages than there are":   put32(child+12, 1<<31),
+		"page that covers the next":   put32(child+12, 1),
+		"neither branch nor leaf":     put32(child+8, 0x10),
+		"branch without elements":     put32(branch+8, boltBranchPage),
+		"more elements than fit":      func(b []byte) { binary.NativeEndian.PutUint16(b[child+10:], 0xffff) },
+		"key of a branch beyond it":   put32(branch+first, 1<<31),
+		"long key of a branch":        put32(branch+first+4, 1<<31),
+		"key of a leaf beyond it":     put32(child+first+4, 1<<31),
+		"long value":                  put32(child+first+12, 1<<31),
+		"long key of a leaf":          put32(child+first+8, 1<<31),
+		"keys out of order":           put64(child+int(binary.NativeEndian.Uint32(whole[child+first+4:]))+first, 1<<62),
+		"key below that of its page":  put64(branch+int(binary.NativeEndian.Uint32(whole[branch+first:]))+first, 1<<58),
+		"keys after the next page's":  put64(branch+int(binary.NativeEndian.Uint32(whole[branch+first+boltElementSize:]))+first+boltElementSize, 0),
+		"value taken for a bucket":    put32(child+first, boltBucketFlag),
+		"value taken for a short one": func(b []byte) { put32(child+first, boltBucketFlag)(b); put32(child+first+12, 8)(b) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := bytes.Clone(whole)
+			spoil(b)
+			meta, err := checkMetas(bytes.NewReader(b))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := checkPages(bytes.NewReader(b), int64(len(b)), meta); !errors.Is(err, ErrDamaged) {
+				t.Errorf("%v, want ErrDamaged", err)
+			}
+		})
+	}
+	long := boltPage{id: 2, length: 1 << 20, first: make([]byte, os.Getpagesize())}
+	if _, err := new(boltPages).key(long, 0, bbolt.MaxKeySize+1); !errors.Is(err, ErrDamaged) {
+		t.Errorf("key that is longer than bbolt's: %v, want ErrDamaged", err)
+	}
+	meta, err := checkMetas(bytes.NewReader(whole))
+	if err := errors.Join(err, checkPages(bytes.NewReader(whole), int64(len(whole)), meta)); err != nil {
+		t.Errorf("whole: %v", err)
+	}
+	if err := checkPages(bytes.NewReader(whole), int64(child)+1, meta); !errors.Is(err, ErrDamaged) {
+		t.Errorf("cut: %v, want ErrDamaged", err)
+	}
+}

@@ -1,0 +1,278 @@
+// Package disk keeps what one member must not forget: its log, its term and votes, and its
+// snapshots, in files of its own folder.
+//
+//   - Data: one member's stores, as raft uses them. Open locks the folders, checks whose they are
+//     and opens the stores; OpenStopped opens those of a member that does not run.
+//   - Stores: the same without the guards, for a member that is to keep nothing (tests).
+//   - Examine, ReadLog: what the folders of a stopped member hold.
+//   - Explain: advice for an error that ends a member.
+//
+// Damage is never passed over: whatever cannot be trusted is ErrDamaged, and nothing is deleted
+// because of it.
+//
+// # Failing
+//
+// While raft runs, an error of a store ends the member: see guard. A store may also hang without
+// an error: see operations and Data.Stalled.
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"rollcall/tally"
+)
+
+// Config is what Data are opened with. A field without a default is required.
+type Config struct {
+	Member  uint32   // whose data these are
+	Servers []string // the server list, in the one form in which every member writes it down
+
+	Dir     string  // data folder
+	LogDir  string  // folder of the log; default: Dir
+	LogKind LogKind // what the log is kept in; default: as the folder is, or DefaultLogKind
+	Stores  Stores  // in place of the folders; default: on disk
+
+	StallLimit time.Duration // how long one operation may take; see Data.Stalled. Default: no limit
+
+	Running func() bool  // reports whether raft's goroutines run; before, errors are simply returned
+	Fail    func(error)  // ends the member; called while raft runs
+	Logger  *slog.Logger // warnings
+	RaftLog hclog.Logger // what raft's libraries log
+}
+
+// Data are one member's stores, open and, if they are files, locked. Its methods may be called by
+// any goroutine, except as said.
+type Data struct {
+	folders []*folder // of the data, and of the log if that is apart; nil if the stores are not files
+	closer  io.Closer // of the stores; nil if they are the caller's
+	closing sync.Once
+
+	bare   Stores
+	log    *logStore // guarded, as are the next two
+	stable *Stable
+	snaps  *snapshotStore
+
+	ops        operations
+	figures    figures
+	snapshot   atomic.Bool  // a snapshot has been stored, now or before
+	snapshotAt atomic.Int64 // log.bytes when the last one was
+	refused    error        // see Refused
+}
+
+// Open opens a member's data. A folder without data becomes this member's; one of another
+// member, of another server list or of a newer version is refused, as is a damaged one.
+func Open(cfg Config) (*Data, error) {
+	d := &Data{bare: cfg.Stores, ops: operations{limit: cfg.StallLimit}}
+	if cfg.Dir != "" {
+		id := identity{Member: cfg.Member, Servers: cfg.Servers, Store: cfg.LogKind}
+		var err error
+		if d.folders, d.bare, d.closer, err = openFolders(cfg.Dir, cfg.LogDir, id, cfg.RaftLog); err != nil {
+			return nil, err
+		}
+		warnOfReaders(d.folders, cfg.Logger)
+		if err := bind(d.bare.Stable, d.logFolder().dir, cfg.Member); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+	}
+	if err := d.guard(cfg.Running, cfg.Fail); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	d.snaps.files, _ = d.bare.Snapshots.(*snapshotFiles)
+	return d, nil
+}
+
+// OpenStopped locks the folders of a member that does not run and opens what they hold. The
+// error is ErrNoData if no member has begun there.
+func OpenStopped(dir, logDir string, raftLog hclog.Logger) (*Data, error) {
+	d := &Data{}
+	if err := d.openStopped(dir, logDir, raftLog); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Data) openStopped(dir, logDir string, raftLog hclog.Logger) (err error) {
+	if err := begun(dir, logDir); err != nil {
+		return err
+	}
+	if d.folders, err = lockFolders(dir, logDir); err != nil {
+		return err
+	}
+	if err := checkWhole(d.folders); err != nil {
+		return err
+	}
+	if d.bare, d.closer, err = openStores(d.folders[0].dir, d.logFolder().dir, storeOf(d.folders), raftLog); err != nil {
+		return err
+	}
+	return d.guard(func() bool { return false }, nil)
+}
+
+// guard puts the guards around the stores.
+func (d *Data) guard(running func() bool, fail func(error)) error {
+	data, err := hasData(d.bare)
+	if err != nil {
+		return err
+	}
+	g := guard{fail: fail, running: running, ops: &d.ops}
+	_, whole := d.bare.Log.(*walFiles)
+	d.log = &logStore{LogStore: d.bare.Log, guard: g, figures: &d.figures, whole: whole}
+	d.log.data.Store(data)
+	d.stable = &Stable{StableStore: d.bare.Stable, guard: g}
+	d.snaps = &snapshotStore{SnapshotStore: d.bare.Snapshots, guard: g, stored: d.snapshotStored}
+	return nil
+}
+
+func (d *Data) snapshotStored() {
+	d.snapshot.Store(true)
+	d.snapshotAt.Store(d.log.bytes.Load())
+}
+
+// logFolder is the folder that the log lies in.
+func (d *Data) logFolder() *folder { return d.folders[len(d.folders)-1] }
+
+// Close closes the stores and unlocks the folders. Stores that the caller has opened stay open.
+func (d *Data) Close() error {
+	var err error
+	d.closing.Do(func() {
+		if d.closer != nil {
+			err = d.closer.Close()
+		}
+		for _, f := range d.folders {
+			err = errors.Join(err, f.close())
+		}
+	})
+	return err
+}
+
+// Log returns the log as raft sees it.
+func (d *Data) Log() raft.LogStore { return d.log }
+
+// Stable returns the stable store.
+func (d *Data) Stable() *Stable { return d.stable }
+
+// Snapshots returns the snapshots as raft sees them.
+func (d *Data) Snapshots() raft.SnapshotStore { return d.snaps }
+
+// HasData reports whether there is a snapshot, or any log entry beyond the bootstrap entry.
+func (d *Data) HasData() bool { return d.log.data.Load() || d.snapshot.Load() }
+
+// Appended returns how many entries this process has appended to the log, how many bytes they
+// take, and how many of these bytes came after the last snapshot.
+func (d *Data) Appended() (entries, bytes, sinceSnapshot int64) {
+	bytes = d.log.bytes.Load()
+	return d.log.entries.Load(), bytes, bytes - d.snapshotAt.Load()
+}
+
+// Writes returns how long the writes of the log took, and how many of them were slow: those of a
+// second and more. They are counted since Open or ResetWrites.
+func (d *Data) Writes() (took tally.Summary, slow uint64) {
+	return d.figures.writes.Summary(), d.figures.slow.Load()
+}
+
+// ResetWrites sets the counters of Writes to zero.
+func (d *Data) ResetWrites() {
+	d.figures.writes.Reset()
+	d.figures.slow.Store(0)
+}
+
+// Timed does op, which may hang; what says in Stalled's error what it does.
+func (d *Data) Timed(what string, op func() error) error { return d.log.timed(what, op) }
+
+// Stalled returns an error that names the oldest operation of a store, or of Timed, if that has
+// taken longer than Config.StallLimit; nil if none has.
+func (d *Data) Stalled() error { return d.ops.stalled() }
+
+// BindTo makes the stable store that of another member. Open refuses it for any other one.
+func (d *Data) BindTo(member uint32) error {
+	if err := d.stable.SetUint64(keyMember, uint64(member)); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	return nil
+}
+
+// Rename makes the folders those of a member of a server list.
+func (d *Data) Rename(member uint32, servers []string) error {
+	id := identity{Member: member, Servers: servers, Apart: len(d.folders) > 1, Log: true}.as(storeOf(d.folders))
+	for i := len(d.folders) - 1; i >= 0; i-- {
+		if err := d.folders[i].write(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slowWrite is how long a write of the log takes that Writes counts as slow: ZooKeeper's
+// fsync.warningthresholdms.
+const slowWrite = time.Second
+
+// figures is what Writes is read from. Safe for concurrent use.
+type figures struct {
+	writes tally.Durations
+	slow   atomic.Uint64
+}
+
+func (f *figures) wrote(took time.Duration) {
+	f.writes.Add(took)
+	if took >= slowWrite {
+		f.slow.Add(1)
+	}
+}
+
+// openStores opens what a data folder holds. logDir is where the log lies.
+func openStores(dir, logDir string, kind LogKind, hl hclog.Logger) (s Stores, closer io.Closer, err error) {
+	if err := cleanUp(dir); err != nil {
+		return s, nil, fmt.Errorf("quorum: clean data folder: %w", err)
+	}
+	snaps, err := newSnapshotFiles(filepath.Join(dir, snapshotsDir), hl)
+	if err != nil {
+		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
+	}
+	log, err := openLog(kind, logDir, hl)
+	if err != nil {
+		return s, nil, err
+	}
+	return Stores{Log: log, Stable: log, Snapshots: snaps}, log, nil
+}
+
+// cleanUp removes what a crash left half done: received and local snapshots.
+func cleanUp(dir string) error {
+	received, err := filepath.Glob(filepath.Join(dir, spoolPrefix+"*"+tmpSuffix))
+	if err != nil {
+		return err
+	}
+	half, err := filepath.Glob(filepath.Join(dir, snapshotsDir, "*"+tmpSuffix))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(received, half...) {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasData reports whether a member has anything that the others may count on: a snapshot,
+// or an entry beyond the bootstrap entry.
+func hasData(s Stores) (bool, error) {
+	last, err := s.Log.LastIndex()
+	if err != nil {
+		return false, fmt.Errorf("quorum: read log: %w", err)
+	}
+	list, err := s.Snapshots.List()
+	if err != nil {
+		return false, fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	return last > BootstrapIndex || len(list) > 0, nil
+}

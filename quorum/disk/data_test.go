@@ -1,0 +1,51 @@
+package disk
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+var testServers = []string{"server.1=m1:3888", "server.2=m2:3888", "server.3=m3:3888"}
+
+// folderConfig is the configuration of a member of testServers that does not run.
+func folderConfig(dir string, member uint32) Config {
+	return Config{
+		Member: member, Servers: testServers, Dir: dir, Running: func() bool { return false },
+		Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+	}
+}
+
+// own is the folder of a member's own in dir.
+func own(dir string) string { return filepath.Join(dir, ownName) }
+
+func openAndClose(t *testing.T, cfg Config) {
+	t.Helper()
+	d, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(text), 0o640)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func memStores() Stores {
+	s := raft.NewInmemStore()
+	return Stores{Log: s, Stable: s, Snapshots: raft.NewInmemSnapshotStore()}
+}
+
+// unguarded is a guard of stores with which no raft runs.
+func unguarded() guard { return guard{running: func() bool { return false }, ops: &operations{}} }

@@ -1,0 +1,417 @@
+package disk
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// What is wrong with a data folder, for errors.Is.
+var (
+	ErrInUse          = errors.New("in use by another process")
+	errForeign        = errors.New("not a Rollcall data folder")
+	ErrDamaged        = errors.New("damaged")
+	ErrOtherMember    = errors.New("belongs to another member")
+	ErrServersChanged = errors.New("was created for another server list")
+	ErrNewerFormat    = errors.New("written by a newer version")
+	errOtherLog       = errors.New("was made with another log store")
+)
+
+const (
+	// ownName is the folder, in the operator's, that has all of a member's files. Before there was
+	// one, the files lay beside it; such a folder stays as it is.
+	ownName = "rollcall"
+
+	lockName     = "lock"
+	identityName = "identity.json"
+	logName      = "raft.db"
+	spoolPrefix  = "receiving-"
+	tmpSuffix    = ".tmp"
+
+	// boltFormat is that of a folder whose log is in BoltDB, walFormat of one in raft-wal: versions
+	// that know only the former must not take it for a member without entries.
+	boltFormat   = 1
+	walFormat    = 2
+	folderFormat = 2 // the newest known
+	// maxIdentity bounds the identity file: 255 servers with names of 253 bytes fit.
+	maxIdentity = 128 << 10
+
+	// dirMode and fileMode are those of all that is made here: the data hold passwords of
+	// sessions.
+	dirMode, fileMode = 0o700, 0o600
+)
+
+// identity says whose data a folder holds. A folder is never used under another one:
+// that would lend this member votes and entries that it never gave.
+type identity struct {
+	Format  int      `json:"format"`
+	Member  uint32   `json:"member"`
+	Servers []string `json:"servers"`   // canonical
+	Apart   bool     `json:"log_apart"` // the log lies in a folder of its own
+	Log     bool     `json:"log"`       // the log has been created: without it the folder is damaged
+	Store   LogKind  `json:"log_store"` // what the log is in; folders made before there was a choice have none
+}
+
+// as returns the identity of a folder with a log of that kind.
+func (id identity) as(kind LogKind) identity {
+	id.Store, id.Format = kind, boltFormat
+	if kind == LogWAL {
+		id.Format = walFormat
+	}
+	return id
+}
+
+// folder is a locked data folder.
+type folder struct {
+	dir  string
+	own  bool // dir is a folder of the member's own, see ownName, and not the operator's
+	lock *os.File
+	id   identity // zero while fresh
+}
+
+// OwnFolder returns the folder that has, or is to have, the files of a member whose data folder or
+// log folder is dir. It makes none. Whatever else is in dir is left alone; but ZooKeeper's data are
+// refused, and what is left of a member's is ErrDamaged.
+func OwnFolder(dir string) (string, error) { return ownFolder(dir, "") }
+
+// ownFolder is OwnFolder if the same member has another folder, other. Before there were own
+// folders, that could be a subfolder with the name of one: its files are not dir's.
+func ownFolder(dir, other string) (string, error) {
+	own := filepath.Join(dir, ownName)
+	before, err := exists(filepath.Join(dir, identityName))
+	if err != nil {
+		return "", fmt.Errorf("quorum: read data folder: %w", err)
+	}
+	if before && other != "" && filepath.Clean(other) == own {
+		return dir, nil
+	}
+	now, err := exists(filepath.Join(own, identityName))
+	switch {
+	case before && errors.Is(err, syscall.ENOTDIR):
+		return dir, nil // a file has that name, the operator's
+	case errors.Is(err, syscall.ENOTDIR):
+		return "", fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, and there is a file of that name; move it away, or choose another folder", dir, ownName)
+	case err != nil:
+		return "", fmt.Errorf("quorum: read data folder: %w", err)
+	case before && now:
+		return "", fmt.Errorf("quorum: data folder %s is %w: it has an %s, and %s has one, too; move away what is not this member's",
+			dir, ErrDamaged, identityName, own)
+	case before:
+		return dir, nil
+	case now:
+		return own, nil
+	}
+	return own, checkOthers(dir)
+}
+
+// checkOthers looks for data in a folder in which no member has begun.
+func checkOthers(dir string) error {
+	for _, pattern := range []string{filepath.Join("version-2", "*"), logName, filepath.Join(walName, walMetaName), filepath.Join(snapshotsDir, "*", metaFile)} {
+		switch found, err := filepath.Glob(filepath.Join(dir, pattern)); {
+		case err != nil:
+			return fmt.Errorf("quorum: data folder %s: %w", dir, err)
+		case len(found) == 0:
+		case strings.HasPrefix(pattern, "version-2"):
+			return fmt.Errorf("quorum: data folder %s is %w: version-2 has ZooKeeper's data; give Rollcall a folder of its own", dir, errForeign)
+		default:
+			return fmt.Errorf("quorum: data folder %s is %w: it has %s, but no %s", dir, ErrDamaged, found[0], identityName)
+		}
+	}
+	return nil
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// makeFolder makes dir, and those above it that are missing, durably.
+func makeFolder(dir string) error {
+	err := os.Mkdir(dir, dirMode)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := makeFolder(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, dirMode)
+	}
+	switch {
+	case err == nil:
+		return syncDir(filepath.Dir(dir))
+	case errors.Is(err, os.ErrExist):
+		return nil
+	}
+	return err
+}
+
+// lockFolder creates dir if needed and locks it for the life of the process.
+func lockFolder(dir string) (*folder, error) {
+	if err := makeFolder(dir); err != nil {
+		return nil, fmt.Errorf("quorum: create data folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return nil, fmt.Errorf("quorum: lock data folder: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = ErrInUse
+		}
+		return nil, errors.Join(fmt.Errorf("quorum: data folder %s: %w", dir, err), lock.Close())
+	}
+	f := &folder{dir: dir, lock: lock}
+	if f.id, err = readIdentity(dir); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+func (f *folder) close() error { return f.lock.Close() } // and the lock with it
+
+// identity is the path of the file that says whose folder it is.
+func (f *folder) identity() string { return filepath.Join(f.dir, identityName) }
+
+func (f *folder) fresh() bool { return f.id.Format == 0 }
+
+// check compares the folder with what this member is configured as.
+func (f *folder) check(want identity) error {
+	switch {
+	case f.fresh():
+		return nil
+	case f.id.Member != want.Member:
+		return fmt.Errorf("quorum: data folder %s %w: %s is of member %d, and this is member %d (myid). The way out: start each member with its own number and its own folder",
+			f.dir, ErrOtherMember, f.identity(), f.id.Member, want.Member)
+	case !slices.Equal(f.id.Servers, want.Servers):
+		return fmt.Errorf("quorum: data folder %s %w: %s has [%s], configured is [%s]. The way out: configure the list that the folder has",
+			f.dir, ErrServersChanged, f.identity(), strings.Join(f.id.Servers, ", "), strings.Join(want.Servers, ", "))
+	case f.id.Apart != want.Apart:
+		return fmt.Errorf("quorum: data folder %s is %w: its log was kept apart: %t (%s), configured (dataLogDir): %t",
+			f.dir, ErrDamaged, f.id.Apart, f.identity(), want.Apart)
+	case want.Store != "" && f.id.Store != want.Store:
+		return fmt.Errorf("quorum: data folder %s %w: %s has %s, configured (logStore) is %s. The way out: configure logStore=%s",
+			f.dir, errOtherLog, f.identity(), f.id.Store, want.Store, f.id.Store)
+	}
+	return nil
+}
+
+// write stores id so that after a crash either the old or the new one is there.
+func (f *folder) write(id identity) error {
+	data, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(f.identity(), data); err != nil {
+		return fmt.Errorf("quorum: write identity: %w", err)
+	}
+	f.id = id
+	return nil
+}
+
+// readIdentity returns the zero identity for an empty folder.
+func readIdentity(dir string) (id identity, err error) {
+	path := filepath.Join(dir, identityName)
+	data, err := readUpTo(path, maxIdentity)
+	if errors.Is(err, os.ErrNotExist) {
+		return id, checkEmpty(dir)
+	} else if err != nil {
+		return id, fmt.Errorf("quorum: read identity: %w", err)
+	}
+	damaged := func(why string) error {
+		return fmt.Errorf("quorum: %s is %w: %s", path, ErrDamaged, why)
+	}
+	if err := json.Unmarshal(data, &id); err != nil {
+		return identity{}, damaged(err.Error())
+	}
+	switch {
+	case id.Format > folderFormat:
+		return identity{}, newerVersion(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path, ErrNewerFormat, id.Format, folderFormat))
+	case id.Format < boltFormat || id.Member == 0 || len(id.Servers) == 0:
+		return identity{}, damaged("incomplete")
+	}
+	id.Store = cmp.Or(id.Store, LogBolt)
+	if id.as(id.Store).Format != id.Format || !id.Store.Known() {
+		return identity{}, damaged(fmt.Sprintf("format %d with a log in %q", id.Format, id.Store))
+	}
+	return id, nil
+}
+
+// checkEmpty tolerates what a start that was killed early leaves in a member's own folder.
+func checkEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("quorum: read data folder: %w", err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != lockName && name != identityName+tmpSuffix {
+			return fmt.Errorf("quorum: data folder %s is %w: it has %s, but no %s", dir, ErrDamaged, name, filepath.Join(dir, identityName))
+		}
+	}
+	return nil
+}
+
+// openFolders locks the data folder and, if it is another one, the log's, checks that
+// they are id's and open the stores in them. A fresh folder becomes id's.
+func openFolders(dir, logDir string, id identity, hl hclog.Logger) (fs []*folder, s Stores, closer io.Closer, err error) {
+	defer func() {
+		if err != nil {
+			for _, f := range fs {
+				err = errors.Join(err, f.close())
+			}
+			fs = nil
+		}
+	}()
+	fs, err = lockFolders(dir, logDir)
+	if err != nil {
+		return fs, s, nil, err
+	}
+	id.Apart = len(fs) > 1
+	for _, f := range fs {
+		if err := f.check(id); err != nil {
+			return fs, s, nil, err
+		}
+	}
+	id = id.as(cmp.Or(storeOf(fs), id.Store, DefaultLogKind))
+	if err := checkWhole(fs); err != nil {
+		return fs, s, nil, err
+	}
+	for _, f := range fs {
+		if f.fresh() { // the start that made it may have been killed before it was durable
+			if err := syncDir(filepath.Dir(f.dir)); err != nil {
+				return fs, s, nil, fmt.Errorf("quorum: create data folder: %w", err)
+			}
+		}
+	}
+	complete := fs[0].id.Log
+	for i := len(fs) - 1; i >= 0 && !complete; i-- { // the log's folder first: see checkWhole
+		if err := fs[i].write(id); err != nil {
+			return fs, s, nil, err
+		}
+	}
+	s, closer, err = openStores(fs[0].dir, fs[len(fs)-1].dir, id.Store, hl)
+	if err != nil {
+		return fs, s, nil, err
+	}
+	id.Log = true
+	for i := len(fs) - 1; i >= 0 && !complete; i-- {
+		if err := fs[i].write(id); err != nil {
+			return fs, s, nil, errors.Join(err, closer.Close())
+		}
+	}
+	return fs, s, closer, nil
+}
+
+// lockFolders returns the folder of a member's data and, if apart, that of its log.
+func lockFolders(dir, logDir string) (fs []*folder, err error) {
+	dirs, others := []string{dir}, []string{""}
+	if logDir != "" && filepath.Clean(logDir) != filepath.Clean(dir) {
+		dirs, others = append(dirs, logDir), []string{logDir, dir}
+	}
+	for i, d := range dirs {
+		own, err := ownFolder(d, others[i])
+		var f *folder
+		switch {
+		case err == nil && others[i] != "" && own == filepath.Clean(others[i]):
+			err = fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, which is not to be its other folder, too (dataDir, dataLogDir); choose another one", d, ownName)
+		case err == nil:
+			f, err = lockFolder(own)
+			if err == nil {
+				f.own = own != d
+			}
+		}
+		if err != nil {
+			for _, f := range fs {
+				err = errors.Join(err, f.close())
+			}
+			return nil, err
+		}
+		fs = append(fs, f)
+	}
+	return fs, nil
+}
+
+// checkWhole refuses folders of which a part is gone. A member that lost its log but kept
+// its snapshots has forgotten its votes all the same.
+func checkWhole(fs []*folder) error {
+	data, log := fs[0], fs[len(fs)-1]
+	gone, err := missing(log.dir, storeOf(fs).files())
+	if err != nil {
+		return fmt.Errorf("quorum: open log: %w", err)
+	}
+	switch {
+	case (data.id.Log || log.id.Log) && gone != "":
+		return fmt.Errorf("quorum: data folder %s is %w: its log, %s, is gone", data.dir, ErrDamaged, gone)
+	case log.id.Log && data.fresh():
+		return fmt.Errorf("quorum: data folder %s is %w: it is empty, but its log's, %s, is not", data.dir, ErrDamaged, log.dir)
+	case !data.fresh() && !log.fresh() && data.id.Store != log.id.Store:
+		return fmt.Errorf("quorum: data folder %s is %w: its log is in %s, that of %s in %s", data.dir, ErrDamaged, data.id.Store, log.dir, log.id.Store)
+	case data.id.Log && log.fresh():
+		return fmt.Errorf("quorum: log folder %s is %w: it is empty, but its data folder %s is not", log.dir, ErrDamaged, data.dir)
+	}
+	return nil
+}
+
+// storeOf is the kind of log that the folders were made with; "" if they are fresh.
+func storeOf(fs []*folder) LogKind { return cmp.Or(fs[0].id.Store, fs[len(fs)-1].id.Store) }
+
+// missing returns the first of some files in dir that is not there, or empty; "" if none is.
+func missing(dir string, files []string) (string, error) {
+	for _, name := range files {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		switch {
+		case err == nil && info.Size() > 0:
+		case err == nil || errors.Is(err, os.ErrNotExist):
+			return path, nil
+		default:
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// replaceFile writes data under path, all of it or nothing, durably.
+func replaceFile(path string, data []byte) error {
+	tmp := path + tmpSuffix
+	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	if cerr := file.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

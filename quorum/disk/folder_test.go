@@ -1,0 +1,400 @@
+package disk
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Whose folder is it? In each case dir is the own folder of member 1 of testServers before
+// spoil, and top the operator's that it is in.
+func TestFolderIdentity(t *testing.T) {
+	tests := []struct {
+		name  string
+		fresh bool // start from an empty folder instead
+		spoil func(t *testing.T, dir, top string, cfg *Config)
+		want  error
+		say   []string
+	}{
+		{name: "untouched", spoil: func(*testing.T, string, string, *Config) {}},
+		{name: "what operators have there", fresh: true, spoil: func(t *testing.T, _, top string, _ *Config) {
+			for _, name := range []string{"lost+found/x", "myid", "zoo.cfg", "zk.pid", "logs/zk.log", "initialize", "letters.txt", "wal/x", "snapshots/x"} {
+				write(t, top+"/"+name, "1")
+			}
+		}},
+		{name: "ZooKeeper's without data", fresh: true, spoil: func(t *testing.T, _, top string, _ *Config) {
+			if err := os.Mkdir(top+"/version-2", 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{name: "killed at its first identity", fresh: true, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/lock", "")
+			write(t, dir+"/identity.json.tmp", "{")
+		}},
+		{name: "ZooKeeper's", fresh: true, want: errForeign, say: []string{"version-2", "ZooKeeper"}, spoil: func(t *testing.T, _, top string, _ *Config) {
+			write(t, top+"/version-2/log.1", "")
+			write(t, top+"/myid", "1")
+		}},
+		{name: "ZooKeeper's came later", spoil: func(t *testing.T, _, top string, _ *Config) {
+			write(t, top+"/version-2/log.1", "")
+		}},
+		{name: "somebody's in its own", fresh: true, want: ErrDamaged, say: []string{"letters.txt"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/letters.txt", "")
+		}},
+		{name: "identity lost", want: ErrDamaged, say: []string{"identity.json", "other members"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			os.Remove(dir + "/identity.json")
+		}},
+		{name: "identity cut short", want: ErrDamaged, say: []string{"identity.json"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/identity.json", `{"format": 1, "mem`)
+		}},
+		{name: "identity empty", want: ErrDamaged, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/identity.json", ``)
+		}},
+		{name: "identity without member", want: ErrDamaged, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/identity.json", `{"format": 1}`)
+		}},
+		{name: "identity huge", want: ErrDamaged, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			identity, err := os.ReadFile(dir + "/identity.json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, dir+"/identity.json", strings.Repeat(" ", maxIdentity)+string(identity))
+		}},
+		{name: "newer", want: ErrNewerFormat, say: []string{"identity.json", "format 3", "start the newer version"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/identity.json", `{"format": 3, "something": "else"}`)
+		}},
+		{name: "other member", want: ErrOtherMember, say: []string{"identity.json", "member 1", "member 2", "The way out"}, spoil: func(_ *testing.T, _, top string, c *Config) {
+			*c = folderConfig(top, 2)
+		}},
+		{name: "other servers", want: ErrServersChanged, say: []string{"identity.json", "m3:3888", "m9:3888", "The way out"}, spoil: func(_ *testing.T, _, _ string, c *Config) {
+			c.Servers = append(slices.Clone(testServers[:2]), "server.3=m9:3888")
+		}},
+		{name: "log gone", want: ErrDamaged, say: []string{"raft.db", "gone"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			os.Remove(dir + "/raft.db")
+		}},
+		{name: "log emptied", want: ErrDamaged, say: []string{"raft.db", "gone"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/raft.db", "")
+		}},
+		{name: "log moved apart", want: ErrDamaged, say: []string{"dataLogDir"}, spoil: func(t *testing.T, _, _ string, c *Config) {
+			c.LogDir = t.TempDir()
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			top := t.TempDir()
+			cfg := folderConfig(top, 1)
+			if !tt.fresh {
+				openAndClose(t, cfg)
+			}
+			tt.spoil(t, own(top), top, &cfg)
+			d, err := Open(cfg)
+			if err == nil {
+				d.Close()
+			}
+			err = Explain(err, true)
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("Open: %v, want %v", err, tt.want)
+			}
+			for _, s := range tt.say {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("Open: %v, want it to say %q", err, s)
+				}
+			}
+		})
+	}
+}
+
+// With a log folder of its own, losing either of the two is noticed.
+func TestLogFolderApart(t *testing.T) { kinds(t, logFolderApart) }
+
+func logFolderApart(t *testing.T, kind LogKind) {
+	for name, lose := range map[string]func(data, log string) string{
+		"nothing": func(string, string) string { return "" },
+		"log":     func(_, log string) string { return log },
+		"data":    func(data, _ string) string { return data },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := folderConfig(t.TempDir(), 1)
+			cfg.LogDir, cfg.LogKind = t.TempDir(), kind
+			openAndClose(t, cfg)
+			if _, err := os.Stat(filepath.Join(own(cfg.LogDir), logName)); err != nil {
+				t.Error(err)
+			}
+			lost := lose(cfg.Dir, cfg.LogDir)
+			if lost == "" {
+				openAndClose(t, cfg)
+				return
+			}
+			os.RemoveAll(lost)
+			if _, err := Open(cfg); !errors.Is(err, ErrDamaged) {
+				t.Errorf("Open: %v, want ErrDamaged", err)
+			}
+		})
+	}
+}
+
+// A folder of before there were own folders is used as it is, though a folder or a file in it has
+// the name of one. A new one is refused at its first start, and not at its second.
+func TestNameOfOwnFolderTaken(t *testing.T) {
+	tests := []struct {
+		name string
+		old  bool // the files lie in the operator's folders
+		data string
+		log  string
+		file bool // rollcall in the data folder is a file
+		say  string
+	}{
+		{name: "old, log within", old: true, data: "d", log: "d/rollcall"},
+		{name: "old, data within", old: true, data: "d/rollcall", log: "d"},
+		{name: "old, file", old: true, data: "d", file: true},
+		{name: "new, log within", data: "d", log: "d/rollcall", say: "dataLogDir"},
+		{name: "new, data within", data: "d/rollcall", log: "d", say: "dataLogDir"},
+		{name: "new, file", data: "d", file: true, say: "a file of that name"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			top := t.TempDir()
+			cfg := folderConfig(filepath.Join(top, tt.data), 1)
+			if tt.log != "" {
+				cfg.LogDir = filepath.Join(top, tt.log)
+			}
+			if tt.old {
+				data, log := cfg.Dir, cfg.LogDir
+				cfg.Dir = filepath.Join(t.TempDir(), "data")
+				if tt.log != "" {
+					cfg.LogDir = filepath.Join(t.TempDir(), "log")
+				}
+				openAndClose(t, cfg)
+				take(t, own(cfg.Dir), data)
+				if tt.log != "" {
+					take(t, own(cfg.LogDir), log)
+				}
+				cfg.Dir, cfg.LogDir = data, log
+			}
+			if tt.file {
+				write(t, own(cfg.Dir), "a file")
+			}
+			for range 2 {
+				d, err := Open(cfg)
+				if err == nil {
+					err = d.Close()
+				}
+				if (err == nil) != (tt.say == "") || err != nil && !strings.Contains(err.Error(), tt.say) || errors.Is(err, ErrDamaged) {
+					t.Fatalf("Open: %v, want it to say %q", err, tt.say)
+				}
+			}
+		})
+	}
+}
+
+// take copies all that is in from into to.
+func take(t *testing.T, from, to string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(to, 0o750), os.CopyFS(to, os.DirFS(from))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// However raft.db is damaged, Open says so; it does not panic, and starts nothing.
+func TestDamagedLog(t *testing.T) {
+	page := os.Getpagesize()
+	tests := []struct {
+		name  string
+		spoil func([]byte) []byte
+	}{
+		{"text", func([]byte) []byte { return []byte(strings.Repeat("not a database\n", 1000)) }},
+		{"short", func(b []byte) []byte { return b[:100] }},
+		{"both metas zero", func(b []byte) []byte { clear(b[:2*page]); return b }},
+		{"cut behind metas", func(b []byte) []byte { return b[:2*page] }},
+		{"pages zero", func(b []byte) []byte { clear(b[2*page:]); return b }},
+		{"pages garbage", func(b []byte) []byte {
+			for i := 2 * page; i < len(b); i++ {
+				b[i] = byte(i * 7)
+			}
+			return b
+		}},
+		{"page ids wild", func(b []byte) []byte {
+			for at := 2 * page; at+16 <= len(b); at += page {
+				binary.LittleEndian.PutUint64(b[at:], 1<<40)
+				binary.LittleEndian.PutUint16(b[at+10:], 60000) // count
+			}
+			return b
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := folderConfig(t.TempDir(), 1)
+			cfg.LogKind = LogBolt
+			d, err := Open(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range uint64(3) {
+				err = errors.Join(err, d.Log().StoreLog(&raft.Log{Index: 1 + i, Term: 1, Data: []byte("data")}))
+			}
+			if err := errors.Join(err, d.Close()); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(own(cfg.Dir), logName)
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, tt.spoil(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if d, err = Open(cfg); err == nil {
+				d.Close()
+			}
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), logName) {
+				t.Errorf("Open: %v, want ErrDamaged naming %s", err, logName)
+			}
+		})
+	}
+}
+
+// A crash between storing an installed snapshot and emptying the log, and what may lie
+// around then.
+func TestMend(t *testing.T) {
+	const unreadableState = 99 // as the index in a snapshot: it cannot be read
+	entry := func(index, term uint64) *raft.Log { return &raft.Log{Index: index, Term: term} }
+	tests := []struct {
+		name     string
+		snapshot uint64   // its index; its term is 2
+		holds    Contents // what is in it; default: what it says
+		log      []*raft.Log
+		first    uint64 // of the log afterwards
+		err      error
+	}{
+		{name: "nothing"},
+		{name: "log alone", log: []*raft.Log{entry(1, 1), entry(2, 2)}, first: 1},
+		{name: "log alone, its beginning gone", log: []*raft.Log{entry(2, 1)}, err: ErrDamaged},
+		{name: "snapshot alone", snapshot: 5},
+		{name: "log ends at snapshot", snapshot: 5, log: []*raft.Log{entry(4, 1), entry(5, 2)}, first: 4},
+		{name: "log goes on", snapshot: 5, log: []*raft.Log{entry(5, 2), entry(6, 2)}, first: 5},
+		{name: "log follows", snapshot: 5, log: []*raft.Log{entry(6, 2)}, first: 6},
+		{name: "log below", snapshot: 5, log: []*raft.Log{entry(3, 1), entry(4, 1)}},
+		{name: "log contradicts", snapshot: 5, log: []*raft.Log{entry(5, 1), entry(6, 1)}},
+		{name: "gap", snapshot: 5, log: []*raft.Log{entry(7, 2)}, err: ErrDamaged},
+		{name: "log below, snapshot holds less", snapshot: 5, holds: Contents{3, 1}, log: []*raft.Log{entry(3, 1), entry(4, 1)}, first: 3, err: ErrDamaged},
+		{name: "log below, snapshot holds more", snapshot: 5, holds: Contents{6, 1}, log: []*raft.Log{entry(3, 1), entry(4, 1)}, first: 3, err: ErrDamaged},
+		{name: "log contradicts, snapshot of later term", snapshot: 5, holds: Contents{5, 3}, log: []*raft.Log{entry(5, 1)}, first: 5, err: ErrDamaged},
+		{name: "log contradicts, snapshot unreadable", snapshot: 5, holds: Contents{Index: unreadableState}, log: []*raft.Log{entry(5, 1)}, first: 5, err: ErrDamaged},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := memStores()
+			if err := s.Log.StoreLogs(tt.log); err != nil {
+				t.Fatal(err)
+			}
+			if tt.snapshot > 0 {
+				_, trans := raft.NewInmemTransport("")
+				if _, err := s.Snapshots.Create(1, tt.snapshot, 2, raft.Configuration{}, 1, trans); err != nil {
+					t.Fatal(err)
+				}
+			}
+			verify := func(io.Reader) (Contents, error) {
+				if tt.holds.Index == unreadableState {
+					return Contents{}, ErrDamaged
+				}
+				return cmp.Or(tt.holds, Contents{Index: tt.snapshot, Term: 2}), nil
+			}
+			if err := (&Data{bare: s}).Mend(verify, false); !errors.Is(err, tt.err) {
+				t.Errorf("Mend: %v, want %v", err, tt.err)
+			}
+			if first, _ := s.Log.FirstIndex(); (tt.err == nil || tt.first > 0) && first != tt.first {
+				t.Errorf("log begins at %d, want %d", first, tt.first)
+			}
+		})
+	}
+}
+
+// countingLog records what is deleted, and crashes after so many deletions.
+type countingLog struct {
+	*raft.InmemStore
+	most    uint64
+	crashIn int
+}
+
+var errCrash = errors.New("crash")
+
+func (c *countingLog) DeleteRange(first, last uint64) error {
+	if c.crashIn--; c.crashIn < 0 {
+		return errCrash
+	}
+	c.most = max(c.most, last-first+1)
+	return c.InmemStore.DeleteRange(first, last)
+}
+
+// A log is shortened in steps, from the end that leaves no hole.
+func TestDeleteInSteps(t *testing.T) {
+	const size = 3*deleteChunk + 10
+	tests := []struct {
+		name                string
+		first, last         uint64 // to delete of 1 to size
+		crashIn             int
+		leftFirst, leftLast uint64
+	}{
+		{"beginning", 1, size - 5, 9, size - 4, size},
+		{"end", 6, size, 9, 1, 5},
+		{"all", 1, size, 9, 0, 0},
+		{"one", size, size, 9, 1, size - 1},
+		{"nothing", 5, 4, 9, 1, size},
+		{"beginning, crash", 1, size - 5, 2, 2*deleteChunk + 1, size},
+		{"end, crash", 6, size, 2, 1, size - 2*deleteChunk},
+		{"all, crash", 1, size, 2, 1, size - 2*deleteChunk},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: tt.crashIn}
+			s := &logStore{LogStore: c, figures: new(figures), guard: unguarded()}
+			for i := uint64(1); i <= size; i++ {
+				if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.DeleteRange(tt.first, tt.last); err != nil && !errors.Is(err, errCrash) {
+				t.Fatal(err)
+			}
+			first, _ := s.FirstIndex()
+			last, _ := s.LastIndex()
+			if first != tt.leftFirst || last != tt.leftLast || c.most > deleteChunk {
+				t.Errorf("left %d to %d, want %d to %d; at most %d at once", first, last, tt.leftFirst, tt.leftLast, c.most)
+			}
+		})
+	}
+	c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: 1}
+	s := &logStore{LogStore: c, figures: new(figures), whole: true, guard: unguarded()}
+	for i := uint64(1); i <= size; i++ {
+		if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DeleteRange(1, size-1); err != nil || c.most != size-1 {
+		t.Errorf("files: %d at once, %v", c.most, err)
+	}
+}
+
+// What is still being received when the folder is looked at is no snapshot that is missing.
+func TestUnfinishedSnapshotIsNotMissed(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"2-30-1795180501669", "5-2035-1795180501669.tmp", "other", "1-2"} {
+		write(t, filepath.Join(dir, name, "meta.json"), "{}")
+	}
+	files, err := newSnapshotFiles(dir, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if index, why, err := files.unreadable(); index != 30 || !errors.Is(why, ErrDamaged) || err != nil {
+		t.Errorf("newest snapshot %d, %v, %v, want 30 and ErrDamaged", index, why, err)
+	}
+}

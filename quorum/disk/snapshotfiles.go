@@ -1,0 +1,338 @@
+package disk
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc64"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+const (
+	snapshotsDir = "snapshots"
+	metaFile     = "meta.json"
+	stateFile    = "state.bin"
+	// maxMeta bounds meta.json, in bytes: 255 servers with names of 253 bytes fit.
+	maxMeta = 256 << 10
+)
+
+// snapshotFiles is a raft.SnapshotStore in a folder. The files are those of raft's own store,
+// which older versions use, and each can read what the other has written. In contrast to that
+// one, it has a checksum of the metadata, reads the state once, and lets nobody but the owner
+// read anything.
+//
+// A snapshot is a folder <term>-<index>-<milliseconds> with two files:
+//
+//   - meta.json: a line of JSON, snapshotMeta, and a line with its checksum.
+//   - state.bin: what the state machine has written.
+//
+// The metadata has a checksum of the state, so that the two files cannot be exchanged either.
+type snapshotFiles struct {
+	dir    string
+	logger hclog.Logger
+}
+
+// snapshotMeta is the first line of meta.json. But for Checked it is as raft's own store has it.
+type snapshotMeta struct {
+	raft.SnapshotMeta
+	CRC     []byte // of the state: CRC-64 with the ECMA polynomial
+	Checked bool   // a second line has the checksum; false: raft's own store wrote the file
+}
+
+var crc64Table = crc64.MakeTable(crc64.ECMA)
+
+// newSnapshotFiles returns the store in dir, which it makes if need be.
+func newSnapshotFiles(dir string, hl hclog.Logger) (*snapshotFiles, error) {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, err
+	}
+	return &snapshotFiles{dir: dir, logger: hl}, nil
+}
+
+// snapshotName is that of a snapshot's folder.
+func snapshotName(term, index uint64, at time.Time) string {
+	return fmt.Sprintf("%d-%d-%d", term, index, at.UnixMilli())
+}
+
+// parseName returns the term and the index that a snapshot is named after; ok is false if this
+// is no name of a snapshot that was finished.
+func parseName(name string) (term, index uint64, ok bool) {
+	part := strings.Split(name, "-")
+	if len(part) != 3 || strings.HasSuffix(name, tmpSuffix) {
+		return 0, 0, false
+	}
+	term, terr := strconv.ParseUint(part[0], 10, 64)
+	index, ierr := strconv.ParseUint(part[1], 10, 64)
+	return term, index, terr == nil && ierr == nil
+}
+
+// snapshotTime returns when the snapshot was written that has this name.
+func snapshotTime(name string) time.Time {
+	ms, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// Create implements raft.SnapshotStore: the snapshot is there once the sink is closed.
+func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	if v != 1 {
+		return nil, fmt.Errorf("quorum: snapshots of raft's version %d are not known", v)
+	}
+	name := snapshotName(term, index, time.Now())
+	k := &fileSink{store: s, tmp: filepath.Join(s.dir, name+tmpSuffix), sum: crc64.New(crc64Table)}
+	k.meta.SnapshotMeta = raft.SnapshotMeta{Version: v, ID: name, Index: index, Term: term, Configuration: c, ConfigurationIndex: ci}
+	k.meta.Checked = true
+	if err := os.Mkdir(k.tmp, dirMode); err != nil {
+		return nil, err
+	}
+	var err error
+	k.file, err = os.OpenFile(filepath.Join(k.tmp, stateFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	return k, err
+}
+
+// List implements raft.SnapshotStore: the newest snapshots, newest first. Those whose metadata
+// cannot be trusted are left out; see unreadable.
+func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
+	all, err := s.sorted()
+	if err != nil {
+		return nil, err
+	}
+	var list []*raft.SnapshotMeta
+	for _, m := range all[:min(len(all), retained)] {
+		list = append(list, &m.SnapshotMeta)
+	}
+	return list, nil
+}
+
+// sorted returns all snapshots whose metadata can be trusted, newest first.
+func (s *snapshotFiles) sorted() ([]*snapshotMeta, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []*snapshotMeta
+	for _, e := range entries {
+		if _, _, ok := parseName(e.Name()); !ok {
+			continue
+		}
+		m, err := s.readMeta(e.Name())
+		if err != nil {
+			s.logger.Warn("a snapshot cannot be used", "error", err)
+			continue
+		}
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b *snapshotMeta) int {
+		return cmp.Or(cmp.Compare(b.Term, a.Term), cmp.Compare(b.Index, a.Index), strings.Compare(b.ID, a.ID))
+	})
+	return all, nil
+}
+
+// unreadable returns the highest index that a snapshot is named after, if its metadata cannot
+// be trusted, and why; 0 if there is none.
+func (s *snapshotFiles) unreadable() (index uint64, why error, err error) {
+	entries, err := os.ReadDir(s.dir)
+	for _, e := range entries {
+		_, at, ok := parseName(e.Name())
+		if !ok || at <= index {
+			continue
+		}
+		if _, merr := s.readMeta(e.Name()); merr != nil {
+			index, why = at, merr
+		}
+	}
+	return index, why, err
+}
+
+// readMeta reads and checks the metadata of a snapshot. Without a checksum, they must at least
+// be those that the folder is named after.
+func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
+	path := filepath.Join(s.dir, name, metaFile)
+	data, err := readUpTo(path, maxMeta)
+	if err != nil {
+		return nil, err
+	}
+	damaged := func(why string) error {
+		return fmt.Errorf("quorum: %s is %w: %s", path, ErrDamaged, why)
+	}
+	line, sum, _ := bytes.Cut(data, []byte("\n"))
+	var m snapshotMeta
+	if err := json.Unmarshal(line, &m); err != nil {
+		return nil, damaged(err.Error())
+	}
+	term, index, _ := parseName(name)
+	switch {
+	case m.Checked && string(sum) != metaSum(line), !m.Checked && len(sum) > 0:
+		return nil, damaged("its checksum is wrong")
+	case m.ID != name || m.Term != term || m.Index != index:
+		return nil, damaged(fmt.Sprintf("it is that of snapshot %q, index %d, term %d", m.ID, m.Index, m.Term))
+	case m.ConfigurationIndex > m.Index:
+		return nil, damaged(fmt.Sprintf("its configuration is of index %d, after its end at %d", m.ConfigurationIndex, m.Index))
+	case m.Version != 1:
+		return nil, damaged(fmt.Sprintf("raft's version %d is not known", m.Version))
+	}
+	return &m, nil
+}
+
+// metaSum is the second line of meta.json, for the first.
+func metaSum(line []byte) string { return fmt.Sprintf("sha256 %x\n", sha256.Sum256(line)) }
+
+// readUpTo reads a file of at most limit bytes.
+func readUpTo(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("quorum: %s is %w: longer than %d bytes", path, ErrDamaged, limit)
+	}
+	return data, nil
+}
+
+// Open implements raft.SnapshotStore. The reader compares the checksum while it reads: it never
+// returns the last bytes of a state that has changed, but ErrDamaged instead.
+func (s *snapshotFiles) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	m, err := s.readMeta(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := os.Open(filepath.Join(s.dir, id, stateFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("quorum: snapshot %s is %w: %w", filepath.Join(s.dir, id), ErrDamaged, err)
+	} else if err != nil {
+		return nil, nil, err
+	}
+	return &m.SnapshotMeta, &stateReader{file: file, meta: m, left: m.Size, sum: crc64.New(crc64Table)}, nil
+}
+
+// stateReader reads the state of a snapshot.
+type stateReader struct {
+	file *os.File
+	meta *snapshotMeta
+	left int64 // bytes to be read
+	sum  hash.Hash64
+}
+
+// Read implements io.Reader.
+func (r *stateReader) Read(p []byte) (int, error) {
+	n, err := r.file.Read(p)
+	r.left -= int64(n)
+	_, _ = r.sum.Write(p[:n]) // never fails
+	switch {
+	case r.left < 0:
+		return 0, r.damaged(fmt.Sprintf("it is longer than %d bytes", r.meta.Size))
+	case err == io.EOF && r.left > 0:
+		return 0, r.damaged(fmt.Sprintf("it has %d of %d bytes", r.meta.Size-r.left, r.meta.Size))
+	case r.left == 0 && !bytes.Equal(r.sum.Sum(nil), r.meta.CRC):
+		return 0, r.damaged("its checksum is wrong")
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (r *stateReader) Close() error { return r.file.Close() }
+
+func (r *stateReader) damaged(why string) error {
+	return fmt.Errorf("quorum: %s is %w: %s", r.file.Name(), ErrDamaged, why)
+}
+
+// reap removes all snapshots but the newest.
+func (s *snapshotFiles) reap() error {
+	all, err := s.sorted()
+	if err != nil {
+		return err
+	}
+	for _, old := range all[min(len(all), retained):] {
+		if err := os.RemoveAll(filepath.Join(s.dir, old.ID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileSink is a snapshot that is being written. It hands what it gets to the disk a little at a
+// time.
+type fileSink struct {
+	store  *snapshotFiles
+	tmp    string // its folder until it is finished
+	file   *os.File
+	meta   snapshotMeta
+	sum    hash.Hash64
+	out    int64 // bytes of the state that are on the disk, as far as this sink has seen to it
+	closed bool
+}
+
+// ID implements raft.SnapshotSink.
+func (k *fileSink) ID() string { return k.meta.ID }
+
+// Write implements raft.SnapshotSink.
+func (k *fileSink) Write(p []byte) (int, error) {
+	n, err := k.file.Write(p)
+	_, _ = k.sum.Write(p[:n]) // never fails
+	if k.meta.Size += int64(n); k.meta.Size-k.out >= writeOut {
+		writeBack(k.file, k.out, k.meta.Size-k.out)
+		k.out = k.meta.Size
+	}
+	return n, err
+}
+
+// Close implements raft.SnapshotSink. When it returns, the snapshot is durable.
+func (k *fileSink) Close() error {
+	if k.closed {
+		return nil
+	}
+	k.closed = true
+	err := errors.Join(k.file.Sync(), k.file.Close())
+	if err == nil {
+		err = k.finish()
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(k.tmp))
+	}
+	return k.store.reap()
+}
+
+// finish writes the metadata, and gives the folder its name.
+func (k *fileSink) finish() error {
+	k.meta.CRC = k.sum.Sum(nil)
+	line, err := json.Marshal(&k.meta)
+	if err != nil {
+		return err
+	}
+	data := append(append(line, '\n'), metaSum(line)...)
+	if err := replaceFile(filepath.Join(k.tmp, metaFile), data); err != nil {
+		return err
+	}
+	if err := os.Rename(k.tmp, filepath.Join(k.store.dir, k.meta.ID)); err != nil {
+		return err
+	}
+	return syncDir(k.store.dir)
+}
+
+// Cancel implements raft.SnapshotSink.
+func (k *fileSink) Cancel() error {
+	if k.closed {
+		return nil
+	}
+	k.closed = true
+	return errors.Join(k.file.Close(), os.RemoveAll(k.tmp))
+}

@@ -1,0 +1,180 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+var testConfiguration = raft.Configuration{Servers: []raft.Server{{ID: "1", Address: "m1:3888"}}}
+
+// storeSnapshot stores one of term 2 in any store, and returns its folder below dir.
+func storeSnapshot(t *testing.T, s raft.SnapshotStore, dir string, index uint64, body string, servers raft.Configuration) string {
+	t.Helper()
+	_, trans := raft.NewInmemTransport("")
+	sink, err := s.Create(1, index, 2, servers, 1, trans)
+	if err == nil {
+		_, err = io.WriteString(sink, body)
+		err = errors.Join(err, sink.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, snapshotsDir, sink.ID())
+}
+
+func testFiles(t *testing.T, dir string) *snapshotFiles {
+	t.Helper()
+	files, err := newSnapshotFiles(filepath.Join(dir, snapshotsDir), hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func raftFiles(t *testing.T, dir string) raft.SnapshotStore {
+	t.Helper()
+	files, err := raft.NewFileSnapshotStoreWithLogger(dir, retained, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// readSnapshot returns what the newest snapshot says and holds.
+func readSnapshot(s raft.SnapshotStore) (meta raft.SnapshotMeta, body string, err error) {
+	list, err := s.List()
+	if err != nil || len(list) == 0 {
+		return meta, "", errors.Join(err, errors.New("none"))
+	}
+	m, r, err := s.Open(list[0].ID)
+	if err != nil {
+		return meta, "", err
+	}
+	b, err := io.ReadAll(r)
+	return *m, string(b), errors.Join(err, r.Close())
+}
+
+// Versions before this one use raft's own store: each reads what the other has written.
+func TestSnapshotsOfRaftsStore(t *testing.T) {
+	stores := []func(*testing.T, string) raft.SnapshotStore{
+		raftFiles, func(t *testing.T, dir string) raft.SnapshotStore { return testFiles(t, dir) },
+	}
+	for i, store := range stores {
+		dir := t.TempDir()
+		storeSnapshot(t, store(t, dir), dir, 7, "seven", testConfiguration)
+		meta, body, err := readSnapshot(stores[1-i](t, dir))
+		if err != nil || body != "seven" || meta.Index != 7 || meta.Term != 2 || meta.ConfigurationIndex != 1 || meta.Size != 5 ||
+			len(meta.Configuration.Servers) != 1 || meta.Configuration.Servers[0] != testConfiguration.Servers[0] {
+			t.Errorf("store %d wrote %+v, %q, %v", i, meta, body, err)
+		}
+	}
+}
+
+// The two newest snapshots are kept.
+func TestSnapshotsAreReaped(t *testing.T) {
+	dir := t.TempDir()
+	files := testFiles(t, dir)
+	var all []string
+	for _, index := range []uint64{3, 9, 20} {
+		all = append(all, storeSnapshot(t, files, dir, index, "x", testConfiguration))
+	}
+	list, err := files.List()
+	if err != nil || len(list) != 2 || list[0].Index != 20 || list[1].Index != 9 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := os.Stat(all[0]); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the oldest: %v", err)
+	}
+	sink, err := files.Create(1, 30, 2, testConfiguration, 1, nil)
+	if err = errors.Join(err, sink.Cancel(), sink.Close()); err != nil {
+		t.Error(err)
+	}
+	if list, err := os.ReadDir(files.dir); err != nil || len(list) != 2 {
+		t.Errorf("after a snapshot was cancelled: %v, %v", list, err)
+	}
+}
+
+// flips calls f with each bit of a file flipped in turn, and puts the file right again.
+func flips(t *testing.T, path string, f func(bit int)) {
+	t.Helper()
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range 8 * len(good) {
+		bad := bytes.Clone(good)
+		bad[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(path, bad, fileMode); err != nil {
+			t.Fatal(err)
+		}
+		f(bit)
+	}
+	if err := os.WriteFile(path, good, fileMode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One wrong bit in a snapshot, wherever it is, is found. In one that raft's own store wrote,
+// which has no checksum of its metadata, whatever decides which log entries are deleted is.
+func TestSnapshotBitFlips(t *testing.T) {
+	for name, store := range map[string]func(*testing.T, string) raft.SnapshotStore{
+		"own": func(t *testing.T, dir string) raft.SnapshotStore { return testFiles(t, dir) }, "raft's": raftFiles,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			at := storeSnapshot(t, store(t, dir), dir, 1234, "some state", testConfiguration)
+			files := testFiles(t, dir)
+			good, _, err := readSnapshot(files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			flips(t, filepath.Join(at, metaFile), func(bit int) {
+				meta, body, err := readSnapshot(files)
+				switch {
+				case err == nil && name == "own":
+					t.Errorf("bit %d of the metadata: not found", bit)
+				case err == nil && (meta.Index != good.Index || meta.Term != good.Term || meta.ID != good.ID || body != "some state" || meta.ConfigurationIndex > good.Index):
+					t.Errorf("bit %d of the metadata: %+v", bit, meta)
+				}
+			})
+			flips(t, filepath.Join(at, stateFile), func(bit int) {
+				if _, body, err := readSnapshot(files); !errors.Is(err, ErrDamaged) || len(body) == len("some state") {
+					t.Errorf("bit %d of the state: %q, %v", bit, body, err)
+				}
+			})
+			for _, body := range []string{"", "some stat", "some state "} {
+				write(t, filepath.Join(at, stateFile), body)
+				if _, _, err := readSnapshot(files); !errors.Is(err, ErrDamaged) {
+					t.Errorf("state %q: %v", body, err)
+				}
+			}
+		})
+	}
+}
+
+// A damaged snapshot that a newer one has replaced is of no account.
+func TestOlderSnapshotIsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	files := testFiles(t, dir)
+	var at []string
+	for _, index := range []uint64{3, 9} {
+		at = append(at, storeSnapshot(t, files, dir, index, "x", testConfiguration))
+	}
+	s := Stores{Log: raft.NewInmemStore(), Snapshots: files}
+	write(t, filepath.Join(at[0], metaFile), "{")
+	if why := unreadable(s); why != nil {
+		t.Errorf("the older one is damaged: %v", why)
+	}
+	write(t, filepath.Join(at[1], metaFile), "{")
+	if why := unreadable(s); !errors.Is(why, ErrDamaged) || !strings.Contains(why.Error(), at[1]) {
+		t.Errorf("both are damaged: %v", why)
+	}
+}

@@ -1,0 +1,58 @@
+package disk
+
+import (
+	"bytes"
+	"io"
+	"os"
+)
+
+// Spool holds a snapshot between the network and raft. Write it, then read it from the
+// start after each rewind, then close it.
+type Spool interface {
+	io.ReadWriter
+	Rewind() error
+	Close()
+}
+
+// NewSpool returns an empty spool: a file in the data folder, or memory if the stores are not
+// files.
+func (d *Data) NewSpool() (Spool, error) {
+	if d.folders == nil {
+		return &memorySpool{}, nil
+	}
+	return newFileSpool(d.folders[0].dir)
+}
+
+type memorySpool struct {
+	all bytes.Buffer
+	bytes.Reader
+}
+
+func (s *memorySpool) Write(p []byte) (int, error) { return s.all.Write(p) }
+
+func (s *memorySpool) Rewind() error {
+	s.Reset(s.all.Bytes())
+	return nil
+}
+
+func (*memorySpool) Close() {}
+
+type fileSpool struct{ *os.File }
+
+func newFileSpool(dir string) (Spool, error) {
+	f, err := os.CreateTemp(dir, spoolPrefix+"*"+tmpSuffix)
+	if err != nil {
+		return nil, err
+	}
+	return fileSpool{f}, nil
+}
+
+func (s fileSpool) Rewind() error {
+	_, err := s.Seek(0, io.SeekStart)
+	return err
+}
+
+func (s fileSpool) Close() {
+	_ = s.File.Close() // what it held is with raft now, or of no use
+	os.Remove(s.Name())
+}

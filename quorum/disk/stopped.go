@@ -1,0 +1,88 @@
+package disk
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// ErrNoData is the error if a folder holds nothing that the others may count on.
+var ErrNoData = errors.New("quorum: no data to recover from")
+
+// begun returns ErrNoData if no member has begun in a data folder.
+func begun(dir, logDir string) error {
+	own, err := ownFolder(dir, logDir)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(own, identityName)); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoData, err)
+	}
+	return nil
+}
+
+// Extent is how far a member's data go.
+type Extent struct {
+	Index, Term uint64    // of the last entry
+	At          time.Time // when a leader appended that, or the snapshot was written that it is in; zero: unknown
+}
+
+// Before reports whether data that go as far as other are newer, as raft compares logs.
+func (e Extent) Before(other Extent) bool {
+	return cmp.Or(cmp.Compare(e.Term, other.Term), cmp.Compare(e.Index, other.Index)) < 0
+}
+
+// Examine returns how far the data of a stopped member go. It changes no more than a start would:
+// what a crash left half written is removed. ErrNoData: there are none.
+func Examine(dir, logDir string) (e Extent, err error) {
+	d, err := OpenStopped(dir, logDir, hclog.NewNullLogger())
+	if err != nil {
+		return e, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	s := d.bare
+	list, err := s.Snapshots.List()
+	if err != nil {
+		return e, fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	if len(list) > 0 {
+		e = Extent{Index: list[0].Index, Term: list[0].Term, At: snapshotTime(list[0].ID)}
+	}
+	last, err := s.Log.LastIndex()
+	if err != nil {
+		return e, fmt.Errorf("quorum: read log: %w", err)
+	}
+	if last > e.Index {
+		var l raft.Log
+		if err := s.Log.GetLog(last, &l); err != nil {
+			return e, fmt.Errorf("quorum: read log: %w", err)
+		}
+		e = Extent{Index: last, Term: l.Term, At: l.AppendedAt}
+	}
+	if e.Index <= BootstrapIndex {
+		return Extent{}, ErrNoData
+	}
+	return e, nil
+}
+
+// AllEntries returns the log for raft.RecoverCluster: see allEntries. It has no guard.
+func (d *Data) AllEntries() raft.LogStore { return allEntries{d.bare.Log} }
+
+// allEntries is a log whose entries of raft's own are commands without data, so that RecoverCluster
+// gives them to the state machine, too: then the snapshot goes to the index that it says.
+type allEntries struct{ raft.LogStore }
+
+// GetLog implements raft.LogStore.
+func (a allEntries) GetLog(index uint64, l *raft.Log) error {
+	err := a.LogStore.GetLog(index, l)
+	if err == nil && l.Type != raft.LogCommand {
+		l.Type, l.Data = raft.LogCommand, nil
+	}
+	return err
+}

@@ -1,0 +1,301 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+)
+
+const (
+	// retained snapshots: the newest, and one to fall back on while the log still follows it.
+	retained = 2
+	// boltLockTimeout: the folder is locked already, so nobody should hold the file.
+	boltLockTimeout = time.Second
+	// BootstrapIndex is the index of the bootstrap entry, the first configuration. A member
+	// that has no other entry has nothing that the others may count on.
+	BootstrapIndex = 1
+	// MaxAppend entries at most are stored in one write: a leader sends no more in one
+	// AppendEntries, and a follower's heartbeats wait behind that write.
+	MaxAppend = 8
+)
+
+// keyTerm is raft's key of its current term. Its other two are LastVoteTerm and LastVoteCand.
+var keyTerm = []byte("CurrentTerm")
+
+// Stores are what raft keeps its state in, without the guards of a Data.
+type Stores struct {
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+}
+
+// guard stops the member when a store fails. raft would carry on: with a log in its memory
+// that is not the stored one, or by a panic. So the goroutine that asked ends right there;
+// what raft has deferred answers that nothing was stored.
+type guard struct {
+	fail    func(error)
+	running func() bool // raft's goroutines run; before, errors are simply returned
+	ops     *operations // hears what is under way
+}
+
+// timed does op, which may hang.
+func (g guard) timed(what string, op func() error) error {
+	defer g.ops.end(g.ops.begin(what))
+	return op()
+}
+
+func (g guard) check(op string, err error) error {
+	if err == nil || !g.running() {
+		return err
+	}
+	g.fail(fmt.Errorf("quorum: %s: %w", op, err))
+	runtime.Goexit()
+	return nil
+}
+
+// logStore is the log with its guard. It counts what is appended.
+type logStore struct {
+	raft.LogStore
+	guard
+	figures *figures
+	whole   bool         // deletes at once, whatever is deleted: it removes files
+	data    atomic.Bool  // holds, or held, an entry beyond the bootstrap entry
+	entries atomic.Int64 // appended by this process
+	bytes   atomic.Int64
+}
+
+// IsMonotonic implements raft.MonotonicLogStore: raft empties the log when it installs a
+// snapshot, instead of leaving a gap behind it or, worse, entries that contradict it.
+func (s *logStore) IsMonotonic() bool { return true }
+
+func (s *logStore) FirstIndex() (uint64, error) {
+	i, err := s.LogStore.FirstIndex()
+	return i, s.check("read log", err)
+}
+
+func (s *logStore) LastIndex() (uint64, error) {
+	i, err := s.LogStore.LastIndex()
+	return i, s.check("read log", err)
+}
+
+func (s *logStore) GetLog(index uint64, l *raft.Log) error {
+	err := s.timed("reading the log", func() error { return s.LogStore.GetLog(index, l) })
+	if errors.Is(err, raft.ErrLogNotFound) {
+		first, last := s.bounds()
+		if first == 0 || index < first || index > last {
+			return raft.ErrLogNotFound // raft compares
+		}
+		err = fmt.Errorf("the log from %d to %d has a hole at %d", first, last, index)
+	}
+	return s.check("read log", err)
+}
+
+func (s *logStore) bounds() (first, last uint64) {
+	first, err := s.FirstIndex()
+	if err == nil {
+		last, err = s.LastIndex()
+	}
+	if err != nil {
+		return 0, 0
+	}
+	return first, last
+}
+
+func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	for _, l := range logs {
+		if err := CheckSize(l); err != nil {
+			return s.check("write log", err)
+		}
+	}
+	begun := time.Now()
+	err := s.timed("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
+	s.figures.wrote(time.Since(begun))
+	if err := s.check("write log", err); err != nil {
+		return err
+	}
+	var n int64
+	for _, l := range logs {
+		n += int64(len(l.Data) + entryOverhead)
+		if l.Index > BootstrapIndex {
+			s.data.Store(true)
+		}
+	}
+	s.entries.Add(int64(len(logs)))
+	s.bytes.Add(n)
+	return nil
+}
+
+// MaxEntry bounds an entry's data, in bytes: four times what a leader seals. raft-wal writes
+// longer ones than the 64 MiB that it reads, and a member with such a log starts no more.
+const MaxEntry = 32 << 20
+
+// ErrTooLong is the error for an entry that no log would take.
+var ErrTooLong = errors.New("quorum: entry is too long")
+
+// CheckSize returns ErrTooLong if an entry is longer than MaxEntry.
+func CheckSize(l *raft.Log) error {
+	if size := len(l.Data) + len(l.Extensions); size > MaxEntry {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLong, size, MaxEntry)
+	}
+	return nil
+}
+
+// deleteChunk entries at most are deleted in one transaction. BoltDB has one writer, and
+// while it deletes a hundred thousand entries raft's main loop could not store any, nor
+// answer a heartbeat.
+const deleteChunk = 1024
+
+// DeleteRange deletes in steps. A beginning goes from the front, an end from the back: after
+// a crash the rest has no hole, and none between it and the snapshot.
+func (s *logStore) DeleteRange(first, last uint64) error {
+	end, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	step := uint64(deleteChunk)
+	if s.whole && last >= first {
+		step = last - first + 1
+	}
+	for first <= last {
+		from, to := first, min(last, first+step-1)
+		if last >= end {
+			from, to = max(first, last-min(last, step-1)), last
+		}
+		err := s.timed("shortening the log", func() error { return s.LogStore.DeleteRange(from, to) })
+		if err := s.check("shorten log", err); err != nil {
+			return err
+		}
+		if from == first {
+			first = to + 1
+		} else {
+			last, end = from-1, from-1
+		}
+	}
+	return nil
+}
+
+// entryOverhead is what an entry takes besides its data, in bytes.
+const entryOverhead = 64
+
+// Stable is a member's stable store, which has its term, its vote and what else it must not
+// forget. It is guarded, as a Data says. A key that is not there is no error for raft: it takes
+// the word "not found" or a zero. Data.Stable returns one.
+type Stable struct {
+	raft.StableStore
+	guard
+}
+
+// Value returns what is stored under a key, nil if there is nothing.
+func (s *Stable) Value(k []byte) ([]byte, error) {
+	v, err := s.Get(k)
+	if notFound(err) {
+		return nil, nil
+	}
+	return v, err
+}
+
+// Term returns raft's current term, 0 if there is none.
+func (s *Stable) Term() (uint64, error) { return s.GetUint64(keyTerm) }
+
+// SetTerm stores raft's current term. raft must not run.
+func (s *Stable) SetTerm(term uint64) error { return s.SetUint64(keyTerm, term) }
+
+// Set implements raft.StableStore, as do the next three methods.
+
+func (s *Stable) Set(k, v []byte) error {
+	return s.check("write vote", s.timed("writing a vote", func() error { return s.StableStore.Set(k, v) }))
+}
+
+func (s *Stable) SetUint64(k []byte, v uint64) error {
+	return s.check("write "+string(k), s.timed("writing a term or a vote", func() error { return s.StableStore.SetUint64(k, v) }))
+}
+
+func (s *Stable) Get(k []byte) ([]byte, error) {
+	v, err := s.StableStore.Get(k)
+	if notFound(err) {
+		return nil, err
+	}
+	return v, s.check("read vote", err)
+}
+
+func (s *Stable) GetUint64(k []byte) (uint64, error) {
+	v, err := s.StableStore.GetUint64(k)
+	if notFound(err) {
+		return 0, nil
+	}
+	return v, s.check("read "+string(k), err)
+}
+
+// notFound goes by the text, as raft does: its stores have no common error.
+func notFound(err error) bool {
+	return err != nil && (errors.Is(err, raftboltdb.ErrKeyNotFound) || err.Error() == "not found")
+}
+
+// snapshotStore is the snapshot store with its guard.
+type snapshotStore struct {
+	raft.SnapshotStore
+	guard
+	files  *snapshotFiles // the same store; nil if it is another one
+	stored func()         // a snapshot has been stored
+	opened string         // the last one that was opened before raft ran
+	failed error          // why one could not be opened then; nil: all could
+}
+
+func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := s.SnapshotStore.Create(v, index, term, c, ci, t)
+	if s.check("create snapshot", err) != nil {
+		return nil, err
+	}
+	return &snapshotSink{SnapshotSink: sink, store: s}, nil
+}
+
+func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
+	l, err := s.SnapshotStore.List()
+	return l, s.check("list snapshots", err)
+}
+
+func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if !s.running() {
+		s.opened = id
+		if s.files != nil {
+			s.opened = filepath.Join(s.files.dir, id)
+		}
+	}
+	m, r, err := s.SnapshotStore.Open(id)
+	if !s.running() {
+		s.failed = because(err, s.failed)
+	}
+	if err != nil && s.running() && s.files != nil {
+		if _, serr := os.Stat(filepath.Join(s.files.dir, id)); errors.Is(serr, os.ErrNotExist) {
+			return nil, nil, err // a newer one took its place since List
+		}
+	}
+	if err := s.check("open snapshot", err); err != nil {
+		return nil, nil, err
+	}
+	return m, &guardedReader{r, s.guard}, nil
+}
+
+// guardedReader reads a snapshot with the guard of its store.
+type guardedReader struct {
+	io.ReadCloser
+	guard guard
+}
+
+func (r *guardedReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err == io.EOF {
+		return n, io.EOF
+	}
+	return n, r.guard.check("read snapshot", err)
+}

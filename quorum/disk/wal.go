@@ -1,0 +1,137 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+
+	walfs "github.com/hashicorp/raft-wal/fs"
+)
+
+const (
+	walName     = "wal" // folder of the segments
+	walMetaName = metadb.FileName
+	// walSegment is the size of a segment, in bytes: the disk that an idle member takes, and
+	// what is written anew at its start. With the next one a write waits for a new file.
+	walSegment = 16 << 20
+)
+
+// walFiles is a log in raft-wal, with term and votes in a BoltDB.
+type walFiles struct {
+	raft.LogStore
+	raft.StableStore
+	wal  *segments
+	bolt *boltFile
+}
+
+func (f *walFiles) Close() error { return errors.Join(f.wal.Close(), f.bolt.Close()) }
+
+// openWAL opens the segments in dir, which it makes if need be.
+func openWAL(dir string, hl hclog.Logger) (w *segments, err error) {
+	if err := os.Mkdir(dir, dirMode); err == nil {
+		err = syncDir(filepath.Dir(dir))
+		if err != nil {
+			return nil, fmt.Errorf("quorum: open log: %w", err)
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("quorum: open log: %w", err)
+	}
+	err = careful(dir, func() error {
+		w, err = openSegments(dir, walfs.New(), hl)
+		if errors.Is(err, fs.ErrNotExist) { // a segment that is listed
+			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// openSegments opens the segments and the mark in dir.
+func openSegments(dir string, vfs types.VFS, hl hclog.Logger) (*segments, error) {
+	mark, err := openMark(dir)
+	if err != nil {
+		return nil, err
+	}
+	files := &walSegments{SegmentFiler: segment.NewFiler(dir, walFS{vfs}), mark: mark}
+	meta := &walMeta{files: files}
+	w, err := wal.Open(dir, wal.WithSegmentSize(walSegment), wal.WithSegmentFiler(files), wal.WithMetaStore(meta), wal.WithLogger(hl))
+	if err != nil {
+		return nil, errors.Join(err, meta.Close(), mark.Close())
+	}
+	s := &segments{WAL: w, dir: dir, files: files}
+	if err := probe(s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// segments is a log in raft-wal.
+type segments struct {
+	*wal.WAL
+	dir   string
+	files *walSegments
+}
+
+// GetLog implements raft.LogStore. An entry that is there and cannot be read is damaged, unless the
+// system says why it cannot be read.
+func (s *segments) GetLog(index uint64, l *raft.Log) error {
+	err := s.WAL.GetLog(index, l)
+	switch {
+	case err == nil, errors.Is(err, raft.ErrLogNotFound), errors.Is(err, wal.ErrClosed):
+		return err
+	case hasErrno(err):
+		return fmt.Errorf("log %s: %w", s.dir, err)
+	}
+	return fmt.Errorf("log %s is %w: %w", s.dir, ErrDamaged, err)
+}
+
+func hasErrno(err error) bool {
+	_, ok := errors.AsType[syscall.Errno](err)
+	return ok
+}
+
+// StoreLog implements raft.LogStore.
+func (s *segments) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore. raft-wal begins a new segment in a goroutine of its own. If
+// that fails, for instance because the disk is full, the next write finds no more than a segment that
+// is sealed, and the reason is added here.
+func (s *segments) StoreLogs(logs []*raft.Log) error {
+	err := s.WAL.StoreLogs(logs)
+	if errors.Is(err, types.ErrSealed) {
+		err = because(s.files.failure(), err)
+	}
+	return err
+}
+
+// Close closes the log and the mark.
+func (s *segments) Close() error { return errors.Join(s.WAL.Close(), s.files.mark.Close()) }
+
+// walFS makes files that only the owner may read, and whose size is durable before they are written
+// to. So a file that has entries and is shorter than it was made has lost its end.
+type walFS struct{ types.VFS }
+
+// Create implements types.VFS.
+func (f walFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	file, err := f.VFS.Create(dir, name, size)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.Chmod(filepath.Join(dir, name), fileMode), file.Sync()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}

@@ -1,0 +1,237 @@
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+	"go.etcd.io/bbolt"
+)
+
+// walList is the list of segments as it is stored, in JSON: raft-wal's own, and what older
+// versions ignore.
+type walList struct {
+	types.PersistentState
+	// Durable is the last index that the last segment held when the list was written, if this
+	// process had written that segment anew; else 0. See walMark for what comes after.
+	Durable uint64
+	// Sum is the checksum of all else. Lists of older versions have none.
+	Sum *uint32 `json:",omitempty"`
+}
+
+// sum is what Sum should be.
+func (l walList) sum() (uint32, error) {
+	l.Sum = nil
+	text, err := json.Marshal(l)
+	return crc32.Checksum(text, castagnoli), err
+}
+
+// walMeta is raft-wal's list of its segments, in the file that raft-wal's own keeps it in. Before
+// raft-wal sees the list, the segments are compared with it, and the last one, which a crash may
+// have left half written, is written anew into a file of its own.
+//
+// raft-wal 0.4.2 goes on behind the last whole batch in the file, and leaves what lies behind
+// as it is: with a shorter batch in front of it, the next start takes those bytes for
+// entries. And a segment that is full, but not yet listed so, or that was torn while its
+// index was written, takes no entry ever again. It makes a listed file that is gone anew, and
+// deletes every file that is not listed.
+type walMeta struct {
+	metadb.BoltMetaDB // makes the file; never opened otherwise
+	db                *bbolt.DB
+	files             *walSegments
+	anew              uint64 // number of the segment that this process has written anew
+	durable           uint64 // its last index then; 0: it has written none
+}
+
+// Load implements types.MetaStore. raft-wal calls it once, when it opens.
+func (m *walMeta) Load(dir string) (types.PersistentState, error) {
+	list, err := m.read(dir)
+	if err != nil {
+		return list.PersistentState, fmt.Errorf("%s: %w", walMetaName, err)
+	}
+	state := list.PersistentState
+	if err := m.compare(dir, state); err != nil || len(state.Segments) == 0 {
+		return state, err
+	}
+	tail := &state.Segments[len(state.Segments)-1]
+	entries, err := m.tail(dir, *tail, max(list.Durable, m.files.mark.of(tail.ID)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, nil // listed, and not made before a crash: raft-wal makes it
+	} else if err != nil {
+		return state, fmt.Errorf("the last segment, %s: %w", segment.FileName(*tail), err)
+	}
+	if err := m.rewrite(&state, entries); err != nil {
+		return state, fmt.Errorf("write the last segment anew: %w", err)
+	}
+	return state, m.CommitState(state)
+}
+
+// read opens the file in dir, which it makes if need be, and returns the list in it.
+func (m *walMeta) read(dir string) (list walList, err error) {
+	path := filepath.Join(dir, walMetaName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := m.BoltMetaDB.Load(dir); err != nil {
+			return list, err
+		}
+		if err := errors.Join(m.BoltMetaDB.Close(), os.Chmod(path, fileMode)); err != nil {
+			return list, err
+		}
+	} else if err != nil {
+		return list, err
+	}
+	if err := viewBolt(path, func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			return b.ForEach(func(_, _ []byte) error { return nil })
+		})
+	}); err != nil {
+		return list, err
+	}
+	if m.db, err = bbolt.Open(path, 0, boltOptions(0)); err != nil {
+		return list, err
+	}
+	var text []byte
+	err = m.db.View(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(metadb.MetaBucket))
+		if b == nil {
+			return fmt.Errorf("%w: it has no list of segments", ErrDamaged)
+		}
+		text = append(text, b.Get([]byte(metadb.MetaKey))...)
+		return nil
+	})
+	if err != nil || len(text) == 0 {
+		return list, err
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return list, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if list.Sum == nil {
+		return list, nil
+	}
+	if sum, err := list.sum(); err != nil || sum != *list.Sum {
+		return list, errors.Join(fmt.Errorf("%w: the checksum of the list of segments is wrong", ErrDamaged), err)
+	}
+	return list, nil
+}
+
+// compare compares the list with the files and the mark. A list that is older than they are
+// must be refused: raft-wal would delete the files that it does not name.
+func (m *walMeta) compare(dir string, state types.PersistentState) error {
+	found, err := m.files.List()
+	if err != nil {
+		return err
+	}
+	var known error
+	for id, base := range found {
+		if id > state.NextSegmentID || len(state.Segments) == 0 {
+			known = fmt.Errorf("%w: %s does not know of %s", ErrDamaged, filepath.Join(dir, walMetaName),
+				segment.FileName(types.SegmentInfo{ID: id, BaseIndex: base}))
+		}
+	}
+	if known == nil && !m.files.mark.below(state.NextSegmentID) {
+		known = fmt.Errorf("%w: %s does not know of a segment that %s names", ErrDamaged, filepath.Join(dir, walMetaName), walMarkName)
+	}
+	return known
+}
+
+// tail returns the entries of the last segment, which was durable up to an index, as far as is
+// known. It is damage if the file has fewer.
+func (m *walMeta) tail(dir string, info types.SegmentInfo, durable uint64) ([]types.LogEntry, error) {
+	if !info.SealTime.IsZero() {
+		return nil, fmt.Errorf("%w: no segment is open", types.ErrCorrupt)
+	}
+	old, err := m.files.RecoverTail(info)
+	if errors.Is(err, fs.ErrNotExist) && durable > 0 {
+		return nil, fmt.Errorf("%w: the file is gone; it held entries up to %d", ErrDamaged, durable)
+	} else if err != nil {
+		return nil, err
+	}
+	last := old.LastIndex()
+	entries, err := readSegment(filepath.Join(dir, segment.FileName(info)), info, last, durable > 0)
+	if err == nil && last < durable {
+		err = fmt.Errorf("%w: it ends with entry %d, and was durable up to entry %d", ErrDamaged, last, durable)
+	}
+	return entries, errors.Join(err, old.Close())
+}
+
+// rewrite puts entries, which are those of the last segment, into a new one, which takes its
+// place in state. A file that is not listed goes when raft-wal opens.
+func (m *walMeta) rewrite(state *types.PersistentState, entries []types.LogEntry) error {
+	tail := &state.Segments[len(state.Segments)-1]
+	tail.ID, tail.BaseIndex = next(state), tail.MinIndex
+	if err := m.files.Delete(tail.BaseIndex, tail.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // of a start that was killed right here
+	}
+	fresh, err := m.files.SegmentFiler.Create(*tail) // not marked: it is not listed yet
+	if err != nil {
+		return err
+	}
+	full, index, err := fill(fresh, entries)
+	if err := errors.Join(err, fresh.Close()); err != nil || len(entries) == 0 {
+		return err
+	}
+	last := entries[len(entries)-1].Index
+	m.anew, m.durable = tail.ID, last
+	if !full {
+		return nil
+	}
+	tail.SealTime, tail.IndexStart, tail.MaxIndex = time.Now(), index, last
+	state.Segments = append(state.Segments, types.SegmentInfo{
+		ID: next(state), BaseIndex: last + 1, MinIndex: last + 1,
+		SizeLimit: tail.SizeLimit, Codec: tail.Codec, CreateTime: time.Now(),
+	})
+	return nil
+}
+
+// fill appends entries to an empty segment. It reports whether that is full, and where its index
+// begins then.
+func fill(w types.SegmentWriter, entries []types.LogEntry) (full bool, index uint64, err error) {
+	if err := w.Append(seal(entries)); err != nil {
+		return false, 0, err
+	}
+	return w.Sealed()
+}
+
+// next takes the number of the next segment.
+func next(state *types.PersistentState) uint64 {
+	state.NextSegmentID++
+	return state.NextSegmentID - 1
+}
+
+// CommitState implements types.MetaStore.
+func (m *walMeta) CommitState(state types.PersistentState) error {
+	list := walList{PersistentState: state}
+	if n := len(state.Segments); m.durable > 0 && n > 0 && state.Segments[n-1].ID == m.anew {
+		list.Durable = m.durable
+	}
+	sum, err := list.sum()
+	if err != nil {
+		return err
+	}
+	list.Sum = &sum
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	err = m.db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(metadb.MetaBucket)).Put([]byte(metadb.MetaKey), text)
+	})
+	return m.files.note(err)
+}
+
+// Close implements types.MetaStore.
+func (m *walMeta) Close() error {
+	if m.db == nil {
+		return nil
+	}
+	db := m.db
+	m.db = nil
+	return db.Close()
+}

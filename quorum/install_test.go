@@ -1,0 +1,237 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/wire"
+)
+
+// A leader of two keeps its office while the other one installs a snapshot, which takes far
+// longer than an election.
+func TestLongInstallKeepsTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.compact()
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		late, other := others(lead)[0], others(lead)[1]
+		all := e.outdate(late, 10)
+		if now := e.leader(lead, other); now != lead {
+			t.Fatalf("member %d leads, not %d", now, lead)
+		}
+		e.members[late].restores = 8 * minElection
+		e.start(late)
+		time.Sleep(minElection) // the snapshot is being installed
+		e.kill(other)           // from now on there are two
+		term := e.members[lead].node.Term()
+		e.applied(all, late)
+		if e.members[late].machine.restored != 1 {
+			t.Errorf("%d snapshots were installed", e.members[late].machine.restored)
+		}
+		if n := e.members[lead].node; n.Term() != term || !n.Leading() {
+			t.Errorf("member %d leads in term %d: %t; it led in %d", lead, n.Term(), n.Leading(), term)
+		}
+		e.propose("z", lead, late)
+		e.applied(append(all, "z"), lead, late)
+	})
+}
+
+// compact makes the ensemble take snapshots soon and keep little log.
+func (e *ensemble) compact() {
+	for _, m := range e.members {
+		m.adjust = func(c *Config) { c.SnapshotEvery, c.TrailingBytes = 20, 1 }
+	}
+}
+
+// outdate kills a member after the command a, and has the other two go on until only a
+// snapshot can bring it back. It returns all commands.
+func (e *ensemble) outdate(id uint32, size int) []string {
+	e.t.Helper()
+	rest := others(id)
+	e.kill(id)
+	all := []string{"a"}
+	for i := range 3 * minTrailing {
+		all = append(all, fmt.Sprint(i, strings.Repeat(".", size)))
+		e.propose(all[len(all)-1], rest...)
+	}
+	e.compacted(3, rest...)
+	return all
+}
+
+// compacted waits until the logs of members begin above index.
+func (e *ensemble) compacted(index uint64, ids ...uint32) {
+	e.t.Helper()
+	for _, id := range ids {
+		e.wait("a shorter log", func() bool {
+			first, _ := e.members[id].stores.Log.FirstIndex()
+			return first > index
+		})
+	}
+}
+
+// A member that is too far behind gets a snapshot.
+func TestSnapshotIsInstalled(t *testing.T) {
+	for _, wiped := range []bool{false, true} {
+		t.Run(fmt.Sprintf("wiped=%t", wiped), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				e.compact()
+				e.begin()
+				late := others(e.leader(1, 2, 3))[0]
+				all := e.outdate(late, 10)
+				if wiped {
+					e.wipe(late)
+				}
+				e.start(late)
+				e.applied(all, late)
+				if e.members[late].machine.restored == 0 {
+					t.Error("no snapshot was installed")
+				}
+				e.joined(late)
+				e.propose("z", 1, 2, 3)
+				e.applied(append(all, "z"), 1, 2, 3)
+			})
+		})
+	}
+}
+
+// A leader that dies while it sends a snapshot, without as much as closing the
+// connection, does not keep the receiver from electing another.
+func TestLeaderDiesSendingSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.compact()
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		late, other := others(lead)[0], others(lead)[1]
+		all := e.outdate(late, 10_000)
+		lead = e.leader(lead, other)
+		other = others(lead)[0] + others(lead)[1] - late
+
+		pair := [2]uint32{lead, late}
+		e.net.mu.Lock()
+		e.net.muteAt[pair] = e.net.wrote[pair] + 1<<20
+		e.net.mu.Unlock()
+		e.start(late)
+		e.wait("a snapshot under way", func() bool {
+			e.net.mu.Lock()
+			defer e.net.mu.Unlock()
+			return e.net.mute[pair]
+		})
+		e.members[lead].node.fatal(errKilled)
+		begin := time.Now()
+		if got := e.leader(other, late); got != other {
+			t.Errorf("member %d leads, want %d", got, other)
+		}
+		if took := time.Since(begin); took > 10*minElection {
+			t.Errorf("elected after %v: the receiver was held up", took)
+		}
+		e.applied(all, late)
+		if took := time.Since(begin); took > 2500*time.Millisecond {
+			t.Errorf("caught up after %v: the next leader's snapshot was to take the first one's place at once", took)
+		}
+		if err := e.ended(lead); !errors.Is(err, errKilled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// A member whose log runs past a snapshot, with entries that were never committed, asks
+// for a restart after installing it: raft would go on by the old log's end. After the
+// restart it is like the others.
+func TestConflictingLogRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.compact()
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		rest := others(lead)
+		e.net.partition(lead, rest[0])
+		e.net.partition(lead, rest[1])
+		for i := range 6 * minTrailing {
+			e.members[lead].node.Propose([]byte(fmt.Sprint("never", i)))
+		}
+		e.wait("a new leader", func() bool { return !e.members[lead].node.Leading() })
+		all := []string{"a"}
+		for i := range 3 * minTrailing {
+			all = append(all, fmt.Sprint(i))
+			e.propose(all[len(all)-1], rest...)
+		}
+		e.compacted(10, rest...)
+		e.net.heal()
+		if err := e.ended(lead); !errors.Is(err, wire.ErrRestart) || !strings.Contains(err.Error(), "the log had reached") {
+			t.Fatalf("Run: %v, want ErrRestart at the first install", err)
+		}
+		e.start(lead)
+		e.propose("z", 1, 2, 3)
+		e.applied(append(all, "z"), 1, 2, 3)
+	})
+}
+
+// A snapshot that holds nothing new is answered without raft, which would drop what comes
+// after it; asked for once more, the member restarts.
+func TestSecondInstallRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 2)
+		e.begin()
+		e.propose("b", 1, 2)
+		e.applied([]string{"a", "b"}, 1, 2)
+		lead := e.leader(1, 2)
+		late := 3 - lead
+		n := e.members[late].node
+		r, last := n.raft.Load(), n.LastIndex()
+		install := func(term, index uint64, body string) (raft.InstallSnapshotResponse, error) {
+			req := &raft.InstallSnapshotRequest{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: fmt.Append(nil, lead), Addr: []byte(e.peers[lead-1].Addr)}, SnapshotVersion: 1,
+				Term: term, LastLogIndex: index, LastLogTerm: term, Size: int64(len(body)),
+				Configuration: raft.EncodeConfiguration(wire.Configuration(e.peers)), ConfigurationIndex: 1,
+			}
+			return e.send(lead, late, req, body)
+		}
+		if resp, err := install(r.CurrentTerm()-1, last-1, "x"); err != nil || resp.Success || resp.Term != r.CurrentTerm() {
+			t.Errorf("of an older term: %+v, %v", resp, err)
+		}
+		if resp, err := install(r.CurrentTerm()+1, last-1, "x"); err == nil {
+			t.Errorf("of a newer term, not heard of: %+v", resp)
+		}
+		if resp, err := install(r.CurrentTerm(), last-1, "x"); err != nil || !resp.Success {
+			t.Errorf("nothing new: %+v, %v", resp, err)
+		}
+		if n.LastIndex() != last || e.members[late].machine.restored != 0 {
+			t.Error("raft went back")
+		}
+		if resp, err := install(r.CurrentTerm(), last-1, "x"); err == nil || !strings.Contains(err.Error(), wire.ErrRestart.Error()) {
+			t.Errorf("again: %+v, %v", resp, err)
+		}
+		if err := e.ended(late); !errors.Is(err, wire.ErrRestart) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// A member behind the same bind address as another is another candidate all the same:
+// raft is told the advertised addresses. (All listeners of memNetwork have one.)
+func TestAdvertisedAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1, 2, 3)
+		lead := e.leader(1, 2, 3)
+		for _, id := range []uint32{1, 2, 3} {
+			addr, _ := e.members[id].node.raft.Load().LeaderWithID()
+			if string(addr) != e.peers[lead-1].Addr {
+				t.Errorf("member %d: leader %d is at %q", id, lead, addr)
+			}
+		}
+		vote, err := e.members[lead].stores.Stable.Get([]byte("LastVoteCand"))
+		if err != nil || string(vote) != e.peers[lead-1].Addr {
+			t.Errorf("the leader voted for %q, %v", vote, err)
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package quorum
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A follower applies an entry at the instant its leader does, though nothing follows it;
+// from the first pipelined entry of a leader on, after a change of leader too.
+func TestFollowersApplyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		for round := range 3 {
+			lead := e.leader(1, 2, 3)
+			e.propose(fmt.Sprint("first ", round), 1, 2, 3)
+			time.Sleep(time.Second)
+			for i := range 50 {
+				w := fmt.Sprintf("%d.%d", round, i)
+				if err := e.members[lead].node.Propose([]byte(w)).Error(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				for _, id := range others(lead) {
+					if lag := e.members[id].machine.appliedAt(w).Sub(e.members[lead].machine.appliedAt(w)); lag > time.Millisecond {
+						t.Errorf("member %d applied %s %v after the leader", id, w, lag)
+					}
+				}
+			}
+			e.handOver(lead)
+		}
+	})
+}
+
+func (m *machine) appliedAt(command string) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at[command]
+}
+
+// A follower on a slow link is caught up as fast as the link is, and little is sent twice,
+// be it far behind or one that keeps up otherwise.
+func TestSlowLink(t *testing.T) {
+	const slowest = 256 << 10 // bytes a second: wire catches up no follower on a slower link
+	tests := []struct {
+		rate, entries, size int64
+	}{
+		{rate: 2_500_000, entries: 41, size: 1 << 20},
+		{rate: slowest, entries: 40, size: 200 << 10},
+		{rate: slowest, entries: 3, size: 8 << 20},
+	}
+	for _, tt := range tests {
+		for _, behind := range []bool{true, false} {
+			t.Run(fmt.Sprintf("rate=%d,size=%d,behind=%t", tt.rate, tt.size, behind), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					e := newEnsemble(t, 3)
+					e.begin()
+					lead := e.leader(1, 2, 3)
+					late, other := others(lead)[0], others(lead)[1]
+					all := []string{"a"}
+					add := func() {
+						for i := range tt.entries {
+							all = append(all, fmt.Sprint(i, strings.Repeat(".", int(tt.size))))
+							e.propose(all[len(all)-1], lead, other)
+						}
+					}
+					if behind {
+						e.net.partition(lead, late)
+						add()
+						e.net.narrow(lead, late, tt.rate)
+						e.net.heal()
+					} else {
+						time.Sleep(time.Second) // in a pipeline
+						e.net.narrow(lead, late, tt.rate)
+						add()
+					}
+					begin := time.Now()
+					least := time.Duration(tt.entries*tt.size) * time.Second / time.Duration(tt.rate)
+					e.members[late].await(len(all), 3*least)
+					if took := time.Since(begin); took > least*3/2 {
+						t.Errorf("caught up in %v, which the link allows in %v", took, least)
+					}
+					if sent := e.net.sent(lead, late); sent > tt.entries*tt.size*3/2 {
+						t.Errorf("sent %d bytes for %d", sent, tt.entries*tt.size)
+					}
+					e.applied(all, late)
+				})
+			})
+		}
+	}
+}
+
+// await waits for so long until the machine has applied so many commands.
+func (m *testMember) await(commands int, limit time.Duration) {
+	for end := time.Now().Add(limit); m.machine.count() < commands && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (m *machine) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.Commands)
+}
+
+// atOnce is how soon a member that listens again has to have what it missed: some attempts
+// of a leader to reach it.
+const atOnce = 100 * time.Millisecond
+
+// A member that starts again is caught up at once, however long it was away: raft by itself
+// waits up to 10.24 s between two attempts.
+func TestReturningMemberIsCaughtUpAtOnce(t *testing.T) {
+	for _, away := range []time.Duration{6 * time.Second, 15 * time.Second, 45 * time.Second} {
+		t.Run(away.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				e.begin()
+				lead := e.leader(1, 2, 3)
+				late, all := others(lead)[0], []string{"a"}
+				e.kill(late)
+				for end := time.Now().Add(away); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+					all = append(all, fmt.Sprint(len(all)))
+					e.propose(all[len(all)-1], others(late)...)
+				}
+				begin := time.Now()
+				e.start(late)
+				e.applied(all, late)
+				if took := time.Since(begin); took > atOnce {
+					t.Errorf("caught up %v after it began to listen", took)
+				}
+			})
+		})
+	}
+}
+
+// Followers are killed and started again in turn, each soon after the other is back: no
+// write waits for longer than it takes to reach the one that is.
+func TestFollowerAfterFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		node, stop := e.members[lead].node, make(chan struct{})
+		longest, writes := make(chan time.Duration), 0
+		go func() {
+			var most time.Duration
+			for {
+				select {
+				case longest <- most:
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond):
+					begin := time.Now()
+					if err := node.Propose(fmt.Append(nil, "w", writes)).Error(); err != nil {
+						t.Error(err)
+						return
+					}
+					writes++
+					most = max(most, time.Since(begin))
+				}
+			}
+		}()
+		rest := others(lead)
+		e.kill(rest[0])
+		for i := range 6 {
+			back, next := rest[i%2], rest[(i+1)%2]
+			time.Sleep(time.Duration(2+5*i) * time.Second)
+			e.start(back)
+			time.Sleep(2 * atOnce)
+			e.kill(next)
+		}
+		time.Sleep(time.Second)
+		if most := <-longest; most > 5*atOnce {
+			t.Errorf("a write took %v", most)
+		}
+		close(stop)
+		if writes < 1000 {
+			t.Errorf("%d writes only", writes)
+		}
+	})
+}
+
+// A member that goes away while a snapshot is installed on it gets one at once when it is
+// back.
+func TestSnapshotForAReturningMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.compact()
+		e.begin()
+		late := others(e.leader(1, 2, 3))[0]
+		all := e.outdate(late, 10)
+		e.members[late].restores = time.Second
+		e.start(late)
+		time.Sleep(time.Second / 2)
+		e.kill(late)
+		time.Sleep(15 * time.Second)
+		e.members[late].stores, e.members[late].restores = memStores(), 0
+		begin := time.Now()
+		e.start(late)
+		e.applied(all, late)
+		if took := time.Since(begin); took > atOnce {
+			t.Errorf("caught up %v after it began to listen", took)
+		}
+	})
+}
+
+// While leadership is handed over no request is held; after a hand-over that has failed they
+// are held again.
+func TestNoHoldDuringHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		n, late, other := e.members[lead].node, others(lead)[0], others(lead)[1]
+		term := n.Term()
+		if !n.leadsOn(term) || n.leadsOn(term-1) {
+			t.Error("a leader does not know its term")
+		}
+		e.net.partition(lead, late)
+		e.propose("b", lead, other)
+		done := make(chan error, 1)
+		go func() { done <- n.HandOverTo(t.Context(), late) }()
+		synctest.Wait()
+		if len(done) != 0 || n.leadsOn(term) {
+			t.Errorf("requests are held while leadership is handed over (%d hand-overs have ended)", len(done))
+		}
+		if err := <-done; err == nil {
+			t.Error("leadership was handed over to a member that is out of reach")
+		}
+		if !n.leadsOn(term) {
+			t.Error("no request is held after a hand-over that has failed")
+		}
+	})
+}

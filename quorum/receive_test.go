@@ -1,0 +1,98 @@
+package quorum
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/wire"
+)
+
+// snapshotRequest is a follower's next snapshot from member 2, in term 9, with all that is said of it.
+func snapshotRequest(e *ensemble, index uint64) (*raft.InstallSnapshotRequest, string) {
+	body, err := json.Marshal(&machine{Index: index, Commands: []string{"from", "afar"}})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return &raft.InstallSnapshotRequest{
+		RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte("2"), Addr: []byte("m2:3888")},
+		SnapshotVersion: 1, Term: 9, LastLogIndex: index, LastLogTerm: 8, Configuration: raft.EncodeConfiguration(wire.Configuration(e.peers)),
+		ConfigurationIndex: 1, Size: int64(len(body)),
+	}, string(body)
+}
+
+// send sends a snapshot to a member as another one, whatever that one does itself.
+func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body string) (raft.InstallSnapshotResponse, error) {
+	e.t.Helper()
+	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: e.stream(from, newMemListener()), MaxPool: 1, Timeout: time.Minute, Logger: hclog.NewNullLogger(),
+	})
+	defer trans.Close()
+	var resp raft.InstallSnapshotResponse
+	p := e.peers[to-1]
+	err := trans.InstallSnapshot(p.ServerID(), raft.ServerAddress(p.Addr), req, &resp, strings.NewReader(body))
+	return resp, err
+}
+
+// A snapshot that is not whole, or not what its sender says, costs the sender a refusal. The
+// receiver keeps its log, its state, its term and its snapshots, and takes the next one.
+func TestBadSnapshotIsRefused(t *testing.T) {
+	bad := map[string]func(req *raft.InstallSnapshotRequest, body *string){
+		"garbage":                  func(_ *raft.InstallSnapshotRequest, body *string) { *body = "no" + (*body)[2:] },
+		"a bit":                    func(_ *raft.InstallSnapshotRequest, body *string) { *body = "[" + (*body)[1:] },
+		"cut short":                func(req *raft.InstallSnapshotRequest, body *string) { *body = (*body)[:9]; req.Size = 9 },
+		"longer":                   func(req *raft.InstallSnapshotRequest, body *string) { *body += "}"; req.Size++ },
+		"goes to an earlier index": func(req *raft.InstallSnapshotRequest, _ *string) { req.LastLogIndex++ },
+		"goes to a later index":    func(req *raft.InstallSnapshotRequest, _ *string) { req.LastLogIndex-- },
+		"ends in a later term":     func(req *raft.InstallSnapshotRequest, _ *string) { req.LastLogTerm = 10 },
+		"ends in an earlier term":  func(req *raft.InstallSnapshotRequest, _ *string) { req.LastLogTerm = 0 },
+		"later configuration":      func(req *raft.InstallSnapshotRequest, _ *string) { req.ConfigurationIndex = 1 << 40 },
+		"no servers": func(req *raft.InstallSnapshotRequest, _ *string) {
+			req.Configuration = raft.EncodeConfiguration(raft.Configuration{})
+		},
+		"other servers": func(req *raft.InstallSnapshotRequest, _ *string) {
+			req.Configuration = raft.EncodeConfiguration(wire.Configuration(testPeers[:1]))
+		},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 2)
+		e.members[1].dir = t.TempDir()
+		e.begin()
+		all := e.fill(3, 1, 2)
+		e.applied(all, 1, 2)
+		e.kill(2)
+		n := e.members[1].node
+		e.wait("it to follow nobody", func() bool { return n.LeaderID() == 0 })
+		next := n.LastIndex() + 10
+		for name, spoil := range bad {
+			req, body := snapshotRequest(e, next)
+			spoil(req, &body)
+			if got, err := e.send(2, 1, req, body); err == nil || !strings.Contains(err.Error(), "snapshot refused") {
+				t.Errorf("%s: %+v, %v", name, got, err)
+			}
+			if m := e.members[1]; n.failureNow() != nil || e.snapshot(1) || m.machine.restored != 0 || m.node.Term() >= 9 {
+				t.Fatalf("%s: it cost the receiver something: %v, term %d", name, n.failureNow(), n.Term())
+			}
+		}
+		e.applied(all, 1)
+		left, err := os.ReadDir(own(e.members[1].dir))
+		for _, f := range left {
+			if strings.HasPrefix(f.Name(), receiving) {
+				t.Errorf("%s is left", f.Name())
+			}
+		}
+		req, body := snapshotRequest(e, next)
+		got, err2 := e.send(2, 1, req, body)
+		if !got.Success || errors.Join(err, err2) != nil {
+			t.Errorf("the good one: %+v, %v", got, errors.Join(err, err2))
+		}
+		e.applied([]string{"from", "afar"}, 1)
+	})
+}

@@ -1,0 +1,399 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// stallTimeout is how long a peer may pause in the middle of a request. Waiting for the
+	// next request has no limit.
+	stallTimeout = 5 * time.Second
+	// minRate is how fast a request must arrive on the whole, in bytes a second, after the
+	// first rateGrace: a snapshot that drips in slower holds up its successor for ever.
+	minRate   = 64 << 10
+	rateGrace = 10 * time.Second
+	// sendRate is the slowest link on which a follower is caught up, in bytes a second: the
+	// time for a request and its answer is rpcTimeout and what its bytes take at this rate.
+	sendRate = 256 << 10
+	// longRequest bytes are so many that they count: below, rpcTimeout is enough.
+	longRequest = 64 << 10
+	// maxRequests bounds the bytes of all requests that are being received or that raft has:
+	// the longest one, and beside it more than leaders send at a time.
+	maxRequests = maxRequest + 16<<20
+	// maxPeerConns is how many connections another member may have here: raft uses six at
+	// most, and what a former run of it has left may not have ended. Each takes some 256 KiB.
+	maxPeerConns = 16
+)
+
+var errRequests = fmt.Errorf("quorum: requests of more than %d bytes at a time", maxRequests)
+
+// conns is the StreamLayer as raft's NetworkTransport sees it. It puts deadlines on
+// requests that arrive (raft's transport has none), lets only those through that raft may
+// decode, within bounds for all of them together, and closes every connection when it is
+// closed (raft's transport leaves them).
+type conns struct {
+	raft.StreamLayer
+	log *slog.Logger
+
+	mu     sync.Mutex
+	open   map[net.Conn]struct{} // *inConn and *outConn
+	bytes  int64                 // of requests that are being received, or that raft has
+	told   time.Time             // when a request was last refused in the log
+	closed bool
+}
+
+func newConns(s raft.StreamLayer, log *slog.Logger) *conns {
+	return &conns{StreamLayer: s, log: log, open: map[net.Conn]struct{}{}}
+}
+
+// Accept hands on a connection. If its member has maxPeerConns already, the one that has been
+// idle for longest is closed.
+func (c *conns) Accept() (net.Conn, error) {
+	conn, err := c.StreamLayer.Accept()
+	if err != nil {
+		return nil, err
+	}
+	in := &inConn{Conn: conn, owner: c, used: time.Now()}
+	if from, ok := conn.(*Conn); ok {
+		in.peer = from.Peer
+	}
+	err = c.track(in)
+	if surplus := c.surplus(in); surplus != nil {
+		_ = surplus.Close() // raft's handler hears of it
+	}
+	return in, err
+}
+
+// surplus returns the connection of in's member that is one too many, nil if none is: of all
+// on which raft has no request, the one that has been idle for longest.
+func (c *conns) surplus(in *inConn) (idle *inConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for conn := range c.open {
+		other, ok := conn.(*inConn)
+		if !ok || other.peer != in.peer {
+			continue
+		}
+		if n++; !other.whole && (idle == nil || other.used.Before(idle.used)) {
+			idle = other
+		}
+	}
+	if n <= maxPeerConns {
+		return nil
+	}
+	return idle
+}
+
+func (c *conns) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	conn, err := c.StreamLayer.Dial(addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	out := &outConn{Conn: conn, owner: c}
+	return out, c.track(out)
+}
+
+func (c *conns) track(conn net.Conn) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		go conn.Close() // Close wants the lock
+		return net.ErrClosed
+	}
+	c.open[conn] = struct{}{}
+	return nil
+}
+
+func (c *conns) forget(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, conn)
+}
+
+// hold counts n more bytes of the request on in, of which that may be the last ones. If all
+// requests together become too long, those that began first and are not whole lose their
+// connections; if there is none, this one does.
+func (c *conns) hold(in *inConn, n int64, whole bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes += n
+	if in.used = time.Now(); in.held == 0 {
+		in.since = in.used
+	}
+	in.held, in.whole = in.held+n, whole
+	for c.bytes > maxRequests {
+		oldest := c.oldest(in)
+		if oldest == nil {
+			return errRequests
+		}
+		c.bytes -= oldest.held
+		oldest.held = 0
+		go oldest.Conn.Close() // it may take time, with TLS
+	}
+	return nil
+}
+
+// oldest returns, of all but in, the unfinished request that began first.
+func (c *conns) oldest(in *inConn) (oldest *inConn) {
+	for conn := range c.open {
+		other, ok := conn.(*inConn)
+		if ok && other != in && other.held > 0 && !other.whole && (oldest == nil || other.since.Before(oldest.since)) {
+			oldest = other
+		}
+	}
+	return oldest
+}
+
+// release counts the request on in no more.
+func (c *conns) release(in *inConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes -= in.held
+	in.held, in.whole, in.used = 0, false, time.Now()
+}
+
+// refused logs a request that is not one of raft's; it logs one in each refusalInterval.
+func (c *conns) refused(err error, from ...any) {
+	c.mu.Lock()
+	quiet := c.closed || !c.told.IsZero() && time.Since(c.told) < refusalInterval
+	if !quiet {
+		c.told = time.Now()
+	}
+	c.mu.Unlock()
+	if !quiet {
+		c.log.Warn("refused a request between members", append(from, "err", err)...)
+	}
+}
+
+// Close closes the stream layer and every connection.
+func (c *conns) Close() error {
+	c.mu.Lock()
+	again := c.closed
+	c.closed = true
+	all := slices.Collect(maps.Keys(c.open))
+	c.mu.Unlock()
+	if again {
+		return nil
+	}
+	err := c.StreamLayer.Close()
+	for _, conn := range all {
+		conn.Close()
+	}
+	return err
+}
+
+// outConn is a dialed connection. raft sets its deadlines, which do not depend on how long
+// a request is; outConn puts each off by what the request takes on a link of sendRate. Of the
+// goroutines that use it, one sends at a time, and one awaits answers.
+type outConn struct {
+	net.Conn
+	owner *conns
+
+	mu     sync.Mutex
+	until  time.Time // deadline of the request being sent, as raft set it
+	answer bool      // which is that of its answer as well
+	size   int64     // of that request, so far
+	sizes  []int64   // of the requests in a pipeline that were sent before, or are being sent; those answered are gone
+}
+
+// allowance is how much more time a request of size bytes gets.
+func allowance(size int64) time.Duration { return time.Duration(size) * time.Second / sendRate }
+
+// SetDeadline begins a request whose answer is awaited before the next one.
+func (c *outConn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until, c.answer, c.size, c.sizes = t, true, 0, nil
+	return c.Conn.SetDeadline(t)
+}
+
+// SetWriteDeadline begins a request in a pipeline.
+func (c *outConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until, c.answer, c.size, c.sizes = t, false, 0, append(c.sizes, 0)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetReadDeadline begins to await the next answer in a pipeline.
+func (c *outConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.sizes) > 0 {
+		t = t.Add(allowance(c.sizes[0]))
+		c.sizes = c.sizes[1:]
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *outConn) Write(p []byte) (int, error) {
+	if err := c.putOff(int64(len(p))); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// putOff counts n more bytes of the request and puts its deadline off.
+func (c *outConn) putOff(n int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.size += n
+	if last := len(c.sizes) - 1; last >= 0 {
+		c.sizes[last] = c.size
+	}
+	switch until := c.until.Add(allowance(c.size)); {
+	case c.until.IsZero() || c.size < longRequest:
+		return nil
+	case c.answer:
+		return c.Conn.SetDeadline(until)
+	default:
+		return c.Conn.SetWriteDeadline(until)
+	}
+}
+
+func (c *outConn) Close() error {
+	c.owner.forget(c)
+	return c.Conn.Close()
+}
+
+// inConn is an accepted connection. Requests on it come one after the other: raft's
+// handler, or receive on its behalf, reads one and then writes its answer. inConn hands over
+// no byte of the next one before, nor anything that is no request of raft's.
+type inConn struct {
+	net.Conn
+	owner *conns
+	peer  uint32 // member that the other end says it is; 0: unknown
+
+	begun time.Time // when the request being read began; zero between requests
+	got   int64     // bytes of it
+	scan  scanner
+	phase phase
+	kind  byte   // of the request
+	ahead []byte // has come, and belongs to later requests
+
+	// Guarded by owner.mu.
+	held  int64     // bytes of the request that count; see conns.hold
+	whole bool      // they are all there, and raft has them
+	since time.Time // when the first of them came
+	used  time.Time // when the last of them came, or its answer went
+}
+
+// phase is how far the request on an inConn is.
+type phase int
+
+const (
+	awaited  phase = iota // nothing has come
+	reading               // its bytes come
+	complete              // it waits for its answer
+	body                  // a snapshot's body follows it
+)
+
+var (
+	errUnasked = errors.New("quorum: raft reads past the end of a request")
+	errLast    = errors.New("quorum: a connection that has brought a snapshot takes no further request")
+)
+
+// Read ends the connection if the peer stalls in the middle of a request, or sends what is
+// none. What follows in the stream would otherwise be taken for another one.
+func (c *inConn) Read(p []byte) (n int, err error) {
+	if c.phase == complete {
+		err = errUnasked
+	} else if len(c.ahead) > 0 {
+		n, err = c.follow(c.ahead[:min(len(p), len(c.ahead))])
+		copy(p, c.ahead[:n])
+		c.ahead = c.ahead[n:]
+	} else if n, err = c.receive(p); err == nil {
+		came := p[:n]
+		n, err = c.follow(came)
+		c.ahead = slices.Clone(came[n:])
+	}
+	if err != nil {
+		_ = c.Close()
+		if errors.Is(err, errBounds) || errors.Is(err, errRequests) {
+			c.owner.refused(err, "member", c.peer, "remote", c.RemoteAddr().String())
+		}
+		return 0, err
+	}
+	c.got += int64(n)
+	return n, nil
+}
+
+// receive waits for bytes, for as long as the peer may pause.
+func (c *inConn) receive(p []byte) (int, error) {
+	var deadline time.Time
+	if c.phase != awaited {
+		deadline = time.Now().Add(stallTimeout)
+		if last := c.begun.Add(rateGrace + time.Duration(c.got/minRate)*time.Second); last.Before(deadline) {
+			deadline = last
+		}
+	}
+	if err := c.SetReadDeadline(deadline); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		err = nil // it comes again
+	}
+	return n, err
+}
+
+// follow looks at bytes that have come, and returns how many of them raft may have.
+func (c *inConn) follow(b []byte) (n int, err error) {
+	switch {
+	case c.phase == body || len(b) == 0:
+		return len(b), nil
+	case c.phase == awaited && int(b[0]) >= len(requestBounds):
+		return 0, fmt.Errorf("%w: type %d", errBounds, b[0])
+	case c.phase == awaited:
+		c.phase, c.kind, c.begun, c.got = reading, b[0], time.Now(), 0
+		c.scan.begin(requestBounds[c.kind])
+		n = 1
+	}
+	k, whole, err := c.scan.scan(b[n:])
+	if n += k; err != nil {
+		return 0, err
+	}
+	if err := c.owner.hold(c, int64(n), whole); err != nil {
+		return 0, err
+	}
+	switch {
+	case whole && c.kind == requestSnapshot:
+		c.phase = body
+		return len(b), nil
+	case whole:
+		c.phase = complete
+	}
+	return n, nil
+}
+
+// Write sends the answer to a request. After a snapshot no other request may follow: raft never
+// sends one, and only raft knows where the body ends.
+func (c *inConn) Write(p []byte) (int, error) {
+	last := c.phase == body
+	c.phase, c.begun, c.got = awaited, time.Time{}, 0
+	c.owner.release(c)
+	if err := c.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(p)
+	if last && err == nil {
+		err = errLast
+	}
+	return n, err
+}
+
+func (c *inConn) Close() error {
+	c.owner.forget(c)
+	c.owner.release(c)
+	return c.Conn.Close()
+}

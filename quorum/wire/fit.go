@@ -1,0 +1,36 @@
+package wire
+
+import (
+	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
+)
+
+// appendBytes bounds the entries of one AppendEntries: once those in it have so many bytes,
+// no further one is added. A slow link carries that within the time for a request, and the
+// follower's heartbeats do not wait long for it.
+const appendBytes = 512 << 10
+
+// fitting returns how many of entries go into one request, at least one of them.
+func fitting(entries []*raft.Log) int {
+	size := 0
+	for i, e := range entries {
+		if size >= appendBytes {
+			return i
+		}
+		size += entryBytes(e)
+	}
+	return len(entries)
+}
+
+func entryBytes(e *raft.Log) int { return len(e.Data) + len(e.Extensions) }
+
+// endsLog reports whether entries, as one request brought them, reach the end of its
+// sender's log: it would have taken another one.
+func endsLog(entries []*raft.Log) bool {
+	size := 0
+	for _, e := range entries {
+		size += entryBytes(e)
+	}
+	return len(entries) < disk.MaxAppend && size < appendBytes
+}

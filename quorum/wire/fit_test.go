@@ -1,0 +1,89 @@
+package wire
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+)
+
+func entries(sizes ...int) (list []*raft.Log) {
+	for _, n := range sizes {
+		list = append(list, &raft.Log{Index: uint64(len(list) + 1), Term: 1, Data: make([]byte, n)})
+	}
+	return list
+}
+
+// One request takes entries until they have appendBytes, and at least one; and the other side
+// knows by the same rule whether there may be more.
+func TestFitting(t *testing.T) {
+	const half = appendBytes / 2
+	tests := []struct {
+		name    string
+		entries []*raft.Log
+		want    int
+	}{
+		{"none", nil, 0},
+		{"small", entries(1, 2, 3), 3},
+		{"one below", entries(half, half-1, 1, 1), 3},
+		{"just full", entries(half, half, 1), 2},
+		{"large behind small", entries(1, 8<<20, 1), 2},
+		{"large first", entries(8<<20, 1), 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := fitting(tt.entries)
+			if n != tt.want {
+				t.Errorf("%d fit, want %d", n, tt.want)
+			}
+			if n < len(tt.entries) && endsLog(tt.entries[:n]) {
+				t.Error("a request that was cut short passes for the end of the log")
+			}
+		})
+	}
+	if !endsLog(entries(1, 2, 3)) || !endsLog(nil) || endsLog(entries(1, 1, 1, 1, 1, 1, 1, 1)) {
+		t.Error("the end of the log is not told by a request that has room")
+	}
+}
+
+// What a pipeline is given in one request goes in as many as it takes, each of which
+// continues the one before; raft gets an answer to each, its own the last.
+func TestLongRequestInPipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t)
+		req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 9, PrevLogTerm: 4, LeaderCommitIndex: 12}
+		for i, size := range []int{1, appendBytes, 10, appendBytes, 20} {
+			req.Entries = append(req.Entries, &raft.Log{Index: uint64(10 + i), Term: 5, Data: make([]byte, size)})
+		}
+		go func() {
+			if _, err := s.AppendEntries(req, new(raft.AppendEntriesResponse)); err != nil {
+				t.Error(err)
+			}
+		}()
+		for _, want := range []struct{ prev, term, entries, commit uint64 }{{9, 4, 2, 11}, {11, 5, 2, 12}, {13, 5, 1, 12}} {
+			part := <-s.wire.sent
+			if part.PrevLogEntry != want.prev || part.PrevLogTerm != want.term || uint64(len(part.Entries)) != want.entries || part.LeaderCommitIndex != want.commit {
+				t.Errorf("sent %d entries behind %d of term %d, commit %d; want %+v", len(part.Entries), part.PrevLogEntry, part.PrevLogTerm, part.LeaderCommitIndex, want)
+			}
+			if f := s.answer(part, true, nil); f == nil || f.Request() != part {
+				t.Error("raft has no answer to a part")
+			}
+		}
+		if len(req.Entries) != 5 {
+			t.Errorf("raft's request has %d entries now", len(req.Entries))
+		}
+	})
+}
+
+// A joining member does not take a request that was cut short for the end of the log.
+func TestLeaderEndOfShortRequests(t *testing.T) {
+	var l leaderEnd
+	l.heard(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 7, Entries: entries(1, appendBytes)})
+	if term, index := l.get(); term != 0 {
+		t.Errorf("the log is said to end at %d", index)
+	}
+	l.heard(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 9, Entries: entries(1, appendBytes-2)})
+	if term, index := l.get(); term != 5 || index != 11 {
+		t.Errorf("the log ends at %d of term %d, want 11 of 5", index, term)
+	}
+}

@@ -1,0 +1,298 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// The hello stands in front of every connection between members, on both ports:
+//
+//	dialer → magic (8), version (2), from (4), to (4), hash of the server list (32)
+//	dialed → 0, or a code (1), the length of a text (1) and the text
+//
+// Integers are big-endian. It keeps strangers and misconfigured members from reaching
+// raft or gRPC; it is no authentication, which is TLS's business.
+const (
+	helloMagic   = "ROLLCALL"
+	helloVersion = 1
+	helloSize    = len(helloMagic) + 2 + 4 + 4 + hashSize
+	hashSize     = 32
+
+	// helloTimeout bounds a handshake on both sides: several round trips of a bad network,
+	// and short enough that a silent stranger soon frees its place.
+	helloTimeout = 5 * time.Second
+	// unacknowledged is how long the kernel waits for what was sent on a connection between
+	// members to be acknowledged, before it ends that: a firewall may have forgotten it. As
+	// long as a request may stand still.
+	unacknowledged = stallTimeout
+	// refusalInterval is how often the same refusal is logged: a stranger may retry for ever.
+	refusalInterval = 10 * time.Second
+)
+
+// The answers to a hello. A stranger's magic gets none.
+const (
+	helloOK byte = iota
+	helloBadVersion
+	helloBadFrom
+	helloBadTo
+	helloBadHash
+	helloCodes // number of codes
+)
+
+// errRefused is wrapped by the error of a dialer whose hello the other side refused.
+var errRefused = errors.New("connection refused by member")
+
+// Hello says who this member is. It is built by NewHello and not changed after.
+type Hello struct {
+	self  uint32
+	known map[uint32]bool
+	addrs map[netip.Addr]bool // of the peers, where the list has no names
+	hash  [hashSize]byte
+}
+
+// NewHello returns the hello of member self among peers.
+func NewHello(self uint32, peers []Peer) Hello {
+	h := Hello{
+		self: self, known: make(map[uint32]bool, len(peers)), addrs: make(map[netip.Addr]bool, len(peers)),
+		hash: [hashSize]byte(ConfigHash(peers)),
+	}
+	for _, p := range peers {
+		h.known[p.ID] = true
+		if addr := literal(p.Addr); addr.IsValid() {
+			h.addrs[addr] = true
+		}
+	}
+	return h
+}
+
+// Conn is a connection whose dialer has said hello.
+type Conn struct {
+	net.Conn
+	Peer uint32 // the member at the other end
+}
+
+// Dialed says hello to member to on a fresh connection and waits for the answer, both
+// within 5 s. On an error conn is closed.
+func (h Hello) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
+	limitUnacknowledged(conn, unacknowledged)
+	err := h.greet(conn, to)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("quorum: hello to member %d: %w", to, err)
+	}
+	return &Conn{Conn: conn, Peer: to}, nil
+}
+
+func (h Hello) greet(conn net.Conn, to uint32) error {
+	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return err
+	}
+	if _, err := conn.Write(h.preface(to)); err != nil {
+		return err
+	}
+	var head [2]byte
+	if _, err := io.ReadFull(conn, head[:1]); err != nil {
+		return fmt.Errorf("no answer: %w", err)
+	}
+	if head[0] == helloOK {
+		return conn.SetDeadline(time.Time{})
+	}
+	if _, err := io.ReadFull(conn, head[1:]); err != nil {
+		return fmt.Errorf("%w (code %d)", errRefused, head[0])
+	}
+	text := make([]byte, head[1])
+	n, _ := io.ReadFull(conn, text) // what came of it is the best there is
+	return fmt.Errorf("%w: %q", errRefused, text[:n])
+}
+
+func (h Hello) preface(to uint32) []byte {
+	b := append(make([]byte, 0, helloSize), helloMagic...)
+	b = binary.BigEndian.AppendUint16(b, helloVersion)
+	b = binary.BigEndian.AppendUint32(b, h.self)
+	b = binary.BigEndian.AppendUint32(b, to)
+	return append(b, h.hash[:]...)
+}
+
+// refusal is why a hello was not taken: code for the dialer, text for both sides.
+type refusal struct {
+	code byte
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+var errStranger = errors.New("not a Rollcall member: wrong magic")
+
+// read reads a preface and returns who sent it. The error is a *refusal if the dialer is
+// to be told.
+func (h Hello) read(r io.Reader) (from uint32, err error) {
+	var b [helloSize]byte
+	if _, err := io.ReadFull(r, b[:len(helloMagic)]); err != nil {
+		return 0, fmt.Errorf("no hello: %w", err)
+	}
+	rest := b[len(helloMagic):]
+	if !bytes.Equal(b[:len(helloMagic)], []byte(helloMagic)) {
+		return 0, errStranger
+	}
+	if _, err := io.ReadFull(r, rest); err != nil {
+		return 0, fmt.Errorf("hello cut short: %w", err)
+	}
+	version := binary.BigEndian.Uint16(rest)
+	from, to := binary.BigEndian.Uint32(rest[2:]), binary.BigEndian.Uint32(rest[6:])
+	switch {
+	case version != helloVersion:
+		return 0, &refusal{helloBadVersion, fmt.Sprintf("protocol version %d, member %d speaks %d", version, h.self, helloVersion)}
+	case to != h.self:
+		return 0, &refusal{helloBadTo, fmt.Sprintf("meant for member %d, this is member %d", to, h.self)}
+	case !bytes.Equal(rest[10:], h.hash[:]):
+		return 0, &refusal{helloBadHash, fmt.Sprintf("member %d has another server list than member %d", from, h.self)}
+	case from == h.self:
+		return 0, &refusal{helloBadFrom, fmt.Sprintf("another process says it is member %d", from)}
+	case !h.known[from]:
+		return 0, &refusal{helloBadFrom, fmt.Sprintf("member %d is not in the server list", from)}
+	}
+	return from, nil
+}
+
+// Listener hands on only connections that said a right hello; they are *Conn. Silent
+// ones are closed after 5 s, or sooner to make room (greeting.go), and never hold up Accept.
+// Closing it closes the inner listener and every connection that is still being greeted.
+type Listener struct {
+	net.Listener
+	hello  Hello
+	log    *slog.Logger
+	ready  chan *Conn
+	closed chan struct{}
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	greeting map[*greeted]bool
+	came     uint64                // connections so far
+	learnt   map[uint32]netip.Addr // whence each member's newest hello came
+	err      error                 // of the inner Accept; set before closed
+	logged   [helloCodes]time.Time
+}
+
+// NewListener starts greeting the connections that inner accepts. Close it to end its
+// goroutines. A nil logger discards.
+func NewListener(inner net.Listener, hello Hello, logger *slog.Logger) *Listener {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Listener{
+		Listener: inner, hello: hello, log: logger,
+		ready:  make(chan *Conn),
+		closed: make(chan struct{}), greeting: map[*greeted]bool{}, learnt: map[uint32]netip.Addr{},
+	}
+	l.wg.Go(l.acceptLoop)
+	return l
+}
+
+// Accept waits for the next member.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.ready:
+		return c, nil
+	case <-l.closed:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return nil, l.err
+	}
+}
+
+// Close ends the listener and waits for its goroutines.
+func (l *Listener) Close() error {
+	err := l.end(net.ErrClosed)
+	l.wg.Wait()
+	return err
+}
+
+// end closes everything once; why is what Accept answers from then on.
+func (l *Listener) end(why error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil
+	}
+	l.err = why
+	close(l.closed)
+	for c := range l.greeting {
+		c.Close()
+	}
+	return l.Listener.Close()
+}
+
+func (l *Listener) acceptLoop() {
+	for {
+		conn, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+			if g := l.admit(conn); g != nil {
+				l.wg.Go(func() { l.greet(g) })
+				continue
+			}
+			conn.Close() // the listener was closed meanwhile
+		case isTemporary(err): // out of file descriptors, a peer gone at once
+			l.log.Warn("accept failed", "err", err)
+			select {
+			case <-time.After(acceptRetry):
+			case <-l.closed:
+			}
+			continue
+		default:
+			_ = l.end(err) // it is closed already
+		}
+		return
+	}
+}
+
+// acceptRetry spares the CPU while the process is out of file descriptors.
+const acceptRetry = 100 * time.Millisecond
+
+func isTemporary(err error) bool {
+	var ne interface{ Temporary() bool }
+	return !errors.Is(err, net.ErrClosed) && errors.As(err, &ne) && ne.Temporary()
+}
+
+func (l *Listener) answer(conn net.Conn) (uint32, error) {
+	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return 0, err
+	}
+	from, err := l.hello.read(conn)
+	if err != nil {
+		if r, ok := errors.AsType[*refusal](err); ok {
+			text := r.text[:min(len(r.text), 255)]
+			_, _ = conn.Write(append([]byte{r.code, byte(len(text))}, text...)) // it may have gone
+		}
+		return 0, err
+	}
+	if _, err := conn.Write([]byte{helloOK}); err != nil {
+		return 0, fmt.Errorf("answer hello: %w", err)
+	}
+	return from, conn.SetDeadline(time.Time{})
+}
+
+// refused logs a refusal, each kind at most once in refusalInterval.
+func (l *Listener) refused(conn net.Conn, err error) {
+	kind := helloOK // strangers, the silent and the broken
+	if r, ok := errors.AsType[*refusal](err); ok {
+		kind = r.code
+	}
+	l.mu.Lock()
+	quiet := l.err != nil || !l.logged[kind].IsZero() && time.Since(l.logged[kind]) < refusalInterval
+	if !quiet {
+		l.logged[kind] = time.Now()
+	}
+	l.mu.Unlock()
+	if !quiet {
+		l.log.Warn("refused connection", "remote", conn.RemoteAddr().String(), "err", err)
+	}
+}

@@ -1,0 +1,375 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+var testPeers = []Peer{{1, "m1:3888"}, {2, "m2:3888"}, {3, "m3:3888"}}
+
+// newTestListener greets as member 1, over memory.
+func newTestListener(t *testing.T, logs io.Writer) (*Listener, arrivals) {
+	come := make(arrivals)
+	l := NewListener(come, NewHello(1, testPeers), slog.New(slog.NewTextHandler(logs, nil)))
+	t.Cleanup(func() { l.Close() })
+	return l, come
+}
+
+// Who may come in, and what the others are told.
+func TestHello(t *testing.T) {
+	hash := ConfigHash(testPeers)
+	preface := func(magic string, version uint16, from, to uint32, hash []byte) []byte {
+		b := binary.BigEndian.AppendUint16([]byte(magic), version)
+		b = binary.BigEndian.AppendUint32(b, from)
+		b = binary.BigEndian.AppendUint32(b, to)
+		return append(b, hash...)
+	}
+	other := bytes.Repeat([]byte{7}, hashSize)
+	tests := []struct {
+		name string
+		sent []byte
+		code int // of the answer; -1: none
+		say  string
+	}{
+		{"right", preface("ROLLCALL", 1, 2, 1, hash), 0, ""},
+		{"wrong magic", preface("ZOOKEEPE", 1, 2, 1, hash), -1, "not a Rollcall member"},
+		{"HTTP", []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), -1, "not a Rollcall member"},
+		{"wrong version", preface("ROLLCALL", 2, 2, 1, hash), int(helloBadVersion), "protocol version 2"},
+		{"wrong to", preface("ROLLCALL", 1, 2, 3, hash), int(helloBadTo), "meant for member 3"},
+		{"wrong hash", preface("ROLLCALL", 1, 2, 1, other), int(helloBadHash), "another server list"},
+		{"from itself", preface("ROLLCALL", 1, 1, 1, hash), int(helloBadFrom), "says it is member 1"},
+		{"from a stranger", preface("ROLLCALL", 1, 9, 1, hash), int(helloBadFrom), "not in the server list"},
+		{"cut short", preface("ROLLCALL", 1, 2, 1, hash)[:20], -1, "cut short"},
+		{"silent", nil, -1, "no hello"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logs bytes.Buffer
+				l, come := newTestListener(t, &logs)
+				conn := come.from("m2:1")
+				begin := time.Now()
+				go func() { _, _ = conn.Write(tt.sent) }()
+				answer := make([]byte, 1)
+				_, err := io.ReadFull(conn, answer)
+				if took := time.Since(begin); took != 0 && took != helloTimeout {
+					t.Errorf("answered after %v", took)
+				}
+				if code := int(answer[0]); tt.code < 0 && err == nil || tt.code >= 0 && (err != nil || code != tt.code) {
+					t.Errorf("answer %d, %v; want %d", code, err, tt.code)
+				}
+				if tt.code > 0 {
+					text, _ := io.ReadAll(conn)
+					if len(text) != 1+int(text[0]) || !strings.Contains(string(text[1:]), tt.say) {
+						t.Errorf("told %q, want %q", text, tt.say)
+					}
+				}
+				if tt.code == 0 {
+					c, err := l.Accept()
+					if err != nil || c.(*Conn).Peer != 2 {
+						t.Errorf("Accept: %v, %v", c, err)
+					}
+				}
+				synctest.Wait()
+				if !strings.Contains(logs.String(), tt.say) {
+					t.Errorf("logged %q, want %q", logs.String(), tt.say)
+				}
+			})
+		})
+	}
+}
+
+// The dialer learns why it was refused, in bounded length, and in bounded time.
+func TestDialed(t *testing.T) {
+	hello := NewHello(2, testPeers)
+	tests := []struct {
+		name   string
+		answer []byte
+		want   string
+		is     error
+	}{
+		{"taken", []byte{0}, "", nil},
+		{"refused", append([]byte{4, 5}, "no \nwa"...), `"no \nw"`, errRefused},
+		{"refused without a word", []byte{4}, "code 4", errRefused},
+		{"text cut short", append([]byte{4, 200}, "half"...), "half", errRefused},
+		{"closed", nil, "no answer", io.EOF},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := net.Pipe()
+			got := make(chan []byte, 1)
+			go func() {
+				buf := make([]byte, helloSize)
+				_, _ = io.ReadFull(b, buf)
+				got <- buf
+				_, _ = b.Write(tt.answer)
+				if tt.want != "" {
+					b.Close()
+				}
+			}()
+			conn, err := hello.Dialed(a, 1)
+			if sent := <-got; !bytes.Equal(sent, hello.preface(1)) {
+				t.Errorf("sent %q", sent)
+			}
+			if tt.want == "" {
+				if err != nil || conn.(*Conn).Peer != 1 {
+					t.Fatalf("Dialed: %v", err)
+				}
+				return
+			}
+			if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Dialed: %v, want %q", err, tt.want)
+			}
+		})
+	}
+	t.Run("silent", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := net.Pipe()
+			defer b.Close()
+			go func() { _, _ = io.Copy(io.Discard, b) }()
+			begin := time.Now()
+			if _, err := hello.Dialed(a, 1); err == nil || time.Since(begin) != helloTimeout {
+				t.Errorf("Dialed: %v after %v", err, time.Since(begin))
+			}
+		})
+	})
+}
+
+// Silent connections hold up nobody, however many they are: the oldest make room.
+func TestSilentConnectionsHoldUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, come := newTestListener(t, io.Discard)
+		for range 10 * maxHandshakes {
+			come.from("m2:1")
+		}
+		begin := time.Now()
+		go func() {
+			_, _ = NewHello(2, testPeers).Dialed(come.from("m2:1"), 1)
+		}()
+		if _, err := l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("held up for %v", took)
+		}
+	})
+}
+
+// arrivals is a listener whose connections the test makes, from addresses of its choice.
+type arrivals chan net.Conn
+
+func (a arrivals) Accept() (net.Conn, error) {
+	if c, ok := <-a; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (a arrivals) Close() error   { close(a); return nil }
+func (a arrivals) Addr() net.Addr { return memberAddr("m1:3888") }
+
+type arrival struct {
+	net.Conn
+	from memberAddr
+}
+
+func (a arrival) RemoteAddr() net.Addr { return a.from }
+
+// from makes a connection that comes from an address, and returns its far end.
+func (a arrivals) from(addr memberAddr) net.Conn {
+	near, far := net.Pipe()
+	a <- arrival{near, addr}
+	return far
+}
+
+// Strangers take no place of a member's address, be it in the server list or known by a
+// right hello; and of each kind the oldest silent connection makes room for the newest.
+func TestMembersHavePlacesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peers := []Peer{{1, "m1:3888"}, {2, "10.0.0.2:3888"}, {3, "m3:3888"}}
+		come := make(arrivals)
+		l := NewListener(come, NewHello(1, peers), nil)
+		defer l.Close()
+		if _, err := NewHello(3, peers).Dialed(come.from("10.0.0.3:1"), 1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		isOpen := func(c net.Conn) bool {
+			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			_, err := c.Read(make([]byte, 1))
+			return errors.Is(err, os.ErrDeadlineExceeded)
+		}
+		listed, known := come.from("10.0.0.2:1"), come.from("[::ffff:10.0.0.3]:2")
+		first := come.from("10.0.0.4:1")
+		for i := range maxHandshakes - 1 {
+			come.from(memberAddr(fmt.Sprintf("10.0.1.%d:1", i)))
+		}
+		synctest.Wait()
+		if !isOpen(first) {
+			t.Error("a stranger was dropped while there was room")
+		}
+		second := come.from("10.0.0.5:1")
+		synctest.Wait()
+		if isOpen(first) || !isOpen(second) {
+			t.Error("the newest stranger did not take the place of the oldest")
+		}
+		for range 10 * maxHandshakes {
+			come.from("10.0.0.5:2")
+		}
+		synctest.Wait()
+		if isOpen(second) || !isOpen(listed) || !isOpen(known) {
+			t.Errorf("open after a flood of strangers: one of them %t, want false; a member's by the list %t, by its hello %t, want true",
+				isOpen(second), isOpen(listed), isOpen(known))
+		}
+		for range maxHandshakes {
+			come.from("10.0.0.2:2")
+		}
+		synctest.Wait()
+		if isOpen(listed) {
+			t.Error("a silent connection from a member's address was kept before newer ones")
+		}
+	})
+}
+
+// Over TCP 3,000 silent connections do not keep a member out, even from its own address.
+func TestFloodKeepsNoMemberOut(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := []Peer{{1, inner.Addr().String()}, {2, "127.0.0.1:1"}}
+	l := NewListener(inner, NewHello(1, peers), nil)
+	defer l.Close()
+	for range 3000 {
+		silent, err := DialTCP(t.Context(), inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+	}
+	conn, err := DialTCP(t.Context(), inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn, err = NewHello(2, peers).Dialed(conn, 1); err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Close ends Accept, the connections being greeted and every goroutine.
+func TestListenerClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, come := newTestListener(t, io.Discard)
+		silent, greeted := come.from("m2:1"), come.from("m2:2")
+		if _, err := NewHello(2, testPeers).Dialed(greeted, 1); err != nil {
+			t.Fatal(err) // and nobody accepts it
+		}
+		l.Close()
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept: %v", err)
+		}
+		for _, c := range []net.Conn{silent, greeted} {
+			if _, err := c.Read(make([]byte, 1)); err == nil {
+				t.Error("a connection is still open")
+			}
+		}
+	})
+}
+
+// The same refusal is logged once in a while, not for each retry.
+func TestRefusalsAreLoggedSparingly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs bytes.Buffer
+		_, come := newTestListener(t, &logs)
+		stranger := NewHello(9, append([]Peer{{9, "m9:3888"}}, testPeers...))
+		for range 25 { // seconds
+			if _, err := stranger.Dialed(come.from("m9:1"), 1); !errors.Is(err, errRefused) {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if lines := strings.Count(logs.String(), "\n"); lines != 3 {
+			t.Errorf("logged %d lines in 25 s, want 3:\n%s", lines, logs.String())
+		}
+	})
+}
+
+// Stream over real TCP: the advertised address, the hello, and a refusal.
+func TestStreamTCP(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := []Peer{{1, inner.Addr().String()}, {2, "m2:3888"}}
+	s := NewStream(NewListener(inner, NewHello(1, peers), nil), NewHello(1, peers), peers, DialTCP)
+	defer s.Close()
+	if s.Addr().String() != peers[0].Addr {
+		t.Errorf("Addr = %v", s.Addr())
+	}
+	dialer := &Stream{hello: NewHello(2, peers), ids: s.ids, dial: DialTCP}
+	conn, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in, err := s.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if in.(*Conn).Peer != 2 {
+		t.Errorf("from member %d", in.(*Conn).Peer)
+	}
+	go func() { _, _ = conn.Write([]byte("after the hello")) }()
+	buf := make([]byte, 15)
+	if _, err := io.ReadFull(in, buf); err != nil || string(buf) != "after the hello" {
+		t.Errorf("read %q, %v", buf, err)
+	}
+	if _, err := s.Dial("nowhere:1", time.Second); err == nil {
+		t.Error("dialed an address that is no member's")
+	}
+	dialer.hello = NewHello(2, peers[1:])
+	if _, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Second); !errors.Is(err, errRefused) {
+		t.Errorf("with another server list: %v", err)
+	}
+}
+
+// No preface may crash a listener, or let in who is not a member.
+func FuzzHello(f *testing.F) {
+	hello := NewHello(1, testPeers)
+	right := NewHello(2, testPeers).preface(1)
+	f.Add(right)
+	f.Add(right[:9])
+	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		r := bytes.NewReader(sent)
+		from, err := hello.read(r)
+		if read := len(sent) - r.Len(); read > helloSize {
+			t.Fatalf("read %d bytes", read)
+		}
+		if err == nil && (from != 2 && from != 3 || !bytes.Equal(sent[:helloSize], NewHello(from, testPeers).preface(1))) {
+			t.Fatalf("let in %d with %q", from, sent)
+		}
+		if ref, ok := errors.AsType[*refusal](err); ok && (ref.code == helloOK || ref.code >= helloCodes) {
+			t.Fatalf("code %d", ref.code)
+		}
+	})
+}

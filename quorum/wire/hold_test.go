@@ -1,0 +1,83 @@
+package wire
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// down is the wire to a member that answers nothing until it is up.
+type down struct {
+	inner
+	up       atomic.Bool
+	beats    atomic.Int32
+	requests atomic.Int32
+}
+
+var errDown = errors.New("connection refused")
+
+func (d *down) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, req *raft.AppendEntriesRequest, _ *raft.AppendEntriesResponse) error {
+	if heartbeat(req) {
+		d.beats.Add(1)
+	} else {
+		d.requests.Add(1)
+	}
+	if !d.up.Load() {
+		return errDown
+	}
+	return nil
+}
+
+// A request to a member that is down is held until that answers a heartbeat, or until
+// nothing is to be waited for.
+func TestHold(t *testing.T) {
+	tests := []struct {
+		name string
+		end  func(d *down, leads *atomic.Bool, tr *Transport)
+	}{
+		{"member is up", func(d *down, _ *atomic.Bool, _ *Transport) { d.up.Store(true) }},
+		{"term is over", func(_ *down, leads *atomic.Bool, _ *Transport) { leads.Store(false) }},
+		{"process ends", func(_ *down, _ *atomic.Bool, tr *Transport) { close(tr.closed) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const poll = 20 * time.Millisecond
+				wire, leads := new(down), new(atomic.Bool)
+				leads.Store(true)
+				tr := &Transport{inner: wire, closed: make(chan struct{}), cfg: Config{
+					Election: holdsPerElection * poll, Stalled: noStall,
+					Leads: func(term uint64) bool { return term == 5 && leads.Load() },
+				}}
+				send := func(req raft.AppendEntriesRequest) chan error {
+					done := make(chan error, 1)
+					go func() { done <- tr.AppendEntries("2", "m2:1", &req, new(raft.AppendEntriesResponse)) }()
+					return done
+				}
+				if err := <-send(raft.AppendEntriesRequest{Term: 5}); !errors.Is(err, errDown) || wire.beats.Load() != 1 {
+					t.Errorf("a heartbeat of raft's: %v", err)
+				}
+				if err := <-send(raft.AppendEntriesRequest{Term: 4, PrevLogEntry: 1}); !errors.Is(err, errDown) || wire.beats.Load() != 1 {
+					t.Errorf("a request of an earlier term: %v", err)
+				}
+				done := send(raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 1})
+				time.Sleep(10*poll - poll/2)
+				if n := wire.beats.Load(); n != 11 || wire.requests.Load() != 2 || len(done) != 0 {
+					t.Errorf("%d attempts in ten polls, %d requests, %d answers", n-1, wire.requests.Load(), len(done))
+				}
+				tt.end(wire, leads, tr)
+				begin := time.Now()
+				if err := <-done; !errors.Is(err, errDown) {
+					t.Errorf("the request failed with %v: raft is to make it anew", err)
+				}
+				if took := time.Since(begin); took > poll {
+					t.Errorf("held for %v more", took)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package wire
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/raft"
+)
+
+// maxMember is the highest member id: ZooKeeper's ids fit the top byte of a session id.
+const maxMember = 255
+
+// Peer is one voting member.
+type Peer struct {
+	ID   uint32 // 1 to 255
+	Addr string // host:port under which the others reach its raft; no two peers share one
+}
+
+// ServerID is the member's id as raft has it.
+func (p Peer) ServerID() raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(p.ID), 10)) }
+
+// MemberID is the inverse of ServerID; 0 if id is none of ours.
+func MemberID(id raft.ServerID) uint32 {
+	n, err := strconv.ParseUint(string(id), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
+}
+
+// CheckPeers refuses a list that raft could misread. raft tells candidates apart by
+// their address alone, so two members behind one address would share their votes.
+func CheckPeers(self uint32, peers []Peer) error {
+	ids, addrs := map[uint32]bool{}, map[string]uint32{}
+	for _, p := range peers {
+		if p.ID < 1 || p.ID > maxMember {
+			return fmt.Errorf("quorum: member id %d is not between 1 and %d", p.ID, maxMember)
+		}
+		if ids[p.ID] {
+			return fmt.Errorf("quorum: member %d is listed twice", p.ID)
+		}
+		ids[p.ID] = true
+		norm, err := checkAddr(p.Addr)
+		if err != nil {
+			return fmt.Errorf("quorum: address %q of member %d: %w", p.Addr, p.ID, err)
+		}
+		if other, ok := addrs[norm]; ok {
+			return fmt.Errorf("quorum: members %d and %d share the address %q", other, p.ID, p.Addr)
+		}
+		addrs[norm] = p.ID
+	}
+	if !ids[self] {
+		return fmt.Errorf("quorum: this member, %d, is not in the server list", self)
+	}
+	return nil
+}
+
+// checkAddr returns addr in a form in which equal addresses are equal strings.
+func checkAddr(addr string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("port %q is not between 1 and 65535", port)
+	}
+	if host == "" {
+		return "", errors.New("no host: others could not reach it")
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip = ip.Unmap(); ip.IsUnspecified() {
+			return "", errors.New("a wildcard is no address that others can reach")
+		}
+		host = ip.String()
+	}
+	return strings.ToLower(strings.TrimSuffix(host, ".")) + ":" + port, nil
+}
+
+// Sorted returns peers by id: the one order in which every member writes them down.
+func Sorted(peers []Peer) []Peer {
+	return slices.SortedFunc(slices.Values(peers), func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// Canonical is the server list as every member writes it: a line for each, by id.
+func Canonical(peers []Peer) []string {
+	lines := make([]string, 0, len(peers))
+	for _, p := range Sorted(peers) {
+		lines = append(lines, fmt.Sprintf("server.%d=%s", p.ID, p.Addr))
+	}
+	return lines
+}
+
+// ConfigHash is the SHA-256 of the canonical server list, the same on every member
+// whatever the order of its own list.
+func ConfigHash(peers []Peer) []byte {
+	sum := sha256.Sum256([]byte(strings.Join(Canonical(peers), "\n")))
+	return sum[:]
+}
+
+// Configuration is peers as raft's bootstrap entry holds them, byte for byte the same on
+// every member.
+func Configuration(peers []Peer) raft.Configuration {
+	var c raft.Configuration
+	for _, p := range Sorted(peers) {
+		c.Servers = append(c.Servers, raft.Server{ID: p.ServerID(), Address: raft.ServerAddress(p.Addr)})
+	}
+	return c
+}

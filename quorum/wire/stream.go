@@ -1,0 +1,66 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Stream carries raft between members: a raft.StreamLayer whose connections begin with
+// the hello, and whose Addr is the advertised address of this member, not the one that the
+// listener is bound to.
+type Stream struct {
+	*Listener
+	addr  memberAddr
+	ids   map[raft.ServerAddress]uint32
+	hello Hello
+	dial  DialFunc
+}
+
+// DialFunc opens a connection to addr (host:port), TCP or TLS over it, within ctx.
+type DialFunc func(ctx context.Context, addr string) (net.Conn, error)
+
+// DialTCP is the plain DialFunc.
+func DialTCP(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// NewStream returns the stream layer of member hello.self over l, which it owns. peers
+// is the list that hello was made of.
+func NewStream(l *Listener, hello Hello, peers []Peer, dial DialFunc) *Stream {
+	s := &Stream{Listener: l, ids: map[raft.ServerAddress]uint32{}, hello: hello, dial: dial}
+	for _, p := range peers {
+		s.ids[raft.ServerAddress(p.Addr)] = p.ID
+		if p.ID == hello.self {
+			s.addr = memberAddr(p.Addr)
+		}
+	}
+	return s
+}
+
+// Addr is the advertised address.
+func (s *Stream) Addr() net.Addr { return s.addr }
+
+// Dial connects to a member and says hello. It implements raft.StreamLayer.
+func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	to, ok := s.ids[address]
+	if !ok {
+		return nil, fmt.Errorf("quorum: dial %q: no such member", address)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conn, err := s.dial(ctx, string(address))
+	if err != nil {
+		return nil, err
+	}
+	return s.hello.Dialed(conn, to)
+}
+
+type memberAddr string
+
+func (memberAddr) Network() string  { return "tcp" }
+func (a memberAddr) String() string { return string(a) }

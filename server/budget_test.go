@@ -1,0 +1,373 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+)
+
+// budgeted is a world with a small budget, and a node /big of 100 KiB.
+func budgeted(t *testing.T) (*world, *client) {
+	t.Helper()
+	w := newWorld(t, false, func(c *Config) { c.Limits.Budget, c.Limits.MaxClientConns = testBudget, -1 })
+	c := w.connect()
+	c.must(jute.OpCreate, create("/big", strings.Repeat("x", bigNode), 0))
+	synctest.Wait() // until the request is no longer counted
+	return w, c
+}
+
+const (
+	bigNode    = 100 << 10
+	testBudget = 4 << 20
+)
+
+// silent clients ask for much, one after the other, and read nothing.
+func (w *world) silent(n int, ask []byte) []*client {
+	clients := make([]*client, n)
+	for i := range clients {
+		clients[i] = w.connect()
+		go func() { _, _ = clients[i].Write(ask) }()
+		synctest.Wait()
+	}
+	return clients
+}
+
+func (w *world) used() int64 { return w.srv.budget.used.Load() }
+
+func (w *world) dropped() uint64 { return w.srv.Stats().OverBudget }
+
+func reads(n int) []byte {
+	var b []byte
+	for i := range n {
+		b = append(b, frameOf(jute.RequestHeader{Xid: int32(i + 1), Op: jute.OpGetData}, getData("/big", false))...)
+	}
+	return b
+}
+
+// However many clients ask for large replies and take none, no more is held for them than the
+// budget. Small requests of others are answered at once. A large one waits for
+// budgetPatience; then those that take nothing make room for it.
+func TestBudgetOfReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := budgeted(t)
+		w.silent(20, reads(20)) // more would be let in before the modest client, one round of budgetPatience after another
+		if n := w.used(); n > testBudget || n < testBudget/2 {
+			t.Errorf("%d bytes are held", n)
+		}
+		if n := w.dropped(); n != 0 {
+			t.Errorf("%d connections closed though nobody else wants anything", n)
+		}
+		began := time.Now()
+		c.must(jute.OpExists, exists("/big", false))
+		c.must(jute.OpSetData, setData("/", "x"))
+		if took := time.Since(began); took != 0 {
+			t.Errorf("small requests wait for %v", took)
+		}
+		modest := w.connect()
+		if body := modest.must(jute.OpGetData, getData("/big", false)); len(body) < bigNode {
+			t.Errorf("%d bytes came", len(body))
+		}
+		if took := time.Since(began); took > 2*budgetPatience {
+			t.Errorf("a large reply waits for %v", took)
+		}
+	})
+}
+
+// A client that takes what it asked for is not closed for those that take nothing, and gets all:
+// neither one that comes last and takes all at once, nor one that comes first, takes it slowly and
+// holds more than any of them.
+func TestBudgetSparesReaders(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		size  int // of the node that it asks for
+		times int
+		slow  bool
+		each  int // how often each of the others asks for /big
+	}{
+		{name: "at once", size: bigNode, times: 200, each: 20},
+		{name: "slowly", size: bigNode, times: 40, slow: true, each: 1},
+		{name: "a large one slowly", size: 9 * bigNode, times: 5, slow: true, each: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := budgeted(t)
+				c.must(jute.OpSetData, setData("/", strings.Repeat("x", tt.size)))
+				var ask []byte
+				for i := range tt.times {
+					ask = append(ask, frameOf(jute.RequestHeader{Xid: int32(i + 1), Op: jute.OpGetData}, getData("/", false))...)
+				}
+				if !tt.slow {
+					w.silent(40, reads(tt.each))
+				}
+				go func() { _, _ = c.Write(ask) }()
+				synctest.Wait()
+				if tt.slow {
+					w.silent(40, reads(tt.each))
+					c.in = bufio.NewReader(paced{c})
+				}
+				for i := range tt.times {
+					c.expect(int32(i+1), jute.OK)
+				}
+				if w.dropped() == 0 {
+					t.Error("none of those that take nothing was closed: the budget had room")
+				}
+			})
+		})
+	}
+}
+
+// paced reads a third more than one write has in budgetPatience: that is fast enough to count as
+// a client that takes something.
+type paced struct{ io.Reader }
+
+func (p paced) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b[:min(len(b), maxWrite/8)])
+	time.Sleep(budgetPatience * time.Duration(n) / (maxWrite / 3 * 4))
+	return n, err
+}
+
+// Reads between two writes cannot wait, and overrun the budget. The connections that hold most are
+// closed at once; one that holds little is not, even if its client has taken nothing for long and
+// theirs have.
+func TestBudgetOverrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := budgeted(t)
+		modest := w.connect()
+		modest.must(jute.OpGetData, getData("/big", true))
+		var ask []byte
+		for range 4 {
+			ask = append(ask, frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/", ""))...)
+			ask = append(ask, reads(20)...)
+		}
+		clients := w.silent(5, nil)
+		w.hold()
+		for _, c := range clients {
+			go func() { _, _ = c.Write(ask) }()
+		}
+		modest.request(jute.OpGetData, getData("/big", false)) // not taken yet
+		time.Sleep(2 * budgetPatience)
+		synctest.Wait()
+		w.release() // each is owed 60 replies of 100 KiB
+		time.Sleep(budgetLook)
+		synctest.Wait()
+		if n := w.used(); n > testBudget {
+			t.Errorf("%d bytes are held", n)
+		}
+		if n := w.dropped(); n == 0 || n > 5 {
+			t.Errorf("%d connections closed, want one to five", n)
+		}
+		modest.expect(2, jute.OK)
+		modest.must(jute.OpPing)
+	})
+}
+
+// Long requests are counted as their bytes come: the length alone costs nothing. When the budget
+// is spent the next one waits, until those that send no more are closed.
+func TestBudgetOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, silent = 1_000_000, 40
+		w, c := budgeted(t)
+		long := frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/big", strings.Repeat("y", size)))
+		w.silent(silent, long[:100])
+		if n := w.used(); n != 0 {
+			t.Errorf("%d bytes are held for promises", n)
+		}
+		w.silent(silent, long[:size*7/10])
+		if n := w.used(); n > testBudget || n < testBudget/2 {
+			t.Errorf("%d bytes are held", n)
+		}
+		began := time.Now()
+		c.must(jute.OpSetData, setData("/", "small"))
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a small request waits for %v", took)
+		}
+		c.write(long)
+		c.expect(1, jute.OK)
+		// An eighth of the budget is kept free, so three such requests fit at a time. Those that came
+		// before this one are let in first: the silent ones without the first three, and then this
+		// one, are 13 rounds. In each round three connections are closed at the first look after they
+		// have been silent for budgetPatience. The looks begin with the wait: one more at most.
+		const atOnce = testBudget / 8 * 7 / size
+		const waiting = silent - atOnce + 1
+		const rounds = (waiting + atOnce - 1) / atOnce
+		if took, most := time.Since(began), rounds*(budgetPatience+budgetLook)+budgetLook; took > most {
+			t.Errorf("a long request waits for %v, want %v at most", took, most)
+		}
+	})
+}
+
+// A request that waits for room ends like one of a silent client, if no room comes.
+func TestBudgetWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := budgeted(t)
+		w.srv.budget.add(testBudget) // nobody's: nobody can make room
+		defer w.srv.budget.add(-testBudget)
+		go func() {
+			_, _ = c.Write(frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/big", strings.Repeat("y", 1_000_000))))
+		}()
+		time.Sleep(time.Duration(c.timeout) * time.Millisecond)
+		if n := len(w.srv.connections()); n != 1 {
+			t.Fatalf("%d connections", n)
+		}
+		time.Sleep((idleSlack + 1) * testTick)
+		c.expectClosed()
+	})
+}
+
+// Apply lists no long directory: that is left to another goroutine. The client's next write
+// waits for the list, which does not show it.
+func TestLongListsAreNotApplysWork(t *testing.T) {
+	const children = 2 * briefChildren
+	list := jute.GetChildrenRequest{Path: []byte("/")}
+	for _, tt := range []struct {
+		name  string
+		op    jute.Op
+		rec   record
+		aside bool
+	}{
+		{name: "children", op: jute.OpGetChildren, rec: list, aside: true},
+		{name: "children2", op: jute.OpGetChildren2, rec: list, aside: true},
+		{name: "few children", op: jute.OpGetChildren, rec: jute.GetChildrenRequest{Path: []byte("/zookeeper")}},
+		{name: "multi", op: jute.OpMultiRead, rec: raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetChildren, GetChildren: list}})), aside: true},
+		{name: "all below", op: jute.OpGetAllChildrenNumber, rec: jute.GetAllChildrenNumberRequest{Path: []byte("/")}, aside: true},
+		{name: "ephemerals", op: jute.OpGetEphemerals, rec: jute.GetEphemeralsRequest{}, aside: true},
+		{name: "ACL", op: jute.OpGetACL, rec: jute.GetACLRequest{Path: []byte("/")}, aside: true},
+		{name: "data", op: jute.OpGetData, rec: getData("/", false)},
+		{name: "few watches", op: jute.OpSetWatches, rec: setWatches(1<<40, []string{"/"}, nil, nil)},
+		{name: "many watches", op: jute.OpSetWatches, rec: setWatches(1<<40, slices.Repeat([]string{"/"}, briefWatches), nil, nil), aside: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, false, nil)
+				c := w.connect()
+				for i := range children {
+					c.must(jute.OpCreate, create(fmt.Sprintf("/%04d", i), "", 0))
+				}
+				xid := c.xid
+				w.hold()
+				c.request(jute.OpSetData, setData("/", "x"))
+				c.request(tt.op, tt.rec)
+				go func() {
+					_, _ = c.Write(frameOf(jute.RequestHeader{Xid: xid + 3, Op: jute.OpCreate}, create("/late", "", 0)))
+				}()
+				synctest.Wait()
+				unanswered := -1
+				w.entryEnd = func() {
+					if unanswered < 0 {
+						k := w.srv.connections()[0]
+						k.mu.Lock()
+						unanswered = k.queue.n
+						k.mu.Unlock()
+					}
+				}
+				w.release()
+				c.expect(xid+1, jute.OK)
+				h, body := c.reply()
+				if h.Xid != xid+2 || h.Err != jute.OK || bytes.Contains(body, []byte("late")) {
+					t.Errorf("answered xid %d, error %d, % x", h.Xid, h.Err, body)
+				}
+				c.expect(xid+3, jute.OK)
+				if aside := unanswered == 1; aside != tt.aside {
+					t.Errorf("%d requests unanswered when apply was done; aside: %v, want %v", unanswered, aside, tt.aside)
+				}
+			})
+		})
+	}
+}
+
+// Large data are sent from where the tree has them. They come whole and between the right frames,
+// as they were when the request was answered, over every way out.
+func TestSharedData(t *testing.T) {
+	for _, tcp := range []bool{false, true} {
+		for _, size := range []int{1, shareWaiting - 1, shareWaiting, shareFrom - 1, shareFrom, 900_000} {
+			for _, behind := range []bool{false, true} { // a write
+				t.Run(fmt.Sprintf("tcp %v, %d bytes, behind a write %v", tcp, size, behind), func(t *testing.T) {
+					w := newWorld(t, tcp, nil)
+					c := w.connect()
+					c.must(jute.OpCreate, create("/a", strings.Repeat("o", size), 0))
+					c.must(jute.OpGetData, getData("/a", true))
+					ask := frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/a", strings.Repeat("n", size)))
+					if !behind {
+						ask = frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpGetData}, getData("/a", false))
+					}
+					ask = append(ask, frameOf(jute.RequestHeader{Xid: 2, Op: jute.OpGetData}, getData("/a", false))...)
+					ask = append(ask, frameOf(jute.RequestHeader{Xid: 3, Op: jute.OpExists}, exists("/a", false))...)
+					ask = append(ask, frameOf(jute.RequestHeader{Xid: 4, Op: jute.OpSetData}, setData("/a", strings.Repeat("l", size)))...)
+					go func() { _, _ = c.Write(ask) }()
+					want := byte('o')
+					if behind {
+						c.expectEvent(jute.EventNodeDataChanged, "/a")
+						want = 'n'
+					}
+					c.expect(1, jute.OK)
+					h, body := c.reply()
+					var got jute.GetDataResponse
+					d := jute.NewDecoder(body)
+					if got.Decode(&d); d.Err() != nil || len(d.Rest()) > 0 || h.Xid != 2 || !bytes.Equal(got.Data, bytes.Repeat([]byte{want}, size)) {
+						t.Errorf("xid %d, %d bytes, of data %d, of which %d are %q", h.Xid, len(body), len(got.Data), bytes.Count(got.Data, []byte{want}), want)
+					}
+					if int(got.Stat.DataLength) != size {
+						t.Errorf("stat of %d bytes", got.Stat.DataLength)
+					}
+					c.expect(3, jute.OK)
+					if !behind {
+						c.expectEvent(jute.EventNodeDataChanged, "/a")
+					}
+					c.expect(4, jute.OK)
+				})
+			}
+		}
+	}
+}
+
+// A client that has read nothing while its node was overwritten, and then deleted, gets what was
+// there when it asked.
+func TestSharedDataOutlivesTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, writer := budgeted(t)
+		c := w.connect()
+		c.write(reads(2))
+		synctest.Wait()
+		writer.must(jute.OpSetData, setData("/big", strings.Repeat("y", bigNode)))
+		writer.must(jute.OpDelete, jute.DeleteRequest{Path: []byte("/big"), Version: -1})
+		for range 2 {
+			_, body := c.reply()
+			if n := bytes.Count(body, []byte("x")); n < bigNode {
+				t.Errorf("%d of %d bytes came", n, bigNode)
+			}
+		}
+	})
+}
+
+// The log is told of the connections that were closed, not of each.
+func TestBudgetIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := budgeted(t)
+		for range 3 {
+			for _, c := range w.silent(2, reads(20)) {
+				w.srv.budget.add(testBudget)
+				time.Sleep(budgetLook)
+				synctest.Wait()
+				w.srv.budget.add(-testBudget)
+				_, _ = io.Copy(io.Discard, c)
+			}
+		}
+		if n := w.dropped(); n != 6 {
+			t.Errorf("%d connections closed, want 6", n)
+		}
+		b := &w.srv.budget
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.closed == 0 || b.closed == 6 {
+			t.Errorf("%d of 6 not told yet, want all but the first", b.closed)
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package server
+
+import "rollcall/jute"
+
+// operation is how the server serves an opcode.
+type operation struct {
+	// take takes a request in. It returns false after the last one that the connection takes.
+	take func(c *conn, r *request) (more bool)
+
+	// record reads the record of a write, so that the log has none that cannot be read.
+	record func(d jute.Decoder) error
+
+	// before queues the events that come before the reply. It is nil if there are none.
+	before func(c *conn, r *request) jute.Code
+
+	// answer appends the record of the reply to a request that the log has no part in, or
+	// returns an error, and then the bytes it appended are void. It is nil if the reply is a
+	// header. The caller holds mu and the tree's lock.
+	answer func(c *conn, b []byte, r *request) ([]byte, jute.Code)
+
+	// weigh returns about how many bytes the answer will have. It is nil if they are few.
+	// The caller holds the tree's lock.
+	weigh func(c *conn, r *request) int64
+
+	// aside reports whether apply leaves a read that waits for a write to another goroutine,
+	// because it may take long. It is nil if it never does. The caller holds the tree's lock.
+	aside func(c *conn, r *request) bool
+
+	// result appends the record of a write that succeeded, alone or in a multi. It is nil if
+	// the reply is a header.
+	result func(b []byte, path string, stat *jute.Stat) []byte
+}
+
+// operations is the table of what the server serves, by opcode. It is made, and not a
+// variable, because the functions in it lead back to it.
+func operations() map[jute.Op]operation {
+	return map[jute.Op]operation{
+		jute.OpCreate:          {take: (*conn).write, record: readCreate, result: pathResult},
+		jute.OpCreate2:         {take: (*conn).write, record: readCreate, result: nodeResult},
+		jute.OpCreateContainer: {take: (*conn).write, record: readCreate, result: nodeResult},
+		jute.OpCreateTTL:       {take: (*conn).write, record: readCreateTTL, result: nodeResult},
+		jute.OpDelete:          {take: (*conn).write, record: readDelete},
+		jute.OpSetData:         {take: (*conn).write, record: readSetData, result: statResult},
+		jute.OpSetACL:          {take: (*conn).write, record: readSetACL, result: statResult},
+		jute.OpReconfig:        {take: (*conn).write, record: readReconfig}, // always refused
+		jute.OpMulti:           {take: (*conn).multi},                       // see appendMulti
+		jute.OpCloseSession:    {take: (*conn).closeSession},
+		jute.OpSync:            {take: (*conn).sync}, // see appendSync
+
+		jute.OpExists:               {take: (*conn).look, answer: (*conn).exists},
+		jute.OpGetData:              {take: (*conn).look, answer: (*conn).getData, weigh: (*conn).weighData},
+		jute.OpGetACL:               {take: (*conn).look, answer: (*conn).getACL, weigh: (*conn).weighUnknown, aside: always},
+		jute.OpGetChildren:          {take: (*conn).look, answer: (*conn).getChildren, weigh: (*conn).weighChildren, aside: (*conn).manyChildren},
+		jute.OpGetChildren2:         {take: (*conn).look, answer: (*conn).getChildren, weigh: (*conn).weighChildren, aside: (*conn).manyChildren},
+		jute.OpMultiRead:            {take: (*conn).look, answer: (*conn).multiRead, weigh: (*conn).weighUnknown, aside: always},
+		jute.OpGetEphemerals:        {take: (*conn).look, answer: (*conn).getEphemerals, weigh: (*conn).weighUnknown, aside: always},
+		jute.OpGetAllChildrenNumber: {take: (*conn).look, answer: (*conn).getAllChildrenNumber, aside: always},
+
+		jute.OpSetWatches:    {take: (*conn).local, before: (*conn).setWatches, weigh: (*conn).weighPaths, aside: (*conn).manyPaths},
+		jute.OpSetWatches2:   {take: (*conn).local, before: (*conn).setWatches2, weigh: (*conn).weighPaths, aside: (*conn).manyPaths},
+		jute.OpAddWatch:      {take: (*conn).local, answer: (*conn).addWatch},
+		jute.OpCheckWatches:  {take: (*conn).local, answer: (*conn).checkWatches},
+		jute.OpRemoveWatches: {take: (*conn).local, answer: (*conn).removeWatches},
+
+		jute.OpPing:   {take: (*conn).local},
+		jute.OpWhoAmI: {take: (*conn).local, answer: (*conn).whoAmI},
+		jute.OpAuth:   {take: (*conn).auth},
+		jute.OpSASL:   {take: (*conn).sasl},
+	}
+}
+
+// The opcodes that clients send lie between these two.
+const (
+	leastOp    = jute.OpCloseSession
+	greatestOp = jute.OpWhoAmI
+)
+
+// operationTable finds an operation by its opcode, at op - leastOp. The last place is for the
+// opcodes beyond those two.
+type operationTable [greatestOp - leastOp + 2]operation
+
+func newOperationTable() *operationTable {
+	t := new(operationTable)
+	for i := range t {
+		t[i].take = (*conn).unknown
+	}
+	for op, how := range operations() {
+		t[op-leastOp] = how
+	}
+	return t
+}
+
+// of returns how an opcode is served. No operation is nil: one that no client may send has
+// unknown.
+func (t *operationTable) of(op jute.Op) *operation {
+	if op < leastOp || op > greatestOp {
+		return &t[len(t)-1]
+	}
+	return &t[op-leastOp]
+}
+
+// The read functions read the record of a write. They take the decoder by value, and none
+// leads through an interface: so nothing goes to the heap but lists.
+
+func readCreate(d jute.Decoder) error {
+	var r jute.CreateRequest
+	r.Decode(&d)
+	return d.Err()
+}
+
+func readCreateTTL(d jute.Decoder) error {
+	var r jute.CreateTTLRequest
+	r.Decode(&d)
+	return d.Err()
+}
+
+func readDelete(d jute.Decoder) error {
+	var r jute.DeleteRequest
+	r.Decode(&d)
+	return d.Err()
+}
+
+func readSetData(d jute.Decoder) error {
+	var r jute.SetDataRequest
+	r.Decode(&d)
+	return d.Err()
+}
+
+func readSetACL(d jute.Decoder) error {
+	var r jute.SetACLRequest
+	r.Decode(&d)
+	return d.Err()
+}
+
+func readReconfig(d jute.Decoder) error {
+	var r jute.ReconfigRequest
+	r.Decode(&d)
+	return d.Err()
+}
+
+// childWeight is what a name in a list of children is taken to have, in bytes.
+const childWeight = 32
+
+func (c *conn) weighData(r *request) int64 {
+	d := jute.NewDecoder(r.body)
+	var req jute.GetDataRequest
+	req.Decode(&d)
+	data, _ := c.srv.cfg.State.Weight(req.Path)
+	return int64(data)
+}
+
+func (c *conn) weighChildren(r *request) int64 {
+	d := jute.NewDecoder(r.body)
+	var req jute.GetChildrenRequest
+	req.Decode(&d)
+	_, children := c.srv.cfg.State.Weight(req.Path)
+	return int64(children) * childWeight
+}
+
+// weighUnknown is for an answer whose length does not follow from one node.
+func (c *conn) weighUnknown(*request) int64 { return int64(c.srv.cfg.Limits.MaxBuffer) }
+
+// weighPaths counts the events of all paths in the request.
+func (c *conn) weighPaths(r *request) int64 { return int64(len(r.body)) }
+
+const (
+	// briefChildren is how many names apply itself lists: a few microseconds.
+	briefChildren = 128
+	// briefWatches is how long a setWatches may be, in bytes, for apply to serve it: some 100 paths.
+	briefWatches = 4 << 10
+)
+
+func (c *conn) manyChildren(r *request) bool {
+	return c.weighChildren(r) > briefChildren*childWeight
+}
+
+func (c *conn) manyPaths(r *request) bool { return len(r.body) > briefWatches }
+
+func always(*conn, *request) bool { return true }
