@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -207,7 +208,8 @@ func TestSecondInstallRestarts(t *testing.T) {
 		if n.LastIndex() != last || e.members[late].machine.restored != 0 {
 			t.Error("raft went back")
 		}
-		if resp, err := install(r.CurrentTerm(), last-1, "x"); err == nil || !strings.Contains(err.Error(), wire.ErrRestart.Error()) {
+		// The member ends at the same time, so its words may come too late for the sender.
+		if resp, err := install(r.CurrentTerm(), last-1, "x"); err == nil || !strings.Contains(err.Error(), wire.ErrRestart.Error()) && !errors.Is(err, io.EOF) {
 			t.Errorf("again: %+v, %v", resp, err)
 		}
 		if err := e.ended(late); !errors.Is(err, wire.ErrRestart) {
