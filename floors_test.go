@@ -18,7 +18,7 @@ var floors = [][]string{
 	{"quorum/disk"},
 	{"quorum/wire"},
 	{"quorum", "leader", "follower", "server", "admin", "client"},
-	{"member", "drill", "bench"},
+	{"member", "bench"},
 	{"cmd/rollcall", "integration/wire", "integration/process", "integration/history", "ci/pictures"},
 	{"integration/cluster"},
 	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/trials", "integration/hostile", "integration/differential"},
