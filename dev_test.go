@@ -1,0 +1,306 @@
+package rollcall_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tableOf returns the cells of the rows below the table's header, which is the line that begins
+// with header.
+func tableOf(t *testing.T, path, header string) (rows [][]string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "\n"+header)
+	if !ok {
+		t.Fatalf("%s has no table that begins with %q", path, header)
+	}
+	for line := range strings.Lines(rest[strings.Index(rest, "\n")+1:]) {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
+		if !strings.HasPrefix(cells[0], "---") {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// named returns what a text has in backticks.
+func named(text string) (names []string) {
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// The files that ARCHITECTURE.md names for a kind of change exist, and so do the tests that it
+// says will ask for them.
+func TestChangesLeadToFiles(t *testing.T) {
+	const leastRows = 15
+	rows := tableOf(t, "ARCHITECTURE.md", "| To add or change |")
+	if len(rows) < leastRows {
+		t.Errorf("%d kinds of change, want at least %d", len(rows), leastRows)
+	}
+	files, tests := filesOfTree(t), testsByPackage(t)
+	files[".ci/run"] = true // its folder is hidden
+	path := regexp.MustCompile(`^\.?[a-z_]+[\w./-]*(/|\.(go|md|proto|sh)|least-tests|client-scenarios|/run)$`)
+	test := regexp.MustCompile(`^([a-z/]+)\.(Test\w+)$`)
+	for _, cells := range rows {
+		if len(cells) != 3 {
+			t.Errorf("%q: %d cells, want 3", cells[0], len(cells))
+			continue
+		}
+		paths := 0
+		for _, name := range named(cells[1]) {
+			if !path.MatchString(name) {
+				continue
+			}
+			paths++
+			if _, err := os.Stat(name); err != nil || !strings.HasSuffix(name, "/") && !files[name] {
+				t.Errorf("%q names %s, which is no file of this tree", cells[0], name)
+			}
+		}
+		if paths == 0 && !strings.Contains(cells[1], "this page") {
+			t.Errorf("%q leads to no file", cells[0])
+		}
+		asking := 0
+		for _, name := range named(cells[2]) {
+			m := test.FindStringSubmatch(name)
+			if m == nil {
+				continue
+			}
+			asking++
+			if !tests[m[1]][m[2]] {
+				t.Errorf("%q names %s, which is no test", cells[0], name)
+			}
+		}
+		if asking == 0 {
+			t.Errorf("%q names no test", cells[0])
+		}
+	}
+}
+
+// testsByPackage returns the names of the tests of each package, by its folder. That of the root
+// is rollcall.
+func testsByPackage(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	tests := map[string]map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for path := range filesOfTree(t) {
+		if !strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg := filepath.Dir(path)
+		if pkg == "." {
+			pkg = "rollcall"
+		}
+		if tests[pkg] == nil {
+			tests[pkg] = map[string]bool{}
+		}
+		for _, m := range function.FindAllStringSubmatch(string(text), -1) {
+			tests[pkg][m[1]] = true
+		}
+	}
+	return tests
+}
+
+// code is what the files that are not tests declare, by the last part of the package's path.
+type code struct {
+	names   map[string]map[string]bool            // of a package: functions, methods, types, constants, variables and fields
+	members map[string]map[string]map[string]bool // of a package and a type: fields and methods
+	locks   []string                              // "package.Type.field" of each lock in a struct
+}
+
+// parseCode reads the code of all packages but those of tests and of ci.
+func parseCode(t *testing.T) *code {
+	t.Helper()
+	c := &code{names: map[string]map[string]bool{}, members: map[string]map[string]map[string]bool{}}
+	for path := range filesOfTree(t) {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "ci/") || strings.HasPrefix(path, "tools/") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg := filepath.Base(filepath.Dir(path))
+		if c.names[pkg] == nil {
+			c.names[pkg], c.members[pkg] = map[string]bool{}, map[string]map[string]bool{}
+		}
+		for _, decl := range file.Decls {
+			c.declare(pkg, decl, !strings.HasPrefix(path, "integration/"))
+		}
+	}
+	slices.Sort(c.locks)
+	return c
+}
+
+func (c *code) declare(pkg string, decl ast.Decl, locks bool) {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		c.names[pkg][d.Name.Name] = true
+		if d.Recv != nil {
+			c.member(pkg, receiver(d.Recv.List[0].Type), d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					c.names[pkg][name.Name] = true
+				}
+			case *ast.TypeSpec:
+				c.names[pkg][s.Name.Name] = true
+				c.fields(pkg, s.Name.Name, s.Type, locks)
+			}
+		}
+	}
+}
+
+// fields declares what a type has: the fields of a struct, the methods of an interface.
+func (c *code) fields(pkg, typ string, of ast.Expr, locks bool) {
+	var list *ast.FieldList
+	switch of := of.(type) {
+	case *ast.StructType:
+		list = of.Fields
+	case *ast.InterfaceType:
+		list = of.Methods
+	default:
+		return
+	}
+	for _, field := range list.List {
+		for _, name := range field.Names {
+			c.names[pkg][name.Name] = true
+			c.member(pkg, typ, name.Name)
+			if sel, ok := field.Type.(*ast.SelectorExpr); locks && ok && strings.HasSuffix(sel.Sel.Name, "Mutex") {
+				c.locks = append(c.locks, pkg+"."+typ+"."+name.Name)
+			}
+		}
+	}
+}
+
+func (c *code) member(pkg, typ, name string) {
+	if c.members[pkg][typ] == nil {
+		c.members[pkg][typ] = map[string]bool{}
+	}
+	c.members[pkg][typ][name] = true
+}
+
+// receiver returns the name of a method's type.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+// has reports whether a name with dots, such as leader.Leader.ask, Leader.ask or leader.maxMarks,
+// is one of the code's: each part is declared in the part before it.
+func (c *code) has(name string) bool {
+	parts := strings.Split(name, ".")
+	if names := c.names[parts[0]]; names != nil {
+		if len(parts) == 2 {
+			return names[parts[1]]
+		}
+		return c.members[parts[0]][parts[1]][parts[2]]
+	}
+	for pkg := range c.members {
+		if c.members[pkg][parts[0]][parts[1]] {
+			return true
+		}
+	}
+	return false
+}
+
+// dotted is a name in code that has two or three parts, and begins with those of this tree.
+var dotted = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*){1,2}$`)
+
+// Names such as Leader.ask in the pages for those who change Rollcall are names in its code.
+func TestDevPagesNameCode(t *testing.T) {
+	c, found := parseCode(t), 0
+	others := []string{"raft", "grpc", "time", "errors", "slog", "syscall", "runtime", "http", "atomic", "synctest", "sync", "testing", "heap"}
+	file := regexp.MustCompile(`\.(go|md|db|sh|cfg|proto)$`)
+	for path, text := range pages(t) {
+		if path != "ARCHITECTURE.md" && !strings.HasPrefix(path, "docs/dev/") {
+			continue
+		}
+		for _, name := range named(codeLine.ReplaceAllString(text, "")) {
+			first, rest, _ := strings.Cut(name, ".")
+			if !dotted.MatchString(name) || file.MatchString(name) || strings.HasPrefix(rest, "Test") || slices.Contains(others, first) {
+				continue
+			}
+			found++
+			if !c.has(name) {
+				t.Errorf("%s names %s, which is not in the code", path, name)
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("%d names of code in all pages: they are not found any more", found)
+	}
+}
+
+// Every lock in a struct has its row in docs/dev/concurrency.md.
+func TestEveryLockIsListed(t *testing.T) {
+	listed := ""
+	for _, cells := range tableOf(t, "docs/dev/concurrency.md", "| Lock |") {
+		listed += cells[0] + " "
+	}
+	locks := parseCode(t).locks
+	for _, lock := range locks {
+		_, short, _ := strings.Cut(lock, ".")
+		if !strings.Contains(listed, "`"+lock+"`") && !strings.Contains(listed, "`"+short+"`") {
+			t.Errorf("docs/dev/concurrency.md has no row for %s", lock)
+		}
+	}
+	if len(locks) < 30 {
+		t.Errorf("%d locks in all the code: they are not found any more", len(locks))
+	}
+}
+
+// The constants that docs/dev/limits.md names are in the code, each in the package that stands
+// before it.
+func TestLimitsExist(t *testing.T) {
+	c, found := parseCode(t), 0
+	for _, cells := range tableOf(t, "docs/dev/limits.md", "| Name |") {
+		pkg := ""
+		for _, name := range named(cells[0]) {
+			first, rest, _ := strings.Cut(filepath.Base(name), ".")
+			switch {
+			case rest != "": // TestDevPagesNameCode has it
+				pkg, found = first, found+1
+			case c.names[first] != nil:
+				pkg = first
+			case !c.names[pkg][name]:
+				t.Errorf("docs/dev/limits.md names %s of %s, which is not in the code", name, pkg)
+			default:
+				found++
+			}
+		}
+	}
+	if found < 150 {
+		t.Errorf("%d constants in the table: they are not found any more", found)
+	}
+}
