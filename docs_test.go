@@ -133,15 +133,19 @@ func TestDocsIndex(t *testing.T) {
 
 // A test that a page of docs names is there, in the package that the page names.
 func TestDocsNameTests(t *testing.T) {
-	names := regexp.MustCompile("`([a-z]+)\\.(Test\\w+)`")
-	sources := map[string]string{} // by the last part of the package's path
+	names := regexp.MustCompile("`(?:[a-z]+/)*([a-z]+)\\.(Test\\w+)`")
+	sources := map[string]string{} // by the last part of the package's path; the root's is rollcall
 	for path := range filesOfTree(t) {
 		if strings.HasSuffix(path, "_test.go") {
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			sources[filepath.Base(filepath.Dir(path))] += string(text)
+			pkg := filepath.Base(filepath.Dir(path))
+			if pkg == "." {
+				pkg = "rollcall"
+			}
+			sources[pkg] += string(text)
 		}
 	}
 	for path, text := range pages(t) {
