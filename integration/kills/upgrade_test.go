@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -155,16 +156,17 @@ func upgrade(t *testing.T, f former) {
 	}
 	judge(f.format)
 
-	// The last one is of the former version until the end, and leads first.
-	last := r.lead(r.Members[2])
-	for _, m := range r.Members[:2] {
+	// The one that leads first is of the former version until the end.
+	last := r.leads()
+	first := slices.DeleteFunc(slices.Clone(r.Members), func(m *process.Member) bool { return m == last })
+	for _, m := range first {
 		changeBehind(m, rollcall)
 	}
 	judge(f.format)
 	changeBehind(last, old) // one of the new version leads by now
 	judge(f.format)
 
-	for _, m := range r.Members[:2] {
+	for _, m := range first {
 		change(m, old)
 	}
 	judge(f.format)
@@ -201,22 +203,6 @@ func (r *run) end(m *process.Member) {
 	if status, err := m.Process.Status(r.t.Context()); err != nil || status != 0 {
 		r.t.Fatalf("member %d after SIGTERM: exit status %d, %v; want 0", m.ID, status, err)
 	}
-}
-
-// lead makes a member the leader: those that lead before it are started anew.
-func (r *run) lead(m *process.Member) *process.Member {
-	r.t.Helper()
-	for range 20 {
-		leads := r.leads()
-		if leads == m {
-			return m
-		}
-		r.end(leads)
-		r.Start(leads)
-		r.settle()
-	}
-	r.t.Fatalf("member %d does not come to lead", m.ID)
-	return nil
 }
 
 // goOn waits until the others' logs begin after all that a member which is down has: each
