@@ -37,8 +37,8 @@ up: image ## an ensemble of three containers, clients at 127.0.0.1:2181 to 2183
 	deploy/ensemble.sh up
 down: ## end it; VOLUMES=1 deletes its data, too
 	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
-soak: ## SCHEDULES schedules of faults, TRIALS of damaged files, SEQUENCES of operations, on ZooKeeper too: all from seed FIRST on, or new ones
+soak: ## SCHEDULES schedules of faults, TRIALS of damaged files, SEQUENCES of operations, on ZooKeeper too: all from seed FIRST on, or new ones; real applications
 	@first=$${FIRST:-$$(shuf -i 1000000-999999999 -n 1)}; echo "to repeat all of this: make soak FIRST=$$first"; \
-	TIMEOUT=0 ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_SEQUENCES=$(SEQUENCES) ci/test.sh drills trials differential
+	TIMEOUT=0 ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_SEQUENCES=$(SEQUENCES) ci/test.sh drills trials differential applications
 help: ## this list
 	@sed -nE 's/^([a-z]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8

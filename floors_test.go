@@ -21,7 +21,7 @@ var floors = [][]string{
 	{"member", "bench"},
 	{"cmd/rollcall", "integration/wire", "integration/process", "integration/history", "ci/pictures"},
 	{"integration/cluster"},
-	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/trials", "integration/hostile", "integration/differential"},
+	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/trials", "integration/hostile", "integration/differential", "integration/applications"},
 }
 
 // Every folder with Go files has a floor, and no package imports from its own floor or

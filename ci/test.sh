@@ -74,7 +74,7 @@ benches() {
 # the race detector, with fewer schedules, as those take seven times as long.
 drills() {
   local packages
-  packages=$(go list ./integration/... | grep -vxE 'rollcall/integration/(clients|deploy|kills|trials|hostile|differential)') || return
+  packages=$(go list ./integration/... | grep -vxE 'rollcall/integration/(clients|deploy|kills|trials|hostile|differential|applications)') || return
   tests $packages | quiet && ROLLCALL_SCHEDULES=$raced_schedules raced $packages | quiet
 }
 raced_schedules=60
@@ -107,6 +107,10 @@ deploy() {
 # differential sends the same to ZooKeeper and to Rollcall; ROLLCALL_SEQUENCES sets how
 # many sequences, else the test's own default holds.
 differential() { tests ./integration/differential; }
+
+# applications runs ClickHouse and Patroni on ZooKeeper and on Rollcall; ROLLCALL_ROUNDS sets how
+# often, else once. It is not a part of make test: a round takes eight minutes.
+applications() { timeout=$((20 * ${ROLLCALL_ROUNDS:-1}))m tests ./integration/applications; }
 
 # mutants are faults of one line in the code; ROLLCALL_MUTANTS picks those with a name that
 # has it, and then there are too few for ci/least-tests.

@@ -1,0 +1,117 @@
+package applications
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// pause is how long an inserter waits after an insert or an error, before it goes on.
+const pause = 100 * time.Millisecond
+
+// inserter inserts rows into one replica, one at a time. It repeats each until the replica
+// acknowledges it; ClickHouse drops a repeated block that it has already.
+type inserter struct {
+	id      int
+	replica replica
+	end     context.CancelFunc
+	done    chan struct{}
+
+	mu   sync.Mutex
+	acks []time.Time // when each row was acknowledged, in order
+	last error       // of the last attempt
+}
+
+// startInserters begins to insert into each replica until stop is called or the test ends.
+func startInserters(t *testing.T, replicas []replica) (inserters []*inserter) {
+	t.Helper()
+	for n, r := range replicas {
+		ctx, end := context.WithCancel(context.Background())
+		i := &inserter{id: n + 1, replica: r, end: end, done: make(chan struct{})}
+		t.Cleanup(func() { i.stop() })
+		go i.run(ctx)
+		inserters = append(inserters, i)
+	}
+	return inserters
+}
+
+func (i *inserter) run(ctx context.Context) {
+	defer close(i.done)
+	for n := 0; ctx.Err() == nil; time.Sleep(pause) {
+		// An insert that was begun is seen through, so that no row is there unacknowledged.
+		_, err := i.replica.query(context.WithoutCancel(ctx), fmt.Sprintf("INSERT INTO inserts VALUES (%d, %d)", i.id, n))
+		i.mu.Lock()
+		if i.last = err; err == nil {
+			i.acks = append(i.acks, time.Now())
+			n++
+		}
+		i.mu.Unlock()
+	}
+}
+
+// stop ends the inserts and returns how many were acknowledged.
+func (i *inserter) stop() int {
+	i.end()
+	<-i.done
+	return i.acknowledged()
+}
+
+// acknowledged returns how many inserts were acknowledged so far.
+func (i *inserter) acknowledged() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.acks)
+}
+
+// goOn waits until each inserter had two more inserts acknowledged: the second of them was begun
+// after the call.
+func goOn(t *testing.T, inserters []*inserter) {
+	t.Helper()
+	for _, i := range inserters {
+		enough := i.acknowledged() + 2
+		end := time.Now().Add(recovery)
+		for i.acknowledged() < enough {
+			if time.Sleep(glance); time.Now().After(end) {
+				i.mu.Lock()
+				defer i.mu.Unlock()
+				t.Fatalf("%s takes no inserts for %v: %v", i.replica.name, recovery, i.last)
+			}
+		}
+	}
+}
+
+// longest returns the longest time between two acknowledgements in a row of any one inserter,
+// from the beginning of fault until a while after all inserters went on.
+func longest(t *testing.T, inserters []*inserter, fault func()) (gap time.Duration) {
+	t.Helper()
+	began := time.Now()
+	fault()
+	goOn(t, inserters)
+	time.Sleep(calm)
+	for _, i := range inserters {
+		i.mu.Lock()
+		first := slices.IndexFunc(i.acks, func(at time.Time) bool { return at.After(began) })
+		for n := max(first, 1); n < len(i.acks); n++ {
+			gap = max(gap, i.acks[n].Sub(i.acks[n-1]))
+		}
+		i.mu.Unlock()
+	}
+	return gap
+}
+
+// gaps prints the longest of some times, and then each of them.
+type gaps []time.Duration
+
+func (g gaps) String() string {
+	text := fmt.Sprintf("%.1f s (", slices.Max(g).Seconds())
+	for n, gap := range g {
+		if n > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%.1f", gap.Seconds())
+	}
+	return text + ")"
+}

@@ -1,0 +1,139 @@
+package applications
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+)
+
+// rollcall is the binary under test, built once per run.
+var rollcall string
+
+func TestMain(m *testing.M) { os.Exit(process.Main(m, &rollcall, build)) }
+
+func build(dir string) (string, error) { return process.Build(dir) }
+
+// The settings of both ensembles are those of ZooKeeper's sample configuration.
+const (
+	members = 3
+	tick    = 2 * time.Second
+)
+
+// heap is what each ZooKeeper server gets.
+const heap = "512m"
+
+// jars are the parts of Debian's packages that ZooKeeper's server needs.
+var jars = []string{
+	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "metrics-core", "snappy-java", "commons-cli",
+}
+
+// system is an ensemble's software: Rollcall or ZooKeeper.
+type system struct {
+	name   string
+	binary string // takes the arguments of rollcall serve
+}
+
+// start runs an ensemble until the test ends, and returns when it serves.
+func (s system) start(t *testing.T) *process.Ensemble {
+	t.Helper()
+	return process.StartEnsemble(t, process.Config{Binary: s.binary, Size: members, Tick: tick})
+}
+
+// bothSystems returns ZooKeeper and Rollcall.
+func bothSystems(t *testing.T) []system {
+	t.Helper()
+	var path []string
+	for _, jar := range jars {
+		path = append(path, filepath.Join("/usr/share/java", jar+".jar"))
+	}
+	script := filepath.Join(t.TempDir(), "zookeeper")
+	text := fmt.Sprintf("#!/bin/sh\nexec java -Xms%s -Xmx%s -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp %s org.apache.zookeeper.server.quorum.QuorumPeerMain \"$2\"\n",
+		heap, heap, strings.Join(path, ":"))
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return []system{{"ZooKeeper", script}, {"Rollcall", rollcall}}
+}
+
+// byTurns calls play with each system as often as ROLLCALL_ROUNDS says, or once. The system that
+// comes first changes from round to round.
+func byTurns(t *testing.T, play func(t *testing.T, s system)) {
+	t.Helper()
+	rounds := 1
+	if text := os.Getenv("ROLLCALL_ROUNDS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil || rounds < 1 {
+			t.Fatalf("ROLLCALL_ROUNDS=%s: want a number from 1 on", text)
+		}
+	}
+	both := bothSystems(t)
+	for round := range rounds {
+		for i := range both {
+			s := both[(i+round)%len(both)]
+			t.Run(fmt.Sprintf("%d/%s", round+1, s.name), func(t *testing.T) { play(t, s) })
+		}
+	}
+}
+
+// needs fails the test if a file of a Debian package is missing. It names the command that
+// installs all packages that the tests here need.
+func needs(t *testing.T, files ...string) {
+	t.Helper()
+	for _, file := range files {
+		if _, err := exec.LookPath(file); err == nil {
+			continue
+		}
+		if _, err := os.Stat(file); err != nil {
+			t.Fatalf("%v: sudo apt-get install -y --no-install-recommends zookeeper clickhouse-server patroni postgresql", err)
+		}
+	}
+}
+
+// await looks at a condition until it holds, and fails the test after limit; what names it.
+func await(t *testing.T, what string, limit time.Duration, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !holds(); time.Sleep(glance) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}
+
+// glance is how often await looks.
+const glance = 100 * time.Millisecond
+
+// load returns the machine's load average over one minute.
+func load(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, _, _ := strings.Cut(string(text), " ")
+	return one
+}
+
+// write makes a file with that text.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lastOf returns the end of a file.
+func lastOf(path string) string {
+	const limit = 16 << 10
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-limit):])
+}

@@ -1,0 +1,188 @@
+package applications
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+)
+
+const (
+	clusters = 5
+	// stopped is how long the ensemble's leader stands still.
+	stopped = 45 * time.Second
+	// after is how long the clusters are watched once the leader goes on: two turns of Patroni's
+	// loop.
+	after = 20 * time.Second
+	// postgres is where Debian keeps the programs of PostgreSQL 15.
+	postgres = "/usr/lib/postgresql/15/bin"
+)
+
+// Five Patroni clusters keep their leader keys in one ensemble, whose leader is stopped for
+// 45 s. With Rollcall no primary is demoted.
+func TestPatroni(t *testing.T) {
+	needs(t, "java", "/usr/share/java/zookeeper.jar", "patroni", postgres+"/postgres", "unshare", "setpriv")
+	byTurns(t, func(t *testing.T, s system) {
+		before := load(t)
+		e := s.start(t)
+		var primaries []*cluster
+		for n := range clusters {
+			primaries = append(primaries, startCluster(t, e, fmt.Sprintf("cluster%d", n+1)))
+		}
+		for _, c := range primaries {
+			c.timeline = c.awaitPrimary(t)
+		}
+		time.Sleep(calm)
+
+		leader := e.Settle()
+		if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(stopped)
+		if err := leader.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		e.Settle()
+		time.Sleep(after)
+		demoted := 0
+		for _, c := range primaries {
+			if c.awaitPrimary(t) != c.timeline {
+				demoted++
+			}
+		}
+		t.Logf("Patroni on %s: leader stopped for %v: %d of %d primaries demoted, load %s to %s", s.name, stopped, demoted, clusters, before, load(t))
+		if s.binary == rollcall && demoted > 0 {
+			t.Errorf("%d primaries were demoted, want none", demoted)
+		}
+	})
+}
+
+// cluster is a Patroni cluster of one server: its primary.
+type cluster struct {
+	name     string
+	api      string // URL of Patroni's REST API
+	timeline int    // PostgreSQL's at the beginning; each promotion of a demoted server begins another
+}
+
+// startCluster runs Patroni, which runs PostgreSQL, until the test ends. Its settings are the
+// defaults but for addresses and folders, and memory.
+func startCluster(t *testing.T, e *process.Ensemble, name string) *cluster {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rollcall-patroni-") // short, and another user may go there
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	api, sql := process.FreePort(t), process.FreePort(t)
+	var hosts []string
+	for _, m := range e.Members {
+		hosts = append(hosts, strconv.Quote(m.Clients))
+	}
+	config := filepath.Join(dir, "patroni.yml")
+	write(t, config, fmt.Sprintf(patroniConfig, name, api, sql, dir, postgres, strings.Join(hosts, ", ")))
+	printed, err := os.Create(filepath.Join(dir, "printed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer printed.Close() // the process has its own descriptor
+	cmd := exec.Command("unshare", append(isolated(t, dir), "patroni", config)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, printed, printed
+	process.Start(t, "Patroni of "+name, cmd, func() string { return lastOf(printed.Name()) })
+	return &cluster{name: name, api: fmt.Sprintf("http://%v/patroni", api)}
+}
+
+// isolated returns the arguments of unshare for Patroni with namespaces of its own for processes,
+// mounts and shared memory, so that PostgreSQL, which leaves its process group, ends with it.
+// PostgreSQL does not run as root: then it runs as the user of Debian's package, who owns dir.
+func isolated(t *testing.T, dir string) []string {
+	t.Helper()
+	args := []string{"--pid", "--ipc", "--mount-proc", "--fork", "--kill-child"}
+	if os.Getuid() != 0 {
+		return append([]string{"--user", "--map-current-user"}, args...)
+	}
+	who, err := user.Lookup("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, err := strconv.Atoi(who.Uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gid, err := strconv.Atoi(who.Gid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	return append(args, "setpriv", "--reuid", who.Uid, "--regid", who.Gid, "--clear-groups", "--pdeathsig", "KILL")
+}
+
+const patroniConfig = `scope: %[1]s
+name: %[1]s-1
+restapi: {listen: "%[2]v", connect_address: "%[2]v"}
+zookeeper: {hosts: [%[6]s]}
+bootstrap:
+  dcs: {ttl: 30, loop_wait: 10, retry_timeout: 10}
+  initdb: [{encoding: UTF8}, {locale: C}]
+postgresql:
+  listen: "%[3]v"
+  connect_address: "%[3]v"
+  data_dir: %[4]s/data
+  bin_dir: %[5]s
+  pgpass: %[4]s/pgpass
+  authentication:
+    superuser: {username: postgres, password: test}
+    replication: {username: replicator, password: test}
+  pg_hba: ["host all all 127.0.0.0/8 trust", "host replication all 127.0.0.0/8 trust"]
+  parameters: {shared_buffers: 16MB, max_connections: 20, dynamic_shared_memory_type: mmap, unix_socket_directories: ""}
+`
+
+// patroniStatus is a part of what Patroni's REST API tells of its server.
+type patroniStatus struct {
+	State    string `json:"state"`
+	Role     string `json:"role"`
+	Timeline int    `json:"timeline"`
+}
+
+// status asks Patroni; its answer is zero while there is none.
+func (c *cluster) status(ctx context.Context) (s patroniStatus) {
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.api, http.NoBody)
+	if err != nil {
+		return s
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return s
+	}
+	defer response.Body.Close()
+	if json.NewDecoder(response.Body).Decode(&s) != nil {
+		return patroniStatus{}
+	}
+	return s
+}
+
+// awaitPrimary waits until the cluster's server is a primary that takes writes, and returns its
+// timeline.
+func (c *cluster) awaitPrimary(t *testing.T) int {
+	t.Helper()
+	var s patroniStatus
+	await(t, c.name+" has a primary", recovery, func() bool {
+		s = c.status(t.Context())
+		return s.State == "running" && s.Role == "master" && s.Timeline > 0
+	})
+	return s.Timeline
+}
