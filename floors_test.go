@@ -15,7 +15,7 @@ import (
 var floors = [][]string{
 	{"jute", "proto", "fifo"},
 	{"sessiontracker", "znode", "tally"},
-	{"quorum/disk"},
+	{"quorum/disk", "server/stream"},
 	{"quorum/wire"},
 	{"quorum", "leader", "follower", "server", "admin", "client"},
 	{"member", "bench"},

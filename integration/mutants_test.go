@@ -62,8 +62,8 @@ var mutants = []mutant{
 		here, "TestNobodyVouchesForTheExpired",
 	},
 	{
-		"vouching unchecked", "server/output.go",
-		"if vouch && !c.vouched(now) {", "if false {",
+		"vouching unchecked", "server/stream/output.go",
+		"if !s.permitted(time.Now()) {", "if false {",
 		"./server", wholePackage,
 	},
 	{
@@ -457,22 +457,22 @@ var mutants = []mutant{
 		"./quorum/wire", "TestMembersHavePlacesOfTheirOwn",
 	},
 	{
-		"large reads do not wait for the budget", "server/budget.go",
-		"return n < accountStep || c.has(n)", "return n >= 0",
+		"large reads do not wait for the budget", "server/stream/account.go",
+		"return n < AccountStep || s.has(n)", "return n >= 0",
 		"./server", "Budget",
 	},
 	{
-		"overrun budget closes nobody", "server/budget.go",
+		"overrun budget closes nobody", "server/stream/budget.go",
 		"over := b.used.Load() - b.most; over > 0 {", "over := b.used.Load() - b.most; over > 1<<40 {",
 		"./server", "Budget",
 	},
 	{
-		"overrun budget closes those that hold little first", "server/budget.go",
+		"overrun budget closes those that hold little first", "server/stream/budget.go",
 		"idle && held > share}", "idle && held > 0*share}",
 		"./server", "TestBudgetOverrun",
 	},
 	{
-		"readers closed for those that take nothing", "server/budget.go",
+		"readers closed for those that take nothing", "server/stream/budget.go",
 		"if held > above && (idle || !stalled) {", "if held > above {",
 		"./server", "TestBudgetSparesReaders",
 	},

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"fmt"
+	"net"
 	"strings"
 
 	"rollcall/jute"
@@ -49,8 +50,8 @@ func (c *conn) authenticate(body []byte) jute.Code {
 // certify ends the TLS handshake of a connection that has one. The subject of the
 // client's certificate, if the listener's configuration has it verified, becomes an
 // identity, and the super user, too, if it is that.
-func (c *conn) certify() error {
-	sock, ok := c.sock.(*tls.Conn)
+func (c *conn) certify(conn net.Conn) error {
+	sock, ok := conn.(*tls.Conn)
 	if !ok {
 		return nil
 	}

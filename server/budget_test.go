@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/server/stream"
 )
 
 // budgeted is a world with a small budget, and a node /big of 100 KiB.
@@ -40,7 +41,7 @@ func (w *world) silent(n int, ask []byte) []*client {
 	return clients
 }
 
-func (w *world) used() int64 { return w.srv.budget.used.Load() }
+func (w *world) used() int64 { return w.srv.streams.Budget.Used() }
 
 func (w *world) dropped() uint64 { return w.srv.Stats().OverBudget }
 
@@ -54,11 +55,11 @@ func reads(n int) []byte {
 
 // However many clients ask for large replies and take none, no more is held for them than the
 // budget. Small requests of others are answered at once. A large one waits for
-// budgetPatience; then those that take nothing make room for it.
+// stream.BudgetPatience; then those that take nothing make room for it.
 func TestBudgetOfReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := budgeted(t)
-		w.silent(20, reads(20)) // more would be let in before the modest client, one round of budgetPatience after another
+		w.silent(20, reads(20)) // more would be let in before the modest client, one round of stream.BudgetPatience after another
 		if n := w.used(); n > testBudget || n < testBudget/2 {
 			t.Errorf("%d bytes are held", n)
 		}
@@ -75,7 +76,7 @@ func TestBudgetOfReplies(t *testing.T) {
 		if body := modest.must(jute.OpGetData, getData("/big", false)); len(body) < bigNode {
 			t.Errorf("%d bytes came", len(body))
 		}
-		if took := time.Since(began); took > 2*budgetPatience {
+		if took := time.Since(began); took > 2*stream.BudgetPatience {
 			t.Errorf("a large reply waits for %v", took)
 		}
 	})
@@ -124,13 +125,13 @@ func TestBudgetSparesReaders(t *testing.T) {
 	}
 }
 
-// paced reads a third more than one write has in budgetPatience: that is fast enough to count as
+// paced reads a third more than one write has in stream.BudgetPatience: that is fast enough to count as
 // a client that takes something.
 type paced struct{ io.Reader }
 
 func (p paced) Read(b []byte) (int, error) {
-	n, err := p.Reader.Read(b[:min(len(b), maxWrite/8)])
-	time.Sleep(budgetPatience * time.Duration(n) / (maxWrite / 3 * 4))
+	n, err := p.Reader.Read(b[:min(len(b), stream.MaxWrite/8)])
+	time.Sleep(stream.BudgetPatience * time.Duration(n) / (stream.MaxWrite / 3 * 4))
 	return n, err
 }
 
@@ -153,10 +154,10 @@ func TestBudgetOverrun(t *testing.T) {
 			go func() { _, _ = c.Write(ask) }()
 		}
 		modest.request(jute.OpGetData, getData("/big", false)) // not taken yet
-		time.Sleep(2 * budgetPatience)
+		time.Sleep(2 * stream.BudgetPatience)
 		synctest.Wait()
 		w.release() // each is owed 60 replies of 100 KiB
-		time.Sleep(budgetLook)
+		time.Sleep(stream.BudgetLook)
 		synctest.Wait()
 		if n := w.used(); n > testBudget {
 			t.Errorf("%d bytes are held", n)
@@ -194,11 +195,11 @@ func TestBudgetOfRequests(t *testing.T) {
 		// An eighth of the budget is kept free, so three such requests fit at a time. Those that came
 		// before this one are let in first: the silent ones without the first three, and then this
 		// one, are 13 rounds. In each round three connections are closed at the first look after they
-		// have been silent for budgetPatience. The looks begin with the wait: one more at most.
+		// have been silent for stream.BudgetPatience. The looks begin with the wait: one more at most.
 		const atOnce = testBudget / 8 * 7 / size
 		const waiting = silent - atOnce + 1
 		const rounds = (waiting + atOnce - 1) / atOnce
-		if took, most := time.Since(began), rounds*(budgetPatience+budgetLook)+budgetLook; took > most {
+		if took, most := time.Since(began), rounds*(stream.BudgetPatience+stream.BudgetLook)+stream.BudgetLook; took > most {
 			t.Errorf("a long request waits for %v, want %v at most", took, most)
 		}
 	})
@@ -208,8 +209,8 @@ func TestBudgetOfRequests(t *testing.T) {
 func TestBudgetWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := budgeted(t)
-		w.srv.budget.add(testBudget) // nobody's: nobody can make room
-		defer w.srv.budget.add(-testBudget)
+		w.srv.streams.Budget.Add(testBudget) // nobody's: nobody can make room
+		defer w.srv.streams.Budget.Add(-testBudget)
 		go func() {
 			_, _ = c.Write(frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/big", strings.Repeat("y", 1_000_000))))
 		}()
@@ -217,7 +218,7 @@ func TestBudgetWaitEnds(t *testing.T) {
 		if n := len(w.srv.connections()); n != 1 {
 			t.Fatalf("%d connections", n)
 		}
-		time.Sleep((idleSlack + 1) * testTick)
+		time.Sleep((stream.IdleSlack + 1) * testTick)
 		c.expectClosed()
 	})
 }
@@ -263,9 +264,9 @@ func TestLongListsAreNotApplysWork(t *testing.T) {
 				w.entryEnd = func() {
 					if unanswered < 0 {
 						k := w.srv.connections()[0]
-						k.mu.Lock()
+						k.stream.Lock()
 						unanswered = k.queue.n
-						k.mu.Unlock()
+						k.stream.Unlock()
 					}
 				}
 				w.release()
@@ -353,21 +354,18 @@ func TestBudgetIsReported(t *testing.T) {
 		w, _ := budgeted(t)
 		for range 3 {
 			for _, c := range w.silent(2, reads(20)) {
-				w.srv.budget.add(testBudget)
-				time.Sleep(budgetLook)
+				w.srv.streams.Budget.Add(testBudget)
+				time.Sleep(stream.BudgetLook)
 				synctest.Wait()
-				w.srv.budget.add(-testBudget)
+				w.srv.streams.Budget.Add(-testBudget)
 				_, _ = io.Copy(io.Discard, c)
 			}
 		}
 		if n := w.dropped(); n != 6 {
 			t.Errorf("%d connections closed, want 6", n)
 		}
-		b := &w.srv.budget
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.closed == 0 || b.closed == 6 {
-			t.Errorf("%d of 6 not told yet, want all but the first", b.closed)
+		if n := w.srv.streams.Budget.Unreported(); n == 0 || n == 6 {
+			t.Errorf("%d of 6 not logged yet, want all but the first", n)
 		}
 	})
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/subtle"
+	"net"
 	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/server/stream"
 	"rollcall/znode"
 )
 
@@ -38,13 +40,13 @@ type handshake struct {
 // way: the answer comes from apply, and the reader waits for the next frame, to see if
 // the client gives up. Without a leader that lasts for a third of the session's timeout, and
 // until Limits.Handshake at most.
-func (c *conn) handshake() bool {
-	if err := c.certify(); err != nil {
-		return c.lost(err)
+func (c *conn) handshake(sock net.Conn) bool {
+	if err := c.certify(sock); err != nil {
+		return c.stream.Lost(err)
 	}
-	word, err := c.in.word()
-	if err != nil {
-		return c.lost(err)
+	word, ok := c.stream.Peek()
+	if !ok {
+		return false
 	}
 	c.srv.stats.received.Add(1) // whatever it is
 	if words := c.srv.cfg.Words; words != nil && words.Known(string(word[:])) {
@@ -52,10 +54,10 @@ func (c *conn) handshake() bool {
 		return false
 	}
 	if c.srv.retired.Load() {
-		c.cut(cutByMember)
+		c.stream.Drop(cutByMember)
 		return false
 	}
-	frame, ok := c.readFrame()
+	frame, ok := c.stream.ReadFrame()
 	if !ok {
 		return false
 	}
@@ -63,7 +65,7 @@ func (c *conn) handshake() bool {
 	d := jute.NewDecoder(frame)
 	req.Decode(&d)
 	if d.Err() != nil {
-		c.cut(notAHandshake)
+		c.stream.Drop(notAHandshake)
 		return false
 	}
 	c.srv.stats.handshakes.Add(1)
@@ -74,7 +76,7 @@ func (c *conn) handshake() bool {
 func (c *conn) connect(req *jute.ConnectRequest) bool {
 	record, known, zxid := c.lookup(req.SessionID)
 	if req.LastZxidSeen > zxid {
-		c.cut(clientAhead) // it has seen the future: another member may know it
+		c.stream.Drop(clientAhead) // it has seen the future: another member may know it
 		return false
 	}
 	h := &handshake{c: c, begun: time.Now(), session: req.SessionID, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut)}
@@ -94,11 +96,11 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 // hurry ends the connection if its handshake takes longer than d from now. The client is not
 // to wait for a leader here until its session is over: another member may have one.
 func (c *conn) hurry(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if due := time.Now().Add(d); !c.dead && due.Before(c.expires) {
-		c.deadline.Reset(d)
-		c.expires = due
+	c.stream.Lock()
+	sooner := time.Now().Add(d).Before(c.stream.Expires())
+	c.stream.Unlock()
+	if sooner {
+		c.stream.Limit(d, handshakeLate)
 	}
 }
 
@@ -122,9 +124,9 @@ func passwordIs(s znode.Session, password []byte) bool {
 
 // create asks for a new session.
 func (h *handshake) create() bool {
-	id, err := h.c.srv.cfg.Member.NewSession(h.c.life)
+	id, err := h.c.srv.cfg.Member.NewSession(h.c.stream.Context())
 	if err != nil {
-		h.c.cut(internal) // unless it has ended: then that was the error
+		h.c.stream.Drop(internal) // unless it has ended: then that was the error
 		return false
 	}
 	h.session = id
@@ -144,10 +146,10 @@ func (h *handshake) submit(since uint64) bool {
 	if h.attach {
 		txn.Op = int32(jute.OpAttach)
 	}
-	c.mu.Lock()
+	c.stream.Lock()
 	c.session = h.session // from here on Detach is owed
-	dead := c.dead
-	c.mu.Unlock()
+	dead := c.stream.Dead()
+	c.stream.Unlock()
 	return !dead && c.hand(txn, h)
 }
 
@@ -167,10 +169,10 @@ func (h *handshake) body(since uint64) []byte {
 // Applied implements znode.Waiter: the one place that says whether a session is known.
 func (h *handshake) Applied(res *znode.Result) {
 	c := h.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.stream.Lock()
+	defer c.stream.Unlock()
 	switch {
-	case c.dead:
+	case c.stream.Dead():
 	case res.Code == jute.OK:
 		h.succeed(&res.Session)
 	case res.Code == jute.SessionExpired:
@@ -181,9 +183,9 @@ func (h *handshake) Applied(res *znode.Result) {
 		h.tried = true
 		h.again(res.Session.Since)
 	case res.Code == jute.SessionMoved:
-		c.end(attachLost) // it comes back if it still wants the session
+		c.stream.DropLocked(attachLost) // it comes back if it still wants the session
 	default:
-		c.end(internal)
+		c.stream.DropLocked(internal)
 	}
 	c.noteFilled(withReply)
 }
@@ -191,55 +193,43 @@ func (h *handshake) Applied(res *znode.Result) {
 // again submits the attach once more, with the since of the record that it met. Only a
 // young handshake tries again: the client of one that waited for the log has probably given
 // up and resumed the session elsewhere, and this connection must not take it back. Apply
-// cannot wait for the submission, and the reader waits for the client. The caller holds mu.
+// cannot wait for the submission, and the reader waits for the client. The caller holds the lock.
 func (h *handshake) again(since uint64) {
-	c := h.c
-	c.helpers++
-	go func() {
-		h.submit(since) // if it fails the connection has ended
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.helpers--
-		c.changed.Broadcast()
-	}()
+	h.c.stream.Go(func() { h.submit(since) }) // if it fails the connection has ended
 }
 
-// succeed answers the client and lets the reader go on. The caller holds mu and the
+// succeed answers the client and lets the reader go on. The caller holds the lock and the
 // tree's lock.
 func (h *handshake) succeed(s *znode.Session) {
 	c := h.c
-	c.timeout, c.open = s.Timeout, true
-	c.deadline.Stop()
+	c.stream.Open(s.Timeout)
 	now := time.Now()
-	c.expires = now.Add(c.idleAfter())
-	_ = c.sock.SetReadDeadline(c.expires) // if it fails, so will the read
 	c.traffic.received++
 	c.traffic.reply(jute.OpCreateSession, 0, c.srv.cfg.State.Zxid(), now.Sub(c.srv.begun), now.Sub(h.begun))
 	c.srv.established(s.ID, c)
 	c.connectResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,
 	})
-	c.changed.Broadcast()
 }
 
 // refuse answers that the session is not to be had, and ends the connection.
-func (c *conn) refuse(hasReadOnly bool, why reason) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *conn) refuse(hasReadOnly bool, why stream.Reason) {
+	c.stream.Lock()
+	defer c.stream.Unlock()
 	c.zeroes(hasReadOnly, why)
-	c.flushLocked()
+	c.stream.FlushLater()
 }
 
-// zeroes queues the refusal. The caller holds mu.
-func (c *conn) zeroes(hasReadOnly bool, why reason) {
+// zeroes queues the refusal. The caller holds the lock.
+func (c *conn) zeroes(hasReadOnly bool, why stream.Reason) {
 	c.connectResponse(jute.ConnectResponse{Passwd: make([]byte, passwordSize), HasReadOnly: hasReadOnly})
-	c.endAfter(why)
+	c.stream.Finish(why)
 }
 
-// connectResponse queues the answer to a handshake. The caller holds mu.
+// connectResponse queues the answer to a handshake. The caller holds the lock.
 func (c *conn) connectResponse(r jute.ConnectResponse) {
-	out := c.output()
-	b, mark := jute.BeginFrame(out.b)
-	out.b = jute.EndFrame(r.Append(b), mark)
+	out := c.stream.Output()
+	b, mark := jute.BeginFrame(out.B)
+	out.B = jute.EndFrame(r.Append(b), mark)
 	c.srv.stats.sent.Add(1)
 }

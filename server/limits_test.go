@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/server/stream"
 )
 
 func TestConnectionLimits(t *testing.T) {
@@ -146,7 +147,7 @@ func TestMultiReadToTheByte(t *testing.T) {
 }
 
 // A client that asks for much and reads nothing is cut off; until then no more is made
-// for it than a little above highWater.
+// for it than a little above stream.HighWater.
 func TestUnreadReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -163,11 +164,11 @@ func TestUnreadReplies(t *testing.T) {
 		}()
 		synctest.Wait()
 		for _, k := range w.srv.connections() {
-			k.mu.Lock()
-			if n := k.unsent(); n < highWater || n > highWater+2*size {
+			k.stream.Lock()
+			if n := k.stream.Unsent(); n < stream.HighWater || n > stream.HighWater+2*size {
 				t.Errorf("%d bytes unsent", n)
 			}
-			k.mu.Unlock()
+			k.stream.Unlock()
 		}
 		time.Sleep(time.Duration(c.timeout)*time.Millisecond + 2*testTick)
 		synctest.Wait()
@@ -291,11 +292,11 @@ func TestIdleHoldsNothing(t *testing.T) {
 		c.must(jute.OpGetData, getData("/a", false))
 		synctest.Wait()
 		for _, k := range w.srv.connections() {
-			k.mu.Lock()
-			if k.frame != nil || k.in.big != nil || k.out != nil || k.helpers != 0 || k.queue.first != nil {
-				t.Errorf("frame %v, input %v, output %v, %d goroutines, queue %v", k.frame, k.in.big != nil, k.out, k.helpers, k.queue)
+			k.stream.Lock()
+			if s := k.stream.State(); s != (stream.State{}) || k.stream.HoldsBuffers() || k.queue.first != nil {
+				t.Errorf("stream %+v, queue %v", s, k.queue)
 			}
-			k.mu.Unlock()
+			k.stream.Unlock()
 		}
 	})
 }

@@ -13,19 +13,25 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/server/stream"
 )
+
+// having is how many connections have a stream of which holds is true.
+func (w *world) having(holds func(stream.State) bool) int {
+	n := 0
+	for _, c := range w.srv.connections() {
+		c.stream.Lock()
+		if holds(c.stream.State()) {
+			n++
+		}
+		c.stream.Unlock()
+	}
+	return n
+}
 
 // looped is how many connections are in loops.
 func (w *world) looped() int {
-	n := 0
-	for _, c := range w.srv.connections() {
-		c.mu.Lock()
-		if c.loop != nil {
-			n++
-		}
-		c.mu.Unlock()
-	}
-	return n
+	return w.having(func(s stream.State) bool { return s.InLoop })
 }
 
 // calm opens so many connections and returns when all are in loops.
@@ -52,7 +58,7 @@ func (w *world) loops(t *testing.T, c *client, n int) {
 // settled waits until a connection that has left its loop is back.
 func (w *world) settled(t *testing.T, c *client, n int) {
 	t.Helper()
-	for range calmAfter {
+	for range stream.CalmAfter {
 		c.must(jute.OpWhoAmI)
 	}
 	w.loops(t, c, n)
@@ -97,22 +103,14 @@ func TestLoop(t *testing.T) {
 
 // kept is how many connections in loops have a part of a frame.
 func (w *world) kept() int {
-	n := 0
-	for _, c := range w.srv.connections() {
-		c.mu.Lock()
-		if c.loop != nil && c.frame != nil {
-			n++
-		}
-		c.mu.Unlock()
-	}
-	return n
+	return w.having(func(s stream.State) bool { return s.Part })
 }
 
 // A request that no read of the loop can take goes through a reader, and so do the next ones.
 func TestLoopLongFrame(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.calm(t, 1)[0]
-	data := strings.Repeat("x", 2*loopBuffer)
+	data := strings.Repeat("x", 2*stream.LoopBuffer)
 	c.must(jute.OpCreate, create("/a", data, 0))
 	if n := w.looped(); n != 0 {
 		t.Errorf("%d connections in loops, want none", n)
@@ -138,7 +136,7 @@ func TestLoopSlowReader(t *testing.T) {
 	for range n {
 		c.request(jute.OpGetData, getData("/a", false))
 	}
-	waitFor(t, func() bool { return w.unsent() >= highWater && w.looped() == 1 })
+	waitFor(t, func() bool { return w.unsent() >= stream.HighWater && w.looped() == 1 })
 	all[1].must(jute.OpWhoAmI)
 	for i := range n {
 		h, body := c.reply()
@@ -155,7 +153,7 @@ func TestLoopFullSocket(t *testing.T) {
 	c := w.calm(t, 1)[0]
 	data := strings.Repeat("0123456789", 500)
 	c.must(jute.OpCreate, create("/a", data, 0))
-	const batch = 40 // of which the replies are less than highWater
+	const batch = 40 // of which the replies are less than stream.HighWater
 	first, n := c.xid+1, int32(0)
 	for w.looped() == 1 {
 		before := w.srv.Stats().Received
@@ -266,9 +264,9 @@ func TestLoopCloseSession(t *testing.T) {
 		looped int
 	}{
 		{"at once", func(*client) {}, 0, 1},
-		{"with bytes behind", func(c *client) { c.write(make([]byte, 3*loopBuffer)) }, 3 * loopBuffer, 1},
-		{"with too many behind", func(c *client) { c.write(make([]byte, lingerBytes+1)) }, 0, 0},
-		{"with too many behind the answer", func(*client) {}, 16 * lingerBytes, 1},
+		{"with bytes behind", func(c *client) { c.write(make([]byte, 3*stream.LoopBuffer)) }, 3 * stream.LoopBuffer, 1},
+		{"with too many behind", func(c *client) { c.write(make([]byte, stream.LingerBytes+1)) }, 0, 0},
+		{"with too many behind the answer", func(*client) {}, 16 * stream.LingerBytes, 1},
 		{"in a hurry", func(c *client) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -283,7 +281,7 @@ func TestLoopCloseSession(t *testing.T) {
 			client.expect(client.xid, jute.OK)
 			client.expectClosed()
 			if c.behind > 0 {
-				if _, err := client.Write(make([]byte, c.behind)); (err != nil) != (c.behind > lingerBytes) {
+				if _, err := client.Write(make([]byte, c.behind)); (err != nil) != (c.behind > stream.LingerBytes) {
 					t.Errorf("%d bytes behind the answer: %v", c.behind, err)
 				}
 			}
@@ -342,15 +340,7 @@ func TestLoopCutAll(t *testing.T) {
 
 // serving is how many connections' requests the loops serve at the moment.
 func (w *world) serving() int {
-	n := 0
-	for _, c := range w.srv.connections() {
-		c.mu.Lock()
-		if c.busy {
-			n++
-		}
-		c.mu.Unlock()
-	}
-	return n
+	return w.having(func(s stream.State) bool { return s.Serving })
 }
 
 // However a connection comes into a loop and ends, no descriptor of it is left.
@@ -368,7 +358,7 @@ func TestLoopFiles(t *testing.T) {
 			c.must(jute.OpCloseSession)
 			c.expectClosed()
 		case 2:
-			c.must(jute.OpCreate, create("/a"+c.id.String(), strings.Repeat("x", loopBuffer), 0))
+			c.must(jute.OpCreate, create("/a"+c.id.String(), strings.Repeat("x", stream.LoopBuffer), 0))
 		}
 	}
 	w.srv.CutAll()

@@ -15,7 +15,7 @@ type operation struct {
 
 	// answer appends the record of the reply to a request that the log has no part in, or
 	// returns an error, and then the bytes it appended are void. It is nil if the reply is a
-	// header. The caller holds mu and the tree's lock.
+	// header. The caller holds the lock and the tree's lock.
 	answer func(c *conn, b []byte, r *request) ([]byte, jute.Code)
 
 	// weigh returns about how many bytes the answer will have. It is nil if they are few.

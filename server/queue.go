@@ -6,6 +6,7 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/server/stream"
 )
 
 // request is one request of a client while it is under way. Records are pooled; the one
@@ -20,16 +21,16 @@ type request struct {
 	ids   []*proto.Identity // the client's when it sent this
 	body  []byte            // its record; the frame's memory, or own once it waits
 
-	logged bool      // a write or a sync, answered when it is applied; else it is answered in its turn
-	proves bool      // a sync, or a read that must be linearizable: waits for the leader's word
-	done   bool      // applied, or the word has come
-	reply  []byte    // of one applied out of its turn
-	code   jute.Code // known beforehand, of one that is not served
-	noZxid bool      // auth: the reply's zxid is 0
-	why    reason    // with ends
-	ends   bool      // the reply is the connection's last
-	aside  bool      // apply does not answer it; see operation.aside
-	share  int       // data of so many bytes or more are not copied into the reply
+	logged bool          // a write or a sync, answered when it is applied; else it is answered in its turn
+	proves bool          // a sync, or a read that must be linearizable: waits for the leader's word
+	done   bool          // applied, or the word has come
+	reply  []byte        // of one applied out of its turn
+	code   jute.Code     // known beforehand, of one that is not served
+	noZxid bool          // auth: the reply's zxid is 0
+	why    stream.Reason // with ends
+	ends   bool          // the reply is the connection's last
+	aside  bool          // apply does not answer it; see operation.aside
+	share  int           // data of so many bytes or more are not copied into the reply
 
 	own  []byte // memory for body
 	held int    // bytes that it holds while it waits

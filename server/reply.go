@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/server/stream"
 	"rollcall/znode"
 )
 
@@ -21,33 +22,33 @@ const (
 	shareWaiting = 8 << 10
 )
 
-// answer queues the reply to a request that the log has no part in. The caller holds mu and
+// answer queues the reply to a request that the log has no part in. The caller holds the lock and
 // the tree's lock; r is gone afterwards.
 func (c *conn) answer(r *request) {
 	if r.how.before != nil && r.code == jute.OK {
-		if r.code = r.how.before(c, r); c.dead {
+		if r.code = r.how.before(c, r); c.stream.Dead() {
 			return
 		}
 	}
-	out := c.output()
-	b, mark := jute.BeginFrame(out.b)
+	out := c.stream.Output()
+	b, mark := jute.BeginFrame(out.B)
 	header := jute.ReplyHeader{Xid: r.xid, Zxid: c.zxidOf(r)}
 	begin := len(b)
 	b = header.Append(b)
-	extra := out.extra
+	extra := out.Extra()
 	if header.Err = r.code; r.code == jute.OK && r.how.answer != nil {
 		b, header.Err = r.how.answer(c, b, r)
 	}
 	if header.Err != jute.OK {
 		b = header.Append(b[:begin]) // and no body
 	}
-	extra = out.extra - extra
-	out.b = jute.EndFrame(b, mark)
+	extra = out.Extra() - extra
+	out.B = jute.EndFrame(b, mark)
 	binary.BigEndian.PutUint32(b[mark:], uint32(len(b)-mark-lengthSize+extra))
 	c.srv.stats.refuse(header.Err)
 	c.srv.stats.response(len(b) - begin + extra)
-	if len(b)-begin+extra >= accountStep {
-		c.account() // smaller ones are counted when they are about to be sent
+	if len(b)-begin+extra >= stream.AccountStep {
+		c.stream.Count() // smaller ones are counted when they are about to be sent
 	}
 	c.replied(r)
 }
@@ -65,14 +66,14 @@ func (c *conn) zxidOf(r *request) int64 {
 	return c.shown
 }
 
-// replied ends a request whose reply is queued. The caller holds mu.
+// replied ends a request whose reply is queued. The caller holds the lock.
 func (c *conn) replied(r *request) {
 	now := time.Now()
 	took := now.Sub(r.begun)
 	c.srv.stats.reply(took, r.logged && r.op != jute.OpSync)
 	c.traffic.reply(r.op, r.xid, c.shown, now.Sub(c.srv.begun), took)
 	if r.ends {
-		c.endAfter(r.why)
+		c.stream.Finish(r.why)
 	}
 	r.free()
 }
@@ -87,7 +88,7 @@ func (c *conn) exists(b []byte, r *request) ([]byte, jute.Code) {
 	return stat.Append(b), code
 }
 
-// getData appends to b, which is c.out's. Data of r.share bytes or more are c.out's shared ones.
+// getData appends to b, which is the stream's output. Data of r.share bytes or more are inserted there.
 func (c *conn) getData(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.GetDataRequest
 	d := jute.NewDecoder(r.body)
@@ -99,7 +100,7 @@ func (c *conn) getData(b []byte, r *request) ([]byte, jute.Code) {
 		return jute.GetDataResponse{Data: data, Stat: stat}.Append(b), code
 	}
 	b = jute.AppendInt32(b, int32(len(data)))
-	c.out.insert(len(b), data)
+	c.stream.Output().Insert(len(b), data)
 	return stat.Append(b), code
 }
 
@@ -189,7 +190,7 @@ func (c *conn) setWatches2(r *request) jute.Code {
 // watchAgain queues the events that the client has missed and sets the other watches.
 func (c *conn) watchAgain(req *jute.SetWatches2) jute.Code {
 	return c.srv.cfg.State.SetWatches(req, c, func(t jute.EventType, path []byte) {
-		if !c.dead {
+		if !c.stream.Dead() {
 			c.event(t, string(path), missedZxid)
 		}
 	})
@@ -269,7 +270,7 @@ func appendNames(b []byte, names []string) []byte {
 	return b
 }
 
-// appendApplied appends the reply to a request of the log. The caller holds mu and the
+// appendApplied appends the reply to a request of the log. The caller holds the lock and the
 // tree's lock.
 func (c *conn) appendApplied(b []byte, r *request, res *znode.Result) []byte {
 	zxid := res.Zxid
@@ -290,9 +291,9 @@ func (c *conn) appendApplied(b []byte, r *request, res *znode.Result) []byte {
 // appendReply queues a reply that was made when others were still to come before it:
 // they may have shown the client a later zxid.
 func (c *conn) appendReply(frame []byte) {
-	out := c.output()
+	out := c.stream.Output()
 	binary.BigEndian.PutUint64(frame[zxidOffset:], uint64(c.shown))
-	out.b = append(out.b, frame...)
+	out.B = append(out.B, frame...)
 }
 
 // The result functions append the record of a write that succeeded, alone or in a multi.

@@ -2,25 +2,25 @@ package server
 
 import (
 	"bytes"
-	"time"
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/server/stream"
 	"rollcall/znode"
 )
 
-// request takes one request of the client. It returns false behind the last one that
-// the connection takes.
-func (c *conn) request(frame []byte) (more bool) {
+// Frame implements stream.Frames: a frame is a request. Frame returns false after the last one that the
+// connection takes.
+func (c *conn) Frame(frame []byte) (more bool) {
 	var h jute.RequestHeader
 	d := jute.NewDecoder(frame)
 	h.Decode(&d)
 	if d.Err() != nil {
-		c.cut(badFrame)
+		c.stream.Drop(badFrame)
 		return false
 	}
 	if h.Op.Class() != jute.ClassIdentity {
-		c.srv.cfg.Member.Touch(c.session, c.timeout)
+		c.srv.cfg.Member.Touch(c.session, c.stream.Timeout())
 	}
 	c.srv.stats.received.Add(1)
 	r := c.newRequest(h, d.Rest())
@@ -40,7 +40,7 @@ func (c *conn) write(r *request) bool {
 // because one that cannot takes a zxid.
 func (c *conn) multi(r *request) bool {
 	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
-		c.cut(multiTooLong)
+		c.stream.Drop(multiTooLong)
 		return false
 	}
 	return c.submit(r)
@@ -60,7 +60,7 @@ func (c *conn) sasl(r *request) bool { return c.identified(r, refuseSASL(r.body)
 // identified answers a request that said who the client is.
 func (c *conn) identified(r *request, code jute.Code) bool {
 	if code == jute.MarshallingError { // as in ZooKeeper, here only
-		c.cut(badFrame)
+		c.stream.Drop(badFrame)
 		return false
 	}
 	r.code, r.noZxid = code, true
@@ -86,7 +86,7 @@ func (c *conn) unknown(r *request) bool {
 //
 // In a loop it does not wait: what would have to is left to the reader.
 func (c *conn) submit(r *request) bool {
-	looped := c.busy
+	looped := c.stream.InLoop()
 	if !looped && !c.turn() {
 		return false
 	}
@@ -97,13 +97,13 @@ func (c *conn) submit(r *request) bool {
 	}
 	r.body = nil
 	if looped && c.late() {
-		c.after = func() bool {
+		c.stream.Later(func() bool {
 			if !c.turn() {
 				return false
 			}
 			c.wait(r, len(txn.Body))
 			return c.hand(txn, r)
-		}
+		})
 		return true
 	}
 	c.wait(r, len(txn.Body))
@@ -111,15 +111,15 @@ func (c *conn) submit(r *request) bool {
 		return c.hand(txn, r)
 	}
 	if !c.srv.cfg.Member.Offer(txn, r) {
-		c.after = func() bool { return c.hand(txn, r) }
+		c.stream.Later(func() bool { return c.hand(txn, r) })
 	}
 	return true
 }
 
 // late reports whether turn would wait.
 func (c *conn) late() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.stream.Lock()
+	defer c.stream.Unlock()
 	return c.queue.late()
 }
 
@@ -128,23 +128,15 @@ func (c *conn) late() bool {
 // answers them in between. Nobody reads meanwhile, so it waits no longer than for a silent
 // client. It returns false if the connection has ended.
 func (c *conn) turn() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.queue.late() {
-		timer := time.AfterFunc(c.idleAfter(), func() { c.cut(idle) })
-		defer timer.Stop()
-	}
-	for !c.dead && !c.last && c.queue.late() {
-		c.flushLocked() // the first may wait for that
-		c.changed.Wait()
-	}
-	return !c.dead && !c.last
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	return c.stream.Wait(c.queue.late)
 }
 
 // hand gives the member a transaction. It blocks as Member.Submit does.
 func (c *conn) hand(txn *proto.Txn, w znode.Waiter) bool {
-	if err := c.srv.cfg.Member.Submit(c.life, txn, w); err != nil {
-		c.cut(internal) // unless it has ended: then that was the error
+	if err := c.srv.cfg.Member.Submit(c.stream.Context(), txn, w); err != nil {
+		c.stream.Drop(internal) // unless it has ended: then that was the error
 		return false
 	}
 	return true
@@ -178,16 +170,16 @@ func (c *conn) prove(r *request) bool {
 // gone, from here on. What was answered before it is sent: the next answer may be long
 // in coming.
 func (c *conn) wait(r *request, held int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.stream.Lock()
+	defer c.stream.Unlock()
 	if c.queue.n == 0 {
-		c.flushLocked()
+		c.stream.FlushLater()
 	}
 	c.traffic.received++
 	r.held = held
 	c.queue.push(r)
 	c.srv.stats.outstanding.Add(1)
-	c.account()
+	c.stream.Count()
 }
 
 // local answers a request that the log has no part in at once, or behind the
@@ -196,9 +188,9 @@ func (c *conn) wait(r *request, held int) {
 func (c *conn) local(r *request) bool {
 	c.srv.cfg.State.RLock() // apply stands still: no write finishes between the look and the push
 	defer c.srv.cfg.State.RUnlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead || c.last {
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	if c.stream.Closing() {
 		return false
 	}
 	c.traffic.received++
@@ -207,12 +199,12 @@ func (c *conn) local(r *request) bool {
 		r.held, r.aside = len(r.body), r.how.aside != nil && r.how.aside(c, r)
 		c.queue.push(r)
 		c.srv.stats.outstanding.Add(1)
-		c.account()
+		c.stream.Count()
 		return !r.ends
 	}
 	more := !r.ends // r is gone when it is answered
 	c.answer(r)
-	return more && !c.dead
+	return more && !c.stream.Dead()
 }
 
 // Applied implements znode.Waiter: apply calls it under the tree's lock, after the
@@ -223,19 +215,19 @@ func (r *request) Applied(res *znode.Result) {
 		return
 	}
 	c := r.c // r may be another's once it is settled
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.stream.Lock()
+	defer c.stream.Unlock()
 	r.applied(res)
 }
 
-// applied is Applied, under mu.
+// applied is Applied, under the lock.
 func (r *request) applied(res *znode.Result) {
 	c, proves := r.c, r.proves
 	switch {
-	case c.dead || c.last:
+	case c.stream.Closing():
 		return
 	case !res.Code.OnWire():
-		c.end(sessionMoved) // that is the code, and no client may read it
+		c.stream.DropLocked(sessionMoved) // that is the code, and no client may read it
 		return
 	}
 	r.done = true
@@ -244,17 +236,17 @@ func (r *request) applied(res *znode.Result) {
 	}
 	switch {
 	case !r.logged: // a read, which answerReady answers in its turn
-	case c.queue.first == r && c.unsent() < highWater:
-		out := c.output()
-		out.b = c.appendApplied(out.b, r, res)
+	case c.queue.first == r && c.stream.Unsent() < stream.HighWater:
+		out := c.stream.Output()
+		out.B = c.appendApplied(out.B, r, res)
 		c.settle(c.queue.pop())
 	default:
 		c.queue.answered(r, c.appendApplied(nil, r, res))
 	}
 	c.answerReady(true)
-	c.account()
+	c.stream.Count()
 	if proves {
-		c.flushLocked() // belongs to no entry
+		c.stream.FlushLater() // belongs to no entry
 		return
 	}
 	c.noteFilled(withReply)
@@ -262,19 +254,19 @@ func (r *request) applied(res *znode.Result) {
 
 // answerReady answers the requests at the head of the queue that wait for nothing, until
 // too much is unsent: then the flusher calls it again. That is much more if a write is on
-// its way to the log, for a read before it must not see it. The caller holds mu and the
+// its way to the log, for a read before it must not see it. The caller holds the lock and the
 // tree's lock; applying: apply waits for that, or will soon. Then what may take long is
 // left to another goroutine. A read that has a write of its connection in the log behind it
 // is answered whatever the budget says.
 func (c *conn) answerReady(applying bool) {
-	most := highWater
+	most := stream.HighWater
 	if c.queue.unapplied > 0 {
 		most = max(most, c.srv.cfg.Limits.MaxUnread)
 	}
-	for r := c.queue.first; r != nil && r.due() && !c.dead && !c.last && c.unsent() < most; r = c.queue.first {
+	for r := c.queue.first; r != nil && r.due() && !c.stream.Closing() && c.stream.Unsent() < most; r = c.queue.first {
 		if !r.logged {
 			if applying && r.aside {
-				c.answerLater()
+				c.stream.ResumeLater()
 				break
 			}
 			if c.queue.unapplied == 0 && !c.affords(r) {
@@ -290,10 +282,19 @@ func (c *conn) answerReady(applying bool) {
 		c.appendReply(r.reply)
 		c.settle(r)
 	}
-	c.changed.Broadcast()
+	c.stream.Changed()
 }
 
-// settle ends a request of the log whose reply has been queued. The caller holds mu.
+// affords reports whether the budget has room for the answer to r, a read. If not, the connection
+// waits for it. The caller holds the lock and the tree's.
+func (c *conn) affords(r *request) bool {
+	if c.stream.HasRoom(int64(c.srv.cfg.Limits.MaxBuffer)) {
+		return true // most likely; to look costs more
+	}
+	return r.how.weigh == nil || c.stream.Claim(r.how.weigh(c, r))
+}
+
+// settle ends a request of the log whose reply has been queued. The caller holds the lock.
 func (c *conn) settle(r *request) {
 	c.srv.stats.outstanding.Add(-1)
 	c.replied(r)

@@ -15,6 +15,7 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/server/stream"
 	"rollcall/znode"
 )
 
@@ -520,7 +521,7 @@ func TestSyncAlone(t *testing.T) {
 // changes: its zxid must not go back.
 func TestLateReplyBehindEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const size = highWater / 3
+		const size = stream.HighWater / 3
 		w := newWorld(t, false, nil)
 		c, writer := w.connect(), w.connect()
 		c.must(jute.OpCreate, create("/big", strings.Repeat("x", size), 0))
@@ -713,10 +714,10 @@ func TestReadDoesNotSeeLaterWrites(t *testing.T) {
 		syncs bool // finish ahead of the writes
 	}{
 		{name: "small", size: 1},
-		{name: "large", size: highWater},
+		{name: "large", size: stream.HighWater},
 		{name: "behind a sync", sync: true, size: 1},
 		{name: "behind a sync that ends early", sync: true, size: 1, syncs: true},
-		{name: "large, behind a sync", sync: true, size: highWater / 2},
+		{name: "large, behind a sync", sync: true, size: stream.HighWater / 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -763,7 +764,7 @@ func TestWriteBehindPostponedReads(t *testing.T) {
 		const reads = 4
 		w := newWorld(t, false, nil)
 		c := w.connect()
-		c.must(jute.OpSetData, setData("/", strings.Repeat("x", highWater)))
+		c.must(jute.OpSetData, setData("/", strings.Repeat("x", stream.HighWater)))
 		w.hold()
 		c.request(jute.OpDelete, jute.DeleteRequest{Path: []byte("/none")})
 		for range reads {
@@ -802,7 +803,7 @@ func TestWriteBehindLostSync(t *testing.T) {
 		if n := w.submitted(); n != 0 {
 			t.Errorf("%d transactions submitted", n)
 		}
-		time.Sleep((idleSlack + 1) * testTick)
+		time.Sleep((stream.IdleSlack + 1) * testTick)
 		c.expectClosed()
 		synctest.Wait()
 		if n := w.srv.Stats().Ended["idle"]; n != 1 {

@@ -1,42 +1,34 @@
-// Package server accepts the connections of clients and speaks ZooKeeper's protocol
-// with them: handshake, order, reads, watches, replies, limits. It does not know who
-// leads: what goes through the log is handed to a Member and answered when it is
-// applied here.
+// Package server accepts the connections of clients and speaks ZooKeeper's protocol with them:
+// handshake, order, reads, watches, replies, limits. It does not know which member leads: a request
+// for the log is handed to a Member and answered when it is applied here.
 //
-// # Goroutines and memory
+// # Two parts of a connection
 //
-// A connection begins with a goroutine of its own, its reader. Over TCP, on Linux, it has
-// none once it has a session and is calm: a few loops read from all such sockets, as they
-// have something to read, and serve what never waits. A connection that would have to be
-// waited for (its client reads slowly, sends requests that are too long or too many, ends)
-// is demoted: it has a reader again, until it is calm. While it is idle a connection has no
-// buffers. What is to be sent is written by who queued it, the reader, the loop or apply, as
-// far as that does not wait; a flusher runs only for the rest. A request that waits is a
-// pooled record in its connection's queue, completed by apply.
-//
-// The socket of a connection in a loop is a bare descriptor, which Go does not know of. It
-// is used, closed and given back to Go under conn.mu only, so it is never another's; no call
-// under that lock waits.
+// Each connection is a conn and its stream.Stream. The stream reads frames and writes bytes, keeps
+// the deadlines, counts memory and ends the connection; package stream says in which goroutines. The
+// conn is its owner. It serves each frame (conn.Frame) and says whether the client may be sent
+// anything (conn.MaySend). A request that waits is a pooled record in its conn's queue, completed by
+// apply.
 //
 // # Locks
 //
-// Order: the tree's lock (znode.State), then conn.mu, then Server.mu or loop.mu. Nothing blocks
-// under any of them. Methods that apply calls under the tree's lock (Attached, Closed,
-// Restored) say so.
+// Order: the tree's lock (znode.State), then the stream's lock, which is the connection's, then
+// Server.mu and those of package stream. Nothing blocks under any of them. Methods that apply calls
+// under the tree's lock (Attached, Closed, Restored) say so.
 //
 // # Order on a connection
 //
-// Replies come in the order of the requests. A read and the watch it sets are one step
-// under the tree's read lock, and its reply is queued before that lock is released;
-// events are queued under the write lock. So an event never overtakes the reply that
-// set its watch and never trails a reply that shows its change.
+// Replies come in the order of the requests. A read and the watch it sets are one step under the
+// tree's read lock, and its reply is queued before that lock is released; events are queued under the
+// write lock. So an event never overtakes the reply that set its watch and never trails a reply that
+// shows its change.
 //
 // # Vouching
 //
-// Every byte to a client that has a session says that the session lives. It leaves only
-// while Member.Vouched; else the flusher has the session vouched for and holds what is
-// queued, and closes the connection if it is not. The reply to the session's own
-// closeSession, and what was queued before it, need no vouching.
+// Every byte to a client that has a session says that the session lives. It leaves only while
+// Member.Vouched. Otherwise the stream's flusher holds what is queued and has the session vouched for,
+// and it closes the connection if the session is not. The reply to the session's own closeSession, and
+// what was queued before it, need no vouching.
 package server
 
 import (
@@ -53,6 +45,7 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/server/stream"
 	"rollcall/znode"
 )
 
@@ -101,12 +94,12 @@ type Config struct {
 
 // Server serves clients. Safe for concurrent use.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	begun  time.Time
-	stats  counters
-	number atomic.Uint64 // of the newest connection
-	budget budget
+	cfg     Config
+	log     *slog.Logger
+	begun   time.Time
+	stats   counters
+	number  atomic.Uint64 // of the newest connection
+	streams stream.Config // what they share
 
 	operations *operationTable
 
@@ -156,7 +149,10 @@ func New(cfg Config) (*Server, error) {
 		operations: newOperationTable(),
 	}
 	s.number.Store(cfg.ConnBase)
-	s.budget.srv, s.budget.most = s, l.Budget
+	s.streams = stream.Config{
+		Tick: cfg.Tick, Handshake: l.Handshake, MaxFrame: l.MaxBuffer, MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
+		Budget: stream.NewBudget(l.Budget, s.allStreams, s.log), BytesIn: &s.stats.bytesIn, Logger: s.log,
+	}
 	return s, nil
 }
 
@@ -172,14 +168,14 @@ func (s *Server) Timeouts() (least, most time.Duration) { return s.cfg.MinTimeou
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // its error would come from Accept
 	defer stop()
-	p := &port{Listener: l, loops: loops{tick: s.cfg.Tick, log: s.log}}
+	p := &port{Listener: l, streams: stream.Group{Config: &s.streams}}
 	err := s.accept(ctx, p)
 	_ = l.Close() // closed already unless accept failed, whose error is the one to tell
 	s.cutWhere(shutdown, func(c *conn) bool { return c.port == p })
 	p.conns.Wait()
-	p.loops.close()
+	p.streams.Close()
 	if len(s.connections()) == 0 {
-		s.budget.keepers.Wait() // nothing is held any more, and no connection waits
+		s.streams.Budget.Rest() // nothing is held any more, and no connection waits
 	}
 	return err
 }
@@ -187,8 +183,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // port is a listener with what its connections share.
 type port struct {
 	net.Listener
-	conns sync.WaitGroup // those that have not left
-	loops loops
+	conns   sync.WaitGroup // those that have not left
+	streams stream.Group
 }
 
 // accept survives whatever may pass: too many open files, a connection aborted early.
@@ -201,7 +197,7 @@ func (s *Server) accept(ctx context.Context, p *port) error {
 			pause = 0
 			if c := s.admit(sock, p); c != nil {
 				p.conns.Add(1)
-				go c.run()
+				go c.run(sock)
 			}
 			continue
 		case ctx.Err() != nil:
@@ -231,7 +227,7 @@ func (s *Server) admit(sock net.Conn, p *port) *conn {
 	return c
 }
 
-func (s *Server) register(c *conn) (why reason, ok bool) {
+func (s *Server) register(c *conn) (why stream.Reason, ok bool) {
 	limits := s.cfg.Limits
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,10 +272,10 @@ func (s *Server) carrier(id jute.SessionID) *conn {
 }
 
 // cutWhere closes the connections that match.
-func (s *Server) cutWhere(why reason, match func(*conn) bool) {
+func (s *Server) cutWhere(why stream.Reason, match func(*conn) bool) {
 	for _, c := range s.connections() {
 		if match(c) {
-			c.cut(why)
+			c.stream.Drop(why)
 		}
 	}
 }
@@ -294,13 +290,24 @@ func (s *Server) connections() []*conn {
 	return conns
 }
 
+// allStreams returns the streams of all connections.
+func (s *Server) allStreams() []*stream.Stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	streams := make([]*stream.Stream, 0, len(s.conns))
+	for c := range s.conns {
+		streams = append(streams, &c.stream)
+	}
+	return streams
+}
+
 // Cut closes the local connection of a session without a byte more, if that has this number:
 // a newer one, which the client opened meanwhile, stays. It never blocks, and may be called
 // with or without the tree's lock.
 func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
 	if c := s.carrier(id); c != nil && c.number == conn {
 		s.log.Debug("connection cut", "session", id, "err", why)
-		c.cut(cutByMember)
+		c.stream.Drop(cutByMember)
 	}
 }
 
@@ -309,8 +316,7 @@ func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
 // where apply hangs, and would not come to it. Not to be called with that lock.
 func (s *Server) CutAll() {
 	for _, c := range s.connections() {
-		c.cut(cutByMember)
-		c.hangUp()
+		c.stream.HangUp(cutByMember)
 	}
 }
 
@@ -339,7 +345,7 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 			case <-time.After(wait):
 			}
 		}
-		c.cut(shutdown)
+		c.stream.Drop(shutdown)
 	}
 }
 
@@ -347,7 +353,7 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 // one here ends without a byte. Called under the tree's lock.
 func (s *Server) Attached(session znode.Session, _ znode.Owner) {
 	if c := s.carrier(session.ID); c != nil && c.number != session.Owner.Conn {
-		c.cut(sessionMoved)
+		c.stream.Drop(sessionMoved)
 	}
 }
 
@@ -360,7 +366,7 @@ func (s *Server) Closed(session znode.Session, end znode.Ending) {
 	case !end.Expired && end.By.Conn == c.number:
 		c.spare()
 	default:
-		c.cut(sessionGone)
+		c.stream.Drop(sessionGone)
 	}
 }
 
@@ -400,7 +406,7 @@ const (
 
 func flushAll(conns []*conn) {
 	for _, c := range conns {
-		c.flushNow()
+		c.stream.Flush()
 	}
 }
 

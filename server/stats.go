@@ -5,39 +5,41 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/server/stream"
 	"rollcall/tally"
 )
 
-// reason says why a connection ended, or was not taken. Each connection has one.
-type reason uint8
+// The reasons for which a connection ended, or was not taken. Each connection has one.
+const (
+	byClient   = stream.ByClient   // it closed, or the network did
+	badFrame   = stream.BadFrame   // a length out of bounds, no header, or an auth packet that cannot be read
+	idle       = stream.Idle       // sent nothing for longer than its session's timeout
+	slowReader = stream.SlowReader // left too much unread, or took nothing for too long
+	notVouched = stream.NotVouched // nobody confirms that the session lives
+	overBudget = stream.OverBudget // held more than its share when clients together held too much
+)
 
 const (
-	byClient       reason = iota // it closed, or the network did
-	sessionClosed                // its closeSession was answered
-	wordAnswered                 // a four-letter word
-	shutdown                     // this server stops
-	tooManyOfAddr                // Limits.MaxClientConns
-	tooMany                      // Limits.MaxConns
-	handshakeLate                // no session within Limits.Handshake: a silent client, or no leader
-	badFrame                     // a length out of bounds, no header, or an auth packet that cannot be read
-	multiTooLong                 // a multi of more than Limits.MaxMultiOps operations
-	notAHandshake                // the first frame is no ConnectRequest
-	clientAhead                  // has seen a zxid that is not applied here
-	wrongPassword                // seen here, or by applying the attach
-	sessionUnknown               // unknown or expired, by applying the attach
-	attachLost                   // the session was attached elsewhere, twice while this attach was under way
-	sessionMoved                 // attached by another connection, here or elsewhere
-	sessionGone                  // expired, or closed by someone else
-	notVouched                   // nobody confirms that the session lives
-	authFailed                   // unknown scheme, or too many identities
-	unknownOp                    // answered -6
-	slowReader                   // left too much unread, or took nothing for too long
-	idle                         // sent nothing for longer than its session's timeout
-	restored                     // the state was replaced by a snapshot
-	cutByMember                  // Server.Cut
-	overBudget                   // held more than its share when clients together held too much
-	internal                     // a result that no client may see
-	numReasons     int    = iota
+	sessionClosed  = stream.Reasons + iota // its closeSession was answered
+	wordAnswered                           // a four-letter word
+	shutdown                               // this server stops
+	tooManyOfAddr                          // Limits.MaxClientConns
+	tooMany                                // Limits.MaxConns
+	handshakeLate                          // no session within Limits.Handshake: a silent client, or no leader
+	multiTooLong                           // a multi of more than Limits.MaxMultiOps operations
+	notAHandshake                          // the first frame is no ConnectRequest
+	clientAhead                            // has seen a zxid that is not applied here
+	wrongPassword                          // seen here, or by applying the attach
+	sessionUnknown                         // unknown or expired, by applying the attach
+	attachLost                             // the session was attached elsewhere, twice while this attach was under way
+	sessionMoved                           // attached by another connection, here or elsewhere
+	sessionGone                            // expired, or closed by someone else
+	authFailed                             // unknown scheme, or too many identities
+	unknownOp                              // answered -6
+	restored                               // the state was replaced by a snapshot
+	cutByMember                            // Server.Cut
+	internal                               // a result that no client may see
+	numReasons
 )
 
 var reasonNames = [numReasons]string{
@@ -49,8 +51,6 @@ var reasonNames = [numReasons]string{
 	authFailed: "auth_failed", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
 	restored: "restored", cutByMember: "cut", overBudget: "over_budget", internal: "internal",
 }
-
-func (r reason) String() string { return reasonNames[r] }
 
 // Stats are counted since New or ResetStats, but for Connections and Outstanding, which are now's.
 type Stats struct {
@@ -134,12 +134,12 @@ func (s *Server) Stats() Stats {
 		BytesIn: c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),
 		Rejected:    c.ended[tooManyOfAddr].Load() + c.ended[tooMany].Load(),
 		Sessionless: c.ended[handshakeLate].Load(), AuthFailed: c.ended[authFailed].Load(),
-		Held: s.budget.used.Load(), OverBudget: c.ended[overBudget].Load(),
+		Held: s.streams.Budget.Used(), OverBudget: c.ended[overBudget].Load(),
 		Ended: make(map[string]uint64, numReasons),
 	}
 	st.Latency = st.Reads.With(st.Updates)
 	for r := range c.ended {
-		st.Ended[reason(r).String()] = c.ended[r].Load()
+		st.Ended[reasonNames[r]] = c.ended[r].Load()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

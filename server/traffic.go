@@ -11,7 +11,7 @@ import (
 )
 
 // traffic is what one connection has had, since it began or the last reset. Its
-// connection's mu guards it.
+// connection's lock guards it.
 type traffic struct {
 	received, sent    uint64        // packets
 	op                jute.Op       // of the last reply
@@ -56,20 +56,21 @@ func (s *Server) oldestFirst() []*conn {
 }
 
 func (c *conn) show() (shown tally.Connection, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead {
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	if c.stream.Dead() {
 		return shown, false
 	}
 	t := &c.traffic
 	shown = tally.Connection{
-		Addr: c.addr.String(), Reading: !c.word && !c.last && !c.full(), Writing: c.unsent() > 0,
-		Queued: c.queue.n, Received: t.received, Sent: t.sent, Established: c.begun, Expires: c.expires,
+		Addr: c.addr.String(), Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
+		Queued: c.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Begun(), Expires: c.stream.Expires(),
 	}
-	if !c.open {
+	timeout := c.stream.Timeout()
+	if timeout == 0 {
 		return shown, true
 	}
-	shown.Session, shown.Timeout = c.session, c.timeout
+	shown.Session, shown.Timeout = c.session, timeout
 	if shown.Replies, shown.Xid = t.replies, -1; t.replies == 0 {
 		return shown, true
 	}
@@ -85,9 +86,9 @@ func (c *conn) show() (shown tally.Connection, ok bool) {
 // ResetConnections sets the counters of every connection to zero.
 func (s *Server) ResetConnections() {
 	for _, c := range s.connections() {
-		c.mu.Lock()
+		c.stream.Lock()
 		c.traffic = traffic{}
-		c.mu.Unlock()
+		c.stream.Unlock()
 	}
 }
 
@@ -105,9 +106,9 @@ func (s *Server) Watches() iter.Seq2[jute.SessionID, []string] {
 }
 
 func (c *conn) watched() (id jute.SessionID, paths []string) {
-	c.mu.Lock()
+	c.stream.Lock()
 	id = c.session
-	c.mu.Unlock()
+	c.stream.Unlock()
 	tree := c.srv.cfg.State
 	tree.RLock()
 	paths = slices.Collect(tree.WatchesOf(c))

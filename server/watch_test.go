@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"rollcall/jute"
+	"rollcall/server/stream"
 )
 
 func setWatches(rel int64, data, exist, child []string) record {
@@ -445,11 +446,11 @@ func TestManyMissedEvents(t *testing.T) {
 		}()
 		synctest.Wait()
 		for _, k := range w.srv.connections() {
-			k.mu.Lock()
-			if n := k.unsent(); n < highWater || n > 2*highWater || k.queue.bytes > maxHeld {
+			k.stream.Lock()
+			if n := k.stream.Unsent(); n < stream.HighWater || n > 2*stream.HighWater || k.queue.bytes > stream.MaxHeld {
 				t.Errorf("%d bytes unsent, %d held", n, k.queue.bytes)
 			}
-			k.mu.Unlock()
+			k.stream.Unlock()
 		}
 		next := 0
 		for i := range frames {

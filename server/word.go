@@ -30,52 +30,25 @@ const (
 // reader itself writes: there is nothing else to send.
 func (c *conn) answerWord(word string) {
 	c.srv.stats.sent.Add(1)
-	if !c.beginWord() {
+	if !c.stream.Limit(wordTime, slowReader) {
 		return
 	}
-	timer := time.AfterFunc(wordTime, func() { c.cut(slowReader) })
-	defer timer.Stop()
-	c.in.rest = c.in.rest[len(word):]
-	w := bufio.NewWriterSize(wordWriter{c}, wordChunk)
-	err := c.srv.cfg.Words.Answer(word, &c.in, w)
+	c.stream.Lock()
+	c.word = true // no handshake will come
+	c.traffic.received++
+	c.stream.Unlock()
+	client := c.stream.Plain()
+	w := bufio.NewWriterSize(client, wordChunk)
+	err := c.srv.cfg.Words.Answer(word, client, w)
 	if err == nil {
 		err = w.Flush()
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.cut(slowReader)
+		c.stream.Drop(slowReader)
 	case err != nil:
-		c.cut(byClient)
+		c.stream.Drop(byClient)
 	default:
-		c.endWord()
+		c.stream.FinishPlain(wordAnswered)
 	}
-}
-
-// beginWord notes that the connection carries a word; no handshake will come.
-func (c *conn) beginWord() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead {
-		return false
-	}
-	c.deadline.Stop()
-	c.word, c.expires = true, time.Now().Add(wordTime)
-	c.traffic.received++
-	return true
-}
-
-func (c *conn) endWord() {
-	c.mu.Lock()
-	c.endAfter(wordAnswered)
-	c.mu.Unlock()
-	c.finish()
-}
-
-// wordWriter writes to the client's socket, each part within the deadline of a client
-// that has no session.
-type wordWriter struct{ c *conn }
-
-func (w wordWriter) Write(b []byte) (int, error) {
-	w.c.armWrite(time.Now())
-	return w.c.sock.Write(b)
 }

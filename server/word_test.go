@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/server/stream"
 	"rollcall/tally"
 )
 
@@ -64,7 +65,7 @@ func TestWordSlowReader(t *testing.T) {
 				for w.srv.Stats().Connections > 0 {
 					time.Sleep(100 * time.Millisecond)
 				}
-				if took := time.Since(begun); took < tt.ends || took > tt.ends+lingerTime {
+				if took := time.Since(begun); took < tt.ends || took > tt.ends+stream.LingerTime {
 					t.Errorf("ended after %v, want %v", took, tt.ends)
 				}
 				if n := w.srv.Stats().Ended["slow_reader"]; n != 1 {
@@ -92,7 +93,7 @@ func TestConnections(t *testing.T) {
 		got := shown()
 		want := tally.Connection{
 			Addr: got.Addr, Reading: true, Received: 1, Sent: 1, Session: c.id, Timeout: 10 * time.Second, Established: begun,
-			Replies: 1, Op: jute.OpCreateSession, Xid: 0, Zxid: got.Zxid, Replied: got.Replied, Expires: begun.Add(10*time.Second + idleSlack*testTick),
+			Replies: 1, Op: jute.OpCreateSession, Xid: 0, Zxid: got.Zxid, Replied: got.Replied, Expires: begun.Add(10*time.Second + stream.IdleSlack*testTick),
 		}
 		if got != want || got.Zxid == 0 {
 			t.Errorf("after the handshake:\n%+v, want\n%+v", got, want)
@@ -104,7 +105,7 @@ func TestConnections(t *testing.T) {
 		zxid := got.Zxid
 		got = shown()
 		want.Received, want.Sent, want.Replies, want.Op, want.Xid, want.Zxid = 3, 3, 3, jute.OpPing, 1, zxid
-		want.Replied, want.Expires = 2*time.Second, begun.Add(12*time.Second+idleSlack*testTick)
+		want.Replied, want.Expires = 2*time.Second, begun.Add(12*time.Second+stream.IdleSlack*testTick)
 		if got != want {
 			t.Errorf("after two requests:\n%+v, want\n%+v", got, want)
 		}

@@ -359,7 +359,7 @@ func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
 		if err := <-done; err != nil {
 			tb.Errorf("Serve: %v", err)
 		}
-		if n := srv.budget.used.Load(); n != 0 {
+		if n := srv.streams.Budget.Used(); n != 0 {
 			tb.Errorf("%d bytes are counted when all connections have ended", n)
 		}
 	})

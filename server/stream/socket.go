@@ -1,10 +1,20 @@
-package server
+package stream
 
 import (
+	"io"
 	"net"
 	"sync"
 	"syscall"
+	"time"
 )
+
+// socket is what a stream needs of a net.Conn.
+type socket interface {
+	io.ReadWriteCloser
+	SetDeadline(time.Time) error
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
 
 // rawOf returns a socket for writeNow; nil if it is none, as in tests, or more than one, as
 // with TLS.

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package server
+package stream
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Elsewhere there are no loops: every connection has a reader.
+// Elsewhere there are no loops: every stream has a reader.
 
 const errNotNow = syscall.EAGAIN
 

@@ -1,0 +1,95 @@
+package stream
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A stream that finds no room waits for it, is resumed once there is, and may then have what it asked
+// for. What is small needs no room.
+func TestClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := opened(t, nil)
+		o.do(func() { o.resume = func() { o.do(func() { o.due = false }) } })
+		others := o.group.Budget.most
+		o.group.Budget.Add(others)
+		o.do(func() {
+			o.due = true
+			if !o.Claim(AccountStep-1) || o.HasRoom(1) || o.Claim(AccountStep) {
+				t.Error("a spent budget has room")
+			}
+		})
+		time.Sleep(2 * BudgetLook)
+		synctest.Wait()
+		if n := o.resumes(); n != 0 {
+			t.Errorf("resumed %d times without room", n)
+		}
+		o.group.Budget.Add(-others)
+		time.Sleep(BudgetLook)
+		synctest.Wait()
+		if n := o.resumes(); n != 1 {
+			t.Errorf("resumed %d times", n)
+		}
+		o.do(func() {
+			if !o.Claim(AccountStep) {
+				t.Error("the room was for another")
+			}
+		})
+	})
+}
+
+// The budget counts what the client has not taken, what waits at the owner and a long frame that is
+// being read, but nothing below AccountStep and nothing of a stream that has ended.
+func TestCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, c := opened(t, nil)
+		used := func(step string, want int64) {
+			t.Helper()
+			synctest.Wait()
+			if n := o.group.Budget.Used(); n != want {
+				t.Errorf("%s: %d bytes are counted, want %d", step, n, want)
+			}
+		}
+		o.do(func() { o.bytes = AccountStep - 1; o.Count() })
+		used("little", 0)
+		o.do(func() { o.bytes = AccountStep; o.Count() })
+		used("held", AccountStep)
+		o.do(func() { o.queue(make([]byte, AccountStep-LengthSize)); o.CheckUnread() })
+		used("queued", 2*AccountStep)
+		o.Flush()
+		used("under way", 2*AccountStep)
+		c.expect(strings.Repeat("\x00", AccountStep-LengthSize))
+		used("taken", AccountStep)
+		long := []byte{0, 0, 0x80, 0} // 32 KiB: less than counts by itself
+		_, _ = c.Write(append(long, make([]byte, 20_000)...))
+		used("a short frame", AccountStep)
+		_, _ = c.Write(make([]byte, 1<<15-20_000))
+		c.expect(strings.Repeat("\x00", 1<<15))
+		_, _ = c.Write(append([]byte{0, 2, 0, 0}, make([]byte, LoopBuffer)...)) // 128 KiB
+		used("a long frame", AccountStep+1<<17)
+		o.Drop(Reasons)
+		used("dropped", 0)
+	})
+}
+
+// If the budget is overrun, the stream that holds most is dropped, and the log says so.
+func TestOverrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, c := opened(t, nil)
+		o.do(func() {
+			o.queue(make([]byte, o.group.Budget.most))
+			o.Count()
+		})
+		_, _ = io.Copy(io.Discard, c)
+		if why := o.whyEnded(t); why != OverBudget {
+			t.Errorf("ended for reason %d", why)
+		}
+		synctest.Wait()
+		if n := o.group.Budget.Unreported(); n != 0 {
+			t.Errorf("%d dropped streams are not logged", n)
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package stream
+
+import (
+	"iter"
+	"sync"
+)
+
+const (
+	peekSize  = 128      // bytes an idle stream has room for: most requests fit, so one system call reads one
+	bufSize   = 4 << 10  // a fresh buffer
+	maxPooled = 64 << 10 // larger buffers are left to the garbage collector
+	readSize  = 16 << 10 // what one system call reads of a client that sends much
+)
+
+// Buffer is memory that a stream has only while bytes are in it.
+type Buffer struct {
+	B []byte // to append to
+
+	// shared are the owner's own bytes, which belong between those of B. They are sent from where
+	// they are.
+	shared []share
+	extra  int // bytes in shared
+}
+
+// share is bytes of the owner that follow the first at bytes of a buffer.
+type share struct {
+	at int
+	b  []byte
+}
+
+// Size returns how many bytes are to be sent.
+func (b *Buffer) Size() int { return len(b.B) + b.extra }
+
+// Extra returns how many bytes have been inserted.
+func (b *Buffer) Extra() int { return b.extra }
+
+// Insert puts data after the first at bytes of B. Bytes of B after those are appended later than the
+// call. Nobody may change data until the client has taken them.
+func (b *Buffer) Insert(at int, data []byte) {
+	b.shared = append(b.shared, share{at, data})
+	b.extra += len(data)
+}
+
+// pieces yields what is to be sent after the first n bytes of B. If there are inserted bytes, n is 0.
+func (b *Buffer) pieces(n int) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, s := range b.shared {
+			if !yield(b.B[n:s.at]) || !yield(s.b) {
+				return
+			}
+			n = s.at
+		}
+		yield(b.B[n:])
+	}
+}
+
+var (
+	buffers = sync.Pool{New: func() any { return &Buffer{B: make([]byte, 0, bufSize)} }}
+	readers = sync.Pool{New: func() any { return new([readSize]byte) }}
+)
+
+func takeBuffer() *Buffer { return buffers.Get().(*Buffer) }
+
+// free gives the buffer back to the pool. It may be nil.
+func (b *Buffer) free() {
+	if b != nil && cap(b.B) <= maxPooled {
+		*b = Buffer{B: b.B[:0]}
+		buffers.Put(b)
+	}
+}

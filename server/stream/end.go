@@ -1,0 +1,279 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"rollcall/jute"
+)
+
+const (
+	// LingerTime and LingerBytes bound what is read and thrown away after the last reply.
+	// To close with bytes unread would reset the connection, and the reply might be lost.
+	LingerTime  = time.Second
+	LingerBytes = 4 << 20
+)
+
+// Reason says why a stream ended. Each has one, the first that was given.
+type Reason uint8
+
+// The reasons for which a stream ends by itself. An owner's own begin with Reasons.
+const (
+	ByClient   Reason = iota // it closed, or the network did
+	BadFrame                 // a length out of bounds
+	Idle                     // the client sent nothing for longer than its timeout
+	SlowReader               // the client left too much unread, or took nothing for too long
+	NotVouched               // the owner's Permit was refused
+	OverBudget               // it held more than its share when all together held too much
+	Reasons                  // how many there are
+)
+
+// ending is how far a stream has come with its end.
+//
+// There are four ways to it, and one verb for each:
+//
+//	verb     what is queued  what the client sees           who calls it
+//	Drop     thrown away     the end, at once               anyone: an error, a limit, a session that is elsewhere
+//	HangUp   thrown away     the end, even if the reader    a member that cannot serve, whose apply may hang
+//	                         or the loop is stuck
+//	Finish   sent, the last  the reply, then the end of     the owner, after the last reply
+//	                         the stream; it is given
+//	                         LingerTime to close its side
+//	Lost     thrown away     nothing: it has gone, or its   the reader and the loop, when a read fails
+//	                         bytes make no sense
+//
+// Limit and a client's timeout are a Drop that comes with the time. In Go's manner drop is Drop
+// for callers that hold the lock, and DropLocked is drop for owners.
+//
+// However it began, leave is the end of the end. It runs once, in the reader's goroutine or, for a
+// stream in a loop, in one of its own.
+type ending struct {
+	why      Reason
+	limit    Reason // of the deadline
+	last     bool   // the last reply is queued: nothing follows
+	finished bool   // and has been sent
+	dead     bool   // the stream is over
+}
+
+// Dead reports whether the stream is over: nothing is sent any more. The caller holds the lock.
+func (s *Stream) Dead() bool { return s.end.dead }
+
+// Closing reports whether the stream is over, or its last reply is queued: nothing may be added. The
+// caller holds the lock.
+func (s *Stream) Closing() bool { return s.end.dead || s.end.last }
+
+// Limit drops the stream, because of why, d from now, unless it is opened or Limit is called again
+// before. It does nothing if the stream has ended, and reports whether it has not.
+func (s *Stream) Limit(d time.Duration, why Reason) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end.dead {
+		return false
+	}
+	s.expires, s.end.limit = time.Now().Add(d), why
+	if s.deadline == nil {
+		s.deadline = time.AfterFunc(d, s.late)
+	} else {
+		s.deadline.Reset(d)
+	}
+	return true
+}
+
+// late is the end of a Limit.
+func (s *Stream) late() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !time.Now().Before(s.expires) { // else there is another one
+		s.drop(s.end.limit)
+	}
+}
+
+// Drop ends the stream without a byte more. It never blocks.
+func (s *Stream) Drop(why Reason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(why)
+}
+
+// DropLocked is Drop. The caller holds the lock.
+func (s *Stream) DropLocked(why Reason) { s.drop(why) }
+
+func (s *Stream) drop(why Reason) {
+	if s.end.dead {
+		return
+	}
+	if !s.end.last {
+		s.end.why = why
+	}
+	s.end.dead = true
+	s.Count()
+	close(s.life)
+	if s.deadline != nil {
+		s.deadline.Stop()
+	}
+	s.changed.Broadcast()
+	switch {
+	case s.sock != nil:
+		// From now on reads and writes fail, those under way too. To close the socket would
+		// wait for them to return, so the reader does it: the caller must not wait.
+		_ = s.sock.SetDeadline(longAgo)
+	case s.seat.loop != nil && !s.seat.busy:
+		go s.leave()
+	} // else the loop, or the reader that begins, sees it
+}
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// HangUp is Drop that closes the socket in this call, or has the client see its end: the reader or
+// the loop, which close it otherwise, may hang in the owner. Not to be called with a lock for which
+// they wait.
+func (s *Stream) HangUp(why Reason) {
+	s.Drop(why)
+	s.mu.Lock()
+	sock := s.sock
+	if s.seat.loop != nil {
+		hangUpSocket(s.seat.fd) // leave closes it
+	}
+	s.mu.Unlock()
+	if sock != nil {
+		_ = sock.Close() // nothing more is to be sent; the reader closes it again
+	}
+}
+
+// Finish makes what is queued the last that the client is sent, with Flush or FlushLater. The caller
+// holds the lock.
+func (s *Stream) Finish(why Reason) {
+	s.end.last, s.end.why = true, why
+	s.changed.Broadcast()
+}
+
+// Lost ends the stream after a read failed, unless its last reply is under way. Only the reader calls
+// it, or its owner in the reader's place. It returns false.
+func (s *Stream) Lost(err error) bool {
+	why := ByClient
+	switch {
+	case errors.Is(err, jute.ErrFrameLength):
+		why = BadFrame
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		why = Idle
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.end.last {
+		s.drop(why)
+	}
+	return false
+}
+
+// FinishPlain is Finish at the end of a Plain exchange: nothing is queued.
+func (s *Stream) FinishPlain(why Reason) {
+	s.mu.Lock()
+	s.Finish(why)
+	s.mu.Unlock()
+	s.finishSent()
+}
+
+// allSent reports whether the client has been sent the last reply. Only the goroutine that sends asks.
+func (s *Stream) allSent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end.last && !s.end.dead && s.out.queued == nil
+}
+
+// finishSent closes the sending side if the last reply has been sent; the reader waits for the client
+// to close its own.
+func (s *Stream) finishSent() {
+	if !s.allSent() {
+		return
+	}
+	half, ok := s.sock.(interface{ CloseWrite() error })
+	ok = ok && half.CloseWrite() == nil // without the lock: TLS sends an alert
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end.finished = true
+	if !ok {
+		s.drop(s.end.why)
+	}
+	if !s.end.dead {
+		_ = s.sock.SetReadDeadline(time.Now().Add(LingerTime)) // if it fails, so will the read
+	}
+	s.changed.Broadcast()
+}
+
+// linger waits until the last reply is sent and the client has closed its side, and throws away what
+// it sends meanwhile, within bounds. If the client has gone, it waits for the reply no longer than a
+// client may be silent.
+func (s *Stream) linger() {
+	s.reader.frame.free()
+	s.reader.frame = nil
+	if !s.alive() {
+		return
+	}
+	var scrap [512]byte
+	for n := 0; n < LingerBytes; {
+		k, err := s.reader.in.Read(scrap[:])
+		if n += k; err != nil {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	timer := time.AfterFunc(s.idleAfter(), func() { s.Drop(Idle) })
+	defer timer.Stop()
+	for !s.end.dead && !s.end.finished {
+		s.changed.Wait()
+	}
+	s.drop(s.end.why)
+}
+
+func (s *Stream) alive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.end.dead
+}
+
+// leave closes the socket for good, waits for the stream's other goroutines, gives its memory back
+// and tells the owner.
+func (s *Stream) leave() {
+	s.mu.Lock()
+	sock := s.sock
+	if s.seat.loop != nil {
+		closeSocket(s.leaveLoop())
+	}
+	s.mu.Unlock()
+	if sock != nil {
+		_ = sock.Close() // there is nothing more to send
+	}
+	s.mu.Lock()
+	for s.helpers > 0 {
+		s.changed.Wait()
+	}
+	s.out.queued.free()
+	s.reader.frame.free()
+	s.out.queued, s.reader.frame = nil, nil
+	s.reader.in.free()
+	why := s.end.why
+	s.mu.Unlock()
+	s.owner.Ended(why)
+}
+
+// lifetime is a context that ends when it is closed.
+type lifetime chan struct{}
+
+var _ context.Context = lifetime(nil)
+
+func (l lifetime) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (l lifetime) Done() <-chan struct{}       { return l }
+func (l lifetime) Value(any) any               { return nil }
+
+func (l lifetime) Err() error {
+	select {
+	case <-l:
+		return context.Canceled
+	default:
+		return nil
+	}
+}

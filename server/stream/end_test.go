@@ -1,0 +1,204 @@
+package stream
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Every kind of end: what the client gets of what is queued, and the reason that the owner is told.
+func TestEnds(t *testing.T) {
+	const own = Reasons
+	for _, tt := range []struct {
+		name string
+		end  func(o *owner, c *client)
+		got  string // by the client, before the end
+		why  Reason
+	}{
+		{"Drop", func(o *owner, _ *client) { o.Drop(own) }, "", own},
+		{"Drop again", func(o *owner, _ *client) { o.Drop(own); o.Drop(own + 1) }, "", own},
+		{"Drop, with frames queued", func(o *owner, _ *client) { o.do(func() { o.queue([]byte("late")); o.DropLocked(own) }) }, "", own},
+		{"HangUp", func(o *owner, _ *client) { o.HangUp(own) }, "", own},
+		{"Finish", func(o *owner, c *client) { o.closeAfter([]byte("bye"), own); o.Flush() }, "\x00\x00\x00\x03bye", own},
+		{"Drop after Finish", func(o *owner, c *client) { o.closeAfter([]byte("bye"), own); o.Drop(own + 1) }, "", own},
+		{"the client closes", func(_ *owner, c *client) { _ = c.Close() }, "", ByClient},
+		{"the client closes, last reply under way", func(o *owner, c *client) {
+			o.closeAfter([]byte("bye"), own)
+			_ = c.Close()
+			synctest.Wait()
+			o.Flush()
+		}, "", own},
+		{"length too long", func(_ *owner, c *client) { _, _ = c.Write([]byte{0x7f, 0, 0, 0}) }, "", BadFrame},
+		{"silence", func(*owner, *client) { time.Sleep(testTimeout + (IdleSlack+1)*testTick) }, "", Idle},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, c := opened(t, nil)
+				c.send("before")
+				c.expect("before")
+				tt.end(o, c)
+				if got, _ := io.ReadAll(c.in); string(got) != tt.got { // its error is that of a pipe closed here
+					t.Errorf("the client got %q, want %q", got, tt.got)
+				}
+				_ = c.Close()
+				if why := o.whyEnded(t); why != tt.why {
+					t.Errorf("ended for reason %d, want %d", why, tt.why)
+				}
+				if err := o.Context().Err(); err != context.Canceled {
+					t.Errorf("its context has %v", err)
+				}
+				o.do(func() {
+					if s := o.State(); s != (State{}) || o.HoldsBuffers() {
+						t.Errorf("left behind: %+v", s)
+					}
+				})
+			})
+		})
+	}
+}
+
+// After the last reply the client has LingerTime to close its side, and what it sends meanwhile is
+// thrown away.
+func TestLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := halfPipe()
+		o, c := ownerOf(t, ours, theirs, nil)
+		frame := func([]byte) bool {
+			o.closeAfter([]byte("bye"), Reasons)
+			return false
+		}
+		o.do(func() { o.frame = frame })
+		o.serve(t)
+		c.send("last")
+		c.expect("bye")
+		c.send("more")
+		begun := time.Now()
+		if why := o.whyEnded(t); why != Reasons {
+			t.Errorf("ended for reason %d", why)
+		}
+		if took := time.Since(begun); took != LingerTime {
+			t.Errorf("it took %v, want %v", took, LingerTime)
+		}
+	})
+}
+
+// HangUp closes the socket although the owner hangs in Frame.
+func TestHangUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, c := opened(t, nil)
+		hang := make(chan struct{})
+		frame := func([]byte) bool {
+			<-hang
+			return true
+		}
+		o.do(func() { o.frame = frame })
+		c.send("stuck")
+		synctest.Wait()
+		o.HangUp(Reasons)
+		c.expectEnd()
+		if len(o.ended) > 0 {
+			t.Error("the stream has ended while its owner serves a frame")
+		}
+		close(hang)
+		o.whyEnded(t)
+	})
+}
+
+// A Limit ends a stream in time, a later one takes its place, and Open takes it away.
+func TestLimit(t *testing.T) {
+	const own, other = Reasons, Reasons + 1
+	for _, tt := range []struct {
+		name string
+		do   func(o *owner)
+		why  Reason
+		at   time.Duration
+	}{
+		{"one", func(o *owner) { o.Limit(time.Second, own) }, own, time.Second},
+		{"a shorter one", func(o *owner) { o.Limit(2*time.Second, own); o.Limit(time.Second, other) }, other, time.Second},
+		{"a longer one", func(o *owner) { o.Limit(time.Second, own); o.Limit(2*time.Second, other) }, other, 2 * time.Second},
+		{"opened", func(o *owner) {
+			o.Limit(time.Second, own)
+			o.do(func() { o.Open(testTimeout) })
+		}, Idle, testTimeout + IdleSlack*testTick},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, _ := newOwner(t, nil)
+				begun := time.Now()
+				tt.do(o)
+				go o.Serve(true)
+				if why := o.whyEnded(t); why != tt.why {
+					t.Errorf("ended for reason %d, want %d", why, tt.why)
+				}
+				if took := time.Since(begun); took != tt.at {
+					t.Errorf("ended after %v, want %v", took, tt.at)
+				}
+				if o.Limit(time.Hour, own) {
+					t.Error("a stream that has ended has a limit")
+				}
+			})
+		})
+	}
+}
+
+// An exchange without frames: both sides talk until it is finished.
+func TestPlain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, c := newOwner(t, nil)
+		go func() {
+			word, ok := o.Peek()
+			plain := o.Plain()
+			var rest [3]byte
+			_, err := io.ReadFull(plain, rest[:])
+			if string(word[:]) != "word" || !ok || string(rest[:]) != "arg" || err != nil {
+				t.Errorf("read %q, %v, then %q and %v", word, ok, rest, err)
+			}
+			_, _ = io.WriteString(plain, "answer")
+			o.FinishPlain(Reasons)
+			o.Serve(false)
+		}()
+		_, _ = io.WriteString(c, "wordarg")
+		if got, err := io.ReadAll(c.in); string(got) != "answer" || err != nil {
+			t.Errorf("got %q and %v", got, err)
+		}
+		if why := o.whyEnded(t); why != Reasons {
+			t.Errorf("ended for reason %d", why)
+		}
+	})
+}
+
+// A client that takes nothing is dropped after its timeout and a tick; one that leaves more unread
+// than it may, at once.
+func TestSlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := opened(t, nil)
+		begun := time.Now()
+		o.echo([]byte("unread"))
+		o.Flush()
+		if why := o.whyEnded(t); why != SlowReader {
+			t.Errorf("ended for reason %d", why)
+		}
+		if took := time.Since(begun); took != testTimeout+testTick {
+			t.Errorf("ended after %v", took)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		const size = 100
+		o, _ := opened(t, func(c *Config) { c.MaxUnread = 3 * (LengthSize + size) })
+		for i := range 4 {
+			o.do(func() {
+				if o.Dead() {
+					t.Errorf("dropped with %d frames unread", i)
+				}
+				o.queue([]byte(strings.Repeat("x", size)))
+				o.CheckUnread()
+			})
+		}
+		if why := o.whyEnded(t); why != SlowReader {
+			t.Errorf("ended for reason %d", why)
+		}
+	})
+}

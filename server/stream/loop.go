@@ -1,0 +1,195 @@
+package stream
+
+import (
+	"context"
+	"encoding/binary"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxLoops is how many loops serve a group, but no more than run at once: a loop does not wait.
+	maxLoops = 16
+	// loopEvents is how many sockets a loop asks for at once.
+	loopEvents = 64
+	// loopTurn is how long a loop that always finds more to do keeps others from running:
+	// less than Go's scheduler would let it, and seldom enough to cost nothing.
+	loopTurn = time.Millisecond
+	// LoopBuffer is what one read takes, and the longest frame that a loop serves.
+	LoopBuffer = 64 << 10
+)
+
+// Group is the streams of one listener, and the loops that serve the calm ones. The loops begin with
+// the first calm stream. Safe for concurrent use.
+type Group struct {
+	*Config
+	lots    atomic.Uint32 // streams so far
+	begin   sync.Once
+	all     []*loop
+	stop    context.CancelFunc // of sweep
+	running sync.WaitGroup
+}
+
+// loopOf returns a stream's loop, or nil if there are none.
+func (g *Group) loopOf(s *Stream) *loop {
+	g.begin.Do(g.start)
+	if len(g.all) == 0 {
+		return nil
+	}
+	return g.all[int(s.lot%uint32(len(g.all)))]
+}
+
+func (g *Group) start() {
+	for range min(maxLoops, runtime.GOMAXPROCS(0)) {
+		p, err := newPoller()
+		if err != nil {
+			g.Logger.Info("connections are served without loops", "loops", len(g.all), "err", err)
+			break
+		}
+		l := &loop{poller: p, streams: make(map[int]*Stream)}
+		g.all = append(g.all, l)
+		g.running.Go(l.run)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	g.running.Go(func() { g.sweep(ctx) })
+}
+
+// sweep drops the streams whose clients are silent, once a tick. It costs a lock of each.
+func (g *Group) sweep(ctx context.Context) {
+	ticker := time.NewTicker(g.Tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			for _, l := range g.all {
+				l.dropSilent(now)
+			}
+		}
+	}
+}
+
+// Close ends the loops and waits for them. All streams of the group have ended.
+func (g *Group) Close() {
+	if g.stop == nil {
+		return // they never began
+	}
+	g.stop()
+	for _, l := range g.all {
+		l.poller.close()
+	}
+	g.running.Wait()
+}
+
+// loop is a goroutine that serves many streams, as long as none of them makes it wait: such a one is
+// demoted. It waits for events only, and in Frame for the locks that the owner takes there.
+type loop struct {
+	poller *poller
+	buf    [LoopBuffer]byte // the loop's own
+
+	mu      sync.Mutex
+	streams map[int]*Stream // by descriptor
+}
+
+func (l *loop) run() {
+	var begun time.Time // when it last let others run
+	for {
+		n, waited := l.poller.wait()
+		if n == 0 {
+			return
+		}
+		now := time.Now()
+		switch {
+		case waited:
+			begun = now
+		case now.Sub(begun) > loopTurn:
+			runtime.Gosched()
+			begun = now
+		}
+		for i := range n {
+			l.serve(l.poller.at(i), now)
+		}
+	}
+}
+
+// serve reads once from a socket and has the frames that came served. It sends what that has queued
+// with one write.
+func (l *loop) serve(fd int, now time.Time) {
+	s := l.stream(fd)
+	if s == nil {
+		return
+	}
+	rest := s.receive(l, fd, now)
+	if rest == nil {
+		return
+	}
+	more := true
+	for more && s.later == nil {
+		n := wholeFrame(rest, s.group.MaxFrame)
+		if n == 0 || !s.easy() {
+			break
+		}
+		s.group.BytesIn.Add(uint64(n))
+		more = s.owner.Frame(rest[LengthSize:n])
+		rest = rest[n:]
+	}
+	s.received(rest, more)
+}
+
+// wholeFrame returns how many bytes the frame at the head of b has, with its length. It returns 0 if
+// not all of it is there, or if it has more than most bytes.
+func wholeFrame(b []byte, most int) int {
+	if n, ok := frameSize(b, most); ok && n <= len(b) {
+		return n
+	}
+	return 0
+}
+
+// frameSize returns how many bytes the frame at the head of b has in all. ok is false if that is not
+// known yet, or more than most without the length.
+func frameSize(b []byte, most int) (n int, ok bool) {
+	if len(b) < LengthSize {
+		return 0, false
+	}
+	size := binary.BigEndian.Uint32(b)
+	return int(size) + LengthSize, uint64(size) <= uint64(most)
+}
+
+func (l *loop) stream(fd int) *Stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.streams[fd]
+}
+
+func (l *loop) enter(s *Stream, fd int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.poller.add(fd); err != nil {
+		return err
+	}
+	l.streams[fd] = s
+	return nil
+}
+
+func (l *loop) leave(fd int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.poller.remove(fd)
+	delete(l.streams, fd)
+}
+
+func (l *loop) dropSilent(now time.Time) {
+	l.mu.Lock()
+	streams := make([]*Stream, 0, len(l.streams))
+	for _, s := range l.streams {
+		streams = append(streams, s)
+	}
+	l.mu.Unlock()
+	for _, s := range streams {
+		s.dropSilent(l, now)
+	}
+}

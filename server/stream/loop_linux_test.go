@@ -1,0 +1,190 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// looped returns an owner of one end of a TCP connection whose stream is served and in a loop.
+func looped(t *testing.T) (*owner, *client) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	theirs, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, c := ownerOf(t, ours, theirs, nil)
+	o.serve(t)
+	o.calm(c)
+	return o, c
+}
+
+func (o *owner) inLoop() (in bool) {
+	o.do(func() { in = o.State().InLoop })
+	return in
+}
+
+// calm has the client send frames until the stream is in a loop. A stream whose last bytes are still
+// being sent when its reader looks stays where it is until the next frame.
+func (o *owner) calm(c *client) {
+	c.t.Helper()
+	waitFor(c.t, func() bool {
+		c.send("calm")
+		c.expect("calm")
+		return o.inLoop()
+	})
+}
+
+// A calm stream is served by a loop: whole frames of one read are answered together, and the
+// beginning of another is kept.
+func TestLoop(t *testing.T) {
+	o, c := looped(t)
+	var inLoop []bool
+	frame := func(frame []byte) bool {
+		in := o.InLoop()
+		o.do(func() { inLoop = append(inLoop, in) })
+		return o.echo(frame)
+	}
+	o.do(func() { o.frame = frame })
+	_, _ = c.Write([]byte("\x00\x00\x00\x03one\x00\x00\x00\x03two\x00\x00\x00\x05thr"))
+	c.expect("one")
+	c.expect("two")
+	waitFor(t, func() (kept bool) {
+		o.do(func() { kept = o.State().Part })
+		return kept
+	})
+	_, _ = c.Write([]byte("ee"))
+	c.expect("three")
+	if !o.inLoop() {
+		t.Error("the stream has left its loop")
+	}
+	o.do(func() {
+		if want := []bool{true, true, true}; !slices.Equal(inLoop, want) {
+			t.Errorf("served by a loop: %v, want %v", inLoop, want)
+		}
+	})
+}
+
+// Whatever would have to wait leaves the loop, and comes back when it is calm.
+func TestDemote(t *testing.T) {
+	long := strings.Repeat("x", 2*LoopBuffer)
+	for _, tt := range []struct {
+		name string
+		do   func(o *owner, c *client)
+	}{
+		{"a long frame", func(_ *owner, c *client) {
+			c.send(long)
+			c.expect(long)
+		}},
+		{"Later", func(o *owner, c *client) {
+			frame := func(frame []byte) bool {
+				frame = bytes.Clone(frame)
+				later := func() bool {
+					if o.InLoop() {
+						c.t.Error("the loop itself does what it has left")
+					}
+					return o.echo(frame)
+				}
+				if !o.InLoop() {
+					return later()
+				}
+				o.Later(later)
+				return true
+			}
+			o.do(func() { o.frame = frame })
+			c.send("later")
+			c.send("after")
+			c.expect("later")
+			c.expect("after")
+			o.do(func() { o.frame = o.echo })
+		}},
+		{"no permit", func(o *owner, c *client) {
+			o.do(func() { o.await = func(context.Context) bool { return true } })
+			o.do(func() { o.mute = true })
+			c.send("asked")
+			c.expect("asked")
+			o.do(func() { o.mute = false })
+		}},
+		{"due", func(o *owner, c *client) {
+			o.do(func() { o.resume = func() { o.do(func() { o.due = false; o.queue([]byte("resumed")) }) } })
+			o.do(func() { o.due = true })
+			c.send("first")
+			c.expect("first")
+			c.expect("resumed")
+		}},
+		{"inserted bytes", func(o *owner, c *client) {
+			o.do(func() {
+				out := o.Output()
+				out.B = append(out.B, 0, 0, 0, 2)
+				out.Insert(len(out.B), []byte("in"))
+			})
+			o.Flush()
+			c.expect("in")
+		}},
+		{"a client that reads late", func(o *owner, c *client) {
+			n := 0
+			for ; o.inLoop(); n++ { // until the socket is full
+				o.do(func() { o.queue([]byte(long)) })
+				o.Flush()
+			}
+			for range n {
+				c.expect(long)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, c := looped(t)
+			tt.do(o, c)
+			if o.inLoop() {
+				t.Error("the stream has not left its loop")
+			}
+			o.calm(c)
+		})
+	}
+}
+
+// Each kind of end in a loop.
+func TestLoopEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(o *owner, c *client)
+		why  Reason
+	}{
+		{"Drop", func(o *owner, _ *client) { o.Drop(Reasons) }, Reasons},
+		{"HangUp", func(o *owner, _ *client) { o.HangUp(Reasons) }, Reasons},
+		{"Finish", func(o *owner, c *client) {
+			frame := func([]byte) bool {
+				o.closeAfter([]byte("bye"), Reasons)
+				return false
+			}
+			o.do(func() { o.frame = frame })
+			c.send("last")
+			c.expect("bye")
+			c.send("thrown away")
+		}, Reasons},
+		{"the client closes", func(_ *owner, c *client) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, ByClient},
+		{"length too long", func(_ *owner, c *client) { _, _ = c.Write([]byte{0x7f, 0, 0, 0}) }, BadFrame},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, c := looped(t)
+			tt.end(o, c)
+			c.expectEnd()
+			_ = c.Close()
+			if why := o.whyEnded(t); why != tt.why {
+				t.Errorf("ended for reason %d, want %d", why, tt.why)
+			}
+		})
+	}
+}

@@ -1,0 +1,266 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Frames come to the owner one by one, however they were cut on their way, and what it queues comes
+// to the client in its order.
+func TestFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, c := opened(t, nil)
+		sizes := []int{0, 1, peekSize, readSize, LoopBuffer, 900_000}
+		go func() {
+			for _, n := range sizes {
+				c.send(strings.Repeat("x", n))
+			}
+		}()
+		total := 0
+		for _, n := range sizes {
+			c.expect(strings.Repeat("x", n))
+			total += n + LengthSize
+		}
+		go func() {
+			for _, b := range []byte("\x00\x00\x00\x02hi") {
+				_, _ = c.Write([]byte{b})
+			}
+		}()
+		c.expect("hi")
+		if n := o.group.BytesIn.Load(); n != uint64(total+2+LengthSize) {
+			t.Errorf("%d bytes read, want %d", n, total+2+LengthSize)
+		}
+		synctest.Wait()
+		o.do(func() {
+			if s := o.State(); s != (State{}) || o.HoldsBuffers() {
+				t.Errorf("an idle stream has %+v", s)
+			}
+		})
+	})
+}
+
+// Before a stream is opened no frame is served.
+func TestNotOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, c := newOwner(t, nil)
+		go o.Serve(true)
+		c.send("early")
+		synctest.Wait()
+		o.do(func() {
+			if n := o.Unsent(); n != 0 {
+				t.Errorf("%d bytes are queued before the stream is open", n)
+			}
+			o.Open(testTimeout)
+		})
+		c.expect("early")
+		_ = c.Close()
+		o.whyEnded(t)
+	})
+}
+
+// Past MaxInFlight frames, or MaxHeld bytes of them, no more are served until the owner says that
+// there are fewer.
+func TestFull(t *testing.T) {
+	for name, hold := range map[string]func(o *owner){
+		"frames": func(o *owner) { o.frames = o.group.MaxInFlight },
+		"bytes":  func(o *owner) { o.bytes = MaxHeld },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, c := opened(t, nil)
+				served := 0
+				frame := func(frame []byte) bool {
+					served++
+					o.do(func() { hold(o); o.queue(frame) })
+					return true
+				}
+				o.do(func() { o.frame = frame })
+				c.send("first")
+				c.send("second")
+				c.expect("first")
+				synctest.Wait()
+				if served != 1 {
+					t.Errorf("%d frames served, want 1", served)
+				}
+				o.do(func() {
+					if o.Reading() {
+						t.Error("a full stream is read")
+					}
+					o.frames, o.bytes = 0, 0
+					o.Changed()
+				})
+				c.expect("second")
+				o.do(func() { o.frames, o.bytes = 0, 0; o.Count() })
+			})
+		})
+	}
+}
+
+// No byte leaves without the owner's permit. If it comes, the bytes leave then; if it is refused, the
+// stream ends.
+func TestPermit(t *testing.T) {
+	for _, given := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			o, c := opened(t, nil)
+			asked := 0
+			await := func(context.Context) bool {
+				asked++
+				time.Sleep(testTick / 2)
+				return given
+			}
+			o.do(func() { o.await = await })
+			o.do(func() { o.mute = true })
+			begun := time.Now()
+			c.send("hello")
+			if !given {
+				c.expectEnd()
+				if why := o.whyEnded(t); why != NotVouched {
+					t.Errorf("ended for reason %d", why)
+				}
+			} else if c.expect("hello"); time.Since(begun) != testTick/2 {
+				t.Errorf("it took %v", time.Since(begun))
+			}
+			if asked != 1 {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	}
+}
+
+// Inserted bytes are sent between the bytes before and after them.
+func TestInsert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, c := opened(t, nil)
+		big := bytes.Repeat([]byte("0123456789"), 2*MaxWrite/10)
+		o.do(func() {
+			out := o.Output()
+			n := len(big) + 2
+			out.B = append(out.B, byte(n>>24), byte(n>>16), byte(n>>8), byte(n), '<')
+			out.Insert(len(out.B), big)
+			out.B = append(out.B, '>')
+			o.queue([]byte("next"))
+			if want := LengthSize + n + LengthSize + 4; o.Unsent() != want {
+				t.Errorf("%d bytes unsent, want %d", o.Unsent(), want)
+			}
+		})
+		o.Flush()
+		c.expect("<" + string(big) + ">")
+		c.expect("next")
+	})
+}
+
+// When the client has taken what it was sent the owner may go on with what waited for that.
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, c := opened(t, nil)
+		o.do(func() { o.resume = func() { o.do(func() { o.due = false; o.queue([]byte("resumed")) }) } })
+		o.do(func() { o.due = true })
+		c.send("first")
+		c.expect("first")
+		c.expect("resumed")
+		synctest.Wait()
+		if n := o.resumes(); n != 1 {
+			t.Errorf("resumed %d times", n)
+		}
+	})
+}
+
+// ResumeLater during Resume is not lost, and does not run it beside itself.
+func TestResumeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, c := opened(t, nil)
+		hang := make(chan struct{})
+		o.do(func() { o.resume = func() { <-hang } })
+		o.do(func() {
+			o.ResumeLater() // not due
+			o.due = true
+			o.ResumeLater()
+		})
+		synctest.Wait()
+		o.do(o.ResumeLater)
+		synctest.Wait()
+		if n := o.resumes(); n != 1 {
+			t.Errorf("Resume called %d times, want 1", n)
+		}
+		o.do(func() { o.resume = func() { o.do(func() { o.due = false; o.queue([]byte("resumed")) }) } })
+		hang <- struct{}{}
+		c.expect("resumed")
+		synctest.Wait()
+		if n := o.resumes(); n != 2 {
+			t.Errorf("Resume called %d times, want 2", n)
+		}
+	})
+}
+
+// Ended waits for the owner's goroutines, and for nothing else.
+func TestGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := opened(t, nil)
+		hang := make(chan struct{})
+		o.do(func() { o.Go(func() { <-hang }) })
+		o.Drop(Reasons)
+		synctest.Wait()
+		if len(o.ended) > 0 {
+			t.Error("ended before a goroutine of the owner's")
+		}
+		close(hang)
+		o.whyEnded(t)
+	})
+}
+
+// Wait ends when what it waits for has come, with the stream, and after the time that a client may be
+// silent.
+func TestWait(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(o *owner)
+		goes bool
+	}{
+		{"come", func(o *owner) { o.do(func() { o.frames = 0; o.Changed() }) }, true},
+		{"dropped", func(o *owner) { o.Drop(Reasons) }, false},
+		{"last reply", func(o *owner) { o.do(func() { o.Finish(Reasons) }) }, false},
+		{"silent", func(o *owner) { time.Sleep(testTimeout + IdleSlack*testTick) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, _ := opened(t, nil)
+				done := make(chan bool, 1)
+				go o.do(func() {
+					o.frames = 1
+					done <- o.Wait(func() bool { return o.frames > 0 })
+				})
+				synctest.Wait()
+				if len(done) > 0 {
+					t.Fatal("it did not wait")
+				}
+				tt.end(o)
+				if goes := <-done; goes != tt.goes {
+					t.Errorf("goes on: %v, want %v", goes, tt.goes)
+				}
+			})
+		})
+	}
+}
+
+// halfPipe is a pipe of which the first end can close its sending side, as a socket can: the other end
+// reads the end of the stream then, and can go on writing.
+func halfPipe() (ours, theirs net.Conn) {
+	a, b := net.Pipe()
+	closed := make(chan struct{})
+	return halfEnd{a, closed}, b
+}
+
+type halfEnd struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (h halfEnd) CloseWrite() error {
+	close(h.closed)
+	return nil
+}
