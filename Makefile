@@ -6,19 +6,21 @@ TRIALS ?= 3000
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
-.PHONY: build builds image test race drill mutants fuzz bench compare growth lint proto up down soak help
+.PHONY: build builds image test proof race drill mutants fuzz bench compare growth lint proto up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -ldflags "$$(ci/stamp.sh)" -o bin/rollcall ./cmd/rollcall
 builds: ## the binary for Linux, macOS and FreeBSD on amd64 and arm64, to see that all build
 	ci/builds.sh
 image: build ## container image rollcall of that binary; needs Docker, and no network
 	docker build --file deploy/Dockerfile --tag $(ROLLCALL_IMAGE) .
-test: ## every test suite; installs the Debian packages they need when root
+test: ## a part of each kind of test, in less than 5 minutes; installs the Debian packages they need when root
 	ci/deps.sh && ci/test.sh
+proof: ## all that make test leaves out, in half an hour; installs what is needed when root
+	ci/deps.sh proof && ci/test.sh proof
 race: ## the tests of all packages but the integration ones, with the race detector
-	ci/test.sh unit
+	ci/test.sh race
 drill: ## whole ensembles, broken on purpose
-	ci/test.sh drills
+	ci/test.sh cases drills race-drills
 mutants: ## faults of one line in the code, each of which a test must notice
 	ci/test.sh mutants
 fuzz: ## every fuzz target for FUZZTIME each
@@ -39,6 +41,6 @@ down: ## end it; VOLUMES=1 deletes its data, too
 	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
 soak: ## SCHEDULES schedules of faults, TRIALS of damaged files, SEQUENCES of operations, on ZooKeeper too: all from seed FIRST on, or new ones; real applications
 	@first=$${FIRST:-$$(shuf -i 1000000-999999999 -n 1)}; echo "to repeat all of this: make soak FIRST=$$first"; \
-	TIMEOUT=0 ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_SEQUENCES=$(SEQUENCES) ci/test.sh drills trials differential applications
+	TIMEOUT=0 ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_SEQUENCES=$(SEQUENCES) ci/test.sh cases drills race-drills trials differential applications
 help: ## this list
 	@sed -nE 's/^([a-z]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8

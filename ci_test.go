@@ -26,7 +26,7 @@ type checkout struct {
 func newCheckout(t *testing.T, programs map[string]string) *checkout {
 	t.Helper()
 	c := &checkout{t, t.TempDir()}
-	for _, path := range []string{".ci/run", "ci/suite.sh", "ci/test.sh", "ci/fuzz.sh", "ci/stamp.sh"} {
+	for _, path := range []string{".ci/run", "ci/suite.sh", "ci/test.sh", "ci/fuzz.sh", "ci/stamp.sh", "ci/deps.sh"} {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -68,8 +68,8 @@ func (c *checkout) run(env []string, args ...string) (out string, ok bool) {
 // everySuite stands in for make: each goal prints that its suites have run.
 const everySuite = `
 case $1 in
-  test) for s in unit benches drills clients kills trials hostile deploy differential; do echo "suite $s: 1 s"; done ;;
-  mutants) echo "suite mutants: 1 s" ;;
+  test) for s in unit cases schedules sequences clients few-kills; do echo "suite $s: 1 s"; done ;;
+  proof) for s in race benches drills race-drills more-clients kills trials hostile deploy differential builds lint mutants fuzz; do echo "suite $s: 1 s"; done ;;
 esac
 `
 
@@ -112,7 +112,7 @@ echo "$out"
 case $out in *FAIL*) exit 1 ;; esac
 `})
 			c.write("ci/least-tests", "unit rollcall/a 1\nunit rollcall/b 1\n")
-			out, ok := c.run(nil, "-c", `source ci/suite.sh; source <(sed '/^\[ \$# -gt 0/,$d' ci/test.sh | sed 's,^cd .*,,'); running=unit; raced rollcall/a rollcall/b`)
+			out, ok := c.run(nil, "-c", `source ci/suite.sh; source <(sed '/^\[ \$# -gt 0/,$d' ci/test.sh | sed 's,^cd .*,,'); raced unit rollcall/a rollcall/b`)
 			runs, _ := os.ReadFile(filepath.Join(c.dir, "runs"))
 			if ok != tt.ok || string(runs) != tt.runs {
 				t.Errorf("success %v after the runs %s, want %v after %s:\n%s", ok, runs, tt.ok, tt.runs, out)
@@ -128,8 +128,8 @@ func TestCIIgnoresTheEnvironment(t *testing.T) {
 		"go":   "",
 	})
 	out, ok := c.run([]string{"ROLLCALL_SCHEDULES=1", "ROLLCALL_NO_DOCKER=1", "ROLLCALL_MUTANTS=x", "TIMEOUT=1s", "FUZZTIME=1x"}, ".ci/run")
-	if !ok || strings.Count(out, "environment: .\n") != 5 {
-		t.Errorf("succeeds %t, want true; make must run 5 times and see none of the variables:\n%s", ok, out)
+	if !ok || strings.Count(out, "environment: .\n") != 2 {
+		t.Errorf("succeeds %t, want true; make must run twice and see none of the variables:\n%s", ok, out)
 	}
 }
 
@@ -137,9 +137,10 @@ func TestCIIgnoresTheEnvironment(t *testing.T) {
 // fails.
 func TestCIShowsWhatWasLeftOut(t *testing.T) {
 	for _, tt := range []struct{ name, make, row string }{
-		{"not run", strings.Replace(everySuite, "kills ", "", 1), "kills        LEFT OUT"},
-		{"left out", everySuite + `[ "$1" != test ] || echo "suite deploy: LEFT OUT"`, "deploy       LEFT OUT"},
-		{"failed", everySuite + `[ "$1" != lint ]`, "lint         FAILED after "},
+		{"not run", strings.Replace(everySuite, " kills ", " ", 1), "\nkills        LEFT OUT"},
+		{"left out", everySuite + `[ "$1" != proof ] || echo "suite deploy: LEFT OUT"`, "deploy       LEFT OUT"},
+		{"failed", everySuite + `[ "$1" != test ]`, "make test    FAILED after "},
+		{"failed in the rest", everySuite + `[ "$1" != proof ]`, "make proof   FAILED after "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, ok := newCheckout(t, map[string]string{"make": tt.make, "go": ""}).run(nil, ".ci/run")
@@ -153,7 +154,7 @@ func TestCIShowsWhatWasLeftOut(t *testing.T) {
 // CI that is stuck is ended after at most 45 minutes, and prints the table.
 func TestCIEndsAtItsLimit(t *testing.T) {
 	c := newCheckout(t, map[string]string{
-		"make": everySuite + `[ "$1" != mutants ] || { touch stuck; sleep 60; }`,
+		"make": strings.Replace(everySuite, " fuzz;", ";", 1) + `[ "$1" != proof ] || { touch stuck; sleep 60; }`,
 		"go":   "",
 		// The real one tells the process, and then its whole group.
 		"timeout": `echo "limit $3"; setsid "${@:4}" & until [ -e stuck ]; do sleep 0.01; done; kill $!; for i in {1..9}; do kill -- -$!; sleep 0.01; done; wait $!; exit 124`,
@@ -166,12 +167,12 @@ func TestCIEndsAtItsLimit(t *testing.T) {
 	if seconds, err := strconv.Atoi(limit[1]); err != nil || seconds > 45*60-20 {
 		t.Errorf("ended after %s s, want at most 45 minutes, less the 20 s in which it must end", limit[1])
 	}
-	if ok || !strings.Contains(out, "fuzz         LEFT OUT\n") || !regexp.MustCompile(`\nlint +\d+ s\n`).MatchString(out) || !strings.Contains(out, "s of at most "+limit[1]) {
+	if ok || !strings.Contains(out, "fuzz         LEFT OUT\n") || !regexp.MustCompile(`\nmake test +\d+ s\n`).MatchString(out) || !strings.Contains(out, "s of at most "+limit[1]) {
 		t.Errorf("succeeds %t, want false and the table:\n%s", ok, out)
 	}
 }
 
-// CI's table has every suite of make test.
+// CI's table has the suites of make test and of make proof, and no others.
 func TestCIKnowsEverySuite(t *testing.T) {
 	run, err := os.ReadFile(".ci/run")
 	if err != nil {
@@ -181,14 +182,19 @@ func TestCIKnowsEverySuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := regexp.MustCompile(`(?m)^suites=\((.*)\)$`).FindSubmatch(run)
-	usual := regexp.MustCompile(`(?m)^\[ \$# -gt 0 \] \|\| set -- (.*)$`).FindSubmatch(test)
-	if table == nil || usual == nil {
+	table := regexp.MustCompile(`(?s)\nsuites=\((.*?)\)\n`).FindSubmatch(run)
+	usual := regexp.MustCompile(`\n\[ \$# -gt 0 \] \|\| set -- (.*)\n`).FindSubmatch(test)
+	proof := regexp.MustCompile(`\n\[ "\$\*" != proof \] \|\| set -- (.*)\n`).FindSubmatch(test)
+	if table == nil || usual == nil || proof == nil {
 		t.Fatal("the lists of suites are not where they were")
 	}
-	for _, suite := range strings.Fields(string(usual[1])) {
-		if !slices.Contains(strings.Fields(string(table[1])), suite) {
-			t.Errorf("suite %s is in ci/test.sh, and not in the table of .ci/run", suite)
+	want := slices.Concat(strings.Fields(string(usual[1])), []string{`"make`, `test"`}, strings.Fields(string(proof[1])), []string{`"make`, `proof"`})
+	if got := strings.Fields(string(table[1])); !slices.Equal(got, want) {
+		t.Errorf("the table of .ci/run has %q, and ci/test.sh runs %q", got, want)
+	}
+	for _, suite := range slices.Concat(strings.Fields(string(usual[1])), strings.Fields(string(proof[1]))) {
+		if !regexp.MustCompile(`(?m)^` + suite + `\(\)`).Match(test) {
+			t.Errorf("ci/test.sh has no suite %s", suite)
 		}
 	}
 }
@@ -211,6 +217,9 @@ func TestLeastTests(t *testing.T) {
 		{"a count of 0", strings.Replace(rows, "unit rollcall/b 1", "unit rollcall/b 0", 1), "unit", a + b, "at least one test must run"},
 		{"benchmarks", rows, "benches", "BenchmarkX\nBenchmarkX/n=1-2  1  5 ns/op\nok  \trollcall/a\t0.1s\n", ""},
 		{"a benchmark that was skipped", rows, "benches", "BenchmarkX\n--- SKIP: BenchmarkX\nok  \trollcall/a\t0.1s\n", "rollcall/a: 0 tests ran"},
+		{"rows of two suites", strings.Replace(rows, "unit rollcall/b", "drills rollcall/b", 1), "'unit drills'", a + b, ""},
+		{"rows of two suites, fewer", strings.Replace(rows, "unit rollcall/b 1", "drills rollcall/b 2", 1), "'unit drills'", a + b, "rollcall/b: 1 tests ran; ci/least-tests says at least 2"},
+		{"rows of a suite whose name is a part of this one's", rows + "more-unit rollcall/b 1\n", "more-unit", b, ""},
 		{"mutants", rows, "mutants", "mutant caught: one, by TestX, in 1s\n--- PASS: TestMutants (1s)\nok  \trollcall/m\t0.1s\n", "rollcall/m: 1 tests ran"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -228,9 +237,10 @@ func TestLeastTests(t *testing.T) {
 // Clients must go through each scenario that ci/client-scenarios names.
 func TestClientScenariosByName(t *testing.T) {
 	for _, tt := range []struct{ name, kept, want string }{
-		{"all", "one\ntwo a\n", ""},
-		{"one lost, another instead", "one\nthree\n", "client scenario three: did not run"},
-		{"a new one", "one\n", "client scenario two a: not in ci/client-scenarios"},
+		{"all", "clients one\nclients two a\nmore-clients three\n", ""},
+		{"one lost, another instead", "clients one\nclients three\n", "client scenario three: did not run"},
+		{"a new one", "clients one\n", "client scenario two a: not in ci/client-scenarios"},
+		{"one of another suite", "clients one\nmore-clients two a\n", "client scenario two a: not in ci/client-scenarios"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCheckout(t, map[string]string{"go": `printf '    client scenario: two a ok\nclient scenario: one ok\n--- PASS: TestX (0s)\nok  \trollcall/c\t1s\n'`})
@@ -249,6 +259,29 @@ func TestSuiteLeftOut(t *testing.T) {
 	out, ok := newCheckout(t, map[string]string{"go": "echo go was run; exit 1"}).run([]string{"ROLLCALL_NO_DOCKER=1"}, "ci/test.sh", "deploy")
 	if !ok || !strings.Contains(out, "suite deploy: LEFT OUT\n") {
 		t.Errorf("succeeds %t, want true and the suite left out:\n%s", ok, out)
+	}
+}
+
+// If a package is missing that cannot be installed, that fails and says what to do. make test needs
+// fewer than make proof.
+func TestMissingPackages(t *testing.T) {
+	const there = `echo installed`
+	for _, tt := range []struct {
+		name, packages, arg string
+		want                string // "": it succeeds
+	}{
+		{"all there", there, "proof", ""},
+		{"one for both", `[ $4 = zookeeper ] || ` + there, "", "install -y --no-install-recommends zookeeper\n"},
+		{"one for proof, at make test", `[ $4 = libcurator-recipes-java ] || ` + there, "", ""},
+		{"one for proof", `[ $4 = libcurator-recipes-java ] || ` + there, "proof", "libcurator-recipes-java\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCheckout(t, map[string]string{"dpkg-query": tt.packages, "id": "echo 1000", "javac": "", "docker": "", "gcc": ""})
+			out, ok := c.run(nil, "ci/deps.sh", tt.arg)
+			if ok != (tt.want == "") || !strings.Contains(out, tt.want) {
+				t.Errorf("succeeds %t, want %q:\n%s", ok, tt.want, out)
+			}
+		})
 	}
 }
 

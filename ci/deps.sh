@@ -1,16 +1,22 @@
 #!/usr/bin/env bash
-# Checks for the Debian packages that the tests need, ZooKeeper, clients of it with what
-# compiles them, and docker-compose, and installs the missing ones if it may. A container
-# engine must run already: none is installed or started.
+# Checks for the Debian packages that make test needs, ZooKeeper and clients of it, and installs the
+# missing ones if it may. "proof" names those of make proof: clients in Java with what compiles them,
+# and docker-compose, too. A container engine must run already: none is installed or started.
 set -euo pipefail
 
 missing=()
-for package in zookeeper python3-kazoo libcurator-recipes-java libzookeeper-mt-dev; do
-  [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
-done
-command -v javac >/dev/null || missing+=(default-jdk-headless)
-if [ "${ROLLCALL_NO_DOCKER:-}" != 1 ] && ! docker compose version >/dev/null 2>&1 && ! command -v docker-compose >/dev/null; then
-  missing+=(docker-compose)
+# package NAME and program NAME PACKAGE... add what is not there to missing.
+package() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ] || missing+=("$1"); }
+program() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
+
+package zookeeper
+package python3-kazoo
+package libzookeeper-mt-dev
+program gcc gcc libc6-dev
+if [ "${1:-}" = proof ]; then
+  package libcurator-recipes-java
+  program javac default-jdk-headless
+  [ "${ROLLCALL_NO_DOCKER:-}" = 1 ] || docker compose version >/dev/null 2>&1 || program docker-compose docker-compose
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 

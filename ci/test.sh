@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the test suites named, or those of make test. So that no test is lost unseen, a suite fails
-# if a package ran fewer tests than ci/least-tests says, or if real clients did not go
-# through each scenario that ci/client-scenarios names.
+# Runs the test suites named, or those of make test; "proof" names those of make proof. So that no
+# test is lost unseen, a suite fails if a package ran fewer tests than ci/least-tests says, or if real
+# clients did not go through each scenario that ci/client-scenarios names.
 # TIMEOUT ends a test binary that hangs (default 10m; 0: none is ended).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,16 +17,17 @@ tests() {
   at_least "$running" "$seen"
 }
 
-# raced is tests under the race detector, which in Go 1.26 may end itself in the middle of
-# a synctest bubble (golang/go#78156). Then nothing was found and nothing passed, and the tests of
-# that package run again, at most twice. A race, a panic or a failed test is final.
+# raced ROWS PACKAGE... is tests under the race detector, and ROWS names the suites of ci/least-tests
+# whose rows hold. In Go 1.26 the race detector may end itself in the middle of a synctest bubble
+# (golang/go#78156). Then nothing was found and nothing passed, and the tests of that package run
+# again, at most twice. A race, a panic or a failed test is final.
 raced() {
-  local packages=("$@") try
+  local rows=$1 packages=("${@:2}") try
   : >"$seen"
   for try in 1 2 3; do
     if go test -count=1 -v -timeout "$timeout" -race "${packages[@]}" | tee "$seen.try"; then
       cat "$seen.try" >>"$seen"
-      at_least "$running" "$seen"
+      at_least "$rows" "$seen"
       return
     fi
     cat "$seen.try" >>"$seen"
@@ -51,11 +52,18 @@ given_up() {
     END { if (!bad) for (package in died) print package }' "$1"
 }
 
+# unit runs the tests of all packages but the integration ones; race runs them under the race detector.
 unit() {
   local packages
-  packages=$(go list ./... | grep -vE '^rollcall/integration(/|$)') || return
-  raced $packages | quiet && figures | quiet
+  packages=$(unit_packages) || return
+  tests $packages | quiet && figures | quiet
 }
+race() {
+  local packages
+  packages=$(unit_packages) || return
+  raced unit $packages | quiet
+}
+unit_packages() { go list ./... | grep -vE '^rollcall/integration(/|$)'; }
 figures() {
   local running=figures
   go -C ci/figures test -count=1 -v ./... | tee "$seen" && at_least figures "$seen"
@@ -69,25 +77,47 @@ benches() {
   tests -run '^$' -bench . -benchtime 1x -short $packages
 }
 
+# cases plays what one client sees, frame by frame.
+cases() { tests ./integration/cases | quiet; }
+
+# schedules plays few schedules of faults, of seeds that drills does not play.
+schedules() {
+  ROLLCALL_FIRST=${ROLLCALL_FIRST:-1000} ROLLCALL_SCHEDULES=${ROLLCALL_SCHEDULES:-100} \
+    tests -run '^TestSchedules$' ./integration | quiet
+}
+
 # drills breaks whole ensembles inside the test process; ROLLCALL_SCHEDULES sets how
-# many schedules of faults, else the tests' own default holds. Then all of it again under
-# the race detector, with fewer schedules, as those take seven times as long.
+# many schedules of faults, else the tests' own default holds. race-drills does all of it again, and
+# the cases, under the race detector. It always plays 60 schedules, as each takes seven times as long.
 drills() {
   local packages
-  packages=$(go list ./integration/... | grep -vxE 'rollcall/integration/(clients|deploy|kills|trials|hostile|differential|applications)') || return
-  tests $packages | quiet && ROLLCALL_SCHEDULES=$raced_schedules raced $packages | quiet
+  packages=$(drilled_packages) || return
+  tests $packages | quiet
 }
-raced_schedules=60
+race-drills() {
+  local packages
+  packages=$(drilled_packages) || return
+  ROLLCALL_SCHEDULES=60 raced "drills cases" $packages rollcall/integration/cases | quiet
+}
+drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|trials|hostile|differential|applications)'; }
 
 # quiet drops the lines of go test -v about tests that passed; what they say stays.
 quiet() { grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)' || true; }
 
-# clients runs the real binary, and ZooKeeper's own clients against it.
-clients() { tests ./integration/clients && scenarios; }
+# clients runs the real binary, and clients in Go, Python and C against it. more-clients runs
+# all other tests of that package: clients in Java, zkCli.sh, restarts, limits.
+clients() { tests -run "$some_clients" ./integration/clients && scenarios; }
+more-clients() { tests -skip "$some_clients" ./integration/clients && scenarios; }
+some_clients='^Test(Go|Kazoo|CClient$)'
 
 # kills kills processes of the real binary under load, by SIGKILL; ROLLCALL_KILLS sets how
-# many ensembles, else the test's own default holds.
+# many ensembles, else the test's own default holds. few-kills does so with four ensembles, of seeds
+# that kills does not play, and without those of former versions.
 kills() { tests ./integration/kills | quiet; }
+few-kills() {
+  ROLLCALL_FIRST=${ROLLCALL_FIRST:-1001} ROLLCALL_KILLS=${ROLLCALL_KILLS:-4} \
+    tests -run '^TestKills$' ./integration/kills | quiet
+}
 
 # trials damages files of stopped members of the real binary; ROLLCALL_TRIALS sets how many times,
 # else the test's own default holds.
@@ -105,29 +135,40 @@ deploy() {
 }
 
 # differential sends the same to ZooKeeper and to Rollcall; ROLLCALL_SEQUENCES sets how
-# many sequences, else the test's own default holds.
+# many sequences, else the test's own default holds. sequences sends few, of seeds that differential
+# does not play.
 differential() { tests ./integration/differential; }
+sequences() {
+  ROLLCALL_FIRST=${ROLLCALL_FIRST:-1001} ROLLCALL_SEQUENCES=${ROLLCALL_SEQUENCES:-300} \
+    tests -run '^TestDifferential$' ./integration/differential
+}
 
 # applications runs ClickHouse and Patroni on ZooKeeper and on Rollcall; ROLLCALL_ROUNDS sets how
-# often, else once. It is not a part of make test: a round takes eight minutes.
+# often, else once. It is a part of neither goal: a round takes eight minutes.
 applications() { timeout=$((20 * ${ROLLCALL_ROUNDS:-1}))m tests ./integration/applications; }
 
 # mutants are faults of one line in the code; ROLLCALL_MUTANTS picks those with a name that
 # has it, and then there are too few for ci/least-tests.
 mutants() { timeout=1h ROLLCALL_MUTANTS=${ROLLCALL_MUTANTS:-1} tests -run '^TestMutants$' ./integration | quiet; }
 
-# scenarios fails if clients did not go through a scenario that ci/client-scenarios names,
-# or through one that it does not name. The line of one is "client scenario: NAME ok".
+# scenarios fails if clients did not go through a scenario that ci/client-scenarios names for
+# the suite, or through one that it does not name. The line of one is "client scenario: NAME ok".
 scenarios() {
   local changed
   echo "client scenarios run: $(ran_scenarios | wc -l)"
-  changed=$(diff <(LC_ALL=C sort -u ci/client-scenarios) <(ran_scenarios)) && return
+  changed=$(diff <(sed -n "s/^$running //p" ci/client-scenarios | LC_ALL=C sort -u) <(ran_scenarios)) && return
   sed -nE 's/^< (.*)/client scenario \1: did not run/p; s/^> (.*)/client scenario \1: not in ci\/client-scenarios/p' <<<"$changed"
   return 1
 }
 ran_scenarios() { sed -nE 's/.*client scenario: (.+) ok$/\1/p' "$seen" | LC_ALL=C sort -u; }
 
-[ $# -gt 0 ] || set -- unit benches drills clients kills trials hostile deploy differential
+# Those of other scripts, each with a row in CI's table.
+builds() { ci/builds.sh; }
+lint() { ci/lint.sh; }
+fuzz() { ci/fuzz.sh; }
+
+[ $# -gt 0 ] || set -- unit cases schedules sequences clients few-kills
+[ "$*" != proof ] || set -- race benches drills race-drills more-clients kills trials hostile deploy differential builds lint mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

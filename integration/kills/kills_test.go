@@ -29,16 +29,10 @@ const (
 )
 
 // Processes are killed and started again under load; nothing acknowledged is lost, and
-// members are equal.
+// members are equal. ROLLCALL_KILLS sets the number of runs, and ROLLCALL_FIRST the seed of the
+// first one.
 func TestKills(t *testing.T) {
-	runs := defaultRuns
-	if s := os.Getenv("ROLLCALL_KILLS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			t.Fatalf("ROLLCALL_KILLS=%s: want a number of runs", s)
-		}
-		runs = n
-	}
+	runs, first := setting(t, "ROLLCALL_KILLS", defaultRuns), setting(t, "ROLLCALL_FIRST", 1)
 	kinds, err := logKinds()
 	if err != nil {
 		t.Fatal(err)
@@ -46,17 +40,31 @@ func TestKills(t *testing.T) {
 	began := time.Now()
 	sum := &totals{kills: map[role]int{}, kinds: map[disk.LogKind]int{}}
 	t.Run("run", func(t *testing.T) {
-		for seed := range runs {
-			t.Run(strconv.Itoa(seed+1), func(t *testing.T) {
+		for i := range runs {
+			t.Run(strconv.Itoa(first+i), func(t *testing.T) {
 				t.Parallel()
-				play(t, uint64(seed+1), kinds[seed%len(kinds)], sum)
+				play(t, uint64(first+i), kinds[i%len(kinds)], sum)
 			})
 		}
 	})
 	sum.print(time.Since(began))
-	if runs >= defaultRuns && !t.Failed() {
-		sum.floors(t, kinds)
+	if !t.Failed() {
+		sum.floors(t, runs, kinds)
 	}
+}
+
+// setting returns the number in a variable of the environment; if it is not set, otherwise.
+func setting(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%s: want a number from 1 on", name, s)
+	}
+	return n
 }
 
 // logKinds are what the members of the runs keep their logs in, by turns: both, or that which

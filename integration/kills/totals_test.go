@@ -37,14 +37,15 @@ func (s *totals) count() int {
 	return s.kills[leader] + s.kills[follower] + s.kills[all] + s.kills[starting]
 }
 
-// floors are what the runs must have seen, with logs of all kinds by turns.
-func (s *totals) floors(t *testing.T, kinds []disk.LogKind) {
+// floors judges what the runs must have seen, with logs of all kinds by turns: so much of each
+// for 20 runs, and a share of that for other numbers.
+func (s *totals) floors(t *testing.T, runs int, kinds []disk.LogKind) {
 	for _, kind := range kinds {
-		if got, least := s.kinds[kind], 20/len(kinds); got < least {
+		if got, least := s.kinds[kind], runs/len(kinds); got < least {
 			t.Errorf("runs with the log in %s: %d, want %d at least", kind, got, least)
 		}
 	}
-	for what, f := range map[string]struct{ got, least int }{
+	for what, f := range map[string]struct{ got, twenty int }{
 		"runs":                          {s.runs, 20},
 		"kills":                         {s.count(), 100},
 		"kills during snapshots":        {s.writing + s.compacting, 20},
@@ -57,8 +58,8 @@ func (s *totals) floors(t *testing.T, kinds []disk.LogKind) {
 		"comparisons":                   {s.comparisons, 100},
 		"shortened logs in comparisons": {s.shortened, 100},
 	} {
-		if f.got < f.least {
-			t.Errorf("%s: %d, want %d at least", what, f.got, f.least)
+		if least := f.twenty * runs / 20; f.got < least {
+			t.Errorf("%s in %d runs: %d, want %d at least", what, runs, f.got, least)
 		}
 	}
 }
