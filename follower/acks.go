@@ -9,24 +9,24 @@ import (
 	"rollcall/sessiontracker"
 )
 
-// maxAcks bounds the acknowledgements that wait for apply. Past it the newest takes the
-// next one in.
+// maxAcks bounds the acknowledgements that wait for apply. When there are more, the last two are
+// merged.
 const maxAcks = 64
 
-// ack is an acknowledgement that counts once commit has been applied here; what it refuses
-// is refused at once. A long list of refused sessions comes in several, of which only the
-// last has a through.
+// ack is an acknowledgement that counts once commit has been applied here. Its refusals take effect
+// at once. A long list of refused sessions comes in several parts, of which only the last has a
+// through.
 type ack struct {
 	nonce   uint64 // of the leader's term
 	own     bool   // this member led it
 	through uint64
 	commit  uint64
 	refused []int64
-	heeded  bool // the refusals have been
+	heeded  bool // whether the refused sessions have been cut
 }
 
-// hear takes in a ping's acknowledgement. One for another boot is ignored.
-func (f *Follower) hear(ping *proto.Ping) {
+// queueAck queues a ping's acknowledgement. It ignores one that is for another boot.
+func (f *Follower) queueAck(ping *proto.Ping) {
 	if ping.Ack == nil || ping.Ack.Boot != f.cfg.Boot {
 		return
 	}
@@ -34,7 +34,7 @@ func (f *Follower) hear(ping *proto.Ping) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n := len(f.acks); n > 0 && f.acks[n-1].nonce != a.nonce {
-		f.acks = nil // of a leader before this one
+		f.acks = nil // these are of an earlier leader
 	}
 	if n := len(f.acks); n == maxAcks || n > 0 && f.acks[n-1].through == 0 {
 		f.acks[n-1].merge(a)
@@ -44,8 +44,8 @@ func (f *Follower) hear(ping *proto.Ping) {
 	wake(f.acked)
 }
 
-// merge makes one acknowledgement of two, which counts when both would. The list of refused
-// sessions is a new one: ackLoop may be reading the old one without a lock.
+// merge makes a and b one acknowledgement, which counts when both would. The list of refused
+// sessions is a new one, because ackLoop may be reading the old one without a lock.
 func (a *ack) merge(b ack) {
 	a.through = max(a.through, b.through)
 	a.commit = max(a.commit, b.commit)
@@ -55,7 +55,7 @@ func (a *ack) merge(b ack) {
 	a.refused = slices.Compact(a.refused)
 }
 
-// ackLoop counts acknowledgements when their time has come. Not apply itself: a batch
+// ackLoop handles acknowledgements when they are due. Apply does not do it itself, because a batch
 // may hold a hundred thousand sessions.
 func (f *Follower) ackLoop(ctx context.Context) error {
 	for {
@@ -64,7 +64,7 @@ func (f *Follower) ackLoop(ctx context.Context) error {
 			return nil
 		case <-f.acked:
 		}
-		for a, ok := f.unheeded(); ok; a, ok = f.unheeded() {
+		for a, ok := f.nextRefusals(); ok; a, ok = f.nextRefusals() {
 			f.cutRefused(f.touched.Through(a.through), a.refused)
 		}
 		for a, ok := f.dueAck(); ok; a, ok = f.dueAck() {
@@ -73,10 +73,10 @@ func (f *Follower) ackLoop(ctx context.Context) error {
 	}
 }
 
-// unheeded returns an acknowledgement whose refusals have not been heeded. They need not
-// wait for its commit: the leader has refused by a log that this member may not know yet,
-// in which the session has gone elsewhere, perhaps with a shorter timeout.
-func (f *Follower) unheeded() (ack, bool) {
+// nextRefusals returns an acknowledgement whose refused sessions have not been cut. These need not
+// wait for its commit: the leader's refusal may rest on entries that this member has not applied
+// yet, in which the session has moved elsewhere, perhaps with a shorter timeout.
+func (f *Follower) nextRefusals() (ack, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.acks {
@@ -90,8 +90,8 @@ func (f *Follower) unheeded() (ack, bool) {
 }
 
 // dueAck removes and returns the first acknowledgement if its commit has been applied.
-// Those of a leader other than the present one do not count: what they acknowledge is
-// still kept and will be sent to the present one.
+// Acknowledgements of an earlier leader do not count: the touches they name are still kept and will
+// be sent to the present leader.
 func (f *Follower) dueAck() (ack, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,8 +106,8 @@ func (f *Follower) dueAck() (ack, bool) {
 	return ack{}, false
 }
 
-// acknowledge renews the leases of the sessions in the acknowledged batches, but for those
-// that were refused.
+// acknowledge renews the leases of the sessions in the acknowledged batches, except those that were
+// refused.
 func (f *Follower) acknowledge(a ack) {
 	batches := f.touched.Ack(a.through)
 	refused := make(map[jute.SessionID]bool, len(a.refused))
@@ -116,7 +116,7 @@ func (f *Follower) acknowledge(a ack) {
 	}
 	for _, b := range batches {
 		sent := b.Sent
-		if a.own { // our own table counts from the touch, which came after the flush before
+		if a.own { // our own table counts from the touch itself, which came after the previous flush
 			sent = sent.Add(-f.cfg.Tick / 2)
 		}
 		f.leases.renew(b.Touched, sent, refused)
@@ -126,8 +126,8 @@ func (f *Follower) acknowledge(a ack) {
 	}
 }
 
-// cutRefused cuts the connections of the sessions that were refused, if it may have been
-// for their present leases: see leases.refuse.
+// cutRefused cuts the connections of the sessions that were refused, if the refusal may concern
+// their present leases: see leases.refuse.
 func (f *Follower) cutRefused(batches []sessiontracker.Batch, refused []int64) {
 	cut := 0
 	for _, id := range refused {

@@ -7,22 +7,22 @@ import (
 	"rollcall/proto"
 )
 
-// Weights are parts of an entry, in 4096ths: an entry takes so many operations, or 1 MiB.
+// Weights are in units of a 4096th of an entry. An entry holds 4096 operations, or 1 MiB.
 const (
 	bytesPerUnit = 256
 	// lightWeight is the weight of the heaviest light write, in units: a multi of 64 operations,
 	// or 16 KiB.
 	lightWeight = 64
-	// maxHeavy is how much the heavy writes may weigh together that are sent and not applied,
-	// in units: two entries. One more may exceed it. A light write that follows them waits for
-	// no more than that.
+	// maxHeavy limits the total weight, in units, of the heavy writes that are sent and not
+	// applied: two entries. The last one may exceed it. A light write sent after them waits for no
+	// more than that.
 	maxHeavy = 8192
-	// numClasses is how many classes of weights there are: the last one begins at 2^20 units,
-	// 256 MiB or a million operations.
+	// numClasses is the number of weight classes. The last one begins at 2^20 units: 256 MiB or a
+	// million operations.
 	numClasses = 16
 )
 
-// weigh returns what a transaction of so many bytes weighs, in units.
+// weigh returns the weight, in units, of a transaction of size bytes.
 func weigh(txn *proto.Txn, size int) int {
 	units := (size + bytesPerUnit - 1) / bytesPerUnit
 	if txn.Op == int32(jute.OpMulti) {
@@ -31,20 +31,20 @@ func weigh(txn *proto.Txn, size int) int {
 	return units
 }
 
-// classOf returns the class of a weight: 0 for light ones, then one for each doubling.
+// classOf returns the class of a weight: 0 for light writes, then one class for each doubling.
 func classOf(weight int) int {
 	return min(bits.Len(uint(max(weight-1, 0)/lightWeight)), numClasses-1)
 }
 
-// classes are circles of lanes by the weight of their heads. Those in which a lane waits share
-// what is sent, by weight, whatever one write of them weighs: the light ones are not kept
-// waiting by the heavy ones, nor the other way round for long. The zero value needs init.
+// classes holds lanes in circles by the weight of their first write. The circles that are not empty
+// get equal shares by weight, whatever a single write weighs. So heavy writes do not keep light
+// ones waiting, and light writes do not keep heavy ones waiting for long. Call init before use.
 type classes struct {
 	of   [numClasses]class
-	time uint64 // the start of what was sent last, in units of virtual time
+	time uint64 // virtual start time, in units, of the write that was sent last
 }
 
-// class is one circle. Its next write starts at a virtual time and takes as long as it weighs.
+// class is one circle. Its next write starts at a virtual time and takes as long as its weight.
 type class struct {
 	turns
 	start uint64
@@ -56,8 +56,8 @@ func (c *classes) init() {
 	}
 }
 
-// add puts a lane that is in no circle behind those of its head's class. A class that had
-// nothing to send gains nothing by that.
+// add puts a lane that is in no circle at the end of the circle of its first write. A class that
+// had nothing to send does not catch up on what it could have sent meanwhile.
 func (c *classes) add(l *lane) {
 	class := &c.of[classOf(l.queue.At(0).weight)]
 	if class.first() == nil {
@@ -66,8 +66,9 @@ func (c *classes) add(l *lane) {
 	class.turns.add(l)
 }
 
-// next returns the lane whose turn it is, without the heavy ones if light is set: of the first
-// ones of all classes, that which would be done first. It returns nil if there is none.
+// next returns the lane to be served, or nil if there is none. It compares the first lanes of all
+// classes and takes the one whose write would be done first. If light is set, it considers only
+// light writes.
 func (c *classes) next(light bool) *lane {
 	n := len(c.of)
 	if light {
@@ -87,7 +88,7 @@ func (c *classes) next(light bool) *lane {
 	return next
 }
 
-// charge notes that a write is sent.
+// charge records that a write of the given weight is sent.
 func (c *classes) charge(weight int) {
 	class := &c.of[classOf(weight)]
 	c.time = max(c.time, class.start)

@@ -1,26 +1,30 @@
-// Package follower is what every member is to its clients for its whole life, whoever
-// leads: it remembers whom it heard from until the leader has acknowledged it, says for
-// which sessions it may speak, and keeps writes until they are applied here. It decides
-// nothing about expiry.
+// Package follower does what every member does for its clients, whoever leads. It remembers which
+// clients it heard from until the leader has acknowledged that, knows for which sessions it may
+// speak, and keeps writes until they are applied here. It decides nothing about expiry.
 //
-//   - outbox: writes, in a lane for each connection, then numbered. The link sends them
-//     to the leader of the newest TermStart that has been applied, and sends again what
-//     is not applied whenever the leader or the stream is another.
-//   - pingStream: answers the leader's pings with the touches it does not know of yet.
-//   - leases: until when each session that is attached here is vouched for.
-//   - syncs: who waits until all that was committed is applied here.
+//   - outbox: writes, first in a lane for each connection, then numbered. The link sends them
+//     to the leader of the newest TermStart that has been applied. When the leader or the
+//     stream to it changes, it sends again all that is not applied yet.
+//   - pingStream: answers the leader's pings with the touches that the leader does not know of
+//     yet.
+//   - leases: until when each session attached here has a valid lease.
+//   - syncs: the syncs that wait until all that was committed is applied here.
+//
+// # Vouching
+//
+// A member may tell a client that its session lives only while the session's lease is valid. It
+// then vouches for the session. A lease is valid until 0.9 of the session's timeout has passed
+// since the touch that the leader last acknowledged was sent.
 //
 // # Time
 //
-// All time is monotonic, measured here, but for the base of session ids. A session is
-// vouched for until 0.9 of its timeout after the touch that the leader last
-// acknowledged was sent.
+// All time is monotonic and measured here, except for the base of session ids.
 //
 // # Locks
 //
-// The tree's lock comes first, then one of this package's own, which are never held
-// together, except that state's getters are read under it by those who hold it already.
-// Nothing waits while it holds one of them.
+// The tree's lock is taken before any lock of this package. Two locks of this package are never
+// held together. State's getters are called under one of them only by code that already holds the
+// tree's lock. No code waits while it holds one of these locks.
 package follower
 
 import (
@@ -42,14 +46,15 @@ import (
 )
 
 var (
-	// ErrReplaced ends Run: another process of this member has announced itself since.
+	// ErrReplaced is returned by Run when another process of this member has announced itself
+	// since.
 	ErrReplaced = errors.New("follower: another process of this member has taken over")
-	// ErrRefused: the leader no longer counts a session as held by this member.
+	// ErrRefused means that the leader no longer counts a session as held by this member.
 	ErrRefused = errors.New("follower: session refused by the leader")
-	// ErrNotVouched: nobody acknowledged a session in time.
-	ErrNotVouched = errors.New("follower: session not vouched for in time")
+	// ErrNotVouched means that a session's lease was not renewed in time.
+	ErrNotVouched = errors.New("follower: lease of the session not renewed in time")
 
-	// ErrNoLink: this member cannot bring its clients' writes to the leader.
+	// ErrNoLink means that this member cannot bring its clients' writes to the leader.
 	ErrNoLink = errors.New("follower: no link to the leader")
 
 	errNotHeld = errors.New("follower: no connection holds the session")
@@ -64,7 +69,7 @@ const (
 	defaultQueuedBytes   = 32 << 20
 )
 
-// State is what a Follower reads of *znode.State, under its read lock or from within
+// State is the part of *znode.State that a Follower reads, under its read lock or from within
 // apply.
 type State interface {
 	RLock()
@@ -73,13 +78,13 @@ type State interface {
 	Term() znode.Term
 	Boot(member uint32) (boot, cursor uint64)
 	HighestSession(member uint32) jute.SessionID
-	Marks() []znode.Mark // without the lock
+	Marks() []znode.Mark // called without the lock
 }
 
-// Clients are this member's client connections.
+// Clients closes this member's client connections.
 type Clients interface {
-	// Cut closes the local connection of a session, if it is still the one named: the client
-	// may have come back on another one meanwhile. It never blocks.
+	// Cut closes the local connection of a session, if it is still the one named: the client may
+	// meanwhile have come back on another one. It never blocks.
 	Cut(id jute.SessionID, conn uint64, why error)
 }
 
@@ -94,27 +99,27 @@ type Config struct {
 	State     State
 	Clients   Clients
 
-	Leader func(ctx context.Context, id uint32) (proto.LeaderClient, error) // a member's Leader service, this member's included
-	// Probe asks a member for a sign of life, over the connection that its Leader service is
-	// called on. If ctx ends without one, that connection is given up: it ends, with all that
-	// runs on it, and the next call opens another.
+	Leader func(ctx context.Context, id uint32) (proto.LeaderClient, error) // returns the Leader service of a member, which may be this one
+	// Probe asks a member to answer, over the connection on which its Leader service is called. If
+	// ctx ends without an answer, Probe closes that connection with every call on it, and the next
+	// call opens another.
 	Probe      func(ctx context.Context, id uint32) error
 	RaftTerm   func() uint64    // raft's current term; must not block
-	RaftLeader func() uint32    // the member that raft hears as the leader now, 0: none; must not block
-	Joining    func() bool      // this member takes no part in proofs yet; must not block
-	Wall       func() time.Time // the wall clock: base of session ids, and told to the leader
-	Damaged    func(why string) // hears that this member's state is not that of the others, again and again; must not block
+	RaftLeader func() uint32    // the member that raft takes for the leader now, 0: none; must not block
+	Joining    func() bool      // reports whether this member does not take part in proofs yet; must not block
+	Wall       func() time.Time // the wall clock: base of session ids, also reported to the leader
+	Damaged    func(why string) // called, perhaps repeatedly, when this member's state differs from that of the others; must not block
 
 	MaxInFlight      int // writes sent and not applied here; default 8,192
-	MaxInFlightBytes int // of the same; default 16 MiB; may be exceeded by one write
+	MaxInFlightBytes int // of the same writes; default 16 MiB; one write may exceed it
 	MaxQueued        int // writes not sent, at which Submit begins to wait; default 16,384
-	MaxQueuedBytes   int // of the same; default 32 MiB
+	MaxQueuedBytes   int // of the same writes; default 32 MiB
 
 	Logger *slog.Logger // default: discard
 }
 
-// Follower implements what server asks of the member behind it, znode.Observer and
-// the Pings of proto.FollowerServer. Make one with New. Safe for concurrent use.
+// Follower implements what server asks of its member, znode.Observer, and the Pings of
+// proto.FollowerServer. Make one with New. It is safe for concurrent use.
 type Follower struct {
 	cfg     Config
 	log     *slog.Logger
@@ -127,18 +132,18 @@ type Follower struct {
 
 	announced chan struct{}               // closed once this boot is the member's current one
 	ids       *sessiontracker.IDGenerator // set before announced is closed
-	replaced  chan struct{}               // closed once it is no more
+	replaced  chan struct{}               // closed once it no longer is
 	giveUp    sync.Once                   // closes replaced
-	asking    chan struct{}               // one place: a sync waits to be asked for
+	asking    chan struct{}               // one place: a sync is waiting for a call to the leader
 	synced    chan struct{}               // one place: a sync may be complete
-	acked     chan struct{}               // one place: an acknowledgement may count
+	acked     chan struct{}               // one place: an acknowledgement may be due
 
 	mu      sync.Mutex
-	boot    uint64      // the member's current boot in the state
-	wasOurs bool        // it is, or once was, cfg.Boot
+	boot    uint64      // the member's current boot in the replicated state
+	wasOurs bool        // cfg.Boot is, or once was, the current boot
 	term    *term       // the newest TermStart applied; of term 0 before the first
 	retired uint64      // nonce of the TermStart before it, if raft's term was the same
-	stream  *pingStream // the present leader's; nil: none
+	stream  *pingStream // the present leader's stream; nil: none
 	acks    []ack       // in order of arrival
 }
 
@@ -183,8 +188,8 @@ func New(cfg Config) (*Follower, error) {
 	}, nil
 }
 
-// Run keeps the link to whoever leads, until ctx ends or, with ErrReplaced, another
-// process of this member takes over. Its goroutines are gone when it returns.
+// Run keeps the link to the current leader until ctx ends. It returns ErrReplaced if another
+// process of this member takes over. Its goroutines have ended when it returns.
 func (f *Follower) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.linkLoop(ctx) })
@@ -203,12 +208,11 @@ func (f *Follower) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Leading gives the session table of the term that this member leads; nil when it does
-// not.
+// Leading sets the session table of the term that this member leads, or nil when it does not lead.
 func (f *Follower) Leading(table *sessiontracker.GlobalTable) { f.leading.Store(table) }
 
-// NewSession draws the id of a new session, different from all that this member ever
-// drew. It waits until this process is announced, and fails only if ctx ends first.
+// NewSession returns an id for a new session, different from all that this member ever returned. It
+// waits until this process is announced, and fails only if ctx ends first.
 func (f *Follower) NewSession(ctx context.Context) (jute.SessionID, error) {
 	select {
 	case <-f.announced:
@@ -218,29 +222,32 @@ func (f *Follower) NewSession(ctx context.Context) (jute.SessionID, error) {
 	}
 }
 
-// Touch renews a session held by a local connection, which was granted timeout. It never
-// blocks: it runs for every request of every client.
+// Touch renews a session held by a local connection that was granted timeout. It never blocks. It
+// is called for every request of every client.
 func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
-	f.touched.Touch(id, timeout) // flushed, acknowledged and vouched for, whoever leads
+	f.touched.Touch(id, timeout) // flushed and acknowledged like any other, even if this member leads
 	if table := f.leading.Load(); table != nil {
-		table.Touch(id, time.Now(), timeout) // this member leads: its own clients wait for no ping
+		table.Touch(id, time.Now(), timeout) // this member leads: touches of its own clients count without a ping
 	}
 }
 
-// Vouched reports at once whether the client may be told, at now, that its session lives.
+// Vouched reports, without waiting, whether the client may be told at now that its session lives.
 func (f *Follower) Vouched(id jute.SessionID, now time.Time) bool { return f.leases.vouched(id, now) }
 
-// Vouch sends what was heard of id to the leader at once and waits until id is vouched
-// for. It renews nothing itself: a client that was not heard is not vouched for, however
-// much there is to tell it. But a handshake that waited for a leader for so long that what
-// it granted is used up counts as heard when it is applied, as it does for the leader. It fails with ErrRefused, with ErrNotVouched after half a
-// tick, or when ctx ends or no connection holds id; its connection is then to be closed.
+// Vouch sends all unacknowledged touches to the leader at once and waits until the lease of id is
+// valid. It renews nothing itself: if the client was not heard from, its lease is not renewed,
+// however much there is to send to it. One exception: if a handshake waited so long for a leader
+// that the lease it granted has already expired, applying it counts as hearing from the client,
+// here and at the leader.
+//
+// Vouch fails with ErrRefused, with ErrNotVouched after half a tick, or when ctx ends or no
+// connection holds id. The caller must then close the connection.
 func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 	e, err := f.leases.expect(id, time.Now())
 	if e == nil {
 		return err
 	}
-	defer f.leases.leave(id, e)
+	defer f.leases.stopWaiting(id, e)
 	if timeout, late := f.leases.late(id); late {
 		f.touched.Touch(id, timeout)
 	}
@@ -257,14 +264,16 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 	}
 }
 
-// Submit hands over a transaction, which belongs to the Follower from here on: it fills
-// in Member, Boot and Seq. The transactions of one connection, which submits one at a
-// time, reach the log in the order of the calls, once each. w.Applied hears the result
-// under the tree's lock; it hears nothing if the state is replaced by a snapshot before
-// (all connections are cut then), or if txn creates or attaches a session and its
-// connection is detached before. Submit waits while this member's limit is reached and
-// the connection has something unapplied, or the transaction is longer than maxFirst. It fails only if ctx ends or an identity is
-// not valid UTF-8.
+// Submit hands over a transaction, which belongs to the Follower from then on: it fills in Member,
+// Boot and Seq. The transactions of one connection, which must call Submit one at a time, reach the
+// log in the order of the calls, once each.
+//
+// w.Applied is called with the result under the tree's lock. There are two cases in which it is not
+// called: a snapshot replaces the state before (all connections are cut then), or txn creates or
+// attaches a session and its connection is detached before.
+//
+// Submit waits while this member's limit is reached and the connection has something unapplied, or
+// txn is longer than maxFirst. It fails only if ctx ends or an identity is not valid UTF-8.
 func (f *Follower) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
 	if jute.Op(txn.Op) == jute.OpCloseSession {
 		f.leases.closing(jute.SessionID(txn.Session), txn.Conn)
@@ -272,8 +281,8 @@ func (f *Follower) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) e
 	return f.out.submit(ctx, txn, w)
 }
 
-// Offer is Submit that never blocks: it returns false, and has not taken txn, if Submit
-// might block or fail.
+// Offer is like Submit, but never blocks. It returns false, and has not taken txn, if Submit might
+// block or fail.
 func (f *Follower) Offer(txn *proto.Txn, w znode.Waiter) bool {
 	if jute.Op(txn.Op) == jute.OpCloseSession {
 		f.leases.closing(jute.SessionID(txn.Session), txn.Conn)
@@ -281,27 +290,27 @@ func (f *Follower) Offer(txn *proto.Txn, w znode.Waiter) bool {
 	return f.out.offer(txn, w)
 }
 
-// Sync calls w.Applied with code OK once everything committed before the call has been
-// applied here: under the tree's read lock, and in no order with the connection's own
-// writes. It never blocks; while nobody leads, w waits. Detach makes it forget the
-// connection's syncs but for those that are just being called.
+// Sync calls w.Applied with code OK once everything committed before the call has been applied
+// here. It calls it under the tree's read lock, and in no order with the connection's own writes.
+// Sync never blocks; while there is no leader, w waits. Detach forgets the connection's syncs,
+// except those whose Applied is just being called.
 func (f *Follower) Sync(conn uint64, w znode.Waiter) {
 	if f.syncs.add(conn, w) {
 		wake(f.asking)
 	}
 }
 
-// Detach says that a connection is gone. Its creates and attaches that have not been
-// applied become empty, its syncs are forgotten, and its lease of session id ends; its
-// writes still reach the log.
+// Detach reports that a connection has ended. Its creates and attaches that have not been applied
+// become empty transactions, its syncs are forgotten, and its lease of session id ends. Its writes
+// still reach the log.
 func (f *Follower) Detach(id jute.SessionID, conn uint64) {
 	f.out.detach(conn)
 	f.syncs.drop(conn)
-	f.leases.end(id, conn)
+	f.leases.release(id, conn)
 }
 
-// Resent counts the transactions sent once more, because the leader or the stream to it
-// was another.
+// Resent returns how many transactions were sent again because the leader or the stream to it had
+// changed.
 func (f *Follower) Resent() uint64 {
 	f.out.mu.Lock()
 	defer f.out.mu.Unlock()
@@ -318,6 +327,6 @@ func (f *Follower) leadership() *term {
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // who waits for it has been told and has not looked yet
+	default: // the receiver has a signal that it has not taken yet
 	}
 }

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// lapsesPerTick is how often the leases of those who are heard and not acknowledged are
-// looked at: a connection is closed so much of a tick late at most.
+// lapsesPerTick is how often in a tick the leases of sessions with unacknowledged touches are
+// checked. A connection is closed at most one such interval late.
 const lapsesPerTick = 8
 
-// lapseLoop closes the connections of clients that were heard and are vouched for no
-// more, because nobody acknowledges it. There may be nothing to send that would show it;
-// but by the time the client asks again, its session may have expired, and now it has a
-// tenth of its timeout to find a member that is heard. It costs nothing while
-// acknowledgements come, and then as much as there are touches that wait for one.
+// lapseLoop closes the connections of clients that were heard from, but whose leases have run out
+// because nothing was acknowledged. There may be nothing to send to such a client, so no reply
+// would find this out. By the time the client sends something its session may have expired, whereas
+// now it still has a tenth of its timeout to find another member. While acknowledgements come this
+// costs nothing; otherwise it costs as much as there are touches that wait for one.
 func (f *Follower) lapseLoop(ctx context.Context) error {
 	ticker := time.NewTicker(f.cfg.Tick / lapsesPerTick)
 	defer ticker.Stop()
@@ -22,18 +22,18 @@ func (f *Follower) lapseLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			f.lapse(now)
-			f.strand(now)
+			f.cutLapsed(now)
+			f.cutUnlinked(now)
 		}
 	}
 }
 
-func (f *Follower) lapse(now time.Time) {
+func (f *Follower) cutLapsed(now time.Time) {
 	if f.touched.FlushedBefore(now.Add(-f.cfg.Tick)) {
-		f.touched.Flush(now) // two pings are missing: touches count from here, whoever hears of them later
+		f.touched.Flush(now) // two pings are missing: flush, so that touches count from now, whichever leader learns of them later
 	}
-	// What waits for longer than pings are apart, and a quarter, has missed one. Without a
-	// stream nobody can acknowledge it.
+	// A touch that waits for longer than one and a half ping intervals has missed a ping. Without a
+	// stream it cannot be acknowledged at all.
 	since := now.Add(-f.cfg.Tick * 3 / 4)
 	if !f.pinged() {
 		since = now

@@ -7,36 +7,36 @@ import (
 	"rollcall/jute"
 )
 
-// perLock is how many touches of an acknowledged batch are counted at a time: a few tens
-// of microseconds, for which connections and apply may have to wait.
+// perLock is how many touches of an acknowledged batch are handled under one hold of the lock: a
+// few tens of microseconds, for which connections and apply may have to wait.
 const perLock = 256
 
-// leases says until when this member may speak for the sessions that its connections
-// hold. Make one with newLeases. Safe for concurrent use; nothing blocks.
+// leases knows until when this member may speak for the sessions that its connections hold. Make
+// one with newLeases. It is safe for concurrent use, and nothing blocks.
 type leases struct {
-	base time.Time // its times count from here
+	base time.Time // all times below count from here
 
 	mu      sync.Mutex
 	held    map[jute.SessionID]lease
-	fresh   []jute.SessionID                // taken in the entry that is being applied
-	waiting map[jute.SessionID]*expectation // who wants to be vouched for and is not
+	fresh   []jute.SessionID                // leases made by the entry that is being applied
+	waiting map[jute.SessionID]*expectation // sessions whose leases are not valid and that a Vouch waits for
 }
 
-// lease is what one connection holds.
+// lease is one connection's lease of a session.
 type lease struct {
 	conn    uint64
 	timeout time.Duration // granted
-	until   time.Duration // vouched for, through this moment
-	begun   time.Duration // the entry that made it has been applied; 0: not all of it
-	late    bool          // applied when it was vouched for no more, and not asked about since
+	until   time.Duration // the last moment at which the lease is valid
+	begun   time.Duration // when the entry that made the lease had been applied; 0: it is still being applied
+	late    bool          // the lease had run out when it was made, and late has not reported that yet
 	closing bool          // the connection has asked to close the session
 }
 
-// expectation is shared by all who wait for one session.
+// expectation is shared by all Vouch calls that wait for one session.
 type expectation struct {
 	done chan struct{} // closed when err is final
 	err  error
-	n    int // who wait
+	n    int // number of waiting calls
 }
 
 func newLeases(now time.Time) *leases {
@@ -47,8 +47,8 @@ func newLeases(now time.Time) *leases {
 	}
 }
 
-// span is how long after a touch was sent a session is vouched for. The rest of its
-// timeout allows for clocks that run apart.
+// span returns for how long after a touch was sent a lease is valid. The rest of the timeout allows
+// for clocks that run at different speeds.
 func span(timeout time.Duration) time.Duration { return timeout - timeout/10 }
 
 // take gives a session to a connection whose create or attach was first sent at sent.
@@ -60,9 +60,9 @@ func (s *leases) take(id jute.SessionID, conn uint64, timeout time.Duration, sen
 	s.fresh = append(s.fresh, id)
 }
 
-// settle is called when an entry has been applied: what is touched from here on is
-// flushed with an applied index that covers the new leases.
-func (s *leases) settle(now time.Time) {
+// entryApplied is called when an entry has been applied. Touches made from now on are flushed with
+// an applied index that covers the new leases.
+func (s *leases) entryApplied(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range s.fresh {
@@ -74,8 +74,8 @@ func (s *leases) settle(now time.Time) {
 	s.fresh = s.fresh[:0]
 }
 
-// end ends the lease of a session if conn holds it.
-func (s *leases) end(id jute.SessionID, conn uint64) {
+// release ends the lease of a session if conn holds it.
+func (s *leases) release(id jute.SessionID, conn uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l, ok := s.held[id]; ok && l.conn == conn {
@@ -83,7 +83,7 @@ func (s *leases) end(id jute.SessionID, conn uint64) {
 	}
 }
 
-// closing notes that conn, which may hold the session, has asked to close it.
+// closing records that conn, if it holds the session, has asked to close it.
 func (s *leases) closing(id jute.SessionID, conn uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,14 +93,14 @@ func (s *leases) closing(id jute.SessionID, conn uint64) {
 	}
 }
 
-// close ends the lease of a session that is no more.
-func (s *leases) close(id jute.SessionID) {
+// sessionClosed ends the lease of a session that no longer exists.
+func (s *leases) sessionClosed(id jute.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(id, ErrRefused)
 }
 
-// all returns the sessions that connections hold, and those connections.
+// all returns the sessions that connections hold, each with its connection.
 func (s *leases) all() map[jute.SessionID]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *leases) remove(id jute.SessionID, err error) {
 	s.finish(id, err)
 }
 
-// finish tells those who wait for id.
+// finish ends all waits for id, with err.
 func (s *leases) finish(id jute.SessionID, err error) {
 	if e := s.waiting[id]; e != nil {
 		delete(s.waiting, id)
@@ -135,7 +135,7 @@ func (s *leases) finish(id jute.SessionID, err error) {
 	}
 }
 
-// vouched reports whether a connection holds id and may be told so at now.
+// vouched reports whether a connection holds id and its lease is valid at now.
 func (s *leases) vouched(id jute.SessionID, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +143,8 @@ func (s *leases) vouched(id jute.SessionID, now time.Time) bool {
 	return ok && now.Sub(s.base) <= l.until
 }
 
-// lapse ends the lease of a session that is vouched for no more at now. It returns the
-// connection that held it, and whether there was one.
+// lapse ends the lease of id if it is not valid at now. It returns the connection that held it, and
+// whether it ended a lease.
 func (s *leases) lapse(id jute.SessionID, now time.Time) (conn uint64, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +156,8 @@ func (s *leases) lapse(id jute.SessionID, now time.Time) (conn uint64, ended boo
 	return l.conn, true
 }
 
-// expect returns what a Vouch of id waits for; nil if nothing is to be waited for,
-// because id is vouched for or, with the error, because no connection holds it.
+// expect returns the expectation that a Vouch of id must wait for. It returns nil if there is no
+// need to wait: the lease is valid or, with the error, no connection holds id.
 func (s *leases) expect(id jute.SessionID, now time.Time) (*expectation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,8 +177,8 @@ func (s *leases) expect(id jute.SessionID, now time.Time) (*expectation, error) 
 	return e, nil
 }
 
-// late reports, once, whether a session was created or attached so late that its lease had
-// ended by then, and the timeout granted to it.
+// late reports, only once, whether a session was created or attached so late that its lease had
+// already run out. It also returns the timeout granted to it.
 func (s *leases) late(id jute.SessionID) (timeout time.Duration, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,8 +191,8 @@ func (s *leases) late(id jute.SessionID) (timeout time.Duration, late bool) {
 	return timeout, late
 }
 
-// leave ends one wait for e.
-func (s *leases) leave(id jute.SessionID, e *expectation) {
+// stopWaiting ends one wait for e.
+func (s *leases) stopWaiting(id jute.SessionID, e *expectation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.n--
@@ -201,9 +201,9 @@ func (s *leases) leave(id jute.SessionID, e *expectation) {
 	}
 }
 
-// renew counts an acknowledged batch that was first sent at sent, without the sessions
-// that were refused. A touch whose connection was granted another timeout than the
-// present one counts with the shorter.
+// renew renews leases by an acknowledged batch that was first sent at sent, except for the sessions
+// that were refused. If a touch's connection was granted another timeout than the present one, the
+// shorter of the two counts.
 func (s *leases) renew(touched map[jute.SessionID]time.Duration, sent time.Time, refused map[jute.SessionID]bool) {
 	at := sent.Sub(s.base)
 	s.mu.Lock()
@@ -211,7 +211,7 @@ func (s *leases) renew(touched map[jute.SessionID]time.Duration, sent time.Time,
 	n := 0
 	for id, timeout := range touched {
 		if n++; n%perLock == 0 {
-			s.mu.Unlock() // others first
+			s.mu.Unlock() // let others take the lock
 			s.mu.Lock()
 		}
 		l, ok := s.held[id]
@@ -222,17 +222,17 @@ func (s *leases) renew(touched map[jute.SessionID]time.Duration, sent time.Time,
 			l.until = until
 			s.held[id] = l
 		}
-		if len(s.waiting) > 0 && time.Since(s.base) <= l.until { // as a rule nobody waits
+		if len(s.waiting) > 0 && time.Since(s.base) <= l.until { // usually nothing waits
 			s.finish(id, nil)
 		}
 	}
 }
 
-// refuse ends the lease of a session that the leader refused. It returns the connection
-// that held it, and whether that is to be cut. Nothing ends if the lease is no older than
-// the first batch that may be meant, because then the session may have come back to this
-// member since; and one that has asked to close its session hears what came of it: that may
-// be why the leader refused.
+// refuse ends the lease of a session that the leader refused. It returns the connection that held
+// it, and whether that connection is to be cut. It ends nothing if the lease is no older than the
+// first batch that the refusal may concern, because the session may have come back to this member
+// since. A connection that has asked to close its session is not cut, because it still gets the
+// reply: the close may be why the leader refused.
 func (s *leases) refuse(id jute.SessionID, sent time.Time) (conn uint64, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,29 +22,29 @@ var (
 	errEnded    = errors.New("follower: the leader ended the stream")
 )
 
-// term is a TermStart that has been applied; over once a newer one has.
+// term is a TermStart that has been applied. Its ctx ends when a newer one has been applied.
 type term struct {
 	znode.Term
 	reached
-	ctx context.Context // ends with the term
-	end context.CancelFunc
+	ctx    context.Context // ends with the term
+	cancel context.CancelFunc
 }
 
 func newTerm(t znode.Term) *term {
 	ctx, end := context.WithCancel(context.Background())
-	return &term{Term: t, reached: reached{at: time.Now()}, ctx: ctx, end: end}
+	return &term{Term: t, reached: reached{at: time.Now()}, ctx: ctx, cancel: end}
 }
 
-// isCurrent reports whether t's leader can still lead as far as raft here knows. While
-// an old log is replayed, and during elections, it cannot.
+// isCurrent reports whether t's leader may still lead, as far as raft on this member knows. It may
+// not while an old log is replayed, nor during elections.
 func (f *Follower) isCurrent(t *term) bool {
 	return t.Index > 0 && t.Term.Term >= f.cfg.RaftTerm()
 }
 
-// linkLoop keeps a link to whoever leads and sends the outbox along it.
+// linkLoop keeps a link to the current leader and sends the outbox over it.
 func (f *Follower) linkLoop(ctx context.Context) error {
 	retry := f.newBackoff()
-	var failed *term // whose failure has been logged
+	var failed *term // the last term whose failed link has been logged
 	for {
 		t := f.leadership()
 		if f.isCurrent(t) {
@@ -68,8 +68,8 @@ func (f *Follower) linkLoop(ctx context.Context) error {
 	}
 }
 
-// link sends to the leader of t, all that is not yet applied first, and returns why it
-// ended.
+// link sends to the leader of t, starting with all that is not applied yet, and returns why the
+// link ended.
 func (f *Follower) link(ctx context.Context, t *term) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(t.ctx, func() { cancel(errNewTerm) })()
@@ -84,7 +84,7 @@ func (f *Follower) link(ctx context.Context, t *term) error {
 	}
 	var partners sync.WaitGroup
 	partners.Go(func() {
-		err := stream.RecvMsg(new(proto.ForwardEnd)) // says nothing but that the stream has ended
+		err := stream.RecvMsg(new(proto.ForwardEnd)) // carries nothing: it only shows that the stream has ended
 		cancel(cmp.Or(err, errEnded))
 	})
 	if t.Leader != f.cfg.Self {
@@ -116,7 +116,7 @@ func (f *Follower) send(ctx context.Context, stream proto.Leader_ForwardClient, 
 		}
 		err := stream.Send(&proto.Forwarded{Member: f.cfg.Self, Boot: f.cfg.Boot, Nonce: t.Nonce, Txns: txns})
 		if errors.Is(err, io.EOF) {
-			<-ctx.Done() // the receiver knows why
+			<-ctx.Done() // the receiving goroutine sets the cause
 			return context.Cause(ctx)
 		}
 		if err != nil {
@@ -125,14 +125,15 @@ func (f *Follower) send(ctx context.Context, stream proto.Leader_ForwardClient, 
 	}
 }
 
-// announcement is what a link has told the leader of this boot.
+// announcement is the announcement of this boot that a link has sent to the leader.
 type announcement struct {
-	txn      *proto.Txn // nil: nothing
+	txn      *proto.Txn // nil: none was sent
 	replaces uint64
 }
 
-// announce makes a's announcement if this boot has never been the member's current one
-// and the link has not said so, or has named another boot as the one it replaces.
+// announce fills in a and returns true if an announcement must be sent. It must if this boot has
+// never been the member's current one and the link has sent none, or has sent one that replaces
+// another boot than the current one.
 func (f *Follower) announce(a *announcement) bool {
 	f.mu.Lock()
 	current, wasOurs := f.boot, f.wasOurs
@@ -142,17 +143,16 @@ func (f *Follower) announce(a *announcement) bool {
 	}
 	body, err := protobuf.Marshal(&proto.Announce{Replaces: current, Format: znode.FormatLevel})
 	if err != nil {
-		panic(err) // cannot be: two numbers
+		panic(err) // cannot happen: these are two numbers
 	}
 	a.replaces = current
 	a.txn = &proto.Txn{Member: f.cfg.Self, Boot: f.cfg.Boot, Op: int32(jute.OpAnnounce), Body: body}
 	return true
 }
 
-// backoff is how long to wait between tries: twice as long each time. The first is tried
-// again soon, because a leader takes a moment longer than its TermStart to open; and no
-// wait is longer than half a tick, so that one that comes back is found within what
-// vouching leaves.
+// backoff is the time to wait between attempts, which doubles each time. The first retry comes
+// soon, because a leader becomes ready a moment after its TermStart. No wait is longer than half a
+// tick, so that a leader that comes back is found before leases run out.
 type backoff struct{ least, most, next time.Duration }
 
 func (f *Follower) newBackoff() *backoff {
@@ -163,8 +163,8 @@ func (f *Follower) newBackoff() *backoff {
 
 func (b *backoff) reset() { b.next = b.least }
 
-// wait waits for the next try: until its time has come or t is over, when the next term
-// is tried at once. It reports false if ctx ended.
+// wait waits until the next attempt is due. If t ends meanwhile it returns at once, so that the
+// next term is tried without delay. It reports false if ctx ended.
 func (b *backoff) wait(ctx context.Context, t *term) bool {
 	timer := time.NewTimer(b.next)
 	defer timer.Stop()

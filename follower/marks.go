@@ -8,7 +8,7 @@ import (
 	"rollcall/znode"
 )
 
-// marks are the digests by which the leader compares this member with the others.
+// marks returns the digests by which the leader compares this member with the others.
 func (f *Follower) marks() *proto.Marks {
 	marks := f.cfg.State.Marks()
 	m := &proto.Marks{
@@ -21,15 +21,15 @@ func (f *Follower) marks() *proto.Marks {
 	return m
 }
 
-// judged takes the leader's word that this member's state is not that of the others; nil: it
-// has not said so. That counts only if it speaks of the state which is here now: not if it
-// was that of this member's process before, or has been replaced by a snapshot. The leader
-// goes on saying so for as long as it is true.
-func (f *Follower) judged(v *proto.Verdict) {
+// handleVerdict calls Damaged if the leader says that this member's state differs from that of the
+// others. v is nil if the leader does not say so. A verdict counts only if it is about the present
+// state: not if it is about an earlier process of this member, or about a state that a snapshot has
+// replaced since. The leader repeats the verdict for as long as it holds.
+func (f *Follower) handleVerdict(v *proto.Verdict) {
 	if v == nil || v.Own == v.Theirs ||
 		!slices.Contains(f.cfg.State.Marks(), znode.Mark{Index: v.Index, Digest: v.Own}) {
 		return
 	}
-	f.cfg.Damaged(fmt.Sprintf("behind log entry %d this member's state has the digest %016x, that of %d of %d members has %016x",
+	f.cfg.Damaged(fmt.Sprintf("after log entry %d this member's state has the digest %016x, that of %d of %d members has %016x",
 		v.Index, v.Own, v.Agree, v.Members, v.Theirs))
 }

@@ -28,12 +28,12 @@ func TestPongHasMarks(t *testing.T) {
 		if pong := s.pong(0); pong.Marks != nil || pong.ClockMs != 0 {
 			t.Errorf("a proof with %v", pong)
 		}
-		s.end()
+		s.hangUp()
 	})
 }
 
 // end hangs up, and waits.
-func (s *fakePings) end() {
+func (s *fakePings) hangUp() {
 	s.cancel()
 	err := <-s.ended
 	s.t.Logf("the stream ended: %v", err)
@@ -62,10 +62,10 @@ func TestVerdict(t *testing.T) {
 				r.state.marks = []znode.Mark{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
 				s := r.pings(tt.term, 11)
 				s.ping(&proto.Ping{Number: 1, Verdict: tt.v})
-				s.end()
+				s.hangUp()
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				const why = "behind log entry 7 this member's state has the digest 000000000000004d, that of 2 of 3 members has 0000000000000001"
+				const why = "after log entry 7 this member's state has the digest 000000000000004d, that of 2 of 3 members has 0000000000000001"
 				if got := len(r.damages) > 0; got != tt.taken || got && r.damages[0] != why {
 					t.Errorf("taken %t, want %t: %q", got, tt.taken, r.damages)
 				}

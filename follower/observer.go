@@ -9,11 +9,11 @@ import (
 	"rollcall/znode"
 )
 
-// The methods below implement znode.Observer. They run under the tree's write lock, in
-// the order of the log, and block nowhere.
+// The methods below implement znode.Observer. They are called under the tree's write lock, in the
+// order of the log, and never block.
 
-// TermStarted implements znode.Observer: the link is dropped, and what is not applied is
-// sent again to t's leader. Nothing of an earlier term that is not applied by now will be.
+// TermStarted implements znode.Observer. It drops the link, and the next link sends all that is not
+// applied to t's leader. Entries of an earlier term that are not applied by now never will be.
 func (f *Follower) TermStarted(t znode.Term) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -25,7 +25,7 @@ func (f *Follower) start(t znode.Term) {
 	if f.term.Term.Term == t.Term {
 		f.retired = f.term.Nonce
 	}
-	f.term.end()
+	f.term.cancel()
 	f.term = newTerm(t)
 }
 
@@ -36,8 +36,8 @@ func (f *Follower) Announced(member uint32, boot, _ uint64) {
 	}
 }
 
-// setBoot notes the member's current boot. Ours opens the outbox; another one makes the
-// link announce us as its successor or, if ours came before it, ends Run.
+// setBoot records the member's current boot. If it is ours, it opens the outbox. If it is another,
+// the link announces us as its successor, unless ours was current before: then Run ends.
 func (f *Follower) setBoot(boot uint64) {
 	f.mu.Lock()
 	was, wasOurs := f.boot, f.wasOurs
@@ -58,32 +58,32 @@ func (f *Follower) setBoot(boot uint64) {
 	}
 }
 
-// Opened implements znode.Observer. The lease is made by Applied, which knows when the
-// transaction was sent.
+// Opened implements znode.Observer. Applied makes the lease, because it knows when the transaction
+// was sent.
 func (f *Follower) Opened(znode.Session) {}
 
-// Attached implements znode.Observer: a connection of ours that held s holds it no more.
+// Attached implements znode.Observer. If one of our connections held s, its lease ends.
 func (f *Follower) Attached(s znode.Session, old znode.Owner) {
 	if old.Member == f.cfg.Self {
-		f.leases.end(s.ID, old.Conn)
+		f.leases.release(s.ID, old.Conn)
 	}
 }
 
-// Closed implements znode.Observer: nobody is vouched for any more who held s, not even
-// the connection that closed it, which may be told nothing but that.
-func (f *Follower) Closed(s znode.Session, _ znode.Ending) { f.leases.close(s.ID) }
+// Closed implements znode.Observer. The lease of s ends, even that of the connection that closed
+// it, which may be told nothing more than that.
+func (f *Follower) Closed(s znode.Session, _ znode.Ending) { f.leases.sessionClosed(s.ID) }
 
-// Swept: of no concern here.
+// Swept implements znode.Observer. It does nothing.
 func (f *Follower) Swept(jute.SessionID, bool) {}
 
-// Overused: of no concern here.
+// Overused implements znode.Observer. It does nothing.
 func (f *Follower) Overused(znode.Quota) {}
 
-// Applied implements znode.Observer: the result completes the request that waits for it,
-// and a session that a connection of ours has got is leased to it.
+// Applied implements znode.Observer. It passes the result to the request that waits for it. If one
+// of our connections has got a session by it, it makes the lease.
 func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
 	if txn.Boot != f.cfg.Boot {
-		return // an earlier process of this member, in a log that is replayed
+		return // written by an earlier process of this member: the log is being replayed
 	}
 	req, closed, ok := f.out.applied(txn.Seq)
 	if !ok {
@@ -102,14 +102,14 @@ func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
 	}
 }
 
-// Dropped implements znode.Observer. What was seen before has been answered.
+// Dropped implements znode.Observer. A transaction that was applied before has had its result then.
 func (f *Follower) Dropped(*proto.Txn) {}
 
-// EntryEnd implements znode.Observer. It must also be told of indices without an entry:
-// the leader may name one in an acknowledgement or to a sync.
+// EntryEnd implements znode.Observer. It must also be called for indices without an entry of ours,
+// because the leader may name one in an acknowledgement or in the answer to a sync.
 func (f *Follower) EntryEnd(index uint64) {
 	f.applied.Store(index)
-	f.leases.settle(time.Now())
+	f.leases.entryApplied(time.Now())
 	f.mu.Lock()
 	acks := len(f.acks) > 0 && f.acks[0].commit <= index
 	f.mu.Unlock()
@@ -121,8 +121,8 @@ func (f *Follower) EntryEnd(index uint64) {
 	}
 }
 
-// Restored implements znode.Observer: a snapshot has replaced the state. Requests that
-// it may contain have an unknown outcome, and nobody hears of them.
+// Restored implements znode.Observer: a snapshot has replaced the state. Requests that it may
+// contain have an unknown outcome, and their waiters are not called.
 func (f *Follower) Restored() {
 	boot, cursor := f.cfg.State.Boot(f.cfg.Self)
 	f.setBoot(boot)

@@ -15,36 +15,37 @@ import (
 	"rollcall/znode"
 )
 
-// Limits of one message to the leader; at least one transaction always fits.
+// Limits of one message to the leader. At least one transaction always fits.
 const (
 	maxMessageTxns  = 512
 	maxMessageBytes = 512 << 10 // half an entry: the leader packs entries from several members
 )
 
-// txnOverhead is counted for each transaction besides its body and identities: its
-// record here and its other fields on the way.
+// txnOverhead is counted for each transaction in addition to its body and identities, for its
+// record here and its other fields in the message.
 const txnOverhead = 128
 
-// maxFirst bounds the write, in bytes as it counts, that a connection with nothing unapplied may
-// add to lanes that are full: what most writes have, and less than the connection itself takes.
+// maxFirst is the largest write, in counted bytes, that a connection with nothing unapplied may add
+// although the lanes are full. Most writes are smaller, and it is less than the connection itself
+// buffers.
 const maxFirst = 4 << 10
 
-// Lanes kept for later use: a connection that waits for each of its writes takes and
-// leaves one every time. Together they hold well under 1 MiB.
+// These many lanes are kept for reuse, because a connection that waits for each of its writes takes
+// and gives back a lane every time. Together they take well under 1 MiB.
 const (
 	maxSpare     = 256
-	maxSpareRing = 16 // writes that the lane of a spare has room for
+	maxSpareRing = 16 // capacity of a spare lane's queue, in writes
 )
 
-// errText refuses an identity that cannot be sent: one such transaction would break
+// errText is returned for an identity that cannot be encoded: a transaction with it would break
 // every link to a leader.
 var errText = errors.New("follower: identity is not valid UTF-8")
 
-// outbox holds the writes of this member's connections until they are applied here:
-// first in a lane for each connection, then, numbered, in sent. A number is given when
-// a write is taken to be sent, and never again: so what has one is in the chain of this
-// boot and must reach the log, and what has none may still be dropped. Make one with
-// newOutbox. Safe for concurrent use; applied, forget and open never block.
+// outbox holds the writes of this member's connections until they are applied here: first in a lane
+// for each connection, then, numbered, in sent. A write gets its number when it is taken to be
+// sent, and keeps it. From then on it is part of this boot's sequence and must reach the log. A
+// write without a number may still be dropped. Make one with newOutbox. It is safe for concurrent
+// use; applied, forget and open never block.
 type outbox struct {
 	member       uint32
 	boot         uint64
@@ -58,20 +59,20 @@ type outbox struct {
 	mu        sync.Mutex
 	lanes     map[uint64]*lane // by connection; only those with something unapplied
 	spare     []*lane
-	urgent    turns   // lanes whose head makes, takes over or ends a session
-	classes   classes // other lanes with something in them
+	urgent    turns   // lanes whose first write makes, takes over or ends a session
+	classes   classes // other lanes that are not empty
 	held      int
 	heldBytes int
 	heldHeavy int          // bytes of heavy writes, among heldBytes
-	blocked   [2]list.List // of *place, in order of arrival: with light writes, with heavy ones
+	blocked   [2]list.List // lists of *place, in order of arrival: for light writes, for heavy ones
 
-	opened    bool                // this boot is announced: numbers may be given
-	seq       uint64              // last number given
-	next      uint64              // number that the link is to send next, from sent or new
+	opened    bool                // this boot is announced, so numbers may be given
+	seq       uint64              // number given last
+	next      uint64              // number that the link sends next, from sent or a new one
 	sent      fifo.Queue[request] // numbered and not applied: seq-len+1 … seq
 	sentBytes int
-	sentHeavy int    // weight of the heavy ones
-	resent    uint64 // sent once more, for the record
+	sentHeavy int    // weight of the heavy ones among them
+	resent    uint64 // how many were sent again, for the metric
 }
 
 // lane holds one connection's writes in the order they were submitted.
@@ -80,28 +81,28 @@ type lane struct {
 	queue      fifo.Queue[request]
 	unapplied  int           // in queue or in sent
 	closed     bool          // the connection is gone
-	place      *list.Element // where its Submit waits; nil: it does not
+	place      *list.Element // its place while a Submit waits; else nil
 	prev, next *lane         // see turns
 }
 
 // request is one write.
 type request struct {
 	txn    *proto.Txn
-	waiter znode.Waiter // nil: nobody
+	waiter znode.Waiter // nil: there is none
 	lane   *lane
 	cost
-	sent time.Time // first taken to be sent
+	sent time.Time // when it was first taken to be sent
 }
 
-// cost is what a write counts while it is held.
+// cost is what a write counts while it is held: its bytes and its weight.
 type cost struct{ size, weight int }
 
 func (c cost) heavy() bool { return c.weight > lightWeight }
 
-// place is where a Submit waits for room.
+// place is a place in the list of Submits that wait for room.
 type place struct {
 	lane  *lane
-	cost  cost          // of what is to be submitted
+	cost  cost          // of the write to be submitted
 	free  chan struct{} // closed when its turn has come
 	freed bool
 }
@@ -120,8 +121,8 @@ func newOutbox(cfg Config) *outbox {
 	return o
 }
 
-// submit puts txn at the end of its connection's lane. While the lanes are full it
-// waits, unless the connection has nothing unapplied and txn is small, or gives or ends a session.
+// submit puts txn at the end of its connection's lane. While the lanes are full it waits, unless
+// the connection has nothing unapplied and txn is small, or makes, takes over or ends a session.
 func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
 	cost, err := costOf(txn)
 	if err != nil {
@@ -129,7 +130,7 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.admits(txn, cost) { // while others wait there is no room
+	if !o.admits(txn, cost) { // there is no room while others wait
 		if err := o.wait(ctx, o.lanes[txn.Conn], cost, isFirst(txn)); err != nil {
 			return err
 		}
@@ -140,7 +141,7 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 	return nil
 }
 
-// offer is submit where that neither waits nor fails; else it returns false.
+// offer is like submit, but returns false where submit would wait or fail.
 func (o *outbox) offer(txn *proto.Txn, w znode.Waiter) bool {
 	cost, err := costOf(txn)
 	if err != nil {
@@ -156,7 +157,7 @@ func (o *outbox) offer(txn *proto.Txn, w znode.Waiter) bool {
 	return true
 }
 
-// costOf returns what a transaction counts.
+// costOf returns the cost of a transaction.
 func costOf(txn *proto.Txn) (cost, error) {
 	size := txnOverhead + len(txn.Body)
 	for _, id := range txn.Ids {
@@ -168,7 +169,7 @@ func costOf(txn *proto.Txn) (cost, error) {
 	return cost{size, weigh(txn, size)}, nil
 }
 
-// enter puts txn into its lane; room for it is held.
+// enter puts txn into its lane. The caller has already counted it with hold.
 func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, cost cost) {
 	txn.Member, txn.Boot, txn.Seq = o.member, o.boot, 0
 	l := o.lane(txn.Conn)
@@ -180,13 +181,13 @@ func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, cost cost) {
 	o.wake()
 }
 
-// admits reports whether txn gets in without waiting.
+// admits reports whether txn need not wait.
 func (o *outbox) admits(txn *proto.Txn, c cost) bool {
 	return !o.full(c.heavy()) || o.lanes[txn.Conn] == nil && (c.size <= maxFirst || isFirst(txn))
 }
 
-// full reports whether there is no room for a light or a heavy write. Heavy ones may take half
-// of the bytes: light ones find room beside them.
+// full reports whether there is no room for a light or a heavy write. Heavy writes may take only
+// half of the bytes, so that light ones find room beside them.
 func (o *outbox) full(heavy bool) bool {
 	return o.held >= o.maxHeld || o.heldBytes >= o.maxHeldBytes || heavy && o.heldHeavy >= o.maxHeldBytes/2
 }
@@ -207,9 +208,9 @@ func (o *outbox) release(c cost) {
 	}
 }
 
-// wait gives o.mu back until there is room for a write, which is then held, or l, which may be
-// nil, has nothing unapplied and a write of this kind does not wait for room. The lane may be
-// gone then.
+// wait unlocks o.mu until it is this write's turn: until there is room for it or, if first is set
+// or the write is small, lane l has nothing unapplied. l may be nil. The write has been counted
+// with hold when wait returns without an error. The lane may no longer exist then.
 func (o *outbox) wait(ctx context.Context, l *lane, c cost, first bool) error {
 	p := &place{cost: c, free: make(chan struct{})}
 	e := o.blockedAt(c).PushBack(p)
@@ -243,7 +244,7 @@ func (o *outbox) blockedAt(c cost) *list.List {
 	return &o.blocked[0]
 }
 
-// admit lets the writes in that have waited longest, light ones first, as far as there is room.
+// admit lets in the writes that have waited longest, light ones first, as far as there is room.
 func (o *outbox) admit() {
 	for i := range o.blocked {
 		b := &o.blocked[i]
@@ -253,7 +254,7 @@ func (o *outbox) admit() {
 	}
 }
 
-// free takes a place out of its list and lets its Submit go on, with room held for it.
+// free removes a place from its list and lets its Submit continue, with its write counted.
 func (o *outbox) free(e *list.Element) {
 	p := e.Value.(*place)
 	o.blockedAt(p.cost).Remove(e)
@@ -265,11 +266,11 @@ func (o *outbox) free(e *list.Element) {
 	close(p.free)
 }
 
-// wake tells the link that there may be something to send.
+// wake signals the link that there may be something to send.
 func (o *outbox) wake() {
 	select {
 	case o.work <- struct{}{}:
-	default: // it has been told and has not looked yet
+	default: // the link has a signal that it has not taken yet
 	}
 }
 
@@ -287,7 +288,7 @@ func (o *outbox) lane(conn uint64) *lane {
 	return l
 }
 
-// list puts a lane into the circle where its head belongs.
+// list puts a lane into the circle that its first write belongs to.
 func (o *outbox) list(l *lane) {
 	if isFirst(l.queue.At(0).txn) {
 		o.urgent.add(l)
@@ -296,8 +297,8 @@ func (o *outbox) list(l *lane) {
 	}
 }
 
-// drop takes one unapplied write off a lane's account. A lane with none is forgotten,
-// and a Submit that waits at it need wait no more.
+// drop removes one unapplied write from a lane's count. A lane without any is forgotten, and a
+// Submit that waits for that continues.
 func (o *outbox) drop(l *lane) {
 	l.unapplied--
 	if l.unapplied > 0 {
@@ -307,15 +308,15 @@ func (o *outbox) drop(l *lane) {
 		o.free(l.place)
 	}
 	delete(o.lanes, l.conn)
-	l.leave()
+	l.unlist()
 	if len(o.spare) < maxSpare && l.queue.Cap() <= maxSpareRing {
 		*l = lane{queue: l.queue}
 		o.spare = append(o.spare, l)
 	}
 }
 
-// detach marks a connection's lane as closed. Creates and attaches that have no number
-// yet are dropped; nobody hears of them.
+// detach marks a connection's lane as closed. It drops creates and attaches that have no number
+// yet, without calling their waiters.
 func (o *outbox) detach(conn uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -324,7 +325,7 @@ func (o *outbox) detach(conn uint64) {
 		return
 	}
 	l.closed = true
-	l.leave()
+	l.unlist()
 	dropped := 0
 	for range l.queue.Len() {
 		if r := l.queue.Pop(); isHandshake(r.txn) {
@@ -343,7 +344,7 @@ func (o *outbox) detach(conn uint64) {
 	o.admit()
 }
 
-// open lets numbers be given, from 1 on.
+// open allows numbers to be given, from 1 on.
 func (o *outbox) open() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -351,21 +352,21 @@ func (o *outbox) open() {
 	o.wake()
 }
 
-// rewind makes the link send all that is not applied again, from the first on.
+// rewind makes the link send all that is not applied again, starting with the oldest.
 func (o *outbox) rewind() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.next = 0
 }
 
-// take appends to dst what is to be sent next: numbered writes that this link has not
-// sent, then new ones, as far as the bounds allow. The caller must not change them.
+// take appends to dst what is to be sent next: numbered writes that this link has not sent, then
+// new ones, as far as the bounds allow. The caller must not change them.
 func (o *outbox) take(dst []*proto.Txn, now time.Time) []*proto.Txn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for size := 0; len(dst) < maxMessageTxns && size < maxMessageBytes; {
 		first := o.seq - uint64(o.sent.Len()) + 1
-		o.next = max(o.next, first) // the others have been applied meanwhile
+		o.next = max(o.next, first) // those before first have been applied meanwhile
 		if o.next <= o.seq {
 			o.resent++
 		} else if !o.number(now) {
@@ -380,8 +381,8 @@ func (o *outbox) take(dst []*proto.Txn, now time.Time) []*proto.Txn {
 	return dst
 }
 
-// number moves the write whose turn it is to sent, and reports whether there was one
-// and room for it.
+// number moves the next write from its lane to sent. It reports false if there is none or no room
+// for it.
 func (o *outbox) number(now time.Time) bool {
 	if !o.opened || o.sent.Len() >= o.maxSent || o.sentBytes >= o.maxSentBytes {
 		return false
@@ -394,7 +395,7 @@ func (o *outbox) number(now time.Time) bool {
 	if l == nil {
 		return false
 	}
-	l.leave()
+	l.unlist()
 	r := l.queue.Pop()
 	if !urgent {
 		o.classes.charge(r.weight)
@@ -414,8 +415,8 @@ func (o *outbox) number(now time.Time) bool {
 	return true
 }
 
-// wire is what stands for r in the log: nothing, but in its place, if the connection
-// that wanted a session is gone.
+// wire returns the transaction to send for r. It is an empty one, with r's number, if the
+// connection that wanted a session has ended.
 func (r *request) wire() *proto.Txn {
 	if r.lane.closed && isHandshake(r.txn) {
 		return &proto.Txn{Member: r.txn.Member, Boot: r.txn.Boot, Seq: r.txn.Seq, Op: int32(jute.OpEmpty)}
@@ -423,8 +424,8 @@ func (r *request) wire() *proto.Txn {
 	return r.txn
 }
 
-// applied removes the write numbered seq, which is the first of those sent, and returns
-// it with whether its connection is gone.
+// applied removes the write numbered seq, if it is the oldest of those sent. It returns the write,
+// whether its connection has ended, and whether there was such a write.
 func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -437,7 +438,7 @@ func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 	return r, closed, true
 }
 
-// forget removes the writes up to number through: what became of them is unknown.
+// forget removes the writes up to number through, whose outcome is unknown.
 func (o *outbox) forget(through uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -458,12 +459,12 @@ func (o *outbox) pop() request {
 	return r
 }
 
-// isHandshake: the transaction gives a session to its connection.
+// isHandshake reports whether the transaction gives a session to its connection.
 func isHandshake(txn *proto.Txn) bool {
 	return txn.Op == int32(jute.OpCreateSession) || txn.Op == int32(jute.OpAttach)
 }
 
-// isFirst: the transaction goes before other connections' writes.
+// isFirst reports whether the transaction goes before other connections' writes.
 func isFirst(txn *proto.Txn) bool {
 	return isHandshake(txn) || txn.Op == int32(jute.OpCloseSession)
 }

@@ -17,19 +17,19 @@ import (
 
 const (
 	touchesPerPong = 100_000 // about 1.2 MB
-	maxProofs      = 64      // rounds that wait for an answer; of more, the oldest are dropped and fail at the leader
-	flushesPerTick = 64      // unasked: each sends again what is not acknowledged
+	maxProofs      = 64      // proof rounds that wait for an answer; if there are more, the oldest are dropped and fail at the leader
+	flushesPerTick = 64      // of those without a ping: each sends again all that is not acknowledged
 )
 
-// Pings implements proto.FollowerServer for one leader's stream. It answers a ping with
-// all batches not yet acknowledged, each with its age: a lost reply loses no touch and
-// lengthens no lease. A ping of an older term is refused with FailedPrecondition and the
-// batches are kept, since that leader's table no longer decides who lives. A stream of
-// the same or a newer term takes the place of the one before, which ends with Aborted.
-// It takes no lock that apply holds for long.
+// Pings implements proto.FollowerServer for one leader's stream. It answers a ping with all batches
+// not yet acknowledged, each with its age, so a lost reply loses no touch and lengthens no lease.
 //
-// When it returns, its sender may still be in Send, where it waits for a leader that reads
-// nothing. Send returns once the stream has ended, which is when this method has returned.
+// It refuses a ping of an older term with FailedPrecondition and keeps the batches, because that
+// leader's table no longer decides which sessions live. A stream of the same or a newer term
+// replaces the one before, which ends with Aborted. Pings takes no lock that apply holds for long.
+//
+// When it returns, its sending goroutine may still be in Send, waiting for a leader that does not
+// read. Send returns once the stream has ended, which is when this method has returned.
 func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	s := &pingStream{f: f, stream: stream, work: make(chan struct{}, 1)}
@@ -48,13 +48,13 @@ func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 			return err
 		}
 		s.ask(ping)
-		f.hear(ping)
-		f.judged(ping.Verdict)
+		f.queueAck(ping)
+		f.handleVerdict(ping.Verdict)
 	}
 }
 
-// accept makes s the stream of the present leader, or refuses it. A leader may ping
-// before its TermStart has been applied here; then its term is all there is to go by.
+// accept makes s the stream of the present leader, or refuses it. A leader may ping before its
+// TermStart has been applied here. Then only its term can be checked.
 func (f *Follower) accept(s *pingStream, ping *proto.Ping) error {
 	if term := f.cfg.RaftTerm(); ping.Term < term {
 		return status.Errorf(codes.FailedPrecondition, "ping of term %d in term %d", ping.Term, term)
@@ -93,8 +93,8 @@ func (f *Follower) flush() {
 	}
 }
 
-// pongs yields the answer to a ping, in parts if it is long, or, for number 0, an
-// unasked flush, if there is anything to flush.
+// pongs yields the answer to ping number, in parts if it is long. For number 0 it yields a flush
+// that no ping asked for, if there is anything to flush.
 func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 	return func(yield func(*proto.Pong) bool) {
 		batches := f.touched.Flush(time.Now())
@@ -123,8 +123,8 @@ func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 	}
 }
 
-// pong returns an answer without touches. The index in it is read after the touches in
-// it were made: a leader that has applied as much knows every session they name.
+// pong returns an answer without touches. Its applied index is read after the touches of the answer
+// were made, so a leader that has applied as much knows every session they name.
 func (f *Follower) pong(number uint64) *proto.Pong {
 	pong := &proto.Pong{Number: number, Boot: f.cfg.Boot, Applied: f.applied.Load()}
 	if number != 0 {
@@ -134,7 +134,7 @@ func (f *Follower) pong(number uint64) *proto.Pong {
 	return pong
 }
 
-// appendBatch begins a batch with room for n touches.
+// appendBatch adds a batch with room for n touches to pong, and returns it.
 func appendBatch(pong *proto.Pong, b sessiontracker.Batch, n int) *proto.Batch {
 	part := &proto.Batch{
 		Number: b.Number, AgeUs: uint64(max(0, time.Since(b.Sent).Microseconds())),
@@ -144,22 +144,22 @@ func appendBatch(pong *proto.Pong, b sessiontracker.Batch, n int) *proto.Batch {
 	return part
 }
 
-// pingStream is one leader's stream. Its pings are taken by Pings and answered by
-// answer, so that a proof waits at most for one message that is under way.
+// pingStream is one leader's stream. Pings receives on it and answer sends, so that a proof waits
+// at most for the one message that is being sent.
 type pingStream struct {
 	f      *Follower
 	stream proto.Follower_PingsServer
-	term   uint64        // of its pings; guarded by f.mu until Pings has accepted the first
-	work   chan struct{} // one place: something has been asked
+	term   uint64        // term of its pings; guarded by f.mu until Pings has accepted the first one
+	work   chan struct{} // one place: there is something to answer
 
 	mu      sync.Mutex
-	number  uint64    // of the newest ping without an answer; an answer to it covers older ones
-	flush   bool      // an unasked flush is wanted
+	number  uint64    // newest ping without an answer; the answer to it covers older ones
+	flush   bool      // a flush is to be sent without a ping
 	flushed time.Time // when touches were last sent
-	proofs  []uint64  // rounds without an answer
+	proofs  []uint64  // proof rounds without an answer
 }
 
-// ask notes what a ping wants.
+// ask records what a ping asks for.
 func (s *pingStream) ask(ping *proto.Ping) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,8 +212,8 @@ func (s *pingStream) answer(ctx context.Context) {
 	}
 }
 
-// next reports whether touches are to be sent now, in answer to which ping (0: none),
-// and how long an unasked flush has to wait, if one does.
+// next reports whether to send touches now, and returns the ping that they answer (0: none).
+// Otherwise it returns how long a flush without a ping has to wait, or 0 if none is wanted.
 func (s *pingStream) next(now time.Time) (number uint64, send bool, later time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +230,9 @@ func (s *pingStream) next(now time.Time) (number uint64, send bool, later time.D
 	return number, true, 0
 }
 
-// prove answers the rounds that wait, unless this member may not or raft has gone on.
-// more: between the parts of an answer, which is not to be taken for complete.
+// prove answers the proof rounds that wait, unless this member is joining or raft is in a newer
+// term. more must be set between the parts of an answer, so that the answer is not taken for
+// complete.
 func (s *pingStream) prove(more bool) error {
 	s.mu.Lock()
 	rounds := s.proofs

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// probesPerTick is how often the leader is asked for a sign of life, on the connection on
-// which this member forwards. Writes have no answer but the log, so only a probe tells a
-// connection that the network has forgotten from an idle one.
+// probesPerTick is how often in a tick the leader is asked to answer, on the connection on which
+// this member forwards. Writes are answered only through the log, so only a probe tells a
+// connection that the network has dropped from an idle one.
 const probesPerTick = 2
 
-// probeLoop probes the leader of t while a link to it is open, until ctx ends. Each probe
-// has a tick; past it Config.Probe has given the connection up, and the link with it.
+// probeLoop probes the leader of t while a link to it is open, until ctx ends. A probe may take a
+// tick. If it fails, Config.Probe has closed the connection, and the link ends with it.
 func (f *Follower) probeLoop(ctx context.Context, t *term) {
 	for ctx.Err() == nil {
 		probe, cancel := context.WithTimeout(ctx, f.cfg.Tick)
@@ -28,7 +28,8 @@ func (f *Follower) probeLoop(ctx context.Context, t *term) {
 	}
 }
 
-// reached is when the leader of a term last answered a probe, or raft did not hear it.
+// reached is when the leader of a term last answered a probe, or when raft last had no contact with
+// it.
 type reached struct {
 	mu sync.Mutex
 	at time.Time
@@ -40,15 +41,15 @@ func (r *reached) reach(now time.Time) {
 	r.at = now
 }
 
-// since is how long ago that was.
+// since returns how long ago that was.
 func (r *reached) since(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return now.Sub(r.at)
 }
 
-// unlinked is for how long this member has not reached the Leader service of the leader
-// that it knows; 0 if it knows none in raft's term, or is that leader.
+// unlinked returns for how long this member has not reached the Leader service of the leader that
+// it knows. It returns 0 if it knows none in raft's term, or leads itself.
 func (f *Follower) unlinked(now time.Time) time.Duration {
 	t := f.leadership()
 	if t.Leader == f.cfg.Self || !f.isCurrent(t) {
@@ -57,11 +58,11 @@ func (f *Follower) unlinked(now time.Time) time.Duration {
 	return t.reached.since(now)
 }
 
-// strand closes the connections of all clients if this member has not reached the leader's
-// service for the sync limit, while raft heard that leader all the time. Their writes would
-// wait here for as long as that lasts, even while pings keep their sessions alive; through
-// another member they may reach the leader. Without a leader no other member is better.
-func (f *Follower) strand(now time.Time) {
+// cutUnlinked closes the connections of all clients if this member has not reached the leader's
+// service for the sync limit while raft had contact with that leader all the time. Their writes
+// would wait here for as long as that lasts, even while pings keep their sessions alive. Through
+// another member they may reach the leader. If there is no leader, no other member is better.
+func (f *Follower) cutUnlinked(now time.Time) {
 	if t := f.leadership(); f.cfg.RaftLeader() != t.Leader {
 		t.reach(now)
 	}

@@ -9,27 +9,26 @@ import (
 	"rollcall/znode"
 )
 
-// syncsPerLock is how many syncs are completed while apply has to wait: a few hundred
-// microseconds.
+// syncsPerLock is how many syncs are completed while apply has to wait: a few hundred microseconds.
 const syncsPerLock = 256
 
-// syncs holds the syncs that wait: for the leader to name an index, then for this member
-// to apply it. How many there can be is up to the connections' own limits on requests in
-// flight. The zero value is ready. Safe for concurrent use.
+// syncs holds the waiting syncs. They wait first for the leader to name an index, then for this
+// member to apply it. Their number is limited by the connections' own limits on requests in flight.
+// The zero value is ready to use. It is safe for concurrent use.
 type syncs struct {
 	mu      sync.Mutex
-	waiting map[uint64][]znode.Waiter // by connection: arrived since the last call to the leader
-	asked   map[uint64][]znode.Waiter // the call that is under way is for these
-	rounds  []round                   // answered
+	waiting map[uint64][]znode.Waiter // by connection: those that arrived after the last call to the leader
+	asked   map[uint64][]znode.Waiter // those that the call under way is for
+	rounds  []round                   // those that the leader has answered
 }
 
-// round is what one answer of the leader completes.
+// round is the set of syncs that one answer of the leader completes.
 type round struct {
 	index   uint64
 	waiters map[uint64][]znode.Waiter
 }
 
-// add takes a sync in and reports whether it is the first that waits.
+// add adds a sync and reports whether it is the first one waiting.
 func (s *syncs) add(conn uint64, w znode.Waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +50,8 @@ func (s *syncs) drop(conn uint64) {
 	}
 }
 
-// begin returns whether there is anybody to ask the leader for. All who have arrived
-// count for the call that the caller makes next.
+// begin assigns all waiting syncs to the call that the caller makes next, and reports whether there
+// are any.
 func (s *syncs) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +65,7 @@ func (s *syncs) begin() bool {
 	return len(s.asked) > 0
 }
 
-// answer ends the call that begin announced.
+// answer records the answer to the call that begin announced.
 func (s *syncs) answer(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +82,8 @@ func (s *syncs) due(applied uint64) bool {
 	return len(s.rounds) > 0 && s.rounds[0].index <= applied
 }
 
-// done removes and returns up to limit of the syncs whose index has been applied.
-// Leaders name indices that do not go down.
+// done removes and returns up to limit of the syncs whose index has been applied. The indices that
+// leaders name never decrease.
 func (s *syncs) done(applied uint64, limit int) []znode.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,12 +126,12 @@ func (f *Follower) askLoop(ctx context.Context) error {
 	}
 }
 
-// ask returns an index that everything committed before the call lies at or below.
+// ask returns an index that is at or above everything committed before the call.
 func (f *Follower) ask(ctx context.Context, t *term) (uint64, error) {
 	if !f.isCurrent(t) {
 		return 0, errNoLeader
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.Tick) // a proof takes as long as a round trip
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Tick) // a proof takes one round trip
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
 	leader, err := f.cfg.Leader(ctx, t.Leader)

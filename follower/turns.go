@@ -1,7 +1,7 @@
 package follower
 
-// turns is a circle of lanes that wait to be served. init makes it ready. A lane is in
-// one circle at a time, or in none.
+// turns is a circle of lanes that wait to be served. Call init before use. A lane is in at most one
+// circle at a time.
 type turns struct{ root lane }
 
 func (t *turns) init() { t.root.prev, t.root.next = &t.root, &t.root }
@@ -14,7 +14,7 @@ func (t *turns) first() *lane {
 	return t.root.next
 }
 
-// add puts a lane that is in no circle behind all others.
+// add puts a lane that is in no circle after all others.
 func (t *turns) add(l *lane) {
 	l.prev, l.next = t.root.prev, &t.root
 	l.prev.next, t.root.prev = l, l
@@ -22,8 +22,8 @@ func (t *turns) add(l *lane) {
 
 func (l *lane) listed() bool { return l.next != nil }
 
-// leave takes a lane out of the circle it is in, if it is in one.
-func (l *lane) leave() {
+// unlist removes a lane from the circle it is in, if any.
+func (l *lane) unlist() {
 	if l.listed() {
 		l.prev.next, l.next.prev = l.next, l.prev
 		l.prev, l.next = nil, nil
