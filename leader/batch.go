@@ -14,31 +14,34 @@ import (
 )
 
 const (
-	maxEntryOps   = 4096    // of transactions, each of a multi counts; a greater multi goes alone. More gained nothing, and would hold up readers during apply
-	maxEntryBytes = 1 << 20 // of transactions; a greater one goes alone (gRPC limits it)
+	maxEntryOps   = 4096    // operations in an entry's transactions; each operation of a multi counts, and a larger multi goes alone. A greater limit gained nothing, and would hold up readers during apply
+	maxEntryBytes = 1 << 20 // bytes of an entry's transactions; a larger transaction goes alone (gRPC limits its size)
 
-	// maxWaiting is how many bytes of one member's transactions may wait for an entry, so
-	// that the member fills several while it hears of the room. Past it, its stream is not
-	// read: the member's own queues fill, and its clients wait. Nothing is ever refused.
+	// maxWaiting is how many bytes of one member's transactions may wait for an entry. It is enough
+	// to fill several entries while the member learns that there is room. When it is exceeded, the
+	// member's stream is not read: the member's own queues fill, and its clients wait. No write is
+	// ever refused.
 	maxWaiting = 4 << 20
 
-	// gatherTime is how long an entry waits for the writers of the one before, who have just
-	// been answered and often write again at once. Without, entries take turns: each carries
-	// half of the writers and is as dear as if it carried all. With 16, 64 and 512 writers
-	// that wait for each answer (three members on two processors, medians of four runs by
-	// turns) 1.13 to 1.18 times as many writes passed, for 0.74 to 0.8 of the processor time.
+	// gatherTime is how long an entry waits for the writers of the entry before, which have just
+	// been answered and often write again at once. Without this wait, entries alternate: each
+	// carries half of the writers and costs as much as if it carried all. With 16, 64 and 512
+	// writers that each wait for their answer (three members on two processors, medians of four
+	// alternated runs) 1.13 to 1.18 times as many writes passed, for 0.74 to 0.8 of the processor
+	// time.
 	gatherTime = time.Millisecond
-	// gatherShare, in 16ths, of them is waited for: one may have nothing more to write.
+	// gatherShare is the part of them, in 16ths, that is waited for: one may have nothing more to
+	// write.
 	gatherShare = 15
-	// gatherFrom is how many are worth waiting for: nobody waits for one or a few.
+	// gatherFrom is how many writers are worth waiting for.
 	gatherFrom = 8
 )
 
-// batchLoop turns what waits into entries, one after the other: an entry takes what arrived
-// while the one before was on its way, and shortly after. With a second one beside it
-// entries were smaller, and each costs every member a write to its disk and a round of
-// messages, far more than a transaction does. Any error ends the term: whether a later entry
-// would still follow the one before, nobody can say.
+// batchLoop puts what waits into entries, one after the other. An entry takes what arrived while
+// the one before was under way, and shortly after. With two entries under way at a time, entries
+// were smaller, and each entry costs every member a write to its disk and a round of messages, far
+// more than a transaction does. Any error ends the term, because it is unknown whether a later
+// entry would still follow the one before.
 func (l *Leader) batchLoop(ctx context.Context) error {
 	l.removals.unswept.Store(true) // an earlier term may have left some
 	for {
@@ -66,18 +69,17 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 		l.count.Committed.Add(batch.txns)
 		l.logExpired()
 		if batch.removes {
-			l.rest(begun)
+			l.pauseRemovals(begun)
 		}
 		l.intake.gather(ctx)
 	}
 }
 
-// awaitWork waits until something may have to go into an entry: a transaction has come, or
-// the leader has rested from removals. It returns false when the term ends, which is not a
-// failure.
+// awaitWork waits until something may have to go into an entry: a transaction has come, or the
+// pause after removals is over. It returns false when the term ends, which is not a failure.
 func (l *Leader) awaitWork(ctx context.Context) bool {
-	var rested <-chan time.Time // never, unless it rests
-	if d := time.Until(l.removals.rests); d > 0 {
+	var rested <-chan time.Time // nil, which never fires, unless there is a pause
+	if d := time.Until(l.removals.pausedUntil); d > 0 {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		rested = timer.C
@@ -95,11 +97,11 @@ func (l *Leader) awaitWork(ctx context.Context) bool {
 type batch struct {
 	data    []byte // nil: there was nothing to put into it
 	txns    uint64
-	removes bool // sessions, or nodes that sessions have left
+	removes bool // whether it removes sessions, or nodes that sessions have left
 }
 
-// seal makes an entry of what waits. Sessions whose expiry has been decided come after the
-// writes, a limited number of them: so writes pass between.
+// seal makes an entry of what waits. Sessions whose expiry has been decided come after the writes,
+// in a limited number, so that writes pass between them.
 func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	sweeps, due := l.takeRemovals(begun)
 	b.removes = sweeps || len(due) > 0
@@ -140,16 +142,16 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 // intake holds the transactions that wait for an entry, in the order they came.
 type intake struct {
 	work  chan struct{} // something waits; capacity 1
-	sizes *tally.Sizes  // of what was taken
+	sizes *tally.Sizes  // of the transactions that were taken
 
 	mu      sync.Mutex
-	room    sync.Cond              // transactions were taken, a stream was replaced, or the term is over
-	streams map[uint32]*forwarding // the stream that is read, by member
-	waiting []waiting              // from head on
+	room    sync.Cond              // signalled when transactions were taken, a stream was replaced, or the term is over
+	streams map[uint32]*forwarding // by member: the stream that is read
+	waiting []waiting              // those from head on wait
 	head    int
-	taken   int            // by the last take
-	bytes   map[uint32]int // that wait, by member
-	removes int            // reaps that wait
+	taken   int            // number of transactions that the last take returned
+	bytes   map[uint32]int // by member: bytes that wait
+	removes int            // number of reaps that wait
 	closed  bool
 }
 
@@ -159,7 +161,7 @@ type waiting struct {
 	ops  int
 }
 
-// wait returns what stands for a transaction while it waits.
+// wait returns the record of a transaction that waits.
 func wait(txn *proto.Txn) waiting {
 	w := waiting{txn: txn, size: pb.Size(txn), ops: 1}
 	if txn.Op == int32(jute.OpMulti) {
@@ -176,8 +178,8 @@ func (q *intake) init(sizes *tally.Sizes) {
 	q.bytes = make(map[uint32]int)
 }
 
-// add appends what stream f has read, once there is room for it. It reports false if f
-// is not the stream to be read any more; then nothing of it is added.
+// add appends the transactions that stream f has read, once there is room for them. It reports
+// false, and adds nothing, if f is no longer the stream to be read.
 func (q *intake) add(f *forwarding, txns []*proto.Txn) bool {
 	all := make([]waiting, len(txns))
 	for i, txn := range txns {
@@ -199,8 +201,8 @@ func (q *intake) add(f *forwarding, txns []*proto.Txn) bool {
 	return true
 }
 
-// offer appends a transaction of the leader's own, once few enough of them wait. It reports
-// false if the term is over.
+// offer appends a transaction of the leader's own, once few enough of these wait. It reports false
+// if the term is over.
 func (q *intake) offer(txn *proto.Txn) bool {
 	w := wait(txn)
 	q.mu.Lock()
@@ -220,7 +222,8 @@ func (q *intake) offer(txn *proto.Txn) bool {
 
 func (q *intake) current(f *forwarding) bool { return !q.closed && q.streams[f.member] == f }
 
-// take returns what waits, oldest first, within the limits; one transaction at least.
+// take returns waiting transactions, oldest first, within the limits, but at least one if any
+// waits.
 func (q *intake) take(maxOps, maxBytes int) []*proto.Txn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -239,7 +242,7 @@ func (q *intake) take(maxOps, maxBytes int) []*proto.Txn {
 		}
 		*w = waiting{}
 	}
-	if rest := q.waiting[q.head:]; q.head >= len(rest) { // what moves was paid for by what went
+	if rest := q.waiting[q.head:]; q.head >= len(rest) { // at most as many are moved as were taken since the last move
 		n := copy(q.waiting, rest)
 		clear(q.waiting[n:])
 		q.waiting, q.head = q.waiting[:n], 0
@@ -250,8 +253,8 @@ func (q *intake) take(maxOps, maxBytes int) []*proto.Txn {
 	return txns
 }
 
-// gather waits until what waits fills an entry, or is nearly as much as the last entry took
-// and there was since, for gatherTime at most.
+// gather waits until there is enough for an entry, or nearly as many transactions wait as the last
+// entry took and as have come since. It waits at most gatherTime.
 func (q *intake) gather(ctx context.Context) {
 	want := q.expected()
 	if want < gatherFrom*gatherShare/16 {
@@ -270,14 +273,14 @@ func (q *intake) gather(ctx context.Context) {
 	}
 }
 
-// expected is how many transactions are worth waiting for.
+// expected returns how many transactions are worth waiting for.
 func (q *intake) expected() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return min(q.taken+len(q.waiting)-q.head, maxEntryOps) * gatherShare / 16
 }
 
-// has reports whether so many wait, or as many bytes as an entry takes.
+// has reports whether that many transactions wait, or as many bytes as an entry takes.
 func (q *intake) has(txns int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -298,7 +301,7 @@ func (q *intake) replace(f *forwarding) {
 	q.room.Broadcast()
 	q.mu.Unlock()
 	if old != nil {
-		old.end(errReplaced)
+		old.cancel(errReplaced)
 	}
 }
 
@@ -310,19 +313,20 @@ func (q *intake) drop(member uint32, why error) {
 	q.room.Broadcast()
 	q.mu.Unlock()
 	if f != nil {
-		f.end(why)
+		f.cancel(why)
 	}
 }
 
-// introduce notes whose stream f is: what its first message says. The stream may end meanwhile.
-func (q *intake) introduce(f *forwarding, first *proto.Forwarded) {
+// setSender records which member and boot f belongs to, as its first message says. The stream may
+// end meanwhile.
+func (q *intake) setSender(f *forwarding, first *proto.Forwarded) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f.member, f.boot = first.Member, first.Boot
 }
 
-// forget removes f when it has ended by itself. Nothing of it is added any more.
-func (q *intake) forget(f *forwarding) {
+// streamEnded removes f when it has ended. Nothing that it brought is added after that.
+func (q *intake) streamEnded(f *forwarding) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f.ended = true

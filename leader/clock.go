@@ -9,52 +9,52 @@ import (
 )
 
 const (
-	// maxApart is how far the clocks of two members may be apart, and a wall clock from the
-	// monotonic one, before nothing is removed by them. Clocks that are kept right at all
-	// are within a second.
+	// maxApart is how far the clocks of two members may differ, or a wall clock may drift from the
+	// monotonic one, before nothing is removed by them. Clocks that are synchronised at all agree
+	// within a second.
 	maxApart = time.Minute
 
-	// trustAfter is how long a wall clock must go on evenly after a jump before it is gone
-	// by. An operator has that long to set it back; and a node that was made before the jump
-	// with a time to live of up to an hour is not removed too early.
+	// trustAfter is how long a wall clock must run evenly after a jump before it is trusted again.
+	// An operator has that long to set it back. A node that was made before the jump with a time to
+	// live of up to an hour is therefore not removed too early.
 	trustAfter = time.Hour
 )
 
-// Clock is a member's wall clock. It notes when that jumps: when it parts from the monotonic
-// clock. One Clock lives as long as its member, over all terms. Safe for concurrent use.
+// Clock is a member's wall clock. It detects jumps by comparing the wall clock with the monotonic
+// one. One Clock lives as long as its member, over all terms. It is safe for concurrent use.
 type Clock struct {
 	wall  func() time.Time
 	begun time.Time // monotonic
-	first time.Time // what wall showed then
+	first time.Time // what wall showed at begun
 
 	mu      sync.Mutex
 	base    time.Duration // what the wall clock had gained on the monotonic one while it was trusted
-	basedAt time.Duration // since begun
-	jumped  bool          // the gain is another since
-	gain    time.Duration // after the last jump
-	since   time.Duration // when that was first seen
+	basedAt time.Duration // when base was set, since begun
+	jumped  bool          // the gain has differed from base since
+	gain    time.Duration // the gain after the last jump
+	since   time.Duration // when that gain was first seen
 }
 
-// NewClock returns a Clock that goes by wall and has not jumped.
+// NewClock returns a Clock that reads wall and has not jumped.
 func NewClock(wall func() time.Time) *Clock {
 	return &Clock{wall: wall, begun: time.Now(), first: wall().Round(0)}
 }
 
 // Now returns what the wall clock shows.
 func (c *Clock) Now() time.Time {
-	now, _ := c.look()
+	now, _ := c.read()
 	return now
 }
 
-// Jump returns by how much the wall clock has jumped, forward or back, and has not gone on
-// evenly for trustAfter since; 0 if it has not. A clock that is set back to what it was has
-// not jumped.
+// Jump returns by how much the wall clock has jumped, forward or back. It returns 0 if the clock
+// has not jumped, or has run evenly for trustAfter since. A clock that is set back to what it was
+// has not jumped.
 func (c *Clock) Jump() time.Duration {
-	_, by := c.look()
+	_, by := c.read()
 	return by
 }
 
-func (c *Clock) look() (now time.Time, jump time.Duration) {
+func (c *Clock) read() (now time.Time, jump time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now = c.wall()
@@ -63,7 +63,7 @@ func (c *Clock) look() (now time.Time, jump time.Duration) {
 	switch {
 	case !apart(gain, c.base):
 		c.jumped = false
-		if at-c.basedAt >= trustAfter { // small corrections may add up over the days
+		if at-c.basedAt >= trustAfter { // small corrections may add up over days
 			c.base, c.basedAt = gain, at
 		}
 	case !c.jumped || apart(gain, c.gain):
@@ -77,27 +77,26 @@ func (c *Clock) look() (now time.Time, jump time.Duration) {
 	return now, gain - c.base
 }
 
-// apart reports whether two times, or what two clocks have gained, are too far from each
-// other.
+// apart reports whether two times, or what two clocks have gained, differ by too much.
 func apart(a, b time.Duration) bool { return (a - b).Abs() > maxApart }
 
-// bounded keeps what clocks say within what can be added up.
+// bounded limits a clock's value to a range in which sums do not overflow.
 func bounded(d time.Duration) time.Duration {
 	const century = 100 * 365 * 24 * time.Hour
 	return max(-century, min(d, century))
 }
 
-// clocks are those of the members, as the leader sees them.
+// clocks holds the members' clocks, as the leader sees them.
 type clocks struct {
 	mu    sync.Mutex
-	ahead map[uint32]time.Duration // of the leader's clock, when the member last answered on the stream that is open
+	ahead map[uint32]time.Duration // by how much the member's clock was ahead of the leader's at its last answer on the open stream
 }
 
 func (c *clocks) init(members int) { c.ahead = make(map[uint32]time.Duration, members) }
 
-// tell notes a member's clock, in ms since 1970, at now. A member of a version that does
-// not tell it, 0, is taken for right.
-func (c *clocks) tell(member uint32, clockMs int64, now time.Time) {
+// record notes a member's clock, in ms since 1970, at now. It is 0 if the member's version does not
+// send it; then the clock is taken to be right.
+func (c *clocks) record(member uint32, clockMs int64, now time.Time) {
 	ahead := time.Duration(0)
 	if clockMs != 0 {
 		ahead = bounded(time.UnixMilli(clockMs).Sub(now.Round(0)))
@@ -114,8 +113,8 @@ func (c *clocks) forget(member uint32) {
 	delete(c.ahead, member)
 }
 
-// compare returns how many members' clocks agree with the leader's, its own among them,
-// how the others differ, and the greatest difference.
+// compare returns how many members' clocks agree with the leader's (its own included), how the
+// others differ, and the greatest difference.
 func (c *clocks) compare() (agree int, differ []string, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,9 +133,9 @@ func (c *clocks) compare() (agree int, differ []string, most time.Duration) {
 	return agree, differ, most
 }
 
-// clockFault returns why nothing is to be removed by this member's clock, or "" if there is no
-// reason: it has jumped, or it is not that of a majority of the members. It also reports
-// whether a majority is known to agree.
+// clockFault returns why nothing may be removed by this member's clock, or "" if there is no
+// reason. A clock is at fault if it has jumped, or if it does not agree with a majority of the
+// members. clockFault also reports whether a majority is known to agree.
 func (l *Leader) clockFault() (why string, agreed bool) {
 	if by := l.cfg.Clock.Jump(); by != 0 {
 		return fmt.Sprintf("it has jumped by %v", by.Round(time.Second)), false
@@ -148,8 +147,8 @@ func (l *Leader) clockFault() (why string, agreed bool) {
 	return strings.Join(differ, ", "), false
 }
 
-// watchClock logs when this member's clock comes to be at fault, and when it is right again.
-// One goroutine calls it.
+// watchClock logs when this member's clock becomes faulty, and when it is right again. One
+// goroutine calls it.
 func (l *Leader) watchClock() {
 	why, _ := l.clockFault()
 	switch held := why != ""; {

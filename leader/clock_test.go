@@ -196,7 +196,7 @@ func TestClocksOfOthers(t *testing.T) {
 	c.init(3)
 	now := time.Now()
 	for _, ms := range []int64{-1 << 63, 1<<63 - 1, 1, -1} {
-		c.tell(2, ms, now)
+		c.record(2, ms, now)
 		if agree, differ, most := c.compare(); agree != 0 || len(differ) != 1 || most < 50*year {
 			t.Errorf("%d: %d agree, %v differ, %v apart", ms, agree, differ, most)
 		}

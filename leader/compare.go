@@ -8,16 +8,16 @@ import (
 	"rollcall/proto"
 )
 
-// maxMarks is how many marks a member may answer with: a few times as many as any does.
+// maxMarks is how many marks a member may answer with: a few times as many as any member sends.
 const maxMarks = 64
 
-// comparison finds the members whose state is not that of the others, by the digests with
-// which they mark the same indexes of the log. A member's marks are of what it has applied,
-// so at an equal index all should be equal, whoever led.
+// comparison finds the members whose state differs from that of the others. It compares the digests
+// with which members mark the same indexes of the log. A member's marks describe what it has
+// applied, so at an equal index all digests should be equal, whichever member led.
 type comparison struct {
 	self     uint32
 	members  int           // of the ensemble
-	patience time.Duration // how long those are waited for who have not reached an index
+	patience time.Duration // how long to wait for members that have not reached an index
 
 	mu       sync.Mutex
 	marks    map[uint32]*proto.Marks // the newest of each member
@@ -31,7 +31,8 @@ func (c *comparison) init(cfg *Config) {
 	c.marks = make(map[uint32]*proto.Marks, c.members)
 }
 
-// forget drops a member's marks, and what was found with them: it may be another process of it from now on.
+// forget drops a member's marks and verdict, because the next marks may come from another process
+// of that member.
 func (c *comparison) forget(member uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,15 +40,15 @@ func (c *comparison) forget(member uint32) {
 	delete(c.verdicts, member)
 }
 
-// verdict returns what a member is to be told, nil if there is nothing to say against it.
+// verdict returns the verdict to send to a member, or nil if there is none.
 func (c *comparison) verdict(member uint32) *proto.Verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.verdicts[member]
 }
 
-// report takes a member's marks, nil if it sent none, and compares them with those of the
-// others. It returns the verdicts that are new.
+// report records a member's marks, which are nil if it sent none, and compares them with those of
+// the others. It returns the verdicts that are new.
 func (c *comparison) report(member uint32, marks *proto.Marks, now time.Time) (fresh map[uint32]*proto.Verdict, err error) {
 	if marks == nil {
 		return nil, nil
@@ -81,19 +82,19 @@ func (c *comparison) report(member uint32, marks *proto.Marks, now time.Time) (f
 	return fresh, nil
 }
 
-// marked is what one member has at an index.
+// marked is the view of one member at an index.
 type marked struct {
 	member uint32
 	as     view
 }
 
-// view is what members have in common that agree.
+// view is a digest and its version. Members that agree have the same view.
 type view struct {
 	version uint32
 	digest  uint64
 }
 
-// byIndex sorts the marks of all members by where they are.
+// byIndex returns the marks of all members by index.
 func (c *comparison) byIndex() map[uint64][]marked {
 	all := map[uint64][]marked{}
 	for id, marks := range c.marks {
@@ -104,11 +105,11 @@ func (c *comparison) byIndex() map[uint64][]marked {
 	return all
 }
 
-// decide compares what members have at one index, and adds verdicts. Most of the ensemble
-// are right if they agree; else the leader, self, and those who agree with it are, for one
-// side has to go on. But a member that has not said anything could still make a majority:
-// undecided until all have, which is not waited for if it is late. Digests of other versions say nothing of each
-// other.
+// decide compares the members' views at one index, and adds verdicts. A majority of the ensemble
+// that agrees is right. Without one, the leader (self) and the members that agree with it are
+// right, because one side must continue. But while some member has not reported, it could still
+// make a majority: then decide reports undecided, and adds verdicts only if late is set. Digests of
+// different versions cannot be compared.
 func decide(index uint64, all []marked, self uint32, members int, late bool, verdicts map[uint32]*proto.Verdict) (undecided bool) {
 	agree := map[view]uint32{}
 	var right view
@@ -140,11 +141,11 @@ func decide(index uint64, all []marked, self uint32, members int, late bool, ver
 	return undecided
 }
 
-// compare takes the marks of an answer.
+// compare reports the marks of an answer, and logs new verdicts.
 func (l *Leader) compare(m *link, marks *proto.Marks, now time.Time) error {
 	fresh, err := l.compared.report(m.id, marks, now)
 	for id, v := range fresh {
-		l.log.Error("the state of a member is not that of the others", "member", id, "index", v.Index,
+		l.log.Error("a member's state differs from that of the others", "member", id, "index", v.Index,
 			"digest", fmt.Sprintf("%016x", v.Own), "others", fmt.Sprintf("%016x", v.Theirs), "agree", v.Agree)
 	}
 	return err

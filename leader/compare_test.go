@@ -11,7 +11,7 @@ import (
 	"rollcall/proto"
 )
 
-// Which members are told that their state is not that of the others, at one index.
+// Verdicts at one index: which members are told that their state differs from that of the others.
 func TestDecide(t *testing.T) {
 	const x, y, z = 0xa, 0xb, 0xc
 	tests := []struct {
@@ -130,7 +130,7 @@ func TestVerdict(t *testing.T) {
 		if e.members[1].told() != nil || e.members[2].told() != nil {
 			t.Error("the others are told, too")
 		}
-		if n := e.records.count("the state of a member is not that of the others"); n != 1 {
+		if n := e.records.count("a member's state differs from that of the others"); n != 1 {
 			t.Errorf("%d lines of it", n)
 		}
 		e.end()

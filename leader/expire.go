@@ -7,33 +7,34 @@ import (
 	"time"
 )
 
-// expiry is where expireLoop and batchLoop meet. Deciding means: the round of all that is
-// due is over, and batchLoop puts it into entries until nothing is due any more. Only
-// then may the table let others fall due.
+// expiry is the state that expireLoop and batchLoop share. While deciding is set, the round of
+// everything that is due is over, and batchLoop puts it into entries until nothing is due any more.
+// Only then may the table let more sessions fall due.
 type expiry struct {
 	mu       sync.Mutex  // held to move table time, and to decide
 	deciding atomic.Bool // changed under mu
 }
 
-// round is the question to all members whether they have heard of what has fallen due.
+// round asks all members whether they have heard from the sessions that have fallen due.
 type round struct {
-	open   bool // something is due, and nothing is decided
-	putOff bool
-	asked  uint64    // number of its ping; 0: not yet sent
-	begins time.Time // when that is to be sent
-	ends   time.Time // when it is over, whoever has not answered
+	open   bool      // something is due, and nothing is decided
+	putOff bool      // the round has been delayed once because a step was late
+	asked  uint64    // number of the ping that asks; 0: not sent yet
+	begins time.Time // when to send that ping
+	ends   time.Time // when the round is over, even if members have not answered
 }
 
-// expireLoop moves table time on and pings, every half tick and at the very beginning. It
-// waits for no commit.
+// expireLoop moves table time on and pings every member, every half tick and at the very beginning.
+// It never waits for a commit.
 //
-// What falls due is asked about first: those are closed whom no answer touches, once all
-// members within reach have answered a ping sent since, or half a tick has passed. Was the step late by
-// more than a quarter tick, this process stood still, and the touches of the living may
-// lie unread: then the ping goes out half a tick later. That happens once to what is due,
-// however late the next steps are, so that a leader on a bad machine expires sessions too.
+// The members are asked about sessions that fall due before these are closed. A session is closed
+// if no answer touches it by the time every reachable member has answered a ping sent since, or
+// half a tick has passed. If a step was late by more than a quarter tick, this process was paused,
+// and touches of live sessions may not have been read yet. Then the ping goes out half a tick
+// later. That delay happens only once for the same sessions, however late the next steps are, so
+// that a leader on a slow machine expires sessions too.
 func (l *Leader) expireLoop(ctx context.Context) error {
-	l.ask()
+	l.pingAll()
 	timer := time.NewTimer(l.cfg.Sessions.Wait(time.Now()))
 	defer timer.Stop()
 	var r round
@@ -48,28 +49,28 @@ func (l *Leader) expireLoop(ctx context.Context) error {
 	}
 }
 
-// look does what is due at now, and returns how long there is nothing to do, unless an
+// look does what is due at now. It returns for how long there is nothing more to do unless an
 // answer comes.
 func (l *Leader) look(r *round, now time.Time) time.Duration {
-	if l.cfg.Sessions.Wait(now) == 0 { // before the round is settled: a late step puts that off
+	if l.cfg.Sessions.Wait(now) == 0 { // before runRound: a late step delays the round
 		l.step(r, now)
 	}
-	l.settle(r, now)
+	l.runRound(r, now)
 	return min(l.cfg.Sessions.Wait(now), r.wait(now))
 }
 
-// step moves table time on by half a tick and pings everybody.
+// step moves table time on by half a tick and pings every member.
 func (l *Leader) step(r *round, now time.Time) {
 	l.expiry.mu.Lock()
 	late := l.cfg.Sessions.Advance(now)
 	due := l.cfg.Sessions.Due() && !l.expiry.deciding.Load()
 	l.expiry.mu.Unlock()
 
-	asked := l.ask()
+	asked := l.pingAll()
 	l.redialSilent(now, late)
 	l.cutSilent(now, late)
 	l.watchClock()
-	l.weigh(now, late)
+	l.checkFitness(now, late)
 	switch {
 	case !due:
 		*r = round{}
@@ -80,14 +81,14 @@ func (l *Leader) step(r *round, now time.Time) {
 	}
 }
 
-// settle begins the round if it is time to, and hands what is due to batchLoop if it is
-// over.
-func (l *Leader) settle(r *round, now time.Time) {
+// runRound sends the round's ping if it is time to. If the round is over, it lets batchLoop take
+// what is due.
+func (l *Leader) runRound(r *round, now time.Time) {
 	if !r.open || r.asked == 0 && now.Before(r.begins) {
 		return
 	}
 	if r.asked == 0 {
-		r.asked, r.ends = l.ask(), now.Add(l.cfg.Tick/2)
+		r.asked, r.ends = l.pingAll(), now.Add(l.cfg.Tick/2)
 	}
 	if now.Before(r.ends) && !l.allAnswered(r.asked, now) {
 		return
@@ -99,7 +100,7 @@ func (l *Leader) settle(r *round, now time.Time) {
 	signal(l.intake.work)
 }
 
-// wait says when to settle the round, unless an answer comes.
+// wait returns how long until runRound has something to do, unless an answer comes.
 func (r *round) wait(now time.Time) time.Duration {
 	switch {
 	case !r.open:
@@ -111,16 +112,15 @@ func (r *round) wait(now time.Time) time.Duration {
 	}
 }
 
-// ask pings every member, and returns the number of the ping.
-func (l *Leader) ask() uint64 {
+// pingAll pings every member, and returns the number of the ping.
+func (l *Leader) pingAll() uint64 {
 	number := l.asked.Add(1)
 	l.wakeAll()
 	return number
 }
 
-// allAnswered reports whether every member within reach has answered a ping. One that has
-// said nothing for a tick, the length of two pings, is out of reach: nobody is kept
-// waiting for it.
+// allAnswered reports whether every reachable member has answered the ping. A member that has sent
+// nothing for a tick, the length of two pings, is unreachable and is not waited for.
 func (l *Leader) allAnswered(number uint64, now time.Time) bool {
 	for _, m := range l.links {
 		m.mu.Lock()
@@ -133,24 +133,24 @@ func (l *Leader) allAnswered(number uint64, now time.Time) bool {
 	return true
 }
 
-// redialSilent gives up the connections of members that have said nothing for a tick, the
-// length of two pings: the network may have forgotten them, and then everything sent on
-// them is lost without an error. A member that does not answer on the next one either is
-// given twice as long each time, up to the sync limit. If this process itself was paused,
-// every member is given a tick more.
+// redialSilent closes the connections to members that have sent nothing for a tick, the length of
+// two pings: the network may have dropped such a connection, and then everything sent on it is lost
+// without an error. If a member does not answer on the next connection either, it gets twice as
+// long each time, up to the sync limit. If this process itself was paused, every member gets
+// another tick.
 func (l *Leader) redialSilent(now time.Time, late bool) {
 	if l.cfg.Redial == nil {
 		return
 	}
 	for _, m := range l.links {
-		if m.id != l.cfg.Self && m.givenUp(now, l.cfg.Tick, l.cfg.SyncLimit, late) {
+		if m.id != l.cfg.Self && m.redialDue(now, l.cfg.Tick, l.cfg.SyncLimit, late) {
 			l.cfg.Redial(m.id)
 		}
 	}
 }
 
-// givenUp reports whether the member's connection is to be given up.
-func (m *link) givenUp(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
+// redialDue reports whether the member's connection is to be closed.
+func (m *link) redialDue(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -165,9 +165,9 @@ func (m *link) givenUp(now time.Time, tick time.Duration, syncLimit int, late bo
 	return true
 }
 
-// cutSilent ends the streams of members that have said nothing for the sync limit, as
-// those may hang on a connection that is dead; they are opened again. If it was this
-// process that stood still, everybody is given the time once more.
+// cutSilent ends the streams of members that have sent nothing for the sync limit, because their
+// connection may be dead. They are opened again. If this process was paused, every member gets the
+// full time again.
 func (l *Leader) cutSilent(now time.Time, late bool) {
 	limit := time.Duration(l.cfg.SyncLimit) * l.cfg.Tick
 	for _, m := range l.links {
@@ -181,7 +181,7 @@ func (l *Leader) cutSilent(now time.Time, late bool) {
 		if !silent {
 			continue
 		}
-		l.lose(m, errSilent)
+		l.markLost(m, errSilent)
 		cut()
 		l.intake.drop(m.id, errSilent)
 	}

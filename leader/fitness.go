@@ -5,32 +5,33 @@ import (
 	"time"
 )
 
-// Ensemble is what the leader knows of the other members by the log, which goes other ways
-// than pings and writes do, and how it hands leadership over.
+// Ensemble is what the leader learns about the other members from raft, whose connections are not
+// those of pings and writes, and how it hands leadership over.
 type Ensemble interface {
-	// Reached lists the other members that vote and have answered the log within d. It
-	// takes no lock that apply holds.
+	// Reached returns the other voting members that have answered raft within d. It takes no lock
+	// that apply holds.
 	Reached(d time.Duration) []uint32
-	// Heir picks the one of them that is to lead next, but none that has led a short while
-	// ago. It returns 0 if there is none. It takes no lock that apply holds.
+	// Heir returns the one of them that is to lead next, or 0 if there is none. It returns no
+	// member that has led a short while ago. It takes no lock that apply holds.
 	Heir(reached []uint32) uint32
-	// HandOver asks raft to hand leadership over to a member, and waits until that has
-	// happened, ctx ends or it is clear that it will not.
+	// HandOver asks raft to hand leadership over to a member. It waits until that has happened, ctx
+	// ends or it is clear that it will not happen.
 	HandOver(ctx context.Context, to uint32) error
 }
 
-// fitness shows whether this leader can do its work. raft goes on as long as its own port
+// fitness shows whether this leader can do its work. raft keeps a leader as long as raft's own port
 // works, even if pings, proofs or writes do not arrive. Only expireLoop uses it.
 type fitness struct {
-	proving uint64    // the round that was under way, or next, when last looked
-	proved  time.Time // when none was under way, or another was
+	proving uint64    // the round that was under way, or would come next, at the last check
+	proved  time.Time // when no round was under way at a check, or another one was
 }
 
-// weigh hands over, in the background, if this leader has been unable to lead for the sync
-// limit, and another member may be able to. Unable means that most of the members that the
-// log reaches, itself included, are deaf to it, or that no proof round gets done while one
-// of them is. A pause of this process proves nothing: every member is given the same time again.
-func (l *Leader) weigh(now time.Time, late bool) {
+// checkFitness hands over, in the background, if this leader has been unable to lead for the sync
+// limit and another member may be able to. It is unable to lead if most of the members that raft
+// reaches, itself included, are deaf to it. It is also unable if no proof round completes while at
+// least one of them is deaf. A member is deaf if it does not answer pings, or says that it cannot
+// reach the leader. A pause of this process proves nothing: every member gets the full time again.
+func (l *Leader) checkFitness(now time.Time, late bool) {
 	limit := time.Duration(l.cfg.SyncLimit) * l.cfg.Tick
 	begun, done := l.proofs.state()
 	if late || begun == done || begun != l.fitness.proving {
@@ -66,15 +67,15 @@ func (l *Leader) weigh(now time.Time, late bool) {
 	}
 }
 
-// handOver is a decision to hand over, and what it rests on.
+// handOver is a decision to hand over, with its reasons.
 type handOver struct {
 	to            uint32
 	reached, deaf int
 	unproved      bool
 }
 
-// handOverLoop hands over when weigh says so. The term ends with raft's leadership; if the
-// heir does not take it, this leader goes on.
+// handOverLoop hands over when checkFitness decides so. The term ends when raft's leadership does.
+// If the heir does not take over, this leader continues.
 func (l *Leader) handOverLoop(ctx context.Context) error {
 	for {
 		select {
@@ -90,15 +91,15 @@ func (l *Leader) handOverLoop(ctx context.Context) error {
 	}
 }
 
-// deaf is for how long the member has not said that it can reach this leader.
+// deaf returns how long ago the member last said that it can reach this leader.
 func (m *link) deaf(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return now.Sub(m.fine)
+	return now.Sub(m.fineAt)
 }
 
 func (m *link) excuse(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fine = now
+	m.fineAt = now
 }

@@ -129,7 +129,7 @@ func TestHandOverIsPutOff(t *testing.T) {
 			unlink(true)
 			e.at(14 * tick)
 			now := time.Now()
-			e.weigh(now, true)
+			e.checkFitness(now, true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

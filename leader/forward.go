@@ -19,19 +19,19 @@ var (
 
 // forwarding is one member's stream of writes.
 type forwarding struct {
-	end    context.CancelCauseFunc
-	member uint32 // of the first message; 0: there was none
+	cancel context.CancelCauseFunc
+	member uint32 // of the first message; 0: none has come yet
 	boot   uint64
-	ended  bool // forgotten; guarded by the intake's lock
+	ended  bool // the stream has ended; guarded by the intake's lock
 }
 
-// Forward implements proto.LeaderServer. It takes one member's writes, in order, until
-// the member has a newer stream or the term is over. Only the log answers: a stream that
-// ends says nothing about what was sent on it.
+// Forward implements proto.LeaderServer. It takes one member's writes, in order, until the member
+// has a newer stream or the term is over. Writes are answered only through the log: the end of a
+// stream says nothing about the writes sent on it.
 func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
-	f := &forwarding{end: end}
+	f := &forwarding{cancel: end}
 	read := make(chan error, 1)
 	go func() { read <- l.read(stream, f) }() // ends with the stream, which ends when we return
 	select {
@@ -44,9 +44,9 @@ func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
 	}
 }
 
-// read queues what the stream brings. It does not read on while the queue is full.
+// read queues what the stream brings. It stops reading while the queue is full.
 func (l *Leader) read(stream proto.Leader_ForwardServer, f *forwarding) error {
-	defer l.intake.forget(f)
+	defer l.intake.streamEnded(f)
 	for {
 		message, err := stream.Recv()
 		switch {
@@ -61,14 +61,14 @@ func (l *Leader) read(stream proto.Leader_ForwardServer, f *forwarding) error {
 	}
 }
 
-// accept queues what a message brings, once there is room for it. The first one says
-// whose stream this is.
+// accept queues what a message brings, once there is room for it. The first message says which
+// member's stream this is.
 func (l *Leader) accept(f *forwarding, message *proto.Forwarded) error {
 	if f.member == 0 {
 		if l.links[message.Member] == nil {
 			return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
 		}
-		l.intake.introduce(f, message)
+		l.intake.setSender(f, message)
 		if err := l.check(f, message); err != nil {
 			return err
 		}
@@ -82,7 +82,8 @@ func (l *Leader) accept(f *forwarding, message *proto.Forwarded) error {
 	return nil
 }
 
-// check refuses what is for another term, and a member that speaks for another one.
+// check returns an error for a message that is meant for another term, or that names another member
+// than the stream's.
 func (l *Leader) check(f *forwarding, message *proto.Forwarded) error {
 	if err := l.refuse(message.Nonce); err != nil {
 		return err

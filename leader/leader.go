@@ -1,25 +1,26 @@
-// Package leader leads: one Leader for one term, made when the term's TermStart has
-// applied and thrown away with the term. It
+// Package leader leads. There is one Leader for each term that this member leads. It is made when
+// the term's TermStart has been applied, and thrown away at the end of the term. A Leader
 //
 //   - gathers the writes that members forward into entries of the log (batch.go, forward.go),
-//   - pings every member each half tick, puts the touches they answer with into the
-//     table, and acknowledges them (ping.go),
+//   - pings every member each half tick, enters the touches in their answers into the table,
+//     and acknowledges them (ping.go),
 //   - compares the members' states, and tells those that differ (compare.go),
-//   - shows that it still leads, before it acknowledges or answers a sync (proof.go),
+//   - proves that it still leads before it acknowledges touches or answers a sync (proof.go),
 //   - hands over if it cannot do its work and another member may be able to (fitness.go),
-//   - closes the sessions whose clients no member has heard from (expire.go), at a pace that leaves others
-//     room, and removes the nodes that ended sessions have left (sweep.go),
-//   - removes containers and nodes with a time to live that are due (reap.go), by a clock
-//     that has not jumped and that most members share (clock.go).
+//   - closes the sessions whose clients no member has heard from (expire.go), at a pace that
+//     leaves room for others, and removes the nodes that ended sessions have left (sweep.go),
+//   - removes containers and nodes with a time to live that are due (reap.go), by a clock that
+//     has not jumped and that most members share (clock.go).
 //
-// What is decided here takes effect only through the log, and the log ignores entries of
-// a term that is over. So a Leader that does not know yet that it was deposed does no harm.
+// The decisions made here take effect only through the log, and the log ignores entries of a term
+// that is over. So a Leader that does not know yet that it was deposed does no harm.
 //
-// # Who touches what
+// # Shared data and locks
 //
-// The table is the caller's: built when TermStart applied, fed by apply, touched by the
-// clients of this member and here. No lock of this package is held while something
-// waits; expiry.mu is taken before the table's own, any other alone.
+// The table is the caller's. It is built when TermStart is applied and updated as entries are
+// applied. The clients of this member and this package touch sessions in it. No lock of this
+// package is held while something waits. expiry.mu is taken before the table's locks; every other
+// lock is held alone.
 package leader
 
 import (
@@ -44,22 +45,22 @@ import (
 
 // Log takes entries, in order.
 type Log interface {
-	// Propose hands over an entry; at most two are on their way at a time. It may block
-	// while the log is busy, but not until the entry is committed. One goroutine calls it.
+	// Propose hands over an entry. At most two are under way at a time. It may block while the log
+	// is busy, but not until the entry is committed. One goroutine calls it.
 	Propose(data []byte) Future
 
-	// CommitIndex is the greatest index known to be committed. Everything that any member
-	// has ever answered lies at or below it.
+	// CommitIndex returns the greatest index known to be committed. Everything that any member has
+	// ever answered lies at or below it.
 	CommitIndex() uint64
 }
 
-// Future is an entry on its way.
+// Future is an entry that is under way.
 type Future interface {
-	Done() <-chan struct{} // closed when the entry has applied here, or cannot any more
-	Error() error          // nil if it has; valid once Done is closed
+	Done() <-chan struct{} // closed when the entry has been applied here, or cannot be any more
+	Error() error          // nil if it has been applied; valid once Done is closed
 }
 
-// Link reaches one member. proto.FollowerClient is one.
+// Link reaches one member. proto.FollowerClient implements it.
 type Link interface {
 	// Pings opens a stream that lives until ctx ends.
 	Pings(ctx context.Context, opts ...grpc.CallOption) (proto.Follower_PingsClient, error)
@@ -68,18 +69,18 @@ type Link interface {
 // Config is what a Leader is built from. A field without a default is required.
 type Config struct {
 	Self        uint32        // this member's id
-	Term, Nonce uint64        // of our TermStart, which is applied
-	Format      func() uint32 // of the next entry: the highest that all members know; takes no lock that apply holds
+	Term, Nonce uint64        // of our TermStart, which has been applied
+	Format      func() uint32 // returns the format of the next entry, the highest that all members know; takes no lock that apply holds
 	Tick        time.Duration // ZooKeeper's tickTime; a ping goes out every Tick/2
-	SyncLimit   int           // ticks after which a silent member is cut off
-	Clock       *Clock        // the member's wall clock: stamps entries, and the reaper goes by it
+	SyncLimit   int           // ticks after which the streams of a silent member are closed
+	Clock       *Clock        // the member's wall clock, for the stamps on entries and for the reaper
 	Log         Log
 	Sessions    *sessiontracker.GlobalTable
 	Members     map[uint32]Link // every member, this one included: a majority of them proves that we lead
-	Applied     func() uint64   // log index up to which Sessions has been fed; takes no lock that apply holds
-	Ensemble    Ensemble        // default: none, and this leader never hands over by itself
-	Redial      func(id uint32) // gives up the connection that Members[id] runs on: the next use opens another; must not block; default: nothing
-	Counters    *Counters       // counted on over terms; default: this term's own
+	Applied     func() uint64   // returns the log index up to which Sessions is up to date; takes no lock that apply holds
+	Ensemble    Ensemble        // default: none, and this leader never hands over on its own
+	Redial      func(id uint32) // closes the connection that Members[id] uses, so that the next use opens another; must not block; default: nothing
+	Counters    *Counters       // keep counting over terms; default: new ones for this term
 	Logger      *slog.Logger    // default: discard
 	Nodes       Nodes
 	Reaping     Reaping
@@ -107,10 +108,10 @@ type Leader struct {
 	answered chan struct{} // a member has answered a ping; capacity 1
 	over     chan struct{} // closed when the term ends
 
-	clockHeld bool // its clock is known to be at fault; expireLoop's
+	clockHeld bool // a fault of the clock has been logged; only for expireLoop
 
 	expiredMu sync.Mutex
-	expired   []jute.SessionID // applied, not yet logged
+	expired   []jute.SessionID // applied, not logged yet
 }
 
 // New returns a Leader that is ready to Run. Its handlers may be called at once.
@@ -141,7 +142,7 @@ func New(cfg Config) (*Leader, error) {
 		over:     make(chan struct{}),
 	}
 	for id := range cfg.Members {
-		l.links[id] = &link{id: id, wake: make(chan struct{}, 1), fine: l.begun, patience: cfg.Tick, redial: l.begun.Add(cfg.Tick)}
+		l.links[id] = &link{id: id, wake: make(chan struct{}, 1), fineAt: l.begun, patience: cfg.Tick, redial: l.begun.Add(cfg.Tick)}
 	}
 	l.fitness.proved = l.begun
 	l.count.Sizes.Reset() // they are a term's
@@ -152,13 +153,13 @@ func New(cfg Config) (*Leader, error) {
 	return l, nil
 }
 
-// Run leads until ctx ends, and returns nil then, or until leading becomes impossible.
-// Every goroutine of the term is started here and is gone when Run returns. Streams that
-// members opened end at once, even if Run still waits for a call to Propose.
+// Run leads until ctx ends, when it returns nil, or until leading becomes impossible. It starts
+// every goroutine of the term, and all have ended when it returns. Streams that members opened end
+// at once, even if Run still waits for a call to Propose.
 func (l *Leader) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	context.AfterFunc(ctx, func() {
-		close(l.over) // first: who waits at the intake then knows why it waits no more
+		close(l.over) // first, so that goroutines that wait at the intake find the reason when they wake
 		l.intake.close()
 	})
 	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
@@ -174,8 +175,8 @@ func (l *Leader) Run(ctx context.Context) error {
 	return err
 }
 
-// Expired notes that an expiry has applied, so that it is logged; once for all of an
-// entry. Apply calls it: it does not block.
+// Expired records that an expiry has been applied, so that it is logged, together with the others
+// of its entry. Apply calls it; it does not block.
 func (l *Leader) Expired(id jute.SessionID) {
 	l.expiredMu.Lock()
 	defer l.expiredMu.Unlock()
@@ -193,8 +194,8 @@ func (l *Leader) logExpired() {
 	}
 }
 
-// refuse is the answer to what was meant for another term. The caller looks for whoever
-// leads now.
+// refuse returns the error for a message that is meant for another term or that comes after this
+// one is over. The sender then looks for the current leader.
 func (l *Leader) refuse(nonce uint64) error {
 	if nonce != l.cfg.Nonce {
 		return status.Errorf(codes.FailedPrecondition, "leader: term %d has another nonce", l.cfg.Term)
@@ -211,14 +212,14 @@ func (l *Leader) errOver() error {
 	return status.Errorf(codes.FailedPrecondition, "leader: term %d is over here", l.cfg.Term)
 }
 
-// wakeAll makes every link look for what it has to send.
+// wakeAll makes every link check what it has to send.
 func (l *Leader) wakeAll() {
 	for _, m := range l.links {
 		signal(m.wake)
 	}
 }
 
-// signal sets a flag that a loop waits for; setting it twice is setting it once.
+// signal sets a flag that a loop waits for. Setting it twice is the same as setting it once.
 func signal(flag chan struct{}) {
 	select {
 	case flag <- struct{}{}:

@@ -9,53 +9,53 @@ import (
 	"rollcall/proto"
 )
 
-// own is the stream of writes of the leader's own member: Send queues them by itself,
-// without a connection and a reader between. To who sends it is as a stream over gRPC.
-// A message is not kept, but its transactions are: nobody changes them afterwards.
-type own struct {
-	grpc.ClientStream // nil: nothing else of it is called
+// ownStream is the stream of writes of the leader's own member. Send puts them into the queue
+// directly, without a connection and a reader in between. To the sender it behaves like a gRPC
+// stream. A message is not kept, but its transactions are: they must not be changed afterwards.
+type ownStream struct {
+	grpc.ClientStream // nil: no other method of it is called
 	l                 *Leader
 	ctx               context.Context // ends with the stream; its cause says why
 	f                 *forwarding
 }
 
-// Own opens the stream of the member that leads, which lives until ctx ends, the member
-// has a newer stream or the term is over. It is Forward without a network: refused is
-// the same, and what is queued counts as sent. Send blocks while the queue is full. The
-// caller ends ctx when it is done with the stream, however that ended.
-func (l *Leader) Own(ctx context.Context) proto.Leader_ForwardClient {
+// OwnStream opens the stream of the member that leads. It lives until ctx ends, the member has a
+// newer stream or the term is over. It is Forward without a network: it refuses the same messages,
+// and a message counts as sent when it is queued. Send blocks while the queue is full. The caller
+// must end ctx when it is done with the stream, however the stream ended.
+func (l *Leader) OwnStream(ctx context.Context) proto.Leader_ForwardClient {
 	ctx, end := context.WithCancelCause(ctx)
-	f := &forwarding{end: end}
-	context.AfterFunc(ctx, func() { l.intake.forget(f) }) // also a Send that waits for room ends then
-	return &own{l: l, ctx: ctx, f: f}
+	f := &forwarding{cancel: end}
+	context.AfterFunc(ctx, func() { l.intake.streamEnded(f) }) // this also ends a Send that waits for room
+	return &ownStream{l: l, ctx: ctx, f: f}
 }
 
-// Send queues a message. io.EOF: the stream has ended, and RecvMsg says why. One
-// goroutine calls it.
-func (o *own) Send(message *proto.Forwarded) error {
+// Send queues a message. It returns io.EOF if the stream has ended; RecvMsg then returns the
+// reason. Only one goroutine may call it.
+func (o *ownStream) Send(message *proto.Forwarded) error {
 	if o.ctx.Err() != nil {
 		return io.EOF
 	}
 	if err := o.l.accept(o.f, message); err != nil {
-		o.f.end(err) // unless it has ended: then that was the error
+		o.f.cancel(err) // has no effect if the stream has ended: then it ended for this reason
 		return io.EOF
 	}
 	return nil
 }
 
-// RecvMsg waits for the end of the stream, and returns why it ended: nothing else comes.
-func (o *own) RecvMsg(any) error {
+// RecvMsg waits for the end of the stream, and returns why it ended. It never returns a message.
+func (o *ownStream) RecvMsg(any) error {
 	select {
 	case <-o.ctx.Done():
 	case <-o.l.over:
-		o.f.end(o.l.errOver())
+		o.f.cancel(o.l.errOver())
 	}
 	return context.Cause(o.ctx)
 }
 
-// CloseAndRecv implements proto.Leader_ForwardClient: what was sent is queued, so the
-// stream ends.
-func (o *own) CloseAndRecv() (*proto.ForwardEnd, error) {
-	o.f.end(io.EOF)
+// CloseAndRecv implements proto.Leader_ForwardClient. It ends the stream: everything sent is
+// queued.
+func (o *ownStream) CloseAndRecv() (*proto.ForwardEnd, error) {
+	o.f.cancel(io.EOF)
 	return &proto.ForwardEnd{}, nil
 }

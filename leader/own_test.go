@@ -25,7 +25,7 @@ type ownLink struct {
 
 func (e *ensemble) own() *ownLink {
 	ctx, hangUp := context.WithCancelCause(context.Background())
-	o := &ownLink{Leader_ForwardClient: e.Own(ctx), hangUp: hangUp, sent: make(chan error, 1), ended: make(chan error, 1)}
+	o := &ownLink{Leader_ForwardClient: e.OwnStream(ctx), hangUp: hangUp, sent: make(chan error, 1), ended: make(chan error, 1)}
 	e.t.Cleanup(func() { hangUp(nil) })
 	e.streams.Go(func() {
 		err := o.RecvMsg(new(proto.ForwardEnd))
@@ -221,7 +221,7 @@ func TestOwnStreamEndsBefore(t *testing.T) {
 		e.run()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := e.Own(ctx).Send(writes(1, 10, 1)); !errors.Is(err, io.EOF) {
+		if err := e.OwnStream(ctx).Send(writes(1, 10, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("Send: %v, want EOF", err)
 		}
 		e.at(time.Second)

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxRefused is how many refused ids go in one acknowledgement: 0.8 MB, below gRPC's
-	// 4 MiB. The rest comes in further ones, and only the last says what it acknowledges.
+	// maxRefused is how many refused ids go into one acknowledgement: 0.8 MB, below gRPC's 4 MiB.
+	// The rest goes into further ones, and only the last says which batches it acknowledges.
 	maxRefused = 100_000
 
-	// maxAnswerRefused is how many refused ids an answer may leave: as many touches as a
-	// member ever lets wait. A member past it is cut off.
+	// maxAnswerRefused is how many refused ids an answer may cause: as many as the touches that a
+	// member ever keeps. The stream of a member that exceeds it is closed.
 	maxAnswerRefused = 2 << 20
 
-	maxAgeUs = 1 << 50 // 35 years: what is older is no younger, and a Duration holds it
+	maxAgeUs = 1 << 50 // 35 years: a greater age makes no difference, and this fits into a Duration
 )
 
 // link is the leader's side of one member's pings.
@@ -29,16 +29,16 @@ type link struct {
 
 	mu       sync.Mutex
 	answered uint64    // newest ping that was answered in full
-	heard    time.Time // when the member last said anything, or was given another chance
-	lost     bool      // and logged
-	linked   bool      // has said something on the stream that is open
-	behind   uint64    // what was committed when that was opened
-	synced   bool      // has applied as much since
+	heard    time.Time // when the member last sent anything, or got a new deadline
+	lost     bool      // it is out of reach, which has been logged
+	linked   bool      // it has sent something on the open stream
+	behind   uint64    // the commit index when the stream was opened
+	synced   bool      // it has applied that much since
 	acks     []ack     // oldest first; at most one for each of three rounds: done, under way, next
 	cut      context.CancelFunc
-	fine     time.Time     // when it last answered, and could reach this leader, or was given another chance
-	redial   time.Time     // when its connection is given up unless it speaks
-	patience time.Duration // how long it is waited for after that
+	fineAt   time.Time     // when it last answered and said that it can reach this leader, or got a new deadline
+	redial   time.Time     // when its connection is closed unless it sends something
+	patience time.Duration // how long it gets after that
 }
 
 // ack is an acknowledgement that waits for its proof.
@@ -49,25 +49,25 @@ type ack struct {
 	refused []int64
 }
 
-// pingLoop keeps a stream to one member, for as long as the term lasts.
+// pingLoop keeps a stream to one member open for as long as the term lasts.
 func (l *Leader) pingLoop(ctx context.Context, m *link, to Link) error {
 	for ctx.Err() == nil {
-		if err := l.talk(ctx, m, to); ctx.Err() == nil {
-			l.lose(m, err)
+		if err := l.runStream(ctx, m, to); ctx.Err() == nil {
+			l.markLost(m, err)
 			select {
 			case <-ctx.Done():
-			case <-time.After(l.cfg.Tick / 4): // not faster: the member may be gone for hours
+			case <-time.After(l.cfg.Tick / 4): // not sooner: the member may be down for hours
 			}
 		}
 	}
 	return nil // stepping down is not a failure
 }
 
-// talk opens a stream, and pings and listens until it breaks.
-func (l *Leader) talk(ctx context.Context, m *link, to Link) error {
+// runStream opens a stream, pings, and listens until it breaks.
+func (l *Leader) runStream(ctx context.Context, m *link, to Link) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	m.open(cut, time.Now(), l.cfg.Log.CommitIndex())
+	m.streamOpened(cut, time.Now(), l.cfg.Log.CommitIndex())
 	l.compared.forget(m.id)
 	l.clocks.forget(m.id)
 	stream, err := to.Pings(ctx)
@@ -85,9 +85,9 @@ func (l *Leader) talk(ctx context.Context, m *link, to Link) error {
 	return err
 }
 
-// send sends what there is to say: the newest ping, the newest round of proof, and
-// acknowledgements. What a slow member missed of the first two it need not hear. If the
-// stream breaks, receive learns why.
+// send sends what is due: the newest ping, the newest proof round, and acknowledgements. A slow
+// member does not get older pings and rounds that it missed. If the stream breaks, receive returns
+// the reason.
 func (l *Leader) send(ctx context.Context, m *link, stream proto.Follower_PingsClient) {
 	var number, proof uint64 // newest sent on this stream
 	for {
@@ -97,7 +97,7 @@ func (l *Leader) send(ctx context.Context, m *link, stream proto.Follower_PingsC
 			ping.Number, number = n, n
 			ping.Verdict = l.compared.verdict(m.id)
 		}
-		if begun > done && (begun > proof || ping.Number != 0) { // again with each ping: a member that joins answers none, and then does
+		if begun > done && (begun > proof || ping.Number != 0) { // sent again with each ping: a member that joins does not answer until it has joined
 			ping.Proof, proof = begun, begun
 		}
 		if ping.Ack = m.takeAck(done); ping.Ack != nil {
@@ -121,11 +121,11 @@ func (l *Leader) send(ctx context.Context, m *link, stream proto.Follower_PingsC
 type answer struct {
 	through uint64
 	refused []int64
-	unsure  bool // of what was refused: this member is behind the other one
+	unsure  bool // of the refusals, because this member has applied less than the other one
 }
 
-// receive listens to one member. When it notes that a ping is answered, the touches of
-// the answer are in the table.
+// receive listens to one member. When it records that a ping is answered, the touches of the answer
+// are in the table.
 func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 	var a answer
 	for {
@@ -134,7 +134,7 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 			return err
 		}
 		now := time.Now()
-		if m.hear(now, pong, l.cfg.Tick) {
+		if m.heardFrom(now, pong, l.cfg.Tick) {
 			l.log.Info("member is back", "member", m.id)
 		}
 		if pong.Proof != 0 && l.proofs.answer(m.id, pong.Proof) {
@@ -147,7 +147,7 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 			return err
 		}
 		if bare := pong.Number == 0 && len(pong.Batches) == 0; bare || pong.More {
-			continue // a proof alone neither is an answer nor ends the one between whose parts it comes
+			continue // a proof alone is not an answer, and does not end the answer between whose parts it comes
 		}
 		if a.through != 0 && !a.unsure {
 			m.addAck(ack{proof: l.prove(), boot: pong.Boot, through: a.through, refused: a.refused})
@@ -155,17 +155,17 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 		}
 		a = answer{}
 		if pong.Number != 0 {
-			l.clocks.tell(m.id, pong.ClockMs, l.cfg.Clock.Now())
+			l.clocks.record(m.id, pong.ClockMs, l.cfg.Clock.Now())
 			m.answer(pong.Number)
 			signal(l.answered)
 		}
 	}
 }
 
-// touch puts a pong's batches into the table, each at the time of its first sending. A
-// session that the table does not know is refused; but if the member has applied more of
-// the log than this one, it may know better: then the answer is neither acknowledged nor
-// refused, and comes again with the next ping.
+// touch enters a pong's batches into the table, each at the time it was first sent. A session that
+// the table does not know is refused, unless the member has applied more of the log than this one
+// and so may know better. Then the answer is neither acknowledged nor refused, and comes again with
+// the next ping.
 func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) error {
 	behind := pong.Applied > l.cfg.Applied()
 	for _, batch := range pong.Batches {
@@ -173,7 +173,7 @@ func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) erro
 			return fmt.Errorf("leader: member %d sent %d sessions with %d timeouts", m.id, len(batch.Sessions), len(batch.TimeoutsMs))
 		}
 		at := now.Add(-time.Duration(min(batch.AgeUs, maxAgeUs)) * time.Microsecond)
-		if m.id == l.cfg.Self { // touched the table already, when they were made: since the ping before
+		if m.id == l.cfg.Self { // its touches entered the table when they were made, which was after the ping before
 			at = at.Add(-l.cfg.Tick / 2)
 		}
 		a.refused = l.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refused)
@@ -186,8 +186,8 @@ func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) erro
 	return nil
 }
 
-// lose logs that a member cannot be heard, once until it is back.
-func (l *Leader) lose(m *link, err error) {
+// markLost logs that a member is out of reach, once until it is back.
+func (l *Leader) markLost(m *link, err error) {
 	m.mu.Lock()
 	known := m.lost
 	m.lost = true
@@ -197,9 +197,9 @@ func (l *Leader) lose(m *link, err error) {
 	}
 }
 
-// open notes that a stream is being opened. What was to be acknowledged on the old one
-// will be sent again.
-func (m *link) open(cut context.CancelFunc, now time.Time, commit uint64) {
+// streamOpened records that a stream is being opened. Touches that were to be acknowledged on the
+// old one will be sent again.
+func (m *link) streamOpened(cut context.CancelFunc, now time.Time, commit uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cut, m.acks = cut, nil
@@ -209,15 +209,15 @@ func (m *link) open(cut context.CancelFunc, now time.Time, commit uint64) {
 	}
 }
 
-// hear notes that the member said something, how far it has come and whether it can reach
-// this leader, and reports whether it had been lost.
-func (m *link) hear(now time.Time, pong *proto.Pong, tick time.Duration) (back bool) {
+// heardFrom records that the member sent something, how far it has applied the log and whether it
+// can reach this leader. It reports whether the member had been out of reach.
+func (m *link) heardFrom(now time.Time, pong *proto.Pong, tick time.Duration) (back bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.linked, m.synced = true, m.synced || pong.Applied >= m.behind
 	m.patience, m.redial = tick, now.Add(tick)
 	if pong.Number != 0 && !pong.Unlinked {
-		m.fine = now
+		m.fineAt = now
 	}
 	back = m.lost
 	m.heard, m.lost = now, false
@@ -230,8 +230,8 @@ func (m *link) answer(number uint64) {
 	m.answered = max(m.answered, number)
 }
 
-// addAck queues an acknowledgement. An answer holds all that is not acknowledged: a later
-// one for the same proof replaces it.
+// addAck queues an acknowledgement. An answer holds all that is not acknowledged, so a later
+// acknowledgement for the same proof replaces the earlier one.
 func (m *link) addAck(a ack) {
 	slices.Sort(a.refused)
 	a.refused = slices.Compact(a.refused)
@@ -243,7 +243,7 @@ func (m *link) addAck(a ack) {
 	m.acks = append(m.acks, a)
 }
 
-// takeAck returns the next acknowledgement whose proof is done, or nil.
+// takeAck removes and returns the next acknowledgement whose proof is done, or nil.
 func (m *link) takeAck(done uint64) *proto.Ack {
 	m.mu.Lock()
 	defer m.mu.Unlock()

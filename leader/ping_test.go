@@ -280,7 +280,7 @@ func TestPauseCutsNobodyOff(t *testing.T) {
 	e, r, _ := due(t)
 	cut := 0
 	for _, m := range e.links {
-		m.open(func() { cut++ }, e.start, 0)
+		m.streamOpened(func() { cut++ }, e.start, 0)
 	}
 	e.step(r, e.start.Add(100*tick))
 	e.step(r, e.start.Add(100*tick+tick/2))

@@ -10,19 +10,19 @@ import (
 	"rollcall/proto"
 )
 
-// proofs runs the rounds that show that this leader still leads. A round is a number that
-// goes to every member, and has succeeded when a majority has sent it back: none of them
-// does so once it knows of a later term. One round runs at a time, and all who come
-// meanwhile share the next: it begins after each of them came.
+// proofs runs the rounds that prove that this leader still leads. A round is a number that is sent
+// to every member. It is done when a majority has sent it back: no member does so once it knows of
+// a later term. One round runs at a time, and all requests that come meanwhile share the next,
+// which begins after each of them came.
 type proofs struct {
 	majority int
 
 	mu       sync.Mutex
 	begun    uint64            // newest round; under way if it is not done
 	done     uint64            // newest round that a majority has answered
-	next     bool              // somebody waits for a round later than begun
+	next     bool              // a round later than begun is wanted
 	answered map[uint32]uint64 // newest round that each member has answered
-	changed  chan struct{}     // closed, and made anew, when done moves
+	changed  chan struct{}     // closed and replaced when done changes
 }
 
 func (p *proofs) init(members int) {
@@ -31,8 +31,8 @@ func (p *proofs) init(members int) {
 	p.changed = make(chan struct{})
 }
 
-// begin returns a round that nobody has been sent yet. It reports whether that is to be
-// sent now, not when the one under way is done.
+// begin returns the number of a round that has not been sent yet. It reports whether to send it
+// now; otherwise it is sent when the round under way is done.
 func (p *proofs) begin() (round uint64, now bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +44,7 @@ func (p *proofs) begin() (round uint64, now bool) {
 	return p.begun + 1, false
 }
 
-// answer notes that member has answered a round, and reports whether one is done by that.
+// answer records that member has answered a round, and reports whether that completes the round.
 func (p *proofs) answer(member uint32, round uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +78,9 @@ func (p *proofs) state() (begun, done uint64) {
 	return p.begun, p.done
 }
 
-// moved returns whether round is done, and what is closed when that may have changed.
-func (p *proofs) moved(round uint64) (done bool, changed <-chan struct{}) {
+// isDone reports whether round is done, and returns a channel that is closed when that may have
+// changed.
+func (p *proofs) isDone(round uint64) (done bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done >= round, p.changed
@@ -94,9 +95,9 @@ func (l *Leader) prove() uint64 {
 	return round
 }
 
-// Sync implements proto.LeaderServer. It returns an index that everything committed
-// before the call lies at or below, as soon as it is certain that this leader knew of it:
-// after a round begun since. It blocks as long as no majority answers.
+// Sync implements proto.LeaderServer. It returns an index that is at or above everything committed
+// before the call. It returns when it is proved that this leader knew of all that: after a round
+// begun since the call. It blocks as long as no majority answers.
 func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.SyncReply, error) {
 	if err := l.refuse(request.Nonce); err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.S
 	index := l.cfg.Log.CommitIndex()
 	round := l.prove()
 	for {
-		done, changed := l.proofs.moved(round)
+		done, changed := l.proofs.isDone(round)
 		if done {
 			return &proto.SyncReply{Index: index}, nil
 		}

@@ -12,37 +12,37 @@ import (
 	"rollcall/znode"
 )
 
-// Nodes are those that the leader has removed.
+// Nodes finds the nodes that the leader is to remove.
 type Nodes interface {
-	// Reapable returns up to limit of those behind after that are due at now, in ms since
-	// 1970, a container that never had a child if it is older than neverUsedMs, unless that
-	// is 0. None means that there are no more. It may wait for apply, but not for the log.
+	// Reapable returns up to limit candidates after after that are due at now, in ms since 1970. A
+	// container that never had a child is due if it is older than neverUsedMs, unless that is 0. An
+	// empty result means that there are no more. Reapable may wait for apply, but not for the log.
 	Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate
 
-	// Unswept reports whether ended sessions have left nodes. It may wait for apply, but not
-	// for the log. It is called between two entries.
+	// Unswept reports whether ended sessions have left nodes. It may wait for apply, but not for
+	// the log. It is called between two entries.
 	Unswept() bool
 }
 
-// Reaping is when nodes that are due are removed. Zero values stand for the defaults.
+// Reaping says when nodes that are due are removed. Zero values stand for the defaults.
 type Reaping struct {
-	Interval  time.Duration // between the beginnings of two rounds; default 1 min
-	PerMinute int           // nodes removed at most; default 10,000
-	NeverUsed time.Duration // age, in whole ms, at which a container that never had a child goes; default: it stays
+	Interval  time.Duration // between the starts of two rounds; default 1 min
+	PerMinute int           // most nodes removed in a minute; default 10,000
+	NeverUsed time.Duration // age, in whole ms, at which a container that never had a child is removed; default: never
 }
 
 const (
 	defaultReapInterval  = time.Minute
 	defaultReapPerMinute = 10_000
 
-	reapPage = 256 // candidates asked for at a time: apply waits for so many steps in an index
-	maxReaps = 64  // that wait for an entry, and so in one: a log that is slow slows the reaper, not the writes
+	reapPage = 256 // candidates asked for at a time: apply waits for this many steps in an index
+	maxReaps = 64  // reaps that wait for an entry, and so the most in one: a slow log slows the reaper, not the writes
 )
 
-// reapLoop looks for nodes that are due, and proposes to remove them one by one, evenly
-// over the time: clients notice of a million nodes no more than of a few. Whether a node
-// is due is judged again when that is applied. The first round is an interval away. Nothing
-// is removed while this member's clock is at fault; see clockFault.
+// reapLoop looks for nodes that are due, and proposes to remove them one by one, spread evenly over
+// time, so that clients notice a million removals no more than a few. When the removal is applied,
+// it is checked again whether the node is due. The first round starts after an interval. Nothing is
+// removed while this member's clock is at fault; see clockFault.
 func (l *Leader) reapLoop(ctx context.Context) error {
 	ticker := time.NewTicker(l.cfg.Reaping.Interval)
 	defer ticker.Stop()
@@ -62,8 +62,8 @@ func (l *Leader) reapLoop(ctx context.Context) error {
 	}
 }
 
-// reap is one round, over what is due when it begins. It returns how many nodes that was. It
-// ends early if this member's clock comes to be at fault.
+// reap runs one round, over the nodes that are due when it begins, and returns how many it proposed
+// to remove. It ends early if this member's clock becomes faulty.
 func (l *Leader) reap(ctx context.Context) (n int, err error) {
 	pace := time.NewTicker(time.Minute / time.Duration(l.cfg.Reaping.PerMinute))
 	defer pace.Stop()

@@ -7,16 +7,16 @@ import (
 	"rollcall/tally"
 )
 
-// Counters count what leaders do, over all terms of this process but where it says
-// otherwise. The zero value has counted nothing. Safe for concurrent use.
+// Counters count what leaders do, over all terms of this process unless a field says otherwise. The
+// zero value is ready to use. They are safe for concurrent use.
 type Counters struct {
 	Proposed  atomic.Uint64 // transactions put into entries
-	Committed atomic.Uint64 // those of entries that were committed and applied here
-	Expired   atomic.Uint64 // sessions
-	Sizes     tally.Sizes   // of the transactions proposed in this term, in bytes as the log has them
+	Committed atomic.Uint64 // of those, transactions whose entries were committed and applied here
+	Expired   atomic.Uint64 // sessions that expired
+	Sizes     tally.Sizes   // of the transactions proposed in this term, in bytes as encoded in the log
 }
 
-// Reset sets them to zero.
+// Reset sets all counters to zero.
 func (c *Counters) Reset() {
 	c.Proposed.Store(0)
 	c.Committed.Store(0)
@@ -24,17 +24,17 @@ func (c *Counters) Reset() {
 	c.Sizes.Reset()
 }
 
-// Stats are how a term stands now.
+// Stats describe the term as it is now.
 type Stats struct {
-	Learners int           // other members whose stream is open and who were heard on it
-	Synced   int           // those of them who have since applied what was committed when it opened
+	Learners int           // other members whose stream is open and that have sent something on it
+	Synced   int           // those of them that have since applied what was committed when it opened
 	Syncs    int           // calls of Sync that wait for their proof
 	Uptime   time.Duration // since the term opened
 	Apart    time.Duration // greatest difference between this member's clock and that of another
 	Held     bool          // nothing is reaped, because this member's clock is at fault
 }
 
-// Stats returns them.
+// Stats returns the present values.
 func (l *Leader) Stats() Stats {
 	s := Stats{Syncs: int(l.syncing.Load()), Uptime: time.Since(l.begun)}
 	why, _ := l.clockFault()

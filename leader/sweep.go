@@ -13,45 +13,45 @@ import (
 )
 
 const (
-	// maxExpires is how many sessions expire with one entry. Each costs every member as much
-	// as a few writes, besides its ephemeral nodes.
+	// maxExpires is how many sessions expire with one entry. Each costs every member as much as a
+	// few writes, in addition to its ephemeral nodes.
 	maxExpires = 128
 
-	// sweepNodes is how many nodes of ended sessions a sweep removes, and so one entry: half of
-	// what an entry may remove, so that sessions end with their nodes beside it.
+	// sweepNodes is how many nodes of ended sessions a sweep, and so an entry, removes: half of
+	// what an entry may remove, so that it also has room for sessions that end with their nodes.
 	sweepNodes = 500
 )
 
-// removals is the pace of what the leader itself removes: sessions that have expired, and the
-// nodes that ended sessions have left. After an entry with any of it, the leader puts none
-// into entries for as long as that entry took. So the writes of others, and what else runs on
-// the machine, have at least half of the time.
+// removals paces what the leader itself removes: sessions that have expired, and the nodes that
+// ended sessions have left. After an entry with any of these, the leader puts none into entries for
+// as long as that entry took. So the writes of clients, and other work on the machine, get at least
+// half of the time.
 type removals struct {
-	unswept atomic.Bool // an ended session may have left nodes
-	rests   time.Time   // until when; batchLoop's own
+	unswept     atomic.Bool // an ended session may have left nodes
+	pausedUntil time.Time   // end of the pause; only batchLoop uses it
 }
 
-// take returns what an entry removes, if it is time for that: the sweep, which goes first in
-// the entry, and the sessions that expire, which go last. The writes between come before the
-// sessions, and clients that close theirs wait for no more than a sweep.
+// takeRemovals returns what an entry removes, if the pause is over: whether it sweeps, and the
+// sessions that expire. The sweep comes first in the entry and the sessions last. So writes come
+// before the sessions, and clients that close theirs wait for at most one sweep.
 func (l *Leader) takeRemovals(now time.Time) (sweeps bool, due []sessiontracker.Overdue) {
-	if now.Before(l.removals.rests) {
+	if now.Before(l.removals.pausedUntil) {
 		return false, nil
 	}
 	if l.removals.unswept.Swap(false) && l.cfg.Nodes.Unswept() {
-		l.removals.unswept.Store(true) // the next entry looks again
+		l.removals.unswept.Store(true) // the next entry checks again
 		sweeps = true
 	}
 	return sweeps, l.takeDue(maxExpires)
 }
 
-// rest begins the pause after an entry that removed something and was begun at a time.
-func (l *Leader) rest(begun time.Time) {
+// pauseRemovals begins the pause after an entry that removed something and was begun at begun.
+func (l *Leader) pauseRemovals(begun time.Time) {
 	now := time.Now()
-	l.removals.rests = now.Add(now.Sub(begun))
+	l.removals.pausedUntil = now.Add(now.Sub(begun))
 }
 
-// takeDue takes sessions whose round is over, and marks them closing: an entry takes them.
+// takeDue takes up to limit sessions whose round is over, and marks them as closing.
 func (l *Leader) takeDue(limit int) []sessiontracker.Overdue {
 	if !l.expiry.deciding.Load() {
 		return nil
@@ -81,7 +81,7 @@ func expireTxn(s sessiontracker.Overdue, now time.Duration) (*proto.Txn, error) 
 	return &proto.Txn{Session: int64(s.ID), Op: int32(jute.OpExpire), Body: body}, nil
 }
 
-// Unswept notes that an ended session has left nodes. Apply calls it: it does not block.
+// Unswept records that an ended session has left nodes. Apply calls it; it does not block.
 func (l *Leader) Unswept() {
 	l.removals.unswept.Store(true)
 	signal(l.intake.work)

@@ -5,22 +5,24 @@ import (
 	"fmt"
 )
 
-// condemn says that this member's state is damaged. It never blocks; one reason is enough.
-func (m *Member) condemn(why string) {
+// reportDamage reports that this member's state is damaged. It never blocks. One reason is enough:
+// further ones are dropped.
+func (m *Member) reportDamage(why string) {
 	select {
 	case m.damage <- why:
 	default:
 	}
 }
 
-// damageLoop ends this member's service once its state is known to be damaged, now or in a
-// former run: another one leads, and its clients go there. It stays in the ensemble, stores
-// and votes, for its log is sound; but only with an empty folder it serves again. Alone it
-// has nobody to get the state from, so it ends, and begins anew with what is on its disk.
+// damageLoop ends this member's service once its state is known to be damaged, now or in an earlier
+// run. Another member leads, and its clients go there. This member stays in the ensemble, stores
+// entries and votes, because its log is sound. It serves again only after a start with an empty
+// folder. A member that runs alone has no other to get the state from: it ends, and the next start
+// rebuilds the state from what is on its disk.
 func (m *Member) damageLoop(ctx context.Context) error {
 	if why := m.node.Damage(); why != "" {
 		m.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data folder and start it again", "why", why)
-		m.retire()
+		m.stopServing()
 	}
 	for {
 		select {
@@ -28,7 +30,7 @@ func (m *Member) damageLoop(ctx context.Context) error {
 			return nil
 		case why := <-m.damage:
 			switch {
-			case m.node.Damage() != "": // told once more
+			case m.node.Damage() != "": // reported again
 			case len(m.cfg.Servers) == 1:
 				return fmt.Errorf("member: the state is damaged: %s", why)
 			default:
@@ -40,8 +42,8 @@ func (m *Member) damageLoop(ctx context.Context) error {
 	}
 }
 
-// damaged takes this member out of service. Whoever is to lead in its place gets the log
-// from it first; if nobody takes over, this member falls silent all the same.
+// damaged takes this member out of service. If it leads, it first hands leadership over. If no
+// member takes over, this member stops serving all the same.
 func (m *Member) damaged(ctx context.Context, why string) error {
 	over, cancel := context.WithTimeout(ctx, m.cfg.Tick)
 	defer cancel()
@@ -50,11 +52,11 @@ func (m *Member) damaged(ctx context.Context, why string) error {
 	}
 	m.log.Error("this member stops serving: its state is damaged; stop it, empty its data folder and start it again", "why", why)
 	err := m.node.SetDamage(why)
-	m.retire()
+	m.stopServing()
 	return err
 }
 
-func (m *Member) retire() {
-	m.terms.stall()
+func (m *Member) stopServing() {
+	m.terms.abandon()
 	m.server.Retire()
 }

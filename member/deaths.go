@@ -9,23 +9,23 @@ import (
 	"rollcall/znode"
 )
 
-// maxDeaths is how many ends of sessions a member remembers: enough to find one that an
-// operator asks for within the hour, in two megabytes at most.
+// maxDeaths is how many ends of sessions a member remembers: enough to find one that an operator
+// asks for within the hour, in at most two megabytes.
 const maxDeaths = 10_000
 
-// Death is the end of a session. Members that have applied it remember the same.
+// Death is the end of a session. All members that have applied it remember the same values.
 type Death struct {
 	Session    jute.SessionID
 	At         time.Time // by the log's time
 	Zxid       int64
-	Expired    bool          // else its client has closed it
-	Heard      time.Time     // if it expired: when its leader had last heard of it, or begun to lead
+	Expired    bool          // else its client closed it
+	Heard      time.Time     // if it expired: when its leader had last heard from it, or had begun to lead
 	Timeout    time.Duration // granted
-	Leader     uint32        // who led then
-	Term       uint64        // and in which term
-	Member     uint32        // that the session was attached to
+	Leader     uint32        // member that led at that time
+	Term       uint64        // raft's term at that time
+	Member     uint32        // that the session was attached to; 0: none
 	Address    string        // of the client
-	Ephemerals int           // that went with it
+	Ephemerals int           // number of nodes that were removed with it
 }
 
 // death is what the tree and its observer know of it.
@@ -40,11 +40,11 @@ func death(s *znode.State, session znode.Session, end znode.Ending) Death {
 	return d
 }
 
-// deaths are the last of them, in the order of the log. They are kept in memory: a member
-// that starts knows those of the log that it applies again.
+// deaths holds the last ends of sessions, in the order of the log. They are kept only in memory:
+// after a start a member knows those in the part of the log that it applies again.
 type deaths struct {
 	ring []Death // number n is at n % maxDeaths
-	n    uint64  // how many there were
+	n    uint64  // how many there have been
 }
 
 func (d *deaths) add(one Death) {
@@ -56,8 +56,8 @@ func (d *deaths) add(one Death) {
 	d.n++
 }
 
-// before appends to part, as far as it has room, those numbered below n, the newest first,
-// and returns the number of the last one.
+// before appends to part the deaths numbered below n, newest first, until part is full. It returns
+// the number of the last one it appended.
 func (d *deaths) before(part []Death, n uint64) ([]Death, uint64) {
 	n = min(n, d.n)
 	for n > d.n-uint64(len(d.ring)) && len(part) < cap(part) {
@@ -67,8 +67,8 @@ func (d *deaths) before(part []Death, n uint64) ([]Death, uint64) {
 	return part, n
 }
 
-// Deaths yields the last ends of sessions that this member has applied, the newest first,
-// maxDeaths at most. It takes a part at a time under the tree's lock.
+// Deaths yields the last ends of sessions that this member has applied, newest first, at most
+// maxDeaths. It holds the tree's lock for one part at a time.
 func (m *Member) Deaths() iter.Seq[Death] {
 	return func(yield func(Death) bool) {
 		part := make([]Death, 0, listedPerLock)

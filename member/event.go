@@ -8,10 +8,10 @@ import (
 	"rollcall/znode"
 )
 
-// EventKind names what happened.
+// EventKind names a kind of event.
 type EventKind string
 
-// The events, each told once, by the member that leads when it is applied.
+// The events. Each is reported once, by the member that leads when it is applied.
 const (
 	EventLeader  EventKind = "leader elected"
 	EventOpened  EventKind = "session opened"
@@ -26,14 +26,14 @@ type Event struct {
 	Kind       EventKind
 	Term       uint64         // EventLeader: raft's term
 	Member     uint32         // the leader; the member that the session is attached to; 0 if to none
-	From       uint32         // EventMoved: the member before
+	From       uint32         // EventMoved: the member it was attached to before
 	Session    jute.SessionID // all but EventLeader and EventQuota
 	Timeout    time.Duration  // EventOpened, EventMoved: granted
 	Address    string         // the client's
-	Ephemerals int            // EventExpired, EventClosed: how many went with it
-	Silent     time.Duration  // EventExpired: for how long the leader had not heard of it
-	Quota      znode.Quota    // EventQuota: one of them
-	Times      int            // EventQuota: writes that left a quota overused since the one told before
+	Ephemerals int            // EventExpired, EventClosed: number of nodes removed with the session
+	Silent     time.Duration  // EventExpired: for how long the leader had not heard from it
+	Quota      znode.Quota    // EventQuota: a quota that is overused
+	Times      int            // EventQuota: writes that left any quota overused since the last EventQuota
 }
 
 // LogValue implements slog.LogValuer.
@@ -60,17 +60,16 @@ func (e Event) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// quotaPause is how long after one EventQuota none is told: a quota may be overused by
-// every write.
+// quotaPause is the least time between two EventQuotas: a quota may be overused by every write.
 const quotaPause = 10 * time.Second
 
-// quotas counts the writes that left a quota overused. Guarded by the tree's lock.
+// quotas counts the writes that left a quota overused. The tree's lock guards it.
 type quotas struct {
 	told  time.Time
 	times int
 }
 
-func (c *quotas) tell(m *Member, q znode.Quota) {
+func (c *quotas) report(m *Member, q znode.Quota) {
 	if c.times++; time.Since(c.told) < quotaPause {
 		return
 	}

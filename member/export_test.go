@@ -6,7 +6,7 @@ import "rollcall/jute"
 // raft still leads.
 func (m *Member) EndTerm() {
 	m.terms.mu.Lock()
-	end := m.terms.retired
+	end := m.terms.cancelTerm
 	m.terms.mu.Unlock()
 	if end != nil {
 		end()
@@ -17,10 +17,10 @@ func (m *Member) EndTerm() {
 // a pause: between the term's end and what else there is to do.
 func (m *Member) StallSlowly(pause func()) {
 	m.terms.mu.Lock()
-	retired := m.terms.retired
-	m.terms.retired = func() { retired(); pause() }
+	retired := m.terms.cancelTerm
+	m.terms.cancelTerm = func() { retired(); pause() }
 	m.terms.mu.Unlock()
-	m.terms.stall()
+	m.terms.abandon()
 }
 
 // Dies has the member remember the death of a session that was not.

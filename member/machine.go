@@ -13,15 +13,16 @@ import (
 	"rollcall/znode"
 )
 
-// machine implements quorum.Machine over the state: log in, state out.
+// machine implements quorum.Machine on the state: it applies the log to it and makes snapshots of
+// it.
 type machine struct {
 	state   *znode.State
-	damaged func(error) // hears that a snapshot showed the state to be damaged
-	applied func()      // hears of each entry that was applied, when the lock has been given back
+	damaged func(error) // called when a snapshot showed that the state is damaged
+	applied func()      // called after each entry that was applied, without the lock
 }
 
-// Apply takes committed entries in order. The lock is given back after each, so that
-// reads get between them.
+// Apply applies committed entries in order. It releases the lock after each, so that reads get
+// their turn.
 func (a machine) Apply(batch []quorum.Committed) error {
 	for _, c := range batch {
 		var entry *proto.Entry // nil: raft's own
@@ -48,14 +49,14 @@ func (a machine) apply(c quorum.Committed, entry *proto.Entry) error {
 	return nil
 }
 
-// Snapshot takes a copy of the state, without waiting for anything but the lock.
+// Snapshot returns a copy of the state. It waits for nothing but the lock.
 func (a machine) Snapshot() (quorum.Snapshot, error) {
 	a.state.Lock()
 	defer a.state.Unlock()
 	return snapshot{a.state.Snapshot(), a.damaged}, nil
 }
 
-// Restore replaces the state. Connections of clients are closed by the observer.
+// Restore replaces the state. The state's observer closes the clients' connections.
 func (a machine) Restore(r io.ReadCloser) error {
 	defer func() { _ = r.Close() }() // it was only read
 	return newer(a.state.Restore(r))
@@ -67,7 +68,8 @@ func (a machine) Verify(r io.Reader) (disk.Contents, error) {
 	return disk.Contents{Index: index, Term: term}, newer(err)
 }
 
-// newer says in quorum's words that a newer version wrote a snapshot.
+// newer wraps an error that says that a newer version wrote a snapshot, so that it is
+// disk.ErrNewerFormat too.
 func newer(err error) error {
 	if errors.Is(err, znode.ErrNewerSnapshot) {
 		return fmt.Errorf("%w: %w", disk.ErrNewerFormat, err)
@@ -80,7 +82,7 @@ type snapshot struct {
 	damaged func(error)
 }
 
-// WriteTo also tells if what is written is not what the log has made.
+// WriteTo also reports damage if the state that it writes is not the one that the log made.
 func (s snapshot) WriteTo(w io.Writer) (int64, error) {
 	n, err := s.Snapshot.WriteTo(w)
 	if errors.Is(err, znode.ErrDamaged) {

@@ -1,16 +1,16 @@
-// Package member assembles one member of an ensemble from the rooms below: the log
-// (quorum), the replicated state (znode), the follower that every member is for its
-// whole life, the leader that it is for a term, and the server for its clients. It is
-// the one assembly, for the command and for tests; it holds no state of its own.
+// Package member assembles one member of an ensemble from the packages below it: the log (quorum),
+// the replicated state (znode), the follower that runs for the member's whole life, the leader of
+// each term that it leads, and the server for its clients. The command and the tests both use this
+// assembly. It holds no state of its own.
 //
-// What flows through it:
+// The data flows as follows:
 //
-//   - raft hands committed entries to machine, which applies them to the state under
-//     the tree's write lock;
-//   - the state tells observer what changed, and observer tells follower, server and,
-//     while this member leads, the leader's session table;
-//   - raft's gains and losses of leadership run terms: each opens with a TermStart in
-//     the log and is a fresh leader.Leader.
+//   - raft hands committed entries to machine, which applies them to the state under the tree's
+//     write lock;
+//   - the state reports changes to observer, which passes them to follower, server and, while
+//     this member leads, the leader's session table;
+//   - raft's gains and losses of leadership drive terms: each term opens with a TermStart in
+//     the log and has a new leader.Leader.
 package member
 
 import (
@@ -37,14 +37,14 @@ import (
 	"rollcall/znode"
 )
 
-// Server is one voting member as the server list names it.
+// Server is one voting member as it stands in the server list.
 type Server struct {
 	ID   uint32 // 1 to 255
 	Grpc string // host:port between members, server.N's second field
 	Raft string // host:port of the log, server.N's third field
 }
 
-// Network is how a member reaches others and is reached. The default is TCP.
+// Network is how a member connects to other members and listens for them. The default is TCP.
 type Network struct {
 	Listen func(addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
@@ -53,33 +53,33 @@ type Network struct {
 // Config is what a Member is built from. A field without a default is required.
 type Config struct {
 	ID      uint32
-	Servers []Server // every voting member; one alone opens no port for members
+	Servers []Server // every voting member; if there is only one it opens no port for members
 	Dir     string   // data folder; not needed with Stores
 	LogDir  string   // folder of the log; default Dir
 
 	Tick       time.Duration
-	InitLimit  int           // ticks; nothing but conf shows it; default 10
-	SyncLimit  int           // ticks after which a silent member is cut off; default 5
+	InitLimit  int           // ticks; shown by conf and not used otherwise; default 10
+	SyncLimit  int           // ticks after which the streams of a silent member are closed; default 5
 	MinTimeout time.Duration // of sessions; default 2 ticks
 	MaxTimeout time.Duration // default 20 ticks
 
 	Clients     net.Listener // where clients connect; Run closes it
 	Limits      server.Limits
 	InFlight    int           // transactions sent and not yet applied here, over all connections; default 8,192
-	Drain       time.Duration // how long a graceful stop takes to close client connections; default: at once
-	SuperDigest string        // "super:" and the digest; "": nobody is super
-	// LinearizableReads has every read wait for a proof that the leader still leads, and for
-	// this member to have applied what was committed by then. Default: reads may be stale.
+	Drain       time.Duration // how long a graceful stop may take to close client connections; default: at once
+	SuperDigest string        // "super:" and the digest; "": there is no super user
+	// LinearizableReads makes every read wait for a proof that the leader still leads, and until
+	// this member has applied what was committed by then. By default reads may be stale.
 	LinearizableReads bool
-	Rules             znode.Rules  // of the terms that this member leads
+	Rules             znode.Rules  // for the terms that this member leads
 	Whitelist         []string     // four-letter words served; srvr always is
 	SnapCount         uint64       // log entries between snapshots; default 100,000
-	LogKind           disk.LogKind // what the log is kept in; default: as the folder is
+	LogKind           disk.LogKind // how the log is stored; default: as the folder is
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
 	// member stops leading and closes its clients' connections; default 3 s.
 	StoreStallLimit time.Duration
-	Reaping         leader.Reaping // when containers and nodes with a time to live go; default ZooKeeper's
-	EnsembleText    []byte         // what /zookeeper/config says; nil: standalone
+	Reaping         leader.Reaping // when containers and nodes with a time to live are removed; default: as in ZooKeeper
+	EnsembleText    []byte         // content of /zookeeper/config; nil: standalone
 
 	Version string    // of this program, for srvr; default "dev"
 	Built   time.Time // date of the commit that it was built from
@@ -89,15 +89,15 @@ type Config struct {
 	Bind        func(addr string) string // advertised address → the one to listen on; default the same
 	Stores      *disk.Stores             // default: files in Dir
 	Now         func() time.Time         // wall clock; default time.Now
-	Events      func(Event)              // hears what happens in the ensemble, from the member that leads; called by one goroutine
+	Events      func(Event)              // called with what happens in the ensemble, on the member that leads, by one goroutine
 	Logger      *slog.Logger             // default: discard
 
-	// For whoever judges what a member does: Observer hears after the member's own rooms
-	// what apply changed, as they do; Wrap stands between them and the connections, and
-	// WrapLog between a term of leading and the log.
-	Observer znode.Observer                    // default: nobody
-	Wrap     func(server.Member) server.Member // default: nothing
-	WrapLog  func(leader.Log) leader.Log       // default: nothing
+	// The following are for tests that check what a member does. Observer is called after the
+	// member's own observers. Wrap wraps the member as its connections see it, and WrapLog wraps
+	// the log as a term of leading sees it.
+	Observer znode.Observer                    // default: none
+	Wrap     func(server.Member) server.Member // default: no wrapping
+	WrapLog  func(leader.Log) leader.Log       // default: no wrapping
 }
 
 // complete checks cfg and fills in the defaults.
@@ -145,7 +145,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Those of ZooKeeper's sample configuration.
+// Defaults from ZooKeeper's sample configuration.
 const (
 	defaultInitLimit = 10
 	defaultSyncLimit = 5
@@ -158,7 +158,7 @@ type Member struct {
 	begun time.Time
 	clock *leader.Clock // wall clock
 	boot  uint64
-	own   *loopback // this member's gRPC services, for itself
+	own   *loopback // this member's gRPC services, called by itself
 
 	state      *znode.State
 	node       *quorum.Node
@@ -179,17 +179,17 @@ type Member struct {
 	applied atomic.Uint64 // index of the last entry applied
 	quotas  quotas
 	deaths  deaths        // guarded by the tree's lock
-	dropped atomic.Uint64 // transactions that apply dropped: sent again, and seen before
-	lost    atomic.Uint64 // events that nobody took in time
+	dropped atomic.Uint64 // transactions of this member that apply dropped because they were sent again after they had been applied
+	lost    atomic.Uint64 // events that Config.Events did not take in time
 }
 
-// maxEvents bounds the events that wait for Config.Events; more are counted and lost:
-// apply waits for no reader of them.
+// maxEvents is how many events may wait for Config.Events. Further events are counted and dropped,
+// so that apply never waits for their reader.
 const maxEvents = 4096
 
-// New checks cfg, opens the data folder and the member ports and assembles the member.
-// It starts nothing; Run must follow, to release what it holds. After an error Clients
-// is still open.
+// New checks cfg, opens the data folder and the member ports and assembles the member. It starts
+// nothing. The caller must call Run, which releases what New opened. If New returns an error,
+// Clients is still open.
 func New(cfg Config) (*Member, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func New(cfg Config) (*Member, error) {
 	return m, nil
 }
 
-// open takes the ports for members, then the data folder.
+// open opens the ports for members, then the data folder.
 func (m *Member) open() (err error) {
 	if m.ports, err = m.openPorts(); err != nil {
 		return err
@@ -239,12 +239,13 @@ func (m *Member) followerConfig() follower.Config {
 		RaftLeader:  func() uint32 { return m.node.LeaderID() },
 		Joining:     func() bool { return m.node.Joining() },
 		Wall:        m.clock.Now,
-		Damaged:     m.condemn,
+		Damaged:     m.reportDamage,
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
 	}
 }
 
-// cutter implements follower.Clients; the server is made after the follower.
+// cutter implements follower.Clients. It looks up the server late, because that is made after the
+// follower.
 type cutter struct{ m *Member }
 
 func (c cutter) Cut(id jute.SessionID, conn uint64, why error) { c.m.server.Cut(id, conn, why) }
@@ -262,8 +263,8 @@ func (m *Member) wordsConfig() admin.WordsConfig {
 	return admin.WordsConfig{Whitelist: m.cfg.Whitelist, Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}}
 }
 
-// Run serves until ctx ends or this member cannot go on; then the error says why. When
-// ctx ends it hands leadership over first and sends the clients elsewhere.
+// Run serves until ctx ends or this member cannot continue, and returns the reason in the second
+// case. When ctx ends it first hands leadership over and closes its clients' connections.
 func (m *Member) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -272,7 +273,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.follower.Run(inner) })
 	g.Go(func() error { return m.terms.run(inner) })
 	g.Go(func() error { return m.server.Serve(inner, m.cfg.Clients) })
-	g.Go(func() error { return m.tellEvents(inner) })
+	g.Go(func() error { return m.eventLoop(inner) })
 	g.Go(func() error { return m.announceReady(inner) })
 	g.Go(func() error { return m.stallLoop(inner) })
 	g.Go(func() error { return m.damageLoop(inner) })
@@ -281,7 +282,7 @@ func (m *Member) Run(ctx context.Context) error {
 		select {
 		case <-inner.Done(): // something failed
 		case <-ctx.Done():
-			m.leave(inner)
+			m.handOverAndDrain(inner)
 		}
 		stop()
 		return nil
@@ -292,9 +293,9 @@ func (m *Member) Run(ctx context.Context) error {
 	return err
 }
 
-// leave is the graceful part of stopping: first another leader, then the clients, which
-// find one.
-func (m *Member) leave(ctx context.Context) {
+// handOverAndDrain is the graceful part of stopping: it hands leadership over first, so that the
+// clients whose connections it closes then find a leader.
+func (m *Member) handOverAndDrain(ctx context.Context) {
 	over, cancel := context.WithTimeout(ctx, m.cfg.Tick)
 	defer cancel()
 	if err := m.node.HandOver(over); err != nil {
@@ -318,15 +319,15 @@ func (m *Member) announceReady(ctx context.Context) error {
 	return nil
 }
 
-// Ready is closed once this member serves clients.
+// Ready returns a channel that is closed once this member serves clients.
 func (m *Member) Ready() <-chan struct{} { return m.ready }
 
-// State is the replicated state, for those who compare members.
+// State returns the replicated state, so that tests can compare members.
 func (m *Member) State() *znode.State { return m.state }
 
-// Role is "leader", "follower" or "standalone", or "" while this member does not serve:
-// before its first term, while its disk or its apply hangs, once its state is damaged, or
-// without a leader.
+// Role returns "leader", "follower" or "standalone". It returns "" while this member does not
+// serve: before its first term, while its disk or apply hangs, once its state is damaged, or while
+// there is no leader.
 func (m *Member) Role() string {
 	switch {
 	case m.node.Stalled() != nil || m.node.Damage() != "":
@@ -341,26 +342,26 @@ func (m *Member) Role() string {
 	return "follower"
 }
 
-// Damage is why this member serves no more: its state is not that of the others. "": it
-// serves, for all that is known.
+// Damage returns why this member no longer serves: its state differs from that of the others. It
+// returns "" if no damage is known.
 func (m *Member) Damage() string { return m.node.Damage() }
 
-// Joining reports whether this member still catches up, and takes part in no election.
+// Joining reports whether this member is still catching up and takes part in no election.
 func (m *Member) Joining() bool { return m.node.Joining() }
 
 // Stats are counters since this process started.
 type Stats struct {
 	Resent  uint64 // transactions sent again to a leader
-	Dropped uint64 // transactions of this member that apply dropped as seen before
+	Dropped uint64 // transactions of this member that apply dropped as duplicates
 	Server  server.Stats
 }
 
-// Stats returns them.
+// Stats returns the present values.
 func (m *Member) Stats() Stats {
 	return Stats{Resent: m.follower.Resent(), Dropped: m.dropped.Load(), Server: m.server.Stats()}
 }
 
-// emit hands an event on, from wherever apply is; it never waits.
+// emit queues an event for Config.Events. Apply calls it too, so it never waits.
 func (m *Member) emit(e Event) {
 	select {
 	case m.events <- e:
@@ -369,8 +370,8 @@ func (m *Member) emit(e Event) {
 	}
 }
 
-// tellEvents calls Config.Events.
-func (m *Member) tellEvents(ctx context.Context) error {
+// eventLoop calls Config.Events for each event.
+func (m *Member) eventLoop(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -386,5 +387,5 @@ func (m *Member) tellEvents(ctx context.Context) error {
 	}
 }
 
-// now is a session table's clock: monotonic.
+// now returns the time for the session table, which needs a monotonic clock.
 func now() time.Time { return time.Now() }

@@ -86,14 +86,14 @@ func (o observer) Dropped(txn *proto.Txn) {
 
 func (o observer) Overused(q znode.Quota) {
 	if o.m.terms.table != nil {
-		o.m.quotas.tell(o.m, q)
+		o.m.quotas.report(o.m, q)
 	}
 	o.m.cfg.Observer.Overused(q)
 }
 
 func (o observer) EntryEnd(index uint64) {
 	o.m.applied.Store(index)
-	o.m.terms.forget()
+	o.m.terms.removeClosed()
 	o.m.follower.EntryEnd(index)
 	o.m.cfg.Observer.EntryEnd(index)
 }

@@ -15,36 +15,36 @@ import (
 	"rollcall/proto"
 )
 
-// maxMessage bounds one gRPC message: a Forwarded with one client frame (jute.maxbuffer
-// has a ceiling of 8 MiB) and a Pong of 100,000 touches fit well below it.
+// maxMessage bounds one gRPC message. A Forwarded with one client frame (jute.maxbuffer is at most
+// 8 MiB) and a Pong of 100,000 touches are well below it.
 const maxMessage = 16 << 20
 
 const (
-	// maxStreams bounds what one member asks of another at a time: a stream of pings, one
-	// of writes, a sync, a hello, and those of a connection or a term that is ending.
+	// maxStreams bounds what one member asks of another at a time: a stream of pings, one of
+	// writes, a sync, a hello, and those of a connection or a term that is ending.
 	maxStreams = 64
-	// keepaliveTime is after how long without a byte a connection is probed; gRPC takes no
+	// keepaliveTime is the time without a byte after which a connection is probed. gRPC allows no
 	// less than 10 s.
 	keepaliveTime = 10 * time.Second
 )
 
-// peers holds one lazy gRPC connection to each member, this one included, whose own
-// runs over memory and carries its pings: writes take the short way (own). Safe for
-// concurrent use.
+// peers holds one gRPC connection to each member, opened when first used. The connection to this
+// member itself runs in memory and carries its pings; its writes go directly to the leader
+// (ownLeader). It is safe for concurrent use.
 type peers struct {
 	dial func(ctx context.Context, id uint32) (net.Conn, error)
 	tick time.Duration
 
 	mu    sync.Mutex
 	conns map[uint32]*grpc.ClientConn
-	live  map[uint32]net.Conn // the newest connection to each member, which may have ended
+	live  map[uint32]net.Conn // newest connection to each member, which may have ended
 }
 
 func newPeers(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peers {
 	return &peers{dial: dial, tick: tick, conns: make(map[uint32]*grpc.ClientConn), live: make(map[uint32]net.Conn)}
 }
 
-// to returns the connection to a member. It does not wait for it to be up.
+// to returns the connection to a member. It does not wait until it is up.
 func (p *peers) to(id uint32) (*grpc.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,12 +55,12 @@ func (p *peers) to(id uint32) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.open(ctx, id) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage),
-			// No stream is opened anew behind our back: whoever holds it does that, and must
-			// hear of its end at once, not hang in Send until the member is back. See commit too.
+			// gRPC must not reopen a stream by itself. Its holder does that, and must see its end
+			// at once, instead of waiting in Send until the member is back. See commit too.
 			grpc.MaxRetryRPCBufferSize(0)),
 		grpc.WithStreamInterceptor(commit),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			// A member that comes back is to be found within half a tick.
+			// A member that comes back must be found within half a tick.
 			Backoff:           backoff.Config{BaseDelay: p.tick / 20, Multiplier: 1.6, Jitter: 0.2, MaxDelay: p.tick / 2},
 			MinConnectTimeout: p.tick,
 		}),
@@ -74,15 +74,15 @@ func (p *peers) to(id uint32) (*grpc.ClientConn, error) {
 	return c, nil
 }
 
-// commit opens a stream and ties it to its connection. Else a Recv that comes before the first
-// Send would open it anew if the other side never saw it: it would wait for a new connection, and
-// hold the stream's lock meanwhile, so that Send would wait too, whatever its context.
+// commit opens a stream and ties it to its connection. Without that, a Recv that comes before the
+// first Send reopens the stream if the other side never saw it. Such a Recv waits for a new
+// connection and holds the stream's lock meanwhile, so that Send waits too, whatever its context.
 func commit(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := open(ctx, desc, cc, method, opts...)
 	if err != nil {
 		return nil, err
 	}
-	_ = s.Context() // gRPC retries nothing on a stream whose context was asked for
+	_ = s.Context() // gRPC does not retry on a stream whose context was asked for
 	return s, nil
 }
 
@@ -98,15 +98,15 @@ func (p *peers) open(ctx context.Context, id uint32) (net.Conn, error) {
 	return conn, nil
 }
 
-// newest returns the newest connection to a member, nil if there was none.
+// newest returns the newest connection to a member, or nil if there was none.
 func (p *peers) newest(id uint32) net.Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.live[id]
 }
 
-// giveUp closes a connection to a member, with all streams and calls on it, unless there is
-// a newer one: the next call opens another.
+// giveUp closes a connection to a member, with all streams and calls on it, unless there is a newer
+// one. The next call opens another.
 func (p *peers) giveUp(id uint32, conn net.Conn) {
 	p.mu.Lock()
 	newest := conn != nil && p.live[id] == conn
@@ -115,11 +115,11 @@ func (p *peers) giveUp(id uint32, conn net.Conn) {
 	}
 	p.mu.Unlock()
 	if newest {
-		_ = conn.Close() // it may have ended
+		_ = conn.Close() // it may have ended already
 	}
 }
 
-// redial gives up the newest connection to a member.
+// redial closes the newest connection to a member, so that the next call opens another.
 func (p *peers) redial(id uint32) { p.giveUp(id, p.newest(id)) }
 
 // follower returns a client of a member's Follower service.
@@ -140,13 +140,14 @@ func (p *peers) leader(id uint32) (proto.LeaderClient, error) {
 	return proto.NewLeaderClient(c), nil
 }
 
-// close ends all connections. It waits for some seconds, without the lock, if one takes no bytes.
+// close closes all connections. It may wait for some seconds, without the lock, if one of them
+// takes no bytes.
 func (p *peers) close() {
 	p.mu.Lock()
 	conns := p.conns
 	p.conns = make(map[uint32]*grpc.ClientConn)
 	p.mu.Unlock()
 	for _, c := range conns {
-		_ = c.Close() // an error only says that it was closed already
+		_ = c.Close() // an error only means that it was closed already
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"rollcall/znode"
 )
 
-// ports are where other members reach this one. An ensemble of one has none: its log
-// goes nowhere, and its gRPC services only to itself.
+// ports are the ports on which other members reach this one. An ensemble of one member has none:
+// its log goes nowhere, and only the member itself calls its gRPC services.
 type ports struct {
 	hello  wire.Hello
-	grpc   *wire.Listener // nil: none
+	grpc   *wire.Listener // nil: there is none
 	stream *wire.Stream
 }
 
-// openPorts listens for members. What it opened before an error is in ports too.
+// openPorts listens for members. If it returns an error, ports still holds what it opened before.
 func (m *Member) openPorts() (p ports, err error) {
 	peers := m.raftPeers()
 	p.hello = wire.NewHello(m.cfg.ID, peers)
@@ -45,7 +45,7 @@ func (m *Member) openPorts() (p ports, err error) {
 	return p, nil
 }
 
-// closePorts may be called more than once.
+// closePorts closes the ports. It may be called more than once.
 func (m *Member) closePorts() {
 	if m.ports.grpc != nil {
 		_ = m.ports.grpc.Close() // closing again is no failure
@@ -66,7 +66,7 @@ func raftPeers(servers []Server) []wire.Peer {
 	return peers
 }
 
-// serverByID returns the zero Server for an id that is not in the list.
+// serverByID returns the Server with an id, or the zero Server if it is not in the list.
 func (m *Member) serverByID(id uint32) Server {
 	for _, s := range m.cfg.Servers {
 		if s.ID == id {
@@ -79,7 +79,7 @@ func (m *Member) serverByID(id uint32) Server {
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
 		Self: m.cfg.ID, Peers: m.raftPeers(), Dir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
-		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.condemn(err.Error()) }, m.server.Flush}, Ask: m.askHello, NewEnsemble: m.cfg.NewEnsemble,
+		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.reportDamage(err.Error()) }, m.server.Flush}, Ask: m.askHello, NewEnsemble: m.cfg.NewEnsemble,
 		Tick: m.cfg.Tick, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
 	if m.cfg.Stores != nil {
@@ -103,7 +103,7 @@ func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 // leader implements follower.Config.Leader.
 func (m *Member) leader(_ context.Context, id uint32) (proto.LeaderClient, error) {
 	if id == m.cfg.ID {
-		return own{m.terms}, nil
+		return ownLeader{m.terms}, nil
 	}
 	return m.peers.leader(id)
 }
@@ -127,7 +127,7 @@ func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloRepl
 	return c.Hello(ctx, &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: wire.ConfigHash(m.raftPeers())})
 }
 
-// services are what members ask of this one, itself included.
+// services are the gRPC services that members call on this one, itself included.
 type services struct {
 	proto.UnsafeFollowerServer
 	proto.UnsafeLeaderServer
@@ -170,7 +170,7 @@ func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
 	}
 	g.Go(func() error {
 		<-ctx.Done()
-		srv.Stop() // streams end with the member; nothing waits for them
+		srv.Stop() // streams end with the member; there is no need to wait for them
 		return nil
 	})
 }

@@ -15,10 +15,10 @@ import (
 	"rollcall/znode"
 )
 
-// surveyTime is how long the other members are asked for at most before a recovery.
+// surveyTime is how long Examine asks the other members at most.
 const surveyTime = 3 * time.Second
 
-// Recovery is what Recover and Examine need to know.
+// Recovery holds the parameters of Recover and Examine.
 type Recovery struct {
 	ID          uint32   // this member
 	Servers     []Server // the server list from now on, this member included
@@ -28,9 +28,9 @@ type Recovery struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Recover rewrites the data folder of a stopped member so that it can start without the
-// members it knew: the way out when a majority has lost its data for good. What only the
-// lost members had is lost, acknowledged or not. The folder must not be in use.
+// Recover rewrites the data folder of a stopped member so that it can start without the members it
+// knew. It is for the case that a majority has lost its data for good. Data that only the lost
+// members had are lost, even if they were acknowledged. The folder must not be in use.
 func Recover(r Recovery) error {
 	return quorum.Recover(quorum.Recovery{
 		Dir: r.Dir, LogDir: r.LogDir, Self: r.ID, Peers: raftPeers(r.Servers),
@@ -41,13 +41,13 @@ func Recover(r Recovery) error {
 // Finding is what Examine finds out about a member.
 type Finding struct {
 	Server
-	disk.Extent       // zero: no data
-	Err         error // why nothing is known: it did not answer
+	disk.Extent       // zero: it has no data
+	Err         error // why nothing is known: the member did not answer
 }
 
-// Examine returns how far the data of a stopped member go, and those of the other members, as
-// many as answer within a few seconds. Those that are stopped do not, nor do those with another
-// server list. It changes nothing. The first finding is about this member.
+// Examine returns how far the data of a stopped member go, and those of all other members that
+// answer within a few seconds. Members that are stopped do not answer, nor do members with another
+// server list. Examine changes nothing. The first finding is about this member.
 func Examine(ctx context.Context, r Recovery) ([]Finding, error) {
 	own, err := disk.Examine(r.Dir, r.LogDir)
 	if err != nil {
@@ -89,7 +89,7 @@ func Examine(ctx context.Context, r Recovery) ([]Finding, error) {
 	return findings, nil
 }
 
-// examine asks one member.
+// examine asks one member how far its data go.
 func (r Recovery) examine(ctx context.Context, p *peers, id uint32) (disk.Extent, error) {
 	c, err := p.follower(id)
 	if err != nil {

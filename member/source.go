@@ -14,11 +14,11 @@ import (
 	"rollcall/tally"
 )
 
-// listedPerLock is how many sessions or nodes a list takes from the state while apply
-// waits: some tens of microseconds.
+// listedPerLock is how many sessions or nodes a listing takes from the state under one hold of the
+// lock, while apply waits: some tens of microseconds.
 const listedPerLock = 1024
 
-// source implements admin.Source: the figures and lists of all rooms.
+// source implements admin.Source: the metrics and lists of all parts of the member.
 type source struct{ m *Member }
 
 func (s source) Stats() admin.Stats {
@@ -65,7 +65,7 @@ func (s source) Connections() iter.Seq[tally.Connection] { return s.m.server.Con
 
 func (s source) Watches() iter.Seq2[jute.SessionID, []string] { return s.m.server.Watches() }
 
-// Sessions takes a part at a time under the tree's lock.
+// Sessions holds the tree's lock for one part of the sessions at a time.
 func (s source) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
 	return func(yield func(jute.SessionID, time.Duration) bool) {
 		part := make([]sessiontracker.Seed, 0, listedPerLock)
@@ -94,7 +94,7 @@ func (s source) sessions(part []sessiontracker.Seed, first jute.SessionID) []ses
 	return part
 }
 
-// Expiries asks the table of the term that this member leads.
+// Expiries reads the session table of the term that this member leads.
 func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
 	s.m.state.RLock()
 	table := s.m.terms.table
@@ -112,7 +112,7 @@ func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
 	}, true
 }
 
-// Ephemerals takes a part at a time under the tree's lock.
+// Ephemerals holds the tree's lock for one part of the nodes at a time.
 func (s source) Ephemerals() iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {
 		part := make([]ephemeral, 0, listedPerLock)
@@ -122,7 +122,7 @@ func (s source) Ephemerals() iter.Seq2[jute.SessionID, string] {
 				if !yield(e.owner, e.path) {
 					return
 				}
-				from = ephemeral{e.owner, e.path + "\x00"} // no path lies between the two
+				from = ephemeral{e.owner, e.path + "\x00"} // the next possible path
 			}
 			more = len(part) == listedPerLock
 		}
@@ -155,11 +155,11 @@ func (s source) Settings() admin.Settings {
 		ElectionPort: portOf(self.Raft), QuorumPort: portOf(self.Grpc), Ensemble: string(m.cfg.EnsembleText),
 	}
 	shown.MinTimeout, shown.MaxTimeout = m.server.Timeouts()
-	shown.MaxClientConns = max(m.server.Limits().MaxClientConns, 0) // negative: no limit, which is 0 here
+	shown.MaxClientConns = max(m.server.Limits().MaxClientConns, 0) // negative: no limit, which is shown as 0
 	return shown
 }
 
-// absolute is dir as seen from anywhere, if that can be found out; "" stays.
+// absolute returns dir as an absolute path, if that can be found out. It leaves "" as it is.
 func absolute(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil && dir != "" {
 		return abs
@@ -167,7 +167,7 @@ func absolute(dir string) string {
 	return dir
 }
 
-// portOf returns 0 for an address without a port.
+// portOf returns the port of an address, or 0 if it has none.
 func portOf(addr string) int {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

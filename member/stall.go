@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// stallLook is how often a member looks whether its disk hangs, as a part of the limit.
-const stallLook = 20
+// stallChecks is how often within the stall limit a member checks whether its disk hangs.
+const stallChecks = 20
 
-// stallLoop keeps this member from speaking for an ensemble whose log it does not write or
-// apply: while an operation takes longer than the limit, its term ends and its clients are
-// sent elsewhere. raft leaves the lead by itself, since its requests are withheld; but it
-// would tell only when the operation returns.
+// stallLoop keeps this member from acting for an ensemble whose log it does not write or apply.
+// While an operation takes longer than the limit, its term is ended and its clients' connections
+// are closed, so that they go elsewhere. raft gives up leadership on its own, because its requests
+// are held back; but it would report this only when the operation returns.
 func (m *Member) stallLoop(ctx context.Context) error {
-	ticker := time.NewTicker(m.cfg.StoreStallLimit / stallLook)
+	ticker := time.NewTicker(m.cfg.StoreStallLimit / stallChecks)
 	defer ticker.Stop()
 	for stalls := false; ; {
 		select {
@@ -27,10 +27,10 @@ func (m *Member) stallLoop(ctx context.Context) error {
 			if !stalls {
 				m.log.Warn("this member gives up leading and closes its clients' connections", "err", err)
 			}
-			m.terms.stall()
-			m.server.CutAll() // also those that came since the last time
+			m.terms.abandon()
+			m.server.CutAll() // includes connections opened since the last call
 		case stalls:
-			m.log.Info("the disk or the state machine goes on")
+			m.log.Info("the disk or the state machine responds again")
 		}
 		stalls = err != nil
 	}

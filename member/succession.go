@@ -8,26 +8,26 @@ import (
 	"rollcall/znode"
 )
 
-// passOver is for how many sync limits after its term a member is not handed leadership
-// again by a leader that cannot do its work. If no leader can do its work, each hands over
-// to the member that has not led for longest, until all have been tried: of n members at most
-// n-1 hand over in that time, and then the leader stays.
-const passOver = 6
+// heirPause is for how many sync limits after its term a member is not handed leadership again by a
+// leader that cannot do its work. If no leader can do its work, each hands over to the member that
+// has not led for longest, until all have been tried. So of n members at most n-1 hand over in that
+// time, and then the leader stays.
+const heirPause = 6
 
-// succession knows which members have led, as this process has seen it, and picks the next
-// leader. It implements leader.Ensemble. Safe for concurrent use.
+// succession records which members have led, as far as this process has seen, and picks the next
+// leader. It implements leader.Ensemble. It is safe for concurrent use.
 type succession struct {
 	m *Member
 
 	mu     sync.Mutex
 	leader uint32               // of the newest TermStart in raft's term
-	led    map[uint32]time.Time // when each member's last term was over, or it was to lead and did not
+	led    map[uint32]time.Time // when each member's last term was over, or when it was handed leadership
 }
 
 func newSuccession(m *Member) *succession { return &succession{m: m, led: make(map[uint32]time.Time)} }
 
-// started is told of every TermStart, under the tree's lock. Those of a log that is only
-// replayed do not count.
+// started is called for every TermStart, under the tree's lock. It ignores those of a log that is
+// being replayed.
 func (s *succession) started(t znode.Term) {
 	if t.Term < s.m.node.Term() {
 		return
@@ -43,16 +43,16 @@ func (s *succession) started(t znode.Term) {
 // Reached implements leader.Ensemble.
 func (s *succession) Reached(d time.Duration) []uint32 { return s.m.node.Reached(d) }
 
-// Heir implements leader.Ensemble: the one that has not led for longest, the next by id of
-// several.
+// Heir implements leader.Ensemble. It returns the member that has not led for longest; of several,
+// the next by id.
 func (s *succession) Heir(reached []uint32) (heir uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return heirOf(s.m.cfg.ID, reached, s.led, now(), time.Duration(passOver*s.m.cfg.SyncLimit)*s.m.cfg.Tick)
+	return heirOf(s.m.cfg.ID, reached, s.led, now(), time.Duration(heirPause*s.m.cfg.SyncLimit)*s.m.cfg.Tick)
 }
 
 func heirOf(self uint32, reached []uint32, led map[uint32]time.Time, now time.Time, rest time.Duration) (heir uint32) {
-	// In turn, by id: self+1 comes first, and self-1 last.
+	// The turn goes by id: self+1 comes first, and self-1 last
 	turn := func(id uint32) uint8 { return uint8(id - self - 1) }
 	for _, id := range reached {
 		ended := led[id]

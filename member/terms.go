@@ -25,29 +25,29 @@ import (
 	"rollcall/znode"
 )
 
-// terms runs one leader.Leader after another while raft leads. A term opens when a
-// TermStart with our nonce is applied: under the tree's lock its session table is
-// built, and apply feeds the table from that very entry on.
+// terms runs one leader.Leader after another while raft leads. A term opens when a TermStart with
+// our nonce is applied. At that moment, under the tree's lock, its session table is built; apply
+// updates the table from the next entry on.
 type terms struct {
 	m   *Member
 	log *slog.Logger
 
-	// table is the session table of the present term, nil while this member does not
-	// lead. Written under the tree's lock; apply reads it there.
+	// table is the session table of the present term, or nil while this member does not lead. It is
+	// written under the tree's lock, and apply reads it there.
 	table *sessiontracker.GlobalTable
 
-	closed []jute.SessionID // by the entry that is being applied, and still in the table; guarded like that
+	closed []jute.SessionID // sessions that the entry being applied has closed and that are still in the table; guarded like table
 
 	count   leader.Counters
-	current atomic.Pointer[leader.Leader] // what the gRPC service dispatches to
+	current atomic.Pointer[leader.Leader] // the leader that gRPC calls go to
 
-	mu      sync.Mutex
-	nonce   uint64       // of the TermStart that is proposed or leads; 0: none
-	opened  chan opening // hears its application; one place
-	retired func()       // ends the term that leads
+	mu         sync.Mutex
+	nonce      uint64       // of the TermStart that is proposed or has opened the present term; 0: none
+	opened     chan opening // gets the opening when that TermStart is applied; one place
+	cancelTerm func()       // ends the present term
 }
 
-// opening is an applied TermStart of ours and the table that apply feeds from it on.
+// opening is an applied TermStart of ours, with the session table that apply updates from then on.
 type opening struct {
 	znode.Term
 	table *sessiontracker.GlobalTable
@@ -71,10 +71,10 @@ func (t *terms) run(ctx context.Context) error {
 			return nil
 		case leads, ok := <-t.m.node.Leadership():
 			if !ok {
-				return nil // raft has ended, and with it the member
+				return nil // raft has ended, and the member ends with it
 			}
 			if stop != nil {
-				stop() // also a gain follows a loss: terms never overlap
+				stop() // a gain may follow a gain: terms never overlap
 				stop = nil
 			}
 			if leads {
@@ -84,7 +84,7 @@ func (t *terms) run(ctx context.Context) error {
 	}
 }
 
-// begin starts leading and returns the function that stops it and waits.
+// begin starts leading and returns the function that stops it and waits for its end.
 func (t *terms) begin(ctx context.Context) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -98,8 +98,8 @@ func (t *terms) begin(ctx context.Context) func() {
 	}
 }
 
-// lead opens terms until ctx ends or raft leads no more. More than one is needed only
-// when a proposal was refused although leadership stayed.
+// lead opens terms until ctx ends or raft no longer leads. It opens more than one only if a
+// proposal was refused although leadership stayed.
 func (t *terms) lead(ctx context.Context) {
 	for ctx.Err() == nil && t.m.node.Leading() {
 		if t.m.node.Stalled() == nil && t.m.node.Damage() == "" {
@@ -109,7 +109,7 @@ func (t *terms) lead(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(t.m.cfg.Tick / 20): // no busy loop while raft refuses
+		case <-time.After(t.m.cfg.Tick / 20): // avoids a busy loop while raft refuses
 		}
 	}
 }
@@ -121,9 +121,9 @@ func (t *terms) term(ctx context.Context) error {
 	nonce := random()
 	opened := make(chan opening, 1)
 	t.mu.Lock()
-	t.nonce, t.opened, t.retired = nonce, opened, cancel
+	t.nonce, t.opened, t.cancelTerm = nonce, opened, cancel
 	t.mu.Unlock()
-	defer t.close()
+	defer t.termEnded()
 
 	entry, err := t.termStart(nonce)
 	if err != nil {
@@ -165,8 +165,8 @@ func (t *terms) termStart(nonce uint64) ([]byte, error) {
 	})
 }
 
-// format is that of the next entry: the highest that all members know who have announced
-// themselves.
+// format returns the format of the next entry: the highest that all members know that have
+// announced themselves.
 func (t *terms) format() uint32 {
 	return min(cmp.Or(t.m.minFormat.Load(), znode.FormatLevel), znode.FormatLevel)
 }
@@ -189,12 +189,13 @@ func (t *terms) config(o opening) (leader.Config, error) {
 	}, nil
 }
 
-// stall ends the term that leads, without waiting for it: it may hang in the log. If that
-// goes on meanwhile, the next term may open before this is done, and is not this one.
-func (t *terms) stall() {
+// abandon ends the present term without waiting for it, because it may hang in the log. If the log
+// continues meanwhile, the next term may open before abandon returns, and abandon does not end that
+// one.
+func (t *terms) abandon() {
 	current := t.current.Load()
 	t.mu.Lock()
-	retired := t.retired
+	retired := t.cancelTerm
 	t.mu.Unlock()
 	if retired != nil {
 		retired()
@@ -202,10 +203,10 @@ func (t *terms) stall() {
 	t.current.CompareAndSwap(current, nil)
 }
 
-// close ends what term opened: nothing feeds the table any more.
-func (t *terms) close() {
+// termEnded undoes what term set up. The table is not updated any more.
+func (t *terms) termEnded() {
 	t.mu.Lock()
-	t.nonce, t.opened, t.retired = 0, nil, nil
+	t.nonce, t.opened, t.cancelTerm = 0, nil, nil
 	t.mu.Unlock()
 	t.current.Store(nil)
 	t.m.state.Lock()
@@ -214,11 +215,11 @@ func (t *terms) close() {
 	t.m.follower.Leading(nil)
 }
 
-// started is told of every TermStart, under the tree's lock. Ours opens the table; any
-// other retires the term that we may still believe to lead.
+// started is called for every TermStart, under the tree's lock. Ours creates the table. Any other
+// ends the term that this member may still believe to lead.
 func (t *terms) started(start znode.Term) {
 	t.mu.Lock()
-	nonce, opened, retired := t.nonce, t.opened, t.retired
+	nonce, opened, retired := t.nonce, t.opened, t.cancelTerm
 	t.mu.Unlock()
 	if nonce == 0 || start.Nonce != nonce {
 		if t.table != nil && retired != nil {
@@ -233,16 +234,16 @@ func (t *terms) started(start znode.Term) {
 	opened <- opening{start, t.table}
 }
 
-// forget takes the sessions that an entry has closed out of the table, at its end: all at
-// once they cost less than one by one.
-func (t *terms) forget() {
+// removeClosed removes from the table, at the end of an entry, all sessions that the entry closed:
+// together this costs less than one by one.
+func (t *terms) removeClosed() {
 	if t.table != nil {
 		t.table.RemoveAll(t.closed)
 	}
 	t.closed = t.closed[:0]
 }
 
-// seeds lists the live sessions for a new table.
+// seeds yields the live sessions for a new table.
 func seeds(state *znode.State) iter.Seq[sessiontracker.Seed] {
 	return func(yield func(sessiontracker.Seed) bool) {
 		for s := range state.Sessions() {
@@ -272,12 +273,13 @@ func (n nodes) Unswept() bool {
 	return n.state.Unswept()
 }
 
-// proposer is the log as package leader sees it.
+// proposer is the log as package leader uses it.
 type proposer struct{ *quorum.Node }
 
 func (p proposer) Propose(data []byte) leader.Future { return p.Node.Propose(data) }
 
-// Forward implements proto.LeaderServer: this term's leader, or a refusal.
+// Forward implements proto.LeaderServer: it passes the stream to the present term's leader, or
+// refuses it.
 func (t *terms) Forward(stream proto.Leader_ForwardServer) error {
 	if l := t.current.Load(); l != nil {
 		return l.Forward(stream)
@@ -293,26 +295,26 @@ func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncRepl
 	return nil, errNotLeading
 }
 
-// own reaches the term that this member leads, without a network. It implements
+// ownLeader calls the leader of the term that this member leads, without a network. It implements
 // proto.LeaderClient.
-type own struct{ *terms }
+type ownLeader struct{ *terms }
 
-// Forward opens a stream to the term that leads now.
-func (o own) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.Leader_ForwardClient, error) {
+// Forward opens a stream to the leader of the present term.
+func (o ownLeader) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.Leader_ForwardClient, error) {
 	if l := o.current.Load(); l != nil {
-		return l.Own(ctx), nil
+		return l.OwnStream(ctx), nil
 	}
 	return nil, errNotLeading
 }
 
-// Sync asks as terms is asked.
-func (o own) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.CallOption) (*proto.SyncReply, error) {
+// Sync calls the Sync of terms.
+func (o ownLeader) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.CallOption) (*proto.SyncReply, error) {
 	return o.terms.Sync(ctx, r)
 }
 
 var errNotLeading = status.Error(codes.FailedPrecondition, "this member does not lead")
 
-// random returns a number that no other run, term or connection has drawn before.
+// random returns a random number that no other run, term or connection has drawn before.
 func random() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
