@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// admitInterval is how often a leader looks for members that its configuration lacks.
+	// admitInterval is how often a leader looks for members that are missing in its configuration.
 	admitInterval = askInterval
-	// recoveryTerms is added to raft's term by a recovery: more elections than the lost
-	// members can have held since the survivor last heard of one. So no entry of theirs has
+	// recoveryTerms is added to raft's term by a recovery. It is more elections than the lost
+	// members can have held since the surviving member last heard of one. So no entry of theirs has
 	// the index and term of one written afterwards, and no client has seen a later zxid.
 	recoveryTerms = 1 << 16
 )
 
-// keyRecovery is where the stable store has which recovery the data went through: the
-// hash of the server list that it was for, and a random number, 8 bytes.
+// keyRecovery is the key in the stable store of the recovery that the data went through: the hash
+// of the server list that it was for, and a random number of 8 bytes.
 var keyRecovery = []byte("RollcallRecovery")
 
-// ErrRival is why a recovered member ends that is alone yet and finds another one with
-// data: two of them would be two ensembles.
+// ErrRival is returned by a recovered member that is still alone and finds another member with
+// data: running both would create two ensembles.
 var ErrRival = errors.New("runs with data of its own")
 
-// recovery is the number of the recovery that this member's data went through; 0 if of
-// none, or of one for another server list.
+// readRecovery returns the number of the recovery that this member's data went through. It returns
+// 0 if there was none, or if it was for another server list.
 func readRecovery(stable *disk.Stable, peers []wire.Peer) (uint64, error) {
 	v, err := stable.Value(keyRecovery)
 	if err != nil {
@@ -54,18 +54,19 @@ func writeRecovery(stable *disk.Stable, peers []wire.Peer, number uint64) error 
 	return nil
 }
 
-// Recovery is the number of the recovery that this member's data went through; 0: none.
+// Recovery returns the number of the recovery that this member's data went through, or 0 if there
+// was none.
 func (n *Node) Recovery() uint64 { return n.recovery.Load() }
 
-// Recovering reports whether this member is the only voter among several members, as a
-// recovery leaves it: whatever was promised since, it knows.
+// Recovering reports whether this member is the only voter among several members, as it is after a
+// recovery. It then knows of everything that was promised since.
 func (n *Node) Recovering() bool {
 	r := n.raft.Load()
 	return r != nil && !n.joining.Load() && n.alone(voters(r))
 }
 
-// CaughtUp reports whether this member has all that it missed and waits for the leader to
-// make it a voter.
+// CaughtUp reports whether this member has all that it missed and waits for the leader to make it a
+// voter.
 func (n *Node) CaughtUp() bool {
 	r := n.raft.Load()
 	return r != nil && n.HasData() && !n.joining.Load() && !n.votes(r)
@@ -80,9 +81,9 @@ func (n *Node) alone(voters []raft.ServerID) bool {
 	return len(n.cfg.Peers) > 1 && len(voters) == 1 && voters[0] == n.self().ServerID()
 }
 
-// voters lists who votes in raft's latest configuration.
+// voters returns the voters in raft's latest configuration.
 func voters(r *raft.Raft) (ids []raft.ServerID) {
-	for _, s := range r.GetConfiguration().Configuration().Servers { // waits for nothing
+	for _, s := range r.GetConfiguration().Configuration().Servers { // does not wait
 		if s.Suffrage == raft.Voter {
 			ids = append(ids, s.ID)
 		}
@@ -90,8 +91,8 @@ func voters(r *raft.Raft) (ids []raft.ServerID) {
 	return ids
 }
 
-// admitLoop completes the configuration of a recovered ensemble while this member leads:
-// others are taken in when they join, and vote when they have caught up.
+// admitLoop completes the configuration of a recovered ensemble while this member leads. It adds
+// other members when they join, and makes them voters when they have caught up.
 func (n *Node) admitLoop(ctx context.Context, r *raft.Raft) {
 	ticker := time.NewTicker(admitInterval)
 	defer ticker.Stop()
@@ -127,8 +128,8 @@ func (n *Node) admitLoop(ctx context.Context, r *raft.Raft) {
 	}
 }
 
-// rivals are members with data that did not go through the same recovery; followed says
-// that there are others which did.
+// rivals returns the members with data that did not go through the same recovery. It also reports
+// whether there are members that did.
 func (n *Node) rivals(answers map[uint32]*proto.HelloReply) (rivals []wire.Peer, followed bool) {
 	for _, p := range wire.Sorted(n.cfg.Peers) {
 		a := answers[p.ID]
@@ -143,8 +144,9 @@ func (n *Node) rivals(answers map[uint32]*proto.HelloReply) (rivals []wire.Peer,
 	return rivals, followed
 }
 
-// changes lists what the answers allow, in order. Nobody votes before so many have caught
-// up that others without data can join whoever of them has a vote: see joinQuorum.
+// changes returns the changes that the answers allow, in order. It makes no member a voter until
+// enough members have caught up that further empty members could join through the voters; see
+// joinQuorum.
 func (n *Node) changes(r *raft.Raft, answers map[uint32]*proto.HelloReply) (changes []func() raft.IndexFuture) {
 	suffrage := map[raft.ServerID]raft.ServerSuffrage{}
 	ready := 0

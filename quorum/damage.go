@@ -5,16 +5,17 @@ import (
 	"fmt"
 )
 
-// keyDamage is where the stable store has why this member's state is not to be trusted.
-// Only an empty folder is without it again, or one that was recovered.
+// keyDamage is the key in the stable store of the reason why this member's state cannot be trusted.
+// Only emptying the folder or a recovery removes it.
 var keyDamage = []byte("RollcallDamage")
 
 var errDamagedState = errors.New("quorum: this member's state is damaged")
 
-// SetDamage says that this member's state is not that of the ensemble, and why: from now on
-// it is no candidate, sends nothing as a leader, and so leads no more. It stores the
-// reason, which holds over restarts; a first one stays. Its log is as good as any: it still
-// votes. Hand over first. It blocks as the disk does.
+// SetDamage records that this member's state differs from that of the ensemble, and why. From now
+// on this member is no candidate and sends nothing as a leader, so it stops leading. SetDamage
+// stores the reason, so that it stays valid over restarts; only the first one is stored. The
+// member's log is sound, so it still votes. The caller should hand over first. SetDamage waits for
+// the disk.
 func (n *Node) SetDamage(why string) error {
 	if !n.damage.CompareAndSwap(nil, &why) {
 		return nil
@@ -25,8 +26,7 @@ func (n *Node) SetDamage(why string) error {
 	return nil
 }
 
-// Damage returns what SetDamage was told, "" if this member's state is sound for all that
-// is known.
+// Damage returns the reason given to SetDamage, or "" if no damage is known.
 func (n *Node) Damage() string {
 	if why := n.damage.Load(); why != nil {
 		return *why
@@ -46,7 +46,7 @@ func (n *Node) readDamage() error {
 	return nil
 }
 
-// silent is why this member must say nothing as a leader, and not become one; nil if it may.
+// silent returns why this member must not lead or send anything as a leader, or nil if it may.
 func (n *Node) silent() error {
 	if n.damage.Load() != nil {
 		return errDamagedState

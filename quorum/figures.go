@@ -9,16 +9,16 @@ import (
 	"rollcall/tally"
 )
 
-// Stats are counted since Open or ResetStats.
+// Stats are the metrics counted since Open or ResetStats.
 type Stats struct {
-	Writes     tally.Summary // writing entries to the log's store, until they are on disk
-	SlowWrites uint64        // those of a second and more
-	Snapshots  tally.Summary // from copying the state until it is on disk
-	Elections  tally.Summary // from when this member knew of no leader until it knew one
-	Stands     uint64        // how often this member stood for election
+	Writes     tally.Summary // time to write entries to the log store, until they are on disk
+	SlowWrites uint64        // writes that took a second or more
+	Snapshots  tally.Summary // time from copying the state until the snapshot is on disk
+	Elections  tally.Summary // time from when this member knew of no leader until it knew one
+	Stands     uint64        // how often this member was a candidate
 }
 
-// Stats returns them. It waits for nothing.
+// Stats returns the present values without waiting.
 func (n *Node) Stats() Stats {
 	f := &n.figures
 	writes, slow := n.disk.Writes()
@@ -37,22 +37,22 @@ func (n *Node) ResetStats() {
 	f.stands.Store(0)
 }
 
-// figures is what Stats is read from. Safe for concurrent use.
+// figures is the data behind Stats. It is safe for concurrent use.
 type figures struct {
 	snapshot, election tally.Durations
 	stands             atomic.Uint64
-	leaderless         atomic.Pointer[time.Time] // since when; nil: there is a leader
+	leaderless         atomic.Pointer[time.Time] // since when there has been no leader; nil: there is one
 }
 
-// watch hears of raft's elections. It is told by the goroutines in which they happen, and
-// only counts.
-func (f *figures) watch(r *raft.Raft) {
+// observe counts raft's elections. raft calls its observer in the goroutines that hold them, so the
+// observer only counts.
+func (f *figures) observe(r *raft.Raft) {
 	now := time.Now()
 	f.leaderless.Store(&now)
 	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
 		switch seen := o.Data.(type) {
 		case raft.LeaderObservation:
-			f.led(seen.LeaderID != "", time.Now())
+			f.leaderSeen(seen.LeaderID != "", time.Now())
 		case raft.RaftState:
 			if seen == raft.Candidate {
 				f.stands.Add(1)
@@ -60,12 +60,12 @@ func (f *figures) watch(r *raft.Raft) {
 		}
 		return false
 	}))
-	if _, id := r.LeaderWithID(); id != "" { // it was found before anybody watched
-		f.led(true, time.Now())
+	if _, id := r.LeaderWithID(); id != "" { // a leader was found before the observer was registered
+		f.leaderSeen(true, time.Now())
 	}
 }
 
-func (f *figures) led(led bool, now time.Time) {
+func (f *figures) leaderSeen(led bool, now time.Time) {
 	if !led {
 		f.leaderless.CompareAndSwap(nil, &now)
 		return
@@ -75,6 +75,7 @@ func (f *figures) led(led bool, now time.Time) {
 	}
 }
 
-// DiskUsage returns how many bytes the files of the log take, and all others of this member;
-// 0 if the stores are not files. It reads the folders, which hold a few files.
+// DiskUsage returns how many bytes the files of the log take, and how many all other files of this
+// member take. Both are 0 if the stores are not files. It reads the folders, which hold only a few
+// files.
 func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.Usage() }

@@ -11,20 +11,20 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Machine is the replicated state machine. raft's one goroutine calls its methods, never
-// two at a time; what Snapshot returned is written while Apply goes on.
+// Machine is the replicated state machine. One goroutine of raft's calls its methods, except
+// Verify, one at a time. The Snapshot that it returned is written while Apply continues.
 type Machine interface {
-	// Apply changes the state by committed entries, in the order of the log, which may
-	// skip indexes (raft's own entries). batch is valid during the call only, the Data in
-	// it for ever. After an error this member stops: it cannot follow the log any more.
+	// Apply changes the state by committed entries, in the order of the log. Indexes may be skipped
+	// (raft's own entries). batch is valid only during the call, but the Data in it stays valid.
+	// After an error this member stops, because it cannot follow the log any more.
 	Apply(batch []Committed) error
-	// Snapshot returns the present state. It must not take time.
+	// Snapshot returns the present state. It must be fast.
 	Snapshot() (Snapshot, error)
-	// Restore replaces the state by a snapshot. After an error this member stops. It is
+	// Restore replaces the state with a snapshot. After an error this member stops. The error is
 	// disk.ErrNewerFormat if a newer version wrote the snapshot.
 	Restore(r io.ReadCloser) error
-	// Verify reads a snapshot to its end, as Restore would, and changes nothing. Its errors are
-	// Restore's. Any goroutine may call it, beside all else.
+	// Verify reads a snapshot to its end, as Restore would, and changes nothing. It returns the
+	// same errors as Restore. Any goroutine may call it, at the same time as all other methods.
 	Verify(r io.Reader) (disk.Contents, error)
 }
 
@@ -34,8 +34,8 @@ type Committed struct {
 	Data        []byte
 }
 
-// Snapshot is a state to be written. Release is called once it is no longer needed,
-// whether it was written or not.
+// Snapshot is a copy of the state that can be written. Release is called once the copy is not
+// needed any more, whether it was written or not.
 type Snapshot interface {
 	WriteTo(w io.Writer) (int64, error)
 	Release()
@@ -43,27 +43,27 @@ type Snapshot interface {
 
 var errMachineStopped = errors.New("quorum: the state machine has failed")
 
-// fsm is the Machine as raft sees it.
+// fsm adapts a Machine to raft.
 type fsm struct {
 	machine Machine
 	fail    func(error)
-	commits func() // hears that entries were committed, before they are applied
-	// timed does what may hang; what says it in an error.
-	timed   func(what string, op func() error) error
-	figures *figures
-	running func() bool     // false while raft looks for a snapshot to start from
-	refused func(why error) // hears what was not restored then
-	failed  bool            // raft's FSM goroutine only
-	hurry   atomic.Bool     // snapshots are written without pauses: no client is served
-	batch   []Committed
-	index   atomic.Uint64 // last entry applied
-	term    atomic.Uint64 // of the last command applied, or contained in an installed snapshot
+	commits func() // called when entries were committed, before they are applied
+	// timed runs an operation that may hang; what names it in an error.
+	timed    func(what string, op func() error) error
+	figures  *figures
+	running  func() bool     // false while raft looks for a snapshot to start from
+	refused  func(why error) // called with the reason if a snapshot is not restored then
+	failed   bool            // only for raft's FSM goroutine
+	noPauses atomic.Bool     // snapshots are written without pauses, because no client is served
+	batch    []Committed
+	index    atomic.Uint64 // last entry applied
+	term     atomic.Uint64 // term of the last command applied, or contained in an installed snapshot
 }
 
-// Apply implements raft.FSM; only RecoverCluster calls it.
+// Apply implements raft.FSM. Only RecoverCluster calls it.
 func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 
-// ApplyBatch implements raft.BatchingFSM: one response for each entry, nil or the error
+// ApplyBatch implements raft.BatchingFSM. It returns one response for each entry: nil, or the error
 // that stopped the machine.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	f.commits()
@@ -116,8 +116,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return fsmSnapshot{s, f, time.Now()}, nil
 }
 
-// Restore implements raft.FSM. While starting, raft goes on to an older snapshot after an
-// error.
+// Restore implements raft.FSM. If it fails while raft is starting, raft tries an older snapshot.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	err := f.machine.Restore(r)
 	switch {
@@ -131,7 +130,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	return err
 }
 
-// fsmSnapshot is a Snapshot as raft sees it.
+// fsmSnapshot adapts a Snapshot to raft.
 type fsmSnapshot struct {
 	Snapshot
 	fsm   *fsm
@@ -140,7 +139,7 @@ type fsmSnapshot struct {
 
 // Persist implements raft.FSMSnapshot.
 func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
-	if _, err := s.WriteTo(disk.Paced(sink, &s.fsm.hurry, s.begun)); err != nil {
+	if _, err := s.WriteTo(disk.Paced(sink, &s.fsm.noPauses, s.begun)); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	if err := sink.Close(); err != nil {

@@ -216,7 +216,7 @@ func TestNoHoldDuringHandOver(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n, late, other := e.members[lead].node, others(lead)[0], others(lead)[1]
 		term := n.Term()
-		if !n.leadsOn(term) || n.leadsOn(term-1) {
+		if !n.leadsIn(term) || n.leadsIn(term-1) {
 			t.Error("a leader does not know its term")
 		}
 		e.net.partition(lead, late)
@@ -224,13 +224,13 @@ func TestNoHoldDuringHandOver(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- n.HandOverTo(t.Context(), late) }()
 		synctest.Wait()
-		if len(done) != 0 || n.leadsOn(term) {
+		if len(done) != 0 || n.leadsIn(term) {
 			t.Errorf("requests are held while leadership is handed over (%d hand-overs have ended)", len(done))
 		}
 		if err := <-done; err == nil {
 			t.Error("leadership was handed over to a member that is out of reach")
 		}
-		if !n.leadsOn(term) {
+		if !n.leadsIn(term) {
 			t.Error("no request is held after a hand-over that has failed")
 		}
 	})

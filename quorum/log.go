@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// lowered are raft's messages that repeat many times a second while a member is away,
-// or tell of every step. They are for debugging; what they mean is logged elsewhere.
-var lowered = map[string]bool{
+// debugOnly holds the messages of raft's that repeat many times a second while a member is away, or
+// that report every step. They are logged at debug level. What they mean is logged elsewhere.
+var debugOnly = map[string]bool{
 	"failed to heartbeat to":                                 true,
 	"failed to appendEntries to":                             true,
 	"failed to make requestVote RPC":                         true,
@@ -20,8 +20,8 @@ var lowered = map[string]bool{
 	"failed to pipeline appendEntries":                       true,
 	"failed to start pipeline replication to":                true,
 	"failed to flush response":                               true,
-	"failed to get log":                                      true, // a follower behind the log's start: it gets a snapshot
-	"failed to take snapshot":                                true, // nothing new to snapshot; a store that fails ends the member
+	"failed to get log":                                      true, // a follower lacks entries that the log no longer has: it gets a snapshot
+	"failed to take snapshot":                                true, // there is nothing new to snapshot; if a store fails, the member ends
 	"appendEntries rejected, sending older logs":             true,
 	"Election timeout reached, restarting election":          true,
 	"no known peers, aborting election":                      true,
@@ -43,8 +43,8 @@ var lowered = map[string]bool{
 	"snapshot restore progress":                              true,
 }
 
-// raftLog passes what raft logs to slog. raft has no word that an operator must act on
-// and that this package does not say itself, so its errors are warnings here.
+// raftLog passes raft's log messages to slog. Its errors become warnings: if an operator must act
+// on something, this package logs it itself.
 type raftLog struct {
 	log  *slog.Logger
 	name string
@@ -61,7 +61,7 @@ func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	case hclog.Warn, hclog.Error:
 		to = slog.LevelWarn
 	}
-	if lowered[msg] {
+	if debugOnly[msg] {
 		to = slog.LevelDebug
 	}
 	ctx := context.Background()

@@ -283,17 +283,17 @@ func TestRefusingLeaderStops(t *testing.T) {
 		e.start(1)
 		e.propose("a", 1)
 		n := e.members[1].node
-		n.settled(raft.ErrLeadershipTransferInProgress)
+		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
 		time.Sleep(3 * n.election)
-		n.settled(nil) // it took one meanwhile
-		n.settled(raft.ErrLeadershipTransferInProgress)
+		n.watchRefusals(nil) // it took one meanwhile
+		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
 		time.Sleep(n.election)
-		n.settled(raft.ErrLeadershipTransferInProgress)
+		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
 		if err := n.failureNow(); err != nil {
 			t.Fatalf("ended after one election timeout: %v", err)
 		}
 		time.Sleep(n.election + time.Millisecond)
-		n.settled(raft.ErrLeadershipTransferInProgress)
+		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
 		if err := e.ended(1); !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
 			t.Errorf("Run: %v", err)
 		}

@@ -16,24 +16,24 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// Recovery says what Recover is to make of a member's folder.
+// Recovery holds the parameters of Recover.
 type Recovery struct {
 	Dir, LogDir string      // as in Config
-	Self        uint32      // the id it is to run under from now on
+	Self        uint32      // the id that the member will have
 	Peers       []wire.Peer // the new server list, Self included
-	Machine     Machine     // an empty one; not to be used afterwards
+	Machine     Machine     // an empty one, which must not be used afterwards
 	Logger      *slog.Logger
 }
 
-// Recover rewrites a stopped member's folder so that it can start without the members it
-// knew, under the old server list or a new one. It is the way out when a majority has lost
-// its data, and the last one: entries that only lost members had are gone, although their
-// clients were told that they were stored; entries that were never acknowledged may come
-// true. If members of the former list live on, there are two ensembles.
+// Recover rewrites a stopped member's folder so that it can start without the members it knew,
+// under the old server list or a new one. It is the last resort when a majority has lost its data.
+// Entries that only the lost members had are gone, although their clients were told that they were
+// stored. Entries that were never acknowledged may take effect. If members of the former list still
+// run, there are two ensembles.
 //
-// Afterwards Self is the only voter. The others are to start with empty folders: it takes
-// them in (see Node.admitLoop). Only one member may be recovered. Interrupted, it can be
-// repeated.
+// Afterwards Self is the only voter. The other members must start with empty folders, and Self
+// admits them (see Node.admitLoop). Only one member may be recovered. If Recover is interrupted, it
+// can be repeated.
 func Recover(rec Recovery) (err error) {
 	defer func() { err = disk.Explain(err, true) }()
 	if err := wire.CheckPeers(rec.Self, rec.Peers); err != nil {
@@ -71,10 +71,10 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	if err := data.BindTo(rec.Self); err != nil {
 		return err
 	}
-	if err := renumber(stable, rec.Peers); err != nil {
+	if err := startAnew(stable, rec.Peers); err != nil {
 		return err
 	}
-	if err := pardon(stable, logger); err != nil {
+	if err := clearDamage(stable, logger); err != nil {
 		return err
 	}
 	var failed error
@@ -82,9 +82,9 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 		machine: rec.Machine,
 		fail:    func(err error) { failed = errors.Join(failed, err) },
 		commits: func() {}, timed: data.Timed, figures: new(figures),
-		running: func() bool { return true }, // what cannot be restored is not skipped
+		running: func() bool { return true }, // a snapshot that cannot be restored is not skipped
 	}
-	f.hurry.Store(true)
+	f.noPauses.Store(true)
 	conf := raft.DefaultConfig()
 	conf.LocalID = wire.Peer{ID: rec.Self}.ServerID()
 	conf.Logger = logger
@@ -101,8 +101,8 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	return nil
 }
 
-// renumber gives the recovery a number, and what comes after it terms of its own.
-func renumber(stable *disk.Stable, peers []wire.Peer) error {
+// startAnew gives the recovery a number, and raises the term above those of the lost members.
+func startAnew(stable *disk.Stable, peers []wire.Peer) error {
 	var number [8]byte
 	_, _ = rand.Read(number[:]) // never fails: crypto/rand ends the program instead
 	if err := writeRecovery(stable, peers, binary.BigEndian.Uint64(number[:])|1); err != nil {
@@ -118,8 +118,9 @@ func renumber(stable *disk.Stable, peers []wire.Peer) error {
 	return nil
 }
 
-// pardon forgets that this member's state was damaged: it is the best there is left.
-func pardon(stable *disk.Stable, logger hclog.Logger) error {
+// clearDamage removes the record that this member's state was damaged: it is the best state that is
+// left.
+func clearDamage(stable *disk.Stable, logger hclog.Logger) error {
 	why, err := stable.Value(keyDamage)
 	if err == nil && len(why) == 0 {
 		return nil

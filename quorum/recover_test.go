@@ -416,7 +416,7 @@ func TestMeter(t *testing.T) {
 	write := func(seconds int, each, size int64) (threshold, trailing uint64) {
 		for range seconds {
 			entries, bytes = entries+each, bytes+each*size
-			threshold, trailing = m.look(entries, bytes, 0, 1e9)
+			threshold, trailing = m.update(entries, bytes, 0, 1e9)
 		}
 		return threshold, trailing
 	}
@@ -433,7 +433,7 @@ func TestMeter(t *testing.T) {
 	if _, tr := write(60, 1, 1<<20); tr != minTrailing {
 		t.Errorf("large entries: %d", tr)
 	}
-	if th, _ := m.look(entries, bytes, 1<<20, 1e9); th != 1 {
+	if th, _ := m.update(entries, bytes, 1<<20, 1e9); th != 1 {
 		t.Errorf("bytes enough for a snapshot: threshold %d", th)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// askInterval is the pause between two rounds of asking, askTimeout the limit of one.
+	// askInterval is the pause between two rounds of questions, askTimeout the limit of one round.
 	askInterval = 500 * time.Millisecond
 	askTimeout  = 2 * time.Second
 )
@@ -25,21 +25,21 @@ const (
 // keyJoining marks, in the stable store, a member that is joining.
 var keyJoining = []byte("RollcallJoining")
 
-// start is how a member begins.
+// start is a way in which a member begins.
 type start int
 
 const (
-	startRunning   start = iota // with what it has
-	startBootstrap              // as one of a new ensemble
-	startJoining                // empty, or half caught up, into one that has data
+	startRunning   start = iota // with the data that it has
+	startBootstrap              // as a member of a new ensemble
+	startJoining                // empty, or not fully caught up, in an ensemble that has data
 )
 
-// decide says how this member may begin, and waits while it must not. It returns ctx's
-// error if that ends first.
+// decide returns how this member may begin. It waits while it must not begin, and returns ctx's
+// error if ctx ends first.
 //
-// A member that has lost its disk has forgotten its votes and the entries that others
-// count on. It must not be taken for a new one, and must not vote before it has caught up.
-// Only if nobody has data is there nothing to lose.
+// A member that has lost its disk has forgotten its votes and the entries that others count on. It
+// must not be taken for a new member, and must not vote before it has caught up. Only if no member
+// has data is there nothing to lose.
 func (n *Node) decide(ctx context.Context) (start, error) {
 	joining, err := n.disk.Stable().GetUint64(keyJoining)
 	if err != nil {
@@ -49,14 +49,14 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 	case err != nil:
 		return 0, fmt.Errorf("quorum: read log: %w", err)
 	case n.HasData() && joining != 0:
-		return startJoining, nil // the term to join at is stored
+		return startJoining, nil // the term to join at is already stored
 	case n.HasData() && n.Recovery() != 0:
-		return startRunning, n.outlast(ctx)
+		return startRunning, n.awaitNoRivals(ctx)
 	case n.HasData():
 		return startRunning, nil
 	case first == disk.BootstrapIndex && joining == 0:
-		// It bootstrapped when nobody had data, has kept that, and has promised nothing since
-		// that it does not know.
+		// It bootstrapped when no member had data, has kept that, and has promised nothing since
+		// that it has forgotten.
 		return startRunning, nil
 	case len(n.cfg.Peers) == 1:
 		return startBootstrap, nil
@@ -64,9 +64,9 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 	var waiting string
 	for {
 		answers := n.askAll(ctx)
-		verdict := n.judge(answers)
+		verdict := n.evaluate(answers)
 		if verdict.start == startJoining {
-			if verdict.waiting, err = n.floor(verdict); err != nil {
+			if verdict.waiting, err = n.adoptTerm(verdict); err != nil {
 				return 0, err
 			}
 		}
@@ -85,7 +85,7 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 	}
 }
 
-// askAll asks every other member once. A member without a usable answer is missing.
+// askAll asks every other member once, and returns the usable answers by member.
 func (n *Node) askAll(ctx context.Context) map[uint32]*proto.HelloReply {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -117,12 +117,12 @@ type verdict struct {
 	start    start
 	waiting  string
 	full     []wire.Peer // voters with data
-	need     int         // how many of them it takes to join
-	recovery uint64      // that their data went through
+	need     int         // how many of them are needed to join
+	recovery uint64      // number of the recovery that their data went through
 }
 
-// judge applies the rules to the answers of one round.
-func (n *Node) judge(answers map[uint32]*proto.HelloReply) verdict {
+// evaluate applies the rules to the answers of one round.
+func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 	v := verdict{need: joinQuorum(len(n.cfg.Peers))}
 	var silent []string
 	recoveries := map[uint64]bool{}
@@ -163,9 +163,9 @@ func (n *Node) judge(answers map[uint32]*proto.HelloReply) verdict {
 	return v
 }
 
-// outlast waits while a member that was recovered, and that nobody has followed, finds
-// others with data: two ensembles would come of it.
-func (n *Node) outlast(ctx context.Context) error {
+// awaitNoRivals makes a recovered member that no other has followed wait while others have data:
+// starting would create two ensembles.
+func (n *Node) awaitNoRivals(ctx context.Context) error {
 	for waits := false; ; waits = true {
 		rivals, followed := n.rivals(n.askAll(ctx))
 		if followed || len(rivals) == 0 {
@@ -190,15 +190,15 @@ func list(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// joinQuorum is how many other voters a joining member must hear from, so that one of them
-// took part in whatever majority its former self was in. While a recovered member is the
-// only voter, no other was in any majority since, and its word alone is enough.
+// joinQuorum returns from how many other voters a joining member must hear, so that one of them
+// took part in every majority that included its former self. While a recovered member is the only
+// voter, no other member has been in any majority since, and its answer alone is enough.
 func joinQuorum(members int) int { return members - members/2 }
 
-// floor stores the greatest term of as many members as it takes to join, below which this
-// member will take no entries: a leader deposed with the help of its former self may not
-// know it yet. It returns what it waits for, "" once done.
-func (n *Node) floor(v verdict) (waiting string, err error) {
+// adoptTerm stores the greatest term of as many members as are needed to join. This member takes no
+// entries below that term: they may come from a leader that was deposed with the vote of its former
+// self and does not know it yet. adoptTerm returns what it waits for, or "" when it is done.
+func (n *Node) adoptTerm(v verdict) (waiting string, err error) {
 	var term uint64
 	var silent []string
 	heard := 0
@@ -231,8 +231,8 @@ func (n *Node) floor(v verdict) (waiting string, err error) {
 	return "", nil
 }
 
-// bootstrap writes the first entry, the same bytes on every member; or what is missing of
-// it if a former attempt was killed.
+// bootstrap writes the first entry, with the same bytes on every member. If an earlier attempt was
+// killed, it writes what is missing.
 func (n *Node) bootstrap() error {
 	term, err := n.disk.Stable().Term()
 	if err != nil {
@@ -254,7 +254,7 @@ func (n *Node) bootstrap() error {
 	return nil
 }
 
-// setJoining stores whether this member is joining, and then believes it.
+// setJoining stores whether this member is joining, and then sets n.joining.
 func (n *Node) setJoining(joining bool) error {
 	var v uint64
 	if joining {
@@ -269,14 +269,14 @@ func (n *Node) setJoining(joining bool) error {
 	return nil
 }
 
-// joinLoop ends joining once this member has again all that its former self may have
-// promised: everything up to the end of the leader's log as it was when the leader first
-// spoke to this process, and the beginning of that leader's term, which shows that all of
-// it is committed. Members that join elect nobody, so this leader has all that was
+// joinLoop ends joining once this member again has everything that its former self may have
+// promised. That is everything up to the end of the leader's log as it was when the leader first
+// sent a request to this process, and the first entry of that leader's term, which shows that all
+// of it is committed. Joining members elect no leader, so this leader has everything that was
 // acknowledged.
 func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
-	// A vote of the former self may still be under way to a candidate. Candidates give up
-	// after two election timeouts; be generous.
+	// A vote of the former self may still be on its way to a candidate. Candidates give up after
+	// two election timeouts; wait twice as long.
 	wait := 4 * n.election
 	for {
 		select {
@@ -298,7 +298,7 @@ func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
 	}
 }
 
-// newRaft starts raft on what the stores hold.
+// newRaft starts raft on the data in the stores.
 func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil { // an unreadable entry
@@ -307,13 +307,12 @@ func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err 
 	}()
 	r, err = raft.NewRaft(conf, n.fsm, log, n.disk.Stable(), n.disk.Snapshots(), n.trans)
 	if err != nil {
-		return nil, n.disk.Unusable(err) // its configuration is ours, so this is about what is stored
+		return nil, n.disk.Unusable(err) // its configuration is ours, so the error is about the stored data
 	}
 	return r, nil
 }
 
-// checkStarted compares what raft found with what must be there: the newest snapshot among
-// it.
+// checkStarted checks that raft found everything that must be there, including the newest snapshot.
 func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	if last := r.LastIndex(); last < newest {
 		return n.disk.Unusable(fmt.Errorf("the snapshot of index %d cannot be read, what can be ends at %d", newest, last))

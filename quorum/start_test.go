@@ -346,7 +346,7 @@ func TestJudge(t *testing.T) {
 			for id := range tt.members {
 				n.cfg.Peers = append(n.cfg.Peers, wire.Peer{ID: uint32(id + 1), Addr: "h:1"})
 			}
-			v := n.judge(tt.answers)
+			v := n.evaluate(tt.answers)
 			if waits := v.waiting != ""; waits != tt.waits || !waits && v.start != tt.want {
 				t.Errorf("judge = %v, waiting for %q; want %v, waiting %t", v.start, v.waiting, tt.want, tt.waits)
 			}

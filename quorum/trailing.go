@@ -9,41 +9,42 @@ import (
 )
 
 const (
-	// DefaultSnapshotEvery is ZooKeeper's snapCount, counted in log entries.
+	// DefaultSnapshotEvery is ZooKeeper's snapCount. It counts log entries.
 	DefaultSnapshotEvery = 100_000
-	// DefaultSnapshotBytes of log between snapshots: half a minute to replay, at worst.
+	// DefaultSnapshotBytes is how many bytes of log are between snapshots. Replaying them takes
+	// half a minute at worst.
 	DefaultSnapshotBytes = 512 << 20
-	// DefaultTrailingBytes of log behind a snapshot: a member that comes back within it is
-	// caught up from the log.
+	// DefaultTrailingBytes is how many bytes of log are kept before a snapshot. A member that lacks
+	// no more than that is caught up from the log.
 	DefaultTrailingBytes = 64 << 20
 
-	// trailingTime is how much of the present writing is kept behind a snapshot as well,
-	// while it is more than TrailingBytes: the time of a restart.
+	// trailingTime is for how much time at the present write rate the log before a snapshot is
+	// kept, if that is more than TrailingBytes: the time that a restart takes.
 	trailingTime = time.Minute
-	// maxTrailingFactor bounds that to so many TrailingBytes.
+	// maxTrailingFactor limits that to this many times TrailingBytes.
 	maxTrailingFactor = 4
-	// minTrailing entries are kept in any case.
+	// minTrailing is the least number of entries kept.
 	minTrailing = 128
-	// meterInterval is how often the log's growth is looked at.
+	// meterInterval is how often the log's growth is measured.
 	meterInterval = 5 * time.Second
 )
 
-// meter decides when raft takes a snapshot and how much log it keeps behind it. raft knows
-// counts of entries alone, and an entry holds between one write and 4,096; so the counts
-// follow the sizes of the entries that this member stores:
+// meter decides when raft takes a snapshot and how much log it keeps before it. raft counts only
+// entries, and an entry holds between one write and 4,096. So the counts are computed from the
+// sizes of the entries that this member stores:
 //
 //	trailing = (TrailingBytes, or a minute's writing up to four times as much) / average size
 //
-// A snapshot is taken after SnapshotEvery entries or SnapshotBytes, whichever is first, but
-// for some chance, so that the members do not all write at the same time.
+// A snapshot is taken after SnapshotEvery entries or SnapshotBytes, whichever is first. A random
+// factor keeps the members from all writing at the same time.
 type meter struct {
 	every    uint64  // entries between snapshots
-	limit    float64 // bytes between snapshots, this member's share of chance included
-	trailing float64 // bytes behind a snapshot
+	limit    float64 // bytes between snapshots, with this member's random factor
+	trailing float64 // bytes kept before a snapshot
 
-	entries, bytes int64   // the log's counters when last looked at
-	size           float64 // average of an entry, in bytes; the recent ones count more
-	rate           float64 // entries a second; likewise
+	entries, bytes int64   // the log's counters at the last update
+	size           float64 // average size of an entry, in bytes, with more weight on recent ones
+	rate           float64 // entries a second, weighted likewise
 }
 
 func newMeter(every uint64, bytes, trailing int64) *meter {
@@ -53,9 +54,9 @@ func newMeter(every uint64, bytes, trailing int64) *meter {
 	}
 }
 
-// look takes the log's counters, elapsed after the last look, and sinceSnapshot, the bytes
+// update takes the log's counters, elapsed after the last update, and sinceSnapshot, the bytes
 // appended since the last snapshot. It returns the settings for raft.
-func (m *meter) look(entries, bytes, sinceSnapshot int64, elapsed time.Duration) (threshold, trailing uint64) {
+func (m *meter) update(entries, bytes, sinceSnapshot int64, elapsed time.Duration) (threshold, trailing uint64) {
 	de, db := float64(entries-m.entries), float64(bytes-m.bytes)
 	m.entries, m.bytes = entries, bytes
 	const weight = 0.3
@@ -73,7 +74,7 @@ func (m *meter) look(entries, bytes, sinceSnapshot int64, elapsed time.Duration)
 	return threshold, trailing
 }
 
-// meterLoop keeps raft's settings at what the meter says.
+// meterLoop keeps raft's settings up to date with the meter.
 func (n *Node) meterLoop(ctx context.Context, r *raft.Raft) {
 	m := newMeter(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes)
 	ticker := time.NewTicker(meterInterval)
@@ -86,13 +87,13 @@ func (n *Node) meterLoop(ctx context.Context, r *raft.Raft) {
 		}
 		rc := r.ReloadableConfig()
 		entries, bytes, sinceSnapshot := n.disk.Appended()
-		threshold, trailing := m.look(entries, bytes, sinceSnapshot, meterInterval)
+		threshold, trailing := m.update(entries, bytes, sinceSnapshot, meterInterval)
 		if rc.SnapshotThreshold == threshold && rc.TrailingLogs == trailing {
 			continue
 		}
 		rc.SnapshotThreshold, rc.TrailingLogs = threshold, trailing
 		if err := r.ReloadConfig(rc); err != nil {
-			n.fatal(err) // cannot be: only counts have changed
+			n.fatal(err) // cannot happen: only counts have changed
 			return
 		}
 	}

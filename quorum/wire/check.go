@@ -8,7 +8,8 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// checkRequest refuses a request that raft would panic at, or that its log would not take.
+// checkRequest returns an error for a request that raft would panic at, or whose entries its log
+// would not take.
 func checkRequest(command any) error {
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:
@@ -26,7 +27,7 @@ func checkRequest(command any) error {
 	return nil
 }
 
-// checkEntry checks an entry that is to have index.
+// checkEntry checks an entry that should have index.
 func checkEntry(e *raft.Log, index uint64) error {
 	switch {
 	case e == nil:
@@ -56,6 +57,6 @@ func checkConfiguration(b []byte) (err error) {
 			err = fmt.Errorf("%w: configuration: %v", errBounds, p)
 		}
 	}()
-	raft.DecodeConfiguration(b) // panics at what it cannot decode
+	raft.DecodeConfiguration(b) // panics at bytes that it cannot decode
 	return nil
 }

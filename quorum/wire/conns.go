@@ -14,32 +14,33 @@ import (
 )
 
 const (
-	// stallTimeout is how long a peer may pause in the middle of a request. Waiting for the
-	// next request has no limit.
+	// stallTimeout is how long a peer may pause in the middle of a request. There is no limit on
+	// the wait for the next request.
 	stallTimeout = 5 * time.Second
-	// minRate is how fast a request must arrive on the whole, in bytes a second, after the
-	// first rateGrace: a snapshot that drips in slower holds up its successor for ever.
+	// minRate is how fast a request must arrive overall, in bytes a second, after the first
+	// rateGrace. Otherwise a snapshot that trickles in would hold up the next one for ever.
 	minRate   = 64 << 10
 	rateGrace = 10 * time.Second
-	// sendRate is the slowest link on which a follower is caught up, in bytes a second: the
-	// time for a request and its answer is rpcTimeout and what its bytes take at this rate.
+	// sendRate is the slowest link, in bytes a second, on which a follower can be caught up. The
+	// time for a request and its answer is rpcTimeout plus the time for its bytes at this rate.
 	sendRate = 256 << 10
-	// longRequest bytes are so many that they count: below, rpcTimeout is enough.
+	// longRequest is the size in bytes from which a request gets more time. For a shorter one,
+	// rpcTimeout is enough.
 	longRequest = 64 << 10
-	// maxRequests bounds the bytes of all requests that are being received or that raft has:
-	// the longest one, and beside it more than leaders send at a time.
+	// maxRequests limits the bytes of all requests that are being received or that raft has: the
+	// longest one, and in addition more than leaders send at a time.
 	maxRequests = maxRequest + 16<<20
-	// maxPeerConns is how many connections another member may have here: raft uses six at
-	// most, and what a former run of it has left may not have ended. Each takes some 256 KiB.
+	// maxPeerConns is how many connections another member may have here. raft uses at most six, and
+	// those of an earlier run of it may not have ended. Each takes some 256 KiB.
 	maxPeerConns = 16
 )
 
 var errRequests = fmt.Errorf("quorum: requests of more than %d bytes at a time", maxRequests)
 
-// conns is the StreamLayer as raft's NetworkTransport sees it. It puts deadlines on
-// requests that arrive (raft's transport has none), lets only those through that raft may
-// decode, within bounds for all of them together, and closes every connection when it is
-// closed (raft's transport leaves them).
+// conns is the StreamLayer that raft's NetworkTransport uses. It sets deadlines for requests that
+// arrive, which raft's transport does not. It lets only requests through that raft may decode,
+// within limits for all of them together. When it is closed it closes every connection, which
+// raft's transport does not.
 type conns struct {
 	raft.StreamLayer
 	log *slog.Logger
@@ -47,7 +48,7 @@ type conns struct {
 	mu     sync.Mutex
 	open   map[net.Conn]struct{} // *inConn and *outConn
 	bytes  int64                 // of requests that are being received, or that raft has
-	told   time.Time             // when a request was last refused in the log
+	told   time.Time             // when a refused request was last logged
 	closed bool
 }
 
@@ -55,8 +56,8 @@ func newConns(s raft.StreamLayer, log *slog.Logger) *conns {
 	return &conns{StreamLayer: s, log: log, open: map[net.Conn]struct{}{}}
 }
 
-// Accept hands on a connection. If its member has maxPeerConns already, the one that has been
-// idle for longest is closed.
+// Accept returns a connection. If its member has maxPeerConns already, Accept closes the one that
+// has been idle for longest.
 func (c *conns) Accept() (net.Conn, error) {
 	conn, err := c.StreamLayer.Accept()
 	if err != nil {
@@ -68,13 +69,14 @@ func (c *conns) Accept() (net.Conn, error) {
 	}
 	err = c.track(in)
 	if surplus := c.surplus(in); surplus != nil {
-		_ = surplus.Close() // raft's handler hears of it
+		_ = surplus.Close() // raft's handler gets an error
 	}
 	return in, err
 }
 
-// surplus returns the connection of in's member that is one too many, nil if none is: of all
-// on which raft has no request, the one that has been idle for longest.
+// surplus returns the connection that in's member must give up, or nil if it has not too many. Of
+// all connections without a request that raft has, it returns the one that has been idle for
+// longest.
 func (c *conns) surplus(in *inConn) (idle *inConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,23 +109,23 @@ func (c *conns) track(conn net.Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		go conn.Close() // Close wants the lock
+		go conn.Close() // Close needs the lock
 		return net.ErrClosed
 	}
 	c.open[conn] = struct{}{}
 	return nil
 }
 
-func (c *conns) forget(conn net.Conn) {
+func (c *conns) untrack(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, conn)
 }
 
-// hold counts n more bytes of the request on in, of which that may be the last ones. If all
-// requests together become too long, those that began first and are not whole lose their
-// connections; if there is none, this one does.
-func (c *conns) hold(in *inConn, n int64, whole bool) error {
+// count counts n more bytes of the request on in; whole says whether these are its last. If all
+// requests together become too long, those that began first and are not complete lose their
+// connections. If there is no such request, count returns an error, and this connection is closed.
+func (c *conns) count(in *inConn, n int64, whole bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bytes += n
@@ -138,12 +140,12 @@ func (c *conns) hold(in *inConn, n int64, whole bool) error {
 		}
 		c.bytes -= oldest.held
 		oldest.held = 0
-		go oldest.Conn.Close() // it may take time, with TLS
+		go oldest.Conn.Close() // with TLS it may take time
 	}
 	return nil
 }
 
-// oldest returns, of all but in, the unfinished request that began first.
+// oldest returns the incomplete request that began first, other than that on in.
 func (c *conns) oldest(in *inConn) (oldest *inConn) {
 	for conn := range c.open {
 		other, ok := conn.(*inConn)
@@ -154,7 +156,7 @@ func (c *conns) oldest(in *inConn) (oldest *inConn) {
 	return oldest
 }
 
-// release counts the request on in no more.
+// release stops counting the request on in.
 func (c *conns) release(in *inConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +164,7 @@ func (c *conns) release(in *inConn) {
 	in.held, in.whole, in.used = 0, false, time.Now()
 }
 
-// refused logs a request that is not one of raft's; it logs one in each refusalInterval.
+// refused logs a request that raft cannot have sent, at most one in each refusalInterval.
 func (c *conns) refused(err error, from ...any) {
 	c.mu.Lock()
 	quiet := c.closed || !c.told.IsZero() && time.Since(c.told) < refusalInterval
@@ -192,24 +194,24 @@ func (c *conns) Close() error {
 	return err
 }
 
-// outConn is a dialed connection. raft sets its deadlines, which do not depend on how long
-// a request is; outConn puts each off by what the request takes on a link of sendRate. Of the
-// goroutines that use it, one sends at a time, and one awaits answers.
+// outConn is a dialed connection. raft sets deadlines that do not depend on the length of a
+// request; outConn extends each by the time that the request takes on a link of sendRate. At most
+// one goroutine sends on it at a time, and one waits for answers.
 type outConn struct {
 	net.Conn
 	owner *conns
 
 	mu     sync.Mutex
-	until  time.Time // deadline of the request being sent, as raft set it
-	answer bool      // which is that of its answer as well
-	size   int64     // of that request, so far
-	sizes  []int64   // of the requests in a pipeline that were sent before, or are being sent; those answered are gone
+	until  time.Time // deadline that raft set for the request being sent
+	answer bool      // until is also the deadline of the answer
+	size   int64     // bytes of that request so far
+	sizes  []int64   // sizes of the requests in a pipeline that are sent or being sent and not answered
 }
 
-// allowance is how much more time a request of size bytes gets.
+// allowance returns how much more time a request of size bytes gets.
 func allowance(size int64) time.Duration { return time.Duration(size) * time.Second / sendRate }
 
-// SetDeadline begins a request whose answer is awaited before the next one.
+// SetDeadline begins a request that is answered before the next one is sent.
 func (c *outConn) SetDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +227,7 @@ func (c *outConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// SetReadDeadline begins to await the next answer in a pipeline.
+// SetReadDeadline begins to wait for the next answer in a pipeline.
 func (c *outConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,14 +239,14 @@ func (c *outConn) SetReadDeadline(t time.Time) error {
 }
 
 func (c *outConn) Write(p []byte) (int, error) {
-	if err := c.putOff(int64(len(p))); err != nil {
+	if err := c.extendDeadline(int64(len(p))); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)
 }
 
-// putOff counts n more bytes of the request and puts its deadline off.
-func (c *outConn) putOff(n int64) error {
+// extendDeadline counts n more bytes of the request and extends its deadline.
+func (c *outConn) extendDeadline(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.size += n
@@ -262,40 +264,40 @@ func (c *outConn) putOff(n int64) error {
 }
 
 func (c *outConn) Close() error {
-	c.owner.forget(c)
+	c.owner.untrack(c)
 	return c.Conn.Close()
 }
 
-// inConn is an accepted connection. Requests on it come one after the other: raft's
-// handler, or receive on its behalf, reads one and then writes its answer. inConn hands over
-// no byte of the next one before, nor anything that is no request of raft's.
+// inConn is an accepted connection. Its requests come one after the other: raft's handler, or
+// receive in its place, reads one and then writes the answer. inConn passes on no byte of the next
+// request before that, and nothing that is not a request of raft's.
 type inConn struct {
 	net.Conn
 	owner *conns
-	peer  uint32 // member that the other end says it is; 0: unknown
+	peer  uint32 // the member that the other end says it is; 0: unknown
 
 	begun time.Time // when the request being read began; zero between requests
-	got   int64     // bytes of it
+	got   int64     // bytes of it so far
 	scan  scanner
 	phase phase
 	kind  byte   // of the request
-	ahead []byte // has come, and belongs to later requests
+	ahead []byte // bytes that have come and belong to later requests
 
 	// Guarded by owner.mu.
-	held  int64     // bytes of the request that count; see conns.hold
-	whole bool      // they are all there, and raft has them
+	held  int64     // bytes of the request that are counted; see conns.count
+	whole bool      // all of them have come, and raft has them
 	since time.Time // when the first of them came
-	used  time.Time // when the last of them came, or its answer went
+	used  time.Time // when the last of them came, or the answer was sent
 }
 
-// phase is how far the request on an inConn is.
+// phase is how far the request on an inConn has come.
 type phase int
 
 const (
-	awaited  phase = iota // nothing has come
-	reading               // its bytes come
+	awaited  phase = iota // nothing of it has come
+	reading               // its bytes are coming
 	complete              // it waits for its answer
-	body                  // a snapshot's body follows it
+	body                  // it is followed by the body of a snapshot
 )
 
 var (
@@ -303,8 +305,8 @@ var (
 	errLast    = errors.New("quorum: a connection that has brought a snapshot takes no further request")
 )
 
-// Read ends the connection if the peer stalls in the middle of a request, or sends what is
-// none. What follows in the stream would otherwise be taken for another one.
+// Read ends the connection if the peer pauses in the middle of a request for too long, or sends
+// something that is not a request: the bytes after that could otherwise be taken for one.
 func (c *inConn) Read(p []byte) (n int, err error) {
 	if c.phase == complete {
 		err = errUnasked
@@ -328,7 +330,7 @@ func (c *inConn) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// receive waits for bytes, for as long as the peer may pause.
+// receive reads more bytes, and waits at most as long as the peer may pause.
 func (c *inConn) receive(p []byte) (int, error) {
 	var deadline time.Time
 	if c.phase != awaited {
@@ -342,12 +344,12 @@ func (c *inConn) receive(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		err = nil // it comes again
+		err = nil // the next Read returns it again
 	}
 	return n, err
 }
 
-// follow looks at bytes that have come, and returns how many of them raft may have.
+// follow checks bytes that have come, and returns how many of them raft may have.
 func (c *inConn) follow(b []byte) (n int, err error) {
 	switch {
 	case c.phase == body || len(b) == 0:
@@ -363,7 +365,7 @@ func (c *inConn) follow(b []byte) (n int, err error) {
 	if n += k; err != nil {
 		return 0, err
 	}
-	if err := c.owner.hold(c, int64(n), whole); err != nil {
+	if err := c.owner.count(c, int64(n), whole); err != nil {
 		return 0, err
 	}
 	switch {
@@ -376,8 +378,8 @@ func (c *inConn) follow(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// Write sends the answer to a request. After a snapshot no other request may follow: raft never
-// sends one, and only raft knows where the body ends.
+// Write sends the answer to a request. After a snapshot no other request may follow on the
+// connection: raft never sends one, and only raft knows where the body ends.
 func (c *inConn) Write(p []byte) (int, error) {
 	last := c.phase == body
 	c.phase, c.begun, c.got = awaited, time.Time{}, 0
@@ -393,7 +395,7 @@ func (c *inConn) Write(p []byte) (int, error) {
 }
 
 func (c *inConn) Close() error {
-	c.owner.forget(c)
+	c.owner.untrack(c)
 	c.owner.release(c)
 	return c.Conn.Close()
 }

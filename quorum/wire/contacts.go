@@ -8,15 +8,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// contacts are when each member last answered a request of this leader's. Heartbeats go on
-// whatever else is under way, so a member that has not answered several of them is out of reach. The
-// zero value is ready. Safe for concurrent use.
+// contacts records when each member last answered a request of this leader. Heartbeats are sent
+// whatever else is under way, so a member that has not answered several of them is out of reach.
+// The zero value is ready to use. It is safe for concurrent use.
 type contacts struct {
 	mu sync.Mutex
 	at map[raft.ServerID]time.Time
 }
 
-// note says that a member has answered.
+// note records that a member has answered.
 func (c *contacts) note(id raft.ServerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,7 +26,7 @@ func (c *contacts) note(id raft.ServerID) {
 	c.at[id] = time.Now()
 }
 
-// within returns the members that have answered within d, by id.
+// within returns the members that have answered within d, in order of id.
 func (c *contacts) within(d time.Duration) []uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

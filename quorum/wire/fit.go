@@ -6,12 +6,12 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// appendBytes bounds the entries of one AppendEntries: once those in it have so many bytes,
-// no further one is added. A slow link carries that within the time for a request, and the
-// follower's heartbeats do not wait long for it.
+// appendBytes limits the entries of one AppendEntries: when they have this many bytes, no more are
+// added. A slow link carries that within the time for a request, and the follower's heartbeats do
+// not wait long for it.
 const appendBytes = 512 << 10
 
-// fitting returns how many of entries go into one request, at least one of them.
+// fitting returns how many of entries go into one request: at least one, if there is any.
 func fitting(entries []*raft.Log) int {
 	size := 0
 	for i, e := range entries {
@@ -25,8 +25,8 @@ func fitting(entries []*raft.Log) int {
 
 func entryBytes(e *raft.Log) int { return len(e.Data) + len(e.Extensions) }
 
-// endsLog reports whether entries, as one request brought them, reach the end of its
-// sender's log: it would have taken another one.
+// endsLog reports whether the entries of a request reach the end of its sender's log. They do if
+// the request had room for another one.
 func endsLog(entries []*raft.Log) bool {
 	size := 0
 	for _, e := range entries {

@@ -78,11 +78,11 @@ func TestLongRequestInPipeline(t *testing.T) {
 // A joining member does not take a request that was cut short for the end of the log.
 func TestLeaderEndOfShortRequests(t *testing.T) {
 	var l leaderEnd
-	l.heard(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 7, Entries: entries(1, appendBytes)})
+	l.note(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 7, Entries: entries(1, appendBytes)})
 	if term, index := l.get(); term != 0 {
 		t.Errorf("the log is said to end at %d", index)
 	}
-	l.heard(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 9, Entries: entries(1, appendBytes-2)})
+	l.note(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 9, Entries: entries(1, appendBytes-2)})
 	if term, index := l.get(); term != 5 || index != 11 {
 		t.Errorf("the log ends at %d of term %d, want 11 of 5", index, term)
 	}

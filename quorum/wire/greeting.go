@@ -7,27 +7,28 @@ import (
 	"net/netip"
 )
 
-// maxHandshakes bounds the connections that have not said hello yet: so many from the
-// addresses of members, and so many from all others. Each member opens a handful.
+// maxHandshakes limits the connections that have not said hello yet: this many from the addresses
+// of members, and this many from all others. Each member opens only a few.
 const maxHandshakes = 64
 
-// errCrowded is the reason when a connection that has said nothing is closed before its time.
+// errCrowded is logged when a connection that has sent nothing is closed early to make room.
 var errCrowded = fmt.Errorf("not a Rollcall member: no hello, and %d newer connections wait to say theirs", maxHandshakes)
 
-// greeted is a connection between the inner Accept and the Listener's.
+// greeted is a connection that the inner listener has accepted and the Listener has not returned
+// yet.
 type greeted struct {
 	net.Conn
-	addr    netip.Addr // it comes from there; the zero Addr: no address of the internet
-	member  bool       // which is a member's
-	order   uint64     // in which connections came
-	said    bool       // a right hello: it waits for Accept
+	addr    netip.Addr // remote address; zero if it is not an IP address
+	member  bool       // whether addr is a member's
+	order   uint64     // counts up in the order in which connections came
+	said    bool       // it has said a correct hello, and waits for Accept
 	crowded bool       // it was closed to make room
 }
 
-// admit counts a connection among those that are being greeted, nil if the listener is
-// closed. If there are too many of its kind, the oldest of them that has said nothing is
-// closed: a member says its hello at once, so the connection that is silent for longest is not a member's. Other
-// kinds are left alone: strangers take no place of a member's.
+// admit adds a connection to those that are being greeted. It returns nil if the listener is
+// closed. If there are too many of its kind, it closes the oldest of them that has sent nothing: a
+// member says hello at once, so the connection that has been silent for longest is not a member's.
+// It closes none of the other kind: strangers cannot take the places of members.
 func (l *Listener) admit(conn net.Conn) *greeted {
 	limitUnacknowledged(conn, unacknowledged)
 	g := &greeted{Conn: conn, addr: remoteIP(conn)}
@@ -47,8 +48,8 @@ func (l *Listener) admit(conn net.Conn) *greeted {
 	return g
 }
 
-// oldest returns the oldest connection of a kind, of the silent ones if there are any, and
-// how many there are.
+// oldest returns the oldest connection of a kind, preferring silent ones, and how many of that kind
+// there are.
 func (l *Listener) oldest(member bool) (oldest *greeted, n int) {
 	for g := range l.greeting {
 		if g.member != member {
@@ -62,8 +63,8 @@ func (l *Listener) oldest(member bool) (oldest *greeted, n int) {
 	return oldest, n
 }
 
-// isMember reports whether an address is a member's: it stands in the server list, or the
-// newest right hello of a member came from there. Names are not looked up.
+// isMember reports whether an address is a member's: it is in the server list, or a member's last
+// correct hello came from it. Names are not looked up.
 func (l *Listener) isMember(addr netip.Addr) bool {
 	if l.hello.addrs[addr] {
 		return true
@@ -76,17 +77,17 @@ func (l *Listener) isMember(addr netip.Addr) bool {
 	return false
 }
 
-// heard notes that a connection has said the hello of a member.
-func (l *Listener) heard(g *greeted, from uint32) {
+// noteHello records that a connection has said the hello of member from.
+func (l *Listener) noteHello(g *greeted, from uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g.said = true
 	l.learnt[from] = g.addr
 }
 
-// forget takes a connection off those that are being greeted, and reports whether it was
+// doneGreeting removes a connection from those that are being greeted, and reports whether it was
 // closed to make room.
-func (l *Listener) forget(g *greeted) (crowded bool) {
+func (l *Listener) doneGreeting(g *greeted) (crowded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.greeting, g)
@@ -101,7 +102,7 @@ func remoteIP(conn net.Conn) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// literal returns the address in a peer's address, the zero Addr if that is a name.
+// literal returns the IP address in a peer's address, or the zero Addr if that has a name.
 func literal(addr string) netip.Addr {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -114,20 +115,20 @@ func literal(addr string) netip.Addr {
 	return ip.Unmap()
 }
 
-// greet reads one hello and hands the connection on, or closes it and says why.
+// greet reads one hello and passes the connection to Accept, or closes it and logs why.
 func (l *Listener) greet(g *greeted) {
 	from, err := l.answer(g)
 	if err == nil {
-		l.heard(g, from)
+		l.noteHello(g, from)
 		select {
 		case l.ready <- &Conn{Conn: g.Conn, Peer: from}:
-			l.forget(g)
+			l.doneGreeting(g)
 			return
 		case <-l.closed:
 			err = errors.New("the listener is closed")
 		}
 	}
-	if l.forget(g) {
+	if l.doneGreeting(g) {
 		err = errCrowded
 	}
 	g.Close()

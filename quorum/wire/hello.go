@@ -13,31 +13,32 @@ import (
 	"time"
 )
 
-// The hello stands in front of every connection between members, on both ports:
+// Every connection between members begins with the hello, on both ports:
 //
 //	dialer → magic (8), version (2), from (4), to (4), hash of the server list (32)
 //	dialed → 0, or a code (1), the length of a text (1) and the text
 //
-// Integers are big-endian. It keeps strangers and misconfigured members from reaching
-// raft or gRPC; it is no authentication, which is TLS's business.
+// Integers are big-endian. The hello keeps strangers and misconfigured members from reaching raft
+// or gRPC. It is not authentication, which is left to TLS.
 const (
 	helloMagic   = "ROLLCALL"
 	helloVersion = 1
 	helloSize    = len(helloMagic) + 2 + 4 + 4 + hashSize
 	hashSize     = 32
 
-	// helloTimeout bounds a handshake on both sides: several round trips of a bad network,
-	// and short enough that a silent stranger soon frees its place.
+	// helloTimeout limits a handshake on both sides. It allows for several round trips of a bad
+	// network, and is short enough that a silent stranger soon frees its place.
 	helloTimeout = 5 * time.Second
-	// unacknowledged is how long the kernel waits for what was sent on a connection between
-	// members to be acknowledged, before it ends that: a firewall may have forgotten it. As
-	// long as a request may stand still.
+	// unacknowledged is how long the kernel waits for sent data to be acknowledged on a connection
+	// between members before it ends the connection: a firewall may have dropped it. It is as long
+	// as a request may pause.
 	unacknowledged = stallTimeout
-	// refusalInterval is how often the same refusal is logged: a stranger may retry for ever.
+	// refusalInterval is how often the same refusal is logged, because a stranger may retry for
+	// ever.
 	refusalInterval = 10 * time.Second
 )
 
-// The answers to a hello. A stranger's magic gets none.
+// The answers to a hello. A wrong magic gets none.
 const (
 	helloOK byte = iota
 	helloBadVersion
@@ -47,14 +48,14 @@ const (
 	helloCodes // number of codes
 )
 
-// errRefused is wrapped by the error of a dialer whose hello the other side refused.
+// errRefused is wrapped by the error that a dialer gets when the other side refused its hello.
 var errRefused = errors.New("connection refused by member")
 
-// Hello says who this member is. It is built by NewHello and not changed after.
+// Hello identifies this member. NewHello makes it, and it does not change afterwards.
 type Hello struct {
 	self  uint32
 	known map[uint32]bool
-	addrs map[netip.Addr]bool // of the peers, where the list has no names
+	addrs map[netip.Addr]bool // the IP addresses in the server list
 	hash  [hashSize]byte
 }
 
@@ -73,14 +74,14 @@ func NewHello(self uint32, peers []Peer) Hello {
 	return h
 }
 
-// Conn is a connection whose dialer has said hello.
+// Conn is a connection that has begun with a hello.
 type Conn struct {
 	net.Conn
 	Peer uint32 // the member at the other end
 }
 
-// Dialed says hello to member to on a fresh connection and waits for the answer, both
-// within 5 s. On an error conn is closed.
+// Dialed says hello to member to on a new connection and waits for the answer, both within 5 s. If
+// it returns an error it has closed conn.
 func (h Hello) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
 	limitUnacknowledged(conn, unacknowledged)
 	err := h.greet(conn, to)
@@ -109,7 +110,7 @@ func (h Hello) greet(conn net.Conn, to uint32) error {
 		return fmt.Errorf("%w (code %d)", errRefused, head[0])
 	}
 	text := make([]byte, head[1])
-	n, _ := io.ReadFull(conn, text) // what came of it is the best there is
+	n, _ := io.ReadFull(conn, text) // whatever arrived is the best there is
 	return fmt.Errorf("%w: %q", errRefused, text[:n])
 }
 
@@ -121,7 +122,7 @@ func (h Hello) preface(to uint32) []byte {
 	return append(b, h.hash[:]...)
 }
 
-// refusal is why a hello was not taken: code for the dialer, text for both sides.
+// refusal is the reason why a hello was refused: code for the dialer, text for both sides.
 type refusal struct {
 	code byte
 	text string
@@ -131,8 +132,8 @@ func (r *refusal) Error() string { return r.text }
 
 var errStranger = errors.New("not a Rollcall member: wrong magic")
 
-// read reads a preface and returns who sent it. The error is a *refusal if the dialer is
-// to be told.
+// read reads a hello and returns the member that sent it. The error is a *refusal if the dialer
+// must be told.
 func (h Hello) read(r io.Reader) (from uint32, err error) {
 	var b [helloSize]byte
 	if _, err := io.ReadFull(r, b[:len(helloMagic)]); err != nil {
@@ -162,9 +163,9 @@ func (h Hello) read(r io.Reader) (from uint32, err error) {
 	return from, nil
 }
 
-// Listener hands on only connections that said a right hello; they are *Conn. Silent
-// ones are closed after 5 s, or sooner to make room (greeting.go), and never hold up Accept.
-// Closing it closes the inner listener and every connection that is still being greeted.
+// Listener returns only connections that began with a correct hello; they are *Conn. It closes
+// silent ones after 5 s, or earlier to make room (greeting.go), and they never delay Accept. Close
+// closes the inner listener and every connection that is still being greeted.
 type Listener struct {
 	net.Listener
 	hello  Hello
@@ -175,14 +176,14 @@ type Listener struct {
 
 	mu       sync.Mutex
 	greeting map[*greeted]bool
-	came     uint64                // connections so far
-	learnt   map[uint32]netip.Addr // whence each member's newest hello came
-	err      error                 // of the inner Accept; set before closed
+	came     uint64                // number of connections so far
+	learnt   map[uint32]netip.Addr // by member: the address that its last hello came from
+	err      error                 // error of the inner Accept; set before closed is closed
 	logged   [helloCodes]time.Time
 }
 
-// NewListener starts greeting the connections that inner accepts. Close it to end its
-// goroutines. A nil logger discards.
+// NewListener starts greeting the connections that inner accepts. Close ends its goroutines. If
+// logger is nil nothing is logged.
 func NewListener(inner net.Listener, hello Hello, logger *slog.Logger) *Listener {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -196,7 +197,7 @@ func NewListener(inner net.Listener, hello Hello, logger *slog.Logger) *Listener
 	return l
 }
 
-// Accept waits for the next member.
+// Accept waits for the next connection from a member.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.ready:
@@ -210,13 +211,13 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // Close ends the listener and waits for its goroutines.
 func (l *Listener) Close() error {
-	err := l.end(net.ErrClosed)
+	err := l.shutDown(net.ErrClosed)
 	l.wg.Wait()
 	return err
 }
 
-// end closes everything once; why is what Accept answers from then on.
-func (l *Listener) end(why error) error {
+// shutDown closes everything, once. Accept returns why from then on.
+func (l *Listener) shutDown(why error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -240,7 +241,7 @@ func (l *Listener) acceptLoop() {
 				continue
 			}
 			conn.Close() // the listener was closed meanwhile
-		case isTemporary(err): // out of file descriptors, a peer gone at once
+		case isTemporary(err): // out of file descriptors, or the peer has gone already
 			l.log.Warn("accept failed", "err", err)
 			select {
 			case <-time.After(acceptRetry):
@@ -248,13 +249,13 @@ func (l *Listener) acceptLoop() {
 			}
 			continue
 		default:
-			_ = l.end(err) // it is closed already
+			_ = l.shutDown(err) // it is closed already
 		}
 		return
 	}
 }
 
-// acceptRetry spares the CPU while the process is out of file descriptors.
+// acceptRetry is the pause that saves CPU time while the process is out of file descriptors.
 const acceptRetry = 100 * time.Millisecond
 
 func isTemporary(err error) bool {
@@ -270,7 +271,7 @@ func (l *Listener) answer(conn net.Conn) (uint32, error) {
 	if err != nil {
 		if r, ok := errors.AsType[*refusal](err); ok {
 			text := r.text[:min(len(r.text), 255)]
-			_, _ = conn.Write(append([]byte{r.code, byte(len(text))}, text...)) // it may have gone
+			_, _ = conn.Write(append([]byte{r.code, byte(len(text))}, text...)) // the dialer may have gone
 		}
 		return 0, err
 	}
@@ -282,7 +283,7 @@ func (l *Listener) answer(conn net.Conn) (uint32, error) {
 
 // refused logs a refusal, each kind at most once in refusalInterval.
 func (l *Listener) refused(conn net.Conn, err error) {
-	kind := helloOK // strangers, the silent and the broken
+	kind := helloOK // for strangers, and for silent and broken connections
 	if r, ok := errors.AsType[*refusal](err); ok {
 		kind = r.code
 	}

@@ -6,24 +6,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// holdsPerElection is how often in one election timeout a member that is out of reach is
-// tried: it is to be caught up as soon as it listens, and an attempt costs almost nothing.
+// holdsPerElection is how often within one election timeout a leader tries to reach a member that
+// is out of reach. The member should be caught up as soon as it listens, and an attempt costs
+// almost nothing.
 const holdsPerElection = 10
 
-// heartbeat reports whether req is one of raft's heartbeats, which come again anyway.
+// heartbeat reports whether req is one of raft's heartbeats, which are repeated anyway.
 func heartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
 }
 
-// reach is how a leader waits for a member that is out of reach. raft would sleep between
-// two requests to such a member, in the end for 10.24 s, and nothing wakes it. So a request
-// that fails is held until the member answers a heartbeat, and fails only then: raft makes it
-// anew at once, with all that has come meanwhile.
+// awaitMember waits until a member answers a heartbeat of the leader of term, and reports whether
+// it did. It returns false when the term ends, this process ends, or leadership is being handed
+// over, because raft may then wait for its requests.
 //
-// reach waits until a member answers a heartbeat of the leader of term, and reports whether
-// it did. It returns false when the term ends, this process does, or leadership is handed
-// over, for which raft may wait for its requests.
-func (t *Transport) reach(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
+// raft sleeps between two requests to a member that is out of reach, finally for 10.24 s, and
+// nothing wakes it. So a request that fails is held here until the member answers a heartbeat. Only
+// then does it fail, and raft sends a new one at once, with all entries that have come meanwhile.
+func (t *Transport) awaitMember(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
 	beat := &raft.AppendEntriesRequest{RPCHeader: header, Term: term}
 	for t.cfg.Leads(term) {
 		if t.cfg.Stalled() == nil && t.inner.AppendEntries(id, to, beat, new(raft.AppendEntriesResponse)) == nil {

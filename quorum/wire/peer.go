@@ -14,19 +14,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxMember is the highest member id: ZooKeeper's ids fit the top byte of a session id.
+// maxMember is the highest member id. ZooKeeper's ids fit in the top byte of a session id.
 const maxMember = 255
 
 // Peer is one voting member.
 type Peer struct {
 	ID   uint32 // 1 to 255
-	Addr string // host:port under which the others reach its raft; no two peers share one
+	Addr string // host:port at which others reach its raft; no two peers share one
 }
 
-// ServerID is the member's id as raft has it.
+// ServerID returns the member's id as raft writes it.
 func (p Peer) ServerID() raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(p.ID), 10)) }
 
-// MemberID is the inverse of ServerID; 0 if id is none of ours.
+// MemberID is the inverse of ServerID. It returns 0 if id is not a member's.
 func MemberID(id raft.ServerID) uint32 {
 	n, err := strconv.ParseUint(string(id), 10, 32)
 	if err != nil {
@@ -35,8 +35,8 @@ func MemberID(id raft.ServerID) uint32 {
 	return uint32(n)
 }
 
-// CheckPeers refuses a list that raft could misread. raft tells candidates apart by
-// their address alone, so two members behind one address would share their votes.
+// CheckPeers returns an error for a list that raft could misread. raft tells candidates apart only
+// by their addresses, so two members with one address would share their votes.
 func CheckPeers(self uint32, peers []Peer) error {
 	ids, addrs := map[uint32]bool{}, map[string]uint32{}
 	for _, p := range peers {
@@ -83,12 +83,12 @@ func checkAddr(addr string) (string, error) {
 	return strings.ToLower(strings.TrimSuffix(host, ".")) + ":" + port, nil
 }
 
-// Sorted returns peers by id: the one order in which every member writes them down.
+// Sorted returns peers by id, the order in which every member writes them.
 func Sorted(peers []Peer) []Peer {
 	return slices.SortedFunc(slices.Values(peers), func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// Canonical is the server list as every member writes it: a line for each, by id.
+// Canonical returns the server list as every member writes it: one line for each member, by id.
 func Canonical(peers []Peer) []string {
 	lines := make([]string, 0, len(peers))
 	for _, p := range Sorted(peers) {
@@ -97,15 +97,15 @@ func Canonical(peers []Peer) []string {
 	return lines
 }
 
-// ConfigHash is the SHA-256 of the canonical server list, the same on every member
+// ConfigHash returns the SHA-256 of the canonical server list. It is the same on every member,
 // whatever the order of its own list.
 func ConfigHash(peers []Peer) []byte {
 	sum := sha256.Sum256([]byte(strings.Join(Canonical(peers), "\n")))
 	return sum[:]
 }
 
-// Configuration is peers as raft's bootstrap entry holds them, byte for byte the same on
-// every member.
+// Configuration returns peers as raft's bootstrap entry holds them, byte for byte the same on every
+// member.
 func Configuration(peers []Peer) raft.Configuration {
 	var c raft.Configuration
 	for _, p := range Sorted(peers) {

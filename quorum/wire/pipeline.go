@@ -6,45 +6,47 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxUnanswered requests of raft's may be under way to a follower for a commit notice to
-// go: behind more, the next answer is waited for, and a place in the pipeline is left.
+// maxUnanswered is how many of raft's requests may be in flight to a follower for a commit notice
+// to be sent. With more, the notice waits for the next answer, which keeps a place in the pipeline
+// free for raft.
 const maxUnanswered = maxInFlight - 2
 
-// logPoint tells how far the log is committed and how far it goes, in term: what a leader
-// of another term is told of it must not be passed on.
+// logPoint returns how far the log is committed, how far it goes, and the present term. A follower
+// must not hear of commits that this member learned from a leader of another term.
 type logPoint func() (commit, last, term uint64)
 
 // pipeline wraps raft's pipeline of AppendEntries to one follower.
 //
-// It closes it at the first failure or refusal. raft stops reading answers then, and its
-// sender may wait for a place among the unanswered for ever, so that the follower is never
+// It closes the pipeline at the first failure or refusal. raft stops reading answers then, and its
+// sender may wait for ever for a place among the unanswered requests, so that the follower is never
 // caught up again.
 //
-// And it sends commit notices: raft tells a follower of a commit with the next entries, or
-// after CommitTimeout, for which clients there would have to wait. A notice is a request
-// without entries that continues the last one sent here, in its term; raft sees neither it
-// nor its answer, unless that is bad. One at most is under way.
+// It also sends commit notices. raft tells a follower of a commit with the next entries, or after
+// CommitTimeout, and clients of the follower would have to wait for that. A notice is a request
+// without entries that continues the last one sent on this pipeline, in its term. raft sees neither
+// the notice nor its answer, unless the answer is a failure. At most one notice is under way.
 type pipeline struct {
-	inner  raft.AppendPipeline
-	log    logPoint
-	stalls func() error  // why nothing may be sent; nil: nothing hangs
-	wake   chan struct{} // there may be a commit to tell of; one place
-	done   chan raft.AppendFuture
-	closed chan struct{}
-	once   sync.Once
-	ended  func() // once
+	inner   raft.AppendPipeline
+	log     logPoint
+	stalls  func() error  // returns why nothing may be sent; nil: nothing hangs
+	wake    chan struct{} // one place: there may be a commit to send
+	done    chan raft.AppendFuture
+	closed  chan struct{}
+	once    sync.Once
+	onClose func() // called once, by Close
 
-	// sending has one place, taken while a request is sent, for the inner pipeline takes one
-	// at a time: raft's replication and the notices of this one stream wait for each other.
-	// Answers wait for neither. (No mutex: it may be held while the network blocks.)
+	// sending has one place. A goroutine takes it while it sends a request, because the inner
+	// pipeline accepts one at a time: raft's replication and the notices of this stream wait for
+	// each other. Answers do not wait for it. It is not a mutex, because it may be held while the
+	// network blocks.
 	sending chan struct{}
 
 	mu         sync.Mutex
-	sent       raft.AppendEntriesRequest  // without entries; previous entry: the last one sent
+	sent       raft.AppendEntriesRequest  // the last request sent, without entries; its previous entry is the last one sent
 	told       uint64                     // the highest commit index sent
-	unanswered int                        // raft's own
-	notice     *raft.AppendEntriesRequest // under way
-	untold     bool                       // a notice was put off: what is sent or answered next brings it up
+	unanswered int                        // number of raft's own requests without an answer
+	notice     *raft.AppendEntriesRequest // the notice under way
+	untold     bool                       // a notice was delayed: the next request or answer triggers it
 }
 
 func newPipeline(inner raft.AppendPipeline, log logPoint, stalls func() error) *pipeline {
@@ -52,14 +54,14 @@ func newPipeline(inner raft.AppendPipeline, log logPoint, stalls func() error) *
 		inner: inner, log: log, stalls: stalls, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		done: make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
 	}
-	go p.watch()
+	go p.answerLoop()
 	go p.noticeLoop()
 	return p
 }
 
-// AppendEntries implements raft.AppendPipeline. It sends a request that is too long in
-// several: raft sends the next one only when there is a further entry, and takes each answer
-// for what it says of its own request.
+// AppendEntries implements raft.AppendPipeline. It sends a request that is too long as several,
+// because raft would send the rest only with a further entry, and because raft reads each answer as
+// the answer to its own request.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	for {
 		n := fitting(req.Entries)
@@ -105,14 +107,14 @@ func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.done }
 func (p *pipeline) Close() error {
 	p.once.Do(func() {
 		close(p.closed)
-		if p.ended != nil {
-			p.ended()
+		if p.onClose != nil {
+			p.onClose()
 		}
 	})
 	return p.inner.Close()
 }
 
-// committed says that there may be a commit to tell of. It never waits.
+// committed signals that there may be a commit to send. It never waits.
 func (p *pipeline) committed() {
 	select {
 	case p.wake <- struct{}{}:
@@ -120,13 +122,13 @@ func (p *pipeline) committed() {
 	}
 }
 
-// noticeLoop is a goroutine of its own: sending may wait for the network, which neither
-// apply nor the reading of answers must.
+// noticeLoop sends notices. It runs in its own goroutine, because sending may wait for the network,
+// and neither apply nor the reading of answers may wait for that.
 func (p *pipeline) noticeLoop() {
 	for {
 		select {
 		case <-p.wake:
-			if p.tell() != nil {
+			if p.sendNotice() != nil {
 				_ = p.inner.Close() // raft's next request fails
 				return
 			}
@@ -136,8 +138,8 @@ func (p *pipeline) noticeLoop() {
 	}
 }
 
-// tell sends a notice, if there is anything to tell and room for it.
-func (p *pipeline) tell() error {
+// sendNotice sends a notice, if there is a commit to send and room for it.
+func (p *pipeline) sendNotice() error {
 	if err := p.stalls(); err != nil {
 		return err
 	}
@@ -151,22 +153,22 @@ func (p *pipeline) tell() error {
 	return err
 }
 
-// next returns the notice to send, nil if there is none.
+// next returns the notice to send, or nil if there is none.
 func (p *pipeline) next() *raft.AppendEntriesRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	commit, last, term := p.log()
 	if term != p.sent.Term {
-		// A commit that this member heard of from another term's leader may lie in entries
-		// that contradict those sent here.
+		// A commit that this member learned from another term's leader may be of entries that
+		// contradict those sent here.
 		return nil
 	}
 	if commit <= p.told {
 		p.untold = false
 		return nil
 	}
-	// Entries that go anyway may tell of the commit as well. And a follower that joins takes
-	// the end of a short request for the end of the log: see leaderEnd.
+	// Entries that are to be sent anyway carry the commit too. And a follower that joins takes the
+	// end of a short request for the end of the log: see leaderEnd.
 	p.untold = last > p.sent.PrevLogEntry || p.notice != nil || p.unanswered > maxUnanswered
 	if p.untold {
 		return nil
@@ -178,8 +180,8 @@ func (p *pipeline) next() *raft.AppendEntriesRequest {
 	return &req
 }
 
-// watch passes raft's answers on, up to and with the first bad one.
-func (p *pipeline) watch() {
+// answerLoop passes answers to raft, up to and including the first failure.
+func (p *pipeline) answerLoop() {
 	for {
 		select {
 		case f := <-p.inner.Consumer():
@@ -204,7 +206,7 @@ func (p *pipeline) watch() {
 	}
 }
 
-// answered takes note of an answer and reports whether it is that to a notice.
+// answered records an answer and reports whether it is the answer to a notice.
 func (p *pipeline) answered(f raft.AppendFuture) (notice bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,7 +222,7 @@ func (p *pipeline) answered(f raft.AppendFuture) (notice bool) {
 	return notice
 }
 
-// pipelines are those that are open. The zero value is ready.
+// pipelines holds the open pipelines. The zero value is ready to use.
 type pipelines struct {
 	mu   sync.Mutex
 	open map[*pipeline]struct{}
@@ -233,7 +235,7 @@ func (s *pipelines) add(p *pipeline) *pipeline {
 		s.open = map[*pipeline]struct{}{}
 	}
 	s.open[p] = struct{}{}
-	p.ended = func() {
+	p.onClose = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.open, p)
@@ -241,7 +243,7 @@ func (s *pipelines) add(p *pipeline) *pipeline {
 	return p
 }
 
-// committed wakes the notices of all. Apply calls it: it waits for nothing.
+// committed signals all pipelines. Apply calls it, so it does not wait.
 func (s *pipelines) committed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

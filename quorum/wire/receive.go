@@ -12,17 +12,17 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// ErrRestart is the error when the process must start again: raft's memory of the
-// log no longer fits what it has stored, which a start sets right.
+// ErrRestart means that the process must start again: raft's memory of the log no longer fits what
+// it has stored, and a restart corrects that.
 var ErrRestart = errors.New("quorum: restart needed after a snapshot was installed")
 
-// maxSnapshot is the largest snapshot that is received, in bytes: a number so far beyond
-// what fits into memory that a greater one is garbage.
+// maxSnapshot is the size of the largest snapshot that is received, in bytes. No state of that size
+// fits into memory, so a greater number is garbage.
 const maxSnapshot = 1 << 40
 
-// receive takes in the body of an InstallSnapshot beside raft's main loop, so that this
-// member goes on voting and answering however slow the sender is, and hands the request
-// over when it is complete. inConn ends a body that stalls.
+// receive receives the body of an InstallSnapshot outside raft's main loop, so that this member
+// continues to vote and answer however slow the sender is. When the body is complete it passes the
+// request to raft. inConn ends a body that stalls.
 func (t *Transport) receive(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 	resp, err := t.install(rpc, req)
 	if resp == nil {
@@ -34,22 +34,23 @@ func (t *Transport) receive(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 
 func (t *Transport) install(rpc raft.RPC, req *raft.InstallSnapshotRequest) (any, error) {
 	if req.Size < 0 || req.Size > maxSnapshot {
-		return nil, errBadRequest // its connection ends with the answer
+		return nil, errBadRequest // the answer ends its connection
 	}
-	// An unread body would be taken for requests: bytes that clients chose.
+	// The rest of the body must be read. Otherwise it would be taken for requests, and clients
+	// choose its bytes.
 	defer func() { _, _ = io.Copy(io.Discard, rpc.Reader) }()
 	r := t.cfg.Raft()
 	if !t.running.Load() || r == nil {
 		return nil, errStarting
 	}
-	if resp, done, err := t.known(r, req); done {
+	if resp, done, err := t.answerKnown(r, req); done {
 		return resp, err
 	}
 	mine := t.receipts.begin(req.Term)
 	if mine == nil {
 		return nil, errReceiving
 	}
-	defer t.receipts.end(mine)
+	defer t.receipts.remove(mine)
 	s, err := t.cfg.Spool()
 	if err != nil {
 		t.cfg.Fail(fmt.Errorf("quorum: receive snapshot: %w", err))
@@ -69,16 +70,16 @@ func (t *Transport) install(rpc raft.RPC, req *raft.InstallSnapshotRequest) (any
 	if !t.receipts.complete(mine) {
 		return nil, errReplaced
 	}
-	if resp, done, err := t.known(r, req); done { // time has passed
+	if resp, done, err := t.answerKnown(r, req); done { // again, because time has passed
 		return resp, err
 	}
 	return t.handOver(r, req, s)
 }
 
-// receipts lets one snapshot at a time be received. One of the same or a later term takes
-// the place of that before, whose sender leads no more, or has given it up (raft sends one
-// at a time to a member): it may be dead, with its connection open, and nobody should wait
-// until that is noticed. The zero value is ready.
+// receipts lets one snapshot be received at a time. A snapshot of the same or a later term replaces
+// the one before. The sender of the earlier one no longer leads, or has given it up, because raft
+// sends one at a time to a member. That sender may be dead with its connection open, and the new
+// snapshot does not wait until that is noticed. The zero value is ready to use.
 type receipts struct {
 	mu  sync.Mutex
 	now *receipt
@@ -87,10 +88,10 @@ type receipts struct {
 // receipt is a snapshot that is being received; guarded by receipts.mu.
 type receipt struct {
 	term  uint64
-	whole bool // raft is given it: too late to be replaced
+	whole bool // raft has it: it is too late to replace it
 }
 
-// begin returns the receipt of a snapshot of term; nil if another one goes on.
+// begin returns the receipt of a snapshot of term, or nil if another one must not be replaced.
 func (s *receipts) begin(term uint64) *receipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +102,7 @@ func (s *receipts) begin(term uint64) *receipt {
 	return s.now
 }
 
-// complete notes that all of a snapshot is here, and reports whether it is still wanted.
+// complete records that all of a snapshot has arrived, and reports whether it is still wanted.
 func (s *receipts) complete(r *receipt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +110,7 @@ func (s *receipts) complete(r *receipt) bool {
 	return r.whole
 }
 
-func (s *receipts) end(r *receipt) {
+func (s *receipts) remove(r *receipt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now == r {
@@ -143,7 +144,7 @@ func (t *Transport) rewind(s disk.Spool) error {
 	return err
 }
 
-// source remembers the reader's own error, to tell it from the writer's.
+// source keeps the reader's own error, to tell it from the writer's.
 type source struct {
 	r   io.Reader
 	err error
@@ -157,11 +158,12 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// known deals with a snapshot that holds nothing new. raft would go back to it and drop
-// the entries after it, which the leader counts on. That all up to an applied index is
-// here can be said without raft; but asked for a second time, raft's memory of the log
-// must be wrong, so that it refuses what follows the snapshot.
-func (t *Transport) known(r *raft.Raft, req *raft.InstallSnapshotRequest) (resp any, done bool, err error) {
+// answerKnown answers a snapshot that holds nothing new; done reports whether this was one. raft
+// would go back to it and drop the entries after it, which the leader counts on. We can confirm
+// that everything up to an applied index is here without asking raft. If the leader sends the same
+// snapshot again, though, raft's in-memory view of the log must be wrong and is making it refuse
+// the entries that follow.
+func (t *Transport) answerKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) (resp any, done bool, err error) {
 	term := r.CurrentTerm()
 	if req.Term < term {
 		return &raft.InstallSnapshotResponse{Term: term}, true, nil
@@ -179,16 +181,16 @@ func (t *Transport) known(r *raft.Raft, req *raft.InstallSnapshotRequest) (resp 
 	return &raft.InstallSnapshotResponse{Term: term, Success: true}, true, nil
 }
 
-// installs reports whether raft installs a snapshot of the leader of term, and so follows it
-// and nobody else. Its main loop does nothing else meanwhile, for as long as it takes to store
-// the snapshot and to restore from it. A leader of two would lose its lease: Transport answers
-// its heartbeats. Should raft be done by now and have voted in a later term, this answer is
-// one that was under way for a while.
+// installs reports whether raft is installing a snapshot of the leader of term, and so follows that
+// leader and no other. raft's main loop does nothing else while it stores the snapshot and restores
+// from it. A leader of two members would lose its lease, so Transport answers its heartbeats. If
+// raft has finished by now and has voted in a later term, this answer is the same as one that was
+// under way for a while.
 func (t *Transport) installs(r *raft.Raft, term uint64) bool {
 	return term != 0 && t.busy.Load() == term && r.CurrentTerm() == term
 }
 
-// handOver gives raft a complete snapshot and waits for its answer.
+// handOver passes a complete snapshot to raft and waits for its answer.
 func (t *Transport) handOver(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
 	t.installed.Store(req.LastLogIndex)
 	t.busy.Store(req.Term)
@@ -207,8 +209,8 @@ func (t *Transport) handOver(r *raft.Raft, req *raft.InstallSnapshotRequest, bod
 	}
 	if resp, ok := got.Response.(*raft.InstallSnapshotResponse); ok && resp.Success {
 		t.cfg.Installed(req.LastLogTerm)
-		// raft has emptied the log store but still remembers its end. Where that lies at or
-		// above the snapshot, it would go by it: refuse entries, and compare votes with it.
+		// raft has emptied the log store but still remembers its end. If that is at or above the
+		// snapshot, raft would rely on it: refuse entries, and compare votes with it.
 		if last, _ := strconv.ParseUint(r.Stats()["last_log_index"], 10, 64); last >= req.LastLogIndex {
 			t.cfg.Fail(fmt.Errorf("%w: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
 		}

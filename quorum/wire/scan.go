@@ -7,7 +7,7 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// raft's requests, as its NetworkTransport numbers them: the first byte of each.
+// The first byte of each of raft's requests, as its NetworkTransport numbers them.
 const (
 	requestAppend byte = iota
 	requestVote
@@ -17,21 +17,21 @@ const (
 )
 
 const (
-	// maxFields is how many fields a request or an entry may name: twice those of raft's.
+	// maxFields is how many fields a request or an entry may have: twice as many as raft's have.
 	maxFields = 24
-	// maxElements is how many entries a request may name: eight times those that members send.
+	// maxElements is how many entries a request may have: eight times as many as members send.
 	maxElements = 64
-	// maxSmall bounds every request but AppendEntries, in bytes, without the body of a snapshot:
-	// the longest one names 255 servers twice.
+	// maxSmall limits every request but AppendEntries, in bytes, without the body of a snapshot.
+	// The longest one has 255 servers twice.
 	maxSmall = 256 << 10
-	// maxRequest bounds an AppendEntries, in bytes: the last of its entries may be of any size
-	// that a log takes.
+	// maxRequest limits an AppendEntries, in bytes: the last of its entries may have any size that
+	// a log takes.
 	maxRequest = appendBytes + disk.MaxEntry + maxSmall
 )
 
-// bounds is what a value in MessagePack may be: a map of at most maxFields fields, so many
-// bytes long, with containers so deep within each other, itself included, and so many elements
-// in each list.
+// bounds limits a value in MessagePack. The value must be a map. It has at most maxFields fields,
+// bytes bytes, elements elements in each list, and containers nested at most depth deep, itself
+// included.
 type bounds struct {
 	bytes, elements int64
 	depth           int
@@ -39,7 +39,7 @@ type bounds struct {
 
 var (
 	smallBounds = bounds{bytes: maxSmall, depth: 1}
-	// requestBounds are those of each request, by its first byte.
+	// requestBounds has the bounds of each request, by its first byte.
 	requestBounds = [...]bounds{
 		requestAppend:     {bytes: maxRequest, depth: maxDepth, elements: maxElements},
 		requestVote:       smallBounds,
@@ -47,33 +47,33 @@ var (
 		requestTimeoutNow: smallBounds,
 		requestPreVote:    smallBounds,
 	}
-	// configurationBounds are those of raft's list of servers.
+	// configurationBounds limits raft's list of servers.
 	configurationBounds = bounds{bytes: maxSmall, depth: maxDepth, elements: maxMember}
 )
 
-// maxDepth is how deep a request goes: itself, the list of entries, an entry.
+// maxDepth is the nesting of a request: itself, the list of entries, an entry.
 const maxDepth = 3
 
 var errBounds = errors.New("quorum: not a request of raft's")
 
 // scanner follows a value in MessagePack as its bytes come, and refuses values that raft never
 // sends before raft's decoder sees them. The decoder allocates room for as many elements as a
-// length promises, and follows lists within lists a thousand deep. begin starts it.
+// length promises, and follows nested lists a thousand deep. Call begin first.
 type scanner struct {
 	bounds
 	left   int64 // bytes that the value may still have
 	open   [maxDepth]int64
-	depth  int   // of open: values that are missing in each container
-	head   byte  // whose length is being read
-	digits int   // bytes of the length that are missing
-	length int64 // as far as it has been read
-	skip   int64 // bytes of a scalar that are missing
+	depth  int   // used length of open, which holds the number of missing values of each container
+	head   byte  // first byte of the value whose length is being read
+	digits int   // missing bytes of that length
+	length int64 // the length as far as it has been read
+	skip   int64 // missing bytes of a scalar
 }
 
 func (s *scanner) begin(b bounds) { *s = scanner{bounds: b, left: b.bytes} }
 
-// scan goes over the next bytes of the value and returns how many of them are its own, and
-// whether it ends with them.
+// scan scans the next bytes of the value. It returns how many of them belong to the value, and
+// whether the value ends with them.
 func (s *scanner) scan(b []byte) (n int, whole bool, err error) {
 	for n < len(b) {
 		switch {
@@ -81,13 +81,13 @@ func (s *scanner) scan(b []byte) (n int, whole bool, err error) {
 			k := min(s.skip, int64(len(b)-n))
 			n, s.skip = n+int(k), s.skip-k
 			if s.skip == 0 {
-				whole = s.end()
+				whole = s.endValue()
 			}
 		case s.digits > 0:
 			s.length, s.digits = s.length<<8|int64(b[n]), s.digits-1
 			n++
 			if s.digits == 0 {
-				whole, err = s.start(s.head, s.length)
+				whole, err = s.startValue(s.head, s.length)
 			}
 		default:
 			n++
@@ -100,26 +100,26 @@ func (s *scanner) scan(b []byte) (n int, whole bool, err error) {
 	return n, false, nil
 }
 
-// first takes the first byte of a value.
+// first handles the first byte of a value.
 func (s *scanner) first(c byte) (whole bool, err error) {
 	if err := s.take(1); err != nil {
 		return false, err
 	}
 	switch {
 	case c <= 0x7f, c >= 0xe0, c == 0xc0, c == 0xc2, c == 0xc3: // small integers, nil, booleans
-		return s.start(c, 0)
+		return s.startValue(c, 0)
 	case c <= 0x8f: // maps
-		return s.start(0xdf, int64(c&0x0f))
+		return s.startValue(0xdf, int64(c&0x0f))
 	case c <= 0x9f: // lists
-		return s.start(0xdd, int64(c&0x0f))
+		return s.startValue(0xdd, int64(c&0x0f))
 	case c <= 0xbf: // strings
-		return s.start(0xdb, int64(c&0x1f))
+		return s.startValue(0xdb, int64(c&0x1f))
 	case c == 0xca, c == 0xcb: // floating point
-		return s.start(c, 4<<(c-0xca))
+		return s.startValue(c, 4<<(c-0xca))
 	case c >= 0xcc && c <= 0xd3: // integers
-		return s.start(c, 1<<((c-0xcc)%4))
+		return s.startValue(c, 1<<((c-0xcc)%4))
 	case c >= 0xd4 && c <= 0xd8: // extensions, with their type
-		return s.start(c, 1<<(c-0xd4)+1)
+		return s.startValue(c, 1<<(c-0xd4)+1)
 	}
 	var digits byte
 	switch {
@@ -138,8 +138,9 @@ func (s *scanner) first(c byte) (whole bool, err error) {
 	return false, s.take(int64(digits))
 }
 
-// start begins the value that head and its length promise, and reports whether that ends all.
-func (s *scanner) start(head byte, length int64) (whole bool, err error) {
+// startValue begins the value with the given head and length, and reports whether that ends the
+// whole value.
+func (s *scanner) startValue(head byte, length int64) (whole bool, err error) {
 	isMap, isList := head == 0xde || head == 0xdf, head == 0xdc || head == 0xdd
 	switch {
 	case s.depth == 0 && !isMap:
@@ -168,11 +169,12 @@ func (s *scanner) start(head byte, length int64) (whole bool, err error) {
 			return false, err
 		}
 	}
-	return s.end(), nil
+	return s.endValue(), nil
 }
 
-// end ends a value, and the containers that end with it.
-func (s *scanner) end() (whole bool) {
+// endValue ends a value, and the containers that end with it. It reports whether that ends the
+// whole value.
+func (s *scanner) endValue() (whole bool) {
 	for s.depth > 0 {
 		if s.open[s.depth-1]--; s.open[s.depth-1] > 0 {
 			return false
@@ -189,7 +191,7 @@ func (s *scanner) take(n int64) error {
 	return nil
 }
 
-// checkBounds checks a whole value.
+// checkBounds checks that b is exactly one value within bounds.
 func checkBounds(b []byte, within bounds) error {
 	var s scanner
 	s.begin(within)

@@ -282,7 +282,7 @@ func TestRequestsTogether(t *testing.T) {
 		fourth, far4 := in()
 		hold := func(c *inConn, n int64, whole bool) error {
 			time.Sleep(time.Millisecond)
-			return owner.hold(c, n, whole)
+			return owner.count(c, n, whole)
 		}
 		const half = maxRequests / 2
 		if err := errors.Join(hold(first, half, true), hold(second, 1, false), hold(third, 1, false), hold(second, half-2, false)); err != nil {

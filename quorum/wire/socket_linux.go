@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not name.
+// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not define.
 const tcpUserTimeout = 0x12
 
-// limitUnacknowledged has the kernel end a TCP connection when the other side's has not
-// acknowledged what was sent, or has had no room for it, for so long. Other connections are
-// left as they are: what runs on them has deadlines of its own.
+// limitUnacknowledged makes the kernel end a TCP connection if the other side has not acknowledged
+// sent data, or has had no room for it, for d. It does nothing to other kinds of connections: their
+// users set their own deadlines.
 func limitUnacknowledged(conn net.Conn, d time.Duration) {
 	if wrapper, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapper.NetConn()

@@ -9,9 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Stream carries raft between members: a raft.StreamLayer whose connections begin with
-// the hello, and whose Addr is the advertised address of this member, not the one that the
-// listener is bound to.
+// Stream is raft's StreamLayer between members. Its connections begin with the hello. Its Addr is
+// the advertised address of this member, not the one that the listener is bound to.
 type Stream struct {
 	*Listener
 	addr  memberAddr
@@ -20,17 +19,17 @@ type Stream struct {
 	dial  DialFunc
 }
 
-// DialFunc opens a connection to addr (host:port), TCP or TLS over it, within ctx.
+// DialFunc opens a connection to addr (host:port), over TCP or TLS, within ctx.
 type DialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
-// DialTCP is the plain DialFunc.
+// DialTCP is the DialFunc for plain TCP.
 func DialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// NewStream returns the stream layer of member hello.self over l, which it owns. peers
-// is the list that hello was made of.
+// NewStream returns the stream layer of member hello.self over l, which it owns. peers must be the
+// list that hello was made from.
 func NewStream(l *Listener, hello Hello, peers []Peer, dial DialFunc) *Stream {
 	s := &Stream{Listener: l, ids: map[raft.ServerAddress]uint32{}, hello: hello, dial: dial}
 	for _, p := range peers {
@@ -42,7 +41,7 @@ func NewStream(l *Listener, hello Hello, peers []Peer, dial DialFunc) *Stream {
 	return s
 }
 
-// Addr is the advertised address.
+// Addr returns the advertised address.
 func (s *Stream) Addr() net.Addr { return s.addr }
 
 // Dial connects to a member and says hello. It implements raft.StreamLayer.

@@ -1,14 +1,14 @@
 // Package wire carries raft between the members of an ensemble.
 //
-//   - Peer: one member of the server list, which every member writes down alike.
-//   - Hello, Listener, Stream: the preface in front of every connection between members, on
-//     both of their ports, and raft's connections behind it.
-//   - Transport: raft's transport. It wraps raft's own, bounds what arrives before it is
-//     decoded, and keeps raft from known trouble with elections, commits, pipelines and
+//   - Peer: one member of the server list, which every member writes in the same form.
+//   - Hello, Listener, Stream: the hello with which every connection between members begins, on
+//     both of their ports, and raft's connections after it.
+//   - Transport: raft's transport. It wraps raft's own, checks the size of what arrives before
+//     decoding it, and avoids raft's known problems with elections, commits, pipelines and
 //     snapshots.
 //
-// It knows what a request and a connection are, and not what a member's data hold: it asks the
-// member that it is part of, through the functions in Config.
+// This package knows requests and connections, but not what a member's data contain. It gets that
+// from its member through the functions in Config.
 package wire
 
 import (
@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	// maxInFlight AppendEntries may be under way to a follower that keeps up.
+	// maxInFlight is how many AppendEntries may be under way to a follower that keeps up.
 	maxInFlight = 4
-	// maxPool idle connections are kept to each member; raft uses one for heartbeats, one
-	// for votes and one for entries.
+	// maxPool is how many idle connections are kept to each member. raft uses one for heartbeats,
+	// one for votes and one for entries.
 	maxPool = 3
 )
 
@@ -42,62 +42,62 @@ var (
 	errNotReached = errors.New("quorum: the member was not reached while this one led")
 )
 
-// inner is what a Transport wraps: raft's NetworkTransport, or a fake in tests.
+// inner is the transport that a Transport wraps: raft's NetworkTransport, or a fake in tests.
 type inner interface {
 	raft.Transport
 	raft.WithPreVote
 	raft.WithClose
 }
 
-// Config is what a Transport is made of: the network, and what it asks of the member that it
-// is part of. Every field is required. The functions are called by any goroutine, and do not wait
-// unless the field says so.
+// Config is what a Transport is built from: the network, and the functions through which it asks
+// its member. Every field is required. The functions may be called by any goroutine, and must not
+// wait unless the field says so.
 type Config struct {
 	Stream   raft.StreamLayer // connections to other members: a *Stream
 	Election time.Duration    // raft's election timeout
 	Logger   *slog.Logger
-	RaftLog  hclog.Logger // what raft's own transport logs
+	RaftLog  hclog.Logger // for the log messages of raft's own transport
 
-	Raft  func() *raft.Raft          // nil until raft runs
+	Raft  func() *raft.Raft          // returns nil until raft runs
 	Fail  func(error)                // ends the member
-	Spool func() (disk.Spool, error) // where a snapshot is received; waits for the disk
+	Spool func() (disk.Spool, error) // opens a file for a received snapshot; waits for the disk
 
-	// Inspect reads all of a snapshot that was received, which may take long, and compares it with
-	// what the request says of it. The snapshot is refused if the error is not nil.
+	// Inspect reads all of a received snapshot, which may take long, and compares it with what its
+	// request says. If it returns an error the snapshot is refused.
 	Inspect   func(s io.Reader, req *raft.InstallSnapshotRequest) error
-	Refused   func(req *raft.InstallSnapshotRequest, why error) // hears of a snapshot that is refused
-	Installed func(term uint64)                                 // a snapshot whose last entry is of term has been installed
+	Refused   func(req *raft.InstallSnapshotRequest, why error) // called when a snapshot is refused
+	Installed func(term uint64)                                 // called when a snapshot whose last entry is of term has been installed
 
-	Votes   func() bool            // false while joining, except for the other one of two
-	Joins   func() bool            // this member is joining
-	Stand   func() error           // why this member is no candidate: it joins, it stalls, or it is damaged
-	Stalled func() error           // why this member must say nothing as a leader; nil: nothing
-	Leads   func(term uint64) bool // this member leads in term, and hands nothing over
+	Votes    func() bool            // reports whether this member may vote: not while joining, except for the other one of two
+	Joining  func() bool            // reports whether this member is joining
+	MayStand func() error           // returns nil if this member may be a candidate, or why not: it is joining, stalled or damaged
+	Stalled  func() error           // returns why this member must send nothing as a leader; nil: it may
+	Leads    func(term uint64) bool // reports whether this member leads in term, and is not handing over
 }
 
-// Transport stands between raft and its NetworkTransport, and keeps raft from what it
-// does wrong or does not know:
+// Transport wraps raft's NetworkTransport, and corrects what raft does wrong or does not know:
 //
-//   - there is no heartbeat fast path: all requests go through raft's main loop;
-//   - a follower is never told of a commit beyond what the same request proves it holds;
-//   - a follower is told of a commit at once;
-//   - a pipeline ends at its first failure;
-//   - a snapshot is received and verified beside the main loop, and the leader's heartbeats are
-//     answered while raft installs it;
-//   - a request that raft would panic at is refused;
-//   - a joining member takes part in no election;
-//   - a leader whose stores or state machine hang, or whose state is damaged, falls silent.
+//   - There is no heartbeat fast path: all requests go through raft's main loop.
+//   - A follower never hears of a commit beyond what the same request proves it holds.
+//   - A follower hears of a commit at once.
+//   - A pipeline ends at its first failure.
+//   - A snapshot is received and verified outside the main loop, and the leader's heartbeats
+//     are answered while raft installs it.
+//   - A request that would make raft panic is refused.
+//   - A joining member takes part in no election.
+//   - A leader sends nothing while its stores or state machine hang, or if its state is
+//     damaged.
 type Transport struct {
 	inner
 	cfg   Config
 	conns *conns
 	rpcs  chan raft.RPC
-	whole chan raft.RPC // snapshots that are complete
+	whole chan raft.RPC // requests of snapshots that have been received in full
 
-	running   atomic.Bool // raft's goroutines are about to start
+	running   atomic.Bool // raft's goroutines run, or are about to start
 	receipts  receipts
-	busy      atomic.Uint64 // term of the leader whose snapshot raft is given; 0: none
-	installed atomic.Uint64 // index of the last snapshot that raft was handed
+	busy      atomic.Uint64 // term of the leader whose snapshot raft is installing; 0: none
+	installed atomic.Uint64 // index of the last snapshot that was passed to raft
 	lead      leaderEnd
 	contacts  contacts
 	pipes     pipelines
@@ -106,8 +106,8 @@ type Transport struct {
 	wg        sync.WaitGroup
 }
 
-// New returns a Transport that listens on cfg.Stream, which it owns. Start it, and close it in
-// any case.
+// New returns a Transport that listens on cfg.Stream, which it owns. The caller must call Close,
+// even if it does not call Start.
 func New(cfg Config) *Transport {
 	c := newConns(cfg.Stream, cfg.Logger)
 	return &Transport{
@@ -122,32 +122,32 @@ func New(cfg Config) *Transport {
 }
 
 // Start starts passing requests on.
-func (t *Transport) Start() { t.wg.Go(t.pump) }
+func (t *Transport) Start() { t.wg.Go(t.passRequests) }
 
 // Running reports whether raft's goroutines run, or are about to start.
 func (t *Transport) Running() bool { return t.running.Load() }
 
-// Committed says that entries were committed: the followers are told at once. It waits for
-// nothing.
+// Committed reports that entries were committed, so that the followers hear of it at once. It does
+// not wait.
 func (t *Transport) Committed() { t.pipes.committed() }
 
 // LeaderEnd returns the end of the present leader's log, as its first request to this process
-// showed it, and the leader's term; 0 if no request has shown it. It is kept while Config.Joins
-// says so.
+// showed it, and the leader's term. Both are 0 if no request has shown it. It is recorded only
+// while Config.Joining reports true.
 func (t *Transport) LeaderEnd() (term, index uint64) { return t.lead.get() }
 
-// Reached returns the members that have answered a request of this leader's within d, by id.
+// Reached returns the members that have answered a request of this leader within d, in order of id.
 func (t *Transport) Reached(d time.Duration) []uint32 { return t.contacts.within(d) }
 
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
-// SetHeartbeatHandler implements raft.Transport by ignoring the handler: it would change
-// terms beside raft's main loop, and two leaders or a forked log come of it. raft calls
-// this last before it starts its goroutines.
+// SetHeartbeatHandler implements raft.Transport by ignoring the handler. The handler would change
+// terms outside raft's main loop, which can lead to two leaders or a forked log. raft calls this
+// method last before it starts its goroutines.
 func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) { t.running.Store(true) }
 
-// Close implements raft.WithClose: it closes every connection and waits for its own
+// Close implements raft.WithClose. It closes every connection and waits for the Transport's
 // goroutines.
 func (t *Transport) Close() error {
 	var err error
@@ -159,9 +159,9 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// AppendEntries implements raft.Transport. If a request is cut short, req says so
-// afterwards, and raft goes on from there. If it fails and is no heartbeat, AppendEntries
-// returns when the member can be reached again: see hold.
+// AppendEntries implements raft.Transport. If it shortens a request, it shortens req too, so that
+// raft continues after the entries that were sent. If the request fails and is not a heartbeat,
+// AppendEntries returns only when the member can be reached again: see awaitMember.
 func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	req.Entries = req.Entries[:fitting(req.Entries)]
 	err := t.cfg.Stalled()
@@ -172,15 +172,15 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	case err == nil:
 		t.contacts.note(id)
 	case !heartbeat(req):
-		t.reach(id, to, req.RPCHeader, req.Term)
+		t.awaitMember(id, to, req.RPCHeader, req.Term)
 	}
 	return err
 }
 
-// InstallSnapshot implements raft.Transport. It sends nothing before the member can be
-// reached, and waits for that.
+// InstallSnapshot implements raft.Transport. It waits until the member can be reached, and sends
+// nothing before.
 func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	if !t.reach(id, to, req.RPCHeader, req.Term) {
+	if !t.awaitMember(id, to, req.RPCHeader, req.Term) {
 		return errNotReached
 	}
 	return t.inner.InstallSnapshot(id, to, req, resp, data)
@@ -195,8 +195,8 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	return t.pipes.add(newPipeline(p, t.logPoint, t.cfg.Stalled)), nil
 }
 
-// logPoint implements logPoint. The term comes last: if this member led in it before, then
-// it has heard of the commit from nobody else.
+// logPoint implements the function type of that name. It reads the term last: if this member led in
+// that term before, it has learned of the commit from no other member.
 func (t *Transport) logPoint() (commit, last, term uint64) {
 	r := t.cfg.Raft()
 	if r == nil {
@@ -206,9 +206,9 @@ func (t *Transport) logPoint() (commit, last, term uint64) {
 	return commit, last, r.CurrentTerm()
 }
 
-// clamp lowers the commit index to the last entry that a success of req proves to be the
-// same on both sides. raft reads the two at different moments, and a follower commits up to
-// its own last entry, which may belong to a tail that conflicts with the leader's.
+// clamp lowers the commit index of req to the last entry that a success of req proves to be the
+// same on both sides. raft reads the two at different moments, and a follower commits up to its own
+// last entry, which may belong to a tail that conflicts with the leader's log.
 func clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	proved := req.PrevLogEntry + uint64(len(req.Entries))
 	if req.LeaderCommitIndex <= proved {
@@ -221,7 +221,7 @@ func clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 
 // RequestVote implements raft.Transport.
 func (t *Transport) RequestVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if err := t.cfg.Stand(); err != nil {
+	if err := t.cfg.MayStand(); err != nil {
 		return err
 	}
 	return t.inner.RequestVote(id, to, req, resp)
@@ -229,14 +229,14 @@ func (t *Transport) RequestVote(id raft.ServerID, to raft.ServerAddress, req *ra
 
 // RequestPreVote implements raft.WithPreVote.
 func (t *Transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := t.cfg.Stand(); err != nil {
+	if err := t.cfg.MayStand(); err != nil {
 		return err
 	}
 	return t.inner.RequestPreVote(id, to, req, resp)
 }
 
-// AskTerm returns the current term of another member's raft. It asks for a pre-vote in
-// term 0, which every raft refuses, naming its own, without changing anything.
+// AskTerm returns the current term of another member's raft. It asks for a pre-vote in term 0.
+// Every raft refuses that, names its own term, and changes nothing.
 func (t *Transport) AskTerm(self, p Peer) (uint64, error) {
 	req := &raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax,
@@ -252,10 +252,10 @@ func (t *Transport) AskTerm(self, p Peer) (uint64, error) {
 	return resp.Term, nil
 }
 
-// pump passes incoming requests on to raft's main loop, in order. It waits neither for the
-// network nor for the main loop: each connection brings one request at a time, which bounds
-// those that wait.
-func (t *Transport) pump() {
+// passRequests passes incoming requests to raft's main loop, in order. It waits neither for the
+// network nor for the main loop. Each connection brings one request at a time, which bounds the
+// number of waiting requests.
+func (t *Transport) passRequests() {
 	var waiting []raft.RPC
 	for {
 		var (
@@ -271,7 +271,7 @@ func (t *Transport) pump() {
 				waiting = append(waiting, rpc)
 			}
 		case rpc := <-t.whole:
-			waiting = append(waiting, rpc) // behind the heartbeats that came before
+			waiting = append(waiting, rpc) // after the heartbeats that came before
 		case to <- next:
 			waiting = waiting[1:]
 		case <-t.closed:
@@ -280,7 +280,7 @@ func (t *Transport) pump() {
 	}
 }
 
-// intercept takes the requests that raft is not to see and answers them.
+// intercept answers the requests that raft must not see, and reports whether this was one.
 func (t *Transport) intercept(rpc raft.RPC) bool {
 	if err := checkRequest(rpc.Command); err != nil {
 		t.conns.refused(err)
@@ -299,8 +299,8 @@ func (t *Transport) intercept(rpc raft.RPC) bool {
 	}
 	switch req := rpc.Command.(type) {
 	case *raft.AppendEntriesRequest:
-		if t.cfg.Joins() {
-			t.lead.heard(req)
+		if t.cfg.Joining() {
+			t.lead.note(req)
 		}
 		if heartbeat(req) && t.installs(r, req.Term) {
 			rpc.Respond(&raft.AppendEntriesResponse{Term: req.Term, LastLog: r.LastIndex(), Success: true}, nil)
@@ -317,7 +317,7 @@ func (t *Transport) intercept(rpc raft.RPC) bool {
 			return true
 		}
 	case *raft.TimeoutNowRequest:
-		if err := t.cfg.Stand(); err != nil {
+		if err := t.cfg.MayStand(); err != nil {
 			rpc.Respond(nil, err)
 			return true
 		}
@@ -325,17 +325,17 @@ func (t *Transport) intercept(rpc raft.RPC) bool {
 	return false
 }
 
-// leaderEnd is the end of the present leader's log, as its first request to this process
-// showed it: everything that this member's former self may have helped to commit lies at or
-// below it. A request that would have taken another entry reaches the end of its sender's
-// log (endsLog), and a commit notice lies at it; heartbeats show nothing.
+// leaderEnd is the end of the present leader's log, as its first request to this process showed it.
+// Everything that this member's former self may have helped to commit is at or below it. A request
+// with room for another entry reaches the end of its sender's log (endsLog), and a commit notice is
+// at the end; heartbeats show nothing.
 type leaderEnd struct {
 	mu    sync.Mutex
 	term  uint64
 	index uint64
 }
 
-func (l *leaderEnd) heard(req *raft.AppendEntriesRequest) {
+func (l *leaderEnd) note(req *raft.AppendEntriesRequest) {
 	end := req.PrevLogEntry + uint64(len(req.Entries))
 	if end == 0 || !endsLog(req.Entries) {
 		return
@@ -353,6 +353,6 @@ func (l *leaderEnd) get() (term, index uint64) {
 	return l.term, l.index
 }
 
-// rpcTimeout bounds one request to a member. raft gives an InstallSnapshot this much for
-// every 256 KiB.
+// rpcTimeout returns the time limit for one request to a member. raft gives an InstallSnapshot this
+// much for every 256 KiB.
 func rpcTimeout(election time.Duration) time.Duration { return max(2*time.Second, 4*election) }

@@ -246,7 +246,7 @@ func TestReceipts(t *testing.T) {
 	if second == nil || s.complete(first) {
 		t.Error("not replaced by its own leader's next one")
 	}
-	s.end(first)
+	s.remove(first)
 	third := s.begin(6)
 	if third == nil || s.complete(second) {
 		t.Error("not replaced by a later leader's")
@@ -254,7 +254,7 @@ func TestReceipts(t *testing.T) {
 	if !s.complete(third) || s.begin(7) != nil {
 		t.Error("replaced while raft is given it")
 	}
-	s.end(third)
+	s.remove(third)
 	if s.begin(1) == nil {
 		t.Error("its place is not free")
 	}

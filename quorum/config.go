@@ -1,0 +1,99 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/proto"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
+)
+
+// Config is what a Node is opened with. Fields without a default are required.
+type Config struct {
+	Self  uint32      // this member's id
+	Peers []wire.Peer // all voting members, this one included
+
+	Dir    string      // data folder
+	LogDir string      // folder of the log; default: Dir
+	Stores disk.Stores // in place of the folders, for tests; default: on disk
+	// LogKind says how the log is stored; default: as the folder is, or disk.DefaultLogKind.
+	LogKind disk.LogKind
+
+	Stream  raft.StreamLayer // raft's connections; Addr is this member's address in Peers
+	Machine Machine
+
+	// Ask sends a Hello to another member and returns its answer. It is used while this member
+	// starts without data.
+	Ask func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error)
+	// NewEnsemble allows a majority of members without data to begin a new ensemble. Otherwise all
+	// members must be reachable and have no data.
+	NewEnsemble bool
+
+	Tick time.Duration // ZooKeeper's tickTime; election timeout is a quarter, at least 150 ms
+	// StallLimit is how long a store or the state machine may take for one operation before this
+	// member gives up leadership; default disk.DefaultStallLimit. See Node.Stalled.
+	StallLimit time.Duration
+
+	SnapshotEvery uint64 // log entries between snapshots; default DefaultSnapshotEvery
+	SnapshotBytes int64  // bytes of log between snapshots; default DefaultSnapshotBytes
+	TrailingBytes int64  // bytes of log kept before a snapshot; default DefaultTrailingBytes
+
+	Logger *slog.Logger // default: discard
+}
+
+func (cfg *Config) check() error {
+	if err := wire.CheckPeers(cfg.Self, cfg.Peers); err != nil {
+		return err
+	}
+	onDisk := cfg.Stores == disk.Stores{}
+	switch {
+	case cfg.Stream == nil || cfg.Machine == nil:
+		return errors.New("quorum: Stream and Machine are required")
+	case cfg.Ask == nil && len(cfg.Peers) > 1:
+		return errors.New("quorum: Ask is required")
+	case cfg.Tick <= 0:
+		return fmt.Errorf("quorum: tick %v is not positive", cfg.Tick)
+	case onDisk == (cfg.Dir == ""):
+		return errors.New("quorum: either Dir or Stores is required")
+	case !onDisk && (cfg.Stores.Log == nil || cfg.Stores.Stable == nil || cfg.Stores.Snapshots == nil):
+		return errors.New("quorum: Stores must be complete")
+	case cfg.LogKind != "" && !cfg.LogKind.Known():
+		return fmt.Errorf("quorum: log store %q is neither %s nor %s", cfg.LogKind, disk.LogBolt, disk.LogWAL)
+	case cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0 || cfg.StallLimit < 0:
+		return errors.New("quorum: SnapshotBytes, TrailingBytes and StallLimit must not be negative")
+	}
+	for _, p := range cfg.Peers {
+		if p.ID == cfg.Self && cfg.Stream.Addr().String() != p.Addr {
+			return fmt.Errorf("quorum: the stream's address %q is not this member's, %q: raft tells candidates apart by it",
+				cfg.Stream.Addr(), p.Addr)
+		}
+	}
+	return nil
+}
+
+func (n *Node) raftConfig() *raft.Config {
+	conf := raft.DefaultConfig()
+	conf.LocalID = n.self().ServerID()
+	election := n.election
+	if len(n.cfg.Peers) == 1 {
+		election = aloneElection
+	}
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = election, election, election
+	conf.CommitTimeout = commitTimeout
+	conf.MaxAppendEntries = disk.MaxAppend
+	conf.SnapshotInterval = snapshotInterval
+	conf.SnapshotThreshold = n.cfg.SnapshotEvery
+	// For the start only: meterLoop soon sets a better value.
+	_, conf.TrailingLogs = newMeter(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).update(0, 0, 0, meterInterval)
+	conf.ShutdownOnRemove = false
+	conf.NoLegacyTelemetry = true
+	conf.NotifyCh = n.leadership
+	conf.Logger = newRaftLog(n.logger)
+	return conf
+}

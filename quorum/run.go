@@ -1,0 +1,170 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
+)
+
+// Run starts this member, waiting for other members where it must, and runs raft until ctx ends.
+// Then it tries once to hand leadership over, stops and returns nil. In all other cases it returns
+// an error, and the process must exit. The error wire.ErrRestart means that it should be started
+// again at once. Run may be called only once.
+func (n *Node) Run(ctx context.Context) error {
+	if n.started.Swap(true) {
+		return errors.New("quorum: Run was called before")
+	}
+	err := disk.Explain(n.run(ctx), len(n.cfg.Peers) > 1)
+	if !errors.Is(err, errNotEnded) { // otherwise raft still uses the stores
+		err = errors.Join(err, n.Close())
+		close(n.leadership)
+	}
+	close(n.stopped)
+	n.failRest()
+	return err
+}
+
+func (n *Node) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.trans = n.newTransport()
+	n.trans.Start()
+	how, err := n.begin(ctx)
+	if err != nil {
+		closed := n.trans.Close()
+		if errors.Is(err, ctx.Err()) {
+			return closed // told to stop while waiting
+		}
+		return errors.Join(err, closed)
+	}
+	r, err := n.startRaft()
+	if err != nil {
+		return err
+	}
+	n.logger.Info("raft runs", "joining", how == startJoining, "last", r.LastIndex(), "term", r.CurrentTerm())
+	close(n.ready)
+
+	var loops sync.WaitGroup
+	loops.Go(func() { n.meterLoop(ctx, r) })
+	if how == startJoining {
+		loops.Go(func() { n.joinLoop(ctx, r) })
+	}
+	if n.Recovery() != 0 {
+		loops.Go(func() { n.admitLoop(ctx, r) })
+	}
+	select {
+	case <-ctx.Done():
+		n.endGracefully()
+	case <-n.failed:
+	}
+	cancel()
+	loops.Wait()
+	return errors.Join(n.failureNow(), n.stopRaft(r))
+}
+
+// begin decides how to start and stores what that requires.
+func (n *Node) begin(ctx context.Context) (start, error) {
+	how, err := n.decide(ctx)
+	if err != nil {
+		return how, err
+	}
+	switch how {
+	case startBootstrap:
+		err = n.bootstrap()
+		n.logger.Info("a new ensemble begins", "members", len(n.cfg.Peers))
+	case startJoining:
+		err = n.setJoining(true)
+		n.logger.Info("this member joins; it takes part in elections once it has caught up")
+	}
+	return how, err
+}
+
+func (n *Node) startRaft() (*raft.Raft, error) {
+	conf := n.raftConfig()
+	cache, err := raft.NewLogCache(cachedEntries, n.disk.Log())
+	if err != nil {
+		return nil, err
+	}
+	newest, err := n.disk.Newest() // before raft runs, because raft may receive another snapshot at once
+	if err != nil {
+		return nil, errors.Join(err, n.trans.Close())
+	}
+	r, err := n.newRaft(conf, cache)
+	if err != nil {
+		return nil, errors.Join(err, n.trans.Close())
+	}
+	n.raft.Store(r)
+	n.figures.observe(r)
+	if err := n.checkStarted(r, newest); err != nil {
+		return nil, errors.Join(err, n.stopRaft(r))
+	}
+	if why := n.disk.Unused(); why != nil {
+		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything", "why", why)
+	}
+	return r, nil
+}
+
+// fatal ends the member: Run returns err. Only the first call counts.
+func (n *Node) fatal(err error) {
+	n.failing.Do(func() {
+		err := disk.Explain(err, len(n.cfg.Peers) > 1)
+		n.logger.Error("this member stops", "err", err)
+		n.failure = err
+		close(n.failed)
+	})
+}
+
+func (n *Node) failureNow() error {
+	select {
+	case <-n.failed:
+		return n.failure
+	default:
+		return nil
+	}
+}
+
+// endGracefully takes no more entries, hands leadership over and waits for the entries under way.
+func (n *Node) endGracefully() {
+	n.mu.Lock()
+	n.ending = true
+	n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
+	defer cancel()
+	if err := n.HandOver(ctx); err != nil {
+		n.logger.Info("leadership was not handed over", "err", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		n.futures.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// stopRaft ends raft. It waits at most stopTimeout: a goroutine that hangs in a disk or in the
+// state machine ends only with the process.
+func (n *Node) stopRaft(r *raft.Raft) error {
+	n.fsm.noPauses.Store(true)
+	future := r.Shutdown()
+	done := make(chan error, 1)
+	go func() {
+		closed := n.trans.Close() // first, so that raft does not wait for requests under way
+		done <- errors.Join(future.Error(), closed)
+	}()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errNotEnded
+	}
+}
