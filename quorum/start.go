@@ -55,8 +55,8 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 	case n.HasData():
 		return startRunning, nil
 	case first == disk.BootstrapIndex && joining == 0:
-		// It bootstrapped when no member had data, has kept that, and has promised nothing since
-		// that it has forgotten.
+		// It bootstrapped when no member had data, has kept that, and has since promised nothing
+		// that it does not know.
 		return startRunning, nil
 	case len(n.cfg.Peers) == 1:
 		return startBootstrap, nil
