@@ -55,7 +55,10 @@ const (
 func kinds(t *testing.T, test func(t *testing.T, kind disk.LogKind)) {
 	t.Helper()
 	for _, kind := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
-		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel() // tests with files wait for the disk
+			test(t, kind)
+		})
 	}
 }
 

@@ -55,6 +55,7 @@ func TestSlowLink(t *testing.T) {
 	for _, tt := range tests {
 		for _, behind := range []bool{true, false} {
 			t.Run(fmt.Sprintf("rate=%d,size=%d,behind=%t", tt.rate, tt.size, behind), func(t *testing.T) {
+				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					e := newEnsemble(t, 3)
 					e.begin()

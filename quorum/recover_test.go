@@ -151,6 +151,7 @@ func TestRecoverWithKills(t *testing.T) {
 	for _, members := range []int{2, 3, 4, 5} {
 		for seed := range uint64(4) {
 			t.Run(fmt.Sprintf("%d members, seed %d", members, seed), func(t *testing.T) {
+				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { recoverWithKills(t, members, seed) })
 			})
 		}
@@ -159,7 +160,8 @@ func TestRecoverWithKills(t *testing.T) {
 
 func recoverWithKills(t *testing.T, members int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	e, all := lost(t, disk.DefaultLogKind, members, 20)
+	kind := []disk.LogKind{disk.LogWAL, disk.LogBolt}[seed%2]
+	e, all := lost(t, kind, members, 20)
 	e.recover(1)
 	for id := uint32(2); id <= uint32(members); id++ {
 		mem := raft.NewInmemStore()

@@ -326,6 +326,7 @@ func TestNewChecksConfig(t *testing.T) {
 }
 
 func TestStats(t *testing.T) {
+	t.Parallel() // it waits for real time
 	w := newWorld(t, true, nil)
 	c := w.connect()
 	c.must(jute.OpPing)

@@ -66,6 +66,7 @@ func (w *world) settled(t *testing.T, c *client, n int) {
 
 // A calm connection is served by its loop, whatever it asks for.
 func TestLoop(t *testing.T) {
+	t.Parallel() // it waits for real time
 	const batch = 20
 	w := newWorld(t, true, nil)
 	all := w.calm(t, 2)
@@ -249,6 +250,7 @@ func TestLoopVouch(t *testing.T) {
 
 // A silent connection in a loop ends with its session's timeout and some ticks.
 func TestLoopIdle(t *testing.T) {
+	t.Parallel() // it waits for real time
 	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })
 	w.calm(t, 1)[0].expectClosed()
 	waitFor(t, func() bool { return w.srv.Stats().Ended["idle"] == 1 && w.srv.Stats().Connections == 0 })
@@ -296,6 +298,7 @@ func TestLoopCloseSession(t *testing.T) {
 
 // A client that has been told that its session is closed is given a second to close its side.
 func TestLoopLinger(t *testing.T) {
+	t.Parallel() // it waits for real time
 	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })
 	c := w.calm(t, 1)[0]
 	c.must(jute.OpCloseSession)

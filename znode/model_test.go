@@ -739,25 +739,31 @@ func TestSortedAgainstMap(t *testing.T) {
 // Growing and shrinking by ranges joins branches, too, and leaves keys in between.
 func TestSortedByRanges(t *testing.T) {
 	for seed := range uint64(10) {
-		r := rand.New(rand.NewPCG(seed, 4))
-		var s sorted[name, int]
-		model := map[name]int{}
-		for round := range 60 {
-			from, length := r.IntN(20000), r.IntN(4000)
-			grow := round%3 != 2
-			for i := from; i < from+length; i++ {
-				k := name(fmt.Sprintf("%08d", i))
-				switch {
-				case grow && r.IntN(4) == 0:
-					s.put(1, k, i)
-					model[k] = i
-				case !grow:
-					s.drop(1, k)
-					delete(model, k)
-				}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			sortedByRanges(t, rand.New(rand.NewPCG(seed, 4)))
+		})
+	}
+}
+
+func sortedByRanges(t *testing.T, r *rand.Rand) {
+	var s sorted[name, int]
+	model := map[name]int{}
+	for round := range 60 {
+		from, length := r.IntN(20000), r.IntN(4000)
+		grow := round%3 != 2
+		for i := from; i < from+length; i++ {
+			k := name(fmt.Sprintf("%08d", i))
+			switch {
+			case grow && r.IntN(4) == 0:
+				s.put(1, k, i)
+				model[k] = i
+			case !grow:
+				s.drop(1, k)
+				delete(model, k)
 			}
-			compareSorted(t, &s, model)
 		}
+		compareSorted(t, &s, model)
 	}
 }
 

@@ -18,7 +18,10 @@ func TestRandomWatches(t *testing.T) {
 		seeds = 4
 	}
 	for seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomWatches(t, uint64(seed), steps) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			randomWatches(t, uint64(seed), steps)
+		})
 	}
 }
 

@@ -131,6 +131,7 @@ func TestBoltMarkLags(t *testing.T) {
 // What bbolt does not notice is noticed: values and entries that have changed, a file that is older
 // than it was, or another member's, and a log with a hole.
 func TestDamagedBolt(t *testing.T) {
+	t.Parallel()
 	spoil := func(d *boltDir, old, changed string) {
 		d.t.Helper()
 		b := d.read(logName)

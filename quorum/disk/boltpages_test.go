@@ -40,6 +40,7 @@ func branches(t *testing.T, d *boltDir) (b []byte, at []int) {
 // A wrong bit in a page that leads to others is damage, or does no harm. Nothing crashes: bbolt
 // reads these pages in a goroutine of its own.
 func TestBoltBranchBits(t *testing.T) {
+	t.Parallel()
 	d := &boltDir{t: t, dir: t.TempDir()}
 	whole, at := branches(t, d)
 	refused, opened := 0, 0

@@ -156,6 +156,7 @@ func (d *walDir) tear(n int) {
 // What a crash leaves of raft-wal's files is mended at the start: what was acknowledged is
 // there, and the log goes on, also after the next start.
 func TestWALAfterCrash(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		crash func(d *walDir)
@@ -223,6 +224,7 @@ func TestWALAfterCrash(t *testing.T) {
 
 // A log that is shortened at either end, or emptied, and goes on, is the same after a start.
 func TestWALShortened(t *testing.T) {
+	t.Parallel()
 	d := &walDir{t: t, dir: t.TempDir()}
 	shorten := func(first, last uint64) {
 		log := d.open()
@@ -255,6 +257,7 @@ func TestWALShortened(t *testing.T) {
 // However the files of raft-wal are damaged, Open says so; it does not panic, and starts
 // nothing.
 func TestDamagedWAL(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		spoil func(d *walDir)
@@ -307,20 +310,27 @@ func TestDamagedWAL(t *testing.T) {
 		{"mark is empty", func(d *walDir) { d.write(d.mark(), nil) }, 0},
 		{"bit of the mark", func(d *walDir) { d.flip(d.mark(), 23) }, 0},
 	}
+	whole := &walDir{t: t, dir: own(t.TempDir())}
+	cfg := folderConfig(filepath.Dir(whole.dir), 1)
+	cfg.LogKind = LogWAL
+	openAndClose(t, cfg)
+	log := whole.open()
+	whole.append(log, 3, 100)
+	for range 20 {
+		whole.append(log, 1, 1<<20)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := folderConfig(t.TempDir(), 1)
-			cfg.LogKind = LogWAL
-			openAndClose(t, cfg)
-			d := &walDir{t: t, dir: own(cfg.Dir)}
-			log := d.open()
-			d.append(log, 3, 100)
-			for range 20 {
-				d.append(log, 1, 1<<20)
-			}
-			if err := log.Close(); err != nil {
+			t.Parallel()
+			cfg := cfg
+			cfg.Dir = filepath.Join(t.TempDir(), "copy")
+			if err := os.CopyFS(cfg.Dir, os.DirFS(filepath.Dir(whole.dir))); err != nil {
 				t.Fatal(err)
 			}
+			d := &walDir{t: t, dir: own(cfg.Dir), n: whole.n, was: whole.was}
 			tt.spoil(d)
 			data, err := Open(cfg)
 			if err == nil {
@@ -381,6 +391,7 @@ func (d *walDir) list(change func(string) string) {
 // The mark never keeps a member from starting whose log is whole: it may lag, it may be that of
 // a segment that has been left, and folders of older versions have none.
 func TestWALMarkLags(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		do   func(d *walDir)
@@ -494,6 +505,7 @@ func (d *walDir) flip(path string, at int) {
 
 // What raft-wal could not read again is not written.
 func TestEntryTooLong(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, kind LogKind) {
 		log, err := openLog(kind, t.TempDir(), hclog.NewNullLogger())
 		if err != nil {
@@ -571,6 +583,7 @@ func (d *fullDisk) Create(dir, name string, size uint64) (types.WritableFile, er
 // A full disk is called that, when a write needs a new segment and when a start does. Once there
 // is space everything acknowledged is there, and the log goes on.
 func TestWALFullDisk(t *testing.T) {
+	t.Parallel()
 	d := &walDir{t: t, dir: t.TempDir()}
 	dir, disk := filepath.Join(d.dir, walName), &fullDisk{VFS: walfs.New()}
 	d.store(1, 100)
