@@ -7,30 +7,30 @@ type step struct {
 }
 
 var pingSteps = []step{
-	{"a", []string{"Client A sends a ping, or any other request, to its server."}},
-	{"b", []string{"The server notes that it heard the session, and answers at once."}},
-	{"c", []string{"Every half tick the leader asks each server which sessions it heard."}},
-	{"d", []string{"The server answers with all that the leader has not acknowledged."}},
+	{"a", []string{"Client A sends a ping, or any other request, to its member."}},
+	{"b", []string{"The member notes that it heard the session, and answers at once."}},
+	{"c", []string{"Every half tick the leader asks each member which sessions it heard."}},
+	{"d", []string{"The member answers with all that the leader has not acknowledged."}},
 	{"e", []string{
 		"The leader moves their deadlines, makes sure with a majority that it",
 		"still leads, and acknowledges. Until 0.9 of the session's timeout",
-		"after d, the server may now tell the client that its session lives.",
+		"after d, the member may now tell the client that its session lives.",
 	}},
 }
 
 var writeSteps = []step{
-	{"1", []string{"Client B sends a write to its server."}},
-	{"2", []string{"The server numbers the write and forwards it to the leader."}},
+	{"1", []string{"Client B sends a write to its member."}},
+	{"2", []string{"The member numbers the write and forwards it to the leader."}},
 	{"3", []string{"The leader puts it into an entry of the log and sends that to all."}},
-	{"4", []string{"Each server stores the entry on its disk and confirms it."}},
+	{"4", []string{"Each member stores the entry on its disk and confirms it."}},
 	{"5", []string{
 		"When a majority has stored the entry, it is committed. The leader",
-		"tells all servers, and each of them applies it to its tree.",
+		"tells all members, and each of them applies it to its tree.",
 	}},
-	{"6", []string{"The client's own server replies to it."}},
+	{"6", []string{"The client's own member replies to it."}},
 }
 
-// ensemble draws three servers and what goes between them.
+// ensemble draws three members and what goes between them.
 func ensemble() string {
 	const (
 		serverWidth = 220.0
@@ -45,16 +45,16 @@ func ensemble() string {
 		column      = 510.0 // of the right list of steps
 	)
 	d := &drawing{width: 1000, height: 660}
-	ways := []float64{188, 213, 238, 294, 319, 344} // heights of the arrows between servers
+	ways := []float64{188, 213, 238, 294, 319, 344} // heights of the arrows between members
 
 	for _, s := range []struct {
 		x     float64
 		name  string
 		parts []string // beside each other
 	}{
-		{edge, "server 1, follower", []string{"sessions heard here"}},
-		{leader, "server 2, leader", []string{"deadlines", "next entry"}},
-		{second, "server 3, follower", []string{"writes under way"}},
+		{edge, "member 1, follower", []string{"sessions heard here"}},
+		{leader, "member 2, leader", []string{"deadlines", "next entry"}},
+		{second, "member 3, follower", []string{"writes under way"}},
 	} {
 		middle := s.x + serverWidth/2
 		d.box("server", s.x, serverTop, serverWidth, 304)
@@ -87,7 +87,7 @@ func ensemble() string {
 		d.step(c.kind, c.reply, c.x+30, (clientEnd+serverTop)/2)
 	}
 
-	// Parts begin a margin inside their servers; an arrow goes from one part to the other.
+	// Parts begin a margin inside their members; an arrow goes from one part to the other.
 	between := func(kind, number string, from, to, y float64) {
 		d.arrow(kind, from, y, to, y)
 		d.step(kind, number, (from+to)/2, y)
@@ -106,7 +106,7 @@ func ensemble() string {
 
 	d.list("ping", "The way of a ping", pingSteps, edge, 468)
 	d.list("write", "The way of a write", writeSteps, column, 468)
-	return d.svg("An ensemble of three servers: the way of a ping and the way of a write")
+	return d.svg("An ensemble of three members: the way of a ping and the way of a write")
 }
 
 // list writes the steps of one way below its title.

@@ -24,7 +24,7 @@ var flushes = []flush{
 }
 
 // session draws the life of a session on an axis of time: what its client sends, what the
-// server flushes and clears, the bucket of the session, the lease, and the expiry.
+// member flushes and clears, the bucket of the session, the lease, and the expiry.
 func session() string {
 	const (
 		clientY, serverY, leaderY  = 62.0, 142.0, 222.0
@@ -52,10 +52,10 @@ func session() string {
 		name, below string
 	}{
 		{clientY, "client", "timeout T = 4 ticks"},
-		{serverY, "its server", ""},
+		{serverY, "its member", ""},
 		{leaderY, "leader", "pings each half tick"},
 		{bucketTop + 14, "leader's buckets", "one tick wide"},
-		{leaseTop + 14, "lease at the server", ""},
+		{leaseTop + 14, "lease at the member", ""},
 	} {
 		d.text("title right", labelRight, lane.y+5, lane.name)
 		d.text("small right", labelRight, lane.y+22, lane.below)
@@ -68,7 +68,7 @@ func session() string {
 	d.text("middle", at(silent+timeout/2), clientY-8, "silent for T: not closed before this is over")
 	d.text("small middle", at(silent), clientY-12, "last request")
 
-	// The server remembers a session from the first request until the leader has acknowledged it.
+	// The member remembers a session from the first request until the leader has acknowledged it.
 	d.line("plain", at(0), serverY, at(due), serverY)
 	d.line("plain", at(0), leaderY, at(due), leaderY)
 	for half := halfTick; half <= due; half += halfTick {
@@ -84,7 +84,7 @@ func session() string {
 		d.step("ping", f.name, at(f.at)+4, (serverY+leaderY)/2)
 		d.arrow("ack", at(f.at+roundTrip), leaderY, at(f.at+roundTrip), serverY+9)
 	}
-	d.text("small", at(last.at+roundTrip)+24, serverY-14, "The server keeps a session in its list until the leader has acknowledged it.")
+	d.text("small", at(last.at+roundTrip)+24, serverY-14, "The member keeps a session in its list until the leader has acknowledged it.")
 	d.text("small", at(last.at+roundTrip)+24, leaderY+16, "Nothing was heard any more: the answers to these pings are empty.")
 
 	// The deadline that each flush sets, in its bucket.
@@ -106,18 +106,18 @@ func session() string {
 	// The lease, and the end.
 	leaseEnd := last.at + 0.9*timeout
 	d.box("live", at(0), leaseTop, at(leaseEnd)-at(0), leaseHeight)
-	d.text("middle", at(leaseEnd/2), leaseTop+20, "the server may speak for the session, until 0.9 T after flush 3 was sent")
+	d.text("middle", at(leaseEnd/2), leaseTop+20, "the member may speak for the session, until 0.9 T after flush 3 was sent")
 	d.text("small", at(leaseEnd)+8, leaseTop+19, "then silence")
 	d.line("over", at(due), 92, at(due), axisY)
 	d.text("title middle", at(due), 86, "expired")
 
 	d.text("", 20, axisY+54,
-		"Grey arrows are the leader's pings, numbered ones flushes, green ones acknowledgements. A flush lists the sessions that the server has heard and",
-		"the leader has not acknowledged. If an answer is lost, the server sends it again with its age. The deadline of a session is T after the flush was",
+		"Grey arrows are the leader's pings, numbered ones flushes, green ones acknowledgements. A flush lists the sessions that the member has heard and",
+		"the leader has not acknowledged. If an answer is lost, the member sends it again with its age. The deadline of a session is T after the flush was",
 		"first sent. It lies in a bucket, and the bucket is due at its end.",
-		"When a bucket falls due, the leader asks every server once more. If none of them has heard the client, the leader puts the expiry into the log.",
-		"Every server removes the session and its ephemeral nodes at that place of the log.",
+		"When a bucket falls due, the leader asks every member once more. If none of them has heard the client, the leader puts the expiry into the log.",
+		"Every member removes the session and its ephemeral nodes at that place of the log.",
 	)
-	d.text("small", 20, axisY+160, "So a client that falls silent is expired no sooner than T, and no later than T + 1.5 ticks and the time of a commit, as long as all servers answer.")
+	d.text("small", 20, axisY+160, "So a client that falls silent is expired no sooner than T, and no later than T + 1.5 ticks and the time of a commit, as long as all members answer.")
 	return d.svg("The life of a session: requests, flushes, buckets, the lease and the expiry")
 }
