@@ -93,6 +93,30 @@ func TestChangesLeadToFiles(t *testing.T) {
 	}
 }
 
+// ARCHITECTURE.md has a row for every package but those of tests and of ci, and it names these, too,
+// unless they are below integration.
+func TestEveryPackageIsDescribed(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, cells := range tableOf(t, "ARCHITECTURE.md", "| Package |") {
+		rows = append(rows, cells[0])
+	}
+	for _, name := range slices.Concat(floors...) {
+		switch {
+		case strings.HasPrefix(name, "integration/"):
+		case name == "integration" || strings.HasPrefix(name, "ci/"):
+			if !strings.Contains(string(text), name) {
+				t.Errorf("ARCHITECTURE.md does not name %s", name)
+			}
+		case !slices.Contains(rows, "`"+name+"`"):
+			t.Errorf("ARCHITECTURE.md has no row for %s", name)
+		}
+	}
+}
+
 // testsByPackage returns the names of the tests of each package, by its folder. That of the root
 // is rollcall.
 func testsByPackage(t *testing.T) map[string]map[string]bool {
