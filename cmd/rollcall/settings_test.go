@@ -136,6 +136,10 @@ func settingsIn(t *testing.T, file string, args ...string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return settingsOf(cfg)
+}
+
+func settingsOf(cfg Config) map[string]string {
 	all := map[string]string{"clients": cfg.ClientAddr}
 	flattenSettings(all, "", reflect.ValueOf(cfg.member(slog.New(slog.DiscardHandler))))
 	all["Bind"] = cfg.bind("host:2888")
