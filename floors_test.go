@@ -18,6 +18,7 @@ var floors = [][]string{
 	{"quorum/disk", "server/stream"},
 	{"quorum/wire"},
 	{"quorum", "leader", "follower", "server", "admin", "client"},
+	{"config"},
 	{"member", "bench"},
 	{"cmd/rollcall", "integration/wire", "integration/process", "integration/history", "ci/pictures"},
 	{"integration/cluster"},

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -35,16 +36,12 @@ func (f *fakeSource) Stats() Stats {
 	}
 }
 
-func (f *fakeSource) Settings() Settings {
-	s := Settings{
-		ClientPort: 2181, Dir: "/data", LogDir: "/log", Tick: 2 * time.Second, MaxClientConns: 60,
-		MinTimeout: 4 * time.Second, MaxTimeout: 40 * time.Second, ID: 3,
-		InitLimit: 10, SyncLimit: 5, ElectionPort: 3888, QuorumPort: 2888,
-	}
+func (f *fakeSource) Settings(data, log int64) (lines []Line, members string) {
+	lines = []Line{{"clientPort", "2181"}, {"dataDirSize", fmt.Sprint(data)}, {"dataLogSize", fmt.Sprint(log)}}
 	if f.role != "standalone" {
-		s.Ensemble = "server.1=a:2888:3888:participant\nversion=0\n"
+		members = "server.1=a:2888:3888:participant\nversion=0\n"
 	}
-	return s
+	return lines, members
 }
 
 func (f *fakeSource) DiskUsage() (data, log int64, err error) { return 510, 1000, f.disk }

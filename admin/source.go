@@ -14,8 +14,9 @@ import (
 type Source interface {
 	// Stats are the member's figures now. It waits for nothing but the tree's lock.
 	Stats() Stats
-	// Settings are what conf shows; they do not change.
-	Settings() Settings
+	// Settings returns the lines of conf, in order. data and log are what DiskUsage returns. members is
+	// the text of /zookeeper/config, which comes last, or "" for a standalone server.
+	Settings(data, log int64) (lines []Line, members string)
 	// DiskUsage returns the bytes of the log's files and of all others.
 	DiskUsage() (data, log int64, err error)
 	// ResetStats sets what is counted to zero, ResetConnections what is for one connection.
@@ -85,16 +86,5 @@ type Stats struct {
 	Files, MaxFiles int64         // descriptors of this process, which Words fill in; -1: unknown
 }
 
-// Settings are what conf shows of a member's configuration.
-type Settings struct {
-	ClientPort             int
-	Dir, LogDir            string
-	Tick                   time.Duration
-	MaxClientConns         int // per address; 0: no limit
-	MinTimeout, MaxTimeout time.Duration
-	ID                     uint32 // 0 for a standalone server
-	InitLimit, SyncLimit   int    // ticks; these and the rest only in an ensemble
-	ElectionPort           int    // server.N's third field
-	QuorumPort             int    // its second
-	Ensemble               string // the text of /zookeeper/config; "": standalone
-}
+// Line is one line of the answer to conf.
+type Line struct{ Name, Value string }

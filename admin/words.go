@@ -200,30 +200,13 @@ func (w *Words) conf(p *page, _ *Stats, _ io.Reader) {
 		p.printf("the data folder cannot be read: %v\n", err)
 		return
 	}
-	s := w.source.Settings()
-	p.printf("clientPort=%d\n", s.ClientPort)
-	p.printf("secureClientPort=-1\n")
-	p.printf("dataDir=%s\n", s.Dir)
-	p.printf("dataDirSize=%d\n", data)
-	p.printf("dataLogDir=%s\n", s.LogDir)
-	p.printf("dataLogSize=%d\n", log)
-	p.printf("tickTime=%d\n", s.Tick.Milliseconds())
-	p.printf("maxClientCnxns=%d\n", s.MaxClientConns)
-	p.printf("minSessionTimeout=%d\n", s.MinTimeout.Milliseconds())
-	p.printf("maxSessionTimeout=%d\n", s.MaxTimeout.Milliseconds())
-	p.printf("clientPortListenBacklog=-1\n")
-	if s.Ensemble == "" {
-		p.printf("serverId=0\n")
-		return
+	lines, members := w.source.Settings(data, log)
+	for _, line := range lines {
+		p.printf("%s=%s\n", line.Name, line.Value)
 	}
-	p.printf("serverId=%d\n", s.ID)
-	p.printf("initLimit=%d\n", s.InitLimit)
-	p.printf("syncLimit=%d\n", s.SyncLimit)
-	p.printf("electionAlg=3\n")
-	p.printf("electionPort=%d\n", s.ElectionPort)
-	p.printf("quorumPort=%d\n", s.QuorumPort)
-	p.printf("peerType=0\n")
-	p.printf("membership: \n%s", strings.TrimSuffix(s.Ensemble, "\n"))
+	if members != "" {
+		p.printf("membership: \n%s", strings.TrimSuffix(members, "\n"))
+	}
 }
 
 func (w *Words) srvr(p *page, s *Stats, _ io.Reader) {

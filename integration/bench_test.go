@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config"
 	"rollcall/integration/wire"
 	"rollcall/jute"
 	"rollcall/member"
@@ -66,8 +67,8 @@ func startBench(b testing.TB, tick time.Duration, kind disk.LogKind) *benchEnsem
 			b.Fatal(err)
 		}
 		m, err := member.New(member.Config{
-			ID: s.ID, Servers: servers, Dir: filepath.Join(b.TempDir(), "data"), Clients: l, Tick: tick,
-			LogKind: kind, Limits: server.Limits{MaxClientConns: -1},
+			ID: s.ID, Servers: servers, Clients: l,
+			Settings: config.Settings{Dir: filepath.Join(b.TempDir(), "data"), Tick: tick, LogKind: kind, Limits: server.Limits{MaxClientConns: -1}},
 		})
 		if err != nil {
 			b.Fatal(err)

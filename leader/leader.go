@@ -128,8 +128,8 @@ func New(cfg Config) (*Leader, error) {
 	case cfg.Members[cfg.Self] == nil:
 		return nil, fmt.Errorf("leader: member %d is not among the members", cfg.Self)
 	}
-	cfg.Reaping.Interval = cmp.Or(cfg.Reaping.Interval, defaultReapInterval)
-	cfg.Reaping.PerMinute = cmp.Or(cfg.Reaping.PerMinute, defaultReapPerMinute)
+	cfg.Reaping.Interval = cmp.Or(cfg.Reaping.Interval, DefaultReapInterval)
+	cfg.Reaping.PerMinute = cmp.Or(cfg.Reaping.PerMinute, DefaultReapPerMinute)
 	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	l := &Leader{
 		cfg:      cfg,

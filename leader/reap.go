@@ -31,10 +31,13 @@ type Reaping struct {
 	NeverUsed time.Duration // age, in whole ms, at which a container that never had a child is removed; default: never
 }
 
+// Defaults of Reaping. The table of keys in package config takes them from here.
 const (
-	defaultReapInterval  = time.Minute
-	defaultReapPerMinute = 10_000
+	DefaultReapInterval  = time.Minute
+	DefaultReapPerMinute = 10_000
+)
 
+const (
 	reapPage = 256 // candidates asked for at a time: apply waits for this many steps in an index
 	maxReaps = 64  // reaps that wait for an entry, and so the most in one: a slow log slows the reaper, not the writes
 )

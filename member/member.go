@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/admin"
+	"rollcall/config"
 	"rollcall/follower"
 	"rollcall/jute"
 	"rollcall/leader"
@@ -52,45 +53,24 @@ type Network struct {
 
 // Config is what a Member is built from. A field without a default is required.
 type Config struct {
+	config.Settings // what keys of zoo.cfg set; Dir is not needed with Stores
+
 	ID      uint32
 	Servers []Server // every voting member; if there is only one it opens no port for members
-	Dir     string   // data folder; not needed with Stores
-	LogDir  string   // folder of the log; default Dir
 
-	Tick       time.Duration
-	InitLimit  int           // ticks; shown by conf and not used otherwise; default 10
-	SyncLimit  int           // ticks after which the streams of a silent member are closed; default 5
-	MinTimeout time.Duration // of sessions; default 2 ticks
-	MaxTimeout time.Duration // default 20 ticks
-
-	Clients     net.Listener // where clients connect; Run closes it
-	Limits      server.Limits
-	InFlight    int           // transactions sent and not yet applied here, over all connections; default 8,192
-	Drain       time.Duration // how long a graceful stop may take to close client connections; default: at once
-	SuperDigest string        // "super:" and the digest; "": there is no super user
-	// LinearizableReads makes every read wait for a proof that the leader still leads, and until
-	// this member has applied what was committed by then. By default reads may be stale.
-	LinearizableReads bool
-	Rules             znode.Rules  // for the terms that this member leads
-	Whitelist         []string     // four-letter words served; srvr always is
-	SnapCount         uint64       // log entries between snapshots; default 100,000
-	LogKind           disk.LogKind // how the log is stored; default: as the folder is
-	// StoreStallLimit is how long an operation of the log store or apply may take before this
-	// member stops leading and closes its clients' connections; default 3 s.
-	StoreStallLimit time.Duration
-	Reaping         leader.Reaping // when containers and nodes with a time to live are removed; default: as in ZooKeeper
-	EnsembleText    []byte         // content of /zookeeper/config; nil: standalone
+	Clients      net.Listener  // where clients connect; Run closes it
+	Drain        time.Duration // how long a graceful stop may take to close client connections; default: at once
+	EnsembleText []byte        // content of /zookeeper/config; nil: standalone
 
 	Version string    // of this program, for srvr; default "dev"
 	Built   time.Time // date of the commit that it was built from
 
-	NewEnsemble bool                     // bootstrap with a majority of empty members instead of all
-	Network     Network                  // default TCP
-	Bind        func(addr string) string // advertised address → the one to listen on; default the same
-	Stores      *disk.Stores             // default: files in Dir
-	Now         func() time.Time         // wall clock; default time.Now
-	Events      func(Event)              // called with what happens in the ensemble, on the member that leads, by one goroutine
-	Logger      *slog.Logger             // default: discard
+	Network Network                  // default TCP
+	Bind    func(addr string) string // advertised address → the one to listen on; default the same
+	Stores  *disk.Stores             // default: files in Dir
+	Now     func() time.Time         // wall clock; default time.Now
+	Events  func(Event)              // called with what happens in the ensemble, on the member that leads, by one goroutine
+	Logger  *slog.Logger             // default: discard
 
 	// The following are for tests that check what a member does. Observer is called after the
 	// member's own observers. Wrap wraps the member as its connections see it, and WrapLog wraps

@@ -21,17 +21,17 @@ import (
 // reaches says where each field of Config goes in the configurations of the rooms. "": Member uses it
 // itself, and another test holds that.
 var reaches = map[string]string{
-	"ID":                    "conf.ElectionPort conf.ID conf.QuorumPort follower.Self leader.Self quorum.Self start.Leader",
+	"ID":                    "conf.electionPort conf.quorumPort conf.serverId follower.Self leader.Self quorum.Self start.Leader",
 	"Servers":               "leader.Members quorum.Peers",
-	"Dir":                   "conf.Dir quorum.Dir",
-	"LogDir":                "conf.LogDir quorum.LogDir",
-	"Tick":                  "conf.Tick follower.Tick leader.Tick quorum.Tick server.Tick",
-	"InitLimit":             "conf.InitLimit",
-	"SyncLimit":             "conf.SyncLimit follower.SyncLimit leader.SyncLimit",
-	"MinTimeout":            "conf.MinTimeout server.MinTimeout",
-	"MaxTimeout":            "conf.MaxTimeout server.MaxTimeout",
+	"Dir":                   "conf.dataDir quorum.Dir",
+	"LogDir":                "conf.dataLogDir quorum.LogDir",
+	"Tick":                  "conf.tickTime follower.Tick leader.Tick quorum.Tick server.Tick",
+	"InitLimit":             "conf.initLimit",
+	"SyncLimit":             "conf.syncLimit follower.SyncLimit leader.SyncLimit",
+	"MinTimeout":            "conf.minSessionTimeout server.MinTimeout",
+	"MaxTimeout":            "conf.maxSessionTimeout server.MaxTimeout",
 	"Limits.MaxBuffer":      "server.Limits.MaxBuffer",
-	"Limits.MaxClientConns": "conf.MaxClientConns server.Limits.MaxClientConns",
+	"Limits.MaxClientConns": "conf.maxClientCnxns server.Limits.MaxClientConns",
 	"Limits.MaxConns":       "server.Limits.MaxConns",
 	"Limits.MaxInFlight":    "server.Limits.MaxInFlight",
 	"Limits.MaxUnread":      "server.Limits.MaxUnread",
@@ -53,7 +53,7 @@ var reaches = map[string]string{
 	"Reaping.Interval":      "leader.Reaping.Interval",
 	"Reaping.PerMinute":     "leader.Reaping.PerMinute",
 	"Reaping.NeverUsed":     "leader.Reaping.NeverUsed",
-	"EnsembleText":          "conf.Ensemble",
+	"EnsembleText":          "conf.membership",
 	"Version":               "words.Version",
 	"Built":                 "words.Built",
 	"NewEnsemble":           "quorum.NewEnsemble",
@@ -64,7 +64,7 @@ var reaches = map[string]string{
 var judges = []string{"Clients", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Observer", "Wrap", "WrapLog"}
 
 // defaults are the fields of rooms that no setting changes.
-var defaults = strings.Fields("follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
+var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
 
 // Every setting reaches the rooms that need it, and no other field of theirs: each is changed alone.
 func TestSettingsReachTheRooms(t *testing.T) {
@@ -79,8 +79,8 @@ func TestSettingsReachTheRooms(t *testing.T) {
 			t.Errorf("%s is %q while every setting is set; that it keeps its default: %t", name, value, fixed)
 		}
 	}
-	if before["conf.QuorumPort"] != "1" || before["conf.ElectionPort"] != "2" {
-		t.Errorf("conf says quorumPort %s and electionPort %s, want 1 and 2", before["conf.QuorumPort"], before["conf.ElectionPort"])
+	if before["conf.quorumPort"] != "1" || before["conf.electionPort"] != "2" {
+		t.Errorf("conf says quorumPort %s and electionPort %s, want 1 and 2", before["conf.quorumPort"], before["conf.electionPort"])
 	}
 	fields := leaves(t, reflect.ValueOf(&base).Elem(), "")
 	for _, f := range fields {
@@ -123,6 +123,8 @@ func leaves(t *testing.T, v reflect.Value, prefix string) (all []leaf) {
 		name, f := prefix+v.Type().Field(i).Name, v.Field(i)
 		switch {
 		case slices.Contains(judges, name):
+		case v.Type().Field(i).Anonymous:
+			all = append(all, leaves(t, f, prefix)...)
 		case f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[time.Time]():
 			all = append(all, leaves(t, f, name+".")...)
 		default:
@@ -215,7 +217,11 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	flatten(all, "server", reflect.ValueOf(m.serverConfig()))
 	flatten(all, "quorum", reflect.ValueOf(m.quorumConfig()))
 	flatten(all, "words", reflect.ValueOf(m.wordsConfig()))
-	flatten(all, "conf", reflect.ValueOf(source{m}.Settings()))
+	lines, members := source{m}.Settings(1, 1)
+	for _, line := range lines {
+		all["conf."+line.Name] = line.Value
+	}
+	all["conf.membership"] = members
 	term, err := m.terms.config(opening{})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +241,7 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 		t.Fatal(err)
 	}
 	flatten(all, "start", reflect.ValueOf(&start).Elem())
-	for _, chance := range []string{"follower.Boot", "server.ConnBase", "conf.ClientPort", "leader.Term", "leader.Nonce"} {
+	for _, chance := range []string{"follower.Boot", "server.ConnBase", "conf.clientPort", "leader.Term", "leader.Nonce"} {
 		delete(all, chance)
 	}
 	return all

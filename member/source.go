@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/admin"
+	"rollcall/config"
 	"rollcall/jute"
 	"rollcall/sessiontracker"
 	"rollcall/tally"
@@ -146,17 +147,18 @@ func (s source) ephemerals(part []ephemeral, from ephemeral) []ephemeral {
 	return part
 }
 
-func (s source) Settings() admin.Settings {
+func (s source) Settings(data, log int64) (lines []admin.Line, members string) {
 	m := s.m
 	self := m.serverByID(m.cfg.ID)
-	shown := admin.Settings{
-		ClientPort: portOf(m.cfg.Clients.Addr().String()), Dir: absolute(m.cfg.Dir), LogDir: absolute(cmp.Or(m.cfg.LogDir, m.cfg.Dir)), Tick: m.cfg.Tick,
-		ID: m.cfg.ID, InitLimit: m.cfg.InitLimit, SyncLimit: m.cfg.SyncLimit,
-		ElectionPort: portOf(self.Raft), QuorumPort: portOf(self.Grpc), Ensemble: string(m.cfg.EnsembleText),
-	}
+	shown := m.cfg.Settings
+	shown.Dir, shown.LogDir = absolute(m.cfg.Dir), absolute(cmp.Or(m.cfg.LogDir, m.cfg.Dir))
 	shown.MinTimeout, shown.MaxTimeout = m.server.Timeouts()
-	shown.MaxClientConns = max(m.server.Limits().MaxClientConns, 0) // negative: no limit, which is shown as 0
-	return shown
+	shown.Limits = m.server.Limits()
+	lines = config.Conf(shown, config.Running{
+		ClientPort: portOf(m.cfg.Clients.Addr().String()), DataSize: data, LogSize: log, ID: m.cfg.ID,
+		ElectionPort: portOf(self.Raft), QuorumPort: portOf(self.Grpc), Ensemble: string(m.cfg.EnsembleText),
+	})
+	return lines, string(m.cfg.EnsembleText)
 }
 
 // absolute returns dir as an absolute path, if that can be found out. It leaves "" as it is.

@@ -223,7 +223,7 @@ func TestSilentConnection(t *testing.T) {
 		w := newWorld(t, false, nil)
 		quiet, begun := w.open(), w.open()
 		begun.write([]byte{0, 0, 0, 45, 0}) // a promised frame that never comes
-		time.Sleep(defaultHandshake - time.Millisecond)
+		time.Sleep(DefaultHandshake - time.Millisecond)
 		quiet.expectSilence(time.Microsecond)
 		begun.expectSilence(time.Microsecond)
 		time.Sleep(time.Millisecond)
@@ -250,9 +250,9 @@ func TestHandshakeWaitsForAThirdOfTheTimeout(t *testing.T) {
 		{name: "attach", asked: 4 * time.Second, request: jute.ConnectRequest{SessionID: 99999}, want: 4 * time.Second / 3},
 		{name: "shortest granted", asked: time.Millisecond, want: 2 * testTick / 3},
 		{name: "long", asked: 24 * time.Second, want: 8 * time.Second},
-		{name: "longer than three times the limit", asked: time.Minute, want: defaultHandshake},
+		{name: "longer than three times the limit", asked: time.Minute, want: DefaultHandshake},
 		{name: "late request", asked: 24 * time.Second, late: time.Second, want: 9 * time.Second},
-		{name: "too late a request", asked: 24 * time.Second, late: 5 * time.Second, want: defaultHandshake},
+		{name: "too late a request", asked: 24 * time.Second, late: 5 * time.Second, want: DefaultHandshake},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestHandshakeWaitsForLeader(t *testing.T) {
 		create, attach := w.open(), w.open()
 		create.send(jute.ConnectRequest{TimeOut: 60000})
 		attach.send(jute.ConnectRequest{TimeOut: 60000, SessionID: 99999, Passwd: make([]byte, 100<<10)})
-		create.expectSilence(defaultHandshake / 2)
+		create.expectSilence(DefaultHandshake / 2)
 		attach.expectSilence(time.Millisecond)
 		if n := w.submitted(); n != 2 {
 			t.Fatalf("%d transactions wait, want 2", n)
@@ -306,7 +306,7 @@ func TestHandshakeWaitsForLeader(t *testing.T) {
 		if n := len(w.pending[1].Body); n > 100 {
 			t.Errorf("the log is to carry %d bytes of a client that nobody knows", n)
 		}
-		time.Sleep(defaultHandshake / 2)
+		time.Sleep(DefaultHandshake / 2)
 		synctest.Wait()
 		create.expectClosed()
 		attach.expectClosed()

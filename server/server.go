@@ -61,13 +61,20 @@ type Limits struct {
 	Handshake      time.Duration // from accepting a connection to its session; default 10 s, ZooKeeper's
 }
 
+// Defaults of Config and Limits. The table of keys in package config takes them from here.
 const (
-	defaultMaxClientConns = 60
-	defaultMaxInFlight    = 128
-	defaultMaxUnread      = 16 << 20
-	defaultMaxMultiOps    = 10_000
-	defaultBudget         = 256 << 20
-	defaultHandshake      = 10 * time.Second
+	DefaultMinTicks = 2 // shortest and longest session timeout, in ticks
+	DefaultMaxTicks = 20
+
+	DefaultMaxClientConns = 60
+	DefaultMaxInFlight    = 128
+	DefaultMaxUnread      = 16 << 20
+	DefaultMaxMultiOps    = 10_000
+	DefaultHandshake      = 10 * time.Second
+)
+
+const (
+	defaultBudget = 256 << 20
 
 	// maxBufferCeiling keeps a request well below what one log entry may hold.
 	maxBufferCeiling = 8 << 20
@@ -116,16 +123,16 @@ type Server struct {
 
 // New checks cfg and returns a Server that does nothing yet.
 func New(cfg Config) (*Server, error) {
-	cfg.MinTimeout = cmp.Or(cfg.MinTimeout, 2*cfg.Tick)
-	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, 20*cfg.Tick)
+	cfg.MinTimeout = cmp.Or(cfg.MinTimeout, DefaultMinTicks*cfg.Tick)
+	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTicks*cfg.Tick)
 	l := &cfg.Limits
 	l.MaxBuffer = cmp.Or(l.MaxBuffer, jute.DefaultMaxBuffer)
-	l.MaxClientConns = cmp.Or(l.MaxClientConns, defaultMaxClientConns)
-	l.MaxInFlight = cmp.Or(l.MaxInFlight, defaultMaxInFlight)
+	l.MaxClientConns = cmp.Or(l.MaxClientConns, DefaultMaxClientConns)
+	l.MaxInFlight = cmp.Or(l.MaxInFlight, DefaultMaxInFlight)
 	l.Budget = cmp.Or(l.Budget, defaultBudget)
-	l.MaxUnread = cmp.Or(l.MaxUnread, defaultMaxUnread)
-	l.MaxMultiOps = cmp.Or(l.MaxMultiOps, defaultMaxMultiOps)
-	l.Handshake = cmp.Or(l.Handshake, defaultHandshake)
+	l.MaxUnread = cmp.Or(l.MaxUnread, DefaultMaxUnread)
+	l.MaxMultiOps = cmp.Or(l.MaxMultiOps, DefaultMaxMultiOps)
+	l.Handshake = cmp.Or(l.Handshake, DefaultHandshake)
 	switch {
 	case cfg.Member == nil || cfg.State == nil:
 		return nil, errors.New("server: Member and State are required")

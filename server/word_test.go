@@ -45,7 +45,7 @@ func TestWordSlowReader(t *testing.T) {
 		drips          bool
 		ends           time.Duration
 	}{
-		{name: "reads nothing", argument: "01234567", ends: defaultHandshake + testTick},
+		{name: "reads nothing", argument: "01234567", ends: DefaultHandshake + testTick},
 		{name: "drips", argument: "01234567", drips: true, ends: wordTime},
 		{name: "sends no argument", ends: wordTime},
 	} {
@@ -128,7 +128,7 @@ func TestConnections(t *testing.T) {
 			t.Errorf("after a reset: %+v", got)
 		}
 		second := slices.Collect(w.srv.Connections())[1]
-		if second.Session != 0 || second.Received != 0 || !second.Reading || second.Expires != begun.Add(defaultHandshake) {
+		if second.Session != 0 || second.Received != 0 || !second.Reading || second.Expires != begun.Add(DefaultHandshake) {
 			t.Errorf("without a handshake: %+v", second)
 		}
 		_ = idle.Close()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"rollcall/config"
 )
 
 const (
@@ -34,7 +36,7 @@ func clientMemory(configured int64, members int) int64 {
 	if least == 0 {
 		return 0 // the server's own default
 	}
-	return max(least/clientShare/int64(members), minClientMemory)
+	return max(least/clientShare/int64(members), config.MinClientMemory)
 }
 
 // least returns the smaller of two limits. A limit of 0 is none.

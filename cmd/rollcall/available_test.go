@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"testing/fstest"
+
+	"rollcall/config"
 )
 
 func TestMemoryOfTheMachine(t *testing.T) {
@@ -68,7 +70,7 @@ func TestClientMemory(t *testing.T) {
 		configured int64
 		members    int
 		want       int64
-	}{{0, 1, 32 << 20}, {0, 4, 8 << 20}, {0, 9, minClientMemory}, {5 << 20, 1, 5 << 20}} {
+	}{{0, 1, 32 << 20}, {0, 4, 8 << 20}, {0, 9, config.MinClientMemory}, {5 << 20, 1, 5 << 20}} {
 		if got := clientMemory(tt.configured, tt.members); got != tt.want {
 			t.Errorf("%d configured, %d members: %d, want %d", tt.configured, tt.members, got, tt.want)
 		}

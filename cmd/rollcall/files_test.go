@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rollcall/config"
 )
 
 var update = flag.Bool("update", false, "write testdata/files.txt anew, with what the program makes of its files")
@@ -117,7 +119,7 @@ func (c fileCase) run(t *testing.T, plain map[string]string) (outcome []string) 
 	for _, a := range c.args {
 		args = append(args, at(a))
 	}
-	cfg, warnings, err := Load(file, env, parseFlags(t, args...))
+	cfg, warnings, err := config.Load(file, env, parseFlags(t, args...))
 	for _, w := range warnings {
 		outcome = append(outcome, "warning: "+short(w.String()))
 	}

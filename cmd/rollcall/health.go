@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"rollcall/config"
 )
 
 const (
@@ -46,7 +48,7 @@ func health(ctx context.Context, args, env []string, stdout, stderr io.Writer) e
 // healthAddr is where the member that file or env describes takes clients, as seen from
 // its own machine.
 func healthAddr(file string, env []string) (string, error) {
-	cfg, _, err := Load(file, env, Flags{})
+	cfg, _, err := config.Load(file, env, config.Flags{})
 	if err != nil {
 		return "", err
 	}
@@ -91,5 +93,5 @@ func askMode(ctx context.Context, addr string) (string, error) {
 	if line == "" {
 		return "", errors.New("closed without an answer")
 	}
-	return "", fmt.Errorf("not serving: %s", brief(line))
+	return "", fmt.Errorf("not serving: %s", config.Brief(line))
 }

@@ -36,7 +36,7 @@ func recoverMember(ctx context.Context, args, env []string, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	recovery := member.Recovery{ID: cfg.MyID, Servers: cfg.voters(), Dir: cfg.DataDir, LogDir: cfg.DataLogDir, Logger: logger}
+	recovery := member.Recovery{ID: cfg.MyID, Servers: voters(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, Logger: logger}
 	if err := survey(ctx, recovery, force, stdout); err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}

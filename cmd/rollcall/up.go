@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"rollcall/config"
 	"rollcall/member"
 	"rollcall/server"
 )
@@ -115,15 +116,15 @@ func (f upFlags) layout() (servers []member.Server, connect string) {
 
 // upText is what /zookeeper/config says.
 func upText(servers []member.Server, port int) []byte {
-	cfg := Config{Standalone: len(servers) == 1}
+	cfg := config.Config{Standalone: len(servers) == 1}
 	for i, s := range servers {
 		_, quorum, _ := net.SplitHostPort(s.Grpc) // layout joined them
 		_, election, _ := net.SplitHostPort(s.Raft)
 		q, _ := strconv.Atoi(quorum)
 		e, _ := strconv.Atoi(election)
-		cfg.Servers = append(cfg.Servers, Server{ID: s.ID, Host: "127.0.0.1", QuorumPort: q, ElectionPort: e, ClientHost: "127.0.0.1", ClientPort: port + i})
+		cfg.Servers = append(cfg.Servers, config.Server{ID: s.ID, Host: "127.0.0.1", QuorumPort: q, ElectionPort: e, ClientHost: "127.0.0.1", ClientPort: port + i})
 	}
-	return cfg.ensembleText()
+	return cfg.EnsembleText()
 }
 
 func (f upFlags) member(servers []member.Server, i int, out *teller, stderr io.Writer) (*member.Member, error) {
@@ -136,10 +137,12 @@ func (f upFlags) member(servers []member.Server, i int, out *teller, stderr io.W
 		level = slog.LevelDebug
 	}
 	m, err := member.New(member.Config{
-		ID: servers[i].ID, Servers: servers,
-		Dir:  filepath.Join(f.data, strconv.Itoa(i+1)),
-		Tick: upTick, MinTimeout: upMinTimeout, MaxTimeout: upMaxTimeout,
-		Clients: clients, Whitelist: []string{"*"}, Limits: server.Limits{Budget: clientMemory(0, len(servers))},
+		Settings: config.Settings{
+			Dir:  filepath.Join(f.data, strconv.Itoa(i+1)),
+			Tick: upTick, MinTimeout: upMinTimeout, MaxTimeout: upMaxTimeout,
+			Whitelist: []string{"*"}, Limits: server.Limits{Budget: clientMemory(0, len(servers))},
+		},
+		ID: servers[i].ID, Servers: servers, Clients: clients,
 		Events: out.tell, EnsembleText: upText(servers, f.port), Version: builtFrom().version(), Built: builtFrom().built(),
 		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 	})

@@ -8,7 +8,7 @@ var operators = []row{
 	{number: 344, name: "ruok by HTTP", later: adminServer},
 	{number: 345, name: "unknown command by HTTP", later: adminServer},
 	{number: 346, name: "mntr by HTTP", later: adminServer},
-	{number: 347, name: "two server lines, no myid", held: "cmd/rollcall.TestLoadCases"},
+	{number: 347, name: "two server lines, no myid", held: "config.TestLoadCases"},
 }
 
 // scenarios is group T: whole clients, run as such.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/config"
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
 	"rollcall/jute"
@@ -155,7 +156,7 @@ func impossibleLimits(s *stage) {
 	defer l.Close()
 	m, err := member.New(member.Config{
 		ID: 9, Servers: []member.Server{{ID: 9, Grpc: "m9:2888", Raft: "m9:3888"}},
-		Dir: s.TempDir(), Tick: tick, Clients: l, MinTimeout: 20 * time.Second, MaxTimeout: 19 * time.Second,
+		Clients: l, Settings: config.Settings{Dir: s.TempDir(), Tick: tick, MinTimeout: 20 * time.Second, MaxTimeout: 19 * time.Second},
 	})
 	if err == nil || m != nil {
 		s.Fatal("a member with a minSessionTimeout above its maxSessionTimeout was made")

@@ -14,7 +14,7 @@ import (
 
 // operating is the part of group S that needs a wire: four-letter words. What they say to
 // the letter is tested in package admin, case 343 in package server: it takes a wire that
-// can be closed on one side; case 347 in cmd/rollcall.
+// can be closed on one side; case 347 in package config.
 var operating = []row{
 	{number: 328, name: "ruok", where: everywhere, run: wordRuok},
 	{number: 329, name: "white list", where: everywhere, run: wordDefault, options: cluster.Options{

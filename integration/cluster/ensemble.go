@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config"
 	"rollcall/integration/wire"
 	"rollcall/jute"
 	"rollcall/leader"
@@ -163,10 +164,12 @@ func (e *Ensemble) Boot(id uint32) {
 
 func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Config {
 	cfg := member.Config{
+		Settings: config.Settings{
+			Tick: e.opts.Tick, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
+			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Whitelist: []string{"*"},
+			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true},
+		},
 		ID: id, Servers: e.servers, Stores: &e.members[id].stores, Clients: clients,
-		Tick: e.opts.Tick, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
-		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Whitelist: []string{"*"},
-		LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true},
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial},
 		Now:     e.members[id].clock.Now, Events: e.opts.Events,
 		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/jute"
@@ -114,11 +115,14 @@ func startRollcall(t *testing.T, dir string, members int) *target {
 			t.Fatal(err)
 		}
 		m, err := member.New(member.Config{
-			ID: s.ID, Servers: servers, Dir: filepath.Join(dir, fmt.Sprint(members, s.ID)), Tick: tick,
-			Clients: clients, Limits: server.Limits{MaxClientConns: -1}, SuperDigest: super, Whitelist: []string{"*"},
+			ID: s.ID, Servers: servers, Clients: clients,
 			Network: member.Network{Listen: func(addr string) (net.Listener, error) { return listeners[addr], nil }},
-			// Nodes that are due stay: when they go is not the subject.
-			Reaping: leader.Reaping{Interval: 24 * time.Hour}, Rules: znode.Rules{TTLNodes: true, EnforceQuota: true},
+			Settings: config.Settings{
+				Dir: filepath.Join(dir, fmt.Sprint(members, s.ID)), Tick: tick,
+				Limits: server.Limits{MaxClientConns: -1}, SuperDigest: super, Whitelist: []string{"*"},
+				// Nodes that are due stay: when they go is not the subject.
+				Reaping: leader.Reaping{Interval: 24 * time.Hour}, Rules: znode.Rules{TTLNodes: true, EnforceQuota: true},
+			},
 			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -10,12 +10,6 @@ import (
 	"strings"
 	"unicode/utf16"
 )
-
-// setting is a key with its value as somebody wrote them, and where.
-type setting struct {
-	key, value string
-	where      string // "zoo.cfg:12", "ZOO_TICK_TIME", "-tick"; errors and warnings begin with it
-}
 
 const (
 	// A zoo.cfg of 255 servers with every key in it is under 64 KiB.

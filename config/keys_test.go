@@ -1,10 +1,6 @@
-package main
+package config
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -24,7 +20,7 @@ ssl.keyStore.location ssl.clientAuth ssl.quorum.keyStore.location multiAddress.e
 maxResponseCacheSize maxGetChildrenResponseCacheSize tcpKeepAlive clientTcpKeepAlive quorum.auth.enableSasl
 quorum.auth.serverRequireSasl quorum.auth.learnerRequireSasl quorum.auth.learnerLoginContext quorum.auth.kerberos.servicePrincipal
 jute.maxbuffer znode.container.checkIntervalMs znode.container.maxPerMinute znode.container.maxNeverUsedIntervalMs
-readonlymode.enabled connectionOutstandingLimit connectionUnreadLimit multiOperationLimit clientMemoryLimit handshakeTimeout storeStallLimit logStore readConsistency
+readonlymode.enabled
 admin.enableServer admin.serverAddress admin.serverPort admin.commandURL admin.idleTimeout admin.forceHttps
 admin.portUnification admin.needClientAuth admin.snapshot.enabled admin.restore.enabled admin.rateLimiterIntervalInMS
 metricsProvider.className metricsProvider.httpHost metricsProvider.httpPort metricsProvider.exportJvmInfo metricsProvider.numWorkerThreads
@@ -43,8 +39,8 @@ func TestEveryKeyIsKnown(t *testing.T) {
 		}
 	}
 	for _, k := range keys {
-		if !used[k.name] {
-			t.Errorf("%s is in the table, and not among the known keys", k.name)
+		if !used[k.name] && k.status != served {
+			t.Errorf("%s is in the table, but ZooKeeper has no such key", k.name)
 		}
 	}
 	if k := lookup("serverCnxnFactory"); k != nil {
@@ -52,31 +48,44 @@ func TestEveryKeyIsKnown(t *testing.T) {
 	}
 }
 
+// Every row is complete, and its default is a value that it takes.
 func TestKeysAreSound(t *testing.T) {
-	seen := make(map[string]bool)
-	for _, k := range keys {
+	seen, flags, lines := make(map[string]bool), make(map[string]bool), make(map[int]string)
+	for i := range keys {
+		k := &keys[i]
 		if seen[k.name] {
-			t.Errorf("%s stands twice", k.name)
+			t.Errorf("%s has two rows", k.name)
 		}
 		seen[k.name] = true
-		if k.def == "" || k.note == "" {
-			t.Errorf("%s: default %q, note %q", k.name, k.def, k.note)
+		if (k.def == "") == (k.unset == "") || k.doc == "" {
+			t.Errorf("%s: default %q, unset %q, doc %q", k.name, k.def, k.unset, k.doc)
 		}
-		if k.status == served && (k.read == nil || k.harmless != "") {
-			t.Errorf("%s is served, and read by nobody or harmless", k.name)
+		if k.status == served && (k.kind.parse == nil || k.harmless != "") {
+			t.Errorf("%s is served, and no kind reads it, or a value is harmless", k.name)
 		}
-		if strings.ContainsAny(k.def+k.note, "|\n") {
+		if (k.kind.parse == nil) != (k.kind.allowed == "") {
+			t.Errorf("%s: its kind allows %q", k.name, k.kind.allowed)
+		}
+		if strings.ContainsAny(k.def+k.unset+k.kind.allowed+k.doc, "|\n") {
 			t.Errorf("%s: its row would break the docs' table", k.name)
 		}
-	}
-	for _, v := range variables {
-		if v.key != "" && lookup(v.key) == nil {
-			t.Errorf("%s sets %s, which is not in the table", v.name, v.key)
+		if err := k.parse(newDraft("", environ{}, Flags{}, nil), setting{key: k.name, value: k.def}); k.def != "" && err != nil {
+			t.Errorf("%s: the default %s: %v", k.name, k.def, err)
 		}
+		if k.flag.name != "" && flags[k.flag.name] {
+			t.Errorf("-%s has two keys", k.flag.name)
+		}
+		flags[k.flag.name] = true
+	}
+	for _, v := range variables() {
+		if other := lines[v.line]; other != "" || v.line == 0 {
+			t.Errorf("%s and %s have line %d", v.name, other, v.line)
+		}
+		lines[v.line] = v.name
 	}
 }
 
-// Every harmless value passes its own check without a word.
+// Every harmless value passes its own check without a warning.
 func TestHarmlessValues(t *testing.T) {
 	for i := range keys {
 		k := &keys[i]
@@ -87,56 +96,4 @@ func TestHarmlessValues(t *testing.T) {
 			t.Errorf("%s=%s: %q, %v", k.name, k.harmless, warning, err)
 		}
 	}
-}
-
-// The tables of docs/configuration.md are those of the program, row by row.
-func TestConfigurationDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []string
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "| `") {
-			rows = append(rows, strings.TrimSpace(line))
-		}
-	}
-	want := docRows()
-	for _, row := range want {
-		if !slices.Contains(rows, row) {
-			t.Errorf("docs/configuration.md lacks\n%s", row)
-		}
-	}
-	for _, row := range rows {
-		if !slices.Contains(want, row) {
-			t.Errorf("docs/configuration.md has, and the program has not\n%s", row)
-		}
-	}
-	if !slices.Equal(rows, want) && !t.Failed() {
-		t.Error("docs/configuration.md has the rows in another order, or twice")
-	}
-}
-
-// docRows are the rows of all tables in the docs.
-func docRows() (rows []string) {
-	for _, k := range keys {
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", k.name, k.def, k.status, k.note))
-	}
-	for _, v := range variables {
-		sets, def := v.note, "none"
-		if v.key != "" {
-			sets = v.key
-		}
-		if v.def != "" {
-			def = "`" + v.def + "`"
-		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", v.name, def, sets))
-	}
-	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
-	new(Flags).Register(fs)
-	fs.VisitAll(func(f *flag.Flag) {
-		value, usage := flag.UnquoteUsage(f)
-		rows = append(rows, fmt.Sprintf("| `%s` | %s |", strings.TrimSpace("-"+f.Name+" "+value), usage))
-	})
-	return rows
 }

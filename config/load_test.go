@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"flag"
@@ -13,6 +13,8 @@ import (
 
 	"rollcall/leader"
 	"rollcall/quorum/disk"
+	"rollcall/server"
+	"rollcall/znode"
 )
 
 // inDir writes files into a new folder and replaces DIR by its name in all texts.
@@ -65,8 +67,8 @@ func TestLoadCases(t *testing.T) {
 		check   func(c Config) bool
 	}{
 		{name: "case 365 dataDir and clientPort only", cfg: "clientPort=2181", check: func(c Config) bool {
-			return c.Standalone && c.Tick == 3*time.Second && c.MinSessionTimeout == 6*time.Second &&
-				c.MaxSessionTimeout == time.Minute && c.ClientAddr == "0.0.0.0:2181" && c.MyID == 1
+			return c.Standalone && c.Tick == 3*time.Second && c.MinTimeout == 6*time.Second &&
+				c.MaxTimeout == time.Minute && c.ClientAddr == "0.0.0.0:2181" && c.MyID == 1
 		}},
 		{name: "case 366 tickTime 0", cfg: "tickTime=0", err: "DIR/zoo.cfg:2: tickTime=0: allowed is 1 to 3600000 (ms)"},
 		{name: "case 367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set"},
@@ -181,18 +183,20 @@ znode.container.maxNeverUsedIntervalMs=2500
 		return Server{ID: id, Host: host, QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181}
 	}
 	want := Config{
-		MyID: 2, Servers: []Server{line(1, "a"), line(2, "b"), line(3, "c")},
-		DataDir: dir, DataLogDir: at("DIR/log"), ClientAddr: "0.0.0.0:2181",
-		Tick: 2 * time.Second, InitLimit: 5, SyncLimit: 2,
-		MinSessionTimeout: 3 * time.Second, MaxSessionTimeout: 40 * time.Second,
-		MaxCnxns: 7, MaxBuffer: 0x1FFFFF, GlobalOutstandingLimit: 200, SnapCount: 5000, StoreStallLimit: 900 * time.Millisecond, LogKind: disk.LogWAL,
-		ConnOutstandingLimit: 9, ConnUnreadLimit: 65536, MultiOperationLimit: 321, ClientMemoryLimit: 50_000_000, HandshakeTimeout: 700 * time.Millisecond,
-		Whitelist: []string{"ruok", "mntr", "srvr"}, SkipACL: true,
-		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", ListenOnAllIPs: true,
-		ExtendedTypes: true, EnforceQuota: true,
-		Reaping: leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond},
-		Admin:   Admin{Enable: true, Host: "127.0.0.1", Port: 8080, URL: "/commands", IdleTimeout: 30 * time.Second},
-		idFrom:  filepath.Join(dir, "myid"),
+		Settings: Settings{
+			Dir: dir, LogDir: at("DIR/log"), Tick: 2 * time.Second, InitLimit: 5, SyncLimit: 2,
+			MinTimeout: 3 * time.Second, MaxTimeout: 40 * time.Second,
+			Limits: server.Limits{
+				MaxClientConns: -1, MaxConns: 7, MaxBuffer: 0x1FFFFF, MaxInFlight: 9, MaxUnread: 65536, MaxMultiOps: 321,
+				Budget: 50_000_000, Handshake: 700 * time.Millisecond,
+			},
+			InFlight: 200, SnapCount: 5000, StoreStallLimit: 900 * time.Millisecond, LogKind: disk.LogWAL,
+			Whitelist: []string{"ruok", "mntr", "srvr"}, SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
+			Rules:   znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true},
+			Reaping: leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond},
+		},
+		MyID: 2, IDFrom: filepath.Join(dir, "myid"), Servers: []Server{line(1, "a"), line(2, "b"), line(3, "c")},
+		ClientAddr: "0.0.0.0:2181", ListenOnAllIPs: true,
 	}
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("Load:\n%+v, want\n%+v", cfg, want)
@@ -289,7 +293,7 @@ func TestLoadFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.DataDir != dir || cfg.ClientAddr != "0.0.0.0:0" || cfg.MyID != 3 || cfg.Tick != 500*time.Millisecond || !cfg.NewEnsemble ||
+	if cfg.Dir != dir || cfg.ClientAddr != "0.0.0.0:0" || cfg.MyID != 3 || cfg.Tick != 500*time.Millisecond || !cfg.NewEnsemble ||
 		cfg.SnapCount != 20 || cfg.SyncLimit != 9 || cfg.Servers[1].QuorumAddr() != "bb:1" {
 		t.Errorf("Load = %+v", cfg)
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func TestDockerDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !cfg.Standalone || cfg.MyID != 1 || cfg.Tick != 2*time.Second || cfg.InitLimit != 5 || cfg.SyncLimit != 2 ||
-		cfg.ClientAddr != "0.0.0.0:2181" || cfg.DataDir != dir || cfg.DataLogDir != dir || cfg.MaxClientCnxns != 60 {
+		cfg.ClientAddr != "0.0.0.0:2181" || cfg.Dir != dir || cfg.LogDir != dir || cfg.Limits.MaxClientConns != 60 {
 		t.Errorf("Load = %+v", cfg)
 	}
 	if got := texts(warnings); !strings.HasPrefix(got, "environment: one server line") || strings.Contains(got, "\n") {
@@ -45,8 +45,8 @@ func checkMyID(t *testing.T, dir, want string) {
 
 func TestDockerDefaultFolder(t *testing.T) {
 	cfg, _, err := Load("", []string{"ZOO_CONF_DIR=" + t.TempDir()}, Flags{})
-	if err != nil || cfg.DataDir != "/data" {
-		t.Errorf("dataDir %s, %v, want /data", cfg.DataDir, err)
+	if err != nil || cfg.Dir != "/data" {
+		t.Errorf("dataDir %s, %v, want /data", cfg.Dir, err)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestDockerFileWins(t *testing.T) {
 		t.Errorf("Load without a number: %v", err)
 	}
 	cfg, warnings, err := Load("", append(env, "ZOO_MY_ID=2"), Flags{})
-	if err != nil || cfg.Tick != time.Second || cfg.MyID != 2 || cfg.DataDir != conf || len(warnings) > 0 {
+	if err != nil || cfg.Tick != time.Second || cfg.MyID != 2 || cfg.Dir != conf || len(warnings) > 0 {
 		t.Errorf("Load = %+v, %v, %v", cfg, warnings, err)
 	}
 	if err := cfg.SaveMyID(); err != nil {
@@ -137,9 +137,9 @@ func TestDockerVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(cfg.DataLogDir, cfg.Tick, cfg.InitLimit, cfg.SyncLimit, cfg.MaxClientCnxns, cfg.Standalone, cfg.Admin.Enable,
-		cfg.Whitelist, cfg.SnapCount, cfg.MaxCnxns, cfg.MaxBuffer, cfg.SuperDigest)
-	want := fmt.Sprint(dir+"/log", 600*time.Millisecond, 7, 3, 0, false, false, []string{"*"}, 12, 3, 3000, "super:x")
+	got := fmt.Sprint(cfg.LogDir, cfg.Tick, cfg.InitLimit, cfg.SyncLimit, cfg.Limits.MaxClientConns, cfg.Standalone,
+		cfg.Whitelist, cfg.SnapCount, cfg.Limits.MaxConns, cfg.Limits.MaxBuffer, cfg.SuperDigest)
+	want := fmt.Sprint(dir+"/log", 600*time.Millisecond, 7, 3, -1, false, []string{"*"}, 12, 3, 3000, "super:x")
 	if got != want {
 		t.Errorf("Load: %s, want %s", got, want)
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -55,23 +55,28 @@ const (
 	maxHost     = 253 // longest DNS name
 )
 
-// serverLine is the reader of server.N.
-func serverLine(d *draft, s setting) error {
-	id, err := parseID(strings.TrimPrefix(s.key, "server."), maxServerID)
-	if err != nil {
-		return fmt.Errorf("the number behind server. must be %w", err)
+// serverLine takes the line of one member.
+func serverLine() kind {
+	return kind{
+		allowed: "`host:quorumPort:electionPort[:participant][;[clientHost:]clientPort]`",
+		parse: func(d *draft, s setting) error {
+			id, err := parseID(strings.TrimPrefix(s.key, "server."), maxServerID)
+			if err != nil {
+				return fmt.Errorf("the number behind server. must be %w", err)
+			}
+			server, err := parseServer(id, s.value)
+			if err != nil {
+				return err
+			}
+			for _, other := range d.Servers {
+				if other.ID == id {
+					return fmt.Errorf("server %d is named twice", id)
+				}
+			}
+			d.Servers = append(d.Servers, server)
+			return nil
+		},
 	}
-	server, err := parseServer(id, s.value)
-	if err != nil {
-		return err
-	}
-	for _, other := range d.Servers {
-		if other.ID == id {
-			return fmt.Errorf("server %d is named twice", id)
-		}
-	}
-	d.Servers = append(d.Servers, server)
-	return nil
 }
 
 // parseID reads the number of a member.
@@ -119,7 +124,7 @@ func parseServer(id uint32, text string) (Server, error) {
 	if len(fields) == 3 {
 		s.Observer = strings.EqualFold(fields[2], "observer")
 		if !s.Observer && !strings.EqualFold(fields[2], "participant") {
-			return Server{}, fmt.Errorf("role %s: allowed is participant or observer", brief(fields[2]))
+			return Server{}, fmt.Errorf("role %s: allowed is participant or observer", Brief(fields[2]))
 		}
 	}
 	if hasClient {
@@ -163,10 +168,13 @@ func parseHost(text string) (string, error) {
 		return addr.String(), nil
 	}
 	if bracket || text == "" || len(text) > maxHost || strings.ContainsFunc(text, notHost) {
-		return "", fmt.Errorf("host %q: allowed is a name, an IPv4 address or an IPv6 address in brackets", brief(text))
+		return "", fmt.Errorf("host %q: allowed is %s", Brief(text), hostAllowed)
 	}
 	return text, nil
 }
+
+// hostAllowed is what a host may be, in words.
+const hostAllowed = "a name, an IPv4 address or an IPv6 address in brackets"
 
 const hostChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
@@ -175,7 +183,7 @@ func notHost(r rune) bool { return !strings.ContainsRune(hostChars, r) }
 func parsePort(text string) (int, error) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port < 1 {
-		return 0, fmt.Errorf("port %q: allowed is 1 to %d", brief(text), maxPort)
+		return 0, fmt.Errorf("port %q: allowed is 1 to %d", Brief(text), maxPort)
 	}
 	return int(port), nil
 }

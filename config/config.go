@@ -1,0 +1,102 @@
+// Package config turns what an operator writes into the settings of one member: a zoo.cfg, the
+// variables of ZooKeeper's Docker image, Java properties and flags.
+//
+//   - keys.go has the table: one row per key, with its variable, flag, kind, bounds, default, the field
+//     that it sets, and its text in docs/configuration.md. Everything below is driven by it.
+//   - Load reads the sources, takes the value of each key from the strongest one, checks it by its row,
+//     and then checks what concerns several keys.
+//   - Conf makes the answer to the four-letter command conf.
+//
+// The package reads files and writes none, except for SaveMyID. It keeps no state, starts no goroutine
+// and opens no port.
+package config
+
+import (
+	"net"
+	"strings"
+	"time"
+
+	"rollcall/leader"
+	"rollcall/quorum/disk"
+	"rollcall/server"
+	"rollcall/znode"
+)
+
+// Settings are what keys set in one member. package member uses them as they are. If a field is zero,
+// its default holds; the comment here or that of the field's type names it.
+type Settings struct {
+	Dir    string // data folder; Load returns an absolute path
+	LogDir string // folder of the log; default Dir
+
+	Tick       time.Duration // must be positive
+	InitLimit  int           // ticks; shown by conf and not used otherwise; default 10
+	SyncLimit  int           // ticks after which the streams of a silent member are closed; default 5
+	MinTimeout time.Duration // of sessions; default 2 ticks
+	MaxTimeout time.Duration // default 20 ticks
+
+	Limits      server.Limits
+	InFlight    int    // transactions sent and not yet applied here, over all connections; default 8,192
+	SuperDigest string // "super:" and the digest; "": there is no super user
+	// LinearizableReads makes every read wait for a proof that the leader still leads, and until
+	// this member has applied what was committed by then. By default reads may be stale.
+	LinearizableReads bool
+	Rules             znode.Rules  // for the terms that this member leads
+	Whitelist         []string     // four-letter words served, "*" for all; srvr always is
+	SnapCount         uint64       // log entries between snapshots; default 100,000
+	LogKind           disk.LogKind // how the log is stored; default: as the folder is
+	// StoreStallLimit is how long an operation of the log store or apply may take before this
+	// member stops leading and closes its clients' connections; default 3 s.
+	StoreStallLimit time.Duration
+	Reaping         leader.Reaping // when containers and nodes with a time to live are removed; default: as in ZooKeeper
+	NewEnsemble     bool           // bootstrap with a majority of empty members instead of all
+}
+
+// Config is what one member needs to know, checked and complete: where no source sets a value, it has
+// its default.
+type Config struct {
+	Settings
+
+	MyID           uint32   // 1 to 255; 1 for a standalone server without myid and without server line
+	IDFrom         string   // the source of MyID: a file, a variable or a flag
+	Servers        []Server // by id; none or one for a standalone server
+	Standalone     bool
+	ClientAddr     string // host:port where clients connect; "" for none, port 0 for any
+	ListenOnAllIPs bool   // listen for members on all interfaces, not on the host of this member's line
+
+	newID uint32 // SaveMyID writes it to Dir/myid; 0: nothing
+}
+
+// Self returns this member's own server line, and whether there is one.
+func (c *Config) Self() (Server, bool) {
+	for _, s := range c.Servers {
+		if s.ID == c.MyID {
+			return s, true
+		}
+	}
+	return Server{}, false
+}
+
+// Bind returns where to listen for an advertised address of this member.
+func (c *Config) Bind(addr string) string {
+	if !c.ListenOnAllIPs {
+		return addr
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr // the error of listening there names what is wrong with it
+	}
+	return net.JoinHostPort("", port)
+}
+
+// EnsembleText returns the content of /zookeeper/config, or nil for a standalone server, which has none.
+func (c *Config) EnsembleText() []byte {
+	if c.Standalone {
+		return nil
+	}
+	var b strings.Builder
+	for _, s := range c.Servers {
+		b.WriteString(s.String() + "\n")
+	}
+	b.WriteString("version=0") // of the server list, which does not change while members run
+	return []byte(b.String())
+}

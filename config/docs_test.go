@@ -1,0 +1,82 @@
+package config
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/configuration.md anew")
+
+// The tables of docs/configuration.md are those of the program.
+func TestConfigurationDocs(t *testing.T) {
+	const page = "../docs/configuration.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(text)
+	want := got
+	for _, rows := range [][]string{keyRows(), variableRows(), flagRows()} {
+		if want, err = withRows(want, rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch {
+	case got == want:
+	case *update:
+		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("the tables of %s are not those of keys.go and environ.go; write them with: go test ./config -run TestConfigurationDocs -update", page)
+	}
+}
+
+// withRows returns a page in which the table with the header rows[0] has these rows.
+func withRows(page string, rows []string) (string, error) {
+	before, after, found := strings.Cut(page, rows[0]+"\n")
+	if !found {
+		return "", fmt.Errorf("there is no table with the header %s", rows[0])
+	}
+	for strings.HasPrefix(after, "|") {
+		_, after, _ = strings.Cut(after, "\n")
+	}
+	return before + strings.Join(rows, "\n") + "\n" + after, nil
+}
+
+// keyRows, variableRows and flagRows return the tables of the page, with their headers.
+func keyRows() []string {
+	rows := []string{"| Key | Default | Allowed | Status | What it sets, or why it does not |", "|---|---|---|---|---|"}
+	for _, k := range keys {
+		allowed := strings.ReplaceAll(cmp.Or(k.kind.allowed, "anything"), "<", `\<`)
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s | %s |", k.name, cmp.Or(k.def, k.unset), allowed, k.status, k.doc))
+	}
+	return rows
+}
+
+func variableRows() []string {
+	rows := []string{"| Variable | Default | Sets |", "|---|---|---|"}
+	for _, v := range variables() {
+		def := "none"
+		if v.def != "" {
+			def = "`" + v.def + "`"
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", v.name, def, cmp.Or(v.key, v.note)))
+	}
+	return rows
+}
+
+func flagRows() []string {
+	rows := []string{"| Flag | Sets |", "|---|---|"}
+	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+	new(Flags).Register(fs)
+	fs.VisitAll(func(f *flag.Flag) {
+		value, usage := flag.UnquoteUsage(f)
+		rows = append(rows, fmt.Sprintf("| `%s` | %s |", strings.TrimSpace("-"+f.Name+" "+value), usage))
+	})
+	return rows
+}

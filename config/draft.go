@@ -1,0 +1,221 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rollcall/server"
+)
+
+// draft is a Config in the making.
+type draft struct {
+	Config
+	name     string // of the main source: errors about what is missing begin with it
+	vars     environ
+	flags    Flags
+	where    map[string]string // key → where it was set
+	warnings []Warning
+
+	clientPort        int    // -1: not set
+	clientHost        string // clientPortAddress
+	standaloneEnabled bool
+	dynamicFile       string
+}
+
+// newDraft returns a draft in which every key that is served has its default.
+func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft {
+	d := &draft{
+		name: name, vars: vars, flags: flags, warnings: warnings, where: make(map[string]string),
+		clientPort: -1, clientHost: allHosts,
+	}
+	d.NewEnsemble = flags.newEnsemble
+	for i := range keys {
+		k := &keys[i]
+		if k.status != served || k.def == "" {
+			continue
+		}
+		if err := k.parse(d, setting{key: k.name, value: k.def}); err != nil {
+			panic("config: the default of " + k.name + ": " + err.Error()) // the table is wrong, and no input leads here
+		}
+	}
+	return d
+}
+
+func (d *draft) warn(where, format string, args ...any) {
+	d.warnings = append(d.warnings, Warning{where, fmt.Sprintf(format, args...)})
+}
+
+// accept takes the settings one by one.
+func (d *draft) accept(list []setting) error {
+	for _, s := range list {
+		d.where[s.key] = s.where
+		k := lookup(s.key)
+		if k == nil {
+			d.warn(s.where, "unknown key %s", Brief(s.key))
+			continue
+		}
+		warning, err := k.accept(d, s)
+		if err != nil {
+			return err
+		}
+		if warning != "" {
+			d.warn(s.where, "%s", warning)
+		}
+	}
+	return nil
+}
+
+// finish checks what concerns several settings and fills in what follows from them.
+func (d *draft) finish() error {
+	for _, step := range []func() error{
+		d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishClient,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at is where a key was set.
+func (d *draft) at(key string) string { return cmp.Or(d.where[key], d.name) }
+
+func (d *draft) finishFolders() error {
+	if d.Dir == "" {
+		return fmt.Errorf("%s: dataDir is not set", d.name)
+	}
+	d.LogDir = cmp.Or(d.LogDir, d.Dir)
+	for _, dir := range []*string{&d.Dir, &d.LogDir} {
+		absolute, err := filepath.Abs(*dir)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.name, err)
+		}
+		*dir = absolute
+	}
+	return nil
+}
+
+func (d *draft) finishTimes() error {
+	d.MinTimeout = cmp.Or(d.MinTimeout, server.DefaultMinTicks*d.Tick)
+	d.MaxTimeout = cmp.Or(d.MaxTimeout, server.DefaultMaxTicks*d.Tick)
+	if d.MinTimeout > d.MaxTimeout {
+		where := cmp.Or(d.where["minSessionTimeout"], d.at("maxSessionTimeout"))
+		return fmt.Errorf("%s: minSessionTimeout is %d ms, maxSessionTimeout %d ms: allowed is minimum up to maximum",
+			where, d.MinTimeout.Milliseconds(), d.MaxTimeout.Milliseconds())
+	}
+	return nil
+}
+
+// readDynamic reads the server lines of dynamicConfigFile, which may hold nothing else.
+func (d *draft) readDynamic() error {
+	if d.dynamicFile == "" {
+		return nil
+	}
+	if len(d.Servers) > 0 {
+		return fmt.Errorf("%s: with dynamicConfigFile, server lines stand there alone; server.%d is in %s",
+			d.at("dynamicConfigFile"), d.Servers[0].ID, d.at(fmt.Sprintf("server.%d", d.Servers[0].ID)))
+	}
+	lines, err := readZooCfg(d.dynamicFile)
+	if err != nil {
+		return fmt.Errorf("%s: dynamicConfigFile: %w", d.at("dynamicConfigFile"), err)
+	}
+	var all settings
+	if err := all.add(lines); err != nil {
+		return err
+	}
+	for _, s := range all.list {
+		if k := lookup(s.key); k == nil || !slices.Contains([]string{"server.N", "group.N", "weight.N"}, k.name) {
+			return fmt.Errorf("%s: %s: allowed are server lines only", s.where, Brief(s.key))
+		}
+	}
+	if err := d.accept(all.list); err != nil {
+		return err
+	}
+	if len(d.Servers) == 0 {
+		return fmt.Errorf("%s: no server line in it", d.dynamicFile)
+	}
+	return nil
+}
+
+// finishServers decides between standalone and ensemble, as ZooKeeper does.
+func (d *draft) finishServers() error {
+	slices.SortFunc(d.Servers, func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
+	isObserver := func(s Server) bool { return s.Observer }
+	if first := slices.IndexFunc(d.Servers, isObserver); first >= 0 {
+		if !slices.ContainsFunc(d.Servers, func(s Server) bool { return !s.Observer }) {
+			return fmt.Errorf("%s: only observers: an ensemble needs participants", d.name)
+		}
+		id := d.Servers[first].ID
+		return fmt.Errorf("%s: server.%d is an observer: observers are not served yet", d.at(fmt.Sprintf("server.%d", id)), id)
+	}
+	voters := len(d.Servers)
+	if voters == 0 && !d.standaloneEnabled {
+		return fmt.Errorf("%s: standaloneEnabled=false needs a server line", d.at("standaloneEnabled"))
+	}
+	d.Standalone = voters == 0 || voters == 1 && d.standaloneEnabled
+	if d.Standalone {
+		if voters == 1 {
+			d.warn(d.name, "one server line: this is a standalone server (standaloneEnabled=false makes an ensemble of one)")
+		}
+		return nil
+	}
+	switch {
+	case voters == 2:
+		d.warn(d.name, "2 members: the ensemble stops when one of them does")
+	case voters%2 == 0:
+		d.warn(d.name, "%d members tolerate no more failures than %d", voters, voters-1)
+	}
+	for _, limit := range []struct {
+		key   string
+		ticks int
+	}{{"initLimit", d.InitLimit}, {"syncLimit", d.SyncLimit}} {
+		if limit.ticks == 0 {
+			return fmt.Errorf("%s: %s is not set: an ensemble needs it, 1 to %d ticks", d.at(limit.key), limit.key, maxTicks)
+		}
+	}
+	if err := checkAddresses(d.Servers); err != nil {
+		return fmt.Errorf("%s: %w", d.name, err)
+	}
+	return nil
+}
+
+// finishClient finds out where clients connect.
+func (d *draft) finishClient() error {
+	if d.clientPort < 0 && d.where["clientPortAddress"] != "" {
+		return fmt.Errorf("%s: clientPortAddress without clientPort", d.at("clientPortAddress"))
+	}
+	if d.clientPort >= 0 {
+		d.ClientAddr = join(d.clientHost, d.clientPort)
+	}
+	self, _ := d.Self()
+	if line := self.ClientAddr(); line != "" {
+		same := d.clientPort == self.ClientPort && (d.clientHost == allHosts || strings.EqualFold(d.clientHost, self.ClientHost))
+		if d.clientPort >= 0 && !same && d.flags.client == "" {
+			return fmt.Errorf("%s: clients at %s, but server.%d says %s", d.at("clientPort"), d.ClientAddr, self.ID, line)
+		}
+		d.ClientAddr = line
+	}
+	if d.flags.client != "" {
+		h, port, err := net.SplitHostPort(d.flags.client)
+		if err != nil {
+			return fmt.Errorf("-client %s: allowed is host:port", Brief(d.flags.client))
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return fmt.Errorf("-client %s: port: allowed is 0 to %d", Brief(d.flags.client), maxPort)
+		}
+		if h, err = parseHost(cmp.Or(h, allHosts)); err != nil {
+			return fmt.Errorf("-client: %w", err)
+		}
+		d.ClientAddr = join(h, int(n))
+	}
+	if d.ClientAddr == "" {
+		d.warn(d.name, "no clientPort: no client can connect here")
+	}
+	return nil
+}

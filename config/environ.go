@@ -1,0 +1,159 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ownVariable is a variable that is not simply the value of a key.
+type ownVariable struct {
+	variable
+	note string // what it does
+}
+
+// ownVariables are all of them. The other variables are in the table of keys.
+var ownVariables = []ownVariable{
+	{variable{12, "ZOO_SERVERS", "server.1=localhost:2888:3888;2181"}, "server lines with blanks between them"},
+	{variable{line: 13, name: "ZOO_CFG_EXTRA"}, "more `key=value`, with blanks between them"},
+	{variable{14, "ZOO_MY_ID", "1"}, "number of this member, written to `myid` in dataDir unless that exists. With a zoo.cfg in ZOO_CONF_DIR it counts too, but has no default"},
+	{variable{15, "ZOO_CONF_DIR", "/conf"}, "folder of a zoo.cfg that wins over these variables"},
+	{variable{line: 16, name: "JVMFLAGS"}, "`-Dzookeeper.key=value` and `-Djute.maxbuffer=value` set what zoo.cfg or the variables leave open; other Java options are ignored"},
+	{variable{line: 17, name: "SERVER_JVMFLAGS"}, "as JVMFLAGS, which wins over it"},
+	{variable{line: 18, name: "ZOO_LOG_DIR"}, noLogs},
+	{variable{line: 19, name: "ZOO_LOG4J_PROP"}, noLogs},
+}
+
+const noLogs = "no effect: logs go to standard error"
+
+// meaning is what a variable does: it sets a key, or what its note says.
+type meaning struct {
+	variable
+	key, note string // one of them is ""
+}
+
+// variables returns all variables, in the order of the image's zoo.cfg.
+func variables() []meaning {
+	var all []meaning
+	for _, k := range keys {
+		if k.env.name != "" {
+			all = append(all, meaning{k.env, k.name, ""})
+		}
+	}
+	for _, v := range ownVariables {
+		all = append(all, meaning{v.variable, "", v.note})
+	}
+	slices.SortFunc(all, func(a, b meaning) int { return cmp.Compare(a.line, b.line) })
+	return all
+}
+
+// environ is an environment, and what it is used for.
+type environ struct {
+	values   map[string]string
+	given    bool // a file was named on the command line: it alone counts
+	complete bool // no zoo.cfg: the variables are the configuration, with their defaults
+	warnings []Warning
+}
+
+func readEnviron(env []string) environ {
+	e := environ{values: make(map[string]string)}
+	for _, pair := range env {
+		if name, value, ok := strings.Cut(pair, "="); ok && value != "" {
+			e.values[name] = value
+		}
+	}
+	return e
+}
+
+func (e *environ) get(name string) (value string, set bool) {
+	value, set = e.values[name]
+	return value, set
+}
+
+// base returns the settings of file, of the zoo.cfg in the configuration folder, or of
+// the variables; and what to call them.
+func (e *environ) base(file string) (list []setting, name string, err error) {
+	if file != "" {
+		e.given = true
+		list, err = readZooCfg(file)
+		return list, file, err
+	}
+	dir, _ := e.get("ZOO_CONF_DIR")
+	file = filepath.Join(cmp.Or(dir, "/conf"), "zoo.cfg")
+	list, err = readZooCfg(file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return list, file, err
+	}
+	e.complete = true
+	list, err = e.settings()
+	return list, "environment", err
+}
+
+// settings returns what the image would write into its zoo.cfg.
+func (e *environ) settings() ([]setting, error) {
+	var list []setting
+	for _, v := range variables() {
+		value, set := e.get(v.name)
+		if !set {
+			value = v.def
+		}
+		switch {
+		case value == "":
+		case v.key != "":
+			list = append(list, setting{v.key, strings.TrimSpace(value), v.name})
+		case v.name == "ZOO_SERVERS", v.name == "ZOO_CFG_EXTRA":
+			for field := range strings.FieldsSeq(value) {
+				key, value, ok := strings.Cut(field, "=")
+				if !ok {
+					return nil, fmt.Errorf("%s: %s: allowed is key=value", v.name, Brief(field))
+				}
+				list = append(list, setting{key, value, v.name})
+			}
+		case v.note == noLogs:
+			e.warnings = append(e.warnings, Warning{v.name, v.note})
+		}
+	}
+	e.warnUnknown()
+	return list, nil
+}
+
+// warnUnknown names variables that look like the image's, but for those which
+// Kubernetes sets for a service called zoo.
+func (e *environ) warnUnknown() {
+	for _, name := range slices.Sorted(maps.Keys(e.values)) {
+		known := slices.ContainsFunc(variables(), func(v meaning) bool { return v.name == name })
+		if strings.HasPrefix(name, "ZOO_") && !known && !strings.Contains(name, "_PORT") && !strings.Contains(name, "_SERVICE_") {
+			e.warnings = append(e.warnings, Warning{Brief(name), "unknown variable"})
+		}
+	}
+}
+
+// javaProperties are the settings given to the Java virtual machine. What is none of
+// ZooKeeper's is passed over: heap sizes, logging, garbage collection.
+func (e *environ) javaProperties() []setting {
+	last := make(map[string]int) // key → place in list; Java takes the last one
+	var list []setting
+	for _, name := range []string{"SERVER_JVMFLAGS", "JVMFLAGS"} {
+		flags, _ := e.get(name)
+		for field := range strings.FieldsSeq(flags) {
+			property, ok := strings.CutPrefix(field, "-D")
+			key, value, hasValue := strings.Cut(property, "=")
+			if !ok || !hasValue || !strings.HasPrefix(key, "zookeeper.") && lookup(key) == nil {
+				continue
+			}
+			s := setting{canonical(key), value, name}
+			if i, ok := last[s.key]; ok {
+				list[i] = s
+				continue
+			}
+			last[s.key] = len(list)
+			list = append(list, s)
+		}
+	}
+	return list
+}

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"strings"
+)
+
+// Flags are the settings of a command line. They win over every other source. The zero value stands for
+// a command line without flags.
+type Flags struct {
+	settings    []setting
+	client      string
+	myID        string
+	newEnsemble bool
+}
+
+// Register adds the flags to fs: those of the table of keys, and those that are no key's. Parsing fs
+// then fills in f.
+func (f *Flags) Register(fs *flag.FlagSet) {
+	for _, k := range keys {
+		if k.flag == (option{}) {
+			continue
+		}
+		fs.Func(k.flag.name, k.flag.usage, func(value string) error {
+			f.settings = append(f.settings, setting{k.name, value, "-" + k.flag.name})
+			return nil
+		})
+	}
+	fs.StringVar(&f.client, "client", "", "`host:port` where clients connect (clientPortAddress, clientPort)")
+	fs.StringVar(&f.myID, "myid", "", "`number` of this member, instead of that in dataDir/myid")
+	fs.BoolVar(&f.newEnsemble, "new-ensemble", false, "let a majority of members without data begin a new ensemble")
+	fs.Func("set", "`key=value` as in zoo.cfg; may be repeated", func(text string) error {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return errors.New("allowed is key=value")
+		}
+		f.settings = append(f.settings, setting{strings.TrimSpace(key), strings.TrimSpace(value), "-set"})
+		return nil
+	})
+}

@@ -1,0 +1,131 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// key is one row of the table of all keys. Every source may also write a key with the prefix
+// "zookeeper.", as ZooKeeper's Java properties are called.
+type key struct {
+	name string   // as in zoo.cfg; ".N" at the end stands for a number, ".*" for anything
+	env  variable // of ZooKeeper's Docker image; the zero variable: none
+	flag option   // of the command line; the zero option: none
+	kind kind     // which values it takes, and the field that it sets; the zero kind: any text, which is not kept
+
+	def   string // its default, as one would write it in zoo.cfg
+	unset string // instead of def: what holds without the key, in words
+
+	status   status
+	doc      string // served: what it sets; else why it is not served
+	harmless string // value that asks for nothing beyond what Rollcall does: no warning, not refused; "*": every one
+	secret   bool   // no message shows the value
+}
+
+// variable is an environment variable of ZooKeeper's official Docker image.
+type variable struct {
+	line int // of the zoo.cfg that the image makes of the variables: their order
+	name string
+	def  string // its value if it is not set or empty and no zoo.cfg is found; "": none
+}
+
+// option is a flag of the command line that sets one key.
+type option struct{ name, usage string }
+
+type status int
+
+const (
+	served   status = iota
+	noEffect        // accepted, with a warning
+	refused         // to ignore it would make the ensemble less safe than its operator believes
+)
+
+func (s status) String() string {
+	return [...]string{"served", "no effect", "refused"}[s]
+}
+
+// Served returns the names of the keys that are served, as in the table: ".N" stands for a number.
+func Served() (names []string) {
+	for _, k := range keys {
+		if k.status == served {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// canonical returns a key as the table has it, without the prefix of ZooKeeper's Java properties.
+func canonical(name string) string { return strings.TrimPrefix(name, "zookeeper.") }
+
+// lookup returns the row of a canonical key: the one of its name, or else the first whose pattern fits.
+// It returns nil for an unknown key.
+func lookup(name string) *key {
+	var pattern *key
+	for i := range keys {
+		k := &keys[i]
+		if k.name == name {
+			return k
+		}
+		stem, ok := strings.CutSuffix(k.name, ".*")
+		if !ok {
+			stem, ok = strings.CutSuffix(k.name, ".N")
+		}
+		if ok && pattern == nil && strings.HasPrefix(name, stem+".") {
+			pattern = k
+		}
+	}
+	return pattern
+}
+
+// accept checks s and keeps its value in d, if the key's kind has a field for it. It returns a warning
+// for the operator, or "". Its error names the place of s and says what is allowed.
+func (k *key) accept(d *draft, s setting) (warning string, err error) {
+	if err := k.parse(d, s); err != nil {
+		return "", k.blame(s, err.Error())
+	}
+	if k.status == served || k.harmless == "*" || k.harmless != "" && strings.EqualFold(k.harmless, s.value) {
+		return "", nil
+	}
+	if k.status == noEffect {
+		return Brief(s.key) + " has no effect: " + k.doc, nil
+	}
+	if k.harmless != "" {
+		return "", k.blame(s, fmt.Sprintf("refused: %s; allowed is %s", k.doc, k.harmless))
+	}
+	return "", k.blame(s, fmt.Sprintf("refused: %s; leave it out", k.doc))
+}
+
+// parse checks s by the key's kind. Its error says what is allowed.
+func (k *key) parse(d *draft, s setting) error {
+	if k.kind.parse == nil {
+		return nil
+	}
+	err := k.kind.parse(d, s)
+	if errors.Is(err, errAllowed) {
+		return fmt.Errorf("allowed is %s", k.kind.allowed)
+	}
+	return err
+}
+
+// blame returns an error about s that begins with its place.
+func (k *key) blame(s setting, what string) error {
+	if k.secret {
+		return fmt.Errorf("%s: %s: %s", s.where, Brief(s.key), what)
+	}
+	return fmt.Errorf("%s: %s=%s: %s", s.where, Brief(s.key), Brief(s.value), what)
+}
+
+// Brief returns a value cut to what fits a line of a log, without control characters.
+func Brief(value string) string {
+	const most = 80
+	if len(value) > most {
+		value = strings.ToValidUTF8(value[:most], "") + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, value)
+}

@@ -1,0 +1,235 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"rollcall/quorum/disk"
+)
+
+// kind is which values a key takes, and where they go. The zero kind takes any text and keeps none.
+type kind struct {
+	allowed string // in words, for errors and the docs
+	// parse checks a value and keeps it in d. If it returns errAllowed, the error that the operator
+	// sees is made of allowed.
+	parse func(d *draft, s setting) error
+	show  func(d *draft) string // returns the value as conf shows it; nil: conf does not show it
+}
+
+// errAllowed says that a value is not one of those that its kind allows.
+var errAllowed = errors.New("not allowed")
+
+// The kinds below take the field of a draft that they set. If it is nil, the value is checked and not
+// kept.
+
+func boolean(field func(*draft) *bool) kind { return choice("true", "false", field) }
+
+func yesNo(field func(*draft) *bool) kind { return choice("yes", "no", field) }
+
+// choice takes one of two words, in any case of letters. yes sets the field to true.
+func choice(yes, no string, field func(*draft) *bool) kind {
+	return kind{
+		allowed: yes + " or " + no,
+		parse: func(d *draft, s setting) error {
+			is := strings.EqualFold(s.value, yes)
+			if !is && !strings.EqualFold(s.value, no) {
+				return errAllowed
+			}
+			return keep(d, field, is)
+		},
+	}
+}
+
+// number takes a decimal number between least and most.
+func number[T int | int64 | uint64](least, most int64, field func(*draft) *T) kind {
+	return kind{
+		allowed: fmt.Sprintf("%d to %d", least, most),
+		parse: func(d *draft, s setting) error {
+			n, err := within(s.value, least, most)
+			if err != nil {
+				return err
+			}
+			return keep(d, field, T(n))
+		},
+		show: func(d *draft) string { return fmt.Sprint(*field(d)) },
+	}
+}
+
+// limit takes a number up to most. 0 means no limit; in the field that is -1, because 0 means the
+// default there.
+func limit(most int64, field func(*draft) *int) kind {
+	return kind{
+		allowed: fmt.Sprintf("0 to %d", most),
+		parse: func(d *draft, s setting) error {
+			n, err := within(s.value, 0, most)
+			if n == 0 {
+				n = -1
+			}
+			if err != nil {
+				return err
+			}
+			return keep(d, field, int(n))
+		},
+		show: func(d *draft) string { return strconv.Itoa(max(*field(d), 0)) },
+	}
+}
+
+// millis takes a number of milliseconds between least and most.
+func millis(least, most int64, field func(*draft) *time.Duration) kind {
+	return kind{
+		allowed: fmt.Sprintf("%d to %d (ms)", least, most),
+		parse: func(d *draft, s setting) error {
+			n, err := within(s.value, least, most)
+			if err != nil {
+				return err
+			}
+			return keep(d, field, time.Duration(n)*time.Millisecond)
+		},
+		show: func(d *draft) string { return text(*field(d)) },
+	}
+}
+
+// timeout takes a number of milliseconds. -1 means the default, as for ZooKeeper; in the field that is 0.
+func timeout(field func(*draft) *time.Duration) kind {
+	return kind{
+		allowed: fmt.Sprintf("1 to %d (ms), or -1 for the default", maxMillis),
+		parse: func(d *draft, s setting) error {
+			n, err := within(s.value, -1, maxMillis)
+			if err != nil || n == 0 {
+				return errAllowed
+			}
+			return keep(d, field, max(0, time.Duration(n)*time.Millisecond))
+		},
+		show: func(d *draft) string { return text(*field(d)) },
+	}
+}
+
+// bytesOrHex takes a number between least and most, decimal or, after 0x, hexadecimal.
+func bytesOrHex(least, most int64, field func(*draft) *int) kind {
+	return kind{
+		allowed: fmt.Sprintf("%d to %d (bytes)", least, most),
+		parse: func(d *draft, s setting) error {
+			digits, base := s.value, 10
+			if len(digits) > 2 && strings.EqualFold(digits[:2], "0x") {
+				digits, base = digits[2:], 16
+			}
+			n, err := strconv.ParseInt(digits, base, 64)
+			if err != nil || n < least || n > most {
+				return errAllowed
+			}
+			return keep(d, field, int(n))
+		},
+	}
+}
+
+// filePath takes the path of a file or folder.
+func filePath(field func(*draft) *string) kind {
+	return kind{
+		allowed: "a path",
+		parse: func(d *draft, s setting) error {
+			if s.value == "" || strings.ContainsRune(s.value, 0) {
+				return errAllowed
+			}
+			return keep(d, field, s.value)
+		},
+		show: func(d *draft) string { return *field(d) },
+	}
+}
+
+// host takes a name or an address.
+func host(field func(*draft) *string) kind {
+	return kind{
+		allowed: hostAllowed,
+		parse: func(d *draft, s setting) error {
+			h, err := parseHost(s.value)
+			if err != nil {
+				return err
+			}
+			return keep(d, field, h)
+		},
+	}
+}
+
+// words takes a list with commas.
+func words(field func(*draft) *[]string) kind {
+	return kind{
+		allowed: "words with commas between them",
+		parse: func(d *draft, s setting) error {
+			var list []string
+			for word := range strings.SplitSeq(s.value, ",") {
+				if word = strings.TrimSpace(word); word != "" {
+					list = append(list, word)
+				}
+			}
+			return keep(d, field, list)
+		},
+	}
+}
+
+// superDigest takes "super:" and what follows it.
+func superDigest(field func(*draft) *string) kind {
+	return kind{
+		allowed: "super:<digest>",
+		parse: func(d *draft, s setting) error {
+			if digest, ok := strings.CutPrefix(s.value, "super:"); !ok || digest == "" {
+				return errAllowed
+			}
+			return keep(d, field, s.value)
+		},
+	}
+}
+
+// urlPath takes a path of a URL, and keeps none.
+func urlPath() kind {
+	return kind{
+		allowed: "a path that begins with /",
+		parse: func(_ *draft, s setting) error {
+			if !strings.HasPrefix(s.value, "/") {
+				return errAllowed
+			}
+			return nil
+		},
+	}
+}
+
+// logKind takes the name of a log store.
+func logKind(field func(*draft) *disk.LogKind) kind {
+	return kind{
+		allowed: fmt.Sprintf("%s or %s", disk.LogBolt, disk.LogWAL),
+		parse: func(d *draft, s setting) error {
+			kind := disk.LogKind(strings.ToLower(s.value))
+			if !kind.Known() {
+				return errAllowed
+			}
+			return keep(d, field, kind)
+		},
+	}
+}
+
+// keep sets the field of d, if there is one, and returns nil.
+func keep[T any](d *draft, field func(*draft) *T, value T) error {
+	if field != nil {
+		*field(d) = value
+	}
+	return nil
+}
+
+// within reads a decimal number; errAllowed: it is none, or out of bounds.
+func within(value string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, errAllowed
+	}
+	return n, nil
+}
+
+// text returns a value as one would write it in zoo.cfg: a duration in milliseconds.
+func text(value any) string {
+	if d, ok := value.(time.Duration); ok {
+		return strconv.FormatInt(d.Milliseconds(), 10)
+	}
+	return fmt.Sprint(value)
+}

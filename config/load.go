@@ -1,0 +1,81 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Load makes the configuration of one member. It takes the first of these that there is: file, unless
+// that is ""; zoo.cfg in $ZOO_CONF_DIR; the ZOO_* variables in env. Java properties in JVMFLAGS fill in
+// what that leaves open, and flags win over everything. Load reads files and writes none. It returns
+// warnings also with an error. The error says where the wrong value is and what is allowed.
+func Load(file string, env []string, flags Flags) (Config, []Warning, error) {
+	vars := readEnviron(env)
+	base, name, err := vars.base(file)
+	if err != nil {
+		return Config{}, vars.warnings, err
+	}
+	var all settings
+	all.warnings = vars.warnings
+	for _, layer := range [][]setting{vars.javaProperties(), base, flags.settings} {
+		if err := all.add(layer); err != nil {
+			return Config{}, all.warnings, err
+		}
+	}
+	d := newDraft(name, vars, flags, all.warnings)
+	if err := d.accept(all.list); err != nil {
+		return Config{}, d.warnings, err
+	}
+	if err := d.finish(); err != nil {
+		return Config{}, d.warnings, err
+	}
+	return d.Config, d.warnings, nil
+}
+
+// Warning is about a part of a configuration that may not work as its author thinks. The member starts
+// all the same.
+type Warning struct {
+	Where string // "zoo.cfg:12", "ZOO_MY_ID", "-set", or the file as a whole
+	Text  string
+}
+
+func (w Warning) String() string { return w.Where + ": " + w.Text }
+
+// setting is a key with its value as somebody wrote them.
+type setting struct {
+	key, value string
+	where      string // "zoo.cfg:12", "ZOO_TICK_TIME", "-tick"; errors and warnings begin with it
+}
+
+// settings are those of all sources, each key once.
+type settings struct {
+	list     []setting
+	warnings []Warning
+}
+
+// add lays one source over those before it. Within a source the last setting of a key wins, as in
+// Java, but two server lines with one number are an error.
+func (all *settings) add(layer []setting) error {
+	at := make(map[string]int) // key → place in list
+	for i, s := range all.list {
+		at[s.key] = i
+	}
+	seen := make(map[string]string) // key → where in this layer
+	for _, s := range layer {
+		s.key = canonical(s.key)
+		if first, ok := seen[s.key]; ok {
+			if strings.HasPrefix(s.key, "server.") {
+				return fmt.Errorf("%s: %s is named twice, first in %s", s.where, s.key, first)
+			}
+			all.warnings = append(all.warnings, Warning{s.where, fmt.Sprintf("%s again, first in %s: this one holds", s.key, first)})
+		}
+		seen[s.key] = s.where
+		if i, ok := at[s.key]; ok {
+			all.list[i] = s
+			continue
+		}
+		at[s.key] = len(all.list)
+		all.list = append(all.list, s)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// finishID finds out which member this is.
+func (d *draft) finishID() error {
+	most := uint32(maxServerID)
+	if d.Rules.TTLNodes {
+		most-- // as for ZooKeeper: TTL nodes take the topmost number for themselves
+	}
+	for _, s := range d.Servers {
+		if s.ID > most {
+			return fmt.Errorf("%s: server.%d: with extendedTypesEnabled allowed is 1 to %d", d.at(fmt.Sprintf("server.%d", s.ID)), s.ID, most)
+		}
+	}
+	path := filepath.Join(d.Dir, "myid")
+	onDisk, err := readMyID(path, most)
+	if err != nil {
+		return err
+	}
+	fromEnv, err := d.vars.myID(most)
+	if err != nil {
+		return err
+	}
+	d.MyID, d.IDFrom = onDisk, path
+	if onDisk == 0 {
+		d.MyID, d.newID, d.IDFrom = fromEnv, fromEnv, "ZOO_MY_ID"
+	}
+	if d.flags.myID != "" {
+		id, err := parseID(d.flags.myID, most)
+		if err != nil {
+			return fmt.Errorf("-myid %s: allowed is %w", Brief(d.flags.myID), err)
+		}
+		if onDisk != 0 && id != onDisk {
+			d.warn("-myid", "%s says %d; %d holds", path, onDisk, id)
+		}
+		d.MyID, d.newID, d.IDFrom = id, 0, "-myid"
+	} else if v, set := d.vars.get("ZOO_MY_ID"); set && onDisk != 0 && fromEnv != 0 && fromEnv != onDisk {
+		d.warn("ZOO_MY_ID", "it is %s, and %s says %d, which holds", v, path, onDisk)
+	}
+	if d.Standalone {
+		d.standaloneID()
+		return nil
+	}
+	if d.MyID == 0 {
+		return fmt.Errorf("%s is missing: it must hold the number of this member, 1 to %d", path, most)
+	}
+	if _, ok := d.Self(); !ok {
+		return fmt.Errorf("%s: this is member %d (%s), and there is no server.%d: correct one of the two", d.name, d.MyID, d.IDFrom, d.MyID)
+	}
+	return nil
+}
+
+// standaloneID settles the number of a standalone server, which ZooKeeper does not need.
+func (d *draft) standaloneID() {
+	if len(d.Servers) == 0 {
+		if d.MyID == 0 {
+			d.MyID, d.IDFrom = 1, "the default of a standalone server"
+		}
+		return
+	}
+	id := d.Servers[0].ID
+	if d.MyID != 0 && d.MyID != id {
+		d.warn(d.name, "this is member %d, and the only server line is server.%d, which holds", d.MyID, id)
+	}
+	d.MyID, d.IDFrom = id, d.name
+}
+
+// readMyID returns the number in the first line of the file at path, 0 if there is no file.
+func readMyID(path string, most uint32) (uint32, error) {
+	const enough = 64 // three digits, and blanks
+	text, err := readStart(path, enough)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	id, err := parseID(strings.TrimSpace(line), most)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %q: allowed is a number from %w", path, Brief(line), err)
+	}
+	return id, nil
+}
+
+// myID is the number that the environment gives this member; 0 for none.
+func (e *environ) myID(most uint32) (uint32, error) {
+	text, set := e.get("ZOO_MY_ID")
+	if e.given || !set && !e.complete {
+		return 0, nil
+	}
+	id, err := parseID(cmp.Or(strings.TrimSpace(text), "1"), most)
+	if err != nil {
+		return 0, fmt.Errorf("ZOO_MY_ID=%s: allowed is %w", Brief(text), err)
+	}
+	return id, nil
+}
+
+// SaveMyID writes DataDir/myid, and makes the folder, if the number came from ZOO_MY_ID
+// and there is no such file. An existing one is left alone, even if it came to be
+// meanwhile. The file is on disk when SaveMyID returns.
+func (c *Config) SaveMyID() error {
+	if c.newID == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(c.Dir, "myid.*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = fmt.Fprintln(f, c.newID)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), filepath.Join(c.Dir, "myid")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	dir, err := os.Open(c.Dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
