@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,8 +65,8 @@ func TestEnds(t *testing.T) {
 // thrown away.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := halfPipe()
-		o, c := ownerOf(t, ours, theirs, nil)
+		ours, theirs := net.Pipe()
+		o, c := ownerOf(t, halfEnd{ours}, theirs, nil)
 		frame := func([]byte) bool {
 			o.closeAfter([]byte("bye"), Reasons)
 			return false

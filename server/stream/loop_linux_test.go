@@ -105,8 +105,8 @@ func TestDemote(t *testing.T) {
 			}
 			o.do(func() { o.frame = frame })
 			c.send("later")
-			c.send("after")
 			c.expect("later")
+			c.send("after")
 			c.expect("after")
 			o.do(func() { o.frame = o.echo })
 		}},
@@ -173,6 +173,12 @@ func TestLoopEnds(t *testing.T) {
 			c.send("last")
 			c.expect("bye")
 			c.send("thrown away")
+			c.expectEnd()
+			o.do(func() {
+				if o.Dead() {
+					c.t.Error("the client was told with the end, not after the reply")
+				}
+			})
 		}, Reasons},
 		{"the client closes", func(_ *owner, c *client) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, ByClient},
 		{"length too long", func(_ *owner, c *client) { _, _ = c.Write([]byte{0x7f, 0, 0, 0}) }, BadFrame},

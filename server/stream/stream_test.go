@@ -214,53 +214,50 @@ func TestGo(t *testing.T) {
 }
 
 // Wait ends when what it waits for has come, with the stream, and after the time that a client may be
-// silent.
+// silent, while the client is not read.
 func TestWait(t *testing.T) {
+	const silence = testTimeout + IdleSlack*testTick
 	for _, tt := range []struct {
 		name string
 		end  func(o *owner)
 		goes bool
+		took time.Duration
 	}{
-		{"come", func(o *owner) { o.do(func() { o.frames = 0; o.Changed() }) }, true},
-		{"dropped", func(o *owner) { o.Drop(Reasons) }, false},
-		{"last reply", func(o *owner) { o.do(func() { o.Finish(Reasons) }) }, false},
-		{"silent", func(o *owner) { time.Sleep(testTimeout + IdleSlack*testTick) }, false},
+		{"come", func(o *owner) { o.do(func() { o.frames = 0; o.Changed() }) }, true, 0},
+		{"dropped", func(o *owner) { o.Drop(Reasons) }, false, 0},
+		{"last reply", func(o *owner) { o.do(func() { o.Finish(Reasons) }) }, false, 0},
+		{"silent", func(*owner) {}, false, silence},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o, _ := opened(t, nil)
+				o, c := opened(t, nil)
 				done := make(chan bool, 1)
-				go o.do(func() {
-					o.frames = 1
-					done <- o.Wait(func() bool { return o.frames > 0 })
-				})
+				waits := func([]byte) (goes bool) {
+					o.do(func() {
+						o.frames = 1
+						goes = o.Wait(func() bool { return o.frames > 0 })
+						o.frames = 0
+					})
+					done <- goes
+					return false
+				}
+				o.do(func() { o.frame = waits })
+				begun := time.Now()
+				c.send("wait")
 				synctest.Wait()
 				if len(done) > 0 {
 					t.Fatal("it did not wait")
 				}
 				tt.end(o)
-				if goes := <-done; goes != tt.goes {
-					t.Errorf("goes on: %v, want %v", goes, tt.goes)
+				if goes := <-done; goes != tt.goes || time.Since(begun) != tt.took {
+					t.Errorf("goes on after %v: %v, want after %v: %v", time.Since(begun), goes, tt.took, tt.goes)
 				}
 			})
 		})
 	}
 }
 
-// halfPipe is a pipe of which the first end can close its sending side, as a socket can: the other end
-// reads the end of the stream then, and can go on writing.
-func halfPipe() (ours, theirs net.Conn) {
-	a, b := net.Pipe()
-	closed := make(chan struct{})
-	return halfEnd{a, closed}, b
-}
+// halfEnd is an end of a pipe that claims to close its sending side, as a socket can.
+type halfEnd struct{ net.Conn }
 
-type halfEnd struct {
-	net.Conn
-	closed chan struct{}
-}
-
-func (h halfEnd) CloseWrite() error {
-	close(h.closed)
-	return nil
-}
+func (halfEnd) CloseWrite() error { return nil }
