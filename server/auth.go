@@ -17,7 +17,7 @@ import (
 const maxIdentityBytes = 16 << 10
 
 // authenticate adds the identities that an auth packet proves. They hold for the
-// requests behind it.
+// requests after it.
 func (c *conn) authenticate(body []byte) jute.Code {
 	var p jute.AuthPacket
 	d := jute.NewDecoder(body)
@@ -28,12 +28,12 @@ func (c *conn) authenticate(body []byte) jute.Code {
 	switch string(p.Scheme) {
 	case "ip":
 		return c.identify("ip", c.host)
-	case "x509": // the certificate has spoken already
+	case "x509": // certify has added the certificate's identity
 		if c.subject != "" {
 			return jute.OK
 		}
 	case "digest":
-		if p.Auth == nil { // the empty text is somebody, as in ZooKeeper
+		if p.Auth == nil { // an empty text is an identity, as in ZooKeeper
 			return jute.AuthFailed
 		}
 		id := digestID(strings.ToValidUTF8(string(p.Auth), "\ufffd")) // as Java reads a string
@@ -74,7 +74,7 @@ func (c *conn) certify(conn net.Conn) error {
 }
 
 // refuseSASL answers the first token of a SASL exchange: there is no mechanism here.
-// (ZooKeeper without one says that all is well, and proves nothing.)
+// (ZooKeeper without one answers OK, and adds no identity.)
 func refuseSASL(body []byte) jute.Code {
 	var token jute.SASLToken
 	d := jute.NewDecoder(body)
@@ -97,7 +97,7 @@ func (c *conn) identify(scheme, id string) jute.Code {
 	if size > maxIdentityBytes {
 		return jute.AuthFailed
 	}
-	ids = append(ids, identity(scheme, id)) // who holds the old slice sees no more than before
+	ids = append(ids, identity(scheme, id)) // a holder of the old slice sees no more than before
 	c.ids.Store(&ids)
 	return jute.OK
 }

@@ -23,8 +23,8 @@ const (
 	handshakeShare = 3
 )
 
-// handshake is a connection's way to its session: a create or an attach in the log,
-// which only its being applied here answers. It is that transaction's Waiter.
+// handshake is a connection's way to its session: a create or an attach in the log. It is that
+// transaction's Waiter: the client is answered only when it is applied here.
 type handshake struct {
 	c           *conn
 	begun       time.Time
@@ -36,10 +36,9 @@ type handshake struct {
 	tried       bool // the attach has been refused once for an old since
 }
 
-// handshake reads what a client says first. It returns true when its session is under
-// way: the answer comes from apply, and the reader waits for the next frame, to see if
-// the client gives up. Without a leader that lasts for a third of the session's timeout, and
-// until Limits.Handshake at most.
+// handshake reads the client's first bytes. It returns true when its session is under way: the answer
+// comes from apply, and the reader waits for the next frame, to see if the client gives up. Without a
+// leader that lasts for a third of the session's timeout, and until Limits.Handshake at most.
 func (c *conn) handshake(sock net.Conn) bool {
 	if err := c.certify(sock); err != nil {
 		return c.stream.Lost(err)
@@ -48,7 +47,7 @@ func (c *conn) handshake(sock net.Conn) bool {
 	if !ok {
 		return false
 	}
-	c.srv.stats.received.Add(1) // whatever it is
+	c.srv.stats.received.Add(1) // a word or a handshake
 	if words := c.srv.cfg.Words; words != nil && words.Known(string(word[:])) {
 		c.answerWord(string(word[:]))
 		return false
@@ -76,7 +75,7 @@ func (c *conn) handshake(sock net.Conn) bool {
 func (c *conn) connect(req *jute.ConnectRequest) bool {
 	record, known, zxid := c.lookup(req.SessionID)
 	if req.LastZxidSeen > zxid {
-		c.stream.Drop(clientAhead) // it has seen the future: another member may know it
+		c.stream.Drop(clientAhead) // another member may have applied that zxid
 		return false
 	}
 	h := &handshake{c: c, begun: time.Now(), session: req.SessionID, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut)}
@@ -85,16 +84,16 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 	case req.SessionID == 0:
 		return h.create()
 	case known && !passwordIs(record, req.Passwd):
-		c.refuse(h.hasReadOnly, wrongPassword) // whoever has the session now keeps it
+		c.refuse(h.hasReadOnly, wrongPassword) // the session's present connection keeps it
 		return false
 	}
 	h.attach = true
-	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong however long it is
-	return h.submit(record.Since)                                               // 0 if unknown here: others may know it
+	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // of a longer one a part is enough: it is wrong
+	return h.submit(record.Since)                                               // 0 if unknown here: other members may know it
 }
 
-// hurry ends the connection if its handshake takes longer than d from now. The client is not
-// to wait for a leader here until its session is over: another member may have one.
+// hurry ends the connection if its handshake takes longer than d from now. The client must not wait
+// for a leader here until its session is over, because another member may have one.
 func (c *conn) hurry(d time.Duration) {
 	c.stream.Lock()
 	sooner := time.Now().Add(d).Before(c.stream.Expires())
@@ -166,7 +165,7 @@ func (h *handshake) body(since uint64) []byte {
 	return body
 }
 
-// Applied implements znode.Waiter: the one place that says whether a session is known.
+// Applied implements znode.Waiter. It is the one place that decides whether a session is known.
 func (h *handshake) Applied(res *znode.Result) {
 	c := h.c
 	c.stream.Lock()
@@ -212,7 +211,7 @@ func (h *handshake) succeed(s *znode.Session) {
 	})
 }
 
-// refuse answers that the session is not to be had, and ends the connection.
+// refuse answers that the client does not get the session, and ends the connection.
 func (c *conn) refuse(hasReadOnly bool, why stream.Reason) {
 	c.stream.Lock()
 	defer c.stream.Unlock()

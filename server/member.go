@@ -9,8 +9,8 @@ import (
 	"rollcall/znode"
 )
 
-// Member is what a connection asks of the member behind it. It does not say who leads,
-// or whether anybody does: touches are remembered and writes wait.
+// Member is what a connection asks of its member. It does not say which member leads, or whether one
+// does: touches are remembered and writes wait.
 type Member interface {
 	// NewSession draws the id of a new session. It blocks until this member may draw
 	// one, and fails only if ctx ends.
@@ -24,15 +24,15 @@ type Member interface {
 	// lives.
 	Vouched(id jute.SessionID, now time.Time) bool
 
-	// Vouch has what was heard of the session told to the leader at once and waits until
-	// the session is vouched for. An error (refused, half a tick has gone by, ctx ended)
-	// means that nothing may be sent.
+	// Vouch reports the session's touches to the leader at once and waits until the session is
+	// vouched for. An error (refused, half a tick has gone by, ctx ended) means that nothing may
+	// be sent.
 	Vouch(ctx context.Context, id jute.SessionID) error
 
 	// Submit hands over a transaction for good; the member fills in Member, Boot and
 	// Seq. Transactions of one connection reach the log in the order of the calls, once
-	// each. w.Applied hears the result under the tree's write lock, before the Flush
-	// behind its entry. Submit blocks while the member's limit is reached and the connection
+	// each. w.Applied gets the result under the tree's write lock, before the Flush
+	// after its entry. Submit blocks while the member's limit is reached and the connection
 	// has something unapplied or the transaction is long, and fails only if ctx ends.
 	Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error
 

@@ -50,8 +50,8 @@ func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 	return r
 }
 
-// free gives the record back. Nobody else may know of it: a submitted one has been
-// applied.
+// free gives the record back to the pool. Nothing else may refer to it: if it was submitted, it has
+// been applied.
 func (r *request) free() {
 	own := r.own[:0]
 	if cap(own) > maxOwn {
@@ -82,9 +82,8 @@ type queue struct {
 	asides      int // reads among them that apply does not answer
 }
 
-// late reports whether a read in it may be answered after a write that is submitted now:
-// one behind a proof, one that apply does not answer, or one that waits for the client to take
-// what is unsent.
+// late reports whether a read in it may be answered after a write that is submitted now. Such a read
+// comes after a proof, is not answered by apply, or waits for the client to take what is unsent.
 func (q *queue) late() bool {
 	return q.proofs > 0 || q.asides > 0 || q.first != nil && q.first.due()
 }

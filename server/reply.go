@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	noReplyZxid = -1 // in the reply to an operation that nobody knows
-	zxidOffset  = 8  // of the zxid in a reply frame: behind length and xid
+	noReplyZxid = -1 // in the reply to an operation that the server does not know
+	zxidOffset  = 8  // of the zxid in a reply frame: after length and xid
 )
 
 const (
-	// shareFrom is how long a node's data must be, in bytes, not to be copied into a reply, but
-	// to be sent from where they are: then a loop does not write it.
+	// shareFrom is the length in bytes from which a node's data are not copied into a reply, but sent
+	// from where they are: then a loop does not write the reply.
 	shareFrom = 64 << 10
-	// shareWaiting is the same of a read that has waited: apply may answer it, and many others.
+	// shareWaiting is the same for a read that has waited: apply may answer it, and many others.
 	shareWaiting = 8 << 10
 )
 
@@ -165,7 +165,7 @@ func (c *conn) multiRead(b []byte, r *request) ([]byte, jute.Code) {
 	return jute.AppendMultiEnd(b), jute.OK
 }
 
-// setWatches serves the older request, which knows of no watches that stay.
+// setWatches serves the older request, which has no persistent watches.
 func (c *conn) setWatches(r *request) jute.Code {
 	var old jute.SetWatches
 	d := jute.NewDecoder(r.body)
@@ -196,7 +196,7 @@ func (c *conn) watchAgain(req *jute.SetWatches2) jute.Code {
 	})
 }
 
-// missedZxid is the zxid of events that setWatches catches up with: nobody knows theirs.
+// missedZxid is the zxid of events that setWatches makes up for, because their own is not known.
 const missedZxid = -1
 
 func (c *conn) getEphemerals(b []byte, r *request) ([]byte, jute.Code) {
@@ -254,7 +254,7 @@ func (c *conn) whoAmI(b []byte, r *request) ([]byte, jute.Code) {
 	return res.Append(b), jute.OK
 }
 
-// watcher is c if it wants to hear.
+// watcher returns c if the request sets a watch, or nil.
 func (c *conn) watcher(wanted bool) znode.Watcher {
 	if !wanted {
 		return nil

@@ -46,7 +46,7 @@ func (c *conn) multi(r *request) bool {
 	return c.submit(r)
 }
 
-// closeSession sends the close to the log. What comes after it is dropped.
+// closeSession sends the close to the log. Requests after it are dropped.
 func (c *conn) closeSession(r *request) bool {
 	r.ends, r.why = true, sessionClosed
 	c.submit(r)
@@ -57,7 +57,7 @@ func (c *conn) auth(r *request) bool { return c.identified(r, c.authenticate(r.b
 
 func (c *conn) sasl(r *request) bool { return c.identified(r, refuseSASL(r.body)) }
 
-// identified answers a request that said who the client is.
+// identified answers a request that proves an identity of the client.
 func (c *conn) identified(r *request, code jute.Code) bool {
 	if code == jute.MarshallingError { // as in ZooKeeper, here only
 		c.stream.Drop(badFrame)
@@ -84,7 +84,7 @@ func (c *conn) unknown(r *request) bool {
 
 // submit sends a write to the log. Its record is answered when it is applied.
 //
-// In a loop it does not wait: what would have to is left to the reader.
+// In a loop it does not wait: it leaves to the reader what would have to.
 func (c *conn) submit(r *request) bool {
 	looped := c.stream.InLoop()
 	if !looped && !c.turn() {
@@ -154,9 +154,8 @@ func (c *conn) sync(r *request) bool {
 	return c.prove(r)
 }
 
-// prove has the member catch up with all that was committed before, by the word of a
-// leader who shows that it still leads. Then a sync is answered; a read is looked up, in
-// its turn.
+// prove has the member catch up with all that was committed before, as a leader reports it that proves
+// that it still leads. Then a sync is answered, and a read is looked up in its turn.
 func (c *conn) prove(r *request) bool {
 	r.proves, r.logged = true, r.op == jute.OpSync
 	r.aside = r.how.aside != nil
@@ -166,9 +165,8 @@ func (c *conn) prove(r *request) bool {
 	return true
 }
 
-// wait puts a request that holds so many bytes into the queue. It may be applied, and
-// gone, from here on. What was answered before it is sent: the next answer may be long
-// in coming.
+// wait puts a request that holds so many bytes into the queue. It may be applied, and gone, from here
+// on. Earlier replies are sent now, because the next one may take long.
 func (c *conn) wait(r *request, held int) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
@@ -182,8 +180,8 @@ func (c *conn) wait(r *request, held int) {
 	c.stream.Count()
 }
 
-// local answers a request that the log has no part in at once, or behind the
-// connection's own unfinished writes. The reply is queued before the tree's lock is
+// local answers a request that the log has no part in: at once, or after the connection's own
+// unfinished writes. The reply is queued before the tree's lock is
 // released: no event overtakes it. It returns false if the connection has ended.
 func (c *conn) local(r *request) bool {
 	c.srv.cfg.State.RLock() // apply stands still: no write finishes between the look and the push
@@ -208,7 +206,7 @@ func (c *conn) local(r *request) bool {
 }
 
 // Applied implements znode.Waiter: apply calls it under the tree's lock, after the
-// write's events, to answer the write and what waits behind it. The close of a session that
+// write's events, to answer the write and the requests that wait for it. The close of a session that
 // leaves nodes waits on, for Server.Swept.
 func (r *request) Applied(res *znode.Result) {
 	if res.Later {
@@ -252,12 +250,12 @@ func (r *request) applied(res *znode.Result) {
 	c.noteFilled(withReply)
 }
 
-// answerReady answers the requests at the head of the queue that wait for nothing, until
-// too much is unsent: then the flusher calls it again. That is much more if a write is on
-// its way to the log, for a read before it must not see it. The caller holds the lock and the
-// tree's lock; applying: apply waits for that, or will soon. Then what may take long is
-// left to another goroutine. A read that has a write of its connection in the log behind it
-// is answered whatever the budget says.
+// answerReady answers the requests at the head of the queue that wait for nothing, until too much is
+// unsent: then the flusher calls it again. The limit is much higher if a write is on its way to the
+// log, because a read before it must not see it. The caller holds the lock and the
+// tree's. If applying is true, apply waits for this call, or will soon: then answers that may take long
+// are left to another goroutine. A read whose connection has a later write in the log is answered
+// whatever the budget says.
 func (c *conn) answerReady(applying bool) {
 	most := stream.HighWater
 	if c.queue.unapplied > 0 {

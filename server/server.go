@@ -177,7 +177,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer stop()
 	p := &port{Listener: l, streams: stream.Group{Config: &s.streams}}
 	err := s.accept(ctx, p)
-	_ = l.Close() // closed already unless accept failed, whose error is the one to tell
+	_ = l.Close() // closed already unless accept failed, whose error is the one to return
 	s.cutWhere(shutdown, func(c *conn) bool { return c.port == p })
 	p.conns.Wait()
 	p.streams.Close()
@@ -194,7 +194,7 @@ type port struct {
 	streams stream.Group
 }
 
-// accept survives whatever may pass: too many open files, a connection aborted early.
+// accept goes on after errors that may pass: too many open files, a connection aborted early.
 func (s *Server) accept(ctx context.Context, p *port) error {
 	pause := time.Duration(0)
 	for {

@@ -14,7 +14,7 @@ type Words interface {
 	// the length of a frame.
 	Known(word string) bool
 	// Answer writes what is to be sent before the connection closes. argument is what the
-	// client sends behind the word. It may wait for both, and ends with their error.
+	// client sends after the word. It may wait for both, and returns their error.
 	Answer(word string, argument io.Reader, w io.Writer) error
 }
 
