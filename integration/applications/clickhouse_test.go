@@ -91,12 +91,13 @@ func restart(t *testing.T, e *process.Ensemble, m *process.Member) {
 	e.Settle()
 }
 
-// judge waits until each replica has every acknowledged insert and sees both replicas active.
+// judge waits until each replica has every acknowledged insert and sees both replicas active. After
+// an insert with an unknown outcome a replica may show that row twice, so each row counts once.
 func judge(t *testing.T, replicas []replica, inserters []*inserter) {
 	t.Helper()
 	var want strings.Builder
 	for _, i := range inserters {
-		fmt.Fprintf(&want, "%d\t%d\t%d\n", i.id, i.acknowledged(), i.acknowledged())
+		fmt.Fprintf(&want, "%d\t%d\n", i.id, i.acknowledged())
 	}
 	for _, r := range replicas {
 		var state, rows string
@@ -104,13 +105,13 @@ func judge(t *testing.T, replicas []replica, inserters []*inserter) {
 		for end := time.Now().Add(recovery); ; time.Sleep(glance) {
 			state, err = r.query(t.Context(), "SELECT total_replicas, active_replicas, is_readonly FROM system.replicas")
 			if err == nil {
-				rows, err = r.query(t.Context(), "SELECT inserter, count(), uniqExact(n) FROM inserts GROUP BY inserter ORDER BY inserter")
+				rows, err = r.query(t.Context(), "SELECT inserter, uniqExact(n) FROM inserts GROUP BY inserter ORDER BY inserter")
 			}
 			if err == nil && state == "2\t2\t0\n" && rows == want.String() {
 				break
 			}
 			if time.Now().After(end) {
-				t.Errorf("%s: replicas, active ones, read-only: %q; inserter, rows, different ones: %q, %v; want %q and %q",
+				t.Errorf("%s: replicas, active ones, read-only: %q; inserter, different rows: %q, %v; want %q and %q",
 					r.name, state, rows, err, "2\t2\t0\n", want.String())
 				break
 			}
