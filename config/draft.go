@@ -12,7 +12,7 @@ import (
 	"rollcall/server"
 )
 
-// draft is a Config in the making.
+// draft is a Config that is not complete yet.
 type draft struct {
 	Config
 	name     string // of the main source: errors about what is missing begin with it
@@ -50,7 +50,7 @@ func (d *draft) warn(where, format string, args ...any) {
 	d.warnings = append(d.warnings, Warning{where, fmt.Sprintf(format, args...)})
 }
 
-// accept takes the settings one by one.
+// accept checks the settings one by one and keeps their values.
 func (d *draft) accept(list []setting) error {
 	for _, s := range list {
 		d.where[s.key] = s.where
@@ -70,7 +70,7 @@ func (d *draft) accept(list []setting) error {
 	return nil
 }
 
-// finish checks what concerns several settings and fills in what follows from them.
+// finish checks what concerns several settings, and sets the values that follow from them.
 func (d *draft) finish() error {
 	for _, step := range []func() error{
 		d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishClient,
@@ -82,12 +82,12 @@ func (d *draft) finish() error {
 	return nil
 }
 
-// at is where a key was set.
+// at returns where a key was set, or the name of the main source.
 func (d *draft) at(key string) string { return cmp.Or(d.where[key], d.name) }
 
 func (d *draft) finishFolders() error {
 	if d.Dir == "" {
-		return fmt.Errorf("%s: dataDir is not set", d.name)
+		return fmt.Errorf("%s: dataDir is not set; set dataDir=FOLDER, or give -data FOLDER", d.name)
 	}
 	d.LogDir = cmp.Or(d.LogDir, d.Dir)
 	for _, dir := range []*string{&d.Dir, &d.LogDir} {
@@ -111,18 +111,18 @@ func (d *draft) finishTimes() error {
 	return nil
 }
 
-// readDynamic reads the server lines of dynamicConfigFile, which may hold nothing else.
+// readDynamic reads the server lines in dynamicConfigFile. Anything else in that file is an error.
 func (d *draft) readDynamic() error {
 	if d.dynamicFile == "" {
 		return nil
 	}
 	if len(d.Servers) > 0 {
-		return fmt.Errorf("%s: with dynamicConfigFile, server lines stand there alone; server.%d is in %s",
+		return fmt.Errorf("%s: with dynamicConfigFile, server lines stand there alone; move server.%d from %s into that file",
 			d.at("dynamicConfigFile"), d.Servers[0].ID, d.at(fmt.Sprintf("server.%d", d.Servers[0].ID)))
 	}
 	lines, err := readZooCfg(d.dynamicFile)
 	if err != nil {
-		return fmt.Errorf("%s: dynamicConfigFile: %w", d.at("dynamicConfigFile"), err)
+		return fmt.Errorf("%s: dynamicConfigFile: %w", d.at("dynamicConfigFile"), withAdvice(err, "it must name a file that this user may read"))
 	}
 	var all settings
 	if err := all.add(lines); err != nil {
@@ -137,25 +137,26 @@ func (d *draft) readDynamic() error {
 		return err
 	}
 	if len(d.Servers) == 0 {
-		return fmt.Errorf("%s: no server line in it", d.dynamicFile)
+		return fmt.Errorf("%s: no server line in it; write one for each member", d.dynamicFile)
 	}
 	return nil
 }
 
-// finishServers decides between standalone and ensemble, as ZooKeeper does.
+// finishServers decides, as ZooKeeper does, whether this is a standalone server or a member of an
+// ensemble.
 func (d *draft) finishServers() error {
 	slices.SortFunc(d.Servers, func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
 	isObserver := func(s Server) bool { return s.Observer }
 	if first := slices.IndexFunc(d.Servers, isObserver); first >= 0 {
 		if !slices.ContainsFunc(d.Servers, func(s Server) bool { return !s.Observer }) {
-			return fmt.Errorf("%s: only observers: an ensemble needs participants", d.name)
+			return fmt.Errorf("%s: only observers; an ensemble needs participants, and observers are not served yet", d.name)
 		}
 		id := d.Servers[first].ID
-		return fmt.Errorf("%s: server.%d is an observer: observers are not served yet", d.at(fmt.Sprintf("server.%d", id)), id)
+		return fmt.Errorf("%s: server.%d is an observer: observers are not served yet; leave the line out", d.at(fmt.Sprintf("server.%d", id)), id)
 	}
 	voters := len(d.Servers)
 	if voters == 0 && !d.standaloneEnabled {
-		return fmt.Errorf("%s: standaloneEnabled=false needs a server line", d.at("standaloneEnabled"))
+		return fmt.Errorf("%s: standaloneEnabled=false needs a server line; write one, or leave standaloneEnabled out", d.at("standaloneEnabled"))
 	}
 	d.Standalone = voters == 0 || voters == 1 && d.standaloneEnabled
 	if d.Standalone {
@@ -184,10 +185,10 @@ func (d *draft) finishServers() error {
 	return nil
 }
 
-// finishClient finds out where clients connect.
+// finishClient sets the address where clients connect.
 func (d *draft) finishClient() error {
 	if d.clientPort < 0 && d.where["clientPortAddress"] != "" {
-		return fmt.Errorf("%s: clientPortAddress without clientPort", d.at("clientPortAddress"))
+		return fmt.Errorf("%s: clientPortAddress without clientPort; set clientPort, too", d.at("clientPortAddress"))
 	}
 	if d.clientPort >= 0 {
 		d.ClientAddr = join(d.clientHost, d.clientPort)
@@ -196,7 +197,7 @@ func (d *draft) finishClient() error {
 	if line := self.ClientAddr(); line != "" {
 		same := d.clientPort == self.ClientPort && (d.clientHost == allHosts || strings.EqualFold(d.clientHost, self.ClientHost))
 		if d.clientPort >= 0 && !same && d.flags.client == "" {
-			return fmt.Errorf("%s: clients at %s, but server.%d says %s", d.at("clientPort"), d.ClientAddr, self.ID, line)
+			return fmt.Errorf("%s: clients at %s, but server.%d says %s; make the two agree, or leave clientPort and clientPortAddress out", d.at("clientPort"), d.ClientAddr, self.ID, line)
 		}
 		d.ClientAddr = line
 	}

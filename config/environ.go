@@ -31,7 +31,7 @@ var ownVariables = []ownVariable{
 
 const noLogs = "no effect: logs go to standard error"
 
-// meaning is what a variable does: it sets a key, or what its note says.
+// meaning is a variable with what it does: it sets a key, or does what its note says.
 type meaning struct {
 	variable
 	key, note string // one of them is ""
@@ -52,7 +52,7 @@ func variables() []meaning {
 	return all
 }
 
-// environ is an environment, and what it is used for.
+// environ is an environment, and how far it counts.
 type environ struct {
 	values   map[string]string
 	given    bool // a file was named on the command line: it alone counts
@@ -75,19 +75,19 @@ func (e *environ) get(name string) (value string, set bool) {
 	return value, set
 }
 
-// base returns the settings of file, of the zoo.cfg in the configuration folder, or of
-// the variables; and what to call them.
+// base returns the settings of the main source, and its name for errors. The main source is file, the
+// zoo.cfg in the configuration folder, or the variables.
 func (e *environ) base(file string) (list []setting, name string, err error) {
 	if file != "" {
 		e.given = true
 		list, err = readZooCfg(file)
-		return list, file, err
+		return list, file, withAdvice(err, "name a zoo.cfg that this user may read, or none to use the one in ZOO_CONF_DIR or the ZOO_ variables")
 	}
 	dir, _ := e.get("ZOO_CONF_DIR")
 	file = filepath.Join(cmp.Or(dir, "/conf"), "zoo.cfg")
 	list, err = readZooCfg(file)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return list, file, err
+		return list, file, withAdvice(err, "ZOO_CONF_DIR must name a folder with a zoo.cfg that this user may read, or with none")
 	}
 	e.complete = true
 	list, err = e.settings()
@@ -122,8 +122,8 @@ func (e *environ) settings() ([]setting, error) {
 	return list, nil
 }
 
-// warnUnknown names variables that look like the image's, but for those which
-// Kubernetes sets for a service called zoo.
+// warnUnknown warns of variables that look like the image's, except for those that Kubernetes sets for a
+// service called zoo.
 func (e *environ) warnUnknown() {
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
 		known := slices.ContainsFunc(variables(), func(v meaning) bool { return v.name == name })
@@ -133,8 +133,8 @@ func (e *environ) warnUnknown() {
 	}
 }
 
-// javaProperties are the settings given to the Java virtual machine. What is none of
-// ZooKeeper's is passed over: heap sizes, logging, garbage collection.
+// javaProperties returns the settings given to the Java virtual machine. It ignores options that are not
+// ZooKeeper's: heap sizes, logging, garbage collection.
 func (e *environ) javaProperties() []setting {
 	last := make(map[string]int) // key → place in list; Java takes the last one
 	var list []setting

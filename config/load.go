@@ -65,7 +65,7 @@ func (all *settings) add(layer []setting) error {
 		s.key = canonical(s.key)
 		if first, ok := seen[s.key]; ok {
 			if strings.HasPrefix(s.key, "server.") {
-				return fmt.Errorf("%s: %s is named twice, first in %s", s.where, s.key, first)
+				return fmt.Errorf("%s: %s is named twice, first in %s; remove one of the two", s.where, s.key, first)
 			}
 			all.warnings = append(all.warnings, Warning{s.where, fmt.Sprintf("%s again, first in %s: this one holds", s.key, first)})
 		}

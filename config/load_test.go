@@ -71,9 +71,9 @@ func TestLoadCases(t *testing.T) {
 				c.MaxTimeout == time.Minute && c.ClientAddr == "0.0.0.0:2181" && c.MyID == 1
 		}},
 		{name: "case 366 tickTime 0", cfg: "tickTime=0", err: "DIR/zoo.cfg:2: tickTime=0: allowed is 1 to 3600000 (ms)"},
-		{name: "case 367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set"},
+		{name: "case 367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set; set dataDir=FOLDER, or give -data FOLDER"},
 		{name: "case 367 empty dataDir", noData: true, cfg: "dataDir=", err: "DIR/zoo.cfg:1: dataDir=: allowed is a path"},
-		{name: "case 368 clientPortAddress alone", cfg: "clientPortAddress=::1", err: "DIR/zoo.cfg:2: clientPortAddress without clientPort"},
+		{name: "case 368 clientPortAddress alone", cfg: "clientPortAddress=::1", err: "DIR/zoo.cfg:2: clientPortAddress without clientPort; set clientPort, too"},
 		{name: "case 369 no initLimit", cfg: strings.Replace(three, "initLimit=5", "", 1), myid: "1", err: "DIR/zoo.cfg: initLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
 		{name: "case 369 no syncLimit", cfg: strings.Replace(three, "syncLimit=2", "syncLimit=0", 1), myid: "1", err: "DIR/zoo.cfg:3: syncLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
 		{name: "case 370 no myid", cfg: three, err: "DIR/myid is missing: it must hold the number of this member, 1 to 255"},
@@ -90,27 +90,27 @@ func TestLoadCases(t *testing.T) {
 		{name: "case 371 one server line, standaloneEnabled=false", cfg: "standaloneEnabled=False\ninitLimit=1\nsyncLimit=1\nserver.1=h:2888:3888;2181", myid: " 1 \nrest\n", check: func(c Config) bool {
 			return !c.Standalone && len(c.Servers) == 1 && c.InitLimit == 1 && c.SyncLimit == 1
 		}},
-		{name: "case 371 no server line, standaloneEnabled=false", cfg: "standaloneEnabled=false", err: "DIR/zoo.cfg:2: standaloneEnabled=false needs a server line"},
+		{name: "case 371 no server line, standaloneEnabled=false", cfg: "standaloneEnabled=false", err: "DIR/zoo.cfg:2: standaloneEnabled=false needs a server line; write one, or leave standaloneEnabled out"},
 		{name: "case 372 two server lines", cfg: "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181", myid: "2", warning: "2 members", check: func(c Config) bool {
 			return !c.Standalone && len(c.Servers) == 2 && c.MyID == 2
 		}},
-		{name: "case 373 only observers", cfg: "server.1=a:2888:3888:observer", err: "DIR/zoo.cfg: only observers: an ensemble needs participants"},
-		{name: "case 375 an observer", cfg: three + "server.4=d:2888:3888:OBSERVER", myid: "4", err: "DIR/zoo.cfg:7: server.4 is an observer: observers are not served yet"},
+		{name: "case 373 only observers", cfg: "server.1=a:2888:3888:observer", err: "DIR/zoo.cfg: only observers; an ensemble needs participants, and observers are not served yet"},
+		{name: "case 375 an observer", cfg: three + "server.4=d:2888:3888:OBSERVER", myid: "4", err: "DIR/zoo.cfg:7: server.4 is an observer: observers are not served yet; leave the line out"},
 		{name: "case 376 a wrong server line", cfg: "server.1=h:2888", err: "DIR/zoo.cfg:2: server.1=h:2888: " + errShape.Error()},
-		{name: "case 378 two addresses", cfg: "server.1=h:2888:3888|i:2888:3888", err: "DIR/zoo.cfg:2: server.1=h:2888:3888|i:2888:3888: several addresses per server are not served"},
+		{name: "case 378 two addresses", cfg: "server.1=h:2888:3888|i:2888:3888", err: "DIR/zoo.cfg:2: server.1=h:2888:3888|i:2888:3888: several addresses per server are not served; write one"},
 		{name: "case 379 standaloneEnabled=yes", cfg: "standaloneEnabled=yes", err: "DIR/zoo.cfg:2: standaloneEnabled=yes: allowed is true or false"},
 		{name: "case 379 of a key without effect", cfg: "syncEnabled=1", err: "DIR/zoo.cfg:2: syncEnabled=1: allowed is true or false"},
 		{name: "case 380 unknown key", cfg: "clientPort=2181\nfoo.bar=1", warning: "DIR/zoo.cfg:3: unknown key foo.bar", check: func(c Config) bool { return c.Standalone }},
-		{name: "case 381 dynamicConfigFile and server lines", cfg: "dynamicConfigFile=DIR/dynamic\n" + three, myid: "1", dynamic: "server.1=a:2888:3888", err: "DIR/zoo.cfg:2: with dynamicConfigFile, server lines stand there alone; server.1 is in DIR/zoo.cfg:5"},
+		{name: "case 381 dynamicConfigFile and server lines", cfg: "dynamicConfigFile=DIR/dynamic\n" + three, myid: "1", dynamic: "server.1=a:2888:3888", err: "DIR/zoo.cfg:2: with dynamicConfigFile, server lines stand there alone; move server.1 from DIR/zoo.cfg:5 into that file"},
 		{name: "case 381 dynamicConfigFile alone", cfg: "initLimit=5\nsyncLimit=2\ndynamicConfigFile=DIR/dynamic", myid: "3", dynamic: "server.3=c:2888:3888;2183\nserver.1=a:2888:3888\nserver.2=b:2888:3888", check: func(c Config) bool {
 			return !c.Standalone && len(c.Servers) == 3 && c.Servers[0].ID == 1 && c.ClientAddr == "0.0.0.0:2183"
 		}},
-		{name: "case 381 dynamicConfigFile missing", cfg: "dynamicConfigFile=DIR/nowhere", err: "DIR/zoo.cfg:2: dynamicConfigFile: open DIR/nowhere: no such file or directory"},
-		{name: "case 381 dynamicConfigFile empty", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "# nobody", err: "DIR/dynamic: no server line in it"},
+		{name: "case 381 dynamicConfigFile missing", cfg: "dynamicConfigFile=DIR/nowhere", err: "DIR/zoo.cfg:2: dynamicConfigFile: open DIR/nowhere: no such file or directory; it must name a file that this user may read"},
+		{name: "case 381 dynamicConfigFile empty", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "# nobody", err: "DIR/dynamic: no server line in it; write one for each member"},
 		{name: "case 382 version in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "server.1=a:2888:3888\nversion=100000000", err: "DIR/dynamic:2: version: allowed are server lines only"},
 		{name: "case 382 other key in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "clientPort=2181", err: "DIR/dynamic:1: clientPort: allowed are server lines only"},
-		{name: "case 383 another port than the own line", cfg: three + "clientPort=2182", myid: "2", err: "DIR/zoo.cfg:7: clients at 0.0.0.0:2182, but server.2 says 0.0.0.0:2181"},
-		{name: "case 383 another address than the own line", cfg: three + "clientPort=2181\nclientPortAddress=10.0.0.1", myid: "2", err: "DIR/zoo.cfg:7: clients at 10.0.0.1:2181, but server.2 says 0.0.0.0:2181"},
+		{name: "case 383 another port than the own line", cfg: three + "clientPort=2182", myid: "2", err: "DIR/zoo.cfg:7: clients at 0.0.0.0:2182, but server.2 says 0.0.0.0:2181; make the two agree, or leave clientPort and clientPortAddress out"},
+		{name: "case 383 another address than the own line", cfg: three + "clientPort=2181\nclientPortAddress=10.0.0.1", myid: "2", err: "DIR/zoo.cfg:7: clients at 10.0.0.1:2181, but server.2 says 0.0.0.0:2181; make the two agree, or leave clientPort and clientPortAddress out"},
 		{name: "case 383 the port of the own line", cfg: three + "clientPort=2181", myid: "2", check: func(c Config) bool { return c.ClientAddr == "0.0.0.0:2181" }},
 		{name: "case 383 any address, the line has one", cfg: strings.Replace(three, ";2181", ";10.0.0.1:2181", 1) + "clientPort=2181", myid: "1", check: func(c Config) bool { return c.ClientAddr == "10.0.0.1:2181" }},
 		{name: "case 383 a port without one in the own line", cfg: strings.ReplaceAll(three, ";2181", "") + "clientPort=2182", myid: "2", check: func(c Config) bool {
@@ -235,8 +235,8 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "twice", line: "tickTime=1000\ntickTime=1000", warning: "DIR/zoo.cfg:4: tickTime again, first in DIR/zoo.cfg:3: this one holds"},
 		{name: "server twice", line: "server.1=a:1:2\nserver.1=b:1:2", err: "zoo.cfg:4: server.1 is named twice, first in DIR/zoo.cfg:3"},
 		{name: "server twice, other digits", line: "server.1=a:1:2\nserver.01=b:1:2", err: "zoo.cfg:4: server.01=b:1:2: server 1 is named twice"},
-		{name: "server without a number", line: "server.x=a:1:2", err: "zoo.cfg:3: server.x=a:1:2: the number behind server. must be 1 to 255"},
-		{name: "server 0", line: "server.0=a:1:2", err: "the number behind server. must be 1 to 255"},
+		{name: "server without a number", line: "server.x=a:1:2", err: "zoo.cfg:3: server.x=a:1:2: the number after server. must be 1 to 255"},
+		{name: "server 0", line: "server.0=a:1:2", err: "the number after server. must be 1 to 255"},
 		{name: "server 255 with TTL nodes", line: "extendedTypesEnabled=true\nserver.255=a:1:2", err: "zoo.cfg:4: server.255: with extendedTypesEnabled allowed is 1 to 254"},
 		{name: "long value", line: "tickTime=" + strings.Repeat("9", 500), err: "tickTime=" + strings.Repeat("9", 80) + "...: allowed"},
 		{name: "escapes in messages", line: `tickTime=\n\u001b[31m`, err: "tickTime=?[31m: allowed"},
@@ -321,8 +321,42 @@ func TestLoadFlags(t *testing.T) {
 	}
 }
 
-func TestLoadMissingFile(t *testing.T) {
-	if _, _, err := Load(filepath.Join(t.TempDir(), "zoo.cfg"), nil, Flags{}); err == nil {
-		t.Error("Load of no file succeeded")
+// A file or folder that cannot be used is named, with what it must be.
+func TestLoadUnusableFiles(t *testing.T) {
+	const readable = "; name a zoo.cfg that this user may read, or none to use the one in ZOO_CONF_DIR or the ZOO_ variables"
+	const myid = "; dataDir must be a folder, and its myid a file that this user may read, with the number of this member"
+	dir, _ := inDir(t, map[string]string{"file": "", "folder.cfg": "dataDir=DIR\nclientPort=0", "file.cfg": "dataDir=DIR/file\nclientPort=0"})
+	for _, name := range []string{"myid", "conf/zoo.cfg"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	here := func(text string) string { return strings.ReplaceAll(text, "HERE", dir) }
+	for _, tt := range []struct {
+		name, file string
+		env        []string
+		want       string
+	}{
+		{name: "no file", file: "HERE/none", want: "open HERE/none: no such file or directory" + readable},
+		{name: "folder", file: "HERE", want: "read HERE: is a directory" + readable},
+		{name: "folder in ZOO_CONF_DIR", env: []string{"ZOO_CONF_DIR=" + dir + "/conf"}, want: "read HERE/conf/zoo.cfg: is a directory; ZOO_CONF_DIR must name a folder with a zoo.cfg that this user may read, or with none"},
+		{name: "myid is a folder", file: "HERE/folder.cfg", want: "read HERE/myid: is a directory" + myid},
+		{name: "dataDir is a file", file: "HERE/file.cfg", want: "open HERE/file/myid: not a directory" + myid},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, _, err := Load(here(tt.file), tt.env, Flags{}); err == nil || err.Error() != here(tt.want) {
+				t.Errorf("Load: %v\nwant  %s", err, here(tt.want))
+			}
+		})
+	}
+}
+
+// A number that cannot be kept is refused with what dataDir must be.
+func TestSaveMyIDAdvises(t *testing.T) {
+	dir, _ := inDir(t, map[string]string{"file": ""})
+	c := Config{Settings: Settings{Dir: filepath.Join(dir, "file", "data")}, newID: 1}
+	const want = "not a directory; dataDir must be a folder that this user may make and write: the number in ZOO_MY_ID is kept there"
+	if err := c.SaveMyID(); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("SaveMyID: %v, want %s", err, want)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// finishID finds out which member this is.
+// finishID sets the number of this member.
 func (d *draft) finishID() error {
 	most := uint32(maxServerID)
 	if d.Rules.TTLNodes {
@@ -59,7 +59,7 @@ func (d *draft) finishID() error {
 	return nil
 }
 
-// standaloneID settles the number of a standalone server, which ZooKeeper does not need.
+// standaloneID sets the number of a standalone server. ZooKeeper needs none there.
 func (d *draft) standaloneID() {
 	if len(d.Servers) == 0 {
 		if d.MyID == 0 {
@@ -74,7 +74,7 @@ func (d *draft) standaloneID() {
 	d.MyID, d.IDFrom = id, d.name
 }
 
-// readMyID returns the number in the first line of the file at path, 0 if there is no file.
+// readMyID returns the number in the first line of the file at path, or 0 if there is no file.
 func readMyID(path string, most uint32) (uint32, error) {
 	const enough = 64 // three digits, and blanks
 	text, err := readStart(path, enough)
@@ -82,7 +82,7 @@ func readMyID(path string, most uint32) (uint32, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, withAdvice(err, "dataDir must be a folder, and its myid a file that this user may read, with the number of this member")
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	id, err := parseID(strings.TrimSpace(line), most)
@@ -92,7 +92,7 @@ func readMyID(path string, most uint32) (uint32, error) {
 	return id, nil
 }
 
-// myID is the number that the environment gives this member; 0 for none.
+// myID returns the number that the environment gives this member, or 0 if it gives none.
 func (e *environ) myID(most uint32) (uint32, error) {
 	text, set := e.get("ZOO_MY_ID")
 	if e.given || !set && !e.complete {
@@ -105,13 +105,17 @@ func (e *environ) myID(most uint32) (uint32, error) {
 	return id, nil
 }
 
-// SaveMyID writes DataDir/myid, and makes the folder, if the number came from ZOO_MY_ID
-// and there is no such file. An existing one is left alone, even if it came to be
-// meanwhile. The file is on disk when SaveMyID returns.
+// SaveMyID writes Dir/myid, and makes the folder, if the number came from ZOO_MY_ID and Load found no
+// such file. If there is one by now, SaveMyID does not touch it. When SaveMyID returns, the file is
+// durable.
 func (c *Config) SaveMyID() error {
 	if c.newID == 0 {
 		return nil
 	}
+	return withAdvice(c.saveMyID(), "dataDir must be a folder that this user may make and write: the number in ZOO_MY_ID is kept there")
+}
+
+func (c *Config) saveMyID() error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err
 	}
@@ -133,4 +137,12 @@ func (c *Config) SaveMyID() error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// withAdvice adds advice to the error of a file or folder. It returns other errors, and nil, as they are.
+func withAdvice(err error, advice string) error {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return fmt.Errorf("%w; %s", err, advice)
+	}
+	return err
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Server is one member as its server.N line names it.
+// Server is one member, as in its server.N line.
 type Server struct {
 	ID           uint32 // 1 to 255
 	Host         string // name or address, IPv6 without brackets
@@ -20,7 +20,7 @@ type Server struct {
 	ClientPort   int    // 0 without a client part
 }
 
-// String is ZooKeeper's canonical form: the role always, the client part if there is one.
+// String returns ZooKeeper's canonical form, with the role and, if there is one, the client part.
 func (s Server) String() string {
 	role := "participant"
 	if s.Observer {
@@ -33,13 +33,13 @@ func (s Server) String() string {
 	return text
 }
 
-// QuorumAddr is the host:port where the other members find this one.
+// QuorumAddr returns the host:port on which the other members reach this one.
 func (s Server) QuorumAddr() string { return join(s.Host, s.QuorumPort) }
 
-// ElectionAddr is the host:port where the other members' logs find this one's.
+// ElectionAddr returns the host:port on which raft replicates the log to this member.
 func (s Server) ElectionAddr() string { return join(s.Host, s.ElectionPort) }
 
-// ClientAddr is the host:port of the line's client part, "" if it has none.
+// ClientAddr returns the host:port of the line's client part, or "" if it has none.
 func (s Server) ClientAddr() string {
 	if s.ClientPort == 0 {
 		return ""
@@ -55,14 +55,14 @@ const (
 	maxHost     = 253 // longest DNS name
 )
 
-// serverLine takes the line of one member.
+// serverLine takes the line of one member, and adds it to the list.
 func serverLine() kind {
 	return kind{
 		allowed: "`host:quorumPort:electionPort[:participant][;[clientHost:]clientPort]`",
 		parse: func(d *draft, s setting) error {
 			id, err := parseID(strings.TrimPrefix(s.key, "server."), maxServerID)
 			if err != nil {
-				return fmt.Errorf("the number behind server. must be %w", err)
+				return fmt.Errorf("the number after server. must be %w", err)
 			}
 			server, err := parseServer(id, s.value)
 			if err != nil {
@@ -70,7 +70,7 @@ func serverLine() kind {
 			}
 			for _, other := range d.Servers {
 				if other.ID == id {
-					return fmt.Errorf("server %d is named twice", id)
+					return fmt.Errorf("server %d is named twice; remove one of the two", id)
 				}
 			}
 			d.Servers = append(d.Servers, server)
@@ -79,7 +79,7 @@ func serverLine() kind {
 	}
 }
 
-// parseID reads the number of a member.
+// parseID returns the number of a member. Its error is the range, "1 to most".
 func parseID(text string, most uint32) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id < 1 || id > uint64(most) {
@@ -90,10 +90,10 @@ func parseID(text string, most uint32) (uint32, error) {
 
 var (
 	errShape = errors.New("allowed is host:quorumPort:electionPort[:participant|:observer][;[clientHost:]clientPort]")
-	errMulti = errors.New("several addresses per server are not served")
+	errMulti = errors.New("several addresses per server are not served; write one")
 )
 
-// parseServer reads what stands behind server.N=.
+// parseServer returns the server that text, the value of server.N, describes.
 func parseServer(id uint32, text string) (Server, error) {
 	if strings.Contains(text, "|") {
 		return Server{}, errMulti
@@ -135,7 +135,7 @@ func parseServer(id uint32, text string) (Server, error) {
 	return s, nil
 }
 
-// parseClient reads the part of a server line behind the semicolon.
+// parseClient reads the part of a server line after the semicolon. Without a host, it returns allHosts.
 func parseClient(text string) (host string, port int, err error) {
 	host, rest, ok := cutHost(text)
 	if !ok { // no colon: a port alone
@@ -149,7 +149,7 @@ func parseClient(text string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// cutHost parts text at the colon behind the host, which may be in brackets.
+// cutHost splits text at the colon after the host, which may be in brackets.
 func cutHost(text string) (host, rest string, ok bool) {
 	if strings.HasPrefix(text, "[") {
 		host, rest, ok = strings.Cut(text, "]:")
@@ -158,7 +158,7 @@ func cutHost(text string) (host, rest string, ok bool) {
 	return strings.Cut(text, ":")
 }
 
-// parseHost checks a name or an address; IPv6 may stand in brackets, and loses them.
+// parseHost checks a name or an address, and returns it without brackets. Only IPv6 may have brackets.
 func parseHost(text string) (string, error) {
 	inner, bracket := strings.CutPrefix(text, "[")
 	if bracket {
@@ -188,9 +188,9 @@ func parsePort(text string) (int, error) {
 	return int(port), nil
 }
 
-// checkAddresses refuses two servers with one address, and in an ensemble addresses by
-// which nobody else can be found. The log knows members by their addresses, so this
-// holds for loopback too; where clients connect, loopback and wildcards may repeat.
+// checkAddresses returns an error if two servers have one address, or if the others cannot connect to
+// an address. raft tells members apart by their addresses, so two members may not share one on loopback
+// either. Where clients connect, loopback and wildcards may repeat.
 func checkAddresses(servers []Server) error {
 	taken := make(map[string]uint32)
 	for _, s := range servers {
@@ -201,7 +201,7 @@ func checkAddresses(servers []Server) error {
 		for _, addr := range addrs {
 			addr = strings.ToLower(addr)
 			if other, ok := taken[addr]; ok {
-				return fmt.Errorf("%v: server.%d has the address %s too", s, other, addr)
+				return fmt.Errorf("%v: server.%d has the address %s too; give each member ports of its own", s, other, addr)
 			}
 			taken[addr] = s.ID
 		}

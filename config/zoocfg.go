@@ -17,7 +17,7 @@ const (
 	maxCfgLines = 10_000
 )
 
-// blanks are what Java's properties take for white space within a line.
+// blanks are the white space within a line of Java's properties.
 const blanks = " \t\f"
 
 // readZooCfg returns the settings of the file at path, in its order.
@@ -29,7 +29,7 @@ func readZooCfg(path string) ([]setting, error) {
 	return parseZooCfg(path, text)
 }
 
-// readStart returns the first bytes of the file at path, at most as many as most.
+// readStart returns the first bytes of the file at path, at most most of them.
 func readStart(path string, most int64) (text []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -44,12 +44,12 @@ func readStart(path string, most int64) (text []byte, err error) {
 // is. name stands before the line number in errors and in setting.where.
 func parseZooCfg(name string, text []byte) ([]setting, error) {
 	if len(text) > maxCfgSize {
-		return nil, fmt.Errorf("%s: longer than %d bytes", name, maxCfgSize)
+		return nil, fmt.Errorf("%s: longer than %d bytes; is it a zoo.cfg?", name, maxCfgSize)
 	}
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
 	if bytes.Count(text, []byte("\n")) > maxCfgLines {
-		return nil, fmt.Errorf("%s: more than %d lines", name, maxCfgLines)
+		return nil, fmt.Errorf("%s: more than %d lines; is it a zoo.cfg?", name, maxCfgLines)
 	}
 	var settings []setting
 	lines := strings.Split(string(text), "\n")
@@ -98,12 +98,12 @@ func continues(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
 
-// cutSetting parts a line behind its key: at the first blank, = or : not escaped.
+// cutSetting splits a line after its key: at the first blank, = or : that is not escaped.
 func cutSetting(line string) (key, value string) {
 	end := len(line)
 	for i := 0; i < len(line); i++ {
 		if line[i] == '\\' {
-			i++ // what it escapes is part of the key
+			i++ // the escaped byte is part of the key
 			continue
 		}
 		if strings.IndexByte(blanks+"=:", line[i]) >= 0 {
@@ -119,8 +119,8 @@ func cutSetting(line string) (key, value string) {
 }
 
 var (
-	errEscape    = errors.New(`\u takes four hexadecimal digits`)
-	errSurrogate = errors.New(`\u gives half of a surrogate pair`)
+	errEscape    = errors.New(`\u takes four hexadecimal digits; write a backslash as \\`)
+	errSurrogate = errors.New(`\u gives half of a surrogate pair; write both halves, or the character itself`)
 )
 
 // unescape resolves \t, \n, \r, \f and \uXXXX; any other escaped byte is itself.

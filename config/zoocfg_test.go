@@ -51,14 +51,14 @@ func TestParseZooCfg(t *testing.T) {
 
 func TestParseZooCfgRefuses(t *testing.T) {
 	tests := []struct{ name, text, want string }{
-		{"short escape", "a=b\nc=\\u12", `f:2: \u takes four hexadecimal digits`},
-		{"not hexadecimal", `\u00zz=b`, `f:1: \u takes four hexadecimal digits`},
-		{"signed", `a=\u+123`, `f:1: \u takes four hexadecimal digits`},
-		{"lone high surrogate", `a=\ud83dx`, `f:1: \u gives half of a surrogate pair`},
-		{"lone low surrogate", `a=\ude00\ud83d`, `f:1: \u gives half of a surrogate pair`},
-		{"half a pair, then rubbish", `a=\ud83d\u12`, `f:1: \u takes four hexadecimal digits`},
-		{"too long", strings.Repeat("#", maxCfgSize+1), "f: longer than 1048576 bytes"},
-		{"too many lines", strings.Repeat("\r", maxCfgLines+1), "f: more than 10000 lines"},
+		{"short escape", "a=b\nc=\\u12", `f:2: \u takes four hexadecimal digits; write a backslash as \\`},
+		{"not hexadecimal", `\u00zz=b`, `f:1: \u takes four hexadecimal digits; write a backslash as \\`},
+		{"signed", `a=\u+123`, `f:1: \u takes four hexadecimal digits; write a backslash as \\`},
+		{"lone high surrogate", `a=\ud83dx`, `f:1: \u gives half of a surrogate pair; write both halves, or the character itself`},
+		{"lone low surrogate", `a=\ude00\ud83d`, `f:1: \u gives half of a surrogate pair; write both halves, or the character itself`},
+		{"half a pair, then rubbish", `a=\ud83d\u12`, `f:1: \u takes four hexadecimal digits; write a backslash as \\`},
+		{"too long", strings.Repeat("#", maxCfgSize+1), "f: longer than 1048576 bytes; is it a zoo.cfg?"},
+		{"too many lines", strings.Repeat("\r", maxCfgLines+1), "f: more than 10000 lines; is it a zoo.cfg?"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

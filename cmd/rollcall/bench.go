@@ -21,7 +21,7 @@ const benchTakes = `CASE...
 
 puts load on an ensemble that speaks ZooKeeper's protocol and measures it. %s
 Nodes are made below /rollcall-bench-RANDOM and removed at the end. A case may have
-parameters of its own: set:conns=64,window=1. docs/bench.md says what each row means.
+parameters of its own: set:conns=64,window=1. docs/bench.md explains each row.
 
 Cases:
 `
@@ -42,10 +42,11 @@ type sideFlags struct {
 	name, servers, pids, start, stop string
 }
 
-// keepCommand is what a bench starts more processes with, for more sessions than one may hold.
+// keepCommand is the argument of the processes that a bench starts for more sessions than one process may
+// hold.
 const keepCommand = "keep-sessions"
 
-// keeperCommand is how, or nothing if it is not known where this program is.
+// keeperCommand returns the command line of such a process, or nil if the path of this program is not known.
 func keeperCommand() []string {
 	program, err := os.Executable()
 	if err != nil {
@@ -93,9 +94,9 @@ func newBenchFlags(compare bool, stderr io.Writer) *benchFlags {
 	if compare {
 		name = "bench compare"
 	}
-	takes := fmt.Sprintf(benchTakes, "rollcall bench compare -h\ntells how to compare two.")
+	takes := fmt.Sprintf(benchTakes, "rollcall bench compare -h\nshows how to compare two.")
 	if compare {
-		takes = fmt.Sprintf(benchTakes, "Here two\nof them, a and b, are measured by turns.")
+		takes = fmt.Sprintf(benchTakes, "This measures\ntwo of them, a and b, by turns.")
 	}
 	for _, c := range bench.Cases() {
 		takes += fmt.Sprintf("  %-11s %s\n", c[0], c[1])
@@ -133,15 +134,15 @@ func (s *sideFlags) register(fs *flag.FlagSet, servers, prefix string) {
 	fs.StringVar(&s.stop, prefix+"stop", "", "shell `command` that stops it after its turn")
 }
 
-// cases reads the cases to run, and wants each knob that was given to be of use.
+// cases returns the cases to run. It is an error if none of them takes a knob that was given.
 func (f *benchFlags) cases(args []string) ([]bench.Params, error) {
 	if len(args) == 0 {
-		return nil, errors.New("name a case; -h lists them")
+		return nil, errors.New("name a case; rollcall bench -h lists them")
 	}
 	var list []bench.Params
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") {
-			return nil, fmt.Errorf("flag %s behind a case: flags come first", arg)
+			return nil, fmt.Errorf("flag %s after a case: flags come first", arg)
 		}
 		p, err := bench.ParseCase(arg, f.params)
 		if err != nil {
@@ -161,7 +162,7 @@ func (f *benchFlags) cases(args []string) ([]bench.Params, error) {
 	return list, nil
 }
 
-// maxCPUs is more than a load needs: the servers' answers come in on a few.
+// maxCPUs is more than a load needs: a few threads suffice for the servers' answers.
 const maxCPUs = 64
 
 // useCPUs sets how many threads run Go code at once. One suffices for some 100,000 requests
@@ -184,7 +185,7 @@ func (f *benchFlags) useCPUs(cases []bench.Params) error {
 	return nil
 }
 
-// target reads one ensemble's flags; flagName is that of its servers.
+// target returns the ensemble that the flags describe. flagName is the flag of its servers.
 func (s *sideFlags) target(flagName string) (bench.Target, error) {
 	t := bench.Target{Name: s.name}
 	if s.servers == "" {
@@ -261,11 +262,11 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// clearLine goes back to the begin of a terminal's line and empties it.
+// clearLine goes to the beginning of a terminal's line and empties it.
 const clearLine = "\r\x1b[K"
 
-// onTerminal returns what keeps one line of a terminal up to date, and what empties it;
-// nothing is written if w is no terminal.
+// onTerminal returns a function that keeps one line of a terminal up to date, and one that empties it. If
+// w is not a terminal, line is nil and clear does nothing.
 func onTerminal(w io.Writer) (line func(string), clear func()) {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -277,7 +278,7 @@ func onTerminal(w io.Writer) (line func(string), clear func()) {
 	}
 	begun := time.Now()
 	line = func(text string) {
-		_, _ = fmt.Fprintf(w, "%s%5.0f s  %s", clearLine, time.Since(begun).Seconds(), text) // nobody to tell
+		_, _ = fmt.Fprintf(w, "%s%5.0f s  %s", clearLine, time.Since(begun).Seconds(), text) // nothing can be done about an error
 	}
 	return line, func() { _, _ = io.WriteString(w, clearLine) }
 }

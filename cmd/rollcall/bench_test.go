@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is wrong with a command line is named, before anything is sent.
+// An error names what is wrong with a command line, before anything is sent.
 func TestBenchFlags(t *testing.T) {
 	const at = "-servers=127.0.0.1:1"
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0)) // a command may use all it likes; tests do not
@@ -15,7 +15,7 @@ func TestBenchFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "bench: name a case; -h lists them"},
+		{nil, "bench: name a case; rollcall bench -h lists them"},
 		{[]string{"get"}, "bench: -servers host:port,... names the servers"},
 		{[]string{"-servers=localhost", "get"}, `-servers: "localhost" is not host:port`},
 		{[]string{"-servers=a:1,:2", "get"}, `-servers: ":2" is not host:port`},
@@ -23,7 +23,7 @@ func TestBenchFlags(t *testing.T) {
 		{[]string{at, "put"}, `unknown case "put"`},
 		{[]string{at, "-conns=0", "get"}, "conns: 0 connections; allowed are 1 to 100000"},
 		{[]string{at, "-hold=5", "get", "set"}, "-hold: none of the cases takes it"},
-		{[]string{at, "get", "-conns=5"}, "flag -conns=5 behind a case: flags come first"},
+		{[]string{at, "get", "-conns=5"}, "flag -conns=5 after a case: flags come first"},
 		{[]string{at, "-pids=1,x", "get"}, `"x" is no process number`},
 		{[]string{at, "-pids=99999999", "get"}, "there is no process 99999999"},
 		{[]string{at, "-o=xml", "get"}, `-o "xml"; there are table and json`},

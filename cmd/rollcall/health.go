@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ const (
 	maxHealthAnswer = 64 << 10        // srvr answers with a dozen lines
 )
 
-// health asks the member of this machine for its mode and prints it. It fails if there
-// is no answer in time, or the member serves nobody.
+// health asks the member of this machine for its mode and prints it. It returns an error if there is no
+// answer within healthTimeout, or if the member does not serve clients.
 func health(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
 	fs := newFlags("health", "[zoo.cfg]", stderr)
 	addr := fs.String("addr", "", "`host:port` of the member (default: where the configuration puts its clients)")
@@ -27,13 +28,16 @@ func health(ctx context.Context, args, env []string, stdout, stderr io.Writer) e
 		return err
 	}
 	if fs.NArg() > 1 {
-		return fmt.Errorf("health: unexpected argument %q", fs.Arg(1))
+		return fmt.Errorf("health: unexpected argument %q; after the flags comes one zoo.cfg", fs.Arg(1))
 	}
 	if *addr == "" {
 		var err error
 		if *addr, err = healthAddr(fs.Arg(0), env); err != nil {
-			return fmt.Errorf("health: %w", err)
+			return told{fmt.Errorf("health: %w", err)}
 		}
+	}
+	if _, _, err := net.SplitHostPort(*addr); err != nil {
+		return fmt.Errorf("health: -addr %s: allowed is host:port", config.Brief(*addr))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()
@@ -45,8 +49,8 @@ func health(ctx context.Context, args, env []string, stdout, stderr io.Writer) e
 	return err
 }
 
-// healthAddr is where the member that file or env describes takes clients, as seen from
-// its own machine.
+// healthAddr returns where the member that file or env describes takes clients, as seen from its own
+// machine.
 func healthAddr(file string, env []string) (string, error) {
 	cfg, _, err := config.Load(file, env, config.Flags{})
 	if err != nil {
@@ -72,14 +76,14 @@ func askMode(ctx context.Context, addr string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	// Closing ends the read; the error that this makes gives way to that of ctx.
+	// Closing ends the read. Its error is not returned, but that of ctx.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return "", err
 	}
 	answer, err := io.ReadAll(io.LimitReader(conn, maxHealthAnswer))
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("no answer in time: %w", context.Cause(ctx))
+		return "", fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
 	}
 	for line := range strings.Lines(string(answer)) {
 		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
@@ -91,7 +95,7 @@ func askMode(ctx context.Context, addr string) (string, error) {
 	}
 	line, _, _ := strings.Cut(string(answer), "\n")
 	if line == "" {
-		return "", errors.New("closed without an answer")
+		return "", errors.New("closed without an answer; is that the port where a member takes clients?")
 	}
-	return "", fmt.Errorf("not serving: %s", config.Brief(line))
+	return "", fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader", config.Brief(line))
 }

@@ -1,5 +1,5 @@
-// Command rollcall runs members of a Rollcall ensemble, which ZooKeeper clients use as
-// they would use ZooKeeper.
+// Command rollcall runs members of a Rollcall ensemble. ZooKeeper clients use it as they would use
+// ZooKeeper.
 package main
 
 import (
@@ -23,7 +23,7 @@ const usage = `rollcall keeps a roll of who is alive, for ZooKeeper clients.
   rollcall bench CASE...       measure any ensemble that speaks ZooKeeper's protocol; compare measures two
   rollcall version             print the version, and the commit with its date
 
-Each takes -h. Keys of zoo.cfg, variables and flags: docs/configuration.md.
+Each command takes -h. Keys of zoo.cfg, variables and flags: docs/configuration.md.
 `
 
 func main() {
@@ -34,41 +34,41 @@ func main() {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return
 	default:
-		fmt.Fprintln(os.Stderr, "rollcall:", err)
+		fmt.Fprintln(os.Stderr, "rollcall:", lastLine(err))
 		os.Exit(1)
 	}
 }
 
-// newFlags returns an empty set of flags for a command, whose help begins with what else
-// the command takes.
+// newFlags returns an empty set of flags for a command. takes are the arguments that follow the flags;
+// the help begins with them.
 func newFlags(command, takes string, stderr io.Writer) *flag.FlagSet {
 	fs := flag.NewFlagSet(command, flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.Usage = func() {
-		_, _ = fmt.Fprintln(stderr, strings.TrimSpace("rollcall "+command+" [flags] "+takes)) // nobody to tell
+		_, _ = fmt.Fprintln(stderr, strings.TrimSpace("rollcall "+command+" [flags] "+takes)) // nothing can be done about an error
 		fs.PrintDefaults()
 	}
 	return fs
 }
 
-// run is main with its world passed in.
+// run is main with its surroundings as arguments. Its error says what the operator can do, if anything.
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
 		_, err := io.WriteString(stderr, usage)
-		return errors.Join(err, errors.New("name a command"))
+		return errors.Join(err, errors.New("name a command; they are listed above"))
 	}
 	name, args := args[0], args[1:]
 	switch name {
 	case "up":
-		return up(ctx, args, stdout, stderr)
+		return advised(name, up(ctx, args, stdout, stderr))
 	case "serve":
-		return serve(ctx, args, env, stderr)
+		return advised(name, serve(ctx, args, env, stderr))
 	case "health":
-		return health(ctx, args, env, stdout, stderr)
+		return advised(name, health(ctx, args, env, stdout, stderr))
 	case "recover":
-		return recoverMember(ctx, args, env, stdout, stderr)
+		return advised(name, recoverMember(ctx, args, env, stdout, stderr))
 	case "bench":
-		return runBench(ctx, args, stdout, stderr)
+		return advised(name, runBench(ctx, args, stdout, stderr))
 	case "version", "-version", "--version":
 		_, err := fmt.Fprintln(stdout, builtFrom())
 		return err

@@ -15,7 +15,7 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Help says what a command takes, beside its flags.
+// The help of a command names its arguments besides its flags.
 func TestCommandHelp(t *testing.T) {
 	for command, want := range map[string]string{
 		"up":      "rollcall up [flags]\n",
@@ -34,7 +34,7 @@ func TestCommandHelp(t *testing.T) {
 	}
 }
 
-// A port that is taken is told with the way out.
+// The error about a port that is taken says how to choose others.
 func TestUpOnTakenPort(t *testing.T) {
 	l, port, err := net.Listener(nil), 1<<16, error(nil)
 	for port > 60000 { // up wants the ports 2,000 above, too

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// How much garbage may lie beside what is in use before the collector runs, of a member:
-// as much again, as Go does by itself, up to roomyHeap in use; beyond that as much as
-// roomyHeap, or half of what is in use if that is more.
+// How much garbage a member may have before the collector runs. While up to roomyHeap is in use, it is as
+// much as is in use, which is Go's own setting. Beyond that it is roomyHeap, or half of what is in use if
+// that is more.
 const (
 	roomyHeap    = 64 << 20 // bytes
 	roomyPercent = 100
@@ -31,10 +31,10 @@ func gcPercent(live uint64) int {
 	return max(tightPercent, int(roomyPercent*roomyHeap/live)/percentStep*percentStep)
 }
 
-// keepSmall sets the collector for a member, until ctx ends: tight while it starts, for a
-// snapshot may fill the heap in a second; then as gcPercent says. What the start needed
-// goes back to the system when ready is closed. It does nothing if the environment says
-// how the collector is to be set.
+// keepSmall sets the collector for a member until ctx ends. While the member starts, the setting is tight,
+// because a snapshot may fill the heap in a second. When ready is closed, memory that the start needed
+// goes back to the system, and gcPercent makes the setting. keepSmall does nothing if the environment
+// sets the collector.
 func keepSmall(ctx context.Context, env []string, ready <-chan struct{}) {
 	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		return

@@ -25,7 +25,7 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
-// Whoever sets the collector by the environment is not overruled.
+// Settings of the collector in the environment are not overruled.
 func TestKeepSmallYields(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)

@@ -25,8 +25,7 @@ const recoverCompare = `Of two members, the one with the later term has more dat
 A member that is stopped cannot be asked. Run this command on each one that has data, answer no, and compare.
 `
 
-// recoverMember lets the survivor of a lost majority start, with the server list of its
-// present configuration.
+// recoverMember lets the survivor of a lost majority start, with the server list in its zoo.cfg.
 func recoverMember(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
 	yes, force := false, false
 	cfg, logger, err := configured("recover", args, env, stderr, func(fs *flag.FlagSet) {
@@ -62,8 +61,8 @@ func recoverMember(ctx context.Context, args, env []string, stdout, stderr io.Wr
 	return err
 }
 
-// survey prints how far the data of this member and of the others go, as far as they answer. It is
-// an error if another one is known to have more, unless force is set.
+// survey prints how far the data of this member go, and of the others that answer. It returns an error
+// if another one is known to have more, unless force is set.
 func survey(ctx context.Context, r member.Recovery, force bool, stdout io.Writer) error {
 	findings, err := member.Examine(ctx, r)
 	if err != nil {
@@ -78,7 +77,7 @@ func survey(ctx context.Context, r member.Recovery, force bool, stdout io.Writer
 	return behind(findings)
 }
 
-// behind is an error if another member is known to have more data than the first.
+// behind returns an error if another member is known to have more data than the first.
 func behind(findings []member.Finding) error {
 	most := furthest(findings)
 	if !findings[0].Before(most.Extent) {
@@ -88,7 +87,7 @@ func behind(findings []member.Finding) error {
 		most.ID, most.Raft, findings[0].ID)
 }
 
-// furthest returns the member with the most data; of those with equally much, the first.
+// furthest returns the member with the most data. Of those with equally much, it returns the first.
 func furthest(findings []member.Finding) member.Finding {
 	most := findings[0]
 	for _, f := range findings[1:] {
@@ -99,7 +98,7 @@ func furthest(findings []member.Finding) member.Finding {
 	return most
 }
 
-// describe says what was found, a line for each member.
+// describe returns the findings as text, a line for each member.
 func describe(findings []member.Finding) string {
 	var b strings.Builder
 	silent := false
@@ -124,7 +123,7 @@ func describe(findings []member.Finding) string {
 	return b.String()
 }
 
-// confirm wants the word yes.
+// confirm reads one line, and returns an error unless it is yes.
 func confirm(in io.Reader, out io.Writer) error {
 	if _, err := fmt.Fprint(out, "Type yes to go on: "); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// drainPace is how long a graceful stop takes to send clients elsewhere, so that they do
-// not all arrive at the next member at once.
+// drainPace is how long a graceful stop takes to close client connections, so that the clients do not
+// all arrive at the next member at once.
 const drainPace = 500 * time.Millisecond
 
 // serve runs one member until ctx ends.
@@ -28,7 +28,7 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 		return err
 	}
 	if err := cfg.SaveMyID(); err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return told{fmt.Errorf("serve: %w", err)}
 	}
 	keepWithin(cgroupMemory(os.DirFS("/")), env)
 	clients, err := listenClients(cfg.ClientAddr)
@@ -40,7 +40,7 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 	settings.Events = func(e member.Event) { logger.Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
 	m, err := member.New(settings)
 	if err != nil {
-		_ = clients.Close() // the error of New is the one to tell
+		_ = clients.Close() // the error of New is the one to return
 		if errors.Is(err, disk.ErrOtherMember) {
 			err = fmt.Errorf("%w; the number of this member is from %s", err, cfg.IDFrom)
 		}
@@ -61,7 +61,8 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 	return nil
 }
 
-// eventLevel keeps what every client does all day out of the log.
+// eventLevel returns the level at which an event is logged. What every client does all day is at the
+// level of debugging, and so not in the log.
 func eventLevel(kind member.EventKind) slog.Level {
 	switch kind {
 	case member.EventQuota:
@@ -72,8 +73,8 @@ func eventLevel(kind member.EventKind) slog.Level {
 	return slog.LevelDebug
 }
 
-// configured reads the flags of a command that works on one member, and its
-// configuration, and tells the warnings. more adds flags of the command's own.
+// configured parses the flags of a command that works on one member, loads its configuration and logs
+// the warnings. more adds flags that only this command has; it may be nil.
 func configured(command string, args, env []string, stderr io.Writer, more func(*flag.FlagSet)) (config.Config, *slog.Logger, error) {
 	fs := newFlags(command, "[zoo.cfg]", stderr)
 	var flags config.Flags
@@ -81,12 +82,12 @@ func configured(command string, args, env []string, stderr io.Writer, more func(
 	if more != nil {
 		more(fs)
 	}
-	verbose := fs.Bool("v", false, "log what matters only to a developer, too")
+	verbose := fs.Bool("v", false, "also log what matters only to developers")
 	if err := fs.Parse(args); err != nil {
 		return config.Config{}, nil, err
 	}
 	if fs.NArg() > 1 {
-		return config.Config{}, nil, fmt.Errorf("%s: unexpected argument %q", command, fs.Arg(1))
+		return config.Config{}, nil, fmt.Errorf("%s: unexpected argument %q; after the flags comes one zoo.cfg", command, fs.Arg(1))
 	}
 	level := slog.LevelInfo
 	if *verbose {
@@ -98,7 +99,7 @@ func configured(command string, args, env []string, stderr io.Writer, more func(
 		logger.Warn(w.Text, "where", w.Where)
 	}
 	if err != nil {
-		return config.Config{}, nil, fmt.Errorf("%s: %w", command, err)
+		return config.Config{}, nil, told{fmt.Errorf("%s: %w", command, err)}
 	}
 	return cfg, logger, nil
 }

@@ -21,8 +21,8 @@ import (
 // An ensemble to which each setting is added alone.
 const ensembleCfg = "dataDir=DIR\ntickTime=2000\ninitLimit=10\nsyncLimit=5\nclientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n"
 
-// settingCase says what a key changes in the configuration of a member: those fields, to
-// these values, and no other.
+// settingCase is what a key changes in the configuration of a member: these fields, to these values, and
+// no others.
 type settingCase struct {
 	key, value string
 	base       string // instead of ensembleCfg

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,15 +42,15 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f upFlags
 	fs := newFlags("up", "", stderr)
 	fs.StringVar(&f.data, "data", "rollcall-data", "`folder` for the members' data, made if missing")
-	fs.IntVar(&f.port, "port", 2181, "client `port` of member 1; the others follow. Members talk on those 1,000 and 2,000 above")
+	fs.IntVar(&f.port, "port", 2181, "client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and 2,000 above")
 	fs.IntVar(&f.members, "members", upMembers, fmt.Sprintf("`number` of members, 1 to %d", upMaxMembers))
-	fs.BoolVar(&f.verbose, "v", false, "print the members' own log lines too")
+	fs.BoolVar(&f.verbose, "v", false, "also print the log lines of the members")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	switch {
 	case fs.NArg() > 0:
-		return fmt.Errorf("up: unexpected argument %q", fs.Arg(0))
+		return fmt.Errorf("up: unexpected argument %q; it takes flags only", fs.Arg(0))
 	case f.members < 1 || f.members > upMaxMembers:
 		return fmt.Errorf("up: -members %d; allowed are 1 to %d", f.members, upMaxMembers)
 	case f.port < 1 || f.port+f.members+2000 > 65535:
@@ -69,9 +67,6 @@ func (f upFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	for i, s := range servers {
 		m, err := f.member(servers, i, out, stderr)
 		if err != nil {
-			if errors.Is(err, syscall.EADDRINUSE) {
-				err = fmt.Errorf("%w; -port takes others", err)
-			}
 			return fmt.Errorf("up: member %d: %w", s.ID, err)
 		}
 		ready.Add(1)
@@ -102,8 +97,8 @@ func (f upFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// layout gives every member its addresses: clients at port, port+1, ..., members 1,000
-// and 2,000 above.
+// layout returns the members with their addresses, and the connect string of clients. Clients connect to
+// port, port+1 and so on, and members to the ports 1,000 and 2,000 above.
 func (f upFlags) layout() (servers []member.Server, connect string) {
 	var addrs []string
 	for i := range f.members {
@@ -114,7 +109,7 @@ func (f upFlags) layout() (servers []member.Server, connect string) {
 	return servers, strings.Join(addrs, ",")
 }
 
-// upText is what /zookeeper/config says.
+// upText returns the content of /zookeeper/config.
 func upText(servers []member.Server, port int) []byte {
 	cfg := config.Config{Standalone: len(servers) == 1}
 	for i, s := range servers {
@@ -147,7 +142,7 @@ func (f upFlags) member(servers []member.Server, i int, out *teller, stderr io.W
 		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
-		_ = clients.Close() // the error of New is the one to tell
+		_ = clients.Close() // the error of New is the one to return
 		return nil, err
 	}
 	return m, nil

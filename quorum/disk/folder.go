@@ -196,8 +196,11 @@ func (f *folder) check(want identity) error {
 		return fmt.Errorf("quorum: data folder %s %w: %s has [%s], configured is [%s]. The way out: configure the list that the folder has",
 			f.dir, ErrServersChanged, f.identity(), strings.Join(f.id.Servers, ", "), strings.Join(want.Servers, ", "))
 	case f.id.Apart != want.Apart:
-		return fmt.Errorf("quorum: data folder %s is %w: its log was kept apart: %t (%s), configured (dataLogDir): %t",
-			f.dir, ErrDamaged, f.id.Apart, f.identity(), want.Apart)
+		log, way := "apart from it, and dataLogDir names no other folder", "set dataLogDir to the folder that has the log"
+		if want.Apart {
+			log, way = "in it, and dataLogDir names another folder", "leave dataLogDir out"
+		}
+		return explained{fmt.Errorf("quorum: data folder %s is %w: its log was kept %s (%s). The way out: %s", f.dir, ErrDamaged, log, f.identity(), way)}
 	case want.Store != "" && f.id.Store != want.Store:
 		return fmt.Errorf("quorum: data folder %s %w: %s has %s, configured (logStore) is %s. The way out: configure logStore=%s",
 			f.dir, errOtherLog, f.identity(), f.id.Store, want.Store, f.id.Store)

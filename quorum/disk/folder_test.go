@@ -132,6 +132,17 @@ func logFolderApart(t *testing.T, kind LogKind) {
 			lost := lose(cfg.Dir, cfg.LogDir)
 			if lost == "" {
 				openAndClose(t, cfg)
+				cfg.LogDir = ""
+				if _, err := Open(cfg); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "The way out: set dataLogDir to the folder that has the log") {
+					t.Errorf("Open without the log's folder: %v", err)
+				}
+				cfg = folderConfig(t.TempDir(), 1)
+				cfg.LogKind = kind
+				openAndClose(t, cfg)
+				cfg.LogDir = t.TempDir()
+				if _, err := Open(cfg); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "The way out: leave dataLogDir out") {
+					t.Errorf("Open with another folder for the log: %v", err)
+				}
 				return
 			}
 			os.RemoveAll(lost)

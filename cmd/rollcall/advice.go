@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
+)
+
+// advice is a row of the table of what an operator can do about an error that ends a command. Package
+// config and quorum/disk give their own, because they know which setting or file is wrong.
+type advice struct {
+	commands []string
+	fits     func(err error) bool
+	text     string
+}
+
+// advices are all rows. The first that fits counts.
+var advices = []advice{
+	{on("serve"), is(syscall.EADDRINUSE), "another process listens there: stop it, or choose another port (clientPort for clients; for members the server line, which is the same on all members)"},
+	{on("up"), is(syscall.EADDRINUSE), "-port takes others"},
+	{on("serve"), is(syscall.EADDRNOTAVAIL), "this machine has no such address: correct clientPortAddress or this member's server line (quorumListenOnAllIPs=true listens for members on all addresses)"},
+	{on("serve", "up"), listening(syscall.EACCES), "this user may not use that port: choose one above 1023"},
+	{on("serve"), unknownHost, "this machine cannot resolve that host: correct clientPortAddress or this member's server line, or write an IP address there"},
+	{on("up"), is(disk.ErrInUse), "stop the other rollcall up, or give this one a folder of its own with -data"},
+	{on("serve", "recover"), is(disk.ErrInUse), "stop the other process, or give each member a dataDir of its own"},
+	{on("up"), is(disk.ErrServersChanged), "for rollcall up: -members and -port must be as when the folder was made, or -data must name another folder"},
+	{on("recover"), is(disk.ErrNoData), "run it with the zoo.cfg of a member that has data; a member without data is started with rollcall serve"},
+	{on("up"), unusableFolder, "-data must name a folder that this user may make and write"},
+	{on("serve", "recover"), unusableFolder, "dataDir and dataLogDir must be folders that this user may make and write"},
+	{on("serve", "up"), is(wire.ErrRestart), "start this member again: it goes on from that snapshot"},
+
+	{on("health"), is(syscall.ECONNREFUSED), "no process listens there: start the member with rollcall serve, or name its address with -addr"},
+	{on("health"), is(os.ErrDeadlineExceeded), "the member is starting, hangs or is overloaded: its log says which"},
+	{on("health"), unknownHost, "this machine cannot resolve that host: name an address with -addr host:port"},
+	{on("bench"), is(syscall.ECONNREFUSED), "no process listens there: each address must be one where a running member takes clients"},
+	{on("bench"), unknownHost, "this machine cannot resolve that host: name addresses where members take clients"},
+}
+
+func on(commands ...string) []string { return commands }
+
+func is(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+// listening fits errors of opening a port.
+func listening(target error) func(error) bool {
+	return func(err error) bool {
+		var op *net.OpError
+		return errors.As(err, &op) && op.Op == "listen" && errors.Is(err, target)
+	}
+}
+
+func unknownHost(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns)
+}
+
+// unusableFolder fits errors of files and folders that no setting of a file's content can cause.
+func unusableFolder(err error) bool {
+	var path *fs.PathError
+	return errors.As(err, &path) && slices.ContainsFunc(
+		[]error{syscall.EACCES, syscall.EPERM, syscall.ENOTDIR, syscall.EROFS, syscall.ENOENT},
+		func(reason error) bool { return errors.Is(path.Err, reason) })
+}
+
+// told is an error that already says what to do.
+type told struct{ error }
+
+func (t told) Unwrap() error { return t.error }
+
+// advised returns err, which ended command, with the advice of the first row that fits, if there is one.
+func advised(command string, err error) error {
+	var already told
+	if err == nil || errors.As(err, &already) {
+		return err
+	}
+	for _, a := range advices {
+		if slices.Contains(a.commands, command) && a.fits(err) {
+			return helped{err, a.text}
+		}
+	}
+	return err
+}
+
+// helped is an error with advice.
+type helped struct {
+	error
+	text string
+}
+
+func (h helped) Error() string { return h.error.Error() + "; " + h.text }
+func (h helped) Unwrap() error { return h.error }
+
+// lastLine returns err as the one line with which a command ends. It begins with the cause: what went
+// wrong after that, because of it, follows.
+func lastLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; after that: ") }

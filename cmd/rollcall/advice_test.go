@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
+)
+
+// listenError returns the error of opening a port.
+func listenError(reason error) error {
+	return fmt.Errorf("serve: clients: %w", &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", reason)})
+}
+
+// Every row of the table of advice fits an error that can end its commands, and nothing fits twice.
+func TestAdvice(t *testing.T) {
+	missing := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "nowhere"}}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	readOnly := &fs.PathError{Op: "mkdir", Path: "/data", Err: syscall.EROFS}
+	used := make(map[string]bool)
+	for _, tt := range []struct {
+		name, command string
+		err           error
+		want          string // part of the advice; "": there is none
+	}{
+		{"port in use", "serve", listenError(syscall.EADDRINUSE), "choose another port (clientPort"},
+		{"port in use", "up", listenError(syscall.EADDRINUSE), "-port takes others"},
+		{"another machine's address", "serve", listenError(syscall.EADDRNOTAVAIL), "no such address: correct clientPortAddress"},
+		{"privileged port", "serve", listenError(syscall.EACCES), "choose one above 1023"},
+		{"unknown host", "serve", missing, "write an IP address"},
+		{"unknown host", "health", missing, "-addr host:port"},
+		{"unknown host", "bench", missing, "where members take clients"},
+		{"folder in use", "serve", fmt.Errorf("folder: %w", disk.ErrInUse), "stop the other process"},
+		{"folder in use", "recover", fmt.Errorf("folder: %w", disk.ErrInUse), "stop the other process"},
+		{"folder in use", "up", fmt.Errorf("folder: %w", disk.ErrInUse), "stop the other rollcall up"},
+		{"other number of members", "up", fmt.Errorf("folder: %w", disk.ErrServersChanged), "-members and -port"},
+		{"nothing to recover", "recover", fmt.Errorf("folder: %w", disk.ErrNoData), "of a member that has data"},
+		{"folder read-only", "serve", readOnly, "dataDir and dataLogDir must be"},
+		{"folder read-only", "up", readOnly, "-data must name"},
+		{"snapshot", "serve", fmt.Errorf("%w: twice", wire.ErrRestart), "start this member again"},
+		{"no member", "health", refused, "start the member with rollcall serve"},
+		{"silent member", "health", fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded), "its log says which"},
+		{"no member", "bench", refused, "a running member takes clients"},
+		{"has advice already", "serve", fmt.Errorf("x: %w", told{readOnly}), ""},
+		{"nothing to do", "serve", errors.New("anything"), ""},
+		{"another command's", "health", fmt.Errorf("%w", disk.ErrInUse), ""},
+	} {
+		err := advised(tt.command, tt.err)
+		text, found := strings.CutPrefix(err.Error(), tt.err.Error()+"; ")
+		if found != (tt.want != "") || !strings.Contains(text, tt.want) || !errors.Is(err, tt.err) {
+			t.Errorf("%s, %s: %v, want %q", tt.command, tt.name, err, tt.want)
+		}
+		used[text] = true
+	}
+	for _, a := range advices {
+		if !used[a.text] {
+			t.Errorf("no case has the advice %q", a.text)
+		}
+	}
+	if err := advised("serve", nil); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+}
+
+// What ends a command says what to do, from the command line to the last line.
+func TestCommandsAdvise(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	taken := l.Addr().String()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(taken)
+	_, free, _ := net.SplitHostPort(other.Addr().String())
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ensemble := func(own string) string {
+		return "dataDir=DIR\nclientPort=0\ninitLimit=5\nsyncLimit=2\nserver.1=" + own + "\nserver.2=127.0.0.1:1:2\nserver.3=127.0.0.1:3:4\n"
+	}
+	dir, at := inDir(t, map[string]string{
+		"alone.cfg": "dataDir=DIR\nclientPort=0\n", "file": "", "file.cfg": "dataDir=DIR\ndataLogDir=DIR/file\nclientPort=0\n",
+		"quorum.cfg": ensemble(taken + ":" + free), "election.cfg": ensemble("127.0.0.1:" + free + ":" + port), "myid": "1",
+	})
+	for _, tt := range []struct{ name, args, want string }{
+		{"no file", "serve DIR/none.cfg", "serve: open DIR/none.cfg: no such file or directory; name a zoo.cfg"},
+		{"two files", "serve DIR/alone.cfg b", `unexpected argument "b"; after the flags comes one zoo.cfg`},
+		{"up with a file", "up zoo.cfg", `unexpected argument "zoo.cfg"; it takes flags only`},
+		{"port for clients", "serve -client " + taken + " DIR/alone.cfg", "address already in use; another process listens there"},
+		{"port for members", "serve DIR/quorum.cfg", "listen for members: listen tcp " + taken + ": bind: address already in use; another process"},
+		{"port for the log", "serve DIR/election.cfg", "listen for the log: listen tcp " + taken + ": bind: address already in use; another process"},
+		{"address", "serve -client 192.0.2.1:0 DIR/alone.cfg", "cannot assign requested address; this machine has no such address"},
+		{"folder of the log", "serve DIR/file.cfg", "not a directory; dataDir and dataLogDir must be folders"},
+		{"recover without data", "recover -yes DIR/alone.cfg", "; run it with the zoo.cfg of a member that has data"},
+		{"health of nobody", "health -addr 127.0.0.1:1", "connection refused; no process listens there"},
+		{"health without a port", "health -addr localhost", "-addr localhost: allowed is host:port"},
+		{"up in a file", "up -port 60999 -members 1 -data DIR/file", "not a directory; -data must name a folder"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := run(t.Context(), strings.Fields(at(tt.args)), nil, io.Discard, io.Discard)
+			if err == nil || !strings.Contains(err.Error(), at(tt.want)) {
+				t.Errorf("%s: %v\nwant %s", tt.args, err, at(tt.want))
+			}
+		})
+	}
+	if found, err := filepath.Glob(filepath.Join(dir, "rollcall", "*.db")); err != nil || len(found) > 0 {
+		t.Errorf("a command that was refused left %v, %v", found, err)
+	}
+}
+
+// A command ends with one line, which begins with the cause.
+func TestLastLine(t *testing.T) {
+	cause := errors.New("serve: the disk is full")
+	err := fmt.Errorf("%w", errors.Join(cause, errors.New("raft did not stop in time"), errors.New("close: bad file")))
+	const want = "serve: the disk is full; after that: raft did not stop in time; after that: close: bad file"
+	if got := lastLine(err); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
