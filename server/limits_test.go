@@ -349,6 +349,9 @@ func TestStats(t *testing.T) {
 	if s.Handshakes != 1 || s.Reads.Count != 2 || s.Updates.Count != 2 || s.Latency.Count != 4 {
 		t.Errorf("stats %+v, want 2 reads and 2 updates behind 1 handshake", s)
 	}
+	if _, nameless := s.Ended[""]; nameless || len(s.Ended) != int(numReasons) {
+		t.Errorf("connections ended by %d reasons with names, want %d: %v", len(s.Ended), numReasons, s.Ended)
+	}
 	const header, stat, event = 16, 68, 16 + 4 + 4 + 4 + 2
 	if replies := uint64(4*header + 4 + 2 + 2*stat); s.ReplyBytes != replies || s.EventBytes != event ||
 		s.Responses.Last != header+stat || s.Responses.Min != header || s.Responses.Max != header+stat {

@@ -208,6 +208,8 @@ func (pl *player) do(p Played) (end func()) {
 	case Strand:
 		n.Cut(0, id)
 		return func() { n.Heal(0, id) }
+	default:
+		e.t.Errorf("cluster: fault %s is not played", p.Kind)
 	}
 	return nil
 }
