@@ -110,7 +110,7 @@ func (n *Node) admitLoop(ctx context.Context, r *raft.Raft) {
 		rivals, followed := n.rivals(answers)
 		for _, p := range rivals {
 			if !followed && n.alone(voters(r)) {
-				n.fatal(fmt.Errorf("quorum: this member was recovered, but member %d (%s) %w; empty the folder of the one that is not to go on",
+				n.fatal(fmt.Errorf("quorum: this member was recovered, but member %d (%s) %w; empty the folder of the one that must not continue",
 					p.ID, p.Addr, ErrRival))
 				return
 			}
@@ -121,7 +121,7 @@ func (n *Node) admitLoop(ctx context.Context, r *raft.Raft) {
 		}
 		for _, change := range n.changes(r, answers) {
 			if err := n.change(ctx, change); err != nil {
-				n.logger.Info("membership not changed; it is tried again", "err", err)
+				n.logger.Info("membership not changed; this member will try again", "err", err)
 				break
 			}
 		}

@@ -150,7 +150,7 @@ func (n *Node) read() error {
 		return err
 	}
 	n.recovery.Store(recovery)
-	if err := n.disk.Mend(n.cfg.Machine.Verify, recovery != 0); err != nil {
+	if err := n.disk.Repair(n.cfg.Machine.Verify, recovery != 0); err != nil {
 		return err
 	}
 	return errors.Join(n.checkSnapshot(), n.readDamage())

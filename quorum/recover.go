@@ -56,7 +56,7 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	if !data.HasData() {
 		return disk.ErrNoData
 	}
-	if err := data.Mend(rec.Machine.Verify, true); err != nil {
+	if err := data.Repair(rec.Machine.Verify, true); err != nil {
 		return err
 	}
 	stable := data.Stable()

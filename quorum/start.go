@@ -149,12 +149,12 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 	all := len(n.cfg.Peers)
 	switch {
 	case len(recoveries) > 1:
-		v.waiting = fmt.Sprintf("an end to two ensembles: %s have data from before and after a recovery, or from several; empty the folders of those that are not to go on",
+		v.waiting = fmt.Sprintf("the end of one of two ensembles: %s have data from before and after a recovery, or from several; empty the folders of those that must not continue",
 			wire.Canonical(v.full))
 	case data && len(v.full) >= v.need:
 		v.start = startJoining
 	case data:
-		v.waiting = fmt.Sprintf("%d members with data to join, %d there; silent: %s", v.need, len(v.full), list(silent))
+		v.waiting = fmt.Sprintf("%d members with data to join, of which %d answer; silent: %s", v.need, len(v.full), list(silent))
 	case len(silent) == 0 || n.cfg.NewEnsemble && all-len(silent) > all/2:
 		v.start = startBootstrap
 	default:
@@ -172,7 +172,7 @@ func (n *Node) awaitNoRivals(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if !waits {
-			n.logger.Warn("this member was recovered and waits until nobody else has data: empty the folders of those that are not to go on",
+			n.logger.Warn("this member was recovered and waits until no other member has data: empty the folders of those that must not continue",
 				"for", wire.Canonical(rivals))
 		}
 		select {
@@ -315,7 +315,7 @@ func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err 
 // checkStarted checks that raft found everything that must be there, including the newest snapshot.
 func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	if last := r.LastIndex(); last < newest {
-		return n.disk.Unusable(fmt.Errorf("the snapshot of index %d cannot be read, what can be ends at %d", newest, last))
+		return n.disk.Unusable(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d", newest, last))
 	}
 	future := r.GetConfiguration()
 	if err := future.Error(); err != nil {

@@ -21,14 +21,14 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// What a BoltDB begins with: two meta pages, written by turns, each with the number of its
-// transaction and a checksum. The numbers are in the byte order of the machine.
+// The start of a BoltDB file: two meta pages, written alternately, each with the number of its
+// transaction and a checksum. The numbers are in the machine's byte order.
 const (
 	boltMagic    = 0xED0CDAED
 	boltMetaAt   = 16 // in its page
 	boltSizeAt   = 8  // in the meta: the size of a page
-	boltRootAt   = 16 // the page that everything hangs from
-	boltPagesAt  = 40 // how many pages there are
+	boltRootAt   = 16 // in the meta: the root page
+	boltPagesAt  = 40 // in the meta: the number of pages
 	boltTxAt     = 48
 	boltSumAt    = 56
 	boltMetaSize = 64
@@ -36,7 +36,7 @@ const (
 	maxBoltPage = 64 << 10
 )
 
-// boltMeta is what the newest meta page says.
+// boltMeta holds the fields of the newest meta page.
 type boltMeta struct {
 	tx       uint64 // number of the last transaction
 	root     uint64 // page
@@ -44,9 +44,9 @@ type boltMeta struct {
 	pageSize int64 // in bytes
 }
 
-// checkMetas reads the meta pages of a BoltDB. It is damage if one of them is not whole: bbolt
-// would go on with the other one, without the last transaction. A crash does not leave that: a meta
-// lies in one sector of the disk.
+// checkMetas reads the meta pages of a BoltDB. If one of them is incomplete the file is damaged:
+// bbolt would continue with the other one, without the last transaction. A crash does not cause
+// that, because a meta lies in one sector of the disk.
 func checkMetas(f io.ReaderAt) (newest boltMeta, err error) {
 	page := int64(os.Getpagesize())
 	for i := range int64(2) {
@@ -71,22 +71,22 @@ func checkMetas(f io.ReaderAt) (newest boltMeta, err error) {
 	return newest, nil
 }
 
-// boltFile is a BoltDB with terms and votes, and the log if that is in BoltDB. What bbolt itself
-// does not check has checksums: every entry has one in its Extensions, which older versions
-// ignore, and of all other values there is one in a boltMark.
+// boltFile is a BoltDB with terms and votes, and with the log if that is in BoltDB. It adds
+// checksums to data that bbolt itself does not check. Every entry has one in its Extensions, which
+// older versions ignore. All other values have one together, in a boltMark.
 type boltFile struct {
 	*raftboltdb.BoltStore
 	path string
 
 	mu     sync.Mutex        // held for a write and its mark
-	values map[string][]byte // as stored
+	values map[string][]byte // the stored values
 	sum    uint32            // of values
-	file   *os.File          // to read the number of the last transaction
+	file   *os.File          // for reading the number of the last transaction
 	mark   *os.File
 }
 
-// boltMark says what a BoltDB held after a transaction, in a file of its own. It is written
-// after each transaction and not synced: it may lag, and never leads.
+// boltMark says what a BoltDB held after a transaction, in a file of its own. It is written after
+// each transaction and not synced: it may lag behind the BoltDB, and is never ahead of it.
 type boltMark struct {
 	tx     uint64 // number of the transaction
 	last   uint64 // index of the last log entry; 0: none
@@ -118,8 +118,8 @@ func decodeBoltMark(b []byte) (m boltMark, err error) {
 	return m, nil
 }
 
-// check compares the mark with what a BoltDB holds now. That has gone on, at most, without the mark:
-// in a crash, or with an older version.
+// check compares the mark with what a BoltDB holds now. The BoltDB may be ahead of the mark: after
+// a crash, or after a run of an older version.
 func (m boltMark) check(now boltMark) error {
 	switch {
 	case now.tx < m.tx:
@@ -134,14 +134,14 @@ func (m boltMark) check(now boltMark) error {
 	return nil
 }
 
-// boltMarkName is the file with the mark, beside raft.db.
+// boltMarkName is the file with the mark, next to raft.db.
 const boltMarkName = "raft.durable"
 
-// openBolt opens a BoltDB, and maps so many bytes of it from the start.
+// openBolt opens a BoltDB, and maps the given number of bytes from the start.
 func openBolt(path string, mapped int) (store *boltFile, err error) {
-	err = careful(path, func() error {
+	err = openSafely(path, func() error {
 		store = &boltFile{path: path, values: map[string][]byte{}}
-		now, err := store.look()
+		now, err := store.readState()
 		if err != nil {
 			return err
 		}
@@ -159,8 +159,8 @@ func openBolt(path string, mapped int) (store *boltFile, err error) {
 	return store, nil
 }
 
-// look reads the file before bbolt writes to it.
-func (f *boltFile) look() (now boltMark, err error) {
+// readState reads the file before bbolt writes to it, and returns what its mark should be.
+func (f *boltFile) readState() (now boltMark, err error) {
 	err = viewBolt(f.path, func(tx *bbolt.Tx) error {
 		now.tx = uint64(tx.ID())
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
@@ -189,7 +189,7 @@ const (
 	boltConf = "conf"
 )
 
-// lastInOrder returns the last index of a log, which must have no hole.
+// lastInOrder returns the last index of a log, and an error if the log has a hole.
 func lastInOrder(b *bbolt.Bucket) (last uint64, err error) {
 	err = b.ForEach(func(k, _ []byte) error {
 		if len(k) != 8 || last != 0 && binary.BigEndian.Uint64(k) != last+1 {
@@ -201,7 +201,7 @@ func lastInOrder(b *bbolt.Bucket) (last uint64, err error) {
 	return last, err
 }
 
-// sumValues is the checksum of all values.
+// sumValues returns the checksum of all values.
 func sumValues(values map[string][]byte) uint32 {
 	var b []byte
 	for _, k := range slices.Sorted(maps.Keys(values)) {
@@ -211,7 +211,7 @@ func sumValues(values map[string][]byte) uint32 {
 }
 
 // openMark opens the mark, and compares it with what the file holds now. A folder of an older
-// version has none.
+// version has no mark.
 func (f *boltFile) openMark(now boltMark) (*os.File, error) {
 	path := filepath.Join(filepath.Dir(f.path), boltMarkName)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -258,7 +258,7 @@ func (f *boltFile) open(mapped int) (err error) {
 	return nil
 }
 
-// Close closes what is open of the file and its mark.
+// Close closes the file and its mark, as far as they are open.
 func (f *boltFile) Close() error {
 	var err error
 	if f.BoltStore != nil {
@@ -272,7 +272,7 @@ func (f *boltFile) Close() error {
 	return err
 }
 
-// write does a write, and notes in the mark what the file holds after it.
+// write runs do, which writes, and then records in the mark what the file holds.
 func (f *boltFile) write(do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -292,7 +292,7 @@ func (f *boltFile) write(do func() error) error {
 	return err
 }
 
-// StoreLog implements raft.LogStore, as do the next methods.
+// StoreLog implements raft.LogStore, like the next methods.
 func (f *boltFile) StoreLog(l *raft.Log) error { return f.StoreLogs([]*raft.Log{l}) }
 
 func (f *boltFile) StoreLogs(logs []*raft.Log) error {
@@ -309,13 +309,13 @@ func (f *boltFile) DeleteRange(first, last uint64) error {
 	return f.write(func() error { return f.BoltStore.DeleteRange(first, last) })
 }
 
-// GetLog returns an entry whose checksum is right. Entries of older versions have none.
+// GetLog returns an entry after checking its checksum. Entries of older versions have none.
 func (f *boltFile) GetLog(index uint64, l *raft.Log) error {
 	switch err := f.BoltStore.GetLog(index, l); {
 	case err == nil:
 	case errors.Is(err, raft.ErrLogNotFound), errors.Is(err, bolterrors.ErrDatabaseNotOpen):
 		return err
-	default: // any other error is the decoder's, and does not name the file
+	default: // any other error comes from the decoder, and does not name the file
 		return fmt.Errorf("log %s is %w: entry %d cannot be decoded: %w", f.path, ErrDamaged, index, err)
 	}
 	sum := l.Extensions
@@ -326,14 +326,14 @@ func (f *boltFile) GetLog(index uint64, l *raft.Log) error {
 	return nil
 }
 
-// sumLog is the checksum of an entry; raft itself does not use its Extensions, and neither does
-// anything else here.
+// sumLog returns the checksum of an entry. It is stored in Extensions, which neither raft nor
+// anything else here uses.
 func sumLog(l *raft.Log) uint32 {
 	head := binary.BigEndian.AppendUint64(nil, l.Term)
 	return checksum(l.Index, append(append(head, byte(l.Type)), l.Data...))
 }
 
-// Set implements raft.StableStore, as does the next method.
+// Set implements raft.StableStore, like the next method.
 func (f *boltFile) Set(k, v []byte) error {
 	return f.write(func() error {
 		if err := f.BoltStore.Set(k, v); err != nil {
@@ -349,12 +349,12 @@ func (f *boltFile) SetUint64(k []byte, v uint64) error {
 	return f.Set(k, binary.BigEndian.AppendUint64(nil, v))
 }
 
-// viewBolt opens a BoltDB to read it, if there is one and its pages are whole. do must read all of
-// its buckets: one whose elements lie in a value is not among the pages that were checked.
+// viewBolt opens a BoltDB for reading, if there is one and its pages are sound. do must read all of
+// its buckets, because a bucket stored inside a value is not among the pages that were checked.
 func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // to be made
+		return nil // it is still to be made
 	} else if err != nil {
 		return err
 	}
@@ -383,8 +383,8 @@ func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	return errors.Join(err, db.Close())
 }
 
-// keyMember is where the stable store has the member that it is the votes of: a file of another member
-// has other votes, and maybe another log. Older versions have not stored it.
+// keyMember is the key in the stable store of the member whose votes it holds: another member's
+// file has other votes, and maybe another log. Older versions have not stored it.
 var keyMember = []byte("RollcallMember")
 
 // bind stores which member the stable store in the log's folder belongs to. It returns an error if

@@ -9,20 +9,22 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The layout of BoltDB's pages, as go.etcd.io/bbolt v1.5.0 has it in internal/common. The numbers are
-// in the byte order of the machine.
+// The layout of BoltDB's pages, as in internal/common of go.etcd.io/bbolt v1.5.0. The numbers are
+// in the machine's byte order.
 const (
-	boltPageHead   = 16 // id, flags, count of elements, pages that follow this one
+	boltPageHead   = 16 // id, flags, number of elements, number of pages that follow this one
 	boltBranchPage = 0x01
 	boltLeafPage   = 0x02
 
-	// boltElementSize is that of an element. In a branch it has the place and the length of its key, and
-	// a page; in a leaf flags, the place of its key, and the lengths of key and value.
+	// boltElementSize is the size of an element. In a branch an element has the position and length
+	// of its key, and a page. In a leaf it has flags, the position of its key, and the lengths of
+	// key and value.
 	boltElementSize = 16
 	boltBucketFlag  = 0x01
 	boltBucketHead  = 16 // root page, sequence
-	firstBoltPage   = 2  // after the meta pages
-	// maxBoltDepth is how many pages may be above one another. A tree with 2^64 entries has fewer.
+	firstBoltPage   = 2  // the first one after the meta pages
+	// maxBoltDepth is how many pages may be above one another. Even a tree with 2^64 entries has
+	// fewer.
 	maxBoltDepth = 64
 )
 
@@ -34,27 +36,27 @@ type boltPages struct {
 	seen map[uint64]bool // pages
 }
 
-// checkPages reads all pages that are in use, but for the values. It is damage if bbolt could read
-// beyond a page or go round in circles, or if keys are out of order: bbolt looks at all of this when
-// it opens the file, in a goroutine of its own, and damage there crashes the process. It costs a
-// read for each page, and one for each key that lies beyond the first page of several.
+// checkPages reads all pages in use, except the values. It returns an error if bbolt could read
+// beyond a page or follow a cycle, or if keys are out of order: bbolt reads all of this when it
+// opens the file, in a goroutine of its own, where damage crashes the process. It costs one read
+// for each page, and one for each key that is not in the first of several pages.
 func checkPages(file io.ReaderAt, size int64, meta boltMeta) error {
 	w := &boltPages{file: file, size: size, meta: meta, seen: map[uint64]bool{}}
 	_, err := w.walk(meta.root, 0, keys{})
 	return err
 }
 
-// boltPage is a page with those that follow it, which are one with it.
+// boltPage is a page together with the pages that follow it and belong to it.
 type boltPage struct {
 	id     uint64
-	at     int64 // in the file
+	at     int64 // offset in the file
 	length int64
 	flags  uint16
-	count  int    // of elements
-	first  []byte // the page without those that follow
+	count  int    // number of elements
+	first  []byte // the page without those that follow it
 }
 
-// head reads a page that is not among those seen.
+// head reads a page, which must not have been seen before.
 func (w *boltPages) head(id uint64) (p boltPage, err error) {
 	if id < firstBoltPage || id >= w.meta.pages {
 		return p, fmt.Errorf("%w: it refers to page %d, and has %d", ErrDamaged, id, w.meta.pages)
@@ -84,7 +86,7 @@ func (w *boltPages) head(id uint64) (p boltPage, err error) {
 	return p, nil
 }
 
-// part returns n bytes of a page.
+// part returns n bytes of a page, from at on.
 func (w *boltPages) part(p boltPage, at, n int64) ([]byte, error) {
 	if at+n > p.length {
 		return nil, fmt.Errorf("%w: an element of page %d lies beyond it", ErrDamaged, p.id)
@@ -102,8 +104,8 @@ func (w *boltPages) part(p boltPage, at, n int64) ([]byte, error) {
 // boltElement is an element of a page.
 type boltElement struct {
 	key   []byte
-	page  uint64 // that it leads to, the next one of a branch or the root of a bucket; 0: none
-	below bool   // it is that of a branch
+	page  uint64 // the page that it leads to: the next one of a branch, or the root of a bucket; 0: none
+	below bool   // it belongs to a branch
 }
 
 func (w *boltPages) element(p boltPage, i int) (e boltElement, err error) {
@@ -143,10 +145,12 @@ func (w *boltPages) key(p boltPage, at, n int64) ([]byte, error) {
 	return w.part(p, at, n)
 }
 
-// keys is where the keys of a page must lie: from least on, and below end. nil: there is no bound.
+// keys is the range in which the keys of a page must lie: from least on, and below end. nil means
+// no bound.
 type keys struct{ least, end []byte }
 
-// walk goes through a page, with depth above it, and all that it leads to. It returns the last key.
+// walk checks a page, with depth pages above it, and all pages that it leads to. It returns the
+// last key.
 func (w *boltPages) walk(id uint64, depth int, within keys) (last []byte, err error) {
 	if depth > maxBoltDepth {
 		return nil, fmt.Errorf("%w: page %d has more than %d above it", ErrDamaged, id, maxBoltDepth)

@@ -1,19 +1,21 @@
 // Package disk keeps what one member must not forget: its log, its term and votes, and its
 // snapshots, in files of its own folder.
 //
-//   - Data: one member's stores, as raft uses them. Open locks the folders, checks whose they are
-//     and opens the stores; OpenStopped opens those of a member that does not run.
-//   - Stores: the same without the guards, for a member that is to keep nothing (tests).
+//   - Data: one member's stores, as raft uses them. Open locks the folders, checks which member
+//     they belong to and opens the stores. OpenStopped opens those of a member that does not
+//     run.
+//   - Stores: the same without the guards, for a member that does not have to keep anything
+//     (tests).
 //   - Examine, ReadLog: what the folders of a stopped member hold.
 //   - Explain: advice for an error that ends a member.
 //
-// Damage is never passed over: whatever cannot be trusted is ErrDamaged, and nothing is deleted
-// because of it.
+// Damage is never ignored: data that cannot be trusted give an error that wraps ErrDamaged, and
+// nothing is deleted because of it.
 //
 // # Failing
 //
-// While raft runs, an error of a store ends the member: see guard. A store may also hang without
-// an error: see operations and Data.Stalled.
+// While raft runs, an error of a store ends the member: see guard. A store may also hang without an
+// error: see operations and Data.Stalled.
 package disk
 
 import (
@@ -33,45 +35,46 @@ import (
 	"rollcall/tally"
 )
 
-// Config is what Data are opened with. A field without a default is required.
+// Config is what Data is opened with. A field without a default is required.
 type Config struct {
-	Member  uint32   // whose data these are
-	Servers []string // the server list, in the one form in which every member writes it down
+	Member  uint32   // the member that the data belong to
+	Servers []string // the server list, in the one form in which every member writes it
 
 	Dir     string  // data folder
 	LogDir  string  // folder of the log; default: Dir
-	LogKind LogKind // what the log is kept in; default: as the folder is, or DefaultLogKind
+	LogKind LogKind // how the log is stored; default: as the folder is, or DefaultLogKind
 	Stores  Stores  // in place of the folders; default: on disk
 
 	StallLimit time.Duration // how long one operation may take; see Data.Stalled. Default: no limit
 
-	Running func() bool  // reports whether raft's goroutines run; before, errors are simply returned
-	Fail    func(error)  // ends the member; called while raft runs
+	Running func() bool  // reports whether raft's goroutines run; before that, errors are simply returned
+	Fail    func(error)  // ends the member; called only while raft runs
 	Logger  *slog.Logger // warnings
-	RaftLog hclog.Logger // what raft's libraries log
+	RaftLog hclog.Logger // for the log messages of raft's libraries
 }
 
-// Data are one member's stores, open and, if they are files, locked. Its methods may be called by
-// any goroutine, except as said.
+// Data is one member's stores, open and, if they are files, locked. Unless its comment says
+// otherwise, a method may be called by any goroutine.
 type Data struct {
-	folders []*folder // of the data, and of the log if that is apart; nil if the stores are not files
+	folders []*folder // for the data, and for the log if that has its own; nil if the stores are not files
 	closer  io.Closer // of the stores; nil if they are the caller's
 	closing sync.Once
 
 	bare   Stores
-	log    *logStore // guarded, as are the next two
+	log    *logStore // guarded, like the next two
 	stable *Stable
 	snaps  *snapshotStore
 
 	ops        operations
 	figures    figures
-	snapshot   atomic.Bool  // a snapshot has been stored, now or before
-	snapshotAt atomic.Int64 // log.bytes when the last one was
+	snapshot   atomic.Bool  // a snapshot has been stored, by this or an earlier process
+	snapshotAt atomic.Int64 // log.bytes when the last snapshot was stored
 	refused    error        // see Refused
 }
 
-// Open opens a member's data. A folder without data becomes this member's; one of another
-// member, of another server list or of a newer version is refused, as is a damaged one.
+// Open opens a member's data. A folder without data becomes this member's. Open returns an error
+// for a folder of another member, of another server list or of a newer version, and for a damaged
+// one.
 func Open(cfg Config) (*Data, error) {
 	d := &Data{bare: cfg.Stores, ops: operations{limit: cfg.StallLimit}}
 	if cfg.Dir != "" {
@@ -80,7 +83,7 @@ func Open(cfg Config) (*Data, error) {
 		if d.folders, d.bare, d.closer, err = openFolders(cfg.Dir, cfg.LogDir, id, cfg.RaftLog); err != nil {
 			return nil, err
 		}
-		warnOfReaders(d.folders, cfg.Logger)
+		warnOfLooseModes(d.folders, cfg.Logger)
 		if err := bind(d.bare.Stable, d.logFolder().dir, cfg.Member); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
@@ -92,7 +95,7 @@ func Open(cfg Config) (*Data, error) {
 	return d, nil
 }
 
-// OpenStopped locks the folders of a member that does not run and opens what they hold. The
+// OpenStopped locks the folders of a member that does not run and opens the stores in them. The
 // error is ErrNoData if no member has begun there.
 func OpenStopped(dir, logDir string, raftLog hclog.Logger) (*Data, error) {
 	d := &Data{}
@@ -103,7 +106,7 @@ func OpenStopped(dir, logDir string, raftLog hclog.Logger) (*Data, error) {
 }
 
 func (d *Data) openStopped(dir, logDir string, raftLog hclog.Logger) (err error) {
-	if err := begun(dir, logDir); err != nil {
+	if err := checkBegun(dir, logDir); err != nil {
 		return err
 	}
 	if d.folders, err = lockFolders(dir, logDir); err != nil {
@@ -118,7 +121,7 @@ func (d *Data) openStopped(dir, logDir string, raftLog hclog.Logger) (err error)
 	return d.guard(func() bool { return false }, nil)
 }
 
-// guard puts the guards around the stores.
+// guard wraps the stores in their guards.
 func (d *Data) guard(running func() bool, fail func(error)) error {
 	data, err := hasData(d.bare)
 	if err != nil {
@@ -138,10 +141,11 @@ func (d *Data) snapshotStored() {
 	d.snapshotAt.Store(d.log.bytes.Load())
 }
 
-// logFolder is the folder that the log lies in.
+// logFolder returns the folder that holds the log.
 func (d *Data) logFolder() *folder { return d.folders[len(d.folders)-1] }
 
-// Close closes the stores and unlocks the folders. Stores that the caller has opened stay open.
+// Close closes the stores and unlocks the folders. It leaves stores open that the caller has
+// opened.
 func (d *Data) Close() error {
 	var err error
 	d.closing.Do(func() {
@@ -155,13 +159,13 @@ func (d *Data) Close() error {
 	return err
 }
 
-// Log returns the log as raft sees it.
+// Log returns the log for raft.
 func (d *Data) Log() raft.LogStore { return d.log }
 
 // Stable returns the stable store.
 func (d *Data) Stable() *Stable { return d.stable }
 
-// Snapshots returns the snapshots as raft sees them.
+// Snapshots returns the snapshots for raft.
 func (d *Data) Snapshots() raft.SnapshotStore { return d.snaps }
 
 // HasData reports whether there is a snapshot, or any log entry beyond the bootstrap entry.
@@ -174,8 +178,8 @@ func (d *Data) Appended() (entries, bytes, sinceSnapshot int64) {
 	return d.log.entries.Load(), bytes, bytes - d.snapshotAt.Load()
 }
 
-// Writes returns how long the writes of the log took, and how many of them were slow: those of a
-// second and more. They are counted since Open or ResetWrites.
+// Writes returns how long the writes of the log took, and how many of them were slow: a second or
+// more. They are counted since Open or ResetWrites.
 func (d *Data) Writes() (took tally.Summary, slow uint64) {
 	return d.figures.writes.Summary(), d.figures.slow.Load()
 }
@@ -186,14 +190,14 @@ func (d *Data) ResetWrites() {
 	d.figures.slow.Store(0)
 }
 
-// Timed does op, which may hang; what says in Stalled's error what it does.
+// Timed runs op, which may hang. what describes it in Stalled's error.
 func (d *Data) Timed(what string, op func() error) error { return d.log.timed(what, op) }
 
-// Stalled returns an error that names the oldest operation of a store, or of Timed, if that has
-// taken longer than Config.StallLimit; nil if none has.
+// Stalled returns an error that names the oldest operation of a store, or of Timed, if it has taken
+// longer than Config.StallLimit. Otherwise it returns nil.
 func (d *Data) Stalled() error { return d.ops.stalled() }
 
-// BindTo makes the stable store that of another member. Open refuses it for any other one.
+// BindTo makes the stable store that of member. Open refuses it for any other member.
 func (d *Data) BindTo(member uint32) error {
 	if err := d.stable.SetUint64(keyMember, uint64(member)); err != nil {
 		return fmt.Errorf("quorum: write state: %w", err)
@@ -201,7 +205,7 @@ func (d *Data) BindTo(member uint32) error {
 	return nil
 }
 
-// Rename makes the folders those of a member of a server list.
+// Rename makes the folders those of member in the given server list.
 func (d *Data) Rename(member uint32, servers []string) error {
 	id := identity{Member: member, Servers: servers, Apart: len(d.folders) > 1, Log: true}.as(storeOf(d.folders))
 	for i := len(d.folders) - 1; i >= 0; i-- {
@@ -212,11 +216,11 @@ func (d *Data) Rename(member uint32, servers []string) error {
 	return nil
 }
 
-// slowWrite is how long a write of the log takes that Writes counts as slow: ZooKeeper's
+// slowWrite is how long a write of the log takes at least to count as slow: ZooKeeper's
 // fsync.warningthresholdms.
 const slowWrite = time.Second
 
-// figures is what Writes is read from. Safe for concurrent use.
+// figures is the data behind Writes. It is safe for concurrent use.
 type figures struct {
 	writes tally.Durations
 	slow   atomic.Uint64
@@ -229,7 +233,7 @@ func (f *figures) wrote(took time.Duration) {
 	}
 }
 
-// openStores opens what a data folder holds. logDir is where the log lies.
+// openStores opens the stores in a data folder; the log is in logDir.
 func openStores(dir, logDir string, kind LogKind, hl hclog.Logger) (s Stores, closer io.Closer, err error) {
 	if err := cleanUp(dir); err != nil {
 		return s, nil, fmt.Errorf("quorum: clean data folder: %w", err)
@@ -245,7 +249,7 @@ func openStores(dir, logDir string, kind LogKind, hl hclog.Logger) (s Stores, cl
 	return Stores{Log: log, Stable: log, Snapshots: snaps}, log, nil
 }
 
-// cleanUp removes what a crash left half done: received and local snapshots.
+// cleanUp removes the snapshots, received or written here, that a crash left incomplete.
 func cleanUp(dir string) error {
 	received, err := filepath.Glob(filepath.Join(dir, spoolPrefix+"*"+tmpSuffix))
 	if err != nil {

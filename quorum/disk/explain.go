@@ -8,17 +8,16 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// ErrFull is in the error of a member that ended because its disk is full.
+// ErrFull is wrapped by the error of a member that ended because its disk is full.
 var ErrFull = errors.New("the disk is full")
 
-// full reports whether err comes of a disk, or a share of it, that has no space left.
+// full reports whether err means that a disk, or a quota on it, has no space left.
 func full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // Explain adds advice to an error that ends this member, if there is any: to free space on a full
-// disk, or to get the data elsewhere if they are damaged. others says that the ensemble has
-// other members.
+// disk, or to get damaged data from elsewhere. others says whether the ensemble has other members.
 func Explain(err error, others bool) error {
 	switch {
 	case err == nil, errors.Is(err, ErrFull), errors.Is(err, errExplained), errors.Is(err, ErrNewerFormat):
@@ -34,14 +33,14 @@ func Explain(err error, others bool) error {
 	return explained{fmt.Errorf("%w. The way out: put a copy of the data folder and of the log folder in their place", err)}
 }
 
-// freeToStart is how much space a start takes at most before it frees any, in bytes: the log's
-// last segment is written anew.
+// freeToStart is how much space a start needs at most before it frees any, in bytes, because it
+// rewrites the log's last segment.
 const freeToStart = 2 * walSegment
 
-// errExplained is in errors that say already what is to be done.
+// errExplained is matched by errors that already contain advice.
 var errExplained = errors.New("explained")
 
-// explained is an error that says what is to be done.
+// explained is an error that contains advice.
 type explained struct{ error }
 
 func (e explained) Unwrap() error   { return e.error }

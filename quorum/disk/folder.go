@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// What is wrong with a data folder, for errors.Is.
+// Faults of a data folder, for errors.Is.
 var (
 	ErrInUse          = errors.New("in use by another process")
 	errForeign        = errors.New("not a Rollcall data folder")
@@ -27,8 +27,8 @@ var (
 )
 
 const (
-	// ownName is the folder, in the operator's, that has all of a member's files. Before there was
-	// one, the files lay beside it; such a folder stays as it is.
+	// ownName is the folder, inside the operator's, that holds all files of a member. Earlier
+	// versions put the files directly into the operator's folder; such a folder stays as it is.
 	ownName = "rollcall"
 
 	lockName     = "lock"
@@ -37,28 +37,29 @@ const (
 	spoolPrefix  = "receiving-"
 	tmpSuffix    = ".tmp"
 
-	// boltFormat is that of a folder whose log is in BoltDB, walFormat of one in raft-wal: versions
-	// that know only the former must not take it for a member without entries.
+	// boltFormat is the format of a folder whose log is in BoltDB, walFormat of one whose log is in
+	// raft-wal. They differ so that a version that knows only BoltDB does not take the folder for
+	// one without entries.
 	boltFormat   = 1
 	walFormat    = 2
-	folderFormat = 2 // the newest known
-	// maxIdentity bounds the identity file: 255 servers with names of 253 bytes fit.
+	folderFormat = 2 // the newest known format
+	// maxIdentity limits the identity file, in bytes: 255 servers with names of 253 bytes fit.
 	maxIdentity = 128 << 10
 
-	// dirMode and fileMode are those of all that is made here: the data hold passwords of
-	// sessions.
+	// dirMode and fileMode are the modes of all folders and files made here, because the data
+	// contain passwords of sessions.
 	dirMode, fileMode = 0o700, 0o600
 )
 
-// identity says whose data a folder holds. A folder is never used under another one:
-// that would lend this member votes and entries that it never gave.
+// identity says which member and server list a folder belongs to. A folder is never used under
+// another identity: this member would then count votes and entries as its own that it never gave.
 type identity struct {
 	Format  int      `json:"format"`
 	Member  uint32   `json:"member"`
 	Servers []string `json:"servers"`   // canonical
-	Apart   bool     `json:"log_apart"` // the log lies in a folder of its own
-	Log     bool     `json:"log"`       // the log has been created: without it the folder is damaged
-	Store   LogKind  `json:"log_store"` // what the log is in; folders made before there was a choice have none
+	Apart   bool     `json:"log_apart"` // the log is in a folder of its own
+	Log     bool     `json:"log"`       // the log has been created: if it is missing, the folder is damaged
+	Store   LogKind  `json:"log_store"` // how the log is stored; older folders do not say
 }
 
 // as returns the identity of a folder with a log of that kind.
@@ -73,18 +74,18 @@ func (id identity) as(kind LogKind) identity {
 // folder is a locked data folder.
 type folder struct {
 	dir  string
-	own  bool // dir is a folder of the member's own, see ownName, and not the operator's
+	own  bool // dir is the member's own folder (see ownName), not the operator's
 	lock *os.File
-	id   identity // zero while fresh
+	id   identity // zero while the folder is new
 }
 
-// OwnFolder returns the folder that has, or is to have, the files of a member whose data folder or
-// log folder is dir. It makes none. Whatever else is in dir is left alone; but ZooKeeper's data are
-// refused, and what is left of a member's is ErrDamaged.
+// OwnFolder returns the folder in which the files of a member are, or will be, whose data folder or
+// log folder is dir. It creates nothing. Other files in dir do not matter, with two exceptions:
+// ZooKeeper's data are refused, and incomplete data of a member give ErrDamaged.
 func OwnFolder(dir string) (string, error) { return ownFolder(dir, "") }
 
-// ownFolder is OwnFolder if the same member has another folder, other. Before there were own
-// folders, that could be a subfolder with the name of one: its files are not dir's.
+// ownFolder is OwnFolder for a member that has another folder too, other. In earlier versions that
+// could be a subfolder of dir with the name ownName; its files do not belong to dir.
 func ownFolder(dir, other string) (string, error) {
 	own := filepath.Join(dir, ownName)
 	before, err := exists(filepath.Join(dir, identityName))
@@ -97,7 +98,7 @@ func ownFolder(dir, other string) (string, error) {
 	now, err := exists(filepath.Join(own, identityName))
 	switch {
 	case before && errors.Is(err, syscall.ENOTDIR):
-		return dir, nil // a file has that name, the operator's
+		return dir, nil // an operator's file has that name
 	case errors.Is(err, syscall.ENOTDIR):
 		return "", fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, and there is a file of that name; move it away, or choose another folder", dir, ownName)
 	case err != nil:
@@ -113,7 +114,7 @@ func ownFolder(dir, other string) (string, error) {
 	return own, checkOthers(dir)
 }
 
-// checkOthers looks for data in a folder in which no member has begun.
+// checkOthers returns an error if a folder in which no member has begun contains data.
 func checkOthers(dir string) error {
 	for _, pattern := range []string{filepath.Join("version-2", "*"), logName, filepath.Join(walName, walMetaName), filepath.Join(snapshotsDir, "*", metaFile)} {
 		switch found, err := filepath.Glob(filepath.Join(dir, pattern)); {
@@ -137,7 +138,7 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// makeFolder makes dir, and those above it that are missing, durably.
+// makeFolder makes dir, and missing folders above it, durably.
 func makeFolder(dir string) error {
 	err := os.Mkdir(dir, dirMode)
 	if errors.Is(err, os.ErrNotExist) {
@@ -155,7 +156,7 @@ func makeFolder(dir string) error {
 	return err
 }
 
-// lockFolder creates dir if needed and locks it for the life of the process.
+// lockFolder makes dir if it does not exist, and locks it for the life of the process.
 func lockFolder(dir string) (*folder, error) {
 	if err := makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("quorum: create data folder: %w", err)
@@ -177,14 +178,14 @@ func lockFolder(dir string) (*folder, error) {
 	return f, nil
 }
 
-func (f *folder) close() error { return f.lock.Close() } // and the lock with it
+func (f *folder) close() error { return f.lock.Close() } // this also releases the lock
 
-// identity is the path of the file that says whose folder it is.
+// identity returns the path of the identity file.
 func (f *folder) identity() string { return filepath.Join(f.dir, identityName) }
 
 func (f *folder) fresh() bool { return f.id.Format == 0 }
 
-// check compares the folder with what this member is configured as.
+// check compares the folder with this member's configuration.
 func (f *folder) check(want identity) error {
 	switch {
 	case f.fresh():
@@ -221,7 +222,7 @@ func (f *folder) write(id identity) error {
 	return nil
 }
 
-// readIdentity returns the zero identity for an empty folder.
+// readIdentity returns the identity of a folder, or the zero identity if the folder is empty.
 func readIdentity(dir string) (id identity, err error) {
 	path := filepath.Join(dir, identityName)
 	data, err := readUpTo(path, maxIdentity)
@@ -249,7 +250,8 @@ func readIdentity(dir string) (id identity, err error) {
 	return id, nil
 }
 
-// checkEmpty tolerates what a start that was killed early leaves in a member's own folder.
+// checkEmpty returns an error unless a member's own folder holds nothing, or only what a start that
+// was killed early leaves.
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -263,8 +265,8 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// openFolders locks the data folder and, if it is another one, the log's, checks that
-// they are id's and open the stores in them. A fresh folder becomes id's.
+// openFolders locks the data folder and, if it is another one, the log's. It checks that they
+// belong to id and opens the stores in them. A new folder becomes id's.
 func openFolders(dir, logDir string, id identity, hl hclog.Logger) (fs []*folder, s Stores, closer io.Closer, err error) {
 	defer func() {
 		if err != nil {
@@ -314,7 +316,7 @@ func openFolders(dir, logDir string, id identity, hl hclog.Logger) (fs []*folder
 	return fs, s, closer, nil
 }
 
-// lockFolders returns the folder of a member's data and, if apart, that of its log.
+// lockFolders returns the folder of a member's data and, if it is another one, that of its log.
 func lockFolders(dir, logDir string) (fs []*folder, err error) {
 	dirs, others := []string{dir}, []string{""}
 	if logDir != "" && filepath.Clean(logDir) != filepath.Clean(dir) {
@@ -325,7 +327,7 @@ func lockFolders(dir, logDir string) (fs []*folder, err error) {
 		var f *folder
 		switch {
 		case err == nil && others[i] != "" && own == filepath.Clean(others[i]):
-			err = fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, which is not to be its other folder, too (dataDir, dataLogDir); choose another one", d, ownName)
+			err = fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, which must not be its other folder too (dataDir, dataLogDir); choose another one", d, ownName)
 		case err == nil:
 			f, err = lockFolder(own)
 			if err == nil {
@@ -343,8 +345,8 @@ func lockFolders(dir, logDir string) (fs []*folder, err error) {
 	return fs, nil
 }
 
-// checkWhole refuses folders of which a part is gone. A member that lost its log but kept
-// its snapshots has forgotten its votes all the same.
+// checkWhole returns an error if a part of the folders is missing. A member that lost its log but
+// kept its snapshots has forgotten its votes all the same.
 func checkWhole(fs []*folder) error {
 	data, log := fs[0], fs[len(fs)-1]
 	gone, err := missing(log.dir, storeOf(fs).files())
@@ -364,10 +366,11 @@ func checkWhole(fs []*folder) error {
 	return nil
 }
 
-// storeOf is the kind of log that the folders were made with; "" if they are fresh.
+// storeOf returns the kind of log that the folders were made with, or "" if they are new.
 func storeOf(fs []*folder) LogKind { return cmp.Or(fs[0].id.Store, fs[len(fs)-1].id.Store) }
 
-// missing returns the first of some files in dir that is not there, or empty; "" if none is.
+// missing returns the first of the files in dir that does not exist or is empty, or "" if all are
+// there.
 func missing(dir string, files []string) (string, error) {
 	for _, name := range files {
 		path := filepath.Join(dir, name)
@@ -383,7 +386,7 @@ func missing(dir string, files []string) (string, error) {
 	return "", nil
 }
 
-// replaceFile writes data under path, all of it or nothing, durably.
+// replaceFile writes data to path, all of it or nothing, durably.
 func replaceFile(path string, data []byte) error {
 	tmp := path + tmpSuffix
 	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)

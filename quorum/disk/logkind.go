@@ -14,22 +14,23 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// LogKind says what a member keeps its log in. Terms and votes lie in BoltDB in any case. A
-// folder keeps its kind for life.
+// LogKind says how a member stores its log. Terms and votes are in BoltDB in any case. The kind of
+// a folder never changes.
 type LogKind string
 
 const (
 	LogBolt LogKind = "boltdb" // one file, raft.db
-	LogWAL  LogKind = "wal"    // files of 16 MiB in the folder wal, beside raft.db
+	LogWAL  LogKind = "wal"    // files of 16 MiB in the folder wal, next to raft.db
 
-	// DefaultLogKind is that of a new folder.
+	// DefaultLogKind is the kind of a new folder.
 	DefaultLogKind = LogWAL
 )
 
-// Known reports whether there is such a kind.
+// Known reports whether k is one of the kinds above.
 func (k LogKind) Known() bool { return k == LogBolt || k == LogWAL }
 
-// files are those without which a log of this kind is gone, below its folder.
+// files returns the files, below the log's folder, without which a log of this kind counts as
+// missing.
 func (k LogKind) files() []string {
 	if k == LogWAL {
 		return []string{logName, filepath.Join(walName, walMetaName)}
@@ -44,7 +45,7 @@ type logFiles interface {
 	io.Closer
 }
 
-// openLog opens the log in dir. That the files are damaged is an error, whatever they hold.
+// openLog opens the log in dir. If a file is damaged it returns an error, whatever the file holds.
 func openLog(kind LogKind, dir string, hl hclog.Logger) (logFiles, error) {
 	bolt, err := openBolt(filepath.Join(dir, logName), map[LogKind]int{LogBolt: boltMap}[kind])
 	if err != nil {
@@ -67,8 +68,8 @@ type LogReader interface {
 	Close() error
 }
 
-// ReadLog opens the log in a data folder that no member uses, as a start would: the end of a write
-// that a crash tore is removed. The log must not lie apart from the data.
+// ReadLog opens the log in a data folder that no member uses. Like a start, it removes the end of a
+// write that a crash interrupted. The log must be in the data folder.
 func ReadLog(dir string) (LogReader, error) {
 	dir, err := OwnFolder(dir)
 	if err != nil {
@@ -81,13 +82,13 @@ func ReadLog(dir string) (LogReader, error) {
 	return openLog(id.Store, dir, hclog.NewNullLogger())
 }
 
-// boltMap is how much address space a BoltDB takes at once, in bytes: more than the log has
-// between snapshots. To map the file anew, a write waits for all reads.
+// boltMap is how much address space a BoltDB maps at once, in bytes: more than the log takes
+// between snapshots. To map the file again, a write has to wait for all reads.
 const boltMap = 1 << 30
 
-// boltOptions: the list of free pages is kept as a map, and not written: after the log has been
-// shortened it is long, and every write would bring all of it along. Opening finds the free
-// pages by a walk through the used ones.
+// boltOptions returns bbolt's options. The list of free pages is kept as a map and not written:
+// after the log has been shortened it is long, and every write would include all of it. Opening
+// finds the free pages by walking through the used ones.
 func boltOptions(mapped int) *bbolt.Options {
 	return &bbolt.Options{
 		Timeout: boltLockTimeout, InitialMmapSize: mapped,
@@ -95,9 +96,9 @@ func boltOptions(mapped int) *bbolt.Options {
 	}
 }
 
-// careful opens a log. bbolt panics, or reads beyond the end of its mapping, when the file is
-// damaged in certain ways: both become errors here.
-func careful(path string, open func() error) (err error) {
+// openSafely opens a log. If the file is damaged in certain ways, bbolt panics or reads beyond the
+// end of its mapping; openSafely returns errors instead.
+func openSafely(path string, open func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -118,7 +119,7 @@ func careful(path string, open func() error) (err error) {
 	return fmt.Errorf("quorum: log %s is %w: %w", path, ErrDamaged, err)
 }
 
-// probe reads the ends of the log, as raft will.
+// probe reads the first and the last entry of the log, as raft will.
 func probe(s raft.LogStore) error {
 	for _, end := range []func() (uint64, error){s.FirstIndex, s.LastIndex} {
 		i, err := end()

@@ -10,14 +10,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Contents is how far a snapshot goes, by what the state machine has put into it.
+// Contents says how far a snapshot goes, by the data that the state machine wrote into it.
 type Contents struct {
 	Index uint64 // of the last entry that was applied
-	Term  uint64 // of an entry, that one or one before
+	Term  uint64 // of an entry: that one or an earlier one
 }
 
-// Check compares c with what is said of the snapshot. A recovery may let a snapshot end in
-// entries of raft's own, of which the state machine does not hear.
+// Check compares c with the index and term that the snapshot is said to have. After a recovery a
+// snapshot may end in entries of raft's own, which the state machine does not get.
 func (c Contents) Check(index, term uint64, recovered bool) error {
 	switch {
 	case c.Index > index, c.Index < index && !recovered:
@@ -28,12 +28,12 @@ func (c Contents) Check(index, term uint64, recovered bool) error {
 	return nil
 }
 
-// Mend sets right what a crash in the middle of installing a snapshot leaves: a log that
-// lies below the snapshot, or contradicts it. All of it goes, as the snapshot has taken its
-// place; but not before all of the snapshot has been read by verify, a state machine's. A gap
-// between the two is damage. recovered says that the data went through a recovery. Mend is
-// called before raft runs.
-func (d *Data) Mend(verify func(io.Reader) (Contents, error), recovered bool) error {
+// Repair corrects what a crash during the installation of a snapshot leaves: a log that ends before
+// the snapshot, or contradicts it. It deletes the whole log, because the snapshot replaces it, but
+// only after verify, a state machine's, has read the whole snapshot. A gap between the two is
+// damage. recovered says that the data went through a recovery. Repair must be called before raft
+// runs.
+func (d *Data) Repair(verify func(io.Reader) (Contents, error), recovered bool) error {
 	s := d.bare
 	list, err := s.Snapshots.List()
 	if err != nil {
@@ -56,8 +56,8 @@ func (d *Data) Mend(verify func(io.Reader) (Contents, error), recovered bool) er
 	case first == 0:
 		return nil
 	case first > snap.Index+1:
-		return because(fmt.Errorf("quorum: data is %w: %s begins at index %d, the newest readable snapshot ends at %d",
-			ErrDamaged, d.theLog(), first, snap.Index), unreadable(s))
+		return withReason(fmt.Errorf("quorum: data is %w: %s begins at index %d, the newest readable snapshot ends at %d",
+			ErrDamaged, d.logPlace(), first, snap.Index), unreadable(s))
 	case last < snap.Index:
 		drop = true
 	case first <= snap.Index:
@@ -78,7 +78,7 @@ func (d *Data) Mend(verify func(io.Reader) (Contents, error), recovered bool) er
 		return newerVersion(fmt.Errorf("snapshot %s: %w", snap.ID, err))
 	} else if err != nil {
 		return fmt.Errorf("quorum: %s, from %d to %d, does not fit snapshot %s, which cannot take its place: %w",
-			d.theLog(), first, last, snap.ID, err)
+			d.logPlace(), first, last, snap.ID, err)
 	}
 	if err := s.Log.DeleteRange(first, last); err != nil {
 		return fmt.Errorf("quorum: drop log before snapshot: %w", err)
@@ -86,8 +86,8 @@ func (d *Data) Mend(verify func(io.Reader) (Contents, error), recovered bool) er
 	return nil
 }
 
-// theLog names the log, with its place if it is in files.
-func (d *Data) theLog() string {
+// logPlace returns a name for the log, with its path if it is in files.
+func (d *Data) logPlace() string {
 	switch {
 	case len(d.folders) == 0:
 		return "the log"
@@ -97,8 +97,8 @@ func (d *Data) theLog() string {
 	return "the log in " + filepath.Join(d.logFolder().dir, logName)
 }
 
-// unreadable is why the newest snapshot cannot be read; nil if it can, or is not in files. An
-// older one is of no account.
+// unreadable returns why the newest snapshot cannot be read. It returns nil if it can, or if
+// snapshots are not files. Older snapshots do not matter.
 func unreadable(s Stores) error {
 	files, ok := s.Snapshots.(*snapshotFiles)
 	if !ok {
@@ -115,13 +115,14 @@ func unreadable(s Stores) error {
 	return why
 }
 
-// newerVersion is the error about what this version cannot read because a newer one wrote it.
+// newerVersion returns the error for data that this version cannot read because a newer one wrote
+// them.
 func newerVersion(why error) error {
 	return fmt.Errorf("quorum: %w; nothing is damaged: start the newer version", why)
 }
 
-// because adds a reason, if there is one, to err.
-func because(err, why error) error {
+// withReason adds the reason why to err, if there is one.
+func withReason(err, why error) error {
 	if why == nil || err == nil {
 		return cmp.Or(err, why)
 	}
@@ -141,8 +142,7 @@ func verifyStored(s Stores, meta *raft.SnapshotMeta, verify func(io.Reader) (Con
 	return c.Check(meta.Index, meta.Term, recovered)
 }
 
-// Newest returns the index of the newest snapshot that is stored, readable or not; 0 if there is
-// none.
+// Newest returns the index of the newest stored snapshot, readable or not, or 0 if there is none.
 func (d *Data) Newest() (newest uint64, err error) {
 	if list, err := d.bare.Snapshots.List(); err != nil {
 		return 0, err
@@ -156,31 +156,31 @@ func (d *Data) Newest() (newest uint64, err error) {
 	return newest, nil
 }
 
-// Refused notes that the state machine did not take the snapshot that was opened last, and why:
-// raft goes on to an older one while it starts. Not to be called while raft runs.
+// Refused records that the state machine did not accept the snapshot that was opened last, and why:
+// raft then tries an older one while it starts. It must not be called while raft runs.
 func (d *Data) Refused(why error) {
-	d.refused = because(fmt.Errorf("snapshot %s: %w", d.snaps.opened, why), d.refused)
+	d.refused = withReason(fmt.Errorf("snapshot %s: %w", d.snaps.opened, why), d.refused)
 }
 
-// Unused is why raft has not started from the newest snapshot; nil if it has.
+// Unused returns why raft has not started from the newest snapshot, or nil if it has.
 func (d *Data) Unused() error {
-	if why := because(d.refused, d.snaps.failed); why != nil {
+	if why := withReason(d.refused, d.snaps.failed); why != nil {
 		return why
 	}
 	return unreadable(d.bare)
 }
 
-// Unusable returns the error about data with which raft could not start; err says what raft did
-// not find.
+// Unusable returns the error for data with which raft could not start. err says what raft did not
+// find.
 func (d *Data) Unusable(err error) error {
 	if errors.Is(d.refused, ErrNewerFormat) {
 		return newerVersion(d.refused)
 	}
-	return because(fmt.Errorf("quorum: start raft: data is %w: %w", ErrDamaged, err), d.Unused())
+	return withReason(fmt.Errorf("quorum: start raft: data is %w: %w", ErrDamaged, err), d.Unused())
 }
 
-// CheckReadable refuses data whose newest snapshot cannot be read and is not made up for by
-// the log. It reads the newest ones with verify, until one is sound.
+// CheckReadable returns an error if the newest snapshot cannot be read and the log does not reach
+// as far. It reads the snapshots with verify, newest first, until one is sound.
 func (d *Data) CheckReadable(verify func(io.Reader) (Contents, error)) error {
 	s := d.bare
 	newest, err := d.Newest()
@@ -202,12 +202,12 @@ func (d *Data) CheckReadable(verify func(io.Reader) (Contents, error)) error {
 			last = max(last, meta.Index)
 			break
 		}
-		why = because(fmt.Errorf("snapshot %s: %w", meta.ID, verr), why)
+		why = withReason(fmt.Errorf("snapshot %s: %w", meta.ID, verr), why)
 	}
 	if last < newest && errors.Is(why, ErrNewerFormat) {
 		return newerVersion(why)
 	} else if last < newest {
-		return because(fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, what can be ends at %d", ErrDamaged, newest, last), why)
+		return withReason(fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, and the readable data end at %d", ErrDamaged, newest, last), why)
 	}
 	return nil
 }

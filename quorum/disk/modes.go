@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// warnOfReaders logs a warning if other users of the machine may read a member's data, which
-// hold the passwords of sessions. Files made by earlier versions are like that, and so is what an
-// operator has copied or opened up. It changes nothing.
-func warnOfReaders(folders []*folder, logger *slog.Logger) {
+// warnOfLooseModes logs a warning if other users of the machine may read a member's data, which
+// contain passwords of sessions. Files made by earlier versions have such modes, and so may files
+// that an operator has copied. It changes nothing.
+func warnOfLooseModes(folders []*folder, logger *slog.Logger) {
 	for _, f := range folders {
 		if open := f.readable(); len(open) > 0 {
 			logger.Warn("other users may read the data of this member, passwords of sessions among them; to end that, run the command",
@@ -19,12 +19,12 @@ func warnOfReaders(folders []*folder, logger *slog.Logger) {
 	}
 }
 
-// readable returns which of a member's files and folders others may read or enter. What lies in a
-// folder that they cannot enter is safe. In a folder that is shared with the operator's files only
-// the member's are looked at.
+// readable returns the member's files and folders that other users may read or enter. Files in a
+// folder that they cannot enter are safe. In a folder shared with the operator's files it checks
+// only the member's.
 func (f *folder) readable() (open []string) {
 	if loose, err := isLoose(f.dir); err != nil || !loose {
-		return nil // what cannot be looked at will fail elsewhere
+		return nil // if it cannot be checked, opening it will fail elsewhere
 	}
 	if f.own {
 		return []string{f.dir}

@@ -7,35 +7,35 @@ import (
 )
 
 const (
-	// paceRest is how many times as long as a piece of a snapshot took its writer rests
-	// behind it: a quarter of the time of one processor and of the disk is the snapshot's.
-	paceRest = 3
-	// maxRest bounds a rest: what takes long, on a slow disk or a busy machine, must come to
-	// its end, too.
-	maxRest = 50 * time.Millisecond
+	// pauseFactor is how many times as long as the writing of a piece of a snapshot the pause after
+	// it is. So a snapshot takes a quarter of the time of one processor and of the disk.
+	pauseFactor = 3
+	// maxPause limits a pause, so that a snapshot is finished even on a slow disk or a busy
+	// machine.
+	maxPause = 50 * time.Millisecond
 )
 
-// pacedWriter writes a snapshot in pieces of writeOut bytes, with rests in between in which
+// pacedWriter writes a snapshot in pieces of writeOut bytes, with pauses between them in which
 // clients have the machine to themselves.
 type pacedWriter struct {
-	w     io.Writer
-	hurry *atomic.Bool // no rests
-	begun time.Time    // of the piece
-	n     int          // bytes of it
+	w        io.Writer
+	noPauses *atomic.Bool // no rests
+	begun    time.Time    // when the piece was begun
+	n        int          // bytes of the piece
 }
 
-// Paced returns a writer of a snapshot to w that takes rests: see pacedWriter. It takes none
-// while hurry is set. begun is when the work on the snapshot began.
-func Paced(w io.Writer, hurry *atomic.Bool, begun time.Time) io.Writer {
-	return &pacedWriter{w: w, hurry: hurry, begun: begun}
+// Paced returns a writer of a snapshot to w that makes pauses: see pacedWriter. It makes none while
+// noPauses is set. begun is when the work on the snapshot began.
+func Paced(w io.Writer, noPauses *atomic.Bool, begun time.Time) io.Writer {
+	return &pacedWriter{w: w, noPauses: noPauses, begun: begun}
 }
 
 func (p *pacedWriter) Write(b []byte) (int, error) {
 	n, err := p.w.Write(b)
-	if p.n += n; p.n < writeOut || err != nil || p.hurry.Load() {
+	if p.n += n; p.n < writeOut || err != nil || p.noPauses.Load() {
 		return n, err
 	}
-	time.Sleep(min(paceRest*time.Since(p.begun), maxRest))
+	time.Sleep(min(pauseFactor*time.Since(p.begun), maxPause))
 	p.n, p.begun = 0, time.Now()
 	return n, nil
 }

@@ -18,7 +18,7 @@ func TestSnapshotIsPaced(t *testing.T) {
 		hurry       bool
 	}{
 		{"a fast disk", 2 * time.Millisecond, pieces * 8 * time.Millisecond, false},
-		{"a slow disk", 100 * time.Millisecond, pieces * (100*time.Millisecond + maxRest), false},
+		{"a slow disk", 100 * time.Millisecond, pieces * (100*time.Millisecond + maxPause), false},
 		{"at the end", 2 * time.Millisecond, pieces * 2 * time.Millisecond, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,13 +6,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// writeOut is how much of a snapshot is handed to the disk at a time. Left to the system,
-// all of it goes at once when the file is synced, and the log's next writes wait behind it;
-// they wait behind each of these, too: beside 2,000 writes per second pieces of 2 MiB made
-// the slowest hundredth of them 1.6 times as slow, of 256 KiB 1.2 times.
+// writeOut is how many bytes of a snapshot are written to the disk at a time. If it were left to
+// the system, all of it would be written when the file is synced, and the log's next writes would
+// wait for it. They also wait for each of these pieces: with 2,000 writes per second at the same
+// time, pieces of 2 MiB made the slowest hundredth of them 1.6 times as slow, and pieces of 256 KiB
+// 1.2 times.
 const writeOut = 256 << 10 // bytes
 
-// snapshotSink writes a snapshot. It yields to any goroutine that is ready to run, and stops the
+// snapshotSink writes a snapshot. It yields to any goroutine that is ready to run, and ends the
 // member if the write fails.
 type snapshotSink struct {
 	raft.SnapshotSink
@@ -20,7 +21,7 @@ type snapshotSink struct {
 	closed bool
 }
 
-// Write takes a block of a snapshot, or part of one.
+// Write writes a block of a snapshot, or part of one.
 func (k *snapshotSink) Write(p []byte) (int, error) {
 	n, err := k.SnapshotSink.Write(p)
 	runtime.Gosched()
@@ -29,7 +30,7 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 
 func (k *snapshotSink) Close() error {
 	if k.closed {
-		return nil // raft closes once more
+		return nil // raft calls Close once more
 	}
 	k.closed = true
 	if err := k.store.check("store snapshot", k.SnapshotSink.Close()); err != nil {

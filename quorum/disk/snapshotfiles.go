@@ -25,36 +25,37 @@ const (
 	snapshotsDir = "snapshots"
 	metaFile     = "meta.json"
 	stateFile    = "state.bin"
-	// maxMeta bounds meta.json, in bytes: 255 servers with names of 253 bytes fit.
+	// maxMeta limits meta.json, in bytes: 255 servers with names of 253 bytes fit.
 	maxMeta = 256 << 10
 )
 
-// snapshotFiles is a raft.SnapshotStore in a folder. The files are those of raft's own store,
-// which older versions use, and each can read what the other has written. In contrast to that
-// one, it has a checksum of the metadata, reads the state once, and lets nobody but the owner
-// read anything.
+// snapshotFiles is a raft.SnapshotStore in a folder. Its files are those of raft's own store, which
+// older versions use, and each store can read the other's files. Unlike raft's, this store has a
+// checksum of the metadata, reads the state only once, and makes files that only their owner can
+// read.
 //
 // A snapshot is a folder <term>-<index>-<milliseconds> with two files:
 //
 //   - meta.json: a line of JSON, snapshotMeta, and a line with its checksum.
-//   - state.bin: what the state machine has written.
+//   - state.bin: the bytes that the state machine has written.
 //
-// The metadata has a checksum of the state, so that the two files cannot be exchanged either.
+// The metadata contain a checksum of the state, so an exchange of one of the files is noticed too.
 type snapshotFiles struct {
 	dir    string
 	logger hclog.Logger
 }
 
-// snapshotMeta is the first line of meta.json. But for Checked it is as raft's own store has it.
+// snapshotMeta is the first line of meta.json. Except for Checked it is the same as in raft's own
+// store.
 type snapshotMeta struct {
 	raft.SnapshotMeta
 	CRC     []byte // of the state: CRC-64 with the ECMA polynomial
-	Checked bool   // a second line has the checksum; false: raft's own store wrote the file
+	Checked bool   // the second line has the checksum; false: raft's own store wrote the file
 }
 
 var crc64Table = crc64.MakeTable(crc64.ECMA)
 
-// newSnapshotFiles returns the store in dir, which it makes if need be.
+// newSnapshotFiles returns the store in dir. It makes dir if it does not exist.
 func newSnapshotFiles(dir string, hl hclog.Logger) (*snapshotFiles, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, err
@@ -62,13 +63,13 @@ func newSnapshotFiles(dir string, hl hclog.Logger) (*snapshotFiles, error) {
 	return &snapshotFiles{dir: dir, logger: hl}, nil
 }
 
-// snapshotName is that of a snapshot's folder.
+// snapshotName returns the name of a snapshot's folder.
 func snapshotName(term, index uint64, at time.Time) string {
 	return fmt.Sprintf("%d-%d-%d", term, index, at.UnixMilli())
 }
 
-// parseName returns the term and the index that a snapshot is named after; ok is false if this
-// is no name of a snapshot that was finished.
+// parseName returns the term and the index in the name of a snapshot's folder. ok is false if it is
+// not the name of a finished snapshot.
 func parseName(name string) (term, index uint64, ok bool) {
 	part := strings.Split(name, "-")
 	if len(part) != 3 || strings.HasSuffix(name, tmpSuffix) {
@@ -79,7 +80,7 @@ func parseName(name string) (term, index uint64, ok bool) {
 	return term, index, terr == nil && ierr == nil
 }
 
-// snapshotTime returns when the snapshot was written that has this name.
+// snapshotTime returns when the snapshot with the given name was written.
 func snapshotTime(name string) time.Time {
 	ms, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
 	if err != nil {
@@ -88,7 +89,7 @@ func snapshotTime(name string) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// Create implements raft.SnapshotStore: the snapshot is there once the sink is closed.
+// Create implements raft.SnapshotStore. The snapshot exists once the sink is closed.
 func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	if v != 1 {
 		return nil, fmt.Errorf("quorum: snapshots of raft's version %d are not known", v)
@@ -105,8 +106,8 @@ func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raf
 	return k, err
 }
 
-// List implements raft.SnapshotStore: the newest snapshots, newest first. Those whose metadata
-// cannot be trusted are left out; see unreadable.
+// List implements raft.SnapshotStore. It returns the newest snapshots, newest first, without those
+// whose metadata cannot be trusted; see unreadable.
 func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
 	all, err := s.sorted()
 	if err != nil {
@@ -143,8 +144,8 @@ func (s *snapshotFiles) sorted() ([]*snapshotMeta, error) {
 	return all, nil
 }
 
-// unreadable returns the highest index that a snapshot is named after, if its metadata cannot
-// be trusted, and why; 0 if there is none.
+// unreadable returns the highest index in the name of a snapshot whose metadata cannot be trusted,
+// and the reason. The index is 0 if there is no such snapshot.
 func (s *snapshotFiles) unreadable() (index uint64, why error, err error) {
 	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {
@@ -159,8 +160,8 @@ func (s *snapshotFiles) unreadable() (index uint64, why error, err error) {
 	return index, why, err
 }
 
-// readMeta reads and checks the metadata of a snapshot. Without a checksum, they must at least
-// be those that the folder is named after.
+// readMeta reads and checks the metadata of a snapshot. Even without a checksum, they must match
+// the name of the folder.
 func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	path := filepath.Join(s.dir, name, metaFile)
 	data, err := readUpTo(path, maxMeta)
@@ -189,7 +190,7 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	return &m, nil
 }
 
-// metaSum is the second line of meta.json, for the first.
+// metaSum returns the second line of meta.json for the given first line.
 func metaSum(line []byte) string { return fmt.Sprintf("sha256 %x\n", sha256.Sum256(line)) }
 
 // readUpTo reads a file of at most limit bytes.
@@ -208,8 +209,8 @@ func readUpTo(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Open implements raft.SnapshotStore. The reader compares the checksum while it reads: it never
-// returns the last bytes of a state that has changed, but ErrDamaged instead.
+// Open implements raft.SnapshotStore. The reader checks the checksum while it reads: if the state
+// has changed, it returns ErrDamaged instead of the last bytes.
 func (s *snapshotFiles) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	m, err := s.readMeta(id)
 	if err != nil {
@@ -228,7 +229,7 @@ func (s *snapshotFiles) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 type stateReader struct {
 	file *os.File
 	meta *snapshotMeta
-	left int64 // bytes to be read
+	left int64 // bytes still to be read
 	sum  hash.Hash64
 }
 
@@ -255,8 +256,8 @@ func (r *stateReader) damaged(why string) error {
 	return fmt.Errorf("quorum: %s is %w: %s", r.file.Name(), ErrDamaged, why)
 }
 
-// reap removes all snapshots but the newest.
-func (s *snapshotFiles) reap() error {
+// removeOld removes all snapshots but the newest ones.
+func (s *snapshotFiles) removeOld() error {
 	all, err := s.sorted()
 	if err != nil {
 		return err
@@ -269,15 +270,15 @@ func (s *snapshotFiles) reap() error {
 	return nil
 }
 
-// fileSink is a snapshot that is being written. It hands what it gets to the disk a little at a
-// time.
+// fileSink is a snapshot that is being written. It makes the system write the state to the disk a
+// little at a time.
 type fileSink struct {
 	store  *snapshotFiles
 	tmp    string // its folder until it is finished
 	file   *os.File
 	meta   snapshotMeta
 	sum    hash.Hash64
-	out    int64 // bytes of the state that are on the disk, as far as this sink has seen to it
+	out    int64 // bytes of the state that this sink has had written to the disk
 	closed bool
 }
 
@@ -308,7 +309,7 @@ func (k *fileSink) Close() error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(k.tmp))
 	}
-	return k.store.reap()
+	return k.store.removeOld()
 }
 
 // finish writes the metadata, and gives the folder its name.

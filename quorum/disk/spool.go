@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Spool holds a snapshot between the network and raft. Write it, then read it from the
-// start after each rewind, then close it.
+// Spool holds a received snapshot until raft has read it. Write it first, then read it from the
+// start after each Rewind, then close it.
 type Spool interface {
 	io.ReadWriter
 	Rewind() error
@@ -53,6 +53,6 @@ func (s fileSpool) Rewind() error {
 }
 
 func (s fileSpool) Close() {
-	_ = s.File.Close() // what it held is with raft now, or of no use
+	_ = s.File.Close() // raft has its contents now, or they are useless
 	os.Remove(s.Name())
 }

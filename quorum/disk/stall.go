@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// DefaultStallLimit is how long an operation of a store or of the state machine may take: far
-// more than a slow disk does, and a leader past it is replaced before clients look elsewhere.
+// DefaultStallLimit is how long an operation of a store or of the state machine may take. It is far
+// longer than a slow disk needs, and a leader that exceeds it is replaced before its clients look
+// for another server.
 const DefaultStallLimit = 3 * time.Second
 
 var errStalled = errors.New("quorum: a store or the state machine hangs")
 
-// operations are those of the stores and of the state machine that are under way, and since
-// when. A disk may hang without an error. Then raft's main loop hangs with it, or applies
-// nothing more, but goes on heartbeating, and a leader would never be replaced. The zero
-// value has no limit. Safe for concurrent use.
+// operations holds the operations of the stores and of the state machine that are under way, with
+// their start times. A disk may hang without an error. Then raft's main loop hangs with it, or
+// applies nothing more, but heartbeats go on, and a leader would never be replaced. The zero value
+// has no limit. It is safe for concurrent use.
 type operations struct {
 	limit time.Duration // 0: none
 
@@ -30,7 +31,7 @@ type operation struct {
 	begun time.Time
 }
 
-// begin notes an operation. Its end is to be called with the number returned.
+// begin records an operation. The caller must call finish with the number that it returns.
 func (o *operations) begin(what string) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,14 +43,14 @@ func (o *operations) begin(what string) uint64 {
 	return o.last
 }
 
-func (o *operations) end(n uint64) {
+func (o *operations) finish(n uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.under, n)
 }
 
-// stalled returns an error that names the oldest operation if that is past the limit, nil
-// if none is.
+// stalled returns an error that names the oldest operation if that has taken longer than the limit.
+// Otherwise it returns nil.
 func (o *operations) stalled() error {
 	if o.limit == 0 {
 		return nil

@@ -12,11 +12,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrNoData is the error if a folder holds nothing that the others may count on.
+// ErrNoData is the error for a folder that holds nothing that the other members count on.
 var ErrNoData = errors.New("quorum: no data to recover from")
 
-// begun returns ErrNoData if no member has begun in a data folder.
-func begun(dir, logDir string) error {
+// checkBegun returns ErrNoData if no member has begun in a data folder.
+func checkBegun(dir, logDir string) error {
 	own, err := ownFolder(dir, logDir)
 	if err != nil {
 		return err
@@ -27,19 +27,19 @@ func begun(dir, logDir string) error {
 	return nil
 }
 
-// Extent is how far a member's data go.
+// Extent says how far a member's data go.
 type Extent struct {
 	Index, Term uint64    // of the last entry
-	At          time.Time // when a leader appended that, or the snapshot was written that it is in; zero: unknown
+	At          time.Time // when a leader appended that entry, or when the snapshot that contains it was written; zero: unknown
 }
 
-// Before reports whether data that go as far as other are newer, as raft compares logs.
+// Before reports whether other goes further than e, as raft compares logs.
 func (e Extent) Before(other Extent) bool {
 	return cmp.Or(cmp.Compare(e.Term, other.Term), cmp.Compare(e.Index, other.Index)) < 0
 }
 
 // Examine returns how far the data of a stopped member go. It changes no more than a start would:
-// what a crash left half written is removed. ErrNoData: there are none.
+// it removes writes that a crash left incomplete. It returns ErrNoData if there are no data.
 func Examine(dir, logDir string) (e Extent, err error) {
 	d, err := OpenStopped(dir, logDir, hclog.NewNullLogger())
 	if err != nil {
@@ -74,8 +74,8 @@ func Examine(dir, logDir string) (e Extent, err error) {
 // AllEntries returns the log for raft.RecoverCluster: see allEntries. It has no guard.
 func (d *Data) AllEntries() raft.LogStore { return allEntries{d.bare.Log} }
 
-// allEntries is a log whose entries of raft's own are commands without data, so that RecoverCluster
-// gives them to the state machine, too: then the snapshot goes to the index that it says.
+// allEntries is a log in which raft's own entries are commands without data. So RecoverCluster
+// passes them to the state machine too, and the snapshot goes to the index that it claims.
 type allEntries struct{ raft.LogStore }
 
 // GetLog implements raft.LogStore.

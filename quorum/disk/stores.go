@@ -15,40 +15,42 @@ import (
 )
 
 const (
-	// retained snapshots: the newest, and one to fall back on while the log still follows it.
+	// retained is how many snapshots are kept: the newest, and one to fall back on while the log
+	// still continues it.
 	retained = 2
-	// boltLockTimeout: the folder is locked already, so nobody should hold the file.
+	// boltLockTimeout is short because the folder is locked already, so no process should hold the
+	// file.
 	boltLockTimeout = time.Second
-	// BootstrapIndex is the index of the bootstrap entry, the first configuration. A member
-	// that has no other entry has nothing that the others may count on.
+	// BootstrapIndex is the index of the bootstrap entry, the first configuration. If a member has
+	// no other entry, it has nothing that the others count on.
 	BootstrapIndex = 1
-	// MaxAppend entries at most are stored in one write: a leader sends no more in one
-	// AppendEntries, and a follower's heartbeats wait behind that write.
+	// MaxAppend is how many entries are stored in one write at most. A leader sends no more in one
+	// AppendEntries, and a follower's heartbeats wait for that write.
 	MaxAppend = 8
 )
 
 // keyTerm is raft's key of its current term. Its other two are LastVoteTerm and LastVoteCand.
 var keyTerm = []byte("CurrentTerm")
 
-// Stores are what raft keeps its state in, without the guards of a Data.
+// Stores are the stores of raft's state, without the guards of a Data.
 type Stores struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
 }
 
-// guard stops the member when a store fails. raft would carry on: with a log in its memory
-// that is not the stored one, or by a panic. So the goroutine that asked ends right there;
-// what raft has deferred answers that nothing was stored.
+// guard ends the member when a store fails. raft would continue with a log in memory that differs
+// from the stored one, or panic. So the goroutine that called the store ends right there; raft's
+// deferred functions then report that nothing was stored.
 type guard struct {
 	fail    func(error)
-	running func() bool // raft's goroutines run; before, errors are simply returned
-	ops     *operations // hears what is under way
+	running func() bool // reports whether raft's goroutines run; before that, errors are simply returned
+	ops     *operations // keeps the operations under way
 }
 
-// timed does op, which may hang.
+// timed runs op, which may hang.
 func (g guard) timed(what string, op func() error) error {
-	defer g.ops.end(g.ops.begin(what))
+	defer g.ops.finish(g.ops.begin(what))
 	return op()
 }
 
@@ -61,19 +63,20 @@ func (g guard) check(op string, err error) error {
 	return nil
 }
 
-// logStore is the log with its guard. It counts what is appended.
+// logStore is the log with its guard. It counts the appended entries.
 type logStore struct {
 	raft.LogStore
 	guard
 	figures *figures
-	whole   bool         // deletes at once, whatever is deleted: it removes files
-	data    atomic.Bool  // holds, or held, an entry beyond the bootstrap entry
-	entries atomic.Int64 // appended by this process
+	whole   bool         // deletes any range in one step, because it removes files
+	data    atomic.Bool  // holds, or held, an entry after the bootstrap entry
+	entries atomic.Int64 // number appended by this process
 	bytes   atomic.Int64
 }
 
-// IsMonotonic implements raft.MonotonicLogStore: raft empties the log when it installs a
-// snapshot, instead of leaving a gap behind it or, worse, entries that contradict it.
+// IsMonotonic implements raft.MonotonicLogStore. It makes raft empty the log when it installs a
+// snapshot. Otherwise raft would leave a gap after the log or, worse, entries that contradict the
+// snapshot.
 func (s *logStore) IsMonotonic() bool { return true }
 
 func (s *logStore) FirstIndex() (uint64, error) {
@@ -91,7 +94,7 @@ func (s *logStore) GetLog(index uint64, l *raft.Log) error {
 	if errors.Is(err, raft.ErrLogNotFound) {
 		first, last := s.bounds()
 		if first == 0 || index < first || index > last {
-			return raft.ErrLogNotFound // raft compares
+			return raft.ErrLogNotFound // raft compares the error with ==
 		}
 		err = fmt.Errorf("the log from %d to %d has a hole at %d", first, last, index)
 	}
@@ -135,11 +138,12 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// MaxEntry bounds an entry's data, in bytes: four times what a leader seals. raft-wal writes
-// longer ones than the 64 MiB that it reads, and a member with such a log starts no more.
+// MaxEntry limits an entry's data, in bytes: four times what a leader puts into one. raft-wal
+// writes entries that are longer than the 64 MiB that it reads, and a member with such a log cannot
+// start.
 const MaxEntry = 32 << 20
 
-// ErrTooLong is the error for an entry that no log would take.
+// ErrTooLong is the error for an entry that is too long for the log.
 var ErrTooLong = errors.New("quorum: entry is too long")
 
 // CheckSize returns ErrTooLong if an entry is longer than MaxEntry.
@@ -150,13 +154,14 @@ func CheckSize(l *raft.Log) error {
 	return nil
 }
 
-// deleteChunk entries at most are deleted in one transaction. BoltDB has one writer, and
-// while it deletes a hundred thousand entries raft's main loop could not store any, nor
-// answer a heartbeat.
+// deleteChunk is how many entries are deleted in one transaction at most. BoltDB has one writer:
+// while it deletes a hundred thousand entries, raft's main loop can neither store any nor answer a
+// heartbeat.
 const deleteChunk = 1024
 
-// DeleteRange deletes in steps. A beginning goes from the front, an end from the back: after
-// a crash the rest has no hole, and none between it and the snapshot.
+// DeleteRange deletes in steps. It deletes the beginning of a log from its front, and the end of a
+// log from its back. So after a crash there is no hole in the rest, and none between it and the
+// snapshot.
 func (s *logStore) DeleteRange(first, last uint64) error {
 	end, err := s.LastIndex()
 	if err != nil {
@@ -184,18 +189,18 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 	return nil
 }
 
-// entryOverhead is what an entry takes besides its data, in bytes.
+// entryOverhead is how many bytes an entry takes in addition to its data.
 const entryOverhead = 64
 
-// Stable is a member's stable store, which has its term, its vote and what else it must not
-// forget. It is guarded, as a Data says. A key that is not there is no error for raft: it takes
-// the word "not found" or a zero. Data.Stable returns one.
+// Stable is a member's stable store. It holds raft's term and vote and other values that must not
+// be forgotten. It has the guard of its Data. A missing key is not an error for raft, which expects
+// the text "not found" or a zero. Data.Stable returns one.
 type Stable struct {
 	raft.StableStore
 	guard
 }
 
-// Value returns what is stored under a key, nil if there is nothing.
+// Value returns the value of a key, or nil if there is none.
 func (s *Stable) Value(k []byte) ([]byte, error) {
 	v, err := s.Get(k)
 	if notFound(err) {
@@ -204,10 +209,10 @@ func (s *Stable) Value(k []byte) ([]byte, error) {
 	return v, err
 }
 
-// Term returns raft's current term, 0 if there is none.
+// Term returns raft's current term, or 0 if there is none.
 func (s *Stable) Term() (uint64, error) { return s.GetUint64(keyTerm) }
 
-// SetTerm stores raft's current term. raft must not run.
+// SetTerm stores raft's current term. raft must not be running.
 func (s *Stable) SetTerm(term uint64) error { return s.SetUint64(keyTerm, term) }
 
 // Set implements raft.StableStore, as do the next three methods.
@@ -236,7 +241,7 @@ func (s *Stable) GetUint64(k []byte) (uint64, error) {
 	return v, s.check("read "+string(k), err)
 }
 
-// notFound goes by the text, as raft does: its stores have no common error.
+// notFound compares the text, as raft does: raft's stores have no common error.
 func notFound(err error) bool {
 	return err != nil && (errors.Is(err, raftboltdb.ErrKeyNotFound) || err.Error() == "not found")
 }
@@ -246,9 +251,9 @@ type snapshotStore struct {
 	raft.SnapshotStore
 	guard
 	files  *snapshotFiles // the same store; nil if it is another one
-	stored func()         // a snapshot has been stored
-	opened string         // the last one that was opened before raft ran
-	failed error          // why one could not be opened then; nil: all could
+	stored func()         // called when a snapshot has been stored
+	opened string         // name of the last one that was opened before raft ran
+	failed error          // why one could not be opened then; nil: none failed
 }
 
 func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
@@ -273,11 +278,11 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	}
 	m, r, err := s.SnapshotStore.Open(id)
 	if !s.running() {
-		s.failed = because(err, s.failed)
+		s.failed = withReason(err, s.failed)
 	}
 	if err != nil && s.running() && s.files != nil {
 		if _, serr := os.Stat(filepath.Join(s.files.dir, id)); errors.Is(serr, os.ErrNotExist) {
-			return nil, nil, err // a newer one took its place since List
+			return nil, nil, err // a newer snapshot has replaced it since List
 		}
 	}
 	if err := s.check("open snapshot", err); err != nil {

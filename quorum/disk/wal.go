@@ -21,8 +21,8 @@ import (
 const (
 	walName     = "wal" // folder of the segments
 	walMetaName = metadb.FileName
-	// walSegment is the size of a segment, in bytes: the disk that an idle member takes, and
-	// what is written anew at its start. With the next one a write waits for a new file.
+	// walSegment is the size of a segment, in bytes. It is the disk space that an idle member
+	// takes, and what a start rewrites. Each time a segment is full, a write waits for a new file.
 	walSegment = 16 << 20
 )
 
@@ -36,7 +36,7 @@ type walFiles struct {
 
 func (f *walFiles) Close() error { return errors.Join(f.wal.Close(), f.bolt.Close()) }
 
-// openWAL opens the segments in dir, which it makes if need be.
+// openWAL opens the segments in dir. It makes dir if it does not exist.
 func openWAL(dir string, hl hclog.Logger) (w *segments, err error) {
 	if err := os.Mkdir(dir, dirMode); err == nil {
 		err = syncDir(filepath.Dir(dir))
@@ -46,9 +46,9 @@ func openWAL(dir string, hl hclog.Logger) (w *segments, err error) {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("quorum: open log: %w", err)
 	}
-	err = careful(dir, func() error {
+	err = openSafely(dir, func() error {
 		w, err = openSegments(dir, walfs.New(), hl)
-		if errors.Is(err, fs.ErrNotExist) { // a segment that is listed
+		if errors.Is(err, fs.ErrNotExist) { // a listed segment is missing
 			err = fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 		return err
@@ -85,8 +85,8 @@ type segments struct {
 	files *walSegments
 }
 
-// GetLog implements raft.LogStore. An entry that is there and cannot be read is damaged, unless the
-// system says why it cannot be read.
+// GetLog implements raft.LogStore. If an entry exists and cannot be read it is damaged, unless the
+// system gives another reason.
 func (s *segments) GetLog(index uint64, l *raft.Log) error {
 	err := s.WAL.GetLog(index, l)
 	switch {
@@ -107,12 +107,12 @@ func hasErrno(err error) bool {
 func (s *segments) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs implements raft.LogStore. raft-wal begins a new segment in a goroutine of its own. If
-// that fails, for instance because the disk is full, the next write finds no more than a segment that
-// is sealed, and the reason is added here.
+// that fails, for instance because the disk is full, the next write finds only a sealed segment.
+// StoreLogs then adds the reason to the error.
 func (s *segments) StoreLogs(logs []*raft.Log) error {
 	err := s.WAL.StoreLogs(logs)
 	if errors.Is(err, types.ErrSealed) {
-		err = because(s.files.failure(), err)
+		err = withReason(s.files.failure(), err)
 	}
 	return err
 }
@@ -120,8 +120,8 @@ func (s *segments) StoreLogs(logs []*raft.Log) error {
 // Close closes the log and the mark.
 func (s *segments) Close() error { return errors.Join(s.WAL.Close(), s.files.mark.Close()) }
 
-// walFS makes files that only the owner may read, and whose size is durable before they are written
-// to. So a file that has entries and is shorter than it was made has lost its end.
+// walFS makes files that only their owner can read. A file's size is durable before it is written
+// to. So if a file has entries and is shorter than it was made, it has lost its end.
 type walFS struct{ types.VFS }
 
 // Create implements types.VFS.

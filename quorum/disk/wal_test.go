@@ -588,7 +588,7 @@ func TestWALFullDisk(t *testing.T) {
 	dir, disk := filepath.Join(d.dir, walName), &fullDisk{VFS: walfs.New()}
 	d.store(1, 100)
 	open := func() (log *segments, err error) {
-		err = careful(dir, func() error {
+		err = openSafely(dir, func() error {
 			log, err = openSegments(dir, disk, hclog.NewNullLogger())
 			return err
 		})

@@ -16,39 +16,39 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// walList is the list of segments as it is stored, in JSON: raft-wal's own, and what older
-// versions ignore.
+// walList is the list of segments as it is stored, in JSON: raft-wal's own list, with fields that
+// older versions ignore.
 type walList struct {
 	types.PersistentState
 	// Durable is the last index that the last segment held when the list was written, if this
-	// process had written that segment anew; else 0. See walMark for what comes after.
+	// process had rewritten that segment; else it is 0. See walMark for later indexes.
 	Durable uint64
-	// Sum is the checksum of all else. Lists of older versions have none.
+	// Sum is the checksum of all other fields. Lists of older versions have none.
 	Sum *uint32 `json:",omitempty"`
 }
 
-// sum is what Sum should be.
+// sum returns the value that Sum should have.
 func (l walList) sum() (uint32, error) {
 	l.Sum = nil
 	text, err := json.Marshal(l)
 	return crc32.Checksum(text, castagnoli), err
 }
 
-// walMeta is raft-wal's list of its segments, in the file that raft-wal's own keeps it in. Before
-// raft-wal sees the list, the segments are compared with it, and the last one, which a crash may
-// have left half written, is written anew into a file of its own.
+// walMeta is raft-wal's list of its segments, in the file in which raft-wal keeps it. Before
+// raft-wal gets the list, walMeta compares the segments with it. It also rewrites the last segment,
+// which a crash may have left incomplete, into a new file.
 //
-// raft-wal 0.4.2 goes on behind the last whole batch in the file, and leaves what lies behind
-// as it is: with a shorter batch in front of it, the next start takes those bytes for
-// entries. And a segment that is full, but not yet listed so, or that was torn while its
-// index was written, takes no entry ever again. It makes a listed file that is gone anew, and
-// deletes every file that is not listed.
+// This avoids three problems of raft-wal 0.4.2. It continues after the last whole batch in the file
+// and leaves later bytes as they are: if it then writes a shorter batch, the next start takes those
+// bytes for entries. A segment that is full but not listed so, or whose index was being written
+// when the crash came, never takes another entry. And it makes a listed file that is missing again,
+// and deletes every file that is not listed.
 type walMeta struct {
-	metadb.BoltMetaDB // makes the file; never opened otherwise
+	metadb.BoltMetaDB // makes the file; not opened otherwise
 	db                *bbolt.DB
 	files             *walSegments
-	anew              uint64 // number of the segment that this process has written anew
-	durable           uint64 // its last index then; 0: it has written none
+	rewritten         uint64 // number of the segment that this process has rewritten
+	durable           uint64 // the last index of that segment then; 0: none was rewritten
 }
 
 // Load implements types.MetaStore. raft-wal calls it once, when it opens.
@@ -62,9 +62,9 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 		return state, err
 	}
 	tail := &state.Segments[len(state.Segments)-1]
-	entries, err := m.tail(dir, *tail, max(list.Durable, m.files.mark.of(tail.ID)))
+	entries, err := m.readTail(dir, *tail, max(list.Durable, m.files.mark.durable(tail.ID)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return state, nil // listed, and not made before a crash: raft-wal makes it
+		return state, nil // listed, but a crash came before it was made: raft-wal makes it
 	} else if err != nil {
 		return state, fmt.Errorf("the last segment, %s: %w", segment.FileName(*tail), err)
 	}
@@ -74,7 +74,7 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	return state, m.CommitState(state)
 }
 
-// read opens the file in dir, which it makes if need be, and returns the list in it.
+// read opens the list's file in dir, which it makes if it does not exist, and returns the list.
 func (m *walMeta) read(dir string) (list walList, err error) {
 	path := filepath.Join(dir, walMetaName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -121,8 +121,8 @@ func (m *walMeta) read(dir string) (list walList, err error) {
 	return list, nil
 }
 
-// compare compares the list with the files and the mark. A list that is older than they are
-// must be refused: raft-wal would delete the files that it does not name.
+// compare compares the list with the files and the mark. It returns an error if the list is older
+// than they are, because raft-wal would delete the files that it does not name.
 func (m *walMeta) compare(dir string, state types.PersistentState) error {
 	found, err := m.files.List()
 	if err != nil {
@@ -141,9 +141,9 @@ func (m *walMeta) compare(dir string, state types.PersistentState) error {
 	return known
 }
 
-// tail returns the entries of the last segment, which was durable up to an index, as far as is
-// known. It is damage if the file has fewer.
-func (m *walMeta) tail(dir string, info types.SegmentInfo, durable uint64) ([]types.LogEntry, error) {
+// readTail returns the entries of the last segment. durable is the index up to which it is known to
+// be durable: if the file has fewer entries, it is damaged.
+func (m *walMeta) readTail(dir string, info types.SegmentInfo, durable uint64) ([]types.LogEntry, error) {
 	if !info.SealTime.IsZero() {
 		return nil, fmt.Errorf("%w: no segment is open", types.ErrCorrupt)
 	}
@@ -161,15 +161,15 @@ func (m *walMeta) tail(dir string, info types.SegmentInfo, durable uint64) ([]ty
 	return entries, errors.Join(err, old.Close())
 }
 
-// rewrite puts entries, which are those of the last segment, into a new one, which takes its
-// place in state. A file that is not listed goes when raft-wal opens.
+// rewrite writes entries, those of the last segment, into a new segment, which replaces it in
+// state. raft-wal deletes the old file when it opens, because it is not listed.
 func (m *walMeta) rewrite(state *types.PersistentState, entries []types.LogEntry) error {
 	tail := &state.Segments[len(state.Segments)-1]
 	tail.ID, tail.BaseIndex = next(state), tail.MinIndex
 	if err := m.files.Delete(tail.BaseIndex, tail.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // of a start that was killed right here
+		return err // left by a start that was killed right here
 	}
-	fresh, err := m.files.SegmentFiler.Create(*tail) // not marked: it is not listed yet
+	fresh, err := m.files.SegmentFiler.Create(*tail) // not recorded in the mark, because it is not listed yet
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (m *walMeta) rewrite(state *types.PersistentState, entries []types.LogEntry
 		return err
 	}
 	last := entries[len(entries)-1].Index
-	m.anew, m.durable = tail.ID, last
+	m.rewritten, m.durable = tail.ID, last
 	if !full {
 		return nil
 	}
@@ -190,16 +190,16 @@ func (m *walMeta) rewrite(state *types.PersistentState, entries []types.LogEntry
 	return nil
 }
 
-// fill appends entries to an empty segment. It reports whether that is full, and where its index
-// begins then.
+// fill appends entries to an empty segment. It reports whether the segment is then full, and where
+// its index begins in that case.
 func fill(w types.SegmentWriter, entries []types.LogEntry) (full bool, index uint64, err error) {
-	if err := w.Append(seal(entries)); err != nil {
+	if err := w.Append(withChecksums(entries)); err != nil {
 		return false, 0, err
 	}
 	return w.Sealed()
 }
 
-// next takes the number of the next segment.
+// next returns the number of the next segment, and counts it as used.
 func next(state *types.PersistentState) uint64 {
 	state.NextSegmentID++
 	return state.NextSegmentID - 1
@@ -208,7 +208,7 @@ func next(state *types.PersistentState) uint64 {
 // CommitState implements types.MetaStore.
 func (m *walMeta) CommitState(state types.PersistentState) error {
 	list := walList{PersistentState: state}
-	if n := len(state.Segments); m.durable > 0 && n > 0 && state.Segments[n-1].ID == m.anew {
+	if n := len(state.Segments); m.durable > 0 && n > 0 && state.Segments[n-1].ID == m.rewritten {
 		list.Durable = m.durable
 	}
 	sum, err := list.sum()
@@ -223,7 +223,7 @@ func (m *walMeta) CommitState(state types.PersistentState) error {
 	err = m.db.Update(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte(metadb.MetaBucket)).Put([]byte(metadb.MetaKey), text)
 	})
-	return m.files.note(err)
+	return m.files.noteFailure(err)
 }
 
 // Close implements types.MetaStore.

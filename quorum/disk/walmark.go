@@ -11,37 +11,38 @@ import (
 )
 
 const (
-	// walMarkName is the file, beside the segments, that a walMark is in.
+	// walMarkName is the file with the walMark, next to the segments.
 	walMarkName = "durable"
 	// markMagic begins a mark.
 	markMagic = "RCMARK1\n"
-	// markSize is that of a mark in bytes: the magic, a segment, an index and a checksum. It is
-	// far below a sector, so a crash leaves the former mark or the new one.
+	// markSize is the size of a mark in bytes: the magic, a segment, an index and a checksum. It is
+	// far below a sector, so after a crash either the old mark or the new one is there.
 	markSize = len(markMagic) + 8 + 8 + checksumSize
 )
 
-// walMark says how far the log's last segment is durable, in a file outside of that segment. A
-// segment that ends before the mark has lost entries. Without the mark a lost end cannot be told
+// walMark says how far the log's last segment is durable, in a file outside of that segment. If a
+// segment ends before the mark, it has lost entries. Without the mark, a lost end could not be told
 // from the end of a log.
 //
-// The mark lags and never leads: it is written after the log's fsync has returned. It is synced
-// once for each segment, with the first batch, before that is acknowledged; after that it is only
-// written, which costs a batch some microseconds. A process that is killed loses nothing of it; a
-// machine that loses its power loses as much as the kernel had not yet written.
+// The mark may lag behind the log and is never ahead of it, because it is written after the log's
+// fsync has returned. It is synced once for each segment, with the first batch, before that is
+// acknowledged. After that it is only written, which costs a batch some microseconds. If the
+// process is killed, no mark is lost. If the machine loses its power, marks are lost that the
+// kernel had not written yet.
 //
-// The mark counts for the segment that it names and for no other. raft-wal never shortens a
-// segment: whatever removes entries from the log's end, or all of them, begins a new segment, under a
-// number that was never used before. So nothing has to lower the mark.
+// The mark counts only for the segment that it names. raft-wal never shortens a segment: whenever
+// entries are removed from the log's end, or all of them, it begins a new segment with a number
+// that was never used before. So the mark never has to be lowered.
 //
-// Its methods are called by one goroutine at a time, as raft-wal's writers are.
+// Only one goroutine at a time may call its methods, as with raft-wal's writers.
 type walMark struct {
 	file    *os.File
-	segment uint64 // 0: none; raft-wal begins with 0, so this is the number plus 1
+	segment uint64 // the segment's number plus 1, because raft-wal's numbers begin with 0; 0: none
 	index   uint64
 }
 
-// openMark opens the mark in dir, or makes one that names no segment. A folder of an older
-// version has none.
+// openMark opens the mark in dir, or makes one that names no segment. A folder of an older version
+// has no mark.
 func openMark(dir string) (*walMark, error) {
 	path := filepath.Join(dir, walMarkName)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -84,7 +85,7 @@ func decodeMark(b []byte) (segment, index uint64, err error) {
 	return segment, index, nil
 }
 
-// set notes that a segment is durable up to index.
+// set records that a segment is durable up to index.
 func (m *walMark) set(segment, index uint64) error {
 	first := m.segment != segment+1
 	if _, err := m.file.WriteAt(encodeMark(segment+1, index), 0); err != nil {
@@ -99,9 +100,9 @@ func (m *walMark) set(segment, index uint64) error {
 	return nil
 }
 
-// of returns the index up to which a segment is durable, as far as the mark knows; 0: it does
-// not know.
-func (m *walMark) of(segment uint64) uint64 {
+// durable returns the index up to which the mark says that a segment is durable, or 0 if it does
+// not say.
+func (m *walMark) durable(segment uint64) uint64 {
 	if m.segment != segment+1 {
 		return 0
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// walSegments are raft-wal's files, with a checksum behind every entry: raft-wal itself does
-// not notice that a stored entry has changed, and its decoder may panic then. Each append to
-// the last file is noted in a mark.
+// walSegments are raft-wal's files, with a checksum after every entry: raft-wal itself does not
+// notice if a stored entry has changed, and its decoder may then panic. Each append to the last
+// file is recorded in a mark.
 type walSegments struct {
 	types.SegmentFiler
 	mark *walMark
@@ -24,8 +24,8 @@ type walSegments struct {
 	failed error // why the last new segment could not be begun
 }
 
-// note keeps err, which it returns, for failure.
-func (s *walSegments) note(err error) error {
+// noteFailure stores err for failure, and returns it.
+func (s *walSegments) noteFailure(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = err
@@ -39,13 +39,14 @@ func (s *walSegments) failure() error {
 	return s.failed
 }
 
-// Create implements types.SegmentFiler, as do the next two.
+// Create implements types.SegmentFiler, like the next two methods.
 func (s *walSegments) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := s.SegmentFiler.Create(info)
-	return s.checked(info, w, s.note(err))
+	return s.checked(info, w, s.noteFailure(err))
 }
 
-// RecoverTail: that the file ends in a batch that is not whole is no damage.
+// RecoverTail implements types.SegmentFiler. A file that ends in an incomplete batch is not
+// damaged.
 func (s *walSegments) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := s.SegmentFiler.RecoverTail(info)
 	return s.checked(info, w, err)
@@ -72,19 +73,19 @@ type checkedWriter struct {
 	mark *walMark
 }
 
-// Append implements types.SegmentWriter. It notes in the mark what is durable after it.
+// Append implements types.SegmentWriter. After the append it records in the mark what is durable.
 func (w *checkedWriter) Append(entries []types.LogEntry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := w.SegmentWriter.Append(seal(entries)); err != nil {
+	if err := w.SegmentWriter.Append(withChecksums(entries)); err != nil {
 		return fmt.Errorf("%s: %w", segment.FileName(w.info), err)
 	}
 	return w.mark.set(w.info.ID, entries[len(entries)-1].Index)
 }
 
-// seal returns the entries with their checksums.
-func seal(entries []types.LogEntry) []types.LogEntry {
+// withChecksums returns the entries with their checksums.
+func withChecksums(entries []types.LogEntry) []types.LogEntry {
 	checked := make([]types.LogEntry, len(entries))
 	for i, e := range entries {
 		checked[i] = types.LogEntry{Index: e.Index, Data: binary.BigEndian.AppendUint32(e.Data, checksum(e.Index, e.Data))}
@@ -106,11 +107,11 @@ type checkedReader struct {
 func (r checkedReader) GetLog(index uint64) (*types.PooledBuffer, error) {
 	b, err := r.SegmentReader.GetLog(index)
 	if errors.Is(err, types.ErrNotFound) {
-		return nil, err // raft-wal compares
+		return nil, err // raft-wal compares the error with ==
 	} else if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
-	data, err := unseal(index, b.Bs)
+	data, err := checkedData(index, b.Bs)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", r.name, err), b.Close())
 	}
@@ -118,8 +119,8 @@ func (r checkedReader) GetLog(index uint64) (*types.PooledBuffer, error) {
 	return b, nil
 }
 
-// unseal returns what stands before the checksum, if that is right.
-func unseal(index uint64, sealed []byte) ([]byte, error) {
+// checkedData returns the data before the checksum, if the checksum is right.
+func checkedData(index uint64, sealed []byte) ([]byte, error) {
 	at := len(sealed) - checksumSize
 	if at < 0 || binary.BigEndian.Uint32(sealed[at:]) != checksum(index, sealed[:at]) {
 		return nil, fmt.Errorf("%w: the checksum of entry %d is wrong", types.ErrCorrupt, index)
@@ -131,25 +132,26 @@ const checksumSize = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum covers the index as well: an entry in another's place is wrong, too.
+// checksum returns a checksum that covers the index too, so that an entry in another entry's place
+// is wrong.
 func checksum(index uint64, data []byte) uint32 {
 	var head [8]byte
 	binary.BigEndian.PutUint64(head[:], index)
 	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, data)
 }
 
-// What raft-wal's files are made of, after a header: records, each with a header of its own
-// and filled up to a multiple of that. Records of entries, the end of a batch with the
-// checksum of all since the one before, and so on; zeros behind the last one.
+// raft-wal's files consist, after a header, of records. Each has a header of its own and is padded
+// to a multiple of that header's size. A record holds an entry, or the end of a batch with the
+// checksum of everything since the previous one, and so on. Zeros follow the last record.
 const (
 	segmentHeader = 32
 	recordHeader  = 8
 )
 
-// length is that of the record of an entry, with the header, and as it is before it is filled up.
+// length returns the length of an entry's record, with its header and without the padding.
 func length(b []byte) int { return recordHeader + int(binary.LittleEndian.Uint32(b[4:])) }
 
-// record reads the header of one. size: with the header; sum: of the end of a batch.
+// record reads a record's header. size includes the header; sum is that of the end of a batch.
 func record(b []byte) (kind byte, size int, sum uint32) {
 	if len(b) < recordHeader {
 		return segment.FrameInvalid, recordHeader, 0
@@ -161,14 +163,14 @@ func record(b []byte) (kind byte, size int, sum uint32) {
 	return b[0], (length(b) + recordHeader - 1) / recordHeader * recordHeader, 0
 }
 
-// readSegment returns the entries of a segment, from its first that counts to last, which is
-// the last one that raft-wal has found; 0: none. used says that the segment is known to have had
-// entries.
+// readSegment returns the entries of a segment, from its first one that counts to last, which is
+// the last one that raft-wal has found, or 0 if there is none. used says that the segment is known
+// to have had entries.
 //
-// It is an error if a whole batch lies behind that. A crash leaves nothing behind the batch
-// that it tore; so a record before that batch has changed, and what was acknowledged would
-// be forgotten. It is an error, too, if a segment that was written to is shorter than it was made
-// (see walFS), or longer than raft-wal makes it.
+// It returns an error if a whole batch follows after that. A crash leaves nothing after the batch
+// that it interrupted. So a record before the whole batch must have changed, and acknowledged
+// entries would be forgotten. It also returns an error if a segment that was written to is shorter
+// than it was made (see walFS), or longer than raft-wal makes it.
 func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([]types.LogEntry, error) {
 	b, err := readBounded(path, maxSegment(info))
 	if err != nil {
@@ -186,7 +188,7 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 			break
 		}
 		if kind == segment.FrameEntry {
-			data, err := unseal(next, b[at+recordHeader:min(at+length(b[at:]), len(b))])
+			data, err := checkedData(next, b[at+recordHeader:min(at+length(b[at:]), len(b))])
 			if err != nil {
 				return nil, err
 			}
@@ -205,14 +207,14 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 	return entries, nil
 }
 
-// maxSegment is how long a segment can be, in bytes: raft-wal seals it with the batch that goes
-// past its size, and appends an index of 4 bytes for each entry.
+// maxSegment returns how long a segment can be, in bytes: raft-wal seals it with the batch that
+// exceeds its size, and appends an index of 4 bytes for each entry.
 func maxSegment(info types.SegmentInfo) int64 {
 	const batch = MaxAppend * (MaxEntry + 2*entryOverhead)
 	return 2*int64(info.SizeLimit) + batch
 }
 
-// readBounded reads a file of at most so many bytes.
+// readBounded reads a file of at most most bytes.
 func readBounded(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

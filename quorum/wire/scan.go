@@ -132,7 +132,7 @@ func (s *scanner) first(c byte) (whole bool, err error) {
 	case c >= 0xdc: // lists, maps
 		digits = 2 << (c & 1)
 	default:
-		return false, fmt.Errorf("%w: byte %#x is no MessagePack", errBounds, c)
+		return false, fmt.Errorf("%w: byte %#x is not MessagePack", errBounds, c)
 	}
 	s.head, s.digits, s.length = c, int(digits), 0
 	return false, s.take(int64(digits))
@@ -144,7 +144,7 @@ func (s *scanner) startValue(head byte, length int64) (whole bool, err error) {
 	isMap, isList := head == 0xde || head == 0xdf, head == 0xdc || head == 0xdd
 	switch {
 	case s.depth == 0 && !isMap:
-		return false, fmt.Errorf("%w: it is no map", errBounds)
+		return false, fmt.Errorf("%w: it is not a map", errBounds)
 	case (isMap || isList) && s.depth == s.bounds.depth:
 		return false, fmt.Errorf("%w: containers more than %d deep", errBounds, s.bounds.depth)
 	case isMap && length > maxFields:
