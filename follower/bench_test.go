@@ -11,7 +11,7 @@ import (
 	"rollcall/proto"
 )
 
-// benchFollower is one that heard n sessions.
+// benchFollower returns a Follower that heard from n sessions.
 func benchFollower(b *testing.B, n int) *Follower {
 	b.Helper()
 	f, err := New(Config{
@@ -27,8 +27,8 @@ func benchFollower(b *testing.B, n int) *Follower {
 	return f
 }
 
-// BenchmarkPong is the answer to a ping with so many touches: made and encoded, and
-// decoded at the leader.
+// BenchmarkPong measures the answer to a ping with n touches: making and encoding it, and decoding
+// it at the leader.
 func BenchmarkPong(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		f := benchFollower(b, n)
@@ -71,7 +71,7 @@ func BenchmarkPong(b *testing.B) {
 	}
 }
 
-// BenchmarkRenew is an acknowledgement of so many touches, for whose sessions nobody waits.
+// BenchmarkRenew measures an acknowledgement of n touches of sessions that no Vouch waits for.
 func BenchmarkRenew(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("touches=%d", n), func(b *testing.B) {

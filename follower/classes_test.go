@@ -10,7 +10,7 @@ import (
 	"rollcall/proto"
 )
 
-// multiOf is the body of a multi of n checks. Bodies of the same n are the same.
+// multiOf returns the body of a multi of n checks. Bodies of the same n are equal.
 func multiOf(n int) string {
 	ops := make([]jute.MultiOp, n)
 	for i := range ops {
@@ -19,7 +19,7 @@ func multiOf(n int) string {
 	return string(jute.AppendMulti(nil, ops))
 }
 
-// lanes is an outbox that a test offers to and takes from by itself.
+// lanes is an outbox that a test offers writes to, and takes them from.
 type lanes struct {
 	*outbox
 	t       *testing.T
@@ -32,7 +32,7 @@ func newLanes(t *testing.T, maxBytes int) *lanes {
 	return &lanes{outbox: o, t: t}
 }
 
-// put offers a multi, or a light write if its body is that of none.
+// put offers a multi, or a light write if body is not that of a multi.
 func (l *lanes) put(conn uint64, body string) bool {
 	op := jute.OpMulti
 	if len(body) < 100 {
@@ -49,7 +49,7 @@ func (l *lanes) sends() (conns []uint64) {
 	return conns
 }
 
-// apply applies the oldest n that are sent.
+// apply applies the n oldest writes that are sent.
 func (l *lanes) apply(n int) {
 	l.t.Helper()
 	for range n {
@@ -60,7 +60,7 @@ func (l *lanes) apply(n int) {
 	}
 }
 
-// What a write weighs follows from its bytes, and a multi's from its operations, too.
+// The weight of a write follows from its bytes, and that of a multi from its operations too.
 func TestWeigh(t *testing.T) {
 	for _, test := range []struct {
 		op     jute.Op
@@ -87,9 +87,9 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// Thirty-two connections have many of the largest multis. No more of them is sent at a time
-// than the window has room for. Light writes are sent at once, beside the multi that is under
-// way and before the next one.
+// Thirty-two connections have many of the largest multis. No more of them is sent at a time than
+// the window has room for. Light writes are sent at once, beside the multi that is under way and
+// before the next one.
 func TestHeavyWritesLeaveRoom(t *testing.T) {
 	const hostile, each = 32, 3
 	l := newLanes(t, 1<<30)
@@ -123,8 +123,8 @@ func TestHeavyWritesLeaveRoom(t *testing.T) {
 	}
 }
 
-// While there is always more to send of every class, each is sent the same weight, whatever
-// one of its writes weighs and however many connections have some.
+// While every class always has more to send, each is sent the same weight, whatever a single write
+// weighs and however many connections have writes.
 func TestClassesShareByWeight(t *testing.T) {
 	l := newLanes(t, 1<<30)
 	bodies := map[uint64]string{1: "light", 2: multiOf(100), 3: multiOf(1_000), 4: multiOf(9_000), 5: multiOf(9_000)}
@@ -158,7 +158,7 @@ func TestClassesShareByWeight(t *testing.T) {
 	}
 }
 
-// A class that had nothing to send does not catch up: the others go on at once.
+// A class that had nothing to send does not catch up: the other classes continue at once.
 func TestIdleClassSavesNothing(t *testing.T) {
 	l := newLanes(t, 1<<30)
 	for range 20_000 {
@@ -175,8 +175,8 @@ func TestIdleClassSavesNothing(t *testing.T) {
 	}
 }
 
-// Heavy writes hold half of the lanes' bytes at most: a connection with light writes under way
-// has room when heavy ones wait, and a heavy write gets in when another has been sent.
+// Heavy writes take at most half of the lanes' bytes. A connection with light writes under way has
+// room while heavy ones wait, and a heavy write gets in when another has been sent.
 func TestHeavyWritesHoldHalfOfTheLanes(t *testing.T) {
 	heavy := multiOf(9_000)
 	l := newLanes(t, 4*(txnOverhead+len(heavy)))

@@ -20,7 +20,7 @@ import (
 	"rollcall/proto"
 )
 
-// service is a member's two services over real gRPC.
+// service has a member's two services over real gRPC.
 type service struct {
 	proto.UnimplementedLeaderServer
 	proto.UnimplementedFollowerServer
@@ -29,7 +29,7 @@ type service struct {
 	streams atomic.Int32
 }
 
-// Forward takes two messages and ends the stream, one way or the other.
+// Forward takes two messages and ends the stream, with or without an error.
 func (s *service) Forward(stream proto.Leader_ForwardServer) error {
 	for range 2 {
 		m, err := stream.Recv()
@@ -46,8 +46,8 @@ func (s *service) Forward(stream proto.Leader_ForwardServer) error {
 
 func (s *service) Pings(stream proto.Follower_PingsServer) error { return s.f.Pings(stream) }
 
-// Streams behave over gRPC as the fakes of the other tests do: they end without a word,
-// with an error or by being replaced, and the link opens the next one.
+// Streams behave over gRPC as the fakes of the other tests do: they end without an error, with one,
+// or by being replaced, and the link opens the next one.
 func TestOverGRPC(t *testing.T) {
 	var conn *grpc.ClientConn
 	leader := func(context.Context, uint32) (proto.LeaderClient, error) { return proto.NewLeaderClient(conn), nil }

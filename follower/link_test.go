@@ -16,9 +16,8 @@ import (
 	"rollcall/proto"
 )
 
-// Nothing but the announcement is sent before it has been applied; then connections are
-// served in turn, those that want a session or to be rid of it first, and numbers count
-// up in that order.
+// Nothing but the announcement is sent before it has been applied. Then the connections are served
+// in turn, those that open or close a session first, and numbers count up in that order.
 func TestOrder(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		for _, body := range []string{"a1", "a2", "a3"} {
@@ -42,7 +41,7 @@ func TestOrder(t *testing.T) {
 				t.Errorf("%s has seq %d, boot %d, member %d", txn.Body, txn.Seq, txn.Boot, txn.Member)
 			}
 		}
-		// b2 is at the head of its lane once b1 is gone.
+		// b2 is at the head of its lane once b1 has been taken.
 		if want := "d1 e1 a1 b1 b2 c1 a2 a3"; strings.Join(got, " ") != want {
 			t.Errorf("sent %v, want %s", got, want)
 		}
@@ -52,8 +51,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// A new term's leader gets all that has not been applied, in order, and what is new
-// behind it; the log then has each once.
+// A new term's leader gets all that has not been applied, in order, and new writes after it. The
+// log then has each of them once.
 func TestNewTermSendsAgain(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		old := r.announced()
@@ -92,8 +91,8 @@ func TestNewTermSendsAgain(t *testing.T) {
 	})
 }
 
-// A stream that breaks within a term is opened again, and all that is unapplied is sent
-// again on it.
+// A stream that breaks within a term is opened again, and all that is unapplied is sent again on
+// it.
 func TestBrokenStream(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -113,8 +112,8 @@ func TestBrokenStream(t *testing.T) {
 	})
 }
 
-// Tries at a leader that refuses come further and further apart, to half a tick, and the
-// next term's leader is tried at once.
+// Attempts at a leader that refuses get further and further apart, up to half a tick, and the next
+// term's leader is tried at once.
 func TestBackoff(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.leaders[1] = nil // unreachable
@@ -138,7 +137,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// TermStarts of a log that is replayed are of no use: raft's term is above theirs.
+// TermStarts of a log that is being replayed have no effect: raft's term is above theirs.
 func TestReplayedTerms(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.raftTerm.Store(5)
@@ -147,7 +146,7 @@ func TestReplayedTerms(t *testing.T) {
 		for term := range uint64(4) {
 			r.lead(1, term+1)
 		}
-		// A process before us has written; our waiters must not hear of it.
+		// An earlier process of this member wrote this; our waiters must not get the result.
 		w := r.submit(1, jute.OpCreate, "ours")
 		r.apply(&proto.Txn{Member: self, Boot: 9, Seq: 1, Conn: 1, Op: int32(jute.OpCreate)})
 		time.Sleep(tick)
@@ -164,8 +163,8 @@ func TestReplayedTerms(t *testing.T) {
 	})
 }
 
-// What became useless with its connection is not sent, or sent again as an empty
-// transaction with its number; writes and closes are kept.
+// Creates and attaches of a connection that has ended are not sent, or are sent again as empty
+// transactions with their numbers. Writes and closes are kept.
 func TestDetachedConnection(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxInFlight = 2 }, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -213,7 +212,7 @@ func TestDetachedConnection(t *testing.T) {
 	})
 }
 
-// A create that reached the log before its connection was gone makes no lease.
+// A create that reached the log before its connection ended makes no lease.
 func TestDetachedBeforeApplied(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -276,7 +275,7 @@ func TestAnnounce(t *testing.T) {
 	})
 }
 
-// A process that sees another announced after its own stops, and does not answer back.
+// A process that sees another announced after its own stops, and does not announce itself again.
 func TestReplaced(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -330,7 +329,7 @@ func TestNewSession(t *testing.T) {
 	})
 }
 
-// Of writes that were sent and not applied there are never more than the bounds.
+// The writes that are sent and not applied never exceed the bounds.
 func TestInFlightBounds(t *testing.T) {
 	bounds := map[string]func(*Config){
 		"count": func(c *Config) { c.MaxInFlight = 3 },
@@ -355,7 +354,7 @@ func TestInFlightBounds(t *testing.T) {
 	}
 }
 
-// One message holds no more than its bounds.
+// One message never exceeds its bounds.
 func TestMessageBounds(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		out := newOutbox(r.f.cfg)

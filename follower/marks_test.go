@@ -8,8 +8,7 @@ import (
 	"rollcall/znode"
 )
 
-// An answer to a ping has the marks in it, with their version, and the wall clock; a proof
-// has neither.
+// An answer to a ping has the marks, with their version, and the wall clock. A proof has neither.
 func TestPongHasMarks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.raftTerm.Store(1)
@@ -32,15 +31,14 @@ func TestPongHasMarks(t *testing.T) {
 	})
 }
 
-// end hangs up, and waits.
+// hangUp ends the stream, and waits for its end.
 func (s *fakePings) hangUp() {
 	s.cancel()
 	err := <-s.ended
 	s.t.Logf("the stream ended: %v", err)
 }
 
-// A verdict counts if it speaks of the state that is here, and not from a leader whose term
-// is over.
+// A verdict counts if it is about the present state, and not from a leader whose term is over.
 func TestVerdict(t *testing.T) {
 	tests := []struct {
 		name  string

@@ -18,7 +18,7 @@ import (
 	"rollcall/sessiontracker"
 )
 
-// fakePings is a leader's stream. Nobody takes a pong before the test does.
+// fakePings is a leader's stream. A pong is taken only when the test takes it.
 type fakePings struct {
 	grpc.ServerStream
 	t      *testing.T
@@ -54,7 +54,7 @@ func (s *fakePings) Send(pong *proto.Pong) error {
 	}
 }
 
-// pings opens a stream, as the leader of term would, and says who it is.
+// pings opens a stream, as the leader of term would, and sends the first ping.
 func (r *rig) pings(term, nonce uint64) *fakePings {
 	s := &fakePings{t: r.t, term: term, nonce: nonce, pings: make(chan *proto.Ping), pongs: make(chan *proto.Pong), ended: make(chan error, 1)}
 	s.ctx, s.cancel = context.WithCancel(r.t.Context())
@@ -77,7 +77,7 @@ func (s *fakePings) ping(p *proto.Ping) {
 	synctest.Wait()
 }
 
-// pong returns the next message, which must be there or come within d.
+// pong returns the next message, which must come within d.
 func (s *fakePings) pong(d time.Duration) *proto.Pong {
 	s.t.Helper()
 	synctest.Wait()
@@ -118,7 +118,7 @@ func (s *fakePings) code() codes.Code {
 	}
 }
 
-// flushed is what a pong says: batch number → sessions.
+// flushed returns the touches in a pong: batch number → sessions.
 func flushed(pong *proto.Pong) map[uint64][]int64 {
 	got := map[uint64][]int64{}
 	for _, b := range pong.Batches {
@@ -134,8 +134,8 @@ func wantFlushed(t *testing.T, pong *proto.Pong, want map[uint64][]int64) {
 	}
 }
 
-// A ping is answered with all that is not acknowledged, each batch with the time since
-// it was first sent, until it is acknowledged.
+// A ping is answered with all batches that are not acknowledged, each with the time since it was
+// first sent.
 func TestPing(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()
@@ -194,7 +194,7 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// A long answer comes in parts, and a proof goes between them.
+// A long answer comes in parts, and a proof may come between them.
 func TestLongAnswer(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()
@@ -256,7 +256,7 @@ func TestLongAnswer(t *testing.T) {
 	})
 }
 
-// Proofs are answered at once, whatever holds the tree's lock; not by a member that is
+// Proofs are answered at once, even while the tree's lock is held, but not by a member that is
 // joining, and not once raft knows of a newer term.
 func TestProof(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
@@ -343,8 +343,8 @@ func TestWhoMayPing(t *testing.T) {
 	})
 }
 
-// An acknowledgement counts once its commit index has been applied here, and if it is
-// meant for this boot and comes from the present leader.
+// An acknowledgement counts once its commit index has been applied here, if it is meant for this
+// boot and comes from the present leader.
 func TestAck(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -416,7 +416,7 @@ func TestPingsEndsWhileItsSenderWaits(t *testing.T) {
 	})
 }
 
-// More acknowledgements than may wait are put together, and none is lost.
+// If there are too many acknowledgements they are merged, and none is lost.
 func TestManyAcks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -452,7 +452,7 @@ func TestManyAcks(t *testing.T) {
 	})
 }
 
-// Batches that nobody acknowledges vanish when they could renew nothing any more.
+// Batches that are never acknowledged are dropped when they could not renew any lease.
 func TestOldBatches(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()
@@ -467,8 +467,7 @@ func TestOldBatches(t *testing.T) {
 	})
 }
 
-// On the member that leads a touch reaches the leader's table without a ping; the touch
-// is flushed all the same.
+// On the member that leads, a touch reaches the leader's table without a ping. It is flushed too.
 func TestTouchWhileLeading(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()

@@ -10,8 +10,8 @@ import (
 	"rollcall/proto"
 )
 
-// A member says with each answer to a ping whether it reaches the leader's service; and
-// once it has not for the sync limit, it closes its clients' connections, again and again.
+// A member reports with each answer to a ping whether it reaches the leader's service. If it has
+// not for the sync limit, it closes its clients' connections, repeatedly.
 func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -60,7 +60,7 @@ func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
 	})
 }
 
-// Whoever leads, and whoever knows no leader in raft's term, is not unlinked.
+// A member that leads is not unlinked, nor is one that knows no leader in raft's term.
 func TestUnlinkedFromNobody(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()

@@ -28,8 +28,8 @@ const (
 	timeout = 3 * tick
 )
 
-// rig is a Follower with everything around it in memory: a state that follows the rules
-// for boots and numbers, and members that may lead.
+// rig is a Follower whose surroundings are all in memory: a state that follows the rules for boots
+// and numbers, and members that may lead.
 type rig struct {
 	t          *testing.T
 	f          *Follower
@@ -48,7 +48,7 @@ type rig struct {
 	ran     chan error
 }
 
-// fakeState is what apply knows: the rules of the log, and nothing else.
+// fakeState has the parts of the state that apply needs: the rules of the log.
 type fakeState struct {
 	sync.RWMutex
 	index, cursor, boot uint64
@@ -90,7 +90,7 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 	})
 }
 
-// probe answers for every member that leads, unless it is mute. It gives up nothing.
+// probe answers for every member that leads, unless it is mute. It closes nothing.
 func (r *rig) probe(ctx context.Context, id uint32) error {
 	r.mu.Lock()
 	l := r.leaders[id]
@@ -135,7 +135,7 @@ func (r *rig) dial(_ context.Context, id uint32) (proto.LeaderClient, error) {
 	return l, nil
 }
 
-// lead makes a member lead from a TermStart on that is applied here.
+// lead makes a member lead from a TermStart on, which is applied here.
 func (r *rig) lead(id uint32, term uint64) *fakeLeader {
 	l := &fakeLeader{nonce: 1000 + term}
 	r.mu.Lock()
@@ -158,8 +158,8 @@ func (r *rig) start(id uint32, term, nonce uint64) {
 	r.f.EntryEnd(r.state.index)
 }
 
-// commit applies what l received and has not been applied from its streams yet, limit
-// transactions at most, as one entry. Apply's results are OK, with a timeout for sessions.
+// commit applies as one entry what l received and what has not been applied from its streams yet,
+// limit transactions at most. Apply's results are OK, with a timeout for sessions.
 func (r *rig) commit(l *fakeLeader, limit int) {
 	r.t.Helper()
 	synctest.Wait()
@@ -203,7 +203,7 @@ func (r *rig) run(txn *proto.Txn) {
 	r.f.Applied(txn, res)
 }
 
-// announced leads with member 1 in term 1 and brings the announcement into the state.
+// announced makes member 1 lead in term 1 and brings the announcement into the state.
 func (r *rig) announced() *fakeLeader {
 	r.t.Helper()
 	l := r.lead(1, 1)
@@ -214,7 +214,7 @@ func (r *rig) announced() *fakeLeader {
 	return l
 }
 
-// submit hands over a transaction that does not have to wait.
+// submit submits a transaction that does not have to wait.
 func (r *rig) submit(conn uint64, op jute.Op, body string) *heard {
 	r.t.Helper()
 	w := &heard{}
@@ -227,8 +227,7 @@ func (r *rig) submit(conn uint64, op jute.Op, body string) *heard {
 	return w
 }
 
-// session makes a session with the id of its connection, sent now and applied after
-// delay.
+// session makes a session with the id of its connection, sent now and applied after delay.
 func (r *rig) session(l *fakeLeader, conn uint64, delay time.Duration) jute.SessionID {
 	r.t.Helper()
 	r.submit(conn, jute.OpCreateSession, "new")
@@ -256,8 +255,8 @@ func (h *heard) times() int {
 	return h.n
 }
 
-// fakeLeader is a member's Leader service. What it receives it keeps as it came, and
-// gives out in order: as a log would, with what was sent twice twice.
+// fakeLeader is a member's Leader service. It keeps what it receives and returns it in order, as a
+// log would: what was sent twice is there twice.
 type fakeLeader struct {
 	nonce  uint64
 	sync   func(ctx context.Context) (uint64, error)
@@ -301,7 +300,7 @@ func (l *fakeLeader) take(limit int) []*proto.Txn {
 	return txns
 }
 
-// sent lists the bodies of what has been received since the last call, and skips it.
+// sent returns the bodies of what has been received since the last call, and skips it.
 func (l *fakeLeader) sent() (bodies []string) {
 	synctest.Wait()
 	for _, txn := range l.take(1 << 20) {

@@ -15,7 +15,7 @@ import (
 	"rollcall/znode"
 )
 
-// try submits in a goroutine and returns what tells how it ended.
+// try submits in a goroutine and returns a channel with the result.
 func (r *rig) try(ctx context.Context, conn uint64, body string) chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -25,7 +25,7 @@ func (r *rig) try(ctx context.Context, conn uint64, body string) chan error {
 	return done
 }
 
-// ended reports whether a try has.
+// ended reports whether a try has ended.
 func ended(t *testing.T, done chan error) bool {
 	t.Helper()
 	synctest.Wait()
@@ -40,8 +40,8 @@ func ended(t *testing.T, done chan error) bool {
 	}
 }
 
-// While the lanes are full, a connection waits if it has something unapplied, and never
-// else; who waits gets in by turns when there is room.
+// While the lanes are full, a connection waits only if it has something unapplied. Waiting
+// connections get in by turns when there is room.
 func TestFullOutbox(t *testing.T) {
 	limits := map[string]func(*Config){
 		"count": func(c *Config) { c.MaxQueued, c.MaxInFlight = 2, 2 },
@@ -86,7 +86,7 @@ func TestFullOutbox(t *testing.T) {
 	}
 }
 
-// Past the limit a connection with nothing unapplied adds one small write, or what makes,
+// At the limit, a connection with nothing unapplied may add one small write, or one that makes,
 // takes over or ends its session. A longer write waits for room like any other.
 func TestLongWriteWaitsForRoom(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 1, 1 }, func(t *testing.T, r *rig) {
@@ -117,7 +117,7 @@ func TestLongWriteWaitsForRoom(t *testing.T) {
 	})
 }
 
-// A long write that waits behind its connection's own is not let in just because those are applied.
+// A long write that waits after its connection's own is not let in just because those are applied.
 func TestLongWriteWaitsOnWithNothingUnapplied(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 1, 1 }, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -140,7 +140,8 @@ func TestLongWriteWaitsOnWithNothingUnapplied(t *testing.T) {
 	})
 }
 
-// A connection that waits gets in at once when all it had has been applied, full or not.
+// A waiting connection gets in at once when all its writes have been applied, even if the lanes are
+// full.
 func TestWaitEndsWithNothingUnapplied(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 1, 1 }, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -160,7 +161,7 @@ func TestWaitEndsWithNothingUnapplied(t *testing.T) {
 	})
 }
 
-// One who gives up leaves no place behind, and takes no other's turn.
+// A Submit that gives up leaves no place behind, and takes no other's turn.
 func TestSubmitGivesUp(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued = 1 }, func(t *testing.T, r *rig) {
 		r.submit(1, jute.OpCreate, "a1")
@@ -182,7 +183,7 @@ func TestSubmitGivesUp(t *testing.T) {
 	})
 }
 
-// One who gives up just when its turn has come passes the turn on.
+// A Submit that gives up just when its turn has come passes the turn on.
 func TestSubmitGivesUpItsTurn(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued = 2 }, func(t *testing.T, r *rig) {
 		r.submit(1, jute.OpCreate, "a1")
@@ -219,7 +220,7 @@ func TestSubmitGivesUpItsTurn(t *testing.T) {
 	})
 }
 
-// Many who wait all get in, each connection's writes in order.
+// All that wait get in, each connection's writes in order.
 func TestEverybodyGetsIn(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 3, 2 }, func(t *testing.T, r *rig) {
 		const conns, each = 20, 10
@@ -250,7 +251,8 @@ func TestEverybodyGetsIn(t *testing.T) {
 	})
 }
 
-// What could not be encoded for the leader is refused, since it would break every link.
+// A transaction that could not be encoded is refused, because it would break every link to a
+// leader.
 func TestSubmitText(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		txn := &proto.Txn{Conn: 1, Ids: []*proto.Identity{{Scheme: "digest", Id: "a\xff:b"}}}
@@ -260,8 +262,8 @@ func TestSubmitText(t *testing.T) {
 	})
 }
 
-// After a snapshot, what it may contain is over with an unknown outcome: nobody hears of
-// it and it is not sent again. What comes behind it goes on.
+// After a snapshot, writes that it may contain have an unknown outcome: their waiters are not
+// called and they are not sent again. Later writes continue.
 func TestRestored(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -302,7 +304,7 @@ func TestRestored(t *testing.T) {
 	})
 }
 
-// A snapshot may hold the announcement itself, or that of a successor.
+// A snapshot may contain the announcement itself, or that of a successor.
 func TestRestoredBoot(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		restore := func(boot uint64) {
@@ -324,7 +326,7 @@ func TestRestoredBoot(t *testing.T) {
 	})
 }
 
-// What is offered gets in where Submit would not wait, and leaves no trace where it would.
+// An offered write gets in where Submit would not wait, and leaves no trace where it would.
 func TestOffer(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued = 2 }, func(t *testing.T, r *rig) {
 		offer := func(conn uint64, body string, ids ...*proto.Identity) bool {

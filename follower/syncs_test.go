@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// All syncs that wait share one call to the leader, which begins after they came, and
-// complete once its index has been applied.
+// All waiting syncs share one call to the leader, which begins after they came, and complete once
+// its index has been applied.
 func TestSync(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -45,7 +45,7 @@ func TestSync(t *testing.T) {
 	})
 }
 
-// A call that fails or loses its leader is made again of whoever leads.
+// If a call fails, or its leader changes, the present leader is asked again.
 func TestSyncSurvivesItsLeader(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -76,8 +76,8 @@ func TestSyncSurvivesItsLeader(t *testing.T) {
 	})
 }
 
-// A leader that does not answer is asked again; while raft is ahead of the leader we
-// know, nobody is asked.
+// A leader that does not answer is asked again. While raft is ahead of the leader that the member
+// knows, no leader is asked.
 func TestSyncWaits(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -103,7 +103,7 @@ func TestSyncWaits(t *testing.T) {
 	})
 }
 
-// Nobody hears of a sync whose connection is gone, whatever it waits for.
+// A sync whose connection has ended is never completed, whatever it waits for.
 func TestSyncDetached(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()

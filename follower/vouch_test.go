@@ -14,7 +14,7 @@ import (
 	"rollcall/znode"
 )
 
-// refill flushes what was touched and acknowledges it, with the given sessions refused.
+// refill flushes the touches and acknowledges them, with the given sessions refused.
 func (s *fakePings) refill(number uint64, refused ...int64) {
 	s.t.Helper()
 	s.ping(&proto.Ping{Number: number})
@@ -30,8 +30,8 @@ func (s *fakePings) ack(pong *proto.Pong, refused ...int64) {
 	s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: through, Refused: refused}})
 }
 
-// A session is vouched for until 0.9 of its timeout after the create was first sent, and
-// then after the last acknowledged flush was.
+// A lease is valid until 0.9 of its timeout after the create was first sent, and later after the
+// last acknowledged flush was sent.
 func TestVouched(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -62,7 +62,7 @@ func TestVouched(t *testing.T) {
 		s.ack(s.pong(0))
 		check(id, sent, "sent twice")
 
-		// A connection that was granted less than what an old batch says.
+		// A connection that was granted a shorter timeout than that in an old batch.
 		r.f.Touch(id, 10*timeout)
 		sent = time.Now()
 		s.refill(3)
@@ -74,7 +74,7 @@ func TestVouched(t *testing.T) {
 	})
 }
 
-// A create that was sent again is vouched for from its first sending.
+// A create that was sent again gives a lease from its first sending.
 func TestVouchedFromFirstSending(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()
@@ -90,8 +90,8 @@ func TestVouchedFromFirstSending(t *testing.T) {
 	})
 }
 
-// A create that is applied when its lease has ended is asked about before it is answered, and
-// its client is vouched for from then on. Once: later it must be heard.
+// If a create is applied when its lease has already run out, the leader is asked before the reply,
+// and the lease is valid from then on. This works only once: later the client must be heard from.
 func TestLateHandshakeIsVouchedFor(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -156,8 +156,7 @@ func TestLeaseEnds(t *testing.T) {
 	}
 }
 
-// Vouch sends at once what was heard, and everybody who waits is served by the same
-// flush.
+// Vouch sends the touches at once, and all waiting calls are answered by the same flush.
 func TestVouch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -197,7 +196,7 @@ func TestVouch(t *testing.T) {
 	})
 }
 
-// Flushes that are asked for in a row keep their distance, and none is forgotten.
+// Flushes requested in quick succession keep their distance, and none is forgotten.
 func TestFlushesKeepDistance(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -281,7 +280,7 @@ func TestVouchEnds(t *testing.T) {
 	})
 }
 
-// However much there is to tell a client that is not heard any more: that renews nothing.
+// A Vouch renews nothing by itself, however much there is to tell a silent client.
 func TestVouchIsNoTouch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		id := r.session(r.announced(), 8, 0)
@@ -301,7 +300,7 @@ func TestVouchIsNoTouch(t *testing.T) {
 	})
 }
 
-// A session that the leader refuses is cut off and not vouched for; the others are.
+// A session that the leader refuses is cut off and has no lease; the others keep theirs.
 func TestRefused(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -323,8 +322,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// A refusal does not wait for this member to apply what the leader has committed, from
-// which it would learn why; the renewal of the others does.
+// A refusal takes effect before this member has applied what the leader has committed. Renewals
+// wait for that.
 func TestRefusedAheadOfItsCommit(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -361,8 +360,8 @@ func TestRefusedAheadOfItsCommit(t *testing.T) {
 	})
 }
 
-// A connection that has asked to close its session is not cut for a refusal, which may come
-// ahead of the reply, and because of it; but nobody vouches for the session.
+// A connection that has asked to close its session is not cut by a refusal, which may come before
+// the reply, and because of the close. But the session has no lease any more.
 func TestRefusedWhileClosing(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -384,7 +383,7 @@ func TestRefusedWhileClosing(t *testing.T) {
 	})
 }
 
-// A long list of refused sessions comes in parts, and the last one counts for all.
+// A long list of refused sessions comes in parts, and the last part counts for all.
 func TestRefusedInParts(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -415,9 +414,8 @@ func TestRefusedInParts(t *testing.T) {
 	})
 }
 
-// A session that came back to this member after the refused batch was sent is not cut:
-// the refusal meant the time when another member had it. It is not vouched for by that
-// batch either.
+// A session that came back to this member after the refused batch was sent is not cut: the refusal
+// was about the time when another member had it. That batch does not renew its lease either.
 func TestRefusedBeforeItCameBack(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -457,8 +455,9 @@ func TestRefusedBeforeItCameBack(t *testing.T) {
 	})
 }
 
-// Who is heard and not acknowledged is cut when its vouching ends, though there is
-// nothing to send: it can still go elsewhere in time. Who is silent is left alone.
+// If a client was heard from and this is not acknowledged, its connection is cut when its lease
+// ends, even if there is nothing to send: it can still find another member in time. A silent
+// client's connection is left alone.
 func TestLapsedConnectionIsCut(t *testing.T) {
 	for _, flushed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("flushed=%t", flushed), func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"rollcall/tally"
 )
 
-// seqs lists the transactions of a member that were applied, in order.
+// seqs returns the transactions of a member that were applied, in order.
 func (f *fakeLog) seqs(member uint32) (seqs []uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,7 +39,7 @@ func counted(t *testing.T, seqs []uint64, n int) {
 	}
 }
 
-// An entry takes what came while the one before was on its way.
+// An entry takes the transactions that came while the one before was under way.
 func TestEntriesGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -70,7 +70,7 @@ func TestEntriesGather(t *testing.T) {
 	})
 }
 
-// An entry waits for the writers of the one before, a while.
+// An entry waits a while for the writers of the one before.
 func TestEntriesWaitForWriters(t *testing.T) {
 	const writers, round = 2 * gatherFrom, 10 * time.Millisecond
 	seqs := func(n, from int) (seqs []uint64) {
@@ -122,7 +122,7 @@ func TestEntriesWaitForWriters(t *testing.T) {
 	}
 }
 
-// lengths are how many transactions each entry holds that was proposed.
+// lengths returns the number of transactions in each proposed entry.
 func (f *fakeLog) lengths() (n []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *fakeLog) lengths() (n []int) {
 	return n
 }
 
-// Entries are sealed at a size, and at a number of transactions.
+// An entry is limited in size, and in its number of transactions.
 func TestEntriesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -167,8 +167,8 @@ func TestEntriesAreLimited(t *testing.T) {
 	})
 }
 
-// The operations of a multi count, in an entry, as if each were sent alone: a multi with more
-// than an entry takes goes alone, and what waits behind it is in the next one.
+// In an entry each operation of a multi counts like a transaction. A multi with more operations
+// than an entry takes goes alone, and the transactions after it are in the next entry.
 func TestOperationsOfAMultiCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -198,7 +198,7 @@ func TestOperationsOfAMultiCount(t *testing.T) {
 	})
 }
 
-// A refusal ends the term, and every stream with it.
+// A refused proposal ends the term, and every stream with it.
 func TestRefusedProposalEndsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -254,7 +254,7 @@ func TestRunEndsThoughLogHangs(t *testing.T) {
 	})
 }
 
-// Members are let go even while the log does not take what it is given.
+// Members' streams end even while the log does not accept an entry.
 func TestStreamsEndThoughLogBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -273,8 +273,8 @@ func TestStreamsEndThoughLogBlocks(t *testing.T) {
 	})
 }
 
-// When the log does not keep up, a member's stream is read no further; when it does
-// again, everything comes, in order. Another member is not held up by it.
+// While the log does not keep up, a member's stream is not read. When it does again, all writes
+// arrive, in order. Another member is not delayed by it.
 func TestBackPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -305,8 +305,8 @@ func TestBackPressure(t *testing.T) {
 	})
 }
 
-// A member's new stream ends its old one, of which nothing is taken any more: not even
-// what was read and waits for room.
+// A member's new stream ends its old one. Nothing more is taken from the old one, not even writes
+// that were read and wait for room.
 func TestNewStreamEndsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -339,7 +339,7 @@ func TestNewStreamEndsOld(t *testing.T) {
 	})
 }
 
-// An idle stream ends as well when there is a newer one.
+// A newer stream also ends an idle one.
 func TestNewStreamEndsIdleOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -359,7 +359,7 @@ func TestNewStreamEndsIdleOne(t *testing.T) {
 	})
 }
 
-// A queue that is never empty does not grow for ever.
+// A queue that is never empty does not grow without bound.
 func TestIntakeIsCompacted(t *testing.T) {
 	var q intake
 	q.init(new(tally.Sizes))

@@ -29,7 +29,7 @@ func (w *fakeWall) step(by time.Duration) {
 	w.ahead += by
 }
 
-// A clock that was set has jumped until it has gone on evenly for an hour, or is set back.
+// A clock that was set counts as jumped until it has run evenly for an hour, or is set back.
 func TestClockJumps(t *testing.T) {
 	type step struct {
 		by, wait, want time.Duration
@@ -84,7 +84,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A clock that runs apart all the time is never gone by.
+// A clock that drifts all the time is never trusted.
 func TestClockDrifts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var wall fakeWall
@@ -104,8 +104,8 @@ const (
 	trusted    = "this member's clock is trusted again"
 )
 
-// A leader whose clock jumps stops in the middle of a round, says so, and goes on with the
-// next round when the clock has been set back, or has been right for an hour.
+// A leader whose clock jumps stops in the middle of a round and logs it. It continues with the next
+// round when the clock has been set back, or has run evenly for an hour.
 func TestReaperIsHeldByAJump(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, year, -time.Hour, -year} {
 		synctest.Test(t, func(t *testing.T) {
@@ -144,8 +144,8 @@ func TestReaperIsHeldByAJump(t *testing.T) {
 	}
 }
 
-// A leader reaps only if its clock is that of most members, its own among them. A member of
-// an older version does not say, and does not hold it.
+// A leader reaps only if its clock agrees with those of a majority of the members, itself included.
+// A member of an older version does not report its clock, and does not stop the reaper.
 func TestReaperIsHeldByOthers(t *testing.T) {
 	const silent, away = year + 1, year + 2 // the member says no time, or nothing at all
 	tests := []struct {
@@ -189,8 +189,8 @@ func TestReaperIsHeldByOthers(t *testing.T) {
 	}
 }
 
-// What a member said of its clock on a stream that has ended is forgotten, and no clock that
-// it can name is taken for the leader's.
+// What a member reported of its clock on a stream that has ended is forgotten, and no value that it
+// can report is taken for the leader's clock.
 func TestClocksOfOthers(t *testing.T) {
 	var c clocks
 	c.init(3)

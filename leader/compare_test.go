@@ -80,7 +80,7 @@ func marksAt(digest uint64, indexes ...uint64) *proto.Marks {
 	return m
 }
 
-// marks makes a member answer with these from now on.
+// marks makes a member answer with these marks from now on.
 func (m *fakeMember) marks(marks *proto.Marks) {
 	m.set(func() {
 		m.change = func(pong *proto.Pong) bool {
@@ -97,8 +97,8 @@ func (m *fakeMember) told() (v *proto.Verdict) {
 	return v
 }
 
-// A member that differs is told so with the next ping; whoever lags is compared where it
-// has come to, and nobody else is told anything.
+// A member that differs gets a verdict with the next ping. A member that lags is compared at the
+// indexes that it has reached. The others get no verdict.
 func TestVerdict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -137,7 +137,8 @@ func TestVerdict(t *testing.T) {
 	})
 }
 
-// With nobody to decide, those who are away are waited for; then the leader's side is right.
+// If no majority decides, the leader waits for the absent members. After that the leader's side is
+// right.
 func TestVerdictWithoutAMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -157,8 +158,8 @@ func TestVerdictWithoutAMajority(t *testing.T) {
 	})
 }
 
-// What a member had marked counts no more when it comes back on another stream: it may be
-// another process.
+// When a member comes back on another stream its old marks do not count, because it may be another
+// process.
 func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -181,7 +182,7 @@ func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 	})
 }
 
-// Marks that make no sense end the stream.
+// Invalid marks end the stream.
 func TestMarksRefused(t *testing.T) {
 	var c comparison
 	c.init(&Config{Self: 1, Tick: tick, SyncLimit: 5})

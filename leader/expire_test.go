@@ -13,8 +13,8 @@ import (
 	"rollcall/sessiontracker"
 )
 
-// A session that nobody hears from is closed after its timeout, and within a tick; one
-// that is heard from lives on. From wherever in a tick the last touch comes.
+// A session that is not heard from is closed after its timeout and within a tick; one that is heard
+// from is kept. The last touch may come at any time within a tick.
 func TestSilentSessionExpires(t *testing.T) {
 	for last := 3 * time.Second; last < 3*time.Second+tick; last += 130 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestSilentSessionExpires(t *testing.T) {
 	}
 }
 
-// On the way over a follower there is half a tick more.
+// Through a follower it may take half a tick more.
 func TestSilentSessionOfFollowerExpires(t *testing.T) {
 	for last := 3 * time.Second; last < 3*time.Second+tick; last += 130 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestSilentSessionOfFollowerExpires(t *testing.T) {
 	}
 }
 
-// Pongs that are lost lose no touch, and lengthen no lease: batches come again, with the
-// age of their first sending.
+// A lost pong loses no touch, and lengthens no lease: batches are sent again, with their age since
+// they were first sent.
 func TestLostPongLosesNoTouch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2), session(2, 2))
@@ -99,8 +99,8 @@ func TestLostPongLosesNoTouch(t *testing.T) {
 	})
 }
 
-// Nobody is closed before all members have been asked. What they heard in time saves
-// even if the answer comes late; silence is waited for half a tick.
+// No session is closed before all members have been asked. If a member heard from it in time, it is
+// kept even if the answer is late. The leader waits half a tick for members that do not answer.
 func TestExpiryAsksFirst(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -145,8 +145,8 @@ func TestExpiryAsksFirst(t *testing.T) {
 	}
 }
 
-// An expiry says since when the owner was the owner, for how long nobody was heard, here
-// eight seconds from the beginning of the term, and is the leader's own.
+// An expiry has the index at which the owner was set and for how long the session was silent, here
+// eight seconds from the start of the term. It is the leader's own transaction.
 func TestExpireTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(0x200000000000041, 2))
@@ -166,8 +166,8 @@ func TestExpireTransaction(t *testing.T) {
 	})
 }
 
-// An expiry of a session that was heard later than the table's time says a silence of 0, not
-// one below it: that would be half an eternity on the wire.
+// If a session was heard from later than the table's time, its expiry has a silence of 0. A
+// negative one would be an enormous number on the wire.
 func TestExpireSilenceIsClamped(t *testing.T) {
 	for name, tt := range map[string]struct {
 		heard time.Duration
@@ -188,7 +188,7 @@ func TestExpireSilenceIsClamped(t *testing.T) {
 	}
 }
 
-// due is a leader that does not run, with a session that falls due at the step of 8 s.
+// due returns a leader that does not run, with a session that falls due at the step of 8 s.
 func due(t *testing.T) (*ensemble, *round, func(after time.Duration) time.Duration) {
 	e := newEnsemble(t, session(1, 2))
 	var r round
@@ -203,7 +203,7 @@ func due(t *testing.T) (*ensemble, *round, func(after time.Duration) time.Durati
 	return e, &r, wake
 }
 
-// A step that comes late puts off what is due by half a tick: once.
+// A late step delays the decision on due sessions by half a tick, only once.
 func TestLateCheckPutsOffOnce(t *testing.T) {
 	second := time.Second
 	tests := []struct {
@@ -236,7 +236,7 @@ func TestLateCheckPutsOffOnce(t *testing.T) {
 	}
 }
 
-// The round is over half a tick after its ping, not at the next step.
+// A round is over half a tick after its ping, not at the next step.
 func TestRoundHasItsOwnEnd(t *testing.T) {
 	e, _, wake := due(t)
 	if wait := wake(1400 * time.Millisecond); wait != 600*time.Millisecond {
@@ -250,7 +250,7 @@ func TestRoundHasItsOwnEnd(t *testing.T) {
 	}
 }
 
-// The answers that came before a late step do not end the round that begins after it.
+// Answers that came before a late step do not end the round that begins after it.
 func TestLateCheckAsksAnew(t *testing.T) {
 	e, r, wake := due(t)
 	wake(time.Second)
@@ -279,7 +279,7 @@ func TestLateCheckAsksAnew(t *testing.T) {
 	}
 }
 
-// While what is due goes into entries, touches save the rest, and nothing else is taken.
+// While due sessions go into entries, touches still save the rest, and no other sessions are taken.
 func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	e, _, wake := due(t)
 	for id := jute.SessionID(2); id <= 6; id++ {
@@ -303,8 +303,8 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	}
 }
 
-// Thousands of deaths do not keep a write waiting for more than an entry or two: few go with
-// one entry, and the leader rests after it for as long as it took.
+// Thousands of expiries do not keep a write waiting for more than an entry or two: few of them are
+// in one entry, and the leader pauses after it for as long as it took.
 func TestMassExpiryIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, took = 40 * maxExpires, 2 * time.Millisecond

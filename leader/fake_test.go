@@ -27,7 +27,7 @@ const (
 	nonce   = 4711
 )
 
-// fakeLog applies every entry after a while: it closes the sessions of the table.
+// fakeLog applies every entry after a delay: it removes the expired sessions from the table.
 type fakeLog struct {
 	table   *sessiontracker.GlobalTable
 	start   time.Time
@@ -95,8 +95,8 @@ func (f *fakeLog) Propose(data []byte) Future {
 	return future
 }
 
-// after runs f in a goroutine of its own when d is over, and at once if d is 0. A timer of 0 is not
-// made: in a bubble it fires at once, on the thread that makes it, and when two threads do so at
+// after runs f in a goroutine of its own when d is over, and at once if d is 0. For 0 it makes no
+// timer: in a bubble that fires at once, on the thread that makes it, and when two threads do so at
 // the same time the race detector crashes (go1.26).
 func after(d time.Duration, f func()) {
 	if d == 0 {
@@ -131,7 +131,7 @@ func (f *fakeLog) CommitIndex() uint64 {
 	return f.commit
 }
 
-// when returns at which time after the start the session's expiry was proposed.
+// when returns the time after the start at which the session's expiry was proposed.
 func (f *fakeLog) when(id jute.SessionID) (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,7 +234,7 @@ func (m *fakeMember) batches() (batches []*proto.Batch) {
 	return batches
 }
 
-// flush sends what was touched at once, unasked.
+// flush sends the touches at once, without a ping.
 func (m *fakeMember) flush() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -280,7 +280,7 @@ func (s *fakeForward) Recv() (*proto.Forwarded, error) {
 	}
 }
 
-// records keeps what is logged.
+// records keeps the log records.
 type records struct {
 	slog.Handler
 	mu   sync.Mutex
@@ -327,7 +327,7 @@ func session(id jute.SessionID, member uint32) sessiontracker.Seed {
 	return sessiontracker.Seed{ID: id, Timeout: timeout, Member: member, Since: uint64(id)}
 }
 
-// newEnsemble makes one that does not run yet.
+// newEnsemble returns an ensemble whose leader does not run yet.
 func newEnsemble(t *testing.T, sessions ...sessiontracker.Seed) *ensemble {
 	t.Helper()
 	start := time.Now()
@@ -352,7 +352,7 @@ func newEnsemble(t *testing.T, sessions ...sessiontracker.Seed) *ensemble {
 	return e
 }
 
-// run leads until the test has ended.
+// run makes the leader run until the test has ended.
 func (e *ensemble) run() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
@@ -361,7 +361,7 @@ func (e *ensemble) run() {
 	synctest.Wait()
 }
 
-// end stops leading, which is not a failure.
+// end stops the leader, which is not a failure.
 func (e *ensemble) end() {
 	e.t.Helper()
 	e.stop()
@@ -390,7 +390,7 @@ func (e *ensemble) forward(size int) (stream *fakeForward, ended <-chan error, h
 	return s, end, cancel
 }
 
-// writes makes a message of transactions with these seqs, each with size bytes of body.
+// writes returns a message of transactions with these seqs, each with size bytes of body.
 func writes(member uint32, size int, seqs ...uint64) *proto.Forwarded {
 	f := &proto.Forwarded{Member: member, Boot: 77, Nonce: nonce}
 	for _, seq := range seqs {

@@ -11,7 +11,7 @@ import (
 	"rollcall/proto"
 )
 
-// fakeEnsemble is the other members as the log knows them.
+// fakeEnsemble has the other members as raft knows them.
 type fakeEnsemble struct {
 	mu      sync.Mutex
 	reached []uint32
@@ -52,9 +52,9 @@ func (f *fakeEnsemble) when() []time.Duration {
 	return slices.Clone(f.handed)
 }
 
-// A leader hands over when most of those whom the log reaches are deaf to it for the sync
-// limit, or no proof gets done and somebody is; and not when that may be anybody's fault but
-// its own, or nobody could do better.
+// A leader hands over when most of the members that raft reaches are deaf to it for the sync limit,
+// or when no proof round completes and some member is deaf. It does not hand over if that may not
+// be its own fault, or if no other member could do better.
 func TestHandsOverWhenItCannotLead(t *testing.T) {
 	unlinked := func(m *fakeMember) {
 		m.set(func() { m.change = func(p *proto.Pong) bool { p.Unlinked = true; return true } })
@@ -114,8 +114,7 @@ func TestHandsOverWhenItCannotLead(t *testing.T) {
 	}
 }
 
-// Members that recover in time, or a pause of the leader's own process, begin the sync
-// limit anew.
+// If members recover in time, or the leader's own process was paused, the sync limit begins again.
 func TestHandOverIsPutOff(t *testing.T) {
 	for name, do := range map[string]func(e *ensemble, change func(bool)){
 		"members recover": func(e *ensemble, unlink func(bool)) {
@@ -158,8 +157,9 @@ func TestHandOverIsPutOff(t *testing.T) {
 	}
 }
 
-// The connection to a member that says nothing is given up after a tick, and then after
-// twice as long each time, up to the sync limit; to one that speaks never.
+// The connection to a member that sends nothing is closed after a tick, and then after twice as
+// long each time, up to the sync limit. A connection to a member that sends something is never
+// closed.
 func TestRedial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)

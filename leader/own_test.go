@@ -15,7 +15,8 @@ import (
 	"rollcall/proto"
 )
 
-// ownLink is a member's link on its own stream: what it sends, and why the stream ended.
+// ownLink is the link of the leader's own member on its stream: what it sends, and why the stream
+// ended.
 type ownLink struct {
 	proto.Leader_ForwardClient
 	hangUp context.CancelCauseFunc
@@ -35,7 +36,7 @@ func (e *ensemble) own() *ownLink {
 	return o
 }
 
-// soon returns what comes within a minute.
+// soon returns the next value, which must come within a minute.
 func soon(t *testing.T, outcome <-chan error) error {
 	t.Helper()
 	select {
@@ -47,8 +48,8 @@ func soon(t *testing.T, outcome <-chan error) error {
 	}
 }
 
-// fill sends more than the queue takes, and leaves a Send that waits. It returns how many
-// messages were queued.
+// fill sends more than the queue takes, and leaves a Send that waits. It returns how many messages
+// were queued.
 func (o *ownLink) fill(t *testing.T, size int) (queued int) {
 	t.Helper()
 	count := make(chan int, 1000)
@@ -68,7 +69,8 @@ func (o *ownLink) fill(t *testing.T, size int) (queued int) {
 	return len(count)
 }
 
-// What the leader's own member sends is in the log in that order, beside what others send.
+// The writes of the leader's own member are in the log in the order they were sent, between those
+// of other members.
 func TestOwnStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -95,7 +97,7 @@ func TestOwnStream(t *testing.T) {
 	})
 }
 
-// While the log does not keep up, Send waits; then all of it comes.
+// While the log does not keep up, Send waits; then all writes arrive.
 func TestOwnStreamWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -117,14 +119,14 @@ func TestOwnStreamWaits(t *testing.T) {
 	})
 }
 
-// tally is how many transactions were applied.
+// tally returns how many transactions were applied.
 func (f *fakeLog) tally() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.applied)
 }
 
-// However the stream ends, a Send that waits for room ends too, RecvMsg says why, and
+// However the stream ends, a Send that waits for room ends too, RecvMsg returns the reason, and
 // nothing more is taken.
 func TestOwnStreamEnds(t *testing.T) {
 	hungUp := errors.New("hung up")
@@ -183,7 +185,7 @@ func TestOwnStreamEnds(t *testing.T) {
 	}
 }
 
-// A member's stream over gRPC and its own end each other: whichever is newer.
+// A member's stream over gRPC and its stream without gRPC replace each other: the newer one stays.
 func TestOwnStreamAndForwardEndEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -214,7 +216,7 @@ func TestOwnStreamAndForwardEndEachOther(t *testing.T) {
 	})
 }
 
-// On a stream that has ended before it was used nothing is taken.
+// If a stream ended before it was used, nothing is taken from it.
 func TestOwnStreamEndsBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -230,7 +232,7 @@ func TestOwnStreamEndsBefore(t *testing.T) {
 	})
 }
 
-// What Forward refuses is refused here.
+// Messages that Forward refuses are refused on the own stream too.
 func TestOwnStreamRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)

@@ -39,7 +39,7 @@ func TestPings(t *testing.T) {
 	})
 }
 
-// Touches are acknowledged at once, with what was refused and the commit index.
+// Touches are acknowledged at once, with the refused sessions and the commit index.
 func TestAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2), session(2, 2), session(3, 3))
@@ -63,8 +63,8 @@ func TestAcknowledgement(t *testing.T) {
 	})
 }
 
-// An acknowledgement waits until a majority has answered a round of proof that began
-// after the touches came, and then goes out at once.
+// An acknowledgement waits until a majority has answered a proof round that began after the touches
+// came, and is then sent at once.
 func TestAcknowledgementNeedsProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2))
@@ -89,8 +89,8 @@ func TestAcknowledgementNeedsProof(t *testing.T) {
 	})
 }
 
-// A member that has applied more of the log than the leader may know sessions that the
-// leader does not: they are refused only once the leader has caught up.
+// A member that has applied more of the log than the leader may know sessions that the leader does
+// not. They are refused only once the leader has caught up.
 func TestLeaderBehindMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2))
@@ -120,7 +120,7 @@ func TestLeaderBehindMember(t *testing.T) {
 	})
 }
 
-// An answer in parts is one answer; many refusals go in parts, and only the last part
+// An answer in parts is one answer. Many refusals are sent in parts, and only the last part
 // acknowledges.
 func TestAnswersInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestAnswersInParts(t *testing.T) {
 	})
 }
 
-// A proof that comes by itself answers no ping, and does not end the answer between whose
-// parts it comes, whatever it says of more.
+// A proof alone answers no ping, and does not end the answer between whose parts it comes, whatever
+// its More says.
 func TestProofIsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2), session(2, 2))
@@ -196,7 +196,7 @@ func TestProofIsNoAnswer(t *testing.T) {
 	})
 }
 
-// What cannot be an answer ends the stream, not the term; another is opened.
+// An invalid answer ends the stream, not the term. Another stream is opened.
 func TestBrokenAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2))
@@ -208,7 +208,7 @@ func TestBrokenAnswer(t *testing.T) {
 		if m.dials() != 2 || e.records.count("member is out of reach") != 1 || e.records.count("member is back") != 1 {
 			t.Errorf("dialled %d times, logged %v", m.dials(), e.records.seen)
 		}
-		// An age past all bounds is old, not young.
+		// An age beyond all bounds is old, not new.
 		m.stream.out <- &proto.Pong{Batches: []*proto.Batch{{Number: 1, AgeUs: 1 << 63, Sessions: []int64{1}, TimeoutsMs: []uint32{6000}}}}
 		e.at(time.Minute)
 		if at, _ := e.log.when(1); at != 8*time.Second {
@@ -218,8 +218,8 @@ func TestBrokenAnswer(t *testing.T) {
 	})
 }
 
-// A member that says nothing for the sync limit loses its streams, is tried again, and is
-// logged once. The others, and the member itself later, are served.
+// A member that sends nothing for the sync limit loses its streams, is tried again, and is logged
+// once. The other members are served, and later this member too.
 func TestSilentMemberIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2), session(2, 3))
@@ -253,7 +253,7 @@ func TestSilentMemberIsCutOff(t *testing.T) {
 	})
 }
 
-// A member that cannot be reached is tried again and again, but not without a pause.
+// A member that cannot be reached is tried again and again, with pauses.
 func TestUnreachableMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2))
@@ -275,7 +275,7 @@ func TestUnreachableMember(t *testing.T) {
 	})
 }
 
-// If it was this process that stood still, nobody is cut off for it.
+// If this process itself was paused, no stream is cut because of it.
 func TestPauseCutsNobodyOff(t *testing.T) {
 	e, r, _ := due(t)
 	cut := 0
@@ -295,7 +295,7 @@ func TestPauseCutsNobodyOff(t *testing.T) {
 	}
 }
 
-// A sync is answered after a proof begun since, with an index of before.
+// A sync is answered after a proof begun since the call, with an index from before.
 func TestSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -308,7 +308,7 @@ func TestSync(t *testing.T) {
 			t.Errorf("Sync of another term: %v", err)
 		}
 
-		// The answer to the round of an earlier sync is still on its way.
+		// The answer to the round of an earlier sync is still under way.
 		for _, m := range e.members[2:] {
 			m.set(func() { m.delay = 500 * time.Millisecond })
 		}
@@ -344,7 +344,7 @@ func TestSync(t *testing.T) {
 			t.Errorf("%d rounds for four syncs, want 3", begun)
 		}
 
-		// Without a majority nothing is answered, until the caller or the term gives up.
+		// Without a majority no sync is answered, until the caller or the term ends.
 		for _, m := range e.members[2:] {
 			m.set(func() { m.joining = true })
 		}

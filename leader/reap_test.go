@@ -15,7 +15,7 @@ import (
 	"rollcall/znode"
 )
 
-// fakeNodes gives out paths that are due, in order, and forgets none of them.
+// fakeNodes returns paths that are due, in order, and does not remove them.
 type fakeNodes struct {
 	mu      sync.Mutex
 	paths   []string
@@ -56,7 +56,7 @@ func (f *fakeNodes) leave(steps int) {
 	f.unswept += steps
 }
 
-// reaped is what was proposed to be removed, and how many of it in one entry at most.
+// reaped returns the proposed removals, and the greatest number of them in one entry.
 func (f *fakeLog) reaped(t *testing.T) (paths []string, most int) {
 	t.Helper()
 	f.mu.Lock()
@@ -93,7 +93,7 @@ func newReaper(t *testing.T, n int) *ensemble {
 	return e
 }
 
-// What is due when a round begins is proposed in order, evenly paced, page after page.
+// The nodes due when a round begins are proposed in order, evenly paced, page after page.
 func TestReaping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 2*reapPage + 5
@@ -122,7 +122,7 @@ func TestReaping(t *testing.T) {
 	})
 }
 
-// A log that stands still makes the reaper wait, not gather; and a term ends all the same.
+// If the log hangs the reaper waits and does not gather removals. The term can still end.
 func TestReaperWaitsForLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newReaper(t, 5000)
@@ -148,7 +148,7 @@ func TestReaperWaitsForLog(t *testing.T) {
 	})
 }
 
-// Entries that take long hold a bounded number of removals.
+// Entries that take long hold a limited number of removals.
 func TestReapsOfSlowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newReaper(t, 500)

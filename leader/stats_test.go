@@ -11,8 +11,8 @@ import (
 	"rollcall/tally"
 )
 
-// A member counts once it is heard, as synced once it has applied what was committed when
-// its stream opened, and not when it is gone.
+// A member counts once it is heard from, and as synced once it has applied what was committed when
+// its stream opened. It does not count when its stream is closed.
 func TestStatsOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -40,8 +40,8 @@ func TestStatsOfMembers(t *testing.T) {
 	})
 }
 
-// Transactions are counted when proposed and when committed, expiries among them; sizes
-// are those of transactions, and of this term.
+// Transactions, including expiries, are counted when proposed and when committed. Sizes are those
+// of the transactions of this term.
 func TestCounters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(9, 2), session(10, 2))

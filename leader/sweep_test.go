@@ -12,7 +12,7 @@ import (
 	"rollcall/proto"
 )
 
-// sweeps is how many entries have a sweep, and each of them no more than one.
+// sweeps returns how many entries have a sweep, and checks that none has more than one.
 func (f *fakeLog) sweeps(t *testing.T) (n int) {
 	t.Helper()
 	f.mu.Lock()
@@ -36,8 +36,8 @@ func (f *fakeLog) sweeps(t *testing.T) (n int) {
 	return n
 }
 
-// A term begins with what an earlier one has left, and goes on when a session leaves more:
-// step by step, with a pause as long as the step behind each.
+// A term begins with the nodes that an earlier one has left, and continues when a session leaves
+// more: step by step, with a pause after each as long as the step took.
 func TestSweeping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -79,7 +79,7 @@ func TestSweeping(t *testing.T) {
 	})
 }
 
-// Of a log that stands still no second sweep is asked, and writes pass a sweep that waits.
+// While the log hangs no second sweep is requested, and writes pass a sweep that waits.
 func TestSweepWaitsForLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -101,8 +101,8 @@ func TestSweepWaitsForLog(t *testing.T) {
 	})
 }
 
-// One entry has a sweep first, then writes, then sessions that expire, and the next ones have
-// only writes until the leader has rested.
+// One entry has a sweep first, then writes, then sessions that expire. The next ones have only
+// writes until the pause is over.
 func TestRemovalsGoAroundWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const took = 5 * time.Millisecond

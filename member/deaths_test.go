@@ -11,8 +11,8 @@ import (
 	"rollcall/member"
 )
 
-// Every member knows how sessions ended: which was closed, which was silent, since when,
-// and who led. One that starts anew has it from its log.
+// Every member knows how sessions ended: by a close or by silence, since when, and under which
+// leader. A member that starts again has this from its log.
 func TestDeaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tick, timeout = 2 * time.Second, 8 * time.Second
@@ -51,7 +51,7 @@ func TestDeaths(t *testing.T) {
 			expired.Leader != leader || expired.Term != term || expired.Timeout != timeout || expired.Address == "" || expired.Zxid >= closed.Zxid {
 			t.Errorf("silent: %+v", expired)
 		}
-		// It was heard a third of its timeout before it was abandoned, at the earliest; a
+		// It was last heard from at most a third of its timeout before it was abandoned, and the
 		// table's step is half a tick.
 		if since := abandoned.Sub(expired.Heard); since < -tick/2 || since > timeout/3+tick/2 {
 			t.Errorf("heard %v before it was abandoned", since)
@@ -76,7 +76,7 @@ func deathsOf(e *cluster.Ensemble, id uint32) []member.Death {
 	return slices.Collect(e.Member(id).Deaths())
 }
 
-// The last ten thousand are remembered, and listed without those that come meanwhile.
+// The last ten thousand are remembered, and a listing has none of those that are added meanwhile.
 func TestDeathsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 1, cluster.Options{})

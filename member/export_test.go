@@ -2,8 +2,8 @@ package member
 
 import "rollcall/jute"
 
-// EndTerm ends the term that this member leads, if it does, as a refused proposal would:
-// raft still leads.
+// EndTerm ends the term that this member leads, if it does, as a refused proposal would: raft still
+// leads.
 func (m *Member) EndTerm() {
 	m.terms.mu.Lock()
 	end := m.terms.cancelTerm
@@ -13,8 +13,8 @@ func (m *Member) EndTerm() {
 	}
 }
 
-// StallSlowly ends the term that leads as the watchdog does, which comes to it only after
-// a pause: between the term's end and what else there is to do.
+// StallSlowly ends the present term as stallLoop does, but with a pause between reading the term
+// and ending it.
 func (m *Member) StallSlowly(pause func()) {
 	m.terms.mu.Lock()
 	retired := m.terms.cancelTerm
@@ -23,24 +23,25 @@ func (m *Member) StallSlowly(pause func()) {
 	m.terms.abandon()
 }
 
-// Dies has the member remember the death of a session that was not.
+// Dies records the death of a session that did not exist.
 func (m *Member) Dies(id jute.SessionID) {
 	m.state.Lock()
 	defer m.state.Unlock()
 	m.deaths.add(Death{Session: id})
 }
 
-// MinFormat is the lowest format that members have announced, as this one leads by it.
+// MinFormat returns the lowest format that members have announced, which this member uses when it
+// leads.
 func (m *Member) MinFormat() uint32 { return m.minFormat.Load() }
 
-// FormatOf is that of the entries of a leader that knows of members with lowest.
+// FormatOf returns the format of the entries of a leader that knows of members with lowest.
 func FormatOf(lowest uint32) uint32 {
 	var m Member
 	m.minFormat.Store(lowest)
 	return (&terms{m: &m}).format()
 }
 
-// Tracked is how many sessions the table of the term has that this member leads.
+// Tracked returns how many sessions are in the table of the term that this member leads.
 func (m *Member) Tracked() int {
 	m.state.RLock()
 	defer m.state.RUnlock()

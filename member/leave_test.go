@@ -11,8 +11,8 @@ import (
 	"rollcall/member"
 )
 
-// A leader that is asked to stop hands over first. Only when somebody else leads are its
-// clients sent there, and not all at once.
+// A leader that is told to stop hands over first. Its clients' connections are closed only when
+// another member leads, and not all at once.
 func TestLeaderLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, drain = 8, 4 * time.Second

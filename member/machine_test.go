@@ -12,8 +12,8 @@ import (
 	"rollcall/znode"
 )
 
-// Restore and Verify tell a snapshot of a newer version from a damaged one, and Verify says how far
-// a sound one goes.
+// Restore and Verify tell a snapshot of a newer version from a damaged one, and Verify returns how
+// far a sound one goes.
 func TestMachineVerifies(t *testing.T) {
 	m := machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}}
 	if err := m.Apply([]quorum.Committed{{Index: 7, Term: 3}}); err != nil {

@@ -15,8 +15,9 @@ import (
 	"rollcall/znode"
 )
 
-// BenchmarkNewLeader is what apply does for a new leader's TermStart: the table of all
-// replicated sessions. ROLLCALL_SESSIONS says how many; a million, or few with -short.
+// BenchmarkNewLeader measures what apply does for a new leader's TermStart: making the table of all
+// replicated sessions. ROLLCALL_SESSIONS sets their number; the default is a million, or few with
+// -short.
 func BenchmarkNewLeader(b *testing.B) {
 	n := 1_000_000
 	if testing.Short() {
@@ -40,7 +41,7 @@ func BenchmarkNewLeader(b *testing.B) {
 	})
 }
 
-// manySessions is a state with n sessions of member 1.
+// manySessions returns a state with n sessions of member 1.
 func manySessions(b *testing.B, n int) *znode.State {
 	b.Helper()
 	state, index, seq := znode.New(znode.Config{}), uint64(0), uint64(0)

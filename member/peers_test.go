@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// How HTTP/2 begins.
+// The start of an HTTP/2 connection.
 const (
 	preface  = 24                                     // bytes that a client sends first
 	settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" // a frame that a server sends first
 )
 
-// A stream that the other side has never seen ends for whoever receives on it. It is not opened
-// anew on another connection, for which Recv would wait with the stream's lock held.
+// If the other side has never seen a stream, Recv on it fails. The stream is not reopened on
+// another connection, for which Recv would wait with the stream's lock held.
 func TestUnseenStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
@@ -59,7 +59,7 @@ func TestUnseenStreamEnds(t *testing.T) {
 	})
 }
 
-// close waits for a connection that takes no bytes, and nobody else waits for close.
+// close may wait for a connection that takes no bytes, but nothing else waits for close.
 func TestCloseHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeers(time.Second, func(context.Context, uint32) (net.Conn, error) {

@@ -11,8 +11,9 @@ import (
 	"rollcall/member"
 )
 
-// A member may learn only from a snapshot that it has been announced: the leader took it
-// behind the announcement, before the member had the log up to there. It serves then.
+// A member may learn only from a snapshot that it has been announced, if the leader made the
+// snapshot after the announcement and before the member had the log up to there. The member serves
+// then.
 func TestAnnouncedInSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { cfg.SnapCount = 50 }})
@@ -62,7 +63,7 @@ func TestAnnouncedInSnapshot(t *testing.T) {
 	})
 }
 
-// boot is the current run of member of, as applied by member at.
+// boot returns the current run of member of, as applied by member at.
 func boot(e *cluster.Ensemble, at, of uint32) uint64 {
 	s := e.Member(at).State()
 	s.RLock()

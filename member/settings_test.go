@@ -18,8 +18,8 @@ import (
 	"rollcall/znode"
 )
 
-// reaches says where each field of Config goes in the configurations of the rooms. "": Member uses it
-// itself, and another test holds that.
+// reaches says in which field of the packages' configurations each field of Config ends up. ""
+// means that Member uses it itself, and that another test checks it.
 var reaches = map[string]string{
 	"ID":                    "conf.electionPort conf.quorumPort conf.serverId follower.Self leader.Self quorum.Self start.Leader",
 	"Servers":               "leader.Members quorum.Peers",
@@ -59,14 +59,15 @@ var reaches = map[string]string{
 	"NewEnsemble":           "quorum.NewEnsemble",
 }
 
-// judges are the fields that no configuration file can set: they are for tests, or New makes
-// them of others.
+// judges are the fields that no configuration file can set: they are for tests, or New makes them
+// from others.
 var judges = []string{"Clients", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Observer", "Wrap", "WrapLog"}
 
 // defaults are the fields of rooms that no setting changes.
 var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
 
-// Every setting reaches the rooms that need it, and no other field of theirs: each is changed alone.
+// Every setting reaches the packages that need it, and no other field of theirs. Each is changed
+// alone.
 func TestSettingsReachTheRooms(t *testing.T) {
 	var base Config
 	for i, f := range leaves(t, reflect.ValueOf(&base).Elem(), "") {
@@ -116,7 +117,7 @@ type leaf struct {
 	value reflect.Value
 }
 
-// leaves returns the fields of a struct but judges, and those of the structs in it.
+// leaves returns the fields of a struct except judges, and those of the structs in it.
 func leaves(t *testing.T, v reflect.Value, prefix string) (all []leaf) {
 	t.Helper()
 	for i := range v.NumField() {
@@ -134,7 +135,8 @@ func leaves(t *testing.T, v reflect.Value, prefix string) (all []leaf) {
 	return all
 }
 
-// set gives the field the n-th value of its type: none is the zero value, and numbers differ.
+// set gives the field the n-th value of its type. None of these is the zero value, and numbers
+// differ.
 func (f leaf) set(n int) {
 	switch v := f.value.Addr().Interface().(type) {
 	case *[]Server:
@@ -163,7 +165,7 @@ func (f leaf) set(n int) {
 	}
 }
 
-// change gives the field another value, and returns what undoes that.
+// change gives the field another value, and returns a function that restores the old one.
 func (f leaf) change() (undo func()) {
 	old := reflect.New(f.value.Type()).Elem()
 	old.Set(f.value)
@@ -193,7 +195,7 @@ func (f leaf) change() (undo func()) {
 	return func() { f.value.Set(old) }
 }
 
-// rooms are the configurations of all rooms of a member with cfg, field by field.
+// rooms returns the configurations of all packages of a member with cfg, field by field.
 func rooms(t *testing.T, cfg Config) map[string]string {
 	t.Helper()
 	var err error
@@ -247,8 +249,8 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	return all
 }
 
-// flatten adds the plain values in a struct to all; functions, interfaces and pointers are
-// not settings.
+// flatten adds the plain values in a struct to all; functions, interfaces and pointers are not
+// settings.
 func flatten(all map[string]string, prefix string, v reflect.Value) {
 	for i := range v.NumField() {
 		name, f := prefix+"."+v.Type().Field(i).Name, v.Field(i)

@@ -13,8 +13,8 @@ import (
 	"rollcall/member"
 )
 
-// A long list is taken in parts, on every member: each session and node is in it once. Who
-// asks for it and does not read it holds up nobody.
+// A long list is taken in parts, on every member, and each session and node is in it once. A reader
+// that stops reading delays nothing.
 func TestLongLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, nodes = 2100, 2500
@@ -79,8 +79,8 @@ func TestLongLists(t *testing.T) {
 	})
 }
 
-// The word srst sets the counters of every room to zero: those of requests, of the log and of
-// what the member has done as leader.
+// The command srst resets the counters of all packages: those of requests, of the log and of the
+// member's work as a leader.
 func TestResetStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 1, cluster.Options{Write: time.Millisecond})
@@ -125,7 +125,7 @@ func word(t *testing.T, e *cluster.Ensemble, id uint32, name string) string {
 	return string(text)
 }
 
-// figures returns what mntr says, by the names without zk_.
+// figures returns the output of mntr, by name without zk_.
 func figures(t *testing.T, e *cluster.Ensemble, id uint32) map[string]string {
 	t.Helper()
 	all := map[string]string{}

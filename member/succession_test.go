@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The office goes in turn to whoever has not had it for longest, and to nobody who had it a
+// Leadership goes in turn to the member that has not led for longest, and to no member that led a
 // short while ago.
 func TestHeir(t *testing.T) {
 	now := time.Now()

@@ -12,8 +12,8 @@ import (
 	"rollcall/znode"
 )
 
-// When a term ends and raft still leads, the next one opens in the same term of raft,
-// again and again: clients see a pause, and each of their writes is there once.
+// When a term ends and raft still leads, the next one opens in the same term of raft, any number of
+// times: clients see a pause, and each of their writes is there once.
 func TestTermsWithinOneOfRaft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writes = 60
@@ -67,8 +67,8 @@ func TestTermsWithinOneOfRaft(t *testing.T) {
 	})
 }
 
-// The watchdog ends a term and is slow about it, while the disk goes on and the next term
-// opens: that one is left alone.
+// If stallLoop is slow to end a term, and the disk continues and the next term opens meanwhile, the
+// next term is left alone.
 func TestLateStallSparesTheNextTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
@@ -84,7 +84,7 @@ func TestLateStallSparesTheNextTerm(t *testing.T) {
 	})
 }
 
-// An entry has the highest format that all members know who have announced themselves.
+// An entry has the highest format that all announced members know.
 func TestFormat(t *testing.T) {
 	for lowest, want := range map[uint32]uint32{0: znode.FormatLevel, 1: 1, znode.FormatLevel: znode.FormatLevel, znode.FormatLevel + 1: znode.FormatLevel} {
 		if got := member.FormatOf(lowest); got != want {
