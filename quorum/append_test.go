@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// requestLog notes how many entries it is given at once, which is what a follower's raft
-// stores of one AppendEntries.
+// requestLog records how many entries each write has, which is what a follower's raft stores of one
+// AppendEntries.
 type requestLog struct {
 	*raft.InmemStore
 	most atomic.Int64
@@ -21,8 +21,8 @@ func (s *requestLog) StoreLogs(logs []*raft.Log) error {
 	return s.InmemStore.StoreLogs(logs)
 }
 
-// A follower that is far behind gets eight entries with a request and no more: a heartbeat
-// waits in its main loop for those at most to be stored.
+// A follower that is far behind gets at most eight entries in a request: a heartbeat waits in its
+// main loop for only those to be stored.
 func TestFewEntriesPerRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)

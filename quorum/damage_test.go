@@ -11,8 +11,8 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// A leader whose state is damaged is replaced even if it hands nothing over. It is never a
-// candidate again, over restarts, but stores and votes as before.
+// A leader whose state is damaged is replaced even if it does not hand over. It is never a
+// candidate again, even after restarts, but still stores and votes.
 func TestDamagedMemberOnlyVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -69,7 +69,8 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 	})
 }
 
-// Damage is written in the folder. A recovery forgets it: the survivor is the best there is.
+// Damage is stored in the folder. A recovery removes the record, because the survivor's state is
+// the best there is.
 func TestRecoverDamagedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, all := lost(t, disk.DefaultLogKind, 3, 3)

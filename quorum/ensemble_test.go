@@ -31,8 +31,8 @@ type testAddr string
 func (testAddr) Network() string  { return "tcp" }
 func (a testAddr) String() string { return string(a) }
 
-// memNetwork connects members by pipes. Every listener says that it is bound to the same
-// address, as processes behind one wildcard would.
+// memNetwork connects members by pipes. Every listener reports the same bound address, like
+// processes that listen on a wildcard.
 type memNetwork struct {
 	mu        sync.Mutex
 	listeners map[string]*memListener
@@ -161,7 +161,7 @@ func (c *memConn) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// narrow lets so many bytes a second through from a to b on each connection; 0: no limit.
+// narrow limits each connection from a to b to the given bytes a second; 0: no limit.
 func (n *memNetwork) narrow(a, b uint32, rate int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -208,7 +208,7 @@ func (n *memNetwork) heal() {
 	clear(n.cut)
 }
 
-// machine records what it applies.
+// machine records the entries that it applies.
 type machine struct {
 	mu       sync.Mutex
 	Index    uint64
@@ -373,7 +373,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	return nil
 }
 
-// stream is what raft of a member is connected through.
+// stream is the StreamLayer of a member's raft.
 func (e *ensemble) stream(id uint32, inner net.Listener) *wire.Stream {
 	hello := wire.NewHello(id, e.peers)
 	l := wire.NewListener(inner, hello, nil)
@@ -416,7 +416,7 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 
 var errKilled = errors.New("killed")
 
-// kill ends a member without any farewell.
+// kill ends a member without a graceful stop.
 func (e *ensemble) kill(id uint32) {
 	e.t.Helper()
 	e.members[id].node.fatal(errKilled)
@@ -425,7 +425,7 @@ func (e *ensemble) kill(id uint32) {
 	}
 }
 
-// alive fails the test unless the members run: that one which has ended does nothing proves
+// alive fails the test unless the members run, because a test of a member that has ended proves
 // nothing.
 func (e *ensemble) alive(ids ...uint32) {
 	e.t.Helper()
@@ -471,8 +471,8 @@ func (e *ensemble) stopAll() {
 	}
 }
 
-// handOver asks a leader to give leadership away. raft may forget a hand-over when
-// leadership is lost meanwhile, so it has a limit.
+// handOver makes a leader hand over. raft may forget a hand-over when leadership is lost meanwhile,
+// so it has a time limit.
 func (e *ensemble) handOver(id uint32) {
 	n := e.members[id].node
 	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
@@ -508,8 +508,8 @@ func (e *ensemble) leader(ids ...uint32) uint32 {
 	return leader
 }
 
-// begin starts a new ensemble, and waits until all members take part in elections: those
-// that come late to their own beginning join first.
+// begin starts a new ensemble, and waits until all members take part in elections: members that are
+// late for the bootstrap join first.
 func (e *ensemble) begin() {
 	e.t.Helper()
 	ids := slices.Sorted(maps.Keys(e.members))
@@ -521,7 +521,7 @@ func (e *ensemble) begin() {
 	}
 }
 
-// propose commits data, as the leader among ids.
+// propose commits data through the leader among ids.
 func (e *ensemble) propose(data string, ids ...uint32) {
 	e.t.Helper()
 	e.wait("commit of "+data, func() bool {

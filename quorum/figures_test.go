@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Figures count what happened: an election for each leader lost, on every member.
+// An election is counted for each leader lost, on every member.
 func TestElectionFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -34,7 +34,7 @@ func TestElectionFigures(t *testing.T) {
 	})
 }
 
-// A write of the log is timed, and one of a second counts as slow.
+// A write of the log is timed, and one that takes a second counts as slow.
 func TestWriteFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)

@@ -40,7 +40,7 @@ func folderConfig(dir string, self uint32) Config {
 	}
 }
 
-// Names of files and folders that disk makes; docs/storage.md lists them.
+// Names of files and folders that disk makes. docs/storage.md lists them.
 const (
 	ownName      = "rollcall"
 	identityName = "identity.json"
@@ -62,7 +62,7 @@ func kinds(t *testing.T, test func(t *testing.T, kind disk.LogKind)) {
 	}
 }
 
-// own is the folder of a member's own in dir.
+// own returns the member's own folder in dir.
 func own(dir string) string { return filepath.Join(dir, ownName) }
 
 func openAndClose(t *testing.T, cfg Config) {
@@ -138,7 +138,7 @@ func filledFolder(t *testing.T, kind disk.LogKind) (dir string, cfg Config) {
 	return dir, cfg
 }
 
-// On real files: what was applied is there after a stop, from log and from snapshot.
+// On real files: after a stop, everything that was applied is restored from log and snapshot.
 func TestFilesSurvive(t *testing.T) { kinds(t, filesSurvive) }
 
 func filesSurvive(t *testing.T, kind disk.LogKind) {
@@ -170,7 +170,8 @@ func filesSurvive(t *testing.T, kind disk.LogKind) {
 		}
 	})
 
-	// The newest snapshot damaged, and the log does not make up for it: no start.
+	// If the newest snapshot is damaged and the log does not reach as far, the member does not
+	// start.
 	snaps, err := filepath.Glob(filepath.Join(own(dir), snapshotsDir, "*", "state.bin"))
 	if err != nil || len(snaps) == 0 {
 		t.Fatal(snaps, err)
@@ -193,8 +194,8 @@ func filesSurvive(t *testing.T, kind disk.LogKind) {
 	}
 }
 
-// The newest snapshot was installed, so that no log lies behind it, and is damaged. An older
-// one is there; but to start from it would be to forget what others count on.
+// The newest snapshot was installed, so there is no older log, and it is damaged. There is an older
+// snapshot, but a start from it would forget entries that others count on.
 func TestDamagedSnapshotIsNotSkipped(t *testing.T) { kinds(t, damagedSnapshotIsNotSkipped) }
 
 func damagedSnapshotIsNotSkipped(t *testing.T, kind disk.LogKind) {

@@ -13,7 +13,7 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// A leader of two keeps its office while the other one installs a snapshot, which takes far
+// A leader of two members stays leader while the other one installs a snapshot, which takes far
 // longer than an election.
 func TestLongInstallKeepsTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -50,8 +50,8 @@ func (e *ensemble) compact() {
 	}
 }
 
-// outdate kills a member after the command a, and has the other two go on until only a
-// snapshot can bring it back. It returns all commands.
+// outdate kills a member after the command a, and lets the other two continue until only a snapshot
+// can bring it up to date. It returns all commands.
 func (e *ensemble) outdate(id uint32, size int) []string {
 	e.t.Helper()
 	rest := others(id)
@@ -102,8 +102,8 @@ func TestSnapshotIsInstalled(t *testing.T) {
 	}
 }
 
-// A leader that dies while it sends a snapshot, without as much as closing the
-// connection, does not keep the receiver from electing another.
+// If a leader dies while it sends a snapshot, without closing the connection, the receiver can
+// still elect another leader.
 func TestLeaderDiesSendingSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -143,9 +143,9 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 	})
 }
 
-// A member whose log runs past a snapshot, with entries that were never committed, asks
-// for a restart after installing it: raft would go on by the old log's end. After the
-// restart it is like the others.
+// If a member's log goes past a snapshot, with entries that were never committed, the member asks
+// for a restart after installing the snapshot: raft would rely on the old end of the log. After the
+// restart it has the same state as the others.
 func TestConflictingLogRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -175,8 +175,8 @@ func TestConflictingLogRestarts(t *testing.T) {
 	})
 }
 
-// A snapshot that holds nothing new is answered without raft, which would drop what comes
-// after it; asked for once more, the member restarts.
+// A snapshot that holds nothing new is answered without raft, which would drop the entries after
+// it. If it comes a second time, the member restarts.
 func TestSecondInstallRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 2)
@@ -207,7 +207,7 @@ func TestSecondInstallRestarts(t *testing.T) {
 		if n.LastIndex() != last || e.members[late].machine.restored != 0 {
 			t.Error("raft went back")
 		}
-		// The member ends at the same time, so the connection may end before its words come.
+		// The member ends at the same time, so the connection may end before its answer comes.
 		if resp, err := install(r.CurrentTerm(), last-1, "x"); err == nil {
 			t.Errorf("again: %+v, want an error", resp)
 		}
@@ -217,8 +217,8 @@ func TestSecondInstallRestarts(t *testing.T) {
 	})
 }
 
-// A member behind the same bind address as another is another candidate all the same:
-// raft is told the advertised addresses. (All listeners of memNetwork have one.)
+// A member with the same bind address as another is still another candidate, because raft gets the
+// advertised addresses. (All listeners of memNetwork have one bind address.)
 func TestAdvertisedAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)

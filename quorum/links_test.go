@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A follower applies an entry at the instant its leader does, though nothing follows it;
-// from the first pipelined entry of a leader on, after a change of leader too.
+// A follower applies an entry at the same instant as its leader, even if no entry follows. This
+// holds from the first pipelined entry of a leader on, also after a change of leader.
 func TestFollowersApplyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -41,8 +41,8 @@ func (m *machine) appliedAt(command string) time.Time {
 	return m.at[command]
 }
 
-// A follower on a slow link is caught up as fast as the link is, and little is sent twice,
-// be it far behind or one that keeps up otherwise.
+// A follower on a slow link is caught up as fast as the link allows, and little is sent twice,
+// whether it is far behind or usually keeps up.
 func TestSlowLink(t *testing.T) {
 	const slowest = 256 << 10 // bytes a second: wire catches up no follower on a slower link
 	tests := []struct {
@@ -94,7 +94,7 @@ func TestSlowLink(t *testing.T) {
 	}
 }
 
-// await waits for so long until the machine has applied so many commands.
+// await waits up to limit until the machine has applied that many commands.
 func (m *testMember) await(commands int, limit time.Duration) {
 	for end := time.Now().Add(limit); m.machine.count() < commands && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
@@ -107,12 +107,12 @@ func (m *machine) count() int {
 	return len(m.Commands)
 }
 
-// atOnce is how soon a member that listens again has to have what it missed: some attempts
-// of a leader to reach it.
+// atOnce is how soon a member that listens again must have what it missed: the time of a few
+// attempts of a leader to reach it.
 const atOnce = 100 * time.Millisecond
 
-// A member that starts again is caught up at once, however long it was away: raft by itself
-// waits up to 10.24 s between two attempts.
+// A member that starts again is caught up at once, however long it was down. raft by itself waits
+// up to 10.24 s between two attempts.
 func TestReturningMemberIsCaughtUpAtOnce(t *testing.T) {
 	for _, away := range []time.Duration{6 * time.Second, 15 * time.Second, 45 * time.Second} {
 		t.Run(away.String(), func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestReturningMemberIsCaughtUpAtOnce(t *testing.T) {
 	}
 }
 
-// Followers are killed and started again in turn, each soon after the other is back: no
-// write waits for longer than it takes to reach the one that is.
+// Followers are killed and started again in turn, each soon after the other is back. No write waits
+// for longer than it takes to reach the one that runs.
 func TestFollowerAfterFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -184,8 +184,7 @@ func TestFollowerAfterFollower(t *testing.T) {
 	})
 }
 
-// A member that goes away while a snapshot is installed on it gets one at once when it is
-// back.
+// A member that goes down while it installs a snapshot gets one at once when it is back.
 func TestSnapshotForAReturningMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -208,7 +207,7 @@ func TestSnapshotForAReturningMember(t *testing.T) {
 	})
 }
 
-// While leadership is handed over no request is held; after a hand-over that has failed they
+// While leadership is being handed over no request is held. After a hand-over that failed, requests
 // are held again.
 func TestNoHoldDuringHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// formerly moves a member's files to where versions before this one had them.
+// formerly moves a member's files to where earlier versions had them.
 func formerly(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(own(dir))
@@ -24,7 +24,7 @@ func formerly(t *testing.T, dir string) {
 	}
 }
 
-// modes returns what others than the owner may do with any file below dir.
+// modes returns which permissions users other than the owner have for the files below dir.
 func modes(t *testing.T, dir string) (open []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -40,8 +40,8 @@ func modes(t *testing.T, dir string) (open []string) {
 	return open
 }
 
-// Whatever a member makes is its owner's alone, also in a folder that all may read. What is not the
-// member's stays as it is.
+// Everything that a member makes can be read only by its owner, even in a folder that everyone may
+// read. Other files stay as they are.
 func TestModes(t *testing.T) { kinds(t, filesAreTheOwners) }
 
 func filesAreTheOwners(t *testing.T, kind disk.LogKind) {
@@ -90,7 +90,7 @@ func filesAreTheOwners(t *testing.T, kind disk.LogKind) {
 	}
 }
 
-// Files where versions before this one had them are used there, and nothing is moved.
+// Files where earlier versions had them are used there, and nothing is moved.
 func TestFormerPlace(t *testing.T) { kinds(t, formerPlace) }
 
 func formerPlace(t *testing.T, kind disk.LogKind) {

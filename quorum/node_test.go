@@ -15,7 +15,8 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Three members elect, replicate, outlive their leader and a restart of all.
+// Three members elect a leader, replicate, and survive the loss of their leader and a restart of
+// all.
 func TestEnsemble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -51,7 +52,7 @@ func others(id uint32) []uint32 {
 	return slices.DeleteFunc([]uint32{1, 2, 3}, func(i uint32) bool { return i == id })
 }
 
-// An ensemble of one bootstraps without asking anybody.
+// A single member bootstraps without asking others.
 func TestSingle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
@@ -65,7 +66,8 @@ func TestSingle(t *testing.T) {
 	})
 }
 
-// Stopping the leader hands leadership over: a follower leads before an election timeout.
+// A leader that stops hands leadership over: a follower leads before an election timeout has
+// passed.
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -81,8 +83,8 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-// Leadership is handed over to the member named, which the log reaches; one that it does
-// not reach is not among those who could be named, and nobody else is one.
+// Leadership is handed over to the named member, which raft reaches. A member that it does not
+// reach is not among those that can be named, and neither is any other.
 func TestHandOverTo(t *testing.T) {
 	const tick = 2 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +117,7 @@ func TestHandOverTo(t *testing.T) {
 	})
 }
 
-// Every change of leadership is told, however late it is read.
+// Every change of leadership is reported, however late it is read.
 func TestLeadershipLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -188,7 +190,7 @@ var (
 	errFull = errors.New("no space left on device")
 )
 
-// brokenLog fails every write from a moment on.
+// brokenLog fails every write from a certain moment on.
 type brokenLog struct {
 	*raft.InmemStore
 	broken atomic.Bool
@@ -201,7 +203,7 @@ func (b *brokenLog) StoreLogs(logs []*raft.Log) error {
 	return b.InmemStore.StoreLogs(logs)
 }
 
-// A disk that fails once ends the member, leader or follower; the others go on.
+// A disk that fails once ends the member, whether it leads or follows. The others continue.
 func TestStoreErrorStops(t *testing.T) {
 	for _, role := range []string{"leader", "follower"} {
 		t.Run(role, func(t *testing.T) {
@@ -242,7 +244,7 @@ func (f *failingStable) SetUint64(k []byte, v uint64) error {
 	return f.StableStore.SetUint64(k, v)
 }
 
-// raft panics when it cannot store its term; the member stops with a word instead.
+// raft panics when it cannot store its term; the member returns an error instead.
 func TestTermErrorStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -276,7 +278,7 @@ func (e *ensemble) leaderNow() uint32 {
 	return 0
 }
 
-// A leader that raft lets take nothing for two election timeouts ends.
+// If raft refuses all entries of a leader for two election timeouts, the leader ends.
 func TestRefusingLeaderStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
@@ -321,15 +323,15 @@ func TestProposeOutsideRun(t *testing.T) {
 	})
 }
 
-// An entry that no log would take reaches no other member.
+// An entry that no log would take does not reach another member.
 func TestProposeTooLong(t *testing.T) {
 	if p := new(Node).Propose(make([]byte, disk.MaxEntry+1)); !errors.Is(p.Error(), disk.ErrTooLong) {
 		t.Errorf("Propose: %v", p.Error())
 	}
 }
 
-// An entry that raft says nothing of when Run ends, since it hangs in apply, has its outcome
-// then; and what it says later changes nothing.
+// If raft hangs in apply and has no outcome for an entry when Run ends, the entry gets its outcome
+// then. A later outcome changes nothing.
 func TestRunEndsProposals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)

@@ -15,7 +15,7 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// snapshotRequest is a follower's next snapshot from member 2, in term 9, with all that is said of it.
+// snapshotRequest returns the request for a follower's next snapshot from member 2, in term 9.
 func snapshotRequest(e *ensemble, index uint64) (*raft.InstallSnapshotRequest, string) {
 	body, err := json.Marshal(&machine{Index: index, Commands: []string{"from", "afar"}})
 	if err != nil {
@@ -28,7 +28,7 @@ func snapshotRequest(e *ensemble, index uint64) (*raft.InstallSnapshotRequest, s
 	}, string(body)
 }
 
-// send sends a snapshot to a member as another one, whatever that one does itself.
+// send sends a snapshot to a member in the name of another one.
 func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body string) (raft.InstallSnapshotResponse, error) {
 	e.t.Helper()
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -41,8 +41,8 @@ func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body 
 	return resp, err
 }
 
-// A snapshot that is not whole, or not what its sender says, costs the sender a refusal. The
-// receiver keeps its log, its state, its term and its snapshots, and takes the next one.
+// A snapshot that is incomplete, or does not match its request, is refused. The receiver keeps its
+// log, its state, its term and its snapshots, and accepts the next one.
 func TestBadSnapshotIsRefused(t *testing.T) {
 	bad := map[string]func(req *raft.InstallSnapshotRequest, body *string){
 		"garbage":                  func(_ *raft.InstallSnapshotRequest, body *string) { *body = "no" + (*body)[2:] },

@@ -19,8 +19,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// Two of three are lost. The survivor goes on alone; or under the same server list, and
-// takes in the two others, which come with empty folders.
+// Two of three members are lost. The survivor continues alone; or, under the same server list, it
+// admits the two others, which start with empty folders.
 func TestRecover(t *testing.T) { kinds(t, recoverOne) }
 
 func recoverOne(t *testing.T, kind disk.LogKind) {
@@ -69,7 +69,7 @@ func recoverOne(t *testing.T, kind disk.LogKind) {
 	}
 }
 
-// lost makes an ensemble with data of which only member 1's is left; none runs.
+// lost makes an ensemble with data of which only member 1's are left. No member runs.
 func lost(t *testing.T, kind disk.LogKind, members, writes int) (e *ensemble, all []string) {
 	t.Helper()
 	e = newEnsemble(t, members)
@@ -111,7 +111,7 @@ func (e *ensemble) recover(id uint32) {
 	}
 }
 
-// running lists the members that run.
+// running returns the members that run.
 func (e *ensemble) running() (ids []uint32) {
 	for _, id := range slices.Sorted(maps.Keys(e.members)) {
 		if e.members[id].node != nil {
@@ -121,7 +121,7 @@ func (e *ensemble) running() (ids []uint32) {
 	return ids
 }
 
-// complete waits until all members vote, and say so.
+// complete waits until all members vote, and report it.
 func (e *ensemble) complete(ids ...uint32) {
 	e.t.Helper()
 	for _, id := range ids {
@@ -145,8 +145,8 @@ func (e *ensemble) votes(ids ...uint32) {
 	}
 }
 
-// Recovery goes on where it was, whoever is killed on the way and however often, though
-// the log is slow; nothing is lost that was committed since.
+// Recovery continues where it was, whichever member is killed on the way and however often, even
+// with a slow log. Nothing that was committed since is lost.
 func TestRecoverWithKills(t *testing.T) {
 	for _, members := range []int{2, 3, 4, 5} {
 		for seed := range uint64(4) {
@@ -199,7 +199,7 @@ func recoverWithKills(t *testing.T, members int, seed uint64) {
 	}
 }
 
-// outcome waits for p for a while: a leader that cannot commit knows none.
+// outcome waits for p for a while: a leader that cannot commit has none.
 func (e *ensemble) outcome(p *Proposed) error {
 	select {
 	case <-p.Done():
@@ -211,8 +211,8 @@ func (e *ensemble) outcome(p *Proposed) error {
 
 func (e *ensemble) ids() []uint32 { return slices.Sorted(maps.Keys(e.members)) }
 
-// Nobody votes before those who have no data yet can join whoever has a vote: of five,
-// the survivor and two more. One that was caught up, and then lost its disk, starts anew.
+// No member is made a voter until the members without data could join through the voters: of five,
+// the survivor and two more. A member that was caught up, and then lost its disk, starts again.
 func TestRecoverFiveByAndBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, all := lost(t, disk.DefaultLogKind, 5, 5)
@@ -240,8 +240,9 @@ func TestRecoverFiveByAndBy(t *testing.T) {
 	})
 }
 
-// Of members with data from before and after the recovery, only those of the recovery are
-// joined; and a recovered member that is alone does not run beside another with data.
+// If there are members with data from before and after the recovery, an empty member joins only
+// those of the recovery. A recovered member that is still alone does not run beside another one
+// with data.
 func TestRecoverWithRivals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -295,7 +296,7 @@ func TestRecoverWithRivals(t *testing.T) {
 	})
 }
 
-// A member with data from before the recovery that nobody recovered is left out as well.
+// A member with data from before the recovery, and not recovered itself, is not admitted either.
 func TestRecoverWithOldMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -410,7 +411,7 @@ func recoverRefuses(t *testing.T, kind disk.LogKind) {
 	}
 }
 
-// What the meter tells raft.
+// The settings that the meter computes.
 func TestMeter(t *testing.T) {
 	m := newMeter(1000, 1<<20, 64<<10)
 	m.limit = 1 << 20 // without chance
@@ -440,7 +441,7 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// Bytes alone bring about a snapshot, and how much log stays behind it follows their size.
+// Bytes alone trigger a snapshot, and how much log is kept depends on their number.
 func TestSnapshotByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)

@@ -44,7 +44,7 @@ func (e *ensemble) snapshot(id uint32) bool {
 	return newest > 0
 }
 
-// logged returns the bounds of the log in a folder that nobody uses.
+// logged returns the bounds of the log in a folder that is not in use.
 func logged(t *testing.T, dir string) (bounds [2]uint64) {
 	t.Helper()
 	log, err := disk.ReadLog(dir)
@@ -57,7 +57,7 @@ func logged(t *testing.T, dir string) (bounds [2]uint64) {
 	return bounds
 }
 
-// raise makes the index that a snapshot's metadata name greater by one bit, or the term.
+// raise makes the index in a snapshot's metadata greater by one bit, or the term.
 func raise(t *testing.T, snapshot, field string) {
 	t.Helper()
 	path := filepath.Join(snapshot, metaFile)
@@ -80,11 +80,11 @@ func raise(t *testing.T, snapshot, field string) {
 	}
 }
 
-// greaterDigit reports whether one bit makes a digit a greater one.
+// greaterDigit reports whether flipping one bit makes the digit greater.
 func greaterDigit(d byte) bool { return d != '7' && d != '9' }
 
-// A wrong bit in what a snapshot says of itself never costs an entry of the log: the member
-// goes on without that snapshot, or says what is wrong.
+// A wrong bit in a snapshot's metadata never costs an entry of the log: the member continues
+// without that snapshot, or reports what is wrong.
 func TestFlippedSnapshotDeletesNothing(t *testing.T) { kinds(t, flippedSnapshot) }
 
 func flippedSnapshot(t *testing.T, kind disk.LogKind) {
@@ -129,8 +129,8 @@ func flippedSnapshot(t *testing.T, kind disk.LogKind) {
 	}
 }
 
-// A snapshot with the servers of another ensemble, or none, keeps a member from starting: it
-// would wait for ever for somebody to lead.
+// A snapshot with the servers of another ensemble, or without any, keeps a member from starting.
+// Otherwise the member would wait for ever for a leader.
 func TestSnapshotOfOtherServers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		servers raft.Configuration
@@ -163,7 +163,7 @@ func TestSnapshotOfOtherServers(t *testing.T) {
 	}
 }
 
-// A snapshot of a newer version is called that, and the member says that nothing is damaged.
+// A snapshot of a newer version is reported as such, and the member says that nothing is damaged.
 func TestSnapshotOfNewerVersion(t *testing.T) {
 	body, err := json.Marshal(&machine{Index: 900, Newer: true})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// stallLog hangs in every write until a moment. It sleeps before it enters the store: what
-// waits for a lock that somebody holds asleep would stop the bubble's clock.
+// stallLog hangs in every write until a certain moment. It sleeps before it enters the store,
+// because a goroutine that waits for a lock held by a sleeping one would stop the bubble's clock.
 type stallLog struct {
 	*raft.InmemStore
 	until atomic.Int64 // nanoseconds since 1970
@@ -70,8 +70,8 @@ func hangs(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "a store or the state machine hangs")
 }
 
-// A leader whose log or machine hangs is replaced within 5 seconds, not before it has hung
-// for the limit, and is one of them again when it wakes: with nothing lost, and able to lead.
+// A leader whose log or machine hangs is replaced within 5 seconds, but not before it has hung for
+// the limit. When it responds again it is a follower that has lost nothing and can lead.
 func TestStalledLeaderIsReplaced(t *testing.T) {
 	for _, where := range []string{"log", "machine"} {
 		t.Run(where, func(t *testing.T) {
@@ -155,9 +155,9 @@ func TestStalledFollowerCatchesUp(t *testing.T) {
 	})
 }
 
-// A snapshot arrives while a follower's machine hangs: its leader gives up waiting for the
-// answer, and once more. When the machine goes on, the member is caught up, by itself or, if
-// it has taken the snapshot for a second one, by starting anew.
+// A snapshot arrives while a follower's machine hangs: its leader gives up waiting for the answer,
+// twice. When the machine responds again, the member is caught up, either directly or, if it has
+// taken the snapshot for a second one, after a restart.
 func TestSnapshotForAStalledMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _, machines := stalls(t, func(c *Config) { c.SnapshotEvery, c.TrailingBytes = 20, 1 })
@@ -196,7 +196,7 @@ func TestSnapshotForAStalledMachine(t *testing.T) {
 	})
 }
 
-// A member alone goes on when its disk does.
+// A member that runs alone continues when its disk does.
 func TestStalledAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)

@@ -16,8 +16,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// Three new members begin one ensemble, in whatever order they are started, and not
-// before all are there.
+// Three new members begin one ensemble, in whatever order they are started, and not before all of
+// them run.
 func TestFirstStartInEveryOrder(t *testing.T) {
 	for _, order := range [][]uint32{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
@@ -64,7 +64,7 @@ func (s *slowLog) StoreLogs(logs []*raft.Log) error {
 	return s.InmemStore.StoreLogs(logs)
 }
 
-// fill writes so many commands and returns all there are.
+// fill writes count commands and returns all there are.
 func (e *ensemble) fill(count int, ids ...uint32) []string {
 	e.t.Helper()
 	all := e.members[ids[0]].machine.commands()
@@ -76,8 +76,8 @@ func (e *ensemble) fill(count int, ids ...uint32) []string {
 	return all
 }
 
-// A member that lost its disk elects nobody until it has everything back, not even after
-// it was killed in the middle of catching up.
+// A member that lost its disk elects no leader until it has everything back, not even after it was
+// killed while it was catching up.
 func TestWipedMemberJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -124,7 +124,8 @@ func TestWipedMemberJoins(t *testing.T) {
 	})
 }
 
-// Two of three lost their disks: one copy is no majority, and nobody may begin anew.
+// Two of three members lost their disks: one copy is not a majority, and no member may begin a new
+// ensemble.
 func TestTwoWipedOfThree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -180,8 +181,8 @@ func TestBootstrapKilledHalfWay(t *testing.T) {
 	}
 }
 
-// All stop after one leader stored its first entry, which nobody else has yet. The two
-// others have the bootstrap entry: they are no wiped members, and all begin again.
+// All members stop after a leader stored its first entry, which no other member has yet. The two
+// others have the bootstrap entry, so they do not count as wiped, and all start again.
 func TestStopBeforeFirstCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -203,7 +204,7 @@ func TestStopBeforeFirstCommit(t *testing.T) {
 	})
 }
 
-// A majority begins only if it is told to; the third joins whenever it comes.
+// A majority begins only if configured to. The third member joins whenever it comes.
 func TestNewEnsembleByMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -226,8 +227,8 @@ func TestNewEnsembleByMajority(t *testing.T) {
 	})
 }
 
-// Of two members, the one that lost its disk votes for the other: no other majority exists,
-// and the other has everything.
+// Of two members, the one that lost its disk votes for the other, because no other majority exists
+// and the other one has everything.
 func TestWipedOneOfTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 2)
@@ -271,7 +272,7 @@ func TestWipedStartsFirst(t *testing.T) {
 	})
 }
 
-// orderedStable records what is written in which order.
+// orderedStable records the order of the writes.
 type orderedStable struct {
 	raft.StableStore
 	mu     sync.Mutex
@@ -285,8 +286,8 @@ func (o *orderedStable) SetUint64(k []byte, v uint64) error {
 	return o.StableStore.SetUint64(k, v)
 }
 
-// Before a wiped member takes anything from anybody, it has stored the term of the others
-// and then that it is joining: a leader deposed long ago gets no entry past it.
+// Before a wiped member takes any entry, it has stored the others' term and then that it is
+// joining. So a leader that was deposed long ago cannot give it entries.
 func TestJoiningTermComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -311,7 +312,7 @@ func TestJoiningTermComesFirst(t *testing.T) {
 	})
 }
 
-// What one round of answers allows.
+// The verdicts on the answers of one round.
 func TestJudge(t *testing.T) {
 	none, data, joining := &proto.HelloReply{}, &proto.HelloReply{HasData: true}, &proto.HelloReply{HasData: true, Joining: true}
 	alone := &proto.HelloReply{HasData: true, Recovery: 7, Recovering: true}
@@ -354,7 +355,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Which configurations may be found in a log, besides the one that is configured.
+// The configurations that a log may contain, in addition to the configured one.
 func TestCheckServers(t *testing.T) {
 	peers := []wire.Peer{{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:1"}, {ID: 3, Addr: "c:1"}}
 	server := func(id raft.ServerID, addr raft.ServerAddress, s raft.ServerSuffrage) raft.Server {

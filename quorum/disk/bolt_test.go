@@ -69,7 +69,7 @@ func (d *boltDir) old(do func(s *raftboltdb.BoltStore) error) {
 	}
 }
 
-// The mark of a BoltDB never keeps a member from starting whose data are whole.
+// The mark of a BoltDB never keeps a member with sound data from starting.
 func TestBoltMarkLags(t *testing.T) {
 	tests := []struct {
 		name string
@@ -128,8 +128,8 @@ func TestBoltMarkLags(t *testing.T) {
 	}
 }
 
-// What bbolt does not notice is noticed: values and entries that have changed, a file that is older
-// than it was, or another member's, and a log with a hole.
+// Damage that bbolt does not notice is found: changed values and entries, a file that is older than
+// it was, or another member's, and a log with a hole.
 func TestDamagedBolt(t *testing.T) {
 	t.Parallel()
 	spoil := func(d *boltDir, old, changed string) {
@@ -155,7 +155,7 @@ func TestDamagedBolt(t *testing.T) {
 		{"length in an entry", func(d *boltDir) {
 			b := d.read(logName)
 			length := string(b[bytes.Index(b, boltData(5))-2:][:2])
-			// In all pages, used or not. The decoder meets the data where it expects a name.
+			// In all pages, used or not. The decoder reads the data where it expects a name.
 			spoil(d, length+string(boltData(5)), "\x00\x00"+string(boltData(5)))
 		}, 5},
 		{"index of an entry", func(d *boltDir) { spoil(d, "\x00\x00\x00\x00\x00\x00\x00\x05", "\x00\x00\x00\x00\x00\x00\x00\x07") }, 0},

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// branches returns a BoltDB with branch pages, and where those are.
+// branches returns a BoltDB with branch pages, and the positions of these.
 func branches(t *testing.T, d *boltDir) (b []byte, at []int) {
 	t.Helper()
 	log := d.open()
@@ -37,8 +37,8 @@ func branches(t *testing.T, d *boltDir) (b []byte, at []int) {
 	return b, at
 }
 
-// A wrong bit in a page that leads to others is damage, or does no harm. Nothing crashes: bbolt
-// reads these pages in a goroutine of its own.
+// A wrong bit in a page that leads to others is found, or does no harm. Nothing crashes, although
+// bbolt reads these pages in a goroutine of its own.
 func TestBoltBranchBits(t *testing.T) {
 	t.Parallel()
 	d := &boltDir{t: t, dir: t.TempDir()}
@@ -69,8 +69,8 @@ func TestBoltBranchBits(t *testing.T) {
 	t.Logf("%d refused for their pages, %d opened", refused, opened)
 }
 
-// remake makes another file in the place of a BoltDB, without a mark: bbolt keeps one locked that it
-// could not open.
+// remake replaces a BoltDB by another file, without a mark: bbolt keeps a file locked that it could
+// not open.
 func remake(t *testing.T, d *boltDir, b []byte) {
 	t.Helper()
 	if err := os.RemoveAll(d.dir); err != nil {
@@ -79,7 +79,7 @@ func remake(t *testing.T, d *boltDir, b []byte) {
 	write(t, d.path(logName), string(b))
 }
 
-// What bbolt must not meet in a page is damage.
+// Faults in a page that bbolt must not read.
 func TestCheckPages(t *testing.T) {
 	d := &boltDir{t: t, dir: t.TempDir()}
 	whole, at := branches(t, d)

@@ -13,7 +13,7 @@ import (
 
 var testServers = []string{"server.1=m1:3888", "server.2=m2:3888", "server.3=m3:3888"}
 
-// folderConfig is the configuration of a member of testServers that does not run.
+// folderConfig returns the configuration of a member of testServers that does not run.
 func folderConfig(dir string, member uint32) Config {
 	return Config{
 		Member: member, Servers: testServers, Dir: dir, Running: func() bool { return false },
@@ -21,7 +21,7 @@ func folderConfig(dir string, member uint32) Config {
 	}
 }
 
-// own is the folder of a member's own in dir.
+// own returns the member's own folder in dir.
 func own(dir string) string { return filepath.Join(dir, ownName) }
 
 func openAndClose(t *testing.T, cfg Config) {
@@ -47,5 +47,5 @@ func memStores() Stores {
 	return Stores{Log: s, Stable: s, Snapshots: raft.NewInmemSnapshotStore()}
 }
 
-// unguarded is a guard of stores with which no raft runs.
+// unguarded is a guard of stores that no raft uses.
 func unguarded() guard { return guard{running: func() bool { return false }, ops: &operations{}} }

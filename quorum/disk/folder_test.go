@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Whose folder is it? In each case dir is the own folder of member 1 of testServers before
-// spoil, and top the operator's that it is in.
+// The checks of a folder's owner. In each case dir is the own folder of member 1 of testServers
+// before spoil, and top is the operator's folder that contains it.
 func TestFolderIdentity(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -113,7 +113,7 @@ func TestFolderIdentity(t *testing.T) {
 	}
 }
 
-// With a log folder of its own, losing either of the two is noticed.
+// If the log has a folder of its own, losing either of the two is noticed.
 func TestLogFolderApart(t *testing.T) { kinds(t, logFolderApart) }
 
 func logFolderApart(t *testing.T, kind LogKind) {
@@ -153,8 +153,8 @@ func logFolderApart(t *testing.T, kind LogKind) {
 	}
 }
 
-// A folder of before there were own folders is used as it is, though a folder or a file in it has
-// the name of one. A new one is refused at its first start, and not at its second.
+// A folder from before there were own folders is used as it is, even if a folder or a file in it
+// has the name of one. A new folder like that is refused at its first start, and not at its second.
 func TestNameOfOwnFolderTaken(t *testing.T) {
 	tests := []struct {
 		name string
@@ -207,7 +207,7 @@ func TestNameOfOwnFolderTaken(t *testing.T) {
 	}
 }
 
-// take copies all that is in from into to.
+// take copies everything in from to to.
 func take(t *testing.T, from, to string) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(to, 0o750), os.CopyFS(to, os.DirFS(from))); err != nil {
@@ -215,7 +215,7 @@ func take(t *testing.T, from, to string) {
 	}
 }
 
-// However raft.db is damaged, Open says so; it does not panic, and starts nothing.
+// However raft.db is damaged, Open reports it, does not panic and starts nothing.
 func TestDamagedLog(t *testing.T) {
 	page := os.Getpagesize()
 	tests := []struct {
@@ -273,8 +273,8 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
-// A crash between storing an installed snapshot and emptying the log, and what may lie
-// around then.
+// A crash between storing an installed snapshot and emptying the log, and the files that may be
+// there then.
 func TestMend(t *testing.T) {
 	const unreadableState = 99 // as the index in a snapshot: it cannot be read
 	entry := func(index, term uint64) *raft.Log { return &raft.Log{Index: index, Term: term} }
@@ -329,7 +329,7 @@ func TestMend(t *testing.T) {
 	}
 }
 
-// countingLog records what is deleted, and crashes after so many deletions.
+// countingLog records deletions, and crashes after a number of them.
 type countingLog struct {
 	*raft.InmemStore
 	most    uint64
@@ -346,7 +346,7 @@ func (c *countingLog) DeleteRange(first, last uint64) error {
 	return c.InmemStore.DeleteRange(first, last)
 }
 
-// A log is shortened in steps, from the end that leaves no hole.
+// A log is shortened in steps, from the end at which no hole arises.
 func TestDeleteInSteps(t *testing.T) {
 	const size = 3*deleteChunk + 10
 	tests := []struct {
@@ -395,7 +395,7 @@ func TestDeleteInSteps(t *testing.T) {
 	}
 }
 
-// What is still being received when the folder is looked at is no snapshot that is missing.
+// A snapshot that is still being received when the folder is read does not count as a missing one.
 func TestUnfinishedSnapshotIsNotMissed(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"2-30-1795180501669", "5-2035-1795180501669.tmp", "other", "1-2"} {

@@ -64,8 +64,8 @@ func BenchmarkLogStore(b *testing.B) {
 	}
 }
 
-// BenchmarkAfterShortening appends batches of 16 entries to a log that has lost 90,000, and
-// counts the bytes that are written for each.
+// BenchmarkAfterShortening appends batches of 16 entries to a log that has lost 90,000, and counts
+// the bytes written for each.
 func BenchmarkAfterShortening(b *testing.B) {
 	for _, kind := range []LogKind{LogBolt, LogWAL} {
 		b.Run("store="+string(kind), func(b *testing.B) {
@@ -85,7 +85,7 @@ func BenchmarkAfterShortening(b *testing.B) {
 	}
 }
 
-// bytesWritten is how many bytes this process has asked the system to write.
+// bytesWritten returns how many bytes this process has asked the system to write.
 func bytesWritten(b *testing.B) (n int64) {
 	b.Helper()
 	text, err := os.ReadFile("/proc/self/io")
@@ -99,9 +99,9 @@ func bytesWritten(b *testing.B) (n int64) {
 	return n
 }
 
-// BenchmarkWriteBeside is how long the writes of 16 entries take, one after the other, while
-// nothing else happens; while 50,000 entries are deleted; and while a snapshot of 128 MiB is
-// written. "at once" deletes in one transaction.
+// BenchmarkWriteBeside measures the writes of 16 entries, one after the other, while nothing else
+// happens, while 50,000 entries are deleted, and while a snapshot of 128 MiB is written. "at once"
+// deletes in one transaction.
 func BenchmarkWriteBeside(b *testing.B) {
 	for _, kind := range []string{"boltdb", "boltdb at once", "wal"} {
 		b.Run("store="+kind, func(b *testing.B) {
@@ -172,7 +172,8 @@ func writeSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkReadLog reads an entry of 150 bytes, as a start does with all behind the snapshot.
+// BenchmarkReadLog reads an entry of 150 bytes, as a start does with all entries after the
+// snapshot.
 func BenchmarkReadLog(b *testing.B) {
 	for _, kind := range []LogKind{LogBolt, LogWAL} {
 		b.Run("store="+string(kind), func(b *testing.B) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// formerly moves a member's files to where versions before this one had them.
+// formerly moves a member's files to where earlier versions had them.
 func formerly(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(own(dir))
@@ -22,8 +22,8 @@ func formerly(t *testing.T, dir string) {
 	}
 }
 
-// A member that finds its files open to others says so, and how to close them. The operator's folder
-// may have the name of a member's own one.
+// A member whose files other users can read logs that, and the command that changes it. The
+// operator's folder may have the name of a member's own one.
 func TestWarnsOfReaders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(t *testing.T, dir string) // may open a path to all

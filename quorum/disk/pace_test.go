@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A snapshot's writer rests behind each piece three times as long as that took, but no
-// longer than it may, and not at all when the member ends.
+// A snapshot's writer pauses after each piece for three times as long as that took, up to a limit,
+// and not at all when the member ends.
 func TestSnapshotIsPaced(t *testing.T) {
 	const pieces = 10
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestSnapshotIsPaced(t *testing.T) {
 	}
 }
 
-// slowWriter takes so long for each write.
+// slowWriter takes a fixed time for each write.
 type slowWriter time.Duration
 
 func (w slowWriter) Write(b []byte) (int, error) {

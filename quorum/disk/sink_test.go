@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A snapshot reaches the disk while it is written, in the file that raft writes it to.
+// A snapshot reaches the disk while it is being written, in the file that raft writes.
 func TestSnapshotIsWrittenOut(t *testing.T) {
 	dir := t.TempDir()
 	files, err := newSnapshotFiles(dir, hclog.NewNullLogger())

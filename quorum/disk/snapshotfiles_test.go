@@ -14,7 +14,7 @@ import (
 
 var testConfiguration = raft.Configuration{Servers: []raft.Server{{ID: "1", Address: "m1:3888"}}}
 
-// storeSnapshot stores one of term 2 in any store, and returns its folder below dir.
+// storeSnapshot stores a snapshot of term 2 in any store, and returns its folder below dir.
 func storeSnapshot(t *testing.T, s raft.SnapshotStore, dir string, index uint64, body string, servers raft.Configuration) string {
 	t.Helper()
 	_, trans := raft.NewInmemTransport("")
@@ -47,7 +47,7 @@ func raftFiles(t *testing.T, dir string) raft.SnapshotStore {
 	return files
 }
 
-// readSnapshot returns what the newest snapshot says and holds.
+// readSnapshot returns the metadata and the contents of the newest snapshot.
 func readSnapshot(s raft.SnapshotStore) (meta raft.SnapshotMeta, body string, err error) {
 	list, err := s.List()
 	if err != nil || len(list) == 0 {
@@ -61,7 +61,7 @@ func readSnapshot(s raft.SnapshotStore) (meta raft.SnapshotMeta, body string, er
 	return *m, string(b), errors.Join(err, r.Close())
 }
 
-// Versions before this one use raft's own store: each reads what the other has written.
+// Earlier versions use raft's own store: each store can read the other's files.
 func TestSnapshotsOfRaftsStore(t *testing.T) {
 	stores := []func(*testing.T, string) raft.SnapshotStore{
 		raftFiles, func(t *testing.T, dir string) raft.SnapshotStore { return testFiles(t, dir) },
@@ -127,8 +127,8 @@ func flips(t *testing.T, path string, f func(bit int)) {
 	}
 }
 
-// One wrong bit in a snapshot, wherever it is, is found. In one that raft's own store wrote,
-// which has no checksum of its metadata, whatever decides which log entries are deleted is.
+// One wrong bit in a snapshot, wherever it is, is found. In a snapshot of raft's own store, which
+// has no checksum of its metadata, it is found if it affects which log entries are deleted.
 func TestSnapshotBitFlips(t *testing.T) {
 	t.Parallel()
 	for name, store := range map[string]func(*testing.T, string) raft.SnapshotStore{
@@ -166,7 +166,7 @@ func TestSnapshotBitFlips(t *testing.T) {
 	}
 }
 
-// A damaged snapshot that a newer one has replaced is of no account.
+// A damaged snapshot that a newer one has replaced does not matter.
 func TestOlderSnapshotIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	files := testFiles(t, dir)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the files take is counted once, wherever the log lies.
+// The bytes of the files are counted once, wherever the log is.
 func TestDiskUsage(t *testing.T) {
 	for _, name := range []string{"one folder", "two folders"} {
 		t.Run(name, func(t *testing.T) {

@@ -53,8 +53,8 @@ func (d *walDir) store(entries, size int) {
 	d.append(log, entries, size)
 }
 
-// fill appends a batch that fills the last segment up, and does not come to list the next one.
-// It returns the path of the full one.
+// fill appends a batch that fills the last segment, and stops before the next one is listed. It
+// returns the path of the full one.
 func (d *walDir) fill() string {
 	d.t.Helper()
 	log := d.open()
@@ -85,14 +85,15 @@ func (d *walDir) append(log logFiles, entries, size int) {
 	}
 }
 
-// walData looks like raft-wal's own records, an entry and two ends of batches by turns, if read
-// where records begin: a client may send that. Five bytes stand before it in the file.
+// walData looks like raft-wal's own records, alternately an entry and two ends of batches, when
+// read from where records begin: a client may send such data. Five bytes come before it in the
+// file.
 func walData(index uint64, size int) []byte {
 	records := []byte{1, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0, 9, 9, 9, 9, 3, 0, 0, 0, 9, 9, 9, 9}
 	return append(append([]byte{9, 9, 9}, bytes.Repeat(records, size/len(records))...), byte(index))
 }
 
-// check wants the entries from first to n, and nothing else.
+// check requires exactly the entries from first to n.
 func (d *walDir) check(first uint64) {
 	d.t.Helper()
 	log := d.open()
@@ -110,7 +111,7 @@ func (d *walDir) check(first uint64) {
 	}
 }
 
-// segments are the files of the log, in order.
+// segments returns the files of the log, in order.
 func (d *walDir) segments() []string {
 	d.t.Helper()
 	all, err := filepath.Glob(filepath.Join(d.dir, walName, "*.wal"))
@@ -141,8 +142,8 @@ func (d *walDir) write(path string, b []byte) {
 	}
 }
 
-// tear zeroes the end of what was written to the last segment, in bytes: a process was killed
-// in the middle of its last write.
+// tear zeroes the end of what was written to the last segment, in bytes, as if a process had been
+// killed in the middle of its last write.
 func (d *walDir) tear(n int) {
 	d.t.Helper()
 	path := d.segments()[len(d.segments())-1]
@@ -153,8 +154,8 @@ func (d *walDir) tear(n int) {
 	d.write(d.mark(), d.was)
 }
 
-// What a crash leaves of raft-wal's files is mended at the start: what was acknowledged is
-// there, and the log goes on, also after the next start.
+// What a crash leaves of raft-wal's files is repaired at the start: acknowledged entries are there,
+// and the log continues, also after the next start.
 func TestWALAfterCrash(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -222,7 +223,7 @@ func TestWALAfterCrash(t *testing.T) {
 	}
 }
 
-// A log that is shortened at either end, or emptied, and goes on, is the same after a start.
+// A log that is shortened at either end, or emptied, and then continued, is the same after a start.
 func TestWALShortened(t *testing.T) {
 	t.Parallel()
 	d := &walDir{t: t, dir: t.TempDir()}
@@ -254,8 +255,7 @@ func TestWALShortened(t *testing.T) {
 	d.check(100)
 }
 
-// However the files of raft-wal are damaged, Open says so; it does not panic, and starts
-// nothing.
+// However the files of raft-wal are damaged, Open reports it, does not panic and starts nothing.
 func TestDamagedWAL(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -349,13 +349,13 @@ func TestDamagedWAL(t *testing.T) {
 	}
 }
 
-// used is how many bytes of the last segment are written to.
+// used returns how many bytes of the last segment are written to.
 func (d *walDir) used() int64 {
 	all := d.segments()
 	return int64(len(bytes.TrimRight(d.read(all[len(all)-1]), "\x00")))
 }
 
-// cut makes the last segment so many bytes long.
+// cut shortens the last segment to size bytes.
 func (d *walDir) cut(size int64) {
 	d.t.Helper()
 	all := d.segments()
@@ -388,8 +388,8 @@ func (d *walDir) list(change func(string) string) {
 	}
 }
 
-// The mark never keeps a member from starting whose log is whole: it may lag, it may be that of
-// a segment that has been left, and folders of older versions have none.
+// The mark never keeps a member with a sound log from starting: it may lag, it may be that of an
+// earlier segment, and folders of older versions have none.
 func TestWALMarkLags(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -473,7 +473,7 @@ func TestWALMarkLags(t *testing.T) {
 	}
 }
 
-// A start that wrote the last segment anew vouches for it, too: the mark names the one before.
+// A segment that a start has rewritten is protected too, although the mark names the one before.
 func TestWALZeroedAfterStart(t *testing.T) {
 	d := &walDir{t: t, dir: t.TempDir()}
 	d.store(5, 1000)
@@ -490,7 +490,7 @@ func TestWALZeroedAfterStart(t *testing.T) {
 	}
 }
 
-// zero returns what a file holds, but for one record's header.
+// zero returns the contents of a file with one record's header zeroed.
 func (d *walDir) zero(path string, at int) []byte {
 	b := d.read(path)
 	clear(b[at : at+recordHeader])
@@ -503,7 +503,7 @@ func (d *walDir) flip(path string, at int) {
 	d.write(path, b)
 }
 
-// What raft-wal could not read again is not written.
+// An entry that raft-wal could not read again is not written.
 func TestEntryTooLong(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, kind LogKind) {
@@ -566,7 +566,7 @@ func TestLogKind(t *testing.T) {
 	}
 }
 
-// fullDisk makes no file, or writes no more, once it is full.
+// fullDisk makes no file, or writes nothing more, once it is full.
 type fullDisk struct {
 	types.VFS
 	full bool
@@ -580,8 +580,8 @@ func (d *fullDisk) Create(dir, name string, size uint64) (types.WritableFile, er
 	return file, err
 }
 
-// A full disk is called that, when a write needs a new segment and when a start does. Once there
-// is space everything acknowledged is there, and the log goes on.
+// A full disk is reported as such, when a write needs a new segment and when a start does. Once
+// there is space, all acknowledged entries are there, and the log continues.
 func TestWALFullDisk(t *testing.T) {
 	t.Parallel()
 	d := &walDir{t: t, dir: t.TempDir()}

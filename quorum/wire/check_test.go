@@ -10,7 +10,7 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Requests that raft would panic at, or its log refuse, do not reach it.
+// Requests that raft would panic at, or that its log would refuse, do not reach it.
 func TestCheckRequest(t *testing.T) {
 	tooMany := raft.EncodeConfiguration(Configuration(make([]Peer, maxMember+1)))
 	configuration := raft.EncodeConfiguration(Configuration([]Peer{{1, "m1:1"}, {255, "m255:1"}}))

@@ -14,8 +14,8 @@ func entries(sizes ...int) (list []*raft.Log) {
 	return list
 }
 
-// One request takes entries until they have appendBytes, and at least one; and the other side
-// knows by the same rule whether there may be more.
+// A request takes entries until they have appendBytes, and at least one. The other side finds out
+// by the same rule whether there may be more.
 func TestFitting(t *testing.T) {
 	const half = appendBytes / 2
 	tests := []struct {
@@ -46,8 +46,8 @@ func TestFitting(t *testing.T) {
 	}
 }
 
-// What a pipeline is given in one request goes in as many as it takes, each of which
-// continues the one before; raft gets an answer to each, its own the last.
+// A pipeline sends one long request as several, each of which continues the one before. raft gets
+// an answer to each, the answer to its own request last.
 func TestLongRequestInPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
@@ -75,7 +75,7 @@ func TestLongRequestInPipeline(t *testing.T) {
 	})
 }
 
-// A joining member does not take a request that was cut short for the end of the log.
+// A joining member does not take the end of a shortened request for the end of the log.
 func TestLeaderEndOfShortRequests(t *testing.T) {
 	var l leaderEnd
 	l.note(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 7, Entries: entries(1, appendBytes)})

@@ -19,7 +19,7 @@ import (
 
 var testPeers = []Peer{{1, "m1:3888"}, {2, "m2:3888"}, {3, "m3:3888"}}
 
-// newTestListener greets as member 1, over memory.
+// newTestListener returns a Listener of member 1, over memory.
 func newTestListener(t *testing.T, logs io.Writer) (*Listener, arrivals) {
 	come := make(arrivals)
 	l := NewListener(come, NewHello(1, testPeers), slog.New(slog.NewTextHandler(logs, nil)))
@@ -27,7 +27,7 @@ func newTestListener(t *testing.T, logs io.Writer) (*Listener, arrivals) {
 	return l, come
 }
 
-// Who may come in, and what the others are told.
+// Which hellos are accepted, and what the other dialers are told.
 func TestHello(t *testing.T) {
 	hash := ConfigHash(testPeers)
 	preface := func(magic string, version uint16, from, to uint32, hash []byte) []byte {
@@ -91,7 +91,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// The dialer learns why it was refused, in bounded length, and in bounded time.
+// The dialer learns why it was refused, in bounded length and in bounded time.
 func TestDialed(t *testing.T) {
 	hello := NewHello(2, testPeers)
 	tests := []struct {
@@ -147,7 +147,7 @@ func TestDialed(t *testing.T) {
 	})
 }
 
-// Silent connections hold up nobody, however many they are: the oldest make room.
+// Silent connections delay no other one, however many they are: the oldest make room.
 func TestSilentConnectionsHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, come := newTestListener(t, io.Discard)
@@ -193,8 +193,8 @@ func (a arrivals) from(addr memberAddr) net.Conn {
 	return far
 }
 
-// Strangers take no place of a member's address, be it in the server list or known by a
-// right hello; and of each kind the oldest silent connection makes room for the newest.
+// Strangers cannot take the places of a member's address, whether it is in the server list or known
+// from a correct hello. Of each kind, the oldest silent connection makes room for the newest.
 func TestMembersHavePlacesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peers := []Peer{{1, "m1:3888"}, {2, "10.0.0.2:3888"}, {3, "m3:3888"}}
@@ -244,7 +244,8 @@ func TestMembersHavePlacesOfTheirOwn(t *testing.T) {
 	})
 }
 
-// Over TCP 3,000 silent connections do not keep a member out, even from its own address.
+// Over TCP, 3,000 silent connections do not keep a member out, even if they come from its own
+// address.
 func TestFloodKeepsNoMemberOut(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -293,7 +294,7 @@ func TestListenerClose(t *testing.T) {
 	})
 }
 
-// The same refusal is logged once in a while, not for each retry.
+// The same refusal is logged only once in a while, not for each retry.
 func TestRefusalsAreLoggedSparingly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs bytes.Buffer
@@ -352,7 +353,7 @@ func TestStreamTCP(t *testing.T) {
 	}
 }
 
-// No preface may crash a listener, or let in who is not a member.
+// No preface may crash a listener, or admit a stranger.
 func FuzzHello(f *testing.F) {
 	hello := NewHello(1, testPeers)
 	right := NewHello(2, testPeers).preface(1)

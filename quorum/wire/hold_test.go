@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// down is the wire to a member that answers nothing until it is up.
+// down is the connection to a member that answers nothing until it is up.
 type down struct {
 	inner
 	up       atomic.Bool
@@ -32,8 +32,8 @@ func (d *down) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, req *raft.Ap
 	return nil
 }
 
-// A request to a member that is down is held until that answers a heartbeat, or until
-// nothing is to be waited for.
+// A request to a member that is down is held until that member answers a heartbeat, or until there
+// is no reason to wait.
 func TestHold(t *testing.T) {
 	tests := []struct {
 		name string

@@ -13,7 +13,7 @@ import (
 
 func noStall() error { return nil }
 
-// stream is a pipeline over a fake wire, and the log that it speaks of.
+// stream is a pipeline over a fake connection, with the log that it reports.
 type stream struct {
 	*pipeline
 	t                  *testing.T
@@ -21,7 +21,7 @@ type stream struct {
 	commit, last, term atomic.Uint64
 }
 
-// wire is raft's pipeline: it must be sent one request at a time.
+// wire is raft's pipeline. Only one request at a time may be sent on it.
 type wire struct {
 	busy   atomic.Bool
 	pause  time.Duration
@@ -60,7 +60,7 @@ func newStream(t *testing.T) *stream {
 	return s
 }
 
-// send has raft send the entries from first to last, in term 5.
+// send makes raft send the entries from first to last, in term 5.
 func (s *stream) send(first, last, commit uint64) *raft.AppendEntriesRequest {
 	s.t.Helper()
 	req := &raft.AppendEntriesRequest{
@@ -77,14 +77,14 @@ func (s *stream) send(first, last, commit uint64) *raft.AppendEntriesRequest {
 	return <-s.wire.sent
 }
 
-// told moves the commit and returns the notice that comes of it, nil if none does.
+// told moves the commit index and returns the notice that is sent, or nil if none is.
 func (s *stream) told(commit uint64) *raft.AppendEntriesRequest {
 	s.commit.Store(commit)
 	s.committed()
 	return s.sentNext()
 }
 
-// sentNext returns what has been sent; nil for nothing.
+// sentNext returns the next request that was sent, or nil.
 func (s *stream) sentNext() *raft.AppendEntriesRequest {
 	synctest.Wait()
 	select {
@@ -95,7 +95,7 @@ func (s *stream) sentNext() *raft.AppendEntriesRequest {
 	}
 }
 
-// answer answers a request and returns what raft gets to see of it.
+// answer answers a request and returns the answer that raft gets.
 func (s *stream) answer(req *raft.AppendEntriesRequest, success bool, err error) raft.AppendFuture {
 	s.wire.done <- &wireFuture{fakeFuture{err: err, resp: raft.AppendEntriesResponse{Success: success}}, req}
 	synctest.Wait()
@@ -107,7 +107,7 @@ func (s *stream) answer(req *raft.AppendEntriesRequest, success bool, err error)
 	}
 }
 
-// A commit notice continues what was sent last, and raft learns nothing of it.
+// A commit notice continues what was sent last, and raft does not see it.
 func TestCommitNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
@@ -143,7 +143,7 @@ func TestCommitNotice(t *testing.T) {
 	})
 }
 
-// When no notice goes, and what goes instead.
+// When no notice is sent, and what is sent instead.
 func TestNoCommitNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
@@ -176,7 +176,8 @@ func TestNoCommitNotice(t *testing.T) {
 	})
 }
 
-// Whatever the leader's commit index, a notice tells of nothing that was not sent.
+// Whatever the leader's commit index, a notice never reports a commit of entries that were not
+// sent.
 func TestNoticeIsClamped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
@@ -188,7 +189,7 @@ func TestNoticeIsClamped(t *testing.T) {
 	})
 }
 
-// A notice that was put off for much under way, or for another one, is sent later.
+// A notice that was delayed because of requests under way, or of another notice, is sent later.
 func TestNoticeIsMadeUpFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
@@ -215,7 +216,7 @@ func TestNoticeIsMadeUpFor(t *testing.T) {
 	})
 }
 
-// A bad answer to a notice ends the pipeline as one to entries does.
+// A bad answer to a notice ends the pipeline, like a bad answer to entries.
 func TestBadNoticeEndsPipeline(t *testing.T) {
 	for name, err := range map[string]error{"refused": nil, "failed": errors.New("broken pipe")} {
 		t.Run(name, func(t *testing.T) {
@@ -249,8 +250,8 @@ func TestUnsentNoticeEndsPipeline(t *testing.T) {
 	})
 }
 
-// Entries and notices are sent one at a time, commits are told in order and none beyond
-// what was sent, and raft gets its own answers in order, all of them.
+// Entries and notices are sent one at a time, commits are reported in order and none beyond what
+// was sent, and raft gets all answers to its own requests, in order.
 func TestNoticesBesideEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)

@@ -36,7 +36,7 @@ func encode(t testing.TB, kind byte, request any) []byte {
 	return b.Bytes()
 }
 
-// requests are some of each kind, as long ones as members send.
+// requests returns some of each kind, as long as members send them.
 func requests(t testing.TB) map[string][]byte {
 	t.Helper()
 	header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("255"), Addr: []byte(strings.Repeat("a", maxHostInTests))}
@@ -60,7 +60,7 @@ func requests(t testing.TB) map[string][]byte {
 
 const maxHostInTests = 260 // the longest address, with its port
 
-// follow scans a request in pieces of n bytes and returns how many it has.
+// follow scans a request in pieces of n bytes and returns its length.
 func follow(request []byte, n int) (size int, err error) {
 	if len(request) == 0 || int(request[0]) >= len(requestBounds) {
 		return 0, errBounds
@@ -80,7 +80,7 @@ func follow(request []byte, n int) (size int, err error) {
 	return size, io.ErrUnexpectedEOF
 }
 
-// Every request of raft's passes, and its end is found, however its bytes come.
+// Every request of raft's passes, and its end is found, however its bytes arrive.
 func TestScanRequests(t *testing.T) {
 	for name, request := range requests(t) {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestScanRequests(t *testing.T) {
 	}
 }
 
-// What no member sends is refused before raft's decoder makes room for it.
+// A request that no member sends is refused before raft's decoder allocates room for it.
 func TestScanRefuses(t *testing.T) {
 	list := func(n int) string { return "\xdc" + string([]byte{byte(n >> 8), byte(n)}) }
 	tests := []struct{ name, request string }{
@@ -170,19 +170,19 @@ func (s *wireServer) dial(member uint32) net.Conn {
 	return ours
 }
 
-// send writes a request and reports whether all of it was taken.
+// send writes a request and reports whether all of it was accepted.
 func send(conn net.Conn, b []byte) bool {
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, err := conn.Write(b)
 	return err == nil
 }
 
-// unfinished is a request with an entry of n bytes, of which the last one never comes.
+// unfinished returns a request with an entry of n bytes, without the last byte.
 func unfinished(n int) []byte {
 	return append([]byte("\x00\x81\xa7Entries\x91\x81\xa4Data\xc6"), binary.BigEndian.AppendUint32(nil, uint32(n+1))...)
 }
 
-// Requests of whatever bytes take little memory, be it for a moment.
+// Requests take little memory, whatever their bytes are.
 func TestMutatedRequestsTakeLittleMemory(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // little but what is held
 	s := newWireServer(t)
@@ -219,8 +219,8 @@ func TestMutatedRequestsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// A member's connections make room for its newest one: that which has been idle for longest
-// goes.
+// A member's connections make room for its newest one: the one that has been idle for longest is
+// closed.
 func TestConnectionsOfOneMember(t *testing.T) {
 	s := newWireServer(t)
 	go func() {
@@ -255,7 +255,7 @@ func TestConnectionsOfOneMember(t *testing.T) {
 	}
 }
 
-// answered reads an answer of raft's, of the length that the tests' have.
+// answered reads an answer of raft's, of the length that it has in these tests.
 func answered(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, err := c.Read(make([]byte, 4096))
@@ -263,8 +263,8 @@ func answered(c net.Conn) bool {
 	return err == nil
 }
 
-// Requests that together are too long cost those that began first their connections, but not
-// those that raft has: then the newest is refused.
+// If requests together are too long, those that began first lose their connections, but not those
+// that raft has already: if only these are left, the newest is refused.
 func TestRequestsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner := newConns(nil, slog.New(slog.DiscardHandler))
@@ -316,8 +316,8 @@ func TestRequestsTogether(t *testing.T) {
 	})
 }
 
-// FuzzRequests: the scanner says the same of a request however its bytes come, and raft's
-// decoder takes no byte more than it, nor much memory.
+// FuzzRequests checks that the scanner's result does not depend on how the bytes arrive, and that
+// raft's decoder reads no byte more than the scanner allows, and takes little memory.
 func FuzzRequests(f *testing.F) {
 	for _, request := range requests(f) {
 		f.Add(request, uint16(3))

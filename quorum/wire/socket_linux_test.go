@@ -22,8 +22,8 @@ func userTimeout(t *testing.T, conn net.Conn) (ms int) {
 	return ms
 }
 
-// Both ends of a connection between members are ended by the kernel if nothing is
-// acknowledged; of one over TLS too.
+// The kernel ends both sides of a connection between members if nothing is acknowledged, also over
+// TLS.
 func TestUserTimeout(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fakeInner records what reaches the wire.
+// fakeInner records the requests that reach it.
 type fakeInner struct {
 	inner
 	sent     []raft.AppendEntriesRequest
@@ -32,7 +32,7 @@ func (f *fakeInner) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (ra
 
 func (f *fakeInner) SetHeartbeatHandler(func(raft.RPC)) { f.handlers++ }
 
-// fakePipeline answers what it is told.
+// fakePipeline returns the answers that the test gives it.
 type fakePipeline struct {
 	sent   []raft.AppendEntriesRequest
 	done   chan raft.AppendFuture
@@ -55,7 +55,7 @@ type fakeFuture struct {
 func (f *fakeFuture) Error() error                          { return f.err }
 func (f *fakeFuture) Response() *raft.AppendEntriesResponse { return &f.resp }
 
-// No request on the wire tells of a commit beyond what it proves.
+// No request reports a commit beyond what the request proves.
 func TestCommitIsClamped(t *testing.T) {
 	tests := []struct {
 		prev, entries, commit, want uint64
@@ -136,7 +136,7 @@ func TestPipelineEndsAtFirstFailure(t *testing.T) {
 	}
 }
 
-// A body that stalls or drips ends the connection; waiting for a request does not.
+// A body that stalls or arrives too slowly ends the connection; waiting for a request does not.
 func TestInConnDeadlines(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -187,8 +187,8 @@ func TestInConnDeadlines(t *testing.T) {
 	}
 }
 
-// A request that stalls is ended though it came with the end of the one before, which was
-// answered meanwhile: the next bytes of a request that has begun are not waited for for ever.
+// A request that stalls is ended even if its start came with the end of the request before it,
+// which was answered meanwhile: the wait for the rest of a request is limited.
 func TestSecondRequestStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
@@ -217,7 +217,7 @@ func TestSecondRequestStalls(t *testing.T) {
 	})
 }
 
-// Behind a snapshot no further request is taken: a body may look like some.
+// After a snapshot no further request is accepted, because a body may look like one.
 func TestNothingAfterASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
@@ -235,7 +235,7 @@ func TestNothingAfterASnapshot(t *testing.T) {
 	})
 }
 
-// A snapshot takes the place of one of its own or an earlier term, unless that is whole.
+// A snapshot replaces one of its own or an earlier term, unless that one is complete.
 func TestReceipts(t *testing.T) {
 	var s receipts
 	first := s.begin(5)
