@@ -50,7 +50,7 @@ type fsm struct {
 	commits func() // called when entries were committed, before they are applied
 	// timed runs an operation that may hang; what names it in an error.
 	timed    func(what string, op func() error) error
-	figures  *figures
+	metrics  *metrics
 	running  func() bool     // false while raft looks for a snapshot to start from
 	refused  func(why error) // called with the reason if a snapshot is not restored then
 	failed   bool            // only for raft's FSM goroutine
@@ -145,6 +145,6 @@ func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	s.fsm.figures.snapshot.Since(s.begun)
+	s.fsm.metrics.snapshot.Since(s.begun)
 	return nil
 }

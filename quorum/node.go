@@ -68,7 +68,7 @@ type Node struct {
 	disk    *disk.Data
 	fsm     *fsm
 	trans   *wire.Transport
-	figures figures
+	metrics metrics
 
 	raft       atomic.Pointer[raft.Raft]
 	joining    atomic.Bool
@@ -129,7 +129,7 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	n.fsm = &fsm{
-		machine: n.cfg.Machine, fail: n.fatal, running: running, timed: n.disk.Timed, refused: n.disk.Refused, figures: &n.figures,
+		machine: n.cfg.Machine, fail: n.fatal, running: running, timed: n.disk.Timed, refused: n.disk.Refused, metrics: &n.metrics,
 		commits: func() { n.trans.Committed() }, // entries are applied only while raft runs, so n.trans is set
 	}
 	if err := n.read(); err != nil {

@@ -99,7 +99,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 		return nil, errors.Join(err, n.trans.Close())
 	}
 	n.raft.Store(r)
-	n.figures.observe(r)
+	n.metrics.observe(r)
 	if err := n.checkStarted(r, newest); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}

@@ -66,7 +66,7 @@ type Data struct {
 	snaps  *snapshotStore
 
 	ops        operations
-	figures    figures
+	metrics    writeMetrics
 	snapshot   atomic.Bool  // a snapshot has been stored, by this or an earlier process
 	snapshotAt atomic.Int64 // log.bytes when the last snapshot was stored
 	refused    error        // see Refused
@@ -129,7 +129,7 @@ func (d *Data) guard(running func() bool, fail func(error)) error {
 	}
 	g := guard{fail: fail, running: running, ops: &d.ops}
 	_, whole := d.bare.Log.(*walFiles)
-	d.log = &logStore{LogStore: d.bare.Log, guard: g, figures: &d.figures, whole: whole}
+	d.log = &logStore{LogStore: d.bare.Log, guard: g, metrics: &d.metrics, whole: whole}
 	d.log.data.Store(data)
 	d.stable = &Stable{StableStore: d.bare.Stable, guard: g}
 	d.snaps = &snapshotStore{SnapshotStore: d.bare.Snapshots, guard: g, stored: d.snapshotStored}
@@ -181,13 +181,13 @@ func (d *Data) Appended() (entries, bytes, sinceSnapshot int64) {
 // Writes returns how long the writes of the log took, and how many of them were slow: a second or
 // more. They are counted since Open or ResetWrites.
 func (d *Data) Writes() (took tally.Summary, slow uint64) {
-	return d.figures.writes.Summary(), d.figures.slow.Load()
+	return d.metrics.writes.Summary(), d.metrics.slow.Load()
 }
 
 // ResetWrites sets the counters of Writes to zero.
 func (d *Data) ResetWrites() {
-	d.figures.writes.Reset()
-	d.figures.slow.Store(0)
+	d.metrics.writes.Reset()
+	d.metrics.slow.Store(0)
 }
 
 // Timed runs op, which may hang. what describes it in Stalled's error.
@@ -220,13 +220,13 @@ func (d *Data) Rename(member uint32, servers []string) error {
 // fsync.warningthresholdms.
 const slowWrite = time.Second
 
-// figures is the data behind Writes. It is safe for concurrent use.
-type figures struct {
+// writeMetrics is the data behind Writes. It is safe for concurrent use.
+type writeMetrics struct {
 	writes tally.Durations
 	slow   atomic.Uint64
 }
 
-func (f *figures) wrote(took time.Duration) {
+func (f *writeMetrics) wrote(took time.Duration) {
 	f.writes.Add(took)
 	if took >= slowWrite {
 		f.slow.Add(1)

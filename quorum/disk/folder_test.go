@@ -367,7 +367,7 @@ func TestDeleteInSteps(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: tt.crashIn}
-			s := &logStore{LogStore: c, figures: new(figures), guard: unguarded()}
+			s := &logStore{LogStore: c, metrics: new(writeMetrics), guard: unguarded()}
 			for i := uint64(1); i <= size; i++ {
 				if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
 					t.Fatal(err)
@@ -384,7 +384,7 @@ func TestDeleteInSteps(t *testing.T) {
 		})
 	}
 	c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: 1}
-	s := &logStore{LogStore: c, figures: new(figures), whole: true, guard: unguarded()}
+	s := &logStore{LogStore: c, metrics: new(writeMetrics), whole: true, guard: unguarded()}
 	for i := uint64(1); i <= size; i++ {
 		if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
 			t.Fatal(err)

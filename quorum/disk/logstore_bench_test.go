@@ -32,7 +32,7 @@ func openBenchLog(b *testing.B, kind LogKind) *benchLog {
 	b.Cleanup(func() { _ = files.Close() }) // nothing is asked of it any more
 	return &benchLog{
 		b: b, dir: dir, files: files,
-		logStore: &logStore{LogStore: files, figures: new(figures), whole: kind == LogWAL, guard: unguarded()},
+		logStore: &logStore{LogStore: files, metrics: new(writeMetrics), whole: kind == LogWAL, guard: unguarded()},
 	}
 }
 

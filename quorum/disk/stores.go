@@ -67,7 +67,7 @@ func (g guard) check(op string, err error) error {
 type logStore struct {
 	raft.LogStore
 	guard
-	figures *figures
+	metrics *writeMetrics
 	whole   bool         // deletes any range in one step, because it removes files
 	data    atomic.Bool  // holds, or held, an entry after the bootstrap entry
 	entries atomic.Int64 // number appended by this process
@@ -122,7 +122,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	}
 	begun := time.Now()
 	err := s.timed("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
-	s.figures.wrote(time.Since(begun))
+	s.metrics.wrote(time.Since(begun))
 	if err := s.check("write log", err); err != nil {
 		return err
 	}

@@ -512,7 +512,7 @@ func TestEntryTooLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer log.Close()
-		s := &logStore{LogStore: log, figures: new(figures), guard: unguarded()}
+		s := &logStore{LogStore: log, metrics: new(writeMetrics), guard: unguarded()}
 		long := make([]byte, MaxEntry+1)
 		for i, data := range [][]byte{long, long[1:]} {
 			err := s.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Data: []byte("a")}, {Index: 2, Term: 1, Data: data}})

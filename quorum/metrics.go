@@ -20,7 +20,7 @@ type Stats struct {
 
 // Stats returns the present values without waiting.
 func (n *Node) Stats() Stats {
-	f := &n.figures
+	f := &n.metrics
 	writes, slow := n.disk.Writes()
 	return Stats{
 		Writes: writes, SlowWrites: slow, Snapshots: f.snapshot.Summary(),
@@ -30,15 +30,15 @@ func (n *Node) Stats() Stats {
 
 // ResetStats sets the counters to zero.
 func (n *Node) ResetStats() {
-	f := &n.figures
+	f := &n.metrics
 	n.disk.ResetWrites()
 	f.snapshot.Reset()
 	f.election.Reset()
 	f.stands.Store(0)
 }
 
-// figures is the data behind Stats. It is safe for concurrent use.
-type figures struct {
+// metrics is the data behind Stats. It is safe for concurrent use.
+type metrics struct {
 	snapshot, election tally.Durations
 	stands             atomic.Uint64
 	leaderless         atomic.Pointer[time.Time] // since when there has been no leader; nil: there is one
@@ -46,7 +46,7 @@ type figures struct {
 
 // observe counts raft's elections. raft calls its observer in the goroutines that hold them, so the
 // observer only counts.
-func (f *figures) observe(r *raft.Raft) {
+func (f *metrics) observe(r *raft.Raft) {
 	now := time.Now()
 	f.leaderless.Store(&now)
 	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
@@ -65,7 +65,7 @@ func (f *figures) observe(r *raft.Raft) {
 	}
 }
 
-func (f *figures) leaderSeen(led bool, now time.Time) {
+func (f *metrics) leaderSeen(led bool, now time.Time) {
 	if !led {
 		f.leaderless.CompareAndSwap(nil, &now)
 		return
