@@ -338,7 +338,7 @@ func TestWhoMayPing(t *testing.T) {
 			t.Errorf("another term on the same stream: %v, want InvalidArgument", code)
 		}
 		r.start(2, 6, 60)
-		r.raftTerm.Store(4) // only the TermStart tells
+		r.raftTerm.Store(4) // only the TermStart shows it
 		refused(5, 50)
 	})
 }
@@ -365,7 +365,7 @@ func TestAck(t *testing.T) {
 		}
 		s.nonce = 999
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1}})
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: 1 << 40}}) // holds up nobody else's
+		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: 1 << 40}}) // does not delay other acknowledgements
 		if acked() {
 			t.Error("the acknowledgement of a leader that is not the present one counts")
 		}
@@ -407,7 +407,7 @@ func TestMergeLeavesWhatWasTaken(t *testing.T) {
 func TestPingsEndsWhileItsSenderWaits(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		old := r.pings(2, 2002)
-		old.ping(&proto.Ping{Number: 1}) // nobody takes the pong
+		old.ping(&proto.Ping{Number: 1}) // the pong is not read
 		r.pings(3, 3003).ping(&proto.Ping{Number: 1})
 		old.ping(&proto.Ping{Number: 2})
 		if code := old.code(); code != codes.Aborted {

@@ -41,14 +41,14 @@ func TestVouched(t *testing.T) {
 			t.Helper()
 			end := from.Add(timeout / 10 * 9)
 			if !r.f.Vouched(id, end) || r.f.Vouched(id, end.Add(1)) {
-				t.Errorf("%s: vouched for at 0.9 T: %t, behind it: %t", what, r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
+				t.Errorf("%s: vouched for at 0.9 T: %t, just after: %t", what, r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
 			}
 		}
 		began := time.Now()
 		id := r.session(l, 8, time.Second)
 		check(id, began, "created")
 		if r.f.Vouched(id+1, began) {
-			t.Error("vouches for a session of nobody")
+			t.Error("vouches for a session that no connection holds")
 		}
 
 		r.f.Touch(id, timeout)
@@ -85,7 +85,7 @@ func TestVouchedFromFirstSending(t *testing.T) {
 		r.commit(r.lead(2, 2), 1)
 		end := began.Add(timeout / 10 * 9)
 		if !r.f.Vouched(8, end) || r.f.Vouched(8, end.Add(1)) {
-			t.Errorf("vouched for at 0.9 T: %t, behind it: %t", r.f.Vouched(8, end), r.f.Vouched(8, end.Add(1)))
+			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.Vouched(8, end), r.f.Vouched(8, end.Add(1)))
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestLateHandshakeIsVouchedFor(t *testing.T) {
 		}
 		end := sent.Add(timeout / 10 * 9)
 		if !r.f.Vouched(id, end) || r.f.Vouched(id, end.Add(1)) {
-			t.Errorf("vouched for at 0.9 T: %t, behind it: %t", r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
+			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
 		}
 		time.Sleep(timeout)
 		if err := r.f.Vouch(t.Context(), id); !errors.Is(err, ErrNotVouched) {
@@ -446,7 +446,7 @@ func TestRefusedBeforeItCameBack(t *testing.T) {
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2, Refused: []int64{int64(id)}}})
 		end := began.Add(timeout / 10 * 9)
 		if len(r.cut) != 0 || !r.f.Vouched(id, end) || r.f.Vouched(id, end.Add(1)) {
-			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, behind it: %t", r.cut, r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
+			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, just after: %t", r.cut, r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
 		}
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 3, Refused: []int64{int64(id)}}})
 		if !slices.Equal(r.cut, []jute.SessionID{id}) || !slices.Equal(r.conns, []uint64{5}) {

@@ -119,7 +119,7 @@ func TestVerdict(t *testing.T) {
 		want := &proto.Verdict{Own: 25, Theirs: 20, Index: 20, Agree: 2, Members: 3}
 		v := e.members[3].told()
 		if v == nil {
-			t.Fatal("nobody is told")
+			t.Fatal("no member got a verdict")
 		}
 		if v.Index == 30 {
 			want.Index, want.Own, want.Theirs = 30, 35, 30

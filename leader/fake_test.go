@@ -146,7 +146,7 @@ type fakeMember struct {
 	delay   time.Duration
 
 	mu      sync.Mutex
-	silent  bool                        // hears nothing and says nothing
+	silent  bool                        // gets nothing and sends nothing
 	refuse  error                       // of being dialled
 	joining bool                        // answers no proof
 	change  func(pong *proto.Pong) bool // what is sent instead; false: nothing

@@ -14,9 +14,10 @@ import (
 
 // Nodes finds the nodes that the leader is to remove.
 type Nodes interface {
-	// Reapable returns up to limit candidates after after that are due at now, in ms since 1970. A
-	// container that never had a child is due if it is older than neverUsedMs, unless that is 0. An
-	// empty result means that there are no more. Reapable may wait for apply, but not for the log.
+	// Reapable returns up to limit of the candidates that follow the one given as after and are
+	// due at now, in ms since 1970. A container that never had a child is due if it is older than
+	// neverUsedMs, unless that is 0. An empty result means that there are no more. Reapable may
+	// wait for apply, but not for the log.
 	Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate
 
 	// Unswept reports whether ended sessions have left nodes. It may wait for apply, but not for

@@ -30,7 +30,7 @@ func TestMachineVerifies(t *testing.T) {
 	if c, err := m.Verify(bytes.NewReader(good.Bytes())); err != nil || c.Index != 7 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	const version = len("rollcall") // where it stands
+	const version = len("rollcall") // its position
 	newer := bytes.Clone(good.Bytes())
 	binary.BigEndian.PutUint32(newer[version:], 1000)
 	damaged := bytes.Clone(good.Bytes())

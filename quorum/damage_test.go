@@ -45,7 +45,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 			t.Errorf("after a restart the reason is %q", why)
 		}
 		e.propose("d", third)
-		e.kill(third) // nobody is left who may lead
+		e.kill(third) // no member is left that may lead
 		time.Sleep(20 * time.Second)
 		if n := e.members[old].node; n.Leading() {
 			t.Error("it leads")

@@ -40,7 +40,7 @@ type memNetwork struct {
 	mute      map[[2]uint32]bool // what the first writes to the second gets nowhere, nor does its close
 	open      map[*memConn]bool
 	wrote     map[[2]uint32]int64
-	muteAt    map[[2]uint32]int64 // mutes once so many bytes have been written since
+	muteAt    map[[2]uint32]int64 // mutes once this many bytes have been written since
 	unmuted   chan struct{}
 	rate      map[[2]uint32]int64 // bytes a second from the first to the second, on each connection; 0: no limit
 }

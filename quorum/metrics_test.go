@@ -29,7 +29,7 @@ func TestElectionFigures(t *testing.T) {
 			stands += s.Stands
 		}
 		if stands == 0 {
-			t.Error("a leader was elected, and nobody stood")
+			t.Error("a leader was elected without a candidate")
 		}
 	})
 }

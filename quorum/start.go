@@ -154,7 +154,7 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 	case data && len(v.full) >= v.need:
 		v.start = startJoining
 	case data:
-		v.waiting = fmt.Sprintf("%d members with data to join, of which %d answer; silent: %s", v.need, len(v.full), list(silent))
+		v.waiting = fmt.Sprintf("%d members with data, of which %d are there; silent: %s", v.need, len(v.full), list(silent))
 	case len(silent) == 0 || n.cfg.NewEnsemble && all-len(silent) > all/2:
 		v.start = startBootstrap
 	default:
