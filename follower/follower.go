@@ -118,7 +118,7 @@ type Config struct {
 	Logger *slog.Logger // default: discard
 }
 
-// Follower implements what server asks of its member, znode.Observer, and the Pings of
+// Follower implements what server asks of its member, znode.Hooks, and the Pings of
 // proto.FollowerServer. Make one with New. It is safe for concurrent use.
 type Follower struct {
 	cfg     Config
@@ -148,7 +148,7 @@ type Follower struct {
 }
 
 var (
-	_ znode.Observer = (*Follower)(nil)
+	_ znode.Hooks = (*Follower)(nil)
 	_ State          = (*znode.State)(nil)
 )
 

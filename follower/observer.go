@@ -9,10 +9,10 @@ import (
 	"rollcall/znode"
 )
 
-// The methods below implement znode.Observer. They are called under the tree's write lock, in the
+// The methods below implement znode.Hooks. They are called under the tree's write lock, in the
 // order of the log, and never block.
 
-// TermStarted implements znode.Observer. It drops the link, and the next link sends all that is not
+// TermStarted implements znode.Hooks. It drops the link, and the next link sends all that is not
 // applied to t's leader. Entries of an earlier term that are not applied by now never will be.
 func (f *Follower) TermStarted(t znode.Term) {
 	f.mu.Lock()
@@ -29,7 +29,7 @@ func (f *Follower) start(t znode.Term) {
 	f.term = newTerm(t)
 }
 
-// Announced implements znode.Observer.
+// Announced implements znode.Hooks.
 func (f *Follower) Announced(member uint32, boot, _ uint64) {
 	if member == f.cfg.Self {
 		f.setBoot(boot)
@@ -58,28 +58,28 @@ func (f *Follower) setBoot(boot uint64) {
 	}
 }
 
-// Opened implements znode.Observer. Applied makes the lease, because it knows when the transaction
+// Opened implements znode.Hooks. Applied makes the lease, because it knows when the transaction
 // was sent.
 func (f *Follower) Opened(znode.Session) {}
 
-// Attached implements znode.Observer. If one of our connections held s, its lease ends.
+// Attached implements znode.Hooks. If one of our connections held s, its lease ends.
 func (f *Follower) Attached(s znode.Session, old znode.Owner) {
 	if old.Member == f.cfg.Self {
 		f.leases.release(s.ID, old.Conn)
 	}
 }
 
-// Closed implements znode.Observer. The lease of s ends, even that of the connection that closed
+// Closed implements znode.Hooks. The lease of s ends, even that of the connection that closed
 // it, which may be told nothing more than that.
 func (f *Follower) Closed(s znode.Session, _ znode.Ending) { f.leases.sessionClosed(s.ID) }
 
-// Swept implements znode.Observer. It does nothing.
+// Swept implements znode.Hooks. It does nothing.
 func (f *Follower) Swept(jute.SessionID, bool) {}
 
-// Overused implements znode.Observer. It does nothing.
+// Overused implements znode.Hooks. It does nothing.
 func (f *Follower) Overused(znode.Quota) {}
 
-// Applied implements znode.Observer. It passes the result to the request that waits for it. If one
+// Applied implements znode.Hooks. It passes the result to the request that waits for it. If one
 // of our connections has got a session by it, it makes the lease.
 func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
 	if txn.Boot != f.cfg.Boot {
@@ -102,10 +102,10 @@ func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
 	}
 }
 
-// Dropped implements znode.Observer. A transaction that was applied before has had its result then.
+// Dropped implements znode.Hooks. A transaction that was applied before has had its result then.
 func (f *Follower) Dropped(*proto.Txn) {}
 
-// EntryEnd implements znode.Observer. It must also be called for indices without an entry of ours,
+// EntryEnd implements znode.Hooks. It must also be called for indices without an entry of ours,
 // because the leader may name one in an acknowledgement or in the answer to a sync.
 func (f *Follower) EntryEnd(index uint64) {
 	f.applied.Store(index)
@@ -121,7 +121,7 @@ func (f *Follower) EntryEnd(index uint64) {
 	}
 }
 
-// Restored implements znode.Observer: a snapshot has replaced the state. Requests that it may
+// Restored implements znode.Hooks: a snapshot has replaced the state. Requests that it may
 // contain have an unknown outcome, and their waiters are not called.
 func (f *Follower) Restored() {
 	boot, cursor := f.cfg.State.Boot(f.cfg.Self)

@@ -239,7 +239,7 @@ func TestLeaderStalledInApply(t *testing.T) {
 	const tick, limit = 400 * time.Millisecond, time.Second
 	observers := map[uint32]*hanging{1: {}, 2: {}, 3: {}}
 	e := cluster.Start(t, 3, cluster.Options{Tick: tick, Adjust: func(cfg *member.Config) {
-		cfg.Observer = observers[cfg.ID]
+		cfg.Hooks = observers[cfg.ID]
 		cfg.StoreStallLimit = limit
 	}})
 	old := e.Ready()
@@ -280,7 +280,7 @@ func TestFollowerStalledInApply(t *testing.T) {
 	const tick, limit = 400 * time.Millisecond, time.Second
 	observers := map[uint32]*hanging{1: {}, 2: {}, 3: {}}
 	e := cluster.Start(t, 3, cluster.Options{Tick: tick, Adjust: func(cfg *member.Config) {
-		cfg.Observer = observers[cfg.ID]
+		cfg.Hooks = observers[cfg.ID]
 		cfg.StoreStallLimit = limit
 	}})
 	leader := e.Ready()

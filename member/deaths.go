@@ -28,7 +28,7 @@ type Death struct {
 	Ephemerals int           // number of nodes that were removed with it
 }
 
-// death is what the tree and its observer know of it.
+// death is what the tree and hooks know about it.
 func death(s *znode.State, session znode.Session, end znode.Ending) Death {
 	d := Death{
 		Session: session.ID, At: time.UnixMilli(end.AtMs), Zxid: s.Zxid(), Expired: end.Expired, Timeout: session.Timeout,

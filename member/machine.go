@@ -56,7 +56,7 @@ func (a machine) Snapshot() (quorum.Snapshot, error) {
 	return snapshot{a.state.Snapshot(), a.damaged}, nil
 }
 
-// Restore replaces the state. The state's observer closes the clients' connections.
+// Restore replaces the state. The state's hooks close the clients' connections.
 func (a machine) Restore(r io.ReadCloser) error {
 	defer func() { _ = r.Close() }() // it was only read
 	return newer(a.state.Restore(r))

@@ -7,7 +7,7 @@
 //
 //   - raft hands committed entries to machine, which applies them to the state under the tree's
 //     write lock;
-//   - the state reports changes to observer, which passes them to follower, server and, while
+//   - the state reports changes to hooks, which passes them to follower, server and, while
 //     this member leads, the leader's session table;
 //   - raft's gains and losses of leadership drive terms: each term opens with a TermStart in
 //     the log and has a new leader.Leader.
@@ -72,12 +72,12 @@ type Config struct {
 	Events  func(Event)              // called with what happens in the ensemble, on the member that leads, by one goroutine
 	Logger  *slog.Logger             // default: discard
 
-	// The following are for tests that check what a member does. Observer is called after the
-	// member's own observers. Wrap wraps the member as its connections see it, and WrapLog wraps
+	// The following are for tests that check what a member does. Hooks are called after the
+	// member's own hooks. Wrap wraps the member as its connections see it, and WrapLog wraps
 	// the log as a term of leading sees it.
-	Observer znode.Observer                    // default: none
-	Wrap     func(server.Member) server.Member // default: no wrapping
-	WrapLog  func(leader.Log) leader.Log       // default: no wrapping
+	Hooks   znode.Hooks                       // default: none
+	Wrap    func(server.Member) server.Member // default: no wrapping
+	WrapLog func(leader.Log) leader.Log       // default: no wrapping
 }
 
 // complete checks cfg and fills in the defaults.
@@ -110,8 +110,8 @@ func (c *Config) complete() error {
 	if c.Bind == nil {
 		c.Bind = func(addr string) string { return addr }
 	}
-	if c.Observer == nil {
-		c.Observer = deaf{}
+	if c.Hooks == nil {
+		c.Hooks = deaf{}
 	}
 	if c.Wrap == nil {
 		c.Wrap = func(m server.Member) server.Member { return m }
@@ -182,7 +182,7 @@ func New(cfg Config) (*Member, error) {
 	m.terms = newTerms(m)
 	m.succession = newSuccession(m)
 	m.peers = newPeers(cfg.Tick, m.dialMember)
-	m.state = znode.New(znode.Config{Self: cfg.ID, Observer: observer{m}, EnsembleText: cfg.EnsembleText})
+	m.state = znode.New(znode.Config{Self: cfg.ID, Hooks: hooks{m}, EnsembleText: cfg.EnsembleText})
 	var err error
 	if m.follower, err = follower.New(m.followerConfig()); err != nil {
 		return nil, err

@@ -356,7 +356,7 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 	}
 }
 
-// Attached is part of znode.Observer: a connection has taken a session over. An older
+// Attached is part of znode.Hooks: a connection has taken a session over. An older
 // one here ends without a byte. Called under the tree's lock.
 func (s *Server) Attached(session znode.Session, _ znode.Owner) {
 	if c := s.carrier(session.ID); c != nil && c.number != session.Owner.Conn {
@@ -364,7 +364,7 @@ func (s *Server) Attached(session znode.Session, _ znode.Owner) {
 	}
 }
 
-// Closed is part of znode.Observer: a session has ended. Its connection ends without a
+// Closed is part of znode.Hooks: a session has ended. Its connection ends without a
 // byte, unless that itself asked: then the reply follows. Called under the tree's lock.
 func (s *Server) Closed(session znode.Session, end znode.Ending) {
 	c := s.carrier(session.ID)
@@ -377,7 +377,7 @@ func (s *Server) Closed(session znode.Session, end znode.Ending) {
 	}
 }
 
-// Swept is part of znode.Observer: the last node of an ended session is gone. Its client
+// Swept is part of znode.Hooks: the last node of an ended session is gone. Its client
 // is answered now, if it asked for the end here. Called under the tree's lock.
 func (s *Server) Swept(id jute.SessionID) {
 	if c := s.carrier(id); c != nil {
@@ -417,7 +417,7 @@ func flushAll(conns []*conn) {
 	}
 }
 
-// Restored is part of znode.Observer: the state was replaced, with all watches. Every
+// Restored is part of znode.Hooks: the state was replaced, with all watches. Every
 // client connects again. Called under the tree's lock.
 func (s *Server) Restored() {
 	s.cutWhere(restored, func(*conn) bool { return true })

@@ -55,7 +55,7 @@ func newFakeMember() *fakeMember {
 		seq: map[uint32]uint64{}, waiters: map[uint64]znode.Waiter{}, sessions: self << 56,
 		touches: map[jute.SessionID]int{}, detached: map[uint64]jute.SessionID{},
 	}
-	m.state = znode.New(znode.Config{Self: self, Observer: m})
+	m.state = znode.New(znode.Config{Self: self, Hooks: m})
 	m.apply(&proto.Txn{Op: int32(jute.OpTermStart), Body: encode(&proto.TermStart{Leader: self, Nonce: nonce})})
 	for _, id := range []uint32{self, other} {
 		m.apply(&proto.Txn{Member: id, Boot: testBoot, Op: int32(jute.OpAnnounce), Body: encode(&proto.Announce{})})

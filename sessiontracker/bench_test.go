@@ -14,7 +14,7 @@ import (
 
 // Run with -cpu 1,2.
 
-// each runs a benchmark with several numbers of sessions.
+// each runs a benchmark for so many sessions.
 func each(b *testing.B, run func(b *testing.B, n int)) {
 	sizes := []int{10_000, 100_000, 1_000_000}
 	if testing.Short() {
@@ -28,12 +28,12 @@ func each(b *testing.B, run func(b *testing.B, n int)) {
 	}
 }
 
-// perSession reports the cost of an op divided by its n sessions.
+// perSession reports what an op cost for each of n sessions.
 func perSession(b *testing.B, n int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/session")
 }
 
-// shuffled returns all ids of million(n) that one member owns, in random order.
+// shuffled returns all ids of million(n) that one member owns, in no order.
 func shuffled(n int) []int64 {
 	var ids []int64
 	for s := range million(n) {
@@ -46,7 +46,7 @@ func shuffled(n int) []int64 {
 	return ids
 }
 
-// BenchmarkTouch measures one touch, from a connection of the leader's own member.
+// BenchmarkTouch is one touch, of a connection on the leader's own member.
 func BenchmarkTouch(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		table, ids := NewGlobalTable(start, tick, million(n)), shuffled(n)
@@ -62,7 +62,7 @@ func BenchmarkTouch(b *testing.B) {
 	})
 }
 
-// BenchmarkTouchAll measures one touch of a batch, as pings bring them.
+// BenchmarkTouchAll is one touch of a batch, as pings bring them.
 func BenchmarkTouchAll(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		table, ids := NewGlobalTable(start, tick, million(n)), shuffled(n)
@@ -83,8 +83,8 @@ func BenchmarkTouchAll(b *testing.B) {
 	})
 }
 
-// BenchmarkExpire measures one bucket with a tenth of all sessions, 100,000 of a million: it falls
-// due, is decided for one entry after the other, and is removed as those entries apply.
+// BenchmarkExpire is a bucket of a tenth of all, 100,000 of a million, that falls due, is
+// decided for one entry after the other, and forgotten as those apply.
 func BenchmarkExpire(b *testing.B) {
 	const entry = 1024 // as many as the leader puts into one
 	each(b, func(b *testing.B, n int) {
@@ -116,8 +116,8 @@ func BenchmarkExpire(b *testing.B) {
 	})
 }
 
-// BenchmarkRemove measures the removal of a tenth of all sessions, closed by their clients in no
-// order, 64 in an entry.
+// BenchmarkRemove is a tenth of all sessions that their clients close, in no order, 64 in an
+// entry.
 func BenchmarkRemove(b *testing.B) {
 	const entry = 64
 	each(b, func(b *testing.B, n int) {
@@ -137,8 +137,8 @@ func BenchmarkRemove(b *testing.B) {
 	})
 }
 
-// BenchmarkRefile measures a bucket that falls due although all its sessions were touched, as most
-// are. This is the price of not moving a session when it is touched.
+// BenchmarkRefile is a bucket that falls due whose sessions have all been touched, as most
+// are: the cost of not moving them at the touch.
 func BenchmarkRefile(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		for b.Loop() {
@@ -183,7 +183,7 @@ func BenchmarkPromote(b *testing.B) {
 	})
 }
 
-// BenchmarkTouchMap measures a touch while all sessions are flushed and acknowledged in turn.
+// BenchmarkTouchMap is a touch, where all sessions are flushed and acknowledged in turn.
 func BenchmarkTouchMap(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		var m TouchMap
@@ -202,8 +202,8 @@ func BenchmarkTouchMap(b *testing.B) {
 	})
 }
 
-// BenchmarkTouchMapFlush measures the flush of a number of touches while no batch, or the greatest
-// number of batches, waits to be acknowledged. In the second case neighbouring batches are joined.
+// BenchmarkTouchMapFlush is the flush of so many touches, behind none or behind as many
+// batches as may wait to be acknowledged: then every two of these become one.
 func BenchmarkTouchMapFlush(b *testing.B) {
 	for _, waiting := range []int{0, maxBatches} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {

@@ -8,53 +8,51 @@ import (
 )
 
 const (
-	ringSize = 64  // number of buckets that the ring can tell apart; the longest default timeout, 20 ticks, needs 22
-	slabSize = 256 // slots in a slab: 8 KiB, so that a small ensemble's table stays small
+	ringSize = 64  // buckets told apart; 20 ticks, the longest timeout by default, need 22
+	slabSize = 256 // slots; 8 KiB, so that a small ensemble's table stays small
 
-	// Besides a bucket's place in the ring, a slot may be filed in one of these.
-	dueFile     = ringSize     // due, and waiting for Take to decide
-	closingFile = ringSize + 1 // being closed: Take has decided
-	freeFile    = ringSize + 2 // holds no session
+	// Beside the places of buckets in the ring, where a slot may be filed.
+	dueFile     = ringSize     // to be decided by Take
+	closingFile = ringSize + 1 // decided
+	freeFile    = ringSize + 2 // no session
 
-	touchesPerPass = 64 // places, then slots, that are read together: more than a processor can have outstanding at once
+	touchesPerPass = 64 // places, then slots, that are read at a time: more than a processor waits for at once
 )
 
-// ExpiryQueue holds sessions in buckets one tick wide. Bucket b falls due at b ticks and holds the
-// sessions whose deadline lies in the tick before: deadlines are rounded strictly up, as ZooKeeper
-// does. All times are table time.
+// ExpiryQueue holds sessions in buckets one tick wide. Bucket b falls due at b ticks, and
+// holds those whose deadline lies in the tick before: deadlines are rounded up, strictly,
+// as ZooKeeper does. Times are table time.
 //
-// A touch is O(1), writes only the record's deadline, and does not allocate. When a bucket falls
-// due, the sessions in it that were touched are filed again. A bucket is not a list: one byte for
-// each slot says where the slot is filed, and a bucket's sessions are found by searching these
-// bytes. That takes about a microsecond for some ten thousand.
-//
-// A session takes 32 bytes of slab, 1 byte of file and 11 to 21 bytes of index, without a pointer.
-// Memory is freed only with the whole queue. Make one with NewExpiryQueue. It is not safe for
-// concurrent use.
+// A touch is O(1), writes the record's deadline and nothing else, and does not allocate:
+// the bucket, when it falls due, files those again that were touched. A bucket is no list:
+// one byte for each slot says where it is filed, and who wants a bucket searches them all,
+// which takes a millionth of a second for some ten thousand. A session takes 32 bytes of
+// slab, 1 of file and 11 to 21 of index, without a pointer; memory is given back with the
+// queue. Make one with NewExpiryQueue. Not safe for concurrent use.
 type ExpiryQueue struct {
 	tick  time.Duration
 	next  int64             // first bucket that has not been polled; nothing is filed before it
 	index index             // id → slot
 	slabs []*[slabSize]slot // never moved
-	filed []uint8           // for each slot ever used: its bucket's place in the ring, or one of the files above
-	free  uint32            // first free slot; 0: none
+	filed []uint8           // for each slot ever used, the place of its bucket in the ring, or a file
+	free  uint32            // first slot to be used again; 0: none
 
 	sifting int64 // first polled bucket that has not been sifted
-	sifted  int   // slots that have been searched for that bucket
+	sifted  int   // slots that have been searched for it
 	due     int   // slots in dueFile
-	taken   int   // slots that have been searched for due ones
+	taken   int   // slots that have been searched for those
 }
 
-// slot holds one session. Slot 0 is never used.
+// slot is one session. Slot 0 is none.
 type slot struct {
 	id       jute.SessionID
-	deadline time.Duration // greatest touch + timeout; the slot may be filed in an earlier bucket. In a free slot: the next free one
+	deadline time.Duration // greatest touch + timeout: it may be filed in an earlier bucket. Of a free slot: the next free one
 	since    uint64
 	timeout  uint32 // milliseconds
 	member   uint32
 }
 
-// touch is one session that was heard from, with the hash of its id.
+// touch is one session heard, with the hash of its id.
 type touch struct {
 	id        jute.SessionID
 	hash      uint32
@@ -69,7 +67,7 @@ func NewExpiryQueue(tick time.Duration) *ExpiryQueue {
 	return q
 }
 
-// Put adds s, or replaces what the queue has for it. The session is then live and due at deadline.
+// Put adds s or replaces what the queue knows of it, alive, due at deadline.
 func (q *ExpiryQueue) Put(s Seed, deadline time.Duration) {
 	_, i := q.find(s.ID, hash(s.ID))
 	if i == 0 {
@@ -82,11 +80,10 @@ func (q *ExpiryQueue) Put(s Seed, deadline time.Duration) {
 	q.file(i)
 }
 
-// Touch makes id due timeout after heard, unless it is due later already: only Put lowers a
-// deadline. A timeout longer than the session's own counts as the session's own: the session was
-// heard on a connection older than the one that Put knows of. If member is not 0, the session must
-// be owned by it. Touch reports false, and changes nothing, if id is unknown, being closed, or
-// owned by another member.
+// Touch makes id due timeout after heard, or later if it was: only Put lowers a deadline.
+// Of a timeout beyond the session's own only that counts: it was heard on a connection
+// before the one that Put knows of. Touch reports false, and changes nothing, if id is
+// unknown, being closed, or not owned by member (0: whoever owns it).
 func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, heard, timeout time.Duration) bool {
 	_, i := q.find(id, hash(id))
 	return q.touch(i, member, heard, timeout)
@@ -104,9 +101,9 @@ func (q *ExpiryQueue) touch(i, member uint32, heard, timeout time.Duration) bool
 	return true
 }
 
-// touchAll calls Touch for many sessions, and appends to refused those for which it is false. It
-// reads all places of the index that it needs, then all slots, so that the processor waits for many
-// reads at once.
+// touchAll is Touch of many, and appends to refused those for which that is false. It
+// reads what it needs of all places of the index, then of all slots, so that the
+// processor waits for many of them at once.
 func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Duration, refused []int64) []int64 {
 	var entries [touchesPerPass]uint64
 	var slots [touchesPerPass]uint32
@@ -123,7 +120,7 @@ func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Durati
 		}
 		for k, t := range touches[:n] {
 			i := slots[k]
-			if q.slot(i).id != t.id { // another id of the same hash comes first, or none
+			if q.slot(i).id != t.id { // another id of the same hash, or none
 				_, i = q.find(t.id, t.hash)
 			}
 			if !q.touch(i, member, heard, time.Duration(t.timeoutMs)*time.Millisecond) {
@@ -135,9 +132,9 @@ func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Durati
 	return refused
 }
 
-// Buckets appends to dst up to limit sessions, each with the time at which its bucket falls due. It
-// starts at cursor (0: at the first session) and returns the cursor for the next call, or 0 if
-// there are no more. It leaves out sessions that are being closed.
+// Buckets appends to dst up to limit sessions, from cursor (0: the first) on, each with the
+// time its bucket falls due, and returns where to go on; 0: that was all. Sessions being
+// closed are left out.
 func (q *ExpiryQueue) Buckets(dst []Expiry, cursor uint32, limit int) (_ []Expiry, next uint32) {
 	used := uint32(len(q.filed))
 	i := max(cursor, 1)
@@ -153,7 +150,7 @@ func (q *ExpiryQueue) Buckets(dst []Expiry, cursor uint32, limit int) (_ []Expir
 	return dst, i
 }
 
-// Expiry is a session and the table time at which it falls due if it is not heard from again.
+// Expiry is a session and the table time at which it falls due if nobody is heard.
 type Expiry struct {
 	ID jute.SessionID
 	At time.Duration
@@ -165,24 +162,24 @@ func (q *ExpiryQueue) Has(id jute.SessionID) bool {
 	return i != 0
 }
 
-// Len returns how many sessions the queue holds, including those being closed.
+// Len returns how many sessions the queue holds, those being closed included.
 func (q *ExpiryQueue) Len() int { return q.index.held }
 
-// Poll hands the next bucket to Sift if that bucket is due at now, and reports whether it was.
-// However late Poll is called, it skips no bucket.
+// Poll hands the next bucket to Sift if it is due at now, and reports whether it was.
+// However late Poll comes, no bucket is skipped.
 func (q *ExpiryQueue) Poll(now time.Duration) bool {
 	if now < time.Duration(q.next)*q.tick {
 		return false
 	}
 	q.next++
-	if q.next-q.sifting > ringSize { // all places of the ring are polled; the oldest one is used again by a later bucket
+	if q.next-q.sifting > ringSize { // all places of the ring; the first of these is again behind them
 		q.sifting, q.sifted = q.sifting+1, 0
 	}
 	return true
 }
 
-// Sift looks at up to limit sessions of polled buckets. It files those that were touched in their
-// later bucket; the others are now due. It reports whether there may be more to look at.
+// Sift looks at up to limit sessions of polled buckets: those touched meanwhile go to
+// their later bucket, the others are due. It reports whether there may be more to look at.
 func (q *ExpiryQueue) Sift(limit int) (more bool) {
 	var buffer [touchesPerPass]filedSlot
 	polled := q.polled()
@@ -208,17 +205,17 @@ func (q *ExpiryQueue) Sift(limit int) (more bool) {
 	return false
 }
 
-// Due reports whether there are sessions that Sift found due and that Take has not decided.
+// Due reports whether there are sessions that Sift found due and Take has not decided.
 func (q *ExpiryQueue) Due() bool { return q.due > 0 }
 
-// Take looks at up to limit due sessions. It files those that were touched since in their later
-// bucket. The others are being closed from now on: it appends them to dst, which it returns.
+// Take looks at up to limit due sessions. Those touched since go to their later bucket;
+// the others are being closed from here on, and are appended to dst.
 func (q *ExpiryQueue) Take(dst []Overdue, limit int) []Overdue {
 	var buffer [touchesPerPass]filedSlot
 	polled := q.polled()
 	for limit > 0 && q.due > 0 {
 		found, next := q.gather(buffer[:min(limit, len(buffer))], dueFile, q.taken)
-		if q.taken = next; len(found) == 0 { // more sessions fell due in slots before this place
+		if q.taken = next; len(found) == 0 { // others fell due behind those that were searched
 			q.taken = 0
 		}
 		limit -= len(found)
@@ -238,19 +235,19 @@ func (q *ExpiryQueue) Take(dst []Overdue, limit int) []Overdue {
 	return dst
 }
 
-// filedSlot is a slot that gather found, with its deadline.
+// filedSlot is a slot that was found where it was looked for.
 type filedSlot struct {
 	slot     uint32
 	deadline time.Duration
 }
 
-// gather writes into buffer the slots that are filed in file, starting at slot from, until buffer
-// is full. It returns the slots found and the slot at which to continue. It reads all deadlines
-// after all files, so that the processor waits for many reads at once.
+// gather writes into buffer the first slots from one on that are filed there, as many as it
+// has room for, and says where to go on. It reads all deadlines behind all files, so that
+// the processor waits for many of them at once.
 func (q *ExpiryQueue) gather(buffer []filedSlot, file uint8, from int) (found []filedSlot, next int) {
 	n := 0
 	for ; n < len(buffer) && from < len(q.filed); n++ {
-		if q.filed[from] != file { // skip the search if possible: usually most slots of a bucket are side by side
+		if q.filed[from] != file { // else there is nothing to search: as a rule most of a bucket lie side by side
 			i := bytes.IndexByte(q.filed[from:], file)
 			if i < 0 {
 				from = len(q.filed)
@@ -276,14 +273,14 @@ func (q *ExpiryQueue) Remove(id jute.SessionID) {
 	}
 }
 
-// removeAll calls Remove for at most touchesPerPass ids, whose hashes are given. It reads all
-// places of the index and all slots before it removes any, so that the processor waits for many
-// reads at once.
+// removeAll is Remove of touchesPerPass ids at most, whose hashes are given. It reads all
+// places of the index and all slots before it removes any, so that the processor waits
+// for many of them at once.
 func (q *ExpiryQueue) removeAll(ids []jute.SessionID, hashes []uint32) {
 	var slots [touchesPerPass]uint32
 	q.index.fetch(hashes, &slots)
 	for k, id := range ids {
-		if q.slot(slots[k]).id != id { // another id of the same hash comes first, or none
+		if q.slot(slots[k]).id != id { // another id comes first there, or none
 			_, slots[k] = q.find(id, hashes[k])
 		}
 	}
@@ -294,7 +291,8 @@ func (q *ExpiryQueue) removeAll(ids []jute.SessionID, hashes []uint32) {
 	}
 }
 
-// release frees slot i, which held an id of hash h. It does nothing if the slot is free already.
+// release gives back slot i, which held an id of hash h. If it was given back already it
+// does nothing.
 func (q *ExpiryQueue) release(h, i uint32) {
 	if !q.index.remove(h, i) {
 		return
@@ -304,19 +302,19 @@ func (q *ExpiryQueue) release(h, i uint32) {
 	q.free = i
 }
 
-// polled returns the least deadline that lies in a bucket that has not been polled.
+// polled is the first deadline that lies in a bucket that has not been polled, if one has.
 func (q *ExpiryQueue) polled() time.Duration { return time.Duration(q.next-1) * q.tick }
 
-// bucket returns the bucket that a deadline lies in.
+// bucket is the one that a deadline lies in.
 func (q *ExpiryQueue) bucket(deadline time.Duration) int64 { return int64(deadline/q.tick) + 1 }
 
-// file puts slot i into its bucket. Buckets that are a whole ring apart share a place: when the
-// earlier one is polled, the sessions of the later one are filed again.
+// file puts slot i into its bucket. Buckets a ring apart share a place: when the first is
+// polled, what belongs to a later one is filed again.
 func (q *ExpiryQueue) file(i uint32) {
 	q.set(i, uint8(max(q.bucket(q.slot(i).deadline), q.next)%ringSize))
 }
 
-// set files slot i, and keeps the count of due slots.
+// set files slot i, and counts those that are due.
 func (q *ExpiryQueue) set(i uint32, file uint8) {
 	if q.filed[i] == dueFile {
 		q.due--
@@ -329,7 +327,7 @@ func (q *ExpiryQueue) set(i uint32, file uint8) {
 
 func (q *ExpiryQueue) slot(i uint32) *slot { return &q.slabs[i/slabSize][i%slabSize] }
 
-// use returns a slot that holds no session, a free one if there is one.
+// use returns a slot that holds no session.
 func (q *ExpiryQueue) use() uint32 {
 	if i := q.free; i != 0 {
 		q.free = uint32(q.slot(i).deadline)
@@ -343,8 +341,7 @@ func (q *ExpiryQueue) use() uint32 {
 	return i
 }
 
-// find returns the place in the index and the slot of id, whose hash is h. The slot is 0 if there
-// is none.
+// find returns the place in the index and the slot of id, whose hash is h; slot 0: none.
 func (q *ExpiryQueue) find(id jute.SessionID, h uint32) (place, slot uint32) {
 	for place, slot = q.index.seek(h, h); slot != 0; place, slot = q.index.seek(h, place+1) {
 		if q.slot(slot).id == id {

@@ -11,11 +11,10 @@ import (
 
 const ms = time.Millisecond
 
-// poll takes one bucket from the queue if it is due at now, and returns its sessions in order of
-// id.
+// poll drains the queue of what is due at now, one bucket, and returns it in order of id.
 func poll(q *ExpiryQueue, now time.Duration) (ids []jute.SessionID, polled bool) {
 	polled = q.Poll(now)
-	for q.Sift(3) { // small, so that every test stops and continues
+	for q.Sift(3) { // small, so that stopping and going on is part of every test
 	}
 	for q.Due() {
 		for _, s := range q.Take(nil, 3) {
@@ -26,7 +25,7 @@ func poll(q *ExpiryQueue, now time.Duration) (ids []jute.SessionID, polled bool)
 	return ids, polled
 }
 
-// Deadlines are rounded as in ZooKeeper: strictly up to the next check point.
+// ZooKeeper's arithmetic: up to the next check point, strictly.
 func TestBucketArithmetic(t *testing.T) {
 	tests := []struct{ tick, now, timeout, due time.Duration }{
 		{2, 0, 10, 12},
@@ -107,7 +106,7 @@ func TestPollTakesOneBucketAfterTheOther(t *testing.T) {
 	if _, polled := poll(q, 9); polled {
 		t.Error("Poll(9) took a bucket that is due at 10")
 	}
-	// The clock jumps by five ticks: no bucket is skipped, and the empty one counts.
+	// The clock jumps by five ticks: none is skipped, and the empty one counts.
 	for _, want := range [][]jute.SessionID{{1, 2}, {3}, nil, {4, 5}, {6}} {
 		if ids, polled := poll(q, 50); !polled || !slices.Equal(ids, want) {
 			t.Errorf("poll(50) = %v, %t; want %v", ids, polled, want)
@@ -170,13 +169,13 @@ func TestQueueFindsWhatItHolds(t *testing.T) {
 	if used := len(q.filed) - 1; used > 30_000 {
 		t.Errorf("%d slots for at most 30,000 sessions at a time", used)
 	}
-	// Knuth: linear probing in a table that is three quarters full reads 2.5 places for a hit.
+	// Knuth: linear probing reads 2.5 places to find one of three quarters.
 	if probes := probes(&q.index); probes > 2.6 {
 		t.Errorf("%.1f places are read to find an id: the hash does not spread ids", probes)
 	}
 }
 
-// probes returns how many places of an index are read per id in it.
+// probes returns how many places of an index are read for each id in it.
 func probes(x *index) float64 {
 	read := 0
 	for place, e := range x.places {
@@ -188,8 +187,8 @@ func probes(x *index) float64 {
 	return float64(read) / float64(x.held)
 }
 
-// The ids of a million sessions, counted up by their members, are spread evenly over the shards and
-// are found quickly.
+// The ids of a million sessions that members have counted up lie in all shards alike, and
+// are found at once.
 func TestHashSpreadsCounts(t *testing.T) {
 	const n = 1_000_000
 	table := NewGlobalTable(start, tick, million(n))
@@ -204,14 +203,14 @@ func TestHashSpreadsCounts(t *testing.T) {
 	}
 }
 
-// Removing an entry from the index leaves no hole before entries that are still there.
+// What is removed from the index leaves no hole on the way to what is still there.
 func TestIndexAgainstMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	var x index
 	x.grow()
 	model := map[uint32]uint32{} // hash → slot
 	for slot := uint32(1); slot < 50_000; slot++ {
-		h := r.Uint32N(40) << 20 // few homes, so many collide
+		h := r.Uint32N(40) << 20 // few homes, of which many collide
 		h |= r.Uint32N(80)
 		if _, ok := model[h]; !ok {
 			x.add(h, slot)
@@ -236,7 +235,7 @@ func TestIndexAgainstMap(t *testing.T) {
 	}
 }
 
-// Two ids with the same hash are two sessions.
+// Two ids of one hash are two sessions.
 func TestIdsOfOneHash(t *testing.T) {
 	byHash := map[uint32]jute.SessionID{}
 	a, b := jute.SessionID(0), jute.SessionID(0)
@@ -272,7 +271,7 @@ func (q *ExpiryQueue) deadline(id jute.SessionID) time.Duration {
 	return q.slot(i).deadline
 }
 
-// If a queue is not sifted while its ring turns twice, no session is missed, and none falls due
+// A queue that nobody sifts while its ring turns twice misses nobody, and takes nobody
 // early.
 func TestPollsWithoutSift(t *testing.T) {
 	q := NewExpiryQueue(10)
@@ -301,8 +300,8 @@ func TestPollsWithoutSift(t *testing.T) {
 	check(t, q)
 }
 
-// check looks for broken files: every live session must be due, or filed in a bucket that is still
-// to be polled or sifted, and the index must have it.
+// check looks for broken files: every live session is in that of a bucket that has not
+// been polled or sifted, or due, and the index has it.
 func check(t *testing.T, q *ExpiryQueue) {
 	t.Helper()
 	if q.sifting > q.next || q.next-q.sifting > ringSize {

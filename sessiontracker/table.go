@@ -1,19 +1,19 @@
-// Package sessiontracker keeps time for client sessions. Which sessions exist is replicated state
-// and lives elsewhere. This package knows which of them were heard from, and when:
+// Package sessiontracker keeps time for client sessions. Which sessions exist is
+// replicated state and lives elsewhere; here is who was heard, and when:
 //
-//   - GlobalTable: when each session is due, and whether it is being closed. The leader has one
-//     for its term. It is filled with full timeouts when the term's TermStart has been applied,
-//     and applying the log keeps it up to date from then on.
-//   - ExpiryQueue: the buckets of the table, one tick wide. Each shard of the table has one.
-//   - TouchMap: the sessions that were heard from here, until the leader has acknowledged them.
-//     Every member has one. If a crash loses it, no session had a lease that depended on it.
-//   - IDGenerator: the ids of new sessions, counted up from a base that is passed in.
+//   - GlobalTable: when each session is due, and whether it is being closed. The
+//     leader's, for one term: filled with full timeouts when the term's TermStart has
+//     applied, and fed by apply from then on.
+//   - ExpiryQueue: its buckets, one tick wide; one for each shard of the table.
+//   - TouchMap: who was heard here and not yet acknowledged by the leader. Every
+//     member's; what a crash loses, nobody vouched for.
+//   - IDGenerator: ids of new sessions, counted up from a base that is passed in.
 //
 // # Time
 //
-// Nothing here reads a clock or starts a goroutine: callers pass now. A session falls due when its
-// timeout has passed since the last touch that the leader knows of, or at most a tick later. Table
-// time may lag behind the clock but never runs ahead of it.
+// Nothing here reads a clock or starts a goroutine: callers pass now. A session falls
+// due once its timeout has passed since the last touch the leader knows of, and at
+// most a tick later. Table time may lag behind the clock, never run ahead of it.
 package sessiontracker
 
 import (
@@ -26,44 +26,44 @@ import (
 )
 
 const (
-	// The table has this many shards, each with a lock: about as many goroutines as may touch
-	// sessions at once without waiting.
+	// shards of the table, each with a lock: as many as touch at once without waiting, more
+	// or less.
 	shards    = 1 << shardBits
 	shardBits = 4
 
-	// These limit for how many sessions a shard's lock is held at a time. Touches, and applying
-	// entries, wait for that lock.
-	touchesPerSort = 1024 // touches of a batch. In the worst case all are of one shard; usually some 64 are, which takes a few microseconds
-	recordsPerLock = 1024 // sessions of a due bucket: some tens of microseconds if every read misses the caches
+	// Limits on how long a shard's lock is held, in sessions looked at. Touches and apply
+	// wait for it.
+	touchesPerSort = 1024 // touches of a batch: all of one shard's if it must be, as a rule some 64, a few microseconds
+	recordsPerLock = 1024 // of a due bucket: some tens of microseconds if all miss the caches
 )
 
-// GlobalTable knows when each session of the ensemble is due. It lives for one term, on the leader.
-// It is safe for concurrent use, except that only one goroutine at a time may call Advance and
-// Decide.
+// GlobalTable knows when each session of the ensemble is due. It lives for one term, on
+// the leader. Safe for concurrent use, but Advance and Decide are for one caller at a
+// time.
 //
-// Its time starts at 0. Each call of Advance moves it by one step of half a tick, however late the
-// call is: a leader that was paused for a minute heard from no session meanwhile, and must not
-// count that minute against them. Between steps table time runs with the clock.
+// Its time starts at 0 and moves in steps of half a tick, one for each Advance, however
+// late that is: a leader that stood still for a minute has heard nobody meanwhile, and
+// must not count that minute against them. Between steps it runs with the clock.
 //
-// The sessions are spread over shards, each with its own lock, so goroutines that touch sessions at
-// the same time seldom wait for each other. No two of these locks are held together.
+// The sessions are spread over shards, each with a lock of its own: those who touch at the
+// same time seldom wait for each other. No two of these locks are held together.
 type GlobalTable struct {
 	step   time.Duration
 	clock  atomic.Pointer[clock] // written by Advance
 	shards [shards]shard         // by the top bits of the ids' hashes
 }
 
-// shard holds a part of the sessions, with their lock.
+// shard holds a part of the sessions.
 type shard struct {
 	mu    sync.Mutex
 	queue *ExpiryQueue
-	_     [64 - 16]byte // fills a cache line
+	_     [64 - 16]byte // a line of the cache for each
 }
 
-// clock relates table time to the clock. A goroutine that has read it may use it for a while after
-// Advance has stored the next one: the effect is the same as if Advance had come later.
+// clock relates table time to the clock. Who has read it may go on for a while after
+// Advance has set another: it is as if that had come later.
 type clock struct {
-	base time.Time     // when the last step was due, or when it was taken if it was late
+	base time.Time     // when the last step was due; or taken, if that was late
 	now  time.Duration // table time at base, a whole number of steps
 }
 
@@ -75,14 +75,14 @@ type Seed struct {
 	Since   uint64        // log index at which the owner was set
 }
 
-// Overdue is a session that was not touched in time.
+// Overdue is a session that no touch has saved.
 type Overdue struct {
 	Seed
-	Heard time.Duration // table time of the last touch, or of an event that counted as one; 0: the start of the term
+	Heard time.Duration // table time of the last touch, or of what counted as one; 0: when the term began
 }
 
-// NewGlobalTable returns a table of sessions that are all due one full timeout from now, in buckets
-// one tick wide.
+// NewGlobalTable returns a table of sessions that are all due one full timeout from now,
+// in buckets one tick wide.
 func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[Seed]) *GlobalTable {
 	step := tick / 2
 	t := &GlobalTable{step: step}
@@ -98,8 +98,8 @@ func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[Seed]) 
 
 func (t *GlobalTable) shard(id jute.SessionID) *shard { return &t.shards[hash(id)>>(32-shardBits)] }
 
-// Open adds a newly created session with a full timeout. If the table has the session already it
-// changes nothing; in particular it does not save a session that is being closed.
+// Open adds a session that was created, with a full timeout. One that is there already
+// keeps what it has, and one that is being closed is not saved by it.
 func (t *GlobalTable) Open(s Seed, now time.Time) {
 	p := t.shard(s.ID)
 	p.mu.Lock()
@@ -109,9 +109,9 @@ func (t *GlobalTable) Open(s Seed, now time.Time) {
 	}
 }
 
-// Attach sets a session's owner and timeout, and makes it due one such timeout from now, even if
-// that is earlier than before. A session that was being closed lives again: the log has the attach,
-// and an expiry that comes after it in the log has no effect.
+// Attach sets a session's owner and timeout, and makes it due one such timeout from now,
+// be that earlier than before. A session that is being closed lives again: the log has
+// the attach, and an expiry that comes behind it is void.
 func (t *GlobalTable) Attach(s Seed, now time.Time) {
 	p := t.shard(s.ID)
 	p.mu.Lock()
@@ -127,9 +127,9 @@ func (t *GlobalTable) Remove(id jute.SessionID) {
 	p.queue.Remove(id)
 }
 
-// RemoveAll forgets sessions that were closed. Sessions of one shard that are next to each other in
-// ids, as Decide returns them, cost half as much each as with Remove. In other orders, such as that
-// in which clients close sessions, they cost about as much.
+// RemoveAll forgets sessions that were closed. Those of one shard that stand together, as
+// Decide returns them, cost half as much each as with Remove; others, in the order in which
+// clients close them, about as much.
 func (t *GlobalTable) RemoveAll(ids []jute.SessionID) {
 	for len(ids) > 0 {
 		n := 1
@@ -142,8 +142,8 @@ func (t *GlobalTable) RemoveAll(ids []jute.SessionID) {
 	}
 }
 
-// removeRun removes the leading ids that share the shard of the first one, at most touchesPerPass,
-// and returns how many it removed.
+// removeRun removes the first of ids, touchesPerPass at most, and those of the same shard that
+// stand behind it, and returns how many.
 func (t *GlobalTable) removeRun(ids []jute.SessionID) (n int) {
 	var hashes [touchesPerPass]uint32
 	for n < len(ids) {
@@ -160,9 +160,9 @@ func (t *GlobalTable) removeRun(ids []jute.SessionID) (n int) {
 	return n
 }
 
-// Touch makes a session due timeout after at, or its own timeout after at if that is shorter now.
-// It never makes it due earlier. It reports false, and changes nothing, if the session is unknown
-// or being closed.
+// Touch makes a session due timeout after at, or its own timeout if that is shorter now;
+// or later if it was. It reports false, and changes nothing, if the session is unknown or
+// being closed.
 func (t *GlobalTable) Touch(id jute.SessionID, at time.Time, timeout time.Duration) bool {
 	heard := t.Now(at)
 	p := t.shard(id)
@@ -171,8 +171,8 @@ func (t *GlobalTable) Touch(id jute.SessionID, at time.Time, timeout time.Durati
 	return p.queue.Touch(id, 0, heard, timeout)
 }
 
-// TouchAll touches the sessions ids that member heard from at the given time, each with its own
-// timeout. It appends to refused, and returns, the ids that are unknown, being closed, or owned by
+// TouchAll touches what a member heard at the given time: ids, with a timeout each. It
+// appends to refused, and returns, the ids that are unknown, being closed, or owned by
 // another member, in no order.
 func (t *GlobalTable) TouchAll(member uint32, at time.Time, ids []int64, timeoutsMs []uint32, refused []int64) []int64 {
 	var sorted [touchesPerSort]touch
@@ -186,7 +186,7 @@ func (t *GlobalTable) TouchAll(member uint32, at time.Time, ids []int64, timeout
 	return refused
 }
 
-// sortTouches sorts touches by shard into sorted, and returns the part of each shard.
+// sortTouches writes touches into sorted, and returns those of each shard.
 func sortTouches(sorted *[touchesPerSort]touch, ids []int64, timeoutsMs []uint32) (parts [shards][]touch) {
 	var hashes [touchesPerSort]uint32
 	var at [shards]int
@@ -216,15 +216,15 @@ func (t *GlobalTable) touchShard(p *shard, member uint32, at time.Time, touches 
 	return p.queue.touchAll(touches, member, heard, refused)
 }
 
-// Wait returns how long after now the next Advance is due. It is never negative.
+// Wait says how long after now the next Advance is due; never negative.
 func (t *GlobalTable) Wait(now time.Time) time.Duration {
 	return max(0, t.clock.Load().base.Add(t.step).Sub(now))
 }
 
-// Advance moves table time by one step if the next step is due at now. If all sessions that were
-// due before have been decided, those that are due at the new time become due. Advance reports
-// whether it came more than a quarter tick late. In that case the table has lost that time for
-// good, and touches of live sessions may still be on their way.
+// Advance moves table time on by one step, if the next one is due at now. If all earlier
+// due sessions have been decided, those that are due at the new time become due. It
+// reports whether it came more than a quarter tick late; the time lost is then lost to
+// the table for good, and the touches of the living may still be on their way.
 func (t *GlobalTable) Advance(now time.Time) (late bool) {
 	c := *t.clock.Load()
 	behind := now.Sub(c.base) - t.step
@@ -239,7 +239,7 @@ func (t *GlobalTable) Advance(now time.Time) (late bool) {
 	}
 	t.clock.Store(&c)
 	if t.Due() {
-		return late // buckets are decided one after the other: this one is not decided yet
+		return late // one bucket after the other: these have their answer coming
 	}
 	for i := range t.shards {
 		for p := &t.shards[i]; p.sift(c.now); {
@@ -248,7 +248,8 @@ func (t *GlobalTable) Advance(now time.Time) (late bool) {
 	return late
 }
 
-// sift makes sessions due that are due at now, or some of them, and reports whether there are more.
+// sift lets fall due what is due at now, or a part of that, and reports whether there is
+// more.
 func (p *shard) sift(now time.Duration) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,7 +258,7 @@ func (p *shard) sift(now time.Duration) (more bool) {
 	return p.queue.Sift(recordsPerLock)
 }
 
-// Due reports whether any sessions have fallen due and are not yet decided.
+// Due reports whether sessions have fallen due and are not yet decided.
 func (t *GlobalTable) Due() bool {
 	for i := range t.shards {
 		if t.shards[i].due() {
@@ -273,9 +274,9 @@ func (p *shard) due() bool {
 	return p.queue.Due()
 }
 
-// Decide appends to dst, and returns, up to limit of the due sessions that were not touched since
-// they fell due. From now on these are being closed: touches of them are refused until Attach or
-// Remove. When Decide has returned all of them, Due is false.
+// Decide appends to dst, and returns, up to limit of the due sessions that no touch has
+// saved since they fell due. From here on they are being closed: touches are refused
+// until Attach or Remove. Due is false when none are left.
 func (t *GlobalTable) Decide(dst []Overdue, limit int) []Overdue {
 	want := len(dst) + limit
 	for i := range t.shards {
@@ -293,9 +294,9 @@ func (p *shard) decide(dst []Overdue, limit int) (_ []Overdue, more bool) {
 	return dst, p.queue.Due()
 }
 
-// Expiries yields all sessions that are not being closed, in no order, each with the table time at
-// which its bucket falls due. It locks a part of the table at a time, and holds no lock while it
-// yields. A session that changes meanwhile may be missed, or its time may be out of date.
+// Expiries yields all sessions but those being closed, in no order, each with the table
+// time at which its bucket falls due. No lock is held for more than a part of them at a
+// time, nor while it yields: a session may be missed, or have moved, if it changed meanwhile.
 func (t *GlobalTable) Expiries() iter.Seq[Expiry] {
 	return func(yield func(Expiry) bool) {
 		part := make([]Expiry, 0, recordsPerLock)
@@ -324,7 +325,7 @@ func yieldAll(part []Expiry, yield func(Expiry) bool) bool {
 	return true
 }
 
-// Len returns how many sessions the table holds, including those being closed.
+// Len returns how many sessions the table holds, those being closed included.
 func (t *GlobalTable) Len() (n int) {
 	for i := range t.shards {
 		n += t.shards[i].len()
@@ -338,13 +339,13 @@ func (p *shard) len() int {
 	return p.queue.Len()
 }
 
-// Now returns table time at a moment of the clock. Before the clock's base it runs at the speed of
-// the clock, so a touch that was under way for a while counts from its own time. It stops at the
-// last moment at which the next step would still be in time.
+// Now returns table time at a moment of the clock. Before the clock's base it runs as fast
+// as the clock: a touch that was under way for a while counts from its own time. Behind the
+// last moment at which the next step is in time it stands still.
 func (t *GlobalTable) Now(now time.Time) time.Duration {
 	c := t.clock.Load()
 	return c.now + min(now.Sub(c.base), t.step+t.slack())
 }
 
-// slack returns how late a step may be without losing time: a quarter tick.
+// slack is how late a step may be without losing time: a quarter tick.
 func (t *GlobalTable) slack() time.Duration { return t.step / 2 }

@@ -37,7 +37,7 @@ func decided(t *GlobalTable) (ids []jute.SessionID) {
 	return ids
 }
 
-// steps calls Advance on time until to, and returns when sessions first fell due.
+// steps calls Advance in time until now, and returns when sessions fell due first.
 func steps(t *GlobalTable, from, to time.Duration) (due time.Duration) {
 	for now := from + t.Wait(start.Add(from)); now <= to; now += t.Wait(start.Add(now)) {
 		if t.Advance(start.Add(now)); t.Due() {
@@ -47,7 +47,7 @@ func steps(t *GlobalTable, from, to time.Duration) (due time.Duration) {
 	return -1
 }
 
-// All sessions of a bucket expire together, except one that is touched just before the bucket ends.
+// All of one bucket go together, except the one that is touched just before its end.
 func TestOneBucketGoesTogether(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3))
 	table.Open(Seed{ID: 4, Timeout: 4 * time.Second}, start.Add(1500*ms))
@@ -74,7 +74,7 @@ func TestOneBucketGoesTogether(t *testing.T) {
 	}
 }
 
-// A touch between falling due and being decided saves a session, even if it was made earlier.
+// Between falling due and being decided a touch saves, one of before as well.
 func TestTouchSavesWhatIsDue(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3, 4))
 	now := start.Add(steps(table, 0, time.Minute))
@@ -170,8 +170,8 @@ func TestAttachLowersDeadline(t *testing.T) {
 	}
 }
 
-// A touch that was made before a resume with a shorter timeout, and comes late, was granted the
-// longer timeout. The session still ends when its client now expects.
+// What was heard before a resume with a shorter timeout, and comes late, was heard under
+// the longer one; the session still ends as soon as its client now expects.
 func TestTouchCountsWithTheGrantedTimeout(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds())
 	table.Open(Seed{ID: 1, Timeout: 40 * time.Second, Member: 1}, start)
@@ -215,8 +215,8 @@ func TestAdvanceIsOneStep(t *testing.T) {
 	}
 }
 
-// While steps are on time, touches never count from a time ahead of the clock, nor from before they
-// were made.
+// Touches never count from a time ahead of the clock, nor from before they were made
+// while steps are in time.
 func TestTouchBetweenSteps(t *testing.T) {
 	for _, delay := range []time.Duration{0, 300 * ms, 500 * ms} {
 		table := NewGlobalTable(start, tick, seeds(1))
@@ -228,7 +228,7 @@ func TestTouchBetweenSteps(t *testing.T) {
 			t.Errorf("step late by %v: a lease of %v for a timeout of 3.7s", delay, lease)
 		}
 	}
-	// Advance was not called for an hour: the table behaves as if that hour had not passed.
+	// Nobody called Advance for an hour: it is as if that hour had not been.
 	table := NewGlobalTable(start, tick, seeds(1))
 	table.Touch(1, start.Add(time.Hour), 4*time.Second)
 	due := steps(table, time.Hour, 2*time.Hour) - time.Hour
@@ -237,7 +237,7 @@ func TestTouchBetweenSteps(t *testing.T) {
 	}
 }
 
-// While a due bucket is not decided, the next ones wait for it. Then they are decided together.
+// While a due bucket is not decided, the next ones wait for it; then they come together.
 func TestNextBucketWaitsForDecision(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1))
 	for id := range jute.SessionID(5) {
@@ -259,8 +259,8 @@ func TestNextBucketWaitsForDecision(t *testing.T) {
 	}
 }
 
-// model is the table as ZooKeeper would write it: every session is in a bucket, which is found anew
-// at each touch.
+// model is the table as ZooKeeper would write it down: a bucket for every session,
+// found anew at each touch.
 type model struct {
 	base     time.Time
 	now      time.Duration
@@ -386,7 +386,7 @@ func againstModel(t *testing.T, r *rand.Rand) {
 		if len(m.due) > 0 && !table.Due() || table.Len() != len(m.sessions) {
 			t.Fatalf("due %t and %d sessions, want %v and %d", table.Due(), table.Len(), m.due, len(m.sessions))
 		}
-		if table.Due() && len(m.due) == 0 { // what was listed has been touched since: the next call of Decide finds that out
+		if table.Due() && len(m.due) == 0 { // what is listed was saved: the next look at it says so
 			if ids := decided(table); len(ids) > 0 {
 				t.Fatalf("decided %v, want none", ids)
 			}
@@ -397,8 +397,8 @@ func againstModel(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// Touches, apply and expiry run at once: nothing breaks, and a session that is touched all the time
-// is never closed.
+// Touches, apply and expiry come at once: nothing breaks, and who is touched all the
+// time is never closed.
 func TestTableConcurrent(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds())
 	const n, rounds = 5000, 60
@@ -496,8 +496,8 @@ func TestTouchDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A listing has each session once, with the end of the bucket of its last touch, even if it is
-// filed in an earlier bucket. Sessions that are being closed are not listed.
+// Whoever lists sees each session once, at the end of the bucket that its last touch put
+// it into, though it is filed in an earlier one; what is being closed is not listed.
 func TestExpiries(t *testing.T) {
 	var ids []jute.SessionID
 	for id := range jute.SessionID(3 * recordsPerLock) {

@@ -56,8 +56,8 @@ func TestTouchMap(t *testing.T) {
 	}
 }
 
-// Without acknowledgements batches are joined: their number is bounded, every touch is in the next
-// flush, and none seems newer than it is.
+// Without acknowledgements batches are joined: their number is bounded, every touch is in
+// the next flush, and none seems younger than it is.
 func TestTouchMapIsBounded(t *testing.T) {
 	var m TouchMap
 	const touches = 10 * maxBatches
@@ -110,7 +110,7 @@ func TestTouchMapJoinsTouches(t *testing.T) {
 	}
 }
 
-// Waiting yields the sessions of an old batch that is not acknowledged.
+// Waiting names who is in an old batch that is not acknowledged.
 func TestTouchMapWaiting(t *testing.T) {
 	var m TouchMap
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }

@@ -6,21 +6,21 @@ import (
 	"rollcall/jute"
 )
 
-// Connection is what operators see of one client connection. The server fills it in.
+// Connection is what operators see of one client connection. Its server fills it in.
 type Connection struct {
 	Addr                                            string         // host:port
 	Reading                                         bool           // the server waits for requests
-	Writing                                         bool           // the client has not read everything sent to it
-	Queued                                          int            // requests not answered yet
+	Writing                                         bool           // the client has not taken all
+	Queued                                          int            // requests not answered
 	Received, Sent                                  uint64         // packets
-	Session                                         jute.SessionID // 0: none yet. The fields below are about this connection
+	Session                                         jute.SessionID // 0: none as yet; what follows is of its connection
 	Timeout                                         time.Duration
 	Established                                     time.Time
-	Replies                                         uint64        // 0: the fields below have no meaning
+	Replies                                         uint64        // 0: what follows says nothing
 	Op                                              jute.Op       // of the last reply
-	Xid                                             int32         // of the last reply; -1: none that the client counts
-	Zxid                                            int64         // of the last reply
-	Replied                                         time.Duration // when the last reply was sent, from the server's start
+	Xid                                             int32         // of the last reply; -1: none that the client has counted
+	Zxid                                            int64         // in the last reply
+	Replied                                         time.Duration // when that was, from the server's start
 	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration
-	Expires                                         time.Time // when the session ends if nothing is heard
+	Expires                                         time.Time // when it ends if nothing is heard
 }

@@ -1,8 +1,7 @@
-// Package tally sums up durations and sizes for the metrics that operators read. It also holds the
-// record of what they see of a connection. The code that measures adds; the code that reports gets
-// a summary. Adding takes no lock, waits for nothing and does not allocate, so it may be called on
-// any path. A summary is read while other goroutines add: its parts may lie a few measurements
-// apart.
+// Package tally counts: durations and sizes, for figures that operators read. It also has the
+// record of what they see of a connection. Whoever measures adds; whoever asks gets a summary.
+// Adding takes no lock, waits for nothing and does not allocate, so that it may stand on any
+// path. A summary is read while others add: its parts may lie a few measurements apart.
 package tally
 
 import (
@@ -12,33 +11,33 @@ import (
 )
 
 const (
-	// steps is the number of buckets between a duration and its double. It makes a percentile at
-	// most an eighth higher than what was measured.
+	// steps is how many buckets there are between a duration and its double: a percentile is
+	// at most an eighth above what was measured.
 	steps    = 8
 	stepBits = 3
-	// Buckets reach up to 2^42 ns, 73 minutes. A longer duration counts as that.
+	// buckets reach up to 2^42 ns, 73 minutes; what takes longer counts as that.
 	maxBits = 42
 	buckets = (maxBits - stepBits + 1) * steps
 )
 
-// Durations sums up how long something took, since the start or the last Reset. The zero value has
-// no measurements. It takes 3 KiB.
+// Durations sums up how long something took, since the start or the last Reset. The zero
+// value has seen nothing. It takes 3 KiB.
 type Durations struct {
 	count, total atomic.Uint64 // total in ns
-	least, most  atomic.Int64  // ns; least is stored plus 1, and 0 means none yet
+	least, most  atomic.Int64  // ns; least is stored plus 1, 0: none yet
 	seen         [buckets]atomic.Uint64
 }
 
-// Summary sums up the measurements of a Durations. If there were none, all fields are 0.
+// Summary is what Durations have seen. All are 0 if there was nothing.
 type Summary struct {
 	Count         uint64
 	Sum           time.Duration
 	Min, Avg, Max time.Duration
-	// Percentiles are read off buckets, and are up to an eighth too high.
+	// Percentiles, read off buckets: up to an eighth too high.
 	P50, P95, P99, P999 time.Duration
 }
 
-// Add adds one measurement. A negative one counts as 0.
+// Add takes in one measurement. A negative one counts as 0.
 func (d *Durations) Add(took time.Duration) {
 	ns := max(int64(took), 0)
 	d.count.Add(1)
@@ -53,7 +52,7 @@ func (d *Durations) Add(took time.Duration) {
 // Since adds the time that has passed since begun.
 func (d *Durations) Since(begun time.Time) { d.Add(time.Since(begun)) }
 
-// Reset discards all measurements.
+// Reset forgets everything.
 func (d *Durations) Reset() {
 	d.count.Store(0)
 	d.total.Store(0)
@@ -64,7 +63,7 @@ func (d *Durations) Reset() {
 	}
 }
 
-// Summary returns a summary of all measurements.
+// Summary returns what was seen.
 func (d *Durations) Summary() Summary {
 	s := Summary{Count: d.count.Load(), Sum: time.Duration(d.total.Load())}
 	if s.Count == 0 {
@@ -91,7 +90,7 @@ func (d *Durations) Summary() Summary {
 	return s
 }
 
-// With returns the summary of both sets of measurements, without percentiles.
+// With returns what both have seen together, without percentiles.
 func (s Summary) With(o Summary) Summary {
 	switch {
 	case s.Count == 0:
@@ -104,7 +103,7 @@ func (s Summary) With(o Summary) Summary {
 	return sum
 }
 
-// bucket returns the bucket that counts ns. The highest bits of ns decide.
+// bucket is where ns is counted: its highest bits decide.
 func bucket(ns uint64) int {
 	if ns < steps {
 		return int(ns)
@@ -113,7 +112,7 @@ func bucket(ns uint64) int {
 	return min((shift+1)*steps+int(ns>>shift&(steps-1)), buckets-1)
 }
 
-// top returns the longest duration that bucket i counts.
+// top is the longest duration of a bucket.
 func top(i int) time.Duration {
 	if i < steps {
 		return time.Duration(i)
@@ -122,14 +121,14 @@ func top(i int) time.Duration {
 	return time.Duration(uint64(steps+i%steps+1)<<shift - 1)
 }
 
-// Sizes keeps the last, the least and the greatest of some sizes in bytes, since the start or the
-// last Reset. The zero value has none.
-type Sizes struct{ last, least, most atomic.Int64 } // each is stored plus 1, and 0 means none yet
+// Sizes keeps the last, least and greatest of some sizes in bytes, since the start or the
+// last Reset. The zero value has seen nothing.
+type Sizes struct{ last, least, most atomic.Int64 } // each stored plus 1; 0: none yet
 
-// Spread holds the last, least and greatest size in bytes. All are -1 before the first.
+// Spread are sizes, all -1 before the first.
 type Spread struct{ Last, Min, Max int64 }
 
-// Add adds one size.
+// Add takes in one size.
 func (s *Sizes) Add(size int) {
 	n := int64(size) + 1
 	s.last.Store(n)
@@ -139,14 +138,14 @@ func (s *Sizes) Add(size int) {
 	}
 }
 
-// Reset discards all sizes.
+// Reset forgets everything.
 func (s *Sizes) Reset() {
 	s.last.Store(0)
 	s.least.Store(0)
 	s.most.Store(0)
 }
 
-// Spread returns the last, least and greatest size.
+// Spread returns what was seen.
 func (s *Sizes) Spread() Spread {
 	return Spread{Last: s.last.Load() - 1, Min: s.least.Load() - 1, Max: s.most.Load() - 1}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Percentiles are at most an eighth above the measured ones, over the whole range.
+// Percentiles are those of what was measured, up to an eighth above, over the whole range.
 func TestPercentiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, scale := range []time.Duration{10, time.Microsecond, time.Millisecond, time.Minute} {
@@ -112,7 +112,7 @@ func TestAddTakesNoMemory(t *testing.T) {
 	}
 }
 
-// Concurrent adds are all counted.
+// Who adds at the same time loses nothing.
 func TestManyAtOnce(t *testing.T) {
 	var d Durations
 	var s Sizes
@@ -134,7 +134,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// If the rank of a percentile is not a whole number, the next rank counts.
+// A percentile whose rank is no whole number is that of the next rank.
 func TestRanksBetweenNumbers(t *testing.T) {
 	var d Durations
 	for n := 1; n <= 30; n++ {

@@ -15,10 +15,10 @@ import (
 // acl is a node's access control list, in order. It never changes, and all nodes with
 // equal lists share one.
 type acl struct {
-	text    string      // jute's encoding of the list, which makes lists equal
+	text    string      // jute's encoding of the list; two lists with the same text are equal
 	hash    uint64      // of text
-	open    jute.Perm   // what anyone may do
-	entries []permitted // all, those for anyone too
+	open    jute.Perm   // the permissions that anyone has
+	entries []permitted // all entries, including those for anyone
 }
 
 // permitted is one entry of a list.
@@ -26,11 +26,12 @@ type permitted struct {
 	perms  jute.Perm
 	scheme string
 	id     string
-	from   netip.Prefix // of scheme ip: the addresses that id means
+	from   netip.Prefix // for scheme ip: the addresses that id covers
 }
 
-// maxACL is the longest list after expansion, in bytes of jute's encoding: as much as
-// one request can say. Many auth entries of a client with many identities multiply.
+// maxACL is the longest list after expansion, in bytes of jute's encoding. It is as much as one
+// request can hold. A list can grow past it if a client with many identities sends many auth
+// entries.
 const maxACL = 1 << 20
 
 // allows reports whether one of the identities has any of the permissions.
@@ -62,8 +63,8 @@ func (p *permitted) matches(id *proto.Identity) bool {
 	return err == nil && p.from.Contains(addr.WithZone(""))
 }
 
-// list returns the entries as clients see them: without admin, the hashes of digests
-// are masked.
+// list returns the entries as a client sees them. If the client is not allowed to administer the
+// node (admin is false), the hashes of digest entries are masked.
 func (a *acl) list(admin bool) []jute.ACL {
 	list := make([]jute.ACL, len(a.entries))
 	for i, e := range a.entries {
@@ -75,17 +76,17 @@ func (a *acl) list(admin bool) []jute.ACL {
 	return list
 }
 
-// acls finds the lists that nodes use. It holds them weakly: a list lives as long as a
-// node, or a snapshot's copy of one, has it. Changed under the tree's write lock.
+// acls finds the lists that nodes use. It holds weak references, so a list lives as long as a node,
+// or a snapshot's copy of a node, uses it. It is changed under the tree's write lock.
 type acls struct {
-	x509  bool                         // requests may name subjects of certificates
+	x509  bool                         // requests may name the subjects of certificates
 	known map[string]weak.Pointer[acl] // by text
-	sweep int                          // size of known at which dead entries are removed
-	list  []jute.ACL                   // memory for expand and intern
+	sweep int                          // the size of known at which dead entries are removed next
+	list  []jute.ACL                   // scratch memory for expand and intern
 	text  []byte
 }
 
-// minSweep keeps small tables from being swept all the time.
+// minSweep is the size below which a table is not swept.
 const minSweep = 64
 
 // world returns the list that gives everyone perms.
@@ -94,8 +95,8 @@ func (c *acls) world(perms jute.Perm) *acl {
 	return a
 }
 
-// resolve turns the list of a request by somebody with these identities into the one a
-// node gets.
+// resolve turns the list of a request, sent by a client with these identities, into the list that
+// the node gets.
 func (c *acls) resolve(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code) {
 	if len(list) == 0 {
 		return nil, jute.InvalidACL
@@ -126,8 +127,8 @@ func (c *acls) resolve(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code)
 	return a, jute.OK
 }
 
-// unique returns list without repetitions. A null scheme or id where entries have to be
-// compared is MarshallingError: the null is behind an entry that is the same so far.
+// unique returns list without repetitions. If comparing two entries meets a null scheme or id
+// (their earlier fields being equal), it returns MarshallingError.
 func unique(list []jute.ACL) ([]jute.ACL, jute.Code) {
 	if len(list) == 1 {
 		return list, jute.OK
@@ -135,7 +136,7 @@ func unique(list []jute.ACL) ([]jute.ACL, jute.Code) {
 	type key struct {
 		perms      jute.Perm
 		scheme, id string
-		parts      int // that are compared
+		parts      int // the number of fields compared
 	}
 	seen := make(map[key]bool, len(list))
 	kept := make([]jute.ACL, 0, len(list))
@@ -161,7 +162,7 @@ func unique(list []jute.ACL) ([]jute.ACL, jute.Code) {
 	return kept, jute.OK
 }
 
-// expand appends to c.list what one entry of a request stands for.
+// expand appends to c.list the entries that one entry of a request stands for.
 func (c *acls) expand(entry jute.ACL, who []*proto.Identity) jute.Code {
 	scheme := string(entry.ID.Scheme)
 	if scheme == "x509" && !c.x509 {
@@ -181,7 +182,7 @@ func (c *acls) expand(entry jute.ACL, who []*proto.Identity) jute.Code {
 		before := len(c.list)
 		for _, w := range who {
 			switch w.GetScheme() {
-			case "digest", "sasl", "x509": // of an address, or of super, nobody says "my nodes"
+			case "digest", "sasl", "x509": // auth entries do not stand for addresses or for super
 				c.list = append(c.list, jute.ACL{
 					Perms: entry.Perms,
 					ID:    jute.ID{Scheme: []byte(w.GetScheme()), ID: []byte(w.GetId())},
@@ -192,12 +193,12 @@ func (c *acls) expand(entry jute.ACL, who []*proto.Identity) jute.Code {
 			return jute.InvalidACL
 		}
 		return jute.OK
-	default: // super; those whose provider we do not have; null
+	default: // super, a scheme without a provider here, or null
 		return jute.InvalidACL
 	}
 }
 
-// intern returns the list that nodes share, and false if an entry is not well-formed.
+// intern returns the shared copy of the list, and false if an entry is not well-formed.
 func (c *acls) intern(list []jute.ACL) (*acl, bool) {
 	c.text = jute.AppendCount(c.text[:0], len(list))
 	for i := range list {
@@ -222,7 +223,7 @@ func (c *acls) intern(list []jute.ACL) (*acl, bool) {
 	return a, true
 }
 
-// remember makes a known. What is dead is swept whenever the table has doubled.
+// remember adds a to the known lists. It removes dead entries whenever the table has doubled.
 func (c *acls) remember(a *acl) {
 	if c.known == nil {
 		c.known, c.sweep = map[string]weak.Pointer[acl]{}, minSweep
@@ -238,8 +239,8 @@ func (c *acls) remember(a *acl) {
 	c.known[a.text] = weak.Make(a)
 }
 
-// permit returns an entry as a list holds it, and false if it is not well-formed. What
-// it returns lies in the memory of entry.
+// permit returns an entry in the form that a list holds, and false if the entry is not well-formed.
+// The result shares memory with entry.
 func permit(entry jute.ACL) (permitted, bool) {
 	p := permitted{perms: entry.Perms, scheme: borrow(entry.ID.Scheme), id: borrow(entry.ID.ID)}
 	ok := true
@@ -253,15 +254,15 @@ func permit(entry jute.ACL) (permitted, bool) {
 		p.from, ok = parsePrefix(p.id)
 	case "x509":
 		ok = validDN(p.id)
-	case "sasl": // from an identity, by way of auth
+	case "sasl": // an identity, through an auth entry
 	default:
 		ok = false
 	}
 	return p, ok
 }
 
-// parsePrefix reads what may stand in an ip entry: an address, dotted IPv4 or IPv6
-// without a zone or a dotted tail, and perhaps a slash and the bits that count.
+// parsePrefix reads the id of an ip entry: an address, optionally followed by a slash and the
+// number of bits that count. The address is dotted IPv4, or IPv6 without a zone or a dotted tail.
 func parsePrefix(text string) (netip.Prefix, bool) {
 	address, length, sized := strings.Cut(text, "/")
 	addr, ok := parseAddress(address)

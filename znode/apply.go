@@ -10,16 +10,17 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// Apply changes the state by an entry that raft logged at index in term; nil stands for
-// an index without an entry of ours. The caller holds the write lock. After an error
-// nothing has changed, this member cannot follow the log, and must stop.
+// Apply changes the state by an entry that raft logged at index in term. A nil entry stands for an
+// index that holds no entry of ours. The caller holds the write lock. If Apply returns an error,
+// nothing has changed; this member cannot follow the log and must stop.
 func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	if index <= s.index {
 		return fmt.Errorf("znode: log entry %d comes after entry %d", index, s.index)
 	}
-	// To skip what we do not know would part us from the members that do.
+	// If this member skipped an entry that it does not know, its state would differ from that of
+	// members that know it.
 	if f := entry.GetFormat(); entry != nil && (f < 1 || f > FormatLevel) {
-		return fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d; start the version again that ran here before, or a newer one", index, f, FormatLevel)
+		return fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d; start the version that ran here before, or a newer one", index, f, FormatLevel)
 	}
 	start, err := termStart(entry)
 	if err != nil {
@@ -33,9 +34,10 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 		s.stamp(entry)
 		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOf(start)}
 		s.acls.x509 = s.term.X509
-		s.obs.TermStarted(s.term)
+		s.hooks.TermStarted(s.term)
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
-		// From a leader whose term was over, or had not opened: all ignore it.
+		// The entry comes from a leader whose term was over or had not opened yet. All members
+		// ignore it.
 	default:
 		s.stamp(entry)
 		s.format, s.removals = entry.GetFormat(), s.perEntry
@@ -46,17 +48,17 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	if s.marksHere(start != nil, before) {
 		s.mark()
 	}
-	s.obs.EntryEnd(index)
+	s.hooks.EntryEnd(index)
 	return nil
 }
 
-// stampFormat is the first Entry.format whose stamp is the time of the log.
+// stampFormat is the first Entry.format whose stamp is the log's time.
 const stampFormat = 3
 
-// stamp sets the time of the log to that of the entry. As in ZooKeeper that is the stamp
-// itself, so the time goes back if the leader's clock is set back, or if the next leader's
-// clock is behind. Up to format 2 the time was the greatest stamp so far: after one stamp of
-// a clock that was a year ahead, it stood still for a year.
+// stamp sets the log's time to that of the entry. As in ZooKeeper, the time is the stamp itself. It
+// goes back if the leader's clock is set back, or if the next leader's clock is behind. Up to
+// format 2 the time was the greatest stamp so far: after one stamp from a clock that was a year
+// ahead, the time did not move for a year.
 func (s *State) stamp(entry *proto.Entry) {
 	stamp := entry.GetTimeMs()
 	if entry.GetFormat() < stampFormat {
@@ -65,7 +67,7 @@ func (s *State) stamp(entry *proto.Entry) {
 	s.now = stamp
 }
 
-// termStart returns the entry's TermStart, nil if it is an entry of another kind.
+// termStart returns the entry's TermStart, or nil if the entry is of another kind.
 func termStart(entry *proto.Entry) (*proto.TermStart, error) {
 	txns := entry.GetTxns()
 	if len(txns) != 1 || jute.Op(txns[0].GetOp()) != jute.OpTermStart || txns[0].GetMember() != 0 {
@@ -82,14 +84,14 @@ func rulesOf(start *proto.TermStart) Rules {
 	return Rules{SkipACL: start.GetSkipAcl(), TTLNodes: start.GetTtlNodes(), EnforceQuota: start.GetEnforceQuota(), X509: start.GetX509()}
 }
 
-// step runs one transaction if it is its turn.
+// step runs one transaction if it is in turn.
 func (s *State) step(txn *proto.Txn) {
 	own := s.cfg.Self != 0 && txn.GetMember() == s.cfg.Self
 	if announces := jute.Op(txn.GetOp()) == jute.OpAnnounce; announces && s.announce(txn) {
 		return
 	} else if announces || !s.inTurn(txn) {
 		if own {
-			s.obs.Dropped(txn)
+			s.hooks.Dropped(txn)
 		}
 		return
 	}
@@ -100,12 +102,12 @@ func (s *State) step(txn *proto.Txn) {
 	s.tellQuotas()
 	if own {
 		r.Zxid, r.Multi = s.zxid, slices.Clone(r.Multi)
-		s.obs.Applied(txn, r)
+		s.hooks.Applied(txn, r)
 	}
 }
 
-// announce makes txn.Boot its member's current run, if that replaces the one which is
-// current, and reports whether it did.
+// announce makes txn.Boot its member's current run if it replaces the run that is current now. It
+// reports whether it did.
 func (s *State) announce(txn *proto.Txn) bool {
 	var req proto.Announce
 	id := txn.GetMember()
@@ -118,12 +120,12 @@ func (s *State) announce(txn *proto.Txn) bool {
 	}
 	replaced := m.boot
 	m.boot, m.cursor, m.format = txn.GetBoot(), 0, req.GetFormat()
-	s.obs.Announced(id, m.boot, replaced)
+	s.hooks.Announced(id, m.boot, replaced)
 	return true
 }
 
-// inTurn reports whether txn is the next of its member's current run, and counts it.
-// The leader's own are never sent twice, and always in turn.
+// inTurn reports whether txn is the next one of its member's current run, and if so counts it. The
+// leader's own transactions are never sent twice and are always in turn.
 func (s *State) inTurn(txn *proto.Txn) bool {
 	id := txn.GetMember()
 	if id == 0 || id > maxMember {
@@ -138,8 +140,8 @@ func (s *State) inTurn(txn *proto.Txn) bool {
 	return true
 }
 
-// run is the one place where a transaction changes state. What an operation means lives
-// in the method it calls, which decodes the body and takes the zxid.
+// run is the one place where a transaction changes state. Each operation is a method that decodes
+// the body and takes the zxid.
 func (s *State) run(txn *proto.Txn, r *Result) {
 	switch op := jute.Op(txn.GetOp()); op {
 	case jute.OpCreateSession:
@@ -179,14 +181,14 @@ func (s *State) run(txn *proto.Txn, r *Result) {
 		s.runMulti(txn, r)
 	case jute.OpReconfig:
 		s.take()
-		r.Code = jute.ReconfigDisabled // before the session is looked at, as in ZooKeeper
+		r.Code = jute.ReconfigDisabled // checked before the session, as in ZooKeeper
 	default:
 		s.unimplemented(txn, r)
 	}
 }
 
-// unimplemented answers what no member should have forwarded. A new operation raises
-// FormatLevel, so that none is taken for unknown by some members only.
+// unimplemented answers an operation that no member should have forwarded. A new operation raises
+// FormatLevel, so it can never be unknown to only some of the members.
 func (s *State) unimplemented(txn *proto.Txn, r *Result) {
 	s.take()
 	if r.Code = s.refuse(txn); r.Code == jute.OK {

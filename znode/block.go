@@ -15,46 +15,46 @@ import (
 //	blocks: length (4, at most maxBlock), bytes, sum (4)
 //	length 0 (4), number of blocks (8), sum (4), end of file
 //
-// sum is the CRC32C of all before it but earlier sums, so blocks cannot be exchanged or
-// be missing. All blocks but the last one are full: equal states have equal snapshots.
-// Integers are big-endian.
+// sum is the CRC32C of all bytes before it except earlier sums, so a swapped or missing block is
+// noticed. All blocks but the last are full, so equal states have equal snapshots. Integers are
+// big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 3        // the newest that can be read; see content.version for the one that is written
-	unsweptVersion  = 3        // the first one with ended sessions that have left nodes
-	oldestVersion   = 2        // that can be read; 1 had no digest
-	maxBlock        = 64 << 10 // one buffer of this size is all that reading needs
+	snapshotVersion = 3        // the newest version that can be read; content.version says which one is written
+	unsweptVersion  = 3        // the first version that records ended sessions with nodes left
+	oldestVersion   = 2        // the oldest version that can be read; version 1 had no digest
+	maxBlock        = 64 << 10 // reading needs one buffer of this size
 )
 
-// What is wrong with a snapshot that cannot be restored.
+// These errors say why a snapshot cannot be restored.
 var (
-	// ErrNotSnapshot says that it does not begin as a snapshot does.
+	// ErrNotSnapshot says that the bytes do not begin as a snapshot does.
 	ErrNotSnapshot = errors.New("znode: not a snapshot")
-	// ErrSnapshotVersion says that another version of this program wrote it.
+	// ErrSnapshotVersion says that another version of this program wrote the snapshot.
 	ErrSnapshotVersion = errors.New("znode: snapshot of another version")
 	// ErrNewerSnapshot is the ErrSnapshotVersion of a snapshot that a newer version wrote.
 	ErrNewerSnapshot = fmt.Errorf("%w, a newer one", ErrSnapshotVersion)
-	// ErrCorrupt says that it is cut short, changed, or describes no state.
+	// ErrCorrupt says that the snapshot is cut short or changed, or describes no valid state.
 	ErrCorrupt = errors.New("znode: corrupt snapshot")
 )
 
-// ErrDamaged says that this member's state is not what the log has made of it: its memory
-// has been damaged.
+// ErrDamaged says that this member's state differs from the one that its log produces, because its
+// memory has been damaged.
 var ErrDamaged = errors.New("znode: the state in memory is damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// blockWriter writes the stream. Errors stick.
+// blockWriter writes the stream. It keeps its first error.
 type blockWriter struct {
 	w      io.Writer
-	buf    []byte // of the block that is not written yet; its length is filled in later
+	buf    []byte // the block in progress; its length is filled in at the end
 	sum    uint32
 	blocks uint64
 	n      int64 // bytes written
 	err    error
 }
 
-// newBlockWriter writes what goes before the first block of a stream of that version.
+// newBlockWriter writes the header of a stream of that version.
 func newBlockWriter(w io.Writer, version uint32) *blockWriter {
 	b := &blockWriter{w: w, buf: make([]byte, 4, 4+maxBlock+4)}
 	b.write(binary.BigEndian.AppendUint32([]byte(snapshotMagic), version))
@@ -74,7 +74,7 @@ func (b *blockWriter) send(p []byte) {
 	}
 }
 
-// flush writes the block that was begun.
+// flush writes the block in progress.
 func (b *blockWriter) flush() {
 	binary.BigEndian.PutUint32(b.buf, uint32(len(b.buf)-4))
 	b.sum = crc32.Update(b.sum, castagnoli, b.buf)
@@ -83,7 +83,7 @@ func (b *blockWriter) flush() {
 	b.blocks++
 }
 
-// close writes what is left, and the end.
+// close writes the last block and the end of the stream.
 func (b *blockWriter) close() error {
 	if len(b.buf) > 4 {
 		b.flush()
@@ -122,7 +122,7 @@ func (b *blockWriter) text(s string) {
 	}
 }
 
-// data is text for bytes that may be null.
+// data is text for bytes that may be nil.
 func (b *blockWriter) data(p []byte) {
 	if p == nil {
 		b.u32(null)
@@ -132,7 +132,7 @@ func (b *blockWriter) data(p []byte) {
 	b.raw(p)
 }
 
-// null is the length of data that are null.
+// null is the length that stands for nil data.
 const null = math.MaxUint32
 
 func (b *blockWriter) raw(p []byte) {
@@ -142,7 +142,8 @@ func (b *blockWriter) raw(p []byte) {
 	}
 }
 
-// room returns how much fits into the block, which is written first if it is full.
+// room returns how many bytes fit into the block. If the block is full, room writes it first and
+// begins the next.
 func (b *blockWriter) room() int {
 	if len(b.buf) == 4+maxBlock {
 		b.flush()
@@ -150,15 +151,15 @@ func (b *blockWriter) room() int {
 	return 4 + maxBlock - len(b.buf)
 }
 
-// blockReader reads the stream, and trusts nothing. Errors stick; after the first,
-// reads return zero values.
+// blockReader reads the stream and checks everything. It keeps its first error; after that, reads
+// return zero values.
 type blockReader struct {
 	r       io.Reader
 	buf     []byte // a block with its length and sum
-	rest    []byte // of the block, not read yet
+	rest    []byte // the unread part of the block
 	sum     uint32
 	blocks  uint64
-	last    bool // the block was not full, so none may follow
+	last    bool // the block was not full, so no other may follow
 	version uint32
 	err     error
 }
@@ -186,7 +187,7 @@ func (b *blockReader) corrupt(format string, args ...any) {
 	b.rest = nil
 }
 
-// fill reads as many bytes as p has.
+// fill reads len(p) bytes into p.
 func (b *blockReader) fill(p []byte) bool {
 	if b.err != nil {
 		return false
@@ -221,7 +222,7 @@ func (b *blockReader) next() {
 	b.blocks++
 }
 
-// close reads the end and returns the first error.
+// close reads the end of the stream and returns the first error.
 func (b *blockReader) close() error {
 	if len(b.rest) > 0 {
 		b.corrupt("bytes left over")
@@ -247,8 +248,8 @@ func (b *blockReader) close() error {
 	return b.err
 }
 
-// take returns the next bytes, 1 to n of them, good until the next call; none after an
-// error.
+// take returns the next bytes, 1 to n of them, or none after an error. They are valid until the
+// next call.
 func (b *blockReader) take(n int) []byte {
 	if len(b.rest) == 0 && b.err == nil {
 		b.next()
@@ -280,7 +281,7 @@ func (b *blockReader) bool() bool {
 	return p[0] == 1
 }
 
-// raw reads as many bytes as p has; they are zero after an error.
+// raw reads len(p) bytes into p, or sets them to zero after an error.
 func (b *blockReader) raw(p []byte) {
 	for done := 0; done < len(p); {
 		part := b.take(len(p) - done)
@@ -292,8 +293,8 @@ func (b *blockReader) raw(p []byte) {
 	}
 }
 
-// data reads a length and bytes, nil if null. Memory is taken as bytes arrive, not as
-// the length promises.
+// data reads a length and as many bytes; it returns nil for null data. It allocates memory as bytes
+// arrive and does not trust the length.
 func (b *blockReader) data() []byte {
 	n := b.u32()
 	if n == null || b.err != nil {
@@ -311,7 +312,7 @@ func (b *blockReader) data() []byte {
 		}
 		p = append(p, part...)
 	}
-	if n > maxBlock { // it grew by doubling
+	if n > maxBlock { // the slice grew by doubling
 		p = append(make([]byte, 0, n), p...)
 	}
 	return p
@@ -323,5 +324,5 @@ func (b *blockReader) text() string {
 	if p == nil {
 		b.corrupt("null text")
 	}
-	return borrow(p) // nobody else has p
+	return borrow(p) // nothing else refers to p
 }

@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// Diff names the first difference between two states, "" if there is none: what the log
-// decides, not watches. It takes their locks to read, one after the other.
+// Diff describes the first difference between two states, or returns "" if there is none. It
+// compares what the log decides, so not the watches. It takes the two locks for reading, one after
+// the other.
 func Diff(a, b *State) string {
 	x, y := a.locked(), b.locked()
 	switch {
@@ -90,7 +91,7 @@ func (n *node) equal(m *node) bool {
 }
 
 func (n *node) describe() string {
-	const enough = 64 // bytes of data to show
+	const enough = 64 // how many bytes of data to show
 	return fmt.Sprintf("%+v %+v creates %d data %q null %t acl %v",
 		n.stat(), n.life(), n.numCreates(), n.data[:min(len(n.data), enough)], n.data == nil, n.acl.list(true))
 }

@@ -7,44 +7,47 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// DigestVersion is the version of what a digest is computed from, and how. Digests of
-// different versions cannot be compared: whatever changes a digest of any state, a new
-// field of a node say, counts it up.
+// DigestVersion is the version of the digest: which fields it covers and how it is computed.
+// Digests of different versions cannot be compared. Count it up with every change that alters the
+// digest of any state, such as a new field of a node.
 //
 // # Version 1
 //
-// Each node and each session has a hash: the 64-bit xxHash of its fields in the order of
-// node.hash and Session.hash, each as eight bytes, little-endian; text and data, of any
-// length, stand there as their own xxHash, null data as 0. Their sums, modulo 2^64, are
-// kept up with every change: what changes is taken out with the hash of what it holds at
-// that moment, and put in again. So what was damaged in memory shows from its next change
-// on, for the sum keeps what should have been there. The digest is the xxHash of both
-// sums, how many there are, and all else that is replicated (content.digest). What is
-// derived, and so the set of a node's children, has no part in it.
+// Each node and each session has a hash: the 64-bit xxHash of its fields in the order of node.hash
+// and Session.hash. Each field is eight bytes, little-endian. Text and data, which have any length,
+// are represented by their own xxHash; null data is 0.
+//
+// The tree keeps the sums of these hashes, modulo 2^64. A change subtracts the hash of a node as it
+// is at that moment, and adds the hash of the new one. If memory was damaged, the sum still holds
+// the hash of the undamaged node, so the damage shows from the node's next change on.
+//
+// The digest is the xxHash of both sums, the numbers of nodes and sessions, and all other
+// replicated state (content.digest). Derived state, such as the set of a node's children, is not
+// part of it.
 const DigestVersion = 1
 
 const (
-	// marksKept is how many marks a member remembers: two members can be compared while
-	// one is behind the other by no more than those.
+	// marksKept is how many marks a member remembers. Two members can be compared while one lags
+	// the other by no more than that many marks.
 	marksKept = 16
-	// markEvery entries at the latest there is a mark, and markEveryMs of the log's own
-	// time: with the first few writes of a quiet ensemble, and not all the time in a busy
-	// one.
+	// A mark is made at least every markEvery entries, and every markEveryMs of the log's time. A
+	// quiet ensemble gets its marks with its first few writes, and a busy one does not make them
+	// all the time.
 	markEvery   = 1024
 	markEveryMs = 1000
 )
 
-// Mark is the digest of the state as it was when the entry at Index had been applied.
+// Mark is the digest of the state right after the entry at Index was applied.
 type Mark struct {
 	Index, Digest uint64
 }
 
-// Digest returns a number that is the same for equal states, and another one for
-// different ones but for an accident. The caller holds the lock at least to read.
+// Digest returns a number that is the same for equal states and, except by accident, differs for
+// different ones. The caller holds at least the read lock.
 func (s *State) Digest() uint64 { return s.digest() }
 
-// Marks returns the last marks, oldest first; none from before a Restore. All members mark
-// the same indexes. It takes no lock. Nobody may change what it returns.
+// Marks returns the last marks, oldest first. It returns none from before a Restore. All members
+// mark the same indexes. It takes no lock. The caller must not change the result.
 func (s *State) Marks() []Mark {
 	if p := s.marks.Load(); p != nil {
 		return *p
@@ -52,8 +55,8 @@ func (s *State) Marks() []Mark {
 	return nil
 }
 
-// marksHere reports whether the entry just applied is one to mark behind. That depends on
-// the log alone: before is the time of the log before it.
+// marksHere reports whether a mark is due after the entry just applied. Only the log decides that;
+// before is the log's time before the entry.
 func (s *State) marksHere(started bool, before int64) bool {
 	return started || s.index%markEvery == 0 || s.now/markEveryMs != before/markEveryMs
 }
@@ -68,7 +71,7 @@ func (s *State) mark() {
 }
 
 func (c *content) digest() uint64 {
-	var room [512]byte // more than ten members fit
+	var room [512]byte // enough for more than ten members
 	p := room[:0]
 	p = add(p, DigestVersion)
 	p = add(p, c.index)
@@ -105,7 +108,7 @@ func (m *member) append(p []byte) []byte {
 	return add(p, m.highest)
 }
 
-// hash covers all of n but what is derived or this member's own.
+// hash covers every field of n except what is derived or differs between members.
 func (n *node) hash() uint64 {
 	data, version := n.replicated()
 	life := n.life()
@@ -128,7 +131,7 @@ func (n *node) hash() uint64 {
 	return xxhash.Sum64(p)
 }
 
-// hash covers all of s.
+// hash covers every field of s.
 func (s *Session) hash() uint64 {
 	var room [128]byte
 	p := room[:0]
@@ -159,10 +162,10 @@ func hashData(p []byte) uint64 {
 	return xxhash.Sum64(p)
 }
 
-// count puts n, which has been changed, into the digest.
+// count adds n, which has been changed, to the digest.
 func (t *tree) count(n *node) { t.nodeSum += n.hash() }
 
-// uncount takes n, which is about to be changed, out of the digest.
+// uncount subtracts n, which is about to be changed, from the digest.
 func (t *tree) uncount(n *node) { t.nodeSum -= n.hash() }
 
 // putSession sets a session's record.
@@ -172,7 +175,7 @@ func (c *content) putSession(gen uint64, s *Session) {
 	c.sessionSum += s.hash()
 }
 
-// dropSession removes one.
+// dropSession removes a session's record.
 func (c *content) dropSession(gen uint64, id sessionKey) {
 	c.uncountSession(id)
 	c.sessions.drop(gen, id)
@@ -184,10 +187,11 @@ func (c *content) uncountSession(id sessionKey) {
 	}
 }
 
-// recounted is the sums as they are counted anew.
+// recounted holds the two sums, computed again from all nodes and sessions.
 type recounted struct{ nodes, sessions uint64 }
 
-// check compares what was counted with the sums that were kept up.
+// check compares the recomputed sums with those kept up with every change. It returns ErrDamaged if
+// they differ.
 func (r recounted) check(c *content) error {
 	if r.nodes != c.nodeSum || r.sessions != c.sessionSum {
 		return fmt.Errorf("%w: nodes %016x and sessions %016x, where %016x and %016x were left",

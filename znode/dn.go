@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// validDN reports whether text is a distinguished name as the subject of a certificate is
-// written (RFC 2253): parts like CN=name, joined by commas, semicolons or plus signs. A
-// value may be quoted, and any character escaped by a backslash.
+// validDN reports whether text is a distinguished name, written like the subject of a certificate
+// (RFC 2253): parts such as CN=name, joined by commas, semicolons or plus signs. A value may be
+// quoted, and a backslash may escape any character.
 func validDN(text string) bool {
 	for more := true; more; {
 		var part string
@@ -18,8 +18,8 @@ func validDN(text string) bool {
 	return true
 }
 
-// cutName returns what stands before the first separator that is neither quoted nor
-// escaped, and what comes behind it.
+// cutName returns the text before the first separator that is neither quoted nor escaped, and the
+// text after it.
 func cutName(text string) (part, rest string, more bool) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -41,13 +41,14 @@ func validAttribute(part string) bool {
 	return ok && strings.TrimSpace(value) != "" && (slices.Contains(attributes, key) || validOID(strings.TrimPrefix(key, "OID.")))
 }
 
-// attributes are the names that Java, whose servers wrote the lists that exist, knows.
+// attributes are the names that Java knows. ZooKeeper's servers, which wrote the existing lists,
+// run on Java.
 var attributes = []string{
 	"C", "CN", "DC", "DNQ", "DNQUALIFIER", "EMAIL", "EMAILADDRESS", "GENERATION", "GIVENNAME", "INITIALS", "IP",
 	"L", "O", "OU", "S", "SERIALNUMBER", "ST", "STREET", "SURNAME", "T", "UID",
 }
 
-// validOID reports whether text is numbers joined by dots, two at least.
+// validOID reports whether text is at least two numbers joined by dots.
 func validOID(text string) bool {
 	numbers := strings.Split(text, ".")
 	for _, n := range numbers {

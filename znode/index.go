@@ -2,23 +2,23 @@ package znode
 
 import "hash/maphash"
 
-// index finds nodes by their paths. It holds nothing but the nodes and 32 bits of a hash
-// of each path, at about 15 bytes a node, where a map would hold every path a second time.
+// index finds nodes by their paths. It holds only the nodes and 32 bits of a hash of each path,
+// about 15 bytes a node. A map would hold every path a second time.
 //
-// It is cut into parts that grow one by one, so that no change waits for all to be filed
-// anew: a change takes at most the time to copy one part, 1/2048 of all. It does not
-// shrink. Its order depends on chance and never shows. The zero value cannot be used.
+// It is cut into parts that grow one by one, so that no change waits until everything is rehashed:
+// a change takes at most the time to copy one part, 1/2048 of all. It does not shrink. Its order
+// depends on chance and is never visible outside. The zero value cannot be used.
 type index struct {
 	seed  maphash.Seed
 	parts []part
 	n     int
 }
 
-// part is a hash table with linear probing. A node's home is at the same part of the way
-// through the table as its hash is through all hashes; it lies there or right behind, in
-// a run of places that are taken, which may go on at the front.
+// part is a hash table with linear probing. A node's home slot is as far through the table as its
+// hash is through the range of hashes. The node lies there, or after it in the same run of taken
+// slots; a run may wrap around to the front.
 type part struct {
-	hashes []uint32 // 0: free
+	hashes []uint32 // 0: the slot is free
 	nodes  []*node
 	n      int
 }
@@ -32,13 +32,13 @@ func newIndex() *index {
 	return &index{seed: maphash.MakeSeed(), parts: make([]part, 1<<partBits)}
 }
 
-// part returns where path belongs.
+// part returns the part that path belongs to, and its hash.
 func (x *index) part(path string) (p *part, hash uint32) {
 	h := maphash.String(x.seed, path)
 	return &x.parts[h>>(64-partBits)], max(uint32(h), 1)
 }
 
-// get returns the node at path, nil if there is none.
+// get returns the node at path, or nil if there is none.
 func (x *index) get(path string) *node {
 	p, hash := x.part(path)
 	if i := p.find(hash, path); i >= 0 {
@@ -47,7 +47,7 @@ func (x *index) get(path string) *node {
 	return nil
 }
 
-// put adds n, whose path is not there yet.
+// put adds n. Its path must not be in the index yet.
 func (x *index) put(n *node) {
 	p, hash := x.part(n.path)
 	if p.n >= len(p.nodes)-len(p.nodes)/8 { // seven eighths
@@ -57,25 +57,25 @@ func (x *index) put(n *node) {
 	x.n++
 }
 
-// replace puts n where another node with its path is.
+// replace puts n in place of another node with the same path.
 func (x *index) replace(n *node) {
 	p, hash := x.part(n.path)
 	p.nodes[p.find(hash, n.path)] = n
 }
 
-// drop removes the node at path, which is there.
+// drop removes the node at path, which must exist.
 func (x *index) drop(path string) {
 	p, hash := x.part(path)
 	p.free(p.find(hash, path))
 	x.n--
 }
 
-// home is where a node with this hash lies if the place is free.
+// home returns the slot of a node with this hash if that slot is free.
 func (p *part) home(hash uint32) int {
 	return int(uint64(hash) * uint64(len(p.hashes)) >> 32)
 }
 
-// next is the place behind i.
+// next returns the slot after i.
 func (p *part) next(i int) int {
 	if i++; i == len(p.hashes) {
 		return 0
@@ -83,7 +83,7 @@ func (p *part) next(i int) int {
 	return i
 }
 
-// find returns the place of the node at path, -1 if there is none.
+// find returns the slot of the node at path, or -1 if there is none.
 func (p *part) find(hash uint32, path string) int {
 	if p.n == 0 {
 		return -1
@@ -105,7 +105,7 @@ func (p *part) put(hash uint32, n *node) {
 	p.n++
 }
 
-// grow makes room for a quarter more.
+// grow makes the part a quarter larger.
 func (p *part) grow() {
 	old := *p
 	places := max(minPlaces, len(old.nodes)+len(old.nodes)/4)
@@ -117,8 +117,8 @@ func (p *part) grow() {
 	}
 }
 
-// free makes i free. What follows in the run moves up where its home allows that, so that
-// it is still found.
+// free empties slot i. The nodes after it in the run move up as far as their home slots allow, so
+// that they are still found.
 func (p *part) free(i int) {
 	for j := p.next(i); p.hashes[j] != 0; j = p.next(j) {
 		if p.distance(p.home(p.hashes[j]), j) >= p.distance(i, j) {
@@ -130,7 +130,7 @@ func (p *part) free(i int) {
 	p.n--
 }
 
-// distance is how far behind i the place j is.
+// distance returns how many slots j is after i.
 func (p *part) distance(i, j int) int {
 	if j < i {
 		j += len(p.hashes)

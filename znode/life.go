@@ -11,10 +11,10 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// life is how a node may end without being deleted. The zero value is that of a plain
+// life says how a node may end other than by a client's delete. The zero value is that of a plain
 // node; at most one field is set.
 type life struct {
-	owner     jute.SessionID // ephemeral
+	owner     jute.SessionID // the session of an ephemeral node
 	ttl       int64          // ms
 	container bool
 }
@@ -27,7 +27,7 @@ func (n *node) life() life {
 	return life{owner: n.owner, ttl: n.ttl, container: n.container}
 }
 
-// setLife says how n, which may be changed, may end.
+// setLife sets how n may end. n must be of the present generation.
 func (n *node) setLife(l life) {
 	n.owner = l.owner
 	if l.ttl != 0 || l.container || n.family != nil {
@@ -39,28 +39,28 @@ func (n *node) setLife(l life) {
 // reapable reports whether the reaper may ever remove n.
 func (n *node) reapable() bool { return n.family != nil && (n.container || n.ttl != 0) }
 
-// Candidate is a node without children that the reaper may remove, now or at a time to
-// come. The zero value stands before all.
+// Candidate is a node without children that the reaper may remove, now or later. The zero value
+// comes before all candidates.
 type Candidate struct {
 	Path  string
 	class candidacy
 	at    int64 // ms since 1970
 }
 
-// candidacy is what makes a node a candidate.
+// candidacy is the reason why a node is a candidate.
 type candidacy uint8
 
 const (
-	emptied   candidacy = iota + 1 // a container whose last child has gone; at is 0: it is due
-	outdated                       // due at the time at, when its time to live is over
-	neverUsed                      // a container without a child ever, last changed at
+	emptied   candidacy = iota + 1 // a container that lost its last child; at is 0, it is due
+	outdated                       // a node with a TTL; due at the time at
+	neverUsed                      // a container that never had a child, last changed at the time at
 )
 
 func (c Candidate) compare(d Candidate) int {
 	return cmp.Or(cmp.Compare(c.class, d.class), cmp.Compare(c.at, d.at), strings.Compare(c.Path, d.Path))
 }
 
-// candidacy returns the place of n among the candidates, false if it has none.
+// candidacy returns the place of n among the candidates, and false if it has none.
 func (n *node) candidacy() (Candidate, bool) {
 	switch {
 	case !n.reapable() || n.children.n > 0:
@@ -73,7 +73,7 @@ func (n *node) candidacy() (Candidate, bool) {
 	return Candidate{Path: n.path, class: neverUsed, at: n.mtime}, true
 }
 
-// end is from + ms, but no later than times go.
+// end returns from + ms, or the largest possible time if the sum overflows.
 func end(from, ms int64) int64 {
 	if from > math.MaxInt64-ms {
 		return math.MaxInt64
@@ -81,9 +81,9 @@ func end(from, ms int64) int64 {
 	return from + ms
 }
 
-// recast does change, which may move n, of generation gen, among the candidates. For all
-// but containers and nodes with a TTL that costs a comparison; for these, two changes of
-// a sorted map.
+// recast runs change, then updates n's place among the candidates if the change affected it. n must
+// be of generation gen. For nodes other than containers and nodes with a TTL this costs one
+// comparison; for those two kinds it costs two changes of a sorted map.
 func (t *tree) recast(gen uint64, n *node, change func()) {
 	if !n.reapable() {
 		change()
@@ -103,10 +103,10 @@ func (t *tree) recast(gen uint64, n *node, change func()) {
 	}
 }
 
-// Reapable returns up to limit nodes behind after that are due at the time now, in ms
-// since 1970, at a cost in proportion to their number; none means that there are no more.
-// A container that never had a child is due if it was last changed more than neverUsedMs
-// ago; 0: it never is. The caller holds the lock at least to read.
+// Reapable returns up to limit candidates after the given one that are due at the time now, in ms
+// since 1970. An empty result means that there are no more. The cost is in proportion to the number
+// of results. A container that never had a child is due if it was last changed more than
+// neverUsedMs ago; if neverUsedMs is 0, it is never due. The caller holds at least the read lock.
 func (s *State) Reapable(now, neverUsedMs int64, after Candidate, limit int) []Candidate {
 	var due []Candidate
 	from := after
@@ -116,7 +116,7 @@ func (s *State) Reapable(now, neverUsedMs int64, after Candidate, limit int) []C
 			if c == after {
 				continue
 			}
-			if !c.due(now, neverUsedMs) { // nor is what follows in its class
+			if !c.due(now, neverUsedMs) { // the candidates after c in its class are not due either
 				from, skipped = Candidate{class: c.class + 1}, true
 				break
 			}
@@ -142,8 +142,9 @@ func (c Candidate) due(now, neverUsedMs int64) bool {
 	}
 }
 
-// reap removes a node that the leader thought due, if it is due now: it may have got a
-// child or been changed, deleted or made anew since. Else it does nothing.
+// reap removes a node that the leader took for due, provided it is due now. Since the leader
+// looked, the node may have got a child, or been changed, deleted or created again; reap then does
+// nothing.
 func (s *State) reap(txn *proto.Txn, r *Result) {
 	var req proto.Reap
 	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil {

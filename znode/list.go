@@ -6,10 +6,10 @@ import (
 	"rollcall/jute"
 )
 
-// What follows is for those who list what there is, a part at a time: each part needs the
-// tree's lock, at least to read, and between two of them the state may change.
+// The methods of this file list what exists in parts. Each part needs at least the read lock;
+// between two parts the state may change.
 
-// SessionsFrom yields the sessions with first and the ids above, in order.
+// SessionsFrom yields the sessions from id first on, in the order of their ids.
 func (s *State) SessionsFrom(first jute.SessionID) iter.Seq[Session] {
 	return func(yield func(Session) bool) {
 		for _, r := range s.sessions.from(sessionKey(first)) {
@@ -20,8 +20,8 @@ func (s *State) SessionsFrom(first jute.SessionID) iter.Seq[Session] {
 	}
 }
 
-// EphemeralsFrom yields the ephemeral nodes with their owners, ordered by owner, then by
-// path, from the given ones on.
+// EphemeralsFrom yields the ephemeral nodes with their owners, ordered by owner, then by path,
+// starting at the given owner and path.
 func (s *State) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {
 		for e := range s.ephemerals.from(ephemeral{owner, path}) {
@@ -32,8 +32,8 @@ func (s *State) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute
 	}
 }
 
-// WatchesOf yields the paths that w watches, in no order, those whose children alone it
-// watches left out. While it runs nobody sets a watch.
+// WatchesOf yields the paths of the nodes that w watches, in no order. It leaves out paths where w
+// watches only the children. No watch may be set while it runs.
 func (s *State) WatchesOf(w Watcher) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		s.watches.mu.Lock()

@@ -7,17 +7,17 @@ import (
 	"rollcall/proto"
 )
 
-// keepOps is how many operations' memory is kept from one multi to the next: a frame
-// full of the smallest ones would leave 20 MB.
+// keepOps is how many operations' memory is kept from one multi to the next. A frame full of the
+// smallest operations would otherwise leave 20 MB allocated.
 const keepOps = 1024
 
-// runMulti runs all of a multi's operations, or none. A multi that makes no sense takes
-// a zxid all the same, as in ZooKeeper, unless an ACL list in it is null.
+// runMulti runs all of a multi's operations, or none. A malformed multi still takes a zxid, as in
+// ZooKeeper, unless an ACL list in it is null.
 func (s *State) runMulti(txn *proto.Txn, r *Result) {
 	if cap(s.ops) > keepOps {
 		s.ops, s.results, s.undo = nil, nil, nil
 	}
-	n := jute.CountMulti(txn.GetBody()) // to grow step by step took four fifths of the time of a large one
+	n := jute.CountMulti(txn.GetBody()) // growing the slice step by step took four fifths of a large multi's time
 	s.ops, s.results, s.undo = slices.Grow(s.ops[:0], n), slices.Grow(s.results[:0], n), slices.Grow(s.undo[:0], n)
 	d := jute.NewDecoder(txn.GetBody())
 	var err error
@@ -38,12 +38,12 @@ func (s *State) runMulti(txn *proto.Txn, r *Result) {
 	code, failed := s.refuse(txn), 0
 	switch {
 	case code == jute.SessionMoved || code != jute.OK && len(s.ops) == 0:
-		r.Code = code // of a dead session's operations, the first one says so
+		r.Code = code // for a dead session, the first operation carries the code
 		return
 	case code == jute.OK:
 		failed, code = s.runOps(txn)
 	}
-	if code == jute.MarshallingError { // a null in an ACL: no result says so
+	if code == jute.MarshallingError { // a null in an ACL, which no operation's result can report
 		r.Code = code
 		return
 	}
@@ -63,14 +63,14 @@ func (s *State) runMulti(txn *proto.Txn, r *Result) {
 	r.Multi = s.results
 }
 
-// runnable reports whether ops are such as a multi may hold.
+// runnable reports whether a multi may hold these operations.
 func runnable(ops []jute.MultiOp) bool {
 	for i := range ops {
 		op := &ops[i]
 		if !op.Op.IsWrite() || op.Path() == nil {
 			return false
 		}
-		m := op.Create.Flags // of another operation 0, which is known
+		m := op.Create.Flags // zero, and so known, for other operations
 		if !m.Known() || m.IsTTL() && op.Op != jute.OpCreateTTL {
 			return false
 		}
@@ -78,19 +78,19 @@ func runnable(ops []jute.MultiOp) bool {
 	return true
 }
 
-// runOps runs s.ops and fills s.results. If one fails it returns which and why, and all
-// is as it was before: the tree goes back, and nothing was fired yet.
+// runOps runs s.ops and fills s.results. If an operation fails, runOps returns its number and its
+// code and undoes the others; no watcher has been told yet.
 func (s *State) runOps(txn *proto.Txn) (failed int, code jute.Code) {
 	if s.term.EnforceQuota {
 		before := s.tree.copy()
 		if s.before = &before; before.quotas.n > 0 {
-			s.gen.Add(1) // it must stay as it is
+			s.gen.Add(1) // the copy must stay as it is
 		}
 		defer func() { s.before = nil }()
 	}
 	for i := range s.ops {
 		op := &s.ops[i]
-		s.undoable = i+1 < len(s.ops) // what fails has changed nothing, so the last one need not be
+		s.undoable = i+1 < len(s.ops) // an operation that fails changes nothing, so the last one never needs an undo
 		result := OpResult{Op: op.Op}
 		var n *node
 		switch op.Op {
@@ -120,8 +120,8 @@ func (s *State) runOps(txn *proto.Txn) (failed int, code jute.Code) {
 	return failed, code
 }
 
-// createIn is a create within a multi: of what is asked for, the flags decide more there,
-// as in ZooKeeper.
+// createIn runs a create within a multi. There, as in ZooKeeper, the flags alone decide the kind of
+// node.
 func (s *State) createIn(txn *proto.Txn, op *jute.MultiOp) (*node, jute.Code) {
 	mode := op.Create.Flags
 	switch {
@@ -139,7 +139,8 @@ func (s *State) createIn(txn *proto.Txn, op *jute.MultiOp) (*node, jute.Code) {
 	return s.createNode(txn, &op.Create, life{})
 }
 
-// resultOf is the type of a create's result: those of create and create2 are all there are.
+// resultOf returns the type of a create's result, which is either that of create or that of
+// create2.
 func resultOf(op *jute.MultiOp) jute.Op {
 	mode := op.Create.Flags
 	if op.Op == jute.OpCreate && !mode.IsContainer() || op.Op == jute.OpCreateTTL && !mode.IsTTL() && !mode.IsContainer() {
@@ -148,14 +149,14 @@ func resultOf(op *jute.MultiOp) jute.Op {
 	return jute.OpCreate2
 }
 
-// undo takes back one step of a change of the tree. Exactly one field is set.
+// undo reverses one step of a change of the tree. Exactly one field is set.
 type undo struct {
-	linked   *node // was put in
-	unlinked *node // was taken out
-	edited   node  // was like this, but for its children: they come back by the others
+	linked   *node // this node was linked
+	unlinked *node // this node was unlinked
+	edited   node  // the node was like this; its children are restored by other steps
 }
 
-// willUndo notes a step that may have to be taken back.
+// willUndo records a step that may have to be undone.
 func (s *State) willUndo(u undo) {
 	if !s.undoable {
 		return
@@ -167,7 +168,7 @@ func (s *State) willUndo(u undo) {
 	s.undo = append(s.undo, u)
 }
 
-// goBack takes back all steps of the running multi.
+// goBack undoes all steps of the running multi.
 func (s *State) goBack() {
 	gen := s.gen.Load()
 	for _, u := range slices.Backward(s.undo) {

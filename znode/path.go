@@ -6,10 +6,14 @@ import (
 	"unsafe"
 )
 
-// ValidPath reports whether a node may have this path: it begins with a slash and, but
-// for the root, does not end with one; it has no empty part, no "." and no ".."; and no
-// control character, surrogate, private or special one, nor any beyond the basic plane.
-// What is not UTF-8 is read as U+FFFD, which is special.
+// ValidPath reports whether a node may have this path:
+//
+//   - it begins with a slash and, except for the root, does not end with one;
+//   - no part of it is empty, "." or "..";
+//   - it has no control character, surrogate, private or special character, and none beyond the
+//     basic multilingual plane.
+//
+// Bytes that are not UTF-8 are read as U+FFFD, which is special.
 func ValidPath(path string) bool {
 	if path == rootPath {
 		return true
@@ -48,15 +52,15 @@ func validRunes(part string) bool {
 	return true
 }
 
-// cutPath splits a path, which has a slash, into its parent and its name. The parent of
-// what lies below the root is "".
+// cutPath splits a path, which has a slash, into its parent and its name. The parent of a node
+// right below the root is "".
 func cutPath(path string) (parent, last string) {
 	i := strings.LastIndexByte(path, '/')
 	return path[:i], path[i+1:]
 }
 
-// borrow returns b as a string that is good as long as b does not change: to look
-// something up, never to be kept.
+// borrow returns b as a string that shares its memory, so it is valid only as long as b does not
+// change. Use it for lookups and never keep it.
 func borrow(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }

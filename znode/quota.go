@@ -7,35 +7,35 @@ import (
 	"strings"
 )
 
-// A quota on the subtree at a path has two nodes, which clients create: the limits, and
-// the usage, which every change of the subtree brings up to date:
+// A quota on the subtree at a path has two nodes, which clients create. One holds the limits. The
+// other holds the usage, which every change of the subtree updates:
 //
 //	/zookeeper/quota<path>/zookeeper_limits   count=5,bytes=-1=;countHardLimit=6
 //	/zookeeper/quota<path>/zookeeper_stats    count=2,bytes=6
 //
-// Usage counts the path itself, too. Of quotas within each other, a change counts for the
-// deepest. Nothing of this is kept elsewhere but the set of the paths, so that no quota
-// costs nothing and a quota costs the depth of what is changed.
+// Usage includes the node at the path itself. If quotas are nested, a change counts for the deepest
+// one only. Nothing else about quotas is stored except the set of their paths: without quotas a
+// change costs nothing extra, and with one it costs the depth of the changed path.
 
 const (
 	limitsName = "/zookeeper_limits"
 	usageName  = "/zookeeper_stats"
 )
 
-// Quota is a quota that is used up, and more than that.
+// Quota describes a quota that is exceeded.
 type Quota struct {
-	Path       string // of the subtree
+	Path       string // the root of the subtree
 	Count      int64  // nodes in it
-	CountLimit int64  // the hard limit, else the soft one; -1: none
+	CountLimit int64  // the hard limit, or the soft one if there is no hard one; -1: no limit
 	Bytes      int64  // of their data
 	BytesLimit int64
 }
 
-// limited returns the subtree whose limits node is at path, if that is one.
+// limited returns the subtree whose limits node is at path, and false if path is no limits node.
 func limited(path string) (root string, ok bool) { return quotaOf(path, limitsName) }
 
-// quotaOf returns the subtree whose node of that name is at path. There is no quota on
-// the root, as in ZooKeeper, nor on what has the quotas' own nodes in it.
+// quotaOf returns the subtree whose node of that name is at path. As in ZooKeeper, there can be no
+// quota on the root or on a subtree that contains the quotas' own nodes.
 func quotaOf(path, name string) (root string, ok bool) {
 	root, ok = strings.CutPrefix(path, quotaPath)
 	if !ok {
@@ -47,7 +47,7 @@ func quotaOf(path, name string) (root string, ok bool) {
 	return root, root != zkPath && root != quotaPath && !strings.HasPrefix(root, quotaPath+"/")
 }
 
-// quotaRoot returns the deepest path with a quota at or above path, "" if there is none.
+// quotaRoot returns the deepest path at or above path that has a quota, or "" if there is none.
 func (t *tree) quotaRoot(path string) string {
 	if t.quotas.n == 0 {
 		return ""
@@ -61,15 +61,15 @@ func (t *tree) quotaRoot(path string) string {
 	return ""
 }
 
-// quota is the text of a limits or usage node; -1: not set.
+// quota is the parsed text of a limits or usage node; -1 means not set.
 type quota struct{ count, bytes, hardCount, hardBytes int64 }
 
-// parseQuota reads such a text as ZooKeeper does. What cannot be read is not set.
+// parseQuota reads such a text as ZooKeeper does. A value that cannot be read is not set.
 func parseQuota(data []byte) quota {
 	q := quota{count: -1, bytes: -1, hardCount: -1, hardBytes: -1}
 	for pair := range bytes.FieldsFuncSeq(data, func(r rune) bool { return r == ',' || r == ';' }) {
 		key, rest, _ := strings.Cut(borrow(pair), "=")
-		text, _, _ := strings.Cut(rest, "=") // one may stand behind the value
+		text, _, _ := strings.Cut(rest, "=") // another equals sign may follow the value
 		value, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			continue
@@ -88,8 +88,7 @@ func parseQuota(data []byte) quota {
 	return q
 }
 
-// limits are those of a subtree, and how far they are used up; false if there is no
-// telling.
+// limits returns the limits of a subtree and its usage, and false if they cannot be determined.
 func (t *tree) limits(root string) (limits, used quota, ok bool) {
 	l, u := t.get(quotaPath+root+limitsName), t.get(quotaPath+root+usageName)
 	if l == nil || u == nil {
@@ -98,9 +97,9 @@ func (t *tree) limits(root string) (limits, used quota, ok bool) {
 	return parseQuota(l.data), parseQuota(u.data), true
 }
 
-// forbids reports whether a quota's hard limit is in the way of a change at path: so many
-// more nodes and bytes. A change that leaves too much but less than before is forbidden,
-// too, and within a multi what was used before it counts, both as in ZooKeeper.
+// forbids reports whether a quota's hard limit forbids a change at path that adds so many nodes and
+// bytes. As in ZooKeeper, a change that shrinks the usage is still forbidden if the usage stays
+// above the limit, and within a multi the usage from before the multi counts.
 func (s *State) forbids(path string, nodes, bytes int64) bool {
 	if !s.term.EnforceQuota {
 		return false
@@ -118,7 +117,7 @@ func (s *State) forbids(path string, nodes, bytes int64) bool {
 		bytes != 0 && limits.hardBytes >= 0 && used.bytes+bytes > limits.hardBytes)
 }
 
-// use brings the usage up to date with a change at path, which has been made.
+// use updates the usage after a change at path.
 func (s *State) use(path string, nodes, bytes int) {
 	root := s.quotaRoot(path)
 	if root == "" || nodes == 0 && bytes == 0 {
@@ -142,15 +141,15 @@ func (s *State) use(path string, nodes, bytes int) {
 		q.BytesLimit = limits.hardBytes
 	}
 	if q.CountLimit >= 0 && q.Count > q.CountLimit || q.BytesLimit >= 0 && q.Bytes > q.BytesLimit {
-		if n := len(s.overused); n > 0 && s.overused[n-1].Path == root { // a multi: the last word counts
+		if n := len(s.overused); n > 0 && s.overused[n-1].Path == root { // in a multi, the last operation's usage counts
 			s.overused = s.overused[:n-1]
 		}
 		s.overused = append(s.overused, q)
 	}
 }
 
-// measure computes the usage anew if a client has written one of a quota's nodes, at a
-// cost in proportion to the subtree.
+// measure computes a usage again if a client has written one of the quota's two nodes. The cost is
+// in proportion to the subtree.
 func (s *State) measure(path string) {
 	root, ok := quotaOf(path, usageName)
 	if !ok {
@@ -170,8 +169,7 @@ func (s *State) measure(path string) {
 	s.setUsage(root, used)
 }
 
-// setUsage writes a usage node, of which nothing but the data changes, and of which
-// nobody hears.
+// setUsage writes a usage node. Only its data changes, and watchers are not told.
 func (s *State) setUsage(root string, used quota) {
 	n := s.edit(s.gen.Load(), quotaPath+root+usageName)
 	s.willUndo(undo{edited: *n})
@@ -179,16 +177,16 @@ func (s *State) setUsage(root string, used quota) {
 	s.count(n)
 }
 
-// setBytes replaces the data of a node that is being changed.
+// setBytes replaces the data of n, which must be of the present generation.
 func (s *State) setBytes(n *node, data []byte) {
 	s.dataSize += int64(len(data) - len(n.data))
 	n.data = data
 }
 
-// tellQuotas reports the quotas that the running transaction has left overused.
+// tellQuotas reports to Hooks the quotas that the running transaction has left exceeded.
 func (s *State) tellQuotas() {
 	for _, q := range s.overused {
-		s.obs.Overused(q)
+		s.hooks.Overused(q)
 	}
 	clear(s.overused)
 	s.overused = s.overused[:0]

@@ -9,12 +9,12 @@ import (
 	"rollcall/proto"
 )
 
-// The methods of this file need the lock at least to read. A path is as on the wire: nil
-// is null, the empty one the root. With a Watcher, the look and the watch are one step:
-// no change falls between. What they return must not be changed, and may be kept.
+// The methods of this file need at least the read lock. A path is as on the wire: nil is null, and
+// the empty path is the root. If a Watcher is passed, the read and setting the watch are one step,
+// with no change in between. Callers must not change the results, and may keep them.
 
-// Exists returns a node's Stat. A watch is set if the node may be read, and also if it
-// is missing (NoNode).
+// Exists returns a node's Stat. It sets a watch if the identities may read the node, and also if
+// the node does not exist (NoNode).
 func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat, jute.Code) {
 	switch {
 	case path == nil:
@@ -38,8 +38,8 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 	return n.stat(), jute.OK
 }
 
-// GetData returns a node's data, nil if they are null, and its Stat. A watch is set if
-// the code is OK.
+// GetData returns a node's data, nil if the data are null, and its Stat. It sets a watch if the
+// code is OK.
 func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, jute.Stat, jute.Code) {
 	n, code := s.read(path, jute.PermRead, who)
 	if code != jute.OK {
@@ -51,8 +51,8 @@ func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, 
 	return n.data, n.stat(), jute.OK
 }
 
-// Children returns the names of a node's children, in order, and its Stat. A watch is
-// set on the children if the code is OK.
+// Children returns the names of a node's children, in order, and its Stat. It sets a watch on the
+// children if the code is OK.
 func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]string, jute.Stat, jute.Code) {
 	n, code := s.read(path, jute.PermRead, who)
 	if code != jute.OK {
@@ -70,8 +70,8 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 	return names, n.stat(), jute.OK
 }
 
-// GetACL returns a node's list and its Stat. Who may read but not administer the node
-// sees no hashes of digests.
+// GetACL returns a node's list and its Stat. A client that may read but not administer the node
+// sees the hashes of digest entries masked.
 func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Stat, jute.Code) {
 	n, code := s.read(path, jute.PermRead|jute.PermAdmin, who)
 	if code != jute.OK {
@@ -80,7 +80,8 @@ func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Sta
 	return n.acl.list(s.allows(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
 }
 
-// Weight returns how many bytes of data and how many children a node has; 0 if there is none.
+// Weight returns how many bytes of data and how many children a node has, or 0, 0 if there is no
+// such node.
 func (s *State) Weight(path []byte) (data, children int) {
 	if n := s.get(borrow(path)); n != nil {
 		return len(n.data), int(n.numChildren())
@@ -88,8 +89,8 @@ func (s *State) Weight(path []byte) (data, children int) {
 	return 0, 0
 }
 
-// AllChildrenNumber returns how many nodes lie below one, at a cost in proportion. As in
-// ZooKeeper, the empty path counts one more than the root.
+// AllChildrenNumber returns how many nodes there are below a node. The cost is in proportion to
+// that number. As in ZooKeeper, the empty path counts one more than the root.
 func (s *State) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {
 	n, code := s.read(path, jute.PermRead, who)
 	if code != jute.OK {
@@ -102,9 +103,9 @@ func (s *State) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, ju
 	return int32(count), jute.OK
 }
 
-// GetEphemerals returns the paths of a session's ephemeral nodes that begin with prefix,
-// in order. A prefix that is null, blank or "/" means all; around the slash, too, are
-// spaces and control characters nothing.
+// GetEphemerals returns the paths of a session's ephemeral nodes that begin with prefix, in order.
+// A prefix that is null, blank or "/" selects all; spaces and control characters around the slash
+// are ignored.
 func (s *State) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 	switch string(bytes.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })) {
 	case "", rootPath:
@@ -120,11 +121,11 @@ func (s *State) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 	return paths
 }
 
-// SetWatches sets the watches that a client had on another connection, when it had seen
-// all changes up to the relative zxid. What has changed since gets no one-shot watch:
-// missed is called with the event instead, in the order of the lists, for the client
-// alone. Watches that stay are set without a look. A null list, or a null path among the
-// one-shot watches, is MarshallingError, and sets nothing.
+// SetWatches sets the watches that a client had on another connection when it had seen all changes
+// up to the relative zxid. For a node that has changed since, it sets no one-shot watch; instead it
+// calls missed with the event, in the order of the lists, and only this client is to get it.
+// Persistent watches are set without checking for changes. If a list is null, or a path among the
+// one-shot watches is null, it returns MarshallingError and sets nothing.
 func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.EventType, path []byte)) jute.Code {
 	for _, list := range [][][]byte{req.Data, req.Exist, req.Child} {
 		if list == nil || slices.ContainsFunc(list, func(path []byte) bool { return path == nil }) {
@@ -162,7 +163,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		}
 	}
 	for _, path := range req.Persistent {
-		_ = s.AddWatch(path, jute.AddWatchPersistent, w) // which is a mode, as is the other
+		_ = s.AddWatch(path, jute.AddWatchPersistent, w) // a valid mode, as is the other
 	}
 	for _, path := range req.Recursive {
 		_ = s.AddWatch(path, jute.AddWatchPersistentRecursive, w)

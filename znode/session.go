@@ -14,32 +14,32 @@ import (
 // Session is the record of a client's session, the same on all members.
 type Session struct {
 	ID        jute.SessionID
-	Timeout   time.Duration // granted by the last connect; whole milliseconds
+	Timeout   time.Duration // granted by the last connect, in whole milliseconds
 	Password  [16]byte
 	Owner     Owner
-	Since     uint64 // index at which the owner was set
+	Since     uint64 // the index of the entry that set the owner
 	CreatedMs int64  // since 1970
 	Address   string // of the client that connected last
 }
 
-// Owner is the connection that speaks for a session.
+// Owner is the connection that a session belongs to.
 type Owner struct {
 	Member uint32
-	Conn   uint64 // unique over members and their runs; 0: none
+	Conn   uint64 // unique over members and their runs; 0: no owner
 }
 
-// Ending is how a session ended.
+// Ending says how a session ended.
 type Ending struct {
-	AtMs       int64         // by the log's time, since 1970
-	By         Owner         // the connection whose closeSession it was; zero if the session expired
-	Expired    bool          // and not closed by its client
-	Silent     time.Duration // if it expired: how long its leader had not heard of it
-	Ephemerals int           // how many go with it
-	Later      bool          // and not yet: they are swept
+	AtMs       int64         // by the log's time, in ms since 1970
+	By         Owner         // the connection that sent closeSession; zero if the session expired
+	Expired    bool          // the session expired; its client did not close it
+	Silent     time.Duration // for an expired session: how long the leader had not heard from it
+	Ephemerals int           // how many ephemeral nodes the session had
+	Later      bool          // the nodes are not deleted yet but will be swept
 }
 
-// maxSilentMs is the longest silence that is told, in milliseconds: a year is as good as
-// any longer, and fits a time.Duration.
+// maxSilentMs is the longest silence that is reported, in milliseconds. A year says as much as any
+// longer time, and fits a time.Duration.
 const maxSilentMs = 365 * 24 * 3600 * 1000
 
 // sessionKey orders sessions by id, unsigned, as ids are printed.
@@ -53,12 +53,12 @@ func compareIDs(a, b jute.SessionID) int {
 	return cmp.Compare(uint64(a), uint64(b))
 }
 
-// maxAddress is the longest client address a record takes, in bytes: text of an IPv6
+// maxAddress is the longest client address that a record holds, in bytes. The text of an IPv6
 // address with zone and port is shorter.
 const maxAddress = 255
 
-// refuse returns why a transaction of a session must not run: the session is gone, or
-// another connection speaks for it. Transactions without a session pass.
+// refuse returns why a session's transaction must not run: the session is gone, or it belongs to
+// another connection. Otherwise, and for transactions without a session, it returns OK.
 func (s *State) refuse(txn *proto.Txn) jute.Code {
 	if txn.GetSession() == 0 {
 		return jute.OK
@@ -106,10 +106,10 @@ func (s *State) createSession(txn *proto.Txn, r *Result) {
 	m := &s.members[uint64(id)>>56]
 	m.highest = max(m.highest, uint64(id))
 	r.Session = *session
-	s.obs.Opened(*session)
+	s.hooks.Opened(*session)
 }
 
-// attach hands a session to txn's connection. It takes no zxid.
+// attach makes txn's connection the owner of a session. It takes no zxid.
 func (s *State) attach(txn *proto.Txn, r *Result) {
 	var req proto.Attach
 	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil || len(req.GetAddress()) > maxAddress {
@@ -123,8 +123,9 @@ func (s *State) attach(txn *proto.Txn, r *Result) {
 		return
 	}
 	r.Session = *old
-	// An attach that knows an older owner was overtaken by that of another member: only
-	// among those of one member does the log's order tell which connection is the newest.
+	// An attach that names an outdated owner was overtaken by an attach through another member.
+	// Only among the attaches of one member does the log's order tell which connection is the
+	// newest.
 	if req.GetSince() != old.Since && old.Owner.Member != txn.GetMember() {
 		r.Code = jute.SessionMoved
 		return
@@ -139,25 +140,25 @@ func (s *State) attach(txn *proto.Txn, r *Result) {
 	session.Address = req.GetAddress()
 	s.putSession(s.gen.Load(), &session)
 	r.Session = session
-	s.obs.Attached(session, old.Owner)
+	s.hooks.Attached(session, old.Owner)
 }
 
-// closeSession ends a session at its client's wish.
+// closeSession ends a session because its client asked for that.
 func (s *State) closeSession(txn *proto.Txn, r *Result) {
 	s.take()
 	if r.Code = s.refuse(txn); r.Code != jute.OK {
 		return
 	}
 	session, ok := s.Session(jute.SessionID(txn.GetSession()))
-	if !ok { // no session at all
+	if !ok { // there is no such session
 		r.Code = jute.SessionExpired
 		return
 	}
 	r.Later = s.end(session, Ending{By: ownerOf(txn)})
 }
 
-// expire ends a session for its silence, unless its owner was set later than the leader
-// knew: who came back lives.
+// expire ends a silent session, unless its owner was set later than the leader knew: then the
+// client has come back.
 func (s *State) expire(txn *proto.Txn, r *Result) {
 	var req proto.Expire
 	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil {
@@ -172,8 +173,8 @@ func (s *State) expire(txn *proto.Txn, r *Result) {
 	s.end(session, Ending{Expired: true, Silent: time.Duration(min(req.GetSilentMs(), maxSilentMs)) * time.Millisecond})
 }
 
-// end removes a session and its ephemeral nodes, in the order of their paths. If these are
-// more than may go with it, they stay, to be swept, and it returns true.
+// end removes a session and its ephemeral nodes, in the order of their paths. If there are more
+// nodes than may be removed at once, it leaves them to be swept and returns true.
 func (s *State) end(session Session, ending Ending) (later bool) {
 	key := sessionKey(session.ID)
 	s.dropSession(s.gen.Load(), key)
@@ -185,6 +186,6 @@ func (s *State) end(session Session, ending Ending) (later bool) {
 		ending.Later = true
 	}
 	s.fire()
-	s.obs.Closed(session, ending)
+	s.hooks.Closed(session, ending)
 	return ending.Later
 }

@@ -16,8 +16,8 @@ type Snapshot struct {
 	content
 }
 
-// Snapshot returns a copy, in O(1): from now on what it shares with the state is copied
-// before it is changed. The caller holds the lock at least to read.
+// Snapshot returns a copy in O(1). From then on, anything shared with the copy is itself copied
+// before it changes. The caller holds at least the read lock.
 func (s *State) Snapshot() *Snapshot {
 	sn := &Snapshot{content: s.content}
 	sn.tree = s.tree.copy()
@@ -31,9 +31,9 @@ func (sn *Snapshot) Index() uint64 { return sn.index }
 // Digest returns the digest of the copy.
 func (sn *Snapshot) Digest() uint64 { return sn.digest() }
 
-// WriteTo writes the copy so that Restore can read it. Equal states write equal bytes. It
-// counts the digest anew: if that is not the one kept up with the changes, it returns
-// ErrDamaged, and what was written cannot be restored.
+// WriteTo writes the copy in the form that Restore reads, and returns how many bytes it wrote.
+// Equal states write equal bytes. It computes the digest again; if that differs from the one that
+// was kept up with every change, it returns ErrDamaged, and the bytes written cannot be restored.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	version := sn.version()
 	b := newBlockWriter(w, version)
@@ -53,11 +53,11 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	return b.n, err
 }
 
-// version returns the version of snapshot that c is written in: the newest that every member
-// can read which has announced itself, as far as its Entry.format tells. So a member of an
-// older version can be caught up, and one that goes back to it can read its own snapshots. If
-// c has what that version has no place for, entries of a later format are in the log too, and
-// an older member could not go on from c anyway.
+// version returns the snapshot version in which c is written: the newest one that all members can
+// read, judged by the Entry.format that each has announced. An older member can therefore be caught
+// up, and a member that goes back to an older version can read its own snapshots. If c holds
+// something that this version cannot express, the newest version is used: the log then has entries
+// of a later format too, and an older member could not continue from c anyway.
 func (c *content) version() uint32 {
 	if c.MinFormat() < stepsFormat && c.unswept.n == 0 {
 		return unsweptVersion - 1
@@ -65,7 +65,7 @@ func (c *content) version() uint32 {
 	return unsweptVersion
 }
 
-// writeProgress writes how far the log has come.
+// writeProgress writes how far the state has followed the log.
 func (c *content) writeProgress(b *blockWriter) {
 	b.u64(c.index)
 	b.u64(uint64(c.zxid))
@@ -79,7 +79,7 @@ func (c *content) writeProgress(b *blockWriter) {
 	}
 }
 
-// writeMembers writes those of whom there is something to say, by id.
+// writeMembers writes the members that have announced themselves, by id.
 func (c *content) writeMembers(b *blockWriter) {
 	count := uint32(0)
 	for i := range c.members {
@@ -116,7 +116,7 @@ func (c *content) writeSessions(b *blockWriter) (sum uint64) {
 	return sum
 }
 
-// writeUnswept writes the ended sessions that have left nodes, by id.
+// writeUnswept writes the ended sessions with nodes left, by id.
 func (c *content) writeUnswept(b *blockWriter) {
 	b.u64(uint64(c.unswept.n))
 	for _, id := range c.unsweptIDs() {
@@ -124,8 +124,8 @@ func (c *content) writeUnswept(b *blockWriter) {
 	}
 }
 
-// writeNodes writes all nodes, each parent before its children and these in order, and
-// returns the sum of their hashes.
+// writeNodes writes all nodes, parents before their children and siblings in order, and returns the
+// sum of their hashes.
 func (c *content) writeNodes(b *blockWriter) (sum uint64) {
 	b.u64(uint64(c.nodes))
 	lists := map[*acl]uint32{}
@@ -137,7 +137,7 @@ func (c *content) writeNodes(b *blockWriter) (sum uint64) {
 	return sum
 }
 
-// write writes n. A list is written where it is first used, and numbered from 0.
+// write writes n. A list is written at its first use, and numbered from 0 for later ones.
 func (n *node) write(b *blockWriter, lists map[*acl]uint32) {
 	data, version := n.replicated()
 	b.text(n.path)
@@ -166,7 +166,7 @@ func (n *node) write(b *blockWriter, lists map[*acl]uint32) {
 	}
 }
 
-// The kinds of nodes in a snapshot.
+// These are the kinds of nodes in a snapshot.
 const (
 	kindPlain = iota
 	kindEphemeral
@@ -174,7 +174,7 @@ const (
 	kindTTL
 )
 
-// write writes the kind of node, and the session or the time to live if it has one.
+// write writes the kind of node, and its session or TTL if it has one.
 func (l *life) write(b *blockWriter) {
 	switch {
 	case l.owner != 0:
@@ -216,8 +216,8 @@ func (f *filler) readLife() life {
 	return l
 }
 
-// replicated returns data and version as all members have them: as long as no client has
-// set the config node's, every member puts its own there.
+// replicated returns the data and version that all members agree on. They differ from n's own only
+// for the config node: until a client sets it, each member keeps its own text there.
 func (n *node) replicated() (data []byte, version int32) {
 	if n.mzxid == 0 && n.path == configPath {
 		return nil, 0
@@ -225,9 +225,9 @@ func (n *node) replicated() (data []byte, version int32) {
 	return n.data, n.version
 }
 
-// Restore replaces the whole state by a snapshot. It builds the new one aside, then takes
-// the write lock, swaps and calls Observer.Restored. An error, ErrNotSnapshot,
-// ErrSnapshotVersion, ErrCorrupt or the reader's own, changes nothing. Watches stay.
+// Restore replaces the whole state by a snapshot. It builds the new state aside, then takes the
+// write lock, swaps the states and calls Hooks.Restored. After an error (ErrNotSnapshot,
+// ErrSnapshotVersion, ErrCorrupt, or an error of the reader) nothing has changed. Watches stay.
 func (s *State) Restore(r io.Reader) error {
 	f := filler{b: newBlockReader(r), gen: s.gen.Load()}
 	f.paths = newIndex()
@@ -238,15 +238,15 @@ func (s *State) Restore(r io.Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.content, s.acls = f.content, f.acls
-	s.marks.Store(nil) // they are of another state
+	s.marks.Store(nil) // marks belong to the old state
 	s.acls.x509 = s.term.X509
-	s.obs.Restored()
+	s.hooks.Restored()
 	return nil
 }
 
-// Verify reads a whole snapshot and makes all of Restore's checks, but builds no tree: its
-// memory is that of the sessions and of one path of nodes. It returns the index of the last
-// entry in the snapshot, and raft's term of the last TermStart. Its errors are Restore's.
+// Verify reads a whole snapshot and makes all of Restore's checks but builds no tree, so it needs
+// memory only for the sessions and one path of nodes. It returns the index of the last entry in the
+// snapshot, and raft's term of the last TermStart. Its errors are those of Restore.
 func Verify(r io.Reader) (index, term uint64, err error) {
 	f := filler{b: newBlockReader(r), dry: true}
 	if err := f.read(); err != nil {
@@ -261,11 +261,11 @@ type filler struct {
 	acls  acls
 	gen   uint64
 	b     *blockReader
-	dry   bool    // nodes are counted, and not kept
-	above []*node // the last node, after those on the way to it from the root
+	dry   bool    // count the nodes without keeping them
+	above []*node // the last node read, after its ancestors from the root on
 }
 
-// read reads the whole snapshot, and compares its digest.
+// read reads the whole snapshot and compares its digest.
 func (f *filler) read() error {
 	f.fill()
 	digest := f.b.u64()
@@ -371,7 +371,7 @@ func (f *filler) readNodes() {
 	}
 }
 
-// add takes in n, whose parent is the last of above.
+// add adds n, whose parent is the last node of above.
 func (f *filler) add(n *node) {
 	f.above = append(f.above, n)
 	if f.dry {
@@ -382,8 +382,8 @@ func (f *filler) add(n *node) {
 	f.link(f.gen, n)
 }
 
-// parent returns the node at path, of which the next node is a child; nil if there is none.
-// In a walk that node is on the way to the last one.
+// parent returns the node at path, which is the parent of the next node, or nil if there is none.
+// In the order of a walk, this is the last node or one of its ancestors.
 func (f *filler) parent(path string) *node {
 	for ; len(f.above) > 0; f.above = f.above[:len(f.above)-1] {
 		if last := f.above[len(f.above)-1]; last.path == path {
@@ -393,7 +393,7 @@ func (f *filler) parent(path string) *node {
 	return nil
 }
 
-// readNode reads a node but for its list.
+// readNode reads a node except its list.
 func (f *filler) readNode() *node {
 	b := f.b
 	n := &node{gen: f.gen, path: b.text(), data: b.data(), czxid: int64(b.u64()), mzxid: int64(b.u64())}
@@ -407,7 +407,7 @@ func (f *filler) readNode() *node {
 	return n
 }
 
-// misplaced returns why n cannot be the node behind the one at last, "" if it can.
+// misplaced returns why n cannot follow the node at last, or "" if it can.
 func (f *filler) misplaced(n *node, last string) string {
 	if n.path == rootPath && last == "" && n.life() == (life{}) {
 		return ""
@@ -432,8 +432,8 @@ func (f *filler) misplaced(n *node, last string) string {
 	return ""
 }
 
-// follows reports whether path comes after last in the order of a walk: by parts, so as
-// if the slash were the lowest character.
+// follows reports whether path comes after last in the order of a walk. Paths are compared by
+// parts, as if the slash were the lowest character.
 func follows(path, last string) bool {
 	for i := range min(len(path), len(last)) {
 		if a, b := path[i], last[i]; a != b {

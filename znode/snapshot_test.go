@@ -64,7 +64,7 @@ func restored(t testing.TB, snapshot []byte) *State {
 func TestSnapshotRestores(t *testing.T) {
 	w := sample(t)
 	snapshot := encode(t, w.s().Snapshot())
-	s := New(Config{Observer: w.heard})
+	s := New(Config{Hooks: w.heard})
 	w.heard.log = nil
 	if err := s.Restore(iotest.OneByteReader(bytes.NewReader(snapshot))); err != nil {
 		t.Fatal(err)

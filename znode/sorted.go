@@ -5,29 +5,32 @@ import (
 	"sort"
 )
 
-// maxKeys is how many keys a page holds: enough that a million keys lie five pages
-// deep, few enough that the copies of five pages cost about a microsecond.
+// maxKeys is how many keys a page holds. A million keys then lie five pages deep, and copying five
+// pages takes about a microsecond.
 const maxKeys = 32
 
-// sorted is a sorted map that is copied in O(1): a B+tree with copy on write. The zero
-// value is empty. Every page carries the generation in which it was made. Changing
-// methods take the present generation; they change its own pages in place and copy
-// older ones. So whoever copies a sorted (by plain assignment) and lets the generation
-// count up before the next change has a map that no longer changes.
+// sorted is a sorted map that can be copied in O(1): a B+tree with copy on write. The zero value is
+// empty.
 //
-// Reads may run concurrently, changes may not, and no page of a copy is ever written.
+// Every page carries the generation in which it was made. A method that changes the map takes the
+// present generation; it changes pages of that generation in place and copies older ones. To keep
+// an unchanging copy, assign the sorted to another variable and count up the generation before the
+// next change.
+//
+// Reads may run concurrently with each other but not with changes. A page that belongs to a copy is
+// never written.
 type sorted[K ordered[K], V any] struct {
 	root *page[K, V]
 	n    int
 }
 
-// ordered is what a key must be able to do.
+// ordered is a key that can be compared with others.
 type ordered[K any] interface {
 	compare(K) int
 }
 
-// page is a leaf (kids nil, vals[i] belongs to keys[i]) or a branch (vals nil; all keys
-// below kids[i] are at or above keys[i], which for kids[0] may be too high).
+// page is a leaf or a branch. In a leaf, kids is nil and vals[i] belongs to keys[i]. In a branch,
+// vals is nil, and all keys below kids[i] are at or above keys[i]; keys[0] may be too high.
 type page[K ordered[K], V any] struct {
 	gen  uint64
 	keys []K
@@ -35,7 +38,7 @@ type page[K ordered[K], V any] struct {
 	kids []*page[K, V]
 }
 
-// get returns k's value.
+// get returns k's value, and false if there is none.
 func (t *sorted[K, V]) get(k K) (v V, ok bool) {
 	p := t.root
 	if p == nil {
@@ -51,8 +54,8 @@ func (t *sorted[K, V]) get(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// slot returns where k's value may be written in this generation, nil if there is none.
-// The pointer is good until the next change.
+// slot returns a pointer to k's value that may be written in this generation, or nil if there is no
+// such key. It is valid until the next change.
 func (t *sorted[K, V]) slot(gen uint64, k K) *V {
 	if _, ok := t.get(k); !ok {
 		return nil
@@ -107,7 +110,8 @@ func (t *sorted[K, V]) all() iter.Seq2[K, V] {
 	}
 }
 
-// from is all without the keys below first.
+// from yields the keys at or above first with their values, in order. The map must not change
+// meanwhile.
 func (t *sorted[K, V]) from(first K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if t.root != nil {
@@ -116,7 +120,7 @@ func (t *sorted[K, V]) from(first K) iter.Seq2[K, V] {
 	}
 }
 
-// first returns the lowest key.
+// first returns the lowest key, and false if the map is empty.
 func (t *sorted[K, V]) first() (k K, ok bool) {
 	for k := range t.all() {
 		return k, true
@@ -124,9 +128,8 @@ func (t *sorted[K, V]) first() (k K, ok bool) {
 	return k, false
 }
 
-// count returns how many keys there are from first on for which in holds, and it holds for
-// none behind one for which it does not. It looks at every page, not at every key: a
-// million keys take 4 ms.
+// count returns the number of keys from first on that satisfy in. The keys that satisfy it must be
+// contiguous, starting at first. It visits every page but not every key: a million keys take 4 ms.
 func (t *sorted[K, V]) count(first K, in func(K) bool) (n int) {
 	if t.root != nil {
 		t.root.count(&first, in, &n)
@@ -134,7 +137,7 @@ func (t *sorted[K, V]) count(first K, in func(K) bool) (n int) {
 	return n
 }
 
-// own returns the root, made or copied first if it is not of this generation.
+// own returns the root, after making or copying it if it is not of this generation.
 func (t *sorted[K, V]) own(gen uint64) *page[K, V] {
 	switch {
 	case t.root == nil:
@@ -145,7 +148,7 @@ func (t *sorted[K, V]) own(gen uint64) *page[K, V] {
 	return t.root
 }
 
-// ownKid is own for the i-th kid of p, which is of this generation.
+// ownKid does the same for the i-th kid of p, which is of this generation.
 func (p *page[K, V]) ownKid(gen uint64, i int) *page[K, V] {
 	if p.kids[i].gen != gen {
 		p.kids[i] = p.kids[i].copy(gen)
@@ -153,7 +156,7 @@ func (p *page[K, V]) ownKid(gen uint64, i int) *page[K, V] {
 	return p.kids[i]
 }
 
-// copy keeps the capacities: a page that has grown is likely to grow on.
+// copy keeps the slices' capacities: a page that has grown is likely to grow more.
 func (p *page[K, V]) copy(gen uint64) *page[K, V] {
 	c := &page[K, V]{gen: gen, keys: append(make([]K, 0, cap(p.keys)), p.keys...)}
 	if p.kids != nil {
@@ -164,7 +167,7 @@ func (p *page[K, V]) copy(gen uint64) *page[K, V] {
 	return c
 }
 
-// search returns the index of the first key at or above k, and whether it is k.
+// search returns the index of the first key at or above k, and reports whether it is k.
 func (p *page[K, V]) search(k K) (int, bool) {
 	low, high := 0, len(p.keys)
 	for low < high {
@@ -191,8 +194,8 @@ func (p *page[K, V]) branch(k K) int {
 	return i - 1
 }
 
-// put sets k's value below p, which is of this generation, and reports whether k is
-// new. If p overflowed, right is its split-off upper part.
+// put sets k's value below p, which is of this generation, and reports whether k is new. If p
+// overflowed, right is the new page with its upper part.
 func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
 	if p.kids == nil {
 		i, found := p.search(k)
@@ -225,9 +228,9 @@ func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
 	return right, fresh
 }
 
-// drop removes k, which is below p; p is of this generation. A kid left without keys
-// goes, one left small joins a neighbour if both fill no more than half a page: pages
-// may get thin, but not without end.
+// drop removes k, which is below p; p is of this generation. A kid without keys is removed. A small
+// kid is merged with a neighbour if both together fill no more than half a page, so the number of
+// nearly empty pages stays bounded.
 func (p *page[K, V]) drop(gen uint64, k K) {
 	if p.kids == nil {
 		i, _ := p.search(k)
@@ -252,13 +255,13 @@ func (p *page[K, V]) drop(gen uint64, k K) {
 	left.vals = append(left.vals, right.vals...)
 	left.kids = append(left.kids, right.kids...)
 	if left.kids != nil {
-		left.keys[seam] = p.keys[i+1] // right's own first key may have been too high
+		left.keys[seam] = p.keys[i+1] // right's first key may have been too high
 	}
 	p.keys, p.kids = remove(p.keys, i+1), remove(p.kids, i+1)
 }
 
-// split moves p's upper half to a new page, or nothing if the next key goes to p's end
-// (keys that come in order then fill their pages).
+// split moves p's upper half to a new page. If the next key goes to the end of p, it moves nothing:
+// keys that arrive in order then fill their pages.
 func (p *page[K, V]) split(gen uint64, next int) *page[K, V] {
 	n := len(p.keys) / 2
 	if next == len(p.keys) {
@@ -279,8 +282,8 @@ func (p *page[K, V]) split(gen uint64, next int) *page[K, V] {
 	return right
 }
 
-// walk yields what is below p in order, from the first key at or above *first if first
-// is not nil, and reports whether to go on.
+// walk yields the keys and values below p in order and reports whether to go on. If first is not
+// nil, it starts at the first key at or above *first.
 func (p *page[K, V]) walk(first *K, yield func(K, V) bool) bool {
 	i := 0
 	if p.kids == nil {
@@ -306,8 +309,8 @@ func (p *page[K, V]) walk(first *K, yield func(K, V) bool) bool {
 	return true
 }
 
-// count adds to n the keys below p, from *first on if first is not nil, for which in holds,
-// and reports whether it holds for the last one.
+// count adds to n the number of keys below p that satisfy in, and reports whether the last key
+// satisfied it. If first is not nil, it starts at *first.
 func (p *page[K, V]) count(first *K, in func(K) bool, n *int) bool {
 	i := 0
 	if p.kids != nil {
@@ -342,7 +345,7 @@ func insert[T any](s []T, i int, v T) []T {
 	return s
 }
 
-// remove takes out index i, and lets go of what it held.
+// remove removes the element at index i and clears the slot that becomes unused.
 func remove[T any](s []T, i int) []T {
 	var zero T
 	copy(s[i:], s[i+1:])

@@ -1,8 +1,8 @@
 package znode
 
-// Spoil damages the state as failing memory would: a bit of a node's data, or a byte
-// where there are none, and nobody hears of it. It is for tests of ensembles. It takes the
-// write lock, and reports whether there is such a node.
+// Spoil damages the state as failing memory would: it flips a bit of a node's data, or adds a byte
+// if there are none, and updates nothing else. It is for tests of ensembles. It takes the write
+// lock, and reports whether the node exists.
 func Spoil(s *State, path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,36 +1,36 @@
-// Package znode is the replicated state of an ensemble: the tree of znodes, the
-// sessions and which ephemerals they own, who may do what, and how far each member's
-// writes have come. Every member applies the same log to it and gets the same state.
-// Beside it, and not replicated, are the watches of this member's connections.
+// Package znode is the replicated state of an ensemble: the tree of znodes, the sessions with their
+// ephemeral nodes, access control lists, and the progress of each member's writes. Every member
+// applies the same log and gets the same state. The package also keeps the watches of this member's
+// connections, which are not replicated.
 //
-// # Who owns what
+// # Locks
 //
-// One lock guards all: apply holds it to write, readers share it. State does not take it
-// by itself, but for Restore and Diff: a caller that reads, sets a watch and queues its
-// reply does so as one step. Watches have a mutex of their own, taken inside the tree's
-// lock: readers register at the same time. Observer and Watcher are called under the
-// write lock; they must neither block nor take it.
+// One lock guards everything: apply holds it to write, and readers share it. The methods of State
+// do not take it themselves, except Restore and Diff: the caller holds it, so that it can read, set
+// a watch and queue its reply as one step. Watches have a mutex of their own, taken inside the
+// tree's lock, because readers set watches concurrently. The methods of Hooks and Watcher are
+// called under the write lock; they must neither block nor take it.
 //
-// # What decides
+// # Determinism
 //
-// The log entry alone. Nothing here reads a clock, draws lots, or ranges over a map
-// where the order could show. Config.EnsembleText does decide: it must be
-// equal on all members. What else of a configuration decides (Rules) is in the log.
+// Only the log decides. Nothing here reads a clock, draws random numbers, or ranges over a map
+// where the order could show. Config.EnsembleText does affect the state, so it must be equal on all
+// members. Every other setting that affects the state (Rules) is in the log.
 //
 // # Copies
 //
-// Nodes, sessions and indexes are copied on write: Snapshot is O(1), and is written while
-// the state goes on changing.
+// Nodes, sessions and indexes are copied on write. Snapshot takes O(1), and the copy can be written
+// while the state goes on changing.
 //
 // # Digest
 //
-// The hashes of all nodes and sessions are summed up as they change: who changes one takes
-// it out of the sum before (tree.edit does) and puts it in after. See DigestVersion.
+// The state keeps the sums of the hashes of all nodes and sessions. Code that changes a node
+// subtracts its hash before (tree.edit does) and adds the new hash after. See DigestVersion.
 //
 // # Units
 //
-// Times are milliseconds since 1970 as leaders stamped them, index and term are raft's,
-// zxids have the term in their upper half.
+// Times are milliseconds since 1970 as leaders stamped them, index and term are raft's, and zxids
+// have the term in their upper half.
 package znode
 
 import (
@@ -42,158 +42,160 @@ import (
 	"rollcall/proto"
 )
 
-// FormatLevel is the highest Entry.format that this version can apply. An entry of an older
-// format is applied by the rules of that format, so that an old log gives the same state:
+// FormatLevel is the highest Entry.format that this version can apply. An entry of an older format
+// is applied by the rules of that format, so that an old log gives the same state:
 //
-//   - 1: every session ends at once, however many nodes go with it; see endAtOnce.
-//   - 2: the time of the log never goes back; see State.stamp. The nodes of a session that
-//     ends go in steps if they are many, however many sessions end in one entry; see
-//     entryRemovals.
+//   - 1: all nodes of a session are removed together with it, however many there are; see
+//     endAtOnce.
+//   - 2: the log's time never goes back; see State.stamp. If a session has many nodes they are
+//     removed in steps, but the limit is per session and not per entry; see entryRemovals.
 const FormatLevel = 3
 
-// Config is what a State is made with. The zero value is a standalone server's that
-// nobody observes.
+// Config is what a State is made with. The zero value is that of a standalone server without hooks.
 type Config struct {
-	Self         uint32   // this member: Observer hears of its transactions; 0: of none
-	Observer     Observer // may be nil
-	EnsembleText []byte   // what /zookeeper/config says; nil: standalone
+	Self         uint32 // this member's id, for Hooks.Applied and Dropped; 0: none
+	Hooks        Hooks  // may be nil
+	EnsembleText []byte // the data of /zookeeper/config; nil: standalone
 }
 
-// State is the state of one member. Make one with New. See the package comment for who
-// must hold its lock when.
+// State is the state of one member. Make one with New. The package comment says which methods need
+// which lock.
 type State struct {
-	mu  sync.RWMutex
-	cfg Config
-	obs Observer
+	mu    sync.RWMutex
+	cfg   Config
+	hooks Hooks
 
-	gen     atomic.Uint64 // of pages; counted up by whoever has made a copy
-	content               // what is replicated
+	gen     atomic.Uint64 // of the sorted maps' pages; counted up after each copy
+	content               // the replicated state
 	marks   atomic.Pointer[[]Mark]
 	acls    acls
 	watches watches
 
 	atOnce   int      // endAtOnce
 	perEntry int      // entryRemovals
-	removals int      // how many the running entry has left of perEntry
+	removals int      // what remains of perEntry for the running entry
 	format   uint32   // of the running entry
-	changes  []change // of the running transaction: what watchers will hear
-	overused []Quota  // by the running transaction
+	changes  []change // of the running transaction: changes that watchers will be told about
+	overused []Quota  // the quotas that the running transaction exceeded
 	result   Result   // of the running transaction
 	ops      []jute.MultiOp
 	results  []OpResult
 	undo     []undo             // of the running multi
-	undoable bool               // its operation may have to be taken back
-	before   *tree              // at the beginning of the running multi, if quotas are enforced
-	create   jute.CreateRequest // kept for the memory of its vector, as are ops and results
+	undoable bool               // the running operation may have to be undone
+	before   *tree              // the tree before the running multi, if quotas are enforced
+	create   jute.CreateRequest // kept for its slice's memory, as are ops and results
 	path     []byte             // of a sequential node
 }
 
-// content is all that the log decides. Copying it copies everything, once the
+// content is all state that the log decides. A copy of it copies everything, provided the
 // generation is counted up.
 type content struct {
 	tree
 	sessions   sorted[sessionKey, *Session]
 	sessionSum uint64                       // of the hashes of all sessions; see DigestVersion
-	unswept    sorted[sessionKey, struct{}] // ended sessions that have left nodes; see sweep
-	members    [maxMember + 1]member        // by id; 0 is nobody's
+	unswept    sorted[sessionKey, struct{}] // ended sessions with nodes left; see sweep
+	members    [maxMember + 1]member        // by id; no member has id 0
 	index      uint64                       // of the last entry applied
 	zxid       int64                        // of the last transaction that took one
-	now        int64                        // the time of the log; see stamp
+	now        int64                        // the log's time; see stamp
 	term       Term
 }
 
-// maxMember is the greatest member id: it must fit a session id's top byte.
+// maxMember is the greatest member id. It must fit into a session id's top byte.
 const maxMember = 255
 
-// member is how far a member has come.
+// member is the progress of one member.
 type member struct {
-	boot    uint64 // current run of its process; 0: never announced
+	boot    uint64 // the current run of its process; 0: never announced
 	cursor  uint64 // seq of its last transaction that was in turn
 	format  uint32 // highest format it can apply
-	highest uint64 // greatest session id with its top byte; 0: none
+	highest uint64 // the greatest session id with this member as its top byte; 0: none
 }
 
 // Term is a leader's term, opened by its TermStart.
 type Term struct {
-	Term   uint64 // raft's, of the TermStart's entry
+	Term   uint64 // raft's term of the TermStart's entry
 	Nonce  uint64
 	Leader uint32
-	Index  uint64 // of the TermStart
+	Index  uint64 // raft's index of the TermStart
 	Rules
 }
 
-// Rules are what the configuration of a term's leader says about all that is done in it:
-// a member that is configured otherwise, or applies the log again after a restart with
-// another configuration, gets the same state.
+// Rules are the settings of a term's leader that affect the state. They hold for the whole term: a
+// member that is configured otherwise, or that applies the log again with another configuration
+// after a restart, gets the same state.
 type Rules struct {
-	SkipACL      bool // everybody may do everything
-	TTLNodes     bool // nodes with a time to live can be created
-	EnforceQuota bool // hard limits of quotas hold
-	X509         bool // requests may name subjects of certificates in ACLs
+	SkipACL      bool // do not check ACLs
+	TTLNodes     bool // allow nodes with a time to live
+	EnforceQuota bool // enforce the hard limits of quotas
+	X509         bool // ACLs may name the subjects of certificates
 }
 
-// Result is what became of a transaction. It is good during the call that hands it over;
-// Path and Multi may be kept.
+// Result is the result of a transaction. It is valid during the call that passes it; Path and Multi
+// may be kept.
 type Result struct {
-	Code    jute.Code // of the reply's header: OK for a multi that failed, see Multi
-	Zxid    int64     // its own, or the last one if it took none
+	Code    jute.Code // for the reply's header: OK even for a failed multi, see Multi
+	Zxid    int64     // the transaction's own, or the last one if it took none
 	Path    string    // of a create
 	Stat    jute.Stat // of create, setData, setACL
 	Multi   []OpResult
 	Session Session // of createSession and attach; also the present record if Code is SessionMoved
-	Later   bool    // of closeSession: nodes are left, and Observer.Swept tells when they are gone
+	Later   bool    // of closeSession: nodes are left; Hooks.Swept is called when they are gone
 }
 
 // OpResult is the result of one operation of a multi.
 type OpResult struct {
 	Op   jute.Op   // type of the result: OpError if the multi failed
-	Code jute.Code // OK, the error, or RuntimeInconsistency behind it
+	Code jute.Code // OK, the error, or RuntimeInconsistency for operations after the failed one
 	Path string    // of a create
 	Stat jute.Stat // of create2 and setData
 }
 
-// Waiter is who waits for a transaction of this member.
+// Waiter waits for the result of a transaction of this member.
 type Waiter interface {
-	// Applied hears the result under the tree's write lock, after the transaction's events.
-	// r is good during the call. It must not block.
+	// Applied is called with the result under the tree's write lock, after the transaction's
+	// events. r is valid during the call. Applied must not block.
 	Applied(r *Result)
 }
 
-// Observer hears what apply changed, under the write lock, in log order. It must not
-// block, change what it is given, or take the tree's lock.
-type Observer interface {
-	// TermStarted: a TermStart has been applied.
+// Hooks are called by apply with what it has changed, in log order, under the write lock. They must
+// not block, change their arguments, or take the tree's lock.
+type Hooks interface {
+	// TermStarted is called after a TermStart.
 	TermStarted(t Term)
-	// Announced: a member's current boot is now boot, and its cursor 0.
+	// Announced is called when a member's current boot has become boot, and its cursor 0.
 	Announced(member uint32, boot, replaced uint64)
-	// Opened: a session has been created.
+	// Opened is called when a session has been created.
 	Opened(s Session)
-	// Attached: another connection owns a session; old is the owner before.
+	// Attached is called when another connection has become a session's owner; old is the owner
+	// before.
 	Attached(s Session, old Owner)
-	// Closed: a session is gone, and its ephemerals unless end.Later, after the events of that.
+	// Closed is called when a session has ended. Its ephemeral nodes are gone too, unless end.Later
+	// is set. The events of their deletion come before the call.
 	Closed(s Session, end Ending)
-	// Swept: some nodes that an ended session had left are gone, after the events of that;
-	// last: now there are none.
+	// Swept is called when some of the nodes that an ended session had left are gone, after the
+	// events of that. If last is set, none is left.
 	Swept(id jute.SessionID, last bool)
-	// Applied: a transaction of this member was in turn and has run, an empty one too;
-	// after the events it caused.
+	// Applied is called when a transaction of this member was in turn and has run, after the events
+	// that it caused. It is called for empty transactions too.
 	Applied(txn *proto.Txn, r *Result)
-	// Dropped: a transaction of this member was not in turn (seen before, behind a gap, of
-	// an old boot), or an announcement of it changed nothing.
+	// Dropped is called for a transaction of this member that was not in turn (it was seen before,
+	// follows a gap, or is of an old boot), and for its announcement if that changed nothing.
 	Dropped(txn *proto.Txn)
-	// Overused: a write that was not refused has left a quota overused; before Applied.
+	// Overused is called before Applied when a write that was not refused has left a quota
+	// exceeded.
 	Overused(q Quota)
-	// EntryEnd: all of an entry has been applied, or ignored.
+	// EntryEnd is called when all of an entry has been applied or ignored.
 	EntryEnd(index uint64)
-	// Restored: the whole state was replaced by a snapshot's.
+	// Restored is called when a snapshot has replaced the whole state.
 	Restored()
 }
 
 // New returns the state of an ensemble whose log is empty.
 func New(cfg Config) *State {
-	s := &State{cfg: cfg, obs: cfg.Observer, atOnce: endAtOnce, perEntry: entryRemovals}
-	if s.obs == nil {
-		s.obs = nobody{}
+	s := &State{cfg: cfg, hooks: cfg.Hooks, atOnce: endAtOnce, perEntry: entryRemovals}
+	if s.hooks == nil {
+		s.hooks = noHooks{}
 	}
 	s.gen.Store(1)
 	s.tree = newTree(s.gen.Load(), &s.acls)
@@ -201,19 +203,19 @@ func New(cfg Config) *State {
 	return s
 }
 
-// Lock takes the tree's lock to apply.
+// Lock takes the tree's lock for writing, as apply does.
 func (s *State) Lock() { s.mu.Lock() }
 
-// Unlock gives it back.
+// Unlock releases the write lock.
 func (s *State) Unlock() { s.mu.Unlock() }
 
-// RLock takes the tree's lock to read; apply stands still.
+// RLock takes the tree's lock for reading. Apply waits meanwhile.
 func (s *State) RLock() { s.mu.RLock() }
 
-// RUnlock gives it back.
+// RUnlock releases the read lock.
 func (s *State) RUnlock() { s.mu.RUnlock() }
 
-// The rest of this file needs the lock, at least to read.
+// The rest of this file needs at least the read lock.
 
 // Index returns the index of the last entry applied.
 func (s *State) Index() uint64 { return s.index }
@@ -221,11 +223,11 @@ func (s *State) Index() uint64 { return s.index }
 // Zxid returns the zxid of the last transaction that took one.
 func (s *State) Zxid() int64 { return s.zxid }
 
-// Term returns the term of the last TermStart applied, zero if none was.
+// Term returns the term of the last TermStart applied, or zero if there was none.
 func (s *State) Term() Term { return s.term }
 
-// Boot returns a member's current boot, 0 if it never announced one, and the seq of its
-// last transaction that was in turn.
+// Boot returns a member's current boot, 0 if it never announced one, and the seq of its last
+// transaction that was in turn.
 func (s *State) Boot(member uint32) (boot, cursor uint64) {
 	if member > maxMember {
 		return 0, 0
@@ -234,7 +236,7 @@ func (s *State) Boot(member uint32) (boot, cursor uint64) {
 	return m.boot, m.cursor
 }
 
-// MinFormat returns the lowest format of those that members announced, 0 if none did.
+// MinFormat returns the lowest format that members have announced, or 0 if none has.
 func (c *content) MinFormat() uint32 {
 	lowest := uint32(0)
 	for i := range c.members {
@@ -245,8 +247,8 @@ func (c *content) MinFormat() uint32 {
 	return lowest
 }
 
-// HighestSession returns the greatest id ever opened that has member as its top byte,
-// 0 if there was none.
+// HighestSession returns the greatest id ever opened that has member as its top byte, or 0 if there
+// was none.
 func (s *State) HighestSession(member uint32) jute.SessionID {
 	if member > maxMember {
 		return 0
@@ -254,7 +256,7 @@ func (s *State) HighestSession(member uint32) jute.SessionID {
 	return jute.SessionID(s.members[member].highest)
 }
 
-// Session returns a session's record.
+// Session returns a session's record, and false if there is no such session.
 func (s *State) Session(id jute.SessionID) (Session, bool) {
 	if r, ok := s.sessions.get(sessionKey(id)); ok {
 		return *r, true
@@ -276,26 +278,26 @@ func (s *State) Sessions() iter.Seq[Session] {
 // SessionCount returns how many sessions there are.
 func (s *State) SessionCount() int { return s.sessions.n }
 
-// NodeCount returns how many nodes there are, the root and other built-in ones too.
+// NodeCount returns how many nodes there are, including the root and the other built-in ones.
 func (s *State) NodeCount() int { return s.nodes }
 
 // EphemeralCount returns how many of the nodes are ephemeral.
 func (s *State) EphemeralCount() int { return s.ephemerals.n }
 
-// DataSize returns the bytes of all paths and data.
+// DataSize returns the total bytes of all paths and data.
 func (s *State) DataSize() int64 { return s.dataSize }
 
-// nobody is the Observer of a State that has none.
-type nobody struct{}
+// noHooks is the Hooks of a State that was given none.
+type noHooks struct{}
 
-func (nobody) TermStarted(Term)                 {}
-func (nobody) Announced(uint32, uint64, uint64) {}
-func (nobody) Opened(Session)                   {}
-func (nobody) Attached(Session, Owner)          {}
-func (nobody) Closed(Session, Ending)           {}
-func (nobody) Swept(jute.SessionID, bool)       {}
-func (nobody) Applied(*proto.Txn, *Result)      {}
-func (nobody) Dropped(*proto.Txn)               {}
-func (nobody) Overused(Quota)                   {}
-func (nobody) EntryEnd(uint64)                  {}
-func (nobody) Restored()                        {}
+func (noHooks) TermStarted(Term)                 {}
+func (noHooks) Announced(uint32, uint64, uint64) {}
+func (noHooks) Opened(Session)                   {}
+func (noHooks) Attached(Session, Owner)          {}
+func (noHooks) Closed(Session, Ending)           {}
+func (noHooks) Swept(jute.SessionID, bool)       {}
+func (noHooks) Applied(*proto.Txn, *Result)      {}
+func (noHooks) Dropped(*proto.Txn)               {}
+func (noHooks) Overused(Quota)                   {}
+func (noHooks) EntryEnd(uint64)                  {}
+func (noHooks) Restored()                        {}

@@ -8,28 +8,27 @@ import (
 )
 
 const (
-	// entryRemovals is how many ephemeral nodes the ends of sessions and the sweeps of one
-	// entry remove together. All clients wait while an entry is applied: 2,000 nodes took some 3 ms where
-	// three members share two processors.
+	// entryRemovals is how many ephemeral nodes one entry may remove, by ending sessions and by
+	// sweeping together. All clients wait while an entry is applied: removing 2,000 nodes took
+	// about 3 ms where three members share two processors.
 	entryRemovals = 1_000
 
-	// endAtOnce is how many ephemeral nodes go with their session's end in an entry of
-	// stepsFormat. Other sessions that end in the same entry do not count there.
+	// endAtOnce is how many ephemeral nodes are removed together with their session in an entry of
+	// stepsFormat. In that format, other sessions that end in the same entry do not count.
 	endAtOnce = 2_000
 
-	// stepsFormat is the first Entry.format in which the nodes of a session may go in steps.
+	// stepsFormat is the first Entry.format in which a session's nodes may be removed in steps.
 	stepsFormat = 2
 
-	// budgetFormat is the first Entry.format in which entryRemovals holds.
+	// budgetFormat is the first Entry.format in which entryRemovals applies.
 	budgetFormat = 3
 )
 
-// Unswept reports whether ended sessions have left nodes. The caller holds the lock at
-// least to read.
+// Unswept reports whether ended sessions have nodes left. The caller holds at least the read lock.
 func (s *State) Unswept() bool { return s.unswept.n > 0 }
 
-// endsAtOnce reports whether so many nodes may go with their session's end, and charges them
-// to the running entry.
+// endsAtOnce reports whether so many nodes may be removed together with their session, and if so
+// charges them to the running entry.
 func (s *State) endsAtOnce(nodes int) bool {
 	switch {
 	case s.format < stepsFormat:
@@ -43,10 +42,10 @@ func (s *State) endsAtOnce(nodes int) bool {
 	return true
 }
 
-// sweep removes nodes of sessions that ended and left some, in the order of the sessions' ids,
-// as many as the transaction asks for and the entry has left. The leader proposes it as long
-// as there are such sessions. Until then their nodes are like any others: they may be read,
-// watched, changed and deleted.
+// sweep removes nodes that ended sessions have left, in the order of the sessions' ids. It removes
+// as many as the transaction asks for and the entry's budget allows. The leader proposes it as long
+// as there are such sessions. Until a node is swept it is like any other: clients may read, watch,
+// change and delete it.
 func (s *State) sweep(txn *proto.Txn, r *Result) {
 	var req proto.Sweep
 	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil {
@@ -67,14 +66,14 @@ func (s *State) sweep(txn *proto.Txn, r *Result) {
 	}
 	s.take()
 	for limit > 0 && s.Unswept() {
-		n := max(s.sweepFirst(limit), 1) // a session whose nodes others have deleted is work, too
+		n := max(s.sweepFirst(limit), 1) // a session whose nodes clients have deleted costs something too
 		limit -= n
 		s.removals -= n
 	}
 }
 
-// sweepFirst removes up to limit nodes of the first session that ended and left some, and
-// returns how many it has removed.
+// sweepFirst removes up to limit nodes of the first ended session with nodes left, and returns how
+// many it has removed.
 func (s *State) sweepFirst(limit int) (removed int) {
 	key, _ := s.unswept.first()
 	id := jute.SessionID(key)
@@ -84,7 +83,7 @@ func (s *State) sweepFirst(limit int) (removed int) {
 		s.unswept.drop(s.gen.Load(), key)
 	}
 	s.fire()
-	s.obs.Swept(id, last)
+	s.hooks.Swept(id, last)
 	return removed
 }
 
@@ -98,7 +97,7 @@ func (s *State) removeOwned(id jute.SessionID, limit int) (removed int) {
 	return len(paths)
 }
 
-// unsweptIDs returns the sessions that ended and left nodes, in order.
+// unsweptIDs returns the ended sessions with nodes left, in the order of their ids.
 func (c *content) unsweptIDs() (ids []jute.SessionID) {
 	for key := range c.unswept.all() {
 		ids = append(ids, jute.SessionID(key))

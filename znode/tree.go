@@ -8,22 +8,21 @@ import (
 	"rollcall/jute"
 )
 
-// tree is the nodes and what is derived from them. Each hangs in its parent's children,
-// which are copied on write: tree.copy, with a count of the generation, is a copy of
-// everything in it.
+// tree holds the nodes and the indexes derived from them. Each node is in its parent's children,
+// which are copied on write. To copy everything, call tree.copy and count up the generation.
 type tree struct {
 	root       *node
-	nodes      int    // how many
-	paths      *index // the nodes by path; nil in a copy, which finds them by their parents
+	nodes      int    // the number of nodes
+	paths      *index // the nodes by path; nil in a copy, which finds nodes through their parents
 	ephemerals sorted[ephemeral, struct{}]
-	candidates sorted[Candidate, struct{}] // of the reaper
-	quotas     sorted[name, struct{}]      // paths that have a quota
+	candidates sorted[Candidate, struct{}] // nodes that the reaper may remove
+	quotas     sorted[name, struct{}]      // the paths that have a quota
 	dataSize   int64                       // bytes of all paths and data
 	nodeSum    uint64                      // of the hashes of all nodes; see DigestVersion
 }
 
-// node is one znode. A node of an older generation than the present is never written. All
-// above one of the present generation are of this, too.
+// node is one znode. A node of an older generation than the present one is never written. If a node
+// is of the present generation, so are all its ancestors.
 type node struct {
 	gen      uint64
 	path     string
@@ -32,21 +31,21 @@ type node struct {
 	mzxid    int64
 	ctime    int64 // ms since 1970
 	mtime    int64
-	owner    jute.SessionID // ephemeral: goes with this session
+	owner    jute.SessionID // the session of an ephemeral node
 	acl      *acl
-	*family  // nil: no child ever, and neither a container nor with a time to live
+	*family  // nil for a node that never had a child and is neither a container nor has a TTL
 	version  int32
 	aversion int32
 }
 
-// family is what most nodes do not have. It is its node's alone: with it a node would be
-// half as large again, and a million of them take that much more memory.
+// family holds the fields that most nodes do not need. Each belongs to one node. Without this split
+// a node would be half as large again, and so would the memory of a million of them.
 type family struct {
 	children  sorted[name, *node]
 	pzxid     int64
-	ttl       int64 // goes so many ms after its last change, if it has no children then
-	creates   int32 // children ever created: the next sequential number
-	container bool  // goes when its last child has gone
+	ttl       int64 // without children, the node is deleted so many ms after its last change
+	creates   int32 // how many children were ever created: the next sequential number
+	container bool  // the node is deleted after its last child
 }
 
 // name is the last part of a path.
@@ -54,7 +53,7 @@ type name string
 
 func (n name) compare(m name) int { return strings.Compare(string(n), string(m)) }
 
-// ephemeral is one ephemeral node. A session's lie together, ordered by path.
+// ephemeral is one ephemeral node. Those of one session are adjacent, ordered by path.
 type ephemeral struct {
 	owner jute.SessionID
 	path  string
@@ -67,8 +66,8 @@ func (e ephemeral) compare(f ephemeral) int {
 	return strings.Compare(e.path, f.path)
 }
 
-// The nodes that are always there, each behind its parent. Their creation is counted
-// nowhere.
+// These nodes always exist. Each follows its parent. Their creation does not count as a child's
+// creation.
 const (
 	rootPath   = "/"
 	zkPath     = "/zookeeper"
@@ -78,7 +77,7 @@ const (
 
 var builtin = [...]string{rootPath, zkPath, quotaPath, configPath}
 
-// isBuiltin reports whether path names a node that is always there.
+// isBuiltin reports whether path names a node that always exists.
 func isBuiltin(path string) bool {
 	for _, b := range builtin {
 		if path == b {
@@ -101,16 +100,16 @@ func newTree(gen uint64, acls *acls) tree {
 	return t
 }
 
-// copy returns a copy of the tree as it is: it stays so if the generation is counted up
-// before the next change.
+// copy returns a copy of the tree. It does not change if the caller counts up the generation before
+// the next change.
 func (t *tree) copy() tree {
 	c := *t
 	c.paths = nil
 	return c
 }
 
-// get returns the node at path, nil if there is none. The empty path is the root. It keeps
-// nothing of path.
+// get returns the node at path, or nil if there is none. The empty path is the root. It keeps no
+// reference to path.
 func (t *tree) get(path string) *node {
 	if path == "" {
 		path = rootPath
@@ -121,7 +120,7 @@ func (t *tree) get(path string) *node {
 	return t.paths.get(path)
 }
 
-// descend is get for a copy.
+// descend does what get does, for a copy.
 func (t *tree) descend(path string) *node {
 	n := t.root
 	for part, rest, more := strings.Cut(path[1:], "/"); n != nil && n.path != path; part, rest, more = strings.Cut(rest, "/") {
@@ -135,14 +134,14 @@ func (t *tree) descend(path string) *node {
 	return n
 }
 
-// edit returns the node at path, which exists, to be changed, and then to be counted.
+// edit returns the node at path, which exists, so that the caller can change it and then count it.
 func (t *tree) edit(gen uint64, path string) *node {
 	n := t.own(gen, path)
 	t.uncount(n)
 	return n
 }
 
-// own is edit for who changes nothing that counts.
+// own does the same for a caller that changes nothing that the digest covers.
 func (t *tree) own(gen uint64, path string) *node {
 	n := t.get(path)
 	if n.gen == gen {
@@ -159,9 +158,9 @@ func (t *tree) own(gen uint64, path string) *node {
 	return n
 }
 
-// link puts n into the tree, below its parent and into the indexes, and returns the
-// parent: a create is not noted there yet. It may be changed if it is uncounted before and
-// counted after. The parent exists; only the root has none.
+// link puts n into the tree, below its parent and into the indexes, and returns the parent, where
+// the create is not recorded yet. The caller may change the parent if it calls uncount before and
+// count after. The parent exists; only the root has none.
 func (t *tree) link(gen uint64, n *node) (parent *node) {
 	t.paths.put(n)
 	t.nodes++
@@ -186,7 +185,7 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 	return parent
 }
 
-// unlink takes n, which is not the root, out of the tree: the reverse of link.
+// unlink removes n, which is not the root, from the tree: the reverse of link.
 func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 	t.paths.drop(n.path)
 	t.nodes--
@@ -207,7 +206,7 @@ func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 	return parent
 }
 
-// descendants returns how many nodes lie below n.
+// descendants returns how many nodes there are below n.
 func (t *tree) descendants(n *node) int {
 	if n.path == rootPath {
 		return t.nodes - 1
@@ -234,7 +233,7 @@ func (t *tree) walk(n *node, visit func(*node) bool) bool {
 	return true
 }
 
-// owned returns the paths of a session's ephemeral nodes, in order, up to limit of them.
+// owned returns up to limit paths of a session's ephemeral nodes, in order.
 func (t *tree) owned(id jute.SessionID, limit int) []string {
 	var paths []string
 	for e := range t.ephemerals.from(ephemeral{owner: id}) {
@@ -262,7 +261,7 @@ func (n *node) copy(gen uint64) *node {
 	return &c
 }
 
-// found returns n's family, which it now has if it had none. n may be changed.
+// found returns n's family, after creating it if n had none. n must be of the present generation.
 func (n *node) found() *family {
 	if n.family == nil {
 		n.family = &family{pzxid: n.czxid}
@@ -270,7 +269,7 @@ func (n *node) found() *family {
 	return n.family
 }
 
-// child returns n's child of that name, nil if there is none.
+// child returns n's child of that name, or nil if there is none.
 func (n *node) child(last name) *node {
 	if n.family == nil {
 		return nil
@@ -287,7 +286,7 @@ func (n *node) numChildren() int32 {
 	return int32(n.children.n)
 }
 
-// numCreates returns how many children n ever had.
+// numCreates returns how many children n has ever had.
 func (n *node) numCreates() int32 {
 	if n.family == nil {
 		return 0
@@ -295,8 +294,8 @@ func (n *node) numCreates() int32 {
 	return n.creates
 }
 
-// lastChild returns the zxid of the last change of n's children, that of its creation if
-// there was none.
+// lastChild returns the zxid of the last change of n's children, or that of n's creation if there
+// was none.
 func (n *node) lastChild() int64 {
 	if n.family == nil {
 		return n.czxid
@@ -304,15 +303,15 @@ func (n *node) lastChild() int64 {
 	return n.pzxid
 }
 
-// countCreate counts a child's creation. The count sticks at its end, as in ZooKeeper:
-// sequential creates then meet the name that exists.
+// countCreate counts a child's creation. The count stops at the largest number, as in ZooKeeper;
+// sequential creates after that find their name taken.
 func (n *node) countCreate() {
 	if n.creates < math.MaxInt32 {
 		n.creates++
 	}
 }
 
-// stat returns what clients are told of n. Their cversion counts creates and deletes.
+// stat returns n's Stat as clients see it. Its cversion counts creates and deletes.
 func (n *node) stat() jute.Stat {
 	return jute.Stat{
 		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.lastChild(),
@@ -324,10 +323,9 @@ func (n *node) stat() jute.Stat {
 	}
 }
 
-// placeConfig gives the config node the text of the ensemble, which is no part of the
-// log but the same on all members, unless a client has set its data: nil means
-// standalone. It changes the node as a write does, but not the digest: what a member puts
-// there has no part in that.
+// placeConfig sets the config node's data to the ensemble's text, unless a client has set that
+// data. The text is not in the log but is the same on all members; nil means standalone. It changes
+// the node as a write does but leaves the digest alone, which does not cover this data.
 func (t *tree) placeConfig(gen uint64, text []byte) {
 	n := t.own(gen, configPath)
 	if n.mzxid != 0 {

@@ -8,25 +8,26 @@ import (
 	"rollcall/proto"
 )
 
-// Watcher is a connection that watches nodes. It must be comparable, as a pointer is.
+// Watcher is a connection that watches nodes. It must be comparable; a pointer is.
 type Watcher interface {
 	// Event queues an event. It is called under the tree's write lock, and never blocks.
 	Event(t jute.EventType, path string, zxid int64)
-	// Identities returns who the connection is: an event goes only to those who may read
-	// the node. It is called under the tree's write lock, and never blocks.
+	// Identities returns the connection's identities: an event goes only to connections that may
+	// read the node. It is called under the tree's write lock, and never blocks.
 	Identities() []*proto.Identity
 }
 
-// change is something that watchers hear of, with the lists that say which of them may.
+// change is a change that watchers are told about, with the lists that say which of them may be
+// told.
 type change struct {
 	event     jute.EventType
 	path      string
 	acl       *acl
-	parent    string // "" if the children of no node changed
+	parent    string // the parent of the changed node; "" if no node's children changed
 	parentACL *acl
 }
 
-// changed notes a change that the running transaction makes.
+// changed records a change that the running transaction makes.
 func (s *State) changed(c change) {
 	if len(s.watches.watchers) != 0 {
 		s.changes = append(s.changes, c)
@@ -42,7 +43,7 @@ func (s *State) fire() {
 		if s.watches.tables[dataTable].recursive > 0 {
 			s.fireAbove(c)
 		}
-		if c.event == jute.EventNodeDeleted { // who was told as a data watcher is not told twice
+		if c.event == jute.EventNodeDeleted { // a watcher that was told as a data watcher is not told twice
 			s.fireTable(childTable, c.event, c.path, c.acl)
 		}
 		if c.parent != "" {
@@ -54,8 +55,8 @@ func (s *State) fire() {
 	s.changes = s.changes[:0]
 }
 
-// fireTable tells those who watch path in one table. What was set once is gone then, even
-// if its watcher may not hear of it or has heard already.
+// fireTable tells the watchers of path in one table. It removes their one-shot watches even if a
+// watcher may not read the node or has had the event already.
 func (s *State) fireTable(k tableKind, event jute.EventType, path string, a *acl) {
 	w := &s.watches
 	p := w.tables[k].paths[path]
@@ -70,7 +71,7 @@ func (s *State) fireTable(k tableKind, event jute.EventType, path string, a *acl
 	}
 }
 
-// fireAbove tells those who watch everything below a node that lies above the change.
+// fireAbove tells those who watch an ancestor of the changed node and everything below it.
 func (s *State) fireAbove(c *change) {
 	data := &s.watches.tables[dataTable]
 	for above := c.path; above != rootPath; {
@@ -96,11 +97,11 @@ func (s *State) tell(r *watching, event jute.EventType, path string, a *acl) {
 	}
 }
 
-// The rest of this file needs the tree's lock, at least to read. The empty path is the
-// root; nobody watches the null one.
+// The rest of this file needs at least the read lock. The empty path is the root; the null path
+// cannot be watched.
 
-// AddWatch sets a watch that stays when it has fired, whether there is a node at path or
-// not: on the node and its children, or on the node and everything below it.
+// AddWatch sets a watch that stays after it fires, whether or not there is a node at path. The mode
+// says what it covers: the node and its children, or the node and everything below it.
 func (s *State) AddWatch(path []byte, mode jute.AddWatchMode, w Watcher) jute.Code {
 	switch mode {
 	case jute.AddWatchPersistent, jute.AddWatchPersistentRecursive:
@@ -118,13 +119,12 @@ func (s *State) CheckWatches(path []byte, t jute.WatcherType, w Watcher) jute.Co
 	return s.ofType(path, t, w, (*watches).has)
 }
 
-// RemoveWatches takes w's watches of this type on path away. It returns NoWatcher if
-// there is none.
+// RemoveWatches removes w's watches of this type on path. It returns NoWatcher if there is none.
 func (s *State) RemoveWatches(path []byte, t jute.WatcherType, w Watcher) jute.Code {
 	return s.ofType(path, t, w, (*watches).unwatch)
 }
 
-// ofType does what checkWatches or removeWatches asks for.
+// ofType calls do for the watches that a checkWatches or removeWatches names.
 func (s *State) ofType(path []byte, t jute.WatcherType, w Watcher, do func(*watches, string, Watcher, byTable) bool) jute.Code {
 	of, known := watchTypes[t]
 	switch {
@@ -136,7 +136,7 @@ func (s *State) ofType(path []byte, t jute.WatcherType, w Watcher, do func(*watc
 	return jute.OK
 }
 
-// watchTypes says which watches a type means.
+// watchTypes maps a type to the watches that it covers.
 var watchTypes = map[jute.WatcherType]byTable{
 	jute.WatcherChildren:            {childTable: once},
 	jute.WatcherData:                {dataTable: once},
@@ -145,19 +145,19 @@ var watchTypes = map[jute.WatcherType]byTable{
 	jute.WatcherPersistentRecursive: {dataTable: recursive},
 }
 
-// DropWatcher forgets watches of a connection that is gone, as many as are dropped at a
-// time. It reports whether there are more.
+// DropWatcher removes watches of a closed connection, up to watchesPerLock of them. It reports
+// whether there are more.
 func (s *State) DropWatcher(w Watcher) (more bool) { return s.watches.drop(w) }
 
-// WatchCount returns how many watches this member's connections have set. As in
-// ZooKeeper, what one connection has set on a node's data in several ways counts once,
-// and once again what it has set on the node's children.
+// WatchCount returns how many watches this member's connections have set. As in ZooKeeper, all of
+// one connection's watches on one node's data count as one, and all its watches on the node's
+// children as another.
 func (s *State) WatchCount() int { return s.watches.count(dataTable, childTable) }
 
-// The rest of this file is about watches on nodes, not on their children: the
-// four-letter words that list watches speak of no others.
+// The rest of this file covers watches on nodes, not those on their children: the four-letter words
+// that list watches show no others.
 
-// NodeWatchCount returns how many of these there are.
+// NodeWatchCount returns how many watches on nodes there are.
 func (s *State) NodeWatchCount() int { return s.watches.count(dataTable) }
 
 // WatchedPaths returns how many paths are watched.
@@ -167,27 +167,28 @@ func (s *State) WatchedPaths() int {
 	return len(s.watches.tables[dataTable].paths)
 }
 
-// WatchingCount returns how many connections watch.
+// WatchingCount returns how many connections have a watch.
 func (s *State) WatchingCount() int {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
 	return s.watches.tables[dataTable].watchers
 }
 
-// Watches yields who watches which path, one path's watchers together. Others set and
-// drop watches meanwhile: those may be missing, or yielded though they are gone. It holds
-// at most one path's watchers and a few more in memory, and no lock of its own while it
-// yields.
+// Watches yields each watched path with each of its watchers; the watchers of one path come
+// together. Others may set and drop watches meanwhile: such a watch may be missing, or be yielded
+// although it is gone. Watches keeps at most one path's watchers and a few more in memory, and
+// holds no lock of its own while it yields.
 func (s *State) Watches() iter.Seq2[string, Watcher] {
 	return s.watches.byPath
 }
 
-// WatchesByWatcher is Watches with the paths of one watcher together.
+// WatchesByWatcher is like Watches, but the paths of one watcher come together.
 func (s *State) WatchesByWatcher() iter.Seq2[Watcher, string] {
 	return s.watches.byWatcher
 }
 
-// watchPath is what a path from the wire, not null, is called where watches are kept.
+// watchPath returns the name under which the watches on a path from the wire, which is not null,
+// are stored.
 func watchPath(path []byte) string {
 	if len(path) == 0 {
 		return rootPath
@@ -195,8 +196,8 @@ func watchPath(path []byte) string {
 	return borrow(path)
 }
 
-// keptPath is watchPath to be kept: the node's own if there is one, for it is there
-// already, else a copy.
+// keptPath returns watchPath in a form that may be kept: the node's own path if there is a node,
+// since it is in memory already, else a copy.
 func (s *State) keptPath(path []byte) string {
 	if n := s.get(borrow(path)); n != nil {
 		return n.path

@@ -2,66 +2,65 @@ package znode
 
 import "sync"
 
-// watches are this member's: who waits for changes of a node, and who for changes of
-// its children. The zero value is ready.
+// watches holds this member's watches on nodes and on their children. The zero value is ready.
 //
-// Readers, who hold the tree's read lock, set and drop watches under mu; mu is taken
-// inside the tree's lock and nothing is called under it. The holder of the tree's write
-// lock is alone and fires without it.
+// Readers, which hold the tree's read lock, set and drop watches under mu. mu is taken inside the
+// tree's lock, and nothing is called while it is held. The holder of the tree's write lock is
+// alone, so it fires watches without mu.
 type watches struct {
 	mu       sync.Mutex
 	tables   [tableKinds]watchTable
 	watchers map[Watcher]*watching
-	turn     uint64 // counted up for each event that a watcher hears at most once
+	turn     uint64 // counted up for each event that a watcher gets at most once
 }
 
-// tableKind says what the watches of a table are on.
+// tableKind says what the watches of a table are set on.
 type tableKind int
 
 const (
-	dataTable  tableKind = iota // the node: that it is created, deleted, has other data
-	childTable                  // its children
+	dataTable  tableKind = iota // on a node: it is created or deleted, or its data change
+	childTable                  // on a node's children
 	tableKinds
 )
 
-// watchTable holds at most one watch for a path and a watcher.
+// watchTable holds at most one watch for each pair of path and watcher.
 type watchTable struct {
 	paths     map[string]*watched
-	n         int // watches
-	recursive int // among them
-	watchers  int // who have any
+	n         int // the number of watches
+	recursive int // how many of them are recursive
+	watchers  int // how many watchers have any
 }
 
 // modes is the set of ways in which one watcher watches one path in one table.
 type modes uint8
 
 const (
-	once       modes = 1 << iota // gone when it has fired
-	persistent                   // stays
-	recursive                    // stays, and hears of all below; in the data table only
+	once       modes = 1 << iota // removed when it fires
+	persistent                   // stays when it fires
+	recursive                    // stays, and covers everything below; in the data table only
 )
 
-// byTable is modes for each table.
+// byTable holds the modes for each table.
 type byTable [tableKinds]modes
 
-// watched is a path that somebody watches in one table. The watches that are recursive
-// come first: an event far below costs nothing for the others.
+// watched is a path with watchers in one table. Its recursive watches come first, so that an event
+// far below costs nothing for the others.
 type watched struct {
 	path        string
 	first, last *watch
-	crowd       map[*watching]*watch // all of them; nil while they are few
+	crowd       map[*watching]*watch // all of them; nil as long as there are few
 	n           int
 }
 
-// few is how many watches of one path are looked through for a watcher's. A map for so
-// many would cost more memory than they do.
+// few is the number of watches on one path up to which a linear search is used. A map for so few
+// would take more memory than the watches.
 const few = 8
 
 // watching is a watcher, with its watches.
 type watching struct {
 	watcher Watcher
 	first   [tableKinds]*watch
-	told    uint64 // turn of the last event that it heard, or would have if it might
+	told    uint64 // the turn of the last event that it got, or would have got if it might read the node
 }
 
 // watch is one entry of a table.
@@ -72,30 +71,30 @@ type watch struct {
 	modes                 modes
 }
 
-// neighbours are an entry's in one of the two lists it is in.
+// neighbours are an entry's neighbours in one of its two lists.
 type neighbours struct{ prev, next *watch }
 
-// watchesPerLock is how many watches are dropped or listed at a time: readers that set
-// watches wait meanwhile, and apply behind them.
+// watchesPerLock is how many watches are dropped or listed at a time. Meanwhile readers that set
+// watches wait, and so does apply, which waits for those readers.
 const watchesPerLock = 1024
 
-// watchData makes who hear of the next change of the node at path. path is kept: it is
-// the node's own or a copy, not borrowed.
+// watchData sets a one-shot watch of who on the node at path. It keeps path, which must be the
+// node's own or a copy, not borrowed.
 func (w *watches) watchData(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.add(dataTable, path, who, once)
 }
 
-// watchChildren is the same for the node's children.
+// watchChildren does the same for the node's children.
 func (w *watches) watchChildren(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.add(childTable, path, who, once)
 }
 
-// watchAlways makes who hear of all changes of the node and its children, or of the node
-// and all below it.
+// watchAlways sets a persistent watch of who on the node and its children or, if below is set, on
+// the node and everything below it.
 func (w *watches) watchAlways(path string, below bool, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,8 +118,7 @@ func (w *watches) has(path string, who Watcher, of byTable) bool {
 	return false
 }
 
-// unwatch ends all these ways in which who watches path, and reports whether there were
-// any.
+// unwatch removes all these ways in which who watches path, and reports whether there were any.
 func (w *watches) unwatch(path string, who Watcher, of byTable) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,8 +131,7 @@ func (w *watches) unwatch(path string, who Watcher, of byTable) bool {
 	return found
 }
 
-// drop forgets watches of one watcher, up to watchesPerLock, and reports whether there
-// are more.
+// drop removes up to watchesPerLock watches of one watcher, and reports whether there are more.
 func (w *watches) drop(who Watcher) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +148,7 @@ func (w *watches) drop(who Watcher) (more bool) {
 	return w.watchers[who] != nil
 }
 
-// count returns how many watches there are in some tables.
+// count returns how many watches there are in the given tables.
 func (w *watches) count(kinds ...tableKind) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +165,7 @@ type listed struct {
 	who  Watcher
 }
 
-// byPath yields all watches of the data table, one path's together.
+// byPath yields all watches of the data table; those on one path come together.
 func (w *watches) byPath(yield func(string, Watcher) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,7 +187,7 @@ func (w *watches) byPath(yield func(string, Watcher) bool) {
 	flush()
 }
 
-// byWatcher yields all watches of the data table, one watcher's together.
+// byWatcher yields all watches of the data table; those of one watcher come together.
 func (w *watches) byWatcher(yield func(Watcher, string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,8 +209,8 @@ func (w *watches) byWatcher(yield func(Watcher, string) bool) {
 	flush()
 }
 
-// unlocked calls yield for each of a batch without the lock, which the caller holds, and
-// reports whether it never returned false.
+// unlocked calls yield for each watch of a batch, and reports whether yield never returned false.
+// It releases the lock, which the caller holds, meanwhile.
 func (w *watches) unlocked(batch []listed, yield func(listed) bool) bool {
 	w.mu.Unlock()
 	defer w.mu.Lock()
@@ -225,9 +222,9 @@ func (w *watches) unlocked(batch []listed, yield func(listed) bool) bool {
 	return true
 }
 
-// The rest of this file needs mu, or the tree's write lock.
+// The rest of this file needs mu or the tree's write lock.
 
-// add gives a watch one more mode, and makes it if there is none.
+// add adds a mode to a watch, which it creates if there is none.
 func (w *watches) add(k tableKind, path string, who Watcher, m modes) {
 	t := &w.tables[k]
 	p := t.paths[path]
@@ -269,8 +266,8 @@ func (w *watches) add(k tableKind, path string, who Watcher, m modes) {
 	}
 }
 
-// subtract takes modes from a watch, which ends with its last one. It reports whether it
-// had any of them.
+// subtract removes modes from a watch, and removes the watch with its last mode. It reports whether
+// the watch had any of them.
 func (w *watches) subtract(k tableKind, e *watch, m modes) bool {
 	if m &= e.modes; m == 0 {
 		return false
@@ -299,7 +296,7 @@ func (w *watches) subtract(k tableKind, e *watch, m modes) bool {
 	return true
 }
 
-// find returns who's watch on path, nil if there is none.
+// find returns the watch of who on path, or nil if there is none.
 func (w *watches) find(k tableKind, path string, who Watcher) *watch {
 	p, r := w.tables[k].paths[path], w.watchers[who]
 	if p == nil || r == nil {
@@ -320,7 +317,7 @@ func (p *watched) find(r *watching) *watch {
 	return nil
 }
 
-// enlist adds a new watch.
+// enlist adds a new watch to p.
 func (p *watched) enlist(e *watch) {
 	p.link(e)
 	switch p.n++; {
@@ -334,14 +331,14 @@ func (p *watched) enlist(e *watch) {
 	}
 }
 
-// delist forgets a watch.
+// delist removes a watch from p.
 func (p *watched) delist(e *watch) {
 	p.unlink(e)
 	p.n--
 	delete(p.crowd, e.who)
 }
 
-// link puts a watch where its modes belong.
+// link puts a watch at the place that its modes call for.
 func (p *watched) link(e *watch) {
 	switch {
 	case p.first == nil:

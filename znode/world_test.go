@@ -39,7 +39,7 @@ func bootOf(member uint32) uint64 { return 1000 + uint64(member) }
 // newWorld opens term 1 and announces members 1 and 2.
 func newWorld(t testing.TB, others ...*State) *world {
 	heard := &recorder{}
-	s := New(Config{Self: 1, Observer: heard})
+	s := New(Config{Self: 1, Hooks: heard})
 	w := &world{t: t, states: append([]*State{s}, others...), seq: map[uint32]uint64{}, heard: heard, now: 1000, rules: Rules{TTLNodes: true}}
 	w.startTerm(1, 7)
 	w.announce(1, 0, bootOf(1))
@@ -127,7 +127,7 @@ func password(id jute.SessionID) []byte {
 	return bytes.Repeat([]byte{byte(id), 7}, 8)
 }
 
-// recorder is an Observer that writes down what it hears.
+// recorder is a Hooks that writes down each call.
 type recorder struct {
 	log    []string
 	result Result // of the last transaction of member 1

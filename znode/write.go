@@ -9,11 +9,11 @@ import (
 	"rollcall/proto"
 )
 
-// anyVersion is the expected version that always matches.
+// anyVersion is the expected version that matches every version.
 const anyVersion = -1
 
-// runCreate serves create, create2, createContainer and createTTL. What the request asks
-// for is judged before the session, as in ZooKeeper.
+// runCreate serves create, create2, createContainer and createTTL. It checks the request before the
+// session, as ZooKeeper does.
 func (s *State) runCreate(txn *proto.Txn, r *Result) {
 	d := jute.NewDecoder(txn.GetBody())
 	op, req, ttl := jute.Op(txn.GetOp()), &s.create, int64(0)
@@ -38,8 +38,8 @@ func (s *State) runCreate(txn *proto.Txn, r *Result) {
 	}
 }
 
-// lifeOf returns how the node that a create asks for ends: a container is what
-// createContainer makes, whatever the mode, and nobody else.
+// lifeOf returns how the created node may end. createContainer always makes a container, whatever
+// the mode, and no other operation makes one.
 func (s *State) lifeOf(txn *proto.Txn, op jute.Op, mode jute.CreateMode, ttl int64) (life, jute.Code) {
 	switch {
 	case !mode.Known():
@@ -60,10 +60,11 @@ func (s *State) lifeOf(txn *proto.Txn, op jute.Op, mode jute.CreateMode, ttl int
 	return life{}, jute.OK
 }
 
-// createNode adds a node that ends as l says; of the mode only the sequence counts here.
+// createNode adds a node that may end as l says. Of the request's mode, only whether it is
+// sequential counts here.
 func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*node, jute.Code) {
 	if req.Flags.IsEphemeral() && !l.container && l.owner == 0 {
-		return nil, jute.SessionExpired // a transaction of no session
+		return nil, jute.SessionExpired // the transaction has no session
 	}
 	path := borrow(req.Path)
 	if code := pathToParse(req.Path); code != jute.OK {
@@ -126,8 +127,8 @@ func (s *State) runDelete(txn *proto.Txn, r *Result) {
 	}
 }
 
-// deleteNode removes a node. Of the path only what is needed to find the parent is
-// checked; what is odd otherwise does not exist.
+// deleteNode removes a node. It checks only as much of the path as is needed to find the parent;
+// any other invalid path names a node that does not exist.
 func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
 	path := borrow(req.Path)
 	if code := pathToParse(req.Path); code != jute.OK {
@@ -157,7 +158,7 @@ func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
 	return jute.OK
 }
 
-// remove takes a node without children out of the tree, for whatever reason.
+// remove takes a node without children out of the tree, whatever the reason.
 func (s *State) remove(n *node) {
 	parent := s.unlink(s.gen.Load(), n)
 	s.willUndo(undo{unlinked: n})
@@ -253,7 +254,7 @@ func (s *State) runSetACL(txn *proto.Txn, r *Result) {
 	}
 }
 
-// check is what a multi does for a version that must hold.
+// check is a multi's operation that requires a version.
 func (s *State) check(txn *proto.Txn, req *jute.CheckVersionRequest) jute.Code {
 	path := borrow(req.Path)
 	if !ValidPath(path) {

@@ -171,7 +171,7 @@ func (r *record) observe(cfg *member.Config) *witness {
 		return nil
 	}
 	w := &witness{record: r, id: cfg.ID}
-	cfg.Observer = w
+	cfg.Hooks = w
 	cfg.Wrap = func(m server.Member) server.Member { return listening{m, w} }
 	return w
 }

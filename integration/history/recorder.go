@@ -107,17 +107,17 @@ func (r *Recorder) Connection(at time.Duration, kind ConnectionKind, session jut
 	})
 }
 
-// Opened records that member applied the creation of s: znode.Observer's Opened.
+// Opened records that member applied the creation of s: znode.Hooks's Opened.
 func (r *Recorder) Opened(at time.Duration, member uint32, s znode.Session) {
 	r.life(at, Life{Kind: lifeOpened, Member: member, Index: s.Since, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
 }
 
-// Attached records that member applied a change of s's owner: znode.Observer's Attached.
+// Attached records that member applied a change of s's owner: znode.Hooks's Attached.
 func (r *Recorder) Attached(at time.Duration, member uint32, s znode.Session) {
 	r.life(at, Life{Kind: lifeAttached, Member: member, Index: s.Since, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
 }
 
-// Closed records that member applied the end of s: znode.Observer's Closed, with the
+// Closed records that member applied the end of s: znode.Hooks's Closed, with the
 // state's index and zxid at that call.
 func (r *Recorder) Closed(at time.Duration, member uint32, index uint64, zxid int64, s znode.Session, expired bool) {
 	r.life(at, Life{
@@ -148,7 +148,7 @@ func (r *Recorder) Vouched(at time.Duration, member uint32, session jute.Session
 	})
 }
 
-// Leads records that leader has applied the TermStart of its own term: znode.Observer's
+// Leads records that leader has applied the TermStart of its own term: znode.Hooks's
 // TermStarted, on that member. Telling it again, as a replay does, changes nothing.
 func (r *Recorder) Leads(at time.Duration, term uint64, leader uint32) {
 	r.add(at, 1, func(Moment) {

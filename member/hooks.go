@@ -1,0 +1,124 @@
+package member
+
+import (
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// hooks implements znode.Hooks: apply tells it what changed, and it tells the
+// rooms. Everything here runs under the tree's lock and blocks nowhere. The follower
+// hears of a session before the server does, so that an answer finds its lease.
+type hooks struct{ m *Member }
+
+func (h hooks) TermStarted(t znode.Term) {
+	h.m.terms.started(t)
+	h.m.succession.started(t)
+	h.m.follower.TermStarted(t)
+	h.m.cfg.Hooks.TermStarted(t)
+}
+
+func (h hooks) Announced(member uint32, boot, replaced uint64) {
+	if member == h.m.cfg.ID {
+		h.m.announced.Store(boot == h.m.boot)
+	}
+	h.m.minFormat.Store(h.m.state.MinFormat())
+	h.m.follower.Announced(member, boot, replaced)
+	h.m.cfg.Hooks.Announced(member, boot, replaced)
+}
+
+func (h hooks) Opened(s znode.Session) {
+	if t := h.m.terms.table; t != nil {
+		t.Open(seed(s), now())
+		h.m.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+	}
+	h.m.follower.Opened(s)
+	h.m.cfg.Hooks.Opened(s)
+}
+
+func (h hooks) Attached(s znode.Session, old znode.Owner) {
+	if t := h.m.terms.table; t != nil {
+		t.Attach(seed(s), now())
+		h.m.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+	}
+	h.m.follower.Attached(s, old)
+	h.m.server.Attached(s, old)
+	h.m.cfg.Hooks.Attached(s, old)
+}
+
+func (h hooks) Closed(s znode.Session, end znode.Ending) {
+	h.m.deaths.add(death(h.m.state, s, end))
+	if h.m.terms.table != nil {
+		h.m.terms.closed = append(h.m.terms.closed, s.ID)
+		if l := h.m.terms.current.Load(); l != nil && end.Later {
+			l.Unswept() // a term that begins just now looks by itself
+		}
+		kind := EventClosed
+		if end.Expired {
+			kind = EventExpired
+			if l := h.m.terms.current.Load(); l != nil {
+				l.Expired(s.ID)
+			}
+		}
+		h.m.emit(Event{Kind: kind, Member: s.Owner.Member, Session: s.ID, Address: s.Address, Ephemerals: end.Ephemerals, Silent: end.Silent})
+	}
+	h.m.follower.Closed(s, end)
+	h.m.server.Closed(s, end)
+	h.m.cfg.Hooks.Closed(s, end)
+}
+
+func (h hooks) Swept(id jute.SessionID, last bool) {
+	if last {
+		h.m.server.Swept(id)
+	}
+	h.m.cfg.Hooks.Swept(id, last)
+}
+
+func (h hooks) Applied(txn *proto.Txn, r *znode.Result) {
+	h.m.follower.Applied(txn, r)
+	h.m.cfg.Hooks.Applied(txn, r)
+}
+
+func (h hooks) Dropped(txn *proto.Txn) {
+	h.m.dropped.Add(1)
+	h.m.cfg.Hooks.Dropped(txn)
+}
+
+func (h hooks) Overused(q znode.Quota) {
+	if h.m.terms.table != nil {
+		h.m.quotas.report(h.m, q)
+	}
+	h.m.cfg.Hooks.Overused(q)
+}
+
+func (h hooks) EntryEnd(index uint64) {
+	h.m.applied.Store(index)
+	h.m.terms.removeClosed()
+	h.m.follower.EntryEnd(index)
+	h.m.cfg.Hooks.EntryEnd(index)
+}
+
+func (h hooks) Restored() {
+	h.m.applied.Store(h.m.state.Index())
+	boot, _ := h.m.state.Boot(h.m.cfg.ID)
+	h.m.minFormat.Store(h.m.state.MinFormat())
+	h.m.announced.Store(boot == h.m.boot) // the announcement may be in the snapshot alone
+	h.m.follower.Restored()
+	h.m.server.Restored()
+	h.m.cfg.Hooks.Restored()
+}
+
+// deaf is the Config.Hooks of a member that nobody else observes.
+type deaf struct{}
+
+func (deaf) TermStarted(znode.Term)              {}
+func (deaf) Announced(uint32, uint64, uint64)    {}
+func (deaf) Opened(znode.Session)                {}
+func (deaf) Attached(znode.Session, znode.Owner) {}
+func (deaf) Closed(znode.Session, znode.Ending)  {}
+func (deaf) Swept(jute.SessionID, bool)          {}
+func (deaf) Applied(*proto.Txn, *znode.Result)   {}
+func (deaf) Dropped(*proto.Txn)                  {}
+func (deaf) Overused(znode.Quota)                {}
+func (deaf) EntryEnd(uint64)                     {}
+func (deaf) Restored()                           {}
