@@ -96,7 +96,7 @@ func (u *user) run() {
 		}
 		for err = nil; u.f.ctx.Err() == nil && !errors.Is(err, client.ErrExpired); {
 			began := time.Now()
-			err = u.act(c)
+			err = u.request(c)
 			u.note(began, err)
 		}
 		if errors.Is(err, client.ErrExpired) {
@@ -109,8 +109,8 @@ func (u *user) run() {
 	u.success(u.f.until) // ends the last gap
 }
 
-// act is one request.
-func (u *user) act(c *client.Client) error {
+// request sends one request and records what it has shown.
+func (u *user) request(c *client.Client) error {
 	if !u.writes {
 		_, _, err := c.Get(u.f.ctx, u.node, false)
 		return err

@@ -21,8 +21,8 @@ type holder interface {
 	count() (held, error)
 	// close closes all sessions at once and returns how many were closed in time.
 	close(ctx context.Context) (int, error)
-	// end leaves sessions that are still open to their expiry.
-	end()
+	// abandon leaves sessions that are still open to their expiry.
+	abandon()
 }
 
 // part is what one holder holds.
@@ -108,7 +108,7 @@ func (h *holding) count() (held, error) {
 
 func (h *holding) close(ctx context.Context) (int, error) { return closeAtOnce(ctx, h.clients), nil }
 
-func (h *holding) end() { abandonAll(h.clients) }
+func (h *holding) abandon() { abandonAll(h.clients) }
 
 const (
 	maxKeepers = 16              // processes that hold sessions
@@ -143,7 +143,7 @@ func (r *run) gather() (*crowd, error) {
 	for len(c.holders) < n {
 		w, err := startKeeper(r.ctx, r.keeper)
 		if err != nil {
-			c.end()
+			c.abandon()
 			return nil, err
 		}
 		c.holders = append(c.holders, w)
@@ -210,8 +210,8 @@ func (c *crowd) close() (int, error) {
 	return sum, err
 }
 
-func (c *crowd) end() {
-	_ = c.each(func(_ int, h holder) error { h.end(); return nil }) // no errors
+func (c *crowd) abandon() {
+	_ = c.each(func(_ int, h holder) error { h.abandon(); return nil }) // no errors
 	c.r.keepers.pids = nil
 }
 
@@ -225,7 +225,7 @@ func (r *run) hold() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer c.end()
+	defer c.abandon()
 	if n := len(c.holders); n > 1 {
 		r.tell(fmt.Sprintf("%d processes open sessions", n))
 	}

@@ -96,7 +96,7 @@ func (w *keeper) close(context.Context) (int, error) {
 	return a.Closed, err
 }
 
-func (w *keeper) end() {
+func (w *keeper) abandon() {
 	_ = w.in.Close() // so it ends
 	_ = w.cmd.Wait() // whatever it says
 }
@@ -110,7 +110,7 @@ func ServeKeeper(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	defer loop.Close()
 	h := newHolding(&run{ctx: ctx, tell: func(string) {}, loop: loop})
-	defer h.end()
+	defer h.abandon()
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	for {
 		var o order

@@ -92,7 +92,7 @@ func (l *load) run(r *run) (late *Histogram, begin, end reading, err error) {
 		l.fillSlots(r.p.Window)
 		pacer.Go(func() {
 			*late = *l.schedule.pace(l.until, stop, l.now, r.sleep, l.offer)
-			l.over()
+			l.slotDone()
 		})
 	} else {
 		l.left.Store(int64(r.p.Conns) * int64(r.p.Window))
@@ -113,8 +113,8 @@ func (l *load) run(r *run) (late *Histogram, begin, end reading, err error) {
 
 func (l *load) now() time.Duration { return time.Since(l.base) }
 
-// over notes that a slot, or the pacer, is at its end.
-func (l *load) over() {
+// slotDone notes that a slot, or the pacer, is at its end.
+func (l *load) slotDone() {
 	if l.left.Add(-1) == 0 {
 		close(l.idle)
 	}
@@ -165,7 +165,7 @@ func (l *load) startSlots(window int) {
 // next sends the slot's next request now, if the time is not over.
 func (s *slot) next(now time.Duration) {
 	if now >= s.w.load.until || s.w.load.ctx.Err() != nil {
-		s.w.load.over()
+		s.w.load.slotDone()
 		return
 	}
 	s.send(now)
@@ -205,7 +205,7 @@ func (s *slot) answered(r client.Reply, err error) {
 	switch {
 	case l.paced:
 		w.pump()
-		l.over()
+		l.slotDone()
 	case err != nil:
 		time.AfterFunc(retryPause, func() { s.next(l.now()) })
 	default:

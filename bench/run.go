@@ -114,7 +114,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	if err := r.begin(); err != nil {
 		return Result{}, fmt.Errorf("bench: %v: %w", &r.p, err)
 	}
-	defer func() { err = errors.Join(err, r.end()) }()
+	defer func() { err = errors.Join(err, r.cleanUp()) }()
 	result, err = k.run(r)
 	if err != nil {
 		return result, fmt.Errorf("bench: %v: %w", &r.p, err)
@@ -140,8 +140,8 @@ func (r *run) begin() error {
 	return nil
 }
 
-// end removes the nodes and closes the session, when the run has been broken off, too.
-func (r *run) end() error {
+// cleanUp removes the nodes and closes the session, when the run has been broken off, too.
+func (r *run) cleanUp() error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), setupTime)
 	defer stop()
 	defer r.control.Abandon()

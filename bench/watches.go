@@ -44,7 +44,7 @@ func (r *run) watches() (Result, error) {
 	for _, c := range sessions {
 		f.arm(c)
 	}
-	if err := f.settle(r); err != nil {
+	if err := f.awaitReady(r); err != nil {
 		return Result{}, err
 	}
 	return f.rounds(r)
@@ -62,7 +62,7 @@ func (f *fanOut) arm(c *client.Client) {
 			f.failed = err
 		}
 		f.armed++
-		f.settled()
+		f.signalReady()
 	}
 	if err := c.Go(f.ctx, jute.OpGetData, &jute.GetDataRequest{Path: f.node, Watch: true}, done); err != nil {
 		done(client.Reply{}, err)
@@ -85,8 +85,8 @@ func (f *fanOut) event(c *client.Client) {
 	f.arm(c)
 }
 
-// settled tells when all is ready for the next write. The lock is held.
-func (f *fanOut) settled() {
+// signalReady tells when all is ready for the next write. The lock is held.
+func (f *fanOut) signalReady() {
 	if f.armed >= f.n || f.failed != nil { // each has heard, since it watches again
 		select {
 		case f.ready <- struct{}{}:
@@ -95,8 +95,8 @@ func (f *fanOut) settled() {
 	}
 }
 
-// settle waits for that.
-func (f *fanOut) settle(r *run) error {
+// awaitReady waits for that.
+func (f *fanOut) awaitReady(r *run) error {
 	timer := time.NewTimer(watchTime)
 	defer timer.Stop()
 	select {
@@ -140,7 +140,7 @@ func (f *fanOut) rounds(r *run) (Result, error) {
 			return Result{}, err
 		}
 		took := time.Since(began)
-		if err := f.settle(r); err != nil {
+		if err := f.awaitReady(r); err != nil {
 			return Result{}, err
 		}
 		if measured {

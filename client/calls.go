@@ -11,7 +11,8 @@ import (
 	"rollcall/jute"
 )
 
-// Record is the body of a request. Append runs under the Client's lock: it only writes.
+// Record is the body of a request. Append is called under the Client's lock, so it must only
+// encode.
 type Record interface {
 	Append(b []byte) []byte
 }
@@ -21,14 +22,15 @@ type Readable interface {
 	Decode(d *jute.Decoder)
 }
 
-// Reply is a server's answer. Err is its code, OK or an error. Body follows the header; it is
-// good until the function it is given to returns.
+// Reply is a server's answer. Err is the server's code as an error, or nil for OK. Body is what
+// follows the header; it is valid until the function that receives the Reply returns.
 type Reply struct {
 	jute.ReplyHeader
 	Body []byte
 }
 
-// Into decodes the body, whose memory rec then refers to.
+// Into decodes the body into rec, which then refers to the body's memory. The error wraps
+// ErrProtocol.
 func (r Reply) Into(rec Readable) error {
 	return r.decode(new(jute.Decoder), rec)
 }
@@ -42,31 +44,33 @@ func (r Reply) decode(d *jute.Decoder, rec Readable) error {
 	return nil
 }
 
-// call is a request under way.
+// call is a request in flight.
 type call struct {
 	done func(Reply, error)
-	path string // that it watches if it succeeds
+	path string // the path that it watches if it succeeds
 	xid  int32
 	op   jute.Op
-	set  watch // the kind of that watch, as the request asks for it; 0: none
+	set  watch // the kind of that watch as the request asks for it; 0: none
 }
 
-// Bounds of what waits to be sent.
+// These limits apply to output that waits to be sent.
 const (
-	maxUnsent  = 4 << 20  // bytes not yet taken to be written, past which Go waits
-	maxRequest = 64 << 20 // bytes of one request; servers take 1 MiB unless told otherwise
+	maxUnsent  = 4 << 20  // unsent bytes above which Go waits
+	maxRequest = 64 << 20 // the longest request in bytes; servers accept 1 MiB by default
 )
 
-// Go sends a request: op with the record rec, nil if it has none. done is called once, in the
-// order of requests, with the reply, whose Err is the server's code, or with an error:
-// ErrConnectionLost, ErrExpired or ErrClosed. It runs on the reader and must not block; it may
-// call Go. rec is encoded before Go returns.
+// Go sends a request: op with the record rec, or without one if rec is nil. It encodes rec before
+// it returns.
 //
-// Go waits, until ctx ends, while MaxInFlight requests are under way, or 4 MiB of them unsent.
-// It does not wait for a connection: without one it returns ErrNotConnected (Ready waits).
-// While a function of the caller runs on the reader it lets twice as many pass, so that one
-// that sends a request in place of the one that ended does not wait for itself. When Go returns
-// an error, nothing was sent and done will not be called.
+// done is called once, in the order of requests. It gets the reply, whose Err is the server's code,
+// or an error: ErrConnectionLost, ErrExpired or ErrClosed. It runs on the reader and must not
+// block; it may call Go.
+//
+// Go waits, until ctx ends, while MaxInFlight requests are in flight or 4 MiB of them are unsent.
+// It does not wait for a connection: without one it returns ErrNotConnected. (Ready waits for one.)
+// While a function of the caller runs on the reader, Go allows twice as many requests, so that a
+// function that replaces a finished request by a new one does not wait for itself. If Go returns an
+// error, nothing was sent and done will not be called.
 func (c *Client) Go(ctx context.Context, op jute.Op, rec Record, done func(Reply, error)) error {
 	return c.send(ctx, op, rec, done, false)
 }
@@ -92,8 +96,8 @@ func (c *Client) send(ctx context.Context, op jute.Op, rec Record, done func(Rep
 	return err
 }
 
-// push queues a request on the connection, and reports if the caller has to call write. It
-// gives up the lock.
+// push queues a request on the connection. It reports whether the caller has to call write. It
+// releases the lock.
 func (c *Client) push(op jute.Op, rec Record, done func(Reply, error)) (l *link, write bool, err error) {
 	defer c.mu.Unlock()
 	l = c.link
@@ -115,7 +119,8 @@ func (c *Client) push(op jute.Op, rec Record, done func(Reply, error)) (l *link,
 	return l, l.startFlush(), nil
 }
 
-// refusal is why no request passes at the moment, nil if one may. last is for Close.
+// refusal returns why no request can be sent at the moment, or nil if one can. last is set for
+// Close, whose request is the last one.
 func (c *Client) refusal(last bool) error {
 	switch {
 	case c.end != nil:
@@ -129,14 +134,14 @@ func (c *Client) refusal(last bool) error {
 }
 
 func (c *Client) room() bool {
-	if c.link.reading { // what is unsent waits for the reader, which may be who calls
+	if c.link.reading { // unsent requests wait for the reader, which may be the caller
 		return c.calls.Len() < 2*c.cfg.MaxInFlight
 	}
 	return c.calls.Len() < c.cfg.MaxInFlight && len(c.link.out) < maxUnsent
 }
 
-// waitRoom gives the lock up until there may be room, and takes it again; not if it returns
-// an error, which is ctx's.
+// waitRoom releases the lock until there may be room, and takes it again. If ctx ends first, it
+// returns ctx's error without the lock.
 func (c *Client) waitRoom(ctx context.Context) error {
 	wake := make(chan struct{}, 1)
 	c.waiting = append(c.waiting, wake)
@@ -151,13 +156,13 @@ func (c *Client) waitRoom(ctx context.Context) error {
 	if i := slices.Index(c.waiting, wake); i >= 0 {
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 	} else {
-		c.wakeOne() // it was this one's turn
+		c.wakeOne() // the wake-up was meant for this caller
 	}
 	c.mu.Unlock()
 	return ctx.Err()
 }
 
-// wakeOne lets the first that waits for room look again. The lock is held.
+// wakeOne wakes the first caller that waits for room. The lock is held.
 func (c *Client) wakeOne() {
 	if len(c.waiting) == 0 {
 		return
@@ -166,10 +171,12 @@ func (c *Client) wakeOne() {
 	c.waiting = slices.Delete(c.waiting, 0, 1)
 }
 
-// Do sends a request, waiting for a connection and for room as long as ctx allows, and waits
-// for the reply, which it decodes into into (nil: not at all). What into then refers to is its
-// own. zxid is the reply's. The error is the server's code, ErrConnectionLost, ErrExpired,
-// ErrClosed, ErrProtocol or ctx's: then a request that was sent may still be carried out.
+// Do sends a request and waits for the reply, which it decodes into into, unless that is nil. It
+// waits for a connection and for room as long as ctx allows. Memory that into refers to belongs to
+// the caller. zxid is the reply's.
+//
+// The error is the server's code, ErrConnectionLost, ErrExpired, ErrClosed, ErrProtocol or ctx's.
+// After ctx's error, a request that was sent may still be carried out.
 func (c *Client) Do(ctx context.Context, op jute.Op, rec Record, into Readable) (zxid int64, err error) {
 	return c.do(ctx, op, rec, into, false)
 }
@@ -208,14 +215,14 @@ func (c *Client) do(ctx context.Context, op jute.Op, rec Record, into Readable, 
 	if err == nil && into != nil {
 		err = r.decode(&w.decoder, into)
 		if !isFlat(into) {
-			w.body = nil // it is into's now
+			w.body = nil // the memory is into's now
 		}
 	}
 	c.waiters.Put(w)
 	return r.Zxid, err
 }
 
-// isFlat reports whether a decoded record refers to nothing.
+// isFlat reports whether a decoded record refers to no other memory.
 func isFlat(into Readable) bool {
 	switch into.(type) {
 	case *jute.StatRecord, *jute.ErrorResponse:
@@ -224,19 +231,19 @@ func isFlat(into Readable) bool {
 	return false
 }
 
-// waiter is one Do that waits for its reply.
+// waiter is a call of Do that waits for its reply.
 type waiter struct {
 	pool     *sync.Pool
-	done     func(Reply, error) // finish, bound once
-	answered chan struct{}      // one place
-	decoder  jute.Decoder       // here, it is not allocated for each reply
-	given    atomic.Bool        // by who comes first: the reply, or the caller who gives up
-	reply    Reply              // its body in body
+	done     func(Reply, error) // the method finish, bound once
+	answered chan struct{}      // has room for one
+	decoder  jute.Decoder       // kept here so that no reply allocates one
+	given    atomic.Bool        // set by the first: the reply, or a caller that gives up
+	reply    Reply              // its body is in body
 	body     []byte
 	err      error
 }
 
-// maxBody is how many bytes of a reply a waiter keeps room for between calls.
+// maxBody is how many bytes for a reply's body a waiter keeps between calls.
 const maxBody = 4 << 10
 
 func (c *Client) takeWaiter() *waiter {

@@ -1,24 +1,24 @@
-// Package client keeps a session with servers that speak ZooKeeper's protocol, and sends
-// requests over it.
+// Package client keeps a session with servers that speak ZooKeeper's protocol, and sends requests
+// over it.
 //
-// A Client has one goroutine for its life, the reader: it connects, shakes hands, reads,
-// and calls the functions that callers gave it. Output is gathered in a buffer, and a second
-// goroutine exists while there is some to write: it takes all that has gathered in one write.
-// A timer looks after pings and silence; it has no goroutine while it waits. So a session
-// that only pings costs one goroutine, and no buffers but a few hundred bytes.
+// A Client has one goroutine for as long as it lives, the reader. It connects, does the handshake,
+// reads, and calls the caller's functions. Output is collected in a buffer; while there is some, a
+// second goroutine writes all of it in one write. A timer watches over pings and silence; it needs
+// no goroutine while it waits. A session that only pings therefore costs one goroutine and a few
+// hundred bytes of buffers.
 //
-// With a Loop many Clients share one reader, which reads what the kernel says is readable,
-// answers in place and writes at the end of each connection's batch. A Client of its has a
-// goroutine only while it has no connection. What is sent from elsewhere is written by whoever
-// sends it. Handling a frame is the same code in both.
+// With a Loop, many Clients share one reader. It reads what the kernel reports as readable, handles
+// replies in place and writes once after each connection's batch. Such a Client has a goroutine
+// only while it has no connection. A request from outside the reader is written by the goroutine
+// that sends it. Both kinds of readers handle frames with the same code.
 //
-// When a connection breaks, or says nothing for two thirds of the session's timeout, what was
-// under way ends with ErrConnectionLost and is not sent again; the reader goes round the
-// servers with the session, shows its identities, sets its watches again, and only then lets
-// requests pass.
+// If a connection breaks, or nothing is received for two thirds of the session's timeout, the
+// requests in flight end with ErrConnectionLost and are not sent again. The reader tries the
+// servers in turn to resume the session, sends its identities, sets its watches again, and only
+// then lets requests pass.
 //
-// Functions given by callers run on the reader: they must not block, and must not call Close,
-// Abandon, Do or what waits like it. Go may be called from them.
+// The caller's functions run on the reader: they must not block, and must not call Close, Abandon,
+// Do or anything that waits like Do. They may call Go.
 package client
 
 import (
@@ -37,70 +37,72 @@ import (
 	"rollcall/jute"
 )
 
-// Defaults of Config.
+// These are the defaults of Config.
 const (
 	DefaultTimeout     = 10 * time.Second
 	DefaultMaxInFlight = 1024
 )
 
-// Config says how a Client connects and whom it tells what. Its slices are the Client's from
-// Open on.
+// Config says how a Client connects and which functions it calls. From Open on, its slices belong
+// to the Client.
 type Config struct {
 	Servers []string      // host:port, tried in this order
-	Shuffle bool          // in a random order instead, drawn once
-	Timeout time.Duration // of the session, asked for; 0: DefaultTimeout
-	Resume  *Resume       // take over this session instead of a new one
-	Auth    []Auth        // identities shown on every connection, before anything else
+	Shuffle bool          // try the servers in a random order, drawn once
+	Timeout time.Duration // the session timeout to ask for; 0: DefaultTimeout
+	Resume  *Resume       // resume this session instead of opening a new one
+	Auth    []Auth        // identities to send first on every connection
 
-	// MaxInFlight is how many requests may be sent and not answered; 0: DefaultMaxInFlight.
+	// MaxInFlight is how many requests may be in flight; 0: DefaultMaxInFlight.
 	MaxInFlight int
 
-	// Loop serves the connections, if they are sockets and this is Linux; else, and if it is
-	// nil, each has goroutines of its own.
+	// Loop serves the connections if they are sockets and this is Linux. Otherwise, and if it is
+	// nil, each connection has goroutines of its own.
 	Loop *Loop
 
-	// Dial opens a connection to one of Servers until ctx ends. nil: TCP, without delay.
+	// Dial opens a connection to one of Servers. It must return when ctx ends. nil: TCP with
+	// TCP_NODELAY.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Watch is told every event of a node, in the order of the connection. zxid is what the
-	// server gave with it: -1 if it does not know. The path is good during the call.
+	// Watch is called with every event of a node, in the order in which the connection delivers
+	// them. zxid is the server's for that event, or -1 if the server does not know it. The path is
+	// valid during the call.
 	Watch func(e jute.WatcherEvent, zxid int64)
 
-	// State is told every change of the session's state. The error says why: nil with
-	// Connected, and with Closed after Close and Abandon.
+	// State is called with every change of the session's state. The error is the reason; it is nil
+	// with Connected, and with Closed after Close and Abandon.
 	State func(s State, why error)
 
-	// Pinged is told how long a ping took, from its sending to its answer.
+	// Pinged is called with each ping's round-trip time.
 	Pinged func(time.Duration)
 
-	Logger *slog.Logger // nil: silent
+	Logger *slog.Logger // nil: no log
 }
 
-// Resume is what it takes to go on with a session.
+// Resume holds what is needed to resume a session.
 type Resume struct {
 	ID       jute.SessionID
 	Password []byte
-	LastZxid int64 // servers that have not seen it refuse the connection
+	LastZxid int64 // servers that have not applied it refuse the connection
 }
 
-// Auth is an identity to show, such as scheme digest and user:password.
+// Auth is an identity to send, such as scheme digest and user:password.
 type Auth struct {
 	Scheme string
 	Auth   []byte
 }
 
-// State is how a session stands.
+// State is the state of a session.
 type State int
 
-// All states. Expired and Closed are final.
+// These are all states. Expired and Closed are final.
 const (
 	Connected    State = iota + 1 // requests pass
-	Disconnected                  // no connection; the Client looks for one
-	Expired                       // the servers know the session no longer
-	Closed                        // by Close or Abandon, or because an identity was refused
+	Disconnected                  // without a connection; the Client looks for one
+	Expired                       // the servers have expired the session
+	Closed                        // by Close or Abandon, or because a server refused an identity
 )
 
-// String names the state.
+// String returns the state's name.
 func (s State) String() string {
 	switch s {
 	case Connected:
@@ -115,42 +117,41 @@ func (s State) String() string {
 	return "no state"
 }
 
-// Client holds one session. Safe for concurrent use.
+// Client holds one session. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
 	servers []string
 	log     *slog.Logger
-	base    time.Time // what durations below count from
+	base    time.Time // the start of all durations below
 	ctx     context.Context
 	stop    context.CancelFunc
-	ended   chan struct{} // closed when the reader has ended
-	zxid    atomic.Int64  // the greatest seen in a reply; set by the reader
+	ended   chan struct{} // closed when the reader ends
+	zxid    atomic.Int64  // the greatest zxid in a reply; set by the reader
 	waiters sync.Pool     // of *waiter
 
-	// The reader's.
+	// The next fields belong to the reader.
 	watches watches
-	turn    int           // attempts to connect
-	failed  int           // of them, the last in a row
-	begun   time.Duration // when the last began
+	turn    int           // how many attempts to connect
+	failed  int           // how many of the last ones failed in a row
+	begun   time.Duration // when the last attempt began
 
 	mu       sync.Mutex
-	session  Resume           // without zxid
-	timeout  time.Duration    // of the session: as granted, once it is
+	session  Resume           // without its zxid
+	timeout  time.Duration    // the session's timeout: asked for, later as granted
 	link     *link            // nil while requests do not pass
-	timer    *time.Timer      // runs look, while connected; nil: not yet, or a Loop looks
+	timer    *time.Timer      // calls look while connected; nil before that, or with a Loop
 	calls    fifo.Queue[call] // sent and not answered, in order
 	xid      int32
-	waiting  []chan struct{} // for room, each with one place
+	waiting  []chan struct{} // callers that wait for room; each channel has room for one
 	changed  chan struct{}   // closed when link or end changes
 	closing  bool            // only Close may still send
-	end      error           // why nothing will ever pass again; nil: it may
-	lastFail error           // of an attempt to connect
+	end      error           // why no request will ever be sent again; nil: one may be
+	lastFail error           // of the last failed attempt to connect
 }
 
-// Open connects to one of the servers and returns when there is a session and its identities
-// are accepted. It goes round the servers until ctx ends: give it a deadline. The error is
-// ctx's, with what went wrong last; ErrExpired if the session to resume is gone; or
-// jute.AuthFailed.
+// Open connects to one of the servers. It returns when the session exists and its identities are
+// accepted. It tries the servers in turn until ctx ends, so give ctx a deadline. The error is
+// ctx's, with the last failure; ErrExpired if the session to resume is gone; or jute.AuthFailed.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
 	c, err := newClient(cfg)
 	if err != nil {
@@ -208,10 +209,10 @@ func newClient(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Bounds of what is asked for.
+// maxTimeout is the longest session timeout that can be asked for.
 const maxTimeout = 1<<31*time.Millisecond - time.Millisecond // an int of milliseconds on the wire
 
-// now is the time since base, monotonic.
+// now returns the time since base, by the monotonic clock.
 func (c *Client) now() time.Duration { return time.Since(c.base) }
 
 // Session returns the session's id and its timeout as the servers granted it.
@@ -228,7 +229,8 @@ func (c *Client) Resume() Resume {
 	return Resume{ID: c.session.ID, Password: slices.Clone(c.session.Password), LastZxid: c.zxid.Load()}
 }
 
-// Server returns the address the Client is connected to, "" while it is not.
+// Server returns the address of the server that the Client is connected to, or "" while there is
+// none.
 func (c *Client) Server() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +240,8 @@ func (c *Client) Server() string {
 	return c.link.addr
 }
 
-// Ready waits until requests pass, or returns ctx's error, or why they never will.
+// Ready waits until requests can be sent. It returns ctx's error if ctx ends first, or the reason
+// if requests can never be sent again.
 func (c *Client) Ready(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -258,10 +261,10 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
-// Close closes the session and waits for the answer; while there is no connection it waits
-// for one. Calls that begin after it end with ErrClosed. When it returns, whatever it returns,
-// the Client has ended as with Abandon. The error is ctx's, and then the session ends when it
-// expires; or ErrClosed if the Client had ended before. That the session had expired is none.
+// Close closes the session and waits for the answer. Without a connection it waits for one. Calls
+// that begin after Close end with ErrClosed. Whatever Close returns, the Client has then ended as
+// with Abandon. The error is ctx's, in which case the session ends when it expires, or ErrClosed if
+// the Client had ended before. It is nil if the session had expired.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	again := c.closing
@@ -282,9 +285,9 @@ func (c *Client) Close(ctx context.Context) error {
 	return err
 }
 
-// Abandon ends the Client without a word to the server: the session lives until it expires.
-// What is under way ends with ErrClosed. When Abandon returns, no goroutine is left and no
-// function of the caller will be called any more.
+// Abandon ends the Client without telling the server: the session lives until it expires. Requests
+// in flight end with ErrClosed. When Abandon returns, no goroutine is left and no function of the
+// caller will be called any more.
 func (c *Client) Abandon() {
 	c.stop()
 	<-c.ended

@@ -7,26 +7,26 @@ import (
 	"rollcall/jute"
 )
 
-// What a call may end with, besides the server's own codes (jute.NoNode and the like, found
-// by errors.Is) and its context's error.
+// A call may end with one of these errors, with a code of the server (jute.NoNode and the like,
+// found by errors.Is), or with its context's error.
 var (
-	// ErrConnectionLost says that the connection broke after the request was taken to be sent:
-	// whether it was carried out is not known.
+	// ErrConnectionLost says that the connection broke after the request was queued. It is not
+	// known whether the request was carried out.
 	ErrConnectionLost = fmt.Errorf("client: %w, outcome unknown", jute.ConnectionLoss)
-	// ErrNotConnected says that there is no connection, and the request was not sent.
+	// ErrNotConnected says that there is no connection and that the request was not sent.
 	ErrNotConnected = errors.New("client: not connected")
-	// ErrExpired says that the servers know the session no longer.
+	// ErrExpired says that the servers have expired the session.
 	ErrExpired = fmt.Errorf("client: %w", jute.SessionExpired)
-	// ErrClosed says that the Client has been closed. Of a request under way then, the outcome
+	// ErrClosed says that the Client has been closed. The outcome of a request that was in flight
 	// is not known.
 	ErrClosed = errors.New("client: closed")
-	// ErrTooLong says that a request is longer than any server takes. It was not sent.
+	// ErrTooLong says that a request is longer than any server accepts. It was not sent.
 	ErrTooLong = errors.New("client: request too long")
-	// ErrProtocol says that what the server sent cannot be understood.
+	// ErrProtocol says that the server sent bytes that make no sense.
 	ErrProtocol = errors.New("client: bad bytes from server")
 )
 
-// Error is what a typed call returns.
+// Error is the error of a typed call.
 type Error struct {
 	Op   jute.Op
 	Path string

@@ -13,16 +13,16 @@ import (
 	"rollcall/jute"
 )
 
-// Bounds of one connection's input and output.
+// These limits apply to one connection's input and output.
 const (
-	smallRead    = 256       // bytes of a link's own: an idle one needs no others
-	readSize     = 32 << 10  // of the buffers lent to links that have more to read
-	maxKept      = 64 << 10  // bytes of output kept for the next batch
-	maxReply     = 64 << 20  // bytes of one reply: a list of a million children
-	maxHandshake = 4 << 10   // bytes of the first reply
-	maxPassword  = 1 << 10   // bytes, within it
-	maxBatch     = 128 << 10 // bytes of paths in one setWatches: ZooKeeper's
-	loopReads    = 8         // by a Loop of one connection before others have their turn
+	smallRead    = 256       // bytes of a link's own read buffer, enough for an idle link
+	readSize     = 32 << 10  // bytes of a buffer that is lent to a link with more to read
+	maxKept      = 64 << 10  // bytes of output memory that are kept for the next batch
+	maxReply     = 64 << 20  // the longest reply in bytes: a list of a million children
+	maxHandshake = 4 << 10   // the longest first reply in bytes
+	maxPassword  = 1 << 10   // the longest password in it, in bytes
+	maxBatch     = 128 << 10 // bytes of paths in one setWatches, as in ZooKeeper
+	loopReads    = 8         // reads in a row by a Loop from one connection before others get their turn
 )
 
 // link is one connection.
@@ -30,39 +30,39 @@ type link struct {
 	c      *Client
 	conn   io.ReadWriteCloser
 	addr   string
-	flush  func()       // write, bound once: starting it allocates nothing
-	forget func() bool  // that the end of the Client closes conn
-	heard  atomic.Int64 // when bytes last came, since the Client's base
+	flush  func()       // the method write, bound once so that starting it allocates nothing
+	forget func() bool  // stops the end of the Client from closing conn
+	heard  atomic.Int64 // when bytes last arrived, since the Client's base
 
-	// The reader's.
-	opening int // replies that must come before requests pass
+	// The next fields belong to the reader.
+	opening int // replies that must arrive before requests can be sent
 	buf     []byte
-	r, w    int  // buf[r:w] is not yet handled
-	filled  bool // the last read filled buf: there may be more
+	r, w    int  // buf[r:w] has been read and not handled
+	filled  bool // the last read filled buf, so there may be more
 	lent    *[readSize]byte
-	gone    bool // a Loop has dropped it
+	gone    bool // the Loop has dropped this link
 	small   [smallRead]byte
 
-	// Guarded by the Client's lock.
+	// The next fields are guarded by the Client's lock.
 	out     []byte // frames to be sent
-	batch   []byte // those being written
-	written int    // bytes of batch
+	batch   []byte // frames being written
+	written int    // how many bytes of batch are written
 	spare   []byte // the memory of the last batch
-	looped  bool   // a Loop serves it: conn's Write never blocks, and may write a part
-	writing bool   // write runs
-	reading bool   // replies are being handled: write starts when they all are
-	full    bool   // conn takes no more for now: write starts when it does
-	space   bool   // conn took more since the last write began
+	looped  bool   // served by a Loop: conn's Write never blocks and may write only a part
+	writing bool   // write is running
+	reading bool   // replies are being handled; write starts after them
+	full    bool   // conn does not take more now; write starts when it does
+	space   bool   // conn has become writable since the last write began
 	idle    *sync.Cond
 	sent    time.Duration // when bytes were last written
-	pinged  time.Duration // when the ping under way was; 0: none is
-	end     error         // why the connection was closed from here
+	pinged  time.Duration // when the unanswered ping was sent; 0: there is none
+	end     error         // why this side closed the connection
 }
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
-// errNotNow is what a connection that never blocks returns when it has read nothing, or written
-// less than all.
+// errNotNow is returned by a connection that never blocks if it has read nothing, or could not
+// write everything.
 var errNotNow = errors.New("client: connection has nothing, or takes no more, for now")
 
 func newLink(c *Client, conn io.ReadWriteCloser, addr string) *link {
@@ -75,20 +75,21 @@ func newLink(c *Client, conn io.ReadWriteCloser, addr string) *link {
 	return l
 }
 
-// startFlush has the output written, unless that is under way or the reader will see to it. It
-// reports if the caller has to do it, by calling write without the lock, which is held.
+// startFlush makes sure that the output is written, unless a write is running or the reader will
+// start one. It reports whether the caller has to call write, after it has released the lock, which
+// is held.
 func (l *link) startFlush() (write bool) {
 	if l.writing || l.reading || l.full {
 		return false
 	}
 	l.writing = true
 	if !l.looped {
-		go l.flush() // ends when there is no output, or with the connection
+		go l.flush() // returns when there is no output left, or when the connection ends
 	}
 	return l.looped
 }
 
-// write writes all output there is, batch by batch, or as much as the connection takes.
+// write writes the output batch by batch: all of it, or as much as the connection takes.
 func (l *link) write() {
 	c := l.c
 	c.mu.Lock()
@@ -106,7 +107,7 @@ func (l *link) write() {
 				break
 			}
 		} else if err != nil {
-			l.endsWith(fmt.Errorf("client: write: %w", err))
+			l.abort(fmt.Errorf("client: write: %w", err))
 			break
 		}
 	}
@@ -114,10 +115,11 @@ func (l *link) write() {
 	l.idle.Broadcast()
 }
 
-// rest is how much of the batch is not yet written. The lock is held.
+// rest returns how many bytes of the batch are not yet written. The lock is held.
 func (l *link) rest() int { return len(l.batch) - l.written }
 
-// nextBatch reports whether there is output, having made it the batch. The lock is held.
+// nextBatch turns queued output into the next batch. It reports whether there was any. The lock is
+// held.
 func (l *link) nextBatch() bool {
 	if l.rest() > 0 {
 		return true
@@ -137,9 +139,9 @@ func (l *link) nextBatch() bool {
 	return true
 }
 
-// endsWith closes the connection, so that the reader does the rest, and says why. The lock is
-// held, but not while the connection is closed.
-func (l *link) endsWith(why error) {
+// abort closes the connection because of why; the reader then cleans up. The lock is held, but
+// released while the connection is closed.
+func (l *link) abort(why error) {
 	if l.end == nil {
 		l.end = why
 	}
@@ -148,7 +150,7 @@ func (l *link) endsWith(why error) {
 	l.c.mu.Lock()
 }
 
-// ping sends one, and reports if the caller has to call write. The lock is held.
+// ping queues a ping and reports whether the caller has to call write. The lock is held.
 func (l *link) ping(now time.Duration) (write bool) {
 	l.out = appendRequest(l.out, jute.XidPing, jute.OpPing, nil)
 	l.sent = now
@@ -167,7 +169,7 @@ func appendRequest(b []byte, xid int32, op jute.Op, rec Record) []byte {
 	return jute.EndFrame(b, mark)
 }
 
-// handshake opens a session or takes one over, and queues what goes before all requests.
+// handshake opens or resumes the session, and queues the frames that precede all requests.
 func (l *link) handshake() error {
 	c := l.c
 	c.mu.Lock()
@@ -215,7 +217,7 @@ func (l *link) handshake() error {
 	return nil
 }
 
-// open reads until nothing stands before requests.
+// open reads until every reply that must precede requests has arrived.
 func (l *link) open() error {
 	for l.opening > 0 {
 		if err := l.handleNext(); err != nil {
@@ -225,7 +227,7 @@ func (l *link) open() error {
 	return nil
 }
 
-// serve reads until the connection ends, and returns why.
+// serve reads until the connection ends, and returns the reason.
 func (l *link) serve() error {
 	for {
 		if err := l.handleNext(); err != nil {
@@ -242,7 +244,7 @@ func (l *link) handleNext() error {
 	return l.handle(frame)
 }
 
-// handle takes one frame: a reply or an event.
+// handle handles one frame: a reply or an event.
 func (l *link) handle(frame []byte) error {
 	d := jute.NewDecoder(frame)
 	var r Reply
@@ -268,7 +270,7 @@ func (l *link) handle(frame []byte) error {
 	return l.reply(r)
 }
 
-// opened counts a reply without which requests do not pass.
+// opened counts one of the replies that must arrive before requests can be sent.
 func (l *link) opened() error {
 	if l.opening == 0 {
 		return fmt.Errorf("%w: a reply to nothing", ErrProtocol)
@@ -302,7 +304,7 @@ func (l *link) pong() {
 	}
 }
 
-// reply ends the oldest request under way.
+// reply ends the oldest request in flight.
 func (l *link) reply(r Reply) error {
 	c := l.c
 	c.mu.Lock()
@@ -320,14 +322,14 @@ func (l *link) reply(r Reply) error {
 		c.watches.replied(next, r.Err)
 	}
 	if next.op == jute.OpCloseSession && r.Err == jute.OK {
-		c.stop() // the end of the connection that follows is no loss
+		c.stop() // the connection's end that follows is expected, not a loss
 	}
 	next.done(r, nil)
 	return nil
 }
 
-// next returns the next frame, which lies in the link's memory until the next call. It blocks
-// until there is one. limit is the longest it may be.
+// next returns the next frame, blocking until there is one. The frame lies in the link's memory
+// until the next call. limit is the greatest length accepted.
 func (l *link) next(limit int) ([]byte, error) {
 	for {
 		frame, need, err := l.frame(limit)
@@ -347,8 +349,9 @@ func (l *link) next(limit int) ([]byte, error) {
 	}
 }
 
-// receive reads what has come and handles it: for a connection that never blocks, with memory
-// that is shared by many. more says that there may be more, err why the connection has ended.
+// receive reads and handles input, for a connection that never blocks. It reads into memory that
+// many links share. more reports whether there may be more input; err is the reason if the
+// connection has ended.
 func (l *link) receive(shared []byte, now time.Duration) (more bool, err error) {
 	for range loopReads {
 		if l.r == l.w {
@@ -375,7 +378,7 @@ func (l *link) receive(shared []byte, now time.Duration) (more bool, err error) 
 	return more, nil
 }
 
-// handleAll handles all frames that have been read.
+// handleAll handles all frames that have been read completely.
 func (l *link) handleAll() error {
 	for {
 		frame, need, err := l.frame(maxReply)
@@ -388,8 +391,7 @@ func (l *link) handleAll() error {
 	}
 }
 
-// keep moves the begin of a frame out of the shared memory, and makes do with as little as that
-// needs.
+// keep moves an incomplete frame out of the shared memory into the smallest buffer that holds it.
 func (l *link) keep(shared []byte) {
 	have := l.buf[l.r:l.w]
 	var to []byte
@@ -412,8 +414,8 @@ func (l *link) keep(shared []byte) {
 	}
 }
 
-// frame takes the next frame from what has been read, or returns how long the memory from the
-// frame's begin must be to hold it, as far as that is known: 0 if it is all there.
+// frame takes the next frame from the input read so far. If it is incomplete, frame returns need,
+// the length of the whole frame as far as it is known; need is 0 if the frame is complete.
 func (l *link) frame(limit int) (frame []byte, need int, err error) {
 	need = 4
 	have := l.buf[l.r:l.w]
@@ -431,9 +433,9 @@ func (l *link) frame(limit int) (frame []byte, need int, err error) {
 	return have[4:need], 0, nil
 }
 
-// batchEnds has what done functions have sent meanwhile written, and lets those in who wait for
-// the room that they have left: the reader is about to wait. space says that the connection
-// takes output again.
+// batchEnds is called when the reader is about to wait. It starts writing what done functions have
+// sent meanwhile, and wakes callers that wait for the room that is now free. space reports that the
+// connection is writable again.
 func (l *link) batchEnds(space bool) {
 	c := l.c
 	c.mu.Lock()
@@ -451,9 +453,9 @@ func (l *link) batchEnds(space bool) {
 	}
 }
 
-// makeRoom makes room to read into: for the rest of a frame of need bytes, of which buf[r:w]
-// is the beginning. A link that reads little uses memory of its own, and one with more has a
-// buffer lent to it; beyond that memory grows as the bytes come.
+// makeRoom makes room to read the rest of a frame of need bytes, which begins with buf[r:w]. A link
+// that reads little uses memory of its own; one that reads more is lent a buffer. Beyond that,
+// memory grows as bytes arrive.
 func (l *link) makeRoom(need int) {
 	have := l.buf[l.r:l.w]
 	to := l.buf
@@ -477,7 +479,7 @@ func (l *link) makeRoom(need int) {
 	}
 }
 
-// giveBack gives back what was lent, which nothing refers to.
+// giveBack returns a lent buffer, to which nothing refers any more.
 func (l *link) giveBack() {
 	if l.lent != nil {
 		readBuffers.Put(l.lent)
@@ -485,7 +487,7 @@ func (l *link) giveBack() {
 	}
 }
 
-// release closes the connection and gives back what was lent. Nothing is read any more.
+// release closes the connection and returns a lent buffer. Nothing is read after that.
 func (l *link) release() {
 	_ = l.conn.Close()
 	l.forget()

@@ -2,13 +2,13 @@ package client
 
 import "time"
 
-// look is when a Loop has to look after a connection.
+// look says when a Loop has to check a connection next.
 type look struct {
 	at   time.Duration // since the Loop's base
 	link *link
 }
 
-// lookQueue is a heap: the next to come is the first.
+// lookQueue is a heap: the earliest look is first.
 type lookQueue []look
 
 func (q *lookQueue) push(l look) {
@@ -24,7 +24,7 @@ func (q *lookQueue) push(l look) {
 	}
 }
 
-// pop takes the first. There must be one.
+// pop removes and returns the first look. The heap must not be empty.
 func (q *lookQueue) pop() look {
 	h := *q
 	first := h[0]

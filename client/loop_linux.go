@@ -10,48 +10,48 @@ import (
 	"unsafe"
 )
 
-// Bounds of one turn of a Loop.
+// These limits apply to one turn of a Loop.
 const (
-	loopEvents = 512              // connections that the kernel names at a time
+	loopEvents = 512              // connections that one call of epoll_wait reports
 	loopRead   = 128 << 10        // bytes of one read
-	loopTick   = time.Millisecond // how late a ping may be: those due within one share a wake-up
+	loopTick   = time.Millisecond // how late a ping may be; pings due within it share a wake-up
 )
 
-// watched is what the kernel is asked about a socket. It tells of edges, so that it needs to be
-// asked but once.
+// watched are the epoll events of a socket. They are edge-triggered, so that a socket is added once
+// and never changed.
 const watched = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | 1<<31 // EPOLLET
 
-// Loop reads and writes for many Clients on one goroutine, which calls the functions that were
-// given to them while they are connected: what holds one up holds up all. Their sockets are out
-// of sight of Go's poller, which sees one file only: the kernel's list of those that are ready.
+// Loop reads and writes for many Clients on one goroutine. While they are connected it calls the
+// functions that were given to them, so a function that blocks holds up all of them. Go's poller
+// does not see their sockets; it sees one file, the epoll descriptor.
 //
-// The Loop's lock is taken with no other held.
+// The Loop's lock is taken while no other lock is held.
 type Loop struct {
 	base  time.Time
-	poll  *os.File // the list: readable while one of the sockets is ready
+	poll  *os.File // the epoll descriptor, readable while one of the sockets is ready
 	ended chan struct{}
 
-	// The goroutine's.
+	// The next fields belong to the goroutine.
 	events []syscall.EpollEvent
-	n      int                     // of them, as they were told
-	ask    func(poll uintptr) bool // collect, bound once
-	peek   func(poll uintptr)      // collect, without waiting
-	ready  []*link                 // whose events they are
-	again  []*link                 // that may have more to read than was their turn
+	n      int                     // how many events were reported
+	ask    func(poll uintptr) bool // the method collect, bound once
+	peek   func(poll uintptr)      // collect without waiting
+	ready  []*link                 // the links of events, in the same order
+	again  []*link                 // links that may have more to read than one turn allowed
 	shared []byte
 
 	mu     sync.Mutex
-	links  map[int32]*link // by file
+	links  map[int32]*link // by file descriptor
 	looks  lookQueue
-	wakes  time.Duration // when the goroutine is woken without an event, since base; 0: never
+	wakes  time.Duration // when the goroutine wakes without an event, since base; 0: never
 	closed bool
 }
 
-// NewLoop returns a Loop, which runs until it is closed.
+// NewLoop returns a Loop, which runs until Close is called.
 func NewLoop() (*Loop, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err == nil {
-		err = syscall.SetNonblock(fd, true) // or Go's poller would not take it
+		err = syscall.SetNonblock(fd, true) // otherwise Go's poller would not accept it
 	}
 	if err != nil {
 		return nil, fmt.Errorf("client: loop: %w", err)
@@ -66,23 +66,23 @@ func NewLoop() (*Loop, error) {
 }
 
 // Close ends the Loop. A Client that it still serves loses its connection and goes on with
-// goroutines of its own. It must not be called from a function that the Loop calls.
+// goroutines of its own. Close must not be called from a function that the Loop calls.
 func (lp *Loop) Close() {
 	lp.mu.Lock()
 	lp.closed = true
 	lp.mu.Unlock()
-	_ = lp.poll.Close() // run ends
+	_ = lp.poll.Close() // makes run return
 	<-lp.ended
 }
 
-// take takes over a connection and lets requests pass on it, or reports that it cannot. Nobody
-// reads from it meanwhile.
+// take takes over a connection and lets requests pass on it. It returns false if it cannot. Nothing
+// else may read from the connection meanwhile.
 func (lp *Loop) take(l *link) bool {
-	if lp == nil || lp.over() || !l.adopt() {
+	if lp == nil || lp.isClosed() || !l.adopt() {
 		return false
 	}
 	l.c.connected(l)
-	err := l.handleAll() // what came with the handshake
+	err := l.handleAll() // frames that came with the handshake
 	l.keep(lp.shared[:1])
 	l.batchEnds(false)
 	if err == nil {
@@ -94,16 +94,17 @@ func (lp *Loop) take(l *link) bool {
 	return true
 }
 
-func (lp *Loop) over() bool {
+func (lp *Loop) isClosed() bool {
 	lp.mu.Lock()
 	defer lp.mu.Unlock()
 	return lp.closed
 }
 
-// errLoopClosed is why a connection ended.
+// errLoopClosed says why a connection ended.
 var errLoopClosed = errors.New("client: loop is closed")
 
-// add has the goroutine serve a connection. If it returns no error, the link is the goroutine's.
+// add lets the goroutine serve a connection. If add returns no error, the link belongs to the
+// goroutine.
 func (lp *Loop) add(l *link) error {
 	_, timeout := l.c.Session()
 	fd := int32(l.conn.(*socket).fd)
@@ -121,7 +122,7 @@ func (lp *Loop) add(l *link) error {
 	return nil
 }
 
-// control puts a socket on the list. The lock is held.
+// control adds a socket to the epoll descriptor. The lock is held.
 func (lp *Loop) control(fd int32) error {
 	raw, err := lp.poll.SyscallConn()
 	if err != nil {
@@ -134,7 +135,7 @@ func (lp *Loop) control(fd int32) error {
 	return errors.Join(err, failed)
 }
 
-// setWake has the goroutine woken when somebody is to be looked after. The lock is held.
+// setWake sets when the goroutine wakes for the next look. The lock is held.
 func (lp *Loop) setWake() {
 	var at time.Duration
 	if len(lp.looks) > 0 {
@@ -148,17 +149,17 @@ func (lp *Loop) setWake() {
 	if at > 0 {
 		t = lp.base.Add(at)
 	}
-	_ = lp.poll.SetReadDeadline(t) // fails once it is closed
+	_ = lp.poll.SetReadDeadline(t) // fails after Close
 }
 
-// run serves until the list is closed.
+// run serves until Close.
 func (lp *Loop) run() {
 	defer close(lp.ended)
 	raw, err := lp.poll.SyscallConn()
 	for err == nil {
 		lp.n = 0
 		if err = raw.Read(lp.ask); errors.Is(err, os.ErrDeadlineExceeded) {
-			err = raw.Control(lp.peek) // what has come is read before anybody is looked after
+			err = raw.Control(lp.peek) // read what has arrived before looking for silent connections
 		}
 		now := time.Now()
 		lp.name(lp.events[:lp.n])
@@ -178,8 +179,8 @@ func (lp *Loop) run() {
 	}
 }
 
-// collect takes the events there are. It reports false if there is nothing to do: then Go's
-// poller has it called again when there is.
+// collect takes the events that are there. It returns false if there is nothing to do: Go's poller
+// then calls it again when there is.
 func (lp *Loop) collect(poll uintptr) bool {
 	for {
 		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, poll, uintptr(unsafe.Pointer(&lp.events[0])), loopEvents, 0, 0, 0)
@@ -193,7 +194,7 @@ func (lp *Loop) collect(poll uintptr) bool {
 	}
 }
 
-// name finds whose events they are.
+// name finds the links that the events belong to.
 func (lp *Loop) name(events []syscall.EpollEvent) {
 	lp.ready = lp.ready[:0]
 	lp.mu.Lock()
@@ -203,7 +204,8 @@ func (lp *Loop) name(events []syscall.EpollEvent) {
 	}
 }
 
-// serve reads, has replies handled, and writes. The link may be nil, and the event older than it.
+// serve reads, lets replies be handled, and writes. The link may be nil, and the event older than
+// the link.
 func (lp *Loop) serve(l *link, events uint32, now time.Time) {
 	if l == nil {
 		return
@@ -221,7 +223,7 @@ func (lp *Loop) serve(l *link, events uint32, now time.Time) {
 	l.batchEnds(events&syscall.EPOLLOUT != 0)
 }
 
-// goOn serves those that had more to read than was their turn.
+// goOn serves the links that had more to read than one turn allowed.
 func (lp *Loop) goOn(now time.Time) {
 	links := lp.again
 	lp.again = nil
@@ -232,7 +234,7 @@ func (lp *Loop) goOn(now time.Time) {
 	}
 }
 
-// look sends the pings that are due and gives up those that are silent.
+// look sends the pings that are due and drops silent connections.
 func (lp *Loop) look(now time.Time) {
 	at := now.Sub(lp.base)
 	for {
@@ -261,15 +263,15 @@ func (lp *Loop) look(now time.Time) {
 	}
 }
 
-// hears reports whether something has come from one that seems to be silent, and handles it: the
-// Loop itself may have been held up.
+// hears reads once more from a connection that seems to be silent, because the Loop itself may have
+// been held up. It reports whether anything has arrived, or the link is gone.
 func (lp *Loop) hears(l *link, now time.Time) bool {
 	heard := l.heard.Load()
 	lp.serve(l, syscall.EPOLLIN, now)
 	return l.gone || l.heard.Load() != heard
 }
 
-// drop gives up a connection that has ended.
+// drop removes a connection that has ended.
 func (lp *Loop) drop(l *link, err error) {
 	l.gone = true
 	s := l.conn.(*socket)
@@ -282,8 +284,8 @@ func (lp *Loop) drop(l *link, err error) {
 	s.free()
 }
 
-// lookAfter is look for a connection that a Loop serves, and returns after what time it has to
-// look again.
+// lookAfter does what Client.look does, for a connection served by a Loop. It returns the time
+// until the next look, or the reason to end the connection.
 func (l *link) lookAfter() (time.Duration, error) {
 	c := l.c
 	c.mu.Lock()

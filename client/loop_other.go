@@ -8,7 +8,7 @@ type Loop struct{}
 // NewLoop returns a Loop.
 func NewLoop() (*Loop, error) { return &Loop{}, nil }
 
-// Close ends it.
+// Close does nothing.
 func (*Loop) Close() {}
 
 func (*Loop) take(*link) bool { return false }

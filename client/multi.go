@@ -7,13 +7,13 @@ import (
 	"rollcall/jute"
 )
 
-// MultiResult is what became of one operation of a multi.
+// MultiResult is the result of one operation of a multi.
 type MultiResult struct {
-	Op       jute.Op // that it answers as; jute.OpError if it failed
+	Op       jute.Op // the operation's type; jute.OpError if it failed
 	Err      jute.Code
 	Path     []byte    // of a create
 	Data     []byte    // of a getData
-	Stat     jute.Stat // of create2 and the like, setData and getData
+	Stat     jute.Stat // of setData, getData, and of create2 and the other creates that return a Stat
 	Children [][]byte  // of a getChildren
 }
 
@@ -23,12 +23,13 @@ type MultiRequest []jute.MultiOp
 // Append writes the record.
 func (r MultiRequest) Append(b []byte) []byte { return jute.AppendMulti(b, r) }
 
-// MultiResponse answers multi and multiRead: one result for each operation.
+// MultiResponse is the answer to multi and multiRead: one result for each operation.
 type MultiResponse struct {
 	Results []MultiResult
 }
 
-// Decode reads the record, up to the end mark or the Decoder's error.
+// Decode reads the record up to the end mark. If the input is malformed, the Decoder keeps the
+// error.
 func (r *MultiResponse) Decode(d *jute.Decoder) {
 	r.Results = r.Results[:0]
 	for {
@@ -65,9 +66,10 @@ func (r *MultiResult) decode(d *jute.Decoder) {
 	}
 }
 
-// Multi carries out all operations or none, in order; if all of them read (getData and
-// getChildren), each for itself. The error of writes is that of the operation that failed, and
-// then results says which: those before it are OK, those behind jute.RuntimeInconsistency.
+// Multi carries out all operations in order, or none. If all of them read (getData and
+// getChildren), each succeeds or fails by itself. For writes, the error is that of the operation
+// that failed, and results says which one that is: the operations before it have OK, those after it
+// jute.RuntimeInconsistency.
 func (c *Client) Multi(ctx context.Context, ops []jute.MultiOp) (results []MultiResult, err error) {
 	op := jute.OpMulti
 	if len(ops) > 0 && !ops[0].Op.IsWrite() {

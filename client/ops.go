@@ -7,8 +7,8 @@ import (
 	"rollcall/jute"
 )
 
-// call does a request about a path, for the typed calls below: they all wait as Do does, and
-// their error is an *Error. Version -1 is any version. A call that watches tells Config.Watch.
+// call does a request about a path for the typed calls below. They all wait as Do does, and their
+// error is an *Error. Version -1 matches any version. The events of a watch go to Config.Watch.
 func (c *Client) call(ctx context.Context, op jute.Op, path string, rec Record, into Readable) error {
 	if _, err := c.Do(ctx, op, rec, into); err != nil {
 		return &Error{Op: op, Path: path, Err: err}
@@ -16,8 +16,8 @@ func (c *Client) call(ctx context.Context, op jute.Op, path string, rec Record, 
 	return nil
 }
 
-// Create makes a node and returns its path, which a sequential mode completes. acl nil lets
-// everyone do everything. For modes with a TTL there is CreateTTL.
+// Create creates a node and returns its path, to which a sequential mode appends a number. If acl
+// is nil, everyone has every permission. For modes with a TTL there is CreateTTL.
 func (c *Client) Create(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL) (string, error) {
 	rec := createRequest(path, data, mode, acl)
 	if mode.IsContainer() {
@@ -30,8 +30,8 @@ func (c *Client) Create(ctx context.Context, path string, data []byte, mode jute
 	return string(resp.Path), err
 }
 
-// CreateTTL is Create for jute.PersistentWithTTL and jute.PersistentSequentialWithTTL: a node
-// that goes when it has had no children and no change for ttl, in whole milliseconds.
+// CreateTTL is Create for jute.PersistentWithTTL and jute.PersistentSequentialWithTTL. The server
+// deletes the node when it has had no children and no change for ttl, in whole milliseconds.
 func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL, ttl time.Duration) (string, error) {
 	var resp jute.Create2Response
 	rec := jute.CreateTTLRequest{CreateRequest: createRequest(path, data, mode, acl), TTL: ttl.Milliseconds()}
@@ -53,21 +53,22 @@ func (c *Client) Set(ctx context.Context, path string, data []byte, version int3
 	return resp.Stat, err
 }
 
-// Get reads a node's data: nil if they are null.
+// Get returns a node's data, nil if they are null, and its Stat.
 func (c *Client) Get(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error) {
 	var resp jute.GetDataResponse
 	err := c.call(ctx, jute.OpGetData, path, jute.GetDataRequest{Path: []byte(path), Watch: watch}, &resp)
 	return resp.Data, resp.Stat, err
 }
 
-// Exists reads a node's Stat; jute.NoNode if there is none, and then a watch waits for it.
+// Exists returns a node's Stat, or the error jute.NoNode if there is none. A watch is set in both
+// cases.
 func (c *Client) Exists(ctx context.Context, path string, watch bool) (jute.Stat, error) {
 	var resp jute.ExistsResponse
 	err := c.call(ctx, jute.OpExists, path, jute.ExistsRequest{Path: []byte(path), Watch: watch}, &resp)
 	return resp.Stat, err
 }
 
-// Children reads the names of a node's children, in no order.
+// Children returns the names of a node's children, in no order, and its Stat.
 func (c *Client) Children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error) {
 	var resp jute.GetChildren2Response
 	err := c.call(ctx, jute.OpGetChildren2, path, jute.GetChildrenRequest{Path: []byte(path), Watch: watch}, &resp)
@@ -86,31 +87,32 @@ func (c *Client) Delete(ctx context.Context, path string, version int32) error {
 	return c.call(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(path), Version: version}, nil)
 }
 
-// Sync waits until the server has all that was written anywhere before the call.
+// Sync waits until the server has applied everything that was written anywhere before the call.
 func (c *Client) Sync(ctx context.Context, path string) error {
 	return c.call(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(path)}, nil)
 }
 
-// GetACL reads who may do what with a node.
+// GetACL returns a node's access control list and its Stat.
 func (c *Client) GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat, error) {
 	var resp jute.GetACLResponse
 	err := c.call(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(path)}, &resp)
 	return resp.ACL, resp.Stat, err
 }
 
-// SetACL says who may do what with a node. version is the ACL's.
+// SetACL sets a node's access control list. version is that of the list.
 func (c *Client) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
 	var resp jute.SetACLResponse
 	err := c.call(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version}, &resp)
 	return resp.Stat, err
 }
 
-// AddWatch sets a watch that stays, on a node that need not exist.
+// AddWatch sets a persistent watch on a node, which need not exist.
 func (c *Client) AddWatch(ctx context.Context, path string, mode jute.AddWatchMode) error {
 	return c.call(ctx, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(path), Mode: mode}, nil)
 }
 
-// RemoveWatches drops this session's watches of a node; jute.NoWatcher if it has none such.
+// RemoveWatches removes this session's watches on a node. The error is jute.NoWatcher if there are
+// none of this type.
 func (c *Client) RemoveWatches(ctx context.Context, path string, which jute.WatcherType) error {
 	return c.call(ctx, jute.OpRemoveWatches, path, jute.RemoveWatchesRequest{Path: []byte(path), Type: which}, nil)
 }

@@ -12,70 +12,71 @@ import (
 )
 
 // backoffSteps is how often the pause between attempts doubles: from a 128th of the session's
-// timeout to an 8th, so that there are several attempts in a session's life.
+// timeout to an 8th, so that there are several attempts within the session's timeout.
 const backoffSteps = 4
 
-// minLife is how long a connection lives that counts as a success: a server that lets clients
-// in only to drop them is not asked at once again.
+// minLife is how long a connection must last to count as a success. A server that accepts clients
+// only to drop them is not tried again at once.
 const minLife = 100 * time.Millisecond
 
-// backoff is the pause after so many attempts in a row have failed, half of it by chance: many
-// clients that lost the same server do not come back at once.
+// backoff returns the pause after so many failed attempts in a row. Half of it is random, so that
+// many clients that lost the same server do not come back at once.
 func backoff(timeout time.Duration, failed int) time.Duration {
 	d := timeout / 128 << min(failed-1, backoffSteps)
 	return d/2 + rand.N(d/2+1)
 }
 
-// run is the reader: it keeps a connection until the session or the Client ends, or a Loop has
-// taken it over. What waits on an idle connection stands on little stack: run, serve and next.
+// run is the reader: it keeps a connection until the session or the Client ends, or until a Loop
+// takes the connection over. While a connection is idle, only run, serve and next are on its stack,
+// which therefore stays small.
 func (c *Client) run() {
 	for {
 		passed := false
 		l, err := c.connect()
 		if err == nil {
 			if c.cfg.Loop.take(l) {
-				return // dropped goes on
+				return // dropped continues
 			}
 			c.connected(l)
 			err = l.serve()
 			passed = c.lost(l, err)
 		}
-		if c.ends(err) {
+		if c.endIfFinal(err) {
 			return
 		}
 		c.pause(passed, err)
 	}
 }
 
-// dropped is what a Loop calls when a connection that it served has ended.
+// dropped is called by a Loop when a connection that it served has ended.
 func (c *Client) dropped(l *link, err error) {
 	passed := c.lost(l, err)
-	if c.ends(err) {
+	if c.endIfFinal(err) {
 		return
 	}
-	go func() { // run ends it, or the next connection
+	go func() { // ended by run, or by the next connection
 		c.pause(passed, err)
 		c.run()
 	}()
 }
 
-// ends ends the Client if there is nothing left to connect for.
-func (c *Client) ends(err error) bool {
+// endIfFinal ends the Client if there is no reason left to connect, and reports whether it did.
+func (c *Client) endIfFinal(err error) bool {
 	switch {
 	case c.ctx.Err() != nil:
-		c.over(Closed, nil, ErrClosed)
+		c.shutDown(Closed, nil, ErrClosed)
 	case errors.Is(err, ErrExpired):
-		c.over(Expired, err, ErrExpired)
+		c.shutDown(Expired, err, ErrExpired)
 	case errors.Is(err, jute.AuthFailed):
-		c.over(Closed, err, err)
+		c.shutDown(Closed, err, err)
 	default:
 		return false
 	}
 	return true
 }
 
-// pause waits before the next attempt, the longer the more have failed; not at all after a
-// connection on which requests passed for a while.
+// pause waits before the next attempt; the wait grows with the number of failures. It does not wait
+// after a connection on which requests passed for a while.
 func (c *Client) pause(passed bool, err error) {
 	if passed && c.now()-c.begun > minLife {
 		c.failed = 0
@@ -83,7 +84,7 @@ func (c *Client) pause(passed bool, err error) {
 	}
 	c.failed++
 	if c.failed == len(c.servers) {
-		c.log.Warn("no server could be connected to", "session", c.session.ID, "err", err)
+		c.log.Warn("cannot connect to any server", "session", c.session.ID, "err", err)
 	}
 	c.mu.Lock()
 	c.lastFail = err
@@ -95,8 +96,8 @@ func (c *Client) pause(passed bool, err error) {
 	}
 }
 
-// over ends the Client: nothing will pass any more, because of end.
-func (c *Client) over(s State, why, end error) {
+// shutDown ends the Client: no request will be sent any more, because of end.
+func (c *Client) shutDown(s State, why, end error) {
 	c.stop()
 	c.mu.Lock()
 	c.end = end
@@ -104,15 +105,15 @@ func (c *Client) over(s State, why, end error) {
 	close(c.changed)
 	c.wakeAll()
 	c.mu.Unlock()
-	c.fail(end)
-	c.tell(s, why)
+	c.failCalls(end)
+	c.reportState(s, why)
 	close(c.ended)
 }
 
-func (c *Client) tell(s State, why error) {
+func (c *Client) reportState(s State, why error) {
 	if s != Closed || why != nil {
 		id, _ := c.Session()
-		c.log.Info("session "+s.String(), "session", id, "server", c.Server(), "why", why)
+		c.log.Info("session "+s.String(), "session", id, "server", c.Server(), "reason", why)
 	}
 	if c.cfg.State != nil {
 		c.callsOut()
@@ -120,8 +121,8 @@ func (c *Client) tell(s State, why error) {
 	}
 }
 
-// callsOut notes that the reader enters a function of the caller, which may send requests:
-// what it sends on the connection is written when the reader is about to wait.
+// callsOut records that the reader is about to call a function of the caller, which may send
+// requests. What it sends on the connection is written when the reader is about to wait.
 func (c *Client) callsOut() {
 	c.mu.Lock()
 	if c.link != nil {
@@ -130,8 +131,9 @@ func (c *Client) callsOut() {
 	c.mu.Unlock()
 }
 
-// connect opens a connection to the next server, with the session or a new one. The server has
-// its share of the session's timeout for that and for all that goes before requests.
+// connect opens a connection to the next server and resumes the session on it, or opens a new one.
+// The server gets its share of the session's timeout for that and for everything that precedes
+// requests.
 func (c *Client) connect() (*link, error) {
 	addr := c.servers[c.turn%len(c.servers)]
 	c.turn++
@@ -142,7 +144,7 @@ func (c *Client) connect() (*link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: connect to %s: %w", addr, err)
 	}
-	_ = conn.SetDeadline(by) // until requests pass
+	_ = conn.SetDeadline(by) // until requests can be sent
 	l := newLink(c, conn, addr)
 	err = l.handshake()
 	if err == nil {
@@ -178,11 +180,11 @@ func (c *Client) connected(l *link) {
 		c.timer.Reset(c.timeout / 3)
 	}
 	c.mu.Unlock()
-	c.tell(Connected, nil)
+	c.reportState(Connected, nil)
 }
 
-// lost ends a connection that has broken, and what was under way on it. It reports whether
-// requests had passed.
+// lost cleans up after a connection that has broken and ends the requests that were in flight on
+// it. It reports whether requests had passed.
 func (c *Client) lost(l *link, why error) bool {
 	l.release()
 	c.mu.Lock()
@@ -204,20 +206,20 @@ func (c *Client) lost(l *link, why error) bool {
 	if !passed || c.ctx.Err() != nil || errors.Is(why, jute.AuthFailed) {
 		return passed
 	}
-	c.fail(ErrConnectionLost)
-	c.tell(Disconnected, why)
+	c.failCalls(ErrConnectionLost)
+	c.reportState(Disconnected, why)
 	return passed
 }
 
-// wakeAll lets all that wait for room look again. The lock is held.
+// wakeAll wakes all callers that wait for room. The lock is held.
 func (c *Client) wakeAll() {
 	for len(c.waiting) > 0 {
 		c.wakeOne()
 	}
 }
 
-// fail ends all requests under way. Nothing can pass meanwhile.
-func (c *Client) fail(err error) {
+// failCalls ends all requests in flight with err. No request can be sent meanwhile.
+func (c *Client) failCalls(err error) {
 	for {
 		c.mu.Lock()
 		if c.calls.Len() == 0 {
@@ -230,8 +232,7 @@ func (c *Client) fail(err error) {
 	}
 }
 
-// look is what the timer runs: it looks after the connection, and sets the timer to when it
-// has to look next.
+// look is called by the timer. It checks the connection, and sets the timer to the next check.
 func (c *Client) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,21 +242,21 @@ func (c *Client) look() {
 	}
 	next, _, end := c.pings(l, c.now())
 	if end != nil {
-		l.endsWith(end)
+		l.abort(end)
 		return
 	}
 	c.timer.Reset(next)
 }
 
-// pings pings when nothing has been sent for a third of the timeout, and gives up a connection
-// that has said nothing for two thirds: then it returns why. It returns when it has to look
-// next, and if the caller has to call write. The lock is held.
+// pings sends a ping if nothing has been sent for a third of the timeout. If nothing has been
+// received for two thirds, it gives the connection up and returns the reason. It returns when it
+// has to be called next, and reports whether the caller has to call write. The lock is held.
 func (c *Client) pings(l *link, now time.Duration) (next time.Duration, write bool, end error) {
 	silent := now - time.Duration(l.heard.Load())
 	if silent >= c.timeout*2/3 {
-		return 0, false, fmt.Errorf("%w: nothing heard for %v", errSilent, silent)
+		return 0, false, fmt.Errorf("%w: nothing received for %v", errSilent, silent)
 	}
-	next = c.timeout / 3 // while something is being written, that is what will be heard of
+	next = c.timeout / 3 // while a write is running, its reply or its failure will tell
 	if !l.writing && len(l.out) == 0 && l.rest() == 0 {
 		if now-l.sent >= c.timeout/3 {
 			write = l.ping(now)

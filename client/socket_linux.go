@@ -9,16 +9,17 @@ import (
 )
 
 // socket is a connection that never blocks and that Go's poller does not know. Close ends the
-// connection, but keeps the file for those who read and write; when nobody does, free closes it.
+// connection but keeps the descriptor open for calls that read or write. When there are none any
+// more, free closes the descriptor.
 type socket struct {
 	fd int
 
-	mu    sync.Mutex // guards the file against being closed for the last time
+	mu    sync.Mutex // guards the descriptor against being closed while in use
 	freed bool
 }
 
-// adopt makes the link's connection a socket; it reports false if that cannot be done, and then
-// the connection is as it was, or closed. Nobody reads meanwhile, and who writes is waited for.
+// adopt makes the link's connection a socket. If that fails it returns false, and the connection is
+// unchanged or closed. Nothing may read meanwhile. A write that is running is waited for.
 func (l *link) adopt() bool {
 	conn, ok := l.conn.(syscall.Conn)
 	if !ok {
@@ -44,17 +45,17 @@ func (l *link) adopt() bool {
 	if err != nil || s.fd < 0 {
 		return false
 	}
-	if !l.forget() { // the Client has ended, and closes conn
+	if !l.forget() { // the Client has ended and closes conn
 		s.free()
 		return false
 	}
-	_ = l.conn.Close() // this file, not the connection
+	_ = l.conn.Close() // closes this descriptor, not the connection
 	l.conn, l.looped = s, true
 	l.forget = context.AfterFunc(c.ctx, func() { _ = s.Close() })
 	return true
 }
 
-// Read reads what there is.
+// Read reads what has arrived, without blocking.
 func (s *socket) Read(b []byte) (int, error) {
 	n, err := s.call(syscall.SYS_READ, b)
 	if n == 0 && err == nil {
@@ -63,7 +64,7 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write writes as much as there is room for.
+// Write writes as much as there is room for, without blocking.
 func (s *socket) Write(b []byte) (int, error) {
 	n, err := s.call(syscall.SYS_WRITE, b)
 	if n < len(b) && err == nil {
@@ -72,8 +73,8 @@ func (s *socket) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// call reads or writes without a word to Go's scheduler, which need not know of what does not
-// block: it would look for another thread if the kernel takes longer than 20 µs.
+// call reads or writes with a raw system call, without telling Go's scheduler. The call does not
+// block; the scheduler would only look for another thread if the kernel takes longer than 20 µs.
 func (s *socket) call(number uintptr, b []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall(number, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
@@ -89,7 +90,7 @@ func (s *socket) call(number uintptr, b []byte) (int, error) {
 	}
 }
 
-// Close ends the connection; its reader sees that.
+// Close ends the connection; its reader sees the end of the stream.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +100,7 @@ func (s *socket) Close() error {
 	return syscall.Shutdown(s.fd, syscall.SHUT_RDWR)
 }
 
-// free closes the file. Nobody reads or writes any more.
+// free closes the descriptor. No call may read or write any more.
 func (s *socket) free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,8 +5,8 @@ import "rollcall/jute"
 // watch is a set of kinds of watches.
 type watch uint8
 
-// The kinds. A request asks for one of them; exists for watchExist, which is watchData if the
-// node is there.
+// A request asks for one of these kinds. The exception is exists: it asks for watchExist, which
+// becomes watchData if the node exists.
 const (
 	watchData watch = 1 << iota
 	watchExist
@@ -15,11 +15,11 @@ const (
 	watchRecursive
 )
 
-// watches is what a Client watches, by path, as its servers know it: to be set again on
-// another connection.
+// watches holds the watches of a Client by path, as the servers know them, so that they can be set
+// again on another connection.
 type watches map[string]watch
 
-// watchOf returns which path a request watches if it succeeds, and how.
+// watchOf returns the path that a request watches if it succeeds, and the kind of watch.
 func watchOf(op jute.Op, body []byte) (path string, kind watch) {
 	switch op {
 	case jute.OpGetData:
@@ -41,7 +41,7 @@ func watchOf(op jute.Op, body []byte) (path string, kind watch) {
 	return string(name), kind
 }
 
-// dropped is what each type of removeWatches drops.
+// dropped is which kinds each type of removeWatches removes.
 var dropped = map[jute.WatcherType]watch{
 	jute.WatcherChildren:            watchChild,
 	jute.WatcherData:                watchData | watchExist,
@@ -50,7 +50,7 @@ var dropped = map[jute.WatcherType]watch{
 	jute.WatcherPersistentRecursive: watchRecursive,
 }
 
-// watchKept is watchOf for addWatch and removeWatches.
+// watchKept does the same as watchOf for addWatch and removeWatches.
 func watchKept(op jute.Op, body []byte) (path string, kind watch) {
 	d := jute.NewDecoder(body)
 	path = string(d.ReadBytes())
@@ -64,11 +64,11 @@ func watchKept(op jute.Op, body []byte) (path string, kind watch) {
 	return path, watchPersistent
 }
 
-// replied notes what a request that was answered has set or dropped.
+// replied records what a request that was answered has set or removed.
 func (w *watches) replied(c call, code jute.Code) {
 	kind := c.set
 	switch {
-	case c.op == jute.OpExists && code == jute.NoNode: // it watches for the node to come
+	case c.op == jute.OpExists && code == jute.NoNode: // it waits for the node's creation
 	case code != jute.OK:
 		return
 	case c.op == jute.OpRemoveWatches:
@@ -83,7 +83,7 @@ func (w *watches) replied(c call, code jute.Code) {
 	(*w)[c.path] |= kind
 }
 
-// fired drops what an event has used up.
+// fired removes the one-shot watches that an event has used up.
 func (w *watches) fired(e jute.WatcherEvent) {
 	var kind watch
 	switch e.Type {
@@ -113,8 +113,8 @@ func (w *watches) drop(path string, kind watch) {
 	}
 }
 
-// appendSet appends the requests that set all watches again, and returns how many they are.
-// Servers fire at once what has changed since zxid.
+// appendSet appends the requests that set all watches again, and returns how many requests there
+// are. Servers send at once the events that a client has missed since zxid.
 func (w *watches) appendSet(out *[]byte, zxid int64) (n int) {
 	batch, size := newBatch(zxid), 0
 	send := func() {
@@ -144,7 +144,7 @@ func (w *watches) appendSet(out *[]byte, zxid int64) (n int) {
 // watchBatch is one request that sets watches again.
 type watchBatch struct{ jute.SetWatches2 }
 
-// newBatch is empty: servers refuse null lists.
+// newBatch returns a batch with empty lists: servers refuse null ones.
 func newBatch(zxid int64) watchBatch {
 	none := [][]byte{}
 	return watchBatch{jute.SetWatches2{RelativeZxid: zxid, Data: none, Exist: none, Child: none, Persistent: none, Recursive: none}}
@@ -165,7 +165,8 @@ func (b *watchBatch) add(kind watch, path []byte) {
 	}
 }
 
-// append writes the request: the older one if that has all there is, for servers before 3.6.
+// append writes the request. It uses the older one if that can hold everything, for servers before
+// 3.6.
 func (b *watchBatch) append(out []byte) []byte {
 	if len(b.Persistent)+len(b.Recursive) > 0 {
 		return appendRequest(out, jute.XidSetWatches, jute.OpSetWatches2, b.SetWatches2)

@@ -55,7 +55,7 @@ func BenchmarkClose(b *testing.B) {
 				over := time.Now()
 				pause(ctx, closeAfter)
 				closing += over.Sub(begun)
-				i, m := w.end(begun, over)
+				i, m := w.stopAndSplit(begun, over)
 				idle, beside = append(idle, i...), append(beside, m...)
 			}
 			b.ReportMetric(float64(closing.Microseconds())/1000/float64(b.N), "ms/close")
@@ -182,9 +182,9 @@ func (w *steady) run(ctx context.Context, set *jute.SetDataRequest) {
 	}
 }
 
-// end stops the writes and returns how long those took that were due before the close, and
+// stopAndSplit stops the writes and returns how long those took that were due before the close, and
 // while it lasted. One at least was due then or next.
-func (w *steady) end(begun, over time.Time) (idle, beside []time.Duration) {
+func (w *steady) stopAndSplit(begun, over time.Time) (idle, beside []time.Duration) {
 	w.stop()
 	<-w.over
 	w.sent.Wait()

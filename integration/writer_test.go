@@ -80,7 +80,7 @@ func (w *writer) run() {
 	w.begun, w.ended = make([]time.Time, w.n), make([]time.Time, w.n)
 	for i := range calls {
 		if i >= window {
-			w.settle(i-window, calls[i-window])
+			w.awaitWrite(i-window, calls[i-window])
 		}
 		w.begun[i] = time.Now()
 		calls[i] = w.client.Go(jute.OpCreate, &jute.CreateRequest{
@@ -92,7 +92,7 @@ func (w *writer) run() {
 		time.Sleep(time.Duration(w.rng.Int64N(int64(w.pace))))
 	}
 	for i := w.n - window; i < w.n; i++ {
-		w.settle(i, calls[i])
+		w.awaitWrite(i, calls[i])
 	}
 }
 
@@ -111,8 +111,8 @@ func (w *writer) share(i int) {
 	w.client.Go(jute.OpGetData, &jute.GetDataRequest{Path: []byte(shared), Watch: true})
 }
 
-// settle waits for write i.
-func (w *writer) settle(i int, call *cluster.Call) {
+// awaitWrite waits for write i.
+func (w *writer) awaitWrite(i int, call *cluster.Call) {
 	_, err := call.Wait()
 	switch {
 	case err == nil:

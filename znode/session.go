@@ -154,7 +154,7 @@ func (s *State) closeSession(txn *proto.Txn, r *Result) {
 		r.Code = jute.SessionExpired
 		return
 	}
-	r.Later = s.end(session, Ending{By: ownerOf(txn)})
+	r.Later = s.endSession(session, Ending{By: ownerOf(txn)})
 }
 
 // expire ends a silent session, unless its owner was set later than the leader knew: then the
@@ -170,12 +170,12 @@ func (s *State) expire(txn *proto.Txn, r *Result) {
 		return
 	}
 	s.take()
-	s.end(session, Ending{Expired: true, Silent: time.Duration(min(req.GetSilentMs(), maxSilentMs)) * time.Millisecond})
+	s.endSession(session, Ending{Expired: true, Silent: time.Duration(min(req.GetSilentMs(), maxSilentMs)) * time.Millisecond})
 }
 
-// end removes a session and its ephemeral nodes, in the order of their paths. If there are more
+// endSession removes a session and its ephemeral nodes, in the order of their paths. If there are more
 // nodes than may be removed at once, it leaves them to be swept and returns true.
-func (s *State) end(session Session, ending Ending) (later bool) {
+func (s *State) endSession(session Session, ending Ending) (later bool) {
 	key := sessionKey(session.ID)
 	s.dropSession(s.gen.Load(), key)
 	ending.AtMs, ending.Ephemerals = s.now, s.countOwned(session.ID)

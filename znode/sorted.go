@@ -60,9 +60,9 @@ func (t *sorted[K, V]) slot(gen uint64, k K) *V {
 	if _, ok := t.get(k); !ok {
 		return nil
 	}
-	p := t.own(gen)
+	p := t.writableRoot(gen)
 	for p.kids != nil {
-		p = p.ownKid(gen, p.branch(k))
+		p = p.writableKid(gen, p.branch(k))
 	}
 	i, _ := p.search(k)
 	return &p.vals[i]
@@ -70,7 +70,7 @@ func (t *sorted[K, V]) slot(gen uint64, k K) *V {
 
 // put sets k's value and reports whether k is new.
 func (t *sorted[K, V]) put(gen uint64, k K, v V) bool {
-	root := t.own(gen)
+	root := t.writableRoot(gen)
 	right, fresh := root.put(gen, k, v)
 	if right != nil {
 		t.root = &page[K, V]{
@@ -90,7 +90,7 @@ func (t *sorted[K, V]) drop(gen uint64, k K) bool {
 	if _, ok := t.get(k); !ok {
 		return false
 	}
-	t.own(gen).drop(gen, k)
+	t.writableRoot(gen).drop(gen, k)
 	t.n--
 	for len(t.root.kids) == 1 {
 		t.root = t.root.kids[0]
@@ -137,8 +137,8 @@ func (t *sorted[K, V]) count(first K, in func(K) bool) (n int) {
 	return n
 }
 
-// own returns the root, after making or copying it if it is not of this generation.
-func (t *sorted[K, V]) own(gen uint64) *page[K, V] {
+// writableRoot returns the root, after making or copying it if it is not of this generation.
+func (t *sorted[K, V]) writableRoot(gen uint64) *page[K, V] {
 	switch {
 	case t.root == nil:
 		t.root = &page[K, V]{gen: gen}
@@ -148,8 +148,8 @@ func (t *sorted[K, V]) own(gen uint64) *page[K, V] {
 	return t.root
 }
 
-// ownKid does the same for the i-th kid of p, which is of this generation.
-func (p *page[K, V]) ownKid(gen uint64, i int) *page[K, V] {
+// writableKid does the same for the i-th kid of p, which is of this generation.
+func (p *page[K, V]) writableKid(gen uint64, i int) *page[K, V] {
 	if p.kids[i].gen != gen {
 		p.kids[i] = p.kids[i].copy(gen)
 	}
@@ -213,7 +213,7 @@ func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
 		return right, true
 	}
 	i := p.branch(k)
-	kid := p.ownKid(gen, i)
+	kid := p.writableKid(gen, i)
 	below, fresh := kid.put(gen, k, v)
 	if below == nil {
 		return nil, fresh
@@ -238,7 +238,7 @@ func (p *page[K, V]) drop(gen uint64, k K) {
 		return
 	}
 	i := p.branch(k)
-	kid := p.ownKid(gen, i)
+	kid := p.writableKid(gen, i)
 	kid.drop(gen, k)
 	switch {
 	case len(kid.keys) == 0:
@@ -250,7 +250,7 @@ func (p *page[K, V]) drop(gen uint64, k K) {
 	default:
 		return
 	}
-	left, right, seam := p.ownKid(gen, i), p.kids[i+1], len(p.kids[i].keys)
+	left, right, seam := p.writableKid(gen, i), p.kids[i+1], len(p.kids[i].keys)
 	left.keys = append(left.keys, right.keys...)
 	left.vals = append(left.vals, right.vals...)
 	left.kids = append(left.kids, right.kids...)

@@ -9,7 +9,7 @@ func Spoil(s *State, path string) bool {
 	if s.get(path) == nil {
 		return false
 	}
-	n := s.own(s.gen.Load(), path)
+	n := s.writable(s.gen.Load(), path)
 	if len(n.data) == 0 {
 		s.dataSize++
 		n.data = []byte{0}

@@ -136,13 +136,13 @@ func (t *tree) descend(path string) *node {
 
 // edit returns the node at path, which exists, so that the caller can change it and then count it.
 func (t *tree) edit(gen uint64, path string) *node {
-	n := t.own(gen, path)
+	n := t.writable(gen, path)
 	t.uncount(n)
 	return n
 }
 
-// own does the same for a caller that changes nothing that the digest covers.
-func (t *tree) own(gen uint64, path string) *node {
+// writable does the same for a caller that changes nothing that the digest covers.
+func (t *tree) writable(gen uint64, path string) *node {
 	n := t.get(path)
 	if n.gen == gen {
 		return n
@@ -154,7 +154,7 @@ func (t *tree) own(gen uint64, path string) *node {
 		return n
 	}
 	above, last := cutPath(n.path)
-	*t.own(gen, above).children.slot(gen, name(last)) = n
+	*t.writable(gen, above).children.slot(gen, name(last)) = n
 	return n
 }
 
@@ -171,7 +171,7 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 		return nil
 	}
 	above, last := cutPath(n.path)
-	parent = t.own(gen, above)
+	parent = t.writable(gen, above)
 	t.recast(gen, parent, func() { parent.found().children.put(gen, name(last), n) })
 	if n.owner != 0 {
 		t.ephemerals.put(gen, ephemeral{n.owner, n.path}, struct{}{})
@@ -192,7 +192,7 @@ func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 	t.uncount(n)
 	t.dataSize -= int64(len(n.path) + len(n.data))
 	above, last := cutPath(n.path)
-	parent = t.own(gen, above)
+	parent = t.writable(gen, above)
 	t.recast(gen, parent, func() { parent.children.drop(gen, name(last)) })
 	if n.owner != 0 {
 		t.ephemerals.drop(gen, ephemeral{n.owner, n.path})
@@ -327,7 +327,7 @@ func (n *node) stat() jute.Stat {
 // data. The text is not in the log but is the same on all members; nil means standalone. It changes
 // the node as a write does but leaves the digest alone, which does not cover this data.
 func (t *tree) placeConfig(gen uint64, text []byte) {
-	n := t.own(gen, configPath)
+	n := t.writable(gen, configPath)
 	if n.mzxid != 0 {
 		return
 	}

@@ -122,7 +122,7 @@ func (s *stage) owned() (owner, stranger *session) {
 	s.Helper()
 	owner, stranger = s.pair()
 	owner.auth("u:p").ok(jute.OpCreate, under("/a", acl(31, "auth", "")))
-	s.settle()
+	s.quiesce()
 	return owner, stranger
 }
 
@@ -172,7 +172,7 @@ func aclSuper(s *stage) {
 func aclMasked(s *stage) {
 	owner, k := s.pair()
 	owner.auth("u:p").ok(jute.OpCreate, under("/a", acl(31, "digest", userHash), acl(1, "world", "anyone")))
-	s.settle()
+	s.quiesce()
 	k.lists("/a", "digest:u:x:31", "world:anyone:1")
 	owner.lists("/a", "digest:"+userHash+":31", "world:anyone:1")
 }
@@ -263,14 +263,14 @@ func aclBeforeMissing(s *stage) {
 func aclRoot(s *stage) {
 	owner, k := s.pair()
 	owner.auth("u:p").ok(jute.OpSetACL, setACL("/", acl(31, "auth", "")))
-	s.settle()
+	s.quiesce()
 	k.want(jute.NoAuth, jute.OpCreate, create("/x", jute.Persistent))
 	k.want(jute.NoAuth, jute.OpGetData, get("/"))
 	owner.ok(jute.OpSetACL, setACL("/", jute.OpenACL...))
-	s.settle()
+	s.quiesce()
 	k.create("/x", jute.Persistent)
 	owner.ok(jute.OpSetACL, setACL("/", acl(31, "auth", "")))
-	s.settle()
+	s.quiesce()
 	k.auth("super:secret").ok(jute.OpSetACL, setACL("/", jute.OpenACL...))
 }
 

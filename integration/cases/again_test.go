@@ -52,9 +52,9 @@ func (s *stage) away(made []string, meanwhile func(k *session)) (w, k *session, 
 	s.with(k, made...)
 	since = w.ok(jute.OpPing, nil).Zxid
 	w.drop()
-	s.settle()
+	s.quiesce()
 	meanwhile(k)
-	s.settle()
+	s.quiesce()
 	return w, k, since
 }
 

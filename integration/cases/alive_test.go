@@ -60,7 +60,7 @@ func (s *stage) silence(timeout time.Duration, members ...uint32) {
 			k := s.open(m, timeout)
 			k.create(path, jute.Ephemeral)
 			silent[path] = k
-			s.settle()
+			s.quiesce()
 			for _, w := range watchers {
 				if code := w.watchExists(path); code != jute.OK {
 					s.Fatalf("watch %s: %v", path, result(code))
@@ -70,7 +70,7 @@ func (s *stage) silence(timeout time.Duration, members ...uint32) {
 		time.Sleep(137 * time.Millisecond)
 	}
 	time.Sleep(timeout + 4*tick)
-	s.settle()
+	s.quiesce()
 	zxids := map[string]int64{}
 	for _, w := range watchers {
 		events := w.events()
@@ -294,7 +294,7 @@ func fiftyAtOnce(s *stage) {
 		k.ok(jute.OpPing, nil)
 		time.Sleep(4 * time.Millisecond)
 	}
-	s.settle()
+	s.quiesce()
 	before := s.zxid(s.at)
 	first, last := silent[0].expires("/e0"), time.Time{}
 	for i, k := range silent[1:] {
@@ -303,7 +303,7 @@ func fiftyAtOnce(s *stage) {
 	if last.Sub(first) > tick+commitTime {
 		s.Errorf("from the first to the last: %v", last.Sub(first))
 	}
-	s.settle()
+	s.quiesce()
 	if took := s.zxid(s.at) - before; took != n {
 		s.Errorf("%d sessions took %d zxids", n, took)
 	}
@@ -329,7 +329,7 @@ func expiryWatched(s *stage) {
 	parent.create("/p", jute.Persistent)
 	k := s.open(s.at, short)
 	k.create("/p/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	for _, m := range s.IDs() {
 		w := s.open(m, 20*tick).keep()
 		s.must(w.watchData("/p/e"), jute.OK)
@@ -352,7 +352,7 @@ func noTrace(s *stage) {
 		s.Errorf("%s is listed neither by dump nor by cons", id)
 	}
 	k.expires("/e")
-	s.settle()
+	s.quiesce()
 	id := fmt.Sprintf("0x%x", uint64(k.id()))
 	for _, m := range s.IDs() {
 		if s.lives(m, k.id()) {
@@ -377,7 +377,7 @@ func leaderKilledSilent(s *stage) {
 	const timeout = 6 * time.Second
 	k := s.open(s.at, timeout)
 	k.create("/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	old := s.Leader()
 	s.Kill(old)
 	killed := time.Now()
@@ -397,7 +397,7 @@ func leaderKilledSilent(s *stage) {
 func allStopped(s *stage) {
 	k := s.open(s.at, short)
 	k.create("/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	for _, id := range s.IDs() {
 		s.Kill(id)
 	}

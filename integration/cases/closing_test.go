@@ -41,7 +41,7 @@ func closeReplied(s *stage) {
 		s.Fatalf("%v, %t; want zxid %#x", r, ok, z+1)
 	}
 	k.mustEnd(commitTime)
-	s.settle()
+	s.quiesce()
 	for _, m := range s.IDs() {
 		if s.lives(m, k.id()) {
 			s.Errorf("member %d still has the session", m)
@@ -116,7 +116,7 @@ func allInOneWrite(s *stage) {
 func deleteBeforeClose(s *stage) {
 	k := s.open(s.at, usual)
 	k.create("/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	var watchers []*session
 	for _, m := range s.IDs() {
 		w := s.open(m, usual)
@@ -145,7 +145,7 @@ func closeAtOneZxid(s *stage) {
 		k.create(path, jute.Ephemeral)
 		want = append(want, fmt.Sprintf("Deleted(%s)", path))
 	}
-	s.settle()
+	s.quiesce()
 	var watchers []*session
 	for _, m := range s.IDs() {
 		w := s.open(m, usual)
@@ -158,7 +158,7 @@ func closeAtOneZxid(s *stage) {
 	before := watchers[0].stat("/p")
 	z := k.closeSession().Zxid
 	for _, w := range watchers {
-		s.settle()
+		s.quiesce()
 		events := w.events()
 		got := names(events)
 		slices.Sort(got)
@@ -291,7 +291,7 @@ func (s *stage) intoExpiry(do func(i int, k *session)) []*session {
 		do(i, k)
 	}
 	time.Sleep(tick)
-	s.settle()
+	s.quiesce()
 	return all
 }
 
@@ -393,14 +393,14 @@ func closeBehindSnapshot(s *stage, stores map[uint32]raft.SnapshotStore) {
 	k := s.open(s.at, 20*tick).keep()
 	k.create("/p", jute.Persistent)
 	k.create("/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	made := s.index(s.at)
 	s.Wait("a snapshot with /e on every member", time.Hour, func() bool {
 		k.set("/p", "y")
 		return !slices.ContainsFunc(s.IDs(), func(id uint32) bool { return snapshotIndex(s, stores[id]) < made })
 	})
 	k.closeSession()
-	s.settle()
+	s.quiesce()
 	for _, id := range s.IDs() {
 		if at := snapshotIndex(s, stores[id]); at >= s.index(id) {
 			s.Fatalf("member %d: snapshot at %d holds the close", id, at)

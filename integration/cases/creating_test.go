@@ -187,7 +187,7 @@ func createMillion(s *stage) {
 	k, other := s.pair()
 	data := bytes.Repeat([]byte("abcdefghij"), 100_000)
 	k.ok(jute.OpCreate, jute.CreateRequest{Path: []byte("/big"), Data: data, ACL: jute.OpenACL})
-	s.settle()
+	s.quiesce()
 	if got := other.data("/big"); !bytes.Equal(got, data) {
 		s.Errorf("%d bytes, want %d others", len(got), len(data))
 	}

@@ -46,7 +46,7 @@ var ensembles = []row{
 func leaderKilled(s *stage) {
 	k := s.open(s.at, usual).keep()
 	k.create("/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	s.Kill(s.Leader())
 	k.create("/behind", jute.Persistent) // waits for the next leader
 	k.mustLive()
@@ -62,7 +62,7 @@ func leaderCutOff(s *stage) {
 	k.create("/e", jute.Ephemeral)
 	silent := s.open(s.at, 4*time.Second)
 	silent.create("/silent", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	old := s.at
 	s.Isolate(old)
 	k.send(jute.OpCreate, create("/lost", jute.Persistent))
@@ -90,7 +90,7 @@ func (k *session) mustLiveAt(member uint32) {
 func followerPaused(s *stage) {
 	k := s.open(s.at, usual)
 	k.create("/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	s.Pause(s.at)
 	time.Sleep(6 * tick) // longer than the sync limit
 	next := k.resume(s.other()).keep()
@@ -105,7 +105,7 @@ func followerPaused(s *stage) {
 func zxidOfNewLeader(s *stage) {
 	k := s.open(s.at, usual).keep()
 	z := k.create("/a", jute.Persistent).Zxid
-	s.settle()
+	s.quiesce()
 	s.Kill(s.Leader())
 	if next := k.create("/b", jute.Persistent).Zxid; next>>32 <= z>>32 {
 		s.Errorf("zxid %#x in the next leader's term, %#x before", next, z)

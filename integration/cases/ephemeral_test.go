@@ -64,7 +64,7 @@ func ephemeralHasNoChildren(s *stage) {
 func ephemeralOfAnother(s *stage) {
 	owner, k := s.pair()
 	owner.create("/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	k.set("/e", "y")
 	if got := k.data("/e"); string(got) != "y" {
 		s.Errorf("data %q", got)
@@ -99,7 +99,7 @@ func ephemeralLists(s *stage) {
 		k.create(path, jute.Ephemeral)
 	}
 	other.create("/a/3", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	all := []string{"/a/1", "/a/2", "/b/1"}
 	for _, tt := range []struct {
 		prefix []byte
@@ -162,7 +162,7 @@ func ephemeralData(s *stage) {
 	k, other := s.pair()
 	data := bytes.Repeat([]byte("0123456789"), 100)
 	k.ok(jute.OpCreate, jute.CreateRequest{Path: []byte("/e"), Data: data, ACL: jute.OpenACL, Flags: jute.Ephemeral})
-	s.settle()
+	s.quiesce()
 	if got := other.data("/e"); !bytes.Equal(got, data) {
 		s.Errorf("%d bytes, want %d others", len(got), len(data))
 	}
@@ -180,7 +180,7 @@ func ephemeralInContainer(s *stage) {
 	k, other := s.pair()
 	other.keep().container("/c")
 	k.create("/c/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	k.closeSession()
 	s.absent("/c/e")
 	s.goes("/c", reaped)

@@ -154,7 +154,7 @@ func zxidOfEachWrite(s *stage) {
 	step("failed setData", k.want(jute.BadVersion, jute.OpSetData, setAt("/b", 9)).Zxid)
 	step("failed multi", k.multi("-1/0, -1/-101", opCreate("/c", 0), opDelete("/none")).Zxid)
 	step("close of another", other.closeSession().Zxid)
-	s.settle()
+	s.quiesce()
 	step("setData", k.set("/a", "y").Zxid)
 }
 
@@ -187,7 +187,7 @@ func zxidLagging(s *stage) {
 		switch i {
 		case 5:
 			s.UnblockLog(boss, s.at)
-			s.settle()
+			s.quiesce()
 		case 10:
 			s.BlockLog(boss, s.at)
 		case 15:
@@ -196,7 +196,7 @@ func zxidLagging(s *stage) {
 		writer.create(fmt.Sprintf("/n%d", i), jute.Persistent)
 		read()
 	}
-	s.settle()
+	s.quiesce()
 	read()
 	if want := s.zxid(boss); last != want {
 		s.Errorf("in the end %#x, want %#x", last, want)
@@ -247,7 +247,7 @@ func oneWinner(s *stage) {
 	const clients, versions = 20, 5
 	maker := s.open(s.at, usual)
 	maker.create("/v", jute.Persistent)
-	s.settle()
+	s.quiesce()
 	var won [versions]int
 	var mu sync.Mutex
 	var all sync.WaitGroup

@@ -258,7 +258,7 @@ func impossibleFrame(s *stage) {
 func clientAheadNew(s *stage) {
 	req := jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), HasReadOnly: true}
 	s.open(s.at, usual).create("/a", jute.Persistent)
-	s.settle()
+	s.quiesce()
 	before := s.zxid(s.at)
 	req.LastZxidSeen = before + 1000
 	s.unanswered(s.at, req, tick)
@@ -354,7 +354,7 @@ func resumeRenegotiates(s *stage) {
 	if next.granted.TimeOut != 12000 || next.id() != k.id() {
 		s.Fatalf("asked for 12000: %+v", next.granted)
 	}
-	s.settle()
+	s.quiesce()
 	for _, member := range s.IDs() {
 		if r, ok := s.record(member, k.id()); !ok || r.Timeout != 12*time.Second {
 			s.Errorf("member %d has the session with %v", member, r.Timeout)

@@ -246,7 +246,7 @@ func quotaUsage(s *stage) {
 	w, k := s.pair()
 	k.quota("count=10,bytes=100")
 	before := k.usage("count=1,bytes=0")
-	s.settle()
+	s.quiesce()
 	s.must(w.watchData(qUsage), jute.OK)
 	k.ok(jute.OpCreate, jute.CreateRequest{Path: []byte("/q/a"), Data: []byte("123456"), ACL: jute.OpenACL})
 	after := k.usage("count=2,bytes=6")
@@ -346,7 +346,7 @@ func TestOverusedQuotaIsTold(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		k.create("/q/x", jute.Persistent)
-		s.settle()
+		s.quiesce()
 		want := fmt.Sprintf("[member %[1]d: {Path:/q Count:2 CountLimit:1 Bytes:1 BytesLimit:-1}, 1 member %[1]d: {Path:/q Count:12 CountLimit:1 Bytes:11 BytesLimit:-1}, 10]", s.Leader())
 		if got := fmt.Sprint(told); got != want {
 			s.Errorf("told %s, want %s", got, want)

@@ -18,7 +18,7 @@ func TestWatchOrder(t *testing.T) {
 	on(t, standalone|leader, cluster.Options{}, func(s *stage) {
 		maker := s.open(s.at, usual)
 		maker.create("/data", jute.Persistent)
-		s.settle()
+		s.quiesce()
 		var readers, writers sync.WaitGroup
 		quit := make(chan struct{})
 		var watchers []*watcher
@@ -36,7 +36,7 @@ func TestWatchOrder(t *testing.T) {
 		time.Sleep(10 * writePause) // for the last of them to be seen
 		close(quit)
 		readers.Wait()
-		s.settle()
+		s.quiesce()
 		events := 0
 		for _, w := range watchers {
 			w.check(s)

@@ -39,7 +39,7 @@ func syncLagging(s *stage) {
 	boss := s.Leader()
 	k, writer := s.open(s.at, usual), s.open(s.third(), usual)
 	writer.create("/a", jute.Persistent)
-	s.settle()
+	s.quiesce()
 	s.BlockLog(boss, s.at)
 	writer.set("/a", "new")
 	if got := k.data("/a"); string(got) == "new" {

@@ -73,7 +73,7 @@ func oldConnectionWrites(s *stage) {
 	z := next.create("/new", jute.Persistent).Zxid
 	<-done
 	k.drop()
-	s.settle()
+	s.quiesce()
 	answered := 0
 	for f, ok := k.next(); ok; f, ok = k.next() {
 		if f.Err == jute.OK {
@@ -96,13 +96,13 @@ func oldConnectionWrites(s *stage) {
 	}
 }
 
-// moved opens a session at s.at and resumes it elsewhere while s.at is cut off from the
+// takenOver opens a session at s.at and resumes it elsewhere while s.at is cut off from the
 // others, so that the old connection is still open.
-func (s *stage) moved() (old, next *session) {
+func (s *stage) takenOver() (old, next *session) {
 	s.Helper()
 	old = s.open(s.at, 20*tick)
 	old.create("/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	s.isolate(s.at, true)
 	next = old.resume(s.other())
 	return old, next
@@ -113,12 +113,12 @@ func (s *stage) mend() {
 	s.Helper()
 	s.isolate(s.at, false)
 	s.Ready()
-	s.settle()
+	s.quiesce()
 }
 
 // Reads are answered until the member knows of the move; then the connection is closed.
 func oldConnectionReads(s *stage) {
-	old, next := s.moved()
+	old, next := s.takenOver()
 	old.ok(jute.OpExists, look("/e"))
 	old.ok(jute.OpPing, nil)
 	s.mend()
@@ -127,7 +127,7 @@ func oldConnectionReads(s *stage) {
 }
 
 func oldConnectionCreates(s *stage) {
-	old, next := s.moved()
+	old, next := s.takenOver()
 	old.send(jute.OpCreate, create("/stale", jute.Persistent))
 	next.create("/fresh", jute.Persistent)
 	s.mend()
@@ -141,7 +141,7 @@ func oldConnectionMultis(s *stage) {
 		{{Op: jute.OpCreate, Create: create("/stale", jute.Persistent)}},
 		{},
 	} {
-		old, next := s.moved()
+		old, next := s.takenOver()
 		old.send(jute.OpMulti, m)
 		s.mend()
 		old.mustEnd(0)
@@ -160,7 +160,7 @@ func oldConnectionEnds(s *stage) {
 
 // A close by who no longer owns the session closes nothing.
 func oldConnectionCloses(s *stage) {
-	old, next := s.moved()
+	old, next := s.takenOver()
 	old.send(jute.OpCloseSession, nil)
 	s.mend()
 	old.mustEnd(0)
@@ -195,7 +195,7 @@ func twentyHops(s *stage) {
 func memberKilled(s *stage) {
 	k := s.open(s.at, usual)
 	k.create("/e", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	var watchers []*session
 	for _, m := range []uint32{s.other(), s.third()} {
 		w := s.open(m, 20*tick).keep()
@@ -237,7 +237,7 @@ func nothingComesAlong(s *stage) {
 // it only once it has.
 func memberBehind(s *stage) {
 	k := s.open(s.Leader(), 20*tick)
-	s.settle()
+	s.quiesce()
 	s.isolate(s.at, true)
 	seen := k.create("/a", jute.Persistent).Zxid
 	req := claim(k.granted)
@@ -265,7 +265,7 @@ func cutBeforeReply(s *stage) {
 		}
 		next := k.resume(s.at)
 		next.sync()
-		s.settle()
+		s.quiesce()
 		if n := len(next.children(path)); n > 1 {
 			s.Errorf("created %d times", n)
 		}
@@ -277,7 +277,7 @@ func leaderDiesDuringResume(s *stage) {
 	k := s.open(s.at, 20*tick)
 	k.create("/e", jute.Ephemeral)
 	k.drop()
-	s.settle()
+	s.quiesce()
 	c := s.dial(s.at)
 	s.Kill(s.Leader())
 	if err := jute.WriteFrame(c.Conn, claim(k.granted).Append(nil)); err != nil {
@@ -331,7 +331,7 @@ func TestResumeElsewhere(t *testing.T) {
 		for _, path := range []string{"/data", "/missed", "/gone", "/parent"} {
 			writer.create(path, jute.Persistent)
 		}
-		s.settle()
+		s.quiesce()
 		old := s.open(s.at, 20*tick)
 		old.create("/e", jute.Ephemeral)
 		for _, path := range []string{"/data", "/missed", "/gone"} {
@@ -393,7 +393,7 @@ func TestResumeAfterExpiryRefused(t *testing.T) {
 		k.create("/e", jute.Ephemeral)
 		k.drop()
 		k.expires("/e")
-		s.settle()
+		s.quiesce()
 		for range 3 {
 			for _, m := range s.IDs() {
 				s.refused(m, claim(k.granted))

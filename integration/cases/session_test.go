@@ -288,7 +288,7 @@ func (k *session) events() []frame {
 // late or one too many would come while the members settle.
 func (k *session) saw(want ...string) []frame {
 	k.s.Helper()
-	k.s.settle()
+	k.s.quiesce()
 	events := k.events()
 	if got := names(events); !slices.Equal(got, want) {
 		k.s.Fatalf("session %v: events %v, want %v", k.id(), got, want)

@@ -103,9 +103,9 @@ func (s *stage) third() uint32 {
 	return ids[(slices.Index(ids, s.at)+2)%len(ids)]
 }
 
-// settle waits until every member has applied the same, and all that was sent has been
+// quiesce waits until every member has applied the same, and all that was sent has been
 // received.
-func (s *stage) settle() {
+func (s *stage) quiesce() {
 	s.Helper()
 	s.Equal()
 	synctest.Wait()
@@ -217,7 +217,7 @@ func (s *stage) closed(c *wire.Conn, limit time.Duration) {
 // absent checks that no member has the node.
 func (s *stage) absent(path string) {
 	s.Helper()
-	s.settle()
+	s.quiesce()
 	for _, id := range s.IDs() {
 		if s.Running(id) && s.has(id, path) {
 			s.Fatalf("%s is on member %d", path, id)
@@ -228,7 +228,7 @@ func (s *stage) absent(path string) {
 // present checks that every member has the node.
 func (s *stage) present(path string) {
 	s.Helper()
-	s.settle()
+	s.quiesce()
 	for _, id := range s.IDs() {
 		if s.Running(id) && !s.has(id, path) {
 			s.Fatalf("%s is not on member %d", path, id)

@@ -149,7 +149,7 @@ func unknownMode(s *stage) {
 func addWatchUnreadable(s *stage) {
 	w, k := s.pair()
 	k.ok(jute.OpCreate, jute.CreateRequest{Path: []byte("/a"), ACL: writeOnly})
-	s.settle()
+	s.quiesce()
 	w.addWatch("/a", jute.AddWatchPersistentRecursive)
 	k.set("/a", "y")
 	k.create("/a/b", jute.Persistent)

@@ -45,7 +45,7 @@ func (s *stage) with(writer *session, paths ...string) {
 	for _, p := range paths {
 		writer.create(p, jute.Persistent)
 	}
-	s.settle()
+	s.quiesce()
 }
 
 // must checks the result of the read that set a watch.
@@ -209,7 +209,7 @@ var writeOnly = []jute.ACL{
 func watchWithoutRead(s *stage) {
 	w, k := s.pair()
 	k.ok(jute.OpCreate, jute.CreateRequest{Path: []byte("/a"), ACL: writeOnly})
-	s.settle()
+	s.quiesce()
 	s.must(w.watchExists("/a"), jute.NoAuth)
 	k.ok(jute.OpSetACL, jute.SetACLRequest{Path: []byte("/a"), ACL: jute.OpenACL, Version: -1})
 	k.set("/a", "y")
@@ -240,7 +240,7 @@ func watcherClosed(s *stage) {
 		s.Errorf("%d watches, want 1", n)
 	}
 	w.closeSession()
-	s.settle()
+	s.quiesce()
 	if n := watches(); n != 0 {
 		s.Errorf("%d watches are left", n)
 	}

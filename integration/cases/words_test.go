@@ -129,7 +129,7 @@ func wordMode(s *stage) {
 	}
 	k.set("/a", strings.Repeat("x", 5000))
 	k.set("/a", "x")
-	s.settle()
+	s.quiesce()
 	after := regexp.MustCompile(`last/min/max: (\d+)/(\d+)/(\d+)\n$`).FindStringSubmatch(s.word(s.at, "srvr"))
 	last, _ := strconv.Atoi(after[1])
 	most, _ := strconv.Atoi(after[3])
@@ -166,7 +166,7 @@ func wordCons(s *stage) {
 	k.stat("/a")
 	time.Sleep(time.Second)
 	k.want(0, jute.OpPing, nil)
-	s.settle()
+	s.quiesce()
 	got := s.word(s.at, "cons")
 	m := regexp.MustCompile(`^ /\S+\[1\]\(queued=0,recved=4,sent=4,sid=0x(\w+),lop=PING,est=\d+,to=10000,lcxid=0x2,lzxid=0x(\w+),` +
 		`lresp=\d+,llat=0,minlat=0,avglat=\d+,maxlat=\d+\)\n /\S+\[0\]\(queued=0,recved=1,sent=0\)\n\n$`).FindStringSubmatch(got)
@@ -214,7 +214,7 @@ func wordWatches(s *stage) {
 	a, b := s.open(s.at, usual), s.open(s.at, usual)
 	other := s.open(s.other(), usual)
 	a.create("/x", jute.Persistent)
-	s.settle()
+	s.quiesce()
 	s.must(a.watchData("/x"), jute.OK)
 	s.must(a.watchExists("/y"), jute.NoNode)
 	s.must(b.watchExists("/y"), jute.NoNode)
@@ -228,7 +228,7 @@ func wordWatches(s *stage) {
 	s.says("wchc", ida+"\n\t/x\n\t/y\n"+idb+"\n\t/y\n\t/z\n\n")
 	s.says("wchp", "/x\n\t"+ida+"\n/y\n\t"+ida+"\n\t"+idb+"\n/z\n\t"+idb+"\n\n")
 	a.set("/x", "y")
-	s.settle()
+	s.quiesce()
 	s.says("wchs", "2 connections watching 2 paths\nTotal watches:3\n")
 	b.drop()
 	s.Wait("the end of a connection", time.Minute, func() bool { return strings.HasPrefix(s.word(s.at, "wchs"), "1 ") })
@@ -240,7 +240,7 @@ func wordDump(s *stage) {
 	ids := []string{fmt.Sprintf("0x%x", uint64(k.id())), fmt.Sprintf("0x%x", uint64(idle.id()))}
 	k.create("/e", jute.Ephemeral)
 	k.create("/e2", jute.Ephemeral)
-	s.settle()
+	s.quiesce()
 	got := s.word(s.at, "dump")
 	wants := []string{"ephemeral nodes dump:\nSessions with Ephemerals (1):\n" + ids[0] + ":\n\t/e\n\t/e2\nConnections dump:\nConnections Sets ("}
 	if s.role() == "follower" {

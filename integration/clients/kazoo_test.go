@@ -54,7 +54,7 @@ func obey(ctx context.Context, name string, cmd *exec.Cmd, do map[string]func() 
 	if err != nil {
 		return err
 	}
-	defer d.end()
+	defer d.stop()
 	for {
 		word, err := d.next(ctx)
 		if err != nil {

@@ -117,8 +117,8 @@ func (d *dialogue) wantStatus(ctx context.Context, want int) error {
 	return nil
 }
 
-// end makes sure that the process is gone.
-func (d *dialogue) end() {
+// stop makes sure that the process is gone.
+func (d *dialogue) stop() {
 	_ = d.stdin.Close()
 	d.Kill()
 }

@@ -217,7 +217,7 @@ func TestLeaderReturns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.end()
+	defer d.stop()
 	if err := d.ask(ctx, "create -e /java x", "Created /java"); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func startUp(ctx context.Context, t *testing.T, dir string, port int) (up *dialo
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(up.end)
+	t.Cleanup(up.stop)
 	line, err := up.expect(ctx, "ready: connect to ")
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func TestZkCLISession(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer d.end()
+		defer d.stop()
 		if _, err := d.expect(ctx, watched+"SyncConnected"); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func TestZkCLIWatch(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer d.end()
+		defer d.stop()
 		node := s.path(at.name)
 		changed := watched + "SyncConnected type:NodeDataChanged path:" + node
 		if err := exchanges(ctx, d, []exchange{
@@ -229,7 +229,7 @@ func zkcliOnce(ctx context.Context, at seat, command string, status int, prints 
 	if err != nil {
 		return err
 	}
-	defer d.end()
+	defer d.stop()
 	if err := d.wantStatus(ctx, status); err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func (c *Client) run() {
 		member := c.members[i%len(c.members)]
 		conn, err := c.connect(member)
 		if errors.Is(err, errExpired) {
-			c.end(err)
+			c.stopFor(err)
 			return
 		}
 		if err != nil {
@@ -104,7 +104,7 @@ func (c *Client) run() {
 		c.lost(conn)
 		i = slices.Index(c.members, member)
 	}
-	c.end(errClosed)
+	c.stopFor(errClosed)
 }
 
 func (c *Client) pause(d time.Duration) {
@@ -223,7 +223,7 @@ func (c *Client) read(conn *wire.Conn) {
 			c.changed.Broadcast()
 		case len(c.pending) == 0 || c.pending[0].xid != r.Xid:
 			c.mu.Unlock()
-			c.end(fmt.Errorf("cluster: reply to xid %d out of order", r.Xid))
+			c.stopFor(fmt.Errorf("cluster: reply to xid %d out of order", r.Xid))
 			return
 		default:
 			if r.Xid > 0 && r.Zxid > 0 {
@@ -256,7 +256,7 @@ func (c *Client) lost(conn *wire.Conn) {
 	c.changed.Broadcast()
 }
 
-func (c *Client) end(why error) {
+func (c *Client) stopFor(why error) {
 	c.stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -101,7 +101,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 		}
 		for _, id := range e.IDs() {
 			if e.members[id].leaves {
-				_ = e.end(id)
+				_ = e.stopMember(id)
 			}
 			e.crash(id, nil)
 		}
@@ -248,19 +248,19 @@ func (e *Ensemble) Stats() member.Stats {
 // Stop ends a member gracefully and fails the test if it says why it could not.
 func (e *Ensemble) Stop(id uint32) {
 	e.t.Helper()
-	if err := e.end(id); err != nil {
+	if err := e.stopMember(id); err != nil {
 		e.t.Errorf("cluster: member %d stopped with: %v", id, err)
 	}
 }
 
-// leave asks a member to stop, and does not wait for it.
-func (e *Ensemble) leave(id uint32) {
+// stopSoon asks a member to stop, and does not wait for it.
+func (e *Ensemble) stopSoon(id uint32) {
 	e.members[id].leaves = true
 	e.record.down(id) // sooner than it is
 	e.members[id].stop()
 }
 
-func (e *Ensemble) end(id uint32) error {
+func (e *Ensemble) stopMember(id uint32) error {
 	r := e.members[id]
 	if r.done == nil {
 		return nil

@@ -139,10 +139,10 @@ func (pl *player) do(p Played) (end func()) {
 			e.crash(id, nil)
 			return func() { e.start(id) }
 		}
-		e.leave(id)
+		e.stopSoon(id)
 		return func() {
 			if e.members[id].leaves {
-				_ = e.end(id) // what it could not do shows in what it left
+				_ = e.stopMember(id) // what it could not do shows in what it left
 			}
 			e.start(id)
 		}

@@ -41,7 +41,7 @@ func TestEnsemble(t *testing.T) {
 	if _, _, err := s.run(t.Context(), patience, "make", "down", "VOLUMES=1"); err != nil {
 		t.Fatal(err)
 	}
-	if left := s.left(t, "ps", "--all") + s.left(t, "volume", "ls") + s.left(t, "network", "ls"); left != "" {
+	if left := s.remaining(t, "ps", "--all") + s.remaining(t, "volume", "ls") + s.remaining(t, "network", "ls"); left != "" {
 		t.Errorf("make down VOLUMES=1 left %q", left)
 	}
 }

@@ -121,8 +121,8 @@ func (s *stack) docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// left lists what Docker still has of a kind: containers, volumes or networks.
-func (s *stack) left(t *testing.T, list ...string) string {
+// remaining lists what Docker still has of a kind: containers, volumes or networks.
+func (s *stack) remaining(t *testing.T, list ...string) string {
 	t.Helper()
 	return s.docker(t, append(list, "--quiet", "--filter", "label=com.docker.compose.project="+s.project)...)
 }

@@ -14,25 +14,25 @@ func (p *player) finish() error {
 	end := len(p.steps)
 	for k := range p.slots {
 		if c := &p.slots[k]; c.conn != nil {
-			if err := p.settle(end, c); err != nil {
+			if err := p.syncMember(end, c); err != nil {
 				return err
 			}
-			p.tell(p.claim(c, end)...)
+			p.record(p.claim(c, end)...)
 		}
 	}
 	if err := p.walk(end); err != nil {
 		return err
 	}
 	for _, s := range p.live {
-		if err := p.end(s); err != nil {
+		if err := p.closeSession(s); err != nil {
 			return err
 		}
 	}
 	return p.walk(end + 1)
 }
 
-// end closes a session on a connection of its own, so that it does not expire later.
-func (p *player) end(s *session) error {
+// closeSession closes a session on a connection of its own, so that it does not expire later.
+func (p *player) closeSession(s *session) error {
 	conn, err := dial(p.target.addrs[0])
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (p *player) visit(i int, path string) error {
 		}
 		l := line{step: i, kind: found, code: r.Err, body: []piece{p.path([]byte(path))}}
 		l.body = append(l.body, p.reply(step{Do: op.String()}, r.Err, r.Body)...)
-		p.tell(l)
+		p.record(l)
 		if r.Err != jute.OK {
 			return nil
 		}

@@ -100,27 +100,27 @@ func (p *player) group(i, n int) error {
 	s := p.steps[i]
 	c := &p.slots[s.Slot]
 	if s.local() || slices.ContainsFunc(p.steps[i:n], func(s step) bool { return s.op().IsWrite() }) {
-		defer p.moved(c)
+		defer p.markBehind(c)
 	}
 	switch {
 	case s.Do == "open" || s.Do == "resume":
 		return p.connect(i, c)
 	case c.conn == nil:
 		for ; i < n; i++ {
-			p.tell(line{step: i, slot: p.steps[i].Slot, kind: nowhere})
+			p.record(line{step: i, slot: p.steps[i].Slot, kind: nowhere})
 		}
 		return nil
 	}
 	catchUp := p.catchUp
 	if s.Do == "drop" || s.Do == "frame" { // what it has not read is lost
-		catchUp = p.settle
+		catchUp = p.syncMember
 	}
 	if err := catchUp(i, c); err != nil {
 		return err
 	}
 	switch s.Do {
 	case "drop":
-		p.tell(p.claim(c, i)...)
+		p.record(p.claim(c, i)...)
 		c.drop()
 		return nil
 	case "frame":
@@ -131,7 +131,7 @@ func (p *player) group(i, n int) error {
 		if _, err := c.conn.Write(b); err != nil {
 			return err
 		}
-		p.tell(p.claim(c, i)...)
+		p.record(p.claim(c, i)...)
 		p.ending(i, c)
 		return nil
 	}
@@ -152,7 +152,7 @@ func (p *player) group(i, n int) error {
 	for ; i < n; i++ {
 		if !p.answer(i, c, xids[len(xids)-(n-i)]) {
 			for i++; i < n; i++ {
-				p.tell(line{step: i, slot: s.Slot, kind: nowhere})
+				p.record(line{step: i, slot: s.Slot, kind: nowhere})
 			}
 			return nil
 		}
@@ -163,10 +163,10 @@ func (p *player) group(i, n int) error {
 // answer reads up to the reply of step i. It returns false if the connection has ended.
 func (p *player) answer(i int, c *client, xid int32) bool {
 	s := p.steps[i]
-	p.tell(p.claim(c, i)...)
+	p.record(p.claim(c, i)...)
 	for {
 		r, l := p.read(i, c)
-		p.tell(l)
+		p.record(l)
 		switch {
 		case l.kind == event:
 			continue
@@ -226,11 +226,11 @@ func (p *player) ending(i int, c *client) {
 		r, err := c.conn.Recv()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			p.tell(line{step: i, slot: c.slot, kind: open})
+			p.record(line{step: i, slot: c.slot, kind: open})
 		case err != nil:
-			p.tell(line{step: i, slot: c.slot, kind: closed})
+			p.record(line{step: i, slot: c.slot, kind: closed})
 		default:
-			p.tell(line{step: i, slot: c.slot, kind: reply, code: r.Err, body: []piece{{name: "late", text: r.String()}}})
+			p.record(line{step: i, slot: c.slot, kind: reply, code: r.Err, body: []piece{{name: "late", text: r.String()}}})
 			continue
 		}
 		c.drop()
@@ -242,11 +242,11 @@ func (p *player) ending(i int, c *client) {
 func (p *player) connect(i int, c *client) error {
 	s := p.steps[i]
 	if s.Do == "resume" && c.session == nil {
-		p.tell(line{step: i, slot: s.Slot, kind: nowhere})
+		p.record(line{step: i, slot: s.Slot, kind: nowhere})
 		return nil
 	}
 	if c.conn != nil { // whose last events are to be seen
-		if err := p.settle(i, c); err != nil {
+		if err := p.syncMember(i, c); err != nil {
 			return err
 		}
 	}
@@ -271,7 +271,7 @@ func (p *player) connect(i int, c *client) error {
 	}
 	if l.kind != "" {
 		_ = conn.Close()
-		p.tell(l)
+		p.record(l)
 		return nil
 	}
 	old := *c
@@ -284,11 +284,11 @@ func (p *player) connect(i int, c *client) error {
 		p.sessions[resp.SessionID] = c.session.name
 	}
 	if old.conn != nil { // it was the session's, and must end
-		p.tell(p.claim(&old, i)...)
+		p.record(p.claim(&old, i)...)
 		p.ending(i, &old)
 	}
 	same := resp.SessionID == c.session.SessionID && len(resp.Passwd) == 16 && slices.Equal(resp.Passwd, c.session.Passwd)
-	p.tell(line{step: i, slot: s.Slot, kind: connected, body: []piece{
+	p.record(line{step: i, slot: s.Slot, kind: connected, body: []piece{
 		{name: "timeout", text: fmt.Sprint(resp.TimeOut)},
 		{name: "readonly", text: fmt.Sprint(resp.HasReadOnly, resp.ReadOnly)},
 		{name: "same", text: fmt.Sprint(same)},
@@ -323,8 +323,8 @@ func (p *player) since(c *client, s step) int64 {
 	return 0
 }
 
-// moved notes what a step on c means for the others: on other members they may be behind.
-func (p *player) moved(c *client) {
+// markBehind notes what a step on c means for the others: on other members they may be behind.
+func (p *player) markBehind(c *client) {
 	for k := range p.slots {
 		o := &p.slots[k]
 		o.behind = o.behind || o.conn != nil && (o.member != c.member || o == c && o.xid == 0) && len(p.target.addrs) > 1
@@ -338,11 +338,11 @@ func (p *player) catchUp(i int, c *client) error {
 		return nil
 	}
 	c.behind = false
-	return p.settle(i, c)
+	return p.syncMember(i, c)
 }
 
-// settle syncs c's member.
-func (p *player) settle(i int, c *client) error {
+// syncMember syncs c's member.
+func (p *player) syncMember(i int, c *client) error {
 	if err := c.conn.Send(hidden, jute.OpSync, jute.SyncRequest{Path: []byte(top)}); err != nil {
 		return err
 	}
@@ -369,7 +369,7 @@ func (p *player) claim(c *client, i int) []line {
 	return early
 }
 
-func (p *player) tell(lines ...line) { p.lines = append(p.lines, lines...) }
+func (p *player) record(lines ...line) { p.lines = append(p.lines, lines...) }
 
 // hangUp closes what is still open.
 func (p *player) hangUp() {

@@ -21,7 +21,7 @@ func (r *run) judge(ctx context.Context) {
 	if r.t.Failed() {
 		return
 	}
-	r.settle() // one that lagged may have ended meanwhile
+	r.awaitAllServing() // one that lagged may have ended meanwhile
 	seen, err := walkAll(ctx, r.Members)
 	if err != nil {
 		r.t.Error(err)

@@ -205,8 +205,8 @@ func (r *run) leads() (found *process.Member) {
 	return found
 }
 
-// settle waits until all members serve, and starts those again that ended to be.
-func (r *run) settle() {
+// awaitAllServing waits until all members serve, and starts those again that ended to be.
+func (r *run) awaitAllServing() {
 	r.t.Helper()
 	if err := process.Until(r.t.Context(), "all members serve", func() bool {
 		r.again(r.restart)

@@ -123,7 +123,7 @@ func play(t *testing.T, seed uint64, kind disk.LogKind, sum *totals) {
 	for _, i := range r.rng.Perm(len(rounds)) {
 		r.rest(400)
 		r.kill(rounds[i])
-		r.settle()
+		r.awaitAllServing()
 		r.rest(300)
 		r.judge(ctx)
 		if t.Failed() {

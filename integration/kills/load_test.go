@@ -33,12 +33,12 @@ func (r *run) load(ctx context.Context) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		r.t.Cleanup(w.end)
+		r.t.Cleanup(w.shutDown)
 		r.writers = append(r.writers, w)
 	}
 	r.t.Cleanup(func() { r.again(func([]*process.Member) {}) })
 	r.visitors = newVisitors(r.Members, rand.New(rand.NewPCG(r.rng.Uint64(), 2)))
-	r.t.Cleanup(r.visitors.end)
+	r.t.Cleanup(r.visitors.shutDown)
 }
 
 // client opens a session at home on one of the members.

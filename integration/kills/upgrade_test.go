@@ -125,14 +125,14 @@ func upgrade(t *testing.T, f former) {
 	r.load(ctx)
 	change := func(m *process.Member, to string) {
 		t.Helper()
-		r.end(m)
+		r.terminate(m)
 		m.Binary = to
 		r.Start(m)
-		r.settle()
+		r.awaitAllServing()
 	}
 	changeBehind := func(m *process.Member, to string) { // the leader sends it a snapshot
 		t.Helper()
-		r.end(m)
+		r.terminate(m)
 		r.goOn(m)
 		before := len(printed(m))
 		m.Binary = to
@@ -143,7 +143,7 @@ func upgrade(t *testing.T, f former) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		r.settle()
+		r.awaitAllServing()
 	}
 	judge := func(lowest uint32) {
 		t.Helper()
@@ -177,7 +177,7 @@ func upgrade(t *testing.T, f former) {
 	judge(znode.FormatLevel)
 	r.rest(400) // entries of the new format are written
 	m := r.Members[0]
-	r.end(m)
+	r.terminate(m)
 	m.Binary = old
 	r.Start(m)
 	if _, err := m.Process.Status(t.Context()); err != nil {
@@ -188,14 +188,14 @@ func upgrade(t *testing.T, f former) {
 	}
 	m.Binary = rollcall
 	r.Start(m)
-	r.settle()
+	r.awaitAllServing()
 	judge(znode.FormatLevel)
 	fmt.Printf("upgrade from format %d, roll back, upgrade: %d comparisons of three members, %d writes acknowledged, in %v\n",
 		f.format, r.sum.comparisons, r.acked(), time.Since(began).Round(time.Second))
 }
 
-// end ends a member as an operator does.
-func (r *run) end(m *process.Member) {
+// terminate ends a member as an operator does.
+func (r *run) terminate(m *process.Member) {
 	r.t.Helper()
 	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
 		r.t.Fatal(err)

@@ -49,8 +49,8 @@ func (v *visitors) run(ctx context.Context) {
 	}
 }
 
-// end stops the visits for good.
-func (v *visitors) end() {
+// shutDown stops the visits for good.
+func (v *visitors) shutDown() {
 	v.stop()
 	<-v.done
 }

@@ -104,15 +104,15 @@ func (w *writer) run(ctx context.Context) {
 		w.mu.Lock()
 		w.send()
 		for len(w.pending) >= window {
-			w.settle()
+			w.awaitOldest()
 		}
 		w.mu.Unlock()
 		time.Sleep(time.Duration(w.rng.Int64N(int64(pace))))
 	}
 }
 
-// end stops the writer for good.
-func (w *writer) end() {
+// shutDown stops the writer for good.
+func (w *writer) shutDown() {
 	w.stop()
 	w.client.Abandon()
 	<-w.done
@@ -174,8 +174,8 @@ func (w *writer) choose() kind {
 	return overwrite
 }
 
-// settle waits for the oldest write and takes in what became of it.
-func (w *writer) settle() {
+// awaitOldest waits for the oldest write and takes in what became of it.
+func (w *writer) awaitOldest() {
 	x := w.pending[0]
 	w.pending = w.pending[1:]
 	r, err := x.call.Wait()
@@ -185,7 +185,7 @@ func (w *writer) settle() {
 		w.acknowledged(x, r)
 	case errors.Is(err, cluster.ErrLoss):
 		w.unknown++
-		w.lost(x)
+		w.outcomeUnknown(x)
 	default:
 		w.wrong("write %d (kind %d) of %s: %v", x.n, x.kind, x.path, err)
 	}
@@ -224,8 +224,8 @@ func (w *writer) acknowledged(x *write, r wire.Reply) {
 
 func (v *value) wrote(x *write) { v.applied, v.last, v.zxid = v.applied+1, x.n, x.zxid }
 
-// lost takes in one that may or may not have happened.
-func (w *writer) lost(x *write) {
+// outcomeUnknown takes in one that may or may not have happened.
+func (w *writer) outcomeUnknown(x *write) {
 	switch x.kind {
 	case overwrite:
 		w.values[x.path].maybe = append(w.values[x.path].maybe, x.n)
@@ -242,7 +242,7 @@ func (w *writer) lost(x *write) {
 func (w *writer) pause() error {
 	w.mu.Lock()
 	for len(w.pending) > 0 {
-		w.settle()
+		w.awaitOldest()
 	}
 	for w.err == nil {
 		err := w.client.Sync()
