@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// unset is what Java prints for what is not there, as its own settings are here.
+// unset is what Java prints for a property that is not set. Java's own properties are not set here.
 const unset = "<NA>"
 
-// envi tells what surrounds the process.
+// envi prints the environment of the process.
 func (w *Words) envi(p *page, _ *Stats, _ io.Reader) {
 	p.printf("Environment:\n")
 	put := func(name, value string) {
@@ -25,7 +25,7 @@ func (w *Words) envi(p *page, _ *Stats, _ io.Reader) {
 		p.printf("%s=%s\n", name, value)
 	}
 	put("zookeeper.version", w.version)
-	host, _ := os.Hostname() // what cannot be found out is not there
+	host, _ := os.Hostname() // empty if it cannot be found out
 	put("host.name", host)
 	for _, name := range []string{"version", "vendor", "home", "class.path", "library.path"} {
 		put("java."+name, "")
@@ -51,20 +51,21 @@ func (w *Words) envi(p *page, _ *Stats, _ io.Reader) {
 
 func osName() string { return strings.ToUpper(runtime.GOOS[:1]) + runtime.GOOS[1:] }
 
-// osVersion is the kernel's, where there is a file that says so.
+// osVersion returns the kernel's version from the file that holds it, or unset if there is none.
 func osVersion() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return strings.TrimSpace(string(text))
 }
 
-// memory is what the runtime has free, may take, and has.
+// memory returns the memory that the runtime has free, may use at most, and has taken from the
+// system.
 func memory() (free, most, total string) {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
 	}
 	metrics.Read(samples)
 	released := samples[2].Value.Uint64()
-	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 { // asks only
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 { // a negative number only reads the limit
 		most = megabytes(uint64(limit))
 	}
 	return megabytes(samples[1].Value.Uint64()), most, megabytes(samples[0].Value.Uint64() - released)

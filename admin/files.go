@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// namesAtOnce is how many names of /proc/self/fd are held at a time.
+// namesAtOnce is how many names of /proc/self/fd are read at a time.
 const namesAtOnce = 1024
 
-// files returns how many file descriptors this process has open, and may have; -1 for what
-// the system does not tell.
+// files returns how many file descriptors this process has open and how many it may open. A number
+// that the system does not report is -1.
 func files() (open, most int64) {
 	open, most = unknown, unknown
 	var limit syscall.Rlimit
@@ -22,7 +22,7 @@ func files() (open, most int64) {
 	if err != nil {
 		return open, most
 	}
-	defer func() { _ = dir.Close() }() // it was only read
+	defer func() { _ = dir.Close() }() // it was only read from
 	for n := int64(-1); ; {            // dir itself does not count
 		names, err := dir.Readdirnames(namesAtOnce)
 		if n += int64(len(names)); err != nil {

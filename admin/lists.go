@@ -13,7 +13,7 @@ import (
 	"rollcall/tally"
 )
 
-// cons lists the connections with all that is known of them.
+// cons lists the connections with everything known about them.
 func (w *Words) cons(p *page, _ *Stats, _ io.Reader) {
 	for c := range w.source.Connections() {
 		if p.printf(" %s)\n", full(&c)); p.err != nil {
@@ -23,7 +23,7 @@ func (w *Words) cons(p *page, _ *Stats, _ io.Reader) {
 	p.printf("\n")
 }
 
-// brief is a connection as stat shows it, without the last bracket.
+// brief returns a connection's line in stat, without the last bracket.
 func brief(c *tally.Connection) string {
 	interest := 0
 	if c.Reading {
@@ -35,7 +35,7 @@ func brief(c *tally.Connection) string {
 	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.Addr, interest, c.Queued, c.Received, c.Sent)
 }
 
-// full is brief and what there is besides if the connection has a session.
+// full returns brief and, if the connection has a session, everything else known about it.
 func full(c *tally.Connection) string {
 	if c.Session == 0 {
 		return brief(c)
@@ -54,14 +54,15 @@ func full(c *tally.Connection) string {
 	return b.String()
 }
 
-// alone runs f when no other long answer is being made: what it gathers is in memory once.
+// alone runs f when no other long answer is being made, so that the memory for one is needed only
+// once.
 func (w *Words) alone(f func()) {
 	w.listing <- struct{}{}
 	defer func() { <-w.listing }()
 	f()
 }
 
-// dump shows who lives until when, and what goes with whom.
+// dump shows the sessions with the time at which they expire, and their ephemeral nodes.
 func (w *Words) dump(p *page, _ *Stats, _ io.Reader) {
 	w.alone(func() {
 		p.printf("SessionTracker dump:\n")
@@ -79,13 +80,14 @@ func (w *Words) dump(p *page, _ *Stats, _ io.Reader) {
 	})
 }
 
-// client is a connection as dump shows it.
+// client is a connection in dump's list.
 type client struct {
 	addr    string
 	session jute.SessionID
 }
 
-// connections rounds up to seconds, so that those that end together stand together.
+// connections rounds expiry times up to seconds, so that connections that expire together are
+// listed together.
 func connections(all iter.Seq[tally.Connection]) iter.Seq2[client, time.Time] {
 	return func(yield func(client, time.Time) bool) {
 		for c := range all {
@@ -96,7 +98,7 @@ func connections(all iter.Seq[tally.Connection]) iter.Seq2[client, time.Time] {
 	}
 }
 
-// buckets lists what ends when.
+// buckets lists the values by the time at which they expire.
 func buckets[T any](p *page, name string, all iter.Seq2[T, time.Time], show func(T)) {
 	ends := map[int64][]T{}
 	n := 0
@@ -115,10 +117,11 @@ func buckets[T any](p *page, name string, all iter.Seq2[T, time.Time], show func
 	}
 }
 
-// javaDate is how Java prints a date.
+// javaDate is the format in which Java prints a date.
 const javaDate = "Mon Jan 02 15:04:05 MST 2006"
 
-// timeouts lists the sessions as a member shows them that does not know their ends.
+// timeouts lists the sessions with their timeouts, for a member that does not know when they
+// expire.
 func (p *page) timeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
 	type session struct {
 		id      jute.SessionID
@@ -136,7 +139,7 @@ func (p *page) timeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
 	}
 }
 
-// ephemerals lists the nodes of each session.
+// ephemerals lists the ephemeral nodes of each session.
 func (p *page) ephemerals(nodes iter.Seq2[jute.SessionID, string]) {
 	type node struct {
 		owner jute.SessionID
@@ -161,7 +164,7 @@ func (p *page) ephemerals(nodes iter.Seq2[jute.SessionID, string]) {
 	}
 }
 
-// wchs counts watches of nodes, not those of children alone, as in ZooKeeper.
+// wchs counts watches on nodes, without those on children alone, as in ZooKeeper.
 func (w *Words) wchs(p *page, s *Stats, _ io.Reader) {
 	p.printf("%d connections watching %d paths\nTotal watches:%d\n", s.Watching, s.WatchedPaths, s.DataWatches)
 }

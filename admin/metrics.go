@@ -10,7 +10,7 @@ import (
 	"rollcall/tally"
 )
 
-// kind says what a figure is.
+// kind is the kind of a metric.
 type kind int
 
 const (
@@ -24,7 +24,7 @@ func (k kind) String() string {
 	return [...]string{"gauge", "counter", "summary", "summary with percentiles"}[k]
 }
 
-// who says which members have a figure.
+// who says which members have a metric.
 type who int
 
 const (
@@ -35,20 +35,20 @@ const (
 
 func (w who) String() string { return [...]string{"all", "in an ensemble", "leader"}[w] }
 
-// metric is one figure. Names are ZooKeeper's, but for those whose help says otherwise.
+// metric is one metric. Names are ZooKeeper's, except where the help says otherwise.
 type metric struct {
 	name    string
 	kind    kind
-	unit    string // "": a number of things
+	unit    string // "": a plain number
 	who     who
-	decimal bool // may have a fraction
+	decimal bool // may have decimals
 	help    string
 	value   func(*Stats) float64       // of a gauge or counter
 	sum     func(*Stats) tally.Summary // of a summary
 }
 
-// table is all figures that members tell. Each is measured; what ZooKeeper has and this
-// server cannot measure is not here.
+// table lists all metrics of a member. Each is measured: metrics of ZooKeeper that this server
+// cannot measure are left out.
 var table = []metric{
 	{name: "avg_latency", unit: "ms", decimal: true, help: "mean time from reading a request to queueing its reply", value: func(s *Stats) float64 { return ms(s.Latency.Avg) }},
 	{name: "min_latency", unit: "ms", help: "least such time", value: func(s *Stats) float64 { return ms(s.Latency.Min) }},
@@ -118,7 +118,7 @@ func flag(set bool) float64 {
 	return 0
 }
 
-// told reports whether the member that s is of has the figure.
+// told reports whether the member with these Stats has the metric.
 func (m *metric) told(s *Stats) bool {
 	switch {
 	case m.who == leaders && s.Role != "leader", m.who == ensemble && s.Role == "standalone":
@@ -127,10 +127,10 @@ func (m *metric) told(s *Stats) bool {
 	return m.kind >= summary || m.unit == "bytes" || m.value(s) != unknown
 }
 
-// unknown is the count of file descriptors where nobody knows it.
+// unknown is the number of file descriptors where the system does not report it.
 const unknown = -1
 
-// mntr writes all figures.
+// mntr prints all metrics.
 func (w *Words) mntr(p *page, s *Stats, _ io.Reader) {
 	put := func(name, value string) { p.printf("zk_%s\t%s\n", name, value) }
 	put("version", w.version)
@@ -149,7 +149,7 @@ func (w *Words) mntr(p *page, s *Stats, _ io.Reader) {
 	}
 }
 
-// each calls put for every line of the figure.
+// each calls put for every line of the metric.
 func (m *metric) each(s *Stats, put func(name, value string)) {
 	if m.kind < summary {
 		put(m.name, number(m.value(s), m.decimal))
@@ -171,7 +171,7 @@ func (m *metric) each(s *Stats, put func(name, value string)) {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// number prints a whole number, or one with one to four decimals.
+// number formats a whole number, or a number with one to four decimals.
 func number(v float64, fraction bool) string {
 	if !fraction {
 		return strconv.FormatInt(int64(v), 10)

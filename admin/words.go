@@ -1,11 +1,11 @@
-// Package admin is what an operator sees of a member: so far the four-letter words that
-// ZooKeeper's servers answer on the client port. It changes nothing but counters, and asks
-// the rest of the member for figures and lists through a Source.
+// Package admin is the operator's view of a member. So far that is the four-letter words that
+// ZooKeeper's servers answer on the client port. The package changes nothing but counters, and gets
+// metrics and lists from the rest of the member through a Source.
 //
-//   - Words: who may ask what, and the short answers.
-//   - table: all figures, which mntr prints.
-//   - lists: what grows with connections, sessions and watches; it is written as it is
-//     read, and one such answer is made at a time where it has to be sorted first.
+//   - Words has the whitelist, and the short answers.
+//   - table has all metrics, which mntr prints.
+//   - lists.go has the answers that grow with connections, sessions and watches. They are written
+//     while the lists are read. An answer that must be sorted first is made one at a time.
 package admin
 
 import (
@@ -20,41 +20,41 @@ import (
 	"time"
 )
 
-// InterfaceLevel is the release of ZooKeeper whose behaviour clients and tools find here.
-// Version texts begin with it: parsers take the first three numbers as ZooKeeper's.
+// InterfaceLevel is the release of ZooKeeper whose behaviour this server offers to clients and
+// tools. Version texts begin with it, because parsers take the first three numbers for ZooKeeper's
+// version.
 const InterfaceLevel = "3.9.5"
 
-// WordsConfig is what Words are built from. A field without a default is required.
+// WordsConfig configures Words. A field without a default is required.
 type WordsConfig struct {
-	Whitelist []string  // words that are answered, or "*" for all; blanks around them do not count; srvr always is one
+	Whitelist []string  // words to answer, or "*" for all; surrounding blanks are ignored; srvr is always answered
 	Version   string    // of this program, letters, digits, dots and dashes
-	Built     time.Time // date of the commit that this program was built from
+	Built     time.Time // the date of the commit that this program was built from
 	Source    Source
 }
 
-// Words answers four-letter words. Safe for concurrent use.
+// Words answers four-letter words. It is safe for concurrent use.
 type Words struct {
 	all     bool
 	allowed []string
 	version string
 	source  Source
-	mask    atomic.Int64  // trace mask: kept, and nothing is traced
-	listing chan struct{} // holds the one place of who makes a long answer in memory
+	mask    atomic.Int64  // the trace mask: it is stored, but nothing is traced
+	listing chan struct{} // has room for one: the long answer that is being made in memory
 }
 
-// defaultMask is the trace mask that ZooKeeper begins with.
+// defaultMask is the trace mask with which ZooKeeper starts.
 const defaultMask = 306
 
-// word is how a word is answered.
+// word says how to answer a word.
 type word struct {
-	// answer writes the answer. stats are filled in only if the word needs a member that
-	// serves, and then by one that does.
+	// answer writes the answer. stats is filled in only if serving is set.
 	answer  func(w *Words, p *page, s *Stats, argument io.Reader)
-	serving bool // only by a member that serves
+	serving bool // answered only by a member that serves
 }
 
-// words are all words of ZooKeeper: of any other the first four bytes are the length of a
-// frame.
+// words lists all of ZooKeeper's words. If a connection's first four bytes are none of them, they
+// are the length of a frame.
 var words = map[string]word{
 	"conf": {(*Words).conf, true},
 	"cons": {(*Words).cons, true},
@@ -76,10 +76,10 @@ var words = map[string]word{
 	"wchs": {(*Words).wchs, true},
 }
 
-// programVersion is what go-zookeeper's parser of srvr takes.
+// programVersion matches the versions that go-zookeeper's parser of srvr accepts.
 var programVersion = regexp.MustCompile(`^[A-Za-z0-9.-]+$`)
 
-// NewWords checks cfg.
+// NewWords checks cfg and returns a Words.
 func NewWords(cfg WordsConfig) (*Words, error) {
 	switch {
 	case cfg.Source == nil:
@@ -100,13 +100,13 @@ func NewWords(cfg WordsConfig) (*Words, error) {
 	return w, nil
 }
 
-// VersionText is the version as words show it. The date has the form that ZooKeeper had
-// until 3.6: go-zookeeper reads no other, and nobody minds it.
+// VersionText returns the version as the words show it. The date has the form that ZooKeeper used
+// until 3.6, because go-zookeeper reads no other; other tools accept it.
 func VersionText(version string, built time.Time) string {
 	return InterfaceLevel + "-rollcall-" + version + ", built on " + built.UTC().Format("01/02/2006 15:04 MST")
 }
 
-// Known reports whether the first four bytes of a connection are a word.
+// Known reports whether a connection's first four bytes are a word.
 func (w *Words) Known(name string) bool {
 	_, known := words[name]
 	return known
@@ -114,9 +114,10 @@ func (w *Words) Known(name string) bool {
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
-// Answer writes what to send for a word before closing the connection. argument is what
-// the client sends behind the word. It may wait for both, and for whoever makes another
-// long answer, and ends with their error. Nothing is written for what is no word.
+// Answer writes the answer to a word to out; the caller then closes the connection. argument holds
+// the bytes that the client sends after the word. Answer may wait for either stream, and for
+// another long answer to be finished. It returns the streams' errors. For an unknown word it writes
+// nothing.
 func (w *Words) Answer(name string, argument io.Reader, out io.Writer) error {
 	p := &page{w: out}
 	word, known := words[name]
@@ -137,7 +138,7 @@ func (w *Words) Answer(name string, argument io.Reader, out io.Writer) error {
 	return p.err
 }
 
-// page is an answer that is being written. Behind an error it takes no more.
+// page is an answer that is being written. After an error it ignores further output.
 type page struct {
 	w   io.Writer
 	err error
@@ -151,7 +152,7 @@ func (p *page) printf(format string, args ...any) {
 
 func (w *Words) ruok(p *page, _ *Stats, _ io.Reader) { p.printf("imok") }
 
-// isro tells whether writes are taken; without a leader nobody knows.
+// isro tells whether this member accepts writes, which is unknown without a leader.
 func (w *Words) isro(p *page, _ *Stats, _ io.Reader) {
 	if s := w.source.Stats(); s.Role == "" {
 		p.printf("null")
@@ -162,7 +163,7 @@ func (w *Words) isro(p *page, _ *Stats, _ io.Reader) {
 
 func (w *Words) gtmk(p *page, _ *Stats, _ io.Reader) { p.printf("%d", w.mask.Load()) }
 
-// stmk has the new mask behind it, eight bytes.
+// stmk is followed by the new trace mask, eight bytes.
 func (w *Words) stmk(p *page, _ *Stats, argument io.Reader) {
 	var mask [8]byte
 	if _, p.err = io.ReadFull(argument, mask[:]); p.err != nil {
@@ -182,7 +183,7 @@ func (w *Words) srst(p *page, _ *Stats, _ io.Reader) {
 	p.printf("Server stats reset.\n")
 }
 
-// hash lists digests of the tree. Members compute none.
+// hash lists digests of the tree in ZooKeeper. Here it lists none.
 func (w *Words) hash(*page, *Stats, io.Reader) {}
 
 func (w *Words) dirs(p *page, _ *Stats, _ io.Reader) {
@@ -214,7 +215,7 @@ func (w *Words) srvr(p *page, s *Stats, _ io.Reader) {
 	figures(p, s)
 }
 
-// stat is srvr with the connections behind the version.
+// stat is srvr with the list of connections after the version.
 func (w *Words) stat(p *page, s *Stats, _ io.Reader) {
 	p.printf("Zookeeper version: %s\nClients:\n", w.version)
 	for c := range w.source.Connections() {

@@ -1,8 +1,9 @@
-// Package fifo is a queue in a ring, for any elements. It allocates only when it grows, which
-// container/list does for every element. It does not shrink. Not safe for concurrent use.
+// Package fifo is a first-in, first-out queue of any elements, in a ring buffer. It allocates only
+// when it grows, while container/list allocates for every element. It does not shrink. It is not
+// safe for concurrent use.
 package fifo
 
-// Queue is a queue in a ring that doubles when it is full. The zero value is ready.
+// Queue is a queue in a ring buffer, which doubles when it is full. The zero value is ready.
 type Queue[T any] struct {
 	ring []T // its length is a power of two
 	head int
@@ -12,13 +13,13 @@ type Queue[T any] struct {
 // leastRing is the length of the first ring.
 const leastRing = 4
 
-// Len returns how many elements wait.
+// Len returns how many elements are in the queue.
 func (q *Queue[T]) Len() int { return q.n }
 
 // Cap returns how many elements the ring has room for.
 func (q *Queue[T]) Cap() int { return len(q.ring) }
 
-// At returns the i-th element from the front. It stays where it is until it is popped or a
+// At returns the i-th element from the front. The pointer is valid until the element is popped or a
 // push doubles the ring.
 func (q *Queue[T]) At(i int) *T { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
 
@@ -37,11 +38,11 @@ func (q *Queue[T]) grow() {
 	q.ring, q.head = grown, 0
 }
 
-// Pop takes the first element. There must be one.
+// Pop removes and returns the first element. The queue must not be empty.
 func (q *Queue[T]) Pop() T {
 	var none T
 	v := *q.At(0)
-	*q.At(0) = none // the ring keeps nothing alive
+	*q.At(0) = none // so that the ring keeps nothing alive
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
 	return v

@@ -6,10 +6,10 @@ type ACL struct {
 	ID    ID
 }
 
-// minACL is the smallest ACL: permissions and two strings without bytes.
+// minACL is the size of the smallest ACL: permissions and two empty strings.
 const minACL = 4 + 2*minString
 
-// OpenACL lets everyone do everything. It is shared: never change it.
+// OpenACL gives everyone every permission. It is shared: never change it.
 var OpenACL = []ACL{{Perms: PermAll, ID: ID{Scheme: []byte("world"), ID: []byte("anyone")}}}
 
 // Decode reads the record.
@@ -23,7 +23,8 @@ func (a ACL) Append(b []byte) []byte {
 	return a.ID.Append(AppendInt32(b, int32(a.Perms)))
 }
 
-// ID is an identity: whom a scheme knows by a text of its own. Null and empty mean the same.
+// ID is an identity: a scheme, and a text that names a client within the scheme. Null and empty
+// mean the same.
 type ID struct {
 	Scheme []byte
 	ID     []byte
@@ -43,7 +44,7 @@ func (i ID) Append(b []byte) []byte {
 // Perm is a set of permissions. Unknown bits are kept as they are.
 type Perm int32
 
-// The permissions on a node. PermDelete is looked for on the parent.
+// These are the permissions on a node. PermDelete is checked on the parent.
 const (
 	PermRead   Perm = 1
 	PermWrite  Perm = 2
@@ -66,7 +67,7 @@ func (d *Decoder) readACLs(dst []ACL) []ACL {
 	return dst
 }
 
-// appendACLs appends a vector of ACLs: null if v is nil.
+// appendACLs appends a vector of ACLs, or null if v is nil.
 func appendACLs(b []byte, v []ACL) []byte {
 	if v == nil {
 		return AppendCount(b, -1)

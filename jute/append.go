@@ -2,8 +2,8 @@ package jute
 
 import "encoding/binary"
 
-// The Append functions write one value at the end of b and return the longer slice, as
-// append does. Lengths beyond 2^31-1 cannot be written: callers bound what they send.
+// The Append functions write one value at the end of b and return the longer slice, as append does.
+// They cannot write lengths beyond 2^31-1: callers must limit what they send.
 
 // appendBool appends one byte, 0 or 1.
 func appendBool(b []byte, v bool) []byte {
@@ -23,7 +23,7 @@ func AppendInt64(b []byte, v int64) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(v))
 }
 
-// AppendBytes appends a string or a buffer: null if v is nil.
+// AppendBytes appends a string or a buffer, or null if v is nil.
 func AppendBytes(b, v []byte) []byte {
 	if v == nil {
 		return AppendInt32(b, -1)
@@ -41,7 +41,7 @@ func AppendCount(b []byte, n int) []byte {
 	return AppendInt32(b, int32(n))
 }
 
-// appendStrings appends a vector of strings: null if v is nil.
+// appendStrings appends a vector of strings, or null if v is nil.
 func appendStrings(b []byte, v [][]byte) []byte {
 	if v == nil {
 		return AppendCount(b, -1)

@@ -84,5 +84,5 @@ func (r ClientInfo) Append(b []byte) []byte {
 	return AppendBytes(b, r.User)
 }
 
-// minClientInfo is the smallest ClientInfo: two strings without bytes.
+// minClientInfo is the size of the smallest ClientInfo: two empty strings.
 const minClientInfo = 2 * minString

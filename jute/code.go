@@ -2,15 +2,15 @@ package jute
 
 import "strconv"
 
-// Code is the result of an operation as it stands in a reply: OK or an error. It is an
-// error itself; as OK in an error variable is not nil, return code.Err().
+// Code is the result of an operation in a reply: OK or an error. It implements error. OK in an
+// error variable is not nil, so return code.Err().
 type Code int32
 
-// All results ZooKeeper knows. OnWire tells those that servers send from the rest.
+// These are all results that ZooKeeper knows. OnWire reports which of them servers send.
 const (
 	OK                           Code = 0
 	SystemError                  Code = -1
-	RuntimeInconsistency         Code = -2 // in a multi's results, behind the operation that failed
+	RuntimeInconsistency         Code = -2 // in a multi's results, after the operation that failed
 	DataInconsistency            Code = -3
 	ConnectionLoss               Code = -4
 	MarshallingError             Code = -5
@@ -91,7 +91,7 @@ func (c Code) Error() string {
 	return "code " + strconv.Itoa(int(c))
 }
 
-// Err returns c as an error: nil if it is OK.
+// Err returns c as an error, or nil if it is OK.
 func (c Code) Err() error {
 	if c == OK {
 		return nil
@@ -99,8 +99,8 @@ func (c Code) Err() error {
 	return c
 }
 
-// OnWire reports whether a server may send the code. The rest are range marks, made by
-// clients for themselves, or internal; and clients break on codes they do not know.
+// OnWire reports whether a server may send the code. The other codes mark ranges, are made by
+// clients for themselves, or are internal. Clients break on codes that they do not know.
 func (c Code) OnWire() bool {
 	switch c {
 	case SystemError, DataInconsistency, ConnectionLoss, OperationTimeout, InvalidState,

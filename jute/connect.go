@@ -4,11 +4,11 @@ package jute
 type ConnectRequest struct {
 	ProtocolVersion int32
 	LastZxidSeen    int64
-	TimeOut         int32     // asked for, ms
+	TimeOut         int32     // the timeout to ask for, in ms
 	SessionID       SessionID // 0: a new session
 	Passwd          []byte
-	ReadOnly        bool // a read-only server will do
-	HasReadOnly     bool // the last byte, which old clients do not send, is there
+	ReadOnly        bool // a read-only server is acceptable
+	HasReadOnly     bool // the last byte is present; old clients do not send it
 }
 
 // Decode reads the record.
@@ -31,15 +31,15 @@ func (r ConnectRequest) Append(b []byte) []byte {
 	return appendLast(b, r.ReadOnly, r.HasReadOnly)
 }
 
-// ConnectResponse answers a ConnectRequest, without a header. A refused session has zeroes
-// in all fields, and in Passwd sixteen of them.
+// ConnectResponse answers a ConnectRequest, without a header. If the session is refused, all fields
+// are zero, and Passwd is sixteen zero bytes.
 type ConnectResponse struct {
 	ProtocolVersion int32
-	TimeOut         int32 // granted, ms
+	TimeOut         int32 // the granted timeout, in ms
 	SessionID       SessionID
 	Passwd          []byte
 	ReadOnly        bool // the server is read-only
-	HasReadOnly     bool // send the last byte: the request had one
+	HasReadOnly     bool // send the last byte, because the request had one
 }
 
 // Decode reads the record.
@@ -60,7 +60,8 @@ func (r ConnectResponse) Append(b []byte) []byte {
 	return appendLast(b, r.ReadOnly, r.HasReadOnly)
 }
 
-// readLast reads a bool that may be missing at the end of the frame.
+// readLast reads a bool that may be missing at the end of the frame, and reports whether it is
+// present.
 func (d *Decoder) readLast() (v, present bool) {
 	if len(d.rest) == 0 {
 		return false, false

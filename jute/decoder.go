@@ -1,24 +1,23 @@
-// Package jute is the language ZooKeeper's clients speak: its serialisation, the records
-// of every request and reply, opcodes, error codes, event types and the session id.
+// Package jute implements the wire format of ZooKeeper's clients: the serialisation, the records of
+// every request and reply, opcodes, error codes, event types and the session id.
 //
 // # Memory
 //
-// Decoding copies nothing: every []byte of a decoded record lies in the frame it was
-// decoded from, and dies with it. Decode sets all fields of the record it is called on and
-// uses the memory of its vectors again, so that records can be kept and reused; whoever
-// keeps a field beyond the next Decode copies it. Only vectors are ever allocated, and only
-// as many elements as the rest of the frame has room for. Encoding appends to a caller's
-// slice.
+// Decoding copies nothing: every []byte of a decoded record refers to the frame that it was decoded
+// from, and is valid as long as that frame. Decode sets all fields of its record and reuses the
+// memory of the record's vectors, so that records can be kept and reused; copy a field to keep it
+// beyond the next Decode. Only vectors are ever allocated, and only as many elements as the rest of
+// the frame has room for. Encoding appends to a caller's slice.
 //
 // # Null
 //
-// ZooKeeper tells null from empty in strings, buffers and vectors, and so does this
-// package: nil is null, a slice of length 0 that is not nil is empty.
+// ZooKeeper distinguishes null from empty in strings, buffers and vectors, and so does this
+// package: nil is null, and a slice of length 0 that is not nil is empty.
 //
 // # Concurrency
 //
-// Nothing here locks, starts a goroutine or keeps state between calls. Values may be used
-// by one goroutine at a time.
+// Nothing here locks, starts a goroutine or keeps state between calls. Use a value from one
+// goroutine at a time.
 package jute
 
 import (
@@ -26,29 +25,29 @@ import (
 	"errors"
 )
 
-// What is wrong with a frame that cannot be decoded.
+// These errors say why a frame cannot be decoded.
 var (
 	// errShort says that the frame ends within a value.
 	errShort = errors.New("jute: frame ends within a value")
-	// errLength says that a string or buffer has a length below -1, or a vector more
+	// errLength says that a string or buffer has a length below -1, or that a vector has more
 	// elements than the rest of the frame has room for.
 	errLength = errors.New("jute: impossible length")
 )
 
-// Decoder reads the values of one frame, in order. Errors stick: after the first, every
-// read returns the zero value, so a record is read whole and Err is asked once.
+// Decoder reads the values of one frame in order. It keeps its first error; after that, every read
+// returns the zero value. So read a whole record and check Err once.
 type Decoder struct {
 	rest []byte // not yet read; nil after an error
 	err  error
 }
 
-// NewDecoder returns a Decoder at the start of frame, which must not change while what
-// was read from it is in use.
+// NewDecoder returns a Decoder at the start of frame. The frame must not change while values read
+// from it are in use.
 func NewDecoder(frame []byte) Decoder {
 	return Decoder{rest: frame}
 }
 
-// ReadBool reads one byte. Any but 0 is true.
+// ReadBool reads one byte. Any value but 0 is true.
 func (d *Decoder) ReadBool() bool {
 	if len(d.rest) < 1 {
 		d.fail(errShort)
@@ -81,7 +80,7 @@ func (d *Decoder) ReadInt64() int64 {
 	return int64(v)
 }
 
-// ReadBytes reads a string or a buffer: nil if it is null. The result lies in the frame,
+// ReadBytes reads a string or a buffer; it returns nil for null. The result refers to the frame,
 // with no capacity beyond its length.
 func (d *Decoder) ReadBytes() []byte {
 	n := int(d.ReadInt32())
@@ -100,9 +99,9 @@ func (d *Decoder) ReadBytes() []byte {
 	return v
 }
 
-// ReadCount reads the number of elements of a vector, each of which takes at least size
-// bytes (at least 1). More than the rest of the frame can hold is errLength; any negative
-// number but -1, which is null, means an empty vector, as in ZooKeeper.
+// ReadCount reads the number of elements of a vector whose elements take at least size bytes (at
+// least 1). If the rest of the frame cannot hold so many, the error is errLength. -1 is null; as in
+// ZooKeeper, any other negative number means an empty vector.
 func (d *Decoder) ReadCount(size int) (n int, null bool) {
 	n = int(d.ReadInt32())
 	switch {
@@ -122,12 +121,12 @@ func (d *Decoder) Err() error {
 	return d.err
 }
 
-// Rest returns the bytes not yet read, nil after an error. They lie in the frame.
+// Rest returns the bytes not yet read, or nil after an error. They refer to the frame.
 func (d *Decoder) Rest() []byte {
 	return d.rest
 }
 
-// take reads n bytes, nil if the frame does not have them.
+// take reads n bytes. It returns nil if the frame does not have them.
 func (d *Decoder) take(n int) []byte {
 	if len(d.rest) < n {
 		d.fail(errShort)
@@ -151,7 +150,7 @@ func (d *Decoder) readStrings(dst [][]byte) [][]byte {
 	return dst
 }
 
-// fail makes err the Decoder's error unless it has one.
+// fail keeps err as the Decoder's error unless it already has one.
 func (d *Decoder) fail(err error) {
 	if d.err == nil {
 		d.err = err
@@ -159,11 +158,11 @@ func (d *Decoder) fail(err error) {
 	d.rest = nil
 }
 
-// minString is the smallest string or buffer: a length and no bytes.
+// minString is the size of the smallest string or buffer: a length and no bytes.
 const minString = 4
 
-// sized returns a slice of n elements, in the memory of s if that suffices. It is never
-// nil, and its elements may hold what they held before.
+// sized returns a slice of n elements, in the memory of s if that suffices. It is never nil, and
+// its elements may still hold old values.
 func sized[T any](s []T, n int) []T {
 	if s == nil || cap(s) < n {
 		return make([]T, n)

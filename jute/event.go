@@ -2,11 +2,11 @@ package jute
 
 import "strconv"
 
-// EventType says what happened to a watched node, or (EventNone and those from 5 on, which
-// clients make for themselves) to a session or a watch.
+// EventType says what happened to a watched node. EventNone and the types from 5 on concern a
+// session or a watch; clients make the latter for themselves.
 type EventType int32
 
-// All event types. Servers send the four that begin with EventNode.
+// These are all event types. Servers send the four that begin with EventNode.
 const (
 	EventNone                   EventType = -1
 	EventNodeCreated            EventType = 1
@@ -40,7 +40,7 @@ func (t EventType) String() string {
 // KeeperState is the state of a client's session as an event reports it.
 type KeeperState int32
 
-// All states. Servers send StateSyncConnected only.
+// These are all states. Servers send only StateSyncConnected.
 const (
 	StateUnknown           KeeperState = -1
 	StateDisconnected      KeeperState = 0
@@ -73,7 +73,7 @@ func (s KeeperState) String() string {
 	return "state(" + strconv.Itoa(int(s)) + ")"
 }
 
-// WatcherEvent tells a client of a change; it follows a ReplyHeader of XidNotification.
+// WatcherEvent tells a client about a change. It follows a ReplyHeader with XidNotification.
 type WatcherEvent struct {
 	Type  EventType
 	State KeeperState

@@ -8,35 +8,36 @@ import (
 	"math"
 )
 
-// DefaultMaxBuffer is the longest frame a server accepts unless told otherwise
-// (jute.maxbuffer), in bytes without the length.
+// DefaultMaxBuffer is the longest frame that a server accepts by default (jute.maxbuffer), in bytes
+// without the length.
 const DefaultMaxBuffer = 1048575
 
 // ErrFrameLength says that a frame's length is negative or above the limit.
 var ErrFrameLength = errors.New("jute: impossible frame length")
 
 const (
-	lengthSize = 4    // of the length in front of a frame
-	frameStep  = 4096 // what ReadFrame allocates on a mere promise of bytes: most frames fit in
+	lengthSize = 4    // bytes of the length before a frame
+	frameStep  = 4096 // bytes that ReadFrame allocates before any have arrived; most frames fit
 )
 
-// BeginFrame appends room for a frame's length and returns the mark for EndFrame.
+// BeginFrame appends room for a frame's length. It returns the longer slice and the mark to pass to
+// EndFrame.
 func BeginFrame(b []byte) (grown []byte, mark int) {
 	return append(b, 0, 0, 0, 0), len(b)
 }
 
-// EndFrame fills in the length of the frame begun at mark, which ends where b ends.
+// EndFrame fills in the length of the frame begun at mark, which ends where b ends. It returns b.
 func EndFrame(b []byte, mark int) []byte {
 	binary.BigEndian.PutUint32(b[mark:], uint32(len(b)-mark-lengthSize))
 	return b
 }
 
-// ReadFrame reads one frame of at most limit bytes and returns it without its length. It
-// uses buf's memory if that is large enough, else it allocates in steps as the bytes
-// arrive: a length alone costs no memory. It blocks as r does.
+// ReadFrame reads one frame of at most limit bytes and returns it without its length. It uses buf's
+// memory if that is large enough. Otherwise it allocates in steps as the bytes arrive, so that a
+// length alone costs no memory. It blocks as r does.
 //
-// The error is io.EOF if r ends before the frame, io.ErrUnexpectedEOF if within it,
-// ErrFrameLength (wrapped) for a length that is negative or above limit, or r's own.
+// The error is io.EOF if r ends before the frame, io.ErrUnexpectedEOF if r ends within it,
+// ErrFrameLength (wrapped) for a length that is negative or above limit, or an error of r.
 func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	if cap(buf) < lengthSize {
 		buf = make([]byte, lengthSize)
@@ -67,8 +68,8 @@ func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	return buf, nil
 }
 
-// WriteFrame writes body as one frame, in one call of w.Write. It allocates a copy: where
-// that matters, BeginFrame and EndFrame build the frame in place.
+// WriteFrame writes body as one frame, in one call of w.Write. It allocates a copy. Where that
+// matters, use BeginFrame and EndFrame to build the frame in place.
 func WriteFrame(w io.Writer, body []byte) error {
 	if len(body) > math.MaxInt32 {
 		return fmt.Errorf("%w: %d bytes", ErrFrameLength, len(body))

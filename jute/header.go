@@ -1,14 +1,14 @@
 package jute
 
-// Xids with a meaning of their own. Clients number their other requests from 1.
+// These xids have a special meaning. Clients number their other requests from 1.
 const (
-	XidNotification = -1 // no reply: a WatcherEvent follows
+	XidNotification = -1 // not a reply: a WatcherEvent follows
 	XidPing         = -2
 	XidAuth         = -4
 	XidSetWatches   = -8
 )
 
-// RequestHeader opens every frame of a client but the first.
+// RequestHeader begins every frame of a client except the first.
 type RequestHeader struct {
 	Xid int32
 	Op  Op
@@ -25,10 +25,10 @@ func (h RequestHeader) Append(b []byte) []byte {
 	return AppendInt32(AppendInt32(b, h.Xid), int32(h.Op))
 }
 
-// ReplyHeader opens every frame of a server but the first. A record follows only if Err is
-// OK and the operation has one.
+// ReplyHeader begins every frame of a server except the first. A record follows only if Err is OK
+// and the operation has one.
 type ReplyHeader struct {
-	Xid  int32 // the request's
+	Xid  int32 // of the request
 	Zxid int64
 	Err  Code
 }
@@ -47,8 +47,8 @@ func (h ReplyHeader) Append(b []byte) []byte {
 	return AppendInt32(b, int32(h.Err))
 }
 
-// ErrorResponse is the body of a failed operation's result in a multi, and of addWatch's
-// reply (where it is OK).
+// ErrorResponse is the body of a failed operation's result in a multi. It is also the body of
+// addWatch's reply, where it is OK.
 type ErrorResponse struct {
 	Err Code
 }

@@ -2,10 +2,10 @@ package jute
 
 import "strconv"
 
-// CreateMode is the kind of node a create asks for.
+// CreateMode is the kind of node that a create asks for.
 type CreateMode int32
 
-// All modes.
+// These are all modes.
 const (
 	Persistent                  CreateMode = 0
 	Ephemeral                   CreateMode = 1
@@ -16,7 +16,7 @@ const (
 	PersistentSequentialWithTTL CreateMode = 6
 )
 
-// IsEphemeral reports whether the node goes with its session.
+// IsEphemeral reports whether the node is deleted when its session ends.
 func (m CreateMode) IsEphemeral() bool {
 	return m == Ephemeral || m == EphemeralSequential
 }
@@ -31,12 +31,12 @@ func (m CreateMode) IsContainer() bool {
 	return m == Container
 }
 
-// IsTTL reports whether the node goes some time after its last change.
+// IsTTL reports whether the node has a time to live: it is deleted some time after its last change.
 func (m CreateMode) IsTTL() bool {
 	return m == PersistentWithTTL || m == PersistentSequentialWithTTL
 }
 
-// MaxTTL is the longest time to live, in ms: ZooKeeper has 40 bits for it.
+// MaxTTL is the longest time to live, in ms: ZooKeeper stores it in 40 bits.
 const MaxTTL = 1<<40 - 1
 
 // Known reports whether m is one of the modes above.

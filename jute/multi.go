@@ -5,16 +5,15 @@ import (
 	"fmt"
 )
 
-// errMulti says that a multi holds an operation that no multi may hold, or reads beside
-// writes.
+// errMulti says that a multi holds an operation that no multi may hold, or mixes reads and writes.
 var errMulti = errors.New("jute: operation not allowed in this multi")
 
-// MultiOp is one operation of a multi: Op says which of the other fields holds it, and
-// these are zero but for that one.
+// MultiOp is one operation of a multi. Op says which of the other fields holds the operation; the
+// others are zero.
 type MultiOp struct {
 	Op          Op
 	Create      CreateRequest // create, create2, createContainer and createTTL
-	TTL         int64         // createTTL's, ms
+	TTL         int64         // of createTTL, in ms
 	Delete      DeleteRequest
 	SetData     SetDataRequest
 	Check       CheckVersionRequest
@@ -22,15 +21,15 @@ type MultiOp struct {
 	GetChildren GetChildrenRequest
 }
 
-// DecodeMulti reads a multi's operations up to the end mark, into the memory of dst. They
-// all write or all read: whether that suits the request (OpMulti, OpMultiRead), paths,
-// modes and nulls are the caller's to judge.
+// DecodeMulti reads a multi's operations up to the end mark, into the memory of dst. Either all of
+// them write or all of them read. The caller must check whether that suits the request (OpMulti or
+// OpMultiRead), and check paths, modes and nulls.
 //
-// The error is errMulti (wrapped) or the Decoder's own; then there are no operations. The
-// memory needed is bounded by the frame, though up to 25 times as large.
+// The error is errMulti (wrapped) or the Decoder's; then no operations are returned. The memory
+// needed is bounded by the frame, but may be 25 times as large.
 func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
 	dst = dst[:0]
-	writes := false // the first one does
+	writes := false // whether the first operation writes
 	for {
 		var h MultiHeader
 		h.Decode(d)
@@ -53,13 +52,13 @@ func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
 		case len(dst) == 1:
 			writes = w
 		case w != writes:
-			return dst[:0], fmt.Errorf("%w: %v beside %v", errMulti, h.Type, dst[0].Op)
+			return dst[:0], fmt.Errorf("%w: %v together with %v", errMulti, h.Type, dst[0].Op)
 		}
 	}
 }
 
-// CountMulti returns how many operations a multi in body has, up to the end mark or to what
-// cannot be read. It takes no memory that grows with them.
+// CountMulti returns how many operations a multi in body has, up to the end mark or to the first
+// byte that cannot be read. It needs no memory in proportion to them.
 func CountMulti(body []byte) (n int) {
 	d := NewDecoder(body)
 	var op MultiOp
@@ -76,7 +75,7 @@ func CountMulti(body []byte) (n int) {
 // decode reads the body of an operation of type t. It reports whether a multi may hold
 // one.
 func (op *MultiOp) decode(t Op, d *Decoder) bool {
-	acl := op.Create.ACL // its memory
+	acl := op.Create.ACL // kept for its memory
 	*op = MultiOp{Op: t}
 	switch t {
 	case OpCreate, OpCreate2, OpCreateContainer:
@@ -102,8 +101,8 @@ func (op *MultiOp) decode(t Op, d *Decoder) bool {
 	return true
 }
 
-// Path returns the path that the operation names, or nil if a multi may not hold one of its
-// type.
+// Path returns the path that the operation names, or nil if a multi may not hold an operation of
+// its type.
 func (op *MultiOp) Path() []byte {
 	switch op.Op {
 	case OpDelete:
@@ -120,8 +119,8 @@ func (op *MultiOp) Path() []byte {
 	return op.Create.Path
 }
 
-// AppendMulti appends a multi's operations and the end mark. Of an operation that no multi
-// may hold it writes no body.
+// AppendMulti appends a multi's operations and the end mark. For an operation that no multi may
+// hold it writes no body.
 func AppendMulti(b []byte, ops []MultiOp) []byte {
 	for i := range ops {
 		op := &ops[i]
@@ -146,20 +145,20 @@ func AppendMulti(b []byte, ops []MultiOp) []byte {
 	return AppendMultiEnd(b)
 }
 
-// AppendMultiEnd appends the mark behind the last operation or result of a multi.
+// AppendMultiEnd appends the mark after the last operation or result of a multi.
 func AppendMultiEnd(b []byte) []byte {
 	return MultiHeader{Type: OpError, Done: true, Err: multiErr}.Append(b)
 }
 
-// MultiHeader stands before each operation and each result of a multi. Done makes it the
-// end mark.
+// MultiHeader precedes each operation and each result of a multi. If Done is set, it is the end
+// mark.
 type MultiHeader struct {
-	Type Op // of a result: OpError if the operation failed; an ErrorResponse follows
+	Type Op // in a result: OpError if the operation failed, and an ErrorResponse follows
 	Done bool
-	Err  Code // of a result
+	Err  Code // in a result
 }
 
-// multiErr is what MultiHeader.Err is where it means nothing.
+// multiErr is the value of MultiHeader.Err where the field has no meaning.
 const multiErr Code = -1
 
 // Decode reads the record.

@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// Op is an opcode: what a request asks for, or what a transaction of the log does.
+// Op is an opcode: the operation of a request or of a transaction in the log.
 type Op int32
 
-// The opcodes of requests. OpNotification and OpDeleteContainer are known so that servers
-// can name what they refuse.
+// These are the opcodes of requests. OpNotification and OpDeleteContainer are listed so that
+// servers can name them when they refuse them.
 const (
 	OpNotification         Op = 0
 	OpCreate               Op = 1
@@ -41,58 +41,57 @@ const (
 	OpSetWatches2          Op = 105
 	OpAddWatch             Op = 106
 	OpWhoAmI               Op = 107
-	OpCreateSession        Op = -10 // no request: a client connects
+	OpCreateSession        Op = -10 // not a request: a client connects
 	OpCloseSession         Op = -11
-	OpError                Op = -1 // type of a failed operation's result, and of a multi's end
+	OpError                Op = -1 // the type of a failed operation's result and of a multi's end mark
 )
 
-// The log's own transactions, never on a client's wire.
+// These are the log's own transactions, which are never on a client's wire.
 const (
-	OpTermStart Op = -1001 // a leader's term opens
+	OpTermStart Op = -1001 // a leader's term begins
 	OpAnnounce  Op = -1002 // a member's process has started
-	OpAttach    Op = -1003 // a connection takes over a session
-	OpExpire    Op = -1004 // a session nobody was heard from ends
-	OpEmpty     Op = -1005 // stands for a transaction that is no longer wanted
-	OpReap      Op = -1006 // a container or a node with a TTL goes
-	OpSweep     Op = -1007 // some of the many nodes that an ended session has left go
+	OpAttach    Op = -1003 // a connection becomes the owner of a session
+	OpExpire    Op = -1004 // a silent session ends
+	OpEmpty     Op = -1005 // takes the place of a transaction that is no longer wanted
+	OpReap      Op = -1006 // a container or a node with a TTL is removed
+	OpSweep     Op = -1007 // some of the nodes that an ended session has left are removed
 )
 
 // Class groups the operations that servers treat alike.
 type Class uint8
 
-// The classes.
+// These are the classes.
 const (
-	ClassOther    Class = iota // a client may not send it as a request, or not by itself
-	ClassCreate                // a write that makes a node
+	ClassOther    Class = iota // a client may not send it as a request, or not alone
+	ClassCreate                // a write that creates a node
 	ClassWrite                 // any other write
-	ClassRead                  // shows the tree
-	ClassSync                  // waits until the server has what was written before
-	ClassWatch                 // is about watches alone
-	ClassSession               // is about the session or its connection
-	ClassIdentity              // says who the client is; it does not keep the session alive
+	ClassRead                  // reads the tree
+	ClassSync                  // waits until the server has applied everything written before
+	ClassWatch                 // concerns only watches
+	ClassSession               // concerns the session or its connection
+	ClassIdentity              // identifies the client; does not keep the session alive
 	ClassLog                   // the log's own
 )
 
-// Record is what the pointer to every record implements.
+// Record is implemented by the pointer to every record.
 type Record interface {
 	Decode(d *Decoder)
 	Append(b []byte) []byte
 }
 
-// operation is what this package knows of an opcode. Package server has a table of how each
-// one is served.
+// operation is what this package knows about an opcode. Package server has a table of handlers.
 type operation struct {
 	op       Op
-	name     string // ZooKeeper's
-	short    string // ZooKeeper's abbreviation in lists of connections, "" if it has none
+	name     string // ZooKeeper's name
+	short    string // ZooKeeper's abbreviation in lists of connections; "": none
 	class    Class
 	writes   bool          // it goes through the log
 	request  func() Record // nil: no record follows the request's header
 	response func() Record // nil: no record follows the reply's header
 }
 
-// operations is the table of all opcodes. The body of a multi or a multiRead is none of the
-// records: see DecodeMulti. A check writes because it is part of a multi that does.
+// operations is the table of all opcodes. The body of a multi or a multiRead is not a record: see
+// DecodeMulti. A check counts as a write because the multi that it is part of does.
 var operations = [...]operation{
 	{OpNotification, "notification", "", ClassOther, false, nil, record[WatcherEvent]},
 	{OpCreate, "create", "CREA", ClassCreate, true, record[CreateRequest], record[CreateResponse]},
@@ -136,7 +135,7 @@ var operations = [...]operation{
 	{OpSweep, "sweep", "", ClassLog, true, nil, nil},
 }
 
-// record makes a record of type R.
+// record returns a new record of type R.
 func record[R any, P interface {
 	*R
 	Record
@@ -144,14 +143,14 @@ func record[R any, P interface {
 	return P(new(R))
 }
 
-// The least and the greatest opcode.
+// These are the least and the greatest opcode.
 const (
 	leastOp    = OpSweep
 	greatestOp = OpWhoAmI
 )
 
-// rows finds an opcode's row: what stands at op - leastOp is one more than the row's index,
-// 0 if there is none.
+// rows finds an opcode's row in operations. The element at op - leastOp is the row's index plus
+// one, or 0 if there is no row.
 var rows = func() (rows [greatestOp - leastOp + 1]uint8) {
 	for i := range operations {
 		rows[operations[i].op-leastOp] = uint8(i + 1)
@@ -159,7 +158,8 @@ var rows = func() (rows [greatestOp - leastOp + 1]uint8) {
 	return rows
 }()
 
-// writesAt is the column writes, at op - leastOp: a multi asks for each operation.
+// writesAt is the column writes, indexed by op - leastOp. It exists because a multi asks for each
+// operation.
 var writesAt = func() (writes [greatestOp - leastOp + 1]bool) {
 	for i := range operations {
 		writes[operations[i].op-leastOp] = operations[i].writes
@@ -167,7 +167,7 @@ var writesAt = func() (writes [greatestOp - leastOp + 1]bool) {
 	return writes
 }()
 
-// row returns the opcode's row, nil if it has none.
+// row returns the opcode's row, or nil if it has none.
 func (op Op) row() *operation {
 	if op < leastOp || op > greatestOp || rows[op-leastOp] == 0 {
 		return nil
@@ -202,7 +202,7 @@ func (op Op) Short() string {
 	return "NA"
 }
 
-// Class returns the operation's class, which is ClassOther if nobody knows the opcode.
+// Class returns the operation's class. It is ClassOther for an unknown opcode.
 func (op Op) Class() Class {
 	if row := op.row(); row != nil {
 		return row.class
@@ -210,18 +210,18 @@ func (op Op) Class() Class {
 	return ClassOther
 }
 
-// IsWrite reports whether the operation goes through the log. A check does: it is part of
-// a multi that writes.
+// IsWrite reports whether the operation goes through the log. A check does, as part of a multi that
+// writes.
 func (op Op) IsWrite() bool {
 	at := uint32(op - leastOp)
 	return at < uint32(len(writesAt)) && writesAt[at]
 }
 
-// Creates reports whether the operation makes a node.
+// Creates reports whether the operation creates a node.
 func (op Op) Creates() bool { return op.Class() == ClassCreate }
 
-// NewRequest returns a new record of the operation's request, or nil if its requests have
-// none. A multi has none: see DecodeMulti.
+// NewRequest returns a new record for the operation's request, or nil if its requests have none. A
+// multi has none: see DecodeMulti.
 func (op Op) NewRequest() Record {
 	if row := op.row(); row != nil && row.request != nil {
 		return row.request()
@@ -229,8 +229,8 @@ func (op Op) NewRequest() Record {
 	return nil
 }
 
-// NewResponse returns a new record of the operation's reply or of its result in a multi, or
-// nil if there is none.
+// NewResponse returns a new record for the operation's reply or for its result in a multi, or nil
+// if there is none.
 func (op Op) NewResponse() Record {
 	if row := op.row(); row != nil && row.response != nil {
 		return row.response()

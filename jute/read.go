@@ -38,7 +38,7 @@ func (r GetACLResponse) Append(b []byte) []byte {
 
 // GetChildrenResponse answers getChildren.
 type GetChildrenResponse struct {
-	Children [][]byte // names, without the parent's path
+	Children [][]byte // without the parent's path
 }
 
 // Decode reads the record.
@@ -53,7 +53,7 @@ func (r GetChildrenResponse) Append(b []byte) []byte {
 
 // GetChildren2Response answers getChildren2.
 type GetChildren2Response struct {
-	Children [][]byte // names, without the parent's path
+	Children [][]byte // without the parent's path
 	Stat     Stat
 }
 
@@ -71,7 +71,7 @@ func (r GetChildren2Response) Append(b []byte) []byte {
 
 // GetAllChildrenNumberResponse answers getAllChildrenNumber.
 type GetAllChildrenNumberResponse struct {
-	TotalNumber int32 // of descendants
+	TotalNumber int32 // how many descendants
 }
 
 // Decode reads the record.

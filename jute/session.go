@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// SessionID names a client's session: the server that made it in the top byte, a number
-// that counts up below. 0 is no session. Ids of servers from 128 on are negative.
+// SessionID identifies a client's session. Its top byte is the id of the server that made it; the
+// other bytes count up. 0 is no session. Ids made by servers from 128 on are negative.
 type SessionID int64
 
 // String returns the id as ZooKeeper's tools print it: unsigned hex, no padding.

@@ -1,19 +1,19 @@
 package jute
 
-// Several operations have records of one layout. Each such layout is one type, and has a name
+// Several operations have records with the same layout. Each such layout is one type, with an alias
 // for every operation that uses it.
 
-// PathRecord is a path alone.
+// PathRecord holds only a path.
 type PathRecord struct {
 	Path []byte
 }
 
-// Requests and replies that are a path.
+// These requests and replies are a path.
 type (
 	CreateResponse              = PathRecord
 	GetACLRequest               = PathRecord
 	GetAllChildrenNumberRequest = PathRecord
-	GetEphemeralsRequest        = PathRecord // of the node at or below which they are
+	GetEphemeralsRequest        = PathRecord // of the node at or below which the ephemeral nodes are
 	SyncRequest                 = PathRecord
 	SyncResponse                = PathRecord // the request's
 )
@@ -28,13 +28,13 @@ func (r PathRecord) Append(b []byte) []byte {
 	return AppendBytes(b, r.Path)
 }
 
-// WatchedPath is a path, and whether to watch it.
+// WatchedPath is a path, and whether to set a watch on it.
 type WatchedPath struct {
 	Path  []byte
 	Watch bool
 }
 
-// Reads that can set a watch. getChildren2 has the same record as getChildren.
+// These reads can set a watch. getChildren2 has the same record as getChildren.
 type (
 	ExistsRequest      = WatchedPath
 	GetDataRequest     = WatchedPath
@@ -56,10 +56,10 @@ func (r WatchedPath) Append(b []byte) []byte {
 // VersionedPath is a path, and the version that the node must have.
 type VersionedPath struct {
 	Path    []byte
-	Version int32 // -1: any
+	Version int32 // -1: any version
 }
 
-// Writes that depend on a version alone. They have no response record.
+// These writes depend only on a version. They have no response record.
 type (
 	DeleteRequest       = VersionedPath
 	CheckVersionRequest = VersionedPath
@@ -77,12 +77,12 @@ func (r VersionedPath) Append(b []byte) []byte {
 	return AppendInt32(b, r.Version)
 }
 
-// StatRecord is a Stat alone.
+// StatRecord holds only a Stat.
 type StatRecord struct {
 	Stat Stat
 }
 
-// Replies that are a Stat.
+// These replies are a Stat.
 type (
 	ExistsResponse  = StatRecord
 	SetDataResponse = StatRecord

@@ -2,17 +2,17 @@ package jute
 
 import "encoding/binary"
 
-// Stat is what clients are told of a node beside its data.
+// Stat is what clients see of a node besides its data.
 type Stat struct {
-	Czxid          int64 // of the create
-	Mzxid          int64 // of the last change of data
+	Czxid          int64 // of the node's creation
+	Mzxid          int64 // of the last change of the data
 	Ctime          int64 // ms since 1970
 	Mtime          int64 // ms since 1970
 	Version        int32 // of the data
 	Cversion       int32 // of the children
 	Aversion       int32 // of the ACL
 	EphemeralOwner SessionID
-	DataLength     int32 // bytes
+	DataLength     int32 // in bytes
 	NumChildren    int32
 	Pzxid          int64 // of the last create or delete of a child
 }
@@ -43,7 +43,7 @@ func (s *Stat) Decode(d *Decoder) {
 // Append writes the record.
 func (s Stat) Append(b []byte) []byte {
 	n := len(b)
-	b = append(b, make([]byte, statSize)...) // grows b, allocates nothing else
+	b = append(b, make([]byte, statSize)...) // grows b and allocates nothing else
 	p := b[n : n+statSize]
 	binary.BigEndian.PutUint64(p[0:], uint64(s.Czxid))
 	binary.BigEndian.PutUint64(p[8:], uint64(s.Mzxid))

@@ -1,9 +1,9 @@
 package jute
 
-// WatcherType says which watches checkWatches and removeWatches are about.
+// WatcherType says which watches checkWatches and removeWatches concern.
 type WatcherType int32
 
-// All watcher types.
+// These are all watcher types.
 const (
 	WatcherChildren            WatcherType = 1
 	WatcherData                WatcherType = 2
@@ -15,13 +15,13 @@ const (
 // AddWatchMode is the kind of watch addWatch sets.
 type AddWatchMode int32
 
-// Both modes.
+// These are both modes.
 const (
 	AddWatchPersistent          AddWatchMode = 0
 	AddWatchPersistentRecursive AddWatchMode = 1
 )
 
-// AddWatchRequest is the record of addWatch. An ErrorResponse answers it.
+// AddWatchRequest is the record of addWatch. The reply is an ErrorResponse.
 type AddWatchRequest struct {
 	Path []byte
 	Mode AddWatchMode
@@ -45,7 +45,7 @@ type WatcherRequest struct {
 	Type WatcherType
 }
 
-// Requests about watches that are set.
+// These requests concern watches that are already set.
 type (
 	CheckWatchesRequest  = WatcherRequest
 	RemoveWatchesRequest = WatcherRequest
@@ -63,10 +63,10 @@ func (r WatcherRequest) Append(b []byte) []byte {
 	return AppendInt32(b, int32(r.Type))
 }
 
-// SetWatches sets a client's watches anew after a reconnect: paths by kind of watch. It has
-// no response record.
+// SetWatches sets a client's watches again after a reconnect: paths by kind of watch. It has no
+// response record.
 type SetWatches struct {
-	RelativeZxid int64 // the last the client has seen
+	RelativeZxid int64 // the last zxid that the client has seen
 	Data         [][]byte
 	Exist        [][]byte
 	Child        [][]byte
@@ -88,9 +88,9 @@ func (r SetWatches) Append(b []byte) []byte {
 	return appendStrings(b, r.Child)
 }
 
-// SetWatches2 is SetWatches with the watches that addWatch sets.
+// SetWatches2 is SetWatches plus the watches that addWatch sets.
 type SetWatches2 struct {
-	RelativeZxid int64 // the last the client has seen
+	RelativeZxid int64 // the last zxid that the client has seen
 	Data         [][]byte
 	Exist        [][]byte
 	Child        [][]byte

@@ -27,7 +27,7 @@ func (r CreateRequest) Append(b []byte) []byte {
 // CreateTTLRequest is the record of createTTL.
 type CreateTTLRequest struct {
 	CreateRequest
-	TTL int64 // ms
+	TTL int64 // in ms
 }
 
 // Decode reads the record.
@@ -63,7 +63,7 @@ func (r Create2Response) Append(b []byte) []byte {
 type SetDataRequest struct {
 	Path    []byte
 	Data    []byte
-	Version int32 // -1: any
+	Version int32 // -1: any version
 }
 
 // Decode reads the record.
@@ -84,7 +84,7 @@ func (r SetDataRequest) Append(b []byte) []byte {
 type SetACLRequest struct {
 	Path    []byte
 	ACL     []ACL
-	Version int32 // of the ACL; -1: any
+	Version int32 // of the ACL; -1: any version
 }
 
 // Decode reads the record.
@@ -101,7 +101,7 @@ func (r SetACLRequest) Append(b []byte) []byte {
 	return AppendInt32(b, r.Version)
 }
 
-// ReconfigRequest is the record of reconfig. A GetDataResponse answers it.
+// ReconfigRequest is the record of reconfig. The reply is a GetDataResponse.
 type ReconfigRequest struct {
 	JoiningServers []byte
 	LeavingServers []byte
