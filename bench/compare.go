@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// How often each case runs on each side: fewer times say nothing about the spread.
+// These are the limits of how often each case runs on each side. Fewer runs would say nothing about
+// the spread.
 const (
 	MinRounds = 3
 	MaxRounds = 100
@@ -21,15 +22,15 @@ const (
 	maxPIDs  = 1000
 )
 
-// Side is one of two ensembles to compare. Start and Stop, shell commands, bring it up
-// and down for its turns, so that the two do not share the machine; without them it runs
-// all the time. Start returns when the servers serve, and prints their process numbers.
+// Side is one of two ensembles to compare. Start and Stop are shell commands that start and stop it
+// for its turns, so that the two do not share the machine. Without them it runs all the time. Start
+// must return when the servers serve, and print their process ids.
 type Side struct {
 	Target
 	Start, Stop string
 }
 
-// CompareConfig is a comparison: sides A and B.
+// CompareConfig configures a comparison of sides A and B.
 type CompareConfig struct {
 	Sides    [2]Side
 	Cases    []Params
@@ -38,7 +39,7 @@ type CompareConfig struct {
 	Keeper   []string // as in Config
 }
 
-// Comparison is what came of it.
+// Comparison is the result of a comparison.
 type Comparison struct {
 	A      string  `json:"a"`
 	B      string  `json:"b"`
@@ -46,27 +47,27 @@ type Comparison struct {
 	Cases  []Match `json:"cases"`
 }
 
-// Match is one case on both sides.
+// Match is the results of one case on both sides.
 type Match struct {
 	Case    string   `json:"case"`
 	Op      string   `json:"op"`
 	Figures []Pair   `json:"figures"`
-	Void    [2]int   `json:"void"`   // rounds that do not count
-	Errors  [2]int64 `json:"errors"` // of all rounds
+	Void    [2]int   `json:"void"`   // how many rounds are void
+	Errors  [2]int64 `json:"errors"` // in all rounds
 	Runs    []Result `json:"runs"`
 }
 
-// Pair is one figure of a case: medians, spread, and the ratio of B to A.
+// Pair is one measured value of a case on both sides: medians, spread, and the ratio of B to A.
 type Pair struct {
 	Name   string   `json:"name"`
 	Unit   string   `json:"unit"`
 	A      Spread   `json:"a"`
 	B      Spread   `json:"b"`
 	Ratio  *float64 `json:"ratio,omitempty"`  // nil if A's median is 0
-	Better string   `json:"better,omitempty"` // "more" or "less"; "" if neither
+	Better string   `json:"better,omitempty"` // "more" or "less"; "": neither is better
 }
 
-// Spread is a median with the least and the greatest.
+// Spread is a median with the least and the greatest value.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -86,22 +87,22 @@ func (f *Pair) Behind() bool {
 	return false
 }
 
-// ParsePIDs reads process numbers between commas and white space.
+// ParsePIDs reads process ids separated by commas or white space.
 func ParsePIDs(text string) ([]int, error) {
 	var pids []int
 	for _, field := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
 		pid, err := strconv.Atoi(field)
 		if err != nil || pid < 1 {
-			return nil, fmt.Errorf("bench: %.40q is no process number", field)
+			return nil, fmt.Errorf("bench: %.40q is not a process id", field)
 		}
 		if pids = append(pids, pid); len(pids) > maxPIDs {
-			return nil, fmt.Errorf("bench: more than %d process numbers", maxPIDs)
+			return nil, fmt.Errorf("bench: more than %d process ids", maxPIDs)
 		}
 	}
 	return pids, nil
 }
 
-// comparing is a comparison under way.
+// comparing is a comparison in progress.
 type comparing struct {
 	cfg  CompareConfig
 	runs [][2][]Result // by case and side
@@ -109,9 +110,9 @@ type comparing struct {
 	hook func(context.Context, string) (string, error)
 }
 
-// Compare runs every case on both sides by turns, as many times as there are rounds. Where
-// a side is started for its turn, that has all cases; else the turns change with each case.
-// The order of the sides changes from round to round.
+// Compare runs every case on both sides by turns, once per round. If a side is started for its
+// turns, one turn runs all cases; otherwise the turns alternate case by case. The side that comes
+// first changes from round to round.
 func Compare(ctx context.Context, cfg CompareConfig) (*Comparison, error) {
 	c := &comparing{cfg: cfg, one: Run, hook: runHook}
 	return c.compare(ctx)
@@ -124,7 +125,7 @@ func (c *comparing) compare(ctx context.Context) (*Comparison, error) {
 	hooks := false
 	for _, s := range c.cfg.Sides {
 		if (s.Start == "") != (s.Stop == "") {
-			return nil, fmt.Errorf("bench: %s needs both a command that starts it and one that stops it, or none", s.Name)
+			return nil, fmt.Errorf("bench: %s needs both a start and a stop command, or neither", s.Name)
 		}
 		hooks = hooks || s.Start != ""
 	}
@@ -180,7 +181,7 @@ func (c *comparing) turn(ctx context.Context, round, side int, cases []int) (err
 		}
 		pids, err := ParsePIDs(printed)
 		if err != nil {
-			return fmt.Errorf("bench: what the command that starts %s printed: %w", s.Name, err)
+			return fmt.Errorf("bench: output of the start command of %s: %w", s.Name, err)
 		}
 		if len(pids) > 0 {
 			target.PIDs = pids
@@ -196,7 +197,7 @@ func (c *comparing) turn(ctx context.Context, round, side int, cases []int) (err
 	return nil
 }
 
-// result puts the runs side by side.
+// result combines the runs of both sides.
 func (c *comparing) result() *Comparison {
 	all := &Comparison{A: c.cfg.Sides[0].Name, B: c.cfg.Sides[1].Name, Rounds: c.cfg.Rounds}
 	for _, runs := range c.runs {
@@ -219,13 +220,13 @@ func (c *comparing) result() *Comparison {
 	return all
 }
 
-// gauge reads one figure from a result.
+// gauge reads one value from a result.
 type gauge struct {
 	name, unit, better string
 	read               func(*Result) float64
 }
 
-// gauges are the figures of a case, as one of its results has them.
+// gauges returns the values that results of a case have; first is one of the results.
 func gauges(first *Result) []gauge {
 	list := []gauge{
 		{"ops/s", unitRate, moreIsBetter, func(r *Result) float64 { return r.PerSecond }},
@@ -263,7 +264,7 @@ func (g gauge) compare(runs [2][]Result) Pair {
 	return c
 }
 
-// spreadOf sorts values, of which there must be one.
+// spreadOf sorts values, which must not be empty, and returns their spread.
 func spreadOf(values []float64) Spread {
 	slices.Sort(values)
 	n := len(values)

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// WriteComparison writes a comparison as a table for people.
+// WriteComparison writes a comparison as a plain-text table.
 func WriteComparison(w io.Writer, c *Comparison) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var b strings.Builder
@@ -35,7 +35,7 @@ func WriteComparison(w io.Writer, c *Comparison) error {
 	return tw.Flush()
 }
 
-// WriteMarkdown writes a comparison as tables, and lists where B is behind A.
+// WriteMarkdown writes a comparison as Markdown tables, and lists where B is worse than A.
 func WriteMarkdown(w io.Writer, c *Comparison) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Medians of %d runs each, by turns; in brackets the least and the greatest.\n\n", c.Rounds)
@@ -71,7 +71,7 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 	return err
 }
 
-// remarks say what takes away from a case's figures.
+// remarks returns what makes a case's values less reliable.
 func (c *Comparison) remarks(m *Match) []string {
 	var list []string
 	for side, name := range []string{c.A, c.B} {
@@ -85,7 +85,7 @@ func (c *Comparison) remarks(m *Match) []string {
 	return list
 }
 
-// empty reports whether there is nothing to say: no process was named.
+// empty reports whether there is nothing to show because no process was given.
 func (f *Pair) empty() bool { return f.A.Max == 0 && f.B.Max == 0 && f.Unit != unitCount }
 
 func (f *Pair) title() string {
@@ -102,7 +102,7 @@ func (f *Pair) ratio() string {
 	return number(*f.Ratio) + "x"
 }
 
-// String is the median, with the spread in brackets.
+// String returns the median, with the spread in brackets.
 func (s Spread) String() string {
 	return fmt.Sprintf("%s (%s-%s)", number(s.Median), number(s.Min), number(s.Max))
 }

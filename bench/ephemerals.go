@@ -12,7 +12,7 @@ import (
 	"rollcall/jute"
 )
 
-// observer hears of the deletion of nodes that are named after a group, then a number:
+// observer watches for the deletion of nodes whose names are a group, then a number:
 // "12-3-0000000004" belongs to the group "12-3".
 type observer struct {
 	c      *client.Client
@@ -22,10 +22,10 @@ type observer struct {
 	groups map[string]*group
 }
 
-// group is nodes whose deletion somebody waits for.
+// group is a set of nodes whose deletion is awaited.
 type group struct {
 	left int
-	gone chan time.Time // when the last was heard of; one place
+	gone chan time.Time // gets the time of the last deletion; has room for one
 }
 
 // observe opens a session that watches a new folder.
@@ -38,7 +38,7 @@ func (r *run) observe(name string) (*observer, error) {
 	if o.c, err = r.open(r.ctx, client.Config{Servers: r.target.Servers, Watch: o.event}); err != nil {
 		return nil, err
 	}
-	// Servers know recursive watches from ZooKeeper 3.6 on.
+	// Servers support recursive watches from ZooKeeper 3.6 on.
 	if err = o.c.AddWatch(r.ctx, o.folder.path, jute.AddWatchPersistentRecursive); err != nil {
 		o.c.Abandon()
 		return nil, err
@@ -66,7 +66,7 @@ func (o *observer) event(e jute.WatcherEvent, _ int64) {
 	}
 }
 
-// expect returns where to hear of the end of a group of n nodes.
+// expect returns a channel that gets the time at which the last of a group of n nodes was deleted.
 func (o *observer) expect(name string, n int) <-chan time.Time {
 	g := &group{left: n, gone: make(chan time.Time, 1)}
 	o.mu.Lock()
@@ -81,14 +81,14 @@ func (o *observer) forget(name string) {
 	delete(o.groups, name)
 }
 
-// errUnheard says that no event came.
-var errUnheard = errors.New("observer did not hear of the deletion in time")
+// errUnheard says that the event did not arrive.
+var errUnheard = errors.New("the observer got no event of the deletion in time")
 
-// hearTime is how long the end of a closed session's nodes is waited for.
+// hearTime is how long to wait until a closed session's nodes are deleted.
 const hearTime = 10 * time.Second
 
-// ephemerals has sessions come, create ephemeral nodes and go. An op is a session; its
-// latency is from the call of close until an observer has heard of the end of all nodes.
+// ephemerals opens sessions that create ephemeral nodes and close. An op is a session; its latency
+// is from the call of close until an observer has got the events of all deletions.
 func (r *run) ephemerals() (Result, error) {
 	o, err := r.observe("ephemerals")
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *run) ephemerals() (Result, error) {
 	return result, err
 }
 
-// comeAndGo is one session. It returns how long its nodes outlived the call of close.
+// comeAndGo runs one session. It returns how long its nodes outlived the call of close.
 func (r *run) comeAndGo(ctx context.Context, o *observer, i int, round int64) (time.Duration, error) {
 	name := strconv.Itoa(i) + "-" + strconv.FormatInt(round, 10)
 	gone := o.expect(name, r.p.Each)

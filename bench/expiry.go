@@ -13,15 +13,14 @@ import (
 	"rollcall/jute"
 )
 
-// storms is how often sessions fall silent at once. Servers expire sessions in buckets a tick
-// wide, whose edges a client cannot see: an edge that happens to lie within a burst of last
-// requests parts its sessions by a tick. The median of three storms is free of that unless it
-// happens twice.
+// storms is how often sessions fall silent together. Servers expire sessions in buckets one tick
+// wide, whose edges a client cannot see. If an edge falls into a burst of last requests, it splits
+// the sessions by a tick. The median of three storms is free of that unless it happens twice.
 const storms = 3
 
-// expiry has sessions end without a word, all at once, each with an ephemeral node whose
-// end an observer hears of; then others, and others. An op is an expiry; its latency is how
-// late it came: from the session's timeout after its last request was sent.
+// expiry lets sessions fall silent all at once, each with an ephemeral node whose deletion an
+// observer sees. It does so several times with new sessions. An op is an expiry; its latency is how
+// late the deletion is, counted from the session's timeout after its last request was sent.
 func (r *run) expiry() (Result, error) {
 	o, err := r.observe("silent")
 	if err != nil {
@@ -41,15 +40,15 @@ func (r *run) expiry() (Result, error) {
 	return e.result(r), nil
 }
 
-// storm opens sessions, has all of them send their last request at once, and leaves them. It
-// returns where the end of each is heard of, and when that is due at the earliest.
+// storm opens sessions, lets all of them send their last request at once, and abandons them. It
+// returns the channels that report when each is gone, and the earliest time at which each is due.
 func (r *run) storm(o *observer, n int) (gone []<-chan time.Time, due []time.Time, err error) {
 	gone, due = make([]<-chan time.Time, r.p.Silent), make([]time.Time, r.p.Silent)
 	name := func(i int) string { return strconv.Itoa(n) + "-" + strconv.Itoa(i) }
 	clients, err := r.openAll(r.ctx, r.p.Silent, func(i int) client.Config {
 		return client.Config{Servers: r.home(i)}
 	}, func(i int, _ *client.Client) { gone[i] = o.expect(name(i), 1) })
-	defer func() { r.closeAll(clients) }() // those that are not left below
+	defer func() { r.closeAll(clients) }() // those that are not abandoned below
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,8 +60,9 @@ func (r *run) storm(o *observer, n int) (gone []<-chan time.Time, due []time.Tim
 	if err != nil {
 		return nil, nil, err
 	}
-	// What went before takes about as long each time, and without a pause by chance each burst
-	// could meet an edge. No server grants less than two ticks, so this is a tick at least.
+	// The work before this takes about the same time in each storm, so without a random pause every
+	// burst could meet the edge of a tick. No server grants less than two ticks, so this range is
+	// at least one tick.
 	_, timeout := clients[0].Session()
 	if err := sleepUntil(r.ctx, time.Now().Add(rand.N(timeout/2))); err != nil {
 		return nil, nil, err
@@ -90,20 +90,20 @@ func (r *run) storm(o *observer, n int) (gone []<-chan time.Time, due []time.Tim
 	return gone, due, nil
 }
 
-// expiries is what was heard of all storms.
+// expiries holds the results of all storms.
 type expiries struct {
 	late     tally
 	early    int64
 	earliest time.Duration
-	spans    []time.Duration // from the first to the last of each storm
+	spans    []time.Duration // for each storm, from its first expiry to its last
 	begin    reading
 	end      reading
 }
 
-// lateTime is how late, after three timeouts, an expiry is waited for.
+// lateTime is how long, after three timeouts, to wait for an expiry.
 const lateTime = 10 * time.Second
 
-// awaitExpiry hears of the sessions of one storm.
+// awaitExpiry waits for the expiries of one storm.
 func (r *run) awaitExpiry(e *expiries, gone []<-chan time.Time, due []time.Time) error {
 	begin, err := r.read(false)
 	if err != nil {
@@ -158,8 +158,8 @@ func (r *run) awaitExpiry(e *expiries, gone []<-chan time.Time, due []time.Time)
 	return nil
 }
 
-// spend counts what was used from begin to end. Between storms sessions are opened: what that
-// took moves the begin on.
+// spend adds what was used from begin to end. Between two storms sessions are opened; begin is
+// moved on so that this does not count.
 func (e *expiries) spend(begin, end reading) {
 	if e.end.at.IsZero() {
 		e.begin, e.end = begin, begin

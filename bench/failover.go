@@ -12,31 +12,30 @@ import (
 	"rollcall/client"
 )
 
-// failover has writers and readers on each member while a hook breaks something. Clients
-// go round the members as they do in earnest; a gap belongs to the member they began on.
+// failover runs writers and readers on each member while a hook breaks something. Clients change
+// members as real ones do; a gap is counted for the member on which they started.
 type failover struct {
 	r           *run
 	folder      *folder
 	from, until time.Time
 	ctx         context.Context
 	users       []*user
-	lost        atomic.Int64 // sessions
+	lost        atomic.Int64 // how many sessions
 	done        atomic.Int64
 }
 
-// user is one client that does one thing at a time: it writes to a node of its own, or
-// reads it.
+// user is one client that sends one request at a time: it writes to a node of its own, or reads it.
 type user struct {
 	f      *failover
 	index  int
-	home   int // member
+	home   int // the number of its first member
 	writes bool
 	node   string
-	seq    int64 // of the last write sent
-	acked  int64 // writes that were acknowledged
-	newest int64 // the greatest of them
+	seq    int64 // of the last write that was sent
+	acked  int64 // how many writes were acknowledged
+	newest int64 // the greatest number acknowledged
 	last   time.Time
-	gap    time.Duration // the longest between two successes, within the measured time
+	gap    time.Duration // the longest time between two successes within the measured time
 	tally  tally
 }
 
@@ -78,7 +77,7 @@ func (r *run) failover() (Result, error) {
 	return f.result(begin, end)
 }
 
-// hook runs the command when a quarter of the measured time has passed.
+// hook runs the command after a quarter of the measured time.
 func (f *failover) hook() error {
 	if err := sleepUntil(f.ctx, f.from.Add(f.r.p.Duration/4)); err != nil {
 		return err
@@ -87,12 +86,12 @@ func (f *failover) hook() error {
 	return err
 }
 
-// run works until the time is over. A session that is lost is replaced.
+// run sends requests until the time is over. It replaces a session that is lost.
 func (u *user) run() {
 	for u.f.ctx.Err() == nil {
 		c, err := u.f.r.open(u.f.ctx, client.Config{Servers: rotated(u.f.r.target.Servers, u.home)})
 		if err != nil {
-			continue // it has tried for a while
+			continue // it has been trying for a while
 		}
 		for err = nil; u.f.ctx.Err() == nil && !errors.Is(err, client.ErrExpired); {
 			began := time.Now()
@@ -103,13 +102,13 @@ func (u *user) run() {
 			u.f.lost.Add(1)
 		}
 		ctx, stop := context.WithTimeout(context.WithoutCancel(u.f.ctx), time.Second)
-		_ = c.Close(ctx) // or it expires
+		_ = c.Close(ctx) // otherwise the session expires
 		stop()
 	}
 	u.success(u.f.until) // ends the last gap
 }
 
-// request sends one request and records what it has shown.
+// request sends one request and waits for the reply. It counts acknowledged writes.
 func (u *user) request(c *client.Client) error {
 	if !u.writes {
 		_, _, err := c.Get(u.f.ctx, u.node, false)
@@ -124,7 +123,7 @@ func (u *user) request(c *client.Client) error {
 	return nil
 }
 
-// numbered is data that begins with a number.
+// numbered returns data of that size that begin with a number.
 func numbered(n int64, size int) []byte {
 	b := strconv.AppendInt(nil, n, 10)
 	for len(b) < size {
@@ -157,7 +156,7 @@ func (u *user) success(now time.Time) {
 	u.last = now
 }
 
-// result adds up, and looks for every acknowledged write.
+// result adds up what all users have seen, and looks for every acknowledged write.
 func (f *failover) result(begin, end reading) (Result, error) {
 	var all tally
 	for _, u := range f.users {
@@ -185,9 +184,9 @@ func (f *failover) result(begin, end reading) (Result, error) {
 	return result, nil
 }
 
-// missing returns how many acknowledged writes are not there. A node's version counts all
-// writes that were carried out, and its data is the newest: only those that were not
-// acknowledged may be on top.
+// missing returns how many acknowledged writes are lost. A node's version counts all writes that
+// were carried out, and its data hold the number of the newest: only writes that were not
+// acknowledged may have come after the newest acknowledged one.
 func (f *failover) missing() (int64, error) {
 	ctx, stop := context.WithTimeout(f.r.ctx, 2*f.r.p.Timeout+drainTime)
 	defer stop()
@@ -208,7 +207,7 @@ func (f *failover) missing() (int64, error) {
 	return lost, nil
 }
 
-// missing compares what a writer was told with what is there.
+// missing compares the acknowledgements of a writer with the node's data and version.
 func (u *user) missing(data []byte, version int32) int64 {
 	n := max(u.acked-int64(version), 0)
 	if u.acked == 0 {

@@ -11,7 +11,8 @@ import (
 const (
 	// subBits makes 128 buckets of each power of two: a quantile is off by less than 1 %.
 	subBits = 7
-	// maxBits: a latency of 2^42 ns, 73 minutes, and longer ones share the last bucket.
+	// maxBits limits the buckets: a latency of 2^42 ns, 73 minutes, shares the last bucket with all
+	// longer ones.
 	maxBits = 42
 	pages   = maxBits - subBits + 1
 )
@@ -19,13 +20,13 @@ const (
 // Histogram counts latencies in buckets whose width grows with the value. The zero value
 // is empty. It is not safe for concurrent use.
 type Histogram struct {
-	pages    [pages]*[1 << subBits]int64 // made when first hit: 1 KiB each, about ten in use
+	pages    [pages]*[1 << subBits]int64 // allocated at the first hit: 1 KiB each, about ten in use
 	count    int64
 	sum      time.Duration
 	min, max time.Duration
 }
 
-// Add counts one latency. One below zero counts as zero.
+// Add counts one latency. A negative one counts as zero.
 func (h *Histogram) Add(v time.Duration) {
 	v = max(v, 0)
 	if h.count == 0 || v < h.min {
@@ -42,7 +43,7 @@ func (h *Histogram) Add(v time.Duration) {
 	(*page)[key&(1<<subBits-1)]++
 }
 
-// Merge adds all that another histogram has counted.
+// Merge adds everything that another histogram has counted.
 func (h *Histogram) Merge(o *Histogram) {
 	if o.count == 0 {
 		return
@@ -73,7 +74,7 @@ type wire struct {
 	Buckets       map[int]int64
 }
 
-// MarshalJSON writes all that was counted.
+// MarshalJSON returns all counts as JSON.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
 	w := wire{Count: h.count, Sum: h.sum, Min: h.min, Max: h.max, Buckets: map[int]int64{}}
 	for i, page := range h.pages {
@@ -115,7 +116,7 @@ func (h *Histogram) Count() int64 { return h.count }
 // Max returns the longest latency, exactly.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Mean returns the mean, exactly; 0 of none.
+// Mean returns the exact mean, or 0 if nothing was counted.
 func (h *Histogram) Mean() time.Duration {
 	if h.count == 0 {
 		return 0
@@ -123,8 +124,8 @@ func (h *Histogram) Mean() time.Duration {
 	return h.sum / time.Duration(h.count)
 }
 
-// Quantile returns the smallest latency that a share q (0 to 1) of all does not exceed:
-// the middle of its bucket. It is 0 if nothing was counted.
+// Quantile returns the smallest latency that a share q (0 to 1) of all does not exceed, as the
+// middle of its bucket. It is 0 if nothing was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := max(int64(math.Ceil(q*float64(h.count))), 1)
 	if rank >= h.count {
@@ -144,14 +145,15 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.max
 }
 
-// bucket returns the number of the bucket of v, which is below 2^maxBits: the first 256
-// hold one value each, and so on in pages of 128 whose width doubles.
+// bucket returns the number of the bucket of v, which must be below 2^maxBits. The first 256
+// buckets hold one value each; after that, each page of 128 has buckets twice as wide as those of
+// the page before.
 func bucket(v time.Duration) int {
 	shift := max(bits.Len64(uint64(v))-subBits-1, 0)
 	return shift<<subBits + int(v>>shift)
 }
 
-// middle is the value in the middle of a bucket.
+// middle returns the value in the middle of a bucket.
 func middle(key int) time.Duration {
 	shift := max(key>>subBits-1, 0)
 	low := time.Duration(key-shift<<subBits) << shift

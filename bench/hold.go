@@ -11,35 +11,35 @@ import (
 	"rollcall/client"
 )
 
-// holder keeps a part of many sessions alive, in this process or in another.
+// holder keeps a part of many sessions alive, in this process or in another one.
 type holder interface {
-	// open opens the sessions and returns when all are there.
+	// open opens the sessions and returns when all are open.
 	open(ctx context.Context, p part) error
 	// measure says whether pings count from now on.
 	measure(yes bool) error
-	// count returns what was counted so far.
+	// count returns what has been counted so far.
 	count() (held, error)
 	// close closes all sessions at once and returns how many were closed in time.
 	close(ctx context.Context) (int, error)
-	// abandon leaves sessions that are still open to their expiry.
+	// abandon abandons the sessions that are still open, which then expire.
 	abandon()
 }
 
-// part is what one holder holds.
+// part is the share of one holder.
 type part struct {
 	Servers []string
-	First   int // of all sessions
+	First   int // the number of its first session among all
 	Count   int
 	Timeout time.Duration
-	Burst   int // sessions opened at a time, each openEvery
+	Burst   int // how many sessions to open at a time, every openEvery
 }
 
-// held is what befell sessions.
+// held counts what happened to sessions.
 type held struct {
-	Pings   *Histogram // of the measured time
-	Seen    int64      // pings
+	Pings   *Histogram // within the measured time
+	Seen    int64      // pings seen
 	Expired int64
-	Dropped int64 // connections
+	Dropped int64 // connections dropped
 }
 
 func (h *held) add(o held) {
@@ -65,7 +65,7 @@ func (h *holding) open(ctx context.Context, p part) error {
 	var err error
 	began := time.Now()
 	h.clients, err = h.r.openAll(ctx, p.Count, func(i int) client.Config {
-		_ = sleepUntil(ctx, began.Add(time.Duration(i/p.Burst)*openEvery)) // openAll looks at ctx
+		_ = sleepUntil(ctx, began.Add(time.Duration(i/p.Burst)*openEvery)) // openAll checks ctx
 		return client.Config{Servers: rotated(p.Servers, p.First+i), Pinged: h.pinged, State: h.state}
 	}, func(int, *client.Client) {})
 	return err
@@ -112,11 +112,11 @@ func (h *holding) abandon() { abandonAll(h.clients) }
 
 const (
 	maxKeepers = 16              // processes that hold sessions
-	closeTime  = 2 * time.Minute // for all sessions that were held
-	// openRate is how many sessions are opened per second that are to be held, a part of them
-	// each openEvery. Opened as fast as servers let them, they would keep all processors busy,
-	// and the pings of those that are open would be late; one by one, each would have an entry of
-	// the log to itself, which is as dear.
+	closeTime  = 2 * time.Minute // for all held sessions
+	// openRate is how many of the sessions to hold are opened per second, some of them every
+	// openEvery. If they were opened as fast as possible, all processors would be busy and the
+	// pings of open sessions would be late. If they were opened one by one, each would take a log
+	// entry of its own, which costs as much.
 	openRate  = 600
 	openEvery = 200 * time.Millisecond
 )
@@ -128,7 +128,7 @@ type crowd struct {
 	parts   []part
 }
 
-// gather makes the holders: this process if it may open enough files, else others.
+// gather starts the holders: this process if it may open enough files, otherwise other processes.
 func (r *run) gather() (*crowd, error) {
 	c := &crowd{r: r}
 	n := (r.p.Hold + r.room - 1) / r.room
@@ -160,7 +160,7 @@ func (r *run) gather() (*crowd, error) {
 	return c, nil
 }
 
-// each has all holders do something at the same time.
+// each calls do for all holders at the same time.
 func (c *crowd) each(do func(i int, h holder) error) error {
 	errs := make([]error, len(c.holders))
 	var wait sync.WaitGroup
@@ -194,7 +194,7 @@ func (c *crowd) count() (held, error) {
 	return all, err
 }
 
-// close closes all sessions at once, when the run was broken off, too.
+// close closes all sessions at once, even if the run was broken off.
 func (c *crowd) close() (int, error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(c.r.ctx), closeTime)
 	defer stop()
@@ -211,11 +211,11 @@ func (c *crowd) close() (int, error) {
 }
 
 func (c *crowd) abandon() {
-	_ = c.each(func(_ int, h holder) error { h.abandon(); return nil }) // no errors
+	_ = c.each(func(_ int, h holder) error { h.abandon(); return nil }) // there are no errors
 	c.r.keepers.pids = nil
 }
 
-// hold keeps sessions alive that do nothing but ping, and closes them all at once.
+// hold keeps sessions alive that only ping, and then closes them all at once.
 func (r *run) hold() (Result, error) {
 	before, err := r.read(true)
 	if err != nil {
@@ -234,7 +234,7 @@ func (r *run) hold() (Result, error) {
 	}
 	all, begin, end, err := c.watch()
 	if err != nil {
-		_, _ = c.close() // there is an error already
+		_, _ = c.close() // an earlier error is returned
 		return Result{}, err
 	}
 	closing, err := r.read(false)
@@ -264,11 +264,11 @@ func (r *run) hold() (Result, error) {
 	return result, nil
 }
 
-// watch is the warm-up and the measured time.
+// watch observes the sessions during the warm-up and the measured time.
 func (c *crowd) watch() (all held, begin, end reading, err error) {
 	r, base := c.r, time.Now()
 	defer r.report(func() string {
-		now, _ := c.count() // who does not answer is noticed below
+		now, _ := c.count() // a holder that does not answer is noticed below
 		return fmt.Sprintf("%s, %d expired, %d connections dropped", r.phase(base), now.Expired, now.Dropped)
 	})()
 	if err = sleepUntil(r.ctx, base.Add(r.p.Warmup)); err != nil {
@@ -293,8 +293,8 @@ func (c *crowd) watch() (all held, begin, end reading, err error) {
 	return all, begin, end, err
 }
 
-// rotated is all servers, from that of connection i on: a client goes round them when it
-// loses its connection.
+// rotated returns all servers, starting at that of connection i: a client that loses its connection
+// tries them in this order.
 func rotated(servers []string, i int) []string {
 	n := i % len(servers)
 	return slices.Concat(servers[n:], servers[:n])

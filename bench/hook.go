@@ -14,11 +14,11 @@ import (
 
 const (
 	maxHookOutput = 64 << 10
-	hookWait      = time.Second // for what a hook leaves running to let go of its output
+	hookWait      = time.Second // how long processes that a hook leaves running may hold its output
 )
 
-// runHook runs a shell command and returns what it printed. What it starts may go on
-// after it. When ctx ends, the command is ended, too.
+// runHook runs a shell command and returns what it printed. Processes that the command has started
+// may go on after it. If ctx ends, the command is killed.
 func runHook(ctx context.Context, command string) (string, error) {
 	out, err := os.CreateTemp("", "rollcall-bench-hook")
 	if err != nil {
@@ -27,7 +27,7 @@ func runHook(ctx context.Context, command string) (string, error) {
 	defer func() { _ = errors.Join(out.Close(), os.Remove(out.Name())) }() // it has been read
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Stdout, cmd.Stderr = out, &limited{w: &said, left: maxHookOutput} // a file: nobody waits for who holds it
+	cmd.Stdout, cmd.Stderr = out, &limited{w: &said, left: maxHookOutput} // a file, so that nothing waits for processes that hold it open
 	cmd.WaitDelay = hookWait
 	err = cmd.Run()
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
@@ -43,7 +43,7 @@ func runHook(ctx context.Context, command string) (string, error) {
 	return string(text), nil
 }
 
-// limited drops what is too much.
+// limited drops output beyond its limit.
 type limited struct {
 	w    *bytes.Buffer
 	left int

@@ -13,21 +13,21 @@ import (
 	"rollcall/client"
 )
 
-// order is what a bench tells a process that holds sessions for it; each is answered.
+// order is a request of a bench to a process that holds sessions for it. Each gets an answer.
 type order struct {
-	Do   string // open, measure, count, close
+	Do   string // open, measure, count or close
 	Part part
 	Yes  bool
 }
 
-// answer is the answer. Err is what an error says, "" if there is none.
+// answer is the answer to an order. Err is the text of an error, or "".
 type answer struct {
 	Err    string
 	Held   held
 	Closed int
 }
 
-// keeper is a holder in another process, which ends with its input.
+// keeper is a holder in another process. That process ends when its input ends.
 type keeper struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -37,7 +37,7 @@ type keeper struct {
 	dec *json.Decoder
 }
 
-// startKeeper starts a process that calls ServeKeeper. It is killed when ctx ends.
+// startKeeper starts a process that calls ServeKeeper. The process is killed when ctx ends.
 func startKeeper(ctx context.Context, command []string) (*keeper, error) {
 	w := &keeper{cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
 	w.cmd.Stderr = os.Stderr
@@ -58,7 +58,7 @@ func startKeeper(ctx context.Context, command []string) (*keeper, error) {
 
 func (w *keeper) pid() int { return w.cmd.Process.Pid }
 
-// ask gives an order and waits for the answer.
+// ask sends an order and waits for the answer.
 func (w *keeper) ask(o order) (answer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,11 +97,11 @@ func (w *keeper) close(context.Context) (int, error) {
 }
 
 func (w *keeper) abandon() {
-	_ = w.in.Close() // so it ends
-	_ = w.cmd.Wait() // whatever it says
+	_ = w.in.Close() // this makes the process end
+	_ = w.cmd.Wait() // its exit status does not matter
 }
 
-// ServeKeeper is what a process does that Config.Keeper starts: it holds sessions as the orders
+// ServeKeeper is the body of a process that Config.Keeper starts. It holds sessions as the orders
 // on in say, and answers on out, until in ends.
 func ServeKeeper(ctx context.Context, in io.Reader, out io.Writer) error {
 	loop, err := client.NewLoop()
@@ -125,7 +125,7 @@ func ServeKeeper(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-// obey carries out an order.
+// obey carries out an order and returns the answer.
 func (h *holding) obey(ctx context.Context, o order) (a answer) {
 	var err error
 	switch o.Do {

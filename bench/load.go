@@ -11,20 +11,21 @@ import (
 	"rollcall/jute"
 )
 
-// load is requests of one kind over some connections: each keeps Window of them under way,
-// or, at a fixed rate, sends each when it is due, at most Window of them under way.
+// load sends requests of one kind over some connections. Each connection keeps Window requests in
+// flight. At a fixed rate, each request is sent when it is due, with at most Window of them in
+// flight.
 type load struct {
 	ctx         context.Context
 	base        time.Time
-	from, until time.Duration // the measured time, since base
+	from, until time.Duration // begin and end of the measured time, since base
 	schedule    schedule
 	paced       bool
 	workers     []*worker
-	left        atomic.Int64  // slots that are not at their end, and the pacer
-	idle        chan struct{} // closed when there are none left
+	left        atomic.Int64  // slots that have not ended, and the pacer
+	idle        chan struct{} // closed when left is 0
 }
 
-// worker is one connection.
+// worker sends the requests of one connection.
 type worker struct {
 	load  *load
 	index int64
@@ -33,15 +34,15 @@ type worker struct {
 	mu    sync.Mutex
 	make  maker
 	tally tally
-	free  []*slot // at a fixed rate: those with nothing under way
-	due   int64   // requests that the pacer has offered
+	free  []*slot // at a fixed rate: slots without a request in flight
+	due   int64   // how many requests the pacer has offered
 	sent  int64
 }
 
-// slot is one request under way.
+// slot is the place of one request in flight.
 type slot struct {
 	w     *worker
-	start time.Duration // since base; at a fixed rate, when it was to start
+	start time.Duration // since base; at a fixed rate, when the request was due
 	done  func(client.Reply, error)
 }
 
@@ -79,7 +80,7 @@ func (r *run) load() (Result, error) {
 	return result, nil
 }
 
-// run sends until the measured time is over and all answers are there, or too late.
+// run sends requests until the measured time is over and all answers have arrived or are too late.
 func (l *load) run(r *run) (late *Histogram, begin, end reading, err error) {
 	stop := make(chan struct{})
 	var pacer sync.WaitGroup
@@ -113,14 +114,14 @@ func (l *load) run(r *run) (late *Histogram, begin, end reading, err error) {
 
 func (l *load) now() time.Duration { return time.Since(l.base) }
 
-// slotDone notes that a slot, or the pacer, is at its end.
+// slotDone records that a slot, or the pacer, has ended.
 func (l *load) slotDone() {
 	if l.left.Add(-1) == 0 {
 		close(l.idle)
 	}
 }
 
-// progress says how it goes.
+// progress returns a line about the current state.
 func (l *load) progress(r *run) string {
 	var seen int64
 	for _, w := range l.workers {
@@ -131,10 +132,11 @@ func (l *load) progress(r *run) string {
 	return fmt.Sprintf("%s, %.0f/s", r.phase(l.base), float64(seen)/l.now().Seconds())
 }
 
-// count adds up what all workers have counted. The requests under way are given up.
+// count adds up what all workers have counted. It abandons the clients, so requests that are still
+// in flight end.
 func (l *load) count(clients []*client.Client) (all *tally, unsent int64) {
 	if l.left.Load() > 0 {
-		abandonAll(clients) // each of theirs ends with an error
+		abandonAll(clients) // each request in flight ends with an error
 	}
 	all = &tally{}
 	for _, w := range l.workers {
@@ -151,7 +153,7 @@ func (l *load) count(clients []*client.Client) (all *tally, unsent int64) {
 	return all, unsent
 }
 
-// startSlots begins every slot of a closed loop.
+// startSlots starts every slot of a closed loop.
 func (l *load) startSlots(window int) {
 	for _, w := range l.workers {
 		for range window {
@@ -162,7 +164,7 @@ func (l *load) startSlots(window int) {
 	}
 }
 
-// next sends the slot's next request now, if the time is not over.
+// next sends the slot's next request now, unless the time is over.
 func (s *slot) next(now time.Duration) {
 	if now >= s.w.load.until || s.w.load.ctx.Err() != nil {
 		s.w.load.slotDone()
@@ -182,7 +184,7 @@ func (s *slot) send(start time.Duration) {
 	}
 }
 
-// answered counts the request and goes on.
+// answered counts the request and sends the next one.
 func (s *slot) answered(r client.Reply, err error) {
 	w, l := s.w, s.w.load
 	now := l.now()
@@ -213,7 +215,7 @@ func (s *slot) answered(r client.Reply, err error) {
 	}
 }
 
-// fillSlots gives every worker its slots of a run at a fixed rate.
+// fillSlots gives every worker its slots for a run at a fixed rate.
 func (l *load) fillSlots(window int) {
 	for _, w := range l.workers {
 		for range window {
@@ -224,7 +226,7 @@ func (l *load) fillSlots(window int) {
 	}
 }
 
-// offer has a worker send one request more.
+// offer lets a worker send one more request.
 func (l *load) offer(conn int64) {
 	w := l.workers[conn]
 	w.mu.Lock()
@@ -233,7 +235,7 @@ func (l *load) offer(conn int64) {
 	w.pump()
 }
 
-// pump sends what is due as long as a slot is free and the time is not over.
+// pump sends the requests that are due while a slot is free and the time is not over.
 func (w *worker) pump() {
 	for {
 		w.mu.Lock()
@@ -252,5 +254,5 @@ func (w *worker) pump() {
 	}
 }
 
-// maker makes the requests of one connection. What it returns is good until its next call.
+// maker returns the next request of one connection. The result is valid until its next call.
 type maker func() (jute.Op, client.Record)

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// What a member says of itself.
+// These limits apply to asking a member about itself.
 const (
 	wordTime = 5 * time.Second
-	maxWord  = 64 << 10 // bytes
+	maxWord  = 64 << 10 // in bytes
 )
 
-// members are those servers that are what the case asks for, as they say themselves.
+// members returns the servers that have the role that the case asks for. It asks each server.
 func (r *run) members() ([]string, error) {
 	if r.p.Member == "" {
 		return r.target.Servers, nil
@@ -24,7 +24,7 @@ func (r *run) members() ([]string, error) {
 	for _, addr := range r.target.Servers {
 		mode, err := r.mode(addr)
 		if err != nil {
-			return nil, fmt.Errorf("ask %s what it is: %w", addr, err)
+			return nil, fmt.Errorf("ask %s for its role: %w", addr, err)
 		}
 		said = append(said, addr+" is "+mode)
 		if mode == r.p.Member {
@@ -37,7 +37,7 @@ func (r *run) members() ([]string, error) {
 	return found, nil
 }
 
-// mode asks a server with the four-letter word srvr whether it is leader, follower or standalone.
+// mode asks a server with the four-letter word srvr for its role: leader, follower or standalone.
 func (r *run) mode(addr string) (string, error) {
 	ctx, stop := context.WithTimeout(r.ctx, wordTime)
 	defer stop()
@@ -67,5 +67,5 @@ func (r *run) mode(addr string) (string, error) {
 			return strings.TrimSpace(mode), nil
 		}
 	}
-	return "", fmt.Errorf("srvr was answered with %.100q", text)
+	return "", fmt.Errorf("unexpected answer to srvr: %.100q", text)
 }

@@ -27,8 +27,8 @@ func TestMembers(t *testing.T) {
 		{"leader", []string{"a:1", "b:1", "c:1"}, "b:1"},
 		{"follower", []string{"a:1", "b:1", "c:1"}, "a:1 c:1"},
 		{"leader", []string{"a:1", "c:1"}, "no leader: a:1 is follower, c:1 is follower"},
-		{"leader", []string{"b:1", "d:1"}, "ask d:1 what it is: srvr was answered with \"This ZooKeeper"},
-		{"leader", []string{"e:1"}, "ask e:1 what it is: refused"},
+		{"leader", []string{"b:1", "d:1"}, "ask d:1 for its role: unexpected answer to srvr: \"This ZooKeeper"},
+		{"leader", []string{"e:1"}, "ask e:1 for its role: refused"},
 	} {
 		r := &run{ctx: t.Context(), p: Params{Member: c.member}, target: Target{Servers: c.among}}
 		r.dial = func(_ context.Context, addr string) (net.Conn, error) {

@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-// Params say what is measured. Each case takes some of them; Knobs lists who takes what,
-// in which unit and range.
+// Params are the parameters of a case. Each case takes some of them; Knobs lists which cases take a
+// parameter, its unit and its range.
 type Params struct {
 	Case     string
-	Conns    int           // 0: the case's default
-	Window   int           // requests under way on each connection
+	Conns    int           // 0: the default of the case
+	Window   int           // requests in flight on each connection
 	Rate     float64       // requests per second of all connections; 0: as fast as answers come
 	Size     int           // bytes of a node's data
 	Nodes    int           // nodes that requests are spread over
-	Reads    int           // per cent of a mix
-	Children int           // of the node whose children are listed
+	Reads    int           // percentage of reads in a mix
+	Children int           // of the node that is listed
 	Ops      int           // operations of a multi
-	Duration time.Duration // that is measured
-	Warmup   time.Duration // before it
-	Timeout  time.Duration // of sessions, as asked for
-	Hold     int           // sessions to keep alive; 0: sessions come and go
-	Each     int           // ephemeral nodes of a session
+	Duration time.Duration // of the measured time
+	Warmup   time.Duration // before the measured time
+	Timeout  time.Duration // the session timeout to ask for
+	Hold     int           // sessions to keep alive; 0: open and close sessions
+	Each     int           // ephemeral nodes per session
 	Watchers int
 	Silent   int
-	Member   string // whom to connect to: memberLeader, memberFollower or "" for all
-	Hook     string // shell command
-	Keep     bool   // leave the nodes
+	Member   string // the role to connect to: memberLeader, memberFollower or "" for all
+	Hook     string // a shell command
+	Keep     bool   // do not delete the nodes
 }
 
-// Defaults returns what holds where nothing is said.
+// Defaults returns the parameters that apply by default.
 func Defaults() Params {
 	return Params{
 		Window: 64, Size: 100, Nodes: 1000, Reads: 90, Children: 100, Ops: 10,
@@ -43,17 +43,17 @@ func Defaults() Params {
 	}
 }
 
-// kind is what a case is: who runs it, and what its rows count.
+// kind describes a case: the method that runs it, and what its rows count.
 type kind struct {
 	name  string
-	conns int    // default
-	op    string // what is counted
+	conns int    // default number of connections
+	op    string // what an op is
 	about string
 	run   func(*run) (Result, error)
 }
 
-// kinds are all cases, in the order in which help lists them. It is a function because
-// the cases themselves look things up here.
+// kinds returns all cases, in the order in which help lists them. It is a function because the
+// cases themselves call functions that use it.
 func kinds() []kind {
 	return []kind{
 		{"get", 8, "request", "read a node's data", (*run).load},
@@ -79,7 +79,7 @@ func findKind(name string) (kind, bool) {
 	return kind{}, false
 }
 
-// Cases lists every case with a line about it.
+// Cases returns the name of every case with a line about it.
 func Cases() [][2]string {
 	var list [][2]string
 	for _, k := range kinds() {
@@ -88,33 +88,33 @@ func Cases() [][2]string {
 	return list
 }
 
-// Knob is a parameter as a flag: `-conns 8`, or behind a case: `get:conns=8`.
+// Knob is a parameter as a flag (`-conns 8`) or as part of a case (`get:conns=8`).
 type Knob struct {
 	Name, Usage string
-	cases       []string // that take it
+	cases       []string // the cases that take it
 	Set         func(p *Params, value string) error
 }
 
-// What the parameters may be.
+// These are the limits of the parameters.
 const (
-	maxConns    = 100_000 // and what the open files of this process allow
+	maxConns    = 100_000 // the limit on open files may be lower
 	maxWindow   = 10_000
 	maxRate     = 1_000_000
-	maxSize     = 1_000_000 // below ZooKeeper's jute.maxbuffer with the rest of the request
+	maxSize     = 1_000_000 // with the rest of the request, below ZooKeeper's jute.maxbuffer
 	maxNodes    = 1_000_000 // their names are kept in memory
 	maxChildren = 100_000
 	maxOps      = 1_000
 	maxDuration = 24 * time.Hour
 	maxTimeout  = time.Hour
-	maxUnderWay = 3 << 20 // below the 4 MiB at which package client has a sender wait
-	spareFiles  = 64      // open files for other things than connections
+	maxUnderWay = 3 << 20 // below the 4 MiB above which package client makes a sender wait
+	spareFiles  = 64      // open files other than connections
 )
 
 var (
 	loads   = []string{"get", "set", "create", "mix", "children", "multi"}
 	unpaced = []string{"sessions", "ephemerals", "watches", "expiry", "failover"}
 	all     = slices.Concat(loads, unpaced)
-	timed   = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "expiry" }) // that ends when all have expired
+	timed   = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "expiry" }) // expiry ends when all sessions have expired
 )
 
 // Knobs lists all parameters.
@@ -140,12 +140,12 @@ func Knobs() []Knob {
 	}
 }
 
-// whole reads a number within bounds.
+// whole parses a whole number within limits.
 func whole(unit string, least, most int, field func(*Params) *int) func(*Params, string) error {
 	return func(p *Params, value string) error {
 		n, err := strconv.Atoi(value)
 		if err != nil {
-			return fmt.Errorf("%q is no whole number", value)
+			return fmt.Errorf("%q is not a whole number", value)
 		}
 		if n < least || n > most {
 			return fmt.Errorf("%d %s; allowed are %d to %d", n, unit, least, most)
@@ -155,12 +155,12 @@ func whole(unit string, least, most int, field func(*Params) *int) func(*Params,
 	}
 }
 
-// span reads a time within bounds.
+// span parses a duration within limits.
 func span(least, most time.Duration, field func(*Params) *time.Duration) func(*Params, string) error {
 	return func(p *Params, value string) error {
 		d, err := time.ParseDuration(value)
 		if err != nil {
-			return fmt.Errorf("%q is no time such as 500ms, 10s or 2m", value)
+			return fmt.Errorf("%q is not a duration such as 500ms, 10s or 2m", value)
 		}
 		if d < least || d > most {
 			return fmt.Errorf("%v; allowed are %v to %v", d, least, most)
@@ -173,7 +173,7 @@ func span(least, most time.Duration, field func(*Params) *time.Duration) func(*P
 func setRate(p *Params, value string) error {
 	rate, err := strconv.ParseFloat(value, 64)
 	if err != nil {
-		return fmt.Errorf("%q is no number", value)
+		return fmt.Errorf("%q is not a number", value)
 	}
 	if !(rate >= 0.01 && rate <= maxRate) {
 		return fmt.Errorf("%v requests per second; allowed are 0.01 to %d", rate, maxRate)
@@ -182,7 +182,7 @@ func setRate(p *Params, value string) error {
 	return nil
 }
 
-// What a member may be asked to be.
+// These are the roles that a case may ask for.
 const (
 	memberLeader   = "leader"
 	memberFollower = "follower"
@@ -196,8 +196,8 @@ func setMember(p *Params, value string) error {
 	return nil
 }
 
-// ParseCase reads a case as it is named on the command line, `get` or
-// `get:conns=64,window=1`, with what else holds from base.
+// ParseCase parses a case as it is named on the command line, `get` or `get:conns=64,window=1`. The
+// other parameters come from base.
 func ParseCase(text string, base Params) (Params, error) {
 	p := base
 	name, rest, more := strings.Cut(text, ":")
@@ -222,30 +222,30 @@ func ParseCase(text string, base Params) (Params, error) {
 
 func (p *Params) set(key, value string) error {
 	for _, k := range Knobs() {
-		if k.Name != key || key == "hook" { // a command may hold commas
+		if k.Name != key || key == "hook" { // a command may contain commas
 			continue
 		}
 		if !slices.Contains(k.cases, p.Case) {
-			return fmt.Errorf("%s takes no %s", p.Case, key)
+			return fmt.Errorf("%s does not take %s", p.Case, key)
 		}
 		if err := k.Set(p, value); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 		return nil
 	}
-	return fmt.Errorf("%q is nothing that can be set for one case", key)
+	return fmt.Errorf("%q cannot be set for one case", key)
 }
 
 // Takes reports whether a case takes the parameter.
 func (k Knob) Takes(name string) bool { return slices.Contains(k.cases, name) }
 
-// check looks at what depends on several parameters.
+// check checks what depends on several parameters.
 func (p *Params) check() error {
 	if bytes := p.Ops * (p.Size + pathRoom); p.Case == "multi" && bytes > maxSize {
 		return fmt.Errorf("bench: a multi of %d operations of %d bytes is longer than a request may be", p.Ops, p.Size)
 	}
 	if bytes := p.Window * (p.Size + pathRoom) * map[string]int{"set": 1, "create": 1, "mix": 1, "multi": p.Ops}[p.Case]; bytes > maxUnderWay {
-		return fmt.Errorf("bench: window %d: %d bytes under way on each connection; allowed are %d", p.Window, bytes, maxUnderWay)
+		return fmt.Errorf("bench: window %d: %d bytes in flight on each connection; allowed are %d", p.Window, bytes, maxUnderWay)
 	}
 	if p.Case == "failover" && p.Hook == "" {
 		return errors.New("bench: failover needs -hook, a command that breaks something")
@@ -253,10 +253,10 @@ func (p *Params) check() error {
 	return nil
 }
 
-// pathRoom is more than what an operation takes beside its data.
+// pathRoom is more than an operation needs besides its data.
 const pathRoom = 100
 
-// connections is how many connections the case has open at once, with so many servers.
+// connections returns how many connections the case has open at once, with so many servers.
 func (p *Params) connections(servers int) int {
 	switch p.Case {
 	case "sessions":
@@ -273,7 +273,7 @@ func (p *Params) connections(servers int) int {
 	return p.Conns
 }
 
-// checkFiles wants room for the connections of the case.
+// checkFiles returns an error if this process may not open the connections of the case.
 func (p *Params) checkFiles(room, servers int) error {
 	if n := p.connections(servers); n > room {
 		return fmt.Errorf("bench: %d connections, but this process may have %d files open, %d of them for other things (ulimit -n)", n, room+spareFiles, spareFiles)
@@ -281,7 +281,7 @@ func (p *Params) checkFiles(room, servers int) error {
 	return nil
 }
 
-// roomForConnections is how many connections one process may have.
+// roomForConnections returns how many connections this process may open.
 func roomForConnections() (int, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -290,7 +290,7 @@ func roomForConnections() (int, error) {
 	return max(int(min(limit.Cur, maxConns+spareFiles))-spareFiles, 1), nil
 }
 
-// String is the case as a row of a report names it.
+// String returns the case as a row of a report names it.
 func (p *Params) String() string {
 	s := p.Case
 	switch p.Case {

@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 )
 
-// Table writes results as a table for people, with lines below a row for what only its
-// case has.
+// Table writes results as a plain-text table. Below it are lines about rows whose case has values
+// of its own.
 func Table(w io.Writer, results []Result) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	lines := []string{"case\tops/s\tp50 ms\tp90\tp99\tp99.9\tmax\terrors\tserver µs/op\ttool µs/op\tRSS MB\t\t"}
@@ -56,7 +56,7 @@ func (r *Result) row() string {
 	return strings.Join(cells, "\t") + "\t"
 }
 
-// remarks are the lines below the table about one row.
+// remarks returns the lines below the table about one row.
 func (r *Result) remarks() string {
 	var b strings.Builder
 	say := func(format string, args ...any) {
@@ -80,7 +80,7 @@ func (r *Result) remarks() string {
 	return b.String()
 }
 
-// String is the value with its unit.
+// String returns the value with its unit.
 func (f Figure) String() string {
 	s := number(f.Value)
 	switch f.Unit {
@@ -90,10 +90,10 @@ func (f Figure) String() string {
 	return s + " " + f.Unit
 }
 
-// ms prints microseconds as milliseconds.
+// ms formats microseconds as milliseconds.
 func ms(us float64) string { return number(us / 1000) }
 
-// number prints three digits, or all of those in front of the point.
+// number formats a value with three digits, or with all digits before the point.
 func number(v float64) string {
 	switch {
 	case v == float64(int64(v)) || v >= 100 || v <= -100:

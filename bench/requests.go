@@ -8,7 +8,7 @@ import (
 	"rollcall/jute"
 )
 
-// makers makes the nodes that a load needs, and returns what makes the requests of each
+// makers creates the nodes that a load needs, and returns a function that returns the maker of each
 // connection.
 func (r *run) makers() (func(conn int) maker, error) {
 	switch r.p.Case {
@@ -29,7 +29,7 @@ func (r *run) makers() (func(conn int) maker, error) {
 		paths[i] = f.node(nil, int64(i))
 	}
 	return func(conn int) maker {
-		// Each connection goes its own way through the nodes, the same in every run.
+		// Each connection visits the nodes in a random order of its own, the same in every run.
 		rng := rand.New(rand.NewPCG(uint64(conn), 1))
 		pick := func() []byte { return paths[rng.IntN(len(paths))] }
 		get, set := r.gets(pick), r.sets(pick)
@@ -50,7 +50,7 @@ func (r *run) makers() (func(conn int) maker, error) {
 	}, nil
 }
 
-// filler is data that no compression makes small.
+// filler returns data that cannot be compressed.
 func filler(size int) []byte {
 	b := make([]byte, size)
 	rng := rand.New(rand.NewPCG(uint64(size), 2))
@@ -76,8 +76,8 @@ func (r *run) sets(pick func() []byte) maker {
 	}
 }
 
-// multis sets Ops nodes in one transaction. Nothing in it can fail: the nodes exist and
-// every version will do.
+// multis returns transactions that set Ops nodes. They cannot fail: the nodes exist, and any
+// version matches.
 func (r *run) multis(pick func() []byte) maker {
 	rec := make(client.MultiRequest, r.p.Ops)
 	for i := range rec {
@@ -91,7 +91,7 @@ func (r *run) multis(pick func() []byte) maker {
 	}
 }
 
-// creates has each connection create nodes in a folder of its own.
+// creates lets each connection create nodes in a folder of its own.
 func (r *run) creates() (func(conn int) maker, error) {
 	folders := make([]*folder, r.p.Conns)
 	for i := range folders {

@@ -12,7 +12,7 @@ type Result struct {
 	Case      string           `json:"case"` // with its parameters
 	Op        string           `json:"op"`   // what Ops counts
 	Seconds   float64          `json:"seconds"`
-	Ops       int64            `json:"ops"` // that succeeded
+	Ops       int64            `json:"ops"` // ops that succeeded
 	PerSecond float64          `json:"per_second"`
 	Errors    map[string]int64 `json:"errors,omitempty"`
 	Latency   Summary          `json:"latency"`
@@ -21,7 +21,7 @@ type Result struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Summary is a histogram in a line, in microseconds.
+// Summary summarises a histogram, in microseconds.
 type Summary struct {
 	Mean float64 `json:"mean_us"`
 	P50  float64 `json:"p50_us"`
@@ -40,41 +40,41 @@ func summary(h *Histogram) Summary {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()/10) / 100 }
 
-// Cost is what the measured time took of the machine.
+// Cost is what the measured time cost the machine.
 type Cost struct {
-	ServerCPU float64 `json:"server_cpu_us_per_op,omitempty"` // 0: no processes were named, or no op succeeded
+	ServerCPU float64 `json:"server_cpu_us_per_op,omitempty"` // 0 if no process was given or no op succeeded
 	ToolCPU   float64 `json:"tool_cpu_us_per_op"`
-	// Void: the tool used more than a third of what the servers did. On a machine that
-	// they share the row tells of the tool then.
+	// Void is set if the tool used more than a third of the CPU time of the servers. If they share
+	// a machine, the row then says more about the tool than about the servers.
 	Void      bool  `json:"void"`
 	ServerRSS int64 `json:"server_rss_bytes,omitempty"`
 	ServerPSS int64 `json:"server_pss_bytes,omitempty"`
 }
 
-// toolShare is what the tool may use of what the servers use.
+// toolShare is how much CPU time the tool may use for each second that the servers use.
 const toolShare = 1.0 / 3
 
-// cost divides what was used between two readings by the ops of that time.
+// cost divides the use between two readings by the number of ops in between.
 func cost(begin, end reading, ops int64) Cost {
 	c := Cost{ServerRSS: end.servers.rss, ServerPSS: end.servers.pss}
 	if ops == 0 {
 		return c
 	}
 	server, tool := since(begin.servers.cpu, end.servers.cpu), end.tool-begin.tool
-	c.ToolCPU = micros(tool*100/time.Duration(ops)) / 100 // a hundredth more of digits
+	c.ToolCPU = micros(tool*100/time.Duration(ops)) / 100 // two more digits
 	c.ServerCPU = micros(server*100/time.Duration(ops)) / 100
 	c.Void = len(end.servers.cpu) > 0 && float64(tool) > float64(server)*toolShare
 	return c
 }
 
-// reading is what had been used at one moment.
+// reading is what has been used up to one moment.
 type reading struct {
 	at      time.Time
 	servers usage
 	tool    time.Duration
 }
 
-// Figure is a number that only one case has.
+// Figure is a value that only one case has.
 type Figure struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`
@@ -82,7 +82,7 @@ type Figure struct {
 	better string  // moreIsBetter, lessIsBetter or "": neither
 }
 
-// Units of figures, and which way they are better.
+// These are the units of values, and which direction is better.
 const (
 	unitMillis = "ms"
 	unitMicros = "µs"
@@ -102,21 +102,21 @@ func perSecond(name string, n int, in time.Duration) Figure {
 	return Figure{Name: name, Value: round(float64(n) / in.Seconds()), Unit: unitRate, better: moreIsBetter}
 }
 
-// faults counts what should not be.
+// faults counts events that should not happen.
 func faults(name string, n int64) Figure {
 	return Figure{Name: name, Value: float64(n), Unit: unitCount, better: lessIsBetter}
 }
 
-// aside makes a figure one that tells nothing of the servers.
+// aside marks a value that says nothing about the servers.
 func (f Figure) aside() Figure {
 	f.better = ""
 	return f
 }
 
-// tally counts the ops of one worker. Not safe for concurrent use.
+// tally counts the ops of one worker. It is not safe for concurrent use.
 type tally struct {
 	ok     Histogram
-	seen   int64 // ops that succeeded, of all phases
+	seen   int64 // ops that succeeded, before, within and after the measured time
 	failed map[string]int64
 }
 
@@ -138,7 +138,7 @@ func (t *tally) merge(o *tally) {
 	}
 }
 
-// failure names why a request failed; "" if it did not.
+// failure returns the reason why a request failed, or "" if it did not.
 func failure(r client.Reply, err error) string {
 	switch {
 	case err != nil:

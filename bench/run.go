@@ -1,14 +1,14 @@
-// Package bench puts load on an ensemble that speaks ZooKeeper's protocol, Rollcall or
-// another, and measures it from a client's side. It sends to the servers it is told and to
-// no others, writes below one node of its own, and removes that at the end.
+// Package bench puts load on an ensemble that speaks ZooKeeper's protocol, Rollcall or another one,
+// and measures it from the clients' side. It sends only to the given servers, writes only below one
+// node of its own, and deletes that node at the end.
 //
-// A run has a warm-up and a measured time. A request belongs to the measured time if it
-// began in it, or at a fixed rate if it was to begin in it; what is under way at the end is
-// waited for. So no stall is hidden: those who wait in it are counted with all of their wait.
+// A run has a warm-up and a measured time. A request belongs to the measured time if it began in
+// it; at a fixed rate, if it was due in it. At the end the run waits for requests that are in
+// flight. So no stall is hidden: requests that wait in a stall are counted with all of their wait.
 //
-// Requests are sent by the goroutines of package client: the next one goes where the answer
-// to the one before is taken in. Each worker's counters have a lock of their own, which is
-// taken before that of its client.
+// Requests are sent by the goroutines of package client: the function that handles an answer sends
+// the next request. Each worker's counters have a lock of their own, which is taken before that of
+// its client.
 package bench
 
 import (
@@ -28,52 +28,52 @@ import (
 type Target struct {
 	Name    string
 	Servers []string // host:port of each member; connections are spread over them in turn
-	PIDs    []int    // their processes, if they run on this machine and their CPU time is wanted
+	PIDs    []int    // their processes, if they run on this machine and their CPU time is to be measured
 }
 
-// Config is one run of one case.
+// Config configures one run of one case.
 type Config struct {
 	Target   Target
 	Params   Params
-	Progress func(line string) // told twice a second how it goes; nil: nobody
-	// Keeper is a command that calls ServeKeeper: more sessions are held than one process may
-	// open files by several that it starts. nil: there are none.
+	Progress func(line string) // called twice a second with a line about the run; nil: not called
+	// Keeper is a command that calls ServeKeeper. If a run holds more sessions than one process may
+	// open files, it starts several of these. nil: there are none.
 	Keeper []string
 
 	dial  func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
-	sleep func(time.Duration)                                      // the pacer's; nil: nanosleep
-	room  int                                                      // connections of one process; 0: what it may open
+	sleep func(time.Duration)                                      // waits for the pacer; nil: nanosleep
+	room  int                                                      // connections of one process; 0: as many as it may open
 }
 
 const (
-	setupTime    = 2 * time.Minute        // for making or removing the nodes
-	drainTime    = 10 * time.Second       // for the answers to what is under way at the end
-	openers      = 64                     // sessions opened or closed at once where that is not what is measured
+	setupTime    = 2 * time.Minute        // for creating or deleting the nodes
+	drainTime    = 10 * time.Second       // for the answers to requests that are in flight at the end
+	openers      = 64                     // sessions opened or closed at once where that is not measured
 	retryPause   = 10 * time.Millisecond  // after a failed request
 	progressTime = 500 * time.Millisecond // between two lines
 )
 
-// run is one case under way.
+// run is one case in progress.
 type run struct {
 	ctx     context.Context
 	p       Params
 	kind    kind
 	target  Target
 	procs   processes
-	room    int // connections of one process
+	room    int // how many connections this process may have
 	keeper  []string
-	keepers processes // those that hold sessions, as part of this tool
+	keepers processes // processes that hold sessions, which count as part of this tool
 	tell    func(string)
 	dial    func(ctx context.Context, addr string) (net.Conn, error)
 	sleep   func(time.Duration)
-	homes   []string       // the servers that single connections are spread over
-	loop    *client.Loop   // serves all connections but control's
-	control *client.Client // makes and removes nodes
+	homes   []string       // the servers over which connections are spread
+	loop    *client.Loop   // serves all connections except that of control
+	control *client.Client // creates and deletes nodes
 	tree    tree
 }
 
-// Run runs one case. It returns when the case is over and its nodes are removed, or as
-// soon as that can be done when ctx ends.
+// Run runs one case. It returns when the case is over and its nodes are deleted. If ctx ends, it
+// returns as soon as the nodes are deleted.
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	k, ok := findKind(cfg.Params.Case)
 	if !ok {
@@ -105,7 +105,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	if err := r.procs.check(); err != nil {
 		return Result{}, err
 	}
-	if r.dial == nil { // else there are no sockets
+	if r.dial == nil { // a dial function of a test opens no sockets
 		if r.loop, err = client.NewLoop(); err != nil {
 			return Result{}, err
 		}
@@ -123,7 +123,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	return result, nil
 }
 
-// begin opens the session that makes the nodes, and makes their root.
+// begin opens the control session and creates the root of the nodes.
 func (r *run) begin() error {
 	r.tell("connecting")
 	var err error
@@ -140,7 +140,7 @@ func (r *run) begin() error {
 	return nil
 }
 
-// cleanUp removes the nodes and closes the session, when the run has been broken off, too.
+// cleanUp deletes the nodes and closes the control session, even if the run was broken off.
 func (r *run) cleanUp() error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), setupTime)
 	defer stop()
@@ -148,13 +148,13 @@ func (r *run) cleanUp() error {
 	if !r.p.Keep {
 		r.tell("removing the nodes")
 		if err := r.tree.remove(ctx, r.control); err != nil {
-			return fmt.Errorf("bench: nodes are left below %s: %w", r.tree.root, err)
+			return fmt.Errorf("bench: could not delete all nodes below %s: %w", r.tree.root, err)
 		}
 	}
 	return r.control.Close(ctx)
 }
 
-// open opens a session with what all of a run have in common.
+// open opens a session with the settings that are common to a run.
 func (r *run) open(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*r.p.Timeout+drainTime)
 	defer stop()
@@ -162,14 +162,14 @@ func (r *run) open(ctx context.Context, cfg client.Config) (*client.Client, erro
 	return client.Open(ctx, cfg)
 }
 
-// home is the server of connection i, alone in a list.
+// home returns a list that holds only the server of connection i.
 func (r *run) home(i int) []string {
 	i %= len(r.homes)
 	return r.homes[i : i+1]
 }
 
-// openAll opens n sessions, some at a time, as config says; each client is handed to use.
-// All that are open are returned, with the first error.
+// openAll opens n sessions, several at a time, as config says, and passes each client to use. It
+// returns all clients that are open, with the first error.
 func (r *run) openAll(ctx context.Context, n int, config func(i int) client.Config, use func(i int, c *client.Client)) ([]*client.Client, error) {
 	var opened atomic.Int64
 	clients := make([]*client.Client, n)
@@ -188,7 +188,7 @@ func (r *run) openAll(ctx context.Context, n int, config func(i int) client.Conf
 	return clients, err
 }
 
-// closeAll closes the sessions of clients, nil or not, and waits; those that do not close
+// closeAll closes the sessions of clients, which may be nil, and waits. Sessions that do not close
 // in time end when they expire.
 func (r *run) closeAll(clients []*client.Client) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), drainTime)
@@ -197,9 +197,8 @@ func (r *run) closeAll(clients []*client.Client) {
 	abandonAll(clients)
 }
 
-// closeAtOnce asks for the end of all sessions of clients, nil or not, before it waits for the
-// first answer, and returns how many have ended before ctx does. Who is not connected is left
-// out.
+// closeAtOnce asks all clients, which may be nil, to close before it waits for the first answer. It
+// leaves out clients without a connection. It returns how many sessions have ended before ctx does.
 func closeAtOnce(ctx context.Context, clients []*client.Client) int {
 	var closed atomic.Int64
 	answered := make(chan struct{}, len(clients))
@@ -228,7 +227,7 @@ func closeAtOnce(ctx context.Context, clients []*client.Client) int {
 	return int(closed.Load())
 }
 
-// abandonAll ends clients, nil or not, without a word.
+// abandonAll abandons clients, which may be nil.
 func abandonAll(clients []*client.Client) {
 	for _, c := range clients {
 		if c != nil {
@@ -237,8 +236,8 @@ func abandonAll(clients []*client.Client) {
 	}
 }
 
-// inParallel calls do for 0 to n-1, width at a time, until one fails or ctx ends, and
-// returns why.
+// inParallel calls do for 0 to n-1, width of them at a time, until one fails or ctx ends. It
+// returns the first error.
 func inParallel(ctx context.Context, n, width int, do func(ctx context.Context, i int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -261,7 +260,7 @@ func inParallel(ctx context.Context, n, width int, do func(ctx context.Context, 
 	return context.Cause(ctx)
 }
 
-// report tells twice a second what line says, until it is stopped.
+// report passes line's result to the progress function twice a second until stop is called.
 func (r *run) report(line func() string) (stop func()) {
 	over, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -283,7 +282,7 @@ func (r *run) report(line func() string) (stop func()) {
 	}
 }
 
-// read takes a reading; with memory, which takes a little longer, at the end only.
+// read takes a reading. With memory it takes a little longer, so that is done only at the end.
 func (r *run) read(memory bool) (reading, error) {
 	at := reading{at: time.Now(), tool: ownCPU()}
 	keepers, err := r.keepers.cpu()
@@ -301,8 +300,8 @@ func (r *run) read(memory bool) (reading, error) {
 	return at, err
 }
 
-// measure sleeps through the warm-up and the measured time, which begin at base, and
-// returns readings of the latter's begin and end.
+// measure sleeps through the warm-up and the measured time, which begin at base, and returns
+// readings of the measured time's begin and end.
 func (r *run) measure(base time.Time) (begin, end reading, err error) {
 	if err := sleepUntil(r.ctx, base.Add(r.p.Warmup)); err != nil {
 		return begin, end, err
@@ -317,7 +316,7 @@ func (r *run) measure(base time.Time) (begin, end reading, err error) {
 	return begin, end, err
 }
 
-// phase says how far a run is, for its progress.
+// phase returns how far a run has come, for its progress line.
 func (r *run) phase(base time.Time) string {
 	at := time.Since(base) - r.p.Warmup
 	if at < 0 {
@@ -326,7 +325,7 @@ func (r *run) phase(base time.Time) string {
 	return fmt.Sprintf("%.0f of %.0f s", min(at, r.p.Duration).Seconds(), r.p.Duration.Seconds())
 }
 
-// result puts together what all cases have.
+// result combines what all cases have.
 func (r *run) result(all *tally, begin, end reading) Result {
 	ops := all.ok.Count()
 	return Result{
@@ -335,7 +334,7 @@ func (r *run) result(all *tally, begin, end reading) Result {
 	}
 }
 
-// round keeps a tenth.
+// round rounds to a tenth.
 func round(v float64) float64 { return float64(int64(v*10+0.5)) / 10 }
 
 func sleepUntil(ctx context.Context, t time.Time) error {

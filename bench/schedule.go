@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// schedule says when each request of a run at a fixed rate is to start: number g at g/rate
-// seconds. Of n connections each takes every nth. So the rate is kept whatever a single
-// request takes, and what a stall delays has its time of birth all the same.
+// schedule says when each request of a run at a fixed rate is due: request g at g/rate seconds.
+// Each of n connections takes every n-th request. So the rate is kept however long a single request
+// takes, and a request that a stall delays is still counted from the time when it was due.
 type schedule struct {
 	rate float64 // requests per second, positive
-	n    int64   // connections
+	n    int64   // number of connections
 }
 
-// at returns when request g is to start.
+// at returns when request g is due.
 func (s schedule) at(g int64) time.Duration {
 	return time.Duration(math.Round(float64(g) / s.rate * float64(time.Second)))
 }
 
-// due returns how many requests are to have started at now: those at and before it.
+// due returns how many requests are due at now or before.
 func (s schedule) due(now time.Duration) int64 {
 	if now < 0 {
 		return 0
 	}
 	g := int64(now.Seconds()*s.rate) + 1
-	for g > 0 && s.at(g-1) > now { // rounding
+	for g > 0 && s.at(g-1) > now { // corrects rounding
 		g--
 	}
 	for s.at(g) <= now {
@@ -33,12 +33,12 @@ func (s schedule) due(now time.Duration) int64 {
 	return g
 }
 
-// of returns when request k of a connection is to start.
+// of returns when request k of a connection is due.
 func (s schedule) of(conn, k int64) time.Duration { return s.at(conn + k*s.n) }
 
-// pace calls offer for the connection of each request when it is time, until no request
-// is due before end, or stop is closed. since reads the time since the run began, sleep
-// waits. It returns how late each call came.
+// pace calls offer with the connection of each request when it is due, until no more requests are
+// due before end, or stop is closed. since returns the time since the run began, and sleep waits.
+// pace returns how late each call was.
 func (s schedule) pace(end time.Duration, stop <-chan struct{}, since func() time.Duration, sleep func(time.Duration), offer func(conn int64)) *Histogram {
 	late := &Histogram{}
 	for g := int64(0); s.at(g) < end; {
@@ -60,5 +60,5 @@ func (s schedule) pace(end time.Duration, stop <-chan struct{}, since func() tim
 	return late
 }
 
-// maxPause is how long the pacer sleeps at a time: so soon it notices that it is to stop.
+// maxPause is how long the pacer sleeps at most, so that it notices soon that it is to stop.
 const maxPause = 100 * time.Millisecond

@@ -36,9 +36,9 @@ func (r *run) sessions() (Result, error) {
 	return result, err
 }
 
-// loops runs n loops, each of which does the same again and again through warm-up and
-// measured time: what succeeds is counted with how long it took. note, for more such
-// times, counts only within the measured time.
+// loops runs n loops during the warm-up and the measured time. Each calls do again and again and
+// counts how long each successful call took. With note, do can count further durations, within the
+// measured time only.
 func (r *run) loops(n int, do func(ctx context.Context, i int, round int64, began time.Time, note func(*tally, time.Duration)) error) (Result, error) {
 	var mu sync.Mutex
 	var all tally
@@ -75,7 +75,7 @@ func (r *run) loops(n int, do func(ctx context.Context, i int, round int64, bega
 				}
 				mu.Unlock()
 				if err != nil {
-					_ = sleepUntil(ctx, time.Now().Add(retryPause)) // the loop looks at ctx
+					_ = sleepUntil(ctx, time.Now().Add(retryPause)) // the loop checks ctx
 				}
 			}
 		})
@@ -90,7 +90,7 @@ func (r *run) loops(n int, do func(ctx context.Context, i int, round int64, bega
 	return r.result(&all, begin, end), err
 }
 
-// plain is an error without what differs from one time to the next.
+// plain returns an error's text without the parts that differ each time.
 func plain(err error) string {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next

@@ -4,6 +4,6 @@ package bench
 
 import "time"
 
-// nanosleep waits by Go's timers, which may be a millisecond late on an idle machine: that
-// is in the column "tool late p99".
+// nanosleep waits with Go's timers, which may be a millisecond late on an idle machine. The column
+// "tool late p99" shows that.
 func nanosleep(d time.Duration) { time.Sleep(d) }

@@ -12,14 +12,13 @@ import (
 )
 
 const (
-	perMulti   = 500     // nodes made or removed by one transaction
-	multiBytes = 1 << 19 // its data, far below what a server takes in a request
-	multis     = 8       // transactions under way
+	perMulti   = 500     // nodes created or deleted by one transaction
+	multiBytes = 1 << 19 // bytes of its data, far below the limit of a request
+	multis     = 8       // transactions in flight
 )
 
-// tree is the nodes of one run: a root of a random name, folders below it, and in each
-// numbered nodes. Since their names follow from their number, nothing needs to be listed
-// to remove them.
+// tree holds the nodes of one run: a root with a random name, folders below it, and numbered nodes
+// in each. The names follow from the numbers, so nothing has to be listed to delete them.
 type tree struct {
 	root    string
 	folders []*folder
@@ -27,10 +26,10 @@ type tree struct {
 
 type folder struct {
 	path  string
-	nodes int64 // as many of them may exist: 0 to nodes-1
+	nodes int64 // nodes 0 to nodes-1 may exist
 }
 
-// plant makes the root.
+// plant creates the root.
 func (t *tree) plant(ctx context.Context, c *client.Client) error {
 	root := "/rollcall-bench-" + rand.Text()[:10]
 	if _, err := c.Create(ctx, root, nil, jute.Persistent, nil); err != nil {
@@ -40,7 +39,7 @@ func (t *tree) plant(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// folder makes a folder below the root.
+// folder creates a folder below the root.
 func (t *tree) folder(ctx context.Context, c *client.Client, name string) (*folder, error) {
 	f := &folder{path: t.root + "/" + name}
 	if _, err := c.Create(ctx, f.path, nil, jute.Persistent, nil); err != nil {
@@ -50,17 +49,17 @@ func (t *tree) folder(ctx context.Context, c *client.Client, name string) (*fold
 	return f, nil
 }
 
-// node appends the path of a folder's node.
+// node appends the path of the folder's node n.
 func (f *folder) node(b []byte, n int64) []byte {
 	return appendPadded(append(append(b, f.path...), '/'), n)
 }
 
-// appendPadded appends a number with the digits of a sequential node.
+// appendPadded appends a number with as many digits as a sequential node's.
 func appendPadded(b []byte, n int64) []byte {
 	return fmt.Appendf(b, "%010d", n)
 }
 
-// fill makes the first n nodes of a folder.
+// fill creates the first n nodes of a folder.
 func (f *folder) fill(ctx context.Context, c *client.Client, n int64, data []byte) error {
 	f.nodes = n
 	per := int64(max(1, min(perMulti, multiBytes/(len(data)+pathRoom))))
@@ -69,7 +68,7 @@ func (f *folder) fill(ctx context.Context, c *client.Client, n int64, data []byt
 	}, nil)
 }
 
-// remove deletes all that the run has made.
+// remove deletes everything that the run has created.
 func (t *tree) remove(ctx context.Context, c *client.Client) error {
 	for _, f := range t.folders {
 		if err := f.remove(ctx, c); err != nil {
@@ -90,13 +89,13 @@ func (f *folder) remove(ctx context.Context, c *client.Client) error {
 	if err == nil {
 		err = removeNode(ctx, c, f.path)
 	}
-	if errors.Is(err, jute.NotEmpty) { // ephemeral nodes of sessions that have not expired yet
+	if errors.Is(err, jute.NotEmpty) { // it has ephemeral nodes of sessions that have not expired yet
 		err = removeAll(ctx, c, f.path)
 	}
 	return err
 }
 
-// removeAll deletes a node and what is below it.
+// removeAll deletes a node and everything below it.
 func removeAll(ctx context.Context, c *client.Client, path string) error {
 	names, _, err := c.Children(ctx, path, false)
 	if err != nil {
@@ -119,8 +118,8 @@ func removeNode(ctx context.Context, c *client.Client, path string) error {
 	return err
 }
 
-// batches sends an operation for each node of the folder, per of them in one transaction.
-// instead is called for those of a transaction that failed (nil: that is an error).
+// batches sends an operation for each node of the folder, per of them in one transaction. If a
+// transaction fails, it calls instead for its nodes; if instead is nil, the failure is an error.
 func (f *folder) batches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
 	n := int((f.nodes + per - 1) / per)
 	return inParallel(ctx, n, multis, func(ctx context.Context, i int) error {
@@ -138,7 +137,7 @@ func (f *folder) batches(ctx context.Context, c *client.Client, per int64, op fu
 	})
 }
 
-// each sends n requests over one connection, as many at a time as it lets pass, and returns
+// each sends n requests over one connection, as many at a time as the client allows, and returns
 // the first error.
 func each(ctx context.Context, c *client.Client, n int, request func(i int) (jute.Op, client.Record)) error {
 	var mu sync.Mutex

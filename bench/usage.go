@@ -15,21 +15,21 @@ import (
 // ticksPerSecond is the unit of CPU time in /proc, the same on every Linux.
 const ticksPerSecond = 100
 
-// usage is what processes have used of a machine.
+// usage is what processes have used of the machine.
 type usage struct {
-	cpu map[int]time.Duration // user and system time, by process
-	rss int64                 // bytes of all processes; pages they share count for each
-	pss int64                 // bytes, shared pages divided by who shares them; 0 if not known
+	cpu map[int]time.Duration // user and system time, by process id
+	rss int64                 // in bytes, of all processes; shared pages count for each
+	pss int64                 // in bytes; a shared page is divided among its processes; 0: unknown
 }
 
-// processes are the servers under test, watched through a /proc.
+// processes are the servers under test, read from a /proc.
 type processes struct {
-	root string // "/proc" but in tests
+	root string // "/proc" except in tests
 	pids []int
 }
 
-// cpu reads the CPU time of each process. One that has ended is left out: a case may kill
-// servers.
+// cpu returns the CPU time of each process. It leaves out processes that have ended, because a case
+// may kill servers.
 func (p processes) cpu() (map[int]time.Duration, error) {
 	times := map[int]time.Duration{}
 	for _, pid := range p.pids {
@@ -47,8 +47,8 @@ func (p processes) cpu() (map[int]time.Duration, error) {
 	return times, nil
 }
 
-// all reads the memory, too. It may take some milliseconds and stands in the way of a
-// process that maps memory: not for the time that is measured.
+// all also reads the memory. That may take some milliseconds and delays a process that maps memory,
+// so it is not for the measured time.
 func (p processes) all() (usage, error) {
 	var u usage
 	var err error
@@ -66,7 +66,7 @@ func (p processes) all() (usage, error) {
 	return u, nil
 }
 
-// check wants every process to be there.
+// check returns an error unless every process exists.
 func (p processes) check() error {
 	times, err := p.cpu()
 	if err != nil {
@@ -74,7 +74,7 @@ func (p processes) check() error {
 	}
 	for _, pid := range p.pids {
 		if _, ok := times[pid]; !ok {
-			return fmt.Errorf("bench: there is no process %d", pid)
+			return fmt.Errorf("bench: no process %d", pid)
 		}
 	}
 	return nil
@@ -95,8 +95,8 @@ func since(earlier, later map[int]time.Duration) time.Duration {
 	return sum
 }
 
-// parseStat returns user and system time from /proc/PID/stat: its fields 14 and 15. The
-// second is the program's name in brackets, in which anything may stand.
+// parseStat returns user and system time from /proc/PID/stat: its fields 14 and 15. The second
+// field is the program's name in brackets, which may contain anything.
 func parseStat(text []byte) (time.Duration, error) {
 	_, rest, ok := bytes.Cut(text[max(bytes.LastIndexByte(text, ')'), 0):], []byte(") "))
 	fields := strings.Fields(string(rest))
@@ -114,12 +114,12 @@ func parseStat(text []byte) (time.Duration, error) {
 	return time.Duration(user+system) * (time.Second / ticksPerSecond), nil
 }
 
-// kilobytes returns the bytes that a line such as "VmRSS:   123 kB" names; 0 without it.
+// kilobytes returns the bytes in a line such as "VmRSS:   123 kB", or 0 if there is no such line.
 func kilobytes(text []byte, key string) int64 {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) >= 2 && fields[0] == key {
-			kb, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes a number
+			kb, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel always writes a number
 			return kb << 10
 		}
 	}
@@ -130,7 +130,7 @@ func kilobytes(text []byte, key string) int64 {
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0 // it fails for wrong arguments only
+		return 0 // the call fails only for wrong arguments
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

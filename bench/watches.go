@@ -10,22 +10,22 @@ import (
 	"rollcall/jute"
 )
 
-// fanOut is many sessions that watch one node, and set their watch again when it has fired.
+// fanOut is many sessions that watch one node. Each sets its watch again when it has fired.
 type fanOut struct {
 	ctx  context.Context
 	node []byte
 
 	mu           sync.Mutex
-	wrote        time.Time // when the write was sent; zero in between
+	wrote        time.Time // when the write was sent; zero between two rounds
 	first, last  time.Duration
 	heard, armed int
-	n            int           // of watchers
-	ready        chan struct{} // one place: all have heard and set their watch again
+	n            int           // number of watchers
+	ready        chan struct{} // signalled when all have got the event and set their watch again; has room for one
 	failed       error
 	events       tally
 }
 
-// watches has all sessions hear of one write after the other.
+// watches sends one write after the other, each of which all sessions get an event of.
 func (r *run) watches() (Result, error) {
 	f := &fanOut{ctx: r.ctx, n: r.p.Watchers, ready: make(chan struct{}, 1)}
 	home, err := r.tree.folder(r.ctx, r.control, "watched")
@@ -85,9 +85,9 @@ func (f *fanOut) event(c *client.Client) {
 	f.arm(c)
 }
 
-// signalReady tells when all is ready for the next write. The lock is held.
+// signalReady signals ready when the next write may be sent. The lock is held.
 func (f *fanOut) signalReady() {
-	if f.armed >= f.n || f.failed != nil { // each has heard, since it watches again
+	if f.armed >= f.n || f.failed != nil { // each has had the event, since it watches again
 		select {
 		case f.ready <- struct{}{}:
 		default:
@@ -95,7 +95,7 @@ func (f *fanOut) signalReady() {
 	}
 }
 
-// awaitReady waits for that.
+// awaitReady waits for that signal.
 func (f *fanOut) awaitReady(r *run) error {
 	timer := time.NewTimer(watchTime)
 	defer timer.Stop()
@@ -109,15 +109,15 @@ func (f *fanOut) awaitReady(r *run) error {
 	case <-timer.C:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return fmt.Errorf("after %v %d of %d sessions have heard, %d watch again", watchTime, f.heard, f.n, f.armed)
+		return fmt.Errorf("after %v %d of %d sessions have had the event, %d watch again", watchTime, f.heard, f.n, f.armed)
 	}
 }
 
-// watchTime is how long all of them may take.
+// watchTime is how long a round may take.
 const watchTime = 30 * time.Second
 
-// rounds writes, waits for all, and writes again, until the time is over. An op is an
-// event; its latency is from the sending of the write.
+// rounds sends a write, waits until all sessions have had the event, and repeats this until the
+// time is over. An op is an event; its latency is from the sending of the write.
 func (f *fanOut) rounds(r *run) (Result, error) {
 	base := time.Now()
 	var all, first, last, write tally

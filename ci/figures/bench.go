@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// sample is one line of go test -bench: its name without the number of processors, and its
-// figures by unit.
+// sample is one line of go test -bench: its name without the number of processors, and its values
+// by unit.
 type sample struct {
 	name   string
 	values map[string]float64
 }
 
-// parseBench reads what go test -bench printed; other lines are left out.
+// parseBench parses the output of go test -bench. It ignores other lines.
 func parseBench(text []byte) []sample {
 	var list []sample
 	for row := range strings.Lines(string(text)) {
@@ -34,7 +34,7 @@ func parseBench(text []byte) []sample {
 	return list
 }
 
-// withoutCPUs cuts the -2 of BenchmarkX/size=100-2.
+// withoutCPUs removes the -2 of BenchmarkX/size=100-2.
 func withoutCPUs(name string) string {
 	if i := strings.LastIndexByte(name, '-'); i > 0 {
 		if _, err := strconv.Atoi(name[i+1:]); err == nil {
@@ -44,7 +44,7 @@ func withoutCPUs(name string) string {
 	return name
 }
 
-// measured returns the spread of one figure of a benchmark in a file.
+// measured returns the spread of one value of a benchmark in a file.
 func (k *kept) measured(file, name, unit string) spread {
 	var values []float64
 	for _, s := range k.bench[file] {
@@ -55,7 +55,7 @@ func (k *kept) measured(file, name, unit string) spread {
 	return spreadOf(values)
 }
 
-// sizes are the numbers behind the last = of the names that begin with prefix, in order.
+// sizes returns the numbers after the last = of the names that begin with prefix, in order.
 func (k *kept) sizes(file, prefix string) []float64 {
 	var list []float64
 	seen := map[float64]bool{}

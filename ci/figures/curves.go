@@ -8,16 +8,16 @@ import (
 	"strconv"
 )
 
-// point is one of a curve: what was measured at a size.
+// point is one point of a curve: what was measured at a size.
 type point struct {
-	curve string // "znodes: get"
+	curve string // such as "znodes: get"
 	unit  string
 	x     float64
 	y     spread
 }
 
-// grown are the curves that go test measured: by file, name of the benchmark before its
-// size, unit, and what it is multiplied with.
+// grown lists the curves that go test measured: the file, the benchmark's name before its size, the
+// unit, and a factor for the values.
 var grown = []struct {
 	curve, unit      string
 	file, name, from string
@@ -44,7 +44,7 @@ var grown = []struct {
 	{"ephemerals: longest write while it closes", "ms", "ephemerals", "Close/ephemerals=", "closing-max-ms", 1},
 }
 
-// lived are the figures of idle sessions in real connections.
+// lived lists the measured values of idle sessions on real connections.
 var lived = []struct{ curve, unit, figure string }{
 	{"live: CPU time of all members for a ping", "µs", "server CPU per op"},
 	{"live: ping p50", "ms", "p50"},
@@ -54,10 +54,10 @@ var lived = []struct{ curve, unit, figure string }{
 	{"live: sessions expired", "", "expired"},
 }
 
-// loads are what ensembles of several sizes are loaded with.
+// loads are the cases that load ensembles of several sizes.
 var loads = []string{"set 64x1", "set 8x64", "get 64x1", "get 8x64"}
 
-// trace makes the points of all curves.
+// trace returns the points of all curves.
 func (k *kept) trace() []point {
 	var list []point
 	add := func(curve, unit string, x float64, y spread) {
@@ -99,7 +99,7 @@ func (k *kept) trace() []point {
 	return list
 }
 
-// rows are the names of the rows of a part.
+// rows returns the names of a part's rows.
 func (k *kept) rows(part string) []string {
 	var list []string
 	for _, l := range k.parts[part] {
@@ -110,7 +110,7 @@ func (k *kept) rows(part string) []string {
 	return list
 }
 
-// at returns what a curve has at a size, or at the greatest below it.
+// at returns a curve's point at a size, or else at the greatest size below it.
 func (k *kept) at(curve string, x float64) (p point, ok bool) {
 	for _, q := range k.curves {
 		if q.curve == curve && q.x <= x && (!ok || q.x > p.x) {
@@ -120,11 +120,11 @@ func (k *kept) at(curve string, x float64) (p point, ok bool) {
 	return p, ok
 }
 
-// csv lists all points.
+// csv returns all points as CSV.
 func (k *kept) csv() []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	_ = w.Write([]string{"curve", "unit", "size", "median", "least", "most", "runs"}) // a buffer takes all
+	_ = w.Write([]string{"curve", "unit", "size", "median", "least", "most", "runs"}) // a write to a buffer cannot fail
 	for _, p := range k.curves {
 		f := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 		_ = w.Write([]string{p.curve, p.unit, strconv.FormatFloat(p.x, 'f', -1, 64), f(p.y.median), f(p.y.least), f(p.y.most), strconv.Itoa(p.y.runs)})
@@ -133,7 +133,7 @@ func (k *kept) csv() []byte {
 	return b.Bytes()
 }
 
-// Curve is a table of curves that have the same sizes.
+// Curve returns a table of curves that have the same sizes.
 func (k *kept) Curve(of string, curves ...string) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "| %s |", of)
@@ -174,7 +174,7 @@ func (k *kept) Curve(of string, curves ...string) string {
 	return b.String()
 }
 
-// thousands prints a whole number with commas.
+// thousands formats a whole number with commas.
 func thousands(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 0, 64)
 	for i := len(s) - 3; i > 0; i -= 3 {

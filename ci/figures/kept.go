@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// line is one run, as the scripts keep it.
+// line is one run as the scripts record it.
 type line struct {
 	Row     string             `json:"row"`
 	Side    string             `json:"side"`
 	Round   int                `json:"round"`
 	Build   string             `json:"build"`
 	At      string             `json:"at"`
-	Results []result           `json:"results"` // of rollcall bench; one
-	Figures map[string]float64 `json:"figures"` // of the scripts
+	Results []result           `json:"results"` // of rollcall bench; there is one
+	Figures map[string]float64 `json:"figures"` // measured by the scripts
 }
 
-// result is what a table shows of a row of rollcall bench -o json.
+// result is the part of a row of rollcall bench -o json that tables show.
 type result struct {
 	Case      string           `json:"case"`
 	PerSecond float64          `json:"per_second"`
@@ -45,8 +45,8 @@ type result struct {
 	} `json:"extra"`
 }
 
-// values are a run's figures, by the names that tables and targets use. Zero is left out
-// where it means that nothing was measured.
+// values returns a run's values, by the names that tables and targets use. It leaves out a zero
+// that means that nothing was measured.
 func (l *line) values() map[string]float64 {
 	v := map[string]float64{}
 	for name, value := range l.Figures {
@@ -68,7 +68,7 @@ func (l *line) values() map[string]float64 {
 	return v
 }
 
-// units are what stands behind a figure's name in a table.
+// units are the units that follow a value's name in a table.
 var units = map[string]string{
 	"p50": "ms", "p99": "ms", "max": "ms", "server CPU per op": "µs", "tool CPU per op": "µs", "RSS of the servers": "MiB",
 	"RSS growth per session": "B", "closed": "/s", "first to last": "ms", "first to last at most": "ms", "earliest by": "ms",
@@ -76,18 +76,18 @@ var units = map[string]string{
 	"close p50": "ms", "close p99": "ms", "whole session p50": "ms", "whole session p99": "ms", "tool late p99": "ms",
 }
 
-// shown are the figures of the long tables, in order, then whatever else a run has.
+// shown are the values in the long tables, in this order; a run's other values come after them.
 var shown = []string{"ops/s", "p50", "p99", "max", "server CPU per op", "tool CPU per op", "RSS of the servers"}
 
-// kept is all that was measured.
+// kept is everything that was measured.
 type kept struct {
 	machine string
-	Note    string            // what a reader must know first; note.md, or nothing
+	Note    string            // what a reader must know first, from note.md; may be empty
 	parts   map[string][]line // by part
 	targets []target
 	curves  []point
-	bench   map[string][]sample // lines of go test -bench, by file
-	build   map[string]string   // what such a file says of its build
+	bench   map[string][]sample // the lines of go test -bench, by file
+	build   map[string]string   // what such a file says about its build
 }
 
 func read(data string) (*kept, error) {
@@ -148,13 +148,13 @@ func parseLines(text []byte) ([]line, error) {
 	return lines, in.Err()
 }
 
-// spread is a median with the least and the greatest of some runs.
+// spread is a median with the least and the greatest value of some runs.
 type spread struct {
 	median, least, most float64
 	runs                int
 }
 
-// of returns the spread of one figure of a row on one side; runs is 0 if nobody measured it.
+// of returns the spread of one value of a row on one side; runs is 0 if it was not measured.
 func (k *kept) of(part, row, side, figure string) spread {
 	var values []float64
 	for _, l := range k.parts[part] {

@@ -19,20 +19,20 @@ import (
 
 // page is one picture: panels side by side.
 type page struct {
-	file   string // without its ending
+	file   string // without its extension
 	x      string
-	linear bool // the x axis
+	linear bool // for the x axis
 	panels []panel
 }
 
-// panel is curves on one axis.
+// panel is one or more curves on common axes.
 type panel struct {
 	title  string
-	linear bool // the y axis, from 0
+	linear bool // for the y axis, from 0
 	curves []string
 }
 
-// panelWidth and panelHeight are what a panel takes of a picture.
+// panelWidth and panelHeight are the size of a panel in a picture.
 const (
 	panelWidth  = 11 * vg.Centimeter
 	panelHeight = 8 * vg.Centimeter
@@ -71,8 +71,8 @@ func pages() []page {
 	}
 }
 
-// draw writes the page as an SVG, and with FIGURES_PNG set beside it as a PNG, to look at. A
-// page without data is left out.
+// draw writes the page as an SVG. If FIGURES_PNG is set, it also writes a PNG. A page without data
+// is left out.
 func (p *page) draw(folder string, points []point) error {
 	plots := make([]*plot.Plot, 0, len(p.panels))
 	for i := range p.panels {
@@ -107,13 +107,13 @@ func save(name string, write func(*os.File) error) error {
 		return err
 	}
 	if err := write(f); err != nil {
-		_ = f.Close() // the first error counts
+		_ = f.Close() // the first error is the one to return
 		return err
 	}
 	return f.Close()
 }
 
-// paint puts the panels side by side.
+// paint draws the panels side by side.
 func paint(plots []*plot.Plot, onto draw.Canvas) {
 	onto.SetColor(color.White)
 	onto.Fill(onto.Rectangle.Path())
@@ -123,7 +123,7 @@ func paint(plots []*plot.Plot, onto draw.Canvas) {
 	}
 }
 
-// plot returns nil if none of the panel's curves was measured.
+// plot returns the panel's plot, or nil if none of its curves was measured.
 func (p *panel) plot(page *page, points []point) (*plot.Plot, error) {
 	one := plot.New()
 	one.Title.Text, one.X.Label.Text = p.title, page.x
@@ -160,7 +160,7 @@ func (p *panel) plot(page *page, points []point) (*plot.Plot, error) {
 	return one, nil
 }
 
-// scale sets the axes, with room above for the legend.
+// scale sets the axes, with room for the legend at the top.
 func (p *panel) scale(one *plot.Plot, page *page, least, most float64) {
 	room := 1 + 0.12*float64(len(p.curves))
 	if p.linear {
@@ -178,7 +178,7 @@ func (p *panel) scale(one *plot.Plot, page *page, least, most float64) {
 	one.X.Scale, one.X.Tick.Marker = plot.LogScale{}, counted{plot.LogTicks{Prec: 3}}
 }
 
-// counted labels ticks as people write numbers.
+// counted labels ticks with plain numbers.
 type counted struct{ plot.Ticker }
 
 func (c counted) Ticks(least, most float64) []plot.Tick {

@@ -12,7 +12,7 @@ import (
 //go:embed *.tmpl
 var templates embed.FS
 
-// fill writes one document.
+// fill returns one document, made from its template.
 func (k *kept) fill(name string) ([]byte, error) {
 	t, err := template.New(name).ParseFS(templates, name+".tmpl")
 	if err != nil {
@@ -29,7 +29,7 @@ func (k *kept) fill(name string) ([]byte, error) {
 	return bytes.ReplaceAll(b.Bytes(), []byte("NaN"), []byte("(not measured)")), nil
 }
 
-// Machine is what was measured on, as rows of a table.
+// Machine returns what the measurements ran on, as rows of a table.
 func (k *kept) Machine() string {
 	var b strings.Builder
 	for row := range strings.Lines(k.machine) {
@@ -40,7 +40,7 @@ func (k *kept) Machine() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Builds says when each part was measured, and with which builds.
+// Builds returns when each part was measured, and with which builds.
 func (k *kept) Builds() string {
 	var b strings.Builder
 	for _, part := range []string{"three", "one", "idle15", "idle", "alone", "live", "members", "disk"} {
@@ -69,10 +69,11 @@ func (k *kept) Builds() string {
 	return b.String()
 }
 
-// HasBench says whether the output of make bench is kept.
+// HasBench reports whether the output of make bench was recorded.
 func (k *kept) HasBench() bool { return len(k.bench["bench"]) > 0 }
 
-// figure is a number of sizing.md, printed with three digits; NaN if it was not measured.
+// figure is a number of sizing.md. It is printed with three digits; NaN means that it was not
+// measured.
 type figure float64
 
 func (f figure) String() string {
@@ -85,7 +86,7 @@ func (f figure) String() string {
 	return number(float64(f))
 }
 
-// sizing is what sizing.md is made of.
+// sizing holds the numbers of sizing.md.
 type sizing struct {
 	Note                                           string
 	Idle, Session, Node, NodeRSS, Watch, CPUPing   figure
@@ -96,19 +97,19 @@ type sizing struct {
 	Snapshot, Restore                              figure
 	Members, OpenFiles                             string
 	TouchesPerAnswer                               string
-	mostSessions                                   figure // sessions of the greatest ensemble that was measured
+	mostSessions                                   figure // sessions of the largest ensemble that was measured
 }
 
-// What the arithmetic assumes and nobody measured.
+// These are assumptions of the arithmetic, not measurements.
 const (
 	million    = 1e6
-	timeout    = 10.0      // seconds of a session
+	timeout    = 10.0      // a session's timeout in seconds
 	perPong    = 100_000.0 // follower.touchesPerPong
-	logKept    = 768 << 20 // bytes: DefaultSnapshotBytes, and maxTrailingFactor x DefaultTrailingBytes
-	fanWrites  = 10_000.0  // writes per second in the example of observers
-	idleShare  = 2.0       // cores given for each that is used
-	oneOf      = 3.0       // members
-	spareFiles = 100.0     // of a member, for its log, peers and snapshots
+	logKept    = 768 << 20 // in bytes: DefaultSnapshotBytes, and maxTrailingFactor x DefaultTrailingBytes
+	fanWrites  = 10_000.0  // writes per second in the example with observers
+	idleShare  = 2.0       // cores to provide for each core that is used
+	oneOf      = 3.0       // number of members
+	spareFiles = 100.0     // of a member, for its log, other members and snapshots
 )
 
 func (k *kept) sizing() *sizing {
@@ -165,7 +166,7 @@ func (k *kept) sizing() *sizing {
 	return z
 }
 
-// fewer says what more members on one machine did to writes.
+// fewer returns by how much more members on one machine slow writes down.
 func (k *kept) fewer() string {
 	const curve = "members: set 8x64, ops/s"
 	var said []string
@@ -180,7 +181,7 @@ func (k *kept) fewer() string {
 	return "on one machine it was " + strings.Join(said, ", ") + " writes a second"
 }
 
-// Applied are the rows of the table that applies the formulas.
+// Applied returns the rows of the table that applies the formulas.
 func (z *sizing) Applied() string {
 	var b strings.Builder
 	for _, l := range []struct{ sessions, writes, nodes figure }{
@@ -200,12 +201,12 @@ func (z *sizing) Applied() string {
 	return b.String()
 }
 
-// memory is a member's in MiB, without nodes and watches.
+// memory returns a member's memory in MiB, without nodes and watches.
 func (z *sizing) memory(sessions figure) figure { return z.Idle + sessions*z.Session/oneOf/(1<<20) }
 
 func pings(sessions figure) figure { return 3 * sessions / timeout }
 
-// The rest is the arithmetic in sizing.md's sentences.
+// The methods below are the arithmetic in sizing.md's sentences.
 
 func (z *sizing) Pings1M() figure         { return pings(million) }
 func (z *sizing) PingCores1M() figure     { return pings(million) * z.CPUPing / million }

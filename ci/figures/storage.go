@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// What stands between these lines of storage.md is written here.
+// The text between these two lines of storage.md is generated.
 const (
 	measuredFrom = "<!-- measured: ci/growth.sh writes from here -->\n"
 	measuredTo   = "<!-- to here -->\n"
 )
 
-// stored are the rows of storage.md's table: where each is measured, with the store's name
-// for %s, in which unit, and what it is divided by for the table's.
+// stored lists the rows of storage.md's table: where each is measured (%s stands for the store's
+// name), in which unit, and the divisor for the table's unit.
 var stored = []struct {
 	row, file, name, from string
 	by                    float64
@@ -38,7 +38,7 @@ var stored = []struct {
 	{"the same, 64 clients: per write", "storage-write", "Write/writers=64/on=leader/store=%s", "ns/op", 1e6, "ms"},
 }
 
-// storage returns what stands in storage.md between its marks; "" if nothing was measured.
+// storage returns the text between the two marks of storage.md, or "" if nothing was measured.
 func (k *kept) storage() string {
 	var b strings.Builder
 	builds := ""
@@ -66,7 +66,7 @@ func (k *kept) storage() string {
 		return ""
 	}
 	at := k.measured("storage-beside", "WriteBeside/store=boltdb at once", "deletion-ms")
-	if at.runs == 0 { // go test writes a blank as _
+	if at.runs == 0 { // go test prints a space as _
 		at = k.measured("storage-beside", "WriteBeside/store=boltdb_at_once", "deletion-ms")
 	}
 	if at.runs > 0 {
@@ -76,7 +76,7 @@ func (k *kept) storage() string {
 		"medians, entries of 150 bytes, fsync on.\n\n%s", strings.TrimPrefix(builds, "; "), b.String())
 }
 
-// refresh writes it into storage.md.
+// refresh writes that text into storage.md.
 func (k *kept) refresh(file string) error {
 	table := k.storage()
 	text, err := os.ReadFile(file)

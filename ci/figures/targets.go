@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// target is one line of compare.txt that a row is held against; figure is "" if it has none.
+// target is a line of compare.txt with the target of a row; figure is "" if the row has none.
 type target struct {
 	part, row string
 	figure    string
-	atLeast   bool // else at most
+	atLeast   bool // otherwise: at most
 	limit     float64
-	text      string // as it is written
-	ratio     bool   // of Rollcall to the other side, else of Rollcall's figure itself
+	text      string // as in compare.txt
+	ratio     bool   // of Rollcall's value to the other side's; otherwise Rollcall's value itself
 }
 
 func readTargets(file string) ([]target, error) {
@@ -43,7 +43,7 @@ func readTargets(file string) ([]target, error) {
 	return list, nil
 }
 
-// parse reads "ops/s >= 3x" or "RSS MiB <= 30"; nothing is no target.
+// parse parses "ops/s >= 3x" or "RSS MiB <= 30". An empty text is no target.
 func (t *target) parse(text string) error {
 	if text == "" {
 		return nil
@@ -71,7 +71,7 @@ func (t *target) parse(text string) error {
 	return err
 }
 
-// other is the side that a part's Rollcall is divided by.
+// other returns the side to which a part's Rollcall is compared.
 func (k *kept) other(part string) string {
 	if part == "alone" {
 		return "no snapshots"
@@ -79,7 +79,7 @@ func (k *kept) other(part string) string {
 	return "ZooKeeper"
 }
 
-// beside is the cell of that side.
+// beside returns that side's cell.
 func (k *kept) beside(part, row, figure string) string {
 	s := k.of(part, row, k.other(part), figure)
 	if part == "alone" && s.runs > 0 {
@@ -88,7 +88,8 @@ func (k *kept) beside(part, row, figure string) string {
 	return s.String()
 }
 
-// judge returns what was reached, and whether that is the target; words if nothing was.
+// judge returns the value that was reached, and whether it meets the target. If nothing was
+// measured, verdict says so.
 func (k *kept) judge(t target) (reached, verdict string) {
 	b := k.of(t.part, t.row, "Rollcall", t.figure)
 	if b.runs == 0 {
@@ -111,7 +112,7 @@ func (k *kept) judge(t target) (reached, verdict string) {
 	return number(value) + unit, "**missed**"
 }
 
-// Targets is the table of all targets, with a line for each.
+// Targets returns the table of all targets, one line for each.
 func (k *kept) Targets() string {
 	var b strings.Builder
 	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio | target | |\n|---|---|---|---|---|---|---|\n")
@@ -132,14 +133,14 @@ func (k *kept) Targets() string {
 	return b.String()
 }
 
-// void reports whether the load generator took too much of the machine in any run of a row.
+// void reports whether the load generator took too much CPU time in any run of a row.
 func (k *kept) void(part, row string) bool {
 	return slices.ContainsFunc(k.parts[part], func(l line) bool {
 		return l.Row == row && slices.ContainsFunc(l.Results, func(r result) bool { return r.Void })
 	})
 }
 
-// Missed lists the targets that are not met, in words.
+// Missed returns a list of the targets that are not met.
 func (k *kept) Missed() string {
 	var b strings.Builder
 	count := map[string]int{}
@@ -164,7 +165,7 @@ func (k *kept) Missed() string {
 		all-count["met"]-count["**missed**"], b.String())
 }
 
-// All is the long table of the rows of some parts: every figure on both sides.
+// All returns the long table for the rows of some parts: every value on both sides.
 func (k *kept) All(parts ...string) string {
 	var b strings.Builder
 	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|\n")
@@ -188,7 +189,7 @@ func (k *kept) All(parts ...string) string {
 	return b.String() + k.remarks(parts)
 }
 
-// figures are the names of all figures of a row.
+// figures returns the names of all values of a row.
 func (k *kept) figures(part, row string) []string {
 	names := slices.Clone(shown)
 	has := map[string]bool{}
@@ -199,7 +200,7 @@ func (k *kept) figures(part, row string) []string {
 		for name := range l.values() {
 			has[name] = true
 		}
-		for name := range l.Figures { // the scripts keep one a line
+		for name := range l.Figures { // each line that the scripts record has one
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -215,7 +216,7 @@ func (k *kept) figures(part, row string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !has[name] })
 }
 
-// remarks say what takes away from the figures of some parts.
+// remarks returns what makes the values of some parts less reliable.
 func (k *kept) remarks(parts []string) string {
 	type about struct{ row, side string }
 	void, failed, of := map[about]int{}, map[about]int64{}, map[about]int{}
@@ -258,7 +259,7 @@ func titled(figure string) string {
 	return figure
 }
 
-// String is the median, with the spread in brackets if there were several runs.
+// String returns the median, with the spread in brackets if there were several runs.
 func (s spread) String() string {
 	switch s.runs {
 	case 0:
@@ -269,7 +270,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("%s (%s-%s)", number(s.median), number(s.least), number(s.most))
 }
 
-// number prints three digits, or all of those in front of the point.
+// number formats a value with three digits, or with all digits before the point.
 func number(v float64) string {
 	switch {
 	case v == float64(int64(v)) || v >= 100 || v <= -100:

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// style gives every class its colors on a light page, and then those that differ on a dark one.
-// The classes name what is drawn. ping, write, ack, over and plain are kinds of arrows: each has
-// a class for its line and one for its head.
+// style gives every class its colors: first for a light page, then those that differ on a dark
+// page. The classes name what is drawn. ping, write, ack, over and plain are kinds of arrows; each
+// has one class for its line and one for its head.
 const style = `
 text { font: 14px sans-serif; fill: #1f2328 }
 .title { font-weight: bold }
@@ -58,17 +58,17 @@ text { fill: #f0f6fc }
 `
 
 const (
-	textLine = 20.0 // from one line of text to the next
-	headSize = 8.0  // length of an arrow's head
+	textLine = 20.0 // from one line of text to the next one
+	headSize = 8.0  // the length of an arrow's head
 )
 
-// drawing is an SVG that is being written.
+// drawing is an SVG in progress.
 type drawing struct {
 	width, height float64
 	body          strings.Builder
 }
 
-// svg returns the file. title is read aloud where the picture cannot be seen.
+// svg returns the file. title is what a screen reader reads.
 func (d *drawing) svg(title string) string {
 	return fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\">\n<title>%s</title>\n<style>%s</style>\n<rect class=\"page\" width=\"%g\" height=\"%g\" rx=\"8\"/>\n%s</svg>\n",
 		d.width, d.height, d.width, d.height, html.EscapeString(title), style, d.width, d.height, d.body.String())
@@ -78,7 +78,7 @@ func (d *drawing) box(class string, x, y, width, height float64) {
 	fmt.Fprintf(&d.body, "<rect class=\"%s\" x=\"%.4g\" y=\"%.4g\" width=\"%.4g\" height=\"%.4g\" rx=\"5\"/>\n", class, x, y, width, height)
 }
 
-// text writes lines below each other; y is the base of the first.
+// text draws lines below each other; y is the baseline of the first.
 func (d *drawing) text(class string, x, y float64, lines ...string) {
 	for i, line := range lines {
 		fmt.Fprintf(&d.body, "<text class=\"%s\" x=\"%.4g\" y=\"%.4g\">%s</text>\n", class, x, y+textLine*float64(i), html.EscapeString(line))
@@ -89,7 +89,7 @@ func (d *drawing) line(class string, x1, y1, x2, y2 float64) {
 	fmt.Fprintf(&d.body, "<line class=\"%s\" x1=\"%.4g\" y1=\"%.4g\" x2=\"%.4g\" y2=\"%.4g\"/>\n", class, x1, y1, x2, y2)
 }
 
-// arrow is a line whose head touches x2, y2. kind is one of those in style.
+// arrow draws a line whose head touches x2, y2. kind is one of those in style.
 func (d *drawing) arrow(kind string, x1, y1, x2, y2 float64) {
 	far := math.Hypot(x2-x1, y2-y1)
 	dx, dy := (x2-x1)/far*headSize, (y2-y1)/far*headSize
@@ -97,14 +97,14 @@ func (d *drawing) arrow(kind string, x1, y1, x2, y2 float64) {
 	d.head(kind, x2, y2, dx, dy)
 }
 
-// arc is an arrow from one place to another one at the same height, bent upwards.
+// arc draws an arrow between two places of the same height, bent upwards.
 func (d *drawing) arc(kind string, x1, x2, y, rise float64) {
 	fmt.Fprintf(&d.body, "<path class=\"%s\" d=\"M%.4g %.4g Q%.4g %.4g %.4g %.4g\"/>\n", kind, x1, y, (x1+x2)/2, y-2*rise, x2, y)
 	far := math.Hypot((x2-x1)/2, 2*rise)
 	d.head(kind, x2, y, (x2-x1)/2/far*headSize, 2*rise/far*headSize)
 }
 
-// head is the head of an arrow that points along dx, dy.
+// head draws the head of an arrow that points along dx, dy.
 func (d *drawing) head(kind string, x, y, dx, dy float64) {
 	fmt.Fprintf(&d.body, "<polygon class=\"%sfill\" points=\"%.4g,%.4g %.4g,%.4g %.4g,%.4g\"/>\n",
 		kind, x, y, x-dx-dy/2, y-dy+dx/2, x-dx+dy/2, y-dy-dx/2)
@@ -114,7 +114,7 @@ func (d *drawing) dot(kind string, x, y, radius float64) {
 	fmt.Fprintf(&d.body, "<circle class=\"%sfill\" cx=\"%.4g\" cy=\"%.4g\" r=\"%.4g\"/>\n", kind, x, y, radius)
 }
 
-// step is a disc with the number of a step.
+// step draws a disc with the number of a step.
 func (d *drawing) step(kind, number string, x, y float64) {
 	d.dot(kind, x, y, 9)
 	d.text("number", x, y+4.5, number)

@@ -1,6 +1,6 @@
 package main
 
-// step is one step of a way: its number, and what happens.
+// step is one step on the way of a message: its number, and what happens.
 type step struct {
 	number string
 	lines  []string
@@ -41,8 +41,8 @@ func ensemble() string {
 		partMargin  = 12.0
 		edge        = 20.0 // of the picture
 		leader      = 390.0
-		second      = 760.0 // the right follower
-		column      = 510.0 // of the right list of steps
+		second      = 760.0 // the x position of the right follower
+		column      = 510.0 // the x position of the right list of steps
 	)
 	d := &drawing{width: 1000, height: 660}
 	ways := []float64{188, 213, 238, 294, 319, 344} // heights of the arrows between members
@@ -50,7 +50,7 @@ func ensemble() string {
 	for _, s := range []struct {
 		x     float64
 		name  string
-		parts []string // beside each other
+		parts []string // next to each other
 	}{
 		{edge, "member 1, follower", []string{"sessions heard here"}},
 		{leader, "member 2, leader", []string{"deadlines", "next entry"}},
@@ -109,7 +109,7 @@ func ensemble() string {
 	return d.svg("An ensemble of three members: the way of a ping and the way of a write")
 }
 
-// list writes the steps of one way below its title.
+// list draws the steps of one way below its title.
 func (d *drawing) list(kind, title string, steps []step, x, y float64) {
 	d.text("title", x, y, title)
 	y += 27

@@ -1,5 +1,5 @@
-// Command pictures draws docs/pictures: what is explained there with a picture, as SVG files
-// that follow the reader's choice of a light or a dark page. Lengths are in pixels.
+// Command pictures draws docs/pictures, the pictures of the documentation, as SVG files that follow
+// the reader's choice of a light or a dark page. Lengths are in pixels.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// pictures returns the text of each file by its name.
+// pictures returns the text of each file, by file name.
 func pictures() map[string]string {
 	return map[string]string{
 		"ensemble.svg": ensemble(),

@@ -2,15 +2,15 @@ package main
 
 import "strconv"
 
-// The session of the picture has a timeout of four ticks. Times are in ticks.
+// The session in the picture has a timeout of four ticks. Times are in ticks.
 const (
 	timeout   = 4.0
 	lastTick  = 8
-	halfTick  = 0.5 // from one of the leader's pings to the next
+	halfTick  = 0.5 // from one ping of the leader to the next
 	roundTrip = 0.2 // from a flush to its acknowledgement
 )
 
-// flush is an answer to a ping of the leader, and the requests that it tells of.
+// flush is an answer to a ping of the leader, and the requests that it reports.
 type flush struct {
 	name     string
 	requests []float64
@@ -61,7 +61,7 @@ func session() string {
 		d.text("small right", labelRight, lane.y+22, lane.below)
 	}
 
-	// The client, until it falls silent, and the timeout from then on.
+	// This line is the client until it falls silent, and the timeout after that.
 	d.line("plain", at(0), clientY, at(silent), clientY)
 	d.line("over dashed", at(silent), clientY, at(silent+timeout), clientY)
 	d.line("over", at(silent+timeout), clientY-8, at(silent+timeout), clientY+8)
@@ -87,7 +87,7 @@ func session() string {
 	d.text("small", at(last.at+roundTrip)+24, serverY-14, "The member keeps a session in its list until the leader has acknowledged it.")
 	d.text("small", at(last.at+roundTrip)+24, leaderY+16, "Nothing was heard any more: the answers to these pings are empty.")
 
-	// The deadline that each flush sets, in its bucket.
+	// These are the deadlines that the flushes set, in their buckets.
 	for tick := 0; tick < lastTick; tick++ {
 		class := "part"
 		if float64(tick+1) == due {
@@ -103,7 +103,7 @@ func session() string {
 	}
 	d.text("small middle", at(flushes[1].at+timeout), bucketTop-18, "each flush moves the session to a later bucket")
 
-	// The lease, and the end.
+	// This is the lease, and its end.
 	leaseEnd := last.at + 0.9*timeout
 	d.box("live", at(0), leaseTop, at(leaseEnd)-at(0), leaseHeight)
 	d.text("middle", at(leaseEnd/2), leaseTop+20, "the member may speak for the session, until 0.9 T after flush 3 was sent")

@@ -1,5 +1,5 @@
-// Package structures measures data structures of our own against libraries. ci/structures.sh
-// copies ours beside this file, which then has a name that makes it a test: here nothing that
+// Package structures compares data structures of our own with those of libraries. ci/structures.sh
+// copies ours next to this file, which then gets a name that makes it a test; here, nothing that
 // looks for the tests of this repository finds it.
 package structures
 
@@ -19,7 +19,8 @@ import (
 
 var sizes = []int{1_000, 100_000, 1_000_000}
 
-// node stands for znode's node, of the same size. name is its key among its parent's children.
+// node stands in for znode's node and has the same size. name is its key among its parent's
+// children.
 type node struct {
 	path string
 	_    [13]uint64
@@ -29,12 +30,12 @@ type name string
 
 func (n name) compare(m name) int { return strings.Compare(string(n), string(m)) }
 
-// link stands for the client's.
+// link stands in for the client's link.
 type link struct{}
 
 const folder = "/services/web/"
 
-// set is n nodes, and an order by chance.
+// set returns n nodes and a random order of them.
 func set(n int) (nodes []*node, order []int) {
 	nodes = make([]*node, n)
 	for i := range nodes {
@@ -43,7 +44,7 @@ func set(n int) (nodes []*node, order []int) {
 	return nodes, rand.New(rand.NewPCG(1, 2)).Perm(n)
 }
 
-// each calls f with one index after the other, as often as the benchmark wants.
+// each calls f with one index after another, as often as the benchmark asks.
 func each(b *testing.B, order []int, f func(i int)) {
 	b.ReportAllocs()
 	for at := 0; b.Loop(); at++ {
@@ -51,7 +52,7 @@ func each(b *testing.B, order []int, f func(i int)) {
 	}
 }
 
-// build measures how long build takes for one of n entries, and the memory of what it returns.
+// build measures the time that build needs per entry, for n entries, and the memory of its result.
 func build(b *testing.B, n int, build func() any) {
 	begun := time.Now()
 	for b.Loop() {
@@ -72,15 +73,15 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// paths finds nodes by their paths.
+// paths is an index that finds nodes by their paths.
 type paths interface {
 	get(path string) *node
 	put(n *node)
 	drop(path string)
 }
 
-// hashes is an index that is Go's map, by a hash of 64 bits. A path whose hash another one has
-// is in others.
+// hashes is an index that uses Go's map, keyed by a 64-bit hash. If another path has the same hash,
+// the path is in others.
 type hashes struct {
 	seed   maphash.Seed
 	nodes  map[uint64]*node
@@ -138,7 +139,7 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
-// tree is a sorted map that is copied in O(1).
+// tree is a sorted map that can be copied in O(1).
 type tree interface {
 	get(name) *node
 	put(name, *node)
@@ -163,7 +164,7 @@ func (t *ourTree) walk() (n int) {
 	return n
 }
 
-// pair is what the libraries' trees hold.
+// pair is an entry of the libraries' trees.
 type pair struct {
 	k name
 	n *node
@@ -187,7 +188,7 @@ func (t *tidwallTree) drop(k name)         { t.now.Delete(pair{k: k}) }
 func (t *tidwallTree) copy()               { t.kept = t.now.Copy() }
 func (t *tidwallTree) walk() (n int)       { t.now.Scan(func(pair) bool { n++; return true }); return n }
 
-// newTree makes an empty one. All have pages of about 32 keys, as ours.
+// newTree returns an empty tree. All have pages of about 32 keys, as ours.
 func newTree(who string) tree {
 	switch who {
 	case "google":
@@ -243,7 +244,7 @@ func (h *looks) Pop() any {
 	return l
 }
 
-// The first is taken and put back later, as a Loop does.
+// The benchmark removes the first look and puts it back with a later time, as a Loop does.
 func BenchmarkHeap(b *testing.B) {
 	for _, n := range sizes {
 		later := make([]int, n)

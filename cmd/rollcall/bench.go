@@ -130,7 +130,7 @@ func (s *sideFlags) register(fs *flag.FlagSet, servers, prefix string) {
 		return
 	}
 	fs.StringVar(&s.name, prefix+"name", strings.ToUpper(servers), "`name` in the report")
-	fs.StringVar(&s.start, prefix+"start", "", "shell `command` that starts it before its turn, returns when it serves, and prints its process numbers")
+	fs.StringVar(&s.start, prefix+"start", "", "shell `command` that starts it before its turn, returns when it serves, and prints its process ids")
 	fs.StringVar(&s.stop, prefix+"stop", "", "shell `command` that stops it after its turn")
 }
 

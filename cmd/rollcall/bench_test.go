@@ -34,7 +34,7 @@ func TestBenchFlags(t *testing.T) {
 		{[]string{"compare", "-a=a:1", "get"}, "-b host:port,... names the servers"},
 		{[]string{"compare", "-a=a:1", "-b=b:1", "-o=xml", "get"}, "there are table, json and markdown"},
 		{[]string{"compare", "-a=a:1", "-b=b:1", "-rounds=2", "get"}, "2 rounds; allowed are 3 to 100"},
-		{[]string{"compare", "-a=a:1", "-b=b:1", "-b-start=true", "get"}, "B needs both a command that starts it"},
+		{[]string{"compare", "-a=a:1", "-b=b:1", "-b-start=true", "get"}, "B needs both a start and a stop command"},
 	} {
 		var stdout, stderr bytes.Buffer
 		err := run(t.Context(), append([]string{"bench"}, c.args...), nil, &stdout, &stderr)
