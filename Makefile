@@ -28,9 +28,9 @@ fuzz: ## every fuzz target for FUZZTIME each
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
 	go test -run '^$$' -bench . -benchmem -timeout 1h ./...
 compare: build ## docs/performance.md: this beside ZooKeeper 3.8, by turns; 40 minutes on a quiet machine
-	ci/compare.sh
+	bench/compare.sh
 growth: build ## the curves in docs/performance.md, and docs/sizing.md; half an hour on a quiet machine
-	ci/growth.sh
+	bench/growth.sh
 lint: ## gofumpt, go vet, golangci-lint, generated code fresh
 	ci/lint.sh
 proto: ## proto/*.pb.go from proto/rollcall.proto

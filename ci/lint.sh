@@ -13,7 +13,7 @@ unformatted=$(gofumpt -l .)
 
 go vet ./... || failed=1
 golangci-lint run ./... || failed=1
-(cd ci/figures && go vet ./... && golangci-lint run ./...) || failed=1
+(cd bench/figures && go vet ./... && golangci-lint run ./...) || failed=1
 ci/structures.sh vet || failed=1
 
 buf generate proto --template proto/buf.gen.yaml -o "$fresh"

@@ -66,7 +66,7 @@ race() {
 unit_packages() { go list ./... | grep -vE '^rollcall/integration(/|$)'; }
 figures() {
   local running=figures
-  go -C ci/figures test -count=1 -v ./... | tee "$seen" && at_least figures "$seen"
+  go -C bench/figures test -count=1 -v ./... | tee "$seen" && at_least figures "$seen"
 }
 
 # benches runs each benchmark once, small, so that none stops working unseen; make bench

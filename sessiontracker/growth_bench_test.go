@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkGrowth is what a session costs in memory and time without its connection, by how
-// many there are: ci/growth.sh draws it.
+// many there are: bench/growth.sh draws it.
 func BenchmarkGrowth(b *testing.B) {
 	sizes := []int{1_000, 10_000, 100_000, 1_000_000}
 	if testing.Short() {

@@ -28,7 +28,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkGrowth is what a node of 100 bytes costs, by how many there are: ci/growth.sh
+// BenchmarkGrowth is what a node of 100 bytes costs, by how many there are: bench/growth.sh
 // draws it.
 func BenchmarkGrowth(b *testing.B) {
 	for _, n := range growth(1_000, 10_000, 100_000, 1_000_000, 3_000_000) {

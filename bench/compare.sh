@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # compare.sh measures Debian's ZooKeeper and this Rollcall on this machine, by turns, alone
-# and as three members, and then Rollcall alone, as ci/compare.txt says. It takes 40 minutes,
+# and as three members, and then Rollcall alone. bench/compare.txt lists the cases. It takes 40 minutes,
 # in which nothing else should run. It needs Debian's packages zookeeper and a Java runtime.
 #
 #   compare.sh                  runs all parts and writes the report
@@ -25,13 +25,13 @@ cd "$(dirname "$0")/.."
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
 jvm_warmup=${JVM_WARMUP:-20s} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
-. ci/ensemble.sh
+. bench/ensemble.sh
 
 # rows PART SIDE prints the part's rows for that side: name, tab, case.
 rows() {
   awk -F ' *[|] *' -v part="$1" -v side="$2" '
     /^#/ || $1 != part { next }
-    { n = split($3, c, / *; */); print $2 "\t" (n > 1 && side == "Rollcall" ? c[2] : c[1]) }' ci/compare.txt
+    { n = split($3, c, / *; */); print $2 "\t" (n > 1 && side == "Rollcall" ? c[2] : c[1]) }' bench/compare.txt
 }
 
 # turn PART N SIDE ROUND starts N members and runs all rows of the part that are not kept.

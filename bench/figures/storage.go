@@ -11,7 +11,7 @@ import (
 
 // The text between these two lines of storage.md is generated.
 const (
-	measuredFrom = "<!-- measured: ci/growth.sh writes from here -->\n"
+	measuredFrom = "<!-- measured: bench/growth.sh writes from here -->\n"
 	measuredTo   = "<!-- to here -->\n"
 )
 
@@ -72,7 +72,7 @@ func (k *kept) storage() string {
 	if at.runs > 0 {
 		fmt.Fprintf(&b, "\nBoltDB deletes the 50,000 in 49 steps; in one transaction it takes %s ms, for which one write waits.\n", number(at.median))
 	}
-	return fmt.Sprintf("Measured by `ci/growth.sh run storage` on the machine of [performance.md](performance.md) (build %s):\n"+
+	return fmt.Sprintf("Measured by `bench/growth.sh run storage` on the machine of [performance.md](performance.md) (build %s):\n"+
 		"medians, entries of 150 bytes, fsync on.\n\n%s", strings.TrimPrefix(builds, "; "), b.String())
 }
 

@@ -34,7 +34,7 @@ cd "$(dirname "$0")/.."
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3}
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 DATA=$(realpath -m "$DATA")
-. ci/ensemble.sh
+. bench/ensemble.sh
 
 # live holds sessions in a new ensemble for each number, so that memory is of these alone.
 live() {

@@ -1,4 +1,4 @@
-module rollcall/ci/figures
+module rollcall/bench/figures
 
 go 1.26.0
 

@@ -172,7 +172,7 @@ finish() {
 }
 
 # report writes docs/performance.md and docs/sizing.md from what is kept.
-report() { go -C ci/figures run . "$(realpath "$DATA")" "$PWD/docs"; }
+report() { go -C bench/figures run . "$(realpath "$DATA")" "$PWD/docs"; }
 
 # usage prints the lines of the script's head that say how to call it.
 usage() {
