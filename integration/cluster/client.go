@@ -14,20 +14,21 @@ import (
 	"rollcall/jute"
 )
 
-// What a call on a Client may end with, besides the server's own codes.
+// A call on a Client may end with one of these errors or with a code of the server.
 var (
 	ErrLoss    = errors.New("cluster: connection lost, outcome unknown")
 	errExpired = errors.New("cluster: session expired")
 	errClosed  = errors.New("cluster: client closed")
 )
 
-// Client holds one session as a ZooKeeper client does: it pings when idle for a third
-// of the timeout, and when its connection breaks, or says nothing for two thirds, it goes
-// round the members with its session. It counts what its user would notice. Safe for concurrent use.
+// Client keeps one session as a ZooKeeper client does. It pings when it has been idle for a third
+// of the timeout. If its connection breaks, or is silent for two thirds, it tries the other members
+// in turn to resume the session. It counts what its user would notice. It is safe for concurrent
+// use.
 type Client struct {
-	record  *record // nil: none
+	record  *record // nil: no history is recorded
 	dial    func(ctx context.Context, member uint32) (*wire.Conn, error)
-	members []uint32 // in the order in which they are tried; the first is home
+	members []uint32 // in the order in which to try them; the first is home
 	timeout time.Duration
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -36,22 +37,22 @@ type Client struct {
 	mu          sync.Mutex
 	changed     *sync.Cond
 	session     jute.ConnectResponse
-	at          uint32 // the member it is connected to, 0: none
+	at          uint32 // the member that it is connected to, 0: none
 	conn        *wire.Conn
-	number      uint64      // of conn, in the record
-	out         chan []byte // frames for conn's writer; nil while there is no connection
+	number      uint64      // the number of conn in the record
+	out         chan []byte // frames for conn's writer; nil without a connection
 	zxid        int64
 	xid         int32
 	lastSent    time.Time
 	pending     []*Call
 	events      []jute.WatcherEvent
 	disconnects int
-	torn        bool // the last connection broke while writes were under way
-	moves       int  // how often it has come back after such a break
+	torn        bool // the last connection broke while writes were in flight
+	moves       int  // how often it has reconnected after such a break
 	fatal       error
 }
 
-// Call is a request under way.
+// Call is a request in flight.
 type Call struct {
 	xid   int32
 	op    jute.Op
@@ -71,8 +72,8 @@ func (c *Call) Wait() (wire.Reply, error) {
 	return c.reply, c.err
 }
 
-// NewClient starts a client that keeps a session until ctx ends, outside an Ensemble: dial
-// connects to one of members, which are tried in their order.
+// NewClient starts a client outside an Ensemble, which keeps a session until ctx ends. dial
+// connects to one of members, which are tried in order.
 func NewClient(ctx context.Context, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {
 	return newClient(ctx, nil, members, timeout, dial)
 }
@@ -85,7 +86,7 @@ func newClient(ctx context.Context, record *record, members []uint32, timeout ti
 	return c
 }
 
-// run connects, reads until the connection breaks, and connects elsewhere.
+// run connects, reads until the connection breaks, and connects again elsewhere.
 func (c *Client) run() {
 	defer close(c.done)
 	for i := 0; c.ctx.Err() == nil; i++ {
@@ -114,7 +115,7 @@ func (c *Client) pause(d time.Duration) {
 	}
 }
 
-// connect shakes hands with one member, for a new session or the one it has.
+// connect does the handshake with one member, for a new session or the one that it has.
 func (c *Client) connect(member uint32) (*wire.Conn, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.timeout/time.Duration(len(c.members)))
 	defer cancel()
@@ -173,10 +174,10 @@ func (c *Client) attached(member uint32, conn *wire.Conn) {
 	go write(conn, c.out)
 }
 
-// maxUnsent bounds the requests that wait for a server which has stopped reading.
+// maxUnsent is how many requests may wait for a server that has stopped reading.
 const maxUnsent = 4096
 
-// write sends frames until out is closed; the reader notices a broken connection.
+// write sends frames until out is closed. If the connection breaks, the reader notices.
 func write(conn *wire.Conn, out <-chan []byte) {
 	for frame := range out {
 		if err := jute.WriteFrame(conn.Conn, frame); err != nil {
@@ -185,7 +186,7 @@ func write(conn *wire.Conn, out <-chan []byte) {
 	}
 }
 
-// ping keeps the session while nothing else is sent.
+// ping keeps the session alive while nothing else is sent.
 func (c *Client) ping(conn *wire.Conn) {
 	third := c.timeout / 3
 	for c.ctx.Err() == nil {
@@ -204,7 +205,7 @@ func (c *Client) ping(conn *wire.Conn) {
 	}
 }
 
-// read takes replies and events until the connection ends.
+// read handles replies and events until the connection ends.
 func (c *Client) read(conn *wire.Conn) {
 	defer context.AfterFunc(c.ctx, func() { _ = conn.Close() })()
 	for {
@@ -239,7 +240,7 @@ func (c *Client) read(conn *wire.Conn) {
 	}
 }
 
-// lost fails what was under way.
+// lost fails the requests in flight.
 func (c *Client) lost(conn *wire.Conn) {
 	_ = conn.Close()
 	c.mu.Lock()
@@ -266,8 +267,8 @@ func (c *Client) stopFor(why error) {
 	c.changed.Broadcast()
 }
 
-// send queues a request while the lock is held, so that the order of the calls is that
-// of the wire.
+// send queues a request while the lock is held, so that requests are sent in the order of the
+// calls.
 func (c *Client) send(xid int32, op jute.Op, rec wire.Record) *Call {
 	call := &Call{xid: xid, op: op, done: make(chan struct{})}
 	call.id = c.record.asked(c.session.SessionID, c.number, xid, op, rec)
@@ -276,7 +277,7 @@ func (c *Client) send(xid int32, op jute.Op, rec wire.Record) *Call {
 	select {
 	case c.out <- wire.Frame(xid, op, rec):
 	default:
-		_ = c.conn.Close() // the reader notices and fails the call
+		_ = c.conn.Close() // the reader notices that and fails the call
 	}
 	return call
 }
@@ -300,7 +301,7 @@ func (c *Client) Go(op jute.Op, rec wire.Record) *Call {
 // Do sends a request and waits for its reply.
 func (c *Client) Do(op jute.Op, rec wire.Record) (wire.Reply, error) { return c.Go(op, rec).Wait() }
 
-// Create makes a node with an open ACL and returns its path.
+// Create creates a node with an open ACL and returns its path.
 func (c *Client) Create(path string, data []byte, mode jute.CreateMode) (string, error) {
 	r, err := c.Do(jute.OpCreate, &jute.CreateRequest{Path: []byte(path), Data: data, ACL: jute.OpenACL, Flags: mode})
 	if err != nil {
@@ -311,7 +312,7 @@ func (c *Client) Create(path string, data []byte, mode jute.CreateMode) (string,
 	return string(resp.Path), err
 }
 
-// Exists returns a node's Stat; jute.NoNode if there is none.
+// Exists returns a node's Stat, or jute.NoNode if there is none.
 func (c *Client) Exists(path string, watch bool) (jute.Stat, error) {
 	r, err := c.Do(jute.OpExists, &jute.ExistsRequest{Path: []byte(path), Watch: watch})
 	if err != nil {
@@ -328,7 +329,7 @@ func (c *Client) Sync() error {
 	return err
 }
 
-// WaitConnected waits for a session, up to limit.
+// WaitConnected waits for a session, for at most limit.
 func (c *Client) WaitConnected(limit time.Duration) error {
 	deadline := time.AfterFunc(limit, c.changed.Broadcast)
 	defer deadline.Stop()
@@ -344,36 +345,35 @@ func (c *Client) WaitConnected(limit time.Duration) error {
 	return c.fatal
 }
 
-// Session is the session's id, 0 before the first handshake.
+// Session returns the session's id, or 0 before the first handshake.
 func (c *Client) Session() jute.SessionID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session.SessionID
 }
 
-// Disconnects counts the connections that broke.
+// Disconnects returns how many connections have broken.
 func (c *Client) Disconnects() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.disconnects
 }
 
-// Member is the one it is connected to, 0 for none.
+// Member returns the member that it is connected to, or 0.
 func (c *Client) Member() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
 }
 
-// Moves is how often it was connected again after its connection had broken with
-// requests under way.
+// Moves returns how often it has reconnected after its connection broke with requests in flight.
 func (c *Client) Moves() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.moves
 }
 
-// InFlight is how many requests, other than pings, wait for their replies.
+// InFlight returns how many requests, other than pings, wait for their replies.
 func (c *Client) InFlight() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -385,10 +385,10 @@ func (c *Client) InFlight() (n int) {
 	return n
 }
 
-// Home is the member it prefers.
+// Home returns the member that it tries first.
 func (c *Client) Home() uint32 { return c.members[0] }
 
-// Events returns and forgets the events received.
+// Events returns the events received since the last call.
 func (c *Client) Events() []jute.WatcherEvent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -397,14 +397,14 @@ func (c *Client) Events() []jute.WatcherEvent {
 	return events
 }
 
-// Err is why the client ended, nil while it lives.
+// Err returns the reason why the client has ended, or nil while it runs.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.fatal
 }
 
-// Abandon drops the connection and never comes back; the session is left to expire.
+// Abandon drops the connection and does not reconnect; the session expires.
 func (c *Client) Abandon() {
 	c.stop()
 	<-c.done

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// Clock is a member's wall clock, which may be wrong. Monotonic time is not its business.
-// Safe for concurrent use.
+// Clock is a member's wall clock, which may be wrong. It has nothing to do with monotonic time. It
+// is safe for concurrent use.
 type Clock struct {
 	mu   sync.Mutex
-	past []course // by since; the last one is the present
+	past []course // ordered by since; the last one is current
 }
 
-// course is how a clock ran from one moment on.
+// course says how a clock runs from one moment on.
 type course struct {
 	since time.Time     // real time
-	ahead time.Duration // of real time, then
-	rate  float64       // what it gains each second, in seconds
+	ahead time.Duration // by how much it was ahead of real time then
+	rate  float64       // seconds that it gains each second
 }
 
 func (c course) error(now time.Time) time.Duration {
 	return c.ahead + time.Duration(c.rate*float64(now.Sub(c.since)))
 }
 
-// newClock returns a clock that is right.
+// newClock returns a clock that shows the right time.
 func newClock() *Clock { return &Clock{past: []course{{since: time.Now()}}} }
 
-// Now is what it shows.
+// Now returns the time that it shows.
 func (c *Clock) Now() time.Time {
 	now := time.Now()
-	return now.Add(c.Ahead()).Round(0) // no monotonic reading
+	return now.Add(c.Ahead()).Round(0) // without a monotonic reading
 }
 
-// Ahead is how far it is ahead of real time; negative: behind.
+// Ahead returns by how much it is ahead of real time; the result is negative if it is behind.
 func (c *Clock) Ahead() time.Duration { return c.aheadAt(time.Now()) }
 
 func (c *Clock) aheadAt(at time.Time) time.Duration {
@@ -53,10 +53,10 @@ func (c *Clock) courses() []course {
 	return slices.Clone(c.past)
 }
 
-// Step sets it forward, or back.
+// Step sets it forward, or back if by is negative.
 func (c *Clock) Step(by time.Duration) { c.set(func(n *course) { n.ahead += by }) }
 
-// Drift makes it gain so much each second from now on; negative: lose.
+// Drift makes it gain so much each second from now on, or lose if each is negative.
 func (c *Clock) Drift(each time.Duration) { c.set(func(n *course) { n.rate = each.Seconds() }) }
 
 func (c *Clock) set(change func(*course)) {
@@ -69,8 +69,8 @@ func (c *Clock) set(change func(*course)) {
 	c.past = append(c.past, next)
 }
 
-// Steady reports whether it has gone on evenly, but for less than limit, since a moment of
-// real time.
+// Steady reports whether it has run evenly, except for less than limit, since a moment of real
+// time.
 func (c *Clock) Steady(since time.Time, limit time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *Clock) Steady(since time.Time, limit time.Duration) bool {
 	return true
 }
 
-// Latest is the latest time, in ms since 1970, that it has shown since a moment of real time.
+// Latest returns the latest time that it has shown since a moment of real time, in ms since 1970.
 func (c *Clock) Latest(since time.Time) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +102,7 @@ func (c *Clock) Latest(since time.Time) int64 {
 	return latest
 }
 
-// showed reports whether it showed a time, in ms since 1970, at some moment of real time
-// between from and to.
+// showed reports whether it showed a time, in ms since 1970, between two moments of real time.
 func (c *Clock) showed(ms int64, from, to time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,15 +121,14 @@ func (c *Clock) showed(ms int64, from, to time.Time) bool {
 	return false
 }
 
-// Stamped returns an error unless the leader in whose term a transaction took its zxid can
-// have stamped it with ms, in ms since 1970, between two moments of real time. It needs
-// Options.Record.
+// Stamped returns an error if the leader of the term in which a transaction took its zxid cannot
+// have stamped it with ms (since 1970) between two moments of real time. It needs Options.Record.
 func (e *Ensemble) Stamped(zxid, ms int64, from, to time.Time) error {
 	term := uint64(zxid) >> 32
 	leader, ok := e.record.leader(term)
 	switch {
 	case !ok:
-		return fmt.Errorf("cluster: nobody led in term %d", term)
+		return fmt.Errorf("cluster: no member led in term %d", term)
 	case !e.Clock(leader).showed(ms, from, to):
 		return fmt.Errorf("cluster: stamped %v in term %d: the clock of its leader, member %d, did not show that between %v and %v",
 			time.UnixMilli(ms).UTC(), term, leader, from.UTC(), to.UTC())
@@ -138,11 +136,11 @@ func (e *Ensemble) Stamped(zxid, ms int64, from, to time.Time) error {
 	return nil
 }
 
-// CommonTime is by how much most members' clocks are ahead of real time, within a minute. It
-// reports false if most do not agree.
+// CommonTime returns by how much the clocks of most members are ahead of real time, within a
+// minute. It returns false if most do not agree.
 func (e *Ensemble) CommonTime() (ahead time.Duration, ok bool) { return e.commonTime(time.Now()) }
 
-// CommonJump reports whether most members' clocks ever agreed, within a minute, on being
+// CommonJump reports whether the clocks of most members ever agreed, within a minute, that they are
 // ahead of real time by so much or more.
 func (e *Ensemble) CommonJump(ahead time.Duration) bool {
 	for _, id := range e.IDs() {

@@ -19,32 +19,33 @@ import (
 
 var (
 	errDisk     = errors.New("cluster: input/output error")
-	errNotFound = errors.New("not found") // raft goes by the text
+	errNotFound = errors.New("not found") // raft compares this text
 )
 
-// keepSnapshots is how many a disk keeps, as the store on real disks does.
+// keepSnapshots is how many snapshots a disk keeps, as the store on real disks does.
 const keepSnapshots = 2
 
-// Disk is one member's stores in memory, with the faults of disks: it outlives the
-// member's runs. A write takes its latency before it is in the store, and is durable from
-// then on, as a synced transaction is. What is under way when the member crashes may be
-// there or not; of a batch of log entries, a beginning. Reads take no time and never fail:
-// a hanging disk still has its cache. Safe for concurrent use.
+// Disk is one member's stores in memory, with the faults of disks. It outlives the member's runs.
+//
+// A write is in the store after the disk's latency, and is durable from then on, like a synced
+// transaction. If the member crashes, writes in progress may or may not be there; of a batch of log
+// entries, a prefix may be there. Reads take no time and never fail, because a hanging disk still
+// has its cache. It is safe for concurrent use.
 type Disk struct {
 	mu       sync.Mutex
 	data     *content
 	latency  time.Duration
-	stalled  chan struct{} // closed when the stall ends; nil: none
-	failAt   int           // so many writes from now one fails; 0: none
-	keep     uint64        // log entries left behind a snapshot; 0: as raft says
-	run      *diskRun      // of the member's present process
+	stalled  chan struct{} // closed when the stall ends; nil: no stall
+	failAt   int           // the number of the write from now on that fails; 0: none
+	keep     uint64        // log entries to keep before a snapshot; 0: as raft says
+	run      *diskRun      // of the member's current process
 	installs int
 }
 
 // content is what is durable.
 type content struct {
 	logs        map[uint64]raft.Log
-	first, last uint64 // 0: empty
+	first, last uint64 // 0: the log is empty
 	stable      map[string][]byte
 	snapshots   []*snapshotFile // newest first
 }
@@ -61,8 +62,8 @@ func newContent() *content {
 	return &content{logs: make(map[uint64]raft.Log), stable: make(map[string][]byte)}
 }
 
-// mount returns the stores for one run of a process. Those of an earlier run are no
-// longer heard.
+// mount returns the stores for one run of a process. Those of an earlier run have no effect any
+// more.
 func (d *Disk) mount() disk.Stores {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,8 +72,8 @@ func (d *Disk) mount() disk.Stores {
 	return disk.Stores{Log: r, Stable: r, Snapshots: r}
 }
 
-// crash takes the disk from the process that uses it, which writes into nothing from now
-// on. Of each write under way rng decides what is there; nil: nothing.
+// crash takes the disk away from its process, whose later writes have no effect. rng decides what
+// is left of each write in progress; if rng is nil, nothing is.
 func (d *Disk) crash(rng *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +106,7 @@ func (d *Disk) SetLatency(by time.Duration) {
 	d.latency = by
 }
 
-// Stall holds every write until Release, or a crash.
+// Stall holds every write until Release or a crash.
 func (d *Disk) Stall() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,36 +136,36 @@ func (d *Disk) Stalled() bool {
 	return d.stalled != nil
 }
 
-// FailAt makes the n-th write from now fail, of this run; 0: none.
+// FailAt makes the n-th write of this run from now on fail; if n is 0, none fails.
 func (d *Disk) FailAt(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failAt = n
 }
 
-// KeepLog leaves only so many entries of the log behind each snapshot, so that a member
-// that comes back needs the snapshot; 0: as many as raft wants.
+// KeepLog keeps only so many log entries before each snapshot, so that a member that comes back
+// needs the snapshot. If n is 0, raft decides how many.
 func (d *Disk) KeepLog(n uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.keep = n
 }
 
-// Installs is how many snapshots have come from a leader.
+// Installs returns how many snapshots have come from a leader.
 func (d *Disk) Installs() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.installs
 }
 
-// Snapshots is how many snapshots are on the disk.
+// Snapshots returns how many snapshots are on the disk.
 func (d *Disk) Snapshots() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.data.snapshots)
 }
 
-// Log is what its log holds, in order.
+// Log returns the entries of the log, in order.
 func (d *Disk) Log() []raft.Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,8 +176,8 @@ func (d *Disk) Log() []raft.Log {
 	return logs
 }
 
-// Votes is the newest term of raft in which this disk's member has voted for member id; 0:
-// it has voted for another since, or never.
+// Votes returns the newest raft term in which this disk's member voted for member id. It is 0 if
+// the member has voted for another one since, or has never voted for id.
 func (d *Disk) Votes(id uint32) (term uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -194,10 +195,10 @@ type diskRun struct {
 	pending []*diskWrite
 }
 
-// diskWrite is one that is under way.
+// diskWrite is a write in progress.
 type diskWrite struct {
-	put  func(c *content)                 // the whole of it
-	torn func(c *content, rng *rand.Rand) // what a crash leaves of it
+	put  func(c *content)                 // applies all of it
+	torn func(c *content, rng *rand.Rand) // applies what a crash leaves of it
 }
 
 func newWrite(put func(c *content)) *diskWrite {
@@ -208,7 +209,7 @@ func newWrite(put func(c *content)) *diskWrite {
 	}}
 }
 
-// do performs a write: it sleeps first, and holds no lock meanwhile.
+// do performs a write. It sleeps first, without holding a lock.
 func (r *diskRun) do(w *diskWrite) error {
 	d := r.disk
 	d.mu.Lock()
@@ -245,14 +246,14 @@ func (r *diskRun) do(w *diskWrite) error {
 	return nil
 }
 
-// look reads under the lock.
+// look calls f with the content, under the lock.
 func (r *diskRun) look(f func(c *content)) {
 	r.disk.mu.Lock()
 	defer r.disk.mu.Unlock()
 	f(r.data)
 }
 
-// FirstIndex implements raft.LogStore, as do the next methods.
+// FirstIndex implements raft.LogStore, as the next methods do.
 func (r *diskRun) FirstIndex() (i uint64, err error) {
 	r.look(func(c *content) { i = c.first })
 	return i, nil
@@ -290,7 +291,7 @@ func (r *diskRun) DeleteRange(first, last uint64) error {
 	return r.do(newWrite(func(c *content) { c.remove(first, last) }))
 }
 
-// Set implements raft.StableStore, as do the next methods.
+// Set implements raft.StableStore, as the next methods do.
 func (r *diskRun) Set(k, v []byte) error {
 	k, v = bytes.Clone(k), bytes.Clone(v)
 	return r.do(newWrite(func(c *content) { c.stable[string(k)] = v }))
@@ -316,7 +317,7 @@ func (r *diskRun) GetUint64(k []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(v), nil
 }
 
-// Create implements raft.SnapshotStore: the snapshot is there once it is closed.
+// Create implements raft.SnapshotStore: the snapshot exists once it is closed.
 func (r *diskRun) Create(version raft.SnapshotVersion, index, term uint64, servers raft.Configuration, serversIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	meta := raft.SnapshotMeta{
 		Version: version, Index: index, Term: term, Configuration: servers, ConfigurationIndex: serversIndex,
@@ -348,7 +349,7 @@ func (r *diskRun) Open(id string) (meta *raft.SnapshotMeta, body io.ReadCloser, 
 	return meta, body, err
 }
 
-// sink is a snapshot that is being written.
+// sink is a snapshot in progress.
 type sink struct {
 	run  *diskRun
 	file *snapshotFile
@@ -375,7 +376,7 @@ func (s *sink) Close() error {
 	s.file.meta.Size = int64(len(s.file.body))
 	d := s.run.disk
 	return s.run.do(newWrite(func(c *content) {
-		if d.data == c && s.file.meta.Index > c.last { // its own ones are of what its log holds
+		if d.data == c && s.file.meta.Index > c.last { // a snapshot of its own never goes beyond its log
 			d.installs++
 		}
 		c.snapshots = slices.Insert(c.snapshots, 0, s.file)

@@ -1,12 +1,13 @@
-// Package cluster runs whole ensembles in one process, for tests: real raft, real gRPC,
-// real members made by member.New; only the wires and the disks are memory. Inside a
-// testing/synctest bubble a minute with an election in it takes a fraction of a second.
+// Package cluster runs whole ensembles in one process, for tests. Raft, gRPC and the members (made
+// by member.New) are real; only the network and the disks are simulated in memory. In a
+// testing/synctest bubble, a minute with an election in it takes a fraction of a second.
 //
 //   - Ensemble: the members, what can be done to them, and clients.
-//   - Network: the wires and their faults. Disk: the stores and theirs. Clock: wall time.
+//   - Network: the connections and their faults. Disk: the stores and their faults. Clock: wall
+//     clocks.
 //   - Gate: a leader's entries on their way to the log.
-//   - Plan: a list of faults with times, which prints, and replays from what it printed.
-//   - Client: a session as a ZooKeeper client keeps it.
+//   - Plan: a list of faults with times, which can be printed and replayed from the printed text.
+//   - Client: a session, kept as a ZooKeeper client keeps it.
 package cluster
 
 import (
@@ -30,19 +31,19 @@ import (
 	"rollcall/znode"
 )
 
-// Options are what a test may set; the zero value is the server of the conformance
-// cases: tick 1 s, sessions of 2 to 20 s, super:secret, TTL nodes.
+// Options are the settings of an Ensemble. The zero value is the server of the conformance cases: a
+// tick of 1 s, session timeouts of 2 to 20 s, super:secret, and TTL nodes.
 type Options struct {
 	Tick   time.Duration
 	Logger func(member uint32) *slog.Logger // default: discard
 	Events func(e member.Event)
-	Adjust func(cfg *member.Config) // last word on each member's configuration
-	Write  time.Duration            // how long each disk takes for a write; default: no time
-	Record bool                     // take down a history; see Ensemble.History
+	Adjust func(cfg *member.Config) // changes each member's configuration after all other options
+	Write  time.Duration            // how long a write takes on each disk; default: no time
+	Record bool                     // record a history; see Ensemble.History
 	Linear bool                     // every read is linearizable
 }
 
-// Ensemble is some members and their wires. Use it from one goroutine, inside a bubble.
+// Ensemble is some members and their network. Use it from one goroutine, in a bubble.
 type Ensemble struct {
 	Network *Network
 
@@ -52,27 +53,27 @@ type Ensemble struct {
 	servers []member.Server
 	members map[uint32]*running
 	clients []*Client
-	record  *record      // nil: none
-	exits   []string     // members that ended by themselves, and why
-	ended   member.Stats // of runs that have ended: Resent and Dropped
-	ghosts  []*running   // killed, and not yet ended in all their parts
+	record  *record      // nil: no history is recorded
+	exits   []string     // members that ended by themselves, with the reasons
+	ended   member.Stats // Resent and Dropped of runs that have ended
+	ghosts  []*running   // members that were killed and whose goroutines have not all ended
 }
 
-// running is one member's life; its stores outlive it, as disks do.
+// running is one member. Its stores outlive each run of it, as disks do.
 type running struct {
 	disk   *Disk
 	clock  *Clock
 	gate   *Gate
-	stores disk.Stores // disk, as the present run sees it
+	stores disk.Stores // disk, as the current run sees it
 	member *member.Member
 	stop   context.CancelFunc
-	done   chan struct{} // closed when the run has ended; nil while it is down
+	done   chan struct{} // closed when the run has ended; nil while the member is down
 	run    *run
 	booted time.Time
-	leaves bool // it has been asked to stop, and nobody has waited for that yet
+	leaves bool // it was asked to stop, and nothing has waited for that yet
 }
 
-// run is how one run of a member ended, once it has.
+// run holds the error with which one run of a member ended.
 type run struct{ err error }
 
 // Start runs members 1 to n and stops them when the test ends. It does not wait until
@@ -117,7 +118,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	return e
 }
 
-// IDs are the members' ids in order, running or not.
+// IDs returns the members' ids in order, running or not.
 func (e *Ensemble) IDs() []uint32 {
 	ids := make([]uint32, 0, len(e.servers))
 	for _, s := range e.servers {
@@ -126,12 +127,12 @@ func (e *Ensemble) IDs() []uint32 {
 	return ids
 }
 
-// Boot starts a member that is down, with the stores it had.
+// Boot starts a member that is down, with the stores that it had.
 func (e *Ensemble) Boot(id uint32) {
 	e.t.Helper()
 	r := e.members[id]
 	if r.done != nil {
-		e.t.Fatalf("cluster: member %d runs already, or has ended and was not reaped", id)
+		e.t.Fatalf("cluster: member %d runs already, or has ended and Restart was not called", id)
 	}
 	host := e.Network.revive(id)
 	clients, err := host.Listen(clientAddr(id))
@@ -149,13 +150,13 @@ func (e *Ensemble) Boot(id uint32) {
 		witness.state = m.State()
 	}
 	e.record.up(id)
-	ctx, stop := context.WithCancel(context.Background()) // the test's end crashes it
+	ctx, stop := context.WithCancel(context.Background()) // the end of the test crashes it
 	r.member, r.stop, r.done, r.run, r.leaves, r.booted = m, stop, make(chan struct{}), new(run), false, time.Now()
 	done, result := r.done, r.run
 	go func() {
 		defer close(done)
 		result.err = m.Run(ctx)
-		if ctx.Err() == nil { // the process is gone, and its connections with it
+		if ctx.Err() == nil { // the process is gone, and so are its connections
 			e.record.down(id)
 			e.Network.Kill(id)
 		}
@@ -189,10 +190,10 @@ func clientAddr(id uint32) string { return fmt.Sprintf("m%d:2181", id) }
 // Linear reports whether every read is linearizable.
 func (e *Ensemble) Linear() bool { return e.opts.Linear }
 
-// Kill ends a member as a crash would: nothing that it still does is heard of or kept.
+// Kill ends a member as a crash would: nothing that its goroutines still do has any effect.
 func (e *Ensemble) Kill(id uint32) { e.KillTorn(id, nil) }
 
-// KillTorn is Kill; of the disk's writes under way rng decides what is there afterwards.
+// KillTorn does what Kill does; rng decides what is left of the disk's writes in progress.
 func (e *Ensemble) KillTorn(id uint32, rng *rand.Rand) {
 	e.crash(id, rng)
 	for _, g := range e.ghosts {
@@ -201,8 +202,8 @@ func (e *Ensemble) KillTorn(id uint32, rng *rand.Rand) {
 	e.ghosts = nil
 }
 
-// crash kills a member and does not wait until its goroutines are gone: nobody will hear
-// of them.
+// crash kills a member without waiting for its goroutines to end, since they have no effect any
+// more.
 func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	e.Network.Kill(id)
 	r := e.members[id]
@@ -218,21 +219,21 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	if stop := r.stop; len(e.servers) == 1 {
 		stop()
 	} else {
-		time.AfterFunc(e.opts.Tick, stop) // alone it leads no more by then, and hands nothing over
+		time.AfterFunc(e.opts.Tick, stop) // by then, cut off, it no longer leads, so it hands nothing over
 	}
 	ghost := *r
 	e.ghosts = append(e.ghosts, &ghost)
 	r.done, r.member = nil, nil
 }
 
-// count adds up what a run that ends has counted.
+// count adds the counters of a run that ends.
 func (e *Ensemble) count(r *running) {
 	s := r.member.Stats()
 	e.ended.Resent += s.Resent
 	e.ended.Dropped += s.Dropped
 }
 
-// Stats are Resent and Dropped of all members, over all their runs.
+// Stats returns Resent and Dropped of all members, summed over all their runs.
 func (e *Ensemble) Stats() member.Stats {
 	sum := e.ended
 	for _, r := range e.members {
@@ -245,7 +246,7 @@ func (e *Ensemble) Stats() member.Stats {
 	return sum
 }
 
-// Stop ends a member gracefully and fails the test if it says why it could not.
+// Stop ends a member gracefully. The test fails if the member returns an error.
 func (e *Ensemble) Stop(id uint32) {
 	e.t.Helper()
 	if err := e.stopMember(id); err != nil {
@@ -256,7 +257,7 @@ func (e *Ensemble) Stop(id uint32) {
 // stopSoon asks a member to stop, and does not wait for it.
 func (e *Ensemble) stopSoon(id uint32) {
 	e.members[id].leaves = true
-	e.record.down(id) // sooner than it is
+	e.record.down(id) // earlier than it really is
 	e.members[id].stop()
 }
 
@@ -269,13 +270,13 @@ func (e *Ensemble) stopMember(id uint32) error {
 	r.stop()
 	<-r.done
 	e.count(r)
-	r.disk.crash(nil) // what still hangs there is of the past
+	r.disk.crash(nil) // writes that still hang there have no effect any more
 	r.done, r.member = nil, nil
 	return r.run.err
 }
 
-// Exited returns why a member has ended by itself, nil if it has not. It is Restarted by
-// hand, as it would be by a service manager.
+// Exited returns the reason why a member has ended by itself, or nil if it has not. Restart starts
+// it again, as a service manager would.
 func (e *Ensemble) Exited(id uint32) error {
 	if r := e.members[id]; r.done != nil && !r.leaves {
 		select {
@@ -301,21 +302,21 @@ func (e *Ensemble) Restart() {
 	}
 }
 
-// Exits are the members that ended by themselves and were Restarted, and why.
+// Exits returns the members that ended by themselves and were restarted, with the reasons.
 func (e *Ensemble) Exits() []string { return e.exits }
 
-// Disk is a member's disk.
+// Disk returns a member's disk.
 func (e *Ensemble) Disk(id uint32) *Disk { return e.members[id].disk }
 
-// Clock is a member's wall clock.
+// Clock returns a member's wall clock.
 func (e *Ensemble) Clock(id uint32) *Clock { return e.members[id].clock }
 
-// Gate is where a member's entries come by on their way to its log.
+// Gate returns the gate through which a member's entries pass on their way to its log.
 func (e *Ensemble) Gate(id uint32) *Gate { return e.members[id].gate }
 
-// Pause makes a member stand still, as far as anybody else can see: nothing that it sends
-// arrives, nor what is sent to it, and its disk takes nothing, until Resume. Inside, its
-// timers go on: a goroutine in a bubble cannot be stopped.
+// Pause makes a member appear paused to everything outside: until Resume, nothing that it sends
+// arrives, nothing that is sent to it arrives, and its disk accepts no writes. Inside, its timers
+// go on, because a goroutine in a bubble cannot be stopped.
 func (e *Ensemble) Pause(id uint32) {
 	e.Disk(id).Stall()
 	e.links(id, e.Network.Hang)
@@ -327,7 +328,7 @@ func (e *Ensemble) Resume(id uint32) {
 	e.Disk(id).Release()
 }
 
-// links does something to each way between a host and all others, the clients' included.
+// links calls do for each direction between a host and all others, including the clients' host.
 func (e *Ensemble) links(id uint32, do func(from, to uint32)) {
 	for _, other := range append(e.IDs(), 0) {
 		if other != id {
@@ -337,7 +338,7 @@ func (e *Ensemble) links(id uint32, do func(from, to uint32)) {
 	}
 }
 
-// Isolate cuts a member off from the other members, not from clients.
+// Isolate cuts a member off from the other members, but not from clients.
 func (e *Ensemble) Isolate(id uint32) { e.others(id, e.Network.Cut) }
 
 // Rejoin ends Isolate.
@@ -351,8 +352,8 @@ func (e *Ensemble) others(id uint32, do func(a, b uint32)) {
 	}
 }
 
-// ResetForwarding breaks the connection on which a follower forwards writes to a leader
-// and asks it for syncs; the log between them goes on.
+// ResetForwarding breaks the connection on which a follower forwards writes to a leader and asks it
+// for syncs. The log between them goes on.
 func (e *Ensemble) ResetForwarding(follower, leader uint32) {
 	e.Network.Reset(follower, e.servers[leader-1].Grpc)
 }
@@ -362,8 +363,8 @@ func (e *Ensemble) Forwards(follower, leader uint32) bool {
 	return e.Network.Connected(follower, e.servers[leader-1].Grpc)
 }
 
-// OrphanForwarding takes that connection from the follower alone: the leader goes on
-// reading, late, what had been sent on it, while the follower has a newer one, or is dead.
+// OrphanForwarding takes that connection away from the follower only. The leader goes on reading,
+// late, what was sent on it, while the follower has a newer connection or is dead.
 func (e *Ensemble) OrphanForwarding(follower, leader uint32, late time.Duration) {
 	e.Network.orphan(follower, e.servers[leader-1].Grpc, late)
 }
@@ -371,23 +372,23 @@ func (e *Ensemble) OrphanForwarding(follower, leader uint32, late time.Duration)
 // Port is one of the two ports that a member has for the others.
 type Port int
 
-// The ports: of gRPC, for pings, proofs and writes, and of raft, for the log and elections.
+// These are the ports: gRPC's for pings, proofs and writes, and raft's for the log and elections.
 const (
 	GRPCPort Port = 1 << iota
 	RaftPort
 )
 
-// Ways are those in which a port is Shut.
+// Ways say in which ways a port is shut.
 type Ways int
 
-// The ways. In and Out may be combined, and Silent with either.
+// These are the ways. In and Out may be combined, and Silent with either.
 const (
-	In     Ways = 1 << iota // others do not reach the member's port
-	Out                     // the member does not reach that port of the others
-	Silent                  // no connection is refused: those there are dead, and attempts to make new ones wait
+	In     Ways = 1 << iota // the others cannot reach the member's port
+	Out                     // the member cannot reach that port of the others
+	Silent                  // connections are not refused: existing ones are dead, and attempts to make new ones wait
 )
 
-// Shut keeps a member and the others apart, on one port, until Unshut.
+// Shut separates a member from the others on one port, until Unshut.
 func (e *Ensemble) Shut(id uint32, port Port, ways Ways) {
 	e.ways(id, port, ways, e.Network.block, e.Network.drop)
 }
@@ -412,7 +413,7 @@ func (e *Ensemble) ways(id uint32, port Port, ways Ways, loud, silent func(from 
 	})
 }
 
-// ForgetFlows makes the connections dead that one member has opened to the ports of another.
+// ForgetFlows makes the connections that one member has opened to the ports of another one dead.
 func (e *Ensemble) ForgetFlows(from, to uint32, ports Port) {
 	for _, port := range []Port{GRPCPort, RaftPort} {
 		if ports&port != 0 {
@@ -428,7 +429,7 @@ func (e *Ensemble) addr(id uint32, port Port) string {
 	return e.servers[id-1].Grpc
 }
 
-// BlockLog keeps a leader's log from reaching a follower; all else goes on.
+// BlockLog keeps a leader's log from reaching a follower. Everything else goes on.
 func (e *Ensemble) BlockLog(leader, follower uint32) {
 	e.Network.block(leader, e.servers[follower-1].Raft)
 }
@@ -438,7 +439,7 @@ func (e *Ensemble) UnblockLog(leader, follower uint32) {
 	e.Network.unblock(leader, e.servers[follower-1].Raft)
 }
 
-// Wipe gives a member that is down empty disks.
+// Wipe gives empty disks to a member that is down.
 func (e *Ensemble) Wipe(id uint32) {
 	e.t.Helper()
 	if e.Running(id) {
@@ -447,19 +448,19 @@ func (e *Ensemble) Wipe(id uint32) {
 	e.Disk(id).Wipe()
 }
 
-// Running reports whether a member has been started and not ended.
+// Running reports whether a member has been started and has not ended.
 func (e *Ensemble) Running(id uint32) bool {
 	r := e.members[id]
 	return r.done != nil && !r.leaves && e.Exited(id) == nil
 }
 
-// Booted is when a running member was started.
+// Booted returns when a running member was started.
 func (e *Ensemble) Booted(id uint32) time.Time { return e.members[id].booted }
 
 // Member returns a running member.
 func (e *Ensemble) Member(id uint32) *member.Member { return e.members[id].member }
 
-// Wait polls a condition every tenth of a tick and fails the test after limit.
+// Wait checks a condition every tenth of a tick and fails the test after limit.
 func (e *Ensemble) Wait(what string, limit time.Duration, ok func() bool) {
 	e.t.Helper()
 	for end := time.Now().Add(limit); !ok(); {
@@ -470,7 +471,7 @@ func (e *Ensemble) Wait(what string, limit time.Duration, ok func() bool) {
 	}
 }
 
-// Ready waits until every running member serves that is not damaged, and returns the leader.
+// Ready waits until every running member that is not damaged serves, and returns the leader.
 func (e *Ensemble) Ready() uint32 {
 	e.t.Helper()
 	e.Wait("every member to serve", 60*e.opts.Tick, func() bool {
@@ -479,8 +480,8 @@ func (e *Ensemble) Ready() uint32 {
 	return e.Leader()
 }
 
-// Healed is Ready, and all members must run: it Restarts those that end meanwhile. A member
-// whose disk has failed may still be on its way out when the faults are over.
+// Healed does what Ready does, but requires that all members run: it restarts those that end
+// meanwhile. A member whose disk has failed may still be stopping when the faults are over.
 func (e *Ensemble) Healed() uint32 {
 	e.t.Helper()
 	e.Wait("every member to run and to serve", 60*e.opts.Tick, func() bool {
@@ -490,7 +491,7 @@ func (e *Ensemble) Healed() uint32 {
 	return e.Leader()
 }
 
-// serves reports whether a running member serves, or need not because it is damaged.
+// serves reports whether a running member serves, or need not serve because it is damaged.
 func (e *Ensemble) serves(id uint32) bool {
 	return e.Member(id).Damage() != "" || e.Member(id).Role() != ""
 }
@@ -503,7 +504,7 @@ func (e *Ensemble) Joined() {
 	})
 }
 
-// Leader waits for exactly one running member that leads.
+// Leader waits until exactly one running member leads, and returns it.
 func (e *Ensemble) Leader() uint32 {
 	e.t.Helper()
 	var leader uint32
@@ -525,15 +526,15 @@ func (e *Ensemble) Leader() uint32 {
 	return leader
 }
 
-// Followers are the running members but the leader.
+// Followers returns the running members other than the leader.
 func (e *Ensemble) Followers() []uint32 {
 	e.t.Helper()
 	leader := e.Leader()
 	return slices.DeleteFunc(e.IDs(), func(id uint32) bool { return id == leader || !e.Running(id) })
 }
 
-// Equal waits until all running members have applied the same log, and compares their
-// states node by node, session by session, cursor by cursor.
+// Equal waits until all running members have applied the same log, and compares their states:
+// nodes, sessions and cursors.
 func (e *Ensemble) Equal() {
 	e.t.Helper()
 	var diff string
@@ -552,8 +553,8 @@ func (e *Ensemble) Equal() {
 	}
 }
 
-// compare returns how states differ, and whether that counts: not while one has applied more
-// than another, nor if an entry came between the looks at two of them.
+// compare returns how states differ, and whether the comparison is valid. It is not if one state
+// has applied more than another, or if an entry was applied between looking at two of them.
 func compare(states []*znode.State, diff func(a, b *znode.State) string) (how string, settled bool) {
 	at := index(states[0])
 	together := func() bool {
@@ -589,7 +590,7 @@ func (e *Ensemble) dial(ctx context.Context, id uint32) (*wire.Conn, error) {
 	return wire.New(c), nil
 }
 
-// Open opens a raw connection with a new session, or fails the test.
+// Open opens a raw connection with a new session. The test fails if that fails.
 func (e *Ensemble) Open(id uint32, timeout time.Duration) (*wire.Conn, jute.ConnectResponse) {
 	e.t.Helper()
 	c, err := e.Dial(id)
@@ -606,8 +607,8 @@ func (e *Ensemble) Open(id uint32, timeout time.Duration) (*wire.Conn, jute.Conn
 	return c, resp
 }
 
-// Connect starts a client that keeps a session, at home on the first member; without
-// members it goes round all, from member 1.
+// Connect starts a client that keeps a session, with the first of members as its home. Without
+// members it tries all, from member 1 on.
 func (e *Ensemble) Connect(timeout time.Duration, members ...uint32) *Client {
 	e.t.Helper()
 	if len(members) == 0 {

@@ -8,25 +8,24 @@ import (
 	"rollcall/leader"
 )
 
-// Gate is the way of a member's entries to its log, over all its terms of leading; their
-// TermStarts go beside it. What can be done to the entries:
+// Gate is on the way of a member's entries to its log, in all its terms as leader; the TermStarts
+// of these terms do not pass through it. It can treat entries in three ways:
 //
-//   - Hold: whoever proposes one stands still, as a goroutine does that gets no time, until
-//     Release;
-//   - Keep: the proposer of one is told that raft refused it, and raft gets it at Release;
-//   - Refuse: the same, but raft never gets it.
+//   - Hold: a goroutine that proposes an entry waits until Release, as if it got no CPU time.
+//   - Keep: the proposer of an entry is told that raft refused it; raft gets it at Release.
+//   - Refuse: the proposer is told the same, and raft never gets the entry.
 //
-// Safe for concurrent use.
+// It is safe for concurrent use.
 type Gate struct {
 	mu       sync.Mutex
 	held     chan struct{}   // closed by Release; nil: nothing is held
-	waiting  int             // for that
-	refuse   int             // so many entries from now one is refused; 0: none
-	keep     bool            // and kept
-	kept     []func()        // give them to raft
-	refused  int             // kept ones included
-	released []leader.Future // of what was held, or kept
-	stopped  sync.WaitGroup  // what will be in released
+	waiting  int             // how many proposers wait for that
+	refuse   int             // the number of the entry from now on that is refused; 0: none
+	keep     bool            // keep it too
+	kept     []func()        // functions that give the kept entries to raft
+	refused  int             // how many, including kept ones
+	released []leader.Future // the futures of entries that were held or kept
+	stopped  sync.WaitGroup  // waits for futures that are still to be added to released
 }
 
 // Hold holds entries from now on.
@@ -48,7 +47,7 @@ func (g *Gate) stop(n int, keep bool) {
 	g.refuse, g.keep = n, keep
 }
 
-// Release gives raft what has been held or kept, and lets everything else pass.
+// Release gives raft the entries that were held or kept, and lets all others pass.
 func (g *Gate) Release() {
 	g.mu.Lock()
 	if g.held != nil {
@@ -62,22 +61,22 @@ func (g *Gate) Release() {
 	}
 }
 
-// Waiting is how many proposers stand still.
+// Waiting returns how many proposers wait.
 func (g *Gate) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.waiting
 }
 
-// Refused is how many entries were refused, those that were kept included.
+// Refused returns how many entries were refused, including kept ones.
 func (g *Gate) Refused() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.refused
 }
 
-// Landed waits for the outcome of what was held or kept, all of which must be released, and
-// counts what came into the log and by the state machine.
+// Landed waits for the outcome of the entries that were held or kept, which must be released. It
+// returns how many of them came into the log and through the state machine.
 func (g *Gate) Landed() (n int) {
 	g.stopped.Wait()
 	g.mu.Lock()
@@ -133,7 +132,7 @@ func (l gated) release(data []byte) leader.Future {
 	return f
 }
 
-// refusal is what raft answers while it hands leadership over.
+// refusal is raft's answer while it transfers leadership.
 type refusal struct{}
 
 func (refusal) Error() error { return raft.ErrLeadershipTransferInProgress }

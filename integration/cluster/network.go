@@ -13,35 +13,34 @@ import (
 
 var errUnreachable = errors.New("cluster: unreachable")
 
-// Network is the wires of one ensemble in memory. Every connection belongs to two
-// hosts (members by id; clients are host 0). What can be done to them:
+// Network is the network of one ensemble, in memory. Every connection is between two hosts: members
+// by their ids, and host 0 for clients. These are its faults:
 //
-//   - Cut, Block, Reset, Kill: connections are reset, and nothing that was under way on
-//     them arrives;
-//   - Hang: nothing arrives and nobody is told, until Flow; then all of it does, in order,
-//     as TCP sends again what was lost;
-//   - Slow: everything takes longer;
-//   - Narrow: so many bytes arrive in a second, of all connections together;
-//   - Orphan: one side has lost its connections and knows, the other still reads what had
-//     been sent on them;
-//   - Forget: connections are dead, and neither side is told; new ones can be made;
-//   - Drop: that, and new ones come to nothing until they are given up.
+//   - Cut, Block, Reset, Kill: connections are reset, and bytes in flight are lost.
+//   - Hang: nothing arrives, and neither side is told, until Flow. Then everything arrives in
+//     order, as TCP resends what was lost.
+//   - Slow: everything takes longer.
+//   - Narrow: only so many bytes arrive per second, on all connections together.
+//   - Orphan: one side has lost its connections and knows it; the other side still reads what was
+//     sent on them.
+//   - Forget: connections are dead, and neither side is told. New ones can be made.
+//   - Drop: the same, and attempts to make new ones wait until they are given up.
 //
-// Safe for concurrent use.
+// It is safe for concurrent use.
 type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener // by address
 	conns     map[*conn]struct{}   // both ends of each
-	ports     int                  // of the clients' ends, handed out
-	cut       map[[2]uint32]bool   // links, smaller host first
-	blocked   map[route]int        // how many Blocks
-	dropped   map[route]int        // how many Drops
+	ports     int                  // how many ports the clients' ends have used
+	cut       map[[2]uint32]bool   // links, the smaller host first
+	blocked   map[route]int        // how many Blocks are in force
+	dropped   map[route]int        // how many Drops are in force
 	dead      map[uint32]bool
 	lives     map[uint32]int              // how often each host was killed
-	hung      map[[2]uint32]int           // from, to: how many hangs
+	hung      map[[2]uint32]int           // from, to: how many hangs are in force
 	slow      map[[2]uint32]time.Duration // from, to
 	narrow    map[[2]uint32]*strait       // from, to
-	changed   chan struct{}               // closed, and made anew, when a hang or a Drop ends
+	changed   chan struct{}               // closed and replaced when a hang or a Drop ends
 }
 
 // route is the way from a host to an address.
@@ -79,8 +78,8 @@ func (n *Network) Listen(host uint32, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects host to whoever listens on addr. It fails at once if nobody can be
-// reached there, and waits while the link hangs or drops what is sent.
+// Dial connects host to the listener of addr. It fails at once if the listener cannot be reached,
+// and waits while the link hangs or drops what is sent.
 func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn, error) {
 	for {
 		ours, theirs, l, changed := n.pair(host, addr)
@@ -107,8 +106,8 @@ func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn,
 	}
 }
 
-// pair makes the two ends of a connection to addr. Without l nobody is to be reached
-// there; with l alone the link hangs or drops, and changed says when to look again.
+// pair makes the two ends of a connection to addr. If l is nil, no listener can be reached. If only
+// l and changed are set, the link hangs or drops; try again when changed is closed.
 func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listener, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,7 +130,7 @@ func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listene
 	return ours, theirs, l, nil
 }
 
-// listening is who listens on addr, but for those that were killed.
+// listening returns the listener of addr, or nil if there is none or its host was killed.
 func (n *Network) listening(addr string) *listener {
 	if l := n.listeners[addr]; l != nil && l.life == n.lives[l.host] {
 		return l
@@ -139,23 +138,23 @@ func (n *Network) listening(addr string) *listener {
 	return nil
 }
 
-// Cut breaks the link between two hosts: their connections are reset, new ones refused.
+// Cut breaks the link between two hosts: their connections are reset, and new ones are refused.
 func (n *Network) Cut(a, b uint32) { n.set(n.cut, link(a, b), true) }
 
-// Heal mends it.
+// Heal ends a Cut.
 func (n *Network) Heal(a, b uint32) { n.set(n.cut, link(a, b), false) }
 
-// Reset breaks the connections of one host to an address; new ones are taken at once.
+// Reset breaks the connections of one host to an address. New ones are accepted at once.
 func (n *Network) Reset(from uint32, addr string) {
 	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
 		c.reset()
 	}
 }
 
-// orphan breaks the connections of one host to an address for that host only. The other
-// side learns of it when late has gone by, until when nothing arrives there; then it
-// reads what had been sent, and the end. The host may connect anew at once: so the other
-// side has two connections, and the older one speaks last, even if the host has been killed.
+// orphan breaks the connections of one host to an address for that host only. The other side learns
+// of it after late, and receives nothing until then; then it reads what had been sent, and the end.
+// The host may connect again at once. The other side then has two connections, and the older one
+// delivers last, even if the host has been killed.
 func (n *Network) orphan(from uint32, addr string, late time.Duration) {
 	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
 		c.orphan(late)
@@ -170,9 +169,9 @@ func (n *Network) Connected(from uint32, addr string) bool {
 	return len(n.find(func(c *conn) bool { return c.remote == addr && c.from == from })) > 0
 }
 
-// forget makes the connections of one host to an address dead, as a firewall does that has
-// forgotten them: what is under way and what is sent from now on vanishes, the end of a
-// connection too, and neither side is told. New ones can be made.
+// forget makes the connections of one host to an address dead, as a firewall does when it has
+// forgotten them: bytes in flight and bytes sent from now on are lost, even the end of a
+// connection, and neither side is told. New connections can be made.
 func (n *Network) forget(from uint32, addr string) {
 	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
 		c.in.lose()
@@ -180,8 +179,8 @@ func (n *Network) forget(from uint32, addr string) {
 	}
 }
 
-// drop forgets the connections of one host to an address, and lets attempts to make new ones
-// wait, until Undrop; Drops add up.
+// drop forgets the connections of one host to an address, and makes attempts to open new ones wait
+// until Undrop. Drops are counted.
 func (n *Network) drop(from uint32, addr string) {
 	n.mu.Lock()
 	n.dropped[route{from, addr}]++
@@ -197,8 +196,8 @@ func (n *Network) undrop(from uint32, addr string) {
 	n.flows()
 }
 
-// block resets the connections of one host to an address and refuses new ones until
-// Unblock; Blocks add up.
+// block resets the connections of one host to an address and refuses new ones until Unblock. Blocks
+// are counted.
 func (n *Network) block(from uint32, addr string) {
 	n.mu.Lock()
 	n.blocked[route{from, addr}]++
@@ -213,8 +212,8 @@ func (n *Network) unblock(from uint32, addr string) {
 	n.blocked[route{from, addr}]--
 }
 
-// Hang keeps what one host sends from the other until Flow; hangs add up. Connections
-// between them cannot be made while either direction hangs.
+// Hang holds what one host sends to the other until Flow. Hangs are counted. No connection between
+// the two can be made while either direction hangs.
 func (n *Network) Hang(from, to uint32) { n.hang(from, to, 1) }
 
 // Flow ends one Hang.
@@ -234,13 +233,13 @@ func (n *Network) hang(from, to uint32, by int) {
 	}
 }
 
-// flows makes every goroutine that waits to connect look again. The lock is held.
+// flows makes every goroutine that waits to connect try again. The lock is held.
 func (n *Network) flows() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
-// Slow makes everything that one host sends to the other arrive later; 0 ends it.
+// Slow delays everything that one host sends to the other; a delay of 0 ends it.
 func (n *Network) Slow(from, to uint32, by time.Duration) {
 	n.mu.Lock()
 	n.slow[[2]uint32{from, to}] = by
@@ -250,8 +249,8 @@ func (n *Network) Slow(from, to uint32, by time.Duration) {
 	}
 }
 
-// Narrow lets so many bytes a second through of what one host sends to the other, in the
-// order in which they are sent, whatever the connection; 0 ends it.
+// Narrow limits what one host sends to the other to so many bytes a second, in the order in which
+// they are sent, on all connections together. A rate of 0 ends it.
 func (n *Network) Narrow(from, to uint32, rate int) {
 	var s *strait
 	if rate > 0 {
@@ -265,8 +264,8 @@ func (n *Network) Narrow(from, to uint32, rate int) {
 	}
 }
 
-// Kill takes a host off the network as a crash would: nothing that it sends from now on
-// arrives, and its addresses are free.
+// Kill takes a host off the network as a crash would: nothing that it sends from now on arrives,
+// and its addresses are free.
 func (n *Network) Kill(host uint32) {
 	n.mu.Lock()
 	n.dead[host] = true
@@ -275,8 +274,8 @@ func (n *Network) Kill(host uint32) {
 	n.resetSevered()
 }
 
-// revive lets a host come back, and returns what stands for it on the network. That of a
-// former life, which may not have ended in all its parts, reaches nobody any more.
+// revive lets a host come back, and returns its new Host. A Host of an earlier life, whose
+// goroutines may not all have ended, can reach nothing any more.
 func (n *Network) revive(host uint32) *Host {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -305,7 +304,7 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
 	}
 	c, err := h.network.Dial(ctx, h.id, addr)
-	if err == nil && !h.lives() { // it took a while
+	if err == nil && !h.lives() { // the host may have been killed meanwhile
 		_ = c.Close()
 		return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
 	}
@@ -318,7 +317,7 @@ func (h *Host) lives() bool {
 	return h.network.lives[h.id] == h.life
 }
 
-// Close resets every connection that is left: raft leaves some open.
+// Close resets every connection that is left. Raft leaves some open.
 func (n *Network) Close() {
 	for _, c := range n.find(func(*conn) bool { return true }) {
 		c.reset()
@@ -344,7 +343,7 @@ func (n *Network) resetSevered() {
 	}
 }
 
-// find returns the ends that ok picks, which is called under the lock.
+// find returns the ends for which ok is true. ok is called under the lock.
 func (n *Network) find(ok func(*conn) bool) []*conn {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -368,9 +367,8 @@ func (n *Network) hangsLocked(a, b uint32) bool {
 	return n.hung[[2]uint32{a, b}] > 0 || n.hung[[2]uint32{b, a}] > 0
 }
 
-// ways are the directions of connections in which one host sends to the other. They are those
-// of the ends that read: what the other end had sent, and that it has closed, is still to
-// come once that end is gone.
+// ways returns the pipes in which one host sends to the other. They belong to the ends that read,
+// because what the other end had sent, and its close, may still arrive after that end is gone.
 func (n *Network) ways(from, to uint32) []*pipe {
 	var ways []*pipe
 	for _, c := range n.find(func(c *conn) bool { return c.from == to && c.to == from }) {
@@ -387,16 +385,16 @@ type conn struct {
 	from, to uint32
 	remote   string
 	in, out  *pipe
-	orphaned atomic.Bool // the other end is gone, and what it had sent is still to come
+	orphaned atomic.Bool // the other end is gone, and what it had sent still arrives
 }
 
 // Read returns what has arrived.
 func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
 
-// Write to a connection that the other end has closed fails once Read could have come to the
-// end, if the link does not hang. Until then nobody knows of it here, and what is written
-// vanishes. gRPC relies on that: after
-// a failed write it opens streams on the connection anew, without a pause, until Read fails.
+// Write fails on a connection that the other end has closed, from the moment when Read could have
+// reached the end, unless the link hangs. Before that moment this side cannot know, and the bytes
+// are lost. gRPC relies on that: after a failed write it opens streams on the connection again,
+// without a pause, until Read fails.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.out.write(b)
 	if errors.Is(err, io.ErrClosedPipe) && (c.network.hangs(c.from, c.to) || !c.in.hasEnded()) {

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// maxPipe is how many bytes one direction of a connection holds before a write waits, as
-// the buffers of two sockets would.
+// maxPipe is how many bytes one direction of a connection holds before a write waits, like the
+// buffers of two sockets.
 const maxPipe = 256 << 10
 
 var errReset = errors.New("cluster: connection reset")
 
-// pipe is one direction of a connection: bytes in order, each piece with the time from
-// which it may be read. Safe for one reader and one writer; faults come from anywhere.
+// pipe is one direction of a connection: bytes in order, in pieces, each with the time from which
+// it may be read. It is safe for one reader and one writer; faults may come from any goroutine.
 type pipe struct {
 	mu      sync.Mutex
-	changed sync.Cond // anything below
+	changed sync.Cond // signalled when any field below changes
 	pieces  []piece
-	size    int           // bytes in pieces
-	delay   time.Duration // of what is written from now on
-	strait  *strait       // that it goes through; nil: none
+	size    int           // bytes in all pieces
+	delay   time.Duration // for what is written from now on
+	strait  *strait       // the strait that it passes; nil: none
 	held    bool          // nothing is delivered
-	ended   time.Time     // behind the pieces comes the end, from then on; zero: not yet
+	ended   time.Time     // from then on the reader sees the end after the pieces; zero: no end yet
 	closed  bool          // the reader has closed its end
 	gone    bool          // the writer has lost its end
-	mute    bool          // what is written vanishes
-	lost    bool          // the network has forgotten the connection: nothing arrives any more, nor the end
-	broken  bool          // reset
+	mute    bool          // what is written is lost
+	lost    bool          // the network has forgotten the connection: nothing arrives any more, not even the end
+	broken  bool          // the connection was reset
 
 	readBy, writeBy deadline
 }
@@ -40,15 +40,15 @@ type piece struct {
 	due  time.Time
 }
 
-// strait is a link that lets so many bytes a second through, of several pipes.
+// strait is a link with a limited rate, shared by several pipes.
 type strait struct {
 	rate int
 
 	mu   sync.Mutex
-	free time.Time // when what was sent is through
+	free time.Time // when everything sent so far will have passed
 }
 
-// through returns when n bytes that are sent now are through.
+// through returns when n bytes that are sent now will have passed.
 func (s *strait) through(n int, now time.Time) time.Time {
 	if s == nil {
 		return now
@@ -62,7 +62,7 @@ func (s *strait) through(n int, now time.Time) time.Time {
 	return s.free
 }
 
-// deadline wakes those who wait for a pipe when it has passed.
+// deadline wakes goroutines that wait for a pipe when it has passed.
 type deadline struct {
 	at    time.Time // zero: none
 	timer *time.Timer
@@ -110,7 +110,7 @@ func (p *pipe) read(b []byte) (int, error) {
 	}
 }
 
-// waitUntil waits for a change, or for so long.
+// waitUntil waits for a change, for at most d.
 func (p *pipe) waitUntil(d time.Duration) {
 	timer := time.AfterFunc(d, p.changed.Broadcast)
 	defer timer.Stop()
@@ -156,7 +156,7 @@ func (p *pipe) write(b []byte) (n int, err error) {
 	}
 }
 
-// put appends a piece, which is never due before those in front of it.
+// put appends a piece. It is never due before those in front of it.
 func (p *pipe) put(b []byte, now time.Time) {
 	due := p.strait.through(len(b), now).Add(p.delay)
 	if n := len(p.pieces); n > 0 && p.pieces[n-1].due.After(due) {
@@ -167,7 +167,7 @@ func (p *pipe) put(b []byte, now time.Time) {
 	p.changed.Broadcast()
 }
 
-// closeWriter ends the pipe behind what was written.
+// closeWriter ends the pipe after what was written.
 func (p *pipe) closeWriter() {
 	p.change(func() {
 		if p.ended.IsZero() {
@@ -192,23 +192,22 @@ func (p *pipe) reset() {
 	})
 }
 
-// orphan takes the writer's end away; the reader hears of nothing before late has gone by.
+// orphan takes the writer's end away. The reader receives nothing until late has passed.
 func (p *pipe) orphan(late time.Duration) {
 	p.change(func() {
 		then := time.Now().Add(late)
 		for i := range p.pieces {
 			p.pieces[i].due = then
 		}
-		p.gone, p.ended = true, then.Add(time.Millisecond) // not together: gRPC might forget what came with its end
+		p.gone, p.ended = true, then.Add(time.Millisecond) // separately, because gRPC might drop what arrives together with the end
 		p.writeBy.stop()
 	})
 }
 
-// lose makes all that is under way, and all that is sent from now on, vanish without a word.
+// lose makes all bytes in flight, and all that are sent from now on, vanish.
 func (p *pipe) lose() { p.change(func() { p.lost, p.mute, p.pieces, p.size = true, true, nil, 0 }) }
 
-// narrow sends what is written from now on through s. If that is none, what is under way
-// has come.
+// narrow sends what is written from now on through s. If s is nil, bytes in flight have arrived.
 func (p *pipe) narrow(s *strait) {
 	p.change(func() {
 		if p.strait = s; s != nil {

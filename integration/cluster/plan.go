@@ -10,46 +10,46 @@ import (
 	"time"
 )
 
-// Kind is what a fault does.
+// Kind is a kind of fault.
 type Kind string
 
-// The faults. For is how long each lasts; those without it happen once.
+// These are the faults. For is how long each lasts; those marked "once" ignore it.
 const (
-	Kill    Kind = "kill"    // Who crashes, and starts again; Seed decides what is left of writes under way
-	Stop    Kind = "stop"    // Who ends gracefully, and starts again
-	Wipe    Kind = "wipe"    // Who crashes, and starts again with an empty disk
-	Pause   Kind = "pause"   // Who stands still; see Ensemble.Pause
+	Kill    Kind = "kill"    // Who crashes and starts again; Seed decides what is left of writes in progress
+	Stop    Kind = "stop"    // Who stops gracefully and starts again
+	Wipe    Kind = "wipe"    // Who crashes and starts again with an empty disk
+	Pause   Kind = "pause"   // Who appears paused; see Ensemble.Pause
 	Isolate Kind = "isolate" // Who is cut off from the other members
 	Cut     Kind = "cut"     // the link between Who and Far is cut
-	Hang    Kind = "hang"    // nothing gets from Who to Far
-	Slow    Kind = "slow"    // what goes between Who and Far takes By longer
-	Narrow  Kind = "narrow"  // of what goes between Who and Far, N KiB a second arrive
+	Hang    Kind = "hang"    // nothing that Who sends reaches Far
+	Slow    Kind = "slow"    // everything between Who and Far takes By longer
+	Narrow  Kind = "narrow"  // between Who and Far, N KiB a second arrive
 	Reset   Kind = "reset"   // once: the connections between Who and Far are reset
-	Orphan  Kind = "orphan"  // once: Who loses its forwarding connections, which the others read By later
+	Orphan  Kind = "orphan"  // once: Who loses its forwarding connections, from which the others still read By later
 	Lag     Kind = "lag"     // the log does not reach Who, and what Who forwards is sent again
 	Stall   Kind = "stall"   // Who's disk hangs
-	Fail    Kind = "fail"    // once: the N-th write of Who's disk from now fails; it is restarted
-	Step    Kind = "step"    // Who's wall clock is set forward, or back, By; once, unless it is right again after For
+	Fail    Kind = "fail"    // once: the N-th write of Who's disk from now on fails; Who is restarted
+	Step    Kind = "step"    // Who's wall clock is set forward or back by By; once, or set right again after For
 	Drift   Kind = "drift"   // once: Who's wall clock gains By each second from now on
-	Strand  Kind = "strand"  // clients do not reach Who
-	Shut    Kind = "shut"    // Who's gRPC port and those of the others are kept apart; N: Ways
-	ShutLog Kind = "shutlog" // the same of raft's port
+	Strand  Kind = "strand"  // clients cannot reach Who
+	Shut    Kind = "shut"    // Who's gRPC port and those of the others are separated; N: Ways
+	ShutLog Kind = "shutlog" // the same for raft's port
 	Forget  Kind = "forget"  // once: the network forgets the connections that Who has opened to Far; N: to which ports, a sum of Port
 )
 
-// Target is a member by what it is when the fault begins: "leader", "follower1",
-// "follower2" … in the order of ids, or always the same, "m1". "" is none.
+// Target names a member. "leader", "follower1", "follower2" and so on, in the order of ids, are
+// resolved when the fault begins; "m1" is always member 1. "" is no member.
 type Target string
 
-// Leader is the member that leads.
+// Leader is the member that leads when the fault begins.
 const Leader Target = "leader"
 
-// Follower is the n-th member that does not, from 1.
+// Follower returns the n-th follower, counted from 1.
 func Follower(n int) Target { return Target(fmt.Sprintf("follower%d", n)) }
 
 // Fault is one thing done to an ensemble.
 type Fault struct {
-	At       time.Duration // since the plan began
+	At       time.Duration // since the plan's begin
 	Kind     Kind
 	Who, Far Target
 	For, By  time.Duration
@@ -57,7 +57,7 @@ type Fault struct {
 	Seed     uint64
 }
 
-// String is one line, which ParsePlan reads.
+// String returns the fault as one line, which ParsePlan reads.
 func (f Fault) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %s %s", f.At, f.Kind, f.Who)
@@ -82,7 +82,7 @@ func (f Fault) String() string {
 // Plan is a schedule of faults, in any order.
 type Plan []Fault
 
-// String is a line for each fault.
+// String returns a line for each fault.
 func (p Plan) String() string {
 	lines := make([]string, 0, len(p))
 	for _, f := range p {
@@ -91,7 +91,7 @@ func (p Plan) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// ParsePlan reads what String wrote; empty lines are left out.
+// ParsePlan parses what String returned. It ignores empty lines.
 func ParsePlan(text string) (Plan, error) {
 	var p Plan
 	for line := range strings.Lines(text) {
@@ -133,7 +133,7 @@ func parseFault(words []string) (f Fault, err error) {
 		case "seed":
 			f.Seed, err = strconv.ParseUint(value, 10, 64)
 		default:
-			err = fmt.Errorf("%q means nothing", key)
+			err = fmt.Errorf("unknown key %q", key)
 		}
 		if err != nil {
 			return f, err
@@ -144,12 +144,12 @@ func parseFault(words []string) (f Fault, err error) {
 
 var kinds = []Kind{Kill, Stop, Wipe, Pause, Isolate, Cut, Hang, Slow, Reset, Orphan, Lag, Stall, Fail, Step, Drift, Strand, Shut, ShutLog, Forget}
 
-// Losing are the kinds that cost the leader its office, if they hit it and last.
+// Losing lists the kinds of faults that make a leader lose leadership if they hit it and last.
 var Losing = []Kind{Kill, Kill, Kill, Stop, Pause, Isolate, Stall, Fail}
 
-// RandomPlan draws three to five faults of at least two kinds that begin within span,
-// the first of them, in most plans, on the leader. At most one disk is wiped: more would
-// be more than an ensemble of three promises to bear.
+// RandomPlan draws three to five faults of at least two kinds that begin within span. In most plans
+// the first one hits the leader. At most one disk is wiped, since an ensemble of three does not
+// promise to survive more.
 func RandomPlan(rng *rand.Rand, members int, span time.Duration) Plan {
 	for {
 		var p Plan
@@ -182,11 +182,11 @@ func RandomPlan(rng *rand.Rand, members int, span time.Duration) Plan {
 
 const year = 365 * 24 * time.Hour
 
-// steps are what wall clocks are set by.
+// steps are the amounts by which wall clocks are set wrong.
 var steps = []time.Duration{time.Hour, -time.Hour, year, -year}
 
-// narrowed adds a narrow link to every fourth plan. It draws from the plan, so that the other
-// faults of a seed are what they are without.
+// narrowed adds a narrow link to every fourth plan. It draws its random numbers after the plan, so
+// that the other faults of a seed stay the same.
 func narrowed(p Plan, members int, span time.Duration) Plan {
 	rng := rand.New(rand.NewPCG(uint64(p[0].At), uint64(len(p))))
 	if rng.IntN(4) > 0 {
@@ -195,8 +195,8 @@ func narrowed(p Plan, members int, span time.Duration) Plan {
 	return append(p, randomFault(rng, Narrow, Leader, members, span))
 }
 
-// shorten lets no port stay shut for long: of three, a member without data needs both others
-// to join, so that no member could go on meanwhile.
+// shorten limits how long a port stays shut. Of three members, one without data needs both others
+// to join, so nothing could go on meanwhile.
 func shorten(p Plan) {
 	for i, f := range p {
 		if f.Kind == Shut || f.Kind == ShutLog {
@@ -251,7 +251,7 @@ func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.D
 			f.N |= int(Silent)
 		}
 		if rng.IntN(2) == 0 {
-			f.For = draw(6*time.Second, 12*time.Second) // past the sync limit
+			f.For = draw(6*time.Second, 12*time.Second) // longer than the sync limit
 		}
 	case Forget:
 		f.Far, f.N = far, 1+rng.IntN(3)

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Played is a fault that has begun, and whom it hit.
+// Played is a fault that has begun, with the members that it hit.
 type Played struct {
 	Fault
-	Hit, Far uint32 // 0: nobody, so nothing was done
+	Hit, Far uint32 // 0: none, so nothing was done
 }
 
-// patience is how long a fault waits for its target, which another fault may have taken
-// down for longer than an election.
+// patience is how long a fault waits for its target. Another fault may have taken the target down
+// for longer than an election.
 const patience = 10 * time.Second
 
-// player plays a plan. What a fault was done to is settled when it begins.
+// player plays a plan. The target of a fault is resolved when the fault begins.
 type player struct {
 	e      *Ensemble
 	began  func(Played)
-	due    []action // by time
-	leader uint32   // the last one known
+	due    []action // ordered by time
+	leader uint32   // the last known leader
 }
 
 type action struct {
@@ -31,9 +31,9 @@ type action struct {
 	do func()
 }
 
-// Play plays a plan, restarting members that end by themselves, until all its faults are
-// over and done says so; a disk that has not failed by then will not. A fault whose target
-// is down waits until it is not, or somebody else leads. began, if not nil, hears of each
+// Play plays a plan and restarts members that end by themselves, until all faults are over and done
+// returns true. A disk that has not failed by then will not fail. A fault whose target is down
+// waits until the target is up or another member leads. began, if not nil, is called with each
 // fault before it is done.
 func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 	e.t.Helper()
@@ -70,7 +70,7 @@ func (pl *player) at(t time.Time, do func()) {
 	pl.due = slices.Insert(pl.due, i, action{t, do})
 }
 
-// look remembers who leads.
+// look records which member leads.
 func (pl *player) look() {
 	for _, id := range pl.e.IDs() {
 		if pl.e.Running(id) && pl.e.Member(id).Role() == "leader" && id != pl.leader {
@@ -80,7 +80,7 @@ func (pl *player) look() {
 	}
 }
 
-// resolve says who is meant, 0: nobody.
+// resolve returns the member that t names, or 0 if there is none.
 func (pl *player) resolve(t Target) uint32 {
 	ids := pl.e.IDs()
 	if t == Leader {
@@ -99,8 +99,8 @@ func (pl *player) resolve(t Target) uint32 {
 	return followers[n-1]
 }
 
-// begin does a fault to whom it means, and plans its end. If that is nobody, it tries
-// again in a moment, until it gives up.
+// begin does a fault to its target and schedules its end. If there is no target it tries again
+// after a moment, until giveUp.
 func (pl *player) begin(f Fault, giveUp time.Time) {
 	pl.look()
 	p := Played{Fault: f, Hit: pl.resolve(f.Who), Far: pl.resolve(f.Far)}
@@ -123,7 +123,7 @@ func (pl *player) begin(f Fault, giveUp time.Time) {
 	}
 }
 
-// do does a fault, and returns what ends it.
+// do does a fault, and returns the function that ends it.
 func (pl *player) do(p Played) (end func()) {
 	e, n, id := pl.e, pl.e.Network, p.Hit
 	switch p.Kind {
@@ -135,14 +135,14 @@ func (pl *player) do(p Played) (end func()) {
 		}
 		return func() { e.start(id) }
 	case Stop:
-		if e.Disk(id).Stalled() { // it would not end, and whoever asked would lose patience
+		if e.Disk(id).Stalled() { // a member with a stalled disk would not stop, and Stop would give up
 			e.crash(id, nil)
 			return func() { e.start(id) }
 		}
 		e.stopSoon(id)
 		return func() {
 			if e.members[id].leaves {
-				_ = e.stopMember(id) // what it could not do shows in what it left
+				_ = e.stopMember(id) // its error, if any, shows in what it left
 			}
 			e.start(id)
 		}
@@ -215,11 +215,11 @@ func (pl *player) do(p Played) (end func()) {
 }
 
 // joinPatience is how long a wiped member is watched, from its restart on, until it takes part
-// again. It can take as long as other faults keep it from those whose word it needs.
+// again. Other faults may keep it from members whose answers it needs.
 const joinPatience = 30 * time.Second
 
-// joins tells the record, once a wiped member has caught up, that it was out of reach since
-// from, as far as a majority of the log goes: pings reach it long before.
+// joins waits until a wiped member has caught up, and then records that it was unreachable since
+// from, as far as a majority of the log is concerned. Pings reach it long before.
 func (pl *player) joins(id uint32, from time.Duration, giveUp time.Time) {
 	pl.at(time.Now().Add(pl.e.opts.Tick/20), func() {
 		if !time.Now().After(giveUp) && (!pl.e.Running(id) || pl.e.Member(id).Role() == "" || pl.e.Member(id).Joining()) {

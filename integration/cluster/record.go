@@ -17,12 +17,11 @@ import (
 	"rollcall/znode"
 )
 
-// settling is how long after a fault's end two members may still be without a connection:
-// it is told to the history as part of the fault.
+// settling is how long after a fault's end two members may still be without a connection. The
+// history counts it as part of the fault.
 const settling = 2 * time.Second
 
-// record takes down what clients and members do, for package history. The nil one takes
-// down nothing.
+// record records what clients and members do, for package history. A nil record records nothing.
 type record struct {
 	to    *history.Recorder
 	start time.Time
@@ -37,7 +36,8 @@ func newRecord(tick time.Duration, members []uint32, linear bool) (*record, erro
 	return &record{to: r, start: time.Now(), leaders: map[uint64]uint32{}}, err
 }
 
-// leader returns the member that led in a term, false if no TermStart of it has applied.
+// leader returns the member that led in a term, or false if no TermStart of that term has been
+// applied.
 func (r *record) leader(term uint64) (id uint32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *record) leader(term uint64) (id uint32, ok bool) {
 
 func (r *record) now() time.Duration { return time.Since(r.start) }
 
-// asked takes down a request.
+// asked records a request.
 func (r *record) asked(session jute.SessionID, conn uint64, xid int32, op jute.Op, rec wire.Record) history.CallID {
 	if r == nil || xid <= 0 {
 		return 0
@@ -70,7 +70,7 @@ func (r *record) asked(session jute.SessionID, conn uint64, xid int32, op jute.O
 	return r.to.Invoked(r.now(), q)
 }
 
-// answered takes down a reply.
+// answered records a reply.
 func (r *record) answered(id history.CallID, op jute.Op, reply wire.Reply) {
 	if r == nil || id == 0 {
 		return
@@ -80,7 +80,7 @@ func (r *record) answered(id history.CallID, op jute.Op, reply wire.Reply) {
 		switch op {
 		case jute.OpCreate:
 			var resp jute.CreateResponse
-			_ = reply.Into(&resp) // whoever asked sees what is wrong with it
+			_ = reply.Into(&resp) // the caller sees what is wrong with it
 			a.Path = string(resp.Path)
 		case jute.OpGetData:
 			var resp jute.GetDataResponse
@@ -101,7 +101,7 @@ func (r *record) event(session jute.SessionID, conn uint64, e jute.WatcherEvent)
 	}
 }
 
-// connection takes down what became of a client's connection, and returns its number.
+// connection records an event of a client's connection, and returns the connection's number.
 func (r *record) connection(kind history.ConnectionKind, session jute.SessionID, conn uint64, member uint32) uint64 {
 	if r == nil {
 		return 0
@@ -113,7 +113,7 @@ func (r *record) connection(kind history.ConnectionKind, session jute.SessionID,
 	return conn
 }
 
-// down and up: a member's process is not there, for exactly that time.
+// down and up record when a member's process is not running.
 func (r *record) down(id uint32) {
 	if r != nil {
 		r.to.Cut(r.now(), id, id)
@@ -126,7 +126,7 @@ func (r *record) up(id uint32) {
 	}
 }
 
-// fault tells of the pairs of members that cannot talk while a fault lasts.
+// fault records which pairs of members cannot communicate while a fault lasts.
 func (r *record) fault(p Played, ids []uint32) {
 	if r == nil || p.Hit == 0 {
 		return
@@ -139,7 +139,7 @@ func (r *record) fault(p Played, ids []uint32) {
 			case p.Kind == Kill || p.Kind == Wipe || p.Kind == Pause || p.Kind == Isolate || p.Kind == Cut:
 				r.to.Cut(r.now(), a, b)
 				r.to.Healed(until, a, b)
-			default: // a member may hear the other's pings all the same
+			default: // a member may receive the other's pings all the same
 				r.to.Hampered(r.now(), until, a, b)
 			}
 		}
@@ -153,7 +153,7 @@ func (r *record) fault(p Played, ids []uint32) {
 	}
 }
 
-// hampered tells that a member may not have heard the others, nor they it, since from.
+// hampered records that, since from, a member may not have heard the others, nor they it.
 func (r *record) hampered(from time.Duration, id uint32, ids []uint32) {
 	if r == nil {
 		return
@@ -165,7 +165,7 @@ func (r *record) hampered(from time.Duration, id uint32, ids []uint32) {
 	}
 }
 
-// observe hooks a member's configuration up.
+// observe sets the hooks of a member's configuration.
 func (r *record) observe(cfg *member.Config) *witness {
 	if r == nil {
 		return nil
@@ -176,7 +176,7 @@ func (r *record) observe(cfg *member.Config) *witness {
 	return w
 }
 
-// witness hears what one member applies.
+// witness records what one member applies.
 type witness struct {
 	*record
 	id    uint32
@@ -208,7 +208,7 @@ func (w *witness) Swept(jute.SessionID, bool)        {}
 func (w *witness) EntryEnd(uint64)                   {}
 func (w *witness) Restored()                         {}
 
-// listening hears what one member's connections ask of it.
+// listening records what one member's connections ask of it.
 type listening struct {
 	server.Member
 	w *witness
@@ -231,8 +231,8 @@ func (l listening) Vouch(ctx context.Context, id jute.SessionID) error {
 	return err
 }
 
-// History takes down what every running member's tree holds, and returns all that was
-// recorded until now. It needs Options.Record.
+// History records the tree of every running member, and returns everything recorded so far. It
+// needs Options.Record.
 func (e *Ensemble) History() (history.History, error) {
 	for _, id := range e.IDs() {
 		if e.Running(id) {

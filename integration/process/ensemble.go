@@ -16,32 +16,32 @@ import (
 	"time"
 )
 
-// Ensemble is one member, or several, as processes of their own. For one goroutine at a time.
+// Ensemble is one or more members as processes. Use it from one goroutine at a time.
 type Ensemble struct {
 	Members []*Member
 	t       *testing.T
 	cfg     Config
 }
 
-// Member is one member: its folder outlives its process.
+// Member is one member. Its folder outlives its process.
 type Member struct {
 	ID      int
-	Clients string   // address for clients
-	Config  string   // path of its zoo.cfg
+	Clients string   // its address for clients
+	Config  string   // the path of its zoo.cfg
 	Data    string   // its folder
-	Log     string   // path of what it prints
-	Binary  string   // which it is started from next; "": Config.Binary
-	Process *Process // the last one; nil before the first
+	Log     string   // the path of its output
+	Binary  string   // the binary for its next start; "": Config.Binary
+	Process *Process // the last process; nil before the first start
 }
 
-// Config is what an Ensemble is started with.
+// Config configures an Ensemble.
 type Config struct {
 	Binary string        // rollcall; see Build
 	Flags  []string      // of rollcall serve
-	Env    []string      // variables besides this process's own, each NAME=value
-	Size   int           // members
+	Env    []string      // more environment variables, each NAME=value
+	Size   int           // number of members
 	Tick   time.Duration // tickTime
-	Lines  string        // further lines of zoo.cfg, each with its end
+	Lines  string        // more lines of zoo.cfg, each with its line end
 }
 
 // StartEnsemble starts the members and waits until they serve.
@@ -92,14 +92,14 @@ func (e *Ensemble) write(path, text string) {
 	}
 }
 
-// Start runs a member's process, on what it left behind if it ran before.
+// Start starts a member's process on the data of its last run, if there was one.
 func (e *Ensemble) Start(m *Member) {
 	e.t.Helper()
 	log, err := os.OpenFile(m.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	defer func() { _ = log.Close() }() // the process has its own descriptor
+	defer func() { _ = log.Close() }() // the process has a descriptor of its own
 	cmd := exec.Command(cmp.Or(m.Binary, e.cfg.Binary), append(append([]string{"serve"}, e.cfg.Flags...), m.Config)...)
 	cmd.Env = append(os.Environ(), e.cfg.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -111,7 +111,7 @@ func (e *Ensemble) Start(m *Member) {
 	})
 }
 
-// Empty leaves a member that is down nothing but its id.
+// Empty removes everything but the id from the folder of a member that is down.
 func (e *Ensemble) Empty(m *Member) {
 	e.t.Helper()
 	if err := os.RemoveAll(m.Data); err != nil {
@@ -120,7 +120,7 @@ func (e *Ensemble) Empty(m *Member) {
 	e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
 }
 
-// Settle waits until every running member serves and one of them leads, and returns that.
+// Settle waits until every running member serves and one of them leads, and returns the leader.
 func (e *Ensemble) Settle() *Member {
 	e.t.Helper()
 	var leader *Member
@@ -146,21 +146,21 @@ func (e *Ensemble) Settle() *Member {
 	return leader
 }
 
-// KillAll ends every member by SIGKILL, as fast as it goes.
+// KillAll kills every member with SIGKILL, all at once.
 func (e *Ensemble) KillAll() { KillAll(e.Members) }
 
-// KillAll ends some members by SIGKILL, as fast as it goes.
+// KillAll kills some members with SIGKILL, all at once.
 func KillAll(members []*Member) {
 	for _, m := range members {
 		m.Process.Tell()
-		_ = m.Process.Cmd.Process.Kill() // all at once; Kill waits for each
+		_ = m.Process.Cmd.Process.Kill() // all at once; Kill below waits for each
 	}
 	for _, m := range members {
 		m.Process.Kill()
 	}
 }
 
-// StopAll ends every member by SIGTERM; each must end with status 0.
+// StopAll stops every member with SIGTERM. Each must exit with status 0.
 func (e *Ensemble) StopAll() {
 	e.t.Helper()
 	for _, m := range e.Members {
@@ -175,7 +175,7 @@ func (e *Ensemble) StopAll() {
 	}
 }
 
-// Addresses returns where clients connect, first's place first.
+// Addresses returns the members' addresses for clients, beginning with that of first.
 func (e *Ensemble) Addresses(first *Member) []string {
 	addrs := []string{first.Clients}
 	for _, m := range e.Members {
@@ -188,7 +188,7 @@ func (e *Ensemble) Addresses(first *Member) []string {
 
 var modeLine = regexp.MustCompile(`(?m)^Mode: (\w+)$`)
 
-// Mode asks the member by srvr what it is; "" while it does not serve.
+// Mode asks the member with srvr for its role; "" while it does not serve.
 func (m *Member) Mode() string {
 	match := modeLine.FindStringSubmatch(fourLetters(m.Clients, "srvr"))
 	if match == nil {
@@ -197,10 +197,10 @@ func (m *Member) Mode() string {
 	return match[1]
 }
 
-// Word returns the answer to a four-letter word, or what came of it in time.
+// Word returns the answer to a four-letter word, or what arrived of it in time.
 func (m *Member) Word(word string) string { return fourLetters(m.Clients, word) }
 
-// fourLetters returns the answer to a four-letter word, or what came of it in time.
+// fourLetters returns the answer to a four-letter word, or what arrived of it in time.
 func fourLetters(addr, word string) string {
 	const limit = 2 * time.Second
 	conn, err := net.DialTimeout("tcp", addr, limit)
@@ -221,24 +221,25 @@ func fourLetters(addr, word string) string {
 	return string(answer)
 }
 
-// addressesUsed counts the addresses that nextAddress gave away.
+// addressesUsed counts the addresses that nextAddress has returned.
 var addressesUsed atomic.Uint32
 
-// nextAddress returns a loopback address that nothing else on this machine is likely to
-// use: members must find the same ports free again when they start anew, and the ports
-// of 127.0.0.1 go to whoever connects somewhere.
+// nextAddress returns a loopback address that nothing else on this machine is likely to use.
+// Members must find the same ports free when they start again, and the kernel gives ports of
+// 127.0.0.1 to any program that connects somewhere.
 func nextAddress() net.IP {
 	pid := os.Getpid()
 	return net.IPv4(127, byte(128|pid>>8&127), byte(pid), byte(1+(addressesUsed.Add(1)-1)%254))
 }
 
-// FreePort returns an address for a server that the test may start again and again: see nextAddress.
+// FreePort returns an address for a server that the test may start again and again: see
+// nextAddress.
 func FreePort(t *testing.T) *net.TCPAddr {
 	t.Helper()
 	return freePorts(t, nextAddress(), 1)[0]
 }
 
-// freePorts returns n ports of ip that nobody listens on.
+// freePorts returns n ports of ip on which nothing listens.
 func freePorts(t *testing.T, ip net.IP, n int) []*net.TCPAddr {
 	t.Helper()
 	var ports []*net.TCPAddr
@@ -247,7 +248,7 @@ func freePorts(t *testing.T, ip net.IP, n int) []*net.TCPAddr {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = l.Close() }() // at the end: so that all differ
+		defer func() { _ = l.Close() }() // at the end, so that all ports differ
 		ports = append(ports, l.Addr().(*net.TCPAddr))
 	}
 	return ports

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// hurried are the constants that are others in a hurried binary: members look for
-// snapshots to take every 300 to 600 ms, not every 10 to 20 s, and keep so little log
-// behind them that it does not reach the one before. A member that was down for a second
-// is sent one. And raft-wal's segments are full after a moment.
+// hurried lists the constants that a hurried binary changes. Its members check whether to take a
+// snapshot every 300 to 600 ms instead of every 10 to 20 s, and keep so little log before a
+// snapshot that it does not reach back to the previous one. A member that was down for a second is
+// therefore sent a snapshot. Segments of raft-wal fill up quickly.
 var hurried = []struct{ file, old, new string }{
 	{"quorum/node.go", "snapshotInterval = 10 * time.Second", "snapshotInterval = 300 * time.Millisecond"},
 	{"quorum/trailing.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},
@@ -20,8 +20,8 @@ var hurried = []struct{ file, old, new string }{
 	{"quorum/disk/wal.go", "walSegment = 16 << 20", "walSegment = 128 << 10"},
 }
 
-// BuildHurried is Build of the sources as they are, but for constants that make snapshots many
-// and the log behind them short. root is the path of the repository.
+// BuildHurried does what Build does, with constants that make snapshots frequent and the log before
+// them short. root is the path of the repository.
 func BuildHurried(root, dir string) (string, error) {
 	replace := map[string]string{}
 	for i, h := range hurried {

@@ -1,6 +1,6 @@
-// Package process runs Rollcall's binary, and other programs, as processes of this machine
-// for tests: they end with the test that started them, even when go test ends the test
-// binary at its time limit. An Ensemble is members that are processes of their own.
+// Package process runs Rollcall's binary, and other programs, as processes for tests. They end with
+// the test that started them, even if go test kills the test binary at its time limit. An Ensemble
+// is members that run as processes.
 package process
 
 import (
@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// Patience is the limit for anything that must happen: far more than it takes.
+	// Patience is the limit for anything that must happen. It is far longer than anything takes.
 	Patience = 30 * time.Second
-	// look is how often a condition outside this process is looked at.
+	// look is the interval at which a condition outside this process is checked.
 	look = 20 * time.Millisecond
-	// lastWords is how much of a log is printed when its test fails.
+	// lastWords is how many bytes of a log are printed when its test fails.
 	lastWords = 64 << 10
 )
 
-// Process is a child of this test. It is gone when the test ends, even when go test
-// ends the test binary at its time limit.
+// Process is a child process of this test. It is gone when the test ends, even if go test kills the
+// test binary at its time limit.
 type Process struct {
 	Name string
 	Cmd  *exec.Cmd
-	told atomic.Bool   // to end, by a signal or in its own language
+	told atomic.Bool   // told to end, by a signal or by other means
 	done chan struct{} // closed when it has ended
-	err  error         // of Wait; read after done
+	err  error         // the error of Wait; read it after done
 }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Start runs cmd. That it ends before it was told to is a failure; so is what it leaves
-// in printed, then shown. It may be called by the test's own goroutine only.
+// Start runs cmd. The test fails if the process ends before it was told to; then what printed
+// returns is shown. Call it only from the test's own goroutine.
 func Start(t *testing.T, name string, cmd *exec.Cmd, printed func() string) *Process {
 	t.Helper()
 	p, err := Launch(name, cmd)
@@ -61,10 +61,10 @@ func Start(t *testing.T, name string, cmd *exec.Cmd, printed func() string) *Pro
 	return p
 }
 
-// Launch runs cmd. Nobody but the caller ends it, unless the test binary ends.
+// Launch runs cmd. The caller must end it; otherwise it ends with the test binary.
 func Launch(name string, cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.WaitDelay = time.Second // a script's own child may still hold its output
+	cmd.WaitDelay = time.Second // a script's child may still hold its output
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -76,24 +76,24 @@ func Launch(name string, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Tell notes that the process has been told to end, unless it has ended before.
+// Tell records that the process has been told to end, unless it has ended before.
 func (p *Process) Tell() {
 	if p.Running() {
 		p.told.Store(true)
 	}
 }
 
-// Forgive notes that it was right for the process to end by itself.
+// Forgive records that it was right for the process to end by itself.
 func (p *Process) Forgive() { p.told.Store(true) }
 
-// Kill ends the process and what it started by SIGKILL, and waits until it is gone.
+// Kill kills the process and its children with SIGKILL, and waits until it is gone.
 func (p *Process) Kill() {
 	p.Tell()
 	_ = syscall.Kill(-p.Cmd.Process.Pid, syscall.SIGKILL) // fails if it has ended meanwhile
 	<-p.done
 }
 
-// Signal asks the process to end.
+// Signal sends the process a signal that asks it to end.
 func (p *Process) Signal(sig os.Signal) error {
 	p.Tell()
 	if err := p.Cmd.Process.Signal(sig); err != nil {
@@ -102,8 +102,8 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Status waits until the process, which has been told to end, is gone. It returns its
-// exit status, -1 after a signal.
+// Status waits until the process, which has been told to end, is gone. It returns the exit status,
+// or -1 if a signal ended it.
 func (p *Process) Status(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -119,7 +119,7 @@ func (p *Process) Status(ctx context.Context) (int, error) {
 	}
 }
 
-// Running reports whether the process has not ended.
+// Running reports whether the process is still running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -129,7 +129,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Until looks at a condition until it holds; what names it in the error.
+// Until checks a condition until it holds. what describes it in the error.
 func Until(ctx context.Context, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()

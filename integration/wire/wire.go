@@ -1,6 +1,6 @@
-// Package wire speaks ZooKeeper's client protocol frame by frame, for tests that want
-// to see exactly what a server sends and when. It is no client: it keeps no session
-// alive, reconnects nothing and hides nothing.
+// Package wire speaks ZooKeeper's client protocol frame by frame, for tests that check exactly what
+// a server sends and when. It is not a client: it does not keep a session alive, reconnect or hide
+// anything.
 package wire
 
 import (
@@ -14,10 +14,10 @@ import (
 	"rollcall/jute"
 )
 
-// maxFrame bounds what a test reads in one frame: a full list of 10,000 long names.
+// maxFrame is the longest frame that a test reads: a full list of 10,000 long names.
 const maxFrame = 16 << 20
 
-// Record is what a request or reply consists of.
+// Record is the body of a request or reply.
 type Record interface {
 	Append(b []byte) []byte
 }
@@ -27,17 +27,17 @@ type Readable interface {
 	Decode(d *jute.Decoder)
 }
 
-// Conn is one connection. Not safe for concurrent use, but one goroutine may write
-// while another reads.
+// Conn is one connection. It is not safe for concurrent use, except that one goroutine may write
+// while another one reads.
 type Conn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// New wraps an open connection.
+// New returns a Conn on an open connection.
 func New(c net.Conn) *Conn { return &Conn{Conn: c, r: bufio.NewReader(c)} }
 
-// Reply is one frame from the server: a reply, or (Xid -1) an event.
+// Reply is one frame from the server: a reply or, with Xid -1, an event.
 type Reply struct {
 	jute.ReplyHeader
 	Body []byte
@@ -58,7 +58,7 @@ func (r Reply) Into(rec Readable) error {
 	return d.Err()
 }
 
-// String says it short, for failures.
+// String returns a short description for failure messages.
 func (r Reply) String() string {
 	if r.Xid == jute.XidNotification {
 		e := r.Event()
@@ -87,19 +87,19 @@ func (c *Conn) ReadConnect() (jute.ConnectResponse, error) {
 	return resp, d.Err()
 }
 
-// Open is a handshake for a new session.
+// Open does the handshake for a new session.
 func (c *Conn) Open(timeout time.Duration) (jute.ConnectResponse, error) {
 	return c.Handshake(jute.ConnectRequest{TimeOut: int32(timeout.Milliseconds()), Passwd: make([]byte, 16), HasReadOnly: true})
 }
 
-// Resume is a handshake for a known one.
+// Resume does the handshake for an existing session.
 func (c *Conn) Resume(s jute.ConnectResponse, zxid int64) (jute.ConnectResponse, error) {
 	return c.Handshake(jute.ConnectRequest{
 		LastZxidSeen: zxid, TimeOut: s.TimeOut, SessionID: s.SessionID, Passwd: s.Passwd, HasReadOnly: true,
 	})
 }
 
-// Frame makes a request's frame body: header and record (nil: none).
+// Frame returns the body of a request's frame: header and record, without a record if rec is nil.
 func Frame(xid int32, op jute.Op, rec Record) []byte {
 	b := jute.RequestHeader{Xid: xid, Op: op}.Append(nil)
 	if rec != nil {
@@ -126,8 +126,8 @@ func (c *Conn) Recv() (Reply, error) {
 	return r, d.Err()
 }
 
-// Call sends a request and reads until its reply, which it returns with the events
-// that came before it.
+// Call sends a request and reads until its reply. It returns the reply and the events that came
+// before it.
 func (c *Conn) Call(xid int32, op jute.Op, rec Record) (Reply, []jute.WatcherEvent, error) {
 	if err := c.Send(xid, op, rec); err != nil {
 		return Reply{}, nil, err
@@ -148,14 +148,14 @@ func (c *Conn) Call(xid int32, op jute.Op, rec Record) (Reply, []jute.WatcherEve
 	}
 }
 
-// Closed reports whether the server closes the connection before limit, without a
-// further byte. Bytes that come first are an error.
+// Closed returns nil if the server closes the connection within limit and sends nothing before. It
+// returns an error if a byte arrives or the connection stays open.
 func (c *Conn) Closed(limit time.Duration) error {
-	_ = c.SetReadDeadline(time.Now().Add(limit)) // fails only on a connection that is closed
+	_ = c.SetReadDeadline(time.Now().Add(limit)) // fails only on a closed connection
 	b, err := c.r.ReadByte()
 	switch {
 	case err == nil:
-		return fmt.Errorf("wire: byte %#x where the connection was to be closed", b)
+		return fmt.Errorf("wire: byte %#x instead of the end of the connection", b)
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe):
 		return nil
 	}
@@ -163,5 +163,5 @@ func (c *Conn) Closed(limit time.Duration) error {
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return fmt.Errorf("wire: connection still open after %v", limit)
 	}
-	return nil // reset
+	return nil // the connection was reset
 }
