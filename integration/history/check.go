@@ -13,10 +13,10 @@ import (
 // Rule is the letter of a promise; see the package comment.
 type Rule string
 
-// fault is the name of a way to break a promise.
+// fault names a way to break a promise.
 type fault string
 
-// The faults, by rule.
+// These are the faults, by rule.
 const (
 	liveExpired     fault = "live session expired"                 // a
 	toldExpired     fault = "client told of an expiry before it"   // a
@@ -40,22 +40,22 @@ const (
 	undecided       fault = "linearizability not decided in time"  // g
 )
 
-// maxPerRule bounds how many violations of one rule are reported: one fault often shows
-// in everything behind it.
+// maxPerRule limits how many violations of one rule are reported, because one fault often causes
+// many violations after it.
 const maxPerRule = 20
 
-// Violation is one promise broken.
+// Violation is one broken promise.
 type Violation struct {
 	Rule    Rule
 	Fault   fault
-	Session jute.SessionID // 0: of none in particular
+	Session jute.SessionID // 0: of no particular session
 	At      time.Duration
-	Index   uint64 // 0: of none
-	Zxid    int64  // 0: of none
+	Index   uint64 // 0: none
+	Zxid    int64  // 0: none
 	Detail  string
 }
 
-// String is one line.
+// String returns the violation as one line.
 func (v Violation) String() string {
 	s := fmt.Sprintf("(%s) %s: at %v", v.Rule, v.Fault, v.At)
 	if v.Session != 0 {
@@ -70,9 +70,9 @@ func (v Violation) String() string {
 	return s + ": " + v.Detail
 }
 
-// Check judges a history by all rules and returns what is wrong with it, at most
-// maxPerRule of each, by rule and time. It takes up to linearizeLimit for each path of
-// (g), by the wall clock: call it outside of a synctest bubble, where that never passes.
+// Check judges a history by all rules and returns the violations, at most maxPerRule of each rule,
+// ordered by rule and time. It takes up to linearizeLimit of real time for each path of (g). Call
+// it outside of a synctest bubble, where the time would never pass.
 func Check(h History) []Violation {
 	b := newBook(&h)
 	rules := []struct {
@@ -100,19 +100,19 @@ func Check(h History) []Violation {
 	return all
 }
 
-// What a leader promises, in its ticks.
-func (h *History) step() time.Duration  { return h.Tick / 2 }     // from check to check, and from PING to PING
-func (h *History) late() time.Duration  { return h.Tick / 4 }     // a check that comes later than this loses its time
-func (h *History) grace() time.Duration { return h.Tick * 3 / 2 } // behind its timeout a silent session is gone
+// These are the intervals that a leader keeps to.
+func (h *History) step() time.Duration  { return h.Tick / 2 }     // from one check to the next, and from one PING to the next
+func (h *History) late() time.Duration  { return h.Tick / 4 }     // a check that is later than this counts as a pause
+func (h *History) grace() time.Duration { return h.Tick * 3 / 2 } // a silent session is gone this long after its timeout
 
-// book is a history, sorted for the rules to read.
+// book is a history, sorted for the rules.
 type book struct {
 	*History
 	lives map[jute.SessionID]*life
 	order []*life     // by id
-	apart []Violation // what the members told differently of them
+	apart []Violation // where members recorded different lives for one session
 	paths map[string]*writes
-	loose map[string][]*Call // creates of sequential nodes without an answer, by path as asked
+	loose map[string][]*Call // unanswered creates of sequential nodes, by the path asked for
 }
 
 func newBook(h *History) *book {
@@ -122,17 +122,17 @@ func newBook(h *History) *book {
 	return b
 }
 
-// life is a session as the log has it: of each change, what the first member said that
-// applied it.
+// life is a session's life in the log. Each change is as the first member that applied it recorded
+// it.
 type life struct {
 	id      jute.SessionID
 	grants  []Life  // opened, attached, …, by index
-	closed  *Life   // nil: it lives
-	closes  []Life  // the same, as each member said first
+	closed  *Life   // nil: the session lives
+	closes  []Life  // the same change, as each member first recorded it
 	touches []Touch // by time
 }
 
-// gatherLives merges what the members said of each session.
+// gatherLives merges what the members recorded about each session.
 func (b *book) gatherLives() {
 	b.lives = make(map[jute.SessionID]*life)
 	said := slices.Clone(b.Lives)
@@ -140,7 +140,7 @@ func (b *book) gatherLives() {
 		return cmp.Or(cmp.Compare(x.Session, y.Session), cmp.Compare(x.Index, y.Index), cmp.Compare(x.Seq, y.Seq))
 	})
 	for len(said) > 0 {
-		n := 1 // records of one session at one index
+		n := 1 // the number of records of one session at one index
 		for n < len(said) && said[n].Session == said[0].Session && said[n].Index == said[0].Index {
 			n++
 		}
@@ -163,16 +163,16 @@ func (b *book) gatherLives() {
 	}
 }
 
-// extend adds to l what members said of one index. An entry of the log may change a
-// session more than once: the changes come in the order in which the member applied them
-// that has got the furthest, and the others must say the same as far as they have.
+// extend adds to l what members recorded at one index. An entry of the log may change a session
+// more than once. The order of the changes is that of the member that got furthest; the others must
+// have recorded the same changes as far as they got.
 func (b *book) extend(l *life, said []Life) {
 	byMember := map[uint32][]Life{}
 	var longest []Life
 	for _, s := range said {
 		mine := byMember[s.Member]
 		if slices.ContainsFunc(mine, s.same) {
-			continue // it has replayed its log
+			continue // a member that has replayed its log
 		}
 		byMember[s.Member] = append(mine, s)
 		if len(mine)+1 > len(longest) {
@@ -203,7 +203,7 @@ func (b *book) extend(l *life, said []Life) {
 	}
 }
 
-// same reports whether two members said the same.
+// same reports whether two members recorded the same.
 func (l Life) same(m Life) bool {
 	return l.Kind == m.Kind && l.Owner == m.Owner && l.Timeout == m.Timeout && l.Expired == m.Expired && l.Zxid == m.Zxid
 }
@@ -215,7 +215,7 @@ func (b *book) disagree(x, y Life) {
 	})
 }
 
-// owner is the grant that holds at a time; nil before the first.
+// owner returns the grant that is in force at a time, or nil before the first.
 func (l *life) owner(at time.Duration) *Life {
 	i, _ := slices.BinarySearchFunc(l.grants, at, func(g Life, at time.Duration) int {
 		if g.At <= at {
@@ -229,12 +229,12 @@ func (l *life) owner(at time.Duration) *Life {
 	return &l.grants[i-1]
 }
 
-// livesAt reports whether the session is there at an index.
+// livesAt reports whether the session exists at an index.
 func (l *life) livesAt(index uint64) bool {
 	return l != nil && len(l.grants) > 0 && l.grants[0].Index <= index && (l.closed == nil || l.closed.Index > index)
 }
 
-// term returns a term of the history, nil if nobody led it.
+// term returns a term of the history, or nil if no member led it.
 func (b *book) term(term uint64) *Term {
 	i, ok := slices.BinarySearchFunc(b.Terms, term, func(t Term, n uint64) int { return cmp.Compare(t.Term, n) })
 	if !ok {

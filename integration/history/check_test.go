@@ -14,11 +14,11 @@ import (
 	"rollcall/jute"
 )
 
-// simulations is few enough for the race detector; of 2,000 none was rejected either.
+// simulations is small because of the race detector. A run with 2,000 rejected none either.
 const simulations = 25
 
-// Histories of an ensemble that keeps its promises pass; with any one fault planted, none
-// does.
+// Histories of an ensemble that keeps its promises pass. With any single fault planted, each is
+// rejected.
 func TestSimulatedHistories(t *testing.T) {
 	planted := map[fault]int{}
 	var calls, unknown, expired, events, terms int
@@ -74,7 +74,7 @@ func TestSimulatedHistories(t *testing.T) {
 	}
 }
 
-// viaJSON writes a history, as a failing one is, and reads it back.
+// viaJSON writes a history as JSON, as is done with a failing one, and reads it back.
 func viaJSON(t *testing.T, h History) History {
 	t.Helper()
 	text, err := json.Marshal(h)
@@ -88,7 +88,7 @@ func viaJSON(t *testing.T, h History) History {
 	return out
 }
 
-// clone returns a history that can be spoilt.
+// clone returns a copy of a history that a test may spoil.
 func clone(h History) History {
 	h.Calls = slices.Clone(h.Calls)
 	h.Events = slices.Clone(h.Events)
@@ -102,7 +102,8 @@ func clone(h History) History {
 	return h
 }
 
-// plants spoil a history, if they find where. Undecided has a test of its own.
+// plants spoil a history, and report whether they found a place to. The fault undecided has a test
+// of its own.
 var plants = map[fault]func(h *History) bool{
 	liveExpired: func(h *History) bool {
 		l, ok := living(h)
@@ -263,8 +264,8 @@ var plants = map[fault]func(h *History) bool{
 	},
 }
 
-// living is the last thing that happened to a session that lives at the end and was
-// heard in its last two seconds.
+// living returns the last change of a session that lives at the end and was heard in its last two
+// seconds.
 func living(h *History) (Life, bool) {
 	b := newBook(h)
 	for _, l := range b.order {
@@ -275,7 +276,7 @@ func living(h *History) (Life, bool) {
 	return Life{}, false
 }
 
-// closed is the first expiry that was told of the client that fell silent.
+// closed returns the first recorded expiry of the client that fell silent.
 func closed(h *History) *Life {
 	for i := range h.Lives {
 		if h.Lives[i].Kind == lifeClosed && h.Lives[i].At < h.End-8*sec {
@@ -304,7 +305,7 @@ func TestNewRecorderRefuses(t *testing.T) {
 	}
 }
 
-// What does not fit is an error, not a shorter history.
+// If there are too many records, the result is an error and not a shorter history.
 func TestRecorderIsBounded(t *testing.T) {
 	p := newTape(t)
 	p.n = maxRecords - 2
@@ -325,7 +326,7 @@ func TestRecorderIsBounded(t *testing.T) {
 	p.Returned(0, 0, ok(1))
 }
 
-// What is open when the history is taken ends there, and goes on in the Recorder.
+// What is open when a history is taken ends there in the copy, and goes on in the Recorder.
 func TestHistoryIsACopy(t *testing.T) {
 	p := newTape(t)
 	p.Cut(1*sec, 3, 2)

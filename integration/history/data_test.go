@@ -454,7 +454,7 @@ func TestLinear(t *testing.T) {
 	})
 }
 
-// A search that takes too long is a fault, not a pass.
+// A search that takes too long is a fault and does not pass.
 func TestUndecided(t *testing.T) {
 	p := newTape(t)
 	p.did(0, 10, create("/a", "0"), ok(1))
@@ -471,8 +471,8 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// A change counts from when the first member applied it, and an entry's changes come in
-// the order of the log.
+// A change counts from the moment when the first member applied it. The changes of one entry are in
+// the log's order.
 func TestLivesAreMerged(t *testing.T) {
 	p := newTape(t)
 	s := p.opened(0, 1, 1)

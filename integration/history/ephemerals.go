@@ -9,14 +9,13 @@ import (
 	"rollcall/jute"
 )
 
-// checkEphemerals judges (c): at each index of a snapshot the ephemerals on that member
-// are exactly those of live sessions, and the same on all members compared there. Which
-// sessions live at an index is what any member told of them; members that tell
-// different things of one session are a fault too. Every create of an ephemeral must have
-// been recorded.
+// checkEphemerals judges (c). At each index of a snapshot, the member's ephemerals are exactly
+// those of live sessions, and equal on all members that are compared there. Which sessions live at
+// an index is what any member recorded; if members recorded different things about a session, that
+// is a fault too. Every create of an ephemeral must have been recorded.
 //
-// An acknowledged ephemeral must be there while its session lives, unless somebody has
-// deleted it, or may have: a delete without an answer allows both.
+// An acknowledged ephemeral must exist while its session lives, unless a client has deleted it or
+// may have: after a delete without an answer, both outcomes are allowed.
 func checkEphemerals(b *book, found func(Violation)) {
 	for _, v := range b.apart {
 		found(v)
@@ -65,7 +64,7 @@ func ephemerals(s *Snapshot) map[string]jute.SessionID {
 	return out
 }
 
-// differ returns the first path that is not the same in both.
+// differ returns the first path that is not the same in both maps.
 func differ(x, y map[string]jute.SessionID) (string, bool) {
 	for _, path := range slices.Sorted(maps.Keys(x)) {
 		if y[path] != x[path] {
@@ -80,7 +79,7 @@ func differ(x, y map[string]jute.SessionID) (string, bool) {
 	return "", false
 }
 
-// owned judges the ephemerals that are there.
+// owned judges the ephemerals that exist.
 func (b *book) owned(s *Snapshot, here map[string]jute.SessionID, found func(Violation)) {
 	for _, path := range slices.Sorted(maps.Keys(here)) {
 		owner := here[path]
@@ -105,7 +104,7 @@ func (b *book) owned(s *Snapshot, here map[string]jute.SessionID, found func(Vio
 func (b *book) made(s *Snapshot, path string, owner jute.SessionID) bool {
 	w := b.paths[path]
 	if n := w.upTo(s.Zxid); n > 0 {
-		// A set changes no owner; behind a delete the node is gone.
+		// A set does not change the owner; after a delete the node is gone.
 		i := n - 1
 		for i > 0 && w.done[i].Op == jute.OpSetData {
 			i--
@@ -124,13 +123,13 @@ func (b *book) made(s *Snapshot, path string, owner jute.SessionID) bool {
 	return ok && slices.ContainsFunc(b.loose[prefix], by)
 }
 
-// missing judges the ephemerals that are not there.
+// missing judges the ephemerals that do not exist.
 func (b *book) missing(s *Snapshot, here map[string]jute.SessionID, found func(Violation)) {
 	for path, w := range b.paths {
 		if !w.mortal || here[path] != 0 || w.may(s.Seq, deletes) {
 			continue
 		}
-		var made *Call // by the last write but sets
+		var made *Call // by the last write other than a set
 		for _, c := range w.done[:w.upTo(s.Zxid)] {
 			if c.Op != jute.OpSetData {
 				made = c

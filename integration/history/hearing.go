@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// spans are stretches of time, in order, that neither overlap nor touch. A look-up costs
-// a binary search.
+// spans are stretches of time, in order, that neither overlap nor touch. A lookup is a binary
+// search.
 type spans []span
 
 type span struct {
 	from, to time.Duration
-	before   time.Duration // how much all earlier ones cover
+	before   time.Duration // the total length of all earlier ones
 }
 
-// union makes spans of stretches in any order; those without length are left out.
+// union makes spans from stretches in any order. It leaves out empty ones.
 func union(in []span) spans {
 	in = slices.DeleteFunc(slices.Clone(in), func(s span) bool { return s.to <= s.from })
 	slices.SortFunc(in, func(x, y span) int { return int(min(1, max(-1, x.from-y.from))) })
@@ -33,7 +33,7 @@ func union(in []span) spans {
 	return out
 }
 
-// after returns the first of the spans that ends after a moment.
+// after returns the index of the first span that ends after a moment.
 func (s spans) after(at time.Duration) int {
 	i, _ := slices.BinarySearchFunc(s, at, func(x span, at time.Duration) int {
 		if x.to <= at {
@@ -44,7 +44,7 @@ func (s spans) after(at time.Duration) int {
 	return i
 }
 
-// until is how much of the time up to a moment the spans cover.
+// until returns how much of the time before a moment the spans cover.
 func (s spans) until(at time.Duration) time.Duration {
 	i := s.after(at)
 	switch {
@@ -63,8 +63,8 @@ func (s spans) meet(from, to time.Duration) bool {
 	return i < len(s) && s[i].from < to
 }
 
-// clear returns the first moment, from at on, that no span covers for a while; and what
-// is asked for need not lie behind limit.
+// clear returns the first moment, not before at, from which no span covers the next while. Only the
+// part of that stretch before limit has to be clear.
 func (s spans) clear(at, while, limit time.Duration) time.Duration {
 	for i := s.after(at); i < len(s) && s[i].from < min(at+while, limit); i++ {
 		at = s[i].to
@@ -72,8 +72,8 @@ func (s spans) clear(at, while, limit time.Duration) time.Duration {
 	return at
 }
 
-// chances are the ends of the times, from at on, that no span covers, each cut off after
-// while; the last one is so long.
+// chances returns the ends of the stretches after at that no span covers. Each stretch is cut to
+// the length while; the last one has that length.
 func (s spans) chances(at, while time.Duration) []time.Duration {
 	var out []time.Duration
 	for i := s.after(at); i < len(s) && s[i].from < at+while; i++ {
@@ -85,12 +85,12 @@ func (s spans) chances(at, while time.Duration) []time.Duration {
 	return append(out, at+while)
 }
 
-// deaf is when a leader may not have heard a member.
+// deaf returns when a leader may not have heard a member.
 func (b *book) deaf(leader, member uint32) spans {
 	return b.outages(leader, member, func(Outage) bool { return true })
 }
 
-// cutOff is when a leader can have heard nothing of a member.
+// cutOff returns when a leader cannot have heard anything from a member.
 func (b *book) cutOff(leader, member uint32) spans {
 	return b.outages(leader, member, func(o Outage) bool { return !o.Partial })
 }
@@ -108,11 +108,11 @@ func (b *book) outages(leader, member uint32, counts func(Outage) bool) spans {
 	return union(out)
 }
 
-// paused is when a member stood still.
+// paused returns when a member was paused.
 func (b *book) paused(member uint32) spans { return b.deaf(member, member) }
 
-// alone is when a leader could not hear a majority, itself included: nothing that it
-// decides can take effect.
+// alone returns when a leader could not hear a majority, including itself. Nothing that it decides
+// in that time can take effect.
 func (b *book) alone(leader uint32) spans {
 	var edges []time.Duration
 	deaf := make([]spans, 0, len(b.Members))

@@ -1,29 +1,28 @@
-// Package history records what the clients of an ensemble asked and were told, and what
-// its members heard, applied and vouched for, and judges whether that is what Rollcall
-// promises. It runs nothing: a harness makes an ensemble, breaks it, and calls a
-// Recorder; Check reads the History afterwards.
+// Package history records what the clients of an ensemble asked and were told, and what its members
+// heard, applied and vouched for. It judges whether that is what Rollcall promises. It runs
+// nothing: a harness makes an ensemble, breaks it and calls a Recorder; afterwards Check reads the
+// History.
 //
-// The promises, each judged by a file of its own, which says what it allows for:
+// Each promise is judged by a file of its own, which says what it allows for:
 //
 //	(a) live.go       no session that was heard within its timeout is expired
 //	(b) silent.go     a silent session is closed within T + 1.5 ticks
 //	(c) ephemerals.go at each index the ephemerals are those of the live sessions
 //	(d) writes.go     an acknowledged write is there, once, in its session's order
-//	(e) image.go      a session never looks back, and events come before their data
-//	(f) vouch.go      nobody vouches for a session that another member has expired
-//	(g) linear.go     writes, and reads behind a sync, are linearizable
+//	(e) image.go      a session never goes back in time, and events come before their data
+//	(f) vouch.go      no member vouches for a session that another member has expired
+//	(g) linear.go     writes, and reads after a sync, are linearizable
 //
 // # Time and order
 //
-// Times are time.Duration since the start of the harness's clock, virtual or not. Where
-// they are equal, as they often are in virtual time, the order of the calls to the
-// Recorder decides, which is Moment.Seq.
+// Times are time.Duration since the start of the harness's clock, virtual or real. Equal times are
+// common in virtual time; then the order of the calls to the Recorder decides, which is Moment.Seq.
 //
 // # Cost
 //
-// n records are judged in O(n log n), times the number of members, terms, snapshots or
-// unanswered writes to one path where those matter; but for (g), which is NP-hard, and
-// therefore has a limit.
+// n records are judged in O(n log n), times the number of members, terms, snapshots or unanswered
+// writes to one path where those matter. The exception is (g), which is NP-hard and therefore has a
+// time limit.
 package history
 
 import (
@@ -34,20 +33,20 @@ import (
 )
 
 // History is what happened, as plain data: it can be written as JSON and read back.
-// Recorder.History makes one.
+// Recorder.History returns one.
 type History struct {
 	Tick    time.Duration // of the ensemble
-	Slack   time.Duration // what slow wires and disks may add to (b), beyond Outages
+	Slack   time.Duration // how much slow wires and disks may add to (b), besides Outages
 	Members []uint32
-	Linear  bool          // every read must be linearizable, not only those behind a sync
+	Linear  bool          // every read must be linearizable, not only those after a sync
 	End     time.Duration // of the recording
 
-	// What clients asked and were told.
+	// These fields are what clients asked and were told.
 	Calls       []Call // in the order of invocation
 	Events      []Event
 	Connections []Connection
 
-	// What members did.
+	// These fields are what members did.
 	Lives     []Life
 	Touches   []Touch
 	Vouches   []Vouch
@@ -56,43 +55,43 @@ type History struct {
 	Snapshots []Snapshot
 }
 
-// Moment is when something was recorded.
+// Moment says when something was recorded.
 type Moment struct {
-	Seq uint64 // counts the records, from 1
+	Seq uint64 // the number of the record, from 1
 	At  time.Duration
 }
 
-// Request is what a client asked for. A multi is recorded as its parts, all with one
-// connection and xid. Data must tell the writes to a path apart, or (d) and (g) see less.
+// Request is a client's request. A multi is recorded as its parts, all with the same connection and
+// xid. The data of two writes to a path must differ, or (d) and (g) detect less.
 type Request struct {
 	Session jute.SessionID
 	Conn    uint64 // the client's connection; no two in a history are the same
 	Xid     int32
 	Op      jute.Op
-	Path    string          // as asked: of a sequential node, without its number
+	Path    string          // as asked: without the number of a sequential node
 	Data    string          // written
-	Version int32           // asked for by setData and delete; -1: any
+	Version int32           // the expected version in setData and delete; -1: any
 	Mode    jute.CreateMode // of a create
 	Watch   bool            // the read sets a watch
 }
 
-// Reply is what the server said. Mzxid and Version are those of the Stat that getData,
-// exists or setData showed; of a setData they may be left out.
+// Reply is the server's reply. Mzxid and Version are those of the Stat that getData, exists or
+// setData returned; for a setData they may be left out.
 type Reply struct {
 	Code    jute.Code
-	Zxid    int64  // of the header
-	Path    string // of the node that a create made
+	Zxid    int64  // in the header
+	Path    string // of the node that a create created
 	Data    string // of getData
 	Mzxid   int64
 	Version int32
 }
 
-// Call is a request and what became of it. Without an answer it may have taken effect, may
-// still do so, or never.
+// Call is a request with its result. A request without an answer may have taken effect, may still
+// do so, or may never.
 type Call struct {
 	Request
 	Invoked  Moment
-	Returned Moment // Seq 0: there was no answer
+	Returned Moment // Seq 0: no answer arrived
 	Reply    Reply
 }
 
@@ -102,7 +101,7 @@ func (c *Call) answered() bool { return c.Returned.Seq != 0 }
 // Done reports whether the request is known to have succeeded.
 func (c *Call) Done() bool { return c.answered() && c.Reply.Code == jute.OK }
 
-// node is the path that the call is about, as far as that is known.
+// node returns the path that the call concerns, as far as it is known.
 func (c *Call) node() string {
 	if c.Mode.IsSequential() && c.Reply.Path != "" {
 		return c.Reply.Path
@@ -119,37 +118,37 @@ type Event struct {
 	Path    string
 }
 
-// ConnectionKind is what became of a client's connection.
+// ConnectionKind is an event of a client's connection.
 type ConnectionKind string
 
-// What becomes of connections.
+// These are the events of connections.
 const (
 	Connected    ConnectionKind = "connected"
 	Disconnected ConnectionKind = "disconnected"
 	Expired      ConnectionKind = "told that the session is expired"
 )
 
-// Connection is what a client noticed of its session.
+// Connection is an event of a session's connection as its client saw it.
 type Connection struct {
 	Moment
 	Kind    ConnectionKind
 	Session jute.SessionID
 	Conn    uint64
-	Member  uint32 // who it was connected to, or said so
+	Member  uint32 // the member that it was connected to, or that answered
 }
 
 // lifeKind is a change in a session's life.
 type lifeKind string
 
-// The changes that the log knows.
+// These are the changes in the log.
 const (
 	lifeOpened   lifeKind = "opened"
 	lifeAttached lifeKind = "attached"
 	lifeClosed   lifeKind = "closed"
 )
 
-// Life is one change in a session's life, as one member applied it. A member that
-// replays its log tells it again.
+// Life is one change in a session's life, as one member applied it. A member that replays its log
+// records it again.
 type Life struct {
 	Moment
 	Kind    lifeKind
@@ -171,47 +170,47 @@ type Touch struct {
 
 // Vouch is a member's decision whether a client may be told that its session lives.
 type Vouch struct {
-	Moment  // At is the time that was judged
+	Moment  // At is the time for which it was decided
 	Member  uint32
 	Session jute.SessionID
-	Conn    uint64 // as znode.Owner has it; 0: not known, counts as the owner's
+	Conn    uint64 // as in znode.Owner; 0: not known, taken for the owner's
 	Allowed bool
 }
 
-// Term is a leader's time in office, from the moment when it had applied its TermStart.
+// Term is the time that a leader leads, from the moment when it has applied its TermStart.
 type Term struct {
 	Term     uint64
 	Leader   uint32
 	From, To time.Duration
 }
 
-// Outage is a time in which A and B could not talk, in at least one direction. It may be
-// told longer than it was, never shorter: it begins before the first thing fails and
-// ends when connections are back in use. A leader whose disk hangs hears but decides
-// nothing: tell that as an outage between it and every other member.
+// Outage is a time in which A and B could not communicate in at least one direction. It may be
+// recorded as longer than it was, never as shorter: it begins before the first failure and ends
+// when connections are in use again. A leader whose disk hangs hears the others but decides
+// nothing; record that as an outage between it and every other member.
 //
-// If A is B, that member was down or stood still, for exactly that time.
+// If A is B, that member was down or paused for exactly that time.
 type Outage struct {
 	A, B     uint32
 	From, To time.Duration
-	Partial  bool // some of what they say gets through: a slow link, a log that does not flow
+	Partial  bool // some messages get through: a slow link, or a log that does not flow
 }
 
-// Snapshot is what one member's tree held at an index.
+// Snapshot is the content of one member's tree at an index.
 type Snapshot struct {
 	Moment
 	Member uint32
 	Index  uint64
 	Zxid   int64
-	Whole  bool   // all nodes that clients wrote are there, not only the ephemeral ones
-	Nodes  []Node // without the root and what is below /zookeeper
+	Whole  bool   // it has all nodes that clients wrote, not only the ephemeral ones
+	Nodes  []Node // without the root and the nodes below /zookeeper
 }
 
 // Node is a node in a snapshot.
 type Node struct {
 	Path    string
-	Data    string         // if the snapshot is whole, as are the next three
-	Owner   jute.SessionID // of an ephemeral, else 0
+	Data    string         // set if the snapshot is whole, as are the next three
+	Owner   jute.SessionID // the session of an ephemeral node, else 0
 	Czxid   int64
 	Mzxid   int64
 	Version int32

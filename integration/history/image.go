@@ -10,17 +10,17 @@ import (
 	"rollcall/jute"
 )
 
-// checkImage judges (e), the single-system image: what a session sees only goes forward,
-// whatever members it is connected to.
+// checkImage judges (e), the single-system image: what a session sees only goes forward, whichever
+// members it is connected to.
 //
-//   - The zxids of its replies do not go down. (Replies to what has an xid below 0, pings
-//     and the like, are not looked at.)
-//   - A read is not older than the zxid of its reply, nor than any that the session saw: it
-//     shows at least the last acknowledged write to its path up to there. What may have been
-//     deleted, by an unanswered request or with its session, may be missing.
+//   - The zxids of its replies do not go down. (Replies to xids below 0, such as pings, are
+//     ignored.)
+//   - A read is at least as new as the zxid of its reply, and as any zxid that the session has
+//     seen: it shows at least the last acknowledged write to its path up to there. A node that may
+//     have been deleted, by an unanswered request or with its session, may be missing.
 //   - When a watch is set, its event comes before any reply whose zxid covers the first
-//     acknowledged change behind that. It is judged on the connection that set it; that
-//     a session's end deletes ephemerals is left out.
+//     acknowledged change after that. This is judged on the connection that set the watch.
+//     Deletions of ephemerals at a session's end are not judged.
 func checkImage(b *book, found func(Violation)) {
 	type arrival struct {
 		seq   uint64
@@ -51,12 +51,12 @@ func checkImage(b *book, found func(Violation)) {
 type image struct {
 	*book
 	found func(Violation)
-	seen  map[jute.SessionID]int64 // greatest zxid
+	seen  map[jute.SessionID]int64 // the greatest zxid
 	conns map[uint64]*armed
-	below map[string][]int64 // zxids at which a path's list of children changed
+	below map[string][]int64 // zxids at which the list of a path's children changed
 }
 
-// childChanges lists by path the zxids of acknowledged changes that fire a watch on its
+// childChanges returns, by path, the zxids of acknowledged changes that fire a watch on the path's
 // children.
 func (b *book) childChanges() map[string][]int64 {
 	out := map[string][]int64{}
@@ -96,7 +96,7 @@ func (im *image) reply(c *Call) {
 	im.arm(a, c)
 }
 
-// read judges what a read shows.
+// read judges the result of a read.
 func (im *image) read(c *Call) {
 	if c.Op != jute.OpGetData && c.Op != jute.OpExists {
 		return
@@ -118,7 +118,7 @@ func (im *image) read(c *Call) {
 	}
 }
 
-// arm notes the watch that a read has set.
+// arm records the watch that a read has set.
 func (im *image) arm(a *armed, c *Call) {
 	ok := c.Reply.Code == jute.OK
 	if !c.Watch || !ok && (c.Op != jute.OpExists || c.Reply.Code != jute.NoNode) {
@@ -146,7 +146,7 @@ func (im *image) arm(a *armed, c *Call) {
 	}
 }
 
-// event fires the watches that it belongs to.
+// event fires the watches that an event belongs to.
 func (im *image) event(e *Event) {
 	a := im.conns[e.Conn]
 	if a == nil {
@@ -163,7 +163,7 @@ func (im *image) event(e *Event) {
 // armed are the watches of one connection that an acknowledged change will fire.
 type armed struct {
 	on   map[watchKey]*watch
-	next byZxid // some are not on any more
+	next byZxid // some of them have been removed
 }
 
 type watchKey struct {
@@ -173,12 +173,12 @@ type watchKey struct {
 
 type watch struct {
 	watchKey
-	fires int64 // zxid of the first change
+	fires int64 // the zxid of the first change
 }
 
 func (a *armed) drop(k watchKey) { delete(a.on, k) }
 
-// due removes and returns a watch that should have fired at z, nil if there is none.
+// due removes and returns a watch that should have fired at z, or returns nil if there is none.
 func (a *armed) due(z int64) *watch {
 	for len(a.next) > 0 && a.next[0].fires <= z {
 		w := heap.Pop(&a.next).(*watch)

@@ -12,24 +12,23 @@ import (
 	"rollcall/jute"
 )
 
-// linearizeLimit is how long porcupine may search one path, by the wall clock: a path with
-// hundreds of operations takes milliseconds unless dozens of them went unanswered at once.
+// linearizeLimit is how long porcupine may search one path, in real time. A path with hundreds of
+// operations takes milliseconds, unless dozens of them were unanswered at once.
 const linearizeLimit = 10 * time.Second
 
-// checkLinear judges (g): the writes to each path, and the reads behind a sync, can be
-// put into one order that keeps to the times at which they were under way. porcupine
-// searches for it; not to find one, nor that there is none, is a fault.
+// checkLinear judges (g): the writes to each path, and the reads after a sync, can be put into one
+// order that agrees with the times at which they were in flight. porcupine searches for such an
+// order. It is a fault if there is none, and also if the search does not end in time.
 //
-//   - A path is a register: a node that is there or not, its data, its version. It begins as
-//     not there: everything that makes a node must have been recorded.
-//   - A read counts if the request before it on its connection was a sync that succeeded. It
-//     is then under way from the sync's beginning. With History.Linear every read counts.
-//   - A write without an answer may take effect at any time after it was asked for, or
-//     never.
-//   - Answers that say nothing of the node (a parent missing, a session moved, no right) are
-//     left out.
-//   - Left out are paths that sequential creates made, as their names are not known
-//     beforehand, and those that may vanish by themselves.
+//   - A path is a register: whether the node exists, its data and its version. At first it does not
+//     exist, so everything that creates a node must have been recorded.
+//   - A read counts if the request before it on its connection was a successful sync. It is then in
+//     flight from the sync's beginning. With History.Linear every read counts.
+//   - A write without an answer may take effect at any time after it was sent, or never.
+//   - Answers that say nothing about the node are ignored: the parent is missing, the session has
+//     moved, or permission is denied.
+//   - Paths made by sequential creates are ignored, since their names are not known beforehand, and
+//     so are nodes that may vanish by themselves.
 func checkLinear(b *book, found func(Violation)) { b.linear(linearizeLimit, found) }
 
 func (b *book) linear(limit time.Duration, found func(Violation)) {
@@ -43,15 +42,15 @@ func (b *book) linear(limit time.Duration, found func(Violation)) {
 		case porcupine.Unknown:
 			v := ops[len(ops)-1].Input.(*Call).violation(undecided, fmt.Sprintf("%s, %d operations, %v", path, len(ops), limit))
 			found(v)
-			return // the others would take as long
+			return // the other paths would take as long
 		}
 	}
 }
 
-// registers are the operations that are judged, by path.
+// registers returns the operations that are judged, by path.
 func (b *book) registers() map[string][]porcupine.Operation {
 	out := map[string][]porcupine.Operation{}
-	before := map[uint64]*Call{} // the request before, on each connection
+	before := map[uint64]*Call{} // the previous request on each connection
 	for i := range b.Calls {
 		c := &b.Calls[i]
 		from := c.Invoked
@@ -94,7 +93,7 @@ func (b *book) isRegister(path string) bool {
 	return !ok || len(b.loose[prefix]) == 0
 }
 
-// tells reports whether the answer says something of the node itself.
+// tells reports whether the answer says something about the node itself.
 func tells(c *Call) bool {
 	if !c.answered() {
 		return false
@@ -103,14 +102,14 @@ func tells(c *Call) bool {
 	case jute.OK:
 		return true
 	case jute.NoNode:
-		return !c.Op.Creates() // of a create it is the parent that is missing
+		return !c.Op.Creates() // after a create, it is the parent that is missing
 	case jute.NodeExists, jute.BadVersion:
 		return true
 	}
 	return false
 }
 
-// state is what a register holds.
+// state is the content of a register.
 type state struct {
 	exists  bool
 	data    string
@@ -125,7 +124,7 @@ var register = porcupine.Model{
 	Hash:  func(s any) uint64 { return uint64(len(s.(state).data))<<32 | uint64(uint32(s.(state).version)) },
 }
 
-// step applies one call, and reports whether it can have had its answer.
+// step applies one call, and reports whether its answer is possible.
 func step(s state, c *Call) (bool, any) {
 	next, code := s.apply(c)
 	switch {
@@ -147,7 +146,7 @@ func step(s state, c *Call) (bool, any) {
 	return true, next
 }
 
-// apply is what a server does.
+// apply does what a server does.
 func (s state) apply(c *Call) (state, jute.Code) {
 	switch {
 	case c.Op.Creates() && s.exists:
@@ -166,8 +165,8 @@ func (s state) apply(c *Call) (state, jute.Code) {
 	return s, jute.OK
 }
 
-// stuck is the answered call that fits into no order: of those missing from the longest
-// one, the first that returned.
+// stuck returns the answered call that fits into no order: of the calls missing in the longest
+// partial order, the one that returned first.
 func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) *Call {
 	fits := map[*Call]bool{}
 	longest := 0

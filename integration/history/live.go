@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// checkLive judges (a): no session that was heard from within its granted timeout, by a
-// member that the leader could hear, is expired. For each session that was expired it
-// follows what the leader of that term must have known:
+// checkLive judges (a): no session is expired if a member that the leader could hear has heard from
+// it within its granted timeout. For each expired session it follows what the leader of that term
+// must have known:
 //
-//   - At the beginning of the term, when it is opened and at each attach, the session has
-//     a full timeout; an attach may shorten what it had.
-//   - A touch gives it a full timeout, from when the owner's member heard it, if the
-//     leader could hear that member for a tick from then on, or until the close. If it
-//     could not, the touch counts once it has heard the member for a tick, as touches are
-//     kept and sent again; unless the member itself was down, and has forgotten it.
-//   - The leader's time stands still while it is paused. A pause counts if it is so long
-//     that a check must have been late by over a quarter tick, less the half tick that
-//     the check may not have been due yet.
+//   - At the beginning of the term, when it is opened and at each attach, the session gets a full
+//     timeout. An attach may shorten what it had.
+//   - A touch gives it a full timeout from the moment when the owner's member heard it, if the
+//     leader could hear that member for a tick from then on, or until the close. If the leader
+//     could not, the touch counts once the leader has heard the member for a tick, since touches
+//     are kept and sent again. The exception is a member that was down in between and has forgotten
+//     the touch.
+//   - The leader's time stops while it is paused. A pause counts if it is so long that a check must
+//     have been over a quarter tick late, after subtracting the half tick in which the check may
+//     not have been due yet.
 //
-// Allowed is an expiry that was right when it was decided: after a silence of a full
-// timeout the session may be heard again for as long as a tick and yet be closed, because
-// the touch came behind the PING round that asked for it.
+// One kind of expiry is allowed because it was right when it was decided: after a silence of a full
+// timeout, the session may be heard again for up to a tick and yet be closed, because the touch
+// came after the PING round that asked for it.
 //
-// Besides, no client is told that its session is expired before a member has closed it.
+// In addition, no client is told that its session has expired before a member has closed it.
 func checkLive(b *book, found func(Violation)) {
 	for _, l := range b.order {
 		if l.closed == nil || !l.closed.Expired {
@@ -54,23 +55,23 @@ func checkLive(b *book, found func(Violation)) {
 	}
 }
 
-// renewal is what gives a session time.
+// renewal extends a session's time.
 type renewal struct {
 	arrives time.Duration // at the leader
-	at      time.Duration // the timeout runs from here
+	at      time.Duration // the timeout starts here
 	timeout time.Duration
-	sets    bool   // it replaces what the session had
+	sets    bool   // it replaces the time that the session had left
 	member  uint32 // of a touch
 }
 
-// tooEarly says why a session must not have been expired in term; "" if it might.
+// tooEarly returns why a session must not have been expired in term, or "" if that was allowed.
 func (b *book) tooEarly(l *life, term Term) string {
 	lost := b.lost(term.Leader)
 	clock := func(at time.Duration) time.Duration { return at - lost.until(at) }
 	end := l.closed.At
-	var until time.Duration // on the leader's clock
+	var until time.Duration // by the leader's clock
 	var last renewal
-	saved := forever // when a touch came too late, and may not have saved the session
+	saved := forever // when a touch came too late and may not have saved the session
 	for _, r := range b.renewals(l, term) {
 		switch {
 		case r.sets:
@@ -95,7 +96,7 @@ func (b *book) tooEarly(l *life, term Term) string {
 	return fmt.Sprintf("%s at %v, its timeout is %v, the leader (member %d) could have known", what, last.at, last.timeout, term.Leader)
 }
 
-// lost is the time that a leader's pauses must have taken from its table.
+// lost returns the time that a leader's pauses must have taken from its table.
 func (b *book) lost(leader uint32) spans {
 	var out []span
 	for _, p := range b.paused(leader) {
@@ -106,7 +107,7 @@ func (b *book) lost(leader uint32) spans {
 	return union(out)
 }
 
-// renewals are those that the leader of term must have counted before l was closed.
+// renewals returns the renewals that the leader of term must have counted before l was closed.
 func (b *book) renewals(l *life, term Term) []renewal {
 	var out []renewal
 	end := l.closed.At

@@ -8,11 +8,11 @@ import (
 	"rollcall/jute"
 )
 
-// writes is what clients did to one path.
+// writes are the writes of clients to one path.
 type writes struct {
 	done    []*Call // creates, sets and deletes that are known to have succeeded, by zxid
-	unknown []*Call // without an answer, by invocation; of sequential creates see book.loose
-	mortal  bool    // it may vanish without a client's delete: ephemeral, container or TTL
+	unknown []*Call // unanswered, in the order of invocation; for sequential creates see book.loose
+	mortal  bool    // it may vanish without a client's delete: an ephemeral, container or TTL node
 	counted bool    // a sequential create made it
 }
 
@@ -47,18 +47,18 @@ func (b *book) gatherWrites() {
 	}
 }
 
-// changes reports whether an operation makes, changes or removes a node.
+// changes reports whether an operation creates, changes or deletes a node.
 func changes(op jute.Op) bool {
 	return op.Creates() || op == jute.OpSetData || op == jute.OpDelete
 }
 
-// mortal reports whether a node that c makes may vanish without a client's delete.
+// mortal reports whether a node that c creates may vanish without a client's delete.
 func mortal(c *Call) bool {
 	return c.Op.Creates() && (c.Mode.IsEphemeral() || c.Mode.IsContainer() || c.Mode.IsTTL() ||
 		c.Op == jute.OpCreateContainer || c.Op == jute.OpCreateTTL)
 }
 
-// upTo is how many of the successful writes have a zxid of at most z.
+// upTo returns how many of the successful writes have a zxid of at most z.
 func (w *writes) upTo(z int64) int {
 	if w == nil {
 		return 0
@@ -72,17 +72,17 @@ func (w *writes) upTo(z int64) int {
 	return i
 }
 
-// may reports whether a write of unknown outcome, of a kind, was under way before seq.
+// may reports whether a write of unknown outcome and of the given kind was in flight before seq.
 func (w *writes) may(seq uint64, kind func(jute.Op) bool) bool {
 	return w != nil && slices.ContainsFunc(w.unknown, func(c *Call) bool { return c.Invoked.Seq < seq && kind(c.Op) })
 }
 
 func deletes(op jute.Op) bool { return op == jute.OpDelete }
 
-// digits is the length of the number that a sequential create appends.
+// digits is how many digits a sequential create appends.
 const digits = 10
 
-// asked is the path that a sequential create of node was asked for.
+// asked returns the path that the sequential create of node asked for.
 func asked(node string) (path string, ok bool) {
 	n := len(node) - digits
 	if n <= 0 || strings.Trim(node[n:], "0123456789") != "" {

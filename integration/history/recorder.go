@@ -12,37 +12,38 @@ import (
 	"rollcall/znode"
 )
 
-// maxRecords is how many records a Recorder takes, a snapshot's nodes counted singly: an
-// hour of a busy schedule, and at most a few hundred megabytes.
+// maxRecords is how many records a Recorder holds; each node of a snapshot counts as one. That is
+// an hour of a busy schedule and at most a few hundred megabytes.
 const maxRecords = 1 << 20
 
-// errFull says that a Recorder was given more than maxRecords: what it holds is no
-// history.
+// errFull says that a Recorder was given more than maxRecords, so that what it holds is not a
+// complete history.
 var errFull = errors.New("history: more than 1048576 records")
 
-// Config is what a Recorder is built from.
+// Config configures a Recorder.
 type Config struct {
 	Tick    time.Duration
 	Slack   time.Duration // see History; default 0
 	Members []uint32
-	Linear  bool // every read must be linearizable, not only those behind a sync
+	Linear  bool // every read must be linearizable, not only those after a sync
 }
 
-// Recorder takes down a history. Each method says when it must be called; none blocks
-// but for its lock, so they may be called under any other. Safe for concurrent use.
+// Recorder records a history. Each method says when it must be called. Methods do not block, except
+// for the Recorder's lock, so they may be called while other locks are held. It is safe for
+// concurrent use.
 //
-// at is the time of what happened: what the caller's clock says, unless a method says
-// otherwise. Record a request before it is sent, and an answer or event when it arrives,
-// in the order of its connection: before the client acts on it.
+// at is the time of the event by the caller's clock, unless a method says otherwise. Record a
+// request before it is sent. Record an answer or an event when it arrives, in the order of its
+// connection and before the client acts on it.
 type Recorder struct {
 	mu   sync.Mutex
 	h    History
-	n    int // records
+	n    int // how many records
 	seq  uint64
 	full bool
 }
 
-// forever is the end of what has not ended.
+// forever is the end of everything that has not ended.
 const forever = time.Duration(1<<63 - 1)
 
 // NewRecorder returns a Recorder for an ensemble.
@@ -58,7 +59,7 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 	return &Recorder{h: History{Tick: cfg.Tick, Slack: cfg.Slack, Members: slices.Clone(cfg.Members), Linear: cfg.Linear}}, nil
 }
 
-// add runs put, under the lock, if there is room for n more records.
+// add calls put, under the lock, if there is room for n more records.
 func (r *Recorder) add(at time.Duration, n int, put func(m Moment)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,8 +71,8 @@ func (r *Recorder) add(at time.Duration, n int, put func(m Moment)) {
 	put(Moment{Seq: r.seq, At: at})
 }
 
-// CallID stands for a recorded request. The zero value is that of a request for which
-// there was no room; Returned ignores it.
+// CallID identifies a recorded request. The zero value is that of a request for which there was no
+// room; Returned ignores it.
 type CallID int
 
 // Invoked records a request, before it is sent.
@@ -83,8 +84,8 @@ func (r *Recorder) Invoked(at time.Duration, req Request) (id CallID) {
 	return id
 }
 
-// Returned records the answer to a request. Of one that is never answered nothing is
-// recorded: its outcome stays unknown.
+// Returned records the answer to a request. For a request without an answer nothing is recorded, so
+// its outcome stays unknown.
 func (r *Recorder) Returned(at time.Duration, id CallID, reply Reply) {
 	r.add(at, 1, func(m Moment) {
 		if i := int(id) - 1; i >= 0 && i < len(r.h.Calls) {
@@ -100,7 +101,7 @@ func (r *Recorder) Event(at time.Duration, session jute.SessionID, conn uint64, 
 	})
 }
 
-// Connection records what a client noticed of its session.
+// Connection records an event of a session's connection as its client saw it.
 func (r *Recorder) Connection(at time.Duration, kind ConnectionKind, session jute.SessionID, conn uint64, member uint32) {
 	r.add(at, 1, func(m Moment) {
 		r.h.Connections = append(r.h.Connections, Connection{Moment: m, Kind: kind, Session: session, Conn: conn, Member: member})
@@ -140,16 +141,17 @@ func (r *Recorder) Touched(at time.Duration, member uint32, session jute.Session
 	})
 }
 
-// Vouched records that member judged whether the session lives at the time at: the
-// argument of its check, not when it returned. conn is 0 if the check does not know it.
+// Vouched records a member's decision whether the session lives at the time at, which is the
+// argument of its check and not the time when the check returned. conn is 0 if the check does not
+// know it.
 func (r *Recorder) Vouched(at time.Duration, member uint32, session jute.SessionID, conn uint64, allowed bool) {
 	r.add(at, 1, func(m Moment) {
 		r.h.Vouches = append(r.h.Vouches, Vouch{Moment: m, Member: member, Session: session, Conn: conn, Allowed: allowed})
 	})
 }
 
-// Leads records that leader has applied the TermStart of its own term: znode.Hooks's
-// TermStarted, on that member. Telling it again, as a replay does, changes nothing.
+// Leads records that leader has applied the TermStart of its own term; call it from
+// znode.Hooks.TermStarted on that member. Recording it again, as a replay does, changes nothing.
 func (r *Recorder) Leads(at time.Duration, term uint64, leader uint32) {
 	r.add(at, 1, func(Moment) {
 		if !slices.ContainsFunc(r.h.Terms, func(t Term) bool { return t.Term == term }) {
@@ -158,8 +160,8 @@ func (r *Recorder) Leads(at time.Duration, term uint64, leader uint32) {
 	})
 }
 
-// deposed records that the leader of term leads no more. It need not be told if that is
-// because of an outage, or because a later term has begun.
+// deposed records that the leader of term no longer leads. This is not needed if the reason is an
+// outage or a later term.
 func (r *Recorder) deposed(at time.Duration, term uint64) {
 	r.add(at, 1, func(Moment) {
 		for i := range r.h.Terms {
@@ -170,16 +172,16 @@ func (r *Recorder) deposed(at time.Duration, term uint64) {
 	})
 }
 
-// Cut records, before it is done, that members a and b can no longer talk. If a is b,
-// that member stands still.
+// Cut records, before it is done, that members a and b can no longer communicate. If a is b, that
+// member is paused.
 func (r *Recorder) Cut(at time.Duration, a, b uint32) {
 	r.add(at, 1, func(Moment) {
 		r.h.Outages = append(r.h.Outages, Outage{A: min(a, b), B: max(a, b), From: at, To: forever})
 	})
 }
 
-// Healed ends the outages of a and b that have not ended. at may lie ahead, by the time
-// that connections need to come back.
+// Healed ends the open outages of a and b. at may be in the future, by the time that connections
+// need to come back.
 func (r *Recorder) Healed(at time.Duration, a, b uint32) {
 	r.add(at, 1, func(Moment) {
 		for i := range r.h.Outages {
@@ -190,15 +192,15 @@ func (r *Recorder) Healed(at time.Duration, a, b uint32) {
 	})
 }
 
-// Hampered records an outage of members a and b, up to a time that may lie ahead, in which
-// some of what they say gets through.
+// Hampered records an outage of members a and b in which some messages get through. until may be in
+// the future.
 func (r *Recorder) Hampered(at, until time.Duration, a, b uint32) {
 	r.add(at, 1, func(Moment) {
 		r.h.Outages = append(r.h.Outages, Outage{A: min(a, b), B: max(a, b), From: at, To: until, Partial: true})
 	})
 }
 
-// Snapshot records what s.Member's tree held; its Moment is filled in.
+// Snapshot records the content of the tree of s.Member; its Moment is filled in.
 func (r *Recorder) Snapshot(at time.Duration, s Snapshot) {
 	s.Nodes = slices.Clone(s.Nodes)
 	r.add(at, 1+len(s.Nodes), func(m Moment) {
@@ -207,15 +209,15 @@ func (r *Recorder) Snapshot(at time.Duration, s Snapshot) {
 	})
 }
 
-// records says how many records there are, for a harness's floors.
+// records returns how many records there are, for a harness's floors.
 func (r *Recorder) records() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.n
 }
 
-// History returns a copy of what was recorded until end. What is still open, terms and
-// outages, ends there. It fails with errFull if there was more than maxRecords.
+// History returns a copy of everything recorded until end. Terms and outages that are still open
+// end there. It returns errFull if there were more than maxRecords.
 func (r *Recorder) History(end time.Duration) (History, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

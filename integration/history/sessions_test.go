@@ -8,7 +8,7 @@ import (
 	"rollcall/znode"
 )
 
-// every lists times from, from+step, … up to to.
+// every returns the times from, from+step and so on, up to to.
 func every(from, step, to time.Duration) []time.Duration {
 	var out []time.Duration
 	for at := from; at <= to; at += step {
@@ -17,7 +17,7 @@ func every(from, step, to time.Duration) []time.Duration {
 	return out
 }
 
-// (a). Sessions have 4 s, and ticks are 1 s.
+// (a). Sessions have a timeout of 4 s, and a tick is 1 s.
 func TestLive(t *testing.T) {
 	judge(t, []rule{
 		{"silent, expired", func(p *tape) {
@@ -42,7 +42,7 @@ func TestLive(t *testing.T) {
 			s := p.opened(0, 1, 1)
 			p.touches(1, s, 4900*ms)
 			p.expired(5*sec, s, 1, 1)
-		}, ""}, // behind a silence of over 4 s: the decision may have been made before
+		}, ""}, // after a silence of over 4 s the expiry may have been decided before
 		{"heard too late, but for more than a tick", func(p *tape) {
 			s := p.opened(0, 1, 1)
 			p.touches(1, s, every(4100*ms, 300*ms, 6*sec)...)
@@ -343,7 +343,7 @@ func TestClientWindow(t *testing.T) {
 	}
 }
 
-// Of an even number of members, half is no majority.
+// In an ensemble with an even number of members, half of them are not a majority.
 func TestAlone(t *testing.T) {
 	h := History{Members: []uint32{1, 2, 3, 4}, Outages: []Outage{
 		{A: 1, B: 2, From: 1, To: 9}, {A: 3, B: 3, From: 4, To: 6}, {A: 2, B: 4, From: 0, To: 20},

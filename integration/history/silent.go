@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// checkSilent judges (b): a session that is silent for its timeout T is closed within
-// T + 1.5 ticks of time in which a leader could hear. In each term it follows the latest
-// that the leader may have known of each session:
+// checkSilent judges (b): a session that is silent for its timeout T is closed within T + 1.5 ticks
+// of time in which a leader could hear. In each term it follows the latest that the leader may have
+// known about each session:
 //
-//   - The timeout runs from the beginning of the term, from opening and attaching, and
-//     from each touch that the owner's member heard, be it reachable or not.
-//   - What another member heard reaches the leader with the next PING, half a tick later
-//     at most. If it could not hear that member meanwhile, half a tick after it can, or
-//     in a shorter while in which it could. In an outage that is partial it may have heard
-//     it, or not: both count.
-//   - Only time counts in which the leader could hear a majority, itself included.
-//   - If the leader was paused for over a quarter tick, a bucket may have been put off once,
-//     by half a tick, and the one behind it has to wait for as long again.
+//   - The timeout runs from the beginning of the term, from opening and attaching, and from each
+//     touch that the owner's member heard, whether or not that member could be reached.
+//   - What another member heard reaches the leader with the next PING, at most half a tick later.
+//     If the leader could not hear that member meanwhile, it arrives half a tick after it can, or
+//     within a shorter time in which it could. In a partial outage the leader may or may not have
+//     heard it: both count.
+//   - Only time counts in which the leader could hear a majority, including itself.
+//   - If the leader was paused for over a quarter tick, a bucket may have been put off once, by
+//     half a tick, and the bucket after it has to wait for as long again.
 //
-// The 1.5 ticks are ZooKeeper's rounding up to a bucket, and a PING round that not
-// everybody answers. History.Slack is added.
+// The 1.5 ticks are ZooKeeper's rounding up to a bucket, and a PING round that some member does not
+// answer. History.Slack is added.
 func checkSilent(b *book, found func(Violation)) {
 	for _, term := range b.Terms {
 		alone, paused := b.alone(term.Leader), b.longPauses(term.Leader)
@@ -54,16 +54,16 @@ type silence struct {
 	end           time.Duration
 }
 
-// longPauses are those of a leader after which a check may be late enough to put a bucket
-// off.
+// longPauses returns the pauses of a leader after which a check may be so late that it puts a
+// bucket off.
 func (b *book) longPauses(leader uint32) spans {
 	return union(slices.DeleteFunc(b.paused(leader), func(p span) bool { return p.to-p.from <= b.late() }))
 }
 
 // find returns the first silence that lasted too long.
 func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
-	var last renewal        // that the deadline comes from
-	var until time.Duration // on a clock that stops while the leader is alone
+	var last renewal        // on which the deadline depends
+	var until time.Duration // by a clock that stops while the leader is alone
 	for _, r := range append(signs, renewal{at: s.end}) {
 		if last.timeout > 0 {
 			limit := s.grace() + s.Slack
@@ -87,7 +87,7 @@ func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
 
 func (s *silence) clock(at time.Duration) time.Duration { return at - s.alone.until(at) }
 
-// signs are the latest moments from which l's timeout may have run.
+// signs returns the latest moments from which l's timeout may have run.
 func (s *silence) signs(l *life, deaf map[uint32][]spans) []renewal {
 	var out []renewal
 	add := func(at, timeout time.Duration, sets bool) {
@@ -104,7 +104,7 @@ func (s *silence) signs(l *life, deaf map[uint32][]spans) []renewal {
 		}
 	}
 	first, _ := slices.BinarySearchFunc(l.touches, s.term.From, func(t Touch, at time.Duration) int { return cmp.Compare(t.At, at) })
-	for _, t := range l.touches[max(0, first-1):] { // the one before may have been waiting
+	for _, t := range l.touches[max(0, first-1):] { // the one before may still have been waiting
 		g := l.owner(t.At)
 		if g == nil || g.Owner.Member != t.Member {
 			continue

@@ -14,28 +14,27 @@ import (
 const (
 	simStep    = 50 * ms
 	simTimeout = 4 * sec
-	simEnd     = 40 * sec // faults end 8 s before
+	simEnd     = 40 * sec // faults end 8 s before that
 	simClients = 5        // the first falls silent at 8 s
 )
 
-// sim is an ensemble of three members that keeps all promises in the simplest way: its
-// log is one slice, and whatever is in it is committed. Members apply it with delays, are
-// killed, cut off and paused, one at a time; clients go from one to the other. What happens is
-// drawn from rng.
+// sim is an ensemble of three members that keeps all promises in the simplest way: its log is one
+// slice, and everything in it is committed. Members apply it with delays; they are killed, cut off
+// and paused, one at a time. Clients move between members. rng decides what happens.
 type sim struct {
 	*Recorder
 	rng     *rand.Rand
 	now     time.Duration
 	term    uint64
-	leader  uint32 // 0: nobody
+	leader  uint32 // 0: none
 	elect   time.Duration
 	log     []simEntry
 	zxid    int64
 	members [4]*simMember // 1 to 3
 	clients []*simClient
 	lease   map[jute.SessionID]time.Duration // the leader's: when each session is due
-	cut     uint32                           // follower that cannot talk to the leader
-	pause   time.Duration                    // since when the leader stands still, if paused
+	cut     uint32                           // the follower that cannot communicate with the leader
+	pause   time.Duration                    // since when the leader has been paused, if it is
 	paused  bool
 	mend    time.Duration
 	conns   uint64
@@ -62,13 +61,13 @@ type simMember struct {
 	tree     map[string]*Node
 	sessions map[jute.SessionID]znode.Session
 	vouched  map[jute.SessionID]time.Duration
-	touched  map[jute.SessionID]bool // and not flushed
+	touched  map[jute.SessionID]bool // heard and not flushed
 	outbox   []*simCall
 	watches  map[watchKey]map[*simClient]uint64 // the connections that set them
 }
 
 type simClient struct {
-	session znode.Session // Owner: its present connection; none: Member 0
+	session znode.Session // Owner is its current connection; without one, Member is 0
 	joining bool
 	silent  bool
 	pinged  time.Duration
@@ -83,7 +82,7 @@ type simCall struct {
 	conn   znode.Owner
 	req    Request
 	id     CallID
-	index  int    // of a write: behind it in the log; of a sync: what must be applied; 0: not yet
+	index  int    // of a write: its index in the log; of a sync: the index to be applied; 0: not known yet
 	reply  *Reply // of a write
 }
 
@@ -149,15 +148,15 @@ func (s *sim) step() {
 	}
 }
 
-// heard reports whether the leader can talk to a member.
+// heard reports whether the leader can communicate with a member.
 func (s *sim) heard(id uint32) bool {
 	return s.leader != 0 && !s.paused && !s.members[id].down && s.cut != id
 }
 
-// stands reports whether a member stands still.
+// stands reports whether a member is paused.
 func (s *sim) stands(id uint32) bool { return s.paused && id == s.leader }
 
-// faults begins one now and then, and ends it.
+// faults begins a fault now and then, and ends it.
 func (s *sim) faults() {
 	if s.mend != 0 {
 		if s.now >= s.mend {
@@ -200,7 +199,7 @@ func (s *sim) heal() {
 	if s.paused {
 		s.Healed(s.now, s.leader, s.leader)
 		s.paused = false
-		for id := range s.lease { // its time stood still
+		for id := range s.lease { // its clock was stopped
 			s.lease[id] += s.now - s.pause
 		}
 		return
@@ -218,7 +217,7 @@ func (s *sim) heal() {
 	}
 }
 
-// lead begins a term: everybody gets a full lease.
+// lead begins a term: every session gets a full lease.
 func (s *sim) lead() {
 	for s.leader == 0 || s.members[s.leader].down {
 		s.leader = uint32(1 + s.rng.IntN(3))
@@ -233,7 +232,7 @@ func (s *sim) lead() {
 	}
 }
 
-// ping takes what the members heard; they count it as vouched for.
+// ping takes what the members have heard; they then vouch for it.
 func (s *sim) ping() {
 	for _, m := range s.members[1:] {
 		if !s.heard(m.id) {
@@ -291,7 +290,7 @@ func (s *sim) apply(m *simMember, upTo int) {
 		}
 		mine := e.call.conn.Member == m.id
 		if mine {
-			s.drain(e.call.client) // reads before it see what was before
+			s.drain(e.call.client) // reads before it see the earlier state
 		}
 		m.zxid = e.zxid
 		if reply := s.write(m, e); mine {
@@ -316,7 +315,7 @@ func (s *sim) changeLife(m *simMember, e simEntry) {
 	case lifeClosed:
 		now := m.sessions[x.ID]
 		if now.Since != x.Since {
-			return // it has come back
+			return // the session has come back
 		}
 		delete(m.sessions, x.ID)
 		s.Closed(s.now, m.id, e.index, e.zxid, x, true)
@@ -342,7 +341,7 @@ func (s *sim) changeLife(m *simMember, e simEntry) {
 	}
 }
 
-// write does what a client asked for.
+// write carries out a client's write.
 func (s *sim) write(m *simMember, e simEntry) Reply {
 	r, n := e.call.req, m.tree[e.call.req.Path]
 	x, ok := m.sessions[r.Session]
@@ -393,7 +392,7 @@ func (s *sim) fire(m *simMember, k watchKey, e jute.EventType) {
 	delete(m.watches, k)
 }
 
-// vouch checks whether a client may be told something, and cuts it off if not.
+// vouch checks whether a client may be told something, and closes its connection if not.
 func (s *sim) vouch(m *simMember, c *simClient) bool {
 	ok := s.now <= m.vouched[c.session.ID]
 	s.Vouched(s.now, m.id, c.session.ID, c.session.Owner.Conn, ok)
@@ -409,7 +408,7 @@ func (s *sim) drop(c *simClient) {
 	c.retry = s.now + time.Duration(1+s.rng.IntN(8))*simStep
 }
 
-// client lets a client hear what there is, and do something.
+// client lets a client receive what is ready, and send something.
 func (s *sim) client(c *simClient) {
 	m := s.members[c.session.Owner.Member]
 	switch {
@@ -439,7 +438,7 @@ func (s *sim) client(c *simClient) {
 // drain gives a client the answers that are ready, in the order of its requests.
 func (s *sim) drain(c *simClient) {
 	for len(c.queue) > 0 && s.answer(s.members[c.session.Owner.Member], c.queue[0]) {
-		if len(c.queue) > 0 { // else it was cut off
+		if len(c.queue) > 0 { // otherwise its connection was closed
 			c.queue = c.queue[1:]
 		}
 	}
@@ -451,7 +450,7 @@ func (s *sim) touch(c *simClient, m *simMember) {
 	s.Touched(s.now, m.id, c.session.ID)
 }
 
-// connect opens or attaches c's session at a member that can talk to the leader.
+// connect opens or attaches c's session at a member that can communicate with the leader.
 func (s *sim) connect(c *simClient) {
 	id := uint32(1 + s.rng.IntN(3))
 	if s.now < c.retry || !s.heard(id) {
@@ -472,7 +471,7 @@ func (s *sim) connect(c *simClient) {
 // join ends a handshake once the member has applied it.
 func (s *sim) join(c *simClient, m *simMember) {
 	if m.applied < len(s.log) {
-		return // simpler than to remember where it is
+		return // simpler than to remember its place
 	}
 	x, ok := m.sessions[c.session.ID]
 	if !ok {
@@ -487,7 +486,7 @@ func (s *sim) join(c *simClient, m *simMember) {
 	}
 }
 
-// request asks for something; a sync is always followed by a read.
+// request sends a request; a sync is always followed by a read.
 func (s *sim) request(c *simClient, m *simMember) {
 	path := fmt.Sprintf("/r%d", s.rng.IntN(3))
 	s.data++
@@ -531,7 +530,7 @@ func (s *sim) send(c *simClient, m *simMember, r Request) {
 	}
 }
 
-// answer answers a client's first request, if that can be.
+// answer answers a client's first request, if that is possible yet.
 func (s *sim) answer(m *simMember, c *simCall) bool {
 	r := Reply{Zxid: m.zxid}
 	n := m.tree[c.req.Path]

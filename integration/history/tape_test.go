@@ -15,13 +15,13 @@ const (
 	tick = sec
 )
 
-// tape is a Recorder with the shorthand of tests: members 1 to 3, ticks of 1 s, and
-// member 1 leads term 1 from 0 on.
+// tape is a Recorder with shorthands for tests: members 1 to 3, ticks of 1 s, and member 1 leads
+// term 1 from 0 on.
 type tape struct {
 	*Recorder
 	t   *testing.T
 	xid int32
-	end time.Duration // 0: when the last thing happened
+	end time.Duration // 0: the time of the last event
 	now time.Duration
 }
 
@@ -41,7 +41,7 @@ func (p *tape) at(at time.Duration) time.Duration {
 	return at
 }
 
-// opened has all members apply the opening of a session of 4 s, at index 10 plus its id.
+// opened records that all members applied the opening of a session of 4 s, at index 10 plus its id.
 func (p *tape) opened(at time.Duration, id jute.SessionID, owner uint32) znode.Session {
 	s := znode.Session{ID: id, Timeout: 4 * sec, Owner: znode.Owner{Member: owner, Conn: uint64(owner) * 10}, Since: 10 + uint64(id)}
 	for m := range uint32(3) {
@@ -50,7 +50,7 @@ func (p *tape) opened(at time.Duration, id jute.SessionID, owner uint32) znode.S
 	return s
 }
 
-// attached has all members apply that a session has moved.
+// attached records that all members applied the move of a session.
 func (p *tape) attached(at time.Duration, s znode.Session, owner uint32, timeout time.Duration, index uint64) znode.Session {
 	s.Owner, s.Timeout, s.Since = znode.Owner{Member: owner, Conn: uint64(owner)*10 + 1}, timeout, index
 	for m := range uint32(3) {
@@ -59,7 +59,7 @@ func (p *tape) attached(at time.Duration, s znode.Session, owner uint32, timeout
 	return s
 }
 
-// expired has members apply an expiry in a term; the first is its leader.
+// expired records that members applied an expiry in a term; the first of them is its leader.
 func (p *tape) expired(at time.Duration, s znode.Session, term int64, members ...uint32) {
 	for _, m := range members {
 		p.Closed(p.at(at), m, 100+uint64(s.ID), term<<32+100+int64(s.ID), s, true)
@@ -73,8 +73,8 @@ func (p *tape) touches(member uint32, s znode.Session, at ...time.Duration) {
 	}
 }
 
-// ask records a request of session 1, on connection 1 if it says no other, at a time in
-// ms.
+// ask records a request of session 1 at a time in ms. It is on connection 1 unless req names
+// another one.
 func (p *tape) ask(at int, req Request) CallID {
 	p.xid++
 	req.Xid = p.xid
@@ -109,7 +109,7 @@ func (p *tape) history() History {
 	return h
 }
 
-// The requests that tests make.
+// These are the requests that tests make.
 func create(path, data string) Request {
 	return Request{Op: jute.OpCreate, Path: path, Data: data}
 }
@@ -154,7 +154,7 @@ func shows(zxid, mzxid int64, version int32, data string) Reply {
 	return Reply{Zxid: zxid, Mzxid: mzxid, Version: version, Data: data}
 }
 
-// faults are the names of what is wrong, each once, in order.
+// faults returns the names of the faults found, each once, in order.
 func faults(found []Violation) []fault {
 	var out []fault
 	for _, v := range found {
@@ -165,11 +165,11 @@ func faults(found []Violation) []fault {
 	return out
 }
 
-// rule is one hand-made history and the fault planted in it.
+// rule is one hand-made history with a planted fault.
 type rule struct {
 	name string
 	make func(p *tape)
-	want fault // "": nothing is wrong
+	want fault // "": no fault
 }
 
 func judge(t *testing.T, tests []rule) {

@@ -7,12 +7,12 @@ import (
 	"rollcall/jute"
 )
 
-// checkVouches judges (f): no member vouches, on the connection that owns a session, after
-// another member has applied the session's expiry. What counts is the time that the
-// check looked at; vouching at the very moment of the expiry is allowed. Vouching for
-// another connection is not judged: the log refuses all that it asks for.
+// checkVouches judges (f): no member vouches for the connection that owns a session after another
+// member has applied the session's expiry. What counts is the time for which the check was made;
+// vouching at the very moment of the expiry is allowed. Vouching for another connection is not
+// judged, because the log refuses everything that such a connection asks for.
 //
-// What a client sees may be later, by what lies between a check and the wire: that is
+// A client may still receive something later, by the time between a check and the wire: see
 // clientWindow.
 func checkVouches(b *book, found func(Violation)) {
 	for _, v := range b.Vouches {
@@ -32,7 +32,7 @@ func checkVouches(b *book, found func(Violation)) {
 	}
 }
 
-// closedElsewhere is the first close that a member other than this one applied.
+// closedElsewhere returns the first close that a member other than this one has applied.
 func (l *life) closedElsewhere(member uint32) (first Life, ok bool) {
 	for _, c := range l.closes {
 		if c.Member != member && (!ok || c.At < first.At) {
@@ -42,8 +42,8 @@ func (l *life) closedElsewhere(member uint32) (first Life, ok bool) {
 	return first, ok
 }
 
-// clientWindow is the longest time for which a client went on receiving replies and
-// events on its session's connection after a member had applied the session's expiry.
+// clientWindow returns the longest time for which a client went on receiving replies and events on
+// its session's connection after a member had applied the session's expiry.
 func clientWindow(h History) time.Duration {
 	b := newBook(&h)
 	var longest time.Duration

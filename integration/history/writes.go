@@ -6,24 +6,24 @@ import (
 	"rollcall/jute"
 )
 
-// checkWrites judges (d): every acknowledged write is present, once, in its session's
-// order. Presence is judged at every whole snapshot, for the writes with zxids up to its
-// own; the snapshot of the greatest index must know all that was acknowledged before it.
+// checkWrites judges (d): every acknowledged write is present, once, in its session's order.
+// Presence is judged at every whole snapshot, for the writes with zxids up to the snapshot's; the
+// snapshot with the greatest index must contain everything that was acknowledged before it.
 //
-//   - A node that was created, and not deleted, is there, has its creator's czxid, and
-//     as many versions as sets were acknowledged since, with the data of the last one.
-//   - A node whose delete was the last is not there. Nor is any that no client wrote: a
-//     second node of one sequential create is such a one.
-//   - In a session, the zxids of answers go up in the order in which it asked, over all its
-//     connections, and no two writes share one, but for the parts of a multi.
-//   - A write that was never answered may be there or not, but not twice; and where its
-//     zxid can be read off the tree, it stands in the session's order like the others.
+//   - A node that was created and not deleted exists, has the czxid of its create, as many versions
+//     as sets were acknowledged since, and the data of the last one.
+//   - A node whose last write was a delete does not exist. Nor does a node that no client wrote,
+//     such as a second node of one sequential create.
+//   - In a session, the zxids of answers go up in the order in which the requests were sent, over
+//     all its connections. No two writes share a zxid, except the parts of a multi.
+//   - A write that was never answered may be present or not, but not twice. If its zxid can be read
+//     off the tree, it must fit into the session's order like the others.
 //
-// Ephemerals are left to (c); containers and TTL nodes vanish by themselves and are not
-// judged. A history with acknowledged writes and no whole snapshot is at fault.
+// Ephemerals are judged by (c). Containers and TTL nodes vanish by themselves and are not judged. A
+// history with acknowledged writes and without a whole snapshot is a fault.
 func checkWrites(b *book, found func(Violation)) {
 	var last *Snapshot
-	told := map[*Call]int64{} // zxids that the trees tell of unanswered writes
+	told := map[*Call]int64{} // zxids of unanswered writes, as the trees show them
 	for i := range b.Snapshots {
 		s := &b.Snapshots[i]
 		if !s.Whole {
@@ -66,7 +66,7 @@ type presence struct {
 	s     *Snapshot
 	found func(Violation)
 	told  map[*Call]int64
-	used  map[*Call]bool  // unanswered sequential creates that explain a node
+	used  map[*Call]bool  // unanswered sequential creates that account for a node
 	seen  map[string]bool // paths
 }
 
@@ -95,8 +95,8 @@ func (p *presence) report(f fault, c *Call, detail string) {
 	p.found(v)
 }
 
-// made returns the acknowledged create of the node as it is at zxid z, and the sets
-// behind it; nil if it was last deleted, or never created.
+// made returns the acknowledged create of the node that exists at zxid z, and the sets after it. It
+// returns nil if the node was last deleted, or never created.
 func (w *writes) made(z int64) (made *Call, sets []*Call) {
 	n := w.upTo(z)
 	for i := n - 1; i >= 0; i-- {
@@ -110,7 +110,7 @@ func (w *writes) made(z int64) (made *Call, sets []*Call) {
 	return nil, nil
 }
 
-// present judges a node that is there.
+// present judges a node that exists.
 func (p *presence) present(n *Node) {
 	w := p.paths[n.Path]
 	if w == nil {
@@ -123,7 +123,7 @@ func (p *presence) present(n *Node) {
 	made, sets := w.made(p.s.Zxid)
 	if w.may(p.s.Seq, jute.Op.Creates) {
 		p.tell(w, n)
-		return // it may be that one's, made before or after
+		return // it may be that create's node, made before or after
 	}
 	if made == nil {
 		p.unnamed(n)
@@ -161,8 +161,8 @@ func (p *presence) content(n *Node, w *writes, made *Call, sets []*Call) {
 	}
 }
 
-// unnamed judges a node of which no answer told the path: it must come from a create
-// without an answer, each of which makes one at most.
+// unnamed judges a node whose path no answer contained: it must come from a create without an
+// answer, and each of those makes at most one node.
 func (p *presence) unnamed(n *Node) {
 	if w := p.paths[n.Path]; w.may(p.s.Seq, jute.Op.Creates) {
 		p.tell(w, n)
@@ -189,7 +189,7 @@ func (p *presence) unnamed(n *Node) {
 	}
 }
 
-// tell notes the zxid of an unanswered write, if only one can have made what is there.
+// tell records the zxid of an unanswered write if no other write can have made the node's state.
 func (p *presence) tell(w *writes, n *Node) {
 	var create, set []*Call
 	for _, c := range w.unknown {
@@ -213,7 +213,7 @@ func (p *presence) tell(w *writes, n *Node) {
 	}
 }
 
-// checkOrder judges the zxids of each session's writes, and that they are its own.
+// checkOrder judges the zxids of each session's writes, and that they belong to it.
 func checkOrder(b *book, told map[*Call]int64, found func(Violation)) {
 	greatest := map[jute.SessionID]*Call{} // of the writes so far, the one with the greatest zxid
 	zxid := map[jute.SessionID]int64{}

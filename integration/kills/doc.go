@@ -1,9 +1,8 @@
-// Package kills holds tests alone: processes of three members are killed by SIGKILL, at
-// any instant and in the middle of snapshots, while sessions write; and started again.
-// After each kill all that was acknowledged is there, once and in order, and members
-// are equal node by node and session by session: as clients of each see them, and in what
-// lies in their data folders.
+// Package kills holds only tests. Processes of three members are killed by SIGKILL, at any instant
+// and in the middle of snapshots, while sessions write, and are started again. After each kill
+// everything that was acknowledged is there, once and in order. The members are equal, node by node
+// and session by session, both as their clients see them and in their data folders.
 //
-// The binary is the product's but for constants that make snapshots many and the log
-// behind them short; see process.BuildHurried.
+// The binary is the product's, with constants that make snapshots frequent and the log before them
+// short; see process.BuildHurried.
 package kills

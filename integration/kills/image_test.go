@@ -19,13 +19,13 @@ import (
 	"rollcall/znode"
 )
 
-// errApart: the folders were copied at moments too far apart to be compared.
+// errApart says that the folders were copied at moments too far apart to be compared.
 var errApart = errors.New("no index that all folders reach and none is past")
 
 // image is the copy of a data folder as SIGKILL would have left it.
 type image struct {
 	log      disk.LogReader
-	snap     *raft.SnapshotMeta // newest; nil: none
+	snap     *raft.SnapshotMeta // the newest one; nil: none
 	snaps    *raft.FileSnapshotStore
 	last     uint64 // index of the last entry, or of the snapshot
 	compacts bool   // the log does not begin with its first entry
@@ -41,7 +41,7 @@ func freeze(members []*process.Member, dir string) (err error) {
 			err = errors.Join(err, syscall.Kill(m.Process.Cmd.Process.Pid, syscall.SIGCONT))
 		}()
 	}
-	for _, m := range members { // a thread stops only behind what it asked of the system
+	for _, m := range members { // a thread stops only after the system call that it is in
 		pid := m.Process.Cmd.Process.Pid
 		if err := process.Until(context.Background(), fmt.Sprintf("member %d stands still", m.ID), func() bool { return stopped(pid) }); err != nil {
 			return err
@@ -60,7 +60,7 @@ func stopped(pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, t := range threads {
 		text, rerr := os.ReadFile(t)
-		// The state stands behind the name of the program, in brackets.
+		// The state follows the name of the program, which is in brackets.
 		if _, state, _ := strings.Cut(string(text), ") "); rerr != nil || !strings.HasPrefix(state, "T") {
 			return false
 		}
@@ -103,7 +103,7 @@ func openImage(dir string) (i *image, err error) {
 	return i, nil
 }
 
-// state returns what the folder holds up to an index: its snapshot, and the log behind it.
+// state returns what the folder holds up to an index: its snapshot, and the log after it.
 func (i *image) state(upTo uint64) (*znode.State, error) {
 	s := znode.New(znode.Config{EnsembleText: []byte{}})
 	next := uint64(1)
@@ -124,7 +124,7 @@ func (i *image) state(upTo uint64) (*znode.State, error) {
 		if err := i.log.GetLog(next, &l); err != nil {
 			return nil, fmt.Errorf("entry %d: %w", next, err)
 		}
-		var entry *proto.Entry // nil: raft's own
+		var entry *proto.Entry // nil: an entry of raft's own
 		if l.Type == raft.LogCommand {
 			entry = &proto.Entry{}
 			if err := protobuf.Unmarshal(l.Data, entry); err != nil {
@@ -135,11 +135,11 @@ func (i *image) state(upTo uint64) (*znode.State, error) {
 			return nil, err
 		}
 	}
-	// A snapshot that ends with an entry of raft's own does not tell the state so.
+	// If a snapshot ends with an entry of raft's own, the state does not know that entry's index.
 	return s, s.Apply(upTo+1, l.Term, nil)
 }
 
-// term is that of an entry; 0 if the log does not have it.
+// term returns the term of an entry, or 0 if the log does not have it.
 func (i *image) term(index uint64) uint64 {
 	if i.snap != nil && i.snap.Index == index {
 		return i.snap.Term
@@ -151,7 +151,7 @@ func (i *image) term(index uint64) uint64 {
 	return l.Term
 }
 
-// common is the last index that all images have alike.
+// common returns the last index at which all images can be compared.
 func common(images []*image) (uint64, error) {
 	last, least := images[0].last, uint64(0)
 	for _, i := range images {
@@ -173,8 +173,8 @@ func common(images []*image) (uint64, error) {
 	return 0, errApart
 }
 
-// compare opens the copied folders, brings all to one index, and returns that state, and
-// how many of the logs have been shortened.
+// compare opens the copied folders and brings all to one index. It returns the state there, and how
+// many of the logs have been shortened.
 func compare(dirs []string) (s *znode.State, shortened int, err error) {
 	var images []*image
 	defer func() {

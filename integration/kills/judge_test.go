@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// judge makes the load pause, and looks at what is there.
+// judge pauses the load and checks the members.
 func (r *run) judge(ctx context.Context) {
 	r.t.Helper()
 	r.visitors.mu.Lock()
@@ -21,13 +21,13 @@ func (r *run) judge(ctx context.Context) {
 	if r.t.Failed() {
 		return
 	}
-	r.awaitAllServing() // one that lagged may have ended meanwhile
+	r.awaitAllServing() // a member that lagged may have ended meanwhile
 	seen, err := walkAll(ctx, r.Members)
 	if err != nil {
 		r.t.Error(err)
 		return
 	}
-	for attempt := 1; ; attempt++ { // what expires meanwhile may be in some folders and not in others
+	for attempt := 1; ; attempt++ { // sessions that expire meanwhile may be in some folders and not in others
 		err := r.judgeFolders(seen)
 		if err == nil {
 			return
@@ -39,8 +39,7 @@ func (r *run) judge(ctx context.Context) {
 	}
 }
 
-// judgeFolders compares what lies in the members' folders, with what their clients saw and
-// what was acknowledged to them.
+// judgeFolders compares the members' folders with what their clients saw and what was acknowledged.
 func (r *run) judgeFolders(seen tree) error {
 	dir, err := os.MkdirTemp(r.t.TempDir(), "frozen-")
 	if err != nil {
@@ -59,9 +58,9 @@ func (r *run) judgeFolders(seen tree) error {
 		return err
 	}
 	stored := treeOf(state)
-	seen["/zookeeper/config"] = stored["/zookeeper/config"] // a member's own, and in no folder
+	seen["/zookeeper/config"] = stored["/zookeeper/config"] // the member's own, which is in no folder
 	if d := seen.diff(stored); d != "" {
-		return fmt.Errorf("clients see one thing, in the folders is another: %s", d)
+		return fmt.Errorf("the folders differ from what clients see: %s", d)
 	}
 	for _, w := range r.writers {
 		if err := w.check(state, stored); err != nil {

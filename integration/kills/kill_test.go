@@ -9,7 +9,7 @@ import (
 	"rollcall/integration/process"
 )
 
-// role is who is killed, in terms of what it is at that moment.
+// role says which member to kill, by what it is at that moment.
 type role string
 
 const (
@@ -19,13 +19,13 @@ const (
 	starting role = "starting" // started a moment ago, does not serve yet
 )
 
-// round is one kill: whom, and whether in the middle of a snapshot.
+// round is one kill: the victim, and whether to kill in the middle of a snapshot.
 type round struct {
 	role     role
 	snapshot bool
 }
 
-// rounds are those of every run, in any order.
+// rounds are the kills of every run, in any order.
 var rounds = []round{
 	{leader, true},
 	{follower, true},
@@ -35,7 +35,7 @@ var rounds = []round{
 	{starting, false},
 }
 
-// kill plays one round: it kills, leaves them down for a while, and starts them again.
+// kill plays one round: it kills members, leaves them down for a while, and starts them again.
 func (r *run) kill(what round) {
 	r.t.Helper()
 	lead := r.leads()
@@ -61,7 +61,7 @@ func (r *run) kill(what round) {
 		r.restart(victims)
 		r.rest(120)
 	} else {
-		time.Sleep(2 * time.Second) // the log goes on beyond what the others keep of it
+		time.Sleep(2 * time.Second) // the log goes on further than the others keep it
 		r.restart(victims)
 		r.awaitReceiving(victims[0])
 	}
@@ -73,23 +73,23 @@ func (r *run) kill(what round) {
 	r.restart(victims)
 }
 
-// awaitReceiving waits until a member that starts receives a snapshot, and for a moment of
-// that, or until it serves without one.
+// awaitReceiving waits until a member that starts receives a snapshot, and then a moment longer. It
+// also returns if the member serves without one.
 func (r *run) awaitReceiving(m *process.Member) {
 	limit := time.Now().Add(2 * time.Second)
 	for i := 0; len(received(m)) == 0 && time.Now().Before(limit); i++ {
 		if i%100 == 99 && m.Mode() != "" {
-			return // it needed none
+			return // it needed no snapshot
 		}
 		time.Sleep(glance)
 	}
 	r.rest(5)
 }
 
-// glance is how often a folder is looked at for what is there for milliseconds.
+// glance is the interval at which a folder is checked for files that exist only for milliseconds.
 const glance = 100 * time.Microsecond
 
-// awaitSnapshot waits until a member writes a snapshot, and for a moment of it.
+// awaitSnapshot waits until a member writes a snapshot, and then a moment longer.
 func (r *run) awaitSnapshot(m *process.Member) {
 	limit := time.Now().Add(5 * time.Second)
 	for len(unfinished(m)) == 0 && time.Now().Before(limit) {
@@ -98,19 +98,19 @@ func (r *run) awaitSnapshot(m *process.Member) {
 	time.Sleep(time.Duration(r.rng.Int64N(int64(20 * time.Millisecond))))
 }
 
-// unfinished lists the snapshots that are being written, or were when the process died.
+// unfinished returns the snapshots that are being written, or were when the process died.
 func unfinished(m *process.Member) []string {
-	found, _ := filepath.Glob(filepath.Join(m.Data, "rollcall", "snapshots", "*.tmp")) // the pattern is good
+	found, _ := filepath.Glob(filepath.Join(m.Data, "rollcall", "snapshots", "*.tmp")) // the pattern is valid
 	return found
 }
 
-// received lists the snapshots that are being received, likewise.
+// received returns the snapshots that are being received, or were when the process died.
 func received(m *process.Member) []string {
 	found, _ := filepath.Glob(filepath.Join(m.Data, "rollcall", "receiving-*"))
 	return found
 }
 
-// strike kills members at once, and notes what they were doing.
+// strike kills members at once, and records what they were doing.
 func (r *run) strike(as role, victims []*process.Member) {
 	process.KillAll(victims)
 	if as == leader && !led(victims[0]) {
@@ -141,8 +141,8 @@ func (r *run) strike(as role, victims []*process.Member) {
 	}
 }
 
-// fresh reports whether one of the paths, which no two snapshots have in common, was not
-// there at any former kill: a start that is killed early has not cleaned up yet.
+// fresh reports whether at least one of the paths was not there at any earlier kill. No two
+// snapshots have a path in common. A start that is killed early has not cleaned up yet.
 func (r *run) fresh(paths []string) (some bool) {
 	for _, path := range paths {
 		some = some || !r.left[path]
@@ -151,27 +151,27 @@ func (r *run) fresh(paths []string) (some bool) {
 	return some
 }
 
-// shortening reports whether the process that ended last had told of a snapshot that it
-// had begun, and not that it had shortened the log behind it.
+// shortening reports whether the last process has logged that it began a snapshot, and not that it
+// has shortened the log after it.
 func shortening(m *process.Member) bool {
 	log := lastWords(m)
 	began := strings.LastIndex(log, "raft: starting snapshot up to")
 	return began >= 0 && !strings.Contains(log[began:], "raft: snapshot complete up to")
 }
 
-// led reports whether the process that ended last led until its end.
+// led reports whether the last process led until its end.
 func led(m *process.Member) bool {
 	log := lastWords(m)
 	return strings.LastIndex(log, "raft: entering leader state") > strings.LastIndex(log, "raft: entering follower state")
 }
 
-// lastWords is what a member's last process has logged.
+// lastWords returns what a member's last process has logged.
 func lastWords(m *process.Member) string {
 	log := printed(m)
 	return log[max(0, strings.LastIndex(log, "member starts")):]
 }
 
-// printed is all that a member's processes have logged.
+// printed returns what all of a member's processes have logged.
 func printed(m *process.Member) string {
 	text, err := os.ReadFile(m.Log)
 	if err != nil {
@@ -189,7 +189,7 @@ func (r *run) restart(members []*process.Member) {
 	r.sum.restarts += len(members)
 }
 
-// leads waits for a member that leads.
+// leads waits for a leader and returns it.
 func (r *run) leads() (found *process.Member) {
 	r.t.Helper()
 	if err := process.Until(r.t.Context(), "a member leads", func() bool {
@@ -205,7 +205,8 @@ func (r *run) leads() (found *process.Member) {
 	return found
 }
 
-// awaitAllServing waits until all members serve, and starts those again that ended to be.
+// awaitAllServing waits until all members serve, and starts members again that ended in order to be
+// restarted.
 func (r *run) awaitAllServing() {
 	r.t.Helper()
 	if err := process.Until(r.t.Context(), "all members serve", func() bool {
@@ -221,8 +222,8 @@ func (r *run) awaitAllServing() {
 	}
 }
 
-// again does what is to be done to members that have ended because they must be started
-// again: raft's memory of the log was wrong.
+// again calls do with the members that have ended because they must be started again: raft's memory
+// of the log was wrong.
 func (r *run) again(do func([]*process.Member)) {
 	for _, m := range r.Members {
 		if m.Process.Running() || !strings.Contains(lastWords(m), "restart needed after a snapshot was installed") {

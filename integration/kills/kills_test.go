@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// tick makes elections begin 200 ms after the leader fell silent.
+	// tick makes elections begin 200 ms after the leader has fallen silent.
 	tick = 800 * time.Millisecond
-	// sessionTimeout outlasts whatever kills do.
+	// sessionTimeout is longer than any effect of a kill.
 	sessionTimeout = 16 * time.Second
-	// defaultRuns are as many ensembles, one after the other and two at a time.
+	// defaultRuns is how many ensembles there are; two run at a time.
 	defaultRuns = 20
-	// sessions write all the time, two at home on each member.
+	// sessions is how many sessions write all the time; each member is home to two.
 	sessions = 6
 	// big nodes of bigSize bytes make snapshots take a while.
 	big, bigSize = 256, 16 << 10
@@ -80,8 +80,7 @@ func logKinds() ([]disk.LogKind, error) {
 	return nil, fmt.Errorf("ROLLCALL_LOGSTORE=%s: want %s or %s", kind, disk.LogBolt, disk.LogWAL)
 }
 
-// logKindOf says what lies in the members' folders: of which kind all logs are, that have
-// entries.
+// logKindOf returns the kind of all logs in the members' folders that have entries.
 func logKindOf(members []*process.Member) (kind disk.LogKind, err error) {
 	for _, m := range members {
 		dir, err := disk.OwnFolder(m.Data)
@@ -108,7 +107,7 @@ type run struct {
 	sum      *totals
 	writers  []*writer
 	visitors *visitors
-	left     map[string]bool // unfinished snapshots that kills have left behind
+	left     map[string]bool // unfinished snapshots that kills have left
 }
 
 func play(t *testing.T, seed uint64, kind disk.LogKind, sum *totals) {

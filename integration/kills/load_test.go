@@ -15,10 +15,10 @@ import (
 	"rollcall/jute"
 )
 
-// rest lets the load go on for up to so many milliseconds.
+// rest lets the load go on for a random time of up to ms milliseconds.
 func (r *run) rest(ms int64) { time.Sleep(time.Duration(r.rng.Int64N(ms)) * time.Millisecond) }
 
-// load fills the tree and starts those who write.
+// load fills the tree and starts the writers.
 func (r *run) load(ctx context.Context) {
 	r.t.Helper()
 	var clients []*cluster.Client
@@ -41,7 +41,7 @@ func (r *run) load(ctx context.Context) {
 	r.t.Cleanup(r.visitors.shutDown)
 }
 
-// client opens a session at home on one of the members.
+// client opens a session whose home is one of the members.
 func (r *run) client(ctx context.Context, home int) *cluster.Client {
 	r.t.Helper()
 	var order []uint32
@@ -64,7 +64,7 @@ func (r *run) client(ctx context.Context, home int) *cluster.Client {
 	return c
 }
 
-// plant makes what nobody changes: nodes that make the tree large, and some of all sorts.
+// plant creates nodes that stay unchanged: many that make the tree large, and some of every kind.
 func plant(c *cluster.Client) error {
 	secret := []jute.ACL{
 		{Perms: jute.PermRead, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}},
@@ -85,8 +85,8 @@ func plant(c *cluster.Client) error {
 	return makeAll(c, nodes)
 }
 
-// makeAll creates nodes, in spite of connections that are lost: a member that lags is sent
-// a snapshot, and closes them.
+// makeAll creates nodes, and goes on when connections are lost: a member that lags is sent a
+// snapshot and closes its connections.
 func makeAll(c *cluster.Client, nodes []jute.CreateRequest) error {
 	for lost := false; len(nodes) > 0; lost = true {
 		var calls []*cluster.Call
@@ -102,7 +102,7 @@ func makeAll(c *cluster.Client, nodes []jute.CreateRequest) error {
 			case err != nil && !(errors.Is(err, jute.NoNode) && len(again) > 0):
 				return fmt.Errorf("create %s: %w", nodes[i].Path, err)
 			case err != nil:
-				again = append(again, nodes[i]) // its parent was lost
+				again = append(again, nodes[i]) // the request for its parent was lost
 			}
 		}
 		nodes = again

@@ -9,16 +9,16 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// totals is what all runs saw together.
+// totals counts what happened in all runs.
 type totals struct {
 	mu                                     sync.Mutex
-	runs, restarts, again                  int // again: members that asked to be started anew
+	runs, restarts, again                  int // again: members that asked to be restarted
 	processes                              int // killed
 	kills                                  map[role]int
 	kinds                                  map[disk.LogKind]int // runs with a log of each kind
-	writing, compacting                    int                  // kills in the middle of a snapshot, or of shortening the log behind it
-	receiving                              int                  // kills in the middle of receiving one
-	installed                              int                  // snapshots that were
+	writing, compacting                    int                  // kills while a snapshot was written, or while the log was shortened after it
+	receiving                              int                  // kills while a snapshot was received
+	installed                              int                  // snapshots that were installed
 	acked, unknown, comparisons, shortened int
 	nodes                                  int
 }

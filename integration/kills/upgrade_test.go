@@ -20,12 +20,12 @@ import (
 	"rollcall/znode"
 )
 
-// former is the last version before the format of entries, or the version of snapshots,
-// became another. A change of either adds the commit before it to formers.
+// former is the last version before a change of the format of entries or the version of snapshots.
+// A change of either adds the commit before it to formers.
 type former struct {
 	commit  string
-	format  uint32 // of entries, the highest that it knows
-	refuses string // what it says of data of the newest version, as a regular expression
+	format  uint32 // the highest format of entries that it knows
+	refuses string // its message about data of the newest version, as a regular expression
 	hurried []constant
 }
 
@@ -40,10 +40,10 @@ var formers = []former{
 	},
 }
 
-// constant is one that has another value in the binary.
+// constant is a constant to which the binary gives another value.
 type constant struct{ file, old, new string }
 
-// formerHurried is what process.BuildHurried changed in them.
+// formerHurried lists the constants that process.BuildHurried changed in those versions.
 var formerHurried = []constant{
 	{"quorum/node.go", "snapshotInterval = 10 * time.Second", "snapshotInterval = 300 * time.Millisecond"},
 	{"quorum/trailing.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},
@@ -51,7 +51,7 @@ var formerHurried = []constant{
 	{"quorum/wal.go", "walSegment = 16 << 20", "walSegment = 128 << 10"},
 }
 
-// build builds its binary, as hurried as the one under test.
+// build builds the version's binary, as hurried as the one under test.
 func (f former) build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -100,10 +100,10 @@ func (f former) build(t *testing.T) string {
 	return binary
 }
 
-// Members of the former version are upgraded one by one under load, rolled back while one of
-// them still is of the former version, and upgraded again. Leaders of both versions catch up
-// members of the other one by snapshots. Nothing acknowledged is lost, and members are equal
-// throughout. Once all have been upgraded, the former binary refuses the data.
+// Members of the former version are upgraded one by one under load, rolled back while one of them
+// is still of the former version, and upgraded again. Leaders of both versions catch up members of
+// the other version by snapshots. No acknowledged write is lost, and members are equal throughout.
+// Once all have been upgraded, the former binary refuses the data.
 func TestUpgrade(t *testing.T) {
 	for _, f := range formers {
 		t.Run(fmt.Sprint("from format ", f.format), func(t *testing.T) {
@@ -130,7 +130,7 @@ func upgrade(t *testing.T, f former) {
 		r.Start(m)
 		r.awaitAllServing()
 	}
-	changeBehind := func(m *process.Member, to string) { // the leader sends it a snapshot
+	changeBehind := func(m *process.Member, to string) { // the leader then sends it a snapshot
 		t.Helper()
 		r.terminate(m)
 		r.goOn(m)
@@ -156,14 +156,14 @@ func upgrade(t *testing.T, f former) {
 	}
 	judge(f.format)
 
-	// The one that leads first is of the former version until the end.
+	// The first leader stays at the former version until the end.
 	last := r.leads()
 	first := slices.DeleteFunc(slices.Clone(r.Members), func(m *process.Member) bool { return m == last })
 	for _, m := range first {
 		changeBehind(m, rollcall)
 	}
 	judge(f.format)
-	changeBehind(last, old) // one of the new version leads by now
+	changeBehind(last, old) // a member of the new version leads by now
 	judge(f.format)
 
 	for _, m := range first {
@@ -175,7 +175,7 @@ func upgrade(t *testing.T, f former) {
 		change(m, rollcall)
 	}
 	judge(znode.FormatLevel)
-	r.rest(400) // entries of the new format are written
+	r.rest(400) // until entries of the new format are written
 	m := r.Members[0]
 	r.terminate(m)
 	m.Binary = old
@@ -184,7 +184,7 @@ func upgrade(t *testing.T, f former) {
 		t.Fatal(err)
 	}
 	if words := lastWords(m); !regexp.MustCompile(f.refuses).MatchString(words) {
-		t.Errorf("the former version does not refuse the data in its words:\n%s", words)
+		t.Errorf("the former version does not refuse the data with the expected message:\n%s", words)
 	}
 	m.Binary = rollcall
 	r.Start(m)
@@ -194,7 +194,7 @@ func upgrade(t *testing.T, f former) {
 		f.format, r.sum.comparisons, r.acked(), time.Since(began).Round(time.Second))
 }
 
-// terminate ends a member as an operator does.
+// terminate stops a member with SIGTERM, as an operator does.
 func (r *run) terminate(m *process.Member) {
 	r.t.Helper()
 	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
@@ -205,8 +205,8 @@ func (r *run) terminate(m *process.Member) {
 	}
 }
 
-// goOn waits until the others' logs begin after all that a member which is down has: each
-// snapshot is of a hundred entries at least, and fewer are kept before it.
+// goOn waits until the others' logs begin after all entries of a member that is down. Each snapshot
+// covers at least a hundred entries, and fewer are kept before it.
 func (r *run) goOn(down *process.Member) {
 	r.t.Helper()
 	const snapshots = 3
@@ -227,7 +227,7 @@ func (r *run) goOn(down *process.Member) {
 	}
 }
 
-// acked is how many writes were acknowledged.
+// acked returns how many writes were acknowledged.
 func (r *run) acked() (n int) {
 	for _, w := range r.writers {
 		n += w.acked
@@ -235,7 +235,7 @@ func (r *run) acked() (n int) {
 	return n
 }
 
-// minFormat is the lowest format announced, in what lies in the folder of the first member.
+// minFormat returns the lowest format announced, from the folder of the first member.
 func (r *run) minFormat() uint32 {
 	r.t.Helper()
 	dir := r.t.TempDir()

@@ -14,22 +14,22 @@ import (
 	"rollcall/znode"
 )
 
-// visits is where sessions that come and go make their nodes.
+// visits is the parent of the nodes of sessions that come and go.
 const visits = "/visits"
 
-// visitTimeout is theirs: those that are left behind are to expire between kills.
+// visitTimeout is the timeout of these sessions. Abandoned ones must expire between kills.
 const visitTimeout = 3 * time.Second
 
-// visitors opens sessions and closes them, or leaves them behind.
+// visitors opens sessions and closes or abandons them.
 type visitors struct {
 	members []*process.Member
 	rng     *rand.Rand
 	stop    context.CancelFunc
 	done    chan struct{}
 
-	mu     sync.Mutex // held during a visit, and by whoever makes them pause
+	mu     sync.Mutex // held during a visit, and to pause the visits
 	n      int
-	closed map[jute.SessionID]string // sessions whose end was acknowledged, and their nodes
+	closed map[jute.SessionID]string // sessions whose close was acknowledged, with their nodes
 }
 
 func newVisitors(members []*process.Member, rng *rand.Rand) *visitors {
@@ -55,7 +55,7 @@ func (v *visitors) shutDown() {
 	<-v.done
 }
 
-// visit is one session: it may fail anywhere, where its member is killed.
+// visit is one session. It may fail anywhere, when its member is killed.
 func (v *visitors) visit() {
 	raw, err := net.DialTimeout("tcp", v.members[v.rng.IntN(len(v.members))].Clients, visitTimeout)
 	if err != nil {
@@ -81,16 +81,17 @@ func (v *visitors) visit() {
 	}
 }
 
-// check: no session whose end was acknowledged is there, nor its node. The visits pause.
+// check checks that no session whose close was acknowledged exists, nor its node. The visits must
+// be paused.
 func (v *visitors) check(s *znode.State) error {
 	s.RLock()
 	defer s.RUnlock()
 	for id, path := range v.closed {
 		if record, ok := s.Session(id); ok {
-			return fmt.Errorf("session was closed and lives: %+v", record)
+			return fmt.Errorf("session still exists after its close: %+v", record)
 		}
 		if stat, code := s.Exists([]byte(path), nil, nil); code == jute.OK {
-			return fmt.Errorf("%s was its session's, which is closed: %+v", path, stat)
+			return fmt.Errorf("%s still exists after its session's close: %+v", path, stat)
 		}
 	}
 	return nil

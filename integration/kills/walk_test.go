@@ -17,7 +17,7 @@ import (
 	"rollcall/znode"
 )
 
-// node is all that a client can see of one.
+// node is all that a client can see of one node.
 type node struct {
 	data     []byte
 	stat     jute.Stat
@@ -30,14 +30,14 @@ func (n node) equal(m node) bool {
 }
 
 func (n node) String() string {
-	const enough = 64 // bytes of data to show
+	const enough = 64 // how many bytes of data to show
 	return fmt.Sprintf("%+v data %q null %t acl %s children %d", n.stat, n.data[:min(len(n.data), enough)], n.data == nil, n.acl, len(n.children))
 }
 
-// tree is all nodes by path, but those below visits: sessions there may expire any time.
+// tree is all nodes by path, except those below visits, whose sessions may expire at any time.
 type tree map[string]node
 
-// diff names the first difference, by path; "" if there is none.
+// diff describes the first difference, by path, or returns "" if there is none.
 func (a tree) diff(b tree) string {
 	var paths []string
 	for path := range a {
@@ -64,8 +64,8 @@ func (a tree) diff(b tree) string {
 	return ""
 }
 
-// looked are nodes asked for at a time: their three requests each are fewer than a
-// server takes from one connection.
+// looked is how many nodes are read at a time. Their three requests each are fewer than a server
+// accepts from one connection.
 const looked = 40
 
 // walk reads the whole tree of one member, in a session of its own, after a sync.
@@ -99,7 +99,7 @@ func walk(m *process.Member) (tree, error) {
 	return found, err
 }
 
-// look reads some nodes and returns their children.
+// look reads some nodes and returns the paths of their children.
 func look(conn *wire.Conn, paths []string, found tree) (below []string, err error) {
 	for _, path := range paths {
 		p := []byte(path)
@@ -132,7 +132,7 @@ func look(conn *wire.Conn, paths []string, found tree) (below []string, err erro
 			n.children = append(n.children, string(c))
 		}
 		if acl.Stat != n.stat || children.Stat != n.stat {
-			return nil, fmt.Errorf("%s changes while nobody writes: %+v, %+v, %+v", path, n.stat, acl.Stat, children.Stat)
+			return nil, fmt.Errorf("%s changes while nothing writes: %+v, %+v, %+v", path, n.stat, acl.Stat, children.Stat)
 		}
 		found[path] = n
 		below = append(below, descend(path, n.children)...)
@@ -147,7 +147,7 @@ func aclText(list []jute.ACL) (text string) {
 	return text
 }
 
-// descend returns the paths of children, but of visits.
+// descend returns the paths of children, except visits.
 func descend(path string, children []string) (paths []string) {
 	for _, c := range children {
 		if child := path + "/" + c; path != "/" {
@@ -159,7 +159,7 @@ func descend(path string, children []string) (paths []string) {
 	return paths
 }
 
-// treeOf is what a client would see of a state.
+// treeOf returns what a client would see of a state.
 func treeOf(s *znode.State) tree {
 	s.RLock()
 	defer s.RUnlock()
@@ -175,15 +175,15 @@ func treeOf(s *znode.State) tree {
 	return found
 }
 
-// rewalks is how often a walk begins anew because its connection was closed. A member that
-// is caught up by a snapshot closes those of its clients, which connect again.
+// rewalks is how often a walk starts again because its connection was closed. A member that is
+// caught up by a snapshot closes the connections of its clients, which connect again.
 const rewalks = 5
 
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// walkAll walks all members at once, and compares what they show.
+// walkAll walks all members at once, and compares their trees.
 func walkAll(ctx context.Context, members []*process.Member) (tree, error) {
 	type result struct {
 		tree tree

@@ -18,45 +18,45 @@ import (
 )
 
 const (
-	// window is how many writes a session has under way.
+	// window is how many writes a session has in flight.
 	window = 6
-	// slots are nodes of each session that it overwrites all the time.
+	// slots is how many nodes each session overwrites all the time.
 	slots = 10
 	// pace is the longest pause between two writes of a session.
 	pace = 4 * time.Millisecond
 )
 
-// kind is what a write does, all below the session's own node.
+// kind is what a write does. All writes are below the session's own node.
 type kind int
 
 const (
 	overwrite kind = iota // a slot, with the write's number
-	queue                 // makes a sequential node that holds the number
-	hold                  // makes an ephemeral node
-	both                  // a multi: makes a node, and puts the number into the tally
-	drop                  // deletes a node that queue, hold or both made
+	queue                 // creates a sequential node that holds the number
+	hold                  // creates an ephemeral node
+	both                  // a multi: creates a node, and writes the number into the tally
+	drop                  // deletes a node that queue, hold or both created
 )
 
-// write is one of a session's, and what became of it.
+// write is one write of a session, with its outcome.
 type write struct {
 	kind  kind
 	n     int    // in the order of sending
-	path  string // of the node; queue: known once it is acknowledged
+	path  string // of the node; for queue it is known once it is acknowledged
 	call  *cluster.Call
-	acked bool // else its outcome is unknown
+	acked bool // otherwise its outcome is unknown
 	zxid  int64
 }
 
-// value is what the node at path holds after writes that may or may not have happened.
+// value is the content of the node at path after writes, some of which may not have happened.
 type value struct {
-	applied int   // writes of known outcome
-	last    int   // the number that the last of them wrote, -1: none
-	zxid    int64 // of that, 0: unknown
-	maybe   []int // numbers of later writes of unknown outcome
+	applied int   // how many writes of known outcome
+	last    int   // the number that the last of them wrote; -1: none
+	zxid    int64 // the zxid of the last of them; 0: unknown
+	maybe   []int // numbers of later writes with unknown outcome
 }
 
-// writer is one session, and what must be there of what it wrote. Its goroutine writes
-// while it is let; whoever stopped it may check.
+// writer is one session, with what must exist of what it wrote. Its goroutine writes unless it is
+// paused. While it is paused, its state may be checked.
 type writer struct {
 	client *cluster.Client
 	dir    string
@@ -65,19 +65,19 @@ type writer struct {
 	n       int
 	zxid    int64             // of the last acknowledged write
 	pending []*write          // sent, in order
-	nodes   map[string]*write // that must be there
-	unsure  []*write          // makers and drops of unknown outcome
+	nodes   map[string]*write // nodes that must exist
+	unsure  []*write          // writes of unknown outcome that create or delete
 	values  map[string]*value // of slots and the tally
-	err     error             // the first thing that was wrong
+	err     error             // the first error
 
 	acked, unknown int
 
-	mu   sync.Mutex // held while the writer works between two pauses
+	mu   sync.Mutex // held while the writer works; taken by others to pause it
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// newWriter opens a session, at home on the first member, and makes its nodes.
+// newWriter opens a session whose home is the client's first member, and creates its nodes.
 func newWriter(client *cluster.Client, dir string, rng *rand.Rand) (*writer, error) {
 	w := &writer{client: client, dir: dir, rng: rng, nodes: map[string]*write{}, values: map[string]*value{}, done: make(chan struct{})}
 	nodes := []jute.CreateRequest{{Path: []byte(dir), ACL: jute.OpenACL}}
@@ -94,10 +94,10 @@ func newWriter(client *cluster.Client, dir string, rng *rand.Rand) (*writer, err
 	return w, nil
 }
 
-// slot is the path of a slot; the last one is the tally.
+// slot returns the path of a slot. The last one is the tally.
 func (w *writer) slot(i int) string { return fmt.Sprintf("%s/slot%d", w.dir, i) }
 
-// run writes until it is stopped. Whoever holds mu makes it pause.
+// run writes until it is stopped. It pauses while another goroutine holds mu.
 func (w *writer) run(ctx context.Context) {
 	defer close(w.done)
 	for ctx.Err() == nil {
@@ -118,7 +118,7 @@ func (w *writer) shutDown() {
 	<-w.done
 }
 
-// send chooses a write and sends it, if there is a connection or soon will be.
+// send chooses a write and sends it, if there is a connection or will be soon.
 func (w *writer) send() {
 	x := &write{n: w.n, kind: w.choose()}
 	w.n++
@@ -141,7 +141,7 @@ func (w *writer) send() {
 		tally := jute.SetDataRequest{Path: []byte(w.slot(slots)), Data: number, Version: -1}
 		x.call = w.client.Go(jute.OpMulti, multi{{Op: jute.OpCreate, Create: create}, {Op: jute.OpSetData, SetData: tally}})
 	case drop:
-		for path := range w.nodes { // any
+		for path := range w.nodes { // a random one
 			x.path = path
 			break
 		}
@@ -157,7 +157,7 @@ type multi []jute.MultiOp
 // Append implements wire.Record.
 func (m multi) Append(b []byte) []byte { return jute.AppendMulti(b, m) }
 
-// kept bounds the nodes of one session, so that reading all of them takes no time.
+// kept limits the nodes of one session, so that reading all of them is fast.
 const kept = 150
 
 func (w *writer) choose() kind {
@@ -174,7 +174,7 @@ func (w *writer) choose() kind {
 	return overwrite
 }
 
-// awaitOldest waits for the oldest write and takes in what became of it.
+// awaitOldest waits for the oldest write and records its outcome.
 func (w *writer) awaitOldest() {
 	x := w.pending[0]
 	w.pending = w.pending[1:]
@@ -197,7 +197,7 @@ func (w *writer) wrong(format string, args ...any) {
 	}
 }
 
-// acknowledged takes in a write that has happened.
+// acknowledged records a write that has happened.
 func (w *writer) acknowledged(x *write, r wire.Reply) {
 	x.acked, x.zxid = true, r.Zxid
 	if x.zxid <= w.zxid {
@@ -224,7 +224,7 @@ func (w *writer) acknowledged(x *write, r wire.Reply) {
 
 func (v *value) wrote(x *write) { v.applied, v.last, v.zxid = v.applied+1, x.n, x.zxid }
 
-// outcomeUnknown takes in one that may or may not have happened.
+// outcomeUnknown records a write that may or may not have happened.
 func (w *writer) outcomeUnknown(x *write) {
 	switch x.kind {
 	case overwrite:
@@ -237,8 +237,8 @@ func (w *writer) outcomeUnknown(x *write) {
 	}
 }
 
-// pause makes the writer stop, waits until all its writes have an outcome and until the
-// session is connected: after that none of the lost ones can happen any more.
+// pause makes the writer stop. It waits until all its writes have an outcome and the session is
+// connected: after that, none of the lost writes can happen any more.
 func (w *writer) pause() error {
 	w.mu.Lock()
 	for len(w.pending) > 0 {
@@ -258,8 +258,8 @@ func (w *writer) pause() error {
 
 func (w *writer) resume() { w.mu.Unlock() }
 
-// check compares what must be there with what is, and takes the latter for granted from
-// then on. The writer pauses.
+// check compares what must exist with what does, and expects the latter from then on. The writer
+// must be paused.
 func (w *writer) check(s *znode.State, found tree) error {
 	w.checkSession(s)
 	below := map[string]bool{}
@@ -282,7 +282,7 @@ func (w *writer) check(s *znode.State, found tree) error {
 	return w.err
 }
 
-// checkSession: the session lives, and is the connection's that the client has.
+// checkSession checks that the session exists and is owned by the client's connection.
 func (w *writer) checkSession(s *znode.State) {
 	s.RLock()
 	defer s.RUnlock()
@@ -292,14 +292,14 @@ func (w *writer) checkSession(s *znode.State) {
 	}
 }
 
-// checkUnsure finds out what became of writes of unknown outcome.
+// checkUnsure finds out the outcome of writes that were not answered.
 func (w *writer) checkUnsure(s *znode.State, found tree, below map[string]bool) {
 	for _, x := range w.unsure {
 		switch x.kind {
 		case drop:
-			delete(below, x.path) // there or not
+			delete(below, x.path) // it may exist or not
 			if _, ok := found[x.path]; ok {
-				w.nodes[x.path] = &write{kind: drop, path: x.path} // whatever made it
+				w.nodes[x.path] = &write{kind: drop, path: x.path} // whatever created it
 			}
 		case queue:
 			number := strconv.Itoa(x.n)
@@ -315,7 +315,7 @@ func (w *writer) checkUnsure(s *znode.State, found tree, below map[string]bool) 
 			}
 		}
 		if _, there := w.nodes[x.path]; x.kind == both && there {
-			// The tally went with it, in the order of the writes.
+			// The tally changes with it, in the order of the writes.
 			v := w.values[w.slot(slots)]
 			v.maybe = slices.DeleteFunc(v.maybe, func(n int) bool { return n == x.n })
 			if v.applied++; x.n > v.last {
@@ -329,7 +329,8 @@ func (w *writer) checkUnsure(s *znode.State, found tree, below map[string]bool) 
 	w.unsure = nil
 }
 
-// checkValue: as many versions as writes, and the last one's number.
+// checkValue checks that there are as many versions as writes, and that the data hold the last
+// one's number.
 func (w *writer) checkValue(path string, v *value, found tree) {
 	n, ok := found[path]
 	if !ok {
@@ -357,7 +358,7 @@ func (w *writer) checkValue(path string, v *value, found tree) {
 	}
 }
 
-// checkNode: a node that was made and not deleted is as it was made.
+// checkNode checks that a node that was created and not deleted is as it was created.
 func (w *writer) checkNode(path string, x *write, found tree) {
 	n, ok := found[path]
 	owner := jute.SessionID(n.stat.EphemeralOwner)
@@ -375,10 +376,10 @@ func (w *writer) checkNode(path string, x *write, found tree) {
 	}
 }
 
-// checkOrder: what the session queued lies in the order of its writes, each once.
+// checkOrder checks that what the session queued is there in the order of its writes, each once.
 func (w *writer) checkOrder(found tree) {
 	previous, zxid := -1, int64(0)
-	for _, child := range found[w.dir].children { // sorted: all counters have ten digits
+	for _, child := range found[w.dir].children { // sorted, since all counters have ten digits
 		if !strings.HasPrefix(child, "q-") {
 			continue
 		}

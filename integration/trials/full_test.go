@@ -19,12 +19,12 @@ import (
 // diskSize is the size of the disk that is filled, in bytes.
 const diskSize = 8 << 20
 
-// smallDisk is a disk of its own for a member, which is gone with the test: a tmpfs in a name space
-// for mounts, which a process holds.
+// smallDisk is a disk of its own for a member, which is gone after the test: a tmpfs in a mount
+// name space that a process keeps open.
 type smallDisk struct {
 	t    *testing.T
 	pid  int
-	root string // path of the disk for others
+	root string // the path under which other processes see the disk
 }
 
 func newSmallDisk(t *testing.T) *smallDisk {
@@ -32,7 +32,7 @@ func newSmallDisk(t *testing.T) *smallDisk {
 	dir := t.TempDir()
 	script := fmt.Sprintf("mount -t tmpfs -o size=%d tmpfs %s && echo ready && exec cat", diskSize, dir)
 	cmd := exec.Command("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script)
-	stdin, err := cmd.StdinPipe() // cat ends with it
+	stdin, err := cmd.StdinPipe() // cat ends when it is closed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func newSmallDisk(t *testing.T) *smallDisk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = stdin.Close() // and Kill, for what does not hear of it
+		_ = stdin.Close() // then Kill, for a process that does not end
 		holder.Kill()
 	})
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
@@ -58,7 +58,7 @@ func newSmallDisk(t *testing.T) *smallDisk {
 	return &smallDisk{t: t, pid: pid, root: filepath.Join(fmt.Sprintf("/proc/%d/root", pid), dir)}
 }
 
-// fill takes all space that is left, but for some bytes.
+// fill uses all space that is left, except some bytes.
 func (d *smallDisk) fill(but int) {
 	d.t.Helper()
 	path := filepath.Join(d.root, "filler")
@@ -76,7 +76,7 @@ func (d *smallDisk) fill(but int) {
 	}
 }
 
-// free gives the space back.
+// free releases the space.
 func (d *smallDisk) free() {
 	d.t.Helper()
 	if err := os.Remove(filepath.Join(d.root, "filler")); err != nil {
@@ -105,8 +105,8 @@ func (d *smallDisk) newMember(store disk.LogKind) *process.Member {
 	return m
 }
 
-// wears writes to a member until it ends, and judges the reason. It returns the path and the data of a
-// node that may be there or not.
+// wears writes to a member until it ends, and checks the reason. It returns the path and the data
+// of a node that may exist or not.
 func wears(t *testing.T, r *run, want map[string]string) (path, data string) {
 	t.Helper()
 	r.settles(t)
@@ -137,8 +137,9 @@ func wears(t *testing.T, r *run, want map[string]string) (path, data string) {
 
 const nodeSize = 1000 // bytes
 
-// The disk of a member fills up under its writes. It ends, and ends again when it is started, with the
-// words that the disk is full. Once there is space, it starts, and has all that was acknowledged.
+// The disk of a member fills up with its writes. The member ends, and ends again when it is
+// started, with the message that the disk is full. Once there is space, it starts and has
+// everything that was acknowledged.
 func TestFullDisk(t *testing.T) {
 	for _, store := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
 		t.Run(string(store), func(t *testing.T) {
@@ -159,11 +160,11 @@ func TestFullDisk(t *testing.T) {
 			again, other := wears(t, start(t, m), want)
 			d.free()
 			if r = start(t, m); !until(r.serves) {
-				t.Fatal("it does not serve, and there is space")
+				t.Fatal("it does not serve although there is space")
 			}
 			err := read(m, want)
 			for _, maybe := range []map[string]string{{path: data}, {again: other}} {
-				if err != nil { // what was not acknowledged may be there, too
+				if err != nil { // a write that was not acknowledged may be there, too
 					maps.Copy(maybe, want)
 					err = read(m, maybe)
 				}

@@ -8,22 +8,23 @@ import (
 	"strings"
 )
 
-// kinds are the kinds of files in a data folder, with a pattern for each; which file of a kind is
-// damaged is drawn.
+// kinds are the kinds of files in a data folder, each with a pattern. Which file of a kind is
+// damaged is random.
 var kinds = []struct {
 	name  string
 	is    func(path string) bool
 	store string // only with this log store; "": with any
-	last  bool   // the last one of that kind
-	part  string // what it is a part of, by its path from the file's folder: a refusal may name that instead; "": nothing
-	ends  []end  // that its trials come to
-	// certain is what the trials of each kind of damage, in the order of harms, come to whatever was
-	// drawn: f a refusal, r the right data, b both, because alone and with others are not the same.
-	// A dash: that depends on which bytes or which file were drawn.
+	last  bool   // only the last file of that kind
+	part  string // the thing that the file is a part of, as a path relative to the file's folder; a refusal may name that instead; "": none
+	ends  []end  // the ends that its trials come to
+	// certain says to which ends the trials come for each kind of damage, in the order of harms,
+	// whatever else is random: f for a refusal, r for the right data, b for both, because a single
+	// member and several differ. A dash means that the end depends on which bytes or which file
+	// were drawn.
 	certain string
 }{
 	{"identity", base("identity.json"), "", false, "", both, "fffffbf"},
-	{"lock", base("lock"), "", false, "", []end{right}, "rrrrrrr"}, // what is in it counts for nothing
+	{"lock", base("lock"), "", false, "", []end{right}, "rrrrrrr"}, // its content does not matter
 	{"number of the member", base("myid"), "", false, "", both, "fff-rbb"},
 	{"term and votes", base("raft.db"), "wal", false, "", both, "----r-f"},
 	{"log, term and votes", base("raft.db"), "boltdb", false, "", both, "----rff"},
@@ -36,17 +37,17 @@ var kinds = []struct {
 	{"metadata of a snapshot", base("meta.json"), "", false, ".", both, "-------"},
 }
 
-// end is what a trial may end with.
+// end is the end that a trial may come to.
 type end string
 
 const (
-	right   end = "right"   // all data are there, and no other
+	right   end = "right"   // all data are there, and nothing else
 	refused end = "refused" // the member says which file is damaged and what to do
 )
 
 var both = []end{right, refused}
 
-// certainEnds are the ends that a letter in certain stands for.
+// certainEnds lists the ends for each letter in certain.
 var certainEnds = map[byte][]end{'f': {refused}, 'r': {right}, 'b': both, '-': nil}
 
 func base(name string) func(string) bool {
@@ -57,9 +58,9 @@ func suffix(s string) func(string) bool {
 	return func(path string) bool { return strings.HasSuffix(path, s) }
 }
 
-// harms are the kinds of damage. Each returns what is left of a file, and false if it is gone.
-// other is the same file of another member, or what comes next to it. The trials of each kind come
-// to both ends: each hits bytes, or a file, that the member can do without.
+// harms are the kinds of damage. Each returns what is left of a file, and false if the file is
+// gone. other is the same file of another member, or the most similar one. The trials of each kind
+// come to both ends: some hit bytes, or a file, that the member does not need.
 var harms = []struct {
 	name string
 	do   func(rng *rand.Rand, f, other file) (file, bool)
@@ -109,7 +110,7 @@ var harms = []struct {
 	{"deleted", func(*rand.Rand, file, file) (file, bool) { return file{}, false }},
 }
 
-// somewhere draws a place in a file, seldom behind its last byte that is not zero.
+// somewhere returns a random position in a file, seldom after its last byte that is not zero.
 func somewhere(rng *rand.Rand, f file) int {
 	if len(f.data) > 0 && rng.IntN(10) > 0 {
 		return rng.IntN(len(f.data))
@@ -120,18 +121,19 @@ func somewhere(rng *rand.Rand, f file) int {
 // harm is the damage of one trial.
 type harm struct {
 	kind, name string
-	path       string // of the file, below the folder
-	part       string // of what it is a part, below the folder; "": of nothing
+	path       string // of the file, relative to the folder
+	part       string // of the thing that the file is a part of, relative to the folder; "": none
 }
 
-// names reports whether text names the damaged file in a member's folder, or what it is a part of.
+// names reports whether text names the damaged file in a member's folder, or the thing that it is a
+// part of.
 func (h harm) names(text, folder string) bool {
 	return strings.Contains(text, filepath.Join(folder, h.path)) || h.part != "" && strings.Contains(text, filepath.Join(folder, h.part))
 }
 
 func (h harm) String() string { return fmt.Sprintf("%s, %s (%s)", h.name, h.kind, h.path) }
 
-// like returns the file of that path, or else one with the same ending.
+// like returns the file at that path, or else one with the same extension.
 func (i image) like(rng *rand.Rand, path string) file {
 	if f, ok := i[path]; ok {
 		return f
@@ -148,5 +150,5 @@ func (i image) like(rng *rand.Rand, path string) file {
 	return i[alike[rng.IntN(len(alike))]]
 }
 
-// clone returns a copy that shares the files' bytes, which nobody changes.
+// clone returns a copy that shares the files' bytes, which are never changed.
 func (i image) clone() image { return maps.Clone(i) }

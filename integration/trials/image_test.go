@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// image is what a folder holds, by path below it.
+// image is the content of a folder, by path relative to it.
 type image map[string]file
 
 // file is one file. Zeros at its end are not kept: a segment of the log has many.
@@ -19,10 +19,10 @@ type file struct {
 	size int
 }
 
-// fileOf makes a file of what it holds.
+// fileOf returns the file with this content.
 func fileOf(b []byte) file { return file{bytes.TrimRight(b, "\x00"), len(b)} }
 
-// bytes returns all that the file holds.
+// bytes returns the file's content.
 func (f file) bytes() []byte { return append(bytes.Clone(f.data), make([]byte, f.size-len(f.data))...) }
 
 // take reads a folder.
@@ -47,7 +47,7 @@ func take(t *testing.T, dir string) image {
 	return i
 }
 
-// put makes dir what the image has, and nothing else.
+// put makes dir hold exactly what the image holds.
 func (i image) put(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.RemoveAll(dir); err != nil {
@@ -68,5 +68,5 @@ func (i image) put(t *testing.T, dir string) {
 	}
 }
 
-// names are the paths of all files, in order.
+// names returns the paths of all files, in order.
 func (i image) names() []string { return slices.Sorted(maps.Keys(i)) }

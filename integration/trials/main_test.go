@@ -15,7 +15,7 @@ var rollcall string
 
 func TestMain(m *testing.M) { os.Exit(process.Main(m, &rollcall, build)) }
 
-// build also lets more tests run side by side than there are processors: they mostly wait.
+// build also lets more tests run in parallel than there are processors, because they mostly wait.
 func build(dir string) (string, error) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(2*slots)); err != nil {

@@ -20,32 +20,32 @@ import (
 )
 
 const (
-	// tick makes elections begin after 250 ms, which is short, and longer than a busy machine lets
-	// a process wait.
+	// tick makes elections begin after 250 ms. That is short, but longer than a process waits for the
+	// CPU on a busy machine.
 	tick = time.Second
-	// patience is how long a member may take to serve or to refuse, though the disk that all trials
-	// share may hang for seconds.
+	// patience is how long a member may take to serve or to refuse. The disk that all trials share
+	// may hang for seconds.
 	patience = time.Minute
-	// answers is how long a connection may take for all that is asked on it.
+	// answers is how long a connection may take for all its requests.
 	answers = 10 * time.Second
-	// look is how often it is asked.
+	// look is the interval at which it is asked.
 	look = 10 * time.Millisecond
 )
 
-// slot is one member alone and three members, stopped, with what was in their folders and
-// acknowledged to clients. Its trials run one after another.
+// slot is one single member and three members, all stopped, with the contents of their folders and
+// what was acknowledged to clients. Its trials run one after another.
 type slot struct {
 	store string
 	alone cast
 	three cast
 }
 
-// cast are the members of a trial. The first one is damaged. Of three, the second lacks the last
-// writes and the third has all: with the first, the second is a majority.
+// cast are the members of a trial. The first one is damaged. Of three members, the second lacks the
+// last writes and the third has everything; the first and the second together are a majority.
 type cast struct {
 	members []*process.Member
 	images  []image
-	others  []image           // to swap files with
+	others  []image           // for swapping files
 	want    map[string]string // data by path
 }
 
@@ -63,7 +63,7 @@ func config(size int, store string) process.Config {
 	}
 }
 
-// castOfOne has snapshots, a log that goes on after them, and full segments.
+// castOfOne makes a single member with snapshots, a log that goes on after them, and full segments.
 func castOfOne(t *testing.T, store string, rng *rand.Rand) cast {
 	t.Helper()
 	other := process.StartEnsemble(t, config(1, store))
@@ -249,7 +249,7 @@ func readOnce(m *process.Member, want map[string]string) error {
 			other++
 		}
 	}
-	if extra := len(there) - 1 - (len(want) - lost); lost+other+extra > 0 { // /zookeeper is one
+	if extra := len(there) - 1 - (len(want) - lost); lost+other+extra > 0 { // /zookeeper is one of them
 		return fmt.Errorf("of %d acknowledged nodes %d are lost and %d have other data; %d were never acknowledged", len(want), lost, other, extra)
 	}
 	return nil
@@ -260,7 +260,7 @@ func awaitSnapshot(t *testing.T, m *process.Member) {
 	t.Helper()
 	list := func() string {
 		var all []string
-		found, _ := filepath.Glob(filepath.Join(m.Data, "*", "*", "state.bin")) // the pattern is good
+		found, _ := filepath.Glob(filepath.Join(m.Data, "*", "*", "state.bin")) // the pattern is valid
 		deeper, _ := filepath.Glob(filepath.Join(m.Data, "*", "*", "*", "state.bin"))
 		for _, path := range append(found, deeper...) {
 			if !strings.Contains(path, ".tmp") {
@@ -282,7 +282,7 @@ type run struct {
 	log  string
 }
 
-// start runs a member on what is in its folder, with flags of rollcall serve.
+// start starts a member on the content of its folder, with flags for rollcall serve.
 func start(t *testing.T, m *process.Member, flags ...string) *run {
 	t.Helper()
 	r := &run{Member: m, log: filepath.Join(t.TempDir(), "log")}
@@ -315,7 +315,7 @@ func (r *run) printed() string {
 	return string(text[max(0, len(text)-most):])
 }
 
-// elections returns how often the member, which was started with -v, has asked for votes in vain.
+// elections returns how many elections the member, which was started with -v, has lost.
 func (r *run) elections(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(r.log)
@@ -340,7 +340,7 @@ func (r *run) settles(t *testing.T) (serves bool) {
 	return serves
 }
 
-// until waits for a condition, and reports whether it came.
+// until waits for a condition, and reports whether it became true in time.
 func until(holds func() bool) bool {
 	for begun := time.Now(); !holds(); time.Sleep(look) {
 		if time.Since(begun) > patience {

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// defaultTrials go through the table of stores, ensembles, kinds of files and kinds of
-	// damage once, and through some of it twice.
+	// defaultTrials is how many trials there are: each combination of store, ensemble, kind of file
+	// and kind of damage once, and some of them twice.
 	defaultTrials = 320
-	// slots are how many trials run side by side for each log store: they mostly wait.
+	// slots is how many trials run in parallel for each log store. They mostly wait.
 	slots = 3
 )
 
@@ -29,11 +29,11 @@ type trial struct {
 	seed  int
 	store disk.LogKind
 	three bool
-	kind  int // of kinds
-	harm  int // of harms
+	kind  int // index in kinds
+	harm  int // index in harms
 }
 
-// table is every combination once.
+// table returns every combination once.
 func table() (all []trial) {
 	for _, store := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
 		for _, three := range []bool{false, true} {
@@ -49,7 +49,7 @@ func table() (all []trial) {
 	return all
 }
 
-// counts is what came of the trials.
+// counts counts the ends of the trials.
 type counts struct {
 	mu  sync.Mutex
 	all map[harm]map[end]int // by kind of file and name of the damage
@@ -65,7 +65,7 @@ func (c *counts) add(e end, h harm) {
 	c.all[h][e]++
 }
 
-// of adds up what came of the trials for which in holds.
+// of sums the counts of the trials that satisfy in.
 func (c *counts) of(in func(harm) bool) map[end]int {
 	sum := map[end]int{}
 	for h, ends := range c.all {
@@ -78,7 +78,7 @@ func (c *counts) of(in func(harm) bool) map[end]int {
 	return sum
 }
 
-// print prints what came of the trials, by kind of file and by kind of damage.
+// print prints the counts by kind of file and by kind of damage.
 func (c *counts) print() {
 	for _, k := range kinds {
 		got := c.of(func(h harm) bool { return h.kind == k.name })
@@ -90,9 +90,9 @@ func (c *counts) print() {
 	}
 }
 
-// floors judges whether each kind of damage, each kind of file, and each of the pairs that are
-// certain came at least once to the ends that it comes to. The kind of file that counts for nothing
-// says nothing of a kind of damage.
+// floors checks that each kind of damage, each kind of file, and each pair that is certain came at
+// least once to its ends. The kind of file whose content does not matter says nothing about a kind
+// of damage.
 func (c *counts) floors(t *testing.T) {
 	t.Helper()
 	want := func(what string, ends []end, in func(harm) bool) {
@@ -114,7 +114,8 @@ func (c *counts) floors(t *testing.T) {
 	}
 }
 
-// However a file is damaged, a member has all that was acknowledged, or refuses and says why.
+// However a file is damaged, a member has everything that was acknowledged, or refuses to start and
+// says why.
 func TestTrials(t *testing.T) {
 	n, first := setting(t, "ROLLCALL_TRIALS", defaultTrials), setting(t, "ROLLCALL_FIRST", 0)
 	if one := setting(t, "ROLLCALL_TRIAL", -1); one >= 0 {
@@ -150,7 +151,7 @@ func TestTrials(t *testing.T) {
 	}
 }
 
-// setting returns the number in a variable of the environment; if it is not set, what is given.
+// setting returns the number in an environment variable, or otherwise if it is not set.
 func setting(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	s := os.Getenv(name)
@@ -174,7 +175,7 @@ func (tr trial) play(t *testing.T, s *slot, sum *counts) {
 	i := c.images[0].clone()
 	other := c.others[rng.IntN(len(c.others))]
 	if kinds[tr.kind].name == "number of the member" {
-		other = c.others[len(c.others)-1] // that member is down: its ports are free
+		other = c.others[len(c.others)-1] // that member is down, so its ports are free
 	}
 	h := tr.damage(rng, i, other)
 	t.Cleanup(func() {
@@ -196,7 +197,7 @@ func (tr trial) play(t *testing.T, s *slot, sum *counts) {
 	}
 }
 
-// standalone judges a member that has no others, and what it is after another kill.
+// standalone judges a single member, and judges it again after another kill.
 func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
 	want := maps.Clone(c.want)
 	for again := range 2 {
@@ -218,8 +219,8 @@ func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
 	sum.add(right, h)
 }
 
-// ensemble judges a member that has what one of the others lacks, with the third one down: without its
-// data, nobody may serve.
+// ensemble judges a member whose data a second member needs, with the third one down: without them,
+// no member may serve.
 func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 	damaged, behind := start(t, c.members[0]), start(t, c.members[1], "-v")
 	if damaged.settles(t) {
@@ -251,12 +252,12 @@ func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 	}
 }
 
-// vainElections are how many elections a member must have lost before it counts as one that does not
-// serve alone. The first may have begun while the damaged member still ran.
+// vainElections is how many elections a member must have lost before it counts as not serving
+// alone. The first may have begun while the damaged member was still running.
 const vainElections = 2
 
-// waits judges a member without the last writes whose only companion has ended: it stands for
-// election, in vain, and never serves.
+// waits judges a member that lacks the last writes and whose only companion has ended: it loses
+// elections and never serves.
 func waits(t *testing.T, m *run) {
 	t.Helper()
 	serves, before := false, m.elections(t)
@@ -275,22 +276,23 @@ func waits(t *testing.T, m *run) {
 }
 
 var (
-	// traces are in what a program prints that ends by accident.
+	// traces match the output of a program that crashes.
 	traces = regexp.MustCompile(`(?m)^(panic:|fatal error:|goroutine \d+|SIG[A-Z]+:|unexpected fault)`)
-	// ways are what a member that is not damaged by its own account says is to be done.
+	// ways match what a member that does not find its data damaged tells the operator to do.
 	ways = regexp.MustCompile(`start each member with its own number and its own folder|configure the list that the folder has|` +
 		`configure logStore=\w+|start the newer version|correct one of the two|allowed is a number from 1 to \d+|it must hold the number of this member`)
 )
 
-// What a member with damaged data says is to be done, alone and with others.
+// These are what a member with damaged data tells the operator to do, as a single member and with
+// others.
 const (
 	aloneWay  = "The way out: put a copy of the data folder and of the log folder in their place"
 	othersWay = "The way out: if the other members have their data, move this member's data folder and log folder away " +
 		"and start it with empty ones: it gets everything from them. If not, put a copy of the folders in their place"
 )
 
-// refusal judges what a member that ended has printed. way is what it must say is to be done if its
-// data are damaged.
+// refusal judges the output of a member that has ended. way is the instruction that it must print
+// if its data are damaged.
 func refusal(t *testing.T, m *run, h harm, way string) {
 	t.Helper()
 	<-m.proc.Done()
@@ -314,7 +316,7 @@ func refusal(t *testing.T, m *run, h harm, way string) {
 	}
 }
 
-// damage does the damage of the trial to i. other is what files are swapped with.
+// damage damages i as the trial says. other supplies files for swapping.
 func (tr trial) damage(rng *rand.Rand, i, other image) harm {
 	k, what := kinds[tr.kind], harms[tr.harm]
 	h := harm{kind: k.name, name: what.name}
