@@ -8,7 +8,7 @@ import (
 	"rollcall/jute"
 )
 
-// acls is group J: who may do what, and who is who.
+// acls is group J: permissions and identities.
 var acls = []row{
 	{number: 168, name: "auth of nobody", where: everywhere, run: aclRefused(acl(31, "auth", ""))},
 	{number: 169, name: "auth of a user", where: everywhere, run: aclAuth},
@@ -48,7 +48,7 @@ func acl(perms jute.Perm, scheme, id string) jute.ACL {
 	return jute.ACL{Perms: perms, ID: jute.ID{Scheme: []byte(scheme), ID: []byte(id)}}
 }
 
-// under is a create with a list of its own.
+// under is a create with an ACL.
 func under(path string, list ...jute.ACL) jute.CreateRequest {
 	return jute.CreateRequest{Path: []byte(path), Data: []byte("x"), ACL: list}
 }
@@ -63,7 +63,7 @@ func (k *session) auth(user string) *session {
 	return k
 }
 
-// list is a node's ACL: "digest:u:x:31".
+// list returns a node's ACL in the form "digest:u:x:31".
 func (k *session) list(path string) []string {
 	k.s.Helper()
 	var resp jute.GetACLResponse
@@ -83,7 +83,7 @@ func (k *session) lists(path string, want ...string) {
 	}
 }
 
-// aclRefused tries each entry alone.
+// aclRefused tries each entry as a list of its own.
 func aclRefused(entries ...jute.ACL) func(*stage) {
 	return func(s *stage) {
 		k := s.open(s.at, usual)
@@ -116,8 +116,8 @@ func aclAuthTwo(s *stage) {
 	}
 }
 
-// owned makes /a with everything for the user of "u:p" alone, and returns that client and
-// a stranger.
+// owned creates /a with all permissions for the user of "u:p" only. It returns that client and one
+// without permissions.
 func (s *stage) owned() (owner, stranger *session) {
 	s.Helper()
 	owner, stranger = s.pair()
@@ -126,7 +126,7 @@ func (s *stage) owned() (owner, stranger *session) {
 	return owner, stranger
 }
 
-// barred tries all that needs a permission on /a itself.
+// barred tries everything that needs a permission on /a itself.
 func (k *session) barred(code jute.Code) {
 	k.s.Helper()
 	k.want(code, jute.OpGetData, get("/a"))
@@ -183,7 +183,7 @@ func aclDigestIDs(s *stage) {
 	k.ok(jute.OpCreate, under("/b", acl(31, "digest", "u:h"), acl(31, "digest", ":h")))
 }
 
-// address is the text of a client's own, as whoAmI says it.
+// address returns the text of a client's own address, as whoAmI reports it.
 func (k *session) address() string {
 	k.s.Helper()
 	for _, id := range k.who() {
@@ -299,7 +299,7 @@ func authForgotten(s *stage) {
 	k.resume(s.at).want(jute.NoAuth, jute.OpGetData, get("/a"))
 }
 
-// who are the identities that whoAmI lists: "digest:u".
+// who returns the identities that whoAmI lists: "digest:u".
 func (k *session) who() []string {
 	k.s.Helper()
 	var resp jute.WhoAmIResponse

@@ -25,7 +25,7 @@ var again = []row{
 // lists are the paths of a setWatches.
 type lists struct{ data, exist, child []string }
 
-// record is the request, as setWatches or as setWatches2 without watches that stay.
+// record returns the request: setWatches, or setWatches2 without persistent watches.
 func (l lists) record(op jute.Op, since int64) wire.Record {
 	data, exist, child := paths(l.data...), paths(l.exist...), paths(l.child...)
 	if op == jute.OpSetWatches {
@@ -44,8 +44,8 @@ func paths(of ...string) [][]byte {
 	return list
 }
 
-// away makes nodes, has a client see that, and go; then others make their changes, which
-// s.at has applied when this returns. since is the last zxid that the client saw.
+// away creates nodes; a client sees them and disconnects, and then others change them. s.at has
+// applied the changes when away returns. since is the last zxid that the client saw.
 func (s *stage) away(made []string, meanwhile func(k *session)) (w, k *session, since int64) {
 	s.Helper()
 	w, k = s.pair()
@@ -58,7 +58,7 @@ func (s *stage) away(made []string, meanwhile func(k *session)) (w, k *session, 
 	return w, k, since
 }
 
-// again has a client come back and set watches again: the events come before the reply,
+// again lets a client reconnect and set its watches again. The events must come before the reply,
 // without a zxid.
 func (s *stage) again(w *session, op jute.Op, rec wire.Record, want ...string) *session {
 	s.Helper()
@@ -160,8 +160,8 @@ func againNull(s *stage) {
 	w.ok(jute.OpExists, look("/"))
 }
 
-// againMany: a client with 3,000 watches on paths of 300 characters comes back. It sets
-// them again in requests of 128 kB at most; each fires once.
+// againMany lets a client with 3,000 watches on paths of 300 characters reconnect. It sets them
+// again in requests of at most 128 kB, and each fires once.
 func againMany(s *stage) {
 	const n, split = 3000, 128 << 10
 	w, k, _ := s.away([]string{"/many"}, func(*session) {})

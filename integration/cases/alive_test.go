@@ -13,7 +13,7 @@ import (
 	"rollcall/jute"
 )
 
-// alive is group C: what keeps a session and what does not.
+// alive is group C: what keeps a session alive and what does not.
 var alive = []row{
 	{number: 47, name: "silence at the leader", where: standalone | leader, run: silence, differs: "silent session, latest end"},
 	{number: 48, name: "silence at a follower", where: followers, run: silence, differs: "silent session, latest end"},
@@ -37,7 +37,7 @@ var alive = []row{
 	{number: 66, name: "leader suspended", held: "integration.TestLeaderPaused"},
 }
 
-const short = 4 * time.Second // session timeout of most of the cases here
+const short = 4 * time.Second // the session timeout of most cases in this file
 
 // silentPhases is how many sessions fall silent at different moments of a tick.
 const silentPhases = 8
@@ -45,9 +45,9 @@ const silentPhases = 8
 // silence lets sessions fall silent at s.at, at all phases of a tick.
 func silence(s *stage) { s.silence(short, s.at) }
 
-// silence has sessions fall silent at the members: each ends no earlier than its timeout
-// and no later than it may, on all members at one zxid, with one NodeDeleted at each
-// watcher, and its connection is closed without a word.
+// silence lets sessions fall silent at the members. Each must end no earlier than its timeout and
+// no later than allowed, on all members at one zxid, with one NodeDeleted for each watcher, and its
+// connection is closed without an answer.
 func (s *stage) silence(timeout time.Duration, members ...uint32) {
 	var watchers []*session
 	for _, id := range s.IDs() {
@@ -99,7 +99,7 @@ func (s *stage) silence(timeout time.Duration, members ...uint32) {
 	}
 }
 
-// Without anything being heard of it a session ends in time.
+// A session from which nothing is received ends in time.
 func TestSilentSessionStandalone(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * tick, 4100 * time.Millisecond, 20 * tick} {
 		t.Run(timeout.String(), func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestSilentSessionThreeMembers(t *testing.T) {
 	}
 }
 
-// lastsWith opens a session that does nothing but what do does, every so often for 20 s,
-// and must live; then it falls silent and must not.
+// lastsWith opens a session that does only what do does, at intervals, for 20 s; it must live. Then
+// it falls silent and must end.
 func (s *stage) lastsWith(what string, do func(k *session)) {
 	s.Helper()
 	k := s.open(s.at, short)
@@ -153,7 +153,7 @@ func anyKeeps(s *stage) {
 	}
 }
 
-// cutShort is a record that lacks its end.
+// cutShort is a record without its last bytes.
 type cutShort struct{ wire.Record }
 
 func (c cutShort) Append(b []byte) []byte {
@@ -207,8 +207,8 @@ func othersKeepNot(s *stage) {
 	k.mustEnd(commitTime)
 }
 
-// Only what a client sends counts. (No member goes on telling it of changes once it
-// cannot know the session to live.)
+// Only what a client sends counts. (A member stops sending events once it cannot know that the
+// session lives.)
 func eventsKeepNot(s *stage) {
 	const nodes, timeout = 40, 3 * time.Second
 	writer := s.open(s.other(), usual).keep()
@@ -241,8 +241,8 @@ func eventsKeepNot(s *stage) {
 	}
 }
 
-// A session lives by pings to one member only; unlike ZooKeeper's, also while the link
-// to the leader breaks again and again, whatever it had under way.
+// A session lives by pings to one member only. Unlike ZooKeeper's, it also lives while the link to
+// the leader breaks again and again, whatever is in flight on it.
 func pingsRelayed(s *stage) {
 	k := s.open(s.at, short)
 	k.create("/e", jute.Ephemeral)
@@ -281,7 +281,8 @@ func resumeTooLate(s *stage) {
 	s.absent("/e")
 }
 
-// fiftyAtOnce: sessions heard within a tick go within one step, each with a zxid.
+// fiftyAtOnce checks that sessions last heard within the same tick end within one step, each with a
+// zxid of its own.
 func fiftyAtOnce(s *stage) {
 	const n, timeout = 50, 3 * time.Second
 	var silent []*session
@@ -309,7 +310,7 @@ func fiftyAtOnce(s *stage) {
 	}
 }
 
-// The one is heard just before anybody may be expired.
+// One session is heard just before the first may expire.
 func oneOfBucket(s *stage) {
 	for i := range 4 {
 		one, two := s.open(s.at, short), s.open(s.at, short)
@@ -372,7 +373,7 @@ func noTrace(s *stage) {
 	}
 }
 
-// Everybody gets a full lease from a new leader, and no more than that.
+// Every session gets a full lease from a new leader, and no more than that.
 func leaderKilledSilent(s *stage) {
 	const timeout = 6 * time.Second
 	k := s.open(s.at, timeout)
@@ -382,7 +383,7 @@ func leaderKilledSilent(s *stage) {
 	s.Kill(old)
 	killed := time.Now()
 	lead := s.Leader()
-	led := time.Now() // a moment late: it is asked again and again
+	led := time.Now() // a moment late, because the condition is polled
 	at, err := s.death(lead, "/e", patience)
 	if err != nil {
 		s.Fatal(err)
@@ -434,8 +435,8 @@ func clientSuspended(s *stage) {
 	}
 }
 
-// A member keeps what it has heard until the leader says that it knows: a flush that is
-// lost on its way costs no session its life, and gives none more time.
+// A member keeps what it has heard until the leader acknowledges it. A flush that is lost on its
+// way costs no session its life, and gives none more time.
 func TestLostPingReplyLosesNoTouch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hole blackHole
@@ -455,7 +456,8 @@ func TestLostPingReplyLosesNoTouch(t *testing.T) {
 			if lost == 0 {
 				t.Fatal("nothing was lost: the test shows nothing")
 			}
-			// The connection may be closed before: its member cannot vouch for it meanwhile.
+			// The connection may be closed earlier, because its member cannot vouch for it
+			// meanwhile.
 			gone, err := s.death(s.at, path, short+patience)
 			if err != nil {
 				t.Fatal(err)
@@ -465,8 +467,8 @@ func TestLostPingReplyLosesNoTouch(t *testing.T) {
 	})
 }
 
-// A member that joins answers no proof rounds, and one that dies answers none that are
-// under way: still, sessions are vouched for again as soon as a majority can answer.
+// A member that joins answers no proof rounds, and one that dies does not answer those in flight.
+// Still, sessions are vouched for again as soon as a majority can answer.
 func TestSessionsOutliveJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{T: t, Ensemble: cluster.Start(t, 3, cluster.Options{})}

@@ -13,7 +13,7 @@ import (
 	"rollcall/member"
 )
 
-// closing is group E: how a session ends, and what is under way meanwhile.
+// closing is group E: how a session ends, and what happens to requests in flight.
 var closing = []row{
 	{number: 84, name: "reply, then the end", where: everywhere, run: closeReplied},
 	{number: 85, name: "ephemeral gone elsewhere", where: everywhere, run: closeSeenElsewhere},
@@ -135,7 +135,8 @@ func deleteBeforeClose(s *stage) {
 	}
 }
 
-// However many ephemerals go, they go at one zxid, and each watcher hears of each once.
+// However many ephemeral nodes a session has, they are deleted at one zxid, and each watcher gets
+// one event for each.
 func closeAtOneZxid(s *stage) {
 	k := s.open(s.at, usual)
 	k.create("/p", jute.Persistent)
@@ -204,7 +205,7 @@ func socketKilled(s *stage) {
 	k.expires("/e")
 }
 
-// isolate cuts a member off from the others, or mends that. Clients reach it all along.
+// isolate cuts a member off from the others, or reconnects it. Clients can reach it all the time.
 func (s *stage) isolate(member uint32, off bool) {
 	for _, id := range s.IDs() {
 		switch {
@@ -248,7 +249,7 @@ func cutOffPathMadeAgain(s *stage) {
 	s.absent("/e")
 }
 
-// slowLog takes its time to store, so that a write is under way for a while.
+// slowLog takes some time to store entries, so that a write is in flight for a while.
 type slowLog struct{ raft.LogStore }
 
 func (l slowLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
@@ -260,14 +261,14 @@ func (l slowLog) StoreLogs(logs []*raft.Log) error {
 
 func slowDisk(cfg *member.Config) { cfg.Stores.Log = slowLog{cfg.Stores.Log} }
 
-// intoExpiry opens sessions that fall silent together, and has each do something on its
-// own around one of the moments at which they may expire: do is called with the number
-// of the session, whose ephemeral node is /e and that number. It returns the sessions.
+// intoExpiry opens sessions that fall silent together. Each then does something around one of the
+// moments at which they may expire: do is called with the number of the session, whose ephemeral
+// node is /e and that number. It returns the sessions.
 func (s *stage) intoExpiry(do func(i int, k *session)) []*session {
 	s.Helper()
 	const (
 		around = 14                     // sessions for each moment
-		step   = 150 * time.Microsecond // between two of them: all within what a write takes
+		step   = 150 * time.Microsecond // between two moments: all are within the time of one write
 	)
 	pilot := s.open(s.at, short)
 	pilot.create("/pilot", jute.Ephemeral)
@@ -295,8 +296,8 @@ func (s *stage) intoExpiry(do func(i int, k *session)) []*session {
 	return all
 }
 
-// Writes are sent into the very moment of the expiry. Each either saves its session or
-// is never applied.
+// Writes are sent at the very moment of the expiry. Each either saves its session or is never
+// applied.
 func writeIntoExpiry(s *stage) {
 	path := func(i int) string { return fmt.Sprintf("/w%d", i) }
 	all := s.intoExpiry(func(i int, k *session) { k.send(jute.OpCreate, create(path(i), jute.Persistent)) })
@@ -326,7 +327,7 @@ func persistentStays(s *stage) {
 	s.absent("/p/e")
 }
 
-// restart kills all members at once and starts them with the disks they had.
+// restart kills all members at once and starts them again with their disks.
 func (s *stage) restart() {
 	for _, id := range s.IDs() {
 		s.Kill(id)
@@ -342,7 +343,7 @@ func crashOwnerGone(s *stage) {
 	k.create("/e", jute.Ephemeral)
 	before := time.Now()
 	s.restart()
-	served := time.Now() // the leader's term is a moment older
+	served := time.Now() // the leader's term is slightly older
 	s.present("/e")
 	at, err := s.death(s.at, "/e", patience)
 	if err != nil {
@@ -354,8 +355,7 @@ func crashOwnerGone(s *stage) {
 	s.absent("/e")
 }
 
-// closedAfterSnapshot makes the row whose members take snapshots often, and are asked
-// whether they did.
+// closedAfterSnapshot returns the row whose members take snapshots often; it checks that they did.
 func closedAfterSnapshot() row {
 	stores := map[uint32]raft.SnapshotStore{}
 	return row{
@@ -368,7 +368,7 @@ func closedAfterSnapshot() row {
 	}
 }
 
-// snapshotIndex is the log index of a store's newest snapshot, 0 if it has none.
+// snapshotIndex returns the log index of a store's newest snapshot, or 0 if it has none.
 func snapshotIndex(s *stage, store raft.SnapshotStore) uint64 {
 	s.Helper()
 	list, err := store.List()

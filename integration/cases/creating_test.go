@@ -8,7 +8,7 @@ import (
 	"rollcall/jute"
 )
 
-// creating is group G: creates, and which paths they take.
+// creating is group G: creates, and which paths they accept.
 var creating = []row{
 	{number: 112, name: "create", where: everywhere, run: createOne},
 	{number: 113, name: "exists already", where: everywhere, run: createTwice},
@@ -41,7 +41,7 @@ var creating = []row{
 	{number: 139, name: "cut short", where: everywhere, run: createCutShort},
 }
 
-// path is that of a node that was created.
+// path returns the path of a node that was created.
 func (k *session) path(r wire.Reply) string {
 	k.s.Helper()
 	var resp jute.CreateResponse
@@ -49,7 +49,7 @@ func (k *session) path(r wire.Reply) string {
 	return string(resp.Path)
 }
 
-// refusedPath tries creates that must end with code, and leave nothing; /x is there.
+// refusedPath tries creates that must fail with code and create nothing; /x exists.
 func refusedPath(code jute.Code, paths ...string) func(*stage) {
 	return func(s *stage) {
 		k := s.open(s.at, usual)
@@ -64,7 +64,7 @@ func refusedPath(code jute.Code, paths ...string) func(*stage) {
 	}
 }
 
-// takenPath tries creates that must succeed, and reads what they made.
+// takenPath tries creates that must succeed, and reads the created nodes.
 func takenPath(paths ...string) func(*stage) {
 	return func(s *stage) {
 		k := s.open(s.at, usual)
@@ -210,7 +210,7 @@ func createCutShort(s *stage) {
 	k.create("/a", jute.Persistent)
 }
 
-// bytesOf is a record that is none.
+// bytesOf is a record of arbitrary bytes.
 type bytesOf []byte
 
 func (r bytesOf) Append(b []byte) []byte { return append(b, r...) }

@@ -1,8 +1,8 @@
-// Package cases holds the numbered conformance cases of ZooKeeper's session protocol,
-// one row each, over the raw wire: what a client sends, byte for byte where that matters,
-// and exactly what it gets and when. The members run in process on virtual time, alone
-// and as three, and every case is tried at each member where it makes sense.
+// Package cases holds the numbered conformance cases of ZooKeeper's session protocol, one row each,
+// over the raw wire: what a client sends, byte for byte where that matters, and exactly what it
+// gets and when. The members run in this process on virtual time, as a single member and as three.
+// Every case is tried at each member where that makes sense.
 //
-// A row marked differs is one in which Rollcall does otherwise than ZooKeeper, on
-// purpose; it tests what Rollcall does.
+// A row with the field differs tests something that Rollcall does differently from ZooKeeper on
+// purpose; it checks Rollcall's behaviour.
 package cases

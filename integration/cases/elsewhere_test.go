@@ -2,7 +2,7 @@ package cases
 
 const adminServer = "the AdminServer"
 
-// operators is what is left of group S: what operators ask.
+// operators is the rest of group S: what operators ask.
 var operators = []row{
 	{number: 343, name: "half-close", held: "server.TestWordAnswers"},
 	{number: 344, name: "ruok by HTTP", later: adminServer},
@@ -11,7 +11,7 @@ var operators = []row{
 	{number: 347, name: "two server lines, no myid", held: "config.TestLoadCases"},
 }
 
-// scenarios is group T: whole clients, run as such.
+// scenarios is group T: real client programs.
 var scenarios = []row{
 	{number: 348, name: "Java: connection killed", held: "integration/clients.TestJavaCases"},
 	{number: 349, name: "Java: expired while cut off", held: "integration/clients.TestJavaCases"},

@@ -8,15 +8,14 @@ import (
 	"rollcall/member"
 )
 
-// What rows wait for.
+// These are limits for waiting.
 const (
 	membership = "changes of membership"
 	local      = "local sessions"
 	readOnly   = "read-only mode"
 )
 
-// ensembles is group Q: members that come and go, and what the node of the configuration
-// says.
+// ensembles is group Q: members that come and go, and the content of the configuration node.
 var ensembles = []row{
 	{number: 291, name: "leader killed", where: followers, run: leaderKilled, differs: "the leader dies, seen on another member"},
 	{number: 292, name: "follower cut off", held: "integration.TestClientsOfACutOffMemberMoveInTime", differs: "member cut off from the leader"},
@@ -48,15 +47,15 @@ func leaderKilled(s *stage) {
 	k.create("/e", jute.Ephemeral)
 	s.quiesce()
 	s.Kill(s.Leader())
-	k.create("/behind", jute.Persistent) // waits for the next leader
+	k.create("/behind", jute.Persistent) // it waits for the next leader
 	k.mustLive()
 	s.Restart()
 	s.Ready()
 	s.present("/e")
 }
 
-// A leader that is cut off from both expires nobody, answers no write, and lets its
-// clients go; their sessions live on elsewhere.
+// A leader that is cut off from both followers expires no session, answers no write, and closes its
+// clients' connections. Their sessions live on elsewhere.
 func leaderCutOff(s *stage) {
 	k := s.open(s.at, usual).keep()
 	k.create("/e", jute.Ephemeral)
@@ -78,7 +77,7 @@ func leaderCutOff(s *stage) {
 	s.absent("/lost")
 }
 
-// mustLiveAt is mustLive at a member that is not s.at.
+// mustLiveAt does what mustLive does, at a member other than s.at.
 func (k *session) mustLiveAt(member uint32) {
 	k.s.Helper()
 	k.ok(jute.OpPing, nil)
@@ -114,7 +113,7 @@ func zxidOfNewLeader(s *stage) {
 	s.Ready()
 }
 
-// text is what the test has /zookeeper/config say; the command makes it of server lines.
+// text is the data of /zookeeper/config in the test. The command makes it from server lines.
 const text = "server.1=m1:2888:3888:participant\nversion=100000000"
 
 func ensembleText(cfg *member.Config) { cfg.EnsembleText = []byte(text) }

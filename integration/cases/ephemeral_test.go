@@ -24,7 +24,7 @@ var ephemerals = []row{
 	{number: 111, name: "in a container", where: everywhere, options: reaping(), run: ephemeralInContainer},
 }
 
-// ownedBy are the paths of k's ephemerals that begin with prefix; nil: all.
+// ownedBy returns the paths of k's ephemerals that begin with prefix, or all if prefix is nil.
 func (k *session) ownedBy(prefix []byte) []string {
 	k.s.Helper()
 	var resp jute.GetEphemeralsResponse
@@ -37,7 +37,7 @@ func (k *session) ownedBy(prefix []byte) []string {
 	return paths
 }
 
-// data is what a node that exists holds.
+// data returns the data of a node that exists.
 func (k *session) data(path string) []byte {
 	k.s.Helper()
 	var resp jute.GetDataResponse

@@ -35,7 +35,7 @@ func frameTooShort(s *stage) {
 	k.resume(s.at).mustLive()
 }
 
-// longest is a create whose frame has n bytes.
+// longest returns a create whose frame has n bytes.
 func longest(n int) []byte {
 	rec := jute.CreateRequest{Path: []byte("/big"), ACL: jute.OpenACL}
 	rec.Data = make([]byte, n-len(wire.Frame(1, jute.OpCreate, rec)))
@@ -168,8 +168,8 @@ func zxidOfReads(s *stage) {
 	}
 }
 
-// What a client has seen on another member it still has seen on one that lags: that one
-// takes it only when it has caught up, and then zxids do not go down either.
+// A client still sees on a lagging member what it has seen on another one: the lagging member
+// accepts the client only when it has caught up, and zxids do not go down then either.
 func zxidLagging(s *stage) {
 	boss := s.Leader()
 	k, writer := s.open(s.at, usual), s.open(s.third(), usual)
@@ -255,7 +255,7 @@ func oneWinner(s *stage) {
 		k := s.open(s.IDs()[i%len(s.IDs())], usual)
 		all.Go(func() {
 			for v := range int32(versions) {
-				for k.stat("/v").Version < v { // a session sees no version before its member does
+				for k.stat("/v").Version < v { // a session does not see a version before its member has it
 				}
 				if k.code(jute.OpSetData, setAt("/v", v)) == jute.OK {
 					mu.Lock()

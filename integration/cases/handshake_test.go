@@ -74,7 +74,7 @@ const (
 	connectNewOld = "0000002c 00000000 0000000000000000 00002710 0000000000000000 00000010 00000000000000000000000000000000"
 )
 
-// connectBytes sends a request byte for byte and returns the answer, with its length.
+// connectBytes sends a request byte for byte and returns the answer, including its length.
 func connectBytes(s *stage, c net.Conn, request string, answer int) []byte {
 	s.Helper()
 	if _, err := c.Write(hexBytes(s, request)); err != nil {
@@ -103,7 +103,7 @@ func newSessionOld(s *stage) {
 	}
 }
 
-// checkConnect checks the fields that all clients get.
+// checkConnect checks the fields that are the same for all clients.
 func checkConnect(s *stage, b []byte, length uint32) {
 	s.Helper()
 	n := binary.BigEndian.Uint32
@@ -282,8 +282,8 @@ func unknownSession(s *stage) {
 	s.refused(s.at, jute.ConnectRequest{TimeOut: 10000, SessionID: 99999, Passwd: make([]byte, 16), HasReadOnly: true})
 }
 
-// A stranger who knows the id only gets nothing, and does no harm: unlike ZooKeeper's,
-// the session's connection stays.
+// A client that knows only the id gets nothing and does no harm: unlike with ZooKeeper, the
+// session's connection stays open.
 func wrongPassword(s *stage) {
 	k := s.open(s.at, usual)
 	k.create("/e", jute.Ephemeral)
@@ -342,8 +342,8 @@ func resumeInTime(s *stage) {
 	s.present("/e")
 }
 
-// The timeout of the newest connect counts, and, unlike ZooKeeper's, on every member: it
-// outlives a change of leader. The resume takes no zxid.
+// The timeout of the newest connect counts. Unlike with ZooKeeper, it counts on every member and
+// survives a change of leader. The resume takes no zxid.
 func resumeRenegotiates(s *stage) {
 	k := s.open(s.at, 4*time.Second)
 	k.create("/e", jute.Ephemeral)
@@ -366,7 +366,8 @@ func resumeRenegotiates(s *stage) {
 	next.expires("/e")
 }
 
-// passwordOfID is what ZooKeeper's server gives out for an id: anyone can compute it.
+// passwordOfID returns the password that ZooKeeper's server gives out for an id. Anyone can compute
+// it.
 func passwordOfID(id jute.SessionID) []byte {
 	const mask = 1<<48 - 1
 	state := (uint64(id) ^ 0xB3415C00 ^ 0x5DEECE66D) & mask
@@ -378,7 +379,7 @@ func passwordOfID(id jute.SessionID) []byte {
 	return b
 }
 
-// Every member knows the password, though unlike ZooKeeper's it follows from nothing.
+// Every member knows the password, although unlike ZooKeeper's it cannot be computed.
 func resumeEverywhere(s *stage) {
 	if got := hex.EncodeToString(passwordOfID(0x0100000df1d70036)); got != "9399c612eb6b53174f64f562b6b71d29" {
 		s.Fatalf("ZooKeeper's password is computed as %s", got)
@@ -411,8 +412,8 @@ func sessionIDs(s *stage) {
 func threePerAddress(s *stage) { perAddress(s, 3) }
 func sixtyPerAddress(s *stage) { perAddress(s, 60) }
 
-// perAddress checks that n connections of one address are taken and no more, and that
-// one that goes makes room.
+// perAddress checks that n connections from one address are accepted and no more, and that closing
+// one makes room.
 func perAddress(s *stage, n int) {
 	var conns []*session
 	for range n {
@@ -422,7 +423,7 @@ func perAddress(s *stage, n int) {
 		s.closed(s.dial(s.at), tick)
 	}
 	if n == 3 && len(s.IDs()) > 1 {
-		s.open(s.other(), usual) // each member counts for itself
+		s.open(s.other(), usual) // each member counts its own connections
 	}
 	conns[1].drop()
 	s.Wait("room for another connection", tick, func() bool {
@@ -437,8 +438,8 @@ func perAddress(s *stage, n int) {
 	conns[0].mustLive()
 }
 
-// Unlike ZooKeeper's, a member without a leader lets a handshake wait: an election is
-// soon over. Then it closes the connection without a word.
+// Unlike ZooKeeper's, a member without a leader lets a handshake wait, because an election is soon
+// over. If none succeeds, it closes the connection without an answer.
 func noQuorum(s *stage) {
 	known := s.open(s.other(), 20*time.Second)
 	s.Kill(s.other())

@@ -9,15 +9,15 @@ import (
 	"rollcall/member"
 )
 
-// blackHole takes what a member answers to its leader's pings and gives it to nobody.
+// blackHole swallows what a member answers to its leader's pings.
 type blackHole struct {
 	mu    sync.Mutex
-	open  map[uint32]bool // members whose answers it takes
+	open  map[uint32]bool // the members whose answers it swallows
 	conns map[uint32][]net.Conn
 	lost  int // writes since it was opened
 }
 
-// install puts it behind the port on which a member is pinged.
+// install puts it in front of the port on which a member is pinged.
 func (h *blackHole) install(cfg *member.Config) {
 	id, listen := cfg.ID, cfg.Network.Listen
 	pinged := fmt.Sprintf("m%d:2888", id)
@@ -30,8 +30,8 @@ func (h *blackHole) install(cfg *member.Config) {
 	}
 }
 
-// swallow opens the hole of a member or closes it: then the connections that lost
-// something break. It returns how many writes were lost.
+// swallow opens or closes the hole of a member. When it is closed, the connections that lost bytes
+// break. It returns how many writes were lost.
 func (h *blackHole) swallow(id uint32, open bool) int {
 	h.mu.Lock()
 	if h.open == nil {

@@ -11,7 +11,7 @@ import (
 	"rollcall/member"
 )
 
-// kinds is group P: containers, nodes with a time to live, quotas.
+// kinds is group P: containers, nodes with a TTL, and quotas.
 var kinds = []row{
 	{number: 273, name: "createContainer", where: everywhere, run: containerMade},
 	{number: 274, name: "unused container stays", where: everywhere, options: reaping(), run: containerUnused},
@@ -37,8 +37,8 @@ func adjusted(adjust func(cfg *member.Config)) cluster.Options {
 	return cluster.Options{Adjust: adjust}
 }
 
-// period is how often the reaper looks in the cases that wait for it, and reaped how long
-// after it may look a node is there at most.
+// period is how often the reaper runs in the cases that wait for it. reaped is how long, at most, a
+// node still exists after the reaper may remove it.
 const (
 	period = 5 * time.Second
 	reaped = period + commitTime
@@ -52,7 +52,7 @@ func enforced() cluster.Options {
 	return adjusted(func(cfg *member.Config) { cfg.Rules.EnforceQuota = true })
 }
 
-// container makes one, and checks the answer.
+// container creates a container and checks the answer.
 func (k *session) container(path string) {
 	k.s.Helper()
 	var resp jute.Create2Response
@@ -66,14 +66,14 @@ func timed(path string, mode jute.CreateMode, ttl int64) wire.Record {
 	return jute.CreateTTLRequest{CreateRequest: create(path, mode), TTL: ttl}
 }
 
-// stays checks that a node is there for some periods.
+// stays checks that a node exists for some periods.
 func (s *stage) stays(path string) {
 	s.Helper()
 	time.Sleep(4 * period)
 	s.present(path)
 }
 
-// goes waits until the reaper has removed a node and returns how long that took.
+// goes waits until the reaper has removed a node, and returns how long that took.
 func (s *stage) goes(path string, limit time.Duration) time.Duration {
 	s.Helper()
 	begun := time.Now()
@@ -213,7 +213,7 @@ func ttlModes(s *stage) {
 	k.want(jute.BadArguments, jute.OpCreateTTL, timed("/t", jute.Persistent, -1))
 	k.want(jute.BadArguments, jute.OpCreate, create("/t", jute.PersistentWithTTL))
 	k.want(jute.BadArguments, jute.OpCreate2, create("/t", jute.PersistentSequentialWithTTL))
-	k.create("/plain", jute.Container) // by this opcode
+	k.create("/plain", jute.Container) // a container, through this opcode
 	k.mustLive()
 	s.absent("/t")
 }
@@ -223,7 +223,7 @@ const (
 	qUsage  = "/zookeeper/quota/q/zookeeper_stats"
 )
 
-// quota makes /q with no data and a quota on it, as clients do.
+// quota creates /q without data and a quota on it, as clients do.
 func (k *session) quota(limits string) {
 	k.s.Helper()
 	for _, n := range [][2]string{{"/q", ""}, {"/zookeeper/quota/q", ""}, {qLimits, limits}, {qUsage, "count=0,bytes=0"}} {
@@ -267,7 +267,7 @@ func quotaOfNodes(s *stage) {
 	k.want(jute.QuotaExceeded, jute.OpCreate, create("/q/b", jute.Persistent))
 	k.mustLive()
 	k.remove("/q/a")
-	k.multi("1 /q/a, 1 /q/b", opCreate("/q/a", 0), opCreate("/q/b", 0)) // each of them fits
+	k.multi("1 /q/a, 1 /q/b", opCreate("/q/a", 0), opCreate("/q/b", 0)) // each of them alone fits
 	k.multi("-1/0, -1/-125", opDelete("/q/b"), opCreate("/q/c", 0))
 	k.usage("count=3,bytes=2")
 }
@@ -297,8 +297,8 @@ func quotaSoft(s *stage) {
 	k.usage("count=2,bytes=7")
 }
 
-// A new leader removes what is due, and quotas are as they were, after the old one is
-// lost and after all members have started again.
+// A new leader removes nodes that are due. Quotas stay as they were after the old leader is lost
+// and after all members have restarted.
 func TestKindsOutliveLeaders(t *testing.T) {
 	on(t, leader|followerOne, reaping(), func(s *stage) {
 		k := s.open(s.other(), usual)
@@ -329,7 +329,7 @@ func TestKindsOutliveLeaders(t *testing.T) {
 	})
 }
 
-// Whoever leads says that a quota is overused, not with every write.
+// The leader logs that a quota is exceeded, but not with every write.
 func TestOverusedQuotaIsTold(t *testing.T) {
 	var told []string
 	opts := cluster.Options{Events: func(e member.Event) {

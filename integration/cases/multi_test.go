@@ -56,8 +56,8 @@ func opCheck(path string, version int32) jute.MultiOp {
 
 func opGet(path string) jute.MultiOp { return jute.MultiOp{Op: jute.OpGetData, GetData: get(path)} }
 
-// results reads a multi's results: "1 /path", "5 v1", "13", "-1/-101", and checks that
-// nothing comes behind the end mark.
+// results returns a multi's results in the form "1 /path", "5 v1", "13", "-1/-101". It checks that
+// nothing follows the end mark.
 func (k *session) results(r wire.Reply) []string {
 	k.s.Helper()
 	var out []string
@@ -76,7 +76,8 @@ func (k *session) results(r wire.Reply) []string {
 	return nil
 }
 
-// oneResult also checks that a Stat is of this multi, and so is that of the node it names.
+// oneResult returns one result. It also checks that a Stat is of this multi, and equals that of the
+// node.
 func (k *session) oneResult(h jute.MultiHeader, d *jute.Decoder, zxid int64) string {
 	k.s.Helper()
 	switch h.Type {
@@ -119,7 +120,7 @@ func (k *session) oneResult(h jute.MultiHeader, d *jute.Decoder, zxid int64) str
 	return ""
 }
 
-// multi makes a multi whose header says OK and whose results, joined by commas, are want.
+// multi sends a multi whose header must say OK and whose results, joined by commas, must be want.
 func (k *session) multi(want string, ops ...jute.MultiOp) wire.Reply {
 	k.s.Helper()
 	op := jute.OpMulti
@@ -219,7 +220,7 @@ func multiEmpty(s *stage) {
 	}
 }
 
-// rawMulti is a multi of one operation, whatever that is, and a body for it.
+// rawMulti is a multi of one arbitrary operation with a body.
 type rawMulti struct {
 	op   jute.Op
 	body wire.Record

@@ -10,9 +10,9 @@ import (
 	"rollcall/jute"
 )
 
-// Clients that pipeline, on every member: an event never overtakes the reply that set its
-// watch, and never trails a reply that shows its change. Zxids never go back on a
-// connection, and no reply behind an event shows a state before it.
+// Clients pipeline on every member. An event never comes before the reply that set its watch, and
+// never after a reply that shows its change. Zxids never go back on a connection, and no reply
+// after an event shows a state before it.
 func TestWatchOrder(t *testing.T) {
 	const writes = 400
 	on(t, standalone|leader, cluster.Options{}, func(s *stage) {
@@ -29,7 +29,7 @@ func TestWatchOrder(t *testing.T) {
 		}
 		for _, m := range append(s.IDs(), s.at) {
 			k := s.open(m, usual)
-			watchers = append(watchers, &watcher{k: k}) // writers see only their own watch's events
+			watchers = append(watchers, &watcher{k: k}) // a writer gets only the events of its own watch
 			writers.Go(func() { write(k, writes) })
 		}
 		writers.Wait()
@@ -50,37 +50,36 @@ func TestWatchOrder(t *testing.T) {
 
 const writePause = 100 * time.Microsecond
 
-// write changes /data and makes and removes /flag, pipelined, and reads with a watch in
-// between.
+// write changes /data and creates and removes /flag, pipelined, and reads with a watch in between.
 func write(k *session, n int) {
 	for i := range n {
 		switch i % 4 {
 		case 0:
 			k.send(jute.OpSetData, set("/data", "y"))
 		case 1:
-			k.send(jute.OpCreate, create("/flag", jute.Persistent)) // fails if it is there
+			k.send(jute.OpCreate, create("/flag", jute.Persistent)) // fails if the node exists
 		case 2:
 			k.send(jute.OpGetData, jute.GetDataRequest{Path: []byte("/data"), Watch: true})
 		case 3:
-			k.send(jute.OpDelete, remove("/flag")) // fails if it is not
+			k.send(jute.OpDelete, remove("/flag")) // fails if the node does not exist
 		}
 		time.Sleep(writePause)
 	}
 }
 
-// watcher reads with watches all the time, and what it gets is checked in the end. Each
-// kind of request has its own xids.
+// watcher reads with watches all the time. What it gets is checked at the end. Each kind of request
+// has its own xids.
 type watcher struct {
 	k      *session
 	events int
 	read   [2]seen // of /data and /flag
 }
 
-// seen is what a connection knows of a node.
+// seen is what a connection knows about a node.
 type seen struct {
-	set    bool  // a watch is: a reply has said so, and no event since
-	mzxid  int64 // of the reply that set it first; 0: the node was not there
-	behind int64 // zxid of the newest event
+	set    bool  // a watch is set: a reply has said so, and no event has come since
+	mzxid  int64 // of the reply that set it first; 0: the node did not exist
+	behind int64 // the zxid of the newest event
 }
 
 const (
@@ -103,7 +102,7 @@ func (w *watcher) ask(quit chan struct{}) {
 	}
 }
 
-// check goes through all that came, in order.
+// check checks everything that came, in order.
 func (w *watcher) check(s *stage) {
 	s.Helper()
 	w.k.drop()
@@ -130,7 +129,7 @@ func (w *watcher) check(s *stage) {
 	}
 }
 
-// isRead tells the replies to a writer's reads, which alone have data and a Stat.
+// isRead reports whether f is a reply to a writer's read; only those have data and a Stat.
 func isRead(f frame) bool {
 	var r jute.GetDataResponse
 	return f.Into(&r) == nil && len(r.Data) == 1
@@ -151,7 +150,7 @@ func (w *watcher) event(f frame) error {
 	return nil
 }
 
-// stat takes a reply that set a watch.
+// stat handles a reply that set a watch.
 func (w *watcher) stat(f frame, n *seen) error {
 	var mzxid int64
 	switch {

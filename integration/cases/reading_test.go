@@ -10,7 +10,7 @@ import (
 	"rollcall/jute"
 )
 
-// reading is group O: other reads, sync, and opcodes that no client sends.
+// reading is group O: other reads, sync, and opcodes that clients do not send.
 var reading = []row{
 	{number: 264, name: "sync echoes its path", where: everywhere, run: syncEchoes},
 	{number: 265, name: "sync on a member that lags", where: followers, run: syncLagging},
@@ -33,8 +33,8 @@ func syncEchoes(s *stage) {
 	}
 }
 
-// The writer is on another follower or on the leader, and the member that lags has not
-// even received the write when the sync is asked for.
+// The writer is on another follower or on the leader. The lagging member has not even received the
+// write when it is asked to sync.
 func syncLagging(s *stage) {
 	boss := s.Leader()
 	k, writer := s.open(s.at, usual), s.open(s.third(), usual)
@@ -52,7 +52,7 @@ func syncLagging(s *stage) {
 	}
 }
 
-// oddOp sends what a server must answer like an unknown opcode.
+// oddOp sends a request that a server must answer like an unknown opcode.
 func oddOp(op jute.Op, rec interface{ Append([]byte) []byte }) func(*stage) {
 	return func(s *stage) {
 		k := s.open(s.at, usual)
@@ -129,7 +129,7 @@ func childrenAndStat(s *stage) {
 	}
 }
 
-// ZooKeeper obeys both of its own.
+// ZooKeeper obeys both of these opcodes of its own.
 func serversOps(s *stage) {
 	k := s.open(s.at, usual)
 	k.create("/p", jute.Persistent)
@@ -144,7 +144,7 @@ func serversOps(s *stage) {
 	oddOp(jute.OpDeleteContainer, jute.SyncRequest{Path: []byte("/p")})(s)
 	oddOp(jute.OpReap, jute.SyncRequest{Path: []byte("/p")})(s)
 	s.present("/p")
-	if n := sessions(); n != before+3 { // those that oddOp opened
+	if n := sessions(); n != before+3 { // sessions that oddOp opened
 		s.Errorf("%d sessions, were %d", n, before)
 	}
 }

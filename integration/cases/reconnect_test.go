@@ -9,7 +9,7 @@ import (
 	"rollcall/jute"
 )
 
-// reconnect is group D: sessions that change their connection or their member.
+// reconnect is group D: sessions that move to another connection or member.
 var reconnect = []row{
 	{number: 67, name: "second connection, same member", where: everywhere, run: secondConnection},
 	{number: 68, name: "write on the old connection, same member", where: everywhere, run: oldConnectionWrites},
@@ -30,8 +30,8 @@ var reconnect = []row{
 	{number: 83, name: "stranger with a wrong password", where: everywhere, run: wrongPassword, differs: "resume with a wrong password"},
 }
 
-// Two clients resume one session whenever they lose it: they take it from each other, and
-// neither reads a code that says so.
+// Two clients resume one session whenever they lose it. They take it from each other, and neither
+// gets a code that says so.
 func twoClients(s *stage) {
 	k := s.open(s.at, usual)
 	for i := range 10 {
@@ -55,8 +55,8 @@ func secondConnection(s *stage) {
 	next.mustLive()
 }
 
-// oldConnectionWrites pipelines writes on a connection while another takes the session
-// over: all up to some point are applied, none after the new connection's first.
+// oldConnectionWrites pipelines writes on a connection while another one takes the session over.
+// All writes up to some point are applied, and none after the new connection's first.
 func oldConnectionWrites(s *stage) {
 	k := s.open(s.at, usual)
 	const n = 40
@@ -96,8 +96,8 @@ func oldConnectionWrites(s *stage) {
 	}
 }
 
-// takenOver opens a session at s.at and resumes it elsewhere while s.at is cut off from the
-// others, so that the old connection is still open.
+// takenOver opens a session at s.at and resumes it elsewhere while s.at is cut off from the others,
+// so that the old connection stays open. It returns both.
 func (s *stage) takenOver() (old, next *session) {
 	s.Helper()
 	old = s.open(s.at, 20*tick)
@@ -116,7 +116,7 @@ func (s *stage) mend() {
 	s.quiesce()
 }
 
-// Reads are answered until the member knows of the move; then the connection is closed.
+// Reads are answered until the member learns of the move; then it closes the connection.
 func oldConnectionReads(s *stage) {
 	old, next := s.takenOver()
 	old.ok(jute.OpExists, look("/e"))
@@ -158,7 +158,7 @@ func oldConnectionEnds(s *stage) {
 	next.ok(jute.OpPing, nil)
 }
 
-// A close by who no longer owns the session closes nothing.
+// A close from a connection that no longer owns the session closes nothing.
 func oldConnectionCloses(s *stage) {
 	old, next := s.takenOver()
 	old.send(jute.OpCloseSession, nil)
@@ -233,7 +233,7 @@ func nothingComesAlong(s *stage) {
 	next.ok(jute.OpGetData, get("/mine"))
 }
 
-// A client never goes back in time: a member that has not applied what it has seen takes
+// A client never goes back in time: a member that has not applied what the client has seen accepts
 // it only once it has.
 func memberBehind(s *stage) {
 	k := s.open(s.Leader(), 20*tick)
@@ -272,7 +272,7 @@ func cutBeforeReply(s *stage) {
 	}
 }
 
-// The handshake waits for another leader; it is never refused for want of one.
+// The handshake waits for another leader. It is never refused because there is none.
 func leaderDiesDuringResume(s *stage) {
 	k := s.open(s.at, 20*tick)
 	k.create("/e", jute.Ephemeral)
@@ -294,8 +294,8 @@ func leaderDiesDuringResume(s *stage) {
 	s.present("/e")
 }
 
-// Resumes are sent into the very moment of the expiry. Each saves its session or is
-// refused: unlike ZooKeeper's, also one that comes when the session is marked closing.
+// Resumes are sent at the very moment of the expiry. Each saves its session or is refused. Unlike
+// with ZooKeeper, that includes one that arrives when the session is marked as closing.
 func resumeIntoExpiry(s *stage) {
 	type outcome struct {
 		resp jute.ConnectResponse
@@ -323,8 +323,8 @@ func resumeIntoExpiry(s *stage) {
 	}
 }
 
-// A session that moves to another member keeps itself, its ephemerals and, by setWatches,
-// its watches; the old connection is closed, and no write of it lands after the move.
+// A session that moves to another member keeps itself, its ephemerals and, by setWatches, its
+// watches. The old connection is closed, and no write of it is applied after the move.
 func TestResumeElsewhere(t *testing.T) {
 	on(t, three, cluster.Options{}, func(s *stage) {
 		writer := s.open(s.third(), 20*tick).keep()
@@ -341,7 +341,7 @@ func TestResumeElsewhere(t *testing.T) {
 		s.must(old.watchChildren("/parent"), jute.OK)
 		seen := old.ok(jute.OpPing, nil).Zxid
 
-		s.isolate(s.at, true) // the old connection lives on, for a while
+		s.isolate(s.at, true) // the old connection stays open for a while
 		for i := range 20 {
 			old.send(jute.OpCreate, create(fmt.Sprintf("/stale%d", i), jute.Persistent))
 		}
@@ -366,7 +366,7 @@ func TestResumeElsewhere(t *testing.T) {
 		moved := next.create("/moved", jute.Persistent).Zxid
 
 		s.mend()
-		old.events() // of changes before the move
+		old.events() // events of changes before the move
 		old.mustEnd(0)
 		for i := range 20 {
 			s.absent(fmt.Sprintf("/stale%d", i))
@@ -386,7 +386,7 @@ func TestResumeElsewhere(t *testing.T) {
 	})
 }
 
-// Who comes back too late is told so, by every member, and never gets the session.
+// A client that comes back too late is told so by every member, and never gets the session.
 func TestResumeAfterExpiryRefused(t *testing.T) {
 	on(t, everywhere, cluster.Options{}, func(s *stage) {
 		k := s.open(s.at, short)

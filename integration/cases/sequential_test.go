@@ -7,7 +7,7 @@ import (
 	"rollcall/jute"
 )
 
-// sequential is group H: names that count.
+// sequential is group H: numbered names.
 var sequential = []row{
 	{number: 140, name: "from zero", where: everywhere, run: countFromZero},
 	{number: 141, name: "plain children count", where: everywhere, run: countPlain},
@@ -21,7 +21,7 @@ var sequential = []row{
 	{number: 149, name: "a hundred and five", where: everywhere, run: countMany},
 }
 
-// queue opens a session and makes /q.
+// queue opens a session and creates /q.
 func (s *stage) queue() *session {
 	s.Helper()
 	k := s.open(s.at, usual)

@@ -11,26 +11,26 @@ import (
 	"rollcall/jute"
 )
 
-// session is a client that sends what the test has it send, and nothing else. It takes
-// in all that it is sent, as a client would.
+// session is a client that sends only what the test tells it to send. It receives everything that
+// is sent to it, as a client would.
 type session struct {
 	*wire.Conn
 	s       *stage
-	member  uint32 // it was opened at
+	member  uint32 // where it was opened
 	granted jute.ConnectResponse
 	xid     int32
-	touched time.Time     // when the last request was sent, pings of keep apart
+	touched time.Time     // when the last request was sent, except pings of keep
 	gone    chan struct{} // closed when the connection has ended
 	dropped bool          // by the client
 
 	mu     sync.Mutex
 	more   *sync.Cond
 	frames []frame
-	heard  []frame   // events passed by while waiting for a reply
+	heard  []frame   // events that were received while waiting for a reply
 	ended  time.Time // zero while the connection is open
 }
 
-// frame is what a session received, and when.
+// frame is what a session received, with the time.
 type frame struct {
 	wire.Reply
 	at time.Time
@@ -46,7 +46,7 @@ func (s *stage) open(member uint32, timeout time.Duration) *session {
 	})
 }
 
-// start shakes hands, which must succeed.
+// start does the handshake, which must succeed.
 func (s *stage) start(member uint32, req jute.ConnectRequest) *session {
 	s.Helper()
 	touched := time.Now()
@@ -60,7 +60,7 @@ func (s *stage) start(member uint32, req jute.ConnectRequest) *session {
 	return k
 }
 
-// resume takes the session over on a member. k's own connection is left as it is.
+// resume takes the session over on a member. It leaves k's own connection as it is.
 func (k *session) resume(member uint32) *session {
 	k.s.Helper()
 	next := k.s.start(member, claim(k.granted))
@@ -89,7 +89,7 @@ func (k *session) read() {
 	}
 }
 
-// keep pings for as long as the connection is open.
+// keep sends pings for as long as the connection is open.
 func (k *session) keep() *session {
 	every := time.Duration(k.granted.TimeOut) * time.Millisecond / 3
 	ping := wire.Frame(jute.XidPing, jute.OpPing, nil)
@@ -108,8 +108,8 @@ func (k *session) keep() *session {
 	return k
 }
 
-// send sends a request and returns its xid. An error means that the connection has
-// ended, which whoever waits for the reply notices.
+// send sends a request and returns its xid. It ignores errors: they mean that the connection has
+// ended, which is noticed by waiting for the reply.
 func (k *session) send(op jute.Op, rec wire.Record) int32 {
 	switch op {
 	case jute.OpPing:
@@ -129,8 +129,7 @@ func (k *session) sendAs(xid int32, op jute.Op, rec wire.Record) {
 	_ = k.Send(xid, op, rec)
 }
 
-// pipeline sends several requests in one write, with xids that follow each other, and
-// returns the first.
+// pipeline sends several requests in one write, with consecutive xids, and returns the first xid.
 func (k *session) pipeline(requests ...request) int32 {
 	first := k.xid + 1
 	var b []byte
@@ -153,7 +152,7 @@ func appendFrame(b, body []byte) []byte {
 	return jute.EndFrame(append(b, body...), mark)
 }
 
-// next waits for the next frame of any kind; ok is false if the connection ends first.
+// next waits for the next frame of any kind. ok is false if the connection ends first.
 func (k *session) next() (f frame, ok bool) {
 	late := time.AfterFunc(patience, func() { k.more.Broadcast() })
 	defer late.Stop()
@@ -171,8 +170,8 @@ func (k *session) next() (f frame, ok bool) {
 	return f, true
 }
 
-// answer waits for the reply to xid; ok is false if the connection ends first. Events
-// are put by, replies to pings of keep dropped.
+// answer waits for the reply to xid. ok is false if the connection ends first. It keeps events for
+// later and drops replies to pings of keep.
 func (k *session) answer(xid int32) (r wire.Reply, ok bool) {
 	k.s.Helper()
 	for {
@@ -191,7 +190,7 @@ func (k *session) answer(xid int32) (r wire.Reply, ok bool) {
 	}
 }
 
-// call sends a request and waits for the reply, whatever it says.
+// call sends a request and waits for the reply, whatever its code.
 func (k *session) call(op jute.Op, rec wire.Record) wire.Reply {
 	k.s.Helper()
 	xid := k.send(op, rec)
@@ -202,13 +201,13 @@ func (k *session) call(op jute.Op, rec wire.Record) wire.Reply {
 	return r
 }
 
-// code is the result of a request.
+// code returns the code of a request.
 func (k *session) code(op jute.Op, rec wire.Record) jute.Code {
 	k.s.Helper()
 	return k.call(op, rec).Err
 }
 
-// want makes a request whose result must be code.
+// want sends a request whose code must be code.
 func (k *session) want(code jute.Code, op jute.Op, rec wire.Record) wire.Reply {
 	k.s.Helper()
 	r := k.call(op, rec)
@@ -218,7 +217,7 @@ func (k *session) want(code jute.Code, op jute.Op, rec wire.Record) wire.Reply {
 	return r
 }
 
-// ok makes a request that must succeed.
+// ok sends a request that must succeed.
 func (k *session) ok(op jute.Op, rec wire.Record) wire.Reply {
 	k.s.Helper()
 	return k.want(jute.OK, op, rec)
@@ -233,8 +232,8 @@ func describe(rec wire.Record) string {
 	return fmt.Sprintf("%+q", rec.Append(nil))
 }
 
-// mustEnd checks that the connection ends within limit, and that no frame is left but
-// replies to pings.
+// mustEnd checks that the connection ends within limit, with no frames left except replies to
+// pings. It returns when it ended.
 func (k *session) mustEnd(limit time.Duration) time.Time {
 	k.s.Helper()
 	select {
@@ -257,7 +256,7 @@ func (k *session) mustEnd(limit time.Duration) time.Time {
 	return k.ended
 }
 
-// mustLive checks that connection and session work.
+// mustLive checks that the connection and the session work.
 func (k *session) mustLive() {
 	k.s.Helper()
 	k.ok(jute.OpPing, nil)
@@ -266,7 +265,7 @@ func (k *session) mustLive() {
 	}
 }
 
-// events returns and forgets the events received so far.
+// events returns the events received since the last call.
 func (k *session) events() []frame {
 	synctest.Wait()
 	k.mu.Lock()
@@ -284,8 +283,8 @@ func (k *session) events() []frame {
 	return events
 }
 
-// saw checks which events have come, and forgets them: "Deleted(/a)". Events that are
-// late or one too many would come while the members settle.
+// saw checks which events have arrived since the last call, such as "Deleted(/a)". It lets the
+// members settle first, so that late or additional events show.
 func (k *session) saw(want ...string) []frame {
 	k.s.Helper()
 	k.s.quiesce()
@@ -312,14 +311,14 @@ func names(events []frame) []string {
 	return s
 }
 
-// drop breaks the connection without a word.
+// drop breaks the connection without closing the session.
 func (k *session) drop() {
 	k.dropped = true
 	k.Close()
 	<-k.gone
 }
 
-// closeSession ends the session in the orderly way.
+// closeSession closes the session with a request.
 func (k *session) closeSession() wire.Reply {
 	k.s.Helper()
 	r := k.ok(jute.OpCloseSession, nil)
@@ -327,7 +326,7 @@ func (k *session) closeSession() wire.Reply {
 	return r
 }
 
-// The operations, short.
+// The methods below are shorthands for operations.
 
 func create(path string, mode jute.CreateMode) jute.CreateRequest {
 	return jute.CreateRequest{Path: []byte(path), Data: []byte("x"), ACL: jute.OpenACL, Flags: mode}
@@ -349,7 +348,7 @@ func digest(user string) jute.AuthPacket {
 	return jute.AuthPacket{Scheme: []byte("digest"), Auth: []byte(user)}
 }
 
-// create makes a node with data "x" and an open ACL.
+// create creates a node with data "x" and an open ACL.
 func (k *session) create(path string, mode jute.CreateMode) wire.Reply {
 	k.s.Helper()
 	return k.ok(jute.OpCreate, create(path, mode))
@@ -370,7 +369,7 @@ func (k *session) sync() {
 	k.ok(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
 }
 
-// stat is that of a node that exists.
+// stat returns the Stat of a node that exists.
 func (k *session) stat(path string) jute.Stat {
 	k.s.Helper()
 	var resp jute.ExistsResponse
@@ -378,7 +377,7 @@ func (k *session) stat(path string) jute.Stat {
 	return resp.Stat
 }
 
-// children are the names below a node that exists.
+// children returns the names of the children of a node that exists.
 func (k *session) children(path string) []string {
 	k.s.Helper()
 	var resp jute.GetChildrenResponse
@@ -413,9 +412,9 @@ func (k *session) watchChildren(path string) jute.Code {
 	return k.code(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte(path), Watch: true})
 }
 
-// expires checks that the session, whose ephemeral node is path, ends on time for its
-// last request at k.touched, and that its connection, if the client has not dropped it,
-// is closed at the same time, without a word. It returns when that was.
+// expires checks that the session, whose ephemeral node is path, ends on time after its last
+// request at k.touched, and that its connection, unless the client has dropped it, is closed at the
+// same time without an answer. It returns that time.
 func (k *session) expires(path string) time.Time {
 	k.s.Helper()
 	timeout := time.Duration(k.granted.TimeOut) * time.Millisecond

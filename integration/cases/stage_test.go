@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	tick       = time.Second           // of the servers, unless a row says otherwise
-	usual      = 10 * time.Second      // session timeout, unless a case says otherwise
-	commitTime = 50 * time.Millisecond // what a write may take from being sent to being applied everywhere
-	patience   = 60 * time.Second      // for what must happen at once: only a failing test waits so long
-	// ownGone is how long after its timeout a silent session may last on the leader's member:
-	// it goes at the end of a tick.
+	tick       = time.Second           // of the servers, unless a row uses another
+	usual      = 10 * time.Second      // the session timeout, unless a case uses another
+	commitTime = 50 * time.Millisecond // how long a write may take from being sent to being applied everywhere
+	patience   = 60 * time.Second      // for what must happen at once; only a failing test waits so long
+	// ownGone is how long after its timeout a silent session may still exist on the leader.
+	// Sessions expire at the end of a tick.
 	ownGone = tick + commitTime
-	// allGone is the same on any member: the session's touches may have waited half a tick
-	// to be sent.
+	// allGone is the same for any member. The session's touches may have waited half a tick to be
+	// sent.
 	allGone = ownGone + tick/2
 )
 
-// place is where a case is tried: at which member of which ensemble.
+// place says where a case is tried: at which member of which ensemble.
 type place int
 
 const (
@@ -56,8 +56,8 @@ type stage struct {
 	place place
 }
 
-// on runs a function on a stage of its own at each of the places, in virtual time. In
-// the end all members must agree.
+// on runs a function on a stage of its own at each of the places, in virtual time. At the end all
+// members must agree.
 func on(t *testing.T, places place, opts cluster.Options, run func(s *stage)) {
 	t.Helper()
 	for _, p := range []place{standalone, leader, followerOne, followerTwo} {
@@ -91,19 +91,19 @@ func newStage(t *testing.T, p place, opts cluster.Options) *stage {
 	return s
 }
 
-// other is another member than s.at if there is one.
+// other returns a member other than s.at if there is one.
 func (s *stage) other() uint32 {
 	ids := s.IDs()
 	return ids[(slices.Index(ids, s.at)+1)%len(ids)]
 }
 
-// third is the member that is neither s.at nor s.other.
+// third returns the member that is neither s.at nor s.other.
 func (s *stage) third() uint32 {
 	ids := s.IDs()
 	return ids[(slices.Index(ids, s.at)+2)%len(ids)]
 }
 
-// quiesce waits until every member has applied the same, and all that was sent has been
+// quiesce waits until every member has applied the same log, and everything that was sent has been
 // received.
 func (s *stage) quiesce() {
 	s.Helper()
@@ -111,7 +111,7 @@ func (s *stage) quiesce() {
 	synctest.Wait()
 }
 
-// has reports whether a member has a node, asking its state: no session is touched.
+// has reports whether a member has a node. It reads the member's state, so it touches no session.
 func (s *stage) has(member uint32, path string) bool {
 	state := s.Member(member).State()
 	state.RLock()
@@ -120,7 +120,7 @@ func (s *stage) has(member uint32, path string) bool {
 	return code == jute.OK
 }
 
-// record is what a member's state says of a session.
+// record returns a session's record in a member's state.
 func (s *stage) record(member uint32, id jute.SessionID) (znode.Session, bool) {
 	state := s.Member(member).State()
 	state.RLock()
@@ -128,13 +128,13 @@ func (s *stage) record(member uint32, id jute.SessionID) (znode.Session, bool) {
 	return state.Session(id)
 }
 
-// lives reports whether the session is in a member's state.
+// lives reports whether the session exists in a member's state.
 func (s *stage) lives(member uint32, id jute.SessionID) bool {
 	_, ok := s.record(member, id)
 	return ok
 }
 
-// zxid is the last that a member has applied.
+// zxid returns the last zxid that a member has applied.
 func (s *stage) zxid(member uint32) int64 {
 	state := s.Member(member).State()
 	state.RLock()
@@ -152,7 +152,7 @@ func (s *stage) dial(member uint32) *wire.Conn {
 	return c
 }
 
-// shake opens a connection and shakes hands as req says.
+// shake opens a connection and does the handshake with req.
 func (s *stage) shake(member uint32, req jute.ConnectRequest) (*wire.Conn, jute.ConnectResponse) {
 	s.Helper()
 	c := s.dial(member)
@@ -163,7 +163,7 @@ func (s *stage) shake(member uint32, req jute.ConnectRequest) (*wire.Conn, jute.
 	return c, resp
 }
 
-// granted is the timeout that a member grants to who asks for ms.
+// granted returns the timeout that a member grants to a client that asks for ms.
 func (s *stage) granted(member uint32, ms int32) int32 {
 	s.Helper()
 	c, resp := s.shake(member, jute.ConnectRequest{TimeOut: ms, Passwd: make([]byte, 16)})
@@ -174,7 +174,7 @@ func (s *stage) granted(member uint32, ms int32) int32 {
 	return resp.TimeOut
 }
 
-// claim is the request that resumes a session.
+// claim returns the request that resumes a session.
 func claim(g jute.ConnectResponse) jute.ConnectRequest {
 	return jute.ConnectRequest{TimeOut: g.TimeOut, SessionID: g.SessionID, Passwd: g.Passwd, HasReadOnly: true}
 }
@@ -189,7 +189,8 @@ func (s *stage) refused(member uint32, req jute.ConnectRequest) {
 	s.closed(c, patience)
 }
 
-// unanswered checks that a member closes without a byte when it gets req, within limit.
+// unanswered checks that a member that gets req closes the connection within limit, without sending
+// a byte.
 func (s *stage) unanswered(member uint32, req jute.ConnectRequest, limit time.Duration) {
 	s.Helper()
 	c := s.dial(member)
@@ -199,7 +200,7 @@ func (s *stage) unanswered(member uint32, req jute.ConnectRequest, limit time.Du
 	s.closed(c, limit)
 }
 
-// closed checks that the server closes c within limit, without a further byte.
+// closed checks that the server closes c within limit, without sending another byte.
 func (s *stage) closed(c *wire.Conn, limit time.Duration) {
 	s.Helper()
 	late := time.AfterFunc(limit, func() { _ = c.Close() })
@@ -257,8 +258,8 @@ func (s *stage) word(member uint32, word string) string {
 
 var errNeverGone = errors.New("still there")
 
-// death waits until a member lacks the node and returns when that was; the error is
-// errNeverGone after limit.
+// death waits until a member lacks the node, and returns when that was. After limit the error is
+// errNeverGone.
 func (s *stage) death(member uint32, path string, limit time.Duration) (time.Time, error) {
 	for end := time.Now().Add(limit); s.has(member, path); {
 		if time.Now().After(end) {

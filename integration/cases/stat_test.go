@@ -7,7 +7,7 @@ import (
 	"rollcall/jute"
 )
 
-// stats is group I: what a Stat says, versions, and deletes.
+// stats is group I: Stats, versions and deletes.
 var stats = []row{
 	{number: 150, name: "new", where: everywhere, run: statNew},
 	{number: 151, name: "child created", where: everywhere, run: statChildCreated},
@@ -29,7 +29,7 @@ var stats = []row{
 	{number: 167, name: "the same everywhere", where: three, run: statEverywhere},
 }
 
-// node opens a session and makes /s.
+// node opens a session and creates /s.
 func (s *stage) node() *session {
 	s.Helper()
 	k := s.open(s.at, usual)

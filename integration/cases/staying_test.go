@@ -6,7 +6,7 @@ import (
 	"rollcall/jute"
 )
 
-// staying is group L: watches that stay when they have fired, and how watches are removed.
+// staying is group L: persistent watches, and the removal of watches.
 var staying = []row{
 	{number: 216, name: "persistent watch", where: everywhere, run: persistentWatch},
 	{number: 217, name: "reply to addWatch", where: everywhere, run: addWatchReply},
@@ -26,13 +26,13 @@ var staying = []row{
 	{number: 231, name: "nothing to remove", where: everywhere, run: removeNothing},
 }
 
-// addWatch sets a watch that stays.
+// addWatch sets a persistent watch.
 func (k *session) addWatch(path string, mode jute.AddWatchMode) {
 	k.s.Helper()
 	k.ok(jute.OpAddWatch, jute.AddWatchRequest{Path: []byte(path), Mode: mode})
 }
 
-// checks checks the answers to checkWatches of types 1 to 6.
+// checks checks the codes of checkWatches for the types 1 to 6.
 func (k *session) checks(path string, want ...jute.Code) {
 	k.s.Helper()
 	var got []jute.Code
@@ -44,7 +44,7 @@ func (k *session) checks(path string, want ...jute.Code) {
 	}
 }
 
-// unwatch checks the answer to removeWatches.
+// unwatch checks the code of removeWatches.
 func (k *session) unwatch(path string, of jute.WatcherType, want jute.Code) {
 	k.s.Helper()
 	k.want(want, jute.OpRemoveWatches, jute.RemoveWatchesRequest{Path: []byte(path), Type: of})
@@ -145,7 +145,8 @@ func unknownMode(s *stage) {
 	w.saw()
 }
 
-// addWatchUnreadable: who may not read a node may watch it, and hears of what may be read.
+// addWatchUnreadable: a client that may not read a node may watch it, and gets the events of what
+// it may read.
 func addWatchUnreadable(s *stage) {
 	w, k := s.pair()
 	k.ok(jute.OpCreate, jute.CreateRequest{Path: []byte("/a"), ACL: writeOnly})
@@ -219,8 +220,8 @@ func removeOneOfTwo(s *stage) {
 	w.saw("Children(/a)")
 }
 
-// removeNothing: the watches of another connection, or on the parent or a child, are
-// neither found nor removed.
+// removeNothing: watches of another connection, or on the parent or a child, are neither found nor
+// removed.
 func removeNothing(s *stage) {
 	w, k := s.pair()
 	v := s.open(s.at, usual)

@@ -19,16 +19,16 @@ import (
 // lastCase is the greatest number.
 const lastCase = 384
 
-// row is one numbered case. Exactly one of run, held and later says where it is.
+// row is one numbered case. Exactly one of run, held and later is set.
 type row struct {
 	number  int
 	name    string
-	where   place // of run: where it makes sense
+	where   place // for run: where it makes sense
 	run     func(s *stage)
 	options cluster.Options
-	held    string // the test elsewhere that has it: "sessiontracker.TestQueueMoves"
-	later   string // what has to be served first
-	differs string // from ZooKeeper, on purpose: the row of docs/deviations.md, by its first cell
+	held    string // the test elsewhere that covers it: "sessiontracker.TestQueueMoves"
+	later   string // what has to be implemented first
+	differs string // Rollcall differs from ZooKeeper on purpose: the row of docs/deviations.md, by its first cell
 }
 
 // rows are all cases, by group.
@@ -84,13 +84,13 @@ func TestEveryCaseHasARow(t *testing.T) {
 		lastCase, here, elsewhere, later, differ)
 }
 
-// mayWait: what concerns changes of membership, local sessions, read-only mode and the
-// AdminServer, which are not served yet.
+// mayWait reports whether a case may wait: it concerns changes of membership, local sessions,
+// read-only mode or the AdminServer, which are not implemented yet.
 func mayWait(n int) bool {
 	return n >= 299 && n <= 312 || n >= 344 && n <= 346
 }
 
-// A row that points to a test of another package points to one that is there.
+// A row that names a test of another package names one that exists.
 func TestNamedTestsExist(t *testing.T) {
 	there := map[string]map[string]bool{} // by folder
 	for _, r := range rows {
@@ -109,7 +109,7 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
-// testsOf are the names of a package's tests.
+// testsOf returns the names of a package's tests.
 func testsOf(t *testing.T, folder string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", folder, "*_test.go"))
@@ -131,7 +131,7 @@ func testsOf(t *testing.T, folder string) map[string]bool {
 	return there
 }
 
-// What differs is told to users.
+// Every difference is documented for users.
 func TestDifferencesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/deviations.md")
 	if err != nil {
@@ -150,7 +150,7 @@ func TestDifferencesAreDocumented(t *testing.T) {
 	}
 }
 
-// arithmetic is group B, tested where it is done.
+// arithmetic is group B, tested in the package that implements it.
 var arithmetic = []row{
 	{number: 32, name: "two into ten", held: "sessiontracker.TestBucketArithmetic"},
 	{number: 33, name: "a multiple goes to the next", held: "sessiontracker.TestBucketArithmetic"},
@@ -169,7 +169,7 @@ var arithmetic = []row{
 	{number: 46, name: "closing is not tracked again", held: "sessiontracker.TestAttachRevivesAndOpenDoesNot"},
 }
 
-// configuration is group U, tested where it is read.
+// configuration is group U, tested in the package that implements it.
 var configuration = []row{
 	{number: 365, name: "two keys", held: "config.TestLoadCases"},
 	{number: 366, name: "no tick", held: "config.TestLoadCases"},

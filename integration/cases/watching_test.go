@@ -33,13 +33,13 @@ var watching = []row{
 	{number: 215, name: "a thousand writes", where: everywhere, run: watchThousandWrites},
 }
 
-// pair is a watcher at s.at and a writer elsewhere.
+// pair returns a watcher at s.at and a writer elsewhere.
 func (s *stage) pair() (watcher, writer *session) {
 	s.Helper()
 	return s.open(s.at, usual), s.open(s.other(), usual)
 }
 
-// with has the writer make nodes which the watcher's member has applied.
+// with lets the writer create nodes, and waits until the watcher's member has applied them.
 func (s *stage) with(writer *session, paths ...string) {
 	s.Helper()
 	for _, p := range paths {
@@ -48,7 +48,7 @@ func (s *stage) with(writer *session, paths ...string) {
 	s.quiesce()
 }
 
-// must checks the result of the read that set a watch.
+// must checks the code of the read that set a watch.
 func (s *stage) must(got, want jute.Code) {
 	s.Helper()
 	if got != want {
@@ -200,7 +200,7 @@ func watchTwice(s *stage) {
 	v.saw("Changed(/a)")
 }
 
-// writeOnly is an ACL by which anyone may write, and only user u read.
+// writeOnly is an ACL by which anyone may write but only user u may read.
 var writeOnly = []jute.ACL{
 	{Perms: jute.PermAll &^ jute.PermRead, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}},
 	{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ=")}},
@@ -222,7 +222,7 @@ func watchCreatedUnreadable(s *stage) {
 	k.ok(jute.OpCreate, jute.CreateRequest{Path: []byte("/a"), ACL: writeOnly})
 	w.saw()
 	k.ok(jute.OpSetACL, jute.SetACLRequest{Path: []byte("/a"), ACL: jute.OpenACL, Version: -1})
-	k.set("/a", "y") // the watch is spent
+	k.set("/a", "y") // the watch has been used up
 	w.saw()
 }
 
@@ -271,8 +271,8 @@ func eventFrame(s *stage) {
 	}
 }
 
-// watchThousandWrites: who reads again at each event sees no data older than the event,
-// never goes back, and in the end has the last.
+// watchThousandWrites: a client that reads again at each event sees no data older than the event,
+// never goes back, and in the end has the last data.
 func watchThousandWrites(s *stage) {
 	const n = 1000
 	w, k := s.pair()

@@ -35,7 +35,7 @@ var operating = []row{
 	{number: 342, name: "envi", where: everywhere, run: wordEnvi},
 }
 
-// says checks a word's whole answer.
+// says checks the whole answer to a word.
 func (s *stage) says(word, want string) {
 	s.Helper()
 	if got := s.word(s.at, word); got != want {
@@ -43,7 +43,7 @@ func (s *stage) says(word, want string) {
 	}
 }
 
-// role is what the member that a case is tried at calls itself.
+// role returns the name of the role of the member that a case is tried at.
 func (s *stage) role() string {
 	switch s.place {
 	case standalone:
@@ -80,7 +80,7 @@ func everyWord(s *stage) {
 
 func noWord(s *stage) { s.says("abcd", "") }
 
-// alone ends the two other members, and waits until the one that is left knows it.
+// alone stops the two other members, and waits until the remaining one knows it.
 func (s *stage) alone() {
 	s.Helper()
 	s.Kill(s.other())
@@ -107,7 +107,7 @@ func wordsAlive(s *stage) {
 	s.company()
 }
 
-// company starts the members that alone has ended.
+// company starts the members that alone has stopped.
 func (s *stage) company() {
 	s.Boot(s.other())
 	s.Boot(s.third())
@@ -219,9 +219,9 @@ func wordWatches(s *stage) {
 	s.must(a.watchExists("/y"), jute.NoNode)
 	s.must(b.watchExists("/y"), jute.NoNode)
 	s.must(b.watchExists("/z"), jute.NoNode)
-	s.must(b.watchChildren("/x"), jute.OK) // of children alone: not listed
+	s.must(b.watchChildren("/x"), jute.OK) // a watch on children only: not listed
 	if s.place != standalone {
-		s.must(other.watchData("/x"), jute.OK) // at another member
+		s.must(other.watchData("/x"), jute.OK) // on another member
 	}
 	ida, idb := fmt.Sprintf("0x%x", uint64(a.id())), fmt.Sprintf("0x%x", uint64(b.id()))
 	s.says("wchs", "2 connections watching 3 paths\nTotal watches:4\n")
@@ -263,7 +263,7 @@ func wordDump(s *stage) {
 	}
 }
 
-// mntr returns what a member says, by name.
+// mntr returns a member's metrics, by name.
 func (s *stage) mntr() map[string]string {
 	s.Helper()
 	values := map[string]string{}

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// verdict is what comparing two transcripts of one sequence gave.
+// verdict is the result of comparing two transcripts of one sequence.
 type verdict struct {
-	step   int    // the first that differs; -1: none
-	text   string // how
-	silent bool   // ZooKeeper said nothing there
-	lines  []line // what Rollcall said, during the steps
+	step   int    // the first step that differs; -1: none
+	text   string // the difference
+	silent bool   // ZooKeeper did not answer there
+	lines  []line // Rollcall's lines during the steps
 	masked map[*deviation]map[int]bool
 }
 
@@ -21,10 +21,10 @@ type comparison struct {
 	steps   []step
 	zk, rc  *transcript
 	zxids   zxids
-	lost    map[int64]bool   // zxids of ZooKeeper's that Rollcall does not give out
-	extra   map[int64]bool   // zxids of Rollcall's that ZooKeeper shows nobody
-	hidden  map[watched]bool // watches that only ZooKeeper set
-	changes map[int64]bool   // Rollcall's zxids of writes that succeeded; true: a session's end
+	lost    map[int64]bool   // zxids of ZooKeeper that Rollcall does not give out
+	extra   map[int64]bool   // zxids of Rollcall that ZooKeeper does not show
+	hidden  map[watched]bool // watches that only ZooKeeper has set
+	changes map[int64]bool   // Rollcall's zxids of writes that succeeded; true: the end of a session
 }
 
 // watched is a path that a slot watches.
@@ -33,8 +33,8 @@ type watched struct {
 	path string
 }
 
-// compare compares what both told. What the table of deviations knows is rewritten, in
-// copies, to what 3.9.5 would have said.
+// compare compares the two transcripts. Where the table of deviations applies, it works on copies
+// that say what 3.9.5 would have said.
 func compare(zk, rc *transcript) verdict {
 	c := &comparison{
 		steps: zk.steps, zk: zk, rc: rc,
@@ -88,7 +88,7 @@ func clone(lines []line) []line {
 	return lines
 }
 
-// pair is what both told at one step.
+// pair is the lines of both sides at one step.
 type pair struct {
 	*comparison
 	step   step
@@ -96,7 +96,8 @@ type pair struct {
 	zk, rc []line
 }
 
-// sortEnds sorts the events of a session's end: its ephemeral nodes go in no order.
+// sortEnds sorts the events of a session's end, because its ephemeral nodes are deleted in no fixed
+// order.
 func (p *pair) sortEnds() {
 	for i := 0; i < min(len(p.zk), len(p.rc)); {
 		j := i
@@ -114,7 +115,7 @@ func (p *pair) sortEnds() {
 	}
 }
 
-// differ compares line by line and says how they differ.
+// differ compares line by line and describes the difference.
 func (p *pair) differ() string {
 	var b strings.Builder
 	for k := range max(len(p.zk), len(p.rc)) {
@@ -152,7 +153,7 @@ func (p *pair) equal(a, b *line) bool {
 	return true
 }
 
-// same compares zxids, without those that only one side gives out: it is the one before.
+// same compares zxids. A zxid that only one side gives out counts as the one before it.
 func (c *comparison) same(zk, rc int64) bool {
 	for c.lost[zk] {
 		zk--
@@ -163,11 +164,11 @@ func (c *comparison) same(zk, rc int64) bool {
 	return c.zxids.same(zk, rc)
 }
 
-// zxids are those of ZooKeeper that have been seen, in order, and what they are on the
-// other side: the order must be the same.
+// zxids are pairs of ZooKeeper's zxids, in order, and Rollcall's counterparts. The order must be
+// the same on both sides.
 type zxids struct{ pairs [][2]int64 }
 
-// same reports whether a and b can be the same, given all pairs before, and adds them.
+// same reports whether a and b can be counterparts, given all earlier pairs, and adds them.
 func (z *zxids) same(a, b int64) bool {
 	if a <= 0 || b <= 0 {
 		return a == b

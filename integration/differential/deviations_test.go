@@ -7,18 +7,17 @@ import (
 	"rollcall/jute"
 )
 
-// deviation is one operation under one condition that Rollcall answers otherwise than
-// 3.8.0 does.
+// deviation is one operation that Rollcall, under one condition, answers differently from 3.8.0.
 type deviation struct {
 	row string // the first cell of its row in docs/deviations.md
-	// exact says that nothing is masked: both sides are checked, each by its own rule.
+	// exact says that nothing is masked: both sides are checked, each by a rule of its own.
 	exact bool
-	// apply rewrites what ZooKeeper said to what 3.9.5 says, or takes away what cannot be
-	// compared, if the condition holds and both answered as the row says.
+	// apply changes ZooKeeper's answer to that of 3.9.5, or removes what cannot be compared, if the
+	// condition holds and both sides answered as the row says.
 	apply func(p *pair) bool
 }
 
-// deviations are all of them.
+// deviations is the table of all deviations.
 var deviations = []deviation{
 	{row: "zxid in the header of a watch event", exact: true, apply: eventZxid},
 	{row: "`exists` of a node that the client may not read, with a watch or without", apply: existsUnread},
@@ -68,8 +67,8 @@ func (p *pair) last() (zk, rc *line, ok bool) {
 	return zk, rc, zk != nil && rc != nil
 }
 
-// lose is about a write that ZooKeeper refused with zkCode under a zxid, and Rollcall
-// with rcCode under none.
+// lose handles a write that ZooKeeper refused with zkCode and a zxid, and Rollcall with rcCode and
+// no zxid.
 func (p *pair) lose(zkCode, rcCode jute.Code) bool {
 	zk, rc, ok := p.last()
 	if !ok || zk.code != zkCode || rc.code != rcCode {
@@ -80,7 +79,7 @@ func (p *pair) lose(zkCode, rcCode jute.Code) bool {
 	return true
 }
 
-// answered is about two codes, and makes them one.
+// answered makes two different codes equal.
 func (p *pair) answered(zkCode, rcCode jute.Code) bool {
 	zk, rc, ok := p.last()
 	if !ok || zk.code != zkCode || rc.code != rcCode {
@@ -90,7 +89,7 @@ func (p *pair) answered(zkCode, rcCode jute.Code) bool {
 	return true
 }
 
-// watchedByOthers reports whether another slot has at some time watched the step's path.
+// watchedByOthers reports whether another slot has ever watched the step's path.
 func (p *pair) watchedByOthers() bool {
 	for _, s := range p.steps[:p.number] {
 		if s.Slot != p.step.Slot && s.watches(p.step.Path) {
@@ -100,7 +99,7 @@ func (p *pair) watchedByOthers() bool {
 	return false
 }
 
-// takeZxid notes that Rollcall gave out no zxid for this step.
+// takeZxid records that Rollcall gave out no zxid for this step.
 func (p *pair) takeZxid() bool {
 	zk, _, ok := p.last()
 	if ok {
@@ -109,7 +108,7 @@ func (p *pair) takeZxid() bool {
 	return ok
 }
 
-// multi reports whether the step is a multi with such an operation in it.
+// multi reports whether the step is a multi with an operation op that satisfies such.
 func (p *pair) multi(op jute.Op, such func(s step) bool) bool {
 	if p.step.op() != op || p.step.Cut > 0 {
 		return false
@@ -122,8 +121,8 @@ func (p *pair) multi(op jute.Op, such func(s step) bool) bool {
 	return false
 }
 
-// failedInside is about a multi of which ZooKeeper says that an operation failed, and
-// Rollcall that it makes no sense.
+// failedInside handles a multi in which, for ZooKeeper, an operation failed, and which is malformed
+// for Rollcall.
 func (p *pair) failedInside() bool {
 	zk, rc, ok := p.last()
 	if !ok || zk.code != jute.OK || rc.code != jute.MarshallingError || len(rc.body) > 0 || len(zk.body) == 0 ||
@@ -134,8 +133,8 @@ func (p *pair) failedInside() bool {
 	return true
 }
 
-// spoilt is about a multi that makes no sense to both, but ZooKeeper answers with an end
-// mark, and shows nobody the zxid.
+// spoilt handles a multi that is malformed for both. ZooKeeper answers it with an end mark, and
+// does not show its zxid.
 func (p *pair) spoilt() bool {
 	zk, rc, ok := p.last()
 	if !ok || zk.code != jute.MarshallingError || rc.code != jute.MarshallingError || len(rc.body) > 0 {
@@ -147,8 +146,8 @@ func (p *pair) spoilt() bool {
 	return true
 }
 
-// eventZxid: ZooKeeper says -1; Rollcall the zxid of a write that succeeded, and -1 for
-// what setWatches catches up with.
+// eventZxid handles the zxid of events. ZooKeeper's is always -1. Rollcall's is that of a write
+// that succeeded, or -1 for an event that setWatches delivers late.
 func eventZxid(p *pair) bool {
 	seen := false
 	for i := range p.zk {
@@ -213,8 +212,8 @@ func existsUnread(p *pair) bool {
 	return masked
 }
 
-// shorter is about creates in a multi that ZooKeeper answers with the path only: so is
-// Rollcall's answer shortened. What its Stat says is looked at when all is over.
+// shorter handles creates in a multi that ZooKeeper answers with the path only. It removes the Stat
+// from Rollcall's answer; the Stat is compared when the sequence is over.
 func (p *pair) shorter(such func(s step) bool) bool {
 	if !p.multi(jute.OpMulti, such) {
 		return false

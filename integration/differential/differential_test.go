@@ -14,18 +14,19 @@ import (
 	"rollcall/jute"
 )
 
-// How many sequences there are unless ROLLCALL_SEQUENCES says otherwise, and how many
-// steps of all may be masked, in percent.
+// These are the number of sequences, unless ROLLCALL_SEQUENCES says otherwise, and the percentage
+// of all steps that may be masked.
 const (
 	defaultSequences = 1000
 	maxMasked        = 1.0
 )
 
-// duel is a ZooKeeper server and an ensemble of Rollcall's that are asked the same.
+// duel is a ZooKeeper server and an ensemble of Rollcall that get the same requests.
 type duel struct{ zk, rc *target }
 
-// Rollcall answers as ZooKeeper does, but for the table of deviations. ROLLCALL_SEED=17
-// plays one seed alone; ROLLCALL_FIRST is the first of many; ROLLCALL_STEPS names a file with a sequence as printed here.
+// Rollcall answers as ZooKeeper does, apart from the table of deviations. ROLLCALL_SEED=17 plays
+// one seed only. ROLLCALL_FIRST is the first of many seeds. ROLLCALL_STEPS names a file with a
+// sequence as printed here.
 func TestDifferential(t *testing.T) {
 	dir := scratch(t)
 	duels := make([]*duel, 2)
@@ -84,8 +85,8 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// judge plays a sequence on both sides and compares. What differs is made short and
-// printed.
+// judge plays a sequence on both sides and compares. If they differ, it shrinks the sequence and
+// prints it.
 func (d *duel) judge(t *testing.T, sum *tally, name string, steps []step) {
 	v, err := d.play(steps)
 	if err != nil {
@@ -93,7 +94,7 @@ func (d *duel) judge(t *testing.T, sum *tally, name string, steps []step) {
 		sum.fail()
 		return
 	}
-	if v.silent { // now and then 3.8.0 loses a reply
+	if v.silent { // 3.8.0 sometimes loses a reply
 		t.Logf("%s: no reply of ZooKeeper's; once more:\n%s", name, v.text)
 		if v, err = d.play(steps); err != nil {
 			t.Error(err)
@@ -108,7 +109,7 @@ func (d *duel) judge(t *testing.T, sum *tally, name string, steps []step) {
 	sum.fail()
 	short := d.shrink(steps)
 	sv, err := d.play(short)
-	if err != nil || sv.step < 0 { // it does not always differ
+	if err != nil || sv.step < 0 { // it does not differ every time
 		short, sv = steps, v
 	}
 	t.Errorf("%s, %s, differs from ZooKeeper:\n%s\nshortest sequence, for ROLLCALL_STEPS:\n%s\nwhere it differs:\n%s", name, d.rc.name, v.text, printSteps(short), sv.text)
@@ -131,13 +132,13 @@ func (d *duel) play(steps []step) (verdict, error) {
 	return compare(zk, rc), nil
 }
 
-// Bounds of shrinking.
+// These are limits of shrinking.
 const (
 	maxAttempts = 400
 	maxShrink   = time.Minute
 )
 
-// shrink leaves out steps, many at first, then single ones, for as long as it differs.
+// shrink leaves out steps as long as the two sides differ: many at a time first, then single ones.
 func (d *duel) shrink(steps []step) []step {
 	attempts, end := 0, time.Now().Add(maxShrink)
 	for size := len(steps) / 2; size > 0; {
@@ -158,15 +159,15 @@ func (d *duel) shrink(steps []step) []step {
 	return steps
 }
 
-// tally counts what all sequences came to. Safe for concurrent use.
+// tally counts the results of all sequences. It is safe for concurrent use.
 type tally struct {
 	mu        sync.Mutex
 	sequences int
 	steps     int
 	bad       int
 	masked    map[*deviation]int
-	maskedAll int                          // steps with anything masked
-	answers   map[string]map[jute.Code]int // by operation
+	maskedAll int                          // steps of which anything was masked
+	answers   map[string]map[jute.Code]int // answers by operation
 	events    int
 }
 
@@ -215,7 +216,7 @@ func (s *tally) failed() bool {
 	return s.bad > 0
 }
 
-// report prints how often each deviation was met, and fails if too much was masked.
+// report prints how often each deviation occurred, and fails if too much was masked.
 func (s *tally) report(t *testing.T) {
 	t.Helper()
 	t.Logf("%d events, and replies by code:", s.events)
@@ -241,7 +242,7 @@ func (s *tally) report(t *testing.T) {
 	}
 }
 
-// Every deviation here has its row in the document.
+// Every deviation in the table has a row in the document.
 func TestDeviationsHaveRows(t *testing.T) {
 	text, err := os.ReadFile("../../docs/deviations.md")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package differential sends the same random operations to ZooKeeper 3.8.0, Debian's, and
-// to Rollcall, frame by frame, and compares what both answer. What may differ is a table
-// of its own; all else fails the test, with the shortest sequence that shows it. What
-// zkCli.sh prints is compared, too. It has tests only.
+// Package differential sends the same random operations to Debian's ZooKeeper 3.8.0 and to
+// Rollcall, frame by frame, and compares the answers. A table lists what may differ. Anything else
+// fails the test, which prints the shortest sequence that shows it. The output of zkCli.sh is
+// compared, too. The package has only tests.
 package differential

@@ -8,8 +8,8 @@ import (
 	"rollcall/jute"
 )
 
-// finish collects the events that are left, ends all sessions and looks at the nodes,
-// before and after.
+// finish collects the events that are left, closes all sessions, and looks at the nodes before and
+// after that.
 func (p *player) finish() error {
 	end := len(p.steps)
 	for k := range p.slots {
@@ -49,12 +49,12 @@ func (p *player) closeSession(s *session) error {
 	return nil
 }
 
-// forget notes that a session has ended.
+// forget records that a session has ended.
 func (p *player) forget(s *session) {
 	p.live = slices.DeleteFunc(p.live, func(o *session) bool { return o == s })
 }
 
-// walk notes all nodes below the top, and their lists.
+// walk records all nodes below the top, with their ACLs.
 func (p *player) walk(i int) error {
 	if _, err := p.target.ask(jute.OpSync, jute.SyncRequest{Path: []byte(p.top)}); err != nil {
 		return err

@@ -8,43 +8,43 @@ import (
 	"unicode/utf8"
 )
 
-// What is not generated, as ZooKeeper 3.8.0 would spoil the rest of a sequence, or itself,
-// or leave it to chance:
+// These are not generated, because ZooKeeper 3.8.0 would spoil the rest of a sequence or itself, or
+// because chance would decide:
 //
-//   - check outside a multi: its log cannot be read again;
-//   - deleteContainer and createSession: obeyed there;
-//   - createTTL with a mode that is none of TTL and a negative ttl: it stops;
-//   - a wrong password while the session is connected: cuts the connection there;
-//   - a second resume over an open connection: its table of connections may be wrong then;
-//   - what is not UTF-8, where it could succeed: ZooKeeper keeps replacement characters;
-//   - a null behind other lists or paths of setWatches: ZooKeeper has done what stands before;
-//   - IPv6 in ACLs: the node would be on one side only;
-//   - sasl: it succeeds there, and proves nothing;
-//   - addWatch with a null path: it forgets to close the connection then;
-//   - checkWatches on a path without a slash: it cannot go up from there;
-//   - several kinds of watch of one connection on one path, and the removal of watches of one
-//     kind where there is another: the last one replaces the others there, and is removed;
-//   - what a client writes into a quota's usage node: it counts on from there;
-//   - auth, operations that nobody knows, and closeSession sent together with others: their
-//     replies overtake, or are lost with the connection;
-//   - setACL and multi sent together with others, and any write below a hard limit: chance
-//     decides by which state they are judged.
+//   - check outside a multi: ZooKeeper cannot read its log again;
+//   - deleteContainer and createSession: ZooKeeper obeys them;
+//   - createTTL with a mode without TTL and a negative TTL: ZooKeeper stops;
+//   - a wrong password while the session is connected: ZooKeeper closes that connection;
+//   - a second resume over an open connection: ZooKeeper's table of connections may then be wrong;
+//   - text that is not UTF-8 where it could succeed: ZooKeeper keeps replacement characters;
+//   - a null after other lists or paths of setWatches: ZooKeeper has processed the ones before it;
+//   - IPv6 in ACLs: the node would exist on one side only;
+//   - sasl: it succeeds on ZooKeeper, and proves nothing;
+//   - addWatch with a null path: ZooKeeper then forgets to close the connection;
+//   - checkWatches on a path without a slash: ZooKeeper cannot go up from there;
+//   - several kinds of watches of one connection on one path, and the removal of watches of one
+//     kind where there is another: in ZooKeeper the last kind replaces the others, and is removed;
+//   - what a client writes into a quota's usage node: ZooKeeper counts on from it;
+//   - auth, unknown operations and closeSession sent together with other requests: their replies
+//     overtake others, or are lost with the connection;
+//   - setACL and multi sent together with others, and any write below a hard limit: chance decides
+//     against which state they are checked.
 
-// How long sequences are.
+// These are the lengths of sequences.
 const (
 	minSteps = 30
 	maxSteps = 60
 )
 
-// generator makes sequences. It follows what the steps should do, roughly, so that many
-// of them hit something.
+// generator generates sequences. It roughly follows the effect of the steps, so that many of them
+// hit something.
 type generator struct {
 	*rand.Rand
 	slots [slots]genSlot
-	nodes map[string]genNode // by path; what is thought to be there
-	made  map[string]int     // creates below a path
-	quota bool               // there is one
-	hard  bool               // with a hard limit
+	nodes map[string]genNode // by path: nodes that probably exist
+	made  map[string]int     // number of creates below a path
+	quota bool               // there is a quota
+	hard  bool               // the quota has a hard limit
 	steps []step
 }
 
@@ -54,8 +54,7 @@ type genSlot struct {
 	watches       map[text]genWatches // by path: set on this connection, and perhaps gone
 }
 
-// genWatches is how a connection watches a path. It is one way alone: 3.8.0 forgets the
-// others.
+// genWatches is how a connection watches a path: in one way only, because 3.8.0 forgets the others.
 type genWatches int
 
 const (
@@ -65,7 +64,7 @@ const (
 	recursive
 )
 
-// may reports whether the slot may watch a path so, and notes that it does.
+// may reports whether the slot may watch a path in this way, and if so records it.
 func (s *genSlot) may(path *text, how genWatches) bool {
 	if path == nil {
 		return true
@@ -81,7 +80,7 @@ func (s *genSlot) may(path *text, how genWatches) bool {
 }
 
 type genNode struct {
-	owner int // slot, -1: persistent
+	owner int // slot; -1: persistent
 }
 
 // generate returns the sequence of a seed.
@@ -177,7 +176,7 @@ func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
-// existing is a path that should be there.
+// existing returns a path that probably exists.
 func (g *generator) existing() string {
 	paths := make([]string, 0, len(g.nodes))
 	for p := range g.nodes {
@@ -187,7 +186,8 @@ func (g *generator) existing() string {
 	return pick(g, paths...)
 }
 
-// fresh is a path below an existing node: few names, so that most are taken sometimes.
+// fresh returns a path below an existing node. There are few names, so that most are taken at
+// times.
 func (g *generator) fresh() string {
 	parent := g.existing()
 	if strings.Count(parent, "/") > 3 {
@@ -196,14 +196,14 @@ func (g *generator) fresh() string {
 	return parent + "/" + pick(g, "a", "b", "c", "n-", "é", "x y")
 }
 
-// oddPaths are wrong, most of them.
+// oddPaths are mostly invalid paths.
 var oddPaths = []string{
 	top + "/", top + "//a", top + "/./a", top + "/..", top + "/a\x00b", top + "/a\x01", top + "/\ue000", top + "/\uf900", top + "/\ufff0",
 	top + "/😀", top + "/\x7f", top + "/\u0085", top + "/...", top + "/.a", top + "/none/none", "a", "//", "/none-such/a", top + "/a/", top + "/a/./",
 	top + "/\u2028", top + "/a\xffb", "", "/zookeeper", "/zookeeper/quota",
 }
 
-// odd is one of them, or null.
+// odd returns one of them, or null.
 func (g *generator) odd() *text {
 	if g.chance(5) {
 		return nil
@@ -221,8 +221,8 @@ func (g *generator) path() *text {
 	return g.harmless()
 }
 
-// harmless is an odd path, but not one whose node belongs to all sequences, nor one that
-// ZooKeeper does not write as it has read it.
+// harmless returns an odd path, but neither that of a node that all sequences share, nor one that
+// ZooKeeper writes differently from how it has read it.
 func (g *generator) harmless() *text {
 	for {
 		p := g.odd()
@@ -246,7 +246,7 @@ func (g *generator) data() *text {
 	return str(strings.Repeat(pick(g, "x", "y", "\x00\xff"), 1+g.IntN(12)))
 }
 
-// acl is the list for a node; nearly always everybody may do everything.
+// acl returns the ACL for a node. It nearly always gives everyone every permission.
 func (g *generator) acl(c int) *[]ace {
 	world := func(perms int32) ace { return ace{perms, str("world"), str("anyone")} }
 	auth := ace{31, str("auth"), str("")}
@@ -298,10 +298,10 @@ func (g *generator) acl(c int) *[]ace {
 	return &[]ace{world(31), {1, str("digest"), str("u1:" + digestOf["u1:p"])}, {3, str("ip"), str("127.0.0.1")}, world(31)}
 }
 
-// digestOf has what digest makes of the texts that clients say here.
+// digestOf maps the texts that clients use here to their digests.
 var digestOf = map[string]string{"u0:p": "DIpnEgFj6vM9ScYgMWbYOXVpTe8=", "u1:p": "FfP80c+zcEPgU6zorph629PDPJ0="}
 
-// creation is a create of some kind, alone or in a multi.
+// creation returns a create of some kind, alone or for a multi.
 func (g *generator) creation(c int) step {
 	s := step{Slot: c, Do: "create", Data: g.data(), ACL: g.acl(c)}
 	if g.chance(25) {
@@ -316,7 +316,7 @@ func (g *generator) creation(c int) step {
 	case n < 94 && s.Flags&2 != 0:
 		s.Path = str(g.existing() + "/")
 	case s.Flags&2 != 0:
-		s.Path = g.harmless() // else it might succeed, next to the top
+		s.Path = g.harmless() // otherwise it might succeed, next to the top node
 	default:
 		s.Path = g.odd()
 	}
@@ -346,7 +346,7 @@ func (g *generator) create(c int) {
 	g.created(s)
 }
 
-// created notes what a create should have done.
+// created records the effect that a create should have had.
 func (g *generator) created(s step) {
 	if s.Path == nil || s.ACL == nil || slices.Contains(oddPaths, string(*s.Path)) {
 		return
@@ -383,7 +383,7 @@ func cutLast(p string) (parent, name string, ok bool) {
 func (g *generator) deletion(c int) step {
 	s := step{Slot: c, Do: "delete", Path: g.path(), Version: g.version()}
 	for range 3 {
-		if s.Path != nil && *s.Path == top { // it stays to the end
+		if s.Path != nil && *s.Path == top { // it stays until the end
 			s.Path = str(g.existing())
 		}
 	}
@@ -432,8 +432,8 @@ func (g *generator) setACL(c int) {
 	g.add(s)
 }
 
-// multi writes several nodes. What it should have done is noted as if it had worked, if
-// nothing in it is bound to fail.
+// multi adds a multi of several writes. Unless something in it must fail, its effect is recorded as
+// if it had succeeded.
 func (g *generator) multi(c int) {
 	m := step{Slot: c, Do: "multi"}
 	for range g.IntN(5) {
@@ -448,7 +448,7 @@ func (g *generator) multi(c int) {
 			case 2:
 				s.ACL = nil
 			}
-			if s.ACL == nil && s.Path == nil { // has no row
+			if s.ACL == nil && s.Path == nil { // not in the table of deviations
 				s.Path = str(g.fresh())
 			}
 			if s.Do == "create2" && !g.chance(8) {
@@ -465,7 +465,7 @@ func (g *generator) multi(c int) {
 			s = step{Slot: c, Do: "check", Path: g.path(), Version: g.version()}
 		}
 		if g.spoils(s) && slices.ContainsFunc(m.Multi, g.spoils) {
-			continue // two such in one have no row
+			continue // two of these in one multi are not in the table
 		}
 		s.Slot = 0
 		m.Multi = append(m.Multi, s)
@@ -480,7 +480,7 @@ func (g *generator) multi(c int) {
 	g.add(m)
 }
 
-// spoils reports whether a multi with s in it makes no sense, to Rollcall at least.
+// spoils reports whether a multi with s in it is malformed, at least for Rollcall.
 func (g *generator) spoils(s step) bool {
 	creates := strings.HasPrefix(s.Do, "create")
 	return s.Path == nil || creates && (s.ACL == nil || s.Flags < 0 || s.Flags > 6 || s.Flags > 4 && s.Do != "createTTL")
@@ -501,8 +501,7 @@ func (g *generator) existingOrFresh() string {
 	return g.fresh()
 }
 
-// auth says who the client is; now and then something that is nobody, and that ends the
-// connection.
+// auth adds an identity. Sometimes it is invalid, which ends the connection.
 func (g *generator) auth(c int) {
 	s := step{Slot: c, Do: "auth", Scheme: str("digest"), Data: str(pick(g, "u0:p", "u0:p", "u0:p", "u1:p", "u0:wrong", "super:secret", "super:wrong", "u2", "", ":", "ü:p"))}
 	switch n := g.IntN(100); {
@@ -550,7 +549,7 @@ func (g *generator) setWatches(c int) {
 	g.add(s)
 }
 
-// addWatch sets a watch that stays.
+// addWatch adds a persistent watch.
 func (g *generator) addWatch(c int) {
 	s := step{Slot: c, Do: "addWatch", Path: str(g.existingOrFresh()), Kind: pick[int32](g, 0, 1)}
 	switch n := g.IntN(100); {
@@ -562,8 +561,8 @@ func (g *generator) addWatch(c int) {
 	g.add(s)
 }
 
-// removeWatches removes watches or asks for them. Watches of another kind than is asked
-// for are not there: 3.8.0 would take them.
+// removeWatches removes or checks watches. It never does that where there is a watch of another
+// kind, because 3.8.0 would remove that.
 func (g *generator) removeWatches(c int) {
 	paths := []text{text(g.existingOrFresh())}
 	for p := range g.slots[c].watches {
@@ -588,7 +587,7 @@ func (g *generator) removeWatches(c int) {
 	g.add(s)
 }
 
-// quotas makes a quota, once, and looks at its usage then.
+// quotas makes a quota, once, and later reads its usage.
 func (g *generator) quotas(c int) {
 	at := "/zookeeper/quota" + top
 	if g.quota {
@@ -643,7 +642,7 @@ func (g *generator) resume(c int) {
 	g.add(step{Slot: c, Do: "resume", Timeout: pick[int32](g, 20000, 20000, 50000), Member: g.IntN(3), Flags: pick[int32](g, 0, 0, 0, 1)})
 }
 
-// takeOver resumes a session whose connection is open: that ends.
+// takeOver resumes a session whose connection is open, which ends that connection.
 func (g *generator) takeOver(c int) {
 	if g.slots[c].dropped {
 		return
@@ -674,7 +673,7 @@ func (g *generator) openAnew(int) {
 	}
 }
 
-// nonsense ends the connection.
+// nonsense sends something that ends the connection.
 func (g *generator) nonsense(c int) {
 	if g.chance(60) {
 		g.add(step{Slot: c, Do: unknown, Code: pick[int32](g, 0, -1, 10, 23, 99, 108, 1000)})
@@ -702,7 +701,7 @@ func (g *generator) together(c int) {
 		case 7:
 			g.look(c, "getChildren2")
 		}
-		if g.steps[at].Do == "createContainer" { // with the ephemeral flag it may pass for one
+		if g.steps[at].Do == "createContainer" { // with the ephemeral flag it may count as a create
 			g.steps[at].Flags = 4
 		}
 		g.steps[at].With = n > 0 && !g.hard

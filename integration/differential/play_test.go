@@ -13,17 +13,17 @@ import (
 
 const (
 	slots = 4
-	// patience is how long a reply may take: only a failing sequence waits so long.
+	// patience is how long a reply may take. Only a failing sequence waits so long.
 	patience = 15 * time.Second
-	// timeout is that of all sessions, the longest that both servers grant.
+	// timeout is the timeout of all sessions, the longest that both servers grant.
 	timeout = 20 * tick
-	// hidden is the xid of requests that are no steps.
+	// hidden is the xid of requests that are not steps.
 	hidden = 1 << 30
 	// future is a zxid that no server here will reach.
 	future = 1 << 60
 )
 
-// transcript is what a target told during one sequence.
+// transcript is everything that a target sent during one sequence.
 type transcript struct {
 	steps []step
 	lines []line
@@ -36,32 +36,32 @@ type player struct {
 	target *target
 	steps  []step
 	slots  [slots]client
-	live   []*session // not closed, as far as known
+	live   []*session // sessions that are probably not closed
 	lines  []line
-	begin  int64 // zxid of the top node
+	begin  int64 // zxid of the top node's creation
 }
 
-// session is one that was granted.
+// session is a session that was granted.
 type session struct {
 	jute.ConnectResponse
 	name string
 }
 
-// client is one slot.
+// client is the client of one slot.
 type client struct {
 	slot    int
 	conn    *wire.Conn // nil: none
 	session *session   // the last one granted
 	number  int        // sessions it has had
-	member  int        // where conn leads to
+	member  int        // the member that conn leads to
 	behind  bool       // something may have happened on another member since the last sync
 	xid     int32
 	seen    int64 // zxid of the last reply
 	early   []line
 }
 
-// play plays steps below a fresh node and returns what was seen. An error is one of the
-// machinery: whatever a server does is in the transcript.
+// play plays steps below a fresh node and returns the transcript. An error means that the test
+// itself failed: whatever a server does is in the transcript.
 func play(t *target, steps []step) (*transcript, error) {
 	t.tops++
 	p := &player{target: t, steps: steps, book: &book{
@@ -197,15 +197,15 @@ func (p *player) answer(i int, c *client, xid int32) bool {
 	}
 }
 
-// read takes one frame.
+// read reads one frame.
 func (p *player) read(i int, c *client) (wire.Reply, line) {
-	_ = c.conn.SetReadDeadline(time.Now().Add(patience)) // fails only if closed; Recv says so
+	_ = c.conn.SetReadDeadline(time.Now().Add(patience)) // fails only on a closed connection; Recv reports that
 	r, err := c.conn.Recv()
 	l := line{step: i, slot: c.slot, zxid: r.Zxid}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		l.kind = silence
-	case err != nil: // end of file, or reset
+	case err != nil: // end of file, or a reset
 		l.kind = closed
 	case r.Xid == jute.XidNotification:
 		e := r.Event()
@@ -219,7 +219,7 @@ func (p *player) read(i int, c *client) (wire.Reply, line) {
 	return r, l
 }
 
-// ending notes that the server closes c, as it should.
+// ending records whether the server closes c, as it should.
 func (p *player) ending(i int, c *client) {
 	_ = c.conn.SetReadDeadline(time.Now().Add(patience))
 	for {
@@ -245,7 +245,7 @@ func (p *player) connect(i int, c *client) error {
 		p.record(line{step: i, slot: s.Slot, kind: nowhere})
 		return nil
 	}
-	if c.conn != nil { // whose last events are to be seen
+	if c.conn != nil { // its last events must be recorded
 		if err := p.syncMember(i, c); err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func (p *player) connect(i int, c *client) error {
 	if err != nil {
 		return err
 	}
-	_ = conn.SetDeadline(time.Now().Add(patience)) // fails only if closed; the handshake says so
+	_ = conn.SetDeadline(time.Now().Add(patience)) // fails only on a closed connection; the handshake reports that
 	resp, err := conn.Handshake(req)
 	_ = conn.SetDeadline(time.Time{})
 	l := line{step: i, slot: s.Slot}
@@ -283,7 +283,7 @@ func (p *player) connect(i int, c *client) error {
 		p.live = append(p.live, c.session)
 		p.sessions[resp.SessionID] = c.session.name
 	}
-	if old.conn != nil { // it was the session's, and must end
+	if old.conn != nil { // it was the session's connection, and must end
 		p.record(p.claim(&old, i)...)
 		p.ending(i, &old)
 	}
@@ -296,7 +296,7 @@ func (p *player) connect(i int, c *client) error {
 	return nil
 }
 
-// wrong returns a password that is wrong as how says; "" leaves it right.
+// wrong returns a password that is wrong in the way that how names; "" leaves it right.
 func wrong(passwd []byte, how string) []byte {
 	passwd = slices.Clone(passwd)
 	switch how {
@@ -310,7 +310,7 @@ func wrong(passwd []byte, how string) []byte {
 	return passwd
 }
 
-// since is the zxid that s.Since means.
+// since returns the zxid that s.Since stands for.
 func (p *player) since(c *client, s step) int64 {
 	switch s.Since {
 	case sinceSeen:
@@ -323,7 +323,7 @@ func (p *player) since(c *client, s step) int64 {
 	return 0
 }
 
-// markBehind notes what a step on c means for the others: on other members they may be behind.
+// markBehind records that, after a step on c, the other clients' members may lag.
 func (p *player) markBehind(c *client) {
 	for k := range p.slots {
 		o := &p.slots[k]
@@ -331,8 +331,8 @@ func (p *player) markBehind(c *client) {
 	}
 }
 
-// catchUp makes sure that c's member has applied what all have been told. What else
-// comes belongs to the next step.
+// catchUp makes sure that c's member has applied everything that any client has been told. What
+// else arrives meanwhile belongs to the next step.
 func (p *player) catchUp(i int, c *client) error {
 	if c.conn == nil || !c.behind {
 		return nil
@@ -359,7 +359,7 @@ func (p *player) syncMember(i int, c *client) error {
 	}
 }
 
-// claim returns what came for c since its last step, as part of step i.
+// claim returns what has arrived for c since its last step, as part of step i.
 func (p *player) claim(c *client, i int) []line {
 	early := c.early
 	c.early = nil
@@ -371,7 +371,7 @@ func (p *player) claim(c *client, i int) []line {
 
 func (p *player) record(lines ...line) { p.lines = append(p.lines, lines...) }
 
-// hangUp closes what is still open.
+// hangUp closes the connections that are still open.
 func (p *player) hangUp() {
 	for k := range p.slots {
 		p.slots[k].drop()

@@ -28,19 +28,19 @@ const (
 	super = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=" // super:secret
 	// ready is how long servers may take to start: a Java machine on a busy computer.
 	ready = 60 * time.Second
-	// lastWords is how much of what ZooKeeper printed a failure shows.
+	// lastWords is how many bytes of ZooKeeper's output a failure shows.
 	lastWords = 4 << 10
 )
 
 // target is an ensemble under test.
 type target struct {
 	name  string
-	addrs []string // where its members listen for clients
+	addrs []string // where its members accept clients
 	spy   *wire.Conn
-	tops  int // nodes made for sequences so far
+	tops  int // how many top nodes have been created for sequences
 }
 
-// jars are what ZooKeeper's server needs of Debian's packages.
+// jars are the files of Debian's packages that ZooKeeper's server needs.
 var jars = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "metrics-core", "snappy-java", "commons-cli",
 }
@@ -57,7 +57,7 @@ func startZooKeeper(t *testing.T, dir string) *target {
 		classPath = append(classPath, path)
 	}
 	addr := freeAddr(t)
-	host, port, _ := net.SplitHostPort(addr) // freeAddr joined them
+	host, port, _ := net.SplitHostPort(addr) // freeAddr has joined them
 	config := filepath.Join(dir, "zoo.cfg")
 	text := fmt.Sprintf("tickTime=%d\ndataDir=%s\nclientPortAddress=%s\nclientPort=%s\nmaxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\n",
 		tick.Milliseconds(), filepath.Join(dir, "data"), host, port)
@@ -72,7 +72,7 @@ func startZooKeeper(t *testing.T, dir string) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer printed.Close() // the process has its own descriptor
+	defer printed.Close() // the process has a descriptor of its own
 	cmd.Stdout, cmd.Stderr = printed, printed
 	process.Start(t, "ZooKeeper", cmd, func() string {
 		text, err := os.ReadFile(printed.Name())
@@ -139,7 +139,7 @@ func startRollcall(t *testing.T, dir string, members int) *target {
 	return z
 }
 
-// watch waits until the target serves and opens a session that may do everything.
+// watch waits until the target serves, and opens a session with all permissions.
 func (z *target) watch(t *testing.T) {
 	t.Helper()
 	var err error
@@ -147,7 +147,7 @@ func (z *target) watch(t *testing.T) {
 		if z.spy, err = dial(z.addrs[0]); err != nil {
 			continue
 		}
-		_ = z.spy.SetDeadline(time.Now().Add(patience)) // fails only if closed; Open says so
+		_ = z.spy.SetDeadline(time.Now().Add(patience)) // fails only on a closed connection; Open reports that
 		if _, err = z.spy.Open(timeout); err == nil {
 			break
 		}
@@ -162,8 +162,8 @@ func (z *target) watch(t *testing.T) {
 	t.Cleanup(func() { _ = z.spy.Close() })
 }
 
-// freeAddr is one that nobody listens on, on an address of this process: the ports of
-// 127.0.0.1 go to whoever connects somewhere.
+// freeAddr returns an address on which nothing listens, on an IP address of this process's own: the
+// kernel gives ports of 127.0.0.1 to any program that connects somewhere.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	pid := os.Getpid()
@@ -175,7 +175,8 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// scratch is a folder in memory if there is one: how fast a disk is is not the subject.
+// scratch returns a folder in memory if there is one, since this test is not about the speed of
+// disks.
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "rollcall-differential-")
@@ -186,7 +187,7 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// ask sends a request by the target's own client, who may do everything.
+// ask sends a request by the target's own client, which has all permissions.
 func (z *target) ask(op jute.Op, rec wire.Record) (wire.Reply, error) {
 	_ = z.spy.SetDeadline(time.Now().Add(patience))
 	r, _, err := z.spy.Call(hidden, op, rec)

@@ -10,12 +10,12 @@ import (
 	"rollcall/jute"
 )
 
-// step is one thing that a client does. Printed, it is a line of JSON, without what is
-// zero; a path, text or list that is left out is null on the wire.
+// step is one thing that a client does. It is printed as a line of JSON without zero fields. A
+// path, text or list that is left out is null on the wire.
 type step struct {
-	Slot int    `json:"c"`              // of the client: each has one session and one connection at a time
-	With bool   `json:"with,omitempty"` // sent together with the step before, whose reply is not waited for
-	Do   string `json:"do"`             // the operation's name, or open, resume, drop
+	Slot int    `json:"c"`              // of the client; each has one session and one connection at a time
+	With bool   `json:"with,omitempty"` // sent together with the step before, without waiting for its reply
+	Do   string `json:"do"`             // the operation's name, or open, resume or drop
 
 	Path    *text   `json:"path,omitempty"`
 	Data    *text   `json:"data,omitempty"`
@@ -24,30 +24,30 @@ type step struct {
 	TTL     int64   `json:"ttl,omitempty"`
 	Version int32   `json:"version,omitempty"`
 	Watch   bool    `json:"watch,omitempty"`
-	Kind    int32   `json:"kind,omitempty"` // addWatch's mode, or the type that check- and removeWatches ask for
+	Kind    int32   `json:"kind,omitempty"` // addWatch's mode, or the type in checkWatches and removeWatches
 	Scheme  *text   `json:"scheme,omitempty"`
-	Since   string  `json:"since,omitempty"` // setWatches: zxid it is relative to; open, resume: the last one seen. One of the since names
-	Lists   []paths `json:"lists,omitempty"` // setWatches
+	Since   string  `json:"since,omitempty"` // setWatches: the relative zxid; open, resume: the last zxid seen; one of the since names
+	Lists   []paths `json:"lists,omitempty"` // for setWatches
 	Multi   []step  `json:"multi,omitempty"`
-	Cut     int     `json:"cut,omitempty"` // bytes that are missing at the end of the record
+	Cut     int     `json:"cut,omitempty"` // how many bytes are missing at the end of the record
 	Code    int32   `json:"code,omitempty"`
-	Member  int     `json:"member,omitempty"` // open, resume: where, modulo the number of servers
-	Secret  string  `json:"secret,omitempty"` // resume: a wrong password
+	Member  int     `json:"member,omitempty"` // open, resume: the member, modulo the number of servers
+	Secret  string  `json:"secret,omitempty"` // resume: the kind of wrong password
 	Timeout int32   `json:"timeout,omitempty"`
 }
 
-// What step.Since may say.
+// These are the values of step.Since.
 const (
 	sinceNothing = ""       // 0
 	sinceSeen    = "seen"   // the last zxid that this client saw in a reply
-	sinceBegin   = "begin"  // that of the beginning of the sequence
-	sinceFuture  = "future" // beyond all
+	sinceBegin   = "begin"  // the zxid at the beginning of the sequence
+	sinceFuture  = "future" // a zxid beyond all others
 )
 
 // top stands for the node below which a sequence works.
 const top = "~"
 
-// text is a string or bytes, which need not be UTF-8.
+// text is a string or bytes, which may be invalid UTF-8.
 type text string
 
 // MarshalText implements encoding.TextMarshaler.
@@ -82,7 +82,7 @@ func (s step) watches(path *text) bool {
 		slices.ContainsFunc(s.Lists, func(list paths) bool { return slices.ContainsFunc(list, same) })
 }
 
-// String prints the step so that parse reads it.
+// String returns the step as JSON, which parse reads.
 func (s step) String() string {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s step) String() string {
 	return string(b)
 }
 
-// printSteps prints a sequence, a step a line.
+// printSteps returns a sequence, one step per line.
 func printSteps(steps []step) string {
 	var b strings.Builder
 	for _, s := range steps {
@@ -100,7 +100,7 @@ func printSteps(steps []step) string {
 	return b.String()
 }
 
-// parseSteps reads what printSteps printed. Empty lines are nothing.
+// parseSteps parses what printSteps returned. It ignores empty lines.
 func parseSteps(text string) ([]step, error) {
 	var steps []step
 	for n, line := range strings.Split(text, "\n") {
@@ -116,7 +116,7 @@ func parseSteps(text string) ([]step, error) {
 	return steps, nil
 }
 
-// opByName knows the operations that a step may name.
+// opByName maps the names that a step may use to operations.
 var opByName = func() map[string]jute.Op {
 	m := map[string]jute.Op{}
 	for op := jute.Op(-11); op <= jute.OpWhoAmI; op++ {
@@ -127,7 +127,7 @@ var opByName = func() map[string]jute.Op {
 	return m
 }()
 
-// unknown is the step of an operation that nobody knows; step.Code says which.
+// unknown is the name of a step with an unknown operation, whose code is step.Code.
 const unknown = "unknown"
 
 func (s step) op() jute.Op {
@@ -137,7 +137,7 @@ func (s step) op() jute.Op {
 	return opByName[s.Do]
 }
 
-// place puts the top node into a path.
+// place replaces the top node's placeholder in a path.
 func place(t *text, at string) []byte {
 	if t == nil {
 		return nil
@@ -152,7 +152,7 @@ func raw(t *text) []byte {
 	return []byte(*t)
 }
 
-// record is what the step sends behind the request's header. zxid is what Since means.
+// record returns what the step sends after the request's header. zxid is what Since stands for.
 func (s step) record(at string, zxid int64) []byte {
 	var b []byte
 	switch path := place(s.Path, at); s.op() {
@@ -219,7 +219,7 @@ func (p paths) append(b []byte, at string) []byte {
 	return b
 }
 
-// xid is that of the step's request, n being the number of the request on its connection.
+// xid returns the xid of the step's request, which is the n-th request on its connection.
 func (s step) xid(n int32) int32 {
 	switch s.op() {
 	case jute.OpPing:
@@ -232,5 +232,5 @@ func (s step) xid(n int32) int32 {
 	return n
 }
 
-// local reports whether the step is about the connection and sends no request.
+// local reports whether the step concerns only the connection and sends no request.
 func (s step) local() bool { return s.Do == "open" || s.Do == "resume" || s.Do == "drop" }

@@ -9,34 +9,34 @@ import (
 	"rollcall/jute"
 )
 
-// What a line says.
+// kind is the kind of a line.
 type kind string
 
 const (
 	event     kind = "event"
 	reply     kind = "reply"
 	connected kind = "connected" // a handshake that was granted
-	refused   kind = "refused"   // one that was answered with zeroes
+	refused   kind = "refused"   // a handshake that was answered with zeroes
 	closed    kind = "closed"    // the server closed the connection
-	open      kind = "open"      // and there it did not, though it should have
+	open      kind = "open"      // the server did not close the connection, though it should have
 	nowhere   kind = "nowhere"   // the slot has no connection to send on
-	silence   kind = "silence"   // nothing came in time
-	found     kind = "found"     // a node, when all was over
+	silence   kind = "silence"   // nothing arrived in time
+	found     kind = "found"     // a node, when the sequence was over
 )
 
-// line is one thing that a server told, or that was seen of it.
+// line is one thing that a server sent, or that was observed about it.
 type line struct {
-	step int // it belongs to: events to that whose reply comes behind them
+	step int // the step that it belongs to; an event belongs to the step whose reply follows it
 	slot int
 	kind kind
-	code jute.Code // of a reply
+	code jute.Code // in a reply
 	typ  jute.EventType
-	path string // of an event
-	zxid int64  // of the header
+	path string // in an event
+	zxid int64  // in the header
 	body []piece
 }
 
-// piece is one value in a line: a zxid, or a text.
+// piece is one value in a line: a zxid or a text.
 type piece struct {
 	name string
 	text string
@@ -66,7 +66,7 @@ func (l line) print(rank func(int64) string) string {
 	return b.String()
 }
 
-// ranker returns how the zxids in lines are printed: by their order.
+// ranker returns a function that prints a zxid as its rank among those in lines.
 func ranker(lines []line) func(int64) string {
 	var all []int64
 	for _, l := range lines {
@@ -87,7 +87,7 @@ func ranker(lines []line) func(int64) string {
 	}
 }
 
-// book is what decoding needs to know of a sequence so far.
+// book is what decoding needs to know about the sequence so far.
 type book struct {
 	top      string
 	began    int64 // ms since 1970
@@ -106,7 +106,7 @@ func (k *book) reply(s step, code jute.Code, body []byte) []piece {
 	return k.rest(out, &d)
 }
 
-// rest notes what a record has too much, or too little.
+// rest records what a record has too much or too little.
 func (k *book) rest(out []piece, d *jute.Decoder) []piece {
 	if err := d.Err(); err != nil {
 		out = append(out, piece{name: "error", text: err.Error()})
@@ -152,7 +152,7 @@ func (k *book) record(op jute.Op, d *jute.Decoder) []piece {
 	return nil
 }
 
-// results decodes those of a multi.
+// results decodes the results of a multi.
 func (k *book) results(d *jute.Decoder) []piece {
 	var out []piece
 	for d.Err() == nil {
@@ -191,8 +191,8 @@ func (k *book) names(d *jute.Decoder) piece {
 	return piece{name: "names", text: fmt.Sprint(len(names), names)}
 }
 
-// acls keeps the order of a list, but for what one auth entry stands for: ZooKeeper has
-// the identities of a connection in no order.
+// acls keeps the order of a list, except for entries that come from one auth entry: ZooKeeper has a
+// connection's identities in no fixed order.
 func acls(list []jute.ACL) []piece {
 	entry := func(a jute.ACL) string { return fmt.Sprintf("%d %q %q", a.Perms, a.ID.Scheme, a.ID.ID) }
 	for i := 0; i < len(list); {
@@ -239,8 +239,8 @@ func (k *book) statPieces(s jute.Stat) []piece {
 	}
 }
 
-// time says whether t can be that of the transaction zxid: between the beginning of the
-// sequence and now, and always the same.
+// time checks whether t can be the time of the transaction zxid: between the beginning of the
+// sequence and now, and always the same for that zxid.
 func (k *book) time(zxid, t int64) string {
 	if t < k.began || t > k.now() {
 		return fmt.Sprintf("%d, outside of the sequence", t)

@@ -15,12 +15,12 @@ import (
 
 const (
 	zkCLI = "/usr/share/zookeeper/bin/zkCli.sh"
-	// cliLimit is for all commands; they take seconds.
+	// cliLimit is the limit for all commands together; they take seconds.
 	cliLimit = 2 * time.Minute
 )
 
-// cliCommands are all that zkCli.sh has, with the ways in which they fail. Not here: stat
-// of what may not be read, which 3.8.0 allows, and what prints addresses.
+// cliCommands are all commands of zkCli.sh, with the ways in which they fail. Two are left out:
+// stat of a node that may not be read, which 3.8.0 allows, and commands that print addresses.
 var cliCommands = strings.Split(strings.TrimSpace(`
 ls /
 ls -s /
@@ -184,8 +184,8 @@ close
 ls /
 `), "\n")
 
-// What zkCli.sh prints is the same on both sides, command by command, but for times, zxids
-// and ids. What it prints of watches comes when it likes, and is compared as a whole.
+// The output of zkCli.sh is the same on both sides, command by command, except for times, zxids and
+// ids. It prints watch events at any time, so these are compared as a whole.
 func TestZkCLI(t *testing.T) {
 	if _, err := os.Stat(zkCLI); err != nil {
 		t.Fatalf("%v: sudo apt-get install -y --no-install-recommends zookeeper", err)
@@ -221,10 +221,10 @@ func TestZkCLI(t *testing.T) {
 	}
 }
 
-// cliMark is a node that is not there: the answer to it stands before that to a command.
+// cliMark is a node that does not exist: the answer to it comes before that to a command.
 const cliMark = "/mark-"
 
-// cliSession has zkCli.sh run all commands in one session, and returns what it prints.
+// cliSession lets zkCli.sh run all commands in one session, and returns its output.
 func cliSession(ctx context.Context, addr string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, cliLimit)
 	defer cancel()
@@ -242,13 +242,13 @@ func cliSession(ctx context.Context, addr string) (string, error) {
 }
 
 var (
-	cliEvent  = regexp.MustCompile(`\nWatchedEvent .*\n`) // in the midst of a line, too
+	cliEvent  = regexp.MustCompile(`\nWatchedEvent .*\n`) // may come in the middle of a line
 	cliStart  = regexp.MustCompile(`(?:Node does not exist: ` + cliMark + `\d+|Not connected)\n`)
 	cliVaries = regexp.MustCompile(`(?m)^((?:c|m|p)Zxid|ctime|mtime|ephemeralOwner) = .*$`)
 )
 
-// cliSections returns what was printed for each command, its lines in order, and the
-// events that were printed.
+// cliSections returns the output of each command, with its lines in order, and the events that were
+// printed.
 func cliSections(printed string) (said, events []string) {
 	printed = strings.ReplaceAll(printed, "\nWATCHER::\n", "")
 	for _, event := range cliEvent.FindAllString(printed, -1) {
@@ -262,7 +262,7 @@ func cliSections(printed string) (said, events []string) {
 			if strings.TrimSpace(line) == "" {
 				continue
 			}
-			if list, ok := strings.CutPrefix(strings.TrimSpace(line), "["); ok { // of names, in no order
+			if list, ok := strings.CutPrefix(strings.TrimSpace(line), "["); ok { // a list of names, in no order
 				names := strings.Split(strings.TrimSuffix(list, "]"), ", ")
 				slices.Sort(names)
 				line = strings.Join(names, ", ") + "\n"
