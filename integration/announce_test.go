@@ -12,7 +12,7 @@ import (
 	"rollcall/proto"
 )
 
-// announcements counts those of a member in another one's log.
+// announcements returns how many announcements of a member are in another member's log.
 func announcements(t *testing.T, e *cluster.Ensemble, at, member uint32) (n int) {
 	t.Helper()
 	for _, l := range e.Disk(at).Log() {
@@ -32,8 +32,8 @@ func announcements(t *testing.T, e *cluster.Ensemble, at, member uint32) (n int)
 	return n
 }
 
-// underWay boots a follower and returns while its first announcement is on the wire to the
-// leader, where it takes its time.
+// underWay boots a follower and returns while its first announcement is on a slow wire to the
+// leader.
 func underWay(e *cluster.Ensemble, member, leader uint32) {
 	const slow = tick / 10
 	e.Network.Slow(member, leader, slow)
@@ -41,11 +41,11 @@ func underWay(e *cluster.Ensemble, member, leader uint32) {
 	for !e.Forwards(member, leader) {
 		time.Sleep(slow / 20)
 	}
-	time.Sleep(3 * slow / 2) // our hello takes one of them, and the announcement, right behind it, the next
+	time.Sleep(3 * slow / 2) // the hello takes one of them, and the announcement, right after it, the next
 }
 
-// The announcement of a process that has died comes late, when the next one of its member
-// has announced itself and serves: it takes nothing from that.
+// The announcement of a process that has died arrives late, when the next process of its member has
+// announced itself and serves. It must not affect the new process.
 func TestLateAnnouncement(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		e.Joined()
@@ -78,9 +78,9 @@ func TestLateAnnouncement(t *testing.T) {
 	})
 }
 
-// A process announces itself twice: once on a connection that it gave up, which is read
-// late, and once on the next, whose announcement counts. The other one comes behind its
-// first writes, and their numbers go on as they were.
+// A process announces itself twice: on a connection that it gave up, which is read late, and on the
+// next one, whose announcement counts. The other announcement arrives after the first writes, whose
+// numbers must go on as before.
 func TestRepeatedAnnouncement(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		e.Joined()

@@ -17,13 +17,13 @@ import (
 	"rollcall/jute"
 )
 
-// clientKills is how many leaders die under package client; ROLLCALL_SCHEDULES sets another
+// clientKills is how many leaders are killed under package client. ROLLCALL_SCHEDULES sets another
 // number.
 const clientKills = 20
 
-// Package client keeps its sessions over the death of a leader, with requests under way: no
-// call ends with another error than a lost connection, no acknowledged write is lost or done
-// twice, ephemerals live, and watches see the last write.
+// Package client keeps its sessions when the leader is killed with requests in flight: no call ends
+// with an error other than a lost connection, no acknowledged write is lost or done twice,
+// ephemerals live, and watches see the last write.
 func TestClientOverLeaderKill(t *testing.T) {
 	for _, seed := range seedsToRun(t, clientKills) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -65,14 +65,14 @@ func killUnderClients(t *testing.T, seed uint64) {
 	e.Equal()
 }
 
-// user is a session that sets its node's data to 1, 2, 3 ... with several under way.
+// user is a session that sets its node's data to 1, 2, 3 and so on, with several writes in flight.
 type user struct {
 	c     *client.Client
 	id    jute.SessionID
 	dir   string
 	done  chan struct{}
-	acked atomic.Int64 // the greatest
-	lost  int          // outcomes unknown; the reader's, like odd
+	acked atomic.Int64 // the greatest number acknowledged
+	lost  int          // writes of unknown outcome; set by the reader, as is odd
 	odd   []error
 	drops atomic.Int64
 	last  atomic.Int64 // zxid of the last event
@@ -116,7 +116,7 @@ func (u *user) watch(t *testing.T, path string) {
 	}
 }
 
-// write sets the data n times. After a loss the data say how far it came.
+// write sets the data n times. After a loss, the data show which writes were done.
 func (u *user) write(n int) {
 	defer close(u.done)
 	ctx := context.Background()
@@ -151,7 +151,7 @@ func (u *user) write(n int) {
 	}
 }
 
-// check looks at what u wrote, and at what its watcher heard.
+// check checks what u has written, and which events its watcher has got.
 func (u *user) check(t *testing.T, watcher *user, home bool) {
 	t.Helper()
 	ctx := context.Background()

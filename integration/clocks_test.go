@@ -15,17 +15,17 @@ import (
 	"rollcall/member"
 )
 
-// How nodes with a TTL are made and removed in a schedule.
+// These say how nodes with a TTL are created and removed in a schedule.
 const (
-	agingPace = 100 * time.Millisecond // between two of them
-	agingTTL  = time.Second            // all of these are due in the schedule's time, by a right clock
-	longTTL   = 30 * time.Minute       // and these by a clock that was set forward alone
+	agingPace = 100 * time.Millisecond // between two nodes
+	agingTTL  = time.Second            // nodes with this TTL are all due within the schedule, by a right clock
+	longTTL   = 30 * time.Minute       // nodes with this TTL are due only by a clock that was set forward
 )
 
-// reaping removes what is due soon.
+// reaping removes soon what is due.
 var reaping = leader.Reaping{Interval: 200 * time.Millisecond, PerMinute: 60_000}
 
-// aging is a session that makes nodes with a TTL while faults go on.
+// aging is a session that creates nodes with a TTL while faults go on.
 type aging struct {
 	client *cluster.Client
 	nodes  []aged
@@ -33,17 +33,17 @@ type aging struct {
 	done   chan struct{}
 }
 
-// aged is a node that was made, as its maker was told.
+// aged is a node that was created, as its client was told.
 type aged struct {
 	path     string
 	ttl      time.Duration
 	stat     jute.Stat
-	from, to time.Time // when it was asked for and answered
+	from, to time.Time // when it was sent and answered
 }
 
 const agingDir = "/aging"
 
-// startAging makes nodes until it is stopped.
+// startAging creates nodes until stop is called.
 func startAging(t *testing.T, e *cluster.Ensemble, timeout time.Duration) *aging {
 	t.Helper()
 	a := &aging{client: e.Connect(timeout), end: make(chan struct{}), done: make(chan struct{})}
@@ -67,7 +67,7 @@ func startAging(t *testing.T, e *cluster.Ensemble, timeout time.Duration) *aging
 	return a
 }
 
-// make makes a node. One of unknown outcome is not judged.
+// make creates a node. A node of unknown outcome is not judged.
 func (a *aging) make(i int, ttl time.Duration) {
 	n := aged{path: fmt.Sprintf("%s/%d", agingDir, i), ttl: ttl, from: time.Now()}
 	r, err := a.client.Do(jute.OpCreateTTL, &jute.CreateTTLRequest{
@@ -80,14 +80,15 @@ func (a *aging) make(i int, ttl time.Duration) {
 	}
 }
 
-// stop ends the session's work, and leaves the session.
+// stop ends the session's work but keeps the session.
 func (a *aging) stop() {
 	close(a.end)
 	a.client.Abandon()
 	<-a.done
 }
 
-// stamps: each node has the time that the clock of its term's leader showed when it was made.
+// stamps checks that each node's time is what the clock of its term's leader showed when the node
+// was created.
 func (r *run) stamps() {
 	judge := func(path string, stat jute.Stat, from, to time.Time) {
 		r.sum.stamps.Add(1)
@@ -105,9 +106,9 @@ func (r *run) stamps() {
 	}
 }
 
-// aged judges nodes with a TTL, once members have come to rest. None was removed before some
-// member's clock had shown that it was due, and none by the clock of a leader that was set
-// forward alone; and if the leader's clock is to be trusted, all that are due by it go.
+// aged judges nodes with a TTL once all faults are over. No node was removed before some member's
+// clock had shown that it was due, and none by the clock of a leader that alone was set forward. If
+// the leader's clock can be trusted, all nodes that are due by it are removed.
 func (r *run) aged() {
 	id := r.Leader()
 	clock := r.Clock(id)
@@ -129,7 +130,7 @@ func (r *run) aged() {
 	}
 }
 
-// latest is the latest time, in ms since 1970, that any clock has shown since a moment.
+// latest returns the latest time, in ms since 1970, that any clock has shown since a moment.
 func (r *run) latest(since time.Time) (ms int64) {
 	for _, id := range r.IDs() {
 		ms = max(ms, r.Clock(id).Latest(since))
@@ -146,7 +147,7 @@ func (r *run) exists(id uint32, path string) bool {
 	return !errors.Is(code, jute.NoNode)
 }
 
-// agingNode makes a node with a TTL and returns its Stat.
+// agingNode creates a node with a TTL and returns its Stat.
 func agingNode(t *testing.T, c *cluster.Client, path string, ttl time.Duration) jute.Stat {
 	t.Helper()
 	r, err := c.Do(jute.OpCreateTTL, &jute.CreateTTLRequest{
@@ -160,10 +161,10 @@ func agingNode(t *testing.T, c *cluster.Client, path string, ttl time.Duration) 
 	return made.Stat
 }
 
-// slow is a tick of ensembles that run for hours.
+// slow is the tick of ensembles that run for hours.
 const slow = 20 * time.Second
 
-// reaper is an ensemble that looks each tick for what is due, for tests of clocks.
+// reaper runs a test about clocks on an ensemble that looks for nodes that are due in every tick.
 func reaper(t *testing.T, tick time.Duration, run func(t *testing.T, e *cluster.Ensemble, leader uint32)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -190,10 +191,11 @@ func heldBy(t *testing.T, e *cluster.Ensemble, id uint32) bool {
 	return strings.Contains(string(text), "zk_reaper_held\t1\n")
 }
 
-// The leader's clock is set by an hour or a year, forward or back, and right again. The times
-// of nodes follow it at once, both ways and over a restart of everybody. No node is removed
-// for its age while the clock is wrong; those that were made under a right one go when it is
-// right again. One that was made while it was ahead stays, until it is written again.
+// The leader's clock is set wrong by an hour or a year, forward or back, and then right again. The
+// times of nodes follow it at once, both ways and over a restart of all members. No node is removed
+// because of its age while the clock is wrong. Nodes that were created under a right clock are
+// removed when the clock is right again. One that was created while the clock was ahead stays until
+// it is written again.
 func TestLeadersClockJumps(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 365 * 24 * time.Hour, -365 * 24 * time.Hour} {
 		reaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
@@ -243,8 +245,8 @@ func TestLeadersClockJumps(t *testing.T) {
 	}
 }
 
-// All clocks jump at once: a majority agrees, and still nothing is removed until the clocks
-// have gone on evenly for an hour.
+// All clocks jump at once. A majority agrees, and still nothing is removed until the clocks have
+// run evenly for an hour.
 func TestAllClocksJump(t *testing.T) {
 	reaper(t, slow, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
 		agingNode(t, e.Connect(10*slow), "/n", 30*time.Minute)
@@ -262,8 +264,9 @@ func TestAllClocksJump(t *testing.T) {
 	})
 }
 
-// Followers that were started with clocks a year behind have seen no jump, nor has the leader.
-// Its clock is not that of most members, so it removes nothing until it is.
+// Followers that were started with clocks a year behind have seen no jump, nor has the leader. The
+// leader's clock differs from those of most members, so it removes nothing until it agrees with
+// them.
 func TestLeadersClockIsNotThatOfMost(t *testing.T) {
 	reaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
 		c := e.Connect(10*tick, leader)

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	closeRate  = 500              // writes per second beside the close
-	closeIdle  = 3 * time.Second  // of such writes with nothing beside them
-	closeAfter = time.Second      // of them when the close is over
-	closeLimit = 5 * time.Minute  // for what a client asks
-	perCreate  = 500              // nodes made by one transaction
-	creates    = 4                // such transactions under way
-	aSession   = 40 * time.Second // timeout
+	closeRate  = 500              // writes per second during the close
+	closeIdle  = 3 * time.Second  // how long to write with nothing else going on
+	closeAfter = time.Second      // how long to write after the close
+	closeLimit = 5 * time.Minute  // for each request of a client
+	perCreate  = 500              // nodes created by one transaction
+	creates    = 4                // such transactions in flight
+	aSession   = 40 * time.Second // session timeout
 )
 
-// BenchmarkClose is the end of a session with many ephemeral nodes, from the call of close to
-// its answer, and the latency of writes at a fixed rate that were due meanwhile, beside that
-// of writes in an idle ensemble. It is three members in this process, or the servers
-// that ROLLCALL_SERVERS names.
+// BenchmarkClose measures the end of a session with many ephemeral nodes, from the call of close to
+// its answer. It also measures the latency of writes at a fixed rate that were due meanwhile,
+// compared with writes in an idle ensemble. It runs on three members in this process, or on the
+// servers that ROLLCALL_SERVERS names.
 func BenchmarkClose(b *testing.B) {
 	sizes := []int{1_000, 10_000, 100_000, 1_000_000}
 	if testing.Short() {
@@ -66,7 +66,7 @@ func BenchmarkClose(b *testing.B) {
 	}
 }
 
-// reportLatency reports percentiles. Of fewer than 100 writes p99 is the longest.
+// reportLatency reports percentiles. If there are fewer than 100 writes, p99 is the longest.
 func reportLatency(b *testing.B, name string, took []time.Duration) {
 	if len(took) == 0 {
 		b.Fatalf("no write was due: %s", name)
@@ -130,7 +130,7 @@ type steady struct {
 	mu   sync.Mutex
 	sent sync.WaitGroup
 	due  []time.Time
-	took []time.Duration // from when it was due
+	took []time.Duration // counted from when each was due
 }
 
 func writeSteadily(ctx context.Context, b *testing.B, server string) *steady {
@@ -182,8 +182,8 @@ func (w *steady) run(ctx context.Context, set *jute.SetDataRequest) {
 	}
 }
 
-// stopAndSplit stops the writes and returns how long those took that were due before the close, and
-// while it lasted. One at least was due then or next.
+// stopAndSplit stops the writes. It returns how long those took that were due before the close, and
+// those that were due while it lasted or right after it; the latter are at least one.
 func (w *steady) stopAndSplit(begun, over time.Time) (idle, beside []time.Duration) {
 	w.stop()
 	<-w.over

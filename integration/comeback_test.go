@@ -11,14 +11,13 @@ import (
 	"rollcall/integration/cluster"
 )
 
-// comebacks is how many times the old leader comes back; ROLLCALL_SCHEDULES sets another
-// number.
+// comebacks is how many times the old leader comes back. ROLLCALL_SCHEDULES sets another number.
 const comebacks = 120
 
-// The leader and a have the acknowledged writes, b does not. The leader goes, a loses its
-// disk, and b and a are back without it: nobody can lead, since neither has the writes.
-// Whenever and however the old leader comes back, it leads and clients write through every
-// member within two ticks.
+// The leader and a have the acknowledged writes, b does not. The leader goes down, a loses its
+// disk, and b and a come back without the leader: neither can lead, since neither has the writes.
+// Whenever and however the old leader comes back, it leads, and within two ticks clients can write
+// through every member.
 func TestOldLeaderComesBackToTheWiped(t *testing.T) {
 	var leads, serve []time.Duration
 	for _, seed := range seedsToRun(t, comebacks) {
@@ -34,7 +33,8 @@ func TestOldLeaderComesBackToTheWiped(t *testing.T) {
 	}
 }
 
-// comeback plays it once, and returns after how long the old leader led, and all served.
+// comeback plays this once. It returns how long it took until the old leader led, and until all
+// served.
 func comeback(t *testing.T, rng *rand.Rand) (leads, serve time.Duration) {
 	const tick = 2 * time.Second
 	pause := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
@@ -97,7 +97,7 @@ func comeback(t *testing.T, rng *rand.Rand) (leads, serve time.Duration) {
 	return leads, serve
 }
 
-// away is a way in which a member goes, and comes back.
+// away is a way in which a member goes down and comes back.
 type away struct {
 	name        string
 	leave, back func(id uint32)

@@ -16,13 +16,13 @@ import (
 	"rollcall/znode"
 )
 
-// damageLimit is how long it takes at most until a member that differs has stopped serving,
-// of a majority that is there and writes: a mark each second, an answer and a verdict each
-// half tick, a hand-over.
+// damageLimit is the longest time until a member that differs has stopped serving, if a majority is
+// up and clients write: a mark each second, an answer and a verdict each half tick, and a transfer
+// of leadership.
 const damageLimit = 5 * time.Second
 
-// spoil damages /a on a member, has it changed and goes on writing until that member serves
-// no more.
+// spoil damages /a on a member, changes the node, and goes on writing until that member no longer
+// serves.
 func spoil(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limit time.Duration) {
 	t.Helper()
 	e.Wait("it to have what is to be damaged", time.Minute, func() bool { return znode.Spoil(e.Member(at).State(), "/a") })
@@ -49,7 +49,7 @@ func change(t *testing.T, c *cluster.Client) {
 	time.Sleep(200 * time.Millisecond)
 }
 
-// outOfService: a member answers no client any more, and says so.
+// outOfService checks that a member serves no client any more, and says so.
 func outOfService(t *testing.T, e *cluster.Ensemble, id uint32) {
 	t.Helper()
 	if role := e.Member(id).Role(); role != "" {
@@ -74,9 +74,9 @@ func outOfService(t *testing.T, e *cluster.Ensemble, id uint32) {
 	}
 }
 
-// A follower whose memory is damaged stops serving as soon as the damage shows. Its clients
-// go elsewhere with their sessions, those of the others notice nothing. It still votes and
-// stores, but leads never; a restart does not help it, an empty folder does.
+// A follower whose memory is damaged stops serving as soon as the damage shows. Its clients move
+// elsewhere with their sessions; those of the others notice nothing. It still votes and stores
+// entries, but never leads. A restart does not help it, an empty folder does.
 func TestDamagedFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
@@ -105,12 +105,12 @@ func TestDamagedFollower(t *testing.T) {
 			t.Errorf("%d disconnects of a client of another member", c.Disconnects())
 		}
 
-		e.Kill(other) // a majority with the damaged one: it stores
+		e.Kill(other) // the damaged one is needed for a majority: it stores
 		change(t, c)
 		e.Boot(other)
 		e.Ready()
 		e.Joined()
-		e.Kill(leader) // and votes, for the only one that may lead
+		e.Kill(leader) // and it votes, for the only one that may lead
 		if l := e.Leader(); l != other {
 			t.Errorf("member %d leads, want %d", l, other)
 		}
@@ -139,7 +139,7 @@ func TestDamagedFollower(t *testing.T) {
 	})
 }
 
-// A leader whose memory is damaged hands over before it stops: clients of the others see
+// A leader whose memory is damaged transfers leadership before it stops. Clients of the others see
 // neither a disconnect nor a lost write.
 func TestDamagedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -179,8 +179,8 @@ func TestDamagedLeader(t *testing.T) {
 	})
 }
 
-// Of two members that differ, with the third away, the one that does not lead stops, once the
-// third has been waited for; and the third, back again, serves with the leader.
+// Two members differ while the third is away. The one that does not lead stops serving after the
+// time in which the third is waited for. When the third is back, it serves with the leader.
 func TestDamageWithoutAMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
@@ -210,8 +210,8 @@ func TestDamageWithoutAMajority(t *testing.T) {
 	})
 }
 
-// Damage to what nobody changes is found when a snapshot is written. A member of several
-// stops serving; one alone ends, and begins anew with what its disk has.
+// Damage to a node that nothing changes is found when a snapshot is written. A member of several
+// stops serving; a single one ends, and starts again with what its disk has.
 func TestDamageFoundBySnapshot(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -15,13 +15,13 @@ import (
 	"rollcall/member"
 )
 
-// The schedules below are the ones that a design like this one loses a session or a write
-// to unless it takes care; each is built step by step. integration/README.md says which
-// promise each of them holds.
+// The schedules below are those in which a design like this one loses a session or a write unless
+// it takes care. Each is built step by step. integration/README.md says which promise each of them
+// tests.
 
-const tick = time.Second // of cluster's ensembles, unless they say otherwise
+const tick = time.Second // of cluster's ensembles, unless a test sets another
 
-// ensemble runs a test on three members that serve; a and b are the followers.
+// ensemble runs a test on three members that serve. a and b are the followers.
 func ensemble(t *testing.T, run func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -32,7 +32,7 @@ func ensemble(t *testing.T, run func(t *testing.T, e *cluster.Ensemble, leader, 
 	})
 }
 
-// between does something to both ways between two hosts.
+// between calls do for both directions between two hosts.
 func between(do func(from, to uint32), a, b uint32) {
 	do(a, b)
 	do(b, a)
@@ -48,7 +48,7 @@ func create(t *testing.T, c *wire.Conn, xid int32, path string, mode jute.Create
 	return r.Err
 }
 
-// resume takes a session over to another member.
+// resume resumes a session on another member.
 func resume(t *testing.T, e *cluster.Ensemble, member uint32, s jute.ConnectResponse) *wire.Conn {
 	t.Helper()
 	c, err := e.Dial(member)
@@ -71,8 +71,8 @@ func has(e *cluster.Ensemble, member uint32, path string) bool {
 	return code == jute.OK
 }
 
-// owner is the member that a session is attached to, as another one knows it; 0: there is
-// no such session.
+// owner returns the member that owns a session according to another member's state, or 0 if there
+// is no such session.
 func owner(e *cluster.Ensemble, member uint32, id jute.SessionID) uint32 {
 	s := e.Member(member).State()
 	s.RLock()
@@ -84,7 +84,7 @@ func owner(e *cluster.Ensemble, member uint32, id jute.SessionID) uint32 {
 	return session.Owner.Member
 }
 
-// alive: the connection answers, and for its own session.
+// alive checks that the connection answers, for its own session.
 func alive(t *testing.T, c *wire.Conn, xid int32, path string) {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(10 * tick)); err != nil {
@@ -95,8 +95,8 @@ func alive(t *testing.T, c *wire.Conn, xid int32, path string) {
 	}
 }
 
-// A client moves while a write of it is stuck in the member that it leaves. The write must
-// not land behind those of its new connection.
+// A client moves while a write of it is stuck in the member that it leaves. The write must not be
+// applied after those of its new connection.
 func TestMovedSessionWithStuckWrite(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		old, session := e.Open(a, 10*tick)
@@ -104,7 +104,7 @@ func TestMovedSessionWithStuckWrite(t *testing.T) {
 		if err := old.Send(1, jute.OpCreate, &jute.CreateRequest{Path: []byte("/stuck"), ACL: jute.OpenACL}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(tick / 20) // it is on the hanging wire
+		time.Sleep(tick / 20) // the write is on the hanging wire
 		c := resume(t, e, b, session)
 		alive(t, c, 1, "/new")
 		between(e.Network.Flow, a, leader)
@@ -120,8 +120,8 @@ func TestMovedSessionWithStuckWrite(t *testing.T) {
 	})
 }
 
-// An attach waits on a hanging wire, its client gives up and attaches elsewhere. What
-// arrives late must not take the session back.
+// An attach is stuck on a hanging wire, and its client gives up and attaches elsewhere. When the
+// old attach arrives late, it must not take the session back.
 func TestOldAttachAfterTheHeal(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		first, session := e.Open(leader, 10*tick)
@@ -149,9 +149,9 @@ func TestOldAttachAfterTheHeal(t *testing.T) {
 	})
 }
 
-// The leader has decided that a silent session is due while the attach of its client waits
-// behind an entry that waits for the disk: the log has the attach first, and the expiry in the
-// same entry must do nothing.
+// The leader has decided that a silent session is due, while the attach of its client waits after
+// an entry that waits for the disk. In the log the attach comes first, and the expiry in the same
+// entry must do nothing.
 func TestAttachAheadOfDueExpiry(t *testing.T) {
 	tried := 0
 	for _, early := range []time.Duration{100, 400, 700, 1000} {
@@ -165,7 +165,7 @@ func TestAttachAheadOfDueExpiry(t *testing.T) {
 				// It is due between timeout and timeout + 1.5 ticks.
 				time.Sleep(time.Until(opened.Add(timeout + tick - early*time.Millisecond)))
 				if owner(e, leader, session.SessionID) == 0 {
-					return // it was due before
+					return // it was due before that
 				}
 				tried++
 				e.Disk(leader).Stall()
@@ -202,9 +202,8 @@ func TestAttachAheadOfDueExpiry(t *testing.T) {
 	}
 }
 
-// A client has gone before its session was made, and the member sends again what the
-// leader may not have: no session comes of it, and the member's other writes do not wait
-// for it.
+// A client has gone before its session was created, and the member sends again what the leader may
+// not have received. No session comes of it, and the member's other writes do not wait for it.
 func TestCreateOfAClientThatHasGone(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		other, session := e.Open(a, 10*tick)
@@ -232,9 +231,8 @@ func TestCreateOfAClientThatHasGone(t *testing.T) {
 	})
 }
 
-// A member that has lost the others, be it the leader or not, goes on saying pong for no
-// longer than they wait before they expire the session: never does it speak for a session
-// that is gone.
+// A member that has lost contact with the others, leader or not, answers pings for no longer than
+// the others wait before they expire the session. It never vouches for a session that is gone.
 func TestNobodyVouchesForTheExpired(t *testing.T) {
 	for _, role := range []string{"follower", "leader"} {
 		t.Run(role, func(t *testing.T) {
@@ -248,11 +246,11 @@ func TestNobodyVouchesForTheExpired(t *testing.T) {
 	}
 }
 
-// vouches has a client talk to alone, which hears nothing from the others.
+// vouches lets a client talk to alone, which receives nothing from the others.
 func vouches(t *testing.T, e *cluster.Ensemble, alone, other, witness uint32) {
 	const timeout = 6 * tick
 	c, session := e.Open(alone, timeout)
-	e.Equal() // the witness knows it
+	e.Equal() // the witness knows the session
 	heard := make(chan time.Time, 1)
 	go func() {
 		last := time.Now()
@@ -286,8 +284,8 @@ func vouches(t *testing.T, e *cluster.Ensemble, alone, other, witness uint32) {
 // longest is the longest timeout that these ensembles grant.
 const longest = 20 * tick
 
-// sleepers are clients of every member, with the shortest timeout that is promised
-// anything, a middle one and the longest; each has an ephemeral.
+// sleepers returns clients of every member, with the shortest timeout for which anything is
+// promised, a middle one and the longest. Each has an ephemeral node.
 func sleepers(t *testing.T, e *cluster.Ensemble, members ...uint32) (clients []*cluster.Client) {
 	t.Helper()
 	for i := range members {
@@ -303,7 +301,7 @@ func sleepers(t *testing.T, e *cluster.Ensemble, members ...uint32) (clients []*
 	return clients
 }
 
-// expiries are the sessions that expire from now on, as whoever leads says it.
+// expiries counts the sessions that expire from now on, as the leader logs them.
 type expiries struct{ n atomic.Int64 }
 
 func (s *expiries) hear(e member.Event) {
@@ -312,9 +310,9 @@ func (s *expiries) hear(e member.Event) {
 	}
 }
 
-// The leader stands still for twice the longest timeout. Its clients go elsewhere, those
-// of the others notice nothing, nobody is expired, neither meanwhile nor by what it
-// believes when it wakes.
+// The leader is paused for twice the longest timeout. Its clients move elsewhere, and those of the
+// others notice nothing. No session is expired, neither meanwhile nor because of what the old
+// leader believes when it wakes.
 func TestLeaderPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var expired expiries
@@ -344,8 +342,8 @@ func TestLeaderPaused(t *testing.T) {
 	})
 }
 
-// All members stand still for twice the longest timeout, and wake together: nobody had a
-// chance to be heard, so nobody is expired. Who is silent after that is.
+// All members are paused for twice the longest timeout, and wake together. No client could be
+// heard, so no session is expired. A client that is silent after that loses its session.
 func TestAllPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var expired expiries
@@ -354,7 +352,7 @@ func TestAllPaused(t *testing.T) {
 		e.Joined()
 		clients := sleepers(t, e, leader, e.Followers()[0], e.Followers()[1])
 		silent := e.Connect(4 * tick)
-		_, late := e.Open(leader, longest) // comes back only late in the lease that the next term gives it
+		_, late := e.Open(leader, longest) // comes back only late in the lease that the next term grants
 		for _, id := range e.IDs() {
 			e.Pause(id)
 		}
@@ -364,14 +362,14 @@ func TestAllPaused(t *testing.T) {
 			e.Resume(id)
 		}
 		woke := time.Now()
-		e.Restart() // a member may have given itself up; a service manager starts it again
+		e.Restart() // a member may have stopped by itself; a service manager restarts it
 		time.Sleep(tick)
 		e.Restart()
 		e.Ready()
 		if n := expired.n.Load(); n != 0 || owner(e, e.Leader(), silent.Session()) == 0 {
 			t.Errorf("%d sessions expired as the members woke", n)
 		}
-		// Its lease is a full one from the term that opens after the pause.
+		// Its lease is a full one, from the term that opens after the pause.
 		e.Wait("the silent session to expire", time.Until(woke.Add(4*tick+3*tick/2+5*tick)), func() bool { return owner(e, e.Leader(), silent.Session()) == 0 })
 		time.Sleep(time.Until(woke.Add(longest * 3 / 4)))
 		_ = resume(t, e, leader, late).Close()
@@ -383,7 +381,7 @@ func TestAllPaused(t *testing.T) {
 	})
 }
 
-// sessionsLive: every client still has its session, and that its ephemeral.
+// sessionsLive checks that every client still has its session, and the session its ephemeral.
 func sessionsLive(t *testing.T, e *cluster.Ensemble, clients []*cluster.Client) {
 	t.Helper()
 	e.Ready()
@@ -399,8 +397,8 @@ func sessionsLive(t *testing.T, e *cluster.Ensemble, clients []*cluster.Client) 
 	e.Equal()
 }
 
-// A member lags behind, and a client of it asks for a sync: the read behind it shows what
-// was acknowledged to others before.
+// A member lags, and a client of it asks for a sync. A read after the sync shows what was
+// acknowledged to others before.
 func TestSyncOnALaggingMember(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		c, _ := e.Open(a, 10*tick)
@@ -420,8 +418,8 @@ func TestSyncOnALaggingMember(t *testing.T) {
 	})
 }
 
-// A write is taken twice by the leader: once on the connection that the member gave up,
-// which is read late, and once on the one that it opened instead.
+// The leader receives a write twice: on the connection that the member gave up, which is read late,
+// and on the one that the member opened instead.
 func TestOldStreamReadLate(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		c, _ := e.Open(a, 10*tick)
@@ -459,8 +457,8 @@ func TestOldStreamReadLate(t *testing.T) {
 	})
 }
 
-// Wall clocks jump by an hour and run apart while sessions live, on the leader first of
-// all. Nobody is expired for that, and nobody silent is kept.
+// Wall clocks jump by an hour and drift apart while sessions live, the leader's first of all. No
+// session is expired because of that, and no silent one is kept.
 func TestWallClocksJump(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		const timeout = 4 * tick
@@ -492,19 +490,19 @@ func TestWallClocksJump(t *testing.T) {
 	})
 }
 
-// What a follower flushes holds a session that the leader no longer counts as its own: it
-// is being closed, it has been, or another member has it, of which this one has not heard.
-// The answer says so at once: the connection is closed, and nothing is renewed by the touch;
-// the other session of the same batch is.
+// A follower flushes a touch of a session that the leader no longer counts as the follower's: the
+// session is being closed, has been closed, or has moved to another member without this one
+// knowing. The answer says so at once. The connection is closed, and the touch renews nothing; the
+// other session of the same batch is renewed.
 func TestRefusedTouchInABatch(t *testing.T) {
 	const timeout = 4 * tick
 	for _, tt := range []struct {
 		name   string
-		silent bool // the client has said nothing until then: it is not vouched for
+		silent bool // the client has sent nothing until then, so the member does not vouch for it
 		lose   func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32, s jute.ConnectResponse) (undo func())
 	}{
 		{"closing", true, func(_ *testing.T, e *cluster.Ensemble, leader, _, _ uint32, _ jute.ConnectResponse) func() {
-			time.Sleep(timeout - tick) // what the start of an ensemble writes is in the log by then
+			time.Sleep(timeout - tick) // by then the log has the writes of the ensemble's start
 			e.Gate(leader).Hold()
 			e.Wait("its expiry to be sealed", 7*tick, func() bool { return e.Gate(leader).Waiting() == 1 })
 			return e.Gate(leader).Release
@@ -529,15 +527,15 @@ func TestRefusedTouchInABatch(t *testing.T) {
 				if owner(e, a, lost.SessionID) != a {
 					t.Fatal("the member has heard of it already: this shows nothing")
 				}
-				wait := tick // the next ping tells
+				wait := tick // the next ping says so
 				if tt.silent {
-					wait = tick / 4 // the answer waits for the leader's, which is asked at once
+					wait = tick / 4 // the answer waits for the leader, which is asked at once
 				}
 				if err := c.Send(jute.XidPing, jute.OpPing, nil); err != nil {
 					t.Fatal(err)
 				}
 				if !tt.silent {
-					if _, err := c.Recv(); err != nil { // vouched for, from before it moved
+					if _, err := c.Recv(); err != nil { // the member vouches for it, because of what it heard before the move
 						t.Fatal(err)
 					}
 				}
@@ -563,9 +561,9 @@ func TestRefusedTouchInABatch(t *testing.T) {
 	}
 }
 
-// A session resumes on another member with a shorter timeout, of which the old one does not
-// hear: its log lags. The session ends there soon, and the old connection, which is heard
-// now and then, must have been told nothing after that, though it was granted so much more.
+// A session is resumed on another member with a shorter timeout, and the old member does not learn
+// of it because its log lags. The session soon ends there. After that the old connection must have
+// been sent nothing, although it was heard now and then and was granted a longer timeout.
 func TestShorterTimeoutElsewhere(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		const short = 2 * tick

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// ZooKeeper's C client, by the program in c/client.c.
+// ZooKeeper's C client passes the scenarios, through the program in c/client.c.
 func TestCClient(t *testing.T) {
 	requireClient(t, "/usr/include/zookeeper/zookeeper.h", "libzookeeper-mt-dev")
 	program := filepath.Join(t.TempDir(), "c_client")

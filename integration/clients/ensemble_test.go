@@ -8,8 +8,8 @@ import (
 	"rollcall/integration/process"
 )
 
-// What every ensemble here runs with. Elections begin a quarter of a tick after the
-// leader fell silent, so sessions of sessionTimeout outlast them by far.
+// These are the settings of every ensemble here. Elections begin a quarter of a tick after the
+// leader falls silent, so sessions of sessionTimeout outlast them by far.
 const (
 	tick           = time.Second
 	sessionTimeout = 10 * time.Second
@@ -22,8 +22,8 @@ func startEnsemble(t *testing.T, size int) *process.Ensemble {
 	return process.StartEnsemble(t, process.Config{Binary: rollcall, Size: size, Tick: tick})
 }
 
-// client returns a client of the whole ensemble for the test itself to look around
-// with. It is closed with the test.
+// client returns a client of the whole ensemble with which the test itself can check things. It is
+// closed with the test.
 func client(ctx context.Context, t *testing.T, e *process.Ensemble) *goClient {
 	t.Helper()
 	var up []string

@@ -34,7 +34,7 @@ func TestKazooCases(t *testing.T) {
 	}
 }
 
-// 356: what go-zookeeper tells of a connection, from the first word.
+// 356: what go-zookeeper reports about a connection, from the beginning.
 func TestGoStates(t *testing.T) {
 	l := startLone(t)
 	c, err := dialGo(l.ctx, seat{name: "test", hosts: []string{l.addr}}, caseTimeout)
@@ -49,7 +49,7 @@ func TestGoStates(t *testing.T) {
 	fmt.Println("client scenario: go-states ok")
 }
 
-// 357: the server goes and another is there: the session and its watches go on.
+// 357: the server is replaced by another one: the session and its watches go on.
 func TestGoServerReplaced(t *testing.T) {
 	e := startEnsemble(t, 3)
 	leader := e.Settle()
@@ -90,7 +90,7 @@ func TestGoServerReplaced(t *testing.T) {
 	fmt.Println("client scenario: go-server-replaced ok")
 }
 
-// 359: behind a slow line no session expires as long as pings get through.
+// 359: on a slow line no session expires as long as pings get through.
 func TestGoSlowServer(t *testing.T) {
 	l := startLone(t)
 	slow := startProxy(t, l.Members[0].Clients, caseTimeout/20)

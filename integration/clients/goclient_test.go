@@ -15,7 +15,7 @@ import (
 	"rollcall/integration/wire"
 )
 
-// goClient is a client of go-zookeeper that remembers all that happened to its session.
+// goClient is a client of go-zookeeper that records everything that happens to its session.
 type goClient struct {
 	*zk.Conn
 	at  seat
@@ -24,7 +24,7 @@ type goClient struct {
 	mu     sync.Mutex
 	closed bool
 	states []zk.State    // every change before Close, in order
-	more   chan struct{} // closed, and made anew, when there is another
+	more   chan struct{} // closed and replaced when there is another state
 }
 
 // dialGo opens a session at a seat.
@@ -32,10 +32,10 @@ func dialGo(ctx context.Context, at seat, timeout time.Duration) (*goClient, err
 	return dialGoThrough(ctx, at, timeout, net.DialTimeout)
 }
 
-// dialGoThrough is dialGo over connections that dial makes.
+// dialGoThrough does the same over connections that dial makes.
 func dialGoThrough(ctx context.Context, at seat, timeout time.Duration, dial zk.Dialer) (*goClient, error) {
 	c := &goClient{at: at, more: make(chan struct{})}
-	// The event channel drops what nobody reads in time; the callback hears everything.
+	// The event channel drops events that are not read in time; the callback gets all of them.
 	conn, _, err := zk.Connect(at.hosts, timeout, zk.WithEventCallback(c.note), zk.WithDialer(dial),
 		zk.WithHostProvider(wire.NewInOrder(at.hosts)), zk.WithLogger(wire.Silence{}))
 	if err != nil {
@@ -53,7 +53,7 @@ func dialGoThrough(ctx context.Context, at seat, timeout time.Duration, dial zk.
 // note is the client's event callback.
 func (c *goClient) note(e zk.Event) {
 	if e.Type != zk.EventSession {
-		return // of a watch; those have channels of their own
+		return // the event of a watch, which has a channel of its own
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *goClient) note(e zk.Event) {
 	c.more = make(chan struct{})
 }
 
-// Close closes the session; that its connection ends then is not noted.
+// Close closes the session. The end of its connection is not recorded.
 func (c *goClient) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -73,19 +73,19 @@ func (c *goClient) Close() {
 	c.Conn.Close()
 }
 
-// seen returns all states so far, and what is closed when there is another.
+// seen returns all states so far, and a channel that is closed when there is another one.
 func (c *goClient) seen() ([]zk.State, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.states), c.more
 }
 
-// hasSession waits for a StateHasSession behind the first n states.
+// hasSession waits for a StateHasSession after the first n states.
 func (c *goClient) hasSession(ctx context.Context, n int) error {
 	return c.reaches(ctx, zk.StateHasSession, n)
 }
 
-// reaches waits for a state behind the first n.
+// reaches waits for a state after the first n.
 func (c *goClient) reaches(ctx context.Context, state zk.State, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, process.Patience)
 	defer cancel()
@@ -102,8 +102,8 @@ func (c *goClient) reaches(ctx context.Context, state zk.State, n int) error {
 	}
 }
 
-// disturb meets the others and the fault. It returns once this client can go on: at
-// once, unless its own member was the one.
+// disturb waits for the others and the fault. It returns once this client can go on: at once,
+// unless its own member was the victim.
 func (c *goClient) disturb(ctx context.Context, s *stage) error {
 	if c.at.moves && c.Server() != c.at.hosts[0] {
 		return fmt.Errorf("on %s before the fault, want %s", c.Server(), c.at.hosts[0])
@@ -118,11 +118,11 @@ func (c *goClient) disturb(ctx context.Context, s *stage) error {
 	return c.undisturbed()
 }
 
-// connected is what a client sees that is connected once and for all.
+// connected is the list of states of a client that connects once and stays connected.
 var connected = []zk.State{zk.StateConnecting, zk.StateConnected, zk.StateHasSession}
 
-// undisturbed checks that nothing has happened to the session which the seat does not
-// explain: nothing at all on a member that lives, a new connection on one that was killed.
+// undisturbed checks that nothing unexpected has happened to the session: nothing at all on a
+// member that lives, and a new connection if the member was killed.
 func (c *goClient) undisturbed() error {
 	states, _ := c.seen()
 	switch {

@@ -21,7 +21,7 @@ import (
 
 var world = zk.WorldACL(zk.PermAll)
 
-// playGo plays a scenario of go-zookeeper: act is what the client of one seat does.
+// playGo plays a scenario with go-zookeeper. act is what the client of one seat does.
 func playGo(t *testing.T, name string, act func(ctx context.Context, s *stage, c *goClient) error) {
 	play(t, "go-"+name, nil, func(ctx context.Context, s *stage, at seat) error {
 		c, err := dialGo(ctx, at, sessionTimeout)
@@ -36,8 +36,7 @@ func playGo(t *testing.T, name string, act func(ctx context.Context, s *stage, c
 	})
 }
 
-// A session lives through the fault with its id and its ephemerals, and takes them
-// along when it is closed.
+// A session survives the fault with its id and its ephemerals. They are deleted when it is closed.
 func TestGoSession(t *testing.T) {
 	playGo(t, "session", func(ctx context.Context, s *stage, c *goClient) error {
 		if err := c.undisturbed(); err != nil {
@@ -59,7 +58,7 @@ func TestGoSession(t *testing.T) {
 		if err := s.meet(ctx); err != nil {
 			return err
 		}
-		first := s.seats[0].name // closes; the others look on, from their own members
+		first := s.seats[0].name // closes; the others watch, from their own members
 		if c.at.name == first {
 			c.Close()
 			return s.meet(ctx)
@@ -78,8 +77,8 @@ func TestGoSession(t *testing.T) {
 	})
 }
 
-// A client keeps its session by pings alone. When it falls silent it loses session and
-// ephemerals, not before its timeout; when it comes back it is told so, and gets another
+// A client keeps its session with pings alone. When it falls silent, it loses its session and
+// ephemerals, but not before its timeout. When it comes back, it is told so and gets another
 // session.
 func TestGoEphemeral(t *testing.T) {
 	const timeout = 4 * tick
@@ -90,7 +89,7 @@ func TestGoEphemeral(t *testing.T) {
 			return err
 		}
 		defer lost.Close()
-		select { // long enough for what the new session was granted to be used up
+		select { // long enough to use up what the new session was granted
 		case <-time.After(timeout + tick):
 		case <-ctx.Done():
 			return ctx.Err()
@@ -100,7 +99,7 @@ func TestGoEphemeral(t *testing.T) {
 			return fmt.Errorf("a client that only pings saw %v", states)
 		}
 		node := s.path(c.at.name)
-		heard := time.Now() // before the last thing that its member heard of it
+		heard := time.Now() // before the last thing that its member received from it
 		if _, err := lost.Create(node, nil, zk.FlagEphemeral, world); err != nil {
 			return err
 		}
@@ -132,7 +131,7 @@ func TestGoEphemeral(t *testing.T) {
 	})
 }
 
-// cable is the network of one client, which can be cut. The zero value is whole.
+// cable is the network of one client, which can be cut. The zero value works.
 type cable struct {
 	mu     sync.Mutex
 	broken bool
@@ -165,14 +164,13 @@ func (c *cable) mend() {
 	c.broken = false
 }
 
-// A lock is held through the fault while the others wait for it, and has one holder
-// at a time.
+// A lock is held through the fault while the others wait for it. It has one holder at a time.
 func TestGoLock(t *testing.T) {
 	var inside atomic.Int32
 	playGo(t, "lock", func(ctx context.Context, s *stage, c *goClient) error {
 		lock := zk.NewLock(c.Conn, s.path("lock"), world)
 		got := make(chan error, 1)
-		holder := c.at.name == s.seats[0].name // the one that moves, if one does
+		holder := c.at.name == s.seats[0].name // the client that moves, if one does
 		if holder {
 			if err := lock.Lock(); err != nil {
 				return err
@@ -235,7 +233,7 @@ func mine(c *goClient, dir string) string {
 	return dir
 }
 
-// lockAgain takes the lock some times while others do so too.
+// lockAgain takes the lock several times while others do so too.
 func lockAgain(lock *zk.Lock, inside *atomic.Int32) error {
 	for range 5 {
 		if err := lock.Lock(); err != nil {
@@ -252,8 +250,8 @@ func lockAgain(lock *zk.Lock, inside *atomic.Int32) error {
 	return nil
 }
 
-// Watches on data, existence and children fire for changes by any client before the
-// fault, and those set before it for changes made after.
+// Watches on data, existence and children fire for changes by any client before the fault. Watches
+// set before the fault fire for changes made after it.
 func TestGoWatches(t *testing.T) {
 	playGo(t, "watches", func(ctx context.Context, s *stage, c *goClient) error {
 		actor := c.at.name == s.seats[len(s.seats)-1].name // of a member that lives
@@ -321,7 +319,7 @@ func change(c *goClient, dir string) error {
 	return err
 }
 
-// check waits for the three events; who has seen one must see the change.
+// check waits for the three events. A client that has got an event must see the change.
 func (w watchSet) check(ctx context.Context, c *goClient) error {
 	if err := event(ctx, w.data, zk.EventNodeDataChanged, w.dir); err != nil {
 		return err
@@ -382,8 +380,8 @@ func multi(c *goClient, node string) error {
 	return nil
 }
 
-// Sequential nodes are created without pause while the leader is killed: each create
-// succeeds, none happens twice, and no number is given twice or left out.
+// Sequential nodes are created all the time while the leader is killed. Each create succeeds, none
+// happens twice, and no number is given twice or left out.
 func TestGoSequential(t *testing.T) {
 	playGo(t, "sequential", func(ctx context.Context, s *stage, c *goClient) error {
 		w := &sequence{c: c, prefix: s.path(c.at.name + "-")}
@@ -392,7 +390,7 @@ func TestGoSequential(t *testing.T) {
 		}
 		through := make(chan error, 1)
 		stop := make(chan struct{})
-		if c.at.moves { // what is in flight when its own member dies may or may not have happened
+		if c.at.moves { // what is in flight when its own member is killed may or may not have happened
 			through <- nil
 		} else {
 			go func() { through <- w.createUntil(stop) }()
@@ -430,7 +428,7 @@ func (w *sequence) create(n int) error {
 	return nil
 }
 
-// createUntil creates until stop is closed, and then as many again.
+// createUntil creates nodes until stop is closed, and then as many again.
 func (w *sequence) createUntil(stop <-chan struct{}) error {
 	for {
 		select {
@@ -444,7 +442,7 @@ func (w *sequence) createUntil(stop <-chan struct{}) error {
 	}
 }
 
-// check compares what was answered with what is there, when all are done.
+// check compares the answers with what exists, when all are done.
 func (w *sequence) check(s *stage) error {
 	if _, err := w.c.Sync(s.root); err != nil {
 		return err
@@ -456,7 +454,7 @@ func (w *sequence) check(s *stage) error {
 	if int(stat.Cversion) != len(children) {
 		return fmt.Errorf("%d children, cversion %d", len(children), stat.Cversion)
 	}
-	numbers := make(map[string]string) // number → who
+	numbers := make(map[string]string) // number → seat
 	var own []string
 	for _, child := range children {
 		who, number, _ := strings.Cut(child, "-")
@@ -484,7 +482,7 @@ func TestGoFourLetterWords(t *testing.T) {
 			return err
 		}
 		if _, err := c.Create(s.path(c.at.name), bytes.Repeat([]byte("x"), 1000), 0, world); err != nil {
-			return err // behind it there is a leader again
+			return err // after it there is a leader again
 		}
 		if err := s.meet(ctx); err != nil {
 			return err
@@ -505,7 +503,8 @@ func TestGoFourLetterWords(t *testing.T) {
 		if !ok || len(stats) != len(s.alive) || leaders != 1 {
 			return fmt.Errorf("srvr: %t, %d answers, %d leaders", ok, len(stats), leaders)
 		}
-		// It cannot read the line of the very connection that asks, nor ZooKeeper's.
+		// The parser cannot read the line of the very connection that asks, neither here nor on
+		// ZooKeeper.
 		found := 0
 		lists, _ := zk.FLWCons(s.alive, process.Patience)
 		for _, list := range lists {
@@ -518,6 +517,6 @@ func TestGoFourLetterWords(t *testing.T) {
 		if len(lists) != len(s.alive) || found != 1 {
 			return fmt.Errorf("cons: %d answers, session %#x is in %d of them", len(lists), c.SessionID(), found)
 		}
-		return s.meet(ctx) // nobody closes before all have looked
+		return s.meet(ctx) // no client closes before all have looked
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// javaPath has Debian's Curator, by whose manifest the rest is found.
+// javaPath names Debian's Curator, whose manifest names the rest.
 const javaPath = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simple.jar"
 
 // compileJava compiles the programs in java/ and returns their class path.
@@ -26,7 +26,7 @@ func compileJava(t *testing.T) string {
 	return dir + ":" + javaPath
 }
 
-// java is a virtual machine that starts fast and stays small.
+// java returns a command for a virtual machine that starts fast and stays small.
 func java(classPath, program string, args ...string) *exec.Cmd {
 	flags := []string{
 		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-Xshare:auto",

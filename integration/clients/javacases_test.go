@@ -16,7 +16,7 @@ import (
 // caseTimeout is the session timeout of clients whose session is to expire.
 const caseTimeout = 4 * time.Second
 
-// lone is one member, a proxy before it, and what can be done to a client behind that.
+// lone is one member with a proxy in front of it, and what can be done to a client of that proxy.
 type lone struct {
 	*process.Ensemble
 	*proxy
@@ -45,8 +45,8 @@ func (l *lone) actions() map[string]func() error {
 	}
 }
 
-// blockUntilExpired keeps the client out until its session has expired: such a program
-// has made an ephemeral node below /sessions.
+// blockUntilExpired keeps the client away until its session has expired. Such a program has created
+// an ephemeral node below /sessions.
 func (l *lone) blockUntilExpired() error {
 	l.block()
 	defer l.unblock()
@@ -58,8 +58,8 @@ func (l *lone) blockUntilExpired() error {
 	})
 }
 
-// restartAndChange restarts the member and changes what the client watches before that
-// can come back.
+// restartAndChange restarts the member and changes what the client watches before the client can
+// come back.
 func (l *lone) restartAndChange() error {
 	m := l.Members[0]
 	m.Process.Kill()
@@ -114,8 +114,8 @@ func TestJavaCases(t *testing.T) {
 	}
 }
 
-// 364: the holder of a latch and of a lock is cut off, and who waits gets both when the
-// holder's session has expired: at T and a tick and a half, and what a busy machine adds.
+// 364: the holder of a latch and of a lock is cut off, and a waiting client gets both when the
+// holder's session has expired: after T and a tick and a half, plus what a busy machine adds.
 func TestCuratorHolderExpires(t *testing.T) {
 	l := startLone(t)
 	ms := func(d time.Duration) string { return strconv.Itoa(int(d.Milliseconds())) }
@@ -123,5 +123,5 @@ func TestCuratorHolderExpires(t *testing.T) {
 		ms(caseTimeout), ms(caseTimeout+3*tick/2+slack)))
 }
 
-// slack is what starting threads and processing events may take on a busy machine.
+// slack is how long starting threads and processing events may take on a busy machine.
 const slack = 3 * time.Second

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const python = "/usr/bin/python3" // Debian's, which has Debian's kazoo
+const python = "/usr/bin/python3" // Debian's Python, which has Debian's kazoo
 
 // Scenarios of kazoo, each a function of that name in python/kazoo_client.py.
 func TestKazoo(t *testing.T) {
@@ -22,12 +22,12 @@ func TestKazoo(t *testing.T) {
 	}
 }
 
-// kazoo runs the client of one seat and lets it meet the others.
+// kazoo runs the client of one seat and lets it wait for the others.
 func kazoo(ctx context.Context, s *stage, at seat, scenario string) error {
 	return s.follow(ctx, "kazoo "+at.name, exec.Command(python, append([]string{"-B", "python/kazoo_client.py"}, s.argumentsOf(at, scenario)...)...))
 }
 
-// argumentsOf tells a client program what it plays.
+// argumentsOf returns the arguments that tell a client program what to play.
 func (s *stage) argumentsOf(at seat, scenario string) []string {
 	kind := "stays"
 	if at.moves {
@@ -36,7 +36,7 @@ func (s *stage) argumentsOf(at seat, scenario string) []string {
 	return []string{scenario, s.root, at.name, strings.Join(s.names(), ","), strings.Join(at.hosts, ","), kind}
 }
 
-// follow runs the client program of one seat: it says where it is, and is told to go on
+// follow runs the client program of one seat. The program says where it is, and is told to go on
 // when the others are there, too.
 func (s *stage) follow(ctx context.Context, name string, cmd *exec.Cmd) error {
 	meet := func() error { return s.meet(ctx) }
@@ -47,8 +47,8 @@ func (s *stage) follow(ctx context.Context, name string, cmd *exec.Cmd) error {
 	})
 }
 
-// obey runs a client program that says by single lines what it waits for, and is told to
-// go on when that has been done. Behind "ok" it must end with status 0.
+// obey runs a client program that prints single lines with what it waits for, and is told to go on
+// when that has been done. After "ok" it must exit with status 0.
 func obey(ctx context.Context, name string, cmd *exec.Cmd, do map[string]func() error) error {
 	d, err := talk(name, cmd)
 	if err != nil {
@@ -62,7 +62,7 @@ func obey(ctx context.Context, name string, cmd *exec.Cmd, do map[string]func() 
 		}
 		act, ok := do[word]
 		if !ok {
-			continue // a line of a log
+			continue // a line of its log
 		}
 		if err := act(); err != nil {
 			return fmt.Errorf("%w\n%s", err, d.out.text())

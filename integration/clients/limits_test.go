@@ -13,8 +13,8 @@ import (
 	"rollcall/jute"
 )
 
-// Each limit of zoo.cfg holds in a process that was started with it: a client meets it on the
-// wire. The exact bounds are tested where they are kept.
+// Each limit of zoo.cfg is enforced by a process that was started with it: a client runs into it on
+// the wire. The exact bounds are tested in the packages that implement them.
 func TestLimitsOfConnections(t *testing.T) {
 	const maxBuffer = 4096
 	m := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: fmt.Sprintf(`maxClientCnxns=3
@@ -59,11 +59,11 @@ znode.container.checkIntervalMs=100
 		for _, step := range []struct {
 			from  string
 			taken int
-		}{{"127.0.0.11", 3}, {"127.0.0.12", 2}, {"127.0.0.13", 0}} { // the last is one too many of all
+		}{{"127.0.0.11", 3}, {"127.0.0.12", 2}, {"127.0.0.13", 0}} { // the last one is one too many in total
 			for range step.taken {
 				openFrom(t, m, step.from, longTimeout)
 			}
-			if err := dialFrom(t, m, step.from).Closed(time.Second); err != nil { // long before a handshake's limit
+			if err := dialFrom(t, m, step.from).Closed(time.Second); err != nil { // long before the handshake's limit
 				t.Errorf("connection %d from %s: %v", step.taken+1, step.from, err)
 			}
 		}
@@ -119,7 +119,7 @@ znode.container.checkIntervalMs=100
 	})
 }
 
-// The limits of what all clients of a member do together hold in a process.
+// The limits on all clients of a member together are enforced by a process.
 func TestLimitsOfAllClients(t *testing.T) {
 	m := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: `globalOutstandingLimit=1
 clientMemoryLimit=4194304
@@ -128,7 +128,7 @@ clientMemoryLimit=4194304
 	t.Run("clientMemoryLimit", func(t *testing.T) {
 		c, _ := openFrom(t, m, "", longTimeout)
 		must(t, c, jute.OpCreate, create("/large", make([]byte, 900<<10), jute.Persistent))
-		for range 10 { // all of them together want 10 times 9 MB, and take what the system's buffers hold
+		for range 10 { // all of them together want 10 times 9 MB, and take what the kernel's buffers hold
 			lazy, _ := openFrom(t, m, "", longTimeout)
 			for xid := range int32(10) {
 				if err := lazy.Send(xid+1, jute.OpGetData, jute.GetDataRequest{Path: []byte("/large")}); err != nil {
@@ -145,7 +145,7 @@ clientMemoryLimit=4194304
 }
 
 // wantOneByOne sends many writes at once on one connection. The member must take them one at a
-// time: then each is written to the log alone.
+// time; each is then written to the log alone.
 func wantOneByOne(t *testing.T, m *process.Member) {
 	t.Helper()
 	const writes = 100
@@ -166,8 +166,8 @@ func wantOneByOne(t *testing.T, m *process.Member) {
 	}
 }
 
-// dialFrom opens a connection from an address of this machine, "" being any. It is closed with
-// the test.
+// dialFrom opens a connection from an address of this machine; "" means any. It is closed with the
+// test.
 func dialFrom(t *testing.T, m *process.Member, from string) *wire.Conn {
 	t.Helper()
 	d := net.Dialer{Timeout: process.Patience}
@@ -183,8 +183,8 @@ func dialFrom(t *testing.T, m *process.Member, from string) *wire.Conn {
 	return wire.New(conn)
 }
 
-// openFrom opens a session. It tries again if the member still counts connections that tests
-// before have closed.
+// openFrom opens a session. It tries again if the member still counts connections that earlier
+// tests have closed.
 func openFrom(t *testing.T, m *process.Member, from string, timeout time.Duration) (c *wire.Conn, granted jute.ConnectResponse) {
 	t.Helper()
 	if err := process.Until(t.Context(), "a session from "+from, func() bool {
@@ -228,7 +228,7 @@ func must(t *testing.T, c *wire.Conn, op jute.Op, rec wire.Record) {
 	wantCode(t, c, op, rec, jute.OK)
 }
 
-// wantClosed sends a request on which the member must close the connection without an answer.
+// wantClosed sends a request after which the member must close the connection without an answer.
 func wantClosed(t *testing.T, c *wire.Conn, op jute.Op, rec wire.Record) {
 	t.Helper()
 	if err := c.Send(2, op, rec); err != nil {
@@ -239,8 +239,8 @@ func wantClosed(t *testing.T, c *wire.Conn, op jute.Op, rec wire.Record) {
 	}
 }
 
-// wantWord asks a member for a word until the answer has some text in it: a connection that
-// tests before have closed may still count.
+// wantWord sends a word to a member until the answer contains some text: connections that earlier
+// tests have closed may still count.
 func wantWord(t *testing.T, m *process.Member, word, want string) {
 	t.Helper()
 	var got string
@@ -252,7 +252,7 @@ func wantWord(t *testing.T, m *process.Member, word, want string) {
 	}
 }
 
-// figure returns a number that mntr names.
+// figure returns a metric from mntr.
 func figure(t *testing.T, m *process.Member, name string) (n int) {
 	t.Helper()
 	if err := process.Until(t.Context(), name, func() bool {

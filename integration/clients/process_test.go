@@ -15,8 +15,8 @@ import (
 	"rollcall/integration/process"
 )
 
-// dialogue is a process that is told what to do by lines on its standard input and
-// answers by lines on its output. One goroutine may talk to it.
+// dialogue is a process that gets commands as lines on its standard input and answers with lines on
+// its output. One goroutine may use it.
 type dialogue struct {
 	*process.Process
 	stdin io.WriteCloser
@@ -25,7 +25,7 @@ type dialogue struct {
 	read  int // lines that next has returned
 }
 
-// talk starts cmd as a dialogue. end must be called.
+// talk starts cmd as a dialogue. The caller must call stop.
 func talk(name string, cmd *exec.Cmd) (*dialogue, error) {
 	d := &dialogue{}
 	d.out.more = make(chan struct{})
@@ -62,7 +62,7 @@ func (d *dialogue) expect(ctx context.Context, want string) (string, error) {
 		}
 		select {
 		case <-more:
-		case <-d.Done(): // what it printed last is there now
+		case <-d.Done(): // its last output has been read by now
 		case <-ctx.Done():
 			return "", d.failed(fmt.Errorf("no %q: %w", want, ctx.Err()))
 		}
@@ -131,7 +131,7 @@ func (d *dialogue) failed(err error) error {
 type transcript struct {
 	mu    sync.Mutex
 	lines []string
-	more  chan struct{} // closed, and made anew, when there are more
+	more  chan struct{} // closed and replaced when there are more
 }
 
 func (tr *transcript) add(line string) {
@@ -142,7 +142,7 @@ func (tr *transcript) add(line string) {
 	tr.more = make(chan struct{})
 }
 
-// since returns the lines behind the first n, and what is closed when more come.
+// since returns the lines after the first n, and a channel that is closed when more arrive.
 func (tr *transcript) since(n int) ([]string, <-chan struct{}) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -166,7 +166,7 @@ func (tr *transcript) with(part string) []string {
 	return slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, part) })
 }
 
-// stream cuts one output of a process into lines.
+// stream splits one output of a process into lines.
 type stream struct {
 	to   *transcript
 	part []byte
@@ -185,7 +185,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	}
 }
 
-// requireClient fails the test, never skips it, if a client is not installed.
+// requireClient fails the test, and never skips it, if a client is not installed.
 func requireClient(t *testing.T, program, debianPackage string) {
 	t.Helper()
 	if _, err := os.Stat(program); err != nil {

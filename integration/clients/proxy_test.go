@@ -9,12 +9,12 @@ import (
 	"rollcall/integration/process"
 )
 
-// proxy stands between clients and one member, so that their connections can be cut
-// though both live. Safe for concurrent use.
+// proxy stands between clients and one member, so that their connections can be cut while both
+// live. It is safe for concurrent use.
 type proxy struct {
 	addr   string // where clients connect
 	target string
-	pause  time.Duration // before each piece of bytes is passed on
+	pause  time.Duration // before each piece is passed on
 
 	mu      sync.Mutex
 	blocked bool // new connections are closed at once
@@ -22,7 +22,7 @@ type proxy struct {
 	running sync.WaitGroup
 }
 
-// pieces is how many bytes are passed on at once.
+// pieces is how many bytes are passed on at a time.
 const pieces = 4 << 10
 
 // startProxy listens until the test ends, on the host of the target.
@@ -54,7 +54,7 @@ func startProxy(t *testing.T, target string, pause time.Duration) *proxy {
 	return p
 }
 
-// serve links a client to the member, unless clients are kept out.
+// serve connects a client to the member, unless clients are blocked.
 func (p *proxy) serve(client net.Conn) {
 	server, err := net.DialTimeout("tcp4", p.target, process.Patience)
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *proxy) serve(client net.Conn) {
 	p.running.Go(func() { p.pass(server, client) })
 }
 
-// pass copies until either side ends, and then ends both.
+// pass copies until either side ends, and then closes both.
 func (p *proxy) pass(to, from net.Conn) {
 	buf := make([]byte, pieces)
 	for {
@@ -91,7 +91,7 @@ func (p *proxy) pass(to, from net.Conn) {
 	delete(p.open, from)
 }
 
-// cut breaks all connections; new ones are welcome.
+// cut breaks all connections; new ones are accepted.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// block breaks all connections and keeps clients out until unblock.
+// block breaks all connections and refuses new ones until unblock.
 func (p *proxy) block() {
 	p.mu.Lock()
 	p.blocked = true

@@ -16,8 +16,8 @@ import (
 	"rollcall/integration/process"
 )
 
-// Whatever ends all members, by turns or at once, their sessions and nodes are there
-// when they run again.
+// However all members end, by turns or at once, their sessions and nodes are there when they run
+// again.
 func TestRestart(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		for _, end := range []struct {
@@ -42,7 +42,7 @@ func TestRestart(t *testing.T) {
 					t.Fatal(err)
 				}
 				states, _ := c.seen()
-				for range 2 { // the second time from what a restarted member wrote
+				for range 2 { // the second time with what a restarted member has written
 					end.all(e)
 					for _, m := range e.Members {
 						e.Start(m)
@@ -61,9 +61,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Two of three members lost their data for good: rollcall recover on the third, and all
-// start again, with the zoo.cfg they had. The client goes on with its session. Before that, recover
-// refuses a member that was stopped while the others went on.
+// Two of three members have lost their data for good. rollcall recover runs on the third, and all
+// start again with the same zoo.cfg. The client keeps its session. Before that, recover refuses a
+// member that was stopped while the others went on.
 func TestRecover(t *testing.T) {
 	e := startEnsemble(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
@@ -74,7 +74,7 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	lesser := e.Members[0] // not the third, which is to have all
+	lesser := e.Members[0] // not the third, which is to have everything
 	if lesser == leader {
 		lesser = e.Members[1]
 	}
@@ -116,7 +116,7 @@ func TestRecover(t *testing.T) {
 	fmt.Println("client scenario: go-recover ok")
 }
 
-// planted is a node as a client saw it.
+// planted is a node as a client has seen it.
 type planted struct {
 	path string
 	data []byte
@@ -124,7 +124,7 @@ type planted struct {
 	acl  []zk.ACL
 }
 
-// plant creates nodes of all sorts and returns them as they are then.
+// plant creates nodes of all kinds and returns them as they are then.
 func plant(c *goClient) ([]planted, error) {
 	secret := zk.DigestACL(zk.PermAll, "user", "secret")
 	_, err := c.Create("/kept", []byte("data"), 0, world)
@@ -147,7 +147,7 @@ func plant(c *goClient) ([]planted, error) {
 	return harvest(c)
 }
 
-// harvest reads all that plant made.
+// harvest reads everything that plant created.
 func harvest(c *goClient) ([]planted, error) {
 	children, _, err := c.Children("/kept")
 	if err != nil {
@@ -172,10 +172,11 @@ func harvest(c *goClient) ([]planted, error) {
 	return all, nil
 }
 
-// stillThere compares what is there now; the session must still own its ephemeral, and
-// the ensemble take writes.
+// stillThere compares the nodes with what exists now. The session must still own its ephemeral, and
+// the ensemble must accept writes.
 func stillThere(ctx context.Context, c *goClient, before []planted) error {
-	// What was in flight while members went is lost to the client, not what comes now.
+	// Requests that were in flight while members went down are lost to the client; later ones are
+	// not.
 	if err := process.Until(ctx, "reads work again", func() bool {
 		_, _, err := c.Get("/kept")
 		return err == nil
@@ -196,8 +197,8 @@ func stillThere(ctx context.Context, c *goClient, before []planted) error {
 	return err
 }
 
-// A client that knows one member alone, the leader, keeps its session when that is
-// killed and comes back. zkCli.sh tells in its own words.
+// A client that knows only one member, the leader, keeps its session when that member is killed and
+// comes back. zkCli.sh reports the same in its output.
 func TestLeaderReturns(t *testing.T) {
 	requireClient(t, zkCLI, "zookeeper")
 	e := startEnsemble(t, 3)
@@ -259,7 +260,7 @@ func TestLeaderReturns(t *testing.T) {
 	fmt.Println("client scenario: zkcli-leader-returns ok")
 }
 
-// rollcall health tells by its exit status whether the member of a zoo.cfg serves.
+// rollcall health shows by its exit status whether the member of a zoo.cfg serves.
 func TestHealth(t *testing.T) {
 	e := startEnsemble(t, 1)
 	m := e.Members[0]

@@ -15,7 +15,7 @@ import (
 	"rollcall/integration/process"
 )
 
-// settings are what every scenario is played on.
+// settings are the ensembles on which every scenario is played.
 var settings = []struct {
 	name       string
 	members    int
@@ -26,28 +26,28 @@ var settings = []struct {
 }
 
 const (
-	// scenarioLimit bounds one scenario on one ensemble.
+	// scenarioLimit is the limit for one scenario on one ensemble.
 	scenarioLimit = 90 * time.Second
-	// stagings is how often a scenario is set up anew because another member was
-	// elected before the kill: then the one killed would not have led.
+	// stagings is how often a scenario may be set up again because another member was elected
+	// before the kill, so that the killed member would not have been the leader.
 	stagings = 3
 )
 
-// errNotLeading: the member to be killed leads no more.
+// errNotLeading says that the member to be killed no longer leads.
 var errNotLeading = errors.New("the leader changed before it was killed")
 
-// seat is where one client of a scenario sits.
+// seat is the place of one client in a scenario.
 type seat struct {
 	name  string   // unique in the scenario, fit for a path
-	hosts []string // in the order to be tried
-	moves bool     // the member at hosts[0] is killed in the middle: the session goes on elsewhere
+	hosts []string // in the order in which to try them
+	moves bool     // the member at hosts[0] is killed in the middle, and the session goes on elsewhere
 }
 
-// stage is one scenario on one ensemble: clients act at the same time and meet.
+// stage is one scenario on one ensemble. Its clients act at the same time and wait for each other.
 type stage struct {
 	root  string // znode of the scenario
 	seats []seat
-	alive []string // addresses of the members that outlive the fault
+	alive []string // addresses of the members that survive the fault
 	fault func() error
 	bar   barrier
 }
@@ -66,17 +66,17 @@ func (s *stage) path(parts ...string) string {
 	return path.Join(append([]string{s.root}, parts...)...)
 }
 
-// meet waits until every seat is here.
+// meet waits until every client has called it.
 func (s *stage) meet(ctx context.Context) error { return s.bar.wait(ctx, nil) }
 
-// disturb waits until every seat is here, and for the fault. Whoever goes on then meets
-// an ensemble without a leader, if the fault is to kill it.
+// disturb waits until every client has called it, and for the fault. If the fault kills the leader,
+// the clients then find an ensemble without one.
 func (s *stage) disturb(ctx context.Context) error { return s.bar.wait(ctx, s.fault) }
 
 // act is what the client of one seat does; it calls disturb once.
 type act func(ctx context.Context, s *stage, at seat) error
 
-// play plays a scenario on every setting. filter leaves out seats, nil keeps all.
+// play plays a scenario on every setting. filter selects seats; nil keeps all.
 func play(t *testing.T, name string, filter func(seat) bool, act act) {
 	for _, setting := range settings {
 		t.Run(setting.name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func playOnce(t *testing.T, name string, members int, killLeader bool, filter fu
 	return g.Wait()
 }
 
-// seats puts one client on each member that lives on, and one with all addresses on the
-// leader that is to be killed; two on a member that is alone.
+// seats puts one client on each surviving member, and one with all addresses on the leader that is
+// to be killed; or two on a single member.
 func seats(e *process.Ensemble, leader *process.Member, killLeader bool) []seat {
 	if !killLeader {
 		return []seat{
@@ -164,12 +164,12 @@ type barrier struct {
 
 	mu      sync.Mutex
 	waiting int
-	open    chan struct{} // closed when the last one has come; nil when nobody waits
+	open    chan struct{} // closed when the last one has arrived; nil while none waits
 	err     error         // of the last one's action
 }
 
-// wait returns when all are here, and after the last one has done its action, if any,
-// with the action's error.
+// wait returns when all goroutines have called it and the last one has run its action, if any, with
+// the action's error.
 func (b *barrier) wait(ctx context.Context, action func() error) error {
 	b.mu.Lock()
 	if b.waiting == 0 {

@@ -15,7 +15,7 @@ import (
 	"rollcall/jute"
 )
 
-// The settings about nodes and snapshots hold in a process that was started with them.
+// The settings for nodes and snapshots take effect in a process that was started with them.
 func TestSettingsOfNodes(t *testing.T) {
 	t.Parallel()
 	const snapCount = 16
@@ -44,7 +44,7 @@ znode.container.maxPerMinute=1
 		}
 		must(t, c, jute.OpCreate, create("/containers", nil, jute.Persistent))
 		must(t, c, jute.OpMulti, ops{container("/containers/a"), container("/containers/b")}) // both are due at once
-		// By default no container is removed that never had a child.
+		// By default a container that never had a child is not removed.
 		if err := process.Until(t.Context(), "a container is removed", func() bool {
 			return len(children(t, c, "/containers")) < 2
 		}); err != nil {
@@ -69,7 +69,7 @@ znode.container.maxPerMinute=1
 	})
 }
 
-// waitHandshakeTimeout waits until the member closes a connection that says nothing.
+// waitHandshakeTimeout waits until the member closes a connection that sends nothing.
 func waitHandshakeTimeout(t *testing.T, m *process.Member) {
 	t.Helper()
 	if err := dialFrom(t, m, "").Closed(process.Patience); err != nil {
@@ -88,12 +88,13 @@ func children(t *testing.T, c *wire.Conn, path string) [][]byte {
 	return resp.Children
 }
 
-// A member that cannot reach the leader's port for writes, while the log reaches it, closes its
+// A member that cannot reach the leader's port for writes, while it still gets the log, closes its
 // clients' connections after syncLimit. Until then it answers no read if reads are linearizable.
 func TestSettingsOfLinks(t *testing.T) {
 	t.Parallel()
-	// A client is closed after 3 s, and after 13 s at the earliest if syncLimit is its default of 5 ticks. In
-	// between, handshakeTimeout closes a connection that says nothing.
+	// A client's connection is closed after 3 s. With the default syncLimit of 5 ticks it would be
+	// closed after 13 s at the earliest. In between, handshakeTimeout closes a connection that
+	// sends nothing.
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 3 * tick, Lines: `syncLimit=1
 readConsistency=linearizable
 handshakeTimeout=12000
@@ -130,8 +131,8 @@ handshakeTimeout=12000
 	})
 }
 
-// linkThroughProxies restarts a member with a zoo.cfg that has proxies in place of the other members'
-// ports for pings and writes. It returns the proxies. Another member leads.
+// linkThroughProxies restarts a member with a zoo.cfg that has proxies in place of the other
+// members' ports for pings and writes. It returns the proxies. Another member leads.
 func linkThroughProxies(t *testing.T, e *process.Ensemble, m *process.Member) (links []*proxy) {
 	t.Helper()
 	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
@@ -193,5 +194,5 @@ func TestStoreStallLimit(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	must(t, again, jute.OpExists, jute.ExistsRequest{Path: []byte("/late")}) // the disk took the write
+	must(t, again, jute.OpExists, jute.ExistsRequest{Path: []byte("/late")}) // the disk has taken the write
 }

@@ -18,10 +18,10 @@ import (
 	"rollcall/jute"
 )
 
-// The leader's process stands still, as nothing inside a process can make it, until its
-// clients have gone elsewhere; then it goes on. Clients of the others notice a pause and
-// nothing else, no session is lost, every acknowledged write is there, and what the old
-// leader had in hand or still reads for a session that has moved does not land.
+// The leader's process is stopped by a signal, as nothing inside a process can do, until its
+// clients have moved elsewhere; then it goes on. Clients of the others notice only a pause. No
+// session is lost, and every acknowledged write is there. What the old leader was working on, or
+// still reads, for a session that has moved is not applied.
 func TestLeaderStopped(t *testing.T) {
 	e := startEnsemble(t, 3)
 	leader := e.Settle()
@@ -42,12 +42,12 @@ func TestLeaderStopped(t *testing.T) {
 	for _, w := range writers {
 		g.Go(func() error { return w.write(ctx, enough) })
 	}
-	time.Sleep(tick) // writes are under way, wherever they are caught
+	time.Sleep(tick) // writes are in flight, wherever they are
 	states, _ := moves.seen()
 	stopped := time.Now()
 	signal(t, leader, syscall.SIGSTOP)
 	if err := late.Send(1, jute.OpCreate, &jute.CreateRequest{Path: []byte("/late"), ACL: jute.OpenACL}); err != nil {
-		t.Fatal(err) // the system takes it; the process will read it when it goes on
+		t.Fatal(err) // the kernel accepts it; the process will read it when it goes on
 	}
 	next, elected := otherLeader(ctx, t, e, leader), time.Since(stopped)
 	now := resumeRaw(t, next, session)
@@ -88,10 +88,10 @@ func TestLeaderStopped(t *testing.T) {
 	fmt.Println("client scenario: go-leader-stopped ok")
 }
 
-// pace is how long a client pauses between writes.
+// pace is the pause of a client between writes.
 const pace = 20 * time.Millisecond
 
-// stopWriters puts a client on each member; that of the leader can go elsewhere.
+// stopWriters puts a client on each member. The leader's client can move elsewhere.
 func stopWriters(ctx context.Context, t *testing.T, e *process.Ensemble, leader *process.Member) (writers []*stopWriter, moves *goClient) {
 	t.Helper()
 	for _, at := range seats(e, leader, true) {
@@ -115,10 +115,10 @@ func stopWriters(ctx context.Context, t *testing.T, e *process.Ensemble, leader 
 type stopWriter struct {
 	*goClient
 	acked, unknown []string
-	pause          time.Duration // the longest that a write took
+	pause          time.Duration // the longest time that a write took
 }
 
-// write returns once enough is closed. A client that does not move must have no write fail.
+// write writes until enough is closed. For a client that does not move, no write may fail.
 func (w *stopWriter) write(ctx context.Context, enough <-chan struct{}) error {
 	for i := 0; ctx.Err() == nil; i++ {
 		select {
@@ -142,8 +142,8 @@ func (w *stopWriter) write(ctx context.Context, enough <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// hasAll checks what a member shows: every acknowledged write and none that nobody made,
-// every session's ephemeral, and of the session that moved only what it wrote since.
+// hasAll checks what a member shows: every acknowledged write and no write that no client made,
+// every session's ephemeral, and, of the session that moved, only what it has written since.
 func hasAll(ctx context.Context, m *process.Member, writers []*stopWriter) error {
 	c, err := dialGo(ctx, seat{name: "check", hosts: []string{m.Clients}}, sessionTimeout)
 	if err != nil {
@@ -182,7 +182,7 @@ func hasAll(ctx context.Context, m *process.Member, writers []*stopWriter) error
 	return errors.Join(err, lerr, nerr)
 }
 
-// signal stops a member's process or lets it go on: it is not told to end.
+// signal stops a member's process or lets it go on. It does not tell the process to end.
 func signal(t *testing.T, m *process.Member, sig syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(m.Process.Cmd.Process.Pid, sig); err != nil {
@@ -190,7 +190,7 @@ func signal(t *testing.T, m *process.Member, sig syscall.Signal) {
 	}
 }
 
-// otherLeader waits until a member that is not the old leader leads. It asks that nothing.
+// otherLeader waits until a member other than the old leader leads. It does not ask the old leader.
 func otherLeader(ctx context.Context, t *testing.T, e *process.Ensemble, old *process.Member) (leader *process.Member) {
 	t.Helper()
 	if err := process.Until(ctx, "another member leads", func() bool {
@@ -205,7 +205,7 @@ func otherLeader(ctx context.Context, t *testing.T, e *process.Ensemble, old *pr
 	return leader
 }
 
-// openRaw opens a session that nobody keeps alive.
+// openRaw opens a session that is not kept alive.
 func openRaw(t *testing.T, m *process.Member) (*wire.Conn, jute.ConnectResponse) {
 	t.Helper()
 	c := dialRaw(t, m)
@@ -216,7 +216,7 @@ func openRaw(t *testing.T, m *process.Member) (*wire.Conn, jute.ConnectResponse)
 	return c, session
 }
 
-// resumeRaw takes a session over.
+// resumeRaw resumes a session.
 func resumeRaw(t *testing.T, m *process.Member, session jute.ConnectResponse) *wire.Conn {
 	t.Helper()
 	c := dialRaw(t, m)

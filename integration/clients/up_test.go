@@ -15,11 +15,11 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// upReady is the limit from the start of `rollcall up` to the line that says ready.
+// upReady is the limit from the start of `rollcall up` until it prints that it is ready.
 const upReady = 5 * time.Second
 
-// rollcall up makes an ensemble that tells what happens to it, ends by Ctrl-C with
-// status 0, and finds its data, and a session that was open, when it runs again.
+// rollcall up makes an ensemble that reports what happens to it. It exits with status 0 after
+// Ctrl-C, and finds its data and an open session again when it runs next.
 func TestUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
@@ -81,7 +81,7 @@ func TestUp(t *testing.T) {
 	}
 }
 
-// startUp runs rollcall up until it is ready and returns where to connect to.
+// startUp runs rollcall up until it is ready and returns where clients can connect.
 func startUp(ctx context.Context, t *testing.T, dir string, port int) (up *dialogue, hosts []string) {
 	t.Helper()
 	began := time.Now()
@@ -112,8 +112,8 @@ func interrupt(ctx context.Context, t *testing.T, up *dialogue) {
 	}
 }
 
-// freeBase returns a port of 127.0.0.1 such that it, and what rollcall up derives from
-// it, are free, and below those that the system gives to whoever connects somewhere.
+// freeBase returns a port of 127.0.0.1 that is free, along with those that rollcall up derives from
+// it, and below the ports that the kernel gives to programs that connect somewhere.
 func freeBase(t *testing.T) int {
 	t.Helper()
 	for range 100 {

@@ -13,22 +13,22 @@ import (
 
 const zkCLI = "/usr/share/zookeeper/bin/zkCli.sh"
 
-// zkcli starts Debian's zkCli.sh: with a command it runs that alone, without one it is
-// told by lines.
+// zkcli starts Debian's zkCli.sh. With a command, it runs only that; without one, it gets commands
+// as lines.
 func zkcli(at seat, command ...string) (*dialogue, error) {
 	cmd := exec.Command(zkCLI, append([]string{"-server", strings.Join(at.hosts, ",")}, command...)...)
-	// A small virtual machine that starts fast.
+	// These flags make a small virtual machine that starts fast.
 	cmd.Env = append(os.Environ(), "JVMFLAGS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx128m")
 	return talk("zkCli.sh "+strings.Join(command, " "), cmd)
 }
 
-// stays keeps the seats on members that live: zkCli.sh tries addresses in random order.
+// stays selects the seats on surviving members: zkCli.sh tries addresses in random order.
 func stays(at seat) bool { return !at.moves }
 
 const watched = "WatchedEvent state:"
 
-// events returns what zkCli.sh said about its session, and how often about nodes. It
-// does not always get round to saying that it has closed its session before it ends.
+// events returns what zkCli.sh printed about its session, and how often it printed something about
+// nodes. It does not always print that it has closed its session before it ends.
 func events(d *dialogue) (session []string, nodes int) {
 	for _, line := range d.out.with(watched) {
 		state, ok := strings.CutSuffix(strings.TrimPrefix(line, watched), " type:None path:null")
@@ -42,8 +42,8 @@ func events(d *dialogue) (session []string, nodes int) {
 	return session, nodes
 }
 
-// quit ends the session, and checks that it saw nothing but its beginning and as many
-// events of nodes.
+// quit closes the session. It checks that nothing but its beginning was printed about it, and as
+// many events of nodes as expected.
 func quit(ctx context.Context, d *dialogue, nodes int) error {
 	if err := d.say("quit"); err != nil {
 		return err
@@ -57,7 +57,7 @@ func quit(ctx context.Context, d *dialogue, nodes int) error {
 	return nil
 }
 
-// One session that is told its commands by a pipe sees the leader die by nothing.
+// A session that gets its commands through a pipe does not notice the leader's death.
 func TestZkCLISession(t *testing.T) {
 	requireClient(t, zkCLI, "zookeeper")
 	play(t, "zkcli-session", stays, func(ctx context.Context, s *stage, at seat) error {
@@ -140,7 +140,7 @@ func ephemeralOwner(ctx context.Context, d *dialogue, path string) (string, erro
 	return d.expect(ctx, "ephemeralOwner = 0x")
 }
 
-// emptied checks that the session has taken its ephemeral child along.
+// emptied checks that the session's ephemeral child was deleted with it.
 func emptied(ctx context.Context, at seat, node string) error {
 	c, err := dialGo(ctx, at, sessionTimeout)
 	if err != nil {
@@ -150,7 +150,7 @@ func emptied(ctx context.Context, at seat, node string) error {
 	return c.waitGone(ctx, node+"/e")
 }
 
-// Watches set by zkCli.sh are seen, those set before the fault after it.
+// Watches set by zkCli.sh fire; those set before the fault fire after it.
 func TestZkCLIWatch(t *testing.T) {
 	requireClient(t, zkCLI, "zookeeper")
 	play(t, "zkcli-watch", stays, func(ctx context.Context, s *stage, at seat) error {
@@ -188,7 +188,7 @@ func TestZkCLIWatch(t *testing.T) {
 	})
 }
 
-// Single commands tell by their exit status how they went.
+// Single commands show by their exit status whether they succeeded.
 func TestZkCLICommands(t *testing.T) {
 	requireClient(t, zkCLI, "zookeeper")
 	play(t, "zkcli-commands", stays, func(ctx context.Context, s *stage, at seat) error {
@@ -224,7 +224,8 @@ func TestZkCLICommands(t *testing.T) {
 
 // zkcliOnce runs one command in a session of its own.
 func zkcliOnce(ctx context.Context, at seat, command string, status int, prints string) error {
-	// It waits: else what it says about its connection may come in the middle of a line.
+	// It waits for the connection. Otherwise, messages about the connection may come in the middle
+	// of a line.
 	d, err := zkcli(at, append([]string{"-waitforconnection"}, strings.Fields(command)...)...)
 	if err != nil {
 		return err
