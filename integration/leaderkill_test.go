@@ -11,17 +11,17 @@ import (
 	"rollcall/integration/cluster"
 )
 
-// killed is what the schedules of TestLeaderKilledWithWritesInFlight saw together.
+// killed counts what happened in the schedules of TestLeaderKilledWithWritesInFlight.
 type killed struct {
 	leaders, resent, dropped, acknowledged, unknown atomic.Uint64
 }
 
-// leaderKills is how many leaders die; ROLLCALL_SCHEDULES sets another number.
+// leaderKills is how many leaders are killed. ROLLCALL_SCHEDULES sets another number.
 const leaderKills = 200
 
-// In each schedule the leader of three members dies while writes of four sessions are
-// under way. Every acknowledged write is there once, in its session's order, and clients
-// of the surviving members see no disconnect and no error.
+// In each schedule the leader of three members is killed while writes of four sessions are in
+// flight. Every acknowledged write is there once, in its session's order. Clients of the surviving
+// members see no disconnect and no error.
 func TestLeaderKilledWithWritesInFlight(t *testing.T) {
 	var sum killed
 	seeds := seedsToRun(t, leaderKills)
@@ -42,7 +42,7 @@ func killLeader(t *testing.T, seed uint64, sum *killed) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	e := cluster.Start(t, 3, cluster.Options{Write: time.Duration(1 + rng.Int64N(int64(maxDiskWrite)))})
 	e.Ready()
-	e.Joined() // whoever came last has caught up, and votes
+	e.Joined() // the member that started last has caught up and votes
 	first := e.Leader()
 	writers := startWriters(t, e, rng, sessions, writes, sessionTimeout, 4*time.Millisecond)
 
@@ -88,8 +88,8 @@ func killLeader(t *testing.T, seed uint64, sum *killed) {
 	sum.dropped.Add(s.Dropped)
 }
 
-// sendAgain keeps the log from one follower for a moment, and meanwhile breaks the
-// connection on which it forwards: it sends again what is in the log already.
+// sendAgain keeps the log from one follower for a moment, and meanwhile breaks the connection on
+// which the follower forwards writes, so that it sends writes again that are already in the log.
 func sendAgain(e *cluster.Ensemble, leader uint32, rng *rand.Rand) {
 	f := e.Followers()[rng.IntN(2)]
 	e.BlockLog(leader, f)

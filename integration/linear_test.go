@@ -9,9 +9,9 @@ import (
 	"rollcall/jute"
 )
 
-// With linearizable reads a member that the log does not reach answers a read only when
-// it has caught up with what was acknowledged elsewhere; one that has lost its leader
-// answers none.
+// With linearizable reads, a member that does not get the log answers a read only when it has
+// caught up with what was acknowledged elsewhere. A member that has lost its leader answers no
+// read.
 func TestLinearizableReadOnALaggingMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Linear: true})

@@ -16,12 +16,12 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Every case of `rollcall bench` runs against three members, measures something, fails
-// nothing, and leaves nothing behind.
+// Every case of `rollcall bench` runs against three members, measures something, fails nothing, and
+// leaves nothing behind.
 func TestBenchCases(t *testing.T) {
 	e := startBench(t, 500*time.Millisecond, disk.LogBolt)
 	base := bench.Defaults()
-	// Without a warm-up something is measured however slow the machine is.
+	// Without a warm-up, something is measured however slow the machine is.
 	base.Duration, base.Warmup, base.Timeout = 500*time.Millisecond, 0, 4*time.Second
 	base.Conns, base.Window, base.Nodes = 3, 4, 50
 	for _, text := range []string{
@@ -49,7 +49,7 @@ func TestBenchCases(t *testing.T) {
 	e.checkEmpty(t)
 }
 
-// checkCase looks at what only one case has.
+// checkCase checks what only one case has.
 func checkCase(t *testing.T, text string, r *bench.Result) {
 	t.Helper()
 	extra := map[string]float64{}
@@ -68,7 +68,7 @@ func checkCase(t *testing.T, text string, r *bench.Result) {
 	}
 }
 
-// checkEmpty wants no nodes of a benchmark.
+// checkEmpty checks that no nodes of a benchmark are left.
 func (e *benchEnsemble) checkEmpty(t *testing.T) {
 	t.Helper()
 	c, err := client.Open(t.Context(), client.Config{Servers: e.clients})
@@ -85,7 +85,7 @@ func (e *benchEnsemble) checkEmpty(t *testing.T) {
 	}
 }
 
-// A run that is broken off says so and leaves nothing behind, either.
+// A run that is broken off says so and also leaves nothing behind.
 func TestBenchBrokenOff(t *testing.T) {
 	e := startBench(t, 500*time.Millisecond, disk.LogBolt)
 	for _, text := range []string{"create", "get:rate=100", "sessions", "watches:watchers=5", "expiry:silent=5"} {
@@ -109,8 +109,8 @@ func TestBenchBrokenOff(t *testing.T) {
 	e.checkEmpty(t)
 }
 
-// Failover: the hook stops one of three members for good. Its clients go elsewhere with
-// their sessions, and no acknowledged write is missing.
+// Failover: the hook stops one of three members for good. Its clients move elsewhere with their
+// sessions, and no acknowledged write is missing.
 func TestBenchFailover(t *testing.T) {
 	e := startBench(t, 500*time.Millisecond, disk.LogBolt)
 	flag := filepath.Join(t.TempDir(), "hooked")
@@ -145,8 +145,8 @@ func TestBenchFailover(t *testing.T) {
 	}
 }
 
-// Two names for one ensemble compare as equals: each case has run three times on both,
-// and every figure has both sides.
+// Two names for one ensemble are compared: each case has run three times on both, and every value
+// has both sides.
 func TestBenchCompare(t *testing.T) {
 	e := startBench(t, 500*time.Millisecond, disk.LogBolt)
 	base := bench.Defaults()

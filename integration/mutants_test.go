@@ -17,9 +17,9 @@ import (
 // mutant is a fault of one line that some test must notice.
 type mutant struct {
 	name     string
-	file     string // from the repository's root
+	file     string // relative to the repository's root
 	old, new string // old occurs once
-	pkg, run string // who notices: a package, and which of its tests
+	pkg, run string // a package, and which of its tests must notice
 }
 
 const (
@@ -509,7 +509,7 @@ func (m mutant) mutate(dir string) (original, changed string, err error) {
 	return original, changed, os.WriteFile(changed, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600)
 }
 
-// Every mutant is one of the code as it is.
+// Every mutant changes a line that exists.
 func TestMutantsFit(t *testing.T) {
 	for _, m := range mutants {
 		if _, _, err := m.mutate(t.TempDir()); err != nil {
@@ -518,19 +518,19 @@ func TestMutantsFit(t *testing.T) {
 	}
 }
 
-// How long a mutant may take, as a whole, and its tests. That they take longer is no judgement: the
-// machine may be busy. 200 schedules take half a minute, and more on a busy machine.
+// These limit how long a mutant and its tests may take. A timeout says nothing about the mutant,
+// because the machine may be busy. 200 schedules take half a minute, and more on a busy machine.
 const (
 	mutantLimit = 5 * time.Minute
 	testsLimit  = 4 * time.Minute
 
-	// tries is how often a named test runs until it notices: raft draws when it elects, and a
-	// member that votes although it must not is elected twice out of three times.
+	// tries is how often a named test runs until it notices. Raft draws the time of elections at
+	// random, and a member that votes although it must not is elected two times out of three.
 	tries = 10
 )
 
-// Each mutant is noticed, by a named test or within 200 schedules. It builds the tests
-// anew for each, so it runs only if ROLLCALL_MUTANTS is set: to 1, or to part of a name.
+// Each mutant is noticed, by a named test or within 200 schedules. The tests are built again for
+// each mutant, so this test runs only if ROLLCALL_MUTANTS is set, to 1 or to part of a name.
 func TestMutants(t *testing.T) {
 	only := os.Getenv("ROLLCALL_MUTANTS")
 	if only == "" {
@@ -554,7 +554,7 @@ func TestMutants(t *testing.T) {
 	fmt.Printf("%d mutants caught\n", caught)
 }
 
-// hunt runs the tests on a mutant and returns the first that noticed it.
+// hunt runs the tests on a mutant and returns the first one that noticed it.
 func (m mutant) hunt(dir string) (by string, err error) {
 	original, changed, err := m.mutate(dir)
 	if err != nil {
@@ -588,9 +588,9 @@ func (m mutant) hunt(dir string) (by string, err error) {
 	return by, nil
 }
 
-// noticed says which test noticed a mutant, "" if none did. Three things are no judgement: tests
-// that do not come to an end within their time, code that does not build, and schedules that end without one that fails,
-// with totals below their floors.
+// noticed returns which test noticed a mutant, or "" if none did. Three results say nothing about
+// the mutant: tests that do not end in time, code that does not build, and schedules that pass with
+// totals below their floors.
 func noticed(run, out string) (by string) {
 	for line := range strings.Lines(out) {
 		if _, rest, ok := strings.Cut(line, "--- FAIL: "); ok {
@@ -606,7 +606,7 @@ func noticed(run, out string) (by string) {
 	return by
 }
 
-// What is a judgement on a mutant, and what is none.
+// These outputs of tests say something about a mutant, or nothing.
 func TestNoticed(t *testing.T) {
 	const (
 		seed    = "--- FAIL: TestSchedules (1.00s)\n    --- FAIL: TestSchedules/seed=7 (0.10s)\n"

@@ -20,8 +20,8 @@ var waysOf = map[string]cluster.Ways{
 // syncLimit is the default, in ticks.
 const syncLimit = 5
 
-// A leader whose gRPC port works no more, one way or both, while raft's does, hands over
-// after the sync limit, once; and clients write again through all members that the next
+// A leader whose gRPC port fails, in one direction or both, while raft's works, transfers
+// leadership after the sync limit, once. Clients can then write through all members that the next
 // leader can serve.
 func TestLeaderWithoutItsPort(t *testing.T) {
 	for name, ways := range waysOf {
@@ -63,8 +63,8 @@ func TestLeaderWithoutItsPort(t *testing.T) {
 	}
 }
 
-// A follower whose gRPC port works no more costs the leader nothing. Its clients find a
-// member through which they can write.
+// A follower whose gRPC port fails does not affect the leader. The follower's clients find a member
+// through which they can write.
 func TestFollowerWithoutItsPort(t *testing.T) {
 	for name, ways := range waysOf {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestFollowerWithoutItsPort(t *testing.T) {
 				before := len(seen.all())
 				e.Shut(shut, cluster.GRPCPort, ways)
 				begun := time.Now()
-				if _, err := here.Create("/here", nil, jute.Persistent); err != nil { // its connection was closed
+				if _, err := here.Create("/here", nil, jute.Persistent); err != nil { // its old connection was closed
 					if _, err := here.Create("/again", nil, jute.Persistent); err != nil {
 						t.Fatalf("write of the shut member's client: %v", err)
 					}
@@ -105,8 +105,9 @@ func TestFollowerWithoutItsPort(t *testing.T) {
 	}
 }
 
-// When nobody can do better, leaders do not go round in circles: with all gRPC ports shut
-// each member is tried, and then they stay for a while. When the ports open, one serves.
+// If no member would be a better leader, leadership does not move around for ever: with all gRPC
+// ports shut, each member is tried, and then leaders stay for a while. When the ports open, one
+// serves.
 func TestNobodyCanDoBetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tick, rounds = time.Second, 4
@@ -119,7 +120,7 @@ func TestNobodyCanDoBetter(t *testing.T) {
 		for _, id := range e.IDs() {
 			e.Shut(id, cluster.GRPCPort, cluster.In)
 		}
-		const rest = 6 * syncLimit * tick // for which a member that has led is passed over
+		const rest = 6 * syncLimit * tick // for which a member that has led is not tried again
 		time.Sleep(rounds * rest)
 		tried := map[uint32]bool{}
 		for _, o := range seen.all()[before:] {
@@ -141,7 +142,8 @@ func TestNobodyCanDoBetter(t *testing.T) {
 	})
 }
 
-// With one of three down, or one link cut, no leader hands over: nobody else is better.
+// With one of three members down, or one link cut, no leader transfers leadership: no other member
+// is better.
 func TestNoHandOverWithoutNeed(t *testing.T) {
 	for name, do := range map[string]func(e *cluster.Ensemble){
 		"a follower down":  func(e *cluster.Ensemble) { e.Kill(e.Followers()[0]) },

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every test that README.md names exists, and its table of mutants is theirs.
+// Every test that README.md names exists, and its table of mutants matches the code.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Two of three members lose their disks for good. The third is recovered, all start under
-// the same server list, and the client that was connected goes on: same session, same
-// nodes, and a lost leader is no harm any more.
+// Two of three members lose their disks for good. The third is recovered, and all start with the
+// same server list. The client that was connected goes on with the same session and the same nodes,
+// and losing a leader does no harm any more.
 func TestRecoverLostMajority(t *testing.T) {
 	for _, survivor := range []uint32{1, 3} {
 		for _, kind := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
@@ -43,7 +43,7 @@ func recoverLostMajority(t *testing.T, survivor uint32, kind disk.LogKind) {
 		t.Fatal(err)
 	}
 	e.Equal()
-	time.Sleep(5 * time.Second) // one that came late to its own beginning joined
+	time.Sleep(5 * time.Second) // a member that was late for its first start has joined
 	for _, id := range e.IDs() {
 		e.Kill(id)
 		if id != survivor {
@@ -66,7 +66,7 @@ func recoverLostMajority(t *testing.T, survivor uint32, kind disk.LogKind) {
 	e.Equal()
 
 	e.Wait("the others to lead without the survivor", time.Minute, func() bool {
-		time.Sleep(5 * time.Second) // for the leader to make voters of those that have caught up
+		time.Sleep(5 * time.Second) // for the leader to make members that have caught up voters
 		leader := e.Leader()
 		e.Kill(leader)
 		time.Sleep(5 * time.Second)
@@ -80,8 +80,8 @@ func recoverLostMajority(t *testing.T, survivor uint32, kind disk.LogKind) {
 	e.Equal()
 }
 
-// Before a recovery the members that run are asked how far their data go: one that was down for
-// the last writes is behind.
+// Before a recovery, the running members are asked how far their data go. A member that was down
+// for the last writes is behind.
 func TestExamineBeforeRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
@@ -91,7 +91,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 			case 1:
 				cfg.Stores, cfg.Dir = nil, dir
 			case 2:
-				r.Servers, r.Dial = cfg.Servers, cfg.Network.Dial // that of a member that is down reaches nobody
+				r.Servers, r.Dial = cfg.Servers, cfg.Network.Dial // the network of a member that is down does not work
 			}
 		}})
 		e.Ready()
@@ -100,7 +100,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Equal()
-		time.Sleep(5 * time.Second) // one that came late to its own beginning joined
+		time.Sleep(5 * time.Second) // a member that was late for its first start has joined
 		if _, err := member.Examine(t.Context(), r); !errors.Is(err, disk.ErrInUse) {
 			t.Errorf("of a member that runs: %v", err)
 		}
@@ -136,15 +136,15 @@ func insist(c *cluster.Client, path string) (string, error) {
 		made, err := c.Create(path, nil, jute.Persistent)
 		if !errors.Is(err, cluster.ErrLoss) {
 			if errors.Is(err, jute.NodeExists) {
-				return path, nil // by the one before, of unknown outcome
+				return path, nil // created by the request before, whose outcome was unknown
 			}
 			return made, err
 		}
 	}
 }
 
-// The survivor serves as soon as one more member has caught up; before, no client holds
-// on to it for longer than it may vouch for.
+// The survivor serves as soon as one more member has caught up. Before that, no client keeps a
+// connection to it for longer than the member may vouch for.
 func TestRecoveredServesWithOneMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
@@ -156,7 +156,7 @@ func TestRecoveredServesWithOneMore(t *testing.T) {
 			}
 		}})
 		e.Ready()
-		time.Sleep(5 * time.Second) // one that came late to its own beginning joined
+		time.Sleep(5 * time.Second) // a member that was late for its first start has joined
 		for _, id := range e.IDs() {
 			e.Kill(id)
 			e.Wipe(id)
@@ -177,7 +177,7 @@ func TestRecoveredServesWithOneMore(t *testing.T) {
 		if err := c.WaitConnected(time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second) // for its vote
+		time.Sleep(5 * time.Second) // until it has a vote
 		before := c.Disconnects()
 		time.Sleep(10 * timeout)
 		if n := c.Disconnects() - before; n != 0 {

@@ -12,8 +12,8 @@ import (
 	"rollcall/znode"
 )
 
-// After all members were stopped, or killed, and started again, everything is as it was:
-// sessions with their ephemerals, znodes, cursors; on all members alike.
+// After all members were stopped or killed and started again, everything is as before, on all
+// members: sessions with their ephemerals, znodes and cursors.
 func TestRestartOfAllMembers(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		for name, end := range map[string]func(*cluster.Ensemble, uint32){"stopped": (*cluster.Ensemble).Stop, "killed": (*cluster.Ensemble).Kill} {
@@ -36,7 +36,7 @@ func restart(t *testing.T, n int, end func(*cluster.Ensemble, uint32)) {
 	for _, id := range e.IDs() {
 		end(e, id)
 	}
-	time.Sleep(time.Minute) // an outage of any length: nobody's time passes
+	time.Sleep(time.Minute) // an outage of any length, in which no session's time passes
 	for _, id := range e.IDs() {
 		e.Boot(id)
 	}
@@ -57,7 +57,7 @@ func restart(t *testing.T, n int, end func(*cluster.Ensemble, uint32)) {
 	}
 }
 
-// populate makes one of everything, some of it changed and deleted again.
+// populate creates something of every kind, and changes and deletes some of it.
 func populate(t *testing.T, c *cluster.Client) {
 	t.Helper()
 	for _, n := range []struct {
@@ -83,7 +83,7 @@ func populate(t *testing.T, c *cluster.Client) {
 	}
 }
 
-// remembered is what must not change over a restart.
+// remembered is what a restart must not change.
 type remembered struct {
 	nodes   map[string]jute.Stat
 	session znode.Session

@@ -10,8 +10,8 @@ import (
 	"rollcall/jute"
 )
 
-// A member that starts again serves half a second after it began to listen, however long it
-// was away: the leader finds it at once, and it finds the leader.
+// A member that starts again serves half a second after it has begun to listen, however long it was
+// away: the leader finds it at once, and it finds the leader.
 func TestReturningMemberServes(t *testing.T) {
 	for _, away := range []time.Duration{6 * time.Second, 15 * time.Second, 45 * time.Second} {
 		for _, who := range []string{"follower", "leader"} {
@@ -48,8 +48,8 @@ func TestReturningMemberServes(t *testing.T) {
 	}
 }
 
-// Followers are killed, or stopped, and started again in turn, each half a second after the
-// other has come back: a write waits for what a member takes to be reached, and not longer.
+// Followers are killed or stopped, and started again, in turn, each half a second after the other
+// one has come back. A write waits no longer than a member takes to be reached.
 func TestFollowersRestartInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Tick: 2 * time.Second})
@@ -90,17 +90,16 @@ func TestFollowersRestartInTurn(t *testing.T) {
 	})
 }
 
-// A follower behind a narrow link gets large nodes as fast as the link lets them through, and
-// the leader keeps its office; the follower may have been away before. Meanwhile the clients of
-// others write as if nothing were. Those of the follower wait for what it lacks, and keep their
-// sessions.
+// A follower on a narrow link receives large nodes as fast as the link allows, and the leader stays
+// leader. The follower may have been away before. Meanwhile the clients of others write
+// undisturbed. Those of the follower wait for what it lacks, and keep their sessions.
 func TestFollowerOnANarrowLink(t *testing.T) {
 	const (
 		rate    = 2_500_000 // bytes a second
 		nodes   = 32
 		size    = 1_000_000
 		timeout = 10 * tick
-		// least is how long the link takes, and most how long the follower may.
+		// least is how long the link takes, and most is how long the follower may take.
 		least = time.Duration(nodes*size) * time.Second / rate
 		most  = least * 3 / 2
 	)
@@ -177,7 +176,8 @@ func TestFollowerOnANarrowLink(t *testing.T) {
 	}
 }
 
-// withEphemeral connects a client to one member and has it make a node that lives as its session does.
+// withEphemeral connects a client to one member and lets it create a node that lives as long as its
+// session.
 func withEphemeral(t *testing.T, e *cluster.Ensemble, timeout time.Duration, id uint32) *cluster.Client {
 	t.Helper()
 	client := e.Connect(timeout, id)

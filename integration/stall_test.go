@@ -17,8 +17,8 @@ import (
 	"rollcall/znode"
 )
 
-// A leader whose disk hangs is replaced within five seconds, with the clients of the others
-// none the wiser; its own clients are closed and go elsewhere. When it wakes, it is a
+// A leader whose disk hangs is replaced within five seconds, and clients of the others notice
+// nothing. Its own clients are disconnected and move elsewhere. When its disk works again, it is a
 // follower with the same state.
 func TestStalledLeader(t *testing.T) {
 	synctest.Test(t, stalledLeader)
@@ -59,7 +59,7 @@ func stalledLeader(t *testing.T) {
 	if role := e.Member(old).Role(); role != "" {
 		t.Errorf("the stalled member says it is a %s", role)
 	}
-	if c, err := e.Dial(old); err == nil { // one that comes now is sent away, soon
+	if c, err := e.Dial(old); err == nil { // a client that comes now is soon turned away
 		if err := c.Closed(time.Second); err != nil {
 			t.Errorf("new client of the stalled member: %v", err)
 		}
@@ -77,8 +77,8 @@ func stalledLeader(t *testing.T) {
 	e.Equal()
 }
 
-// A follower whose disk hung for half a minute goes on under the leader that it had; its
-// clients went to others meanwhile, and theirs noticed nothing.
+// A follower whose disk hung for half a minute goes on under the same leader. Its clients moved to
+// others meanwhile, and the others' clients noticed nothing.
 func TestStalledFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaders := atomic.Int64{}
@@ -112,8 +112,8 @@ func TestStalledFollower(t *testing.T) {
 	})
 }
 
-// A disk goes on just before, when and after its leader is given up for it. Whatever comes
-// first, there is one leader, and the write that hung is there once.
+// A disk works again just before, when, and just after its leader is given up because of it. In
+// each case there is one leader, and the write that hung is there once.
 func TestStallThatEndsAsItCounts(t *testing.T) {
 	for long := disk.DefaultStallLimit - 20*time.Millisecond; long <= disk.DefaultStallLimit+600*time.Millisecond; long += 20 * time.Millisecond {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
@@ -140,8 +140,9 @@ func TestStallThatEndsAsItCounts(t *testing.T) {
 	}
 }
 
-// The leader's disk hangs, and then its successor's: nobody leads until one of them goes on.
-// The first to wake is in the third one's majority while the other still hangs.
+// The leader's disk hangs, and then its successor's: no member leads until one of the disks works
+// again. The first of these forms a majority with the third member while the other disk still
+// hangs.
 func TestTwoStalls(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprintf("first wakes first=%t", first), func(t *testing.T) {
@@ -184,8 +185,8 @@ func TestTwoStalls(t *testing.T) {
 	}
 }
 
-// The leader dies while a follower's disk hangs: that can give no vote, so nobody leads. When
-// it goes on, its late votes and candidacies make one leader.
+// The leader dies while a follower's disk hangs. That follower cannot vote, so no member leads.
+// When its disk works again, its late votes and candidacies make one leader.
 func TestStallWhileVoting(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, old, a, b uint32) {
 		e.Joined()
@@ -216,8 +217,7 @@ func TestStallWhileVoting(t *testing.T) {
 	})
 }
 
-// hanging is an observer that hangs in apply, under the tree's lock, as a machine that swaps
-// would.
+// hanging is a Hooks that hangs in apply, under the tree's lock, as on a machine that swaps.
 type hanging struct{ until atomic.Int64 } // nanoseconds since 1970
 
 func (h *hanging) EntryEnd(uint64) { time.Sleep(time.Until(time.Unix(0, h.until.Load()))) }
@@ -233,8 +233,8 @@ func (*hanging) Overused(znode.Quota)                {}
 func (*hanging) Swept(jute.SessionID, bool)          {}
 func (*hanging) Restored()                           {}
 
-// The same with a leader that hangs in apply. Real time: what waits for the tree's lock
-// would stop a bubble's.
+// The same happens with a leader that hangs in apply. This runs in real time, because what waits
+// for the tree's lock would stop a bubble's clock.
 func TestLeaderStalledInApply(t *testing.T) {
 	const tick, limit = 400 * time.Millisecond, time.Second
 	observers := map[uint32]*hanging{1: {}, 2: {}, 3: {}}
@@ -250,7 +250,7 @@ func TestLeaderStalledInApply(t *testing.T) {
 	busy, _ := e.Open(old, 20*tick)
 	begin := time.Now()
 	observers[old].until.Store(begin.Add(4 * limit).UnixNano())
-	if _, err := others.Create("/hangs", nil, jute.Persistent); err != nil { // others commit it without the leader's apply
+	if _, err := others.Create("/hangs", nil, jute.Persistent); err != nil { // the others commit it without the leader's apply
 		t.Fatal(err)
 	}
 	if err := busy.Send(jute.XidPing, jute.OpPing, nil); err != nil { // its reader waits for apply from here on
@@ -274,7 +274,7 @@ func TestLeaderStalledInApply(t *testing.T) {
 	e.Equal()
 }
 
-// The same with a follower: its clients go elsewhere with their sessions, those of the
+// The same happens with a follower: its clients move elsewhere with their sessions, those of the
 // others notice nothing, and the leader stays.
 func TestFollowerStalledInApply(t *testing.T) {
 	const tick, limit = 400 * time.Millisecond, time.Second
@@ -312,7 +312,8 @@ func TestFollowerStalledInApply(t *testing.T) {
 	e.Equal()
 }
 
-// A member alone stops leading while its disk hangs, and opens another term when it goes on.
+// A single member stops leading while its disk hangs, and opens another term when the disk works
+// again.
 func TestStalledAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var leaders atomic.Int64

@@ -13,13 +13,13 @@ import (
 	"rollcall/member"
 )
 
-// A session with many ephemeral nodes ends at once, and its nodes go step by step. Whatever
+// A session with many ephemeral nodes ends at once, and its nodes are deleted in steps. Whatever
 // happens to the members meanwhile, the steps go on and no member differs.
 
 // slowly is how long a disk takes to write, so that time passes between two steps.
 const slowly = 2 * time.Millisecond
 
-// own makes n ephemeral nodes below /own.
+// own creates n ephemeral nodes below /own.
 func own(t *testing.T, c *wire.Conn, n int) {
 	t.Helper()
 	if code := create(t, c, 1, "/own", jute.Persistent); code != jute.OK {
@@ -41,7 +41,7 @@ type raw []byte
 
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
-// left is how many ephemeral nodes a member has, and whether an ended session left any.
+// left returns how many ephemeral nodes a member has, and whether an ended session has nodes left.
 func left(e *cluster.Ensemble, member uint32) (nodes int, unswept bool) {
 	s := e.Member(member).State()
 	s.RLock()
@@ -49,7 +49,7 @@ func left(e *cluster.Ensemble, member uint32) (nodes int, unswept bool) {
 	return s.EphemeralCount(), s.Unswept()
 }
 
-// sweptTo waits until an ended session has left a member n nodes at most, and some.
+// sweptTo waits until at most n nodes of an ended session are left on a member, but not none.
 func sweptTo(t *testing.T, e *cluster.Ensemble, member uint32, n int) {
 	t.Helper()
 	for range 10_000 {
@@ -61,8 +61,8 @@ func sweptTo(t *testing.T, e *cluster.Ensemble, member uint32, n int) {
 	t.Fatal("nothing is swept")
 }
 
-// The leader dies in the middle, and the next one goes on. The client that asked for the end
-// is answered when the last node is gone, everywhere; nobody can resume the session meanwhile.
+// The leader dies in the middle, and the next one goes on. The client that closed the session is
+// answered when the last node is gone everywhere. The session cannot be resumed meanwhile.
 func TestSweepGoesOnUnderTheNextLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = 12_000
@@ -89,7 +89,7 @@ func TestSweepGoesOnUnderTheNextLeader(t *testing.T) {
 			t.Errorf("resumed as %v, %v", got.SessionID, err)
 		}
 		for _, id := range e.Followers() {
-			e.Gate(id).Hold() // the next leader waits until all is seen
+			e.Gate(id).Hold() // the next leader waits until everything has been checked
 		}
 		e.Kill(leader)
 		e.Leader()
@@ -128,8 +128,8 @@ func TestSweepGoesOnUnderTheNextLeader(t *testing.T) {
 	})
 }
 
-// A member that lagged is sent a snapshot in the middle; then everybody is killed, and what
-// starts again goes on with what is left.
+// A member that lagged is sent a snapshot in the middle. Then all members are killed and started
+// again, and go on with the nodes that are left.
 func TestSnapshotInMidSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, most = 70_000, 10_000

@@ -15,10 +15,10 @@ import (
 	"rollcall/znode"
 )
 
-// What may become of a term of leading that has ended, or not quite: its entries go to
-// raft's Apply, which is bound to no term.
+// These tests are about what may become of a term of leading that has ended, or not quite: its
+// entries go to raft's Apply, which is not bound to a term.
 
-// terms are those that have opened, by the member that led them.
+// terms are the terms that have opened, by the member that led them.
 type terms struct {
 	mu     sync.Mutex
 	opened []member.Event
@@ -38,7 +38,7 @@ func (s *terms) all() []member.Event {
 	return s.opened
 }
 
-// watched runs a test like ensemble, with the terms that open.
+// watched runs a test as ensemble does, and passes it the terms that open.
 func watched(t *testing.T, opts cluster.Options, run func(t *testing.T, e *cluster.Ensemble, seen *terms)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func watched(t *testing.T, opts cluster.Options, run func(t *testing.T, e *clust
 	})
 }
 
-// term is the newest one, as a member knows it.
+// term returns the newest term that a member knows.
 func term(e *cluster.Ensemble, member uint32) znode.Term {
 	s := e.Member(member).State()
 	s.RLock()
@@ -59,10 +59,10 @@ func term(e *cluster.Ensemble, member uint32) znode.Term {
 	return s.Term()
 }
 
-// raft refuses single entries in the middle of a pipeline, again and again, and still leads.
-// Each refusal ends the term's object, for nobody can say whether what came behind the
-// refused one will follow what came before it. All writes are sent again: none is lost or
-// there twice, and each session's are in order.
+// Raft refuses single entries in the middle of a pipeline, again and again, and still leads. Each
+// refusal ends the term's object, because it is unknown whether what came after the refused entry
+// will follow what came before it. All writes are sent again: none is lost or done twice, and each
+// session's are in order.
 func TestRefusedProposalInMidst(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kept=%t", kept), func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRefusedProposalInMidst(t *testing.T) {
 				writers := startWriters(t, e, rand.New(rand.NewPCG(1, 6)), sessions, 120, sessionTimeout, 20*time.Millisecond)
 				const refusals = 8
 				for i := range refusals {
-					if kept { // raft takes it after all, in a term that is another by then
+					if kept { // raft takes it after all, in what is another term by then
 						gate.Keep(2 + i%3)
 					} else {
 						gate.Refuse(2 + i%3)
@@ -105,8 +105,9 @@ func TestRefusedProposalInMidst(t *testing.T) {
 	}
 }
 
-// doomed has the leader seal an entry that expires a silent session of each follower, and
-// stand still with it, or be told that it was refused. It returns the connections.
+// doomed lets the leader seal an entry that expires a silent session of each follower. With that
+// entry, the leader is held up, or is told that raft refused it. It returns the connections and the
+// sessions.
 func doomed(t *testing.T, e *cluster.Ensemble, stop func(g *cluster.Gate), stopped func(g *cluster.Gate) bool) (conns map[uint32]*wire.Conn, ids map[uint32]jute.SessionID) {
 	t.Helper()
 	const timeout = 4 * tick
@@ -123,8 +124,8 @@ func doomed(t *testing.T, e *cluster.Ensemble, stop func(g *cluster.Gate), stopp
 	return conns, ids
 }
 
-// lives: the session that was given up is heard again, on the connection that it had, in a
-// term that knows nothing of that.
+// lives checks that the session which was given up can be heard again on its connection, in a term
+// that knows nothing of the expiry.
 func lives(t *testing.T, c *wire.Conn) {
 	t.Helper()
 	if _, _, err := c.Call(jute.XidPing, jute.OpPing, nil); err != nil {
@@ -132,16 +133,16 @@ func lives(t *testing.T, c *wire.Conn) {
 	}
 }
 
-// A term ends and another opens in the same term of raft. An entry of the first, which
-// raft was said to have refused, comes into the log behind the TermStart of the second: all
-// members ignore it, and the session that it expires lives.
+// A term ends and another one opens in the same term of raft. An entry of the first, which raft was
+// said to have refused, comes into the log after the TermStart of the second. All members ignore
+// it, and the session that it expires lives.
 func TestTwoTermsInOneOfRaft(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		leader := e.Leader()
 		before, gate := term(e, leader), e.Gate(leader)
 		conns, ids := doomed(t, e, func(g *cluster.Gate) { g.Keep(1) }, func(g *cluster.Gate) bool { return g.Refused() == 1 })
 		e.Wait("another term", 5*tick, func() bool { return len(seen.all()) == 2 })
-		time.Sleep(tick) // its pings reach all
+		time.Sleep(tick) // its pings reach all members
 		for _, c := range conns {
 			lives(t, c)
 		}
@@ -164,9 +165,9 @@ func TestTwoTermsInOneOfRaft(t *testing.T) {
 	})
 }
 
-// The leader stands still with a sealed entry while another member leads and loses the
-// lead to it again. Its entry comes into the log of a term of raft that is not its own: all
-// members ignore it, the sessions that it expires live, and a new term opens behind it.
+// The leader is held up with a sealed entry, while another member leads and loses leadership to it
+// again. Its entry comes into the log in a raft term that is not its own. All members ignore it,
+// the sessions that it expires live, and a new term opens after it.
 func TestOldEntryInNewTerm(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		old := e.Leader()
@@ -176,13 +177,13 @@ func TestOldEntryInNewTerm(t *testing.T) {
 		e.Wait("another leader", 5*tick, func() bool { return len(seen.all()) == 2 })
 		second := seen.all()[1].Member
 		third := other(e, old, second)
-		time.Sleep(tick) // its pings reach the third
+		time.Sleep(tick) // its pings reach the third member
 		lives(t, conns[third])
 		e.Rejoin(old)
 		e.Equal()
 		lives(t, conns[third])
 
-		e.BlockLog(third, old) // its requests for votes: the old leader alone is to win
+		e.BlockLog(third, old) // its requests for votes, so that only the old leader can win
 		e.Isolate(second)
 		e.Wait("the old leader to lead again", 5*tick, func() bool { return e.Disk(old).Votes(old) > seen.all()[1].Term })
 		time.Sleep(tick / 2)
@@ -215,10 +216,9 @@ func other(e *cluster.Ensemble, a, b uint32) uint32 {
 	return 0
 }
 
-// The leader loses the lead and gets it again, with nobody else in between, before it has
-// looked once: it stands still in the middle of its term. Both changes count: the old term
-// ends, a fresh one opens with a TermStart of its own, and clients of all members see no
-// more than a pause.
+// The leader loses leadership and gets it again, with no other leader in between, before it has
+// checked once, because it is held up in the middle of its term. Both changes count: the old term
+// ends, a new one opens with a TermStart of its own, and clients of all members see only a pause.
 func TestLostAndGainedBetweenTwoLooks(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		old := e.Leader()
@@ -231,12 +231,12 @@ func TestLostAndGainedBetweenTwoLooks(t *testing.T) {
 			calls = append(calls, c.Go(jute.OpCreate, &jute.CreateRequest{Path: fmt.Appendf(nil, "/w%d", i), ACL: jute.OpenACL}))
 		}
 		e.Wait("an entry to be held", tick, func() bool { return gate.Waiting() == 1 })
-		e.Network.Cut(a, b) // they elect nobody
+		e.Network.Cut(a, b) // so that they elect no leader
 		e.BlockLog(a, old)
 		e.BlockLog(b, old)
 		e.Network.Cut(old, a)
 		e.Network.Cut(old, b)
-		time.Sleep(tick / 2) // it leads no more
+		time.Sleep(tick / 2) // by then it no longer leads
 		e.Network.Heal(old, a)
 		e.Network.Heal(old, b)
 		e.Wait("it to lead again", 5*tick, func() bool { return e.Disk(old).Votes(old) > before.Term })
@@ -246,7 +246,7 @@ func TestLostAndGainedBetweenTwoLooks(t *testing.T) {
 			t.Fatal("the old entry did not come into the log: this shows nothing")
 		}
 		for i, call := range calls {
-			if _, err := call.Wait(); err != nil { // made twice, it would be there already
+			if _, err := call.Wait(); err != nil { // if it had been made twice, it would exist already
 				t.Errorf("write of client %d: %v", i, err)
 			}
 		}

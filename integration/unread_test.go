@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	unreadPauses  = 20 // lengths of pause per timeout
-	unreadPart    = 8  // each is this part of the timeout longer than the one before: the longest are over twice the timeout
+	unreadPauses  = 20 // how many lengths of pause for each timeout
+	unreadPart    = 8  // each pause is longer than the one before by this fraction of the timeout; the longest are over twice the timeout
 	unreadLook    = tick / 50
-	latestExpiry  = 2 * tick // a silent session ends at most so long after its timeout
-	vouchedTenths = 9        // of the timeout: after it, a member closes the connection of a client that nobody acknowledged
+	latestExpiry  = 2 * tick // a silent session ends at most this long after its timeout
+	vouchedTenths = 9        // of the timeout: after it, a member closes a connection whose client the leader has not acknowledged
 )
 
-// A client sends its last request while its member stands still, and is dead from then on. The
-// member cannot tell how long the request lay there, so it counts as heard when the member
-// reads it, after the pause. The session then ends at most T and two ticks after the pause.
-// If the session would have ended without the request before the end of the pause, it ends then.
-// From nine tenths of T on, the member may also close the connection unread.
+// A client sends its last request while its member is paused, and is dead from then on. The member
+// cannot tell how long the request has been waiting, so the client counts as heard when the member
+// reads the request, after the pause. The session then ends at most T and two ticks after the
+// pause. If, without the request, the session would have ended before the end of the pause, it ends
+// then. From nine tenths of T on, the member may also close the connection without reading.
 func TestUnreadBytesCountWhenTheyAreRead(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * tick, 8 * tick} {
-		for _, gap := range []time.Duration{0, tick} { // what was heard before has not reached the leader, or has
+		for _, gap := range []time.Duration{0, tick} { // what was heard before has not reached the leader yet, or has
 			for i := range unreadPauses {
 				pause := time.Duration(i+1) * timeout / unreadPart
 				t.Run(fmt.Sprintf("timeout %v, gap %v, pause %v", timeout, gap, pause), func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestUnreadBytesCountWhenTheyAreRead(t *testing.T) {
 	}
 }
 
-// dieUnread opens a session on member a and has it heard for the last time. After the gap it pauses a,
-// and sends the request that a cannot read. It judges when the session ends.
+// dieUnread opens a session on member a, which hears from it for the last time. After the gap it
+// pauses a, and sends the request, which a cannot read. It checks when the session ends.
 func dieUnread(t *testing.T, e *cluster.Ensemble, leader, a uint32, timeout, gap, pause time.Duration) {
 	t.Helper()
 	e.Joined()
@@ -82,11 +82,11 @@ func dieUnread(t *testing.T, e *cluster.Ensemble, leader, a uint32, timeout, gap
 	e.Equal()
 }
 
-// within is a span of time.
+// within is a range of time.
 type within struct{ least, most time.Duration }
 
 func (w within) holds(d time.Duration) bool {
-	return d >= w.least && d <= w.most+tick/10 // the time of a commit, and of a look
+	return d >= w.least && d <= w.most+tick/10 // plus the time of a commit and of a check
 }
 
 func (w within) String() string { return fmt.Sprintf("%v to %v", w.least, w.most) }

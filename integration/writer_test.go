@@ -14,32 +14,32 @@ import (
 	"rollcall/jute"
 )
 
-// window is how many writes a session has under way.
+// window is how many writes a session has in flight.
 const window = 5
 
-// writer is one session and what became of its writes: sequential nodes whose data counts
-// up, and an ephemeral node.
+// writer is one session with the outcomes of its writes: sequential nodes whose data count up, and
+// an ephemeral node.
 type writer struct {
 	client *cluster.Client
 	dir    string
-	n      int           // writes
-	pace   time.Duration // at most, between two
+	n      int           // how many writes
+	pace   time.Duration // the longest pause between two writes
 	rng    *rand.Rand
 	linear bool // reads need no sync before them
 
-	begun []time.Time // when each write was asked for
-	ended []time.Time // and when it was settled
-	made  []aged      // what was found of them, as check has read it
+	begun []time.Time // when each write was sent
+	ended []time.Time // when its outcome was known
+	made  []aged      // the nodes that were found, as check has read them
 
 	acked  map[int]bool
-	lost   map[int]bool // outcome unknown
+	lost   map[int]bool // writes of unknown outcome
 	others []error
 	done   chan struct{}
 	told   atomic.Int64
 }
 
-// startWriters opens a session on each member, and then more of them, until there are
-// sessions; each makes its nodes and then writes n times on its own.
+// startWriters opens a session on each member, and more until there are as many as asked for. Each
+// creates its nodes and then writes n times on its own.
 func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n int, timeout, pace time.Duration) []*writer {
 	t.Helper()
 	var writers []*writer
@@ -73,7 +73,7 @@ func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n
 	return writers
 }
 
-// run writes, some at a time.
+// run writes, several writes at a time.
 func (w *writer) run() {
 	defer close(w.done)
 	calls := make([]*cluster.Call, w.n)
@@ -96,10 +96,10 @@ func (w *writer) run() {
 	}
 }
 
-// shared is a node that all sessions write and read, and whose watch they set.
+// shared is a node that all sessions write, read and watch.
 const shared = "/shared"
 
-// share writes or reads it; the history judges what came of that.
+// share writes or reads the shared node. The history judges the results.
 func (w *writer) share(i int) {
 	if i%8 < 4 {
 		w.client.Go(jute.OpSetData, &jute.SetDataRequest{Path: []byte(shared), Data: fmt.Appendf(nil, "%s %d", w.dir, i), Version: -1})
@@ -126,7 +126,7 @@ func (w *writer) awaitWrite(i int, call *cluster.Call) {
 	w.told.Add(1)
 }
 
-// finished reports whether all of them are.
+// finished reports whether all writers have finished.
 func finished(writers []*writer) bool {
 	for _, w := range writers {
 		select {
@@ -138,8 +138,8 @@ func finished(writers []*writer) bool {
 	return true
 }
 
-// check compares what the session was told with what is there: every acknowledged write
-// once, in the session's order, and no other twice.
+// check compares what the session was told with what exists: every acknowledged write once, in the
+// session's order, and no other write twice.
 func (w *writer) check(t *testing.T) {
 	t.Helper()
 	for _, err := range w.others {
@@ -193,7 +193,7 @@ func insistExists(c *cluster.Client, path string) (jute.Stat, error) {
 	}
 }
 
-// children lists the nodes by sequence number, as of now.
+// children returns the nodes that exist now, ordered by sequence number.
 func (w *writer) children(t *testing.T) []string {
 	t.Helper()
 	for {
@@ -221,7 +221,7 @@ func (w *writer) children(t *testing.T) []string {
 	}
 }
 
-// read returns which write made the node, and its Stat.
+// read returns which write created the node, and its Stat.
 func (w *writer) read(t *testing.T, child string) (i int, stat jute.Stat) {
 	t.Helper()
 	r, err := w.client.Do(jute.OpGetData, &jute.GetDataRequest{Path: []byte(w.dir + "/" + child)})

@@ -14,12 +14,12 @@ import (
 	"rollcall/integration/wire"
 )
 
-// sessionTimeout of the clients. After two thirds of it without an answer they go
-// elsewhere; a new leader grants all of it.
+// sessionTimeout is the timeout of the clients' sessions. A client that gets no answer for two
+// thirds of it moves to another member; a new leader grants a full one.
 const sessionTimeout = 15 * time.Second
 
-// client is one of go-zookeeper that remembers all that happened to its session, and
-// holds one ephemeral node.
+// client is a client of go-zookeeper that records everything that happens to its session, and holds
+// one ephemeral node.
 type client struct {
 	*zk.Conn
 	node string
@@ -27,7 +27,7 @@ type client struct {
 
 	mu     sync.Mutex
 	states []zk.State    // every change, in order
-	more   chan struct{} // closed, and made anew, when there is another
+	more   chan struct{} // closed and replaced when there is another state
 }
 
 // connect opens a session on the first of hosts and creates its ephemeral node. The
@@ -67,14 +67,14 @@ func (c *client) note(e zk.Event) {
 	c.more = make(chan struct{})
 }
 
-// seen returns all states so far, and what is closed when there is another.
+// seen returns all states so far, and a channel that is closed when there is another one.
 func (c *client) seen() ([]zk.State, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.states), c.more
 }
 
-// hasSession waits for a session behind the first n states.
+// hasSession waits for a session after the first n states.
 func (c *client) hasSession(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -91,8 +91,8 @@ func (c *client) hasSession(ctx context.Context, n int) error {
 	}
 }
 
-// goOn goes on behind the first n states, after a fault that moves the client
-// elsewhere or, if its member was not the one, must not touch it. It writes once, a
+// goOn waits until the client goes on, after the first n states and a fault. The fault moves the
+// client elsewhere or, if its member was not hit, must not affect it. The client writes once, a
 // node next to its own.
 func (c *client) goOn(ctx context.Context, fault string, n int, moves bool) error {
 	if moves {
@@ -108,8 +108,8 @@ func (c *client) goOn(ctx context.Context, fault string, n int, moves bool) erro
 	return c.same(n, moves)
 }
 
-// same checks the session that there was before the first n states: it is the same,
-// its node is there, and only a client that moves has seen anything since.
+// same checks the session that existed before the first n states: it is the same, its node exists,
+// and only a client that moves has seen anything since.
 func (c *client) same(n int, moves bool) error {
 	exists, stat, err := c.Exists(c.node)
 	states, _ := c.seen()

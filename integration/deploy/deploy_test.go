@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The ensemble that `make up` starts, through the death of its leader, the loss of the
-// next leader's network and then of a follower's, and a restart of all. Sessions opened
-// before the first fault live through the others.
+// The ensemble that `make up` starts survives the death of its leader, the loss of the next
+// leader's network and then of a follower's, and a restart of all members. Sessions that were
+// opened before the first fault live through the others.
 func TestEnsemble(t *testing.T) {
 	requireEngine(t)
 	s := newStack(t)
@@ -35,7 +35,7 @@ func TestEnsemble(t *testing.T) {
 	if _, _, err := s.run(t.Context(), patience, "make", "down"); err != nil {
 		t.Fatal(err)
 	}
-	s.up(t, "deploy/ensemble.sh", "up") // the same image: the tree may have changed meanwhile
+	s.up(t, "deploy/ensemble.sh", "up") // the same image, although the tree may have changed meanwhile
 	read(t, s, "/kept")
 
 	if _, _, err := s.run(t.Context(), patience, "make", "down", "VOLUMES=1"); err != nil {
@@ -46,8 +46,8 @@ func TestEnsemble(t *testing.T) {
 	}
 }
 
-// requireEngine fails the test where no container engine answers; only a variable that
-// nobody sets by accident leaves it out.
+// requireEngine fails the test if no container engine answers. It skips the test only if
+// ROLLCALL_NO_DOCKER is set, which does not happen by accident.
 func requireEngine(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ROLLCALL_NO_DOCKER") == "1" {
@@ -58,7 +58,7 @@ func requireEngine(t *testing.T) {
 	}
 }
 
-// checkVersion checks that the image and a member say which commit they are built from.
+// checkVersion checks that the image and a member report the commit that they are built from.
 func (s *stack) checkVersion(t *testing.T) {
 	t.Helper()
 	stdout, _, err := s.run(t.Context(), patience, "git", "-c", "safe.directory=*", "log", "-1", "--format=%H %ct")
@@ -80,7 +80,7 @@ func (s *stack) checkVersion(t *testing.T) {
 	}
 }
 
-// checkSettings checks what compose.yaml promises and no client sees.
+// checkSettings checks settings in compose.yaml that clients cannot see.
 func (s *stack) checkSettings(t *testing.T) {
 	t.Helper()
 	asking, other := s.members[0].inspect(t), s.members[1].inspect(t)
@@ -103,7 +103,8 @@ func (s *stack) checkSettings(t *testing.T) {
 			}
 		}
 	}
-	// health stands for a stranger here: the image has no other program to connect with.
+	// health stands in for a stranger here, because the image has no other program that could
+	// connect.
 	dial := func(network string, port int) string {
 		addr := fmt.Sprintf("%s:%d", other.NetworkSettings.Networks[s.network(network)].IPAddress, port)
 		_, _, err := s.run(t.Context(), patience, "docker", "exec", asking.ID, "/rollcall", "health", "-addr", addr)
@@ -120,15 +121,15 @@ func (s *stack) checkSettings(t *testing.T) {
 	}
 }
 
-// faults plays faults on one ensemble, one after the other, with more clients each time.
+// faults plays faults on one ensemble, one after another, with more clients each time.
 type faults struct {
 	*stack
 	clients []*client
 }
 
-// play puts another client on each member and lets fault take away the victim. Clients
-// of the other members must see nothing of it, and those of the victim keep their
-// session elsewhere. back undoes the fault.
+// play puts another client on each member, and fault takes the victim away. Clients of the other
+// members must notice nothing, and those of the victim must keep their session elsewhere. back
+// undoes the fault.
 func (f *faults) play(t *testing.T, name string, victim *member, fault func(t *testing.T, victim *member) (back func())) {
 	t.Helper()
 	for _, m := range f.members {
@@ -161,8 +162,8 @@ func (f *faults) play(t *testing.T, name string, victim *member, fault func(t *t
 			t.Errorf("%s, and back: %v", name, err)
 		}
 	}
-	// What they hold is there on the member that came back. It may need a moment to reach the
-	// leader; a client that knows no other member waits for that.
+	// What the clients hold exists on the member that came back. That member may need a moment to
+	// reach the leader; a client that knows no other member waits for that.
 	connect(t, []string{victim.addr}, "/sessions/"+name+"-first").Close()
 	c := connect(t, f.addresses(victim), "/sessions/"+name+"-back")
 	f.clients = append(f.clients, c)
@@ -176,7 +177,7 @@ func (f *faults) play(t *testing.T, name string, victim *member, fault func(t *t
 	}
 }
 
-// kill ends a member's process at once; it starts anew on its data.
+// kill kills a member's process. It is started again on its data.
 func kill(t *testing.T, victim *member) (back func()) {
 	s, id := victim.stack, victim.inspect(t).ID
 	s.docker(t, "kill", id)
@@ -186,8 +187,8 @@ func kill(t *testing.T, victim *member) (back func()) {
 	}
 }
 
-// cut takes the members' network from a member, which goes on running; clients still
-// reach it. Docker's health check must notice, and the others stay healthy.
+// cut disconnects a member from the members' network. The member goes on running, and clients still
+// reach it. Docker's health check must notice, and the others must stay healthy.
 func cut(t *testing.T, victim *member) (back func()) {
 	s, before := victim.stack, victim.inspect(t)
 	network := s.network("members")
@@ -204,7 +205,7 @@ func cut(t *testing.T, victim *member) (back func()) {
 	}
 }
 
-// write creates nodes that stay.
+// write creates persistent nodes.
 func write(t *testing.T, s *stack, paths ...string) {
 	t.Helper()
 	c := connect(t, s.addresses(s.members[0]), "/writer")
@@ -216,7 +217,7 @@ func write(t *testing.T, s *stack, paths ...string) {
 	}
 }
 
-// read checks on every member that a node of write is there.
+// read checks on every member that a node of write exists.
 func read(t *testing.T, s *stack, path string) {
 	t.Helper()
 	for _, m := range s.members {

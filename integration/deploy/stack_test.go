@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// patience is the limit for anything that must happen: far more than it takes.
+	// patience is the limit for anything that must happen. It is far longer than anything takes.
 	patience = time.Minute
-	// buildLimit is that for a build of the binary with nothing in Go's cache.
+	// buildLimit is the same for a build of the binary with an empty Go cache.
 	buildLimit = 5 * time.Minute
-	// look is how often a condition outside this process is looked at.
+	// look is the interval at which a condition outside this process is checked.
 	look = 50 * time.Millisecond
 )
 
@@ -34,15 +34,15 @@ type stack struct {
 	members []*member
 }
 
-// member is one service of the ensemble, in whatever container it runs.
+// member is one service of the ensemble, whichever container it runs in.
 type member struct {
 	stack   *stack
 	service string
-	addr    string // where clients of this machine connect
+	addr    string // where clients on this machine connect
 }
 
-// newStack reserves names and ports for an ensemble, and makes sure that nothing of it
-// is left when the test ends. It starts nothing.
+// newStack reserves names and ports for an ensemble, and makes sure that nothing of it is left when
+// the test ends. It starts nothing.
 func newStack(t *testing.T) *stack {
 	s := &stack{project: fmt.Sprintf("rollcalltest%d", os.Getpid())}
 	s.env = append(os.Environ(),
@@ -60,7 +60,7 @@ func newStack(t *testing.T) *stack {
 	return s
 }
 
-// remove deletes all that is left of the ensemble. The test's context has ended by now.
+// remove deletes everything that is left of the ensemble. The test's context has ended by then.
 func (s *stack) remove(t *testing.T) {
 	ctx := context.Background()
 	if t.Failed() {
@@ -79,8 +79,8 @@ func (s *stack) remove(t *testing.T) {
 	}
 }
 
-// up runs the command that starts the members, and checks that it says where they are.
-// The command returns once all are healthy.
+// up runs the command that starts the members, and checks that it prints their addresses. The
+// command returns once all are healthy.
 func (s *stack) up(t *testing.T, command ...string) {
 	t.Helper()
 	out, _, err := s.run(t.Context(), buildLimit, command[0], command[1:]...)
@@ -94,7 +94,7 @@ func (s *stack) up(t *testing.T, command ...string) {
 	t.Log(regexp.MustCompile(`healthy after \d+ s`).FindString(out))
 }
 
-// run runs a command in the repository's root. An error has what it printed.
+// run runs a command in the repository's root. Its error contains the command's output.
 func (s *stack) run(ctx context.Context, limit time.Duration, name string, args ...string) (stdout, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -127,7 +127,7 @@ func (s *stack) remaining(t *testing.T, list ...string) string {
 	return s.docker(t, append(list, "--quiet", "--filter", "label=com.docker.compose.project="+s.project)...)
 }
 
-// network is the name of one of the ensemble's networks.
+// network returns the name of one of the ensemble's networks.
 func (s *stack) network(name string) string { return s.project + "_" + name }
 
 // leader waits until one member leads and the others follow, and returns it.
@@ -156,7 +156,7 @@ func (s *stack) follower(t *testing.T) *member {
 	return s.members[slices.IndexFunc(s.members, func(m *member) bool { return m != leader })]
 }
 
-// addresses returns where clients connect, first's place first.
+// addresses returns the members' addresses for clients, beginning with that of first.
 func (s *stack) addresses(first *member) []string {
 	addrs := []string{first.addr}
 	for _, m := range s.members {
@@ -167,7 +167,7 @@ func (s *stack) addresses(first *member) []string {
 	return addrs
 }
 
-// container is the id of the member's container, running or not.
+// container returns the id of the member's container, running or not.
 func (m *member) container(ctx context.Context) (string, error) {
 	out, _, err := m.stack.run(ctx, patience, "docker", "ps", "--all", "--quiet",
 		"--filter", "label=com.docker.compose.project="+m.stack.project,
@@ -181,7 +181,7 @@ func (m *member) container(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("containers of %s: %q, want one", m.service, out)
 }
 
-// inspection is what Docker says of a container, as far as it matters here.
+// inspection is the part of Docker's description of a container that matters here.
 type inspection struct {
 	ID    string
 	State struct {
@@ -215,7 +215,7 @@ func (m *member) inspect(t *testing.T) inspection {
 	return list[0]
 }
 
-// waitHealth waits until Docker's health check says so.
+// waitHealth waits until Docker's health check reports want.
 func (m *member) waitHealth(t *testing.T, want string) {
 	t.Helper()
 	began := time.Now()
@@ -225,7 +225,7 @@ func (m *member) waitHealth(t *testing.T, want string) {
 
 var modeLine = regexp.MustCompile(`(?m)^Mode: (\w+)$`)
 
-// mode asks the member by srvr what it is; "" while it does not serve.
+// mode asks the member with srvr for its role; "" while it does not serve.
 func (m *member) mode() string {
 	const limit = 2 * time.Second
 	conn, err := net.DialTimeout("tcp", m.addr, limit)
@@ -239,15 +239,15 @@ func (m *member) mode() string {
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return ""
 	}
-	answer, _ := io.ReadAll(io.LimitReader(conn, 1<<20)) // what came of it is looked at
+	answer, _ := io.ReadAll(io.LimitReader(conn, 1<<20)) // whatever arrived is checked
 	if match := modeLine.FindSubmatch(answer); match != nil {
 		return string(match[1])
 	}
 	return ""
 }
 
-// freePorts returns n loopback ports that nobody listens on, from below those that the
-// system gives away: a member that starts anew must find its port free again.
+// freePorts returns n loopback ports on which nothing listens. They are below those that the kernel
+// hands out, so that a member that starts again finds its port free.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	const first, last = 20_000, 30_000
@@ -268,7 +268,7 @@ func freePorts(t *testing.T, n int) []int {
 	return ports
 }
 
-// until looks at a condition until it holds; what names it in the error.
+// until checks a condition until it holds. what describes it in the error.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,5 +1,5 @@
-// Package hostile holds tests alone: clients that mean harm attack one of three members, which
-// are processes of the real binary, while other clients go on with their work. Each test
-// measures what the others wait for before the attack and during it, and the members' memory.
-// What counts is the ratio of the two: a slow machine is slow in both.
+// Package hostile holds only tests. Hostile clients attack one of three members, which are
+// processes of the real binary, while other clients go on with their work. Each test measures how
+// long the others wait before and during the attack, and the members' memory. What counts is the
+// ratio of the two waits, because a slow machine is slow in both.
 package hostile

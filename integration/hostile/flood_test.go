@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	floodConns = 19 // that attack, all of one address
-	floodAhead = 8  // large writes under way on each connection
+	floodConns = 19 // attacking connections, all from one address
+	floodAhead = 8  // large writes in flight on each connection
 	floodFrom  = "127.66.66.68"
 	floodTime  = 3 * time.Second
-	// floodPart is the part of a large write's median wait that others may wait at p99. A large
-	// write waits for the 151 others that are under way. A small one follows those alone that
-	// have been sent, which fill two entries, and meets a few more on its way through the log.
-	// That is fewer than a tenth of them.
+	// floodPart is the fraction of a large write's median wait that others may wait at p99. A large
+	// write waits for the 151 others in flight. A small one waits only for those that have been
+	// sent, which fill two entries, and for a few more on its way through the log. That is fewer
+	// than a tenth of them.
 	floodPart = 10
 )
 
-// Nineteen connections write 1 MB each, as fast as they are answered. Before writes were charged
-// by their bytes, others waited 6.3 s at p99.
+// Nineteen connections write 1 MB each, as fast as they are answered. Before writes were charged by
+// their bytes, others waited 6.3 s at p99.
 func TestFloodOfLargeWrites(t *testing.T) {
 	e, o := startMembers(t, "", "")
 	for i := range floodConns {
@@ -47,7 +47,8 @@ func TestFloodOfLargeWrites(t *testing.T) {
 	t.Error(worst)
 }
 
-// inFlood has the others write for floodTime beside large writes. It returns how long either took.
+// inFlood lets the others write for floodTime during large writes. It returns how long both kinds
+// took.
 func (o *others) inFlood(t *testing.T, victim *process.Member) (large, small writes) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,8 +80,8 @@ func (o *others) inFlood(t *testing.T, victim *process.Member) (large, small wri
 
 func floodPath(i int) []byte { return fmt.Appendf(nil, "/flood%d", i) }
 
-// sendLarge opens a session and writes bigSize bytes until ctx ends, floodAhead writes at a time. It
-// calls answered after each answer, and when it ends, and returns how long each write waited.
+// sendLarge opens a session and writes bigSize bytes until ctx ends, floodAhead writes at a time.
+// It calls answered after each answer and when it ends. It returns how long each write waited.
 func sendLarge(ctx context.Context, m *process.Member, i int, answered func()) (all writes, err error) {
 	defer answered()
 	sock, err := dialFrom(ctx, m, floodFrom)
@@ -94,7 +95,7 @@ func sendLarge(ctx context.Context, m *process.Member, i int, answered func()) (
 		return nil, err
 	}
 	write := jute.SetDataRequest{Path: floodPath(i), Version: -1, Data: make([]byte, bigSize)}
-	var sent []time.Time // of those under way
+	var sent []time.Time // of those in flight
 	for {
 		for len(sent) < floodAhead {
 			sent = append(sent, time.Now())

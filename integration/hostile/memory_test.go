@@ -19,26 +19,27 @@ import (
 )
 
 const (
-	memoryLimit  = "250MiB" // GOMEMLIMIT of the members
+	memoryLimit  = "250MiB" // the members' GOMEMLIMIT
 	mostResident = 300 << 20
 
-	silentConns   = 58              // that attack, of one address
+	silentConns   = 58              // attacking connections, from one address
 	silentTimeout = 4 * time.Second // of their sessions
 	silentFrom    = "127.66.66.66"
-	silentReads   = 20 // behind each write: several writes are under way at a time
-	silentBlocks  = 40 // of a write and its reads, on one connection
+	silentReads   = 20 // after each write; several writes are in flight at a time
+	silentBlocks  = 40 // how many writes, each with its reads, on one connection
 	silentPause   = 200 * time.Millisecond
-	// silentRounds is how often each of them must come and send all of its blocks, at least, or
-	// there was no attack: half as often as on two cores that two other programs kept busy. There
-	// they sent 427,000 to 444,000 requests in five runs, 8.7 to 9.1 rounds.
+	// silentRounds is how often each of them must connect and send all of its blocks, at least;
+	// otherwise there was no attack. It is half of what was seen on two cores that two other
+	// programs kept busy: there they sent 427,000 to 444,000 requests in five runs, 8.7 to 9.1
+	// rounds.
 	silentRounds = 4
 	bigSize      = 1_000_000 // bytes of the nodes that they read
 	listNames    = 5_000     // in the list that they read
-	listName     = 190       // bytes of each, besides six digits
+	listName     = 190       // bytes of each name, besides six digits
 )
 
-// Fifty-eight connections of one address read the largest nodes and the longest lists that there
-// are behind writes of their own, and take no answer. Each may leave 16 MiB unread.
+// Fifty-eight connections from one address read the largest nodes and the longest lists, after
+// writes of their own, and receive no answers. Each may leave 16 MiB unread.
 func TestSilentReaders(t *testing.T) {
 	e, o := startMembers(t, memoryLimit, "")
 	victim := e.Members[0]
@@ -69,7 +70,8 @@ func TestSilentReaders(t *testing.T) {
 	}
 }
 
-// prepare makes what attackers read: a large node, a long list, and a node of each one's own.
+// prepare creates what attackers read: a large node, a long list, and a large node of each one's
+// own.
 func prepare(t *testing.T, m *process.Member) {
 	t.Helper()
 	admin := &other{Conn: dial(t, m, ""), member: m, path: []byte("what attackers read")}
@@ -100,9 +102,9 @@ type raw []byte
 
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
-// silentBlock returns what the i-th attacker sends again and again: a write and reads behind it.
-// A third of them read one large node, a third a list of many names, a third a large node of
-// their own.
+// silentBlock returns what the i-th attacker sends again and again: a write and reads after it. A
+// third of the attackers read one large node, a third a list of many names, and a third a large
+// node of their own.
 func silentBlock(i int) []byte {
 	write := jute.SetDataRequest{Path: []byte("/small"), Version: -1}
 	read := wire.Frame(2, jute.OpGetData, jute.GetDataRequest{Path: []byte("/big")})
@@ -119,9 +121,8 @@ func silentBlock(i int) []byte {
 	return block
 }
 
-// readInSilence opens a session and sends the block again and again, silentBlocks times. Then it
-// is silent, but for a ping now and then, until the member closes the connection. It returns
-// how many requests it sent.
+// readInSilence opens a session and sends the block silentBlocks times. Then it sends only a ping
+// now and then until the member closes the connection. It returns how many requests it sent.
 func readInSilence(ctx context.Context, m *process.Member, block []byte) (sent int) {
 	sock, err := dialFrom(ctx, m, silentFrom)
 	if err != nil {
@@ -129,7 +130,7 @@ func readInSilence(ctx context.Context, m *process.Member, block []byte) (sent i
 	}
 	defer sock.Close()
 	defer context.AfterFunc(ctx, func() { _ = sock.Close() })()
-	_ = sock.(*net.TCPConn).SetReadBuffer(4096) // else the kernel takes megabytes for it
+	_ = sock.(*net.TCPConn).SetReadBuffer(4096) // otherwise the kernel buffers megabytes
 	c := wire.New(sock)
 	if _, err := c.Open(silentTimeout); err != nil {
 		return 0
@@ -157,7 +158,7 @@ var memoryLines = regexp.MustCompile(`(?m)^zk_client_memory.*$`)
 
 var peakLine = regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`)
 
-// peakMemory returns how many bytes of memory the member's process has had at most.
+// peakMemory returns the largest number of bytes of memory that the member's process has had.
 func peakMemory(t *testing.T, m *process.Member) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.Process.Cmd.Process.Pid))

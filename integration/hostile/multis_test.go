@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	multiConns = 32     // that attack, all of one address
-	multiOps   = 10_000 // of each multi: as many as a member takes by default
-	multiAhead = 8      // multis under way on each connection
+	multiConns = 32     // attacking connections, all from one address
+	multiOps   = 10_000 // in each multi: as many as a member accepts by default
+	multiAhead = 8      // multis in flight on each connection
 	multiFrom  = "127.66.66.67"
-	// mostMultiRatio is larger than mostRatio: nobody's write passes the multi that is being run.
+	// mostMultiRatio is larger than mostRatio, because no write can pass the multi that is running.
 	mostMultiRatio = 20
 )
 
-// Thirty-two connections send the largest multis that a member takes, as fast as it answers.
-// Before writes were charged by their operations, that stopped everybody for 41 s.
+// Thirty-two connections send the largest multis that a member accepts, as fast as it answers.
+// Before writes were charged by their operations, that stopped all clients for 41 s.
 func TestLargestMultis(t *testing.T) {
 	e, o := startMembers(t, "", "")
 	victim := e.Members[0]
@@ -61,7 +61,8 @@ func TestLargestMultis(t *testing.T) {
 	}
 }
 
-// besideMultis has the others write for attackTime beside multis. It returns how long each took.
+// besideMultis lets the others write for attackTime during multis. It returns how long each write
+// took.
 func (o *others) besideMultis(t *testing.T, victim *process.Member, multi raw) writes {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -82,7 +83,7 @@ func (o *others) besideMultis(t *testing.T, victim *process.Member, multi raw) w
 }
 
 // sendMultis opens a session and sends the same multi until ctx ends, multiAhead at a time. It
-// returns how many succeeded. A multi that fails ends it.
+// returns how many succeeded. It ends at the first multi that fails.
 func sendMultis(ctx context.Context, m *process.Member, multi raw) (answered int) {
 	sock, err := dialFrom(ctx, m, multiFrom)
 	if err != nil {

@@ -18,29 +18,31 @@ import (
 
 const (
 	tick          = time.Second           // of the members
-	othersEach    = 4                     // sessions of other clients on each member
-	othersEvery   = 20 * time.Millisecond // how often each of them writes its node and reads it back
+	othersEach    = 4                     // other clients' sessions on each member
+	othersEvery   = 20 * time.Millisecond // how often each of them writes its node and reads it
 	othersTimeout = 10 * time.Second      // of their sessions
 	othersSize    = 100                   // bytes of their nodes
-	// calmTime is how long others are measured before an attack, and again after it: the machine
-	// may be slower at one time than at another. attackTime is how long during it.
+	// calmTime is how long others are measured before an attack and again after it, because the
+	// machine may be slower at one time than at another. attackTime is how long they are measured
+	// during it.
 	calmTime   = 3 * time.Second
 	attackTime = 5 * time.Second
-	// mostRatio is how many times the p99 of a calm ensemble others may wait under an attack.
+	// mostRatio is how many times as long as in a calm ensemble others may wait at p99 during an
+	// attack.
 	mostRatio = 10
 	mostTries = 3
-	// leastP99 is counted for a p99 below it: a request that met one collection or one slow write
-	// to the disk is no attack.
+	// leastP99 replaces a smaller p99: a single request that waited for a garbage collection or a
+	// slow write to the disk is no attack.
 	leastP99 = 2 * time.Millisecond
 )
 
-// others are the clients that mean no harm: a few sessions on each member. All of them must be
-// served for as long as the test lasts.
+// others are the well-behaved clients: a few sessions on each member. All of them must be served
+// for as long as the test lasts.
 type others struct {
 	sessions []*other
 }
 
-// other is one of them. Its node is its own.
+// other is one of the others. It has a node of its own.
 type other struct {
 	*wire.Conn
 	member *process.Member
@@ -48,8 +50,8 @@ type other struct {
 	xid    int32
 }
 
-// startMembers starts three members as processes that may use so much memory ("250MiB"; "": as much as
-// they like), and the other clients. lines are further lines of zoo.cfg.
+// startMembers starts three members as processes with a memory limit ("250MiB"; "": none), and the
+// other clients. lines are more lines of zoo.cfg.
 func startMembers(t *testing.T, memory, lines string) (*process.Ensemble, *others) {
 	t.Helper()
 	cfg := process.Config{Binary: rollcall, Size: 3, Tick: tick, Lines: lines}
@@ -76,8 +78,8 @@ func openOther(t *testing.T, m *process.Member, i int) *other {
 	return c
 }
 
-// dial connects to a member's port for clients, from an address of this machine if from is
-// not "". It may be called by the test's own goroutine only.
+// dial connects to a member's port for clients, from an address of this machine if from is not "".
+// Call it only from the test's own goroutine.
 func dial(t *testing.T, m *process.Member, from string) *wire.Conn {
 	t.Helper()
 	sock, err := dialFrom(t.Context(), m, from)
@@ -96,7 +98,7 @@ func dialFrom(ctx context.Context, m *process.Member, from string) (net.Conn, er
 	return d.DialContext(ctx, "tcp", m.Clients)
 }
 
-// call is wire.Conn.Call that must succeed.
+// call does what wire.Conn.Call does. The request must succeed.
 func (c *other) call(t *testing.T, op jute.Op, rec wire.Record) wire.Reply {
 	t.Helper()
 	reply, err := c.try(op, rec)
@@ -119,8 +121,8 @@ func (c *other) try(op jute.Op, rec wire.Record) (wire.Reply, error) {
 	return reply, nil
 }
 
-// work writes the node and reads it back every othersEvery, until end, and returns how long each
-// request took from when it was due: one that is late makes those after it late, too.
+// work writes the node and reads it every othersEvery until end. It returns how long each request
+// took from the time when it was due; a late request makes the ones after it late, too.
 func (c *other) work(end time.Time) ([]time.Duration, error) {
 	var took []time.Duration
 	for due := time.Now(); due.Before(end); due = due.Add(othersEvery) {
@@ -147,7 +149,7 @@ func (c *other) work(end time.Time) ([]time.Duration, error) {
 	return took, nil
 }
 
-// measure has all of them work for so long and returns the p99 of their requests.
+// measure lets all of them work for so long and returns the p99 of their requests.
 func (o *others) measure(t *testing.T, d time.Duration) time.Duration {
 	t.Helper()
 	var (
@@ -176,10 +178,10 @@ func (o *others) measure(t *testing.T, d time.Duration) time.Duration {
 	return p99
 }
 
-// during measures the others while attack runs, which must last until its context ends, and in a
-// calm ensemble before and after that. It fails if they wait more than mostRatio times as
-// long as in the worse of the two. If something else keeps the machine busy for a moment it may
-// seem so: it fails only if they do in each of mostTries attacks.
+// during measures the others while attack runs, and in a calm ensemble before and after that.
+// attack must last until its context ends. The test fails if they wait more than mostRatio times as
+// long as in the worse of the two calm times. Something else may keep the machine busy for a
+// moment, so the test fails only if that happens in each of mostTries attacks.
 func (o *others) during(t *testing.T, attack func(ctx context.Context)) {
 	t.Helper()
 	before := o.measure(t, calmTime)

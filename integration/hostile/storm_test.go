@@ -14,15 +14,15 @@ import (
 
 const (
 	storms          = 3
-	stormSessions   = 3_000           // that fall silent at once, over all members
-	stormEphemerals = 2               // of each
+	stormSessions   = 3_000           // that fall silent at once, on all members together
+	stormEphemerals = 2               // of each session
 	stormTimeout    = 8 * time.Second // of their sessions
-	stormOpeners    = 16              // sessions opened at once
+	stormOpeners    = 16              // sessions opened at a time
 	// mostStormRatio and freeStormTime say what others may wait at p99 in a storm: so many times
 	// as long as before it, or so long.
 	mostStormRatio = 3
 	freeStormTime  = 20 * time.Millisecond
-	stormLook      = 5 * time.Millisecond // how often the nodes are counted
+	stormLook      = 5 * time.Millisecond // how often to count the nodes
 )
 
 // Thousands of sessions fall silent at once, and expire with their nodes while others write.
@@ -48,7 +48,7 @@ func TestStormOfExpiries(t *testing.T) {
 	t.Error(worst)
 }
 
-// fallSilent opens the sessions of a storm, each with its nodes, and has all of them send their
+// fallSilent opens the sessions of a storm, each with its nodes, and lets all of them send their
 // last request.
 func fallSilent(t *testing.T, e *process.Ensemble, n int) {
 	t.Helper()
@@ -64,7 +64,7 @@ func fallSilent(t *testing.T, e *process.Ensemble, n int) {
 					return
 				}
 				conns[i] = c
-				if time.Since(heard) > stormTimeout/4 { // those before must live until all are there
+				if time.Since(heard) > stormTimeout/4 { // earlier sessions must live until all are open
 					heard = time.Now()
 					pingAll(t, conns[:i+1], first)
 				}
@@ -85,7 +85,7 @@ func fallSilent(t *testing.T, e *process.Ensemble, n int) {
 	})
 }
 
-// pingAll pings every stormOpeners-th connection, from one on.
+// pingAll sends a ping on every stormOpeners-th connection, starting at one of them.
 func pingAll(t *testing.T, conns []*wire.Conn, first int) {
 	for i := first; i < len(conns); i += stormOpeners {
 		if err := conns[i].Send(jute.XidPing, jute.OpPing, nil); err != nil {
@@ -94,7 +94,7 @@ func pingAll(t *testing.T, conns []*wire.Conn, first int) {
 	}
 }
 
-// openWithNodes opens a session and makes its ephemeral nodes.
+// openWithNodes opens a session and creates its ephemeral nodes.
 func openWithNodes(ctx context.Context, m *process.Member, prefix string) (*wire.Conn, error) {
 	sock, err := dialFrom(ctx, m, "")
 	if err != nil {
@@ -121,8 +121,8 @@ func openWithNodes(ctx context.Context, m *process.Member, prefix string) (*wire
 	return c, nil
 }
 
-// inStorm has the others write until all nodes in the folder are gone. It returns what was sent
-// before the first one went, and what was under way from then on.
+// inStorm lets the others write until all nodes in the folder are gone. It returns the writes that
+// were sent before the first node went, and those in flight from then on.
 func (o *others) inStorm(t *testing.T, folder *other) (calm, storm writes) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,12 +10,12 @@ import (
 	"rollcall/jute"
 )
 
-// mostWait is how long no write of another client may wait. A client with the shortest session,
-// two ticks, gives its connection up if nothing is answered for two thirds of that. A p99 does not
-// show a stall of which less than one write in a hundred hears.
+// mostWait is how long no write of another client may wait. A client with the shortest session
+// timeout, two ticks, gives its connection up if nothing is answered for two thirds of that. A p99
+// does not show a stall that affects less than one write in a hundred.
 const mostWait = 2 * tick * 2 / 3
 
-// written is when a write was sent, and how long it took to be answered.
+// written is when a write was sent, and how long its answer took.
 type written struct {
 	at   time.Time
 	took time.Duration
@@ -23,7 +23,7 @@ type written struct {
 
 type writes []written
 
-// write has all of them write their nodes every othersEvery, for so long.
+// write lets all of them write their nodes every othersEvery, for so long.
 func (o *others) write(t *testing.T, d time.Duration) writes {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -31,7 +31,7 @@ func (o *others) write(t *testing.T, d time.Duration) writes {
 	return o.writeUntil(ctx, t)
 }
 
-// writeUntil is write until ctx ends.
+// writeUntil does the same until ctx ends.
 func (o *others) writeUntil(ctx context.Context, t *testing.T) writes {
 	t.Helper()
 	var (
@@ -60,7 +60,7 @@ func (o *others) writeUntil(ctx context.Context, t *testing.T) writes {
 	return all
 }
 
-// p99 returns how long they took, at the 99th percentile.
+// p99 returns the 99th percentile of how long they took.
 func (w writes) p99(t *testing.T, when string) time.Duration {
 	t.Helper()
 	if len(w) == 0 {
@@ -72,7 +72,7 @@ func (w writes) p99(t *testing.T, when string) time.Duration {
 	return p99
 }
 
-// longest returns how long the slowest of them took.
+// longest returns how long the slowest took.
 func (w writes) longest() time.Duration {
 	var longest time.Duration
 	for _, one := range w {
@@ -81,7 +81,7 @@ func (w writes) longest() time.Duration {
 	return longest
 }
 
-// median returns how long half of them took at most.
+// median returns the median of how long they took.
 func (w writes) median() time.Duration {
 	took := make([]time.Duration, 0, len(w))
 	for _, one := range w {
@@ -91,12 +91,12 @@ func (w writes) median() time.Duration {
 	return took[len(took)/2]
 }
 
-// before returns those that were sent before a time.
+// before returns the writes that were sent before a time.
 func (w writes) before(at time.Time) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(one written) bool { return !one.at.Before(at) })
 }
 
-// since returns those that were answered at a time or later.
+// since returns the writes that were answered at a time or later.
 func (w writes) since(at time.Time) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(one written) bool { return one.at.Add(one.took).Before(at) })
 }
