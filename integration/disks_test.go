@@ -12,10 +12,10 @@ import (
 	"rollcall/member"
 )
 
-// cached is more entries than raft keeps in memory, whatever the disk has forgotten.
+// cached is more entries than raft keeps in memory.
 const cached = 100
 
-// leaders are the running members that lead.
+// leaders returns the running members that lead.
 func leaders(e *cluster.Ensemble) (ids []uint32) {
 	for _, id := range e.IDs() {
 		if e.Running(id) && e.Member(id).Role() == "leader" {
@@ -25,8 +25,8 @@ func leaders(e *cluster.Ensemble) (ids []uint32) {
 	return ids
 }
 
-// running fails the test unless the members run: that one which has ended does not lead
-// proves nothing.
+// running fails the test unless the members run. That a member which has ended does not lead would
+// prove nothing.
 func running(t *testing.T, e *cluster.Ensemble, ids ...uint32) {
 	t.Helper()
 	for _, id := range ids {
@@ -36,7 +36,7 @@ func running(t *testing.T, e *cluster.Ensemble, ids ...uint32) {
 	}
 }
 
-// write makes n nodes, of which it says how many were acknowledged.
+// write creates n nodes, and logs how many were acknowledged.
 func write(t *testing.T, c *cluster.Client, dir string, n int, data []byte) {
 	t.Helper()
 	for i := range n {
@@ -46,9 +46,8 @@ func write(t *testing.T, c *cluster.Client, dir string, n int, data []byte) {
 	}
 }
 
-// An acknowledged write is on two members of three. One of them loses its disk, the other
-// is away, and the third lags behind: the empty one must not help it to lead without that
-// write.
+// An acknowledged write is on two members of three. One of them loses its disk, the other is away,
+// and the third lags. The empty member must not help the third to lead without that write.
 func TestWipedMemberDoesNotElectALaggard(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		e.Isolate(b)
@@ -75,8 +74,8 @@ func TestWipedMemberDoesNotElectALaggard(t *testing.T) {
 	})
 }
 
-// A wiped member is killed again while it catches up, and neither then nor later does it
-// vote for one that lags.
+// A wiped member is killed again while it catches up. It must not vote for a member that lags,
+// neither then nor later.
 func TestWipedMemberKilledHalfCaughtUp(t *testing.T) {
 	for _, after := range []time.Duration{1, 5, 20, 100, 300, 600} {
 		t.Run(fmt.Sprintf("after %d ms", after), func(t *testing.T) {
@@ -113,7 +112,7 @@ func TestWipedMemberKilledHalfCaughtUp(t *testing.T) {
 	}
 }
 
-// Two of three have lost their disks: nothing starts by itself.
+// Two of three members have lost their disks: nothing starts by itself.
 func TestTwoWipedOfThree(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		write(t, e.Connect(20*tick), "/n", 3, nil)
@@ -138,8 +137,8 @@ func TestTwoWipedOfThree(t *testing.T) {
 	})
 }
 
-// Members begin for the first time in every order, some long before the others: there is
-// one ensemble.
+// Members start for the first time in every order, some long before the others: there is one
+// ensemble.
 func TestFirstStartInEveryOrder(t *testing.T) {
 	for _, order := range [][]uint32{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
@@ -164,8 +163,8 @@ func TestFirstStartInEveryOrder(t *testing.T) {
 	}
 }
 
-// A member crashes, or its disk fails, at each of its first writes: what is there
-// afterwards is enough to begin with, or to begin again.
+// A member crashes, or its disk fails, at each of its first writes. What is on the disk afterwards
+// is enough to start, or to start over.
 func TestBootstrapKilledHalfWay(t *testing.T) {
 	for n := 1; n <= 8; n++ {
 		for _, victims := range [][]uint32{{2}, {1, 2, 3}} {
@@ -193,8 +192,8 @@ func TestBootstrapKilledHalfWay(t *testing.T) {
 	}
 }
 
-// A follower that serves gets a snapshot. Its clients come back with their sessions, and
-// nothing of what they were told, or watch, is lost.
+// A follower that serves is sent a snapshot. Its clients come back with their sessions, and nothing
+// that they were told, or watch, is lost.
 func TestSnapshotInstalledUnderClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { cfg.SnapCount = 20 }})
@@ -208,7 +207,7 @@ func TestSnapshotInstalledUnderClients(t *testing.T) {
 		}
 		writer := e.Connect(20*tick, leader)
 		e.BlockLog(leader, a)
-		calls := make([]*cluster.Call, 5) // their outcome will be unknown, or told: never twice
+		calls := make([]*cluster.Call, 5) // their outcome is unknown, or they are answered: never twice
 		for i := range calls {
 			calls[i] = c.Go(jute.OpCreate, &jute.CreateRequest{Path: fmt.Appendf(nil, "/from%d", i), ACL: jute.OpenACL})
 		}
@@ -239,13 +238,13 @@ func TestSnapshotInstalledUnderClients(t *testing.T) {
 	})
 }
 
-// The leader dies in the middle of sending a snapshot, and no connection is reset. Whoever
-// was receiving it votes, gives the rest up, and takes another from the next leader.
+// The leader dies while it sends a snapshot, and no connection is reset. The member that was
+// receiving it votes, discards the rest, and receives another snapshot from the next leader.
 func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { cfg.SnapCount = 20 }})
 		leader := e.Ready()
-		e.Joined() // whoever was last to start has a vote
+		e.Joined() // the member that started last has a vote
 		a, b := e.Followers()[0], e.Followers()[1]
 		for _, id := range e.IDs() {
 			e.Disk(id).KeepLog(4)
@@ -263,22 +262,23 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 			t.Fatal("the snapshot has arrived already")
 		}
 		present := term(e, leader).Term
-		e.Pause(leader) // as one that is dead and resets nothing
+		e.Pause(leader) // like a process that is dead and resets nothing
 		e.Network.Slow(leader, a, 0)
 		e.Wait("the receiver's vote", 2*tick, func() bool { return e.Disk(a).Votes(b) > present })
-		// Elected at once, it needs this very member to commit: which takes the next snapshot
-		// at once, and not when it has given the first one up, after five seconds without a byte.
+		// The new leader is elected at once and needs this very member to commit. So the member
+		// must accept the next snapshot at once, and not only when it gives the first one up after
+		// five seconds without a byte.
 		e.Wait("another leader", 4*tick, func() bool { return e.Member(b).Role() == "leader" })
 		e.Wait("a snapshot of the new leader", 60*tick, func() bool { return e.Disk(a).Installs() > 0 })
 		e.Resume(leader)
-		e.Restart() // it may have given itself up
+		e.Restart() // it may have stopped by itself
 		e.Ready()
 		e.Equal()
 	})
 }
 
-// All members crash at the same time with writes under way, of which each disk keeps what
-// it likes: what was acknowledged is on a majority of them.
+// All members crash at the same time with writes in flight. Each disk keeps a random part of these;
+// what was acknowledged is on a majority of the disks.
 func TestTornWrites(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

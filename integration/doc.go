@@ -1,3 +1,3 @@
-// Package integration holds the tests of whole ensembles: what must be true of members,
-// log and clients together, with things broken on purpose.
+// Package integration tests whole ensembles: what must hold for members, log and clients together
+// when things are broken on purpose.
 package integration

@@ -14,7 +14,7 @@ import (
 	"rollcall/member"
 )
 
-// bound is a listener that says it is bound to a wildcard, as in a container.
+// bound is a listener that reports a wildcard as its address, as in a container.
 type bound struct{ net.Listener }
 
 type wildcard struct{}
@@ -25,7 +25,7 @@ func (wildcard) String() string  { return "0.0.0.0:3888" }
 func (bound) Addr() net.Addr { return wildcard{} }
 
 // All members bind one address, the wildcard, and advertise different ones. Two of them are
-// candidates in one term, and the third, which hears from both, elects one.
+// candidates in one term. The third, which hears from both, elects one.
 func TestTwoCandidatesBehindOneBindAddress(t *testing.T) {
 	var seen terms
 	wild := cluster.Options{Events: seen.hear, Adjust: func(cfg *member.Config) {
@@ -45,7 +45,7 @@ func TestTwoCandidatesBehindOneBindAddress(t *testing.T) {
 		e.Ready()
 		e.Joined()
 		contested := 0
-		for i := 0; contested < 2; i++ { // raft draws its timeouts by itself
+		for i := 0; contested < 2; i++ { // raft draws its timeouts at random
 			if i == 60 {
 				t.Fatalf("%d of %d elections had two candidates in one term, want 2: this shows nothing", contested, i)
 			}
@@ -53,7 +53,7 @@ func TestTwoCandidatesBehindOneBindAddress(t *testing.T) {
 			a, b := ids[0], ids[1]
 			e.Kill(c)
 			e.Network.Cut(a, b)
-			for _, id := range ids { // both campaign before either is heard of
+			for _, id := range ids { // both become candidates before either hears from the other
 				e.Network.Slow(id, c, tick/20)
 			}
 			time.Sleep(tick) // they have given the leader up
@@ -89,9 +89,9 @@ func TestTwoCandidatesBehindOneBindAddress(t *testing.T) {
 	}
 }
 
-// The old leader is writing an entry, and has others waiting, when the first heartbeat of
-// the next leader arrives. It answers when it has written, its entries make way, and what
-// they held is there once.
+// The old leader is writing an entry, and has others waiting, when the first heartbeat of the next
+// leader arrives. It answers when it has written. Its entries are replaced, and the transactions in
+// them are done once.
 func TestHeartbeatOfANewTermMeetsAnApply(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		old := e.Leader()
@@ -102,7 +102,7 @@ func TestHeartbeatOfANewTermMeetsAnApply(t *testing.T) {
 		}
 		first := len(seen.all())
 		for _, id := range ids {
-			e.Network.Hang(old, id) // what it sends: entries, heartbeats
+			e.Network.Hang(old, id) // everything that it sends: entries and heartbeats
 		}
 		e.Disk(old).SetLatency(tick / 5)
 		e.Wait("another leader", 5*tick, func() bool { return len(seen.all()) > first })
@@ -123,9 +123,9 @@ func TestHeartbeatOfANewTermMeetsAnApply(t *testing.T) {
 }
 
 // A leader that is cut off goes on writing, at indexes that the others give to other entries
-// meanwhile. When it is back, heartbeats, requests and notices tell it of commits far beyond
-// what it has in common with them. None of its own tail is applied, all of it makes way, and
-// what it held is sent again.
+// meanwhile. When it is back, heartbeats, requests and notices tell it of commits far beyond what
+// it has in common with them. No entry of its own tail is applied, all of the tail is replaced, and
+// its transactions are sent again.
 func TestCommitBeyondAConflictingTail(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		old := e.Leader()
@@ -154,7 +154,7 @@ func TestCommitBeyondAConflictingTail(t *testing.T) {
 		if n := min(len(logs[0]), len(logs[1]), len(logs[2])); !slices.Equal(logs[0][:n], logs[1][:n]) || !slices.Equal(logs[1][:n], logs[2][:n]) {
 			t.Errorf("logs differ: %v", logs)
 		}
-		for i := range int32(30) { // its client has been waiting: the member has sent them again
+		for i := range int32(30) { // its client has been waiting, because the member has sent them again
 			if r, err := lone.Recv(); err != nil || r.Xid != i+1 || r.Err != jute.OK {
 				t.Fatalf("write %d of the old leader's client: %v, %v", i, r, err)
 			}
@@ -162,7 +162,7 @@ func TestCommitBeyondAConflictingTail(t *testing.T) {
 	})
 }
 
-// termsOf are the terms of a member's log entries.
+// termsOf returns the terms of a member's log entries.
 func termsOf(e *cluster.Ensemble, member uint32) (terms []uint64) {
 	for _, l := range e.Disk(member).Log() {
 		terms = append(terms, l.Term)

@@ -10,21 +10,22 @@ import (
 	"rollcall/jute"
 )
 
-// A connection that the network has forgotten, without a word to either end, is given up
-// after a tick without an answer, whatever runs on it: pings and proofs, writes, or the log.
-// Meanwhile nobody's session suffers.
+// A connection that the network has forgotten, without telling either end, is given up after a tick
+// without an answer, whatever runs on it: pings and proofs, writes, or the log. No session suffers
+// meanwhile.
 //
-// A write waits for as long as its own connection takes. Pings are not on its way. The log's
-// connection is given up a tick after the last answer. That on which writes are forwarded is probed
-// twice a tick, and a probe has a tick: a tick and a half.
+// A write waits as long as its own connection takes; pings are not involved. The log's connection
+// is given up a tick after the last answer. The connection on which writes are forwarded is probed
+// twice a tick, and each probe may take a tick: a tick and a half together.
 func TestForgottenFlows(t *testing.T) {
 	const (
 		tick = 2 * time.Second
-		// again is for a new connection and the write itself. The longest of 320 took 160 ms.
+		// again is the time for a new connection and the write itself. The longest of 320 took 160
+		// ms.
 		again = tick / 4
 	)
 	for name, tt := range map[string]struct {
-		most   time.Duration // that a write takes
+		most   time.Duration // the longest time that a write takes
 		forget func(e *cluster.Ensemble, leader, follower uint32)
 	}{
 		"pings":  {again, func(e *cluster.Ensemble, leader, follower uint32) { e.ForgetFlows(leader, follower, cluster.GRPCPort) }},

@@ -20,43 +20,46 @@ import (
 	"rollcall/znode"
 )
 
-// What one schedule does, at least: 4 sessions, 200 writes, 3 faults of 2 kinds.
+// These are the sizes of one schedule, at least: 4 sessions, 200 writes, 3 faults of 2 kinds.
 const (
 	schedules        = 1000 // ROLLCALL_SCHEDULES sets another number
 	sessions         = 4
 	writesPerSession = 50
-	writePace        = 30 * time.Millisecond  // at most, between two writes of a session
-	faultSpan        = 800 * time.Millisecond // in which faults begin, while writes go on
+	writePace        = 30 * time.Millisecond  // the longest pause between two writes of a session
+	faultSpan        = 800 * time.Millisecond // the time in which faults begin, while writes go on
 	sessionTimeout   = 10 * time.Second
 	silentTimeout    = 4 * time.Second      // of the session that is abandoned
-	maxDiskWrite     = 6 * time.Millisecond // how long a write to a disk takes, at most
-	deepEvery        = 8                    // of so many schedules one is long enough for snapshots
-	linearEvery      = 5                    // of so many one has linearizable reads
+	maxDiskWrite     = 6 * time.Millisecond // the longest time that a write to a disk takes
+	deepEvery        = 8                    // one of so many schedules is long enough for snapshots
+	linearEvery      = 5                    // one of so many schedules has linearizable reads
 	writersLimit     = 2 * time.Minute
 )
 
-// quiet is how long, from the first fault to the last one's end and an election more,
-// clients of members that were not hit themselves notice nothing: what vouching leaves,
-// 0.9T - T/3 - tick/2, less what is needed to find the next leader.
+// quiet is the longest time, from the first fault to the last one's end and an election more, in
+// which clients of members that were not hit notice nothing. It is what a lease leaves, 0.9T - T/3
+// - tick/2, less the time to find the next leader.
 const quiet = 5 * time.Second
 
-// totals are what all schedules saw together.
+// totals counts what happened in all schedules.
 type totals struct {
 	leaders, leaderLost, faults, resent, dropped, moves, installs, acknowledged, unknown, exits, quiet atomic.Uint64
-	missed                                                                                             atomic.Uint64 // faults that met nobody
+	missed                                                                                             atomic.Uint64 // faults that hit no member
 	stamps, reaped, held                                                                               atomic.Uint64 // see clocks_test.go
 }
 
-// Under random schedules of faults every acknowledged write is there, once and in its
-// session's order; members end up equal; sessions whose clients are there live, with
-// their ephemerals, and no others; clients of members that were not hit notice nothing;
-// and nodes have the times that their leaders' clocks showed, and none is removed for its
-// age by a clock that is wrong.
+// Under random schedules of faults these must hold:
 //
-// A failed schedule prints its faults and how to repeat it. ROLLCALL_SEED runs one seed
-// alone, ROLLCALL_FIRST names the first of ROLLCALL_SCHEDULES seeds, and ROLLCALL_PLAN names
-// a file with the faults to use instead: the printed ones, or fewer. With ROLLCALL_LOG set
-// members log to the standard error output.
+//   - every acknowledged write is there, once and in its session's order;
+//   - members end up equal;
+//   - sessions whose clients are there live, with their ephemerals, and no others;
+//   - clients of members that were not hit notice nothing;
+//   - nodes have the times that their leaders' clocks showed, and none is removed because of its
+//     age by a clock that is wrong.
+//
+// A failed schedule prints its faults and how to repeat it. ROLLCALL_SEED runs one seed only,
+// ROLLCALL_FIRST names the first of ROLLCALL_SCHEDULES seeds, and ROLLCALL_PLAN names a file with
+// the faults to use instead: the printed ones, or fewer. If ROLLCALL_LOG is set, members log to
+// standard error.
 func TestSchedules(t *testing.T) {
 	var sum totals
 	seeds := seedsToRun(t, schedules)
@@ -89,18 +92,18 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// manySchedules are so many that their totals hardly scatter.
+// manySchedules is a number of schedules whose totals hardly vary.
 const manySchedules = 1000
 
-// floors says what schedules must bring about: else they are too tame to prove anything. It
-// is two thirds of what they did when this was written, of few schedules a third of that; but half
-// of all must lose their leader, however few they are.
+// floors checks that the schedules have brought about enough; otherwise they are too tame to prove
+// anything. The floors are two thirds of what the schedules did when this was written, and a third
+// of that if there are few. Half of all schedules must lose their leader, however few there are.
 func (s *totals) floors(t *testing.T, n uint64) {
 	t.Helper()
 	for _, f := range []struct {
 		what     string
 		count    uint64
-		thousand uint64 // at least, of a thousand schedules
+		thousand uint64 // the least number in a thousand schedules
 		scatters bool
 	}{
 		{"faults", s.faults.Load(), 3000, false},
@@ -126,7 +129,7 @@ func (s *totals) floors(t *testing.T, n uint64) {
 	}
 }
 
-// seedsToRun are the seeds from 0 on, n by default, or what the environment says: their
+// seedsToRun returns the seeds from 0 on, n of them by default. The environment may set their
 // number, at least 1, and the first of them.
 func seedsToRun(t *testing.T, n uint64) []uint64 {
 	t.Helper()
@@ -155,8 +158,8 @@ func seedsToRun(t *testing.T, n uint64) []uint64 {
 	return seeds
 }
 
-// numberOf returns the number in a variable of the environment, and whether it is set. It must
-// be least at least: a test that does nothing passes.
+// numberOf returns the number in an environment variable, and whether the variable is set. A number
+// below least is an error, because a test that does nothing passes.
 func numberOf(name string, least uint64) (n uint64, set bool, err error) {
 	s := os.Getenv(name)
 	if s == "" {
@@ -168,7 +171,7 @@ func numberOf(name string, least uint64) (n uint64, set bool, err error) {
 	return n, true, nil
 }
 
-// A number of schedules below 1 is refused, and so is what is no number.
+// A number of schedules below 1 is refused, and so is text that is not a number.
 func TestNumberOf(t *testing.T) {
 	for _, tt := range []struct {
 		value string
@@ -202,15 +205,15 @@ type run struct {
 	writers []*writer
 	aging   *aging
 	leaders atomic.Int64
-	faulted []cluster.Played // that have hit somebody
-	hit     map[uint32]bool  // members whose clients may notice
+	faulted []cluster.Played // those that have hit a member
+	hit     map[uint32]bool  // members whose clients may notice something
 	first   time.Time        // when the first fault began
-	last    time.Time        // when the last one was over
-	inHand  bool             // a fault hit the leader while writes were under way
-	elected int64            // leaders at that time
+	last    time.Time        // when the last fault was over
+	inHand  bool             // a fault hit the leader while writes were in flight
+	elected int64            // how many leaders had been elected by then
 }
 
-// schedule runs one seed, and says in about what it drew.
+// schedule runs one seed, and writes into about what it has drawn.
 func schedule(t *testing.T, seed uint64, sum *totals, about *string) history.History {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	r := &run{T: t, sum: sum, rng: rng, deep: rng.IntN(deepEvery) == 0, hit: map[uint32]bool{}}
@@ -231,7 +234,7 @@ func schedule(t *testing.T, seed uint64, sum *totals, about *string) history.His
 		},
 	})
 	r.Ready()
-	r.Joined() // whoever came last has a vote by then: with it and a wiped one, two of three would be without
+	r.Joined() // the member that started last has a vote by then; otherwise it and a wiped member would be two of three without one
 	if r.deep {
 		r.fill()
 	}
@@ -253,8 +256,8 @@ func schedule(t *testing.T, seed uint64, sum *totals, about *string) history.His
 	return h
 }
 
-// logger is what members log to if ROLLCALL_LOG is set: the standard error output, with
-// the time in the bubble.
+// logger returns the members' loggers if ROLLCALL_LOG is set. They write to standard error, with
+// the bubble's time.
 func logger() func(uint32) *slog.Logger {
 	if os.Getenv("ROLLCALL_LOG") == "" {
 		return nil
@@ -263,7 +266,7 @@ func logger() func(uint32) *slog.Logger {
 	return func(uint32) *slog.Logger { return l }
 }
 
-// faults are those of a file, or drawn.
+// faults returns the faults of a file, or draws some.
 func (r *run) faults(members int) cluster.Plan {
 	plan := cluster.RandomPlan(r.rng, members, faultSpan)
 	if r.deep && !slices.ContainsFunc(plan, func(f cluster.Fault) bool { return f.Kind == cluster.Wipe }) {
@@ -310,7 +313,7 @@ func (r *run) fill() {
 	c.Abandon()
 }
 
-// began notes what a fault may do to clients.
+// began records what a fault may do to clients.
 func (r *run) began(p cluster.Played) {
 	if p.Hit == 0 {
 		r.sum.missed.Add(1)
@@ -338,7 +341,7 @@ func (r *run) began(p cluster.Played) {
 	}
 }
 
-// judge lets everything come to rest and looks at what is left.
+// judge waits until everything has settled and judges the result.
 func (r *run) judge(silent *cluster.Client) {
 	if !finished(r.writers) {
 		r.Fatalf("writers have not finished %v after the first fault", writersLimit)
@@ -360,7 +363,7 @@ func (r *run) judge(silent *cluster.Client) {
 		r.sum.moves.Add(uint64(w.client.Moves()))
 	}
 	r.Wait("the abandoned session to end", silentTimeout+5*time.Second, func() bool { return !r.lives(r.Leader(), silent.Session()) })
-	r.Equal() // so it has ended on all members, also on one that the log has only just reached again
+	r.Equal() // so it has ended on all members, even on one that the log has only just reached again
 	r.living()
 	r.stamps()
 	r.aged()
@@ -386,7 +389,7 @@ func (r *run) judge(silent *cluster.Client) {
 // notice nothing.
 func (r *run) isQuiet() bool { return r.last.Sub(r.first) < quiet }
 
-// large: the schedule was one of the size that all must have, and its faults have hit.
+// large checks that the schedule had the size that all must have, and that its faults have hit.
 func (r *run) large() {
 	kinds := map[cluster.Kind]bool{}
 	for _, p := range r.faulted {
@@ -402,7 +405,7 @@ func (r *run) large() {
 	}
 }
 
-// undisturbed: clients of members that were not hit saw no disconnect.
+// undisturbed checks that clients of members that were not hit saw no disconnect.
 func (r *run) undisturbed() {
 	for _, w := range r.writers {
 		if n := w.client.Disconnects(); !r.hit[w.client.Home()] && (n > 0 || len(w.lost) > 0) {
@@ -412,7 +415,7 @@ func (r *run) undisturbed() {
 	}
 }
 
-// lives reports whether a session lives, as a member knows it.
+// lives reports whether a session lives according to a member's state.
 func (r *run) lives(member uint32, id jute.SessionID) bool {
 	s := r.Member(member).State()
 	s.RLock()
@@ -421,8 +424,8 @@ func (r *run) lives(member uint32, id jute.SessionID) bool {
 	return ok
 }
 
-// living: the sessions are those of the writers, and the ephemerals theirs. The members
-// are known to be equal.
+// living checks that the sessions are those of the writers, and the ephemerals theirs. The members
+// have been found equal.
 func (r *run) living() {
 	s := r.Member(1).State()
 	s.RLock()
