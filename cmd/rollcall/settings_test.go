@@ -83,7 +83,7 @@ var settingCases = []settingCase{
 }
 
 // given are the fields of member.Config that no key sets.
-var given = strings.Fields("Clients Drain Version Built Network Stores Now Events Logger Observer Wrap WrapLog Rules.X509")
+var given = strings.Fields("Clients Drain Version Built Network Stores Now Events Logger Hooks Wrap WrapLog Rules.X509")
 
 // Every key that is served reaches the configuration of a member, in its own field, and every
 // field there is set by some key.
