@@ -31,10 +31,10 @@ const (
 // whose term and nonce are not those of the last TermStart applied.
 type Entry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`               // feature level; a member stops at one above its own
-	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`                   // raft's term as the leader knew it; not looked at in a TermStart
+	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`               // a member stops at an entry whose format is above the highest that it can apply
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`                   // raft's term as the leader knew it; ignored in a TermStart
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                // of the TermStart that opened the leader's term
-	TimeMs        int64                  `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // the leader's wall clock; in formats 1 and 2 the greatest so far counts
+	TimeMs        int64                  `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // the leader's wall clock; in formats 1 and 2 the greatest stamp so far is used
 	Txns          []*Txn                 `protobuf:"bytes,5,rep,name=txns,proto3" json:"txns,omitempty"`                    // at most 4,096
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -109,14 +109,14 @@ func (x *Entry) GetTxns() []*Txn {
 // the member's cursor + 1. The leader's own (member 0: TermStart, expire, reap, sweep) have no seq.
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`    // who forwarded it; 0: the leader itself
+	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`    // the member that forwarded it; 0: the leader itself
 	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`       // the run of that member's process
 	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`          // counts 1, 2, 3... per boot; 0 only in announce and the leader's own
 	Session       int64                  `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"` // jute.SessionID
 	Conn          uint64                 `protobuf:"fixed64,5,opt,name=conn,proto3" json:"conn,omitempty"`       // the client connection, unique over members and boots; 0: none
 	Op            int32                  `protobuf:"zigzag32,6,opt,name=op,proto3" json:"op,omitempty"`          // jute.Op: a client's opcode or one of the log's own
-	Body          []byte                 `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`         // a client's request record as it came (jute), or a message below
-	Ids           []*Identity            `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`           // who the connection is: ("ip", address) always, and what auth added
+	Body          []byte                 `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`         // a client's request record as it arrived (jute), or a message below
+	Ids           []*Identity            `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`           // the connection's identities: always ("ip", address), and those that auth added
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,7 +261,7 @@ func (x *Identity) GetId() string {
 }
 
 // TermStart is the body of OpTermStart, the only transaction of its entry. raft's term
-// of that entry is the term. The rest is what the leader's configuration says; it holds for
+// of that entry is the term. The other fields are the leader's settings, which hold for
 // all members until the next TermStart.
 type TermStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -533,7 +533,7 @@ func (x *Attach) GetAddress() string {
 }
 
 // Expire is the body of OpExpire: closes the session unless its record's since is newer.
-// silent_ms is how long the leader had not heard of it, for whoever asks later.
+// silent_ms is how long the leader had not heard from it, for later reports.
 type Expire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Since         uint64                 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
@@ -587,8 +587,8 @@ func (x *Expire) GetSilentMs() uint64 {
 }
 
 // Reap is the body of OpReap: removes a container or a node with a TTL if it is due when
-// this is applied. never_used_ms is how old a container without a child ever must be for
-// that; 0: it never is.
+// this is applied. A container that never had a child is due once it is never_used_ms old;
+// 0: it is never due.
 type Reap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -641,8 +641,8 @@ func (x *Reap) GetNeverUsedMs() int64 {
 	return 0
 }
 
-// Sweep is the body of OpSweep. It removes so many nodes of the sessions that ended and left
-// some, in the order of the sessions' ids; in an entry of format 2, of the first one alone.
+// Sweep is the body of OpSweep. It removes so many nodes that ended sessions have left, in the
+// order of the sessions' ids. In an entry of format 2, it removes nodes of the first one only.
 type Sweep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         uint32                 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
@@ -689,7 +689,7 @@ func (x *Sweep) GetNodes() uint32 {
 
 type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`                          // who asks
+	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`                          // the member that asks
 	ConfigHash    []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"` // SHA-256 of the canonical server list
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,14 +745,14 @@ type HelloReply struct {
 	ConfigHash []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
 	Boot       uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
 	HasData    bool                   `protobuf:"varint,4,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // a snapshot, or any log entry beyond the bootstrap entry
-	Joining    bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`                // takes part in no election and no proof yet
+	Joining    bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`                // does not take part in elections and proofs yet
 	Format     uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"`                  // highest Entry.format
 	Version    string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
-	// The next three speak of a recovery, after which one member has all there is.
-	Recovery   uint64 `protobuf:"fixed64,8,opt,name=recovery,proto3" json:"recovery,omitempty"`                 // number of the last one that this member's data went through; 0: none
-	Recovering bool   `protobuf:"varint,9,opt,name=recovering,proto3" json:"recovering,omitempty"`              // it is the only voter of several members: its word alone lets one without data join
-	CaughtUp   bool   `protobuf:"varint,10,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"` // it has all it missed and waits to be made a voter; joining is set until then
-	// How far its data go, for a member that is to be recovered; 0: raft does not run yet.
+	// The next three fields concern a recovery, after which one member has all data.
+	Recovery   uint64 `protobuf:"fixed64,8,opt,name=recovery,proto3" json:"recovery,omitempty"`                 // number of the last recovery that this member's data went through; 0: none
+	Recovering bool   `protobuf:"varint,9,opt,name=recovering,proto3" json:"recovering,omitempty"`              // it is the only voter of several members, so it alone decides whether one without data joins
+	CaughtUp   bool   `protobuf:"varint,10,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"` // it has everything that it missed and waits to become a voter; joining is set until then
+	// How far its data go, asked before a recovery; 0: raft does not run yet.
 	LastIndex     uint64 `protobuf:"varint,11,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
 	LastTerm      uint64 `protobuf:"varint,12,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
 	unknownFields protoimpl.UnknownFields
@@ -880,10 +880,10 @@ type Ping struct {
 	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Leader        uint32                 `protobuf:"varint,3,opt,name=leader,proto3" json:"leader,omitempty"`
-	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // counts up per stream; 0: wants no touches, this is a bare proof or acknowledgement
+	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // counts up per stream; 0: only a proof or an acknowledgement, no touches are wanted
 	Proof         uint64                 `protobuf:"varint,5,opt,name=proof,proto3" json:"proof,omitempty"`   // proof round to answer; 0: none
 	Ack           *Ack                   `protobuf:"bytes,6,opt,name=ack,proto3" json:"ack,omitempty"`
-	Verdict       *Verdict               `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"` // this member's state is not that of the others
+	Verdict       *Verdict               `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"` // this member's state differs from that of the others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -967,15 +967,15 @@ func (x *Ping) GetVerdict() *Verdict {
 	return nil
 }
 
-// Verdict tells a member that its state differs from what the others have. It holds for
-// the state that has the digest own behind the entry at index, and for no other.
+// Verdict tells a member that its state differs from that of the others. It holds only for
+// the state that has the digest own after the entry at index.
 type Verdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Own           uint64                 `protobuf:"fixed64,2,opt,name=own,proto3" json:"own,omitempty"`        // the member's digest there
-	Theirs        uint64                 `protobuf:"fixed64,3,opt,name=theirs,proto3" json:"theirs,omitempty"`  // that of those whose word counts
+	Theirs        uint64                 `protobuf:"fixed64,3,opt,name=theirs,proto3" json:"theirs,omitempty"`  // the digest of the members that are right
 	Agree         uint32                 `protobuf:"varint,4,opt,name=agree,proto3" json:"agree,omitempty"`     // how many members have theirs
-	Members       uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"` // of so many
+	Members       uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"` // how many members there are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1049,8 +1049,8 @@ func (x *Verdict) GetMembers() uint32 {
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"`              // of the member whose batches these are
-	Through       uint64                 `protobuf:"varint,2,opt,name=through,proto3" json:"through,omitempty"`         // every batch up to this number is in the table and proved
-	Refused       []int64                `protobuf:"fixed64,3,rep,packed,name=refused,proto3" json:"refused,omitempty"` // sessions closing, unknown or owned by another member
+	Through       uint64                 `protobuf:"varint,2,opt,name=through,proto3" json:"through,omitempty"`         // every batch up to this number is in the leader's table, and a proof has followed
+	Refused       []int64                `protobuf:"fixed64,3,rep,packed,name=refused,proto3" json:"refused,omitempty"` // sessions that are closing, unknown or owned by another member
 	Commit        uint64                 `protobuf:"varint,4,opt,name=commit,proto3" json:"commit,omitempty"`           // index
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1114,10 +1114,10 @@ func (x *Ack) GetCommit() uint64 {
 	return 0
 }
 
-// Pong answers a Ping, or (number 0, proof 0) flushes at once, unasked.
+// Pong answers a Ping. With number 0 and proof 0 it is a flush that no Ping asked for.
 type Pong struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the Ping; 0 in a proof answer and an unasked flush
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the Ping; 0 in an answer to a proof and in a flush that was not asked for
 	Proof         uint64                 `protobuf:"varint,2,opt,name=proof,proto3" json:"proof,omitempty"`   // the answered round; 0: none
 	Boot          uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
 	Applied       uint64                 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`                // index the member had applied when it made this
@@ -1223,10 +1223,10 @@ func (x *Pong) GetUnlinked() bool {
 	return false
 }
 
-// Marks are digests of the member's state at indexes that all members mark alike.
+// Marks are digests of the member's state at indexes that all members mark.
 type Marks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`         // of the digests: others cannot be compared with them
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`         // of the digests; those of another version cannot be compared with them
 	Indexes       []uint64               `protobuf:"varint,2,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`  // ascending
 	Digests       []uint64               `protobuf:"fixed64,3,rep,packed,name=digests,proto3" json:"digests,omitempty"` // one for each index
 	unknownFields protoimpl.UnknownFields
@@ -1289,7 +1289,7 @@ func (x *Marks) GetDigests() []uint64 {
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`            // counts up per boot
-	AgeUs         uint64                 `protobuf:"varint,2,opt,name=age_us,json=ageUs,proto3" json:"age_us,omitempty"` // since its first sending
+	AgeUs         uint64                 `protobuf:"varint,2,opt,name=age_us,json=ageUs,proto3" json:"age_us,omitempty"` // since it was first sent
 	Sessions      []int64                `protobuf:"fixed64,3,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
 	TimeoutsMs    []uint32               `protobuf:"varint,4,rep,packed,name=timeouts_ms,json=timeoutsMs,proto3" json:"timeouts_ms,omitempty"` // one for each session
 	unknownFields protoimpl.UnknownFields

@@ -32,10 +32,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Follower is served by every member and called by whoever leads. Hello is also asked
-// by a member that starts.
+// Follower is served by every member and called by the leader. A member that starts calls
+// Hello, too.
 type FollowerClient interface {
-	// Hello says who this is and whether it has data.
+	// Hello returns the member's id and whether it has data.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloReply, error)
 	// Pings is one leader's stream, for one term. Refused with FailedPrecondition if the
 	// leader's term is below raft's.
@@ -77,10 +77,10 @@ type Follower_PingsClient = grpc.BidiStreamingClient[Ping, Pong]
 // All implementations must embed UnimplementedFollowerServer
 // for forward compatibility.
 //
-// Follower is served by every member and called by whoever leads. Hello is also asked
-// by a member that starts.
+// Follower is served by every member and called by the leader. A member that starts calls
+// Hello, too.
 type FollowerServer interface {
-	// Hello says who this is and whether it has data.
+	// Hello returns the member's id and whether it has data.
 	Hello(context.Context, *HelloRequest) (*HelloReply, error)
 	// Pings is one leader's stream, for one term. Refused with FailedPrecondition if the
 	// leader's term is below raft's.
@@ -179,13 +179,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Leader is served by every member and answers while it leads; else FailedPrecondition.
+// Leader is served by every member. A member that does not lead answers FailedPrecondition.
 type LeaderClient interface {
 	// Forward carries one member's writes, in order of seq. A new stream of a member
-	// ends its old one before the first message is read. Only the log answers.
+	// ends its old one before the first message is read. The results come through the log only.
 	Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Forwarded, ForwardEnd], error)
-	// Sync returns an index that everything committed before the call lies at or below,
-	// after a proof round begun since.
+	// Sync returns an index at or above everything that was committed before the call. It
+	// answers after a proof round that began after the call.
 	Sync(ctx context.Context, in *SyncRequest, opts ...grpc.CallOption) (*SyncReply, error)
 }
 
@@ -224,13 +224,13 @@ func (c *leaderClient) Sync(ctx context.Context, in *SyncRequest, opts ...grpc.C
 // All implementations must embed UnimplementedLeaderServer
 // for forward compatibility.
 //
-// Leader is served by every member and answers while it leads; else FailedPrecondition.
+// Leader is served by every member. A member that does not lead answers FailedPrecondition.
 type LeaderServer interface {
 	// Forward carries one member's writes, in order of seq. A new stream of a member
-	// ends its old one before the first message is read. Only the log answers.
+	// ends its old one before the first message is read. The results come through the log only.
 	Forward(grpc.ClientStreamingServer[Forwarded, ForwardEnd]) error
-	// Sync returns an index that everything committed before the call lies at or below,
-	// after a proof round begun since.
+	// Sync returns an index at or above everything that was committed before the call. It
+	// answers after a proof round that began after the call.
 	Sync(context.Context, *SyncRequest) (*SyncReply, error)
 	mustEmbedUnimplementedLeaderServer()
 }
