@@ -13,7 +13,6 @@ import (
 
 	"rollcall/leader"
 	"rollcall/quorum/disk"
-	"rollcall/server"
 	"rollcall/znode"
 )
 
@@ -182,22 +181,18 @@ znode.container.maxNeverUsedIntervalMs=2500
 	line := func(id uint32, host string) Server {
 		return Server{ID: id, Host: host, QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181}
 	}
-	want := Config{
-		Settings: Settings{
-			Dir: dir, LogDir: at("DIR/log"), Tick: 2 * time.Second, InitLimit: 5, SyncLimit: 2,
-			MinTimeout: 3 * time.Second, MaxTimeout: 40 * time.Second,
-			Limits: server.Limits{
-				MaxClientConns: -1, MaxConns: 7, MaxBuffer: 0x1FFFFF, MaxInFlight: 9, MaxUnread: 65536, MaxMultiOps: 321,
-				Budget: 50_000_000, Handshake: 700 * time.Millisecond,
-			},
-			InFlight: 200, SnapCount: 5000, StoreStallLimit: 900 * time.Millisecond, LogKind: disk.LogWAL,
-			Whitelist: []string{"ruok", "mntr", "srvr"}, SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
-			Rules:   znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true},
-			Reaping: leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond},
-		},
-		MyID: 2, IDFrom: filepath.Join(dir, "myid"), Servers: []Server{line(1, "a"), line(2, "b"), line(3, "c")},
-		ClientAddr: "0.0.0.0:2181", ListenOnAllIPs: true,
-	}
+	want := newDraft("", environ{}, Flags{}, nil).Config // the defaults: a key that is not above needs no line here
+	want.Dir, want.LogDir, want.Tick, want.InitLimit, want.SyncLimit = dir, at("DIR/log"), 2*time.Second, 5, 2
+	want.MinTimeout, want.MaxTimeout = 3*time.Second, 40*time.Second
+	l := &want.Limits
+	l.MaxClientConns, l.MaxConns, l.MaxBuffer, l.MaxInFlight, l.MaxUnread, l.MaxMultiOps = -1, 7, 0x1FFFFF, 9, 65536, 321
+	l.Budget, l.Handshake = 50_000_000, 700*time.Millisecond
+	want.InFlight, want.SnapCount, want.StoreStallLimit, want.LogKind = 200, 5000, 900*time.Millisecond, disk.LogWAL
+	want.Whitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
+	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true}
+	want.Reaping = leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond}
+	want.MyID, want.IDFrom, want.Servers = 2, filepath.Join(dir, "myid"), []Server{line(1, "a"), line(2, "b"), line(3, "c")}
+	want.ClientAddr, want.ListenOnAllIPs = "0.0.0.0:2181", true
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("Load:\n%+v, want\n%+v", cfg, want)
 	}

@@ -121,6 +121,6 @@ func (n *Node) watchRefusals(err error) {
 	case n.refused.IsZero():
 		n.refused = time.Now()
 	case time.Since(n.refused) > 2*n.election:
-		n.fatal(fmt.Errorf("quorum: this leader has taken no entries for %v: %w", time.Since(n.refused).Round(time.Millisecond), err))
+		n.fatal(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w", time.Since(n.refused).Round(time.Millisecond), err))
 	}
 }

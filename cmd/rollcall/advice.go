@@ -34,6 +34,7 @@ var advices = []advice{
 	{on("recover"), is(disk.ErrNoData), "run it with the zoo.cfg of a member that has data; a member without data is started with rollcall serve"},
 	{on("up"), unusableFolder, "-data must name a folder that this user may make and write"},
 	{on("serve", "recover"), unusableFolder, "dataDir and dataLogDir must be folders that this user may make and write"},
+	{on("serve", "recover", "up"), is(syscall.EIO), "the disk cannot be read or written there: look at the kernel's log, and replace it if it fails"},
 	{on("serve", "up"), is(wire.ErrRestart), "start this member again: it goes on from that snapshot"},
 
 	{on("health"), is(syscall.ECONNREFUSED), "no process listens there: start the member with rollcall serve, or name its address with -addr"},

@@ -46,6 +46,7 @@ func TestAdvice(t *testing.T) {
 		{"nothing to recover", "recover", fmt.Errorf("folder: %w", disk.ErrNoData), "of a member that has data"},
 		{"folder read-only", "serve", readOnly, "dataDir and dataLogDir must be"},
 		{"folder read-only", "up", readOnly, "-data must name"},
+		{"disk that fails", "serve", fmt.Errorf("quorum: append: %w", &fs.PathError{Op: "write", Path: "/data/x.wal", Err: syscall.EIO}), "look at the kernel's log"},
 		{"snapshot", "serve", fmt.Errorf("%w: twice", wire.ErrRestart), "start this member again"},
 		{"no member", "health", refused, "start the member with rollcall serve"},
 		{"silent member", "health", fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded), "its log says which"},
