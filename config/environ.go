@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ownVariable is a variable that is not simply the value of a key.
+// ownVariable is a variable that does something else than to set one key.
 type ownVariable struct {
 	variable
 	note string // what it does
@@ -60,6 +60,7 @@ type environ struct {
 	warnings []Warning
 }
 
+// readEnviron returns the variables in env, "NAME=value" each. An empty variable is as one that is not set.
 func readEnviron(env []string) environ {
 	e := environ{values: make(map[string]string)}
 	for _, pair := range env {
@@ -125,8 +126,9 @@ func (e *environ) settings() ([]setting, error) {
 // warnUnknown warns of variables that look like the image's, except for those that Kubernetes sets for a
 // service called zoo.
 func (e *environ) warnUnknown() {
+	all := variables()
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
-		known := slices.ContainsFunc(variables(), func(v meaning) bool { return v.name == name })
+		known := slices.ContainsFunc(all, func(v meaning) bool { return v.name == name })
 		if strings.HasPrefix(name, "ZOO_") && !known && !strings.Contains(name, "_PORT") && !strings.Contains(name, "_SERVICE_") {
 			e.warnings = append(e.warnings, Warning{Brief(name), "unknown variable"})
 		}

@@ -145,7 +145,7 @@ func TestDockerVariables(t *testing.T) {
 	}
 	wantWarnings := `ZOO_LOG4J_PROP: no effect: logs go to standard error
 ZOO_TICKTIME: unknown variable
-ZOO_CFG_EXTRA: tickTime again, first in ZOO_TICK_TIME: this one holds
+ZOO_CFG_EXTRA: tickTime again, first in ZOO_TICK_TIME: this one counts
 JVMFLAGS: unknown key foo
 ZOO_AUTOPURGE_PURGEINTERVAL: autopurge.purgeInterval has no effect: old snapshots and log files are always removed`
 	if got := texts(warnings); got != wantWarnings {

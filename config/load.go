@@ -67,7 +67,7 @@ func (all *settings) add(layer []setting) error {
 			if strings.HasPrefix(s.key, "server.") {
 				return fmt.Errorf("%s: %s is named twice, first in %s; remove one of the two", s.where, s.key, first)
 			}
-			all.warnings = append(all.warnings, Warning{s.where, fmt.Sprintf("%s again, first in %s: this one holds", s.key, first)})
+			all.warnings = append(all.warnings, Warning{s.where, fmt.Sprintf("%s again, first in %s: this one counts", s.key, first)})
 		}
 		seen[s.key] = s.where
 		if i, ok := at[s.key]; ok {

@@ -227,7 +227,7 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "timeout of 0", line: "minSessionTimeout=0", err: "zoo.cfg:3: minSessionTimeout=0: allowed is 1 to 2147483647 (ms), or -1 for the default"},
 		{name: "yes or no", line: "skipACL=true", err: "zoo.cfg:3: skipACL=true: allowed is yes or no"},
 		{name: "secret", line: "DigestAuthenticationProvider.superDigest=hush", err: "zoo.cfg:3: DigestAuthenticationProvider.superDigest: allowed is super:<digest>"},
-		{name: "twice", line: "tickTime=1000\ntickTime=1000", warning: "DIR/zoo.cfg:4: tickTime again, first in DIR/zoo.cfg:3: this one holds"},
+		{name: "twice", line: "tickTime=1000\ntickTime=1000", warning: "DIR/zoo.cfg:4: tickTime again, first in DIR/zoo.cfg:3: this one counts"},
 		{name: "server twice", line: "server.1=a:1:2\nserver.1=b:1:2", err: "zoo.cfg:4: server.1 is named twice, first in DIR/zoo.cfg:3"},
 		{name: "server twice, other digits", line: "server.1=a:1:2\nserver.01=b:1:2", err: "zoo.cfg:4: server.01=b:1:2: server 1 is named twice"},
 		{name: "server without a number", line: "server.x=a:1:2", err: "zoo.cfg:3: server.x=a:1:2: the number after server. must be 1 to 255"},
@@ -292,7 +292,7 @@ func TestLoadFlags(t *testing.T) {
 		cfg.SnapCount != 20 || cfg.SyncLimit != 9 || cfg.Servers[1].QuorumAddr() != "bb:1" {
 		t.Errorf("Load = %+v", cfg)
 	}
-	want := at("-set: snapCount again, first in -set: this one holds\n-set: unknown key foo\n-myid: DIR/myid says 1; 3 holds")
+	want := at("-set: snapCount again, first in -set: this one counts\n-set: unknown key foo\n-myid: DIR/myid says 1; 3 counts")
 	if got := texts(warnings); got != want {
 		t.Errorf("warnings:\n%s\nwant\n%s", got, want)
 	}

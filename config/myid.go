@@ -40,11 +40,11 @@ func (d *draft) finishID() error {
 			return fmt.Errorf("-myid %s: allowed is %w", Brief(d.flags.myID), err)
 		}
 		if onDisk != 0 && id != onDisk {
-			d.warn("-myid", "%s says %d; %d holds", path, onDisk, id)
+			d.warn("-myid", "%s says %d; %d counts", path, onDisk, id)
 		}
 		d.MyID, d.newID, d.IDFrom = id, 0, "-myid"
 	} else if v, set := d.vars.get("ZOO_MY_ID"); set && onDisk != 0 && fromEnv != 0 && fromEnv != onDisk {
-		d.warn("ZOO_MY_ID", "it is %s, and %s says %d, which holds", v, path, onDisk)
+		d.warn("ZOO_MY_ID", "it is %s, and %s says %d, which counts", v, path, onDisk)
 	}
 	if d.Standalone {
 		d.standaloneID()
@@ -69,7 +69,7 @@ func (d *draft) standaloneID() {
 	}
 	id := d.Servers[0].ID
 	if d.MyID != 0 && d.MyID != id {
-		d.warn(d.name, "this is member %d, and the only server line is server.%d, which holds", d.MyID, id)
+		d.warn(d.name, "this is member %d, and the only server line is server.%d, which counts", d.MyID, id)
 	}
 	d.MyID, d.IDFrom = id, d.name
 }
