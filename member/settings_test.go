@@ -61,7 +61,7 @@ var reaches = map[string]string{
 
 // judges are the fields that no configuration file can set: they are for tests, or New makes them
 // from others.
-var judges = []string{"Clients", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Observer", "Wrap", "WrapLog"}
+var judges = []string{"Clients", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Hooks", "Wrap", "WrapLog"}
 
 // defaults are the fields of rooms that no setting changes.
 var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
