@@ -149,7 +149,7 @@ type Follower struct {
 
 var (
 	_ znode.Hooks = (*Follower)(nil)
-	_ State          = (*znode.State)(nil)
+	_ State       = (*znode.State)(nil)
 )
 
 // New returns a Follower whose boot is not announced yet.
