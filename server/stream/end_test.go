@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -48,7 +49,7 @@ func TestEnds(t *testing.T) {
 				if why := o.whyEnded(t); why != tt.why {
 					t.Errorf("ended for reason %d, want %d", why, tt.why)
 				}
-				if err := o.Context().Err(); err != context.Canceled {
+				if err := o.Context().Err(); !errors.Is(err, context.Canceled) {
 					t.Errorf("its context has %v", err)
 				}
 				o.do(func() {
