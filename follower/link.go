@@ -131,9 +131,9 @@ type announcement struct {
 	replaces uint64
 }
 
-// announce fills in a and returns true if an announcement must be sent. It must if this boot has
-// never been the member's current one and the link has sent none, or has sent one that replaces
-// another boot than the current one.
+// announce fills in a and returns true if an announcement must be sent. None is needed once this
+// boot has been the member's current one, or if the link has already sent one that replaces the
+// present boot.
 func (f *Follower) announce(a *announcement) bool {
 	f.mu.Lock()
 	current, wasOurs := f.boot, f.wasOurs

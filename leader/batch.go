@@ -39,9 +39,9 @@ const (
 
 // batchLoop puts what waits into entries, one after the other. An entry takes what arrived while
 // the one before was under way, and shortly after. With two entries under way at a time, entries
-// were smaller, and each entry costs every member a write to its disk and a round of messages, far
-// more than a transaction does. Any error ends the term, because it is unknown whether a later
-// entry would still follow the one before.
+// were smaller. That costs more, because each entry makes every member write to its disk and
+// exchange a round of messages, which is far more than a transaction needs. Any error ends the
+// term, because it is unknown whether a later entry would still follow the one before.
 func (l *Leader) batchLoop(ctx context.Context) error {
 	l.removals.unswept.Store(true) // an earlier term may have left some
 	for {

@@ -43,10 +43,10 @@ const (
 	maxReaps = 64  // reaps that wait for an entry, and so the most in one: a slow log slows the reaper, not the writes
 )
 
-// reapLoop looks for nodes that are due, and proposes to remove them one by one, spread evenly over
-// time, so that clients notice a million removals no more than a few. When the removal is applied,
-// it is checked again whether the node is due. The first round starts after an interval. Nothing is
-// removed while this member's clock is at fault; see clockFault.
+// reapLoop looks for nodes that are due, and proposes to remove them one by one. It spreads the
+// removals evenly over time, so clients notice a million of them no more than a few. When a removal
+// is applied, it is checked again whether the node is due. The first round starts after an
+// interval. Nothing is removed while this member's clock is at fault; see clockFault.
 func (l *Leader) reapLoop(ctx context.Context) error {
 	ticker := time.NewTicker(l.cfg.Reaping.Interval)
 	defer ticker.Stop()

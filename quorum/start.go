@@ -270,10 +270,10 @@ func (n *Node) setJoining(joining bool) error {
 }
 
 // joinLoop ends joining once this member again has everything that its former self may have
-// promised. That is everything up to the end of the leader's log as it was when the leader first
-// sent a request to this process, and the first entry of that leader's term, which shows that all
-// of it is committed. Joining members elect no leader, so this leader has everything that was
-// acknowledged.
+// promised. The first request of a leader to this process shows how long that leader's log was. The
+// member must have all of the log up to there. It must also have the first entry of that leader's
+// term, which shows that all of it is committed. Joining members elect no leader, so this leader
+// has everything that was acknowledged.
 func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
 	// A vote of the former self may still be on its way to a candidate. Candidates give up after
 	// two election timeouts; wait twice as long.

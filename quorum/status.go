@@ -22,11 +22,13 @@ func (n *Node) Leadership() <-chan bool { return n.leadership }
 // bootstrap entry.
 func (n *Node) HasData() bool { return n.disk.HasData() }
 
-// Joining reports whether this member has still to catch up, because it lost its data or is new
-// among members that have data, or has caught up but is not a voter yet. While it is joining it
-// takes part in no election and must answer no proof round. There is one exception: with only two
-// members it votes for the other one, because no third member could elect that one. A member with
-// data also counts as joining until raft runs and its configuration is known.
+// Joining reports whether this member still has to catch up, or has caught up but is not a voter
+// yet. A member has to catch up if it lost its data, or if it is new among members that have data.
+//
+// While it is joining it takes part in no election and must answer no proof round. There is one
+// exception: with only two members it votes for the other one, because no third member could elect
+// that one. A member with data also counts as joining until raft runs and its configuration is
+// known.
 func (n *Node) Joining() bool {
 	if n.joining.Load() || !n.HasData() {
 		return n.joining.Load()

@@ -163,9 +163,9 @@ func record(b []byte) (kind byte, size int, sum uint32) {
 	return b[0], (length(b) + recordHeader - 1) / recordHeader * recordHeader, 0
 }
 
-// readSegment returns the entries of a segment, from its first one that counts to last, which is
-// the last one that raft-wal has found, or 0 if there is none. used says that the segment is known
-// to have had entries.
+// readSegment returns the entries of a segment, from the first one that counts up to last. last is
+// the last entry that raft-wal has found, or 0 if there is none. used says that the segment is
+// known to have had entries.
 //
 // It returns an error if a whole batch follows after that. A crash leaves nothing after the batch
 // that it interrupted. So a record before the whole batch must have changed, and acknowledged

@@ -59,9 +59,9 @@ func newPipeline(inner raft.AppendPipeline, log logPoint, stalls func() error) *
 	return p
 }
 
-// AppendEntries implements raft.AppendPipeline. It sends a request that is too long as several,
-// because raft would send the rest only with a further entry, and because raft reads each answer as
-// the answer to its own request.
+// AppendEntries implements raft.AppendPipeline. It splits a request that is too long and sends all
+// parts at once, because raft would send the rest only when there is a further entry. raft gets an
+// answer to each part, and takes it for the answer to that part's request.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	for {
 		n := fitting(req.Entries)
