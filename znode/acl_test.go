@@ -25,7 +25,7 @@ func listOf(t *testing.T, k *client, path string) []string {
 	return out
 }
 
-// 168 to 171 and 178 to 185: which lists a create takes, and what it makes of them.
+// 168 to 171 and 178 to 185: which ACLs a create accepts, and how it stores them.
 func TestACLForm(t *testing.T) {
 	const good = "u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ="
 	null := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: []byte("auth")}}}
@@ -91,7 +91,7 @@ func TestACLForm(t *testing.T) {
 	}
 }
 
-// 172 to 177, 181 182 and 188 to 191: who may do what.
+// 172 to 177, 181 182 and 188 to 191: which permissions operations need.
 func TestPermissions(t *testing.T) {
 	w := newWorld(t)
 	owner := w.connect().auth("digest", "u:p")
@@ -169,7 +169,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// Many auth entries of a client with many identities must not multiply without end.
+// Many auth entries of a client with many identities do not multiply without limit.
 func TestACLExpansionIsBounded(t *testing.T) {
 	k := newWorld(t).connect()
 	for i := range 100 {
@@ -185,7 +185,7 @@ func TestACLExpansionIsBounded(t *testing.T) {
 	k.must(k.createACL("/a", 0, list[:50]))
 }
 
-// The longest list has 1 MiB as the log has it, to the byte.
+// The longest list has exactly 1 MiB in the log's encoding.
 func TestLongestACL(t *testing.T) {
 	const entries, each = 1024, 1 << 20 / 1024
 	list := func(more string) (list []jute.ACL) {
@@ -204,7 +204,7 @@ func TestLongestACL(t *testing.T) {
 	}
 }
 
-// Equal lists are one in memory, and lists that no node has any more are forgotten.
+// Equal lists share memory, and lists that no node has any more are forgotten.
 func TestACLsAreShared(t *testing.T) {
 	k := newWorld(t).connect()
 	k.must(k.createACL("/a", 0, aclOf(31, "digest", "u:p")))
@@ -229,7 +229,7 @@ func TestACLsAreShared(t *testing.T) {
 	}
 }
 
-// An address with a zone is matched by its address: a link's peers come with one.
+// An address with a zone matches by the address alone; peers on a local link have zones.
 func TestIPWithZoneMatches(t *testing.T) {
 	p := permitted{perms: 31, scheme: "ip", from: netip.MustParsePrefix("fe80::/64")}
 	for id, want := range map[string]bool{"fe80::1%eth0": true, "fe80::1": true, "fe81::1%eth0": false, "1.2.3.4": false} {

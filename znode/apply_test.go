@@ -9,8 +9,8 @@ import (
 	"rollcall/proto"
 )
 
-// Each member's transactions run once and in order; the rest is dropped, and takes
-// neither a zxid nor a place.
+// Each member's transactions run once and in order. Others are dropped and take neither a zxid nor
+// a number.
 func TestInTurn(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -80,7 +80,7 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// Only entries of the term and the nonce that the last TermStart opened count.
+// Entries count only if they have the term and the nonce that the last TermStart opened.
 func TestTerms(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -122,8 +122,8 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// The time of the log is the stamp of the entry, also after a wrong one, a TermStart's too.
-// In the formats before it never goes back.
+// The log's time is the stamp of the entry, even after a wrong one, and of a TermStart's too. In
+// earlier formats it never goes back.
 func TestTimeFollowsTheStamp(t *testing.T) {
 	const year = int64(365 * 24 * 3600 * 1000)
 	w := newWorld(t)
@@ -183,7 +183,7 @@ func TestTimeFollowsTheStamp(t *testing.T) {
 	}
 }
 
-// What this version does not know stops the member, and changes nothing.
+// An entry that this version does not know stops the member and changes nothing.
 func TestApplyRefuses(t *testing.T) {
 	w := newWorld(t)
 	s := w.s()

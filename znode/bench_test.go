@@ -16,7 +16,7 @@ import (
 	"rollcall/proto"
 )
 
-// million is how many nodes and watches there are; far fewer with -short.
+// million returns how many nodes and watches there are; with -short there are far fewer.
 func million() int {
 	if testing.Short() {
 		return 1 << 14
@@ -26,8 +26,8 @@ func million() int {
 
 var hundred = strings.Repeat("d", 100) // bytes of data
 
-// bench is a state with a million nodes of 100 bytes, all below one parent, and member
-// 1's turn. Session 1 is its connection 0's.
+// bench is a state with a million nodes of 100 bytes, all below one parent. Session 1 is owned by
+// connection 0 of member 1.
 type bench struct {
 	s     *State
 	index uint64
@@ -75,7 +75,8 @@ func (k *bench) entry(txns ...*proto.Txn) *proto.Entry {
 	return &proto.Entry{Format: 1, Term: 1, Nonce: 7, Txns: txns}
 }
 
-// apply numbers the transactions, and fails if the last of them is not applied, or refused.
+// apply numbers the transactions and applies the entry. It fails unless the last one is applied and
+// not refused.
 func (k *bench) apply(b *testing.B, e *proto.Entry) {
 	for _, t := range e.Txns {
 		if t.Member != 0 {
@@ -108,7 +109,7 @@ func (k *bench) run(b *testing.B, make func() *proto.Txn) {
 	k.runEntries(b, 100, make, func() {})
 }
 
-// runEntries is run with entries of any length, and calls before ahead of each.
+// runEntries does what run does with entries of any length, and calls before ahead of each.
 func (k *bench) runEntries(b *testing.B, batch int, make func() *proto.Txn, before func()) {
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -207,8 +208,8 @@ func BenchmarkApply(b *testing.B) {
 	bench("setData of a quota", func() *proto.Txn { n++; return setTxn(k.any(), hundred[n%2:]) })
 }
 
-// BenchmarkRead is a read of one of a million nodes, in no order. A map of paths is what
-// it can be compared with on the same machine.
+// BenchmarkRead reads one of a million nodes, in random order. A map of paths is measured for
+// comparison.
 func BenchmarkRead(b *testing.B) {
 	k := newBench(b, million())
 	paths := make([][]byte, len(k.paths))
@@ -308,8 +309,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory reports what a node of 100 bytes costs, of a million: in the heap, and
-// resident in all with the collector's usual setting. Made by writes, and by a restore.
+// BenchmarkMemory reports the memory of a node of 100 bytes, among a million: in the heap, and
+// resident with the collector's usual setting. The nodes are made by writes, and by a restore.
 func BenchmarkMemory(b *testing.B) {
 	var before, after runtime.MemStats
 	measure := func(name string, fill func() *State) {
@@ -346,7 +347,7 @@ func BenchmarkMemory(b *testing.B) {
 	})
 }
 
-// resident is how much memory this process has, in bytes; 0 if nobody knows.
+// resident returns how much memory this process has, in bytes, or 0 if that is not known.
 func resident() int64 {
 	text, _ := os.ReadFile("/proc/self/statm")
 	if fields := strings.Fields(string(text)); len(fields) > 1 {
@@ -356,8 +357,8 @@ func resident() int64 {
 	return 0
 }
 
-// BenchmarkClose is the end of a session with so many ephemeral nodes: for so long all
-// others wait for the tree's lock. Nobody watches.
+// BenchmarkClose ends a session with so many ephemeral nodes. All others wait for the tree's lock
+// meanwhile. There are no watches.
 func BenchmarkClose(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000, million()} {
 		b.Run(fmt.Sprintf("ephemerals=%d", n), func(b *testing.B) {

@@ -15,8 +15,8 @@ import (
 	"rollcall/jute"
 )
 
-// The digest is part of what members agree on: if this changes, so must DigestVersion, and
-// the number here.
+// All members must compute the same digest. If it changes, DigestVersion and the numbers here must
+// change too.
 func TestDigestIsFixed(t *testing.T) {
 	const version = 1
 	tests := []struct {
@@ -34,7 +34,7 @@ func TestDigestIsFixed(t *testing.T) {
 	}
 }
 
-// uncovered are the fields that have no part in the digest, and why that is so.
+// uncovered lists the fields that are not part of the digest, with the reasons.
 var uncovered = map[string]string{
 	"node.gen":         "each member's own",
 	"node.family":      "by its fields",
@@ -53,8 +53,8 @@ var uncovered = map[string]string{
 	"acl.text":         "by its hash, which is compared when a snapshot is written",
 }
 
-// Every field of what is replicated has its part in the digest, or a reason not to: one
-// that is added fails here until it has either.
+// Every replicated field is part of the digest or has a reason not to be. A new field fails here
+// until it has one or the other.
 func TestDigestCoversEveryField(t *testing.T) {
 	list := &acl{hash: 5}
 	n := node{path: "/a", data: []byte("d"), acl: list}
@@ -69,8 +69,8 @@ func TestDigestCoversEveryField(t *testing.T) {
 	eachField(t, "tree", &c.tree, func() uint64 { return c.digest() })
 }
 
-// eachField changes each field of what p points to, and puts it back: hash must differ
-// meanwhile.
+// eachField changes each field of what p points to and changes it back; hash must differ in
+// between.
 func eachField(t *testing.T, name string, p any, hash func() uint64) {
 	t.Helper()
 	v := reflect.ValueOf(p).Elem()
@@ -82,7 +82,7 @@ func eachField(t *testing.T, name string, p any, hash func() uint64) {
 	}
 }
 
-// open makes a field that is not exported changeable.
+// open makes an unexported field settable.
 func open(v reflect.Value) reflect.Value {
 	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
 }
@@ -116,7 +116,7 @@ func eachChange(t *testing.T, name string, v reflect.Value, hash func() uint64) 
 	}
 }
 
-// changed returns other values than v has.
+// changed returns values that differ from v.
 func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value) {
 	t.Helper()
 	other := reflect.New(v.Type()).Elem()
@@ -229,7 +229,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 	}
 }
 
-// A multi that fails leaves the digest as if it had not been, but for the zxid it took.
+// A multi that fails leaves the digest as it was before, except for the zxid that it took.
 func TestDigestOfAFailedMulti(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -250,8 +250,8 @@ func TestDigestOfAFailedMulti(t *testing.T) {
 	}
 }
 
-// What is damaged in memory shows in the digest once it is changed, and whenever a
-// snapshot is written.
+// Damage in memory shows in the digest once the damaged node is changed, and whenever a snapshot is
+// written.
 func TestDamageShows(t *testing.T) {
 	healthy, spoiled := New(Config{}), New(Config{})
 	w := newWorld(t, healthy, spoiled)
@@ -281,7 +281,7 @@ func TestDamageShows(t *testing.T) {
 	}
 }
 
-// A damaged list is found by the snapshot: nodes go by its hash.
+// A snapshot finds a damaged list, because nodes refer to lists by their hashes.
 func TestDamagedListShows(t *testing.T) {
 	w := sample(t)
 	w.s().get("/a/b").acl.text += "x"
@@ -290,7 +290,7 @@ func TestDamagedListShows(t *testing.T) {
 	}
 }
 
-// Members mark the same indexes, whoever came by a snapshot, and their marks are equal.
+// Members mark the same indexes, even those that got a snapshot, and their marks are equal.
 func TestMarks(t *testing.T) {
 	other := New(Config{})
 	w := newWorld(t, other)

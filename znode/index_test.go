@@ -47,7 +47,7 @@ func TestIndexPart(t *testing.T) {
 	}
 }
 
-// An index grows and finds what it should, and holds no place that nobody needs.
+// An index grows and finds every node, and allocates no more slots than it needs.
 func TestIndex(t *testing.T) {
 	const nodes = 50_000
 	x := newIndex()

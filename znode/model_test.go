@@ -16,10 +16,10 @@ import (
 	"rollcall/proto"
 )
 
-// Two states apply the same random log of all kinds of transactions; one of them is again
-// and again replaced by what a snapshot of it restores, and others are made of an old
-// snapshot and the log behind it. They stay equal, and a plain model of maps agrees with
-// them about which nodes there are, how they end and what they hold, quotas' usage too.
+// Two states apply the same random log of all kinds of transactions. One of them is repeatedly
+// replaced by what its snapshot restores; others are made of an old snapshot and the log after it.
+// All stay equal, and a plain model of maps agrees with them about which nodes exist, how they may
+// end, what they hold, and the usage of quotas.
 func TestRandomLogs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := newDrive(t, rt)
@@ -104,8 +104,8 @@ func newDrive(t *testing.T, rt *rapid.T) *drive {
 	return d
 }
 
-// IntN draws a number below n, all with the same chance: rapid itself likes small ones,
-// and of what is done here none is simpler than the others.
+// IntN returns a number below n, all with the same probability. rapid itself prefers small numbers,
+// but no operation here is simpler than the others.
 func (d *drive) IntN(n int) int {
 	d.draws++
 	drawn := rapid.Uint64().Draw(d.rt, "draw")
@@ -609,8 +609,8 @@ func (d *drive) compare() {
 	}
 }
 
-// Of two states that applied the same random log, but for one bit in one transaction, the
-// digests are the same while the states are, and differ while the states do.
+// For two states that applied the same random log, except for one bit in one transaction, the
+// digests are equal as long as the states are, and differ as long as the states do.
 func TestDigestsOfRandomStates(t *testing.T) {
 	equal, unequal, sameZxid := 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

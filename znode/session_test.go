@@ -12,7 +12,7 @@ import (
 	"rollcall/proto"
 )
 
-// A session's record, and what the observer hears of its life.
+// A session's record, and the calls of the hooks over its life.
 func TestSessionLife(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -112,7 +112,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// Expiry and attach: the order in the log decides.
+// For an expiry and an attach, the order in the log decides.
 func TestExpireAndAttach(t *testing.T) {
 	t.Run("82 attach ahead of the expiry saves the session", func(t *testing.T) {
 		w := newWorld(t)
@@ -187,7 +187,7 @@ func TestExpireAndAttach(t *testing.T) {
 	})
 }
 
-// 85 to 91 and 103: what a close does to nodes, watches and what comes after it.
+// 85 to 91 and 103: what a close does to nodes, watches and later requests.
 func TestClose(t *testing.T) {
 	w := newWorld(t)
 	k, other := w.connect(), w.connect()
