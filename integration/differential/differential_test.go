@@ -70,6 +70,9 @@ func TestDifferential(t *testing.T) {
 	running.Wait()
 	t.Logf("%d sequences from seed %d on, %d steps in %v", sum.sequences, first, sum.steps, time.Since(began).Round(time.Second))
 	sum.report(t)
+	if !t.Failed() {
+		sum.floors(t, int(count))
+	}
 }
 
 func number(t *testing.T, name string, otherwise int) int {
@@ -239,6 +242,35 @@ func (s *tally) report(t *testing.T) {
 	t.Logf("masked: %d steps of %d, %.2f %%", s.maskedAll, s.steps, percent)
 	if percent > maxMasked {
 		t.Errorf("masked are %.2f %% of all steps, at most %.2f %% may be", percent, maxMasked)
+	}
+}
+
+// floors judges what the sequences must have brought about: so much of each for a hundred of
+// them, two thirds of what there was when this was written, and a share of that for other numbers.
+// Ten do not count, because single ones scatter. More than a hundred need answer no more kinds of
+// operations and of codes.
+func (s *tally) floors(t *testing.T, sequences int) {
+	t.Helper()
+	counts := max(0, sequences-10)
+	some := min(counts, 90)
+	replies, codes := 0, map[jute.Code]bool{}
+	for _, answers := range s.answers {
+		for code, n := range answers {
+			replies += n
+			codes[code] = true
+		}
+	}
+	for what, f := range map[string]struct{ got, least int }{
+		"sequences":           {s.sequences, sequences},
+		"steps":               {s.steps, 3000 * counts / 100},
+		"replies":             {replies, 2700 * counts / 100},
+		"events":              {s.events, 300 * counts / 100},
+		"kinds of operations": {len(s.answers), 28 * some / 90},
+		"codes in replies":    {len(codes), 14 * some / 90},
+	} {
+		if f.got < f.least {
+			t.Errorf("%s in %d sequences: %d, want %d at least", what, sequences, f.got, f.least)
+		}
 	}
 }
 
