@@ -63,10 +63,11 @@ func unknownHost(err error) bool {
 	return errors.As(err, &dns)
 }
 
-// unusableFolder fits errors of files and folders that no setting of a file's content can cause.
+// unusableFolder fits errors of files and folders that have another cause than their content. A file
+// that is missing from the data is damage, which says itself what to do.
 func unusableFolder(err error) bool {
 	var path *fs.PathError
-	return errors.As(err, &path) && slices.ContainsFunc(
+	return errors.As(err, &path) && !errors.Is(err, disk.ErrDamaged) && slices.ContainsFunc(
 		[]error{syscall.EACCES, syscall.EPERM, syscall.ENOTDIR, syscall.EROFS, syscall.ENOENT},
 		func(reason error) bool { return errors.Is(path.Err, reason) })
 }

@@ -52,6 +52,7 @@ func TestAdvice(t *testing.T) {
 		{"silent member", "health", fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded), "its log says which"},
 		{"no member", "bench", refused, "a running member takes clients"},
 		{"has advice already", "serve", fmt.Errorf("x: %w", told{readOnly}), ""},
+		{"file of the data is missing", "serve", fmt.Errorf("%w: %w. The way out: ...", disk.ErrDamaged, &fs.PathError{Op: "open", Path: "/data/meta.json", Err: syscall.ENOENT}), ""},
 		{"nothing to do", "serve", errors.New("anything"), ""},
 		{"another command's", "health", fmt.Errorf("%w", disk.ErrInUse), ""},
 	} {
