@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for FUZZTIME (default 30s) each. It fails, too, if a
+# Runs every fuzz target of the module for FUZZTIME (default 20s) each. It fails, too, if a
 # package has fewer targets than ci/least-tests says.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/suite.sh
 
-fuzztime=${FUZZTIME:-30s}
+fuzztime=${FUZZTIME:-20s}
 [[ $fuzztime =~ [1-9] ]] || { echo "FUZZTIME=$fuzztime: want a time or a count above 0" >&2; exit 2; }
 
 out=$(mktemp) passed=$(mktemp)
