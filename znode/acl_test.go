@@ -25,13 +25,13 @@ func listOf(t *testing.T, k *client, path string) []string {
 	return out
 }
 
-// 168 to 171 and 178 to 185: which ACLs a create accepts, and how it stores them.
+// Cases 168 to 171 and 178 to 185: the ACLs that a create accepts, and how they are stored.
 func TestACLForm(t *testing.T) {
 	const good = "u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ="
 	null := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: []byte("auth")}}}
 	tests := []struct {
 		name string
-		auth []string // schemes and ids
+		auth []string // a scheme and an id for each identity
 		acl  []jute.ACL
 		want jute.Code
 		list []string
@@ -91,7 +91,7 @@ func TestACLForm(t *testing.T) {
 	}
 }
 
-// 172 to 177, 181 182 and 188 to 191: which permissions operations need.
+// Cases 172 to 177, 181, 182 and 188 to 191: the permissions that operations need.
 func TestPermissions(t *testing.T) {
 	w := newWorld(t)
 	owner := w.connect().auth("digest", "u:p")
@@ -115,7 +115,7 @@ func TestPermissions(t *testing.T) {
 	super.must(super.delete("/a/x", -1))
 	all(super, jute.OK)
 	owner.must(owner.delete("/a/x", -1))
-	other.must(other.delete("/a", -1)) // 173
+	other.must(other.delete("/a", -1)) // case 173
 
 	owner.must(owner.createACL("/m", 0, append(aclOf(31, "auth", ""), aclOf(1, "world", "anyone")...)))
 	if got := listOf(t, other, "/m"); !slices.Equal(got, []string{"digest:u:x:31", "world:anyone:1"}) {
@@ -137,7 +137,7 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s: %v", name, r.Code)
 		}
 	}
-	owner.must(owner.setACL("/", aclOf(31, "auth", ""), -1)) // 191
+	owner.must(owner.setACL("/", aclOf(31, "auth", ""), -1)) // case 191
 	if r := other.create("/x", 0); r.Code != jute.NoAuth || other.watchData("/") != jute.NoAuth {
 		t.Errorf("191: %v", r.Code)
 	}
@@ -157,15 +157,15 @@ func TestPermissions(t *testing.T) {
 	six.ids[0].Id = "2001:db8::5"
 	six.must(six.createACL("/six", 0, aclOf(31, "ip", "2001:db8::/64")))
 	if six.watchData("/six") != jute.OK || other.watchData("/six") != jute.NoAuth {
-		t.Error("ip of version 6")
+		t.Error("an ip ACL of an IPv6 network is wrong")
 	}
 	owner.must(owner.createACL("/some", 0, aclOf(jute.PermRead|jute.PermCreate, "digest", "u:p")))
 	if owner.watchData("/some") != jute.OK || owner.setData("/some", "", -1).Code != jute.NoAuth {
-		t.Error("an entry gives what it does not say")
+		t.Error("an entry grants a permission that it does not list")
 	}
 	w.s().term.SkipACL = true
 	if other.watchData("/six") != jute.OK {
-		t.Error("SkipACL checks")
+		t.Error("SkipACL is set, and permissions are checked")
 	}
 }
 
@@ -204,14 +204,14 @@ func TestLongestACL(t *testing.T) {
 	}
 }
 
-// Equal lists share memory, and lists that no node has any more are forgotten.
+// Equal lists share memory. A list that no node has any more is forgotten.
 func TestACLsAreShared(t *testing.T) {
 	k := newWorld(t).connect()
 	k.must(k.createACL("/a", 0, aclOf(31, "digest", "u:p")))
 	k.must(k.createACL("/b", 0, aclOf(31, "digest", "u:p")))
 	s := k.w.s()
 	if s.get("/a").acl != s.get("/b").acl {
-		t.Error("two lists")
+		t.Error("equal lists are stored twice")
 	}
 	for i := range 10 * minSweep {
 		k.must(k.createACL("/c", 0, aclOf(31, "digest", fmt.Sprintf("u:%d", i))))
@@ -229,7 +229,7 @@ func TestACLsAreShared(t *testing.T) {
 	}
 }
 
-// An address with a zone matches by the address alone; peers on a local link have zones.
+// An address with a zone is matched without its zone. Peers on a local link have such addresses.
 func TestIPWithZoneMatches(t *testing.T) {
 	p := permitted{perms: 31, scheme: "ip", from: netip.MustParsePrefix("fe80::/64")}
 	for id, want := range map[string]bool{"fe80::1%eth0": true, "fe80::1": true, "fe81::1%eth0": false, "1.2.3.4": false} {

@@ -43,22 +43,22 @@ func TestInTurn(t *testing.T) {
 	}
 	w.wantLog("end", "end", "end")
 	if w.s().NodeCount() != len(builtin)+3 {
-		t.Error("somebody's write was applied")
+		t.Error("a write of an unknown member was applied")
 	}
 }
 
-// A member's run replaces the one it names, once.
+// An announcement replaces the run that it names, if that one is current.
 func TestAnnounce(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
 	zxid := w.s().Zxid()
 	w.heard.log = nil
 	boot := func() (b, c uint64) { return w.s().Boot(1) }
-	w.announce(1, 0, bootOf(1)) // repeated
+	w.announce(1, 0, bootOf(1)) // a repetition
 	if b, cursor := boot(); b != bootOf(1) || cursor != 1 {
 		t.Errorf("boot %d cursor %d", b, cursor)
 	}
-	w.announce(1, 5, 77) // replaces what is not current
+	w.announce(1, 5, 77) // names a run that is not current
 	w.announce(1, bootOf(1), 0)
 	if b, _ := boot(); b != bootOf(1) {
 		t.Errorf("boot %d", b)
@@ -67,7 +67,7 @@ func TestAnnounce(t *testing.T) {
 	if b, cursor := boot(); b != 88 || cursor != 0 {
 		t.Errorf("boot %d cursor %d", b, cursor)
 	}
-	w.announce(1, bootOf(1), 99) // of an older run, late
+	w.announce(1, bootOf(1), 99) // comes late, from an older run
 	w.announce(300, 0, 5)
 	w.announce(0, 0, 5)
 	w.wantLog("dropped announce 0", "end", "dropped announce 0", "end", "dropped announce 0", "end",
@@ -95,17 +95,17 @@ func TestTerms(t *testing.T) {
 	w.append(2, e(1, 7)) // sealed in term 1, logged in term 2
 	w.append(2, e(2, 7)) // term 2 has not opened
 	w.startTerm(2, 9)
-	w.append(1, e(1, 7)) // raft never does, but the rule is the same
+	w.append(1, e(1, 7)) // raft never logs an older term, but the rule is the same
 	w.append(2, e(1, 7))
 	w.append(2, e(2, 7))
-	w.append(2, e(1, 9)) // sealed in term 1, by whom ever
+	w.append(2, e(1, 9)) // sealed in term 1, with the nonce of term 2
 	if w.s().Zxid() != before || w.s().now != now || w.s().NodeCount() != len(builtin) {
 		t.Fatalf("zxid %#x, time %d", w.s().Zxid(), w.s().now)
 	}
 	if got := w.s().Term(); got != (Term{2, 9, 1, w.index - 4, Rules{TTLNodes: true}}) {
 		t.Errorf("%+v", got)
 	}
-	w.startTerm(2, 10) // the leader opened a second time in one term
+	w.startTerm(2, 10) // the leader opened again in the same term of raft
 	w.append(2, e(2, 9))
 	w.append(2, nil)
 	if w.s().Index() != w.index || w.s().NodeCount() != len(builtin) {
@@ -116,14 +116,14 @@ func TestTerms(t *testing.T) {
 		t.Errorf("295: zxid %#x, time %d", w.s().Zxid(), w.s().now)
 	}
 	w.seq[1]++
-	k.must(k.create("/y", 0)) // stamped with an older time, which counts
+	k.must(k.create("/y", 0)) // stamped with an older time, which counts all the same
 	if st := k.stat("/y"); st.Ctime != w.now || st.Czxid != 2<<32+1 {
 		t.Errorf("%+v", st)
 	}
 }
 
-// The log's time is the stamp of the entry, even after a wrong one, and of a TermStart's too. In
-// earlier formats it never goes back.
+// The log's time is the stamp of the last entry, even if the one before was wrong. A TermStart's
+// stamp counts, too. In earlier formats the log's time never goes back.
 func TestTimeFollowsTheStamp(t *testing.T) {
 	const year = int64(365 * 24 * 3600 * 1000)
 	w := newWorld(t)

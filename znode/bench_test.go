@@ -103,13 +103,14 @@ func (k *bench) create(b *testing.B, paths ...string) {
 
 func (k *bench) any() string { return k.paths[rand.IntN(len(k.paths))] }
 
-// run applies b.N transactions in entries of 100. Those of 50 entries are made at once,
-// outside of the measured time.
+// run applies b.N transactions in entries of 100. It makes 50 entries at a time, and does not
+// measure that.
 func (k *bench) run(b *testing.B, make func() *proto.Txn) {
 	k.runEntries(b, 100, make, func() {})
 }
 
-// runEntries does what run does with entries of any length, and calls before ahead of each.
+// runEntries does what run does with entries of batch transactions. It calls before ahead of each
+// entry.
 func (k *bench) runEntries(b *testing.B, batch int, make func() *proto.Txn, before func()) {
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -132,7 +133,7 @@ func (k *bench) runEntries(b *testing.B, batch int, make func() *proto.Txn, befo
 	}
 }
 
-// BenchmarkApply is a transaction among a million nodes.
+// BenchmarkApply measures a transaction in a tree of a million nodes.
 func BenchmarkApply(b *testing.B) {
 	k := newBench(b, million())
 	n := 0
@@ -256,7 +257,7 @@ func BenchmarkRead(b *testing.B) {
 	})
 }
 
-var kept *Snapshot // so that the copy is really made
+var kept *Snapshot // so that the compiler does not leave the copy out
 
 // BenchmarkSnapshot copies, writes, verifies and restores a million nodes.
 func BenchmarkSnapshot(b *testing.B) {
@@ -286,7 +287,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		perNode(b)
 	})
 	nodes := k.s.NodeCount()
-	k.s, k.paths = nil, nil // a member restores when it has nothing else in memory
+	k.s, k.paths = nil, nil // a member that restores has nothing else in memory
 	b.Run("verify", func(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(size)
@@ -357,8 +358,8 @@ func resident() int64 {
 	return 0
 }
 
-// BenchmarkClose ends a session with so many ephemeral nodes. All others wait for the tree's lock
-// meanwhile. There are no watches.
+// BenchmarkClose ends a session with 1,000 to a million ephemeral nodes. Everything else waits for
+// the tree's lock meanwhile. There are no watches.
 func BenchmarkClose(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000, million()} {
 		b.Run(fmt.Sprintf("ephemerals=%d", n), func(b *testing.B) {

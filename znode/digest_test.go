@@ -111,7 +111,7 @@ func eachChange(t *testing.T, name string, v reflect.Value, hash func() uint64) 
 		}
 		v.Set(old)
 		if hash() != before {
-			t.Errorf("%s: another hash when it is as it was", name)
+			t.Errorf("%s: the hash differs after the change was undone", name)
 		}
 	}
 }
@@ -144,9 +144,9 @@ func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value
 	return []reflect.Value{other}
 }
 
-// Equal states have equal digests however they came about: checked against states that
-// were restored again and again by TestRandomLogs. Here, the other half: of states that
-// differ in one field of one item, or in one item, no two have the same.
+// TestRandomLogs checks that equal states have equal digests, with states that were restored again
+// and again. This test checks the other half: no two states have the same digest if they differ in
+// one field of one item, or in one item.
 func TestDigestTellsStatesApart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	w := sample(t)
@@ -171,7 +171,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 				continue
 			}
 			if path == configPath && (name == "node.data" || name == "node.version") {
-				continue // each member's own there
+				continue // each member has its own data and version there
 			}
 			s := restored(t, whole)
 			x := s.edit(s.gen.Load(), path)
@@ -222,7 +222,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 	s = restored(t, whole)
 	s.remove(s.get("/null"))
 	note("no /null", s)
-	for i := range 100 { // names and contents that change places
+	for i := range 100 { // the same names and contents in other pairs
 		s := restored(t, whole)
 		s.link(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: fmt.Append(nil, 100-i), acl: s.acls.world(1)})
 		note(fmt.Sprint("node ", i), s)
@@ -261,14 +261,14 @@ func TestDamageShows(t *testing.T) {
 		t.Fatal("nothing to damage")
 	}
 	if spoiled.Digest() != healthy.Digest() {
-		t.Error("the digest knows already")
+		t.Error("the digest shows the damage already")
 	}
 	if _, err := spoiled.Snapshot().WriteTo(io.Discard); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a snapshot: %v", err)
 	}
 	k.must(k.setData("/a", "new", -1))
 	if spoiled.Digest() == healthy.Digest() {
-		t.Error("the digest does not know when it has been changed")
+		t.Error("the digest does not show the damage after the node was changed")
 	}
 	if d := Diff(healthy, spoiled); d == "" {
 		t.Error("no difference")
@@ -277,7 +277,7 @@ func TestDamageShows(t *testing.T) {
 		t.Errorf("a snapshot after the change: %v", err)
 	}
 	if _, err := healthy.Snapshot().WriteTo(io.Discard); err != nil {
-		t.Errorf("a snapshot of the healthy one: %v", err)
+		t.Errorf("a snapshot of the healthy state: %v", err)
 	}
 }
 
@@ -290,7 +290,8 @@ func TestDamagedListShows(t *testing.T) {
 	}
 }
 
-// Members mark the same indexes, even those that got a snapshot, and their marks are equal.
+// All members mark the same indexes, even a member that was sent a snapshot, and their marks are
+// equal.
 func TestMarks(t *testing.T) {
 	other := New(Config{})
 	w := newWorld(t, other)
@@ -307,7 +308,7 @@ func TestMarks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := other.Marks(); len(got) != 0 {
-				t.Errorf("marks of the state before: %v", got)
+				t.Errorf("marks are left from before the snapshot: %v", got)
 			}
 		}
 	}
@@ -324,14 +325,14 @@ func TestMarks(t *testing.T) {
 			t.Errorf("marks at %d and %d", marks[i].Index, m.Index)
 		}
 	}
-	// Time that goes back is marked as time that goes on.
+	// A jump back of the log's time makes a mark, too.
 	n := len(w.s().Marks())
 	w.now -= 5 * markEveryMs
 	k.must(k.create("/back", 0))
 	if got := w.s().Marks(); got[len(got)-1].Index != w.index || n != len(got) {
 		t.Errorf("no mark where time went back: %v at %d", got, w.index)
 	}
-	// Time stands still from here: no entry of ours comes.
+	// From here the log's time stands still, because only raft's own entries come.
 	for range 3 * markEvery {
 		w.append(w.term, nil)
 	}

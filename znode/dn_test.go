@@ -17,12 +17,12 @@ func TestValidDN(t *testing.T) {
 	}
 	for _, name := range []string{"", "ann", "CN", "CN=", "=ann", "CN=ann,", "CN=ann,,O=x", "XX=ann", "1=x", "1..2=x", "OID.=x", "CN=a,O"} {
 		if validDN(name) {
-			t.Errorf("%q is taken", name)
+			t.Errorf("%q is accepted", name)
 		}
 	}
 }
 
-// Certificates' subjects may be named in ACLs if the configuration says so.
+// ACLs may name the subjects of certificates if the configuration allows it.
 func TestX509InACLs(t *testing.T) {
 	for _, tt := range []struct {
 		id   string
@@ -40,7 +40,7 @@ func TestX509InACLs(t *testing.T) {
 	}
 }
 
-// A restored state knows whether they may.
+// A restored state knows whether ACLs may name the subjects of certificates.
 func TestX509AfterRestore(t *testing.T) {
 	w := newWorld(t)
 	w.rule(Rules{X509: true})

@@ -12,7 +12,7 @@ import (
 	"rollcall/proto"
 )
 
-// growth are the sizes of a curve, one with -short.
+// growth returns the sizes of a curve, and only the first of them with -short.
 func growth(sizes ...int) []int {
 	if testing.Short() {
 		return sizes[:1]
@@ -20,7 +20,7 @@ func growth(sizes ...int) []int {
 	return sizes
 }
 
-// heap is how much memory is in use, after a collection.
+// heap returns how many bytes of the heap are in use, after a collection.
 func heap() float64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -28,8 +28,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkGrowth is what a node of 100 bytes costs, by how many there are: bench/growth.sh
-// draws it.
+// BenchmarkGrowth measures what a node of 100 bytes costs in trees of several sizes.
+// bench/growth.sh draws the result.
 func BenchmarkGrowth(b *testing.B) {
 	for _, n := range growth(1_000, 10_000, 100_000, 1_000_000, 3_000_000) {
 		size := fmt.Sprintf("/nodes=%d", n)
@@ -60,7 +60,7 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 }
 
-// growGet reads nodes in no order.
+// growGet reads nodes in random order.
 func growGet(b *testing.B, k *bench) {
 	paths := make([][]byte, 1<<16)
 	for i := range paths {
@@ -103,8 +103,8 @@ func growSnapshot(b *testing.B, k *bench, size string) {
 	})
 }
 
-// BenchmarkWatchGrowth is what a watch costs, by how many there are: its memory, and the
-// write that one watcher hears among the watches of 10,000 connections elsewhere.
+// BenchmarkWatchGrowth measures what a watch costs among several numbers of watches. It measures
+// its memory, and a write that notifies one watcher while 10,000 connections watch other paths.
 func BenchmarkWatchGrowth(b *testing.B) {
 	all := watchPaths()
 	for _, n := range growth(1_000, 10_000, 100_000, 1_000_000) {

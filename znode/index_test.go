@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A part does what a map does, with changes that come at random: whether the hashes are
-// spread, or so few and so near an end that all lie in one run, which goes on at the front.
+// A part does what a map does, under random changes. The hashes are spread, or all the same, or so
+// near the end that their run of slots goes on at the front.
 func TestIndexPart(t *testing.T) {
 	for name, hash := range map[string]func(i int) uint32{
 		"spread": func(i int) uint32 { return uint32(i+1) * 2654435761 },
@@ -75,6 +75,6 @@ func TestIndex(t *testing.T) {
 		places += len(x.parts[i].nodes)
 	}
 	if places > nodes*2 {
-		t.Errorf("%d places for %d nodes", places, nodes)
+		t.Errorf("%d slots for %d nodes", places, nodes)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// checkInvariants checks what must hold of a state that a log has made.
+// checkInvariants checks the invariants of a state that was made by applying a log.
 func checkInvariants(t testing.TB, s *State) {
 	t.Helper()
 	checkTree(t, s)
@@ -22,7 +22,7 @@ func checkInvariants(t testing.TB, s *State) {
 	}
 }
 
-// recount counts the digest's sums anew.
+// recount computes the sums of the digest from scratch.
 func recount(s *State) (r recounted) {
 	s.walk(s.get(rootPath), func(n *node) bool { r.nodes += n.hash(); return true })
 	for _, session := range s.sessions.all() {
@@ -31,7 +31,7 @@ func recount(s *State) (r recounted) {
 	return r
 }
 
-// checkTree checks what must hold between the parts of any state.
+// checkTree checks that the parts of a state agree with each other, as they must in any state.
 func checkTree(t testing.TB, s *State) {
 	t.Helper()
 	nodes, ephemerals, size := 0, 0, int64(0)
@@ -40,7 +40,7 @@ func checkTree(t testing.TB, s *State) {
 		nodes++
 		size += int64(len(n.path) + len(n.data))
 		if s.get(n.path) != n || s.descend(n.path) != n {
-			t.Errorf("%s is not where it is looked up", n.path)
+			t.Errorf("a lookup of %s does not find its node", n.path)
 		}
 		if above, _ := cutPath(n.path); n.gen > s.get(above).gen {
 			t.Errorf("%s was copied, but not its parent", n.path)
@@ -48,11 +48,11 @@ func checkTree(t testing.TB, s *State) {
 		if n.owner != 0 {
 			ephemerals++
 			if _, ok := s.ephemerals.get(ephemeral{n.owner, n.path}); !ok {
-				t.Errorf("%s is not among its owner's", n.path)
+				t.Errorf("%s is not among the ephemerals of its owner", n.path)
 			}
 			_, lives := s.Session(n.owner)
 			if _, left := s.unswept.get(sessionKey(n.owner)); lives == left {
-				t.Errorf("%s is owned by a session that is gone, or lives and has left it", n.path)
+				t.Errorf("%s: its owner neither lives nor has nodes to sweep, or both", n.path)
 			}
 			if n.numChildren() > 0 {
 				t.Errorf("%s is ephemeral and has children", n.path)
@@ -61,10 +61,10 @@ func checkTree(t testing.TB, s *State) {
 		if c, ok := n.candidacy(); ok {
 			candidates++
 			if _, ok := s.candidates.get(c); !ok {
-				t.Errorf("%s is not among the candidates", n.path)
+				t.Errorf("%s is not among the reaper's candidates", n.path)
 			}
 			if n.numChildren() > 0 || n.owner != 0 || n.ttl != 0 && n.container {
-				t.Errorf("%s is a candidate: %s", n.path, n.describe())
+				t.Errorf("%s is a candidate of the reaper: %s", n.path, n.describe())
 			}
 		}
 		if root, ok := limited(n.path); ok {

@@ -10,13 +10,13 @@ import (
 	"rollcall/proto"
 )
 
-// reap applies what the leader proposes, which is refused nowhere.
+// reap applies the leader's transaction that reaps path. No state may refuse the entry.
 func (w *world) reap(path string, neverUsedMs int64) {
 	w.t.Helper()
 	w.entry(&proto.Txn{Op: int32(jute.OpReap), Body: message(&proto.Reap{Path: path, NeverUsedMs: neverUsedMs})})
 }
 
-// due are the paths that Reapable gives, asked for two at a time.
+// due returns the paths that Reapable lists, two at a time.
 func (w *world) due(now, neverUsedMs int64) []string {
 	paths := []string{}
 	var last Candidate
@@ -40,7 +40,8 @@ func (w *world) wantDue(now, neverUsedMs int64, want ...string) {
 	checkInvariants(w.t, w.s())
 }
 
-// wantGone reaps path and says whether it is to be gone by that, which takes a zxid.
+// wantGone reaps path and checks whether that removes the node. Only a reap that removes it takes a
+// zxid.
 func (w *world) wantGone(path string, neverUsedMs int64, gone bool) {
 	w.t.Helper()
 	_, before := w.s().Exists([]byte(path), nil, nil)
@@ -53,7 +54,7 @@ func (w *world) wantGone(path string, neverUsedMs int64, gone bool) {
 	checkInvariants(w.t, w.s())
 }
 
-// 273 to 278: containers go when they have had children and have none.
+// Cases 273 to 278: a container is removed once it has had children and has none left.
 func TestContainers(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -92,7 +93,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// A container that nobody ever used goes if the leader's interval says so.
+// A container that was never used is removed after the leader's interval, if the leader has one.
 func TestUnusedContainers(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -110,8 +111,8 @@ func TestUnusedContainers(t *testing.T) {
 	w.wantGone("/c", 100, true)
 }
 
-// 279 to 281: a node goes when its time is over since its last change, unless it has
-// children.
+// Cases 279 to 281: a node with a TTL is removed when its TTL has passed since its last change,
+// unless it has children.
 func TestTTL(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -146,9 +147,10 @@ func TestTTL(t *testing.T) {
 	w.wantGone("/e", 1, false)
 }
 
-// A node that was made or changed while the leader's clock was a year ahead seems younger
-// than it is: it stays until that time and its TTL have come, or, once it is changed under a
-// right clock, its TTL. One that was made under a clock a year behind seems a year old.
+// A node that was made or changed while the leader's clock was a year ahead seems younger than it
+// is. It stays until that time and its TTL have come. If it is changed again under a right clock,
+// only its TTL counts from then on. A node that was made under a clock a year behind seems a year
+// old.
 func TestTTLAfterAWrongClock(t *testing.T) {
 	const year = int64(365 * 24 * 3600 * 1000)
 	w := newWorld(t)
@@ -184,7 +186,8 @@ func TestTTLAfterAWrongClock(t *testing.T) {
 	}
 }
 
-// 284: without the types a time to live is refused, and nothing else.
+// Case 284: if nodes with a TTL are switched off, creates with a TTL are refused, and nothing else
+// is.
 func TestTTLSwitchedOff(t *testing.T) {
 	w := newWorld(t)
 	w.rule(Rules{})
@@ -208,7 +211,7 @@ func TestTTLSwitchedOff(t *testing.T) {
 	}
 }
 
-// 254: what the kinds are within a multi, and the types of the results.
+// Case 254: the kinds of nodes that creates in a multi make, and the types of their results.
 func TestKindsInMulti(t *testing.T) {
 	plain, container, session, timed := life{}, life{container: true}, life{owner: 1<<56 + 1}, life{ttl: 7}
 	tests := []struct {
@@ -259,7 +262,7 @@ func TestKindsInMulti(t *testing.T) {
 	}
 }
 
-// What a multi takes back leaves the candidates as they were.
+// A multi that fails leaves the reaper's candidates as they were.
 func TestCandidatesAfterFailedMulti(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -283,7 +286,7 @@ func TestCandidatesAfterFailedMulti(t *testing.T) {
 	}
 }
 
-// nodesOf is the part of a snapshot that the tree makes.
+// nodesOf returns the part of a snapshot that describes the tree.
 func nodesOf(t *testing.T, s *State) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -295,7 +298,7 @@ func nodesOf(t *testing.T, s *State) []byte {
 	return b.Bytes()
 }
 
-// The transaction that reaps is the leader's alone, and must be readable.
+// Only a leader reaps, by a transaction that can be read. A delete without a session does nothing.
 func TestReapIsTheLeadersOwn(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()

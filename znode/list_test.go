@@ -8,7 +8,7 @@ import (
 	"rollcall/jute"
 )
 
-// Listing in parts, each from where the one before ended, shows what there is.
+// A listing may begin where an earlier part of it ended, and shows everything from there on.
 func TestLists(t *testing.T) {
 	w := newWorld(t)
 	var ids []jute.SessionID

@@ -17,9 +17,9 @@ import (
 )
 
 // Two states apply the same random log of all kinds of transactions. One of them is repeatedly
-// replaced by what its snapshot restores; others are made of an old snapshot and the log after it.
-// All stay equal, and a plain model of maps agrees with them about which nodes exist, how they may
-// end, what they hold, and the usage of quotas.
+// replaced by the state that its snapshot restores. Other states are made from an old snapshot and
+// the log after it. All stay equal. A plain model of maps agrees with them about the nodes that
+// exist, how they may end, their data, and the usage of quotas.
 func TestRandomLogs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := newDrive(t, rt)
@@ -43,10 +43,10 @@ type drive struct {
 	w       *world
 	clients []*client
 	model   model
-	before  model            // at the beginning of a multi, else nil
+	before  model            // the model at the beginning of the multi under way, or nil
 	unswept []jute.SessionID // ended sessions that left nodes, in order
 	old     *Snapshot
-	oldSize []byte // what it wrote when it was taken
+	oldSize []byte // what old wrote when it was taken
 }
 
 // model is the tree, by path.
@@ -61,8 +61,8 @@ type modelNode struct {
 	creates int
 }
 
-// modelRemovals is how many nodes an entry of the random logs removes with sessions: few, so
-// that sessions end in steps.
+// modelRemovals is how many nodes an entry of the random logs may remove with sessions. It is
+// small, so that sessions end in steps.
 const modelRemovals = 2
 
 func newStepping() *State {
@@ -74,7 +74,8 @@ func newStepping() *State {
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
 func (s *State) allow(nodes int) { s.atOnce, s.perEntry = nodes, nodes }
 
-// failing is what a world reports to: a run of rapid's, which takes what fails to pieces.
+// failing lets a world report its failures to a run of rapid, which then shortens the log that
+// fails.
 type failing struct {
 	testing.TB
 	rt *rapid.T
@@ -116,7 +117,8 @@ func (d *drive) rules() Rules {
 	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0}
 }
 
-// check is what is looked at between steps, now and then.
+// check runs after each step. Now and then it replaces the second state, lets a late state catch
+// up, or checks everything.
 func (d *drive) check() {
 	if d.IntN(20) == 0 {
 		snapshot := encode(d.w.t, d.w.states[1].Snapshot())
@@ -136,14 +138,15 @@ func (d *drive) check() {
 
 func (d *drive) checkAll() {
 	if diff := Diff(d.w.s(), d.w.states[1]); diff != "" {
-		d.w.t.Fatalf("the other state: %s", diff)
+		d.w.t.Fatalf("the second state differs: %s", diff)
 	}
 	checkInvariants(d.w.t, d.w.s())
 	checkInvariants(d.w.t, d.w.states[1])
 	d.compare()
 }
 
-// catchUp makes a state of the last copy and the log since, or of the whole log.
+// catchUp makes a state from the last copy and the log after it, or from the whole log if there is
+// no copy. The result must equal the first state.
 func (d *drive) catchUp() {
 	late := newStepping()
 	if d.old != nil {
@@ -160,11 +163,11 @@ func (d *drive) catchUp() {
 		}
 	}
 	if diff := Diff(d.w.s(), late); diff != "" {
-		d.w.t.Fatalf("a late state: %s", diff)
+		d.w.t.Fatalf("a late state differs: %s", diff)
 	}
 }
 
-// wrong is by how many milliseconds clocks jump.
+// wrong is the longest jump of a clock, in milliseconds.
 const wrong = 1000
 
 const (
@@ -174,10 +177,10 @@ const (
 	usageOfB  = quotaPath + "/b" + usageName
 )
 
-// quotaNodes are those of the quotas that there may be.
+// quotaNodes are the limits node and the usage node of each path that may have a quota.
 var quotaNodes = map[string][2]string{"/a": {limitsOfA, usageOfA}, "/b": {limitsOfB, usageOfB}}
 
-// path is one of few, so that operations meet.
+// path returns one of a few paths, so that operations meet.
 func (d *drive) path() string {
 	names := []string{
 		"/a", "/b", "/a/c", "/a/d", "/b/e", "/a/c/f", "/a", "/b", "/a/c", "/a/d", "/b/e", "/zookeeper/x", "/a/c/", "/", "",
@@ -186,7 +189,7 @@ func (d *drive) path() string {
 	return names[d.IntN(len(names))]
 }
 
-// text is data for a node.
+// text returns data for the node at path.
 func (d *drive) text(path string) string {
 	if strings.HasSuffix(path, limitsName) {
 		texts := []string{"count=2,bytes=3", "count=-1,bytes=-1=;countHardLimit=3", "count=-1,bytes=-1=;byteHardLimit=6;countHardLimit=4", "rubbish"}
@@ -227,7 +230,7 @@ func (d *drive) step() {
 		if r.Code == jute.OK && d.IntN(2) == 0 {
 			d.clients = append(d.clients, moved)
 		}
-	case n < 14: // what is not in turn
+	case n < 14: // a transaction out of turn
 		txn := w.next(1, k.txn(jute.OpCreate, createOp("/never", "", 0, jute.OpenACL).Append(nil)))
 		w.seq[1]--
 		txn.Seq += uint64(d.IntN(3)) * 2
@@ -284,7 +287,7 @@ func (d *drive) op() jute.MultiOp {
 	}
 }
 
-// reap has the leader remove a node, which it may if its time has come.
+// reap lets the leader reap a node. The model removes the node if its time has come.
 func (d *drive) reap(path string, neverUsed int64) {
 	d.w.reap(path, neverUsed)
 	n, ok := d.model[path]
@@ -331,7 +334,7 @@ func (d *drive) single(k *client, op jute.MultiOp) {
 	}
 }
 
-// misfit is what is wrong with the time to live of a create.
+// misfit returns the error that the TTL of a create causes, or OK.
 func (d *drive) misfit(op jute.MultiOp) jute.Code {
 	switch {
 	case op.Op != jute.OpCreateTTL:
@@ -484,7 +487,8 @@ func (d *drive) hasChildren(path string) bool {
 	return false
 }
 
-// forbidden reports whether a quota is in the way, as it was when the request began.
+// forbidden reports whether a hard limit forbids so many more nodes and bytes. Within a multi, the
+// quotas at its beginning count.
 func (d *drive) forbidden(path string, nodes, size int) bool {
 	m := d.model
 	if d.before != nil {
@@ -516,7 +520,8 @@ func (d *drive) forbidden(path string, nodes, size int) bool {
 	return false
 }
 
-// measure sets the usage where there is a quota, or where its node was just written.
+// measure sets the usage of each path that has a quota, and of the one whose usage node was just
+// written.
 func (d *drive) measure(written string) {
 	for root, at := range quotaNodes {
 		_, limited := d.model[at[0]]
@@ -536,9 +541,9 @@ func (d *drive) measure(written string) {
 	}
 }
 
-// forget is the end of a session: its nodes go in the order of their paths, so that a
-// quota whose limits go, too, counts those before them.
-// Of more than modelRemovals nodes all are left.
+// forget ends a session in the model. If it has more than modelRemovals nodes, all of them are left
+// for sweeps. Otherwise they are removed in the order of their paths. If the limits node of a quota
+// is among them, that quota counts the nodes removed before it.
 func (d *drive) forget(id jute.SessionID) {
 	if paths := d.owned(id); len(paths) > modelRemovals {
 		i, _ := slices.BinarySearch(d.unswept, id)
@@ -551,7 +556,7 @@ func (d *drive) forget(id jute.SessionID) {
 	}
 }
 
-// owned are a session's nodes, in order.
+// owned returns the paths of a session's nodes, in order.
 func (d *drive) owned(id jute.SessionID) []string {
 	paths := slices.Sorted(maps.Keys(d.model))
 	return slices.DeleteFunc(paths, func(path string) bool { return d.model[path].owner != id })
@@ -564,7 +569,7 @@ func (d *drive) remove(paths []string) {
 	}
 }
 
-// sweep has the leader remove some of what the first ended sessions left.
+// sweep lets the leader remove some of the nodes that the first ended sessions left.
 func (d *drive) sweep(nodes int) {
 	d.w.sweep(nodes)
 	for nodes = min(nodes, modelRemovals); nodes > 0 && len(d.unswept) > 0; {
@@ -609,8 +614,8 @@ func (d *drive) compare() {
 	}
 }
 
-// For two states that applied the same random log, except for one bit in one transaction, the
-// digests are equal as long as the states are, and differ as long as the states do.
+// Two states apply the same random log, except for one bit in one transaction. After each entry
+// their digests are equal if the states are, and different if the states are.
 func TestDigestsOfRandomStates(t *testing.T) {
 	equal, unequal, sameZxid := 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -654,8 +659,8 @@ func TestDigestsOfRandomStates(t *testing.T) {
 	t.Logf("%d pairs of equal states, %d of different ones, %d of these with one zxid", equal, unequal, sameZxid)
 }
 
-// spoiltEntry returns the number of an entry of the log and a copy of it in which one bit
-// of what a client asked for is another.
+// spoiltEntry returns the number of an entry of the log, and a copy of that entry in which one bit
+// of a client's request is flipped.
 func (d *drive) spoiltEntry() (int, *proto.Entry) {
 	asked := func(txn *proto.Txn) bool { return txn.GetSession() != 0 && len(txn.GetBody()) > 0 }
 	var from []int
@@ -667,14 +672,14 @@ func (d *drive) spoiltEntry() (int, *proto.Entry) {
 	at := from[d.IntN(len(from))]
 	changed, ok := pb.Clone(d.w.log[at].Entry).(*proto.Entry)
 	if !ok {
-		d.w.t.Fatal("the copy is no entry")
+		d.w.t.Fatal("the copy is not an entry")
 	}
 	body := changed.Txns[slices.IndexFunc(changed.Txns, asked)].Body
 	body[d.IntN(len(body))] ^= 1 << d.IntN(8)
 	return at, changed
 }
 
-// The two containers against plain maps, with copies taken and kept.
+// A sorted container does what a plain map does, and copies of it that are kept do not change.
 func TestSortedAgainstMap(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -736,7 +741,7 @@ func TestSortedAgainstMap(t *testing.T) {
 	}
 }
 
-// Growing and shrinking by ranges joins branches, too, and leaves keys in between.
+// Ranges of keys are put and dropped. That joins branches, too, and leaves keys between the ranges.
 func TestSortedByRanges(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -33,7 +33,7 @@ func outcome(r Result) []string {
 	return out
 }
 
-// 241 to 260: results, and nothing left of what failed.
+// Cases 241 to 260: the results of a multi. A multi that fails leaves nothing.
 func TestMulti(t *testing.T) {
 	const any = anyVersion
 	tests := []struct {
@@ -41,7 +41,7 @@ func TestMulti(t *testing.T) {
 		made []string
 		ops  []jute.MultiOp
 		want []string
-		left []string // children of the root beside zookeeper and made, in order
+		left []string // the root's children afterwards, in order, except zookeeper and made
 	}{
 		{"241", nil, []jute.MultiOp{mk("/m", 0), mk("/m/1", 0), put("/m", any), check("/m", 1), rm("/m/1", any)}, []string{"1/0", "1/0", "5/0", "13/0", "2/0"}, []string{"m"}},
 		{"242", []string{"/a"}, []jute.MultiOp{mk("/b", 0), mk("/a", 0), mk("/c", 0)}, []string{"-1/0", "-1/-110", "-1/-2"}, nil},
@@ -85,7 +85,8 @@ func TestMulti(t *testing.T) {
 	}
 }
 
-// A multi's effects share one zxid and time; 248: a new node has new counters.
+// All effects of a multi have the same zxid and time. Case 248: a node that was deleted and created
+// again has new counters.
 func TestMultiStats(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -102,7 +103,7 @@ func TestMultiStats(t *testing.T) {
 	}
 }
 
-// 107 147 148 256: a failed multi leaves no trace but its zxid.
+// Cases 107, 147, 148 and 256: a multi that fails leaves no trace, except the zxid that it takes.
 func TestMultiRollsBack(t *testing.T) {
 	fail := check("/missing", 0)
 	tests := map[string][]jute.MultiOp{
@@ -147,8 +148,8 @@ func TestMultiRollsBack(t *testing.T) {
 	}
 }
 
-// 252 253 and table 1 of the differences between versions: a multi that makes no sense
-// fails whole; it takes a zxid, unless an ACL list is null.
+// Cases 252 and 253, and table 1 of the differences between versions: a malformed multi fails as a
+// whole. It takes a zxid, unless one of its ACL lists is null.
 func TestMultiMarshalling(t *testing.T) {
 	open := jute.OpenACL
 	null := createOp("/n", "", 0, nil)
@@ -190,7 +191,8 @@ func TestMultiMarshalling(t *testing.T) {
 	}
 }
 
-// A dead session's multi says so in its results, a moved one's in the header.
+// The multi of an ended session is refused in its results. The multi of a session that has moved is
+// refused in the header.
 func TestMultiOfLostSession(t *testing.T) {
 	w := newWorld(t)
 	k, gone := w.connect(), w.connect()

@@ -9,7 +9,7 @@ import (
 	"rollcall/jute"
 )
 
-// usage is the text of a path's usage node.
+// usage returns the text of a path's usage node, or the number of the error.
 func (c *client) usage(path string) string {
 	c.w.t.Helper()
 	data, _, code := c.w.s().GetData([]byte(quotaPath+path+usageName), c.ids, nil)
@@ -31,7 +31,8 @@ func data(path, text string) jute.MultiOp {
 	return jute.MultiOp{Op: jute.OpCreate, Create: createOp(path, text, 0, jute.OpenACL)}
 }
 
-// 286: usage follows every change below, by whatever way, and nobody hears of it.
+// Case 286: the usage follows every kind of change below the path. These changes fire no watch on
+// the usage node, and they leave its versions and times alone.
 func TestQuotaUsage(t *testing.T) {
 	w := newWorld(t)
 	k, e := w.connect(), w.connect()
@@ -84,7 +85,7 @@ func TestQuotaUsage(t *testing.T) {
 	}
 }
 
-// The limits node makes the quota, the usage node its measure.
+// A path has a quota as long as its limits node exists. The usage node holds its usage.
 func TestQuotaNodes(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -101,7 +102,7 @@ func TestQuotaNodes(t *testing.T) {
 	k.wantUsage("/q", 3, 3)
 	k.must(k.setData(quotaPath+"/q"+usageName, "rubbish", -1))
 	k.wantUsage("/q", 3, 3)
-	k.setQuota("/q/b", "count=1,bytes=1") // the deepest counts
+	k.setQuota("/q/b", "count=1,bytes=1") // the deepest quota counts
 	k.must(k.create("/q/b/c", 0))
 	k.wantUsage("/q", 3, 3)
 	k.wantUsage("/q/b", 2, 2)
@@ -115,7 +116,7 @@ func TestQuotaNodes(t *testing.T) {
 	k.wantUsage("/q", 4, 4)
 }
 
-// There is no quota on the root and on what has the quotas' own nodes in it.
+// A quota has no effect on the root, or on a path that holds nodes of quotas.
 func TestNoQuota(t *testing.T) {
 	for _, path := range []string{"", "/zookeeper", "/zookeeper/quota", "/zookeeper/quota/q"} {
 		w := newWorld(t)
@@ -140,8 +141,8 @@ func TestNoQuota(t *testing.T) {
 	}
 }
 
-// 287 288: hard limits hold if they are enforced, against what was used before the
-// request.
+// Cases 287 and 288: hard limits hold if the rules enforce them. The usage before the request
+// counts.
 func TestHardLimits(t *testing.T) {
 	w := newWorld(t)
 	w.rule(Rules{EnforceQuota: true})
@@ -163,7 +164,7 @@ func TestHardLimits(t *testing.T) {
 	want(k.setData("/q/a", "12345678", 9), jute.QuotaExceeded)
 	want(k.setData("/q/a", "7654321", 9), jute.BadVersion)
 	k.must(k.delete("/q/a", -1))
-	r := k.multi(mk("/q/a", 0), mk("/q/b", 0), mk("/q/c", 0)) // each of them fits
+	r := k.multi(mk("/q/a", 0), mk("/q/b", 0), mk("/q/c", 0)) // each of them alone fits
 	if got := outcome(r); !slices.Equal(got, []string{"1/0", "1/0", "1/0"}) {
 		t.Errorf("%q", got)
 	}
@@ -173,7 +174,7 @@ func TestHardLimits(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	k.must(k.setData(quotaPath+"/q"+limitsName, "count=-1,bytes=-1=;byteHardLimit=1", -1))
-	k.must(k.setData("/q/a", "x", -1)) // no more, no less
+	k.must(k.setData("/q/a", "x", -1)) // the usage stays the same
 	want(k.setData("/q/a", "", -1), jute.QuotaExceeded)
 	k.must(k.delete("/q/a", -1))
 	r = k.multi(data(quotaPath+"/r", ""), data(quotaPath+"/r"+limitsName, "count=0,bytes=0=;countHardLimit=0"), data(quotaPath+"/r"+usageName, ""), mk("/r", 0))
@@ -188,7 +189,8 @@ func TestHardLimits(t *testing.T) {
 	k.must(k.create("/r/x", 0))
 }
 
-// 289 290: what is over a limit, and passes, is reported, once for each transaction.
+// Cases 289 and 290: a write that is accepted although it exceeds a limit is reported, once for
+// each transaction.
 func TestOverused(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -210,7 +212,7 @@ func TestOverused(t *testing.T) {
 	heard(func() { k.must(k.multi(mk("/q/c", 0), mk("/q/d", 0))) }, "overused {Path:/q Count:5 CountLimit:2 Bytes:4 BytesLimit:3}")
 	heard(func() { k.must(k.delete("/q/c", -1)) })
 
-	// Beside a hard limit of bytes the soft one does not count.
+	// If there is a hard limit of bytes, the soft one does not count.
 	k.must(k.create("/r", 0))
 	k.setQuota("/r", "count=2,bytes=1=;byteHardLimit=4")
 	heard(func() { k.must(k.setData("/r", "1234", -1)) })

@@ -12,7 +12,7 @@ import (
 	"rollcall/proto"
 )
 
-// A session's record, and the calls of the hooks over its life.
+// The record of a session, and the calls of the hooks from its creation to its close.
 func TestSessionLife(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -25,7 +25,7 @@ func TestSessionLife(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if h := w.s().HighestSession(1); h != k.id || w.s().HighestSession(2) != 0 {
-		t.Errorf("highest %v", h)
+		t.Errorf("the highest id is %v", h)
 	}
 	if r := k.open(); r.Code != jute.NodeExists || r.Zxid != 1<<32+1 {
 		t.Errorf("a second create: %v", r.Code)
@@ -34,7 +34,7 @@ func TestSessionLife(t *testing.T) {
 
 	zxid := w.s().Zxid()
 	d, r := k.attach(2, k.since(), password(k.id))
-	_ = r // of member 2: not ours
+	_ = r // a result of member 2, which is not recorded here
 	want.Owner, want.Since, want.Timeout, want.Address = Owner{2, d.conn}, w.index, 9*time.Second, "127.0.0.1:6"
 	if got, _ := w.s().Session(k.id); got != want || w.s().Zxid() != zxid {
 		t.Errorf("%+v, want %+v", got, want)
@@ -49,11 +49,12 @@ func TestSessionLife(t *testing.T) {
 		t.Error("the session is still there")
 	}
 	if h := w.s().HighestSession(1); h != k.id {
-		t.Errorf("highest %v is not kept", h)
+		t.Errorf("the highest id is %v after the close", h)
 	}
 }
 
-// Attaches: who may take a session over, and what an old one that comes late does.
+// An attach needs the session's password. If the session is on another member, the attach must also
+// name the record that says so: an old attach that comes late is refused.
 func TestAttach(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -64,7 +65,7 @@ func TestAttach(t *testing.T) {
 	if _, r := k.attach(1, first, password(k.id)[:15]); r.Code != jute.AuthFailed {
 		t.Errorf("20: %v", r.Code)
 	}
-	if _, r := k.attach(1, first, append(slices.Clone(password(k.id)), 0)); r.Code != jute.AuthFailed { // a member that lags asks apply
+	if _, r := k.attach(1, first, append(slices.Clone(password(k.id)), 0)); r.Code != jute.AuthFailed { // a member that lags leaves the check to apply
 		t.Errorf("a password of 17 bytes: %v", r.Code)
 	}
 	if _, r := k.attach(1, first, nil); r.Code != jute.AuthFailed {
@@ -92,7 +93,7 @@ func TestAttach(t *testing.T) {
 	if r.Code != jute.OK || r.Session.Owner != (Owner{1, back.conn}) {
 		t.Errorf("second try: %v %+v", r.Code, r.Session)
 	}
-	// Of one member the log's order decides, whatever since says.
+	// Among attaches of one member the order in the log decides, whatever their since says.
 	again, r := k.attach(1, first, password(k.id))
 	if again.must(r).Session.Owner != (Owner{1, again.conn}) {
 		t.Errorf("%+v", r.Session)
@@ -112,7 +113,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// For an expiry and an attach, the order in the log decides.
+// The order in the log decides between an expiry and an attach.
 func TestExpireAndAttach(t *testing.T) {
 	t.Run("82 attach ahead of the expiry saves the session", func(t *testing.T) {
 		w := newWorld(t)
@@ -148,7 +149,7 @@ func TestExpireAndAttach(t *testing.T) {
 		}
 		w.expire(k.id, since)
 		if w.s().Zxid() != zxid+1 {
-			t.Error("the expiry of no session took a zxid")
+			t.Error("an expiry of a session that is gone took a zxid")
 		}
 	})
 	t.Run("both in one entry", func(t *testing.T) {
@@ -187,7 +188,7 @@ func TestExpireAndAttach(t *testing.T) {
 	})
 }
 
-// 85 to 91 and 103: what a close does to nodes, watches and later requests.
+// Cases 85 to 91 and 103: the effect of a close on nodes, watches and later requests.
 func TestClose(t *testing.T) {
 	w := newWorld(t)
 	k, other := w.connect(), w.connect()
@@ -209,7 +210,7 @@ func TestClose(t *testing.T) {
 	other.noted = true
 	r := k.must(k.close())
 	other.noted = false
-	for range 6 { // a session is gone after the events of that
+	for range 6 { // the events come before the close is reported
 		if w.heard.log[0] != "event" {
 			t.Errorf("%q", w.heard.log)
 		}
@@ -226,16 +227,16 @@ func TestClose(t *testing.T) {
 		t.Errorf("87: %v", r.Code)
 	}
 	if r := k.create("/late", 9); r.Code != jute.BadArguments {
-		t.Errorf("flags come before the session: %v", r.Code)
+		t.Errorf("flags are not checked before the session: %v", r.Code)
 	}
 	if r := k.delete("", 0); r.Code != jute.SessionExpired {
-		t.Errorf("the session comes before the path: %v", r.Code)
+		t.Errorf("the session is not checked before the path: %v", r.Code)
 	}
 	if r := k.close(); r.Code != jute.SessionExpired {
 		t.Errorf("%v", r.Code)
 	}
-	other.must(other.create("/p/1", 0)) // 91
-	other.stat("/stays")                // 96
+	other.must(other.create("/p/1", 0)) // case 91
+	other.stat("/stays")                // case 96
 	other.must(other.close())
 	if n := w.s().EphemeralCount(); n != 0 {
 		t.Errorf("%d ephemerals", n)
@@ -243,7 +244,8 @@ func TestClose(t *testing.T) {
 	checkInvariants(t, w.s())
 }
 
-// 102: a path that is no longer ephemeral does not go with the session. 104 105: lists.
+// Case 102: a node that was deleted and created again as a persistent one outlives the session.
+// Cases 104 and 105: lists of ephemerals.
 func TestEphemerals(t *testing.T) {
 	w := newWorld(t)
 	k, other := w.connect(), w.connect()
@@ -264,7 +266,7 @@ func TestEphemerals(t *testing.T) {
 	}
 	k.must(k.delete("/eph1", -1))
 	k.must(k.create("/eph1", 0))
-	other.must(other.delete("/b/1", -1)) // 101
+	other.must(other.delete("/b/1", -1)) // case 101
 	k.must(k.close())
 	if got := other.children("/"); !slices.Equal(got, []string{"a", "b", "eph1", "zookeeper"}) {
 		t.Errorf("%q", got)
@@ -283,7 +285,7 @@ func (w *world) wantNone(r Result) {
 	}
 }
 
-// 268: descendants.
+// Case 268: the number of a node's descendants.
 func TestAllChildrenNumber(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -300,7 +302,7 @@ func TestAllChildrenNumber(t *testing.T) {
 	}
 }
 
-// 135 136 264: reads of odd paths.
+// Cases 135, 136 and 264: reads of odd paths.
 func TestReadPaths(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()

@@ -18,7 +18,7 @@ import (
 	"rollcall/jute"
 )
 
-// sample is a world with something of everything in it.
+// sample returns a world that contains something of every kind.
 func sample(t testing.TB) *world {
 	w := sweptSample(t)
 	left := w.connect()
@@ -29,14 +29,14 @@ func sample(t testing.TB) *world {
 	return w
 }
 
-// sweptSample is sample without what an ended session has left.
+// sweptSample returns a sample without the nodes that an ended session has left.
 func sweptSample(t testing.TB) *world {
 	w := newWorld(t)
 	k := w.connect().auth("digest", "u:p")
 	other := w.connect()
 	k.must(k.create("/a", 0))
 	k.must(k.createACL("/a/b", 0, append(aclOf(31, "auth", ""), aclOf(1, "ip", "10.0.0.0/8")...)))
-	k.must(k.create("/a!", 0)) // between /a and /a/b by bytes, behind both in a walk
+	k.must(k.create("/a!", 0)) // between /a and /a/b by bytes, after both in a walk
 	k.must(k.create("/a/b/c", 0))
 	k.must(k.create("/e", 1))
 	other.must(other.create("/a/n-", 3))
@@ -75,9 +75,9 @@ func TestSnapshotRestores(t *testing.T) {
 	}
 	checkInvariants(t, s)
 	if !bytes.Equal(encode(t, s.Snapshot()), snapshot) {
-		t.Error("another snapshot")
+		t.Error("the restored state writes another snapshot")
 	}
-	w.states = append(w.states, s) // it goes on as the other does
+	w.states = append(w.states, s) // from here on it applies the same log
 	k := w.connect()
 	k.must(k.create("/a/n-", 2))
 	w.expire(1<<56+1, w.index)
@@ -87,7 +87,7 @@ func TestSnapshotRestores(t *testing.T) {
 	checkInvariants(t, s)
 }
 
-// Verify tells how far a snapshot goes, whatever is in it.
+// Verify returns the index and the term of a snapshot that contains something of every kind.
 func TestVerify(t *testing.T) {
 	w := sample(t)
 	for i := range 100 {
@@ -100,7 +100,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A copy does not change while the state goes on.
+// A snapshot does not change when the state does.
 func TestSnapshotIsFixed(t *testing.T) {
 	w := sample(t)
 	k := w.connect()
@@ -118,14 +118,14 @@ func TestSnapshotIsFixed(t *testing.T) {
 	k.must(k.close())
 	w.connect()
 	if !bytes.Equal(encode(t, sn), before) {
-		t.Error("the copy changed")
+		t.Error("the snapshot changed")
 	}
 	if sn.Index() >= w.index {
 		t.Errorf("index %d of %d", sn.Index(), w.index)
 	}
 }
 
-// WriteTo runs while apply goes on (under -race).
+// WriteTo may run while apply goes on. The race detector judges that.
 func TestSnapshotWhileWriting(t *testing.T) {
 	w := sample(t)
 	k := w.connect()
@@ -157,7 +157,8 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	}
 }
 
-// No damage goes unnoticed: every byte flipped, every length cut.
+// Restore and Verify notice all damage: a flipped bit in any byte, and a snapshot cut at any
+// length.
 func TestRestoreRejectsDamage(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -183,7 +184,7 @@ func TestRestoreRejectsDamage(t *testing.T) {
 	reject("longer", append(bytes.Clone(good), 0), ErrCorrupt)
 	reject("foreign", []byte("PK\x03\x04 this is no snapshot"), ErrNotSnapshot)
 	older := bytes.Clone(good)
-	older[len(snapshotMagic)+3] = 1 // without a digest
+	older[len(snapshotMagic)+3] = 1 // the version that had no digest
 	reject("older", older, ErrSnapshotVersion)
 	newer := bytes.Clone(good)
 	newer[len(snapshotMagic)+3] = snapshotVersion + 1
@@ -213,7 +214,7 @@ func TestRestoreRejectsDamage(t *testing.T) {
 	}
 }
 
-// forged is what a test writes as a snapshot: a true one's contents, spoiled.
+// forged is the content of a true snapshot, which a test spoils and then writes.
 type forged struct {
 	content
 	nodes []*node // in the order they are written
@@ -221,7 +222,7 @@ type forged struct {
 	off   uint64  // added to the digest
 }
 
-// at returns the node at path, to be spoiled.
+// at returns the node at path, so that a test can spoil it.
 func (f *forged) at(path string) *node {
 	for _, n := range f.nodes {
 		if n.path == path {
@@ -258,7 +259,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// Snapshots whose checksums are right and whose contents are not.
+// Restore rejects snapshots whose checksums are right but whose contents are not.
 func TestRestoreRejectsNonsense(t *testing.T) {
 	const first = 1<<56 + 1 // a session's id
 	swapped := func(text, old, new string) *acl { return &acl{text: strings.Replace(text, old, new, 1)} }
@@ -328,7 +329,8 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 	}
 }
 
-// Only the built-in config node can hold data that are its member's own.
+// If no client has written the config node, a snapshot holds no data and no version of it: each
+// member has its own.
 func TestRestoreRejectsConfigData(t *testing.T) {
 	f := filler{b: newBlockReader(bytes.NewReader(nil)), gen: 1}
 	f.paths = newIndex()
@@ -345,7 +347,7 @@ func TestRestoreRejectsConfigData(t *testing.T) {
 	}
 }
 
-// A length that promises much takes no memory by itself.
+// Restore does not allocate what a length announces before the bytes have come.
 func TestRestoreAllocatesWhatArrives(t *testing.T) {
 	var b bytes.Buffer
 	out := newBlockWriter(&b, snapshotVersion)
@@ -356,10 +358,10 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 	out.raw(make([]byte, 4)) // rules
 	out.u32(0)               // members
 	out.u64(0)               // sessions
-	out.u64(0)               // of those that ended
+	out.u64(0)               // ended sessions that left nodes
 	out.u64(1 << 60)         // nodes
 	out.u32(1<<31 - 1)       // bytes of the first path
-	out.raw([]byte("/abc"))  // and here they are
+	out.raw([]byte("/abc"))  // all of them that come
 	if err := out.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +399,7 @@ func TestDiff(t *testing.T) {
 				t.Fatal(d)
 			}
 			change(w, s)
-			if want == `"/zz"` || want == `"/a/b"` { // the parent shows it first
+			if want == `"/zz"` || want == `"/a/b"` { // the difference shows at the parent first
 				want = "node"
 			}
 			a, b := w.s(), s
@@ -411,8 +413,9 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// Whatever is restored is a state: it is written again as it was read. If another version
-// of snapshots was read than is written, what is written restores to the same state.
+// A snapshot that Restore accepts makes a sound state, which is written as the same bytes again. If
+// the snapshot had another version than the one that is written, the bytes differ, but they restore
+// to the same state.
 func FuzzRestore(f *testing.F) {
 	small := newWorld(f)
 	f.Add(encode(f, small.s().Snapshot()))
@@ -439,7 +442,7 @@ func FuzzRestore(f *testing.F) {
 			t.Fatalf("Restore says %v, Verify %v", err, verr)
 		}
 		if err != nil {
-			return // the digest lies in two blocks
+			return // the digest lies in two blocks, so it was not replaced above
 		}
 		again := encode(t, s.Snapshot())
 		version := func(snapshot []byte) []byte { return snapshot[:len(snapshotMagic)+4] }
@@ -447,13 +450,13 @@ func FuzzRestore(f *testing.F) {
 			t.Error(d)
 		}
 		if bytes.Equal(version(again), version(b)) && !bytes.Equal(again, b) {
-			t.Error("it is written in another way")
+			t.Error("the restored state is written as other bytes")
 		}
 		checkTree(t, s)
 	})
 }
 
-// mend puts the checksums right, so that the fuzzer gets behind them.
+// mend corrects the checksums, so that the fuzzer gets past them.
 func mend(b []byte) []byte {
 	b = bytes.Clone(b)
 	at := len(snapshotMagic) + 4

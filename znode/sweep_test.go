@@ -11,14 +11,15 @@ import (
 	"rollcall/proto"
 )
 
-// sweep applies what the leader proposes.
+// sweep applies the leader's sweep of so many nodes.
 func (w *world) sweep(nodes int) {
 	w.t.Helper()
 	w.entry(&proto.Txn{Op: int32(jute.OpSweep), Body: message(&proto.Sweep{Nodes: uint32(nodes)})})
 }
 
-// A session with more nodes than go at once is gone with its close, and its nodes go in
-// steps, in order, each with a zxid: to watchers, parents and quotas as if each were deleted.
+// A session with more ephemeral nodes than may go at once ends with its close. Its nodes are
+// removed in steps, in order, and each step takes a zxid. Watchers, parents and quotas see each
+// node deleted.
 func TestSweep(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(3)
@@ -40,7 +41,7 @@ func TestSweep(t *testing.T) {
 	w.heard.log = nil
 	r := k.must(k.close())
 	if !r.Later {
-		t.Error("answered at once")
+		t.Error("the close is answered before its nodes are gone")
 	}
 	w.wantLog(fmt.Sprintf("closed %v by {1 %d} expired false ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
 	other.wantEvents()
@@ -58,9 +59,9 @@ func TestSweep(t *testing.T) {
 	if st := other.stat("/p"); st.NumChildren != 2 || st.Cversion != 6 || st.Pzxid != w.s().Zxid() || w.s().Zxid() != r.Zxid+1 {
 		t.Errorf("%+v at %#x", st, w.s().Zxid())
 	}
-	other.must(other.setData("/p/3", "more", 0))                         // as with any node
+	other.must(other.setData("/p/3", "more", 0))                         // it is as any node until its turn
 	other.must(other.delete("/p/4", -1))                                 // before its turn
-	other.must(other.createACL("/p/1", 0, aclOf(31, "world", "anyone"))) // the name is free
+	other.must(other.createACL("/p/1", 0, aclOf(31, "world", "anyone"))) // the name is free again
 	other.wantEvents("Changed(/p/3)", "Deleted(/p/4)")
 	_ = other.watchData("/p/3")
 	other.must(other.delete("/p/1", -1))
@@ -76,7 +77,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("usage %q, want %q", got, usage)
 	}
 	if recount(w.s()).nodes == others {
-		t.Error("the parents are as they were before their children came and went")
+		t.Error("the parents do not show that children came and went")
 	}
 	checkInvariants(t, w.s())
 	zxid := w.s().Zxid()
@@ -87,13 +88,13 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// usage is what the quota of path says it holds.
+// usage returns the data of the usage node of path.
 func (w *world) usage(path string) string {
 	return string(w.s().get(quotaPath + path + usageName).data)
 }
 
-// A session that ends in steps is over from the first on: to its own connection, and to
-// who would resume it, or open another with its id.
+// A session whose nodes are removed in steps is over before the first step. Requests on its own
+// connection fail, and no client can resume it or open another session with its id.
 func TestUnsweptSessionIsOver(t *testing.T) {
 	for name, end := range map[string]func(w *world, k *client){
 		"closed":  func(_ *world, k *client) { k.must(k.close()) },
@@ -108,7 +109,7 @@ func TestUnsweptSessionIsOver(t *testing.T) {
 			since := k.since()
 			end(w, k)
 			if !w.s().Unswept() {
-				t.Fatal("nothing is left")
+				t.Fatal("no nodes are left to sweep")
 			}
 			for what, r := range map[string]Result{
 				"create": k.create("/3", 1), "setData": k.setData("/1", "", -1), "delete": k.delete("/2", -1),
@@ -130,7 +131,7 @@ func TestUnsweptSessionIsOver(t *testing.T) {
 			if r := k.open(); r.Code != jute.NodeExists {
 				t.Errorf("opened again: %v", r.Code)
 			}
-			w.expire(k.id, w.index) // once more
+			w.expire(k.id, w.index) // a second time
 			if n := len(w.s().unsweptIDs()); n != 1 || w.s().EphemeralCount() != 2 {
 				t.Errorf("%d sessions, %d nodes to sweep", n, w.s().EphemeralCount())
 			}
@@ -140,7 +141,7 @@ func TestUnsweptSessionIsOver(t *testing.T) {
 	}
 }
 
-// Whoever comes by a snapshot in the middle, of any session's sweep, goes on as the others.
+// A state that is restored from a snapshot between two steps goes on as the others do.
 func TestSnapshotOfUnswept(t *testing.T) {
 	for steps := range 6 {
 		late := newStepping()
@@ -176,12 +177,12 @@ func TestSnapshotOfUnswept(t *testing.T) {
 	}
 }
 
-// A snapshot is of the newest version that all members can read which have announced
-// themselves; but what it has to tell it tells.
+// A snapshot has the newest version that all announced members can read. If there are nodes to
+// sweep, it has the version that can hold them, even if a member cannot read it.
 func TestSnapshotVersions(t *testing.T) {
 	version := func(p []byte) uint32 { return binary.BigEndian.Uint32(p[len(snapshotMagic):]) }
 	if got := version(encode(t, New(Config{}).Snapshot())); got != 2 {
-		t.Errorf("nobody has announced itself: version %d, want 2", got)
+		t.Errorf("no member has announced itself: version %d, want 2", got)
 	}
 	for _, tt := range []struct {
 		formats []uint32 // of members 1 and 2
@@ -222,7 +223,8 @@ func TestSnapshotVersions(t *testing.T) {
 	}
 }
 
-// An entry of the format before ends every session at once.
+// An entry of the format before there were sweeps ends a session at once, however many nodes it
+// has.
 func TestFormatBeforeSteps(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(1)
@@ -236,7 +238,7 @@ func TestFormatBeforeSteps(t *testing.T) {
 	}
 }
 
-// ephemerals opens a session with so many nodes: /prefix-0 and on.
+// ephemerals opens a session with n ephemeral nodes: /prefix-0 and so on.
 func (w *world) ephemerals(prefix string, n int) *client {
 	w.t.Helper()
 	k := w.connect()
@@ -246,7 +248,7 @@ func (w *world) ephemerals(prefix string, n int) *client {
 	return k
 }
 
-// in applies one entry of a format.
+// in applies an entry of the given format.
 func (w *world) in(format uint32, txns ...*proto.Txn) {
 	w.t.Helper()
 	w.now++
@@ -261,8 +263,8 @@ func sweepOf(nodes uint32) *proto.Txn {
 	return &proto.Txn{Op: int32(jute.OpSweep), Body: message(&proto.Sweep{Nodes: nodes})}
 }
 
-// All that end in one entry, by a close or an expiry, share one budget of nodes, in the order
-// of the log. A session whose nodes do not fit leaves all of them, and one behind it whose
+// All sessions that end in one entry, by a close or an expiry, share one budget of nodes, in the
+// order of the log. A session whose nodes do not fit leaves all of them. A later session whose
 // nodes do fit takes them with it. The next entry has a budget of its own.
 func TestSessionsOfAnEntryShareABudget(t *testing.T) {
 	w := newWorld(t)
@@ -274,20 +276,20 @@ func TestSessionsOfAnEntryShareABudget(t *testing.T) {
 	}
 	w.in(budgetFormat, w.next(1, f.txn(jute.OpCloseSession, nil)))
 	if n := w.s().EphemeralCount(); n != 2 {
-		t.Errorf("%d nodes, want the budget of another entry for 5 of 7", n)
+		t.Errorf("%d nodes are left, want 2: the next entry has a budget of its own", n)
 	}
 	checkInvariants(t, w.s())
 }
 
-// A sweep takes nodes of as many sessions as it has room for, in the order of their ids, at one
-// zxid, and tells of each. What it removes counts against its entry's budget.
+// A sweep removes nodes of as many sessions as it has room for, in the order of their ids, at one
+// zxid, and reports each session. The nodes count against the budget of its entry.
 func TestSweepOfManySessions(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(0)
 	a, b, c, d := w.ephemerals("a", 1), w.ephemerals("b", 2), w.ephemerals("c", 2), w.ephemerals("d", 2)
 	for _, k := range []*client{a, b, c} {
 		if r := k.must(k.close()); !r.Later {
-			t.Fatal("answered at once")
+			t.Fatal("the close is answered before its nodes are gone")
 		}
 	}
 	w.s().allow(5)
@@ -312,7 +314,8 @@ func TestSweepOfManySessions(t *testing.T) {
 	checkInvariants(t, w.s())
 }
 
-// Sessions whose nodes others have deleted count, too: a sweep looks at so many at most.
+// A sweep also counts the sessions whose nodes were deleted by others, so that it looks at a
+// limited number of sessions.
 func TestSweepOfSessionsWithoutNodes(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(0)
@@ -333,8 +336,8 @@ func TestSweepOfSessionsWithoutNodes(t *testing.T) {
 	}
 }
 
-// In entries of the format before, every session of an entry may take as many nodes with it as
-// one alone, and a sweep removes those of one session.
+// In entries of the format before there were budgets, each session may take as many nodes with it
+// as if it were alone, and a sweep removes the nodes of one session.
 func TestFormatBeforeBudget(t *testing.T) {
 	w := newWorld(t)
 	w.s().atOnce, w.s().perEntry = 2, 1 // as endAtOnce is more than entryRemovals
@@ -350,7 +353,7 @@ func TestFormatBeforeBudget(t *testing.T) {
 	checkInvariants(t, w.s())
 }
 
-// Only a leader's own sweeps, and what it says can be read.
+// Only a leader sweeps, by a transaction that can be read.
 func TestSweepRefused(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(0)

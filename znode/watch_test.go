@@ -6,7 +6,7 @@ import (
 	"rollcall/jute"
 )
 
-// 195 to 215 and 255 to 257: which events one-shot watches get.
+// Cases 195 to 215 and 255 to 257: the events that one-shot watches get.
 func TestWatchEvents(t *testing.T) {
 	const any = anyVersion
 	open := jute.OpenACL
@@ -127,7 +127,7 @@ func TestWatchEvents(t *testing.T) {
 			for _, path := range tt.made {
 				actor.must(actor.create(path, 0))
 			}
-			for _, k := range []*client{watcher, second, actor} { // 208, 209: one's own changes too
+			for _, k := range []*client{watcher, second, actor} { // cases 208 and 209: also events of its own changes
 				for i, code := range tt.watch(k) {
 					if code != 0 {
 						t.Errorf("watch %d is off by %d", i, code)
@@ -142,7 +142,7 @@ func TestWatchEvents(t *testing.T) {
 	}
 }
 
-// 208: an event precedes the reply to the write that caused it.
+// Case 208: an event comes before the reply to the write that caused it.
 func TestEventPrecedesReply(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -157,7 +157,8 @@ func TestEventPrecedesReply(t *testing.T) {
 	w.wantLog("applied setData 0", "end")
 }
 
-// 210 211: events go to those who may read; others lose a one-shot watch in silence.
+// Cases 210 and 211: only clients that may read a node get its events. Others lose their one-shot
+// watch without an event.
 func TestEventsAreFiltered(t *testing.T) {
 	w := newWorld(t)
 	owner, other := w.connect().auth("digest", "u:p"), w.connect()

@@ -9,13 +9,13 @@ import (
 	"rollcall/proto"
 )
 
-// ear is a Watcher that counts.
+// ear is a Watcher that counts events.
 type ear struct{ heard int }
 
 func (e *ear) Event(jute.EventType, string, int64) { e.heard++ }
 func (e *ear) Identities() []*proto.Identity       { return nil }
 
-// crowd is how many watchers there are; far fewer with -short.
+// crowd returns how many watchers there are. With -short there are far fewer.
 func crowd() int {
 	if testing.Short() {
 		return 100
@@ -31,7 +31,7 @@ func newCrowd() []*ear {
 	return ears
 }
 
-// watchPaths are a million paths that are watched and have no node, of 37 characters.
+// watchPaths returns a million paths of 37 characters, which are watched and have no node.
 func watchPaths() [][]byte {
 	paths := make([][]byte, million())
 	for i := range paths {
@@ -40,8 +40,8 @@ func watchPaths() [][]byte {
 	return paths
 }
 
-// setMany sets a million watches for a crowd: of ten, eight one-shot, one persistent and
-// one recursive.
+// setMany sets a million watches for a crowd. Of ten watches of each watcher, eight are one-shot,
+// one is persistent and one is recursive.
 func setMany(s *State, ears []*ear) {
 	for i, path := range watchPaths() {
 		who := ears[i%len(ears)]
@@ -56,7 +56,8 @@ func setMany(s *State, ears []*ear) {
 	}
 }
 
-// BenchmarkEvent is a setData with a million watches elsewhere, by how many hear it.
+// BenchmarkEvent measures a setData while a million watches are set on other paths, by how many
+// watchers it notifies.
 func BenchmarkEvent(b *testing.B) {
 	ears := newCrowd()
 	const deep = "/group/2/3/4/5/6/7/8"
@@ -99,8 +100,8 @@ func BenchmarkEvent(b *testing.B) {
 	})
 }
 
-// BenchmarkWatchMemory reports what a watch costs, of a million by ten thousand
-// connections: each on a path of its own, or a hundred paths watched by all.
+// BenchmarkWatchMemory reports the memory of a watch, with a million watches of ten thousand
+// connections. Each watch has a path of its own, or all connections watch the same hundred paths.
 func BenchmarkWatchMemory(b *testing.B) {
 	alone := func(set func(s *State, path []byte, who *ear)) func(*State, [][]byte, []*ear) {
 		return func(s *State, paths [][]byte, ears []*ear) {

@@ -10,8 +10,8 @@ import (
 	"rollcall/jute"
 )
 
-// A list of watches that is looked through from end to end says who hears what; the
-// index agrees, whatever is set, removed, dropped, changed and closed.
+// A plain list of watches, which is searched from end to end, says which watcher gets which event.
+// The index agrees, whatever is set, removed, dropped, changed and closed.
 func TestRandomWatches(t *testing.T) {
 	seeds, steps := 15, 1500
 	if testing.Short() {
@@ -25,14 +25,14 @@ func TestRandomWatches(t *testing.T) {
 	}
 }
 
-// watchModel is the plain list, and the nodes as far as watches have to do with them.
+// watchModel is the plain list of watches, and what watches need to know of the nodes.
 type watchModel struct {
 	*rand.Rand
 	w        *world
 	actor    *client // may do everything
 	watchers []*client
 	list     []plainWatch
-	secret   map[string]bool // nodes there are: may only u:p read it?
+	secret   map[string]bool // the nodes that exist; true if only u:p may read the node
 	want     map[*client][]string
 }
 
@@ -50,7 +50,7 @@ func randomWatches(t *testing.T, seed uint64, steps int) {
 		m.secret[path] = false
 	}
 	m.actor = w.connect().auth("digest", "u:p")
-	for i := range 14 { // more than a path has without a map
+	for i := range 14 { // more watches than a path has without a map
 		k := w.connect()
 		if i%2 == 0 {
 			k.auth("digest", "u:p")
@@ -101,7 +101,7 @@ func (m *watchModel) add(path string, who *client, k tableKind, mode modes) {
 	m.list = append(m.list, plainWatch{path, who, k, mode})
 }
 
-// register sets a watch in one of all ways.
+// register sets a watch in one of all ways, at random.
 func (m *watchModel) register(k *client) {
 	path := m.path()
 	switch m.IntN(6) {
@@ -129,7 +129,7 @@ func (m *watchModel) register(k *client) {
 	}
 }
 
-// setAgain sets some watches as after a reconnect, of which nothing was missed.
+// setAgain sets some watches as after a reconnect during which no event was missed.
 func (m *watchModel) setAgain(k *client) {
 	req := &jute.SetWatches2{RelativeZxid: m.w.s().Zxid()}
 	for i, list := range []*[][]byte{&req.Data, &req.Exist, &req.Child, &req.Persistent, &req.Recursive} {
@@ -137,7 +137,7 @@ func (m *watchModel) setAgain(k *client) {
 		for range m.IntN(3) {
 			path := m.path()
 			if _, there := m.secret[path]; i < 3 && there == (i == 1) {
-				continue // would be missed
+				continue // an event would have been missed
 			}
 			*list = append(*list, []byte(path))
 			switch i {
@@ -160,7 +160,7 @@ func (m *watchModel) setAgain(k *client) {
 	})
 }
 
-// remove checks and removes what a type means.
+// remove checks and removes the watches that a type covers.
 func (m *watchModel) remove(k *client) {
 	path, of := m.path(), jute.WatcherType(1+m.IntN(5))
 	want := jute.NoWatcher
@@ -189,7 +189,7 @@ func (m *watchModel) drop(k *client) {
 	m.list = slices.DeleteFunc(m.list, func(p plainWatch) bool { return p.who == k })
 }
 
-// closeOwner has a session make ephemeral nodes and end.
+// closeOwner lets a session make ephemeral nodes and end.
 func (m *watchModel) closeOwner() {
 	owner := m.w.connect().auth("digest", "u:p")
 	var own []string
@@ -206,7 +206,7 @@ func (m *watchModel) closeOwner() {
 	}
 }
 
-// create makes a node, open or secret.
+// create makes a node, which everyone or only u:p may read.
 func (m *watchModel) create(by *client, flags jute.CreateMode) (path string, made bool) {
 	path = m.path()
 	secret := m.IntN(3) == 0
@@ -246,7 +246,8 @@ func (m *watchModel) change() {
 	}
 }
 
-// multi makes several changes of nodes of its own, or none.
+// multi runs a multi that makes a node, changes it and deletes it again. It may fail and change
+// nothing.
 func (m *watchModel) multi() {
 	fails := m.IntN(3) == 0
 	above := []string{"", "/a", "/a/b", "/x"}[m.IntN(4)]
@@ -286,8 +287,8 @@ func (m *watchModel) gone(path string) {
 	delete(m.secret, path)
 }
 
-// heard notes an event for all whom it concerns, but not for those told already, and
-// returns whom it concerns.
+// heard notes an event for each watcher that it concerns and that may read the node, except those
+// in told. It returns all watchers that the event concerns.
 func (m *watchModel) heard(k tableKind, event, path string, secret bool, told map[*client]bool) map[*client]bool {
 	concerns := map[*client]bool{}
 	for i := range m.list {
@@ -310,7 +311,7 @@ func (m *watchModel) heard(k tableKind, event, path string, secret bool, told ma
 	return concerns
 }
 
-// compare checks what was heard since the last time, and what is counted and listed.
+// compare checks the events since the last call, and the counts and lists of watches.
 func (m *watchModel) compare(t testing.TB) {
 	t.Helper()
 	for i, k := range m.watchers {

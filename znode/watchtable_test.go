@@ -26,7 +26,7 @@ func (c *client) removeWatches(path string, of jute.WatcherType) jute.Code {
 	return c.w.s().RemoveWatches([]byte(path), of, c)
 }
 
-// dropWatcher forgets all watches and returns in how many pieces.
+// dropWatcher drops all watches of c, and returns in how many pieces.
 func (c *client) dropWatcher() int {
 	for n := 1; ; n++ {
 		c.w.s().RLock()
@@ -43,7 +43,7 @@ const (
 	below = jute.AddWatchPersistentRecursive
 )
 
-// 216 to 224: what watches that stay hear, also beside one-shot ones.
+// Cases 216 to 224: the events that persistent watches get, also beside one-shot ones.
 func TestStayingWatches(t *testing.T) {
 	const any = anyVersion
 	tests := []struct {
@@ -182,8 +182,8 @@ func TestStayingWatches(t *testing.T) {
 	}
 }
 
-// 211 for watches that stay: each event is judged by the list of the node it tells of,
-// and a watch that was not told of one is told of the next.
+// Case 211 for persistent watches: an event is filtered by the ACL of the node that it names. A
+// watch that was not notified of one event stays set for the next.
 func TestStayingWatchesAreFiltered(t *testing.T) {
 	w := newWorld(t)
 	owner, other := w.connect().auth("digest", "u:p"), w.connect()
@@ -202,7 +202,8 @@ func TestStayingWatchesAreFiltered(t *testing.T) {
 	other.wantEvents("Created(/a)", "Created(/a/secret/open)", "Deleted(/a/secret/open)", "Created(/a/secret)")
 }
 
-// 225 to 231: which watches a type means. Each line is a request and its answer.
+// Cases 225 to 231: the watches that each type covers. Each row checks all types and then removes
+// one.
 func TestWatchTypes(t *testing.T) {
 	const none, bad = jute.NoWatcher, jute.MarshallingError
 	data := func(k *client) { _ = k.watchData("/a") }
@@ -215,7 +216,7 @@ func TestWatchTypes(t *testing.T) {
 		watch []func(k *client)
 		check [7]jute.Code // by type, 0 to 6
 		off   jute.WatcherType
-		want  []string // of what is left
+		want  []string // events of the watches that are left
 	}{
 		{"nothing", nil, [7]jute.Code{bad, none, none, none, none, none, bad}, 3, nil},
 		{"225 226", []func(*client){one}, [7]jute.Code{bad, none, none, 0, 0, none, bad}, 4, nil},
@@ -238,7 +239,7 @@ func TestWatchTypes(t *testing.T) {
 			actor, k, other := w.connect(), w.connect(), w.connect()
 			actor.must(actor.create("/a", 0))
 			for _, set := range append(tt.watch, missing, all) {
-				set(other) // somebody else's watch is nobody's business
+				set(other) // watches of another connection change no answer, and stay
 			}
 			for _, set := range tt.watch {
 				set(k)
@@ -266,7 +267,7 @@ func TestWatchTypes(t *testing.T) {
 	}
 }
 
-// A null path is nobody's, and not the root.
+// A null path sets no watch and finds none, not even on the root.
 func TestNullWatchPath(t *testing.T) {
 	w := newWorld(t)
 	k, s := w.connect(), w.s()
@@ -279,7 +280,7 @@ func TestNullWatchPath(t *testing.T) {
 	}
 }
 
-// What a request lies in is used again: no watch keeps it.
+// The buffer of a request is used again, so no watch keeps a part of it.
 func TestWatchKeepsNoRequest(t *testing.T) {
 	w := newWorld(t)
 	k, s := w.connect(), w.s()
@@ -319,8 +320,8 @@ func TestWatchKeepsNoRequest(t *testing.T) {
 	}
 }
 
-// 212: a connection that is gone hears nothing, others go on. Many watches are dropped
-// in pieces.
+// Case 212: a connection that is gone gets no events, and the others go on. Many watches are
+// dropped in several pieces.
 func TestDropWatcher(t *testing.T) {
 	w := newWorld(t)
 	a, b, c := w.connect(), w.connect(), w.connect()
@@ -358,8 +359,8 @@ func TestDropWatcher(t *testing.T) {
 	checkWatchIndex(t, w.s())
 }
 
-// What the four-letter words tell: watches on nodes, a recursive one once, with several
-// modes once.
+// The counts and lists of watches that four-letter words show. They leave out watches on children,
+// and a path is listed once for each of its watchers, in whatever modes it is watched.
 func TestListWatches(t *testing.T) {
 	w := newWorld(t)
 	a, b, c := w.connect(), w.connect(), w.connect()
@@ -395,11 +396,11 @@ func TestListWatches(t *testing.T) {
 	defer s.RUnlock()
 	for path, who := range s.Watches() {
 		if path != lastPath && paths[path] {
-			t.Errorf("%s comes again", path)
+			t.Errorf("%s is listed again", path)
 		}
 		paths[path], lastPath = true, path
 		byPath = append(byPath, path+" "+names[who])
-		s.DropWatcher(a) // the lock is free: else this would hang
+		s.DropWatcher(a) // hangs if the list holds the lock of the watches
 	}
 	if len(byPath) < 2+watchesPerLock {
 		t.Errorf("%d watches listed", len(byPath))
@@ -407,7 +408,7 @@ func TestListWatches(t *testing.T) {
 	_ = a.addWatch("/r", below)
 	for who, path := range s.WatchesByWatcher() {
 		if who != lastWatcher && watchers[who] {
-			t.Errorf("%s comes again", names[who])
+			t.Errorf("%s is listed again", names[who])
 		}
 		watchers[who], lastWatcher = true, who
 		byWatcher = append(byWatcher, path+" "+names[who])
@@ -428,8 +429,8 @@ func TestListWatches(t *testing.T) {
 	count(4+watchesPerLock, 3+watchesPerLock, 2+watchesPerLock, 3)
 }
 
-// 232 to 239: what a client missed comes as events, the rest is watched again; watches
-// that stay are set whatever has happened.
+// Cases 232 to 239: a client that sets its watches again gets the events that it missed, and its
+// other watches are set. Persistent watches are set whatever has happened.
 func TestSetWatches(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -468,7 +469,7 @@ func TestSetWatches(t *testing.T) {
 	}
 	code := set(list("/n", "/gone", "/same", "/c"), list("/new", "/none"), list("/c", "/x", "/same"), list(), list())
 	k.wantEvents("Changed(/n)", "Deleted(/gone)", "Created(/new)", "Children(/c)", "Deleted(/x)")
-	if code != jute.OK || w.s().WatchCount() != 4 { // /c was created by what was seen last
+	if code != jute.OK || w.s().WatchCount() != 4 { // /same twice, /none, and /c, whose data the client has seen
 		t.Errorf("%v, %d watches", code, w.s().WatchCount())
 	}
 	k.must(k.setData("/same", "", -1))
@@ -493,7 +494,7 @@ func TestSetWatches(t *testing.T) {
 	k.wantEvents("Created(/n/y)", "Created(/gone)", "Children(/gone)")
 }
 
-// checkWatchIndex checks what must always hold of the tables.
+// checkWatchIndex checks the invariants of the tables of watches.
 func checkWatchIndex(t testing.TB, s *State) {
 	t.Helper()
 	w := &s.watches
@@ -510,7 +511,7 @@ func checkWatchIndex(t testing.TB, s *State) {
 				if e.modes&recursive != 0 {
 					below++
 					if plain {
-						t.Errorf("%s: a recursive watch behind another", path)
+						t.Errorf("%s: a recursive watch comes after another kind", path)
 					}
 				} else {
 					plain = true

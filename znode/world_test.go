@@ -13,7 +13,8 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// world is a log and the states that apply it; the first one is observed as member 1.
+// world is a log and the states that apply it. The first state is that of member 1, and the calls
+// of its hooks are recorded.
 type world struct {
 	t      testing.TB
 	states []*State
@@ -33,7 +34,7 @@ type logged struct {
 	index, term uint64
 }
 
-// boots of the members in tests.
+// bootOf returns the boot of a member in tests.
 func bootOf(member uint32) uint64 { return 1000 + uint64(member) }
 
 // newWorld opens term 1 and announces members 1 and 2.
@@ -50,7 +51,7 @@ func newWorld(t testing.TB, others ...*State) *world {
 
 func (w *world) s() *State { return w.states[0] }
 
-// entry applies an entry of the present term.
+// entry applies an entry of the current term.
 func (w *world) entry(txns ...*proto.Txn) {
 	w.t.Helper()
 	w.now++
@@ -82,7 +83,7 @@ func (w *world) startTerm(term, nonce uint64) {
 	}}})
 }
 
-// rule opens a term of a leader with other rules.
+// rule opens a term whose leader has other rules.
 func (w *world) rule(r Rules) {
 	w.t.Helper()
 	w.rules = r
@@ -95,7 +96,7 @@ func (w *world) announce(member uint32, replaces, boot uint64) {
 	w.entry(&proto.Txn{Member: member, Boot: boot, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: replaces, Format: 1})})
 }
 
-// next makes a transaction of member the next in turn.
+// next makes a transaction the next one of a member.
 func (w *world) next(member uint32, txn *proto.Txn) *proto.Txn {
 	w.seq[member]++
 	txn.Member, txn.Boot, txn.Seq = member, bootOf(member), w.seq[member]
@@ -127,7 +128,7 @@ func password(id jute.SessionID) []byte {
 	return bytes.Repeat([]byte{byte(id), 7}, 8)
 }
 
-// recorder is a Hooks that writes down each call.
+// recorder is a Hooks that records each call.
 type recorder struct {
 	log    []string
 	result Result // of the last transaction of member 1
@@ -163,7 +164,7 @@ func (o *recorder) Overused(q Quota)       { o.note("overused %+v", q) }
 func (o *recorder) EntryEnd(uint64)        { o.note("end") }
 func (o *recorder) Restored()              { o.note("restored") }
 
-// wantLog compares what was heard since the last call.
+// wantLog checks the calls that were recorded since the last check.
 func (w *world) wantLog(want ...string) {
 	w.t.Helper()
 	if got := w.heard.log; !slices.Equal(got, want) {
@@ -180,7 +181,7 @@ type client struct {
 	id     jute.SessionID
 	ids    []*proto.Identity
 	events []string
-	noted  bool // its events go into the observer's log, too
+	noted  bool // its events are recorded between the calls of the hooks
 }
 
 func (w *world) connect() *client {
@@ -284,7 +285,7 @@ func (c *client) close() Result {
 	return c.do(jute.OpCloseSession, nil)
 }
 
-// attach takes c's session over for another connection of member.
+// attach takes c's session over for another connection, on the given member.
 func (c *client) attach(member uint32, since uint64, password []byte) (*client, Result) {
 	c.w.t.Helper()
 	c.w.conns++
@@ -338,7 +339,7 @@ var names = map[jute.EventType]string{
 	jute.EventNodeDataChanged: "Changed", jute.EventNodeChildrenChanged: "Children",
 }
 
-// wantEvents compares the events since the last call.
+// wantEvents checks the events since the last check.
 func (c *client) wantEvents(want ...string) {
 	c.w.t.Helper()
 	if !slices.Equal(c.events, want) {
@@ -385,7 +386,7 @@ func encode(t testing.TB, sn *Snapshot) []byte {
 	return b.Bytes()
 }
 
-// connectUnchecked is connect where nobody observes.
+// connectUnchecked is connect without a check, for a world whose hooks are not recorded.
 func (w *world) connectUnchecked() *client {
 	w.conns++
 	c := &client{w: w, member: 1, conn: 100 + w.conns, id: jute.SessionID(1<<56 + w.conns)}

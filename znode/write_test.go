@@ -11,7 +11,7 @@ import (
 	"rollcall/proto"
 )
 
-// step is one operation of a table: what it answers, and (of creates) under which path.
+// step is one operation of a table, with the code of its result and, if it creates, the path.
 type step struct {
 	run  func(k *client) Result
 	want jute.Code
@@ -237,7 +237,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// 128 129 and 139: null and empty data differ; a body cut short takes no zxid.
+// Cases 128, 129 and 139: null and empty data differ. A body that is cut short takes no zxid.
 func TestBodies(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -251,7 +251,7 @@ func TestBodies(t *testing.T) {
 	}
 	body := createOp("/kept", "data", 0, aclOf(31, "digest", "u:p")).Append(nil)
 	k.must(k.do(jute.OpCreate, body))
-	clear(body) // nothing of a transaction's memory is kept
+	clear(body) // the state keeps no part of a transaction's memory
 	if data, _, _ := w.s().GetData([]byte("/kept"), []*proto.Identity{{Scheme: "digest", Id: "u:p"}}, nil); string(data) != "data" {
 		t.Errorf("%q", data)
 	}
@@ -268,7 +268,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// 99 150 to 156 and 166: the trace of one node's Stat and its parent's.
+// Cases 99, 150 to 156 and 166: how writes to a node and below it change its Stat.
 func TestStat(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -320,7 +320,7 @@ func TestStat(t *testing.T) {
 	}
 	s.Cversion, s.NumChildren, s.Pzxid = 12, 10, z()
 	same("/s", s)
-	k.must(k.create("/s/1/x", 0)) // 155
+	k.must(k.create("/s/1/x", 0)) // case 155
 	same("/s", s)
 	for i := 5; i < 8; i++ {
 		k.must(k.delete(fmt.Sprintf("/s/%d", i), -1))
@@ -329,8 +329,8 @@ func TestStat(t *testing.T) {
 	same("/s", s)
 }
 
-// 164 165 297: the nodes that are always there, as a client finds them, and after a
-// client has made one below.
+// Cases 164, 165 and 297: the nodes that are always there, as a client finds them, and after a
+// client has created a child.
 func TestBuiltinNodes(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -377,7 +377,7 @@ func TestBuiltinNodes(t *testing.T) {
 	}
 }
 
-// The count of creates sticks at the end of its range.
+// The count of creates stays at the end of its range.
 func TestSequenceEnds(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -394,7 +394,8 @@ func TestSequenceEnds(t *testing.T) {
 	}
 }
 
-// 296: in an ensemble /zookeeper/config holds its text; who may write it can.
+// Case 296: in an ensemble, /zookeeper/config holds the ensemble's text. A client that may write
+// the node can replace it.
 func TestConfigNode(t *testing.T) {
 	text := "server.1=a:2888:3888:participant\nversion=0"
 	w := newWorld(t)
