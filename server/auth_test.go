@@ -50,7 +50,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// An auth packet that cannot be read closes the connection, without an answer.
+// An auth packet that cannot be decoded closes the connection without an answer.
 func TestAuthCutShort(t *testing.T) {
 	whole := auth("digest", "u:p").Append(nil)
 	for _, body := range []raw{nil, whole[:4], whole[:len(whole)-1]} {
@@ -88,7 +88,7 @@ func TestIdentities(t *testing.T) {
 	steps := []struct{ scheme, text, want string }{
 		{"ip", "", "ip:127.0.0.1"},
 		{"digest", "u:p", "digest:u ip:127.0.0.1"},
-		{"digest", "u:p", "digest:u ip:127.0.0.1"}, // again: no second one
+		{"digest", "u:p", "digest:u ip:127.0.0.1"}, // a second time: one identity all the same
 		{"digest", "u:q", "digest:u digest:u ip:127.0.0.1"},
 		{"digest", "super:wrong", "digest:super digest:u digest:u ip:127.0.0.1"},
 		{"digest", "super:secret", "digest:super digest:super digest:u digest:u ip:127.0.0.1 super:"},
@@ -107,7 +107,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// A text that is no UTF-8 becomes an identity like any other, and one that the log takes.
+// A text that is not UTF-8 becomes an identity like any other, which the log can hold.
 func TestAuthOfAnyBytes(t *testing.T) {
 	c := newWorld(t, true, nil).connect()
 	c.must(jute.OpAuth, auth("digest", "a\xff\xfeb:p"))
@@ -116,7 +116,7 @@ func TestAuthOfAnyBytes(t *testing.T) {
 	}
 }
 
-// The identity in the digest scheme, as ZooKeeper computes it.
+// digestID returns the identity in the digest scheme, as ZooKeeper computes it.
 func TestDigestID(t *testing.T) {
 	for text, want := range map[string]string{
 		"u:p":          "u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ=",
@@ -128,8 +128,7 @@ func TestDigestID(t *testing.T) {
 	}
 }
 
-// An identity holds for the requests behind the auth packet, not for those before it
-// that wait: nor is it lost to those that pass it.
+// An identity holds for the requests after the auth packet, but not for waiting requests before it.
 func TestAuthTakesEffectInOrder(t *testing.T) {
 	w := newWorld(t, false, nil)
 	owner := w.connect()
@@ -163,7 +162,7 @@ func TestIdentitiesAreBounded(t *testing.T) {
 	t.Error("no bound")
 }
 
-// As many bytes of identities fit as maxIdentityBytes says, and not one more.
+// A connection may have maxIdentityBytes bytes of identities, and not one more.
 func TestIdentityBoundIsExact(t *testing.T) {
 	for _, tt := range []struct {
 		extra int

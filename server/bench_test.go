@@ -9,9 +9,9 @@ import (
 	"rollcall/jute"
 )
 
-// BenchmarkReply measures requests through the whole server over a pipe, with a log that
-// applies at once, from the write of the request to the read of the reply. So many are
-// under way at a time.
+// BenchmarkReply measures requests through the whole server over a pipe, from the write of the
+// request to the read of the reply. The log applies at once. As many requests are in flight as the
+// window says.
 func BenchmarkReply(b *testing.B) {
 	data := strings.Repeat("x", 100)
 	for _, bb := range []struct {
@@ -45,7 +45,7 @@ func BenchmarkReply(b *testing.B) {
 	}
 }
 
-// stream has b.N requests answered, window of them in one write.
+// stream sends b.N requests, window of them in one write, and reads the replies.
 func (c *client) stream(request []byte, window int) {
 	b := c.tb.(*testing.B)
 	requests := []byte(strings.Repeat(string(request), window))
@@ -54,7 +54,7 @@ func (c *client) stream(request []byte, window int) {
 	go func() {
 		for n := range more {
 			if _, err := c.Write(requests[:n*len(request)]); err != nil {
-				return // the reader sees it, too
+				return // the read of the replies fails, too
 			}
 		}
 	}()
@@ -78,8 +78,8 @@ func (c *client) stream(request []byte, window int) {
 	b.StopTimer()
 }
 
-// BenchmarkEvent is one write, from its request until so many connections have heard of it
-// by their persistent watches.
+// BenchmarkEvent measures one write, from its request until 1 or 100 connections with persistent
+// watches have received the event.
 func BenchmarkEvent(b *testing.B) {
 	for _, watchers := range []int{1, 100} {
 		b.Run(fmt.Sprintf("watchers=%d", watchers), func(b *testing.B) {

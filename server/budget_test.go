@@ -15,13 +15,13 @@ import (
 	"rollcall/server/stream"
 )
 
-// budgeted is a world with a small budget, and a node /big of 100 KiB.
+// budgeted returns a world with a small budget and a node /big of 100 KiB, and a client.
 func budgeted(t *testing.T) (*world, *client) {
 	t.Helper()
 	w := newWorld(t, false, func(c *Config) { c.Limits.Budget, c.Limits.MaxClientConns = testBudget, -1 })
 	c := w.connect()
 	c.must(jute.OpCreate, create("/big", strings.Repeat("x", bigNode), 0))
-	synctest.Wait() // until the request is no longer counted
+	synctest.Wait() // by then the request is no longer counted
 	return w, c
 }
 
@@ -30,7 +30,7 @@ const (
 	testBudget = 4 << 20
 )
 
-// silent clients ask for much, one after the other, and read nothing.
+// silent connects n clients one after another. Each sends ask and reads nothing.
 func (w *world) silent(n int, ask []byte) []*client {
 	clients := make([]*client, n)
 	for i := range clients {
@@ -53,13 +53,13 @@ func reads(n int) []byte {
 	return b
 }
 
-// However many clients ask for large replies and take none, no more is held for them than the
-// budget. Small requests of others are answered at once. A large one waits for
-// stream.BudgetPatience; then those that take nothing make room for it.
+// However many clients ask for large replies and read none, the server holds no more for them than
+// the budget. It answers small requests of others at once. A large one waits for
+// stream.BudgetPatience, and then the clients that read nothing make room for it.
 func TestBudgetOfReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := budgeted(t)
-		w.silent(20, reads(20)) // more would be let in before the modest client, one round of stream.BudgetPatience after another
+		w.silent(20, reads(20)) // with more of them, the modest client would wait for several rounds of stream.BudgetPatience
 		if n := w.used(); n > testBudget || n < testBudget/2 {
 			t.Errorf("%d bytes are held", n)
 		}
@@ -82,13 +82,13 @@ func TestBudgetOfReplies(t *testing.T) {
 	})
 }
 
-// A client that takes what it asked for is not closed for those that take nothing, and gets all:
-// neither one that comes last and takes all at once, nor one that comes first, takes it slowly and
-// holds more than any of them.
+// A client that reads its replies is not closed because of clients that read nothing, and it gets
+// all of them. That holds if it comes last and reads at once. It also holds if it comes first,
+// reads slowly, and holds more than any other.
 func TestBudgetSparesReaders(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		size  int // of the node that it asks for
+		size  int // of the node that the reading client asks for
 		times int
 		slow  bool
 		each  int // how often each of the others asks for /big
@@ -125,8 +125,8 @@ func TestBudgetSparesReaders(t *testing.T) {
 	}
 }
 
-// paced reads a third more than one write has in stream.BudgetPatience: that is fast enough to count as
-// a client that takes something.
+// paced reads a third more than one write has in stream.BudgetPatience. That is fast enough to
+// count as a client that reads.
 type paced struct{ io.Reader }
 
 func (p paced) Read(b []byte) (int, error) {
@@ -135,9 +135,9 @@ func (p paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Reads between two writes cannot wait, and overrun the budget. The connections that hold most are
-// closed at once; one that holds little is not, even if its client has taken nothing for long and
-// theirs have.
+// Reads between two writes cannot wait, so they may exceed the budget. Then the connections that
+// hold most are closed at once. A connection that holds little stays open, even if its client has
+// read nothing for long and the others have.
 func TestBudgetOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := budgeted(t)
@@ -153,7 +153,7 @@ func TestBudgetOverrun(t *testing.T) {
 		for _, c := range clients {
 			go func() { _, _ = c.Write(ask) }()
 		}
-		modest.request(jute.OpGetData, getData("/big", false)) // not taken yet
+		modest.request(jute.OpGetData, getData("/big", false)) // its reply is not read yet
 		time.Sleep(2 * stream.BudgetPatience)
 		synctest.Wait()
 		w.release() // each is owed 60 replies of 100 KiB
@@ -170,8 +170,9 @@ func TestBudgetOverrun(t *testing.T) {
 	})
 }
 
-// Long requests are counted as their bytes come: the length alone costs nothing. When the budget
-// is spent the next one waits, until those that send no more are closed.
+// A long request is counted as its bytes arrive, and its length alone costs nothing. When the
+// budget is spent, the next request waits until silent clients that have sent a part of theirs are
+// closed.
 func TestBudgetOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, silent = 1_000_000, 40
@@ -192,10 +193,11 @@ func TestBudgetOfRequests(t *testing.T) {
 		}
 		c.write(long)
 		c.expect(1, jute.OK)
-		// An eighth of the budget is kept free, so three such requests fit at a time. Those that came
-		// before this one are let in first: the silent ones without the first three, and then this
-		// one, are 13 rounds. In each round three connections are closed at the first look after they
-		// have been silent for stream.BudgetPatience. The looks begin with the wait: one more at most.
+		// An eighth of the budget is kept free, so three such requests fit at a time. Requests that came
+		// before this one are let in first: the silent ones without the first three, and then this one,
+		// make 13 rounds. In each round three connections are closed at the first check after they have
+		// been silent for stream.BudgetPatience. The checks begin with the wait, so there is at most one
+		// more.
 		const atOnce = testBudget / 8 * 7 / size
 		const waiting = silent - atOnce + 1
 		const rounds = (waiting + atOnce - 1) / atOnce
@@ -205,11 +207,11 @@ func TestBudgetOfRequests(t *testing.T) {
 	})
 }
 
-// A request that waits for room ends like one of a silent client, if no room comes.
+// If no room comes, a request that waits for it ends like the request of a silent client.
 func TestBudgetWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := budgeted(t)
-		w.srv.streams.Budget.Add(testBudget) // nobody's: nobody can make room
+		w.srv.streams.Budget.Add(testBudget) // held by no connection, so that none can make room
 		defer w.srv.streams.Budget.Add(-testBudget)
 		go func() {
 			_, _ = c.Write(frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/big", strings.Repeat("y", 1_000_000))))
@@ -223,8 +225,8 @@ func TestBudgetWaitEnds(t *testing.T) {
 	})
 }
 
-// Apply lists no long directory: that is left to another goroutine. The client's next write
-// waits for the list, which does not show it.
+// Apply leaves a long list to another goroutine. The client's next write waits for the list, which
+// does not show that write.
 func TestLongListsAreNotApplysWork(t *testing.T) {
 	const children = 2 * briefChildren
 	list := jute.GetChildrenRequest{Path: []byte("/")}
@@ -284,12 +286,12 @@ func TestLongListsAreNotApplysWork(t *testing.T) {
 	}
 }
 
-// Large data are sent from where the tree has them. They come whole and between the right frames,
-// as they were when the request was answered, over every way out.
+// Large data are sent from the tree's own memory. Whichever way they take to the socket, they
+// arrive whole, between the right frames, and as they were when the request was answered.
 func TestSharedData(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		for _, size := range []int{1, shareWaiting - 1, shareWaiting, shareFrom - 1, shareFrom, 900_000} {
-			for _, behind := range []bool{false, true} { // a write
+			for _, behind := range []bool{false, true} { // whether the read waits for a write
 				t.Run(fmt.Sprintf("tcp %v, %d bytes, behind a write %v", tcp, size, behind), func(t *testing.T) {
 					w := newWorld(t, tcp, nil)
 					c := w.connect()
@@ -329,8 +331,8 @@ func TestSharedData(t *testing.T) {
 	}
 }
 
-// A client that has read nothing while its node was overwritten, and then deleted, gets what was
-// there when it asked.
+// A client that has read nothing while its node was overwritten and then deleted gets the data that
+// the node had when the client asked.
 func TestSharedDataOutlivesTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, writer := budgeted(t)
@@ -348,7 +350,7 @@ func TestSharedDataOutlivesTheNode(t *testing.T) {
 	})
 }
 
-// The log is told of the connections that were closed, not of each.
+// The log says now and then how many connections were closed, and does not name each of them.
 func TestBudgetIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := budgeted(t)

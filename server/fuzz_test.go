@@ -8,8 +8,8 @@ import (
 	"rollcall/jute"
 )
 
-// Whatever a client sends, before its handshake or after it, the server does not panic,
-// the connection lives or ends, and others notice nothing.
+// Whatever a client sends, before its handshake or after it, the server does not panic, and other
+// clients notice nothing. The connection may live or end.
 func FuzzConn(f *testing.F) {
 	hello := frameOf(jute.ConnectRequest{TimeOut: 10000, HasReadOnly: true})
 	f.Add(false, []byte("ruok"))

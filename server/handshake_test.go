@@ -142,14 +142,14 @@ func TestClientAhead(t *testing.T) {
 		c.send(req)
 		c.expectClosed()
 	}
-	live.must(jute.OpPing) // nothing was lost
+	live.must(jute.OpPing) // its session is not lost
 	if again := w.resume(live); again.id != live.id {
 		t.Errorf("resumed %v, want %v", again.id, live.id)
 	}
 }
 
-// A refusal's bytes arrive whole before the end, though the client has sent more than
-// the server read: closing with bytes unread would reset the connection.
+// A refusal arrives whole before the end of the connection, although the client has sent more than
+// the server read: a close with unread bytes would reset the connection.
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, true, nil)
 	live := w.connect()
@@ -185,10 +185,10 @@ func TestRefusals(t *testing.T) {
 			})
 		}
 	}
-	live.must(jute.OpPing) // a stranger cuts nobody off
+	live.must(jute.OpPing) // a stranger ends no other connection
 }
 
-// What this member can see for itself needs no log, and no leader.
+// A wrong password that this member can recognize needs no log and no leader.
 func TestWrongPasswordIsSeenHere(t *testing.T) {
 	w := newWorld(t, false, nil)
 	live := w.connect()
@@ -222,7 +222,7 @@ func TestSilentConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
 		quiet, begun := w.open(), w.open()
-		begun.write([]byte{0, 0, 0, 45, 0}) // a promised frame that never comes
+		begun.write([]byte{0, 0, 0, 45, 0}) // the beginning of a frame whose rest never comes
 		time.Sleep(DefaultHandshake - time.Millisecond)
 		quiet.expectSilence(time.Microsecond)
 		begun.expectSilence(time.Microsecond)
@@ -236,8 +236,8 @@ func TestSilentConnection(t *testing.T) {
 	})
 }
 
-// A handshake waits for a leader for a third of the timeout that is granted, but not until after
-// Limits.Handshake. What the client has let pass before its request does not count.
+// A handshake waits for a leader for a third of the granted timeout, but not beyond
+// Limits.Handshake. The third begins with the client's request, not with its connection.
 func TestHandshakeWaitsForAThirdOfTheTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -274,7 +274,7 @@ func TestHandshakeWaitsForAThirdOfTheTimeout(t *testing.T) {
 	}
 }
 
-// A session that comes in time is not held to the handshake's limits.
+// A session that is created in time is not held to the handshake's limits.
 func TestHandshakeInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -289,8 +289,8 @@ func TestHandshakeInTime(t *testing.T) {
 	})
 }
 
-// While there is no leader nothing is applied: the handshake waits, and is then closed
-// without an answer. Nobody says "unknown or expired" meanwhile.
+// While there is no leader nothing is applied. The handshake waits, and then its connection is
+// closed without an answer. No client is told that its session is unknown or expired.
 func TestHandshakeWaitsForLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, func(c *Config) { c.MaxTimeout = time.Minute })
@@ -313,15 +313,15 @@ func TestHandshakeWaitsForLeader(t *testing.T) {
 		if !w.wasDetached(99999) || !w.wasDetached(self<<56+1) {
 			t.Error("the member was not told that the connections are gone")
 		}
-		w.release() // applied late: the answer finds no connection
+		w.release() // applied late, when the connections are gone
 		if n := w.srv.Stats().Connections; n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
 	})
 }
 
-// A client that gives up is seen at once, so that its attach cannot take the session
-// back from where it went.
+// The server notices at once that a client gives up, so that its attach cannot take the session
+// back from the connection that the client opens next.
 func TestClientGivesUpHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -353,19 +353,19 @@ func (w *world) since(c *client) uint64 {
 	return s.Since
 }
 
-// An attach that meets a newer owner in the log is made once more, with what it met.
+// An attach that meets a newer owner in the log is sent once more, with the since of that owner.
 func TestAttachMeetsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
 		old := w.connect()
 		first := w.since(old)
 		w.hold()
-		w.inject(other, elsewhere(old, 7, first)) // before ours in the log
+		w.inject(other, elsewhere(old, 7, first)) // comes before this member's attach in the log
 		c := w.open()
 		c.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password})
 		synctest.Wait()
-		w.step() // the other's
-		w.step() // ours: refused
+		w.step() // the other member's attach
+		w.step() // this member's, which is refused
 		synctest.Wait()
 		c.expectSilence(time.Millisecond)
 		if n := w.submitted(); n != 1 {
@@ -388,11 +388,11 @@ func TestAttachLosesTwice(t *testing.T) {
 		c := w.open()
 		c.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password})
 		synctest.Wait()
-		w.step() // the other's
+		w.step() // the other member's first attach
 		w.inject(other, elsewhere(old, 8, w.since(old)))
-		w.step() // ours: refused
+		w.step() // this member's, which is refused
 		synctest.Wait()
-		w.release() // the other's again, then our second try
+		w.release() // the other member's second attach, then this member's
 		c.expectClosed()
 		synctest.Wait()
 		if n := w.srv.Stats().Ended["attach_lost"]; n != 1 {
@@ -401,7 +401,7 @@ func TestAttachLosesTwice(t *testing.T) {
 	})
 }
 
-// An accept that fails, for want of file descriptors say, ends nothing.
+// If an accept fails, for example for want of file descriptors, the server goes on.
 func TestAcceptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeMember()

@@ -18,7 +18,7 @@ func TestConnectionLimits(t *testing.T) {
 	tests := []struct {
 		name   string
 		limits Limits
-		many   int // connections that are taken
+		many   int // connections that are accepted
 		reason string
 	}{
 		{"of an address", Limits{MaxClientConns: 3}, 3, "max_client_cnxns"},
@@ -50,9 +50,9 @@ func TestNoConnectionLimit(t *testing.T) {
 	}
 }
 
-// A multi with more operations than are allowed ends the connection, as a request that is too
-// long does, and nothing of it reaches the log. One with as many as allowed is run, and a
-// multi that reads may have more.
+// A multi with more operations than allowed ends the connection, as a request that is too long
+// does, and no part of it reaches the log. A multi with as many as allowed is run. A multiRead may
+// have more.
 func TestMultiLimit(t *testing.T) {
 	for name, tcp := range map[string]bool{"memory": false, "tcp": true} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestMultiLimit(t *testing.T) {
 	}
 }
 
-// events lets a client that does not read watch a node, and changes it for ever.
+// A client that reads no events is closed when it has left too many bytes of them unread.
 func TestUnreadEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const unread = 64 << 10
@@ -146,8 +146,8 @@ func TestMultiReadToTheByte(t *testing.T) {
 	}
 }
 
-// A client that asks for much and reads nothing is cut off; until then no more is made
-// for it than a little above stream.HighWater.
+// A client that asks for much and reads nothing is closed. Until then the server makes little more
+// for it than stream.HighWater.
 func TestUnreadReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -178,8 +178,8 @@ func TestUnreadReplies(t *testing.T) {
 	})
 }
 
-// A willing client gets all it asked for, however much it asks before it reads, also
-// when the reads had to wait for a write.
+// A client gets all replies, however much it asks for before it reads, and also if the reads had to
+// wait for a write.
 func TestManyLargeReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -202,7 +202,8 @@ func TestManyLargeReplies(t *testing.T) {
 	})
 }
 
-// Past MaxInFlight requests a connection is not read; one with nothing in flight always.
+// A connection is not read beyond MaxInFlight requests. A connection with none in flight is always
+// read.
 func TestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 8
@@ -229,13 +230,13 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// A silent connection is closed some ticks after its session's timeout, leader or not.
+// A silent connection is closed some ticks after its session's timeout, with or without a leader.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
 		c, pinging := w.connect(), w.connect()
 		w.hold()
-		late := w.open() // its reader waits already when the session is created
+		late := w.open() // its reader already waits when the session is created
 		late.send(jute.ConnectRequest{TimeOut: c.timeout})
 		synctest.Wait()
 		w.release()
@@ -279,11 +280,11 @@ func TestDrain(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		w.srv.Drain(ended, time.Hour) // nothing to wait for
+		w.srv.Drain(ended, time.Hour) // there is nothing to wait for
 	})
 }
 
-// An idle connection keeps no buffer.
+// An idle connection holds no buffer.
 func TestIdleHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -320,7 +321,7 @@ func TestNewChecksConfig(t *testing.T) {
 		cfg := good
 		spoil(&cfg)
 		if _, err := New(cfg); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
@@ -347,7 +348,7 @@ func TestStats(t *testing.T) {
 	c.expect(c.xid, jute.OK)
 	s = w.srv.Stats()
 	if s.Handshakes != 1 || s.Reads.Count != 2 || s.Updates.Count != 2 || s.Latency.Count != 4 {
-		t.Errorf("stats %+v, want 2 reads and 2 updates behind 1 handshake", s)
+		t.Errorf("stats %+v, want 2 reads and 2 updates after 1 handshake", s)
 	}
 	if _, nameless := s.Ended[""]; nameless || len(s.Ended) != int(numReasons) {
 		t.Errorf("connections ended by %d reasons with names, want %d: %v", len(s.Ended), numReasons, s.Ended)

@@ -8,8 +8,8 @@ import (
 	"rollcall/jute"
 )
 
-// With linearizable reads each waits for the member to catch up, as a sync does; what
-// shows nothing of the tree does not.
+// With linearizable reads, each read waits for the member to catch up, as a sync does. A request
+// that shows nothing of the tree does not wait.
 func TestLinearizableReads(t *testing.T) {
 	path := []byte("/a")
 	multi := raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: path}}}))
@@ -57,8 +57,8 @@ func TestLinearizableReads(t *testing.T) {
 	}
 }
 
-// A linearizable read is looked up when the member has caught up, not before, in its turn
-// among the connection's requests, and shows nothing that the client asked for later.
+// A linearizable read is answered when the member has caught up, and not before. It keeps its turn
+// among the connection's requests, and shows nothing of its client's later writes.
 func TestLinearizableReadsKeepOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, func(c *Config) { c.LinearizableReads = true })
@@ -68,7 +68,7 @@ func TestLinearizableReadsKeepOrder(t *testing.T) {
 		w.hold()
 		c.request(jute.OpSetData, setData("/a", "1"))  // 2: applied first
 		c.request(jute.OpGetData, getData("/a", true)) // 3
-		c.request(jute.OpPing)                         // 4: behind it
+		c.request(jute.OpPing)                         // 4: after it
 		go c.request(jute.OpSetData, setData("/a", "2"))
 		synctest.Wait()
 		if n := w.submitted(); n != 1 {
@@ -93,7 +93,7 @@ func TestLinearizableReadsKeepOrder(t *testing.T) {
 		synctest.Wait()
 		c.request(jute.OpSetData, setData("/a", "3"))
 		synctest.Wait()
-		w.step() // the other's read has waited, and sees what was done meanwhile
+		w.step() // the other client's read has waited, and shows the write that was done meanwhile
 		if _, body := other.reply(); !showsData(body, "3") {
 			t.Errorf("the read shows % x, want 3", body)
 		}
@@ -109,8 +109,8 @@ func showsData(body []byte, want string) bool {
 	return d.Err() == nil && string(r.Data) == want
 }
 
-// Who does not hear from the leader gets no answer, and is closed when the client has been
-// silent for too long.
+// A member that does not hear from the leader does not answer a linearizable read. It closes the
+// connection when the client has been silent for too long.
 func TestLinearizableReadWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, func(c *Config) { c.LinearizableReads = true })

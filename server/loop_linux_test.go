@@ -16,7 +16,7 @@ import (
 	"rollcall/server/stream"
 )
 
-// having is how many connections have a stream of which holds is true.
+// having returns how many connections have a stream for whose state holds is true.
 func (w *world) having(holds func(stream.State) bool) int {
 	n := 0
 	for _, c := range w.srv.connections() {
@@ -29,12 +29,12 @@ func (w *world) having(holds func(stream.State) bool) int {
 	return n
 }
 
-// looped is how many connections are in loops.
+// looped returns how many connections are in loops.
 func (w *world) looped() int {
 	return w.having(func(s stream.State) bool { return s.InLoop })
 }
 
-// calm opens so many connections and returns when all are in loops.
+// calm opens n connections and returns when all of them are in loops.
 func (w *world) calm(t *testing.T, n int) []*client {
 	t.Helper()
 	var all []*client
@@ -45,8 +45,9 @@ func (w *world) calm(t *testing.T, n int) []*client {
 	return all
 }
 
-// loops has c send requests until n connections are in loops. A connection whose last reply is
-// still being sent when its reader looks stays where it is until the next request.
+// loops lets c send requests until n connections are in loops. If the last reply of a connection is
+// still being sent when its reader checks, the connection stays out of the loop until its next
+// request.
 func (w *world) loops(t *testing.T, c *client, n int) {
 	t.Helper()
 	waitFor(t, func() bool {
@@ -55,7 +56,7 @@ func (w *world) loops(t *testing.T, c *client, n int) {
 	})
 }
 
-// settled waits until a connection that has left its loop is back.
+// settled waits until a connection that has left its loop is back in it.
 func (w *world) settled(t *testing.T, c *client, n int) {
 	t.Helper()
 	for range stream.CalmAfter {
@@ -64,7 +65,7 @@ func (w *world) settled(t *testing.T, c *client, n int) {
 	w.loops(t, c, n)
 }
 
-// A calm connection is served by its loop, whatever it asks for.
+// A calm connection is served by its loop, whatever it requests.
 func TestLoop(t *testing.T) {
 	t.Parallel() // it waits for real time
 	const batch = 20
@@ -77,7 +78,7 @@ func TestLoop(t *testing.T) {
 	b.expectEvent(jute.EventNodeDataChanged, "/a")
 	first := b.xid + 1
 	var many []byte
-	for i := range int32(batch) { // of which the last comes in two parts
+	for i := range int32(batch) { // the last of them comes in two parts
 		many = append(many, frameOf(jute.RequestHeader{Xid: first + i, Op: jute.OpGetData}, getData("/a", false))...)
 	}
 	b.xid += batch
@@ -102,12 +103,12 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// kept is how many connections in loops have a part of a frame.
+// kept returns how many connections in loops have a part of a frame.
 func (w *world) kept() int {
 	return w.having(func(s stream.State) bool { return s.Part })
 }
 
-// A request that no read of the loop can take goes through a reader, and so do the next ones.
+// A request that is too long for the loop's buffer goes through a reader, and so do the next ones.
 func TestLoopLongFrame(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.calm(t, 1)[0]
@@ -117,7 +118,7 @@ func TestLoopLongFrame(t *testing.T) {
 		t.Errorf("%d connections in loops, want none", n)
 	}
 	if body := c.must(jute.OpGetData, getData("/a", false)); !bytes.Contains(body, []byte(data)) {
-		t.Error("what was written is not what is read")
+		t.Error("the data that were read differ from those that were written")
 	}
 	w.settled(t, c, 1)
 	c.write([]byte{0x7f, 0, 0, 0})
@@ -125,7 +126,7 @@ func TestLoopLongFrame(t *testing.T) {
 	waitFor(t, func() bool { return w.srv.Stats().Ended["bad_frame"] == 1 })
 }
 
-// A client that does not take its replies leaves the loop, and gets all of them.
+// A client that does not read its replies leaves the loop, and still gets all of them.
 func TestLoopSlowReader(t *testing.T) {
 	w := newWorld(t, true, nil)
 	all := w.calm(t, 2)
@@ -148,13 +149,13 @@ func TestLoopSlowReader(t *testing.T) {
 	w.settled(t, c, 2)
 }
 
-// A socket that takes a part of what the loop writes gets the rest from a flusher.
+// If a socket takes only a part of a write of the loop, a flusher sends the rest.
 func TestLoopFullSocket(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.calm(t, 1)[0]
 	data := strings.Repeat("0123456789", 500)
 	c.must(jute.OpCreate, create("/a", data, 0))
-	const batch = 40 // of which the replies are less than stream.HighWater
+	const batch = 40 // their replies are less than stream.HighWater
 	first, n := c.xid+1, int32(0)
 	for w.looped() == 1 {
 		before := w.srv.Stats().Received
@@ -162,7 +163,7 @@ func TestLoopFullSocket(t *testing.T) {
 			c.request(jute.OpGetData, getData("/a", false))
 		}
 		n += batch
-		// A request is counted before the loop writes the replies: only then it is known whether they fit.
+		// A request is counted before the loop writes the replies, and only then does it know whether they fit.
 		waitFor(t, func() bool { return w.srv.Stats().Received == before+batch && w.serving() == 0 })
 	}
 	for i := range n {
@@ -174,10 +175,10 @@ func TestLoopFullSocket(t *testing.T) {
 	w.settled(t, c, 1)
 }
 
-// A write for which the member has no room waits, and nobody else of its loop.
+// A write for which the member has no room waits. The other connections of its loop do not.
 func TestLoopFullMember(t *testing.T) {
 	w := newWorld(t, true, nil)
-	all := w.calm(t, 1+runtime.GOMAXPROCS(0)) // one of the others is in the first one's loop
+	all := w.calm(t, 1+runtime.GOMAXPROCS(0)) // so that another connection is in the loop of the first one
 	stall := make(chan struct{})
 	w.setStall(stall)
 	all[0].request(jute.OpCreate, create("/a", "", 0))
@@ -193,7 +194,7 @@ func TestLoopFullMember(t *testing.T) {
 	w.settled(t, all[0], len(all))
 }
 
-// A write behind a sync waits for its turn, outside of the loop.
+// A write after a sync waits for its turn outside of the loop.
 func TestLoopTurn(t *testing.T) {
 	w := newWorld(t, true, nil)
 	all := w.calm(t, 1+runtime.GOMAXPROCS(0))
@@ -215,7 +216,7 @@ func TestLoopTurn(t *testing.T) {
 	}
 }
 
-// More requests than one connection may have under way are not read by the loop.
+// The loop does not read more requests of a connection than may be in flight.
 func TestLoopFullQueue(t *testing.T) {
 	w := newWorld(t, true, func(c *Config) { c.Limits.MaxInFlight = 4 })
 	all := w.calm(t, 2)
@@ -231,11 +232,11 @@ func TestLoopFullQueue(t *testing.T) {
 	}
 }
 
-// What nobody vouches for at once leaves the loop with its connection.
+// If the member does not vouch for a reply at once, the connection leaves its loop.
 func TestLoopVouch(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.calm(t, 1)[0]
-	w.silence(true, nil) // vouched for when asked
+	w.silence(true, nil) // the member vouches only when asked
 	c.must(jute.OpWhoAmI)
 	if n := w.looped(); n != 0 {
 		t.Errorf("%d connections in loops, want none", n)
@@ -248,7 +249,7 @@ func TestLoopVouch(t *testing.T) {
 	waitFor(t, func() bool { return w.srv.Stats().Ended["not_vouched"] == 1 })
 }
 
-// A silent connection in a loop ends with its session's timeout and some ticks.
+// A silent connection in a loop ends some ticks after its session's timeout.
 func TestLoopIdle(t *testing.T) {
 	t.Parallel() // it waits for real time
 	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })
@@ -256,13 +257,14 @@ func TestLoopIdle(t *testing.T) {
 	waitFor(t, func() bool { return w.srv.Stats().Ended["idle"] == 1 && w.srv.Stats().Connections == 0 })
 }
 
-// A session is closed without leaving the loop, whatever the client sends behind that: but for
-// one that closes its side, or sends too much, before it is answered.
+// A close of the session does not leave the loop, whatever the client sends after it. The
+// exceptions are a client that closes its side before it is answered, and one that sends too much
+// before that.
 func TestLoopCloseSession(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		before func(c *client) // of the answer
-		behind int             // bytes sent behind it
+		before func(c *client) // runs before the answer
+		behind int             // bytes that are sent after the answer
 		looped int
 	}{
 		{"at once", func(*client) {}, 0, 1},
@@ -284,7 +286,7 @@ func TestLoopCloseSession(t *testing.T) {
 			client.expectClosed()
 			if c.behind > 0 {
 				if _, err := client.Write(make([]byte, c.behind)); (err != nil) != (c.behind > stream.LingerBytes) {
-					t.Errorf("%d bytes behind the answer: %v", c.behind, err)
+					t.Errorf("%d bytes after the answer: %v", c.behind, err)
 				}
 			}
 			_ = client.Close()
@@ -296,7 +298,7 @@ func TestLoopCloseSession(t *testing.T) {
 	}
 }
 
-// A client that has been told that its session is closed is given a second to close its side.
+// A client whose closed session was acknowledged has a second to close its side.
 func TestLoopLinger(t *testing.T) {
 	t.Parallel() // it waits for real time
 	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })
@@ -306,7 +308,7 @@ func TestLoopLinger(t *testing.T) {
 	waitFor(t, func() bool { return w.srv.Stats().Ended["session_closed"] == 1 && w.srv.Stats().Connections == 0 })
 }
 
-// Apply ends a connection in a loop without waiting for that.
+// Apply ends a connection in a loop without waiting for the loop.
 func TestLoopCut(t *testing.T) {
 	w := newWorld(t, true, nil)
 	all := w.calm(t, 2)
@@ -321,8 +323,8 @@ func TestLoopCut(t *testing.T) {
 	})
 }
 
-// While apply hangs under the tree's lock, so does the loop: its clients lose their
-// connections all the same.
+// While apply hangs with the tree's lock, a loop hangs, too. Its clients lose their connections all
+// the same.
 func TestLoopCutAll(t *testing.T) {
 	w := newWorld(t, true, nil)
 	all := w.calm(t, 2*runtime.GOMAXPROCS(0)) // each loop has two
@@ -341,12 +343,12 @@ func TestLoopCutAll(t *testing.T) {
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
 }
 
-// serving is how many connections' requests the loops serve at the moment.
+// serving returns how many connections the loops serve at the moment.
 func (w *world) serving() int {
 	return w.having(func(s stream.State) bool { return s.Serving })
 }
 
-// However a connection comes into a loop and ends, no descriptor of it is left.
+// However a connection comes into a loop and ends, its descriptor is closed.
 func TestLoopFiles(t *testing.T) {
 	w := newWorld(t, true, nil)
 	_ = w.calm(t, 1)[0].Close() // the loops' own files are open from here on

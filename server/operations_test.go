@@ -6,7 +6,7 @@ import (
 	"rollcall/jute"
 )
 
-// The table serves what package jute says a client may send, and nothing else.
+// The table serves exactly the opcodes that a client may send according to package jute.
 func TestOperations(t *testing.T) {
 	table := operations()
 	for op := range jute.Ops() {
@@ -31,9 +31,9 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// The server takes every opcode that a client may send. It refuses a record that ends too
-// early, which does not go to the log, and the connection stays. Any other opcode ends the
-// connection. (A multi that ends too early does go to the log, and takes a zxid there.)
+// The server accepts every opcode that a client may send. It refuses a record that ends too early,
+// does not put it into the log, and keeps the connection. Any other opcode ends the connection. A
+// multi that ends too early does go to the log, where it takes a zxid.
 func TestEveryOpcode(t *testing.T) {
 	w := newWorld(t, false, nil)
 	for op := range jute.Ops() {
@@ -44,13 +44,13 @@ func TestEveryOpcode(t *testing.T) {
 			c.send(jute.RequestHeader{Xid: 1, Op: op})
 			c.expect(1, jute.Unimplemented)
 			c.expectClosed()
-		case jute.ClassIdentity, jute.ClassSession: // such a record ends the connection, or there is none
+		case jute.ClassIdentity, jute.ClassSession: // a record that ends too early ends the connection, or the opcode has no record
 		default:
 			c.send(jute.RequestHeader{Xid: 1, Op: op})
 			c.expect(1, jute.MarshallingError)
 			c.must(jute.OpPing)
 			if w.forwarded() != before && op != jute.OpMulti {
-				t.Errorf("%v: the log has got a record that ends too early", op)
+				t.Errorf("%v: a record that ends too early is in the log", op)
 			}
 		}
 	}

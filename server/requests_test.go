@@ -67,7 +67,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// The header's zxid: a write's own, failed or not; else the last applied one.
+// The zxid in a reply's header is the write's own, failed or not. For other requests it is the last
+// applied one.
 func TestReplyZxids(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c := w.connect()
@@ -166,12 +167,12 @@ func sendMixed(c *client, n int) []jute.ReplyHeader {
 		want = append(want, jute.ReplyHeader{Xid: xid, Err: code})
 		b = append(b, frameOf(jute.RequestHeader{Xid: xid, Op: op}, rec)...)
 	}
-	go func() { _, _ = c.Write(b) }() // its failure shows as missing replies
+	go func() { _, _ = c.Write(b) }() // if it fails, replies are missing
 	return want
 }
 
-// Replies come in the order of the requests, however late writes are applied, and zxids
-// never go back.
+// Replies come in the order of the requests, however late writes are applied, and zxids never go
+// back.
 func TestOrder(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.connect()
@@ -190,7 +191,7 @@ func TestOrder(t *testing.T) {
 			w.mu.Lock()
 			w.flush(rng.IntN(len(w.pending) + 1))
 			if rng.IntN(3) == 0 {
-				w.finishSyncs() // ahead of writes before them
+				w.finishSyncs() // before the writes that were sent before them
 			}
 			w.mu.Unlock()
 		}
@@ -202,7 +203,7 @@ func TestOrder(t *testing.T) {
 			t.Fatalf("reply %d is to %d with %v, want %d with %v", i, h.Xid, h.Err, want.Xid, want.Err)
 		}
 		if h.Zxid != 0 && h.Zxid < zxid {
-			t.Fatalf("reply %d has zxid %#x behind %#x", i, h.Zxid, zxid)
+			t.Fatalf("reply %d has zxid %#x after %#x", i, h.Zxid, zxid)
 		}
 		zxid = max(zxid, h.Zxid)
 	}
@@ -224,10 +225,10 @@ func TestReadWaitsForOwnWritesOnly(t *testing.T) {
 		a.request(jute.OpGetData, getData("/b", false))
 		a.expectSilence(time.Second)
 		if h, _ := b.call(jute.OpGetData, getData("/a", false)); h.Err != jute.NoNode {
-			t.Errorf("the other's read: %v", h.Err)
+			t.Errorf("the other client's read: %v", h.Err)
 		}
 		w.release()
-		for i, want := range []string{"/a", "x", "/b", "y"} { // none has become another
+		for i, want := range []string{"/a", "x", "/b", "y"} { // each reply belongs to its request
 			h, body := a.reply()
 			d := jute.NewDecoder(body)
 			if got := string(d.ReadBytes()); h.Xid != int32(i+1) || h.Err != jute.OK || got != want {
@@ -247,7 +248,7 @@ func TestSyncEchoesPath(t *testing.T) {
 	}
 }
 
-// A touch comes before a request is judged; auth touches nothing.
+// A request touches the session before it is judged, except auth, which touches nothing.
 func TestTouches(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c := w.connect()
@@ -293,7 +294,7 @@ func TestResultCodes(t *testing.T) {
 		w.hold()
 		c.request(jute.OpCreate, create("/a", "", 0))
 		waitFor(t, func() bool { return w.submitted() == 1 })
-		w.mu.Lock() // the attach stands before the create in the log
+		w.mu.Lock() // put the attach before the create in the log
 		w.enqueue(other, elsewhere(c, 7, w.since(c)), nil)
 		w.pending[0], w.pending[1] = w.pending[1], w.pending[0]
 		w.mu.Unlock()
@@ -308,7 +309,8 @@ func TestResultCodes(t *testing.T) {
 	})
 }
 
-// What the log may say of a write whose session is not this connection's any more.
+// The replies to writes that the log refuses because the session has ended or is not this
+// connection's any more.
 func TestSessionCodes(t *testing.T) {
 	for code, closed := range map[jute.Code]bool{jute.SessionExpired: false, jute.SessionMoved: true, jute.UnknownSession: true} {
 		w := newWorld(t, false, nil)
@@ -331,12 +333,12 @@ func TestSessionCodes(t *testing.T) {
 	}
 }
 
-// waitFor waits until the server has got somewhere.
+// waitFor waits until done returns true.
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
-			t.Fatal("waited in vain")
+			t.Fatal("the condition never came true")
 		}
 	}
 }
@@ -377,19 +379,19 @@ func TestCloseSession(t *testing.T) {
 				c.expect(xid, jute.OK)
 			}
 			if rest, err := io.ReadAll(c.in); len(rest) > 0 || err != nil {
-				t.Errorf("behind the last reply: % x, %v, want the end", rest, err)
+				t.Errorf("after the last reply: % x, %v, want the end", rest, err)
 			}
 		})
 	}
 	k.expectEvent(jute.EventNodeDeleted, "/e")
-	h, _ := k.call(jute.OpExists, exists("/e", false)) // exactly one event
+	h, _ := k.call(jute.OpExists, exists("/e", false)) // and no second event comes
 	if h.Err != jute.NoNode {
 		t.Errorf("/e: %v", h.Err)
 	}
 }
 
-// What follows a closeSession is dropped, also while the close waits for the log; and a
-// client that has gone is not waited for longer than a silent one.
+// Requests after a closeSession are dropped, also while the close waits for the log. The server
+// waits for a client that has gone no longer than for a silent one.
 func TestCloseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -405,17 +407,17 @@ func TestCloseWaits(t *testing.T) {
 		time.Sleep(time.Duration(c.timeout)*time.Millisecond + 2*testTick)
 		synctest.Wait()
 		if n := w.srv.Stats().Connections; n != 1 {
-			t.Fatal("the reply is not waited for")
+			t.Fatal("the connection ended before the close was answered")
 		}
 		time.Sleep(2 * testTick)
 		synctest.Wait()
 		if n := w.srv.Stats().Connections; n != 0 {
-			t.Error("the connection stays")
+			t.Error("the connection is still there")
 		}
 	})
 }
 
-// manyNodes do not all go with the close of their session, nor with one sweep.
+// manyNodes are more nodes than go with the close of their session or with one sweep.
 const manyNodes = 1_200
 
 // own makes the ephemeral nodes /0, /1 and so on.
@@ -437,8 +439,8 @@ func (w *world) unswept() bool {
 	return w.state.Unswept()
 }
 
-// The close of a session with many nodes is answered when the last one is gone: whoever
-// hears of it finds none. What the client sends meanwhile is dropped.
+// The close of a session with many nodes is answered when the last node is gone, so a client that
+// learns of the close finds none. Requests that the client sends meanwhile are dropped.
 func TestCloseWaitsForSweep(t *testing.T) {
 	const nodes, steps = manyNodes, 4
 	for _, looped := range []bool{false, true} {
@@ -463,13 +465,14 @@ func TestCloseWaitsForSweep(t *testing.T) {
 				t.Errorf("%v at %#x; the close was answered with %#x", o.Err, o.Zxid, h.Zxid)
 			}
 			if h, _ := other.call(jute.OpExists, exists("/behind", false)); h.Err != jute.NoNode {
-				t.Errorf("what came behind the close: %v", h.Err)
+				t.Errorf("the create after the close: %v", h.Err)
 			}
 		})
 	}
 }
 
-// A client that does not wait for the end of the sweep is not waited for either.
+// If a client does not wait for the end of the sweep, the server does not wait for the client
+// either.
 func TestClientGoneBeforeSweep(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.connect()
@@ -482,12 +485,12 @@ func TestClientGoneBeforeSweep(t *testing.T) {
 		w.inject(0, &proto.Txn{Op: int32(jute.OpSweep), Body: encode(&proto.Sweep{Nodes: manyNodes / 2})})
 	}
 	if w.unswept() {
-		t.Error("nothing was swept")
+		t.Error("nodes are left after the sweeps")
 	}
 }
 
-// Behind the last reply a client may go on sending for a moment: it is not reset, so
-// that it finds what it was sent. When it closes its side the connection is gone.
+// After the last reply a client may go on sending for a moment. It is not reset, so that it can
+// read what it was sent. When it closes its side, the connection is gone.
 func TestLinger(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.connect()
@@ -504,7 +507,7 @@ func TestLinger(t *testing.T) {
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
 }
 
-// A sync belongs to no entry of the log: nothing else sends its reply.
+// A sync belongs to no entry of the log, so it must send its reply itself.
 func TestSyncAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -517,8 +520,8 @@ func TestSyncAlone(t *testing.T) {
 	})
 }
 
-// A reply that is made late, because too much was unsent, stands behind events of later
-// changes: its zxid must not go back.
+// A reply that is made late, because too much was unsent, comes after events of later changes. Its
+// zxid must not go back.
 func TestLateReplyBehindEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = stream.HighWater / 3
@@ -540,7 +543,7 @@ func TestLateReplyBehindEvent(t *testing.T) {
 		}
 		zxid := c.expectEvent(jute.EventNodeDataChanged, "/")
 		if h := c.expect(7, jute.OK); h.Zxid < zxid {
-			t.Errorf("reply with zxid %#x behind an event of %#x", h.Zxid, zxid)
+			t.Errorf("reply with zxid %#x after an event of %#x", h.Zxid, zxid)
 		}
 	})
 }
@@ -560,7 +563,7 @@ func TestRepliesDoNotWaitForTheMember(t *testing.T) {
 	})
 }
 
-// All in one write: the handshake, the close, and a create that must come to nothing.
+// One write contains the handshake, the close, and a create that must do nothing.
 func TestCloseBehindHandshake(t *testing.T) {
 	w := newWorld(t, true, nil)
 	for range 10 {
@@ -678,7 +681,7 @@ func TestMultis(t *testing.T) {
 	list := jute.MultiOp{Op: jute.OpGetChildren, GetChildren: jute.GetChildrenRequest{Path: []byte("/m")}}
 	check(c.must(jute.OpMultiRead, raw(jute.AppendMulti(nil, []jute.MultiOp{get("/m"), list, get("/none")}))),
 		"getData x", "getChildren []", "-101 -101")
-	c.must(jute.OpSetData, setData("/m", "y")) // no watch was set: the reply comes alone
+	c.must(jute.OpSetData, setData("/m", "y")) // no watch was set, so the reply comes alone
 
 	for name, mixed := range map[string]struct {
 		op  jute.Op
@@ -704,14 +707,14 @@ func TestMultis(t *testing.T) {
 	}
 }
 
-// A read sees the tree as it is between the client's writes before and behind it, also
-// where its answer has to wait: for a sync, or for the client to take what is unsent.
+// A read shows the tree as it is between the client's writes before it and after it. That also
+// holds if its reply waits for a sync, or for the client to read unsent replies.
 func TestReadDoesNotSeeLaterWrites(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		sync  bool // before each read
-		size  int  // of what is written
-		syncs bool // finish ahead of the writes
+		sync  bool // whether a sync comes before each read
+		size  int  // of the data that are written
+		syncs bool // whether the syncs finish before the writes
 	}{
 		{name: "small", size: 1},
 		{name: "large", size: stream.HighWater},
@@ -758,7 +761,7 @@ func TestReadDoesNotSeeLaterWrites(t *testing.T) {
 	}
 }
 
-// The same where reads wait for nothing but the client to take what is unsent.
+// The same holds for reads that wait only for the client to read unsent replies.
 func TestWriteBehindPostponedReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const reads = 4
@@ -790,8 +793,8 @@ func TestWriteBehindPostponedReads(t *testing.T) {
 	})
 }
 
-// A write that waits for a sync waits no longer than for a silent client: who has gone
-// cannot be seen meanwhile.
+// A write that waits for a sync waits no longer than for a silent client, because the server cannot
+// see meanwhile whether the client has gone.
 func TestWriteBehindLostSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)

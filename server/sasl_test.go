@@ -6,8 +6,8 @@ import (
 	"rollcall/jute"
 )
 
-// A SASL exchange is refused at its first token, after which the connection is closed; a
-// token that cannot be read is not answered. The session and its rights stay.
+// A SASL exchange is refused at its first token, and then the connection is closed. A token that
+// cannot be decoded is not answered. The session and its permissions stay.
 func TestSASLIsRefused(t *testing.T) {
 	w := newWorld(t, false, nil)
 	for _, token := range [][]byte{nil, {}, []byte("n,,")} {

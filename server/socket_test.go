@@ -9,8 +9,8 @@ import (
 	"rollcall/server/stream"
 )
 
-// A client that sends many requests and reads late: sockets are full, and a flusher takes
-// over in the middle of a reply.
+// If a client sends many requests and reads late, its socket is full, and a flusher takes over in
+// the middle of a reply.
 func TestLateReader(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.connect()
@@ -30,7 +30,7 @@ func TestLateReader(t *testing.T) {
 	}
 }
 
-// unsent is how many bytes of replies and events the clients have not taken.
+// unsent returns how many bytes of replies and events the clients have not read.
 func (w *world) unsent() int {
 	n := 0
 	for _, c := range w.srv.connections() {

@@ -11,8 +11,8 @@ import (
 	"rollcall/proto"
 )
 
-// A client that nobody vouches for hears nothing: replies, events and pongs are held,
-// and go out once the session is vouched for.
+// A client gets nothing while the member does not vouch for its session. Replies, events and pongs
+// are held, and are sent once the member vouches for it.
 func TestNothingLeavesUnvouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -30,7 +30,7 @@ func TestNothingLeavesUnvouched(t *testing.T) {
 		c.request(jute.OpPing)
 		synctest.Wait()
 		writer.request(jute.OpSetData, setData("/", "x"))
-		synctest.Wait() // the event stands before the next reply
+		synctest.Wait() // the event is queued before the next reply
 		c.request(jute.OpExists, exists("/", false))
 		c.expectSilence(testTick / 3)
 		writer.expectSilence(time.Millisecond)
@@ -42,7 +42,7 @@ func TestNothingLeavesUnvouched(t *testing.T) {
 	})
 }
 
-// If the session is not vouched for in time the connection ends, without a byte.
+// If the member does not vouch for the session in time, the connection ends without a byte.
 func TestUnvouchedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -63,16 +63,16 @@ func TestUnvouchedEnds(t *testing.T) {
 		}
 		late := w.open()
 		late.send(jute.ConnectRequest{TimeOut: 10000})
-		late.expectClosed() // a handshake's answer vouches too
+		late.expectClosed() // the answer to a handshake also needs vouching
 		w.silence(false, nil)
-		idle.must(jute.OpPing) // nothing was to be said to it meanwhile
+		idle.must(jute.OpPing) // nothing was to be sent to it meanwhile
 		if n := w.srv.Stats().Ended["not_vouched"]; n != 2 {
 			t.Errorf("%d connections counted, want 2", n)
 		}
 	})
 }
 
-// A refusal says nothing about a live session: it needs nobody's word.
+// A refused handshake tells nothing about a live session, so the member need not vouch for it.
 func TestRefusalNeedsNoVouching(t *testing.T) {
 	w := newWorld(t, false, nil)
 	w.silence(true, func(context.Context) error { return errors.New("no") })
@@ -82,8 +82,8 @@ func TestRefusalNeedsNoVouching(t *testing.T) {
 	}
 }
 
-// Nobody vouches for a session that has ended; but if this connection closed it, the
-// client hears so, and what was to be said before.
+// The member does not vouch for a session that has ended. But if this connection closed the
+// session, the client gets the reply to its close, and all replies before it.
 func TestCloseReplyNeedsNoVouching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -93,7 +93,7 @@ func TestCloseReplyNeedsNoVouching(t *testing.T) {
 		c.expect(1, jute.OK)
 		closed := make(chan struct{})
 		w.silence(true, func(context.Context) error {
-			<-closed // the flusher asks before the close is applied, and is refused after
+			<-closed // the flusher asks before the close is applied, and is refused after that
 			return errors.New("no such session")
 		})
 		c.request(jute.OpPing)
@@ -107,7 +107,7 @@ func TestCloseReplyNeedsNoVouching(t *testing.T) {
 	})
 }
 
-// carrier is the number of the connection that a session is attached to.
+// carrier returns the number of the connection that a session is attached to.
 func (w *world) carrier(c *client) uint64 {
 	w.state.RLock()
 	defer w.state.RUnlock()
@@ -115,8 +115,8 @@ func (w *world) carrier(c *client) uint64 {
 	return s.Owner.Conn
 }
 
-// A client has come back on another connection of this member just when the one before was
-// to be cut: that comes too late, and the new one stays.
+// A cut that is meant for a connection comes too late if the client has resumed its session on
+// another connection of this member. The new connection stays.
 func TestLateCutSparesTheNewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -131,15 +131,15 @@ func TestLateCutSparesTheNewConnection(t *testing.T) {
 	})
 }
 
-// All connections are closed while apply hangs under the tree's lock, those too whose
-// readers wait for it.
+// CutAll closes all connections while apply hangs with the tree's lock, also those whose readers
+// wait for the lock.
 func TestCutAllWhileApplyHangs(t *testing.T) {
 	w := newWorld(t, true, nil)
 	idle, reads := w.connect(), w.connect()
 	w.state.Lock()
 	defer w.state.Unlock()
 	reads.request(jute.OpExists, exists("/", false))
-	for w.srv.Stats().Received < 3 { // both handshakes and the request, which is with the reader now
+	for w.srv.Stats().Received < 3 { // two handshakes and the request, which its reader is serving now
 		time.Sleep(time.Millisecond)
 	}
 	w.srv.CutAll()
@@ -148,7 +148,8 @@ func TestCutAllWhileApplyHangs(t *testing.T) {
 	}
 }
 
-// A session that ends by another's doing takes its connection along, without a byte.
+// If a session ends without its client's doing, or this member must give it up, its connection ends
+// without a byte.
 func TestSessionEnds(t *testing.T) {
 	ends := map[string]func(w *world, c *client){
 		"expired": func(w *world, c *client) {
@@ -171,7 +172,7 @@ func TestSessionEnds(t *testing.T) {
 				c.expectClosed()
 				synctest.Wait()
 				if !w.wasDetached(c.id) || w.srv.Stats().Connections != 0 {
-					t.Error("the connection is not forgotten")
+					t.Error("the connection is still known")
 				}
 			})
 		})

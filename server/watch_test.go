@@ -29,12 +29,12 @@ func addWatch(path string, mode jute.AddWatchMode) record {
 	return jute.AddWatchRequest{Path: []byte(path), Mode: mode}
 }
 
-// checkWatches is also a removeWatches.
+// checkWatches returns a request that is also valid as a removeWatches.
 func checkWatches(path string, of jute.WatcherType) record {
 	return jute.CheckWatchesRequest{Path: []byte(path), Type: of}
 }
 
-// watches returns how many are set.
+// watches returns how many watches are set.
 func (w *world) watches() int {
 	w.state.RLock()
 	defer w.state.RUnlock()
@@ -73,7 +73,7 @@ func TestSetWatches(t *testing.T) {
 		}
 		c.expect(xid, jute.OK)
 	}
-	// What had not changed is watched; what had, is not.
+	// A path that had not changed is watched now, and one that had changed is not.
 	k.must(jute.OpSetData, setData("/n", "y"))
 	written, _ := k.call(jute.OpSetData, setData("/same", "y"))
 	if zxid := c.expectEvent(jute.EventNodeDataChanged, "/same"); zxid != written.Zxid {
@@ -104,11 +104,11 @@ func TestWatchesEndWithConnection(t *testing.T) {
 	old.expectClosed()
 	waitFor(t, func() bool { return w.watches() == 0 })
 	writer.must(jute.OpSetData, setData("/", "x"))
-	c.must(jute.OpPing) // no event before it
+	c.must(jute.OpPing) // no event comes before its reply
 }
 
-// While others write, pipelining readers watch: no event overtakes the reply that set
-// its watch, or trails a reply that shows its change, and zxids never go back.
+// While others write, pipelining readers set watches. No event comes before the reply that set its
+// watch, and none comes after a reply that shows its change. Zxids never go back.
 func TestEventsAndReplies(t *testing.T) {
 	w := newWorld(t, true, nil)
 	const watchers, rounds = 4, 2000
@@ -144,8 +144,8 @@ func TestEventsAndReplies(t *testing.T) {
 	writing.Wait()
 }
 
-// watch checks what a connection hears that has sent so many reads with a watch: the
-// watch is set from the first reply on, until an event, until the next reply.
+// watch checks what a connection receives after so many reads with a watch. The watch is set by the
+// first reply. It is gone after an event, and the next reply sets it again.
 func watch(t *testing.T, c *client, rounds int) {
 	var zxid, mzxid int64
 	set := false
@@ -159,7 +159,7 @@ func watch(t *testing.T, c *client, rounds int) {
 		d := jute.NewDecoder(frame)
 		h.Decode(&d)
 		if h.Zxid < zxid {
-			t.Errorf("zxid %#x behind %#x", h.Zxid, zxid)
+			t.Errorf("zxid %#x after %#x", h.Zxid, zxid)
 			return
 		}
 		zxid = h.Zxid
@@ -170,7 +170,7 @@ func watch(t *testing.T, c *client, rounds int) {
 			}
 			set = false
 			if zxid <= mzxid {
-				t.Errorf("event of %#x behind a reply that shows %#x", zxid, mzxid)
+				t.Errorf("event of %#x after a reply that shows %#x", zxid, mzxid)
 				return
 			}
 			continue
@@ -186,7 +186,7 @@ func watch(t *testing.T, c *client, rounds int) {
 	}
 }
 
-// The bytes of an event, as ZooKeeper sends them.
+// An event has the bytes that ZooKeeper sends.
 func TestEventBytes(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c, writer := w.connect(), w.connect()
@@ -200,7 +200,7 @@ func TestEventBytes(t *testing.T) {
 	}
 }
 
-// 217, 223, 225, 226, 231, 239: what addWatch, checkWatches and removeWatches answer.
+// Cases 217, 223, 225, 226, 231 and 239: the replies to addWatch, checkWatches and removeWatches.
 func TestWatchRequests(t *testing.T) {
 	const persistent, recursive = jute.AddWatchPersistent, jute.AddWatchPersistentRecursive
 	c := newWorld(t, false, nil).connect()
@@ -235,8 +235,8 @@ func TestWatchRequests(t *testing.T) {
 	}
 }
 
-// 238: watches that stay are set again without a look at what has happened, behind the
-// events of the others and before the reply.
+// Case 238: persistent watches are set again whatever has happened. The events of the other watches
+// come before the reply.
 func TestSetWatches2(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c, k := w.connect(), w.connect()
@@ -281,7 +281,7 @@ func TestWatchRequestsWait(t *testing.T) {
 	})
 	waitFor(t, func() bool { return w.srv.Stats().Outstanding == 7 })
 	w.release()
-	c.expect(1, jute.OK) // the create was not heard
+	c.expect(1, jute.OK) // the create fires no watch
 	c.expect(2, jute.OK)
 	c.expectEvent(jute.EventNodeDataChanged, "/a")
 	c.expect(3, jute.OK)
@@ -293,8 +293,8 @@ func TestWatchRequestsWait(t *testing.T) {
 	c.must(jute.OpPing)
 }
 
-// While others write, a watch that stays is set and removed: events come between the
-// reply that says it is set and the one that says it is gone, all of them, and no other.
+// While others write, a persistent watch is set and removed. All events between the reply that it
+// is set and the reply that it is removed arrive, and no others.
 func TestEventsBetweenSetAndRemoved(t *testing.T) {
 	w := newWorld(t, true, nil)
 	const watchers, rounds = 4, 1000
@@ -303,7 +303,7 @@ func TestEventsBetweenSetAndRemoved(t *testing.T) {
 	writer.must(jute.OpCreate, create("/w/x", "", 0))
 	var clients []*client
 	for range watchers {
-		clients = append(clients, w.connect()) // takes a zxid that no event has
+		clients = append(clients, w.connect()) // before the watches, since a new session takes a zxid that no event has
 	}
 	var group sync.WaitGroup
 	for _, c := range clients {
@@ -335,8 +335,8 @@ func TestEventsBetweenSetAndRemoved(t *testing.T) {
 	writing.Wait()
 }
 
-// hearBetween reads the replies to so many rounds. Each change has a zxid, one behind
-// the other, so none may lack between two replies.
+// hearBetween reads the replies to so many rounds. Each change takes the next zxid, so between two
+// replies no zxid may be missing.
 func hearBetween(t *testing.T, c *client, rounds int) {
 	var zxid int64
 	for replies := 0; replies < 2*rounds; {
@@ -351,10 +351,10 @@ func hearBetween(t *testing.T, c *client, rounds int) {
 		set := replies%2 == 1
 		switch {
 		case h.Xid == jute.XidNotification && !set:
-			t.Errorf("an event of %#x where no watch is set", h.Zxid)
+			t.Errorf("an event of %#x while no watch is set", h.Zxid)
 			return
 		case h.Xid == jute.XidNotification && h.Zxid != zxid+1, h.Xid != jute.XidNotification && set && h.Zxid != zxid:
-			t.Errorf("%#x behind %#x: an event is lost", h.Zxid, zxid)
+			t.Errorf("%#x after %#x: an event is lost", h.Zxid, zxid)
 			return
 		case h.Err != jute.OK || h.Xid != jute.XidNotification && h.Xid != int32(replies+1):
 			t.Errorf("reply %d: %+v", replies+1, h)
@@ -366,8 +366,8 @@ func hearBetween(t *testing.T, c *client, rounds int) {
 	}
 }
 
-// manyWatches are requests for 100,000 paths that have no node, split as clients do it,
-// and how many paths there are in each.
+// manyWatches returns requests for 100,000 paths without nodes, split as clients split them, and
+// the number of paths in each request.
 func manyWatches(request func(paths []string) record) (frames [][]byte, counts []int) {
 	const all, split = 100_000, 128 << 10
 	var paths []string
@@ -389,7 +389,7 @@ func manyWatches(request func(paths []string) record) (frames [][]byte, counts [
 	return frames, counts
 }
 
-// 240: a client comes back with 100,000 watches. All are set, each fires once, and all
+// Case 240: a client comes back with 100,000 watches. All are set, each fires once, and all of them
 // go with the connection.
 func TestManyWatches(t *testing.T) {
 	w := newWorld(t, false, nil)
@@ -428,9 +428,9 @@ func TestManyWatches(t *testing.T) {
 	waitFor(t, func() bool { return w.watches() == 0 })
 }
 
-// A client that missed 100,000 changes is told of all, in order, though it reads only
-// when it has asked for all: meanwhile what it is sent is held back. If what one request
-// brings forth is more than a client may leave unread, it is cut off.
+// A client that missed 100,000 changes gets all their events, in order, although it reads only
+// after it has sent all requests. Until then the server holds the events back. If the events of one
+// request are more than a client may leave unread, the connection is closed.
 func TestManyMissedEvents(t *testing.T) {
 	missed := func(paths []string) record {
 		return jute.SetWatches2{Data: pathList(paths), Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}

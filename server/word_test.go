@@ -14,8 +14,8 @@ import (
 	"rollcall/tally"
 )
 
-// Case 343: a client may close its side behind the word; an argument may come in parts. All of
-// a long answer arrives.
+// Case 343: a client may close its side after the word, and an argument may come in parts. All of a
+// long answer arrives.
 func TestWordAnswers(t *testing.T) {
 	w := newWorld(t, true, nil)
 	half := w.open()
@@ -29,7 +29,7 @@ func TestWordAnswers(t *testing.T) {
 	long := w.open()
 	for _, part := range []string{"st", "mk0", "123456", "7 and more"} {
 		long.write([]byte(part))
-		time.Sleep(5 * time.Millisecond) // so that they are read apart
+		time.Sleep(5 * time.Millisecond) // so that the parts are read one by one
 	}
 	got, err := io.ReadAll(long)
 	if err != nil || !bytes.Equal(got, bytes.Repeat([]byte("01234567"), 1<<20)) {
@@ -37,8 +37,8 @@ func TestWordAnswers(t *testing.T) {
 	}
 }
 
-// A client that takes nothing of an answer is cut off when a silent stranger is; one that
-// takes a little now and then, after wordTime. Neither needs memory for the whole.
+// A client that reads nothing of an answer is closed when a silent stranger is. A client that reads
+// a little now and then is closed after wordTime. Neither needs memory for the whole answer.
 func TestWordSlowReader(t *testing.T) {
 	for _, tt := range []struct {
 		name, argument string
@@ -78,7 +78,7 @@ func TestWordSlowReader(t *testing.T) {
 	}
 }
 
-// What operators see of a connection is what it has had.
+// The counts and times of a connection that operators see are those of its requests and replies.
 func TestConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -135,7 +135,7 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// Only watches of nodes are listed, each session's in order.
+// Only watches on nodes are listed, and those of each session are in order.
 func TestWatchesListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)

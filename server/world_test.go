@@ -27,8 +27,8 @@ const (
 	nonce    = 5
 )
 
-// fakeMember is a Member with a log of its own: it applies what is submitted to a real
-// state, at once or when told to.
+// fakeMember is a Member with a log of its own. It applies submitted transactions to a real state,
+// at once or when it is told to.
 type fakeMember struct {
 	state *znode.State
 	srv   *Server
@@ -43,10 +43,10 @@ type fakeMember struct {
 	sessions jute.SessionID
 	touches  map[jute.SessionID]int
 	detached map[uint64]jute.SessionID
-	mute     atomic.Bool                 // Vouched says no
-	vouch    func(context.Context) error // what Vouch does; nil: it succeeds
+	mute     atomic.Bool                 // Vouched returns false
+	vouch    func(context.Context) error // called by Vouch; if nil, Vouch succeeds
 	vouches  int
-	stall    chan struct{} // what Submit waits for, if anything
+	stall    chan struct{} // if not nil, Submit waits until it is closed
 	entryEnd func()        // called under the tree's lock when an entry is applied; may be nil
 }
 
@@ -100,7 +100,7 @@ func (m *fakeMember) Touch(id jute.SessionID, _ time.Duration) {
 }
 
 func (m *fakeMember) Vouched(jute.SessionID, time.Time) bool {
-	return !m.mute.Load() // who asks may hold mu: apply sends what it has queued
+	return !m.mute.Load() // without mu, because the caller may hold it: apply sends queued replies
 }
 
 func (m *fakeMember) Vouch(ctx context.Context, _ jute.SessionID) error {
@@ -148,14 +148,14 @@ func (m *fakeMember) Offer(txn *proto.Txn, w znode.Waiter) bool {
 	return true
 }
 
-// setStall has Submit block until stall is closed.
+// setStall lets Submit block until stall is closed.
 func (m *fakeMember) setStall(stall chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stall = stall
 }
 
-// inject submits a transaction of a client elsewhere, or of the leader (member 0).
+// inject submits a transaction of a client of another member, or of the leader (member 0).
 func (m *fakeMember) inject(member uint32, txn *proto.Txn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,7 +190,7 @@ func (m *fakeMember) flush(n int) {
 
 func (m *fakeMember) finishSyncs() {
 	if len(m.syncs) == 0 {
-		return // also if the test has the tree's lock
+		return // so the test may hold the tree's lock
 	}
 	m.state.RLock()
 	defer m.state.RUnlock()
@@ -200,7 +200,7 @@ func (m *fakeMember) finishSyncs() {
 	m.syncs = nil
 }
 
-// hold keeps what is submitted from being applied, until release.
+// hold keeps submitted transactions from being applied, until release.
 func (m *fakeMember) hold() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,7 +273,7 @@ func (m *fakeMember) silence(mute bool, vouch func(context.Context) error) {
 	m.mute.Store(mute)
 }
 
-// The observer half: what a follower does, and what it tells the server.
+// The methods below are the Hooks: what a follower does and reports to the server.
 
 func (m *fakeMember) TermStarted(znode.Term)           {}
 func (m *fakeMember) Announced(uint32, uint64, uint64) {}
@@ -360,7 +360,7 @@ func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
 			tb.Errorf("Serve: %v", err)
 		}
 		if n := srv.streams.Budget.Used(); n != 0 {
-			tb.Errorf("%d bytes are counted when all connections have ended", n)
+			tb.Errorf("%d bytes are still counted after all connections have ended", n)
 		}
 	})
 	return w
@@ -369,7 +369,7 @@ func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
 // pipeListener accepts connections in memory.
 type pipeListener struct {
 	conns chan net.Conn
-	fails chan error // what Accept returns first
+	fails chan error // errors that Accept returns
 	once  sync.Once
 	done  chan struct{}
 }
@@ -406,8 +406,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// client is a raw connection. Its methods fail the test when the server does what they
-// do not expect.
+// client is a raw connection. Its methods fail the test if the server does not do what they expect.
 type client struct {
 	net.Conn
 	tb       testing.TB
@@ -547,7 +546,7 @@ func (c *client) expect(xid int32, code jute.Code) jute.ReplyHeader {
 		c.tb.Fatalf("reply to %d: %v, want %d: %v", h.Xid, h.Err, xid, code)
 	}
 	if code != jute.OK && len(body) > 0 {
-		c.tb.Fatalf("reply to %d: body behind %v: % x", xid, code, body)
+		c.tb.Fatalf("reply to %d: body after %v: % x", xid, code, body)
 	}
 	return h
 }
@@ -566,7 +565,7 @@ func (c *client) expectEvent(t jute.EventType, path string) int64 {
 	return h.Zxid
 }
 
-// soon is when a connection that is to end must have ended: long before it is idle.
+// soon is how long a connection may take to end. It is much shorter than the idle timeout.
 const soon = 3 * time.Second
 
 // expectClosed reads the end of the connection, with no byte before it.
@@ -582,7 +581,7 @@ func (c *client) expectClosed() {
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
 			c.tb.Fatal("the connection stays open")
-		} // else reset: closed
+		} // any other error is a reset, which also closes the connection
 	}
 }
 
@@ -624,7 +623,7 @@ type raw []byte
 
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
-// fakeWords knows ruok, and stmk, which answers with its argument again and again.
+// fakeWords knows two words: ruok, and stmk, which repeats its argument again and again.
 type fakeWords struct{}
 
 func (fakeWords) Known(word string) bool { return word == "ruok" || word == "stmk" }

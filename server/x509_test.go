@@ -100,8 +100,8 @@ func newTLSWorld(t *testing.T, certs *[]tls.Certificate, a *authority, change fu
 	return w
 }
 
-// Who shows a certificate that the listener has verified is its subject, written as Java
-// writes it; the configured one is super. An ACL of auth takes the identity over.
+// The identity of a client with a verified certificate is the certificate's subject, as Java writes
+// it. The configured subject is super. An auth entry in an ACL stands for that identity.
 func TestCertificateIsIdentity(t *testing.T) {
 	a := newAuthority(t)
 	var certs []tls.Certificate
@@ -140,13 +140,13 @@ func TestCertificateIsIdentity(t *testing.T) {
 	}
 }
 
-// A certificate of a strange authority, and a client that speaks no TLS, get nothing.
+// A client with a certificate of an unknown authority and a client without TLS get nothing.
 func TestStrangeCertificate(t *testing.T) {
 	a := newAuthority(t)
 	certs := []tls.Certificate{newAuthority(t).issue(pkix.Name{CommonName: "ann"})}
 	w := newTLSWorld(t, &certs, a, nil)
 	c := w.open()
-	_, _ = c.Write(frameOf(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16)})) // the server may have gone
+	_, _ = c.Write(frameOf(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16)})) // fails if the server has closed the connection already
 	if frame, err := c.read(); err == nil {
 		t.Errorf("got % x", frame)
 	}

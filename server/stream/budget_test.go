@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// A stream that finds no room waits for it, is resumed once there is, and may then have what it asked
-// for. What is small needs no room.
+// A stream that finds no room waits for it. It is resumed once there is room, and may then have
+// what it asked for, even if others have taken the room. Small requests need no room.
 func TestClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := opened(t, nil)
 		others := o.group.Budget.most
 		resume := func() {
-			o.group.Budget.Add(others) // others are as quick
+			o.group.Budget.Add(others) // others take the room first
 			o.do(func() {
 				o.due = false
 				if !o.Claim(AccountStep) {
-					t.Error("the room was for others")
+					t.Error("a stream that has waited gets no room")
 				}
 			})
 			o.group.Budget.Add(-others)
@@ -29,7 +29,7 @@ func TestClaim(t *testing.T) {
 		o.do(func() {
 			o.due = true
 			if !o.Claim(AccountStep-1) || o.HasRoom(1) || o.Claim(AccountStep) {
-				t.Error("a spent budget has room")
+				t.Error("a budget that is spent has room")
 			}
 		})
 		time.Sleep(2 * BudgetLook)
@@ -46,8 +46,9 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// The budget counts what the client has not taken, what waits at the owner and a long frame that is
-// being read, but nothing below AccountStep and nothing of a stream that has ended.
+// The budget counts the bytes that the client has not read, the bytes that wait at the owner, and a
+// long frame that is being read. It counts nothing below AccountStep, and nothing of a stream that
+// has ended.
 func TestCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := opened(t, nil)
@@ -68,7 +69,7 @@ func TestCount(t *testing.T) {
 		used("under way", 2*AccountStep)
 		c.expect(strings.Repeat("\x00", AccountStep-LengthSize))
 		used("taken", AccountStep)
-		long := []byte{0, 0, 0x80, 0} // 32 KiB: less than counts by itself
+		long := []byte{0, 0, 0x80, 0} // 32 KiB, which is too little to count by itself
 		_, _ = c.Write(append(long, make([]byte, 20_000)...))
 		used("a short frame", AccountStep)
 		_, _ = c.Write(make([]byte, 1<<15-20_000))

@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// Every kind of end: what the client gets of what is queued, and the reason that the owner is told.
+// Each kind of end decides how much of the queued bytes the client gets, and the reason that the
+// owner is given.
 func TestEnds(t *testing.T) {
 	const own = Reasons
 	for _, tt := range []struct {
 		name string
 		end  func(o *owner, c *client)
-		got  string // by the client, before the end
+		got  string // what the client gets before the end
 		why  Reason
 	}{
 		{"Drop", func(o *owner, _ *client) { o.Drop(own) }, "", own},
@@ -42,7 +43,7 @@ func TestEnds(t *testing.T) {
 				c.send("before")
 				c.expect("before")
 				tt.end(o, c)
-				if got, _ := io.ReadAll(c.in); string(got) != tt.got { // its error is that of a pipe closed here
+				if got, _ := io.ReadAll(c.in); string(got) != tt.got { // the error says that the pipe was closed at this end
 					t.Errorf("the client got %q, want %q", got, tt.got)
 				}
 				_ = c.Close()
@@ -62,8 +63,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// After the last reply the client has LingerTime to close its side, and what it sends meanwhile is
-// thrown away.
+// After the last reply the client has LingerTime to close its side. Bytes that it sends meanwhile
+// are dropped.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -87,7 +88,7 @@ func TestLinger(t *testing.T) {
 	})
 }
 
-// HangUp closes the socket although the owner hangs in Frame.
+// HangUp closes the socket even while the owner hangs in Frame.
 func TestHangUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := opened(t, nil)
@@ -102,14 +103,14 @@ func TestHangUp(t *testing.T) {
 		o.HangUp(Reasons)
 		c.expectEnd()
 		if len(o.ended) > 0 {
-			t.Error("the stream has ended while its owner serves a frame")
+			t.Error("the stream ended while its owner was serving a frame")
 		}
 		close(hang)
 		o.whyEnded(t)
 	})
 }
 
-// A Limit ends a stream in time, a later one takes its place, and Open takes it away.
+// A Limit ends a stream in time. A later Limit replaces it, and Open removes it.
 func TestLimit(t *testing.T) {
 	const own, other = Reasons, Reasons + 1
 	for _, tt := range []struct {
@@ -146,7 +147,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// An exchange without frames: both sides talk until it is finished.
+// In an exchange there are no frames: both sides send bytes until it is finished.
 func TestPlain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := newOwner(t, nil)
@@ -172,8 +173,8 @@ func TestPlain(t *testing.T) {
 	})
 }
 
-// A client that takes nothing is dropped after its timeout and a tick; one that leaves more unread
-// than it may, at once.
+// A client that reads nothing is dropped a tick after its timeout. A client that leaves more unread
+// than it may is dropped at once.
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := opened(t, nil)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// looped returns an owner of one end of a TCP connection whose stream is served and in a loop.
+// looped returns an owner of one end of a TCP connection, and the other end. The stream is in a
+// loop.
 func looped(t *testing.T) (*owner, *client) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,8 +37,8 @@ func (o *owner) inLoop() (in bool) {
 	return in
 }
 
-// calm has the client send frames until the stream is in a loop. A stream whose last bytes are still
-// being sent when its reader looks stays where it is until the next frame.
+// calm lets the client send frames until the stream is in a loop. If the last bytes of a stream are
+// still being sent when its reader checks, it stays out of the loop until the next frame.
 func (o *owner) calm(c *client) {
 	c.t.Helper()
 	waitFor(c.t, func() bool {
@@ -47,8 +48,8 @@ func (o *owner) calm(c *client) {
 	})
 }
 
-// A calm stream is served by a loop: whole frames of one read are answered together, and the
-// beginning of another is kept.
+// A calm stream is served by a loop. Whole frames of one read are answered together, and the
+// beginning of another frame is kept.
 func TestLoop(t *testing.T) {
 	o, c := looped(t)
 	var inLoop []bool
@@ -77,7 +78,7 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// Whatever would have to wait leaves the loop, and comes back when it is calm.
+// A stream that would have to wait leaves its loop, and comes back when it is calm.
 func TestDemote(t *testing.T) {
 	long := strings.Repeat("x", 2*LoopBuffer)
 	for _, tt := range []struct {
@@ -93,7 +94,7 @@ func TestDemote(t *testing.T) {
 				frame = bytes.Clone(frame)
 				later := func() bool {
 					if o.InLoop() {
-						c.t.Error("the loop itself does what it has left")
+						c.t.Error("the loop itself runs what was left for later")
 					}
 					return o.echo(frame)
 				}
@@ -155,7 +156,7 @@ func TestDemote(t *testing.T) {
 	}
 }
 
-// Each kind of end in a loop.
+// Each kind of end also ends a stream in a loop.
 func TestLoopEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -176,7 +177,7 @@ func TestLoopEnds(t *testing.T) {
 			c.expectEnd()
 			o.do(func() {
 				if o.Dead() {
-					c.t.Error("the client was told with the end, not after the reply")
+					c.t.Error("the client saw the end only when the stream had ended, not after the reply")
 				}
 			})
 		}, Reasons},

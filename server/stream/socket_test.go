@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// writeNow writes as much as the socket takes, in order, and says how much that was.
+// writeNow writes as much as the socket takes, in order, and returns how much that was.
 func TestWriteNow(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +30,7 @@ func TestWriteNow(t *testing.T) {
 	}
 	want := []byte("first ")
 	part := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	for full := false; !full; { // nobody reads: no socket takes all
+	for full := false; !full; { // nothing is read, so the socket fills up
 		n := writeNow(raw, part)
 		want = append(want, part[:n]...)
 		full = n < len(part)
@@ -41,7 +41,7 @@ func TestWriteNow(t *testing.T) {
 	_ = client.SetReadDeadline(time.Now().Add(patience / 6))
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(client, got); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("read %d bytes: other ones than were written, err %v", len(got), err)
+		t.Errorf("read %d bytes, which differ from those written, err %v", len(got), err)
 	}
 	_ = sock.Close()
 	if n := writeNow(raw, part); n != 0 {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Frames come to the owner one by one, however they were cut on their way, and what it queues comes
-// to the client in its order.
+// The owner gets frames one by one, however they were cut on their way. The client gets the bytes
+// that the owner queues, in order.
 func TestFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := opened(t, nil)
@@ -44,7 +44,7 @@ func TestFrames(t *testing.T) {
 	})
 }
 
-// Before a stream is opened no frame is served.
+// No frame is served before a stream is opened.
 func TestNotOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := newOwner(t, nil)
@@ -63,8 +63,8 @@ func TestNotOpened(t *testing.T) {
 	})
 }
 
-// Past MaxInFlight frames, or MaxHeld bytes of them, no more are served until the owner says that
-// there are fewer.
+// A stream with MaxInFlight frames, or MaxHeld bytes of them, serves no more until the owner says
+// that there are fewer.
 func TestFull(t *testing.T) {
 	for name, hold := range map[string]func(o *owner){
 		"frames": func(o *owner) { o.frames = o.group.MaxInFlight },
@@ -101,8 +101,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// No byte leaves without the owner's permit. If it comes, the bytes leave then; if it is refused, the
-// stream ends.
+// No byte is sent without the owner's permit. When the owner gives it, the bytes are sent. When the
+// owner refuses it, the stream ends.
 func TestPermit(t *testing.T) {
 	for _, given := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestPermit(t *testing.T) {
 	}
 }
 
-// Inserted bytes are sent between the bytes before and after them.
+// Inserted bytes are sent between the bytes queued before them and after them.
 func TestInsert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := opened(t, nil)
@@ -154,7 +154,7 @@ func TestInsert(t *testing.T) {
 	})
 }
 
-// When the client has taken what it was sent the owner may go on with what waited for that.
+// When the client has read all that it was sent, an owner with work that is due is resumed.
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := opened(t, nil)
@@ -170,14 +170,14 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// ResumeLater during Resume is not lost, and does not run it beside itself.
+// A ResumeLater during a Resume is not lost, and does not start a second Resume at the same time.
 func TestResumeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := opened(t, nil)
 		hang := make(chan struct{})
 		o.do(func() { o.resume = func() { <-hang } })
 		o.do(func() {
-			o.ResumeLater() // not due
+			o.ResumeLater() // without effect: nothing is due
 			o.due = true
 			o.ResumeLater()
 		})
@@ -197,7 +197,7 @@ func TestResumeLater(t *testing.T) {
 	})
 }
 
-// Ended waits for the owner's goroutines, and for nothing else.
+// A stream ends after the owner's goroutines, and waits for nothing else.
 func TestGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := opened(t, nil)
@@ -206,15 +206,15 @@ func TestGo(t *testing.T) {
 		o.Drop(Reasons)
 		synctest.Wait()
 		if len(o.ended) > 0 {
-			t.Error("ended before a goroutine of the owner's")
+			t.Error("the stream ended before a goroutine of its owner")
 		}
 		close(hang)
 		o.whyEnded(t)
 	})
 }
 
-// Wait ends when what it waits for has come, with the stream, and after the time that a client may be
-// silent, while the client is not read.
+// Wait returns when its condition is over, when the stream ends, or after the time that a client
+// may be silent. The client is not read meanwhile.
 func TestWait(t *testing.T) {
 	const silence = testTimeout + IdleSlack*testTick
 	for _, tt := range []struct {
@@ -246,7 +246,7 @@ func TestWait(t *testing.T) {
 				c.send("wait")
 				synctest.Wait()
 				if len(done) > 0 {
-					t.Fatal("it did not wait")
+					t.Fatal("Wait did not wait")
 				}
 				tt.end(o)
 				if goes := <-done; goes != tt.goes || time.Since(begun) != tt.took {
@@ -257,7 +257,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// halfEnd is an end of a pipe that claims to close its sending side, as a socket can.
+// halfEnd is an end of a pipe that pretends to close its sending side, as a socket can.
 type halfEnd struct{ net.Conn }
 
 func (halfEnd) CloseWrite() error { return nil }

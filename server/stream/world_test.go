@@ -29,7 +29,7 @@ type owner struct {
 	resume        func()
 	await         func(context.Context) bool
 	resumed       int // calls of Resume
-	frames, bytes int // that wait
+	frames, bytes int // frames that wait, and their bytes
 	due, mute     bool
 }
 
@@ -97,7 +97,7 @@ func (o *owner) closeAfter(content []byte, why Reason) {
 	})
 }
 
-// testGroup returns a group of its own with a budget, whose streams are all.
+// testGroup returns a group of its own with a budget, for the streams that all returns.
 func testGroup(t *testing.T, all func() []*Stream) *Group {
 	log := slog.New(slog.DiscardHandler)
 	g := &Group{Config: &Config{
@@ -108,21 +108,21 @@ func testGroup(t *testing.T, all func() []*Stream) *Group {
 		g.Close()
 		g.Budget.Rest()
 		if n := g.Budget.Used(); n != 0 {
-			t.Errorf("%d bytes are counted when all streams have ended", n)
+			t.Errorf("%d bytes are still counted after all streams have ended", n)
 		}
 	})
 	return g
 }
 
-// client is the other end of a stream. Its methods fail the test when the stream does what they do
-// not expect.
+// client is the other end of a stream. Its methods fail the test if the stream does not do what
+// they expect.
 type client struct {
 	net.Conn
 	t  *testing.T
 	in *bufio.Reader
 }
 
-// newOwner returns an owner of one end of a pipe, and the other end. Its stream has not begun.
+// newOwner returns an owner of one end of a pipe, and the other end. The stream is not served yet.
 func newOwner(t *testing.T, change func(*Config)) (*owner, *client) {
 	ours, theirs := net.Pipe()
 	return ownerOf(t, ours, theirs, change)
@@ -141,7 +141,8 @@ func ownerOf(t *testing.T, ours, theirs net.Conn, change func(*Config)) (*owner,
 	return o, &client{theirs, t, bufio.NewReader(theirs)}
 }
 
-// opened is newOwner whose stream is open and served. It has ended when the test has.
+// opened returns an owner whose stream is open and served, and its client. The stream ends with the
+// test.
 func opened(t *testing.T, change func(*Config)) (*owner, *client) {
 	o, c := newOwner(t, change)
 	o.serve(t)
@@ -161,12 +162,12 @@ func (o *owner) serve(t *testing.T) {
 	})
 }
 
-// end waits for the end of the stream and returns why it ended.
+// whyEnded waits for the end of the stream and returns the reason.
 func (o *owner) whyEnded(t *testing.T) Reason {
 	t.Helper()
 	select {
 	case why := <-o.ended:
-		o.ended <- why // for whoever asks next
+		o.ended <- why // for the next call
 		return why
 	case <-time.After(patience):
 		t.Fatal("the stream does not end")
@@ -206,7 +207,7 @@ func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it never came to that")
+			t.Fatal("the condition never came true")
 		}
 	}
 }
