@@ -98,7 +98,7 @@ func TestRepeatedAnnouncement(t *testing.T) {
 		announced := announcements(t, e, leader, a)
 		time.Sleep(4 * tick)
 		if n := announcements(t, e, leader, a) - announced; n != 1 {
-			t.Fatalf("announced %d times behind its first writes, want 1: this shows nothing", n)
+			t.Fatalf("announced %d times after its first writes, want 1: this shows nothing", n)
 		}
 		write(t, c, "/after", 10, nil)
 		if n := c.Disconnects(); n != 0 {

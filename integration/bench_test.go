@@ -19,10 +19,10 @@ import (
 	"rollcall/server"
 )
 
-// BenchmarkWrite is a write of 100 bytes by clients on the leader, and by clients on a
-// follower, which forwards it: three members in one process, over loopback, with the log
-// on disk, in each of the log stores. Everything else is quiet, so that with one writer each
-// waits for the one before.
+// BenchmarkWrite measures writes of 100 bytes by clients of the leader, and by clients of a
+// follower, which forwards them. Three members run in one process, over loopback, with the log on
+// disk, in each of the log stores. Nothing else runs. With one writer, each write waits for the one
+// before.
 func BenchmarkWrite(b *testing.B) {
 	counts := []int{1, 16, 64}
 	if testing.Short() {
@@ -41,7 +41,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// benchEnsemble is three members with real time, wires and disks.
+// benchEnsemble is three members with real time, connections and disks.
 type benchEnsemble struct {
 	members []*member.Member
 	clients []string
@@ -92,7 +92,7 @@ func startBench(b testing.TB, tick time.Duration, kind disk.LogKind) *benchEnsem
 	return e
 }
 
-// freeAddr is an address that nobody listens on just now.
+// freeAddr returns an address that no process listens on at the moment.
 func freeAddr(b testing.TB) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,7 +103,7 @@ func freeAddr(b testing.TB) string {
 	return l.Addr().String()
 }
 
-// roles are where to connect for each role.
+// roles returns the client address of one member of each role.
 func (e *benchEnsemble) roles(b *testing.B) map[string]string {
 	b.Helper()
 	at := map[string]string{}
@@ -116,7 +116,7 @@ func (e *benchEnsemble) roles(b *testing.B) map[string]string {
 	return at
 }
 
-// write has so many clients of one member set nodes of their own, b.N times in all.
+// write lets so many clients of one member set nodes of their own, b.N times altogether.
 func (e *benchEnsemble) write(b *testing.B, addr string, writers int) {
 	b.Helper()
 	conns := make([]*wire.Conn, writers)

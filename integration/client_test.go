@@ -58,7 +58,7 @@ func killUnderClients(t *testing.T, seed uint64) {
 		}
 	}
 	if e.Leader() == leader {
-		t.Errorf("member %d leads, who was killed", leader)
+		t.Errorf("member %d leads, although it was killed", leader)
 	}
 	e.Boot(leader)
 	e.Ready()

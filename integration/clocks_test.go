@@ -22,7 +22,7 @@ const (
 	longTTL   = 30 * time.Minute       // nodes with this TTL are due only by a clock that was set forward
 )
 
-// reaping removes soon what is due.
+// reaping makes the reaper remove nodes soon after they are due.
 var reaping = leader.Reaping{Interval: 200 * time.Millisecond, PerMinute: 60_000}
 
 // aging is a session that creates nodes with a TTL while faults go on.
@@ -226,11 +226,11 @@ func TestLeadersClockJumps(t *testing.T) {
 			}
 			time.Sleep(2 * tick)
 			if gone := !has(e, leader, "/before"); !gone || !has(e, leader, "/again") || !has(e, leader, "/after") || heldBy(t, e, leader) {
-				t.Errorf("%v: 2 ticks after the clock was right: the node that is due is gone: %t", by, gone)
+				t.Errorf("%v: 2 ticks after the clock was right, want only the node that is due gone, and the reaper not held; the node is gone: %t", by, gone)
 			}
-			time.Sleep(4 * tick) // its TTL is over 1 tick after the check above, and a round of the reaper follows within another
+			time.Sleep(4 * tick) // the TTL of /again ends 1 tick after the check above, and the reaper runs within another tick
 			if has(e, leader, "/again") || has(e, leader, "/after") || has(e, leader, "/wrong") != (by > 0) {
-				t.Errorf("%v: written under a right clock: %t, %t; while it was wrong: %t", by, has(e, leader, "/again"), has(e, leader, "/after"), has(e, leader, "/wrong"))
+				t.Errorf("%v: nodes written under a right clock are there: %t, %t; a node created under a wrong one: %t", by, has(e, leader, "/again"), has(e, leader, "/after"), has(e, leader, "/wrong"))
 			}
 			for _, id := range e.IDs() {
 				e.Kill(id)
@@ -255,11 +255,11 @@ func TestAllClocksJump(t *testing.T) {
 		}
 		time.Sleep(29 * time.Minute)
 		if !has(e, leader, "/n") || !heldBy(t, e, leader) {
-			t.Errorf("after half an hour: there %t, held %t", has(e, leader, "/n"), heldBy(t, e, leader))
+			t.Errorf("after half an hour: the node is there: %t, the reaper is held: %t", has(e, leader, "/n"), heldBy(t, e, leader))
 		}
 		time.Sleep(32 * time.Minute)
 		if has(e, leader, "/n") || heldBy(t, e, leader) {
-			t.Errorf("after an hour: there %t, held %t", has(e, leader, "/n"), heldBy(t, e, leader))
+			t.Errorf("after an hour: the node is there: %t, the reaper is held: %t", has(e, leader, "/n"), heldBy(t, e, leader))
 		}
 	})
 }
@@ -283,12 +283,12 @@ func TestLeadersClockIsNotThatOfMost(t *testing.T) {
 		restart(-365 * 24 * time.Hour)
 		time.Sleep(20 * tick)
 		if !has(e, leader, "/n") || !heldBy(t, e, leader) || c.Disconnects() > 0 {
-			t.Errorf("there %t, held %t, %d disconnects", has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
+			t.Errorf("followers' clocks are wrong: the node is there: %t, the reaper is held: %t, %d disconnects", has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
 		}
 		restart(365 * 24 * time.Hour)
 		time.Sleep(2 * tick)
 		if has(e, leader, "/n") || heldBy(t, e, leader) || c.Disconnects() > 0 {
-			t.Errorf("all clocks are right: there %t, held %t, %d disconnects", has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
+			t.Errorf("all clocks are right: the node is there: %t, the reaper is held: %t, %d disconnects", has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
 		}
 	})
 }

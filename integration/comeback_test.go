@@ -72,7 +72,7 @@ func comeback(t *testing.T, rng *rand.Rand) (leads, serve time.Duration) {
 	for end := time.Now().Add(time.Duration(rng.Int64N(int64(30 * time.Second)))); time.Now().Before(end); time.Sleep(tick / 10) {
 		for _, id := range leaders(e) {
 			if id != leader {
-				t.Fatalf("member %d leads, and has not the acknowledged writes", id)
+				t.Fatalf("member %d leads, and does not have the acknowledged writes", id)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func spoil(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limi
 	}
 	for _, id := range e.IDs() {
 		if id != at && e.Running(id) && e.Member(id).Damage() != "" {
-			t.Errorf("member %d is told that it is damaged: %s", id, e.Member(id).Damage())
+			t.Errorf("member %d was told that it is damaged: %s", id, e.Member(id).Damage())
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestDamagedLeader(t *testing.T) {
 			if ev.Kind == member.EventLeader {
 				leaders.Add(1)
 				if m := spoiled.Load(); m != nil && m.Damage() != "" {
-					t.Error("it stopped before another led")
+					t.Error("the member stopped before another one led")
 				}
 			}
 		}})
@@ -196,7 +196,7 @@ func TestDamageWithoutAMajority(t *testing.T) {
 		const patience = 5 * time.Second // 5 ticks
 		spoil(t, e, bad, c, patience+damageLimit)
 		if took := time.Since(begin); took < patience {
-			t.Errorf("told after %v: the third could still have decided", took)
+			t.Errorf("the member stopped after %v, when the third one could still have decided", took)
 		}
 		change(t, c)
 		e.Boot(away)
@@ -210,8 +210,8 @@ func TestDamageWithoutAMajority(t *testing.T) {
 	})
 }
 
-// Damage to a node that nothing changes is found when a snapshot is written. A member of several
-// stops serving; a single one ends, and starts again with what its disk has.
+// Damage to a node that is not written any more is found when a snapshot is written. A member of
+// several then stops serving. A single member ends, and starts again with the data on its disk.
 func TestDamageFoundBySnapshot(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestDamageFoundBySnapshot(t *testing.T) {
 				if n == 1 {
 					e.Wait("it to end", time.Minute, func() bool { return e.Exited(bad) != nil })
 					if err := e.Exited(bad); !strings.Contains(err.Error(), znode.ErrDamaged.Error()) {
-						t.Errorf("it ended with %v", err)
+						t.Errorf("the member ended with %v", err)
 					}
 					e.Restart()
 					e.Ready()
@@ -251,7 +251,7 @@ func TestDamageFoundBySnapshot(t *testing.T) {
 				}
 				outOfService(t, e, bad)
 				if l := e.Leader(); leader == bad && l == bad {
-					t.Error("it leads")
+					t.Error("the member leads")
 				}
 			})
 		})

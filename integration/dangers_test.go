@@ -115,7 +115,7 @@ func TestMovedSessionWithStuckWrite(t *testing.T) {
 		alive(t, c, 2, "/newer")
 		e.Equal()
 		if has(e, leader, "/stuck") {
-			t.Error("the write that was stuck has landed behind those of the new connection")
+			t.Error("the write that was stuck was applied after those of the new connection")
 		}
 	})
 }
@@ -198,12 +198,13 @@ func TestAttachAheadOfDueExpiry(t *testing.T) {
 		})
 	}
 	if tried == 0 {
-		t.Error("it was always due before: the test shows nothing")
+		t.Error("the session was always due before that: this shows nothing")
 	}
 }
 
-// A client has gone before its session was created, and the member sends again what the leader may
-// not have received. No session comes of it, and the member's other writes do not wait for it.
+// A client has gone before its session was created, and its member sends the create again because
+// the leader may not have received it. No session is made, and the other writes of the member do
+// not wait.
 func TestCreateOfAClientThatHasGone(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		other, session := e.Open(a, 10*tick)
@@ -277,7 +278,7 @@ func vouches(t *testing.T, e *cluster.Ensemble, alone, other, witness uint32) {
 	case gone.IsZero():
 		t.Error("the session was never expired")
 	case last.After(gone):
-		t.Errorf("the member spoke for the session %v after the others had expired it", last.Sub(gone))
+		t.Errorf("the member answered the session's client as late as %v after the others had expired it", last.Sub(gone))
 	}
 }
 
@@ -311,8 +312,8 @@ func (s *expiries) hear(e member.Event) {
 }
 
 // The leader is paused for twice the longest timeout. Its clients move elsewhere, and those of the
-// others notice nothing. No session is expired, neither meanwhile nor because of what the old
-// leader believes when it wakes.
+// others notice nothing. No session is expired meanwhile, and none because of what the old leader
+// knows when it wakes.
 func TestLeaderPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var expired expiries
@@ -331,7 +332,7 @@ func TestLeaderPaused(t *testing.T) {
 			}
 		}
 		if n := expired.n.Load(); n != 0 {
-			t.Errorf("%d sessions expired while the leader stood still", n)
+			t.Errorf("%d sessions expired while the leader was paused", n)
 		}
 		e.Resume(leader)
 		time.Sleep(2 * longest)
@@ -413,7 +414,7 @@ func TestSyncOnALaggingMember(t *testing.T) {
 		}
 		r, _, err := c.Call(2, jute.OpExists, &jute.ExistsRequest{Path: []byte("/after")})
 		if err != nil || r.Err != jute.OK {
-			t.Errorf("behind a sync: %v, %v; want what was acknowledged before it", r, err)
+			t.Errorf("after a sync: %v, %v; want what was acknowledged before it", r, err)
 		}
 	})
 }
@@ -525,7 +526,7 @@ func TestRefusedTouchInABatch(t *testing.T) {
 				kept := e.Connect(timeout, a)
 				undo := tt.lose(t, e, leader, a, b, lost)
 				if owner(e, a, lost.SessionID) != a {
-					t.Fatal("the member has heard of it already: this shows nothing")
+					t.Fatal("the member knows of it already: this shows nothing")
 				}
 				wait := tick // the next ping says so
 				if tt.silent {
@@ -597,7 +598,7 @@ func TestShorterTimeoutElsewhere(t *testing.T) {
 		case gone.IsZero():
 			t.Error("the session was never expired")
 		case last.After(gone):
-			t.Errorf("the old member spoke for the session until %v after it had expired", last.Sub(gone))
+			t.Errorf("the old member answered the session's client until %v after the session had expired", last.Sub(gone))
 		}
 	})
 }

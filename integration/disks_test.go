@@ -62,7 +62,7 @@ func TestWipedMemberDoesNotElectALaggard(t *testing.T) {
 			time.Sleep(tick / 10)
 			running(t, e, a, b)
 			if l := leaders(e); len(l) > 0 {
-				t.Fatalf("member %d leads, and nobody has the acknowledged writes", l[0])
+				t.Fatalf("member %d leads, and no member has the acknowledged writes", l[0])
 			}
 		}
 		e.Boot(leader)
@@ -163,8 +163,8 @@ func TestFirstStartInEveryOrder(t *testing.T) {
 	}
 }
 
-// A member crashes, or its disk fails, at each of its first writes. What is on the disk afterwards
-// is enough to start, or to start over.
+// A member crashes, or its disk fails, at each of its first writes. The files that are on the disk
+// afterwards are enough to start, or to start over.
 func TestBootstrapKilledHalfWay(t *testing.T) {
 	for n := 1; n <= 8; n++ {
 		for _, victims := range [][]uint32{{2}, {1, 2, 3}} {
@@ -277,8 +277,8 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 	})
 }
 
-// All members crash at the same time with writes in flight. Each disk keeps a random part of these;
-// what was acknowledged is on a majority of the disks.
+// All members crash at the same time with writes in flight. Each disk keeps a random part of these.
+// Every acknowledged write is on a majority of the disks.
 func TestTornWrites(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 )
 
 // With linearizable reads, a member that does not get the log answers a read only when it has
-// caught up with what was acknowledged elsewhere. A member that has lost its leader answers no
-// read.
+// caught up with the writes that other members acknowledged. A member that has lost its leader
+// answers no read.
 func TestLinearizableReadOnALaggingMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Linear: true})

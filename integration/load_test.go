@@ -49,7 +49,7 @@ func TestBenchCases(t *testing.T) {
 	e.checkEmpty(t)
 }
 
-// checkCase checks what only one case has.
+// checkCase checks the results that only one case has.
 func checkCase(t *testing.T, text string, r *bench.Result) {
 	t.Helper()
 	extra := map[string]float64{}
@@ -81,7 +81,7 @@ func (e *benchEnsemble) checkEmpty(t *testing.T) {
 	}
 	names, _, err := c.Children(t.Context(), "/", false)
 	if err != nil || len(names) != 1 {
-		t.Errorf("below / are %q, %v", names, err)
+		t.Errorf("the root has children %q, %v", names, err)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestBenchBrokenOff(t *testing.T) {
 		}})
 		stop()
 		if !begun || !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: begun %v, %v", text, begun, err)
+			t.Errorf("%s: the run had begun: %v; it ended with %v", text, begun, err)
 		}
 	}
 	e.checkEmpty(t)

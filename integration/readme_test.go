@@ -39,7 +39,7 @@ func TestReadme(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([\\w/]+\\.go)` \\|").FindAllStringSubmatch(string(text), -1) {
 		if !names[m[1]+" "+m[2]] {
-			t.Errorf("README.md has the mutant %q in %s, which is none", m[1], m[2])
+			t.Errorf("README.md has the mutant %q in %s, which the code does not have", m[1], m[2])
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 		e.Equal()
 		time.Sleep(5 * time.Second) // a member that was late for its first start has joined
 		if _, err := member.Examine(t.Context(), r); !errors.Is(err, disk.ErrInUse) {
-			t.Errorf("of a member that runs: %v", err)
+			t.Errorf("Examine of a member that runs: %v, want disk.ErrInUse", err)
 		}
 		e.Kill(1)
 		begin := time.Now()
@@ -116,7 +116,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 		}
 		own, two, three := findings[0], findings[1], findings[2]
 		if own.ID != 1 || own.Index == 0 || own.Term == 0 || own.At.After(begin) || begin.Sub(own.At) > time.Minute {
-			t.Errorf("its own: %+v at %v", own, begin)
+			t.Errorf("what member 1 says of itself: %+v; it was killed at %v", own, begin)
 		}
 		if two.ID != 2 || two.Err != nil || !own.Before(two.Extent) || two.Before(own.Extent) {
 			t.Errorf("member 2, which has more than %+v: %+v", own.Extent, two)

@@ -83,7 +83,7 @@ func populate(t *testing.T, c *cluster.Client) {
 	}
 }
 
-// remembered is what a restart must not change.
+// remembered is the part of a state that a restart must not change.
 type remembered struct {
 	nodes   map[string]jute.Stat
 	session znode.Session

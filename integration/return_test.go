@@ -91,8 +91,8 @@ func TestFollowersRestartInTurn(t *testing.T) {
 }
 
 // A follower on a narrow link receives large nodes as fast as the link allows, and the leader stays
-// leader. The follower may have been away before. Meanwhile the clients of others write
-// undisturbed. Those of the follower wait for what it lacks, and keep their sessions.
+// leader. The follower may have been away before. Meanwhile the clients of other members write
+// undisturbed. The clients of the follower wait until it has caught up, and keep their sessions.
 func TestFollowerOnANarrowLink(t *testing.T) {
 	const (
 		rate    = 2_500_000 // bytes a second

@@ -35,9 +35,9 @@ const (
 	writersLimit     = 2 * time.Minute
 )
 
-// quiet is the longest time, from the first fault to the last one's end and an election more, in
-// which clients of members that were not hit notice nothing. It is what a lease leaves, 0.9T - T/3
-// - tick/2, less the time to find the next leader.
+// quiet is the longest time, from the first fault to the end of the last one and of an election
+// after it, in which clients of members that were not hit notice nothing. It is the rest of a
+// lease, 0.9T - T/3 - tick/2, less the time to find the next leader.
 const quiet = 5 * time.Second
 
 // totals counts what happened in all schedules.
@@ -213,7 +213,7 @@ type run struct {
 	elected int64            // how many leaders had been elected by then
 }
 
-// schedule runs one seed, and writes into about what it has drawn.
+// schedule runs one seed, and describes in about the schedule that it has drawn.
 func schedule(t *testing.T, seed uint64, sum *totals, about *string) history.History {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	r := &run{T: t, sum: sum, rng: rng, deep: rng.IntN(deepEvery) == 0, hit: map[uint32]bool{}}

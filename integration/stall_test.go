@@ -106,7 +106,7 @@ func TestStalledFollower(t *testing.T) {
 		e.Disk(late).Release()
 		e.Equal()
 		if e.Leader() != leader || leaders.Load() != before {
-			t.Error("another leader, or another term")
+			t.Error("the leader or its term has changed")
 		}
 		e.Wait("it to serve again", 10*time.Second, func() bool { return e.Member(late).Role() == "follower" })
 	})
@@ -233,8 +233,8 @@ func (*hanging) Overused(znode.Quota)                {}
 func (*hanging) Swept(jute.SessionID, bool)          {}
 func (*hanging) Restored()                           {}
 
-// The same happens with a leader that hangs in apply. This runs in real time, because what waits
-// for the tree's lock would stop a bubble's clock.
+// The same happens with a leader that hangs in apply. This test runs in real time, because a
+// goroutine that waits for the tree's lock would stop a bubble's clock.
 func TestLeaderStalledInApply(t *testing.T) {
 	const tick, limit = 400 * time.Millisecond, time.Second
 	observers := map[uint32]*hanging{1: {}, 2: {}, 3: {}}

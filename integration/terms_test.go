@@ -15,8 +15,8 @@ import (
 	"rollcall/znode"
 )
 
-// These tests are about what may become of a term of leading that has ended, or not quite: its
-// entries go to raft's Apply, which is not bound to a term.
+// These tests are about the entries of a term that has ended, or seems to have ended. They go to
+// raft's Apply, which is not bound to a term.
 
 // terms are the terms that have opened, by the member that led them.
 type terms struct {
@@ -60,9 +60,9 @@ func term(e *cluster.Ensemble, member uint32) znode.Term {
 }
 
 // Raft refuses single entries in the middle of a pipeline, again and again, and still leads. Each
-// refusal ends the term's object, because it is unknown whether what came after the refused entry
-// will follow what came before it. All writes are sent again: none is lost or done twice, and each
-// session's are in order.
+// refusal ends the term's object, because it is unknown whether the entries after the refused one
+// will follow those before it. All writes are sent again. None is lost or done twice, and those of
+// each session are in order.
 func TestRefusedProposalInMidst(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kept=%t", kept), func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRefusedProposalInMidst(t *testing.T) {
 				writers := startWriters(t, e, rand.New(rand.NewPCG(1, 6)), sessions, 120, sessionTimeout, 20*time.Millisecond)
 				const refusals = 8
 				for i := range refusals {
-					if kept { // raft takes it after all, in what is another term by then
+					if kept { // raft takes the entry after all, when another term has opened
 						gate.Keep(2 + i%3)
 					} else {
 						gate.Refuse(2 + i%3)

@@ -25,7 +25,7 @@ const (
 // then. From nine tenths of T on, the member may also close the connection without reading.
 func TestUnreadBytesCountWhenTheyAreRead(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * tick, 8 * tick} {
-		for _, gap := range []time.Duration{0, tick} { // what was heard before has not reached the leader yet, or has
+		for _, gap := range []time.Duration{0, tick} { // the request before has not reached the leader yet, or has
 			for i := range unreadPauses {
 				pause := time.Duration(i+1) * timeout / unreadPart
 				t.Run(fmt.Sprintf("timeout %v, gap %v, pause %v", timeout, gap, pause), func(t *testing.T) {

@@ -138,8 +138,8 @@ func finished(writers []*writer) bool {
 	return true
 }
 
-// check compares what the session was told with what exists: every acknowledged write once, in the
-// session's order, and no other write twice.
+// check compares the outcomes that the session was told with the nodes that exist. Every
+// acknowledged write is there once, in the session's order, and no other write is there twice.
 func (w *writer) check(t *testing.T) {
 	t.Helper()
 	for _, err := range w.others {
@@ -164,7 +164,7 @@ func (w *writer) check(t *testing.T) {
 			t.Errorf("%s: node %s is not in the order of zxids", w.dir, child)
 		}
 		if i <= previous {
-			t.Errorf("%s: write %d stands behind write %d", w.dir, i, previous)
+			t.Errorf("%s: write %d comes after write %d", w.dir, i, previous)
 		}
 		last, previous = zxid, i
 	}

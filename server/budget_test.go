@@ -64,7 +64,7 @@ func TestBudgetOfReplies(t *testing.T) {
 			t.Errorf("%d bytes are held", n)
 		}
 		if n := w.dropped(); n != 0 {
-			t.Errorf("%d connections closed though nobody else wants anything", n)
+			t.Errorf("%d connections closed although no other client needs room", n)
 		}
 		began := time.Now()
 		c.must(jute.OpExists, exists("/big", false))
@@ -118,7 +118,7 @@ func TestBudgetSparesReaders(t *testing.T) {
 					c.expect(int32(i+1), jute.OK)
 				}
 				if w.dropped() == 0 {
-					t.Error("none of those that take nothing was closed: the budget had room")
+					t.Error("no client that reads nothing was closed: the budget had room")
 				}
 			})
 		})
@@ -180,7 +180,7 @@ func TestBudgetOfRequests(t *testing.T) {
 		long := frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/big", strings.Repeat("y", size)))
 		w.silent(silent, long[:100])
 		if n := w.used(); n != 0 {
-			t.Errorf("%d bytes are held for promises", n)
+			t.Errorf("%d bytes are held for lengths alone", n)
 		}
 		w.silent(silent, long[:size*7/10])
 		if n := w.used(); n > testBudget || n < testBudget/2 {

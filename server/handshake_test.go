@@ -200,7 +200,7 @@ func TestWrongPasswordIsSeenHere(t *testing.T) {
 		}
 	}
 	if n := w.submitted(); n != 0 {
-		t.Errorf("%d transactions were made of it", n)
+		t.Errorf("%d transactions were submitted", n)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestHandshakeWaitsForLeader(t *testing.T) {
 			t.Fatalf("%d transactions wait, want 2", n)
 		}
 		if n := len(w.pending[1].Body); n > 100 {
-			t.Errorf("the log is to carry %d bytes of a client that nobody knows", n)
+			t.Errorf("the log would hold %d bytes of a client without a session", n)
 		}
 		time.Sleep(DefaultHandshake / 2)
 		synctest.Wait()
@@ -332,7 +332,7 @@ func TestClientGivesUpHandshake(t *testing.T) {
 		_ = c.Close()
 		synctest.Wait()
 		if !w.wasDetached(99999) {
-			t.Error("the member still believes in the connection")
+			t.Error("the member was not told that the connection is gone")
 		}
 		w.release()
 	})

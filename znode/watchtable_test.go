@@ -261,7 +261,7 @@ func TestWatchTypes(t *testing.T) {
 			actor.must(actor.create("/a/x", 0))
 			k.wantEvents(tt.want...)
 			if len(other.events) < 2 {
-				t.Errorf("the other heard only %v", other.events)
+				t.Errorf("the other connection heard only %v", other.events)
 			}
 		})
 	}

@@ -125,8 +125,9 @@ type replica struct {
 	url  string
 }
 
-// createTable takes away ClickHouse's own brake on many small inserts. After a replica has lost its
-// session nobody merges parts until that session has expired, and the brake would be measured.
+// createTable turns off ClickHouse's own limits on many small inserts. After a replica has lost its
+// session, no parts are merged until that session has expired, and the test would measure these
+// limits.
 const createTable = `CREATE TABLE inserts (inserter UInt8, n UInt32)
 ENGINE = ReplicatedMergeTree('/clickhouse/inserts', '{replica}') ORDER BY (inserter, n)
 SETTINGS parts_to_delay_insert = 10000, parts_to_throw_insert = 10000`

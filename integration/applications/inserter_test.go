@@ -25,7 +25,8 @@ type inserter struct {
 	last error       // of the last attempt
 }
 
-// startInserters begins to insert into each replica until stop is called or the test ends.
+// startInserters begins to insert into each replica, and goes on until stop is called or the test
+// ends.
 func startInserters(t *testing.T, replicas []replica) (inserters []*inserter) {
 	t.Helper()
 	for n, r := range replicas {
@@ -41,7 +42,7 @@ func startInserters(t *testing.T, replicas []replica) (inserters []*inserter) {
 func (i *inserter) run(ctx context.Context) {
 	defer close(i.done)
 	for n := 0; ctx.Err() == nil; time.Sleep(pause) {
-		// An insert that was begun is seen through, so that no row is there unacknowledged.
+		// An insert that was begun is finished, so that its outcome is known.
 		_, err := i.replica.query(context.WithoutCancel(ctx), fmt.Sprintf("INSERT INTO inserts VALUES (%d, %d)", i.id, n))
 		i.mu.Lock()
 		if i.last = err; err == nil {
@@ -66,7 +67,7 @@ func (i *inserter) acknowledged() int {
 	return len(i.acks)
 }
 
-// goOn waits until each inserter had two more inserts acknowledged: the second of them was begun
+// goOn waits until two more inserts of each inserter are acknowledged. The second of them was begun
 // after the call.
 func goOn(t *testing.T, inserters []*inserter) {
 	t.Helper()
@@ -83,8 +84,8 @@ func goOn(t *testing.T, inserters []*inserter) {
 	}
 }
 
-// longest returns the longest time between two acknowledgements in a row of any one inserter,
-// from the beginning of fault until a while after all inserters went on.
+// longest returns the longest time between two successive acknowledgements of any one inserter,
+// from the beginning of fault until a while after all inserters have gone on.
 func longest(t *testing.T, inserters []*inserter, fault func()) (gap time.Duration) {
 	t.Helper()
 	began := time.Now()

@@ -26,7 +26,7 @@ const (
 	tick    = 2 * time.Second
 )
 
-// heap is what each ZooKeeper server gets.
+// heap is the heap of each ZooKeeper server.
 const heap = "512m"
 
 // jars are the parts of Debian's packages that ZooKeeper's server needs.
@@ -96,17 +96,18 @@ func needs(t *testing.T, files ...string) {
 	}
 }
 
-// await looks at a condition until it holds, and fails the test after limit; what names it.
+// await checks a condition until it holds, and fails the test after limit. what names the
+// condition.
 func await(t *testing.T, what string, limit time.Duration, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !holds(); time.Sleep(glance) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, limit)
+			t.Fatalf("%s: not so within %v", what, limit)
 		}
 	}
 }
 
-// glance is how often await looks.
+// glance is the interval at which await checks.
 const glance = 100 * time.Millisecond
 
 // load returns the machine's load average over one minute.
@@ -120,7 +121,7 @@ func load(t *testing.T) string {
 	return one
 }
 
-// write makes a file with that text.
+// write makes a file that contains text.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -20,9 +20,9 @@ import (
 
 const (
 	clusters = 5
-	// stopped is how long the ensemble's leader stands still.
+	// stopped is how long the ensemble's leader is paused.
 	stopped = 45 * time.Second
-	// after is how long the clusters are watched once the leader goes on: two turns of Patroni's
+	// after is how long the clusters are watched after the leader goes on. It is two turns of Patroni's
 	// loop.
 	after = 20 * time.Second
 	// postgres is where Debian keeps the programs of PostgreSQL 15.
@@ -79,7 +79,7 @@ type cluster struct {
 // defaults but for addresses and folders, and memory.
 func startCluster(t *testing.T, e *process.Ensemble, name string) *cluster {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rollcall-patroni-") // short, and another user may go there
+	dir, err := os.MkdirTemp("", "rollcall-patroni-") // a short path, which another user may enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +103,9 @@ func startCluster(t *testing.T, e *process.Ensemble, name string) *cluster {
 }
 
 // isolated returns the arguments of unshare for Patroni with namespaces of its own for processes,
-// mounts and shared memory, so that PostgreSQL, which leaves its process group, ends with it.
-// PostgreSQL does not run as root: then it runs as the user of Debian's package, who owns dir.
+// mounts and shared memory, so that PostgreSQL, which leaves its process group, ends with it. A
+// test that runs as root starts PostgreSQL, which refuses to run as root, as the user of Debian's
+// package, and makes that user the owner of dir.
 func isolated(t *testing.T, dir string) []string {
 	t.Helper()
 	args := []string{"--pid", "--ipc", "--mount-proc", "--fork", "--kill-child"}
@@ -149,14 +150,14 @@ postgresql:
   parameters: {shared_buffers: 16MB, max_connections: 20, dynamic_shared_memory_type: mmap, unix_socket_directories: ""}
 `
 
-// patroniStatus is a part of what Patroni's REST API tells of its server.
+// patroniStatus is a part of the answer of Patroni's REST API about its server.
 type patroniStatus struct {
 	State    string `json:"state"`
 	Role     string `json:"role"`
 	Timeline int    `json:"timeline"`
 }
 
-// status asks Patroni; its answer is zero while there is none.
+// status asks Patroni. The result is zero if there is no answer.
 func (c *cluster) status(ctx context.Context) (s patroniStatus) {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()

@@ -116,8 +116,8 @@ func TestSilentSessionThreeMembers(t *testing.T) {
 	}
 }
 
-// lastsWith opens a session that does only what do does, at intervals, for 20 s; it must live. Then
-// it falls silent and must end.
+// lastsWith opens a session that does nothing but call do, at intervals, for 20 s. The session must
+// live. Then it falls silent, and must end.
 func (s *stage) lastsWith(what string, do func(k *session)) {
 	s.Helper()
 	k := s.open(s.at, short)

@@ -83,7 +83,7 @@ func createBehindClose(s *stage) {
 			s.Fatalf("close: %v, %t", r, ok)
 		}
 		if r, ok := k.answer(xid + 1); ok && r.Err != jute.SessionExpired {
-			s.Fatalf("create behind the close: %v", r)
+			s.Fatalf("create after the close: %v", r)
 		}
 		k.mustEnd(commitTime)
 		s.absent(path)

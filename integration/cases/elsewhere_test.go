@@ -2,7 +2,7 @@ package cases
 
 const adminServer = "the AdminServer"
 
-// operators is the rest of group S: what operators ask.
+// operators is the rest of group S: requests of operators.
 var operators = []row{
 	{number: 343, name: "half-close", held: "server.TestWordAnswers"},
 	{number: 344, name: "ruok by HTTP", later: adminServer},

@@ -178,7 +178,7 @@ func zxidLagging(s *stage) {
 		s.Helper()
 		r := k.call(jute.OpExists, look("/a"))
 		if r.Zxid < last {
-			s.Errorf("zxid %#x behind %#x", r.Zxid, last)
+			s.Errorf("zxid %#x after %#x", r.Zxid, last)
 		}
 		last = r.Zxid
 	}
@@ -214,7 +214,7 @@ func zxidBehindEvent(s *stage) {
 	}
 	for _, op := range []jute.Op{jute.OpPing, jute.OpWhoAmI} {
 		if r := w.ok(op, nil); r.Zxid < z {
-			s.Errorf("%v: zxid %#x behind an event of %#x", op, r.Zxid, z)
+			s.Errorf("%v: zxid %#x after an event of %#x", op, r.Zxid, z)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func orderElsewhere(s *stage) {
 			b := other.code(jute.OpExists, look("/b")) == jute.OK
 			a := other.code(jute.OpExists, look("/a")) == jute.OK
 			if seen = a && b; b && !a {
-				s.Error("b without a")
+				s.Error("/b is there without /a")
 			}
 			select {
 			case <-stop:

@@ -9,7 +9,7 @@ import (
 	"rollcall/member"
 )
 
-// blackHole swallows what a member answers to its leader's pings.
+// blackHole swallows the answers of members to the pings of their leader.
 type blackHole struct {
 	mu    sync.Mutex
 	open  map[uint32]bool // the members whose answers it swallows
@@ -17,7 +17,7 @@ type blackHole struct {
 	lost  int // writes since it was opened
 }
 
-// install puts it in front of the port on which a member is pinged.
+// install puts the hole in front of the port on which a member is pinged.
 func (h *blackHole) install(cfg *member.Config) {
 	id, listen := cfg.ID, cfg.Network.Listen
 	pinged := fmt.Sprintf("m%d:2888", id)

@@ -66,7 +66,7 @@ func (k *session) results(r wire.Reply) []string {
 		var h jute.MultiHeader
 		if h.Decode(&d); h.Done {
 			if h.Type != jute.OpError || h.Err != -1 || len(d.Rest()) != 0 {
-				k.s.Fatalf("end mark %+v, %d bytes behind it", h, len(d.Rest()))
+				k.s.Fatalf("end mark %+v, %d bytes after it", h, len(d.Rest()))
 			}
 			return out
 		}

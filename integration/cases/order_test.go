@@ -109,7 +109,7 @@ func (w *watcher) check(s *stage) {
 	var zxid int64
 	for f, ok := w.k.next(); ok; f, ok = w.k.next() {
 		if f.Zxid < zxid {
-			s.Errorf("member %d: %v behind zxid %#x", w.k.member, f.Reply, zxid)
+			s.Errorf("member %d: %v after zxid %#x", w.k.member, f.Reply, zxid)
 		}
 		zxid = f.Zxid
 		var err error
@@ -172,7 +172,7 @@ func (w *watcher) stat(f frame, n *seen) error {
 	case n.set && mzxid != n.mzxid:
 		return fmt.Errorf("%v shows %#x, the watch was set at %#x, and no event came between", f.Reply, mzxid, n.mzxid)
 	case mzxid != 0 && mzxid < n.behind:
-		return fmt.Errorf("%v shows %#x behind an event of %#x", f.Reply, mzxid, n.behind)
+		return fmt.Errorf("%v shows %#x after an event of %#x", f.Reply, mzxid, n.behind)
 	}
 	n.set, n.mzxid = true, mzxid
 	return nil

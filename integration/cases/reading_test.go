@@ -48,7 +48,7 @@ func syncLagging(s *stage) {
 	time.AfterFunc(tick, func() { s.UnblockLog(boss, s.at) })
 	k.sync()
 	if got := k.data("/a"); string(got) != "new" {
-		s.Errorf("behind the sync: %q", got)
+		s.Errorf("after the sync: %q", got)
 	}
 }
 

@@ -88,7 +88,7 @@ func oldConnectionWrites(s *stage) {
 		}
 		applied++
 		if st := next.stat(path); st.Czxid > z {
-			s.Errorf("%s came at %#x, behind the new connection's %#x", path, st.Czxid, z)
+			s.Errorf("%s came at %#x, after the new connection's %#x", path, st.Czxid, z)
 		}
 	}
 	if applied < answered || applied == 0 || applied == n {
@@ -361,7 +361,7 @@ func TestResumeElsewhere(t *testing.T) {
 		}
 		next.ok(jute.OpSetWatches, watches)
 		if got, want := fmt.Sprint(names(next.events())), "[Changed(/missed) Deleted(/gone)]"; got != want {
-			t.Errorf("caught up with %v, want %v", got, want)
+			t.Errorf("the missed events are %v, want %v", got, want)
 		}
 		moved := next.create("/moved", jute.Persistent).Zxid
 

@@ -19,7 +19,7 @@ const (
 	tick       = time.Second           // of the servers, unless a row uses another
 	usual      = 10 * time.Second      // the session timeout, unless a case uses another
 	commitTime = 50 * time.Millisecond // how long a write may take from being sent to being applied everywhere
-	patience   = 60 * time.Second      // for what must happen at once; only a failing test waits so long
+	patience   = 60 * time.Second      // for events that must happen at once; only a failing test waits so long
 	// ownGone is how long after its timeout a silent session may still exist on the leader.
 	// Sessions expire at the end of a tick.
 	ownGone = tick + commitTime

@@ -12,9 +12,9 @@ import (
 	"rollcall/member"
 )
 
-// operating is the part of group S that needs a wire: four-letter words. What they say to
-// the letter is tested in package admin, case 343 in package server: it takes a wire that
-// can be closed on one side; case 347 in package config.
+// operating is the part of group S that needs connections: four-letter words. Package admin tests
+// the exact text of their answers. Package server tests case 343, which needs a connection that can
+// be closed on one side. Package config tests case 347.
 var operating = []row{
 	{number: 328, name: "ruok", where: everywhere, run: wordRuok},
 	{number: 329, name: "white list", where: everywhere, run: wordDefault, options: cluster.Options{

@@ -6,7 +6,7 @@ import (
 	"rollcall/znode"
 )
 
-// That states differ counts only if all were looked at with the same entries applied.
+// A comparison of states counts only if all of them had applied the same entries throughout it.
 func TestCompare(t *testing.T) {
 	apply := func(s *znode.State, index uint64) {
 		s.Lock()

@@ -38,8 +38,8 @@ func readWithin(c net.Conn, d time.Duration) (string, error) {
 	return string(b[:n]), err
 }
 
-// What was sent, and that the connection is closed, arrives once the link flows again,
-// whichever end is gone by then.
+// Sent bytes and the end of a connection arrive when the link flows again, even if the sender is
+// gone by then.
 func TestCloseWhileTheLinkHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -62,7 +62,8 @@ func TestCloseWhileTheLinkHangs(t *testing.T) {
 	})
 }
 
-// A link that hangs again after one end has closed holds the close back.
+// If the link hangs again after one end has closed, the other end sees the close only when it
+// flows.
 func TestHangAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -80,7 +81,7 @@ func TestHangAfterClose(t *testing.T) {
 	})
 }
 
-// A write to an end that has closed does not fail before a read can.
+// A write to a closed end does not fail before a read would see the close.
 func TestWriteToClosedBeforeTheEndHasCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -104,7 +105,7 @@ func TestWriteToClosedBeforeTheEndHasCome(t *testing.T) {
 	})
 }
 
-// Whoever writes to an end that has closed does not learn of it while the way there hangs.
+// A writer does not learn that the other end has closed while the link to it hangs.
 func TestWriteToClosedWhileTheWayHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()

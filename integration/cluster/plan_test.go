@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A plan is what it prints.
+// A plan that is printed and parsed again is the same plan.
 func TestPlanReplays(t *testing.T) {
 	for seed := range uint64(200) {
 		p := RandomPlan(rand.New(rand.NewPCG(seed, 5)), 3+2*int(seed%2), time.Second)

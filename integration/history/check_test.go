@@ -45,7 +45,7 @@ func TestSimulatedHistories(t *testing.T) {
 			}
 			for _, v := range found {
 				if !strings.HasPrefix(v.String(), "("+string(v.Rule)+") "+string(v.Fault)+": at ") || strings.Contains(v.String(), "\n") {
-					t.Errorf("violation is told as %q", v)
+					t.Errorf("the text of the violation is %q", v)
 				}
 			}
 		}
@@ -300,7 +300,7 @@ func TestNewRecorderRefuses(t *testing.T) {
 		{Tick: 1},
 	} {
 		if _, err := NewRecorder(cfg); err == nil {
-			t.Errorf("NewRecorder(%+v) took it", cfg)
+			t.Errorf("NewRecorder(%+v) succeeded", cfg)
 		}
 	}
 }
@@ -326,7 +326,8 @@ func TestRecorderIsBounded(t *testing.T) {
 	p.Returned(0, 0, ok(1))
 }
 
-// What is open when a history is taken ends there in the copy, and goes on in the Recorder.
+// A cut or a term that is open when a history is taken ends there in the copy. It goes on in the
+// Recorder.
 func TestHistoryIsACopy(t *testing.T) {
 	p := newTape(t)
 	p.Cut(1*sec, 3, 2)

@@ -471,8 +471,8 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// A change counts from the moment when the first member applied it. The changes of one entry are in
-// the log's order.
+// A change counts from the moment when the first member applied it. Changes of one entry are in the
+// order of the log.
 func TestLivesAreMerged(t *testing.T) {
 	p := newTape(t)
 	s := p.opened(0, 1, 1)

@@ -232,7 +232,8 @@ func (s *sim) lead() {
 	}
 }
 
-// ping takes what the members have heard; they then vouch for it.
+// ping renews the leases of the sessions that the members have heard. The members then vouch for
+// them.
 func (s *sim) ping() {
 	for _, m := range s.members[1:] {
 		if !s.heard(m.id) {

@@ -18,15 +18,16 @@ const (
 	stormEphemerals = 2               // of each session
 	stormTimeout    = 8 * time.Second // of their sessions
 	stormOpeners    = 16              // sessions opened at a time
-	// mostStormRatio and freeStormTime say what others may wait at p99 in a storm: so many times
-	// as long as before it, or so long.
+	// mostStormRatio and freeStormTime limit how long others may wait at p99 in a storm: as many times
+	// as long as before it, or as long as freeStormTime, whichever is longer.
 	mostStormRatio = 3
 	freeStormTime  = 20 * time.Millisecond
 	stormLook      = 5 * time.Millisecond // how often to count the nodes
 )
 
-// Thousands of sessions fall silent at once, and expire with their nodes while others write.
-// Of some storms the calmest one counts: what else happens on the machine is not the members'.
+// Thousands of sessions fall silent at once, and expire with their nodes while others write. It is
+// enough if the calmest of several storms stays within the limits, because other programs may keep
+// the machine busy in the others.
 func TestStormOfExpiries(t *testing.T) {
 	e, o := startMembers(t, "", "maxClientCnxns=0\n")
 	folder := &other{Conn: dial(t, e.Members[0], ""), member: e.Members[0], path: []byte("/storm")}

@@ -9,7 +9,7 @@ import (
 	"rollcall/integration/process"
 )
 
-// role says which member to kill, by what it is at that moment.
+// role says which member to kill, by its role at that moment.
 type role string
 
 const (

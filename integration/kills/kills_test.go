@@ -28,9 +28,8 @@ const (
 	big, bigSize = 256, 16 << 10
 )
 
-// Processes are killed and started again under load; nothing acknowledged is lost, and
-// members are equal. ROLLCALL_KILLS sets the number of runs, and ROLLCALL_FIRST the seed of the
-// first one.
+// Processes are killed and started again under load. Nothing acknowledged is lost, and members are
+// equal. ROLLCALL_KILLS sets the number of runs, and ROLLCALL_FIRST the seed of the first one.
 func TestKills(t *testing.T) {
 	runs, first := setting(t, "ROLLCALL_KILLS", defaultRuns), setting(t, "ROLLCALL_FIRST", 1)
 	kinds, err := logKinds()
@@ -53,7 +52,7 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// setting returns the number in a variable of the environment; if it is not set, otherwise.
+// setting returns the number in an environment variable, or otherwise if it is not set.
 func setting(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	s := os.Getenv(name)
@@ -67,7 +66,7 @@ func setting(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// logKinds are what the members of the runs keep their logs in, by turns: both, or that which
+// logKinds returns the kinds of logs that the runs use in turn: both, or only the one that
 // ROLLCALL_LOGSTORE names.
 func logKinds() ([]disk.LogKind, error) {
 	kind := disk.LogKind(os.Getenv("ROLLCALL_LOGSTORE"))

@@ -37,8 +37,8 @@ func (s *totals) count() int {
 	return s.kills[leader] + s.kills[follower] + s.kills[all] + s.kills[starting]
 }
 
-// floors judges what the runs must have seen, with logs of all kinds by turns: so much of each
-// for 20 runs, and a share of that for other numbers.
+// floors checks that enough happened in the runs, with each kind of log in turn. The numbers are
+// those for 20 runs. Other numbers of runs need a share of them.
 func (s *totals) floors(t *testing.T, runs int, kinds []disk.LogKind) {
 	for _, kind := range kinds {
 		if got, least := s.kinds[kind], runs/len(kinds); got < least {

@@ -19,8 +19,8 @@ import (
 // diskSize is the size of the disk that is filled, in bytes.
 const diskSize = 8 << 20
 
-// smallDisk is a disk of its own for a member, which is gone after the test: a tmpfs in a mount
-// name space that a process keeps open.
+// smallDisk is a disk of its own for a member. It is a tmpfs in a mount namespace that a process
+// keeps open, and is gone after the test.
 type smallDisk struct {
 	t    *testing.T
 	pid  int
@@ -47,7 +47,7 @@ func newSmallDisk(t *testing.T) *smallDisk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = stdin.Close() // then Kill, for a process that does not end
+		_ = stdin.Close() // Kill follows in case the process does not end
 		holder.Kill()
 	})
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
@@ -125,12 +125,12 @@ func wears(t *testing.T, r *run, want map[string]string) (path, data string) {
 		}
 	}
 	if !until(func() bool { return !r.proc.Running() }) {
-		t.Fatal("it does not end")
+		t.Fatal("the member does not end")
 	}
 	text := strings.TrimSpace(r.printed())
 	last := text[strings.LastIndex(text, "\n")+1:]
 	if !strings.Contains(last, disk.ErrFull.Error()) || !strings.Contains(last, "Free space") || strings.Contains(last, "damaged") {
-		t.Errorf("it ended with: %s", last)
+		t.Errorf("the member ended with: %s", last)
 	}
 	return path, data
 }
@@ -148,7 +148,7 @@ func TestFullDisk(t *testing.T) {
 			m, want := d.newMember(store), map[string]string{}
 			r := start(t, m)
 			if !until(r.serves) {
-				t.Fatal("it does not serve")
+				t.Fatal("the member does not serve")
 			}
 			d.fill(256 << 10)
 			path, data := wears(t, r, want)
@@ -160,11 +160,11 @@ func TestFullDisk(t *testing.T) {
 			again, other := wears(t, start(t, m), want)
 			d.free()
 			if r = start(t, m); !until(r.serves) {
-				t.Fatal("it does not serve although there is space")
+				t.Fatal("the member does not serve although there is space")
 			}
 			err := read(m, want)
 			for _, maybe := range []map[string]string{{path: data}, {again: other}} {
-				if err != nil { // a write that was not acknowledged may be there, too
+				if err != nil { // the node of a write that was not acknowledged may be there, too
 					maps.Copy(maybe, want)
 					err = read(m, maybe)
 				}

@@ -17,10 +17,9 @@ var kinds = []struct {
 	last  bool   // only the last file of that kind
 	part  string // the thing that the file is a part of, as a path relative to the file's folder; a refusal may name that instead; "": none
 	ends  []end  // the ends that its trials come to
-	// certain says to which ends the trials come for each kind of damage, in the order of harms,
-	// whatever else is random: f for a refusal, r for the right data, b for both, because a single
-	// member and several differ. A dash means that the end depends on which bytes or which file
-	// were drawn.
+	// certain lists the ends of the trials for each kind of damage, in the order of harms, if they do not
+	// depend on chance. f is a refusal, r is the right data, and b is both, because a single member and
+	// several differ. A dash means that the end depends on which bytes or which file were drawn.
 	certain string
 }{
 	{"identity", base("identity.json"), "", false, "", both, "fffffbf"},

@@ -33,15 +33,15 @@ const (
 )
 
 // slot is one single member and three members, all stopped, with the contents of their folders and
-// what was acknowledged to clients. Its trials run one after another.
+// the data that were acknowledged to clients. Its trials run one after another.
 type slot struct {
 	store string
 	alone cast
 	three cast
 }
 
-// cast are the members of a trial. The first one is damaged. Of three members, the second lacks the
-// last writes and the third has everything; the first and the second together are a majority.
+// cast is the members of a trial. The first one is damaged. Of three members, the second lacks the
+// last writes and the third has everything. The first and the second together are a majority.
 type cast struct {
 	members []*process.Member
 	images  []image
@@ -54,8 +54,9 @@ func newSlot(t *testing.T, store string, rng *rand.Rand) *slot {
 	return &slot{store: store, alone: castOfOne(t, store, rng), three: castOfThree(t, store, rng)}
 }
 
-// config returns how members are set up. A disk that all trials share may hang for seconds; members
-// that close their clients' connections then would say nothing of the damage.
+// config returns the settings of members. The stall limit is as long as patience, because a disk
+// that all trials share may hang for seconds. If members closed their clients' connections then,
+// that would say nothing about the damage.
 func config(size int, store string) process.Config {
 	return process.Config{
 		Binary: rollcall, Size: size, Tick: tick,
@@ -111,10 +112,10 @@ func castOfThree(t *testing.T, store string, rng *rand.Rand) cast {
 	return c
 }
 
-// node is one that a trial makes.
+// node is a node that a trial creates.
 type node struct {
 	path, data string
-	sent       bool // on a connection that has ended: it may be there
+	sent       bool // on a connection that has ended, so the node may be there
 }
 
 // create makes nodes, all of which are acknowledged, and notes them in want. If its connection is
@@ -199,8 +200,8 @@ func dial(m *process.Member) (*wire.Conn, error) {
 	return conn, nil
 }
 
-// read compares what a member shows, after a sync, with what was acknowledged. If its connection
-// is closed, it begins anew.
+// read compares the nodes that a member shows after a sync with the acknowledged ones. If its
+// connection is closed, it begins anew.
 func read(m *process.Member, want map[string]string) (err error) {
 	until(func() bool {
 		err = readOnce(m, want)

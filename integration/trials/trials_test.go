@@ -90,10 +90,10 @@ func (c *counts) print() {
 	}
 }
 
-// floors checks that each kind of damage, each kind of file, and each pair that is certain came at
-// least once to its ends. If only a part of the table was played, it checks the pairs that were
-// played, each alone and with others. The kind of file whose content does not matter says nothing
-// about a kind of damage.
+// floors checks that each kind of damage, each kind of file, and each pair whose ends are certain
+// came to each of its ends at least once. If only a part of the table was played, it checks only
+// the pairs that were played both alone and with others. The kind of file whose content does not
+// matter is not counted for the kinds of damage.
 func (c *counts) floors(t *testing.T, played []trial) {
 	t.Helper()
 	alone, others := map[harm]bool{}, map[harm]bool{}
@@ -224,7 +224,7 @@ func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
 		m := start(t, c.members[0])
 		if !m.settles(t) {
 			if again > 0 {
-				t.Error("it has served, and does not start again")
+				t.Error("the member has served, and does not start again")
 			}
 			refusal(t, m, h, aloneWay)
 			sum.add(refused, h)
@@ -239,8 +239,8 @@ func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
 	sum.add(right, h)
 }
 
-// ensemble judges a member whose data a second member needs, with the third one down: without them,
-// no member may serve.
+// ensemble judges a member whose data a second member needs while the third one is down. Without
+// these data no member may serve.
 func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 	damaged, behind := start(t, c.members[0]), start(t, c.members[1], "-v")
 	if damaged.settles(t) {
@@ -276,7 +276,7 @@ func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 // alone. The first may have begun while the damaged member was still running.
 const vainElections = 2
 
-// waits judges a member that lacks the last writes and whose only companion has ended: it loses
+// waits judges a member that lacks the last writes and whose only companion has ended. It loses
 // elections and never serves.
 func waits(t *testing.T, m *run) {
 	t.Helper()
@@ -298,13 +298,12 @@ func waits(t *testing.T, m *run) {
 var (
 	// traces match the output of a program that crashes.
 	traces = regexp.MustCompile(`(?m)^(panic:|fatal error:|goroutine \d+|SIG[A-Z]+:|unexpected fault)`)
-	// ways match what a member that does not find its data damaged tells the operator to do.
+	// ways match the instructions of a member that ends without finding its data damaged.
 	ways = regexp.MustCompile(`start each member with its own number and its own folder|configure the list that the folder has|` +
 		`configure logStore=\w+|start the newer version|correct one of the two|allowed is a number from 1 to \d+|it must hold the number of this member`)
 )
 
-// These are what a member with damaged data tells the operator to do, as a single member and with
-// others.
+// These are the instructions of a member with damaged data, if it is alone and if there are others.
 const (
 	aloneWay  = "The way out: put a copy of the data folder and of the log folder in their place"
 	othersWay = "The way out: if the other members have their data, move this member's data folder and log folder away " +
@@ -318,18 +317,18 @@ func refusal(t *testing.T, m *run, h harm, way string) {
 	<-m.proc.Done()
 	text := m.printed()
 	if trace := traces.FindString(text); trace != "" {
-		t.Errorf("it ended with a stack trace: %s", trace)
+		t.Errorf("the member ended with a stack trace: %s", trace)
 	}
 	if status := m.proc.Cmd.ProcessState.ExitCode(); status <= 0 {
-		t.Errorf("it ended with status %d", status)
+		t.Errorf("the member ended with status %d", status)
 	}
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	last := lines[len(lines)-1]
 	if !h.names(last, m.Data) {
-		t.Errorf("it does not name %s: %s", filepath.Join(m.Data, cmp.Or(h.part, h.path)), last)
+		t.Errorf("the message does not name %s: %s", filepath.Join(m.Data, cmp.Or(h.part, h.path)), last)
 	}
 	if !strings.HasSuffix(last, way) && !ways.MatchString(last) {
-		t.Errorf("it does not say what to do: %s", last)
+		t.Errorf("the message does not say what to do: %s", last)
 	}
 	if os.Getenv("ROLLCALL_TRIAL") != "" {
 		t.Logf("refused: %s", last)
