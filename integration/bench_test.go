@@ -116,7 +116,8 @@ func (e *benchEnsemble) roles(b *testing.B) map[string]string {
 	return at
 }
 
-// write lets so many clients of one member set nodes of their own, b.N times altogether.
+// write lets the given number of clients of one member set nodes of their own, b.N times
+// altogether.
 func (e *benchEnsemble) write(b *testing.B, addr string, writers int) {
 	b.Helper()
 	conns := make([]*wire.Conn, writers)

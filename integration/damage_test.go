@@ -25,7 +25,7 @@ const damageLimit = 5 * time.Second
 // serves.
 func spoil(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limit time.Duration) {
 	t.Helper()
-	e.Wait("it to have what is to be damaged", time.Minute, func() bool { return znode.Spoil(e.Member(at).State(), "/a") })
+	e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.Spoil(e.Member(at).State(), "/a") })
 	begin := time.Now()
 	for e.Member(at).Damage() == "" {
 		if time.Since(begin) > limit {
@@ -133,7 +133,7 @@ func TestDamagedFollower(t *testing.T) {
 		e.Kill(bad)
 		e.Wipe(bad)
 		e.Boot(bad)
-		e.Wait("it to serve again", time.Minute, func() bool { return e.Member(bad).Role() == "follower" })
+		e.Wait("the member to serve again", time.Minute, func() bool { return e.Member(bad).Role() == "follower" })
 		e.Equal()
 		change(t, e.Connect(20*time.Second, bad))
 	})
@@ -225,14 +225,14 @@ func TestDamageFoundBySnapshot(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				e.Wait("it to have what is to be damaged", time.Minute, func() bool { return znode.Spoil(e.Member(bad).State(), "/b") })
+				e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.Spoil(e.Member(bad).State(), "/b") })
 				for range 100 {
 					if e.Running(bad) {
 						change(t, c)
 					}
 				}
 				if n == 1 {
-					e.Wait("it to end", time.Minute, func() bool { return e.Exited(bad) != nil })
+					e.Wait("the member to end", time.Minute, func() bool { return e.Exited(bad) != nil })
 					if err := e.Exited(bad); !strings.Contains(err.Error(), znode.ErrDamaged.Error()) {
 						t.Errorf("the member ended with %v", err)
 					}
@@ -245,7 +245,7 @@ func TestDamageFoundBySnapshot(t *testing.T) {
 					}
 					return
 				}
-				e.Wait("it to be found", time.Minute, func() bool { return e.Member(bad).Damage() != "" })
+				e.Wait("the damage to be found", time.Minute, func() bool { return e.Member(bad).Damage() != "" })
 				if why := e.Member(bad).Damage(); !strings.Contains(why, znode.ErrDamaged.Error()) {
 					t.Errorf("the reason is %q", why)
 				}

@@ -505,13 +505,13 @@ func TestRefusedTouchInABatch(t *testing.T) {
 		{"closing", true, func(_ *testing.T, e *cluster.Ensemble, leader, _, _ uint32, _ jute.ConnectResponse) func() {
 			time.Sleep(timeout - tick) // by then the log has the writes of the ensemble's start
 			e.Gate(leader).Hold()
-			e.Wait("its expiry to be sealed", 7*tick, func() bool { return e.Gate(leader).Waiting() == 1 })
+			e.Wait("the expiry to be sealed", 7*tick, func() bool { return e.Gate(leader).Waiting() == 1 })
 			return e.Gate(leader).Release
 		}},
 		{"expired", true, func(_ *testing.T, e *cluster.Ensemble, leader, a, _ uint32, s jute.ConnectResponse) func() {
 			time.Sleep(timeout) // it may expire from now on
 			e.BlockLog(leader, a)
-			e.Wait("it to expire", 2*tick, func() bool { return owner(e, leader, s.SessionID) == 0 })
+			e.Wait("the session to expire", 2*tick, func() bool { return owner(e, leader, s.SessionID) == 0 })
 			return func() { e.UnblockLog(leader, a) }
 		}},
 		{"moved", false, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32, s jute.ConnectResponse) func() {

@@ -192,8 +192,8 @@ func TestBootstrapKilledHalfWay(t *testing.T) {
 	}
 }
 
-// A follower that serves is sent a snapshot. Its clients come back with their sessions, and nothing
-// that they were told, or watch, is lost.
+// A follower that serves is sent a snapshot. Its clients come back with their sessions, and lose no
+// acknowledged write and no watch.
 func TestSnapshotInstalledUnderClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { cfg.SnapCount = 20 }})

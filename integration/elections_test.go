@@ -123,9 +123,9 @@ func TestHeartbeatOfANewTermMeetsAnApply(t *testing.T) {
 }
 
 // A leader that is cut off goes on writing, at indexes that the others give to other entries
-// meanwhile. When it is back, heartbeats, requests and notices tell it of commits far beyond what
-// it has in common with them. No entry of its own tail is applied, all of the tail is replaced, and
-// its transactions are sent again.
+// meanwhile. When it is back, heartbeats, requests and notices report commits far beyond the
+// entries that it shares with the others. No entry of its own tail is applied, all of the tail is
+// replaced, and its transactions are sent again.
 func TestCommitBeyondAConflictingTail(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		old := e.Leader()

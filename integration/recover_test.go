@@ -126,7 +126,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 		}
 		e.Boot(1)
 		e.Ready()
-		e.Wait("/later", time.Minute, func() bool { return e.Member(1).State().NodeCount() == e.Member(2).State().NodeCount() })
+		e.Wait("member 1 to have /later", time.Minute, func() bool { return e.Member(1).State().NodeCount() == e.Member(2).State().NodeCount() })
 	})
 }
 

@@ -30,8 +30,8 @@ const (
 	sessionTimeout   = 10 * time.Second
 	silentTimeout    = 4 * time.Second      // of the session that is abandoned
 	maxDiskWrite     = 6 * time.Millisecond // the longest time that a write to a disk takes
-	deepEvery        = 8                    // one of so many schedules is long enough for snapshots
-	linearEvery      = 5                    // one of so many schedules has linearizable reads
+	deepEvery        = 8                    // one in deepEvery schedules is long enough for snapshots
+	linearEvery      = 5                    // one in linearEvery schedules has linearizable reads
 	writersLimit     = 2 * time.Minute
 )
 

@@ -69,7 +69,7 @@ func stalledLeader(t *testing.T) {
 	}
 
 	time.Sleep(time.Until(begin.Add(long)))
-	e.Wait("it to serve again", 20*time.Second, func() bool { return e.Member(old).Role() == "follower" })
+	e.Wait("the member to serve again", 20*time.Second, func() bool { return e.Member(old).Role() == "follower" })
 	home := e.Connect(10*time.Second, old)
 	if _, err := home.Create("/after", nil, jute.Persistent); err != nil {
 		t.Errorf("a write by a client of the member that woke: %v", err)
@@ -108,7 +108,7 @@ func TestStalledFollower(t *testing.T) {
 		if e.Leader() != leader || leaders.Load() != before {
 			t.Error("the leader or its term has changed")
 		}
-		e.Wait("it to serve again", 10*time.Second, func() bool { return e.Member(late).Role() == "follower" })
+		e.Wait("the member to serve again", 10*time.Second, func() bool { return e.Member(late).Role() == "follower" })
 	})
 }
 
@@ -270,7 +270,7 @@ func TestLeaderStalledInApply(t *testing.T) {
 	if _, err := others.Create("/meanwhile", nil, jute.Persistent); err != nil || others.Disconnects() > 0 {
 		t.Errorf("a client of another member: %v, %d disconnects", err, others.Disconnects())
 	}
-	e.Wait("it to serve again", 10*limit, func() bool { return e.Member(old).Role() == "follower" })
+	e.Wait("the member to serve again", 10*limit, func() bool { return e.Member(old).Role() == "follower" })
 	e.Equal()
 }
 
@@ -295,7 +295,7 @@ func TestFollowerStalledInApply(t *testing.T) {
 	if _, err := others.Create("/hangs", nil, jute.Persistent); err != nil {
 		t.Fatal(err)
 	}
-	e.Wait("its client to be elsewhere", 3*limit, func() bool { return own.Member() == leader })
+	e.Wait("the client of the stalled member to be elsewhere", 3*limit, func() bool { return own.Member() == leader })
 	if role := e.Member(late).Role(); role != "" {
 		t.Errorf("the stalled member says it is a %s", role)
 	}
@@ -308,7 +308,7 @@ func TestFollowerStalledInApply(t *testing.T) {
 	if l := e.Leader(); l != leader {
 		t.Errorf("member %d leads", l)
 	}
-	e.Wait("it to serve again", 10*limit, func() bool { return e.Member(late).Role() == "follower" })
+	e.Wait("the member to serve again", 10*limit, func() bool { return e.Member(late).Role() == "follower" })
 	e.Equal()
 }
 

@@ -105,9 +105,9 @@ func TestRefusedProposalInMidst(t *testing.T) {
 	}
 }
 
-// doomed lets the leader seal an entry that expires a silent session of each follower. With that
-// entry, the leader is held up, or is told that raft refused it. It returns the connections and the
-// sessions.
+// doomed lets the leader seal an entry that expires a silent session of each follower. The leader
+// is held up with that entry, or is told that raft refused it. doomed returns the connections and
+// the sessions.
 func doomed(t *testing.T, e *cluster.Ensemble, stop func(g *cluster.Gate), stopped func(g *cluster.Gate) bool) (conns map[uint32]*wire.Conn, ids map[uint32]jute.SessionID) {
 	t.Helper()
 	const timeout = 4 * tick
@@ -120,12 +120,12 @@ func doomed(t *testing.T, e *cluster.Ensemble, stop func(g *cluster.Gate), stopp
 	e.Equal()
 	g := e.Gate(leader)
 	stop(g)
-	e.Wait("the expiry of who is silent", timeout+2*tick, func() bool { return stopped(g) })
+	e.Wait("the expiry of the silent sessions", timeout+2*tick, func() bool { return stopped(g) })
 	return conns, ids
 }
 
-// lives checks that the session which was given up can be heard again on its connection, in a term
-// that knows nothing of the expiry.
+// lives checks that a session which the old term expired is still served on its connection, in a
+// term without that expiry.
 func lives(t *testing.T, c *wire.Conn) {
 	t.Helper()
 	if _, _, err := c.Call(jute.XidPing, jute.OpPing, nil); err != nil {
@@ -191,7 +191,7 @@ func TestOldEntryInNewTerm(t *testing.T) {
 		if gate.Landed() != 1 {
 			t.Fatal("the old entry did not come into the log: this shows nothing")
 		}
-		e.Wait("its new term", 5*tick, func() bool { return len(seen.all()) == 3 })
+		e.Wait("the new term of the old leader", 5*tick, func() bool { return len(seen.all()) == 3 })
 		if last := seen.all()[2]; last.Member != old || last.Term <= seen.all()[1].Term {
 			t.Errorf("terms %+v, want the third to be of member %d, in a term of raft of its own", seen.all(), old)
 		}
@@ -239,7 +239,7 @@ func TestLostAndGainedBetweenTwoLooks(t *testing.T) {
 		time.Sleep(tick / 2) // by then it no longer leads
 		e.Network.Heal(old, a)
 		e.Network.Heal(old, b)
-		e.Wait("it to lead again", 5*tick, func() bool { return e.Disk(old).Votes(old) > before.Term })
+		e.Wait("the leader to lead again", 5*tick, func() bool { return e.Disk(old).Votes(old) > before.Term })
 		time.Sleep(tick / 2)
 		gate.Release()
 		if gate.Landed() != 1 {

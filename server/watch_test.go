@@ -144,8 +144,8 @@ func TestEventsAndReplies(t *testing.T) {
 	writing.Wait()
 }
 
-// watch checks what a connection receives after so many reads with a watch. The watch is set by the
-// first reply. It is gone after an event, and the next reply sets it again.
+// watch checks the frames of a connection that sends the given number of reads with a watch. The
+// watch is set by the first reply. It is gone after an event, and the next reply sets it again.
 func watch(t *testing.T, c *client, rounds int) {
 	var zxid, mzxid int64
 	set := false
@@ -335,8 +335,8 @@ func TestEventsBetweenSetAndRemoved(t *testing.T) {
 	writing.Wait()
 }
 
-// hearBetween reads the replies to so many rounds. Each change takes the next zxid, so between two
-// replies no zxid may be missing.
+// hearBetween reads the replies to the given number of rounds. Each change takes the next zxid, so
+// between two replies no zxid may be missing.
 func hearBetween(t *testing.T, c *client, rounds int) {
 	var zxid int64
 	for replies := 0; replies < 2*rounds; {

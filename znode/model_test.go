@@ -487,8 +487,8 @@ func (d *drive) hasChildren(path string) bool {
 	return false
 }
 
-// forbidden reports whether a hard limit forbids so many more nodes and bytes. Within a multi, the
-// quotas at its beginning count.
+// forbidden reports whether a hard limit forbids adding the given number of nodes and bytes.
+// Within a multi, the quotas at its beginning count.
 func (d *drive) forbidden(path string, nodes, size int) bool {
 	m := d.model
 	if d.before != nil {

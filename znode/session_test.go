@@ -53,8 +53,8 @@ func TestSessionLife(t *testing.T) {
 	}
 }
 
-// An attach needs the session's password. If the session is on another member, the attach must also
-// name the record that says so: an old attach that comes late is refused.
+// An attach needs the session's password. If another member owns the session, the attach must also
+// name that ownership by its since. An old attach that comes late is refused.
 func TestAttach(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()

@@ -11,7 +11,7 @@ import (
 	"rollcall/proto"
 )
 
-// sweep applies the leader's sweep of so many nodes.
+// sweep applies a sweep by the leader, which asks for the given number of nodes.
 func (w *world) sweep(nodes int) {
 	w.t.Helper()
 	w.entry(&proto.Txn{Op: int32(jute.OpSweep), Body: message(&proto.Sweep{Nodes: uint32(nodes)})})

@@ -149,7 +149,7 @@ func (c *other) work(end time.Time) ([]time.Duration, error) {
 	return took, nil
 }
 
-// measure lets all of them work for so long and returns the p99 of their requests.
+// measure lets all of them work for the time d and returns the p99 of their requests.
 func (o *others) measure(t *testing.T, d time.Duration) time.Duration {
 	t.Helper()
 	var (

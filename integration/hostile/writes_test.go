@@ -23,7 +23,7 @@ type written struct {
 
 type writes []written
 
-// write lets all of them write their nodes every othersEvery, for so long.
+// write lets all of them write their nodes every othersEvery, for the time d.
 func (o *others) write(t *testing.T, d time.Duration) writes {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
