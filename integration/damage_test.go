@@ -75,8 +75,8 @@ func outOfService(t *testing.T, e *cluster.Ensemble, id uint32) {
 }
 
 // A follower whose memory is damaged stops serving as soon as the damage shows. Its clients move
-// elsewhere with their sessions; those of the others notice nothing. It still votes and stores
-// entries, but never leads. A restart does not help it, an empty folder does.
+// elsewhere with their sessions, and those of the others notice nothing. It still votes and stores
+// entries, but never leads. A restart does not help it, but an empty folder does.
 func TestDamagedFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})

@@ -493,7 +493,7 @@ func TestWallClocksJump(t *testing.T) {
 
 // A follower flushes a touch of a session that the leader no longer counts as the follower's: the
 // session is being closed, has been closed, or has moved to another member without this one
-// knowing. The answer says so at once. The connection is closed, and the touch renews nothing; the
+// knowing. The answer says so at once. The connection is closed, and the touch renews nothing. The
 // other session of the same batch is renewed.
 func TestRefusedTouchInABatch(t *testing.T) {
 	const timeout = 4 * tick

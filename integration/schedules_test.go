@@ -95,9 +95,9 @@ func TestSchedules(t *testing.T) {
 // manySchedules is a number of schedules whose totals hardly vary.
 const manySchedules = 1000
 
-// floors checks that the schedules have brought about enough; otherwise they are too tame to prove
-// anything. The floors are two thirds of what the schedules did when this was written, and a third
-// of that if there are few. Half of all schedules must lose their leader, however few there are.
+// floors checks that enough happened in the schedules. Otherwise they are too tame to prove
+// anything. The floors are two thirds of the counts when this was written, and a third of those if
+// there are few schedules. Half of all schedules must lose their leader, however few there are.
 func (s *totals) floors(t *testing.T, n uint64) {
 	t.Helper()
 	for _, f := range []struct {

@@ -517,7 +517,7 @@ func (c *client) reply() (jute.ReplyHeader, []byte) {
 	return h, d.Rest()
 }
 
-// call sends a request and returns its reply; events before it fail the test.
+// call sends a request and returns its reply. Events before the reply fail the test.
 func (c *client) call(op jute.Op, records ...record) (jute.ReplyHeader, []byte) {
 	c.tb.Helper()
 	c.request(op, records...)

@@ -70,7 +70,7 @@ func (a *authority) pool() *x509.CertPool {
 	return p
 }
 
-// newTLSWorld serves TLS on loopback; certs are those of the next connection's client.
+// newTLSWorld serves TLS on loopback. certs are the certificates that the next connection shows.
 func newTLSWorld(t *testing.T, certs *[]tls.Certificate, a *authority, change func(*Config)) *world {
 	t.Helper()
 	w := newWorld(t, false, change)

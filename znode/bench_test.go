@@ -16,7 +16,7 @@ import (
 	"rollcall/proto"
 )
 
-// million returns how many nodes and watches there are; with -short there are far fewer.
+// million returns how many nodes and watches there are. With -short there are far fewer.
 func million() int {
 	if testing.Short() {
 		return 1 << 14

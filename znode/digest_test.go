@@ -69,8 +69,8 @@ func TestDigestCoversEveryField(t *testing.T) {
 	eachField(t, "tree", &c.tree, func() uint64 { return c.digest() })
 }
 
-// eachField changes each field of what p points to and changes it back; hash must differ in
-// between.
+// eachField changes each field of the value that p points to, and changes it back. hash must differ
+// in between.
 func eachField(t *testing.T, name string, p any, hash func() uint64) {
 	t.Helper()
 	v := reflect.ValueOf(p).Elem()

@@ -13,7 +13,7 @@ import (
 const pause = 100 * time.Millisecond
 
 // inserter inserts rows into one replica, one at a time. It repeats each until the replica
-// acknowledges it; ClickHouse drops a repeated block that it has already.
+// acknowledges it. ClickHouse drops a repeated block that it has already.
 type inserter struct {
 	id      int
 	replica replica

@@ -44,7 +44,7 @@ func paths(of ...string) [][]byte {
 	return list
 }
 
-// away creates nodes; a client sees them and disconnects, and then others change them. s.at has
+// away creates nodes. A client sees them and disconnects, and then others change them. s.at has
 // applied the changes when away returns. since is the last zxid that the client saw.
 func (s *stage) away(made []string, meanwhile func(k *session)) (w, k *session, since int64) {
 	s.Helper()

@@ -19,7 +19,7 @@ const (
 )
 
 // sim is an ensemble of three members that keeps all promises in the simplest way: its log is one
-// slice, and everything in it is committed. Members apply it with delays; they are killed, cut off
+// slice, and everything in it is committed. Members apply it with delays. They are killed, cut off
 // and paused, one at a time. Clients move between members. rng decides what happens.
 type sim struct {
 	*Recorder

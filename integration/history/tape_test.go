@@ -59,7 +59,8 @@ func (p *tape) attached(at time.Duration, s znode.Session, owner uint32, timeout
 	return s
 }
 
-// expired records that members applied an expiry in a term; the first of them is its leader.
+// expired records that members applied an expiry in a term. The first of them is the leader of that
+// term.
 func (p *tape) expired(at time.Duration, s znode.Session, term int64, members ...uint32) {
 	for _, m := range members {
 		p.Closed(p.at(at), m, 100+uint64(s.ID), term<<32+100+int64(s.ID), s, true)

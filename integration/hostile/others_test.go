@@ -50,8 +50,8 @@ type other struct {
 	xid    int32
 }
 
-// startMembers starts three members as processes with a memory limit ("250MiB"; "": none), and the
-// other clients. lines are more lines of zoo.cfg.
+// startMembers starts three members as processes, and the other clients. memory is the limit of
+// their memory, for example "250MiB", or "" for none. lines are more lines of zoo.cfg.
 func startMembers(t *testing.T, memory, lines string) (*process.Ensemble, *others) {
 	t.Helper()
 	cfg := process.Config{Binary: rollcall, Size: 3, Tick: tick, Lines: lines}
@@ -122,7 +122,7 @@ func (c *other) try(op jute.Op, rec wire.Record) (wire.Reply, error) {
 }
 
 // work writes the node and reads it every othersEvery until end. It returns how long each request
-// took from the time when it was due; a late request makes the ones after it late, too.
+// took from the time when it was due. A late request also makes the ones after it late.
 func (c *other) work(end time.Time) ([]time.Duration, error) {
 	var took []time.Duration
 	for due := time.Now(); due.Before(end); due = due.Add(othersEvery) {
