@@ -50,8 +50,8 @@ func (c *checkout) write(path, text string) {
 	}
 }
 
-// run returns what a script printed, and whether it succeeded. env comes on top of this
-// process's environment.
+// run returns the output of a script, and whether it succeeded. env is added to this process's
+// environment.
 func (c *checkout) run(env []string, args ...string) (out string, ok bool) {
 	c.t.Helper()
 	cmd := exec.Command("bash", args...)
@@ -73,7 +73,7 @@ case $1 in
 esac
 `
 
-// Only packages in which the race detector ended itself, and nothing else failed, run again.
+// The tests of a package run again only if the race detector crashed in it and nothing else failed.
 func TestRaceDetectorGivesUp(t *testing.T) {
 	const (
 		passed = `echo "--- PASS: TestA (0.00s)"; echo "ok  	rollcall/$1	0.1s"`
@@ -81,8 +81,8 @@ func TestRaceDetectorGivesUp(t *testing.T) {
 		failed = `echo "--- FAIL: TestA (0.00s)"; echo "FAIL"; echo "FAIL	rollcall/$1	0.1s"`
 	)
 	for _, tt := range []struct {
-		name, first, second, later string // what package b prints, when it runs for the first time, and so on
-		runs                       string // of go test, with the packages of each
+		name, first, second, later string // the output of package b in its first, second and third run
+		runs                       string // the packages of each run of go test
 		ok                         bool
 	}{
 		{"all pass", passed, "", "", "a b,", true},
@@ -121,7 +121,7 @@ case $out in *FAIL*) exit 1 ;; esac
 	}
 }
 
-// The environment of who starts CI can make no suite shorter and leave none out.
+// The environment in which CI is started cannot make a suite shorter or leave one out.
 func TestCIIgnoresTheEnvironment(t *testing.T) {
 	c := newCheckout(t, map[string]string{
 		"make": everySuite + `echo "environment: $(env | grep -E '^(ROLLCALL_|TIMEOUT|FUZZTIME)' | tr '\n' ' ')."`,
@@ -133,7 +133,7 @@ func TestCIIgnoresTheEnvironment(t *testing.T) {
 	}
 }
 
-// A suite that did not run, or that was left out, stands in the table as left out, and CI
+// If a suite did not run or was left out, the table says so, and CI fails. CI also fails if make
 // fails.
 func TestCIShowsWhatWasLeftOut(t *testing.T) {
 	for _, tt := range []struct{ name, make, row string }{
@@ -151,18 +151,18 @@ func TestCIShowsWhatWasLeftOut(t *testing.T) {
 	}
 }
 
-// CI that is stuck is ended after at most 45 minutes, and prints the table.
+// If CI hangs, it is ended after at most 45 minutes, and it still prints the table.
 func TestCIEndsAtItsLimit(t *testing.T) {
 	c := newCheckout(t, map[string]string{
 		"make": strings.Replace(everySuite, " fuzz;", ";", 1) + `[ "$1" != proof ] || { touch stuck; sleep 60; }`,
 		"go":   "",
-		// The real one tells the process, and then its whole group.
+		// The real timeout signals the process first, and then its whole group.
 		"timeout": `echo "limit $3"; setsid "${@:4}" & until [ -e stuck ]; do sleep 0.01; done; kill $!; for i in {1..9}; do kill -- -$!; sleep 0.01; done; wait $!; exit 124`,
 	})
 	out, ok := c.run(nil, ".ci/run")
 	limit := regexp.MustCompile(`^limit (\d+)\n`).FindStringSubmatch(out)
 	if limit == nil {
-		t.Fatalf("no limit:\n%s", out)
+		t.Fatalf("CI runs without a limit:\n%s", out)
 	}
 	if seconds, err := strconv.Atoi(limit[1]); err != nil || seconds > 45*60-20 {
 		t.Errorf("ended after %s s, want at most 45 minutes, less the 20 s in which it must end", limit[1])
@@ -186,7 +186,7 @@ func TestCIKnowsEverySuite(t *testing.T) {
 	usual := regexp.MustCompile(`\n\[ \$# -gt 0 \] \|\| set -- (.*)\n`).FindSubmatch(test)
 	proof := regexp.MustCompile(`\n\[ "\$\*" != proof \] \|\| set -- (.*)\n`).FindSubmatch(test)
 	if table == nil || usual == nil || proof == nil {
-		t.Fatal("the lists of suites are not where they were")
+		t.Fatal("the lists of suites were not found in .ci/run and ci/test.sh")
 	}
 	want := slices.Concat(strings.Fields(string(usual[1])), []string{`"make`, `test"`}, strings.Fields(string(proof[1])), []string{`"make`, `proof"`})
 	if got := strings.Fields(string(table[1])); !slices.Equal(got, want) {
@@ -205,7 +205,7 @@ func TestLeastTests(t *testing.T) {
 	const a, b = "--- PASS: TestOne (0.00s)\n    --- PASS: TestOne/x\n--- PASS: TestTwo (0.00s)\nok  \trollcall/a\t0.1s\n", "--- PASS: TestOne (0.00s)\nok  \trollcall/b\t0.1s\n"
 	for _, tt := range []struct {
 		name, rows, suite, printed string
-		want                       string // in what is said; "": it succeeds and says nothing
+		want                       string // part of the output; "": it succeeds and prints nothing
 	}{
 		{"as many", rows, "unit", a + b, ""},
 		{"fewer", rows, "unit", strings.Replace(a, "--- PASS: TestTwo", "--- SKIP: TestTwo", 1) + b, "rollcall/a: 1 tests ran; ci/least-tests says at least 2"},
@@ -228,13 +228,13 @@ func TestLeastTests(t *testing.T) {
 			c.write("printed", tt.printed)
 			out, ok := c.run(nil, "-c", ". ci/suite.sh; at_least "+tt.suite+" printed")
 			if ok != (tt.want == "") || tt.want == "" && out != "" || !strings.Contains(out, tt.want) {
-				t.Errorf("succeeds %t and says %q, want %q", ok, out, tt.want)
+				t.Errorf("succeeds %t and prints %q, want %q", ok, out, tt.want)
 			}
 		})
 	}
 }
 
-// Clients must go through each scenario that ci/client-scenarios names.
+// The clients must run every scenario that ci/client-scenarios names, and no other.
 func TestClientScenariosByName(t *testing.T) {
 	for _, tt := range []struct{ name, kept, want string }{
 		{"all", "clients one\nclients two a\nmore-clients three\n", ""},
@@ -254,7 +254,7 @@ func TestClientScenariosByName(t *testing.T) {
 	}
 }
 
-// A suite that the environment leaves out says so.
+// If the environment leaves a suite out, the output says so.
 func TestSuiteLeftOut(t *testing.T) {
 	out, ok := newCheckout(t, map[string]string{"go": "echo go was run; exit 1"}).run([]string{"ROLLCALL_NO_DOCKER=1"}, "ci/test.sh", "deploy")
 	if !ok || !strings.Contains(out, "suite deploy: LEFT OUT\n") {
@@ -262,8 +262,8 @@ func TestSuiteLeftOut(t *testing.T) {
 	}
 }
 
-// If a package is missing that cannot be installed, that fails and says what to do. make test needs
-// fewer than make proof.
+// If a package is missing and cannot be installed, ci/deps.sh fails and says what to do. make test
+// needs fewer packages than make proof.
 func TestMissingPackages(t *testing.T) {
 	const there = `echo installed`
 	for _, tt := range []struct {
@@ -285,7 +285,8 @@ func TestMissingPackages(t *testing.T) {
 	}
 }
 
-// Fuzz targets run for longer than nothing, and as many as ci/least-tests says.
+// ci/fuzz.sh fails if fewer fuzz targets run than ci/least-tests says, if one of them fails, or if
+// they are given no time.
 func TestFuzzScript(t *testing.T) {
 	const program = `case " $* " in *" -list "*) printf 'FuzzA\nFuzzB\nok \trollcall/f\t0s\n' ;; *FuzzB*) exit ${B:-0} ;; esac`
 	for _, tt := range []struct {
@@ -309,8 +310,8 @@ func TestFuzzScript(t *testing.T) {
 	}
 }
 
-// The stamp is the last commit with its date, whoever owns the checkout, and says whether files
-// were changed. There is none outside of a checkout.
+// The stamp is the last commit with its date, and says whether files were changed. It does not
+// depend on the owner of the checkout. Outside of a checkout there is no stamp.
 func TestStamp(t *testing.T) {
 	c := newCheckout(t, nil)
 	stamp := func(env ...string) string {
@@ -358,7 +359,7 @@ func TestEveryPackageHasItsLeast(t *testing.T) {
 		}
 		pkg := filepath.Join("rollcall", filepath.Dir(path))
 		if strings.HasSuffix(path, "_test.go") && !slices.Contains(rows, pkg) {
-			t.Errorf("%s has tests, and no row in ci/least-tests", pkg)
+			t.Errorf("%s has tests, but no row in ci/least-tests", pkg)
 			return filepath.SkipDir
 		}
 		return nil

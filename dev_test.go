@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// tableOf returns the cells of the rows below the table's header, which is the line that begins
-// with header.
+// tableOf returns the cells of each row of a table. The first line of the table begins with header.
 func tableOf(t *testing.T, path, header string) (rows [][]string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -38,7 +37,7 @@ func tableOf(t *testing.T, path, header string) (rows [][]string) {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// named returns what a text has in backticks.
+// named returns the names that a text has in backticks.
 func named(text string) (names []string) {
 	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
 		names = append(names, m[1])
@@ -46,8 +45,8 @@ func named(text string) (names []string) {
 	return names
 }
 
-// The files that ARCHITECTURE.md names for a kind of change exist, and so do the tests that it
-// says will ask for them.
+// The files that ARCHITECTURE.md names for a kind of change exist. So do the tests that, as it
+// says, ask for the change.
 func TestChangesLeadToFiles(t *testing.T) {
 	const leastRows = 15
 	rows := tableOf(t, "ARCHITECTURE.md", "| To add or change |")
@@ -70,11 +69,11 @@ func TestChangesLeadToFiles(t *testing.T) {
 			}
 			paths++
 			if _, err := os.Stat(name); err != nil || !strings.HasSuffix(name, "/") && !files[name] {
-				t.Errorf("%q names %s, which is no file of this tree", cells[0], name)
+				t.Errorf("%q names %s, which is not a file of this tree", cells[0], name)
 			}
 		}
 		if paths == 0 && !strings.Contains(cells[1], "this page") {
-			t.Errorf("%q leads to no file", cells[0])
+			t.Errorf("%q names no file", cells[0])
 		}
 		asking := 0
 		for _, name := range named(cells[2]) {
@@ -84,7 +83,7 @@ func TestChangesLeadToFiles(t *testing.T) {
 			}
 			asking++
 			if !tests[m[1]][m[2]] {
-				t.Errorf("%q names %s, which is no test", cells[0], name)
+				t.Errorf("%q names %s, which is not a test", cells[0], name)
 			}
 		}
 		if asking == 0 {
@@ -93,8 +92,8 @@ func TestChangesLeadToFiles(t *testing.T) {
 	}
 }
 
-// ARCHITECTURE.md has a row for every package but those of tests and of ci, and it names these, too,
-// unless they are below integration.
+// ARCHITECTURE.md has a row for every package except integration, those below it and those below
+// ci. It names integration and the packages below ci elsewhere.
 func TestEveryPackageIsDescribed(t *testing.T) {
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
@@ -117,8 +116,8 @@ func TestEveryPackageIsDescribed(t *testing.T) {
 	}
 }
 
-// testsByPackage returns the names of the tests of each package, by its folder. That of the root
-// is rollcall.
+// testsByPackage returns the names of the tests of each package, by the package's folder. The
+// package of the root is called rollcall.
 func testsByPackage(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	tests := map[string]map[string]bool{}
@@ -145,14 +144,16 @@ func testsByPackage(t *testing.T) map[string]map[string]bool {
 	return tests
 }
 
-// code is what the files that are not tests declare, by the last part of the package's path.
+// code holds the declarations of all files that are not tests, by the last part of the package's
+// path.
 type code struct {
 	names   map[string]map[string]bool            // of a package: functions, methods, types, constants, variables and fields
 	members map[string]map[string]map[string]bool // of a package and a type: fields and methods
 	locks   []string                              // "package.Type.field" of each lock in a struct
 }
 
-// parseCode reads the code of all packages but those of tests and of ci.
+// parseCode reads the code of all packages except those below ci and tools. It does not collect the
+// locks of packages below integration.
 func parseCode(t *testing.T) *code {
 	t.Helper()
 	c := &code{names: map[string]map[string]bool{}, members: map[string]map[string]map[string]bool{}}
@@ -198,7 +199,7 @@ func (c *code) declare(pkg string, decl ast.Decl, locks bool) {
 	}
 }
 
-// fields declares what a type has: the fields of a struct, the methods of an interface.
+// fields declares the members of a type: the fields of a struct, or the methods of an interface.
 func (c *code) fields(pkg, typ string, of ast.Expr, locks bool) {
 	var list *ast.FieldList
 	switch of := of.(type) {
@@ -227,7 +228,7 @@ func (c *code) member(pkg, typ, name string) {
 	c.members[pkg][typ][name] = true
 }
 
-// receiver returns the name of a method's type.
+// receiver returns the name of the type that a method belongs to.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
@@ -240,8 +241,8 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// has reports whether a name with dots, such as leader.Leader.ask, Leader.ask or leader.maxMarks,
-// is one of the code's: each part is declared in the part before it.
+// has reports whether the code declares a name with dots, such as leader.Leader.ask, Leader.ask or
+// leader.maxMarks. Each part must be declared in the part before it.
 func (c *code) has(name string) bool {
 	parts := strings.Split(name, ".")
 	if names := c.names[parts[0]]; names != nil {
@@ -258,10 +259,10 @@ func (c *code) has(name string) bool {
 	return false
 }
 
-// dotted is a name in code that has two or three parts, and begins with those of this tree.
+// dotted matches a name that has two or three parts with dots between them.
 var dotted = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*){1,2}$`)
 
-// Names such as Leader.ask in the pages for those who change Rollcall are names in its code.
+// Names such as Leader.ask on the pages for developers exist in the code.
 func TestDevPagesNameCode(t *testing.T) {
 	c, found := parseCode(t), 0
 	others := []string{"raft", "grpc", "time", "errors", "slog", "syscall", "runtime", "http", "atomic", "synctest", "sync", "testing", "heap"}
@@ -282,7 +283,7 @@ func TestDevPagesNameCode(t *testing.T) {
 		}
 	}
 	if found < 100 {
-		t.Errorf("%d names of code in all pages: they are not found any more", found)
+		t.Errorf("%d names of code on all pages; the pattern for names no longer finds them", found)
 	}
 }
 
@@ -300,11 +301,11 @@ func TestEveryLockIsListed(t *testing.T) {
 		}
 	}
 	if len(locks) < 30 {
-		t.Errorf("%d locks in all the code: they are not found any more", len(locks))
+		t.Errorf("%d locks in the code; parseCode no longer finds them", len(locks))
 	}
 }
 
-// The constants that docs/dev/limits.md names are in the code, each in the package that stands
+// The constants that docs/dev/limits.md names exist in the code, each in the package that is named
 // before it.
 func TestLimitsExist(t *testing.T) {
 	c, found := parseCode(t), 0
@@ -313,7 +314,7 @@ func TestLimitsExist(t *testing.T) {
 		for _, name := range named(cells[0]) {
 			first, rest, _ := strings.Cut(filepath.Base(name), ".")
 			switch {
-			case rest != "": // TestDevPagesNameCode has it
+			case rest != "": // TestDevPagesNameCode checks it
 				pkg, found = first, found+1
 			case c.names[first] != nil:
 				pkg = first
@@ -325,6 +326,6 @@ func TestLimitsExist(t *testing.T) {
 		}
 	}
 	if found < 150 {
-		t.Errorf("%d constants in the table: they are not found any more", found)
+		t.Errorf("%d constants in the table; named no longer finds them", found)
 	}
 }

@@ -30,7 +30,7 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// filesOfTree returns the paths of all files but those below testdata and hidden folders.
+// filesOfTree returns the paths of all files except those below testdata and below hidden folders.
 func filesOfTree(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -57,7 +57,7 @@ var (
 	heading  = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
 )
 
-// links returns where the links of a page go.
+// links returns the targets of the links on a page.
 func links(text string) (targets []string) {
 	for _, m := range link.FindAllStringSubmatch(codeLine.ReplaceAllString(text, ""), -1) {
 		targets = append(targets, m[1])
@@ -65,8 +65,8 @@ func links(text string) (targets []string) {
 	return targets
 }
 
-// anchors returns the names that links use for the headings of a page: small letters, with a
-// hyphen for each space, without punctuation.
+// anchors returns the names that links use for the headings of a page: in lower case, with a hyphen
+// for each space and without punctuation.
 func anchors(text string) (names []string) {
 	for _, m := range heading.FindAllStringSubmatch(codeLine.ReplaceAllString(text, ""), -1) {
 		names = append(names, strings.Map(func(r rune) rune {
@@ -82,7 +82,8 @@ func anchors(text string) (names []string) {
 	return names
 }
 
-// Every relative link of a page leads to a file, and to a heading in it if it names one.
+// Every relative link on a page leads to a file that exists. If it names a heading, the file has
+// that heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	all := pages(t)
 	checked := 0
@@ -111,11 +112,11 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 	}
 	if checked < 50 {
-		t.Errorf("%d relative links in all pages: they are not found any more", checked)
+		t.Errorf("%d relative links on all pages; the pattern for links no longer finds them", checked)
 	}
 }
 
-// Every page below docs is in the index, and the README leads there.
+// The index links to every page below docs, and README.md links to the index.
 func TestDocsIndex(t *testing.T) {
 	const index = "docs/README.md"
 	all := pages(t)
@@ -123,15 +124,15 @@ func TestDocsIndex(t *testing.T) {
 	for path := range all {
 		inside, ok := strings.CutPrefix(path, "docs/")
 		if ok && path != index && !slices.Contains(listed, inside) {
-			t.Errorf("%s has no line for %s", index, path)
+			t.Errorf("%s has no link to %s", index, path)
 		}
 	}
 	if !slices.Contains(links(all["README.md"]), index) {
-		t.Errorf("README.md does not lead to %s", index)
+		t.Errorf("README.md has no link to %s", index)
 	}
 }
 
-// A test that a page of docs names is there, in the package that the page names.
+// Every test that a page below docs names exists, in the package that the page names.
 func TestDocsNameTests(t *testing.T) {
 	names := regexp.MustCompile("`(?:[a-z]+/)*([a-z]+)\\.(Test\\w+)`")
 	sources := map[string]string{} // by the last part of the package's path; the root's is rollcall
@@ -160,7 +161,7 @@ func TestDocsNameTests(t *testing.T) {
 	}
 }
 
-// Rows that a page takes from docs/performance.md are there, with the same figures.
+// Every row that a page cites from docs/performance.md is there, with the same figures.
 func TestCitedFigures(t *testing.T) {
 	const measured = "docs/performance.md"
 	all := pages(t)
@@ -182,8 +183,8 @@ func TestCitedFigures(t *testing.T) {
 	}
 }
 
-// comparisons returns the rows of all tables that begin with a case, a figure, ZooKeeper,
-// Rollcall and their ratio, without further columns. An empty case is the one above it.
+// comparisons returns the rows of all tables whose first columns are case, figure, ZooKeeper,
+// Rollcall and ratio. It drops all further columns, and replaces an empty case by the one above it.
 func comparisons(text string) (rows []string) {
 	const columns = 5
 	inside, last := false, ""

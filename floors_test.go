@@ -1,4 +1,5 @@
-// Package rollcall_test keeps the plan of the house, and tests the scripts that judge it.
+// Package rollcall_test checks which packages import which, the pages of documentation, and CI's
+// scripts.
 package rollcall_test
 
 import (
@@ -11,7 +12,8 @@ import (
 	"testing"
 )
 
-// floors is the plan of the house, from the ground up: a package imports lower ones only.
+// floors lists the packages by floor, the lowest first. A package imports only packages of lower
+// floors.
 var floors = [][]string{
 	{"jute", "proto", "fifo"},
 	{"sessiontracker", "znode", "tally"},
@@ -25,8 +27,9 @@ var floors = [][]string{
 	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/trials", "integration/hostile", "integration/differential", "integration/applications"},
 }
 
-// Every folder with Go files has a floor, and no package imports from its own floor or
-// above. Tests may. tools, bench/figures and ci/structures are modules of their own.
+// Every folder with Go files has a floor, and no package imports from its own floor or above. Tests
+// may. The folders tools, bench/figures and ci/structures have no floor, because they are modules
+// of their own.
 func TestFloors(t *testing.T) {
 	floor := map[string]int{}
 	for i, names := range floors {
@@ -45,7 +48,7 @@ func TestFloors(t *testing.T) {
 		}
 		here, planned := floor[filepath.Dir(path)]
 		if !planned {
-			t.Errorf("%s: its folder is not on the plan", path)
+			t.Errorf("%s: its folder has no floor", path)
 		}
 		if !planned || strings.HasSuffix(path, "_test.go") {
 			return nil
@@ -61,7 +64,7 @@ func TestFloors(t *testing.T) {
 			}
 			name, own := strings.CutPrefix(imported, "rollcall/")
 			if there, planned := floor[name]; own && (!planned || there >= here) {
-				t.Errorf("%s imports %s, which is on no lower floor", path, name)
+				t.Errorf("%s imports %s, which is not on a lower floor", path, name)
 			}
 		}
 		return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// docs/words.md has the table of figures, row for row.
+// docs/words.md has the table of metrics, row for row.
 func TestDocsHaveTheTable(t *testing.T) {
 	text, err := os.ReadFile("../docs/words.md")
 	if err != nil {
@@ -27,11 +27,11 @@ func TestDocsHaveTheTable(t *testing.T) {
 		fmt.Fprintf(&want, "| %s | %v | %s | %v | %s |\n", name, m.kind, m.unit, m.who, m.help)
 	}
 	if got, _, _ := strings.Cut(rest, "\n\n"); got+"\n" != want.String() {
-		t.Errorf("docs/words.md is not the table; it should be\n%s", want.String())
+		t.Errorf("the table in docs/words.md differs from the program's, which is\n%s", want.String())
 	}
 }
 
-// A row is complete, and no two are alike.
+// Every row is complete, and no two metrics have the same name.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	var s Stats
@@ -39,7 +39,7 @@ func TestTable(t *testing.T) {
 		m := &table[i]
 		m.each(&s, func(name, _ string) {
 			if seen[name] {
-				t.Errorf("%s twice", name)
+				t.Errorf("%s is in the table twice", name)
 			}
 			seen[name] = true
 		})

@@ -14,11 +14,12 @@ import (
 	"rollcall/tally"
 )
 
-// fakeSource is a member with two sessions, and a connection that is this very word's.
+// fakeSource is a member with the connections of two sessions, and a third one that sent the
+// command being answered.
 type fakeSource struct {
 	role    string
 	disk    error
-	endless bool // its connections and watches have no end
+	endless bool // the lists of connections and watches never end
 	resets  []string
 }
 
@@ -113,7 +114,7 @@ func newTestWords(t *testing.T, role string, whitelist ...string) (*Words, *fake
 	return w, f
 }
 
-// ask returns the whole answer to a word.
+// ask returns the complete answer to a command.
 func (w *Words) ask(t *testing.T, word string) string {
 	t.Helper()
 	var b strings.Builder
@@ -123,7 +124,7 @@ func (w *Words) ask(t *testing.T, word string) string {
 	return b.String()
 }
 
-// full fails when it has taken so many bytes.
+// fullWriter fails when more than left bytes are written. It counts the writes in asked.
 type fullWriter struct{ left, asked int }
 
 var errFull = errors.New("full")

@@ -7,8 +7,8 @@ import (
 	"rollcall/tally"
 )
 
-// Metrics with similar meanings differ: what was proposed, committed and expired, and the
-// percentiles of one figure.
+// Metrics with similar meanings have values of their own: the counts of proposals, commits and
+// expiries, and the percentiles of one metric.
 func TestFiguresAreTheirOwn(t *testing.T) {
 	s := &Stats{
 		Role: "leader", Proposed: 41, Committed: 42, Expired: 43,

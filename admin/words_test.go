@@ -22,7 +22,7 @@ const (
 	sentence    = "This ZooKeeper instance is not currently serving requests\n"
 )
 
-// Cases 328 to 342, word for word.
+// These are conformance cases 328 to 342. Answers are compared character by character.
 func TestAnswer(t *testing.T) {
 	const first = "0x1000012f99a0001"
 	const second = "0x2000012f99a0001"
@@ -85,8 +85,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// Case 330: every word answers, some with nothing. Case 332: a member that does not serve
-// says so, but for the words that ask nothing of an ensemble.
+// Case 330: every command is answered, hash with an empty answer. Case 332: a member that is not
+// serving says so, except to the commands that do not need the ensemble.
 func TestEveryWord(t *testing.T) {
 	names := strings.Fields("conf cons crst dirs dump envi gtmk ruok stmk srst srvr stat wchc wchp wchs mntr isro hash")
 	if got := slices.Sorted(maps.Keys(words)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
@@ -104,11 +104,11 @@ func TestEveryWord(t *testing.T) {
 		}
 	}
 	if len(f.resets) > 0 {
-		t.Errorf("a member that does not serve was reset: %v", f.resets)
+		t.Errorf("the statistics of a member that is not serving were reset: %v", f.resets)
 	}
 }
 
-// A reset reaches what it names; the trace mask is kept.
+// A reset command resets the statistics that it names. The trace mask is kept.
 func TestWordsWithEffects(t *testing.T) {
 	w, f := newTestWords(t, "leader", "*")
 	w.ask(t, "srst")
@@ -132,14 +132,14 @@ func TestWordsWithEffects(t *testing.T) {
 	}
 }
 
-// An answer ends when nobody takes it, however much there would be, and the next one may
-// come.
+// An answer ends when writing it fails, however much more there would be. The next command is still
+// answered.
 func TestAnswerEndsEarly(t *testing.T) {
 	w, f := newTestWords(t, "leader", "*")
 	for _, word := range []string{"cons", "stat", "wchc"} {
 		f.endless = true
 		if err := w.Answer(word, strings.NewReader(""), &fullWriter{left: 1 << 10}); !errors.Is(err, errFull) {
-			t.Errorf("%s without an end: %v", word, err)
+			t.Errorf("%s with endless lists: %v", word, err)
 		}
 		f.endless = false
 	}
@@ -157,7 +157,8 @@ func TestAnswerEndsEarly(t *testing.T) {
 	}
 }
 
-// Case 341. What collectors make of mntr: names and values, a tab between, each name once.
+// Case 341: collectors read mntr as names and values with a tab between them. Each name is there
+// once.
 func TestMntr(t *testing.T) {
 	line := regexp.MustCompile(`^zk_(\w+)\t(.+)$`)
 	for role, state := range map[string]string{"leader": "leading - broadcast", "follower": "following - broadcast", "standalone": ""} {
@@ -171,7 +172,7 @@ func TestMntr(t *testing.T) {
 			}
 			values[m[1]] = m[2]
 			if _, err := strconv.ParseFloat(m[2], 64); err != nil && i > 2 {
-				t.Errorf("%s: %q is no number", role, l)
+				t.Errorf("%s: %q is not a number", role, l)
 			}
 		}
 		want := map[string]string{
@@ -203,7 +204,7 @@ func TestMntr(t *testing.T) {
 	}
 }
 
-// Case 342. kazoo reads the version out of envi.
+// Case 342: kazoo reads the version from envi.
 func TestEnvi(t *testing.T) {
 	w, _ := newTestWords(t, "", "envi")
 	text, ok := strings.CutPrefix(w.ask(t, "envi"), "Environment:\n")
@@ -233,15 +234,15 @@ func TestNumber(t *testing.T) {
 func TestNewWordsRefuses(t *testing.T) {
 	for _, version := range []string{"", "1.0 beta", "1.0+dirty"} {
 		if _, err := NewWords(WordsConfig{Version: version, Source: &fakeSource{}}); err == nil {
-			t.Errorf("version %q is taken", version)
+			t.Errorf("version %q was accepted", version)
 		}
 	}
 	if _, err := NewWords(WordsConfig{Version: "1"}); err == nil {
-		t.Error("no source is taken")
+		t.Error("a configuration without a source was accepted")
 	}
 }
 
-// go-zookeeper's parser is the strictest there is.
+// go-zookeeper's parser, which is the strictest one, reads srvr.
 func TestGoClientReadsSrvr(t *testing.T) {
 	for _, role := range []string{"leader", "follower", "standalone"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -272,7 +273,7 @@ func TestGoClientReadsSrvr(t *testing.T) {
 	}
 }
 
-// What collectors and scripts look for is there, as they look for it.
+// The answers contain what collectors and scripts look for, in the form that they expect.
 func TestCollectorsRead(t *testing.T) {
 	w, _ := newTestWords(t, "leader", "*")
 	for _, tt := range []struct{ who, word, pattern string }{

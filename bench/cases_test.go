@@ -8,8 +8,8 @@ import (
 	"rollcall/jute"
 )
 
-// A writer's acknowledged writes must be there; others may be on top, and one that was
-// not acknowledged may be missing.
+// A writer's acknowledged writes must be there. Further writes may be there, too, and a write that
+// was not acknowledged may be missing.
 func TestMissingWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		acked, newest int64
@@ -28,7 +28,7 @@ func TestMissingWrites(t *testing.T) {
 	} {
 		u := &user{acked: c.acked, newest: c.newest}
 		if lost := u.missing([]byte(c.data), c.version); lost != c.lost {
-			t.Errorf("%s: %d are lost, not %d", name, lost, c.lost)
+			t.Errorf("%s: %d writes are lost, want %d", name, lost, c.lost)
 		}
 	}
 	if got := string(numbered(12, 5)); got != "12   " {
@@ -39,8 +39,8 @@ func TestMissingWrites(t *testing.T) {
 	}
 }
 
-// A gap is the longest time without a success within the measured time, its begin and its
-// end among them.
+// A gap is the longest time without a success within the measured time. It may begin when that time
+// begins, and end when it ends.
 func TestGaps(t *testing.T) {
 	from := time.Now()
 	at := func(s int) time.Time { return from.Add(time.Duration(s) * time.Second) }
@@ -65,7 +65,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// An expiry is early or late by the session's own time; one that does not come is missing.
+// An expiry is early or late compared with its own session's deadline. A session that does not
+// expire in time counts as an error.
 func TestAwaitExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &run{ctx: t.Context(), p: Params{Timeout: 4 * time.Second, Duration: time.Second}, tell: func(string) {}}
@@ -97,7 +98,8 @@ func TestAwaitExpiry(t *testing.T) {
 	})
 }
 
-// Of several storms the median counts, and only what was used while they were waited for.
+// The span of several storms is their median. Time and CPU time count only while expiries are
+// awaited.
 func TestStorms(t *testing.T) {
 	base := time.Now()
 	at := func(s int, cpu time.Duration) reading {
@@ -118,7 +120,7 @@ func TestStorms(t *testing.T) {
 	}
 }
 
-// An observer tells a group's end at the last of its deletions, and minds nothing else.
+// An observer reports the end of a group at the last deletion in it. It ignores all other events.
 func TestObserver(t *testing.T) {
 	o := &observer{groups: map[string]*group{}}
 	one, two := o.expect("3-14", 2), o.expect("31-4", 1)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// staged is a comparison whose runs and hooks are played: it notes their order.
+// staged is a comparison with fake runs and fake hooks. It records their order.
 type staged struct {
 	comparing
 	did   []string
@@ -42,7 +42,7 @@ func stage(t *testing.T, cases ...string) *staged {
 	}
 	s.hook = func(ctx context.Context, command string) (string, error) {
 		if ctx.Err() != nil {
-			t.Errorf("%s runs with a context that is over", command)
+			t.Errorf("%s runs with a context that has ended", command)
 		}
 		return "11 12\n13,", s.step(command)
 	}
@@ -69,8 +69,8 @@ func someComparison(t *testing.T) *Comparison {
 	return c
 }
 
-// Sides that run all the time change with each case; the first of a round is the second
-// of the next.
+// Sides that run all the time take turns with each case. The side that goes first in one round goes
+// second in the next.
 func TestCompareTurns(t *testing.T) {
 	s := stage(t, "get", "sessions")
 	if _, err := s.compare(t.Context()); err != nil {
@@ -86,8 +86,8 @@ func TestCompareTurns(t *testing.T) {
 	}
 }
 
-// A side that is started for its turn has all cases before it is stopped, and its
-// processes are those that its start printed. It is stopped when a case fails, too.
+// A side with a start command runs all cases between its start and its stop. Its processes are
+// those that the start command printed. It is also stopped when a case fails.
 func TestCompareHooks(t *testing.T) {
 	s := stage(t, "get", "sessions")
 	s.cfg.Sides[0].Start, s.cfg.Sides[0].Stop = "up", "down"
@@ -122,7 +122,7 @@ func TestCompareHooks(t *testing.T) {
 	}
 }
 
-// B is behind where it does less, takes longer, or needs more.
+// B is behind A if it does less, takes longer or uses more.
 func TestBehind(t *testing.T) {
 	ratio := func(v float64) *float64 { return &v }
 	for _, c := range []struct {
@@ -135,7 +135,7 @@ func TestBehind(t *testing.T) {
 		{Pair{Better: "less", Ratio: ratio(0.5)}, false},
 		{Pair{Better: "", Ratio: ratio(9)}, false},
 		{Pair{Better: "less", B: Spread{Median: 1}}, true},
-		{Pair{Better: "less", Unit: unitMillis, B: Spread{Median: 1}}, false}, // A was not watched
+		{Pair{Better: "less", Unit: unitMillis, B: Spread{Median: 1}}, false}, // nothing was measured for A
 		{Pair{Better: "more", B: Spread{Median: 1}}, false},
 	} {
 		if c.pair.Behind() != c.behind {
@@ -150,8 +150,8 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// A hook is a shell command whose output counts; one that fails says why. What it leaves
-// running holds nobody up.
+// runHook runs a shell command and returns its output. If the command fails, the error says why. A
+// process that the command leaves running does not delay runHook.
 func TestRunHook(t *testing.T) {
 	out, err := runHook(t.Context(), "sleep 5 & echo 12; echo 13")
 	if err != nil || out != "12\n13\n" {
@@ -174,7 +174,7 @@ func TestParsePIDs(t *testing.T) {
 	}
 	for _, text := range []string{"0", "-5", "x", "1.5", strings.Repeat("1 ", 1001)} {
 		if _, err := ParsePIDs(text); err == nil {
-			t.Errorf("%.20q is read", text)
+			t.Errorf("%.20q was accepted", text)
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"rollcall/jute"
 )
 
-// fakeServer answers every request of a client with success, in order, after delay. On
-// connections but the first, which a run keeps for itself, it may do worse.
+// fakeServer answers every request with success, in order, and each after delay, unless its fields
+// say otherwise. The first connection, which a run keeps for itself, never stalls or breaks.
 type fakeServer struct {
 	delay time.Duration
 	begun time.Time
-	// stall, since begun: no request is answered between the two.
+	// Between these two times, counted from begun, no request is answered.
 	stallFrom, stallUntil time.Duration
-	code                  jute.Code     // of get
+	code                  jute.Code     // the result of getData
 	drop                  time.Duration // when connections break, since begun; 0: never
 	conns                 atomic.Int64
 	gets                  atomic.Int64
@@ -99,7 +99,8 @@ func (f *fakeServer) answer(frame []byte, zxid int64) []byte {
 	return reply.Append(nil)
 }
 
-// against runs a case against the fake, on virtual time: to be called in a bubble.
+// against runs a case against the fake. It uses virtual time, so it must be called in a synctest
+// bubble.
 func (f *fakeServer) against(t *testing.T, text string, base Params) Result {
 	t.Helper()
 	p, err := ParseCase(text, base)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Every value lies in a bucket whose middle is less than 1 % away, and a greater value
-// never in an earlier bucket.
+// The middle of a value's bucket is less than 1 % away from the value. A greater value is never in
+// an earlier bucket.
 func TestHistogramBuckets(t *testing.T) {
 	last := -1
 	for v := time.Duration(0); v < 1<<maxBits; v += 1 + v/1000 {
 		key := bucket(v)
 		if key < last || key>>subBits >= pages {
-			t.Fatalf("%d lies in bucket %d, behind %d, of %d pages", v, key, last, pages)
+			t.Fatalf("%d is in bucket %d, after a smaller value in bucket %d; there are %d pages", v, key, last, pages)
 		}
 		last = key
 		if off := math.Abs(float64(middle(key) - v)); off > float64(v)/128 || v < 256 && off != 0 {
@@ -27,8 +27,8 @@ func TestHistogramBuckets(t *testing.T) {
 	}
 }
 
-// Quantiles agree with those of the sorted values, in one histogram and in several merged;
-// count, mean and maximum are exact.
+// The quantiles of a histogram, and of one that was merged from several, agree with those of the
+// sorted values. Count, mean and maximum are exact.
 func TestHistogramQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var whole, merged Histogram
@@ -61,11 +61,11 @@ func TestHistogramQuantiles(t *testing.T) {
 	}
 }
 
-// Few values, none, and impossible ones.
+// A histogram handles few values, none at all, and impossible ones.
 func TestHistogramEdges(t *testing.T) {
 	var h Histogram
 	if h.Quantile(0.5) != 0 || h.Mean() != 0 || h.Max() != 0 {
-		t.Error("an empty histogram is not 0")
+		t.Error("the quantile, mean or maximum of an empty histogram is not 0")
 	}
 	h.Add(1_000_003)
 	for _, q := range []float64{0, 0.5, 0.999, 1} {
@@ -78,7 +78,7 @@ func TestHistogramEdges(t *testing.T) {
 	if h.Quantile(0.1) != 0 || h.Max() != math.MaxInt64 || h.Count() != 3 {
 		t.Errorf("%d, %d, %d", h.Quantile(0.1), h.Max(), h.Count())
 	}
-	// Nothing is said to be shorter than the shortest, in a merged histogram either.
+	// No quantile is below the smallest value, in a merged histogram either.
 	v := time.Duration(1_000_000)
 	for middle(bucket(v)) >= v {
 		v++
@@ -88,11 +88,11 @@ func TestHistogramEdges(t *testing.T) {
 	few.Add(time.Second)
 	merged.Merge(&few)
 	if few.Quantile(0.5) != v || merged.Quantile(0.5) != v {
-		t.Errorf("%d and %d, not %d", few.Quantile(0.5), merged.Quantile(0.5), v)
+		t.Errorf("quantiles %d and %d, want %d", few.Quantile(0.5), merged.Quantile(0.5), v)
 	}
 }
 
-// A quantile whose rank is no whole number is that of the next rank.
+// If the rank of a quantile is not a whole number, it is rounded up.
 func TestHistogramRanksBetweenNumbers(t *testing.T) {
 	var h Histogram
 	for n := 1; n <= 30; n++ {

@@ -15,7 +15,7 @@ import (
 	"rollcall/client"
 )
 
-// keepArgument makes the test's program a keeper.
+// keepArgument is the argument that makes the test binary a keeper.
 const keepArgument = "keep-sessions"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Sessions that are held: pings of the measured time count, and whatever befalls them.
+// The latencies of pings count only in the measured time. Expiries and dropped connections always
+// count.
 func TestHolding(t *testing.T) {
 	h := newHolding(nil)
 	ping := func(measured bool, d time.Duration) {
@@ -49,7 +50,7 @@ func TestHolding(t *testing.T) {
 	}
 }
 
-// listen has the fake serve a port, for clients of another process.
+// listen makes the fake serve a TCP port, for clients in other processes. It returns the address.
 func (f *fakeServer) listen(t *testing.T) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -69,8 +70,8 @@ func (f *fakeServer) listen(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// Sessions that are more than one process may hold are held by several: all are opened, ping,
-// are counted and closed.
+// If one process may not hold all sessions, several processes share them. All sessions are opened,
+// send pings, are counted, and are closed.
 func TestHoldInProcesses(t *testing.T) {
 	f := &fakeServer{begun: time.Now()}
 	p, err := ParseCase("sessions:hold=23,timeout=3s,warmup=0s,duration=2s", Defaults())
@@ -91,13 +92,14 @@ func TestHoldInProcesses(t *testing.T) {
 	for _, e := range r.Extra {
 		extra[e.Name] = e.Value
 	}
-	// One connection is the run's own; a slow machine may break some of the others.
+	// One connection is the run's own. On a slow machine some of the others may break.
 	if n := f.conns.Load(); n < 24 || n > 24+int64(extra["connections dropped"]) || extra["expired"] != 0 || extra["not closed"] > extra["connections dropped"] || extra["closed"] <= 0 {
 		t.Errorf("%d connections, %v", n, extra)
 	}
 }
 
-// What cannot be held is refused, and why an order failed is told.
+// A run refuses more sessions than its processes can hold. If an order to a keeper fails, the error
+// says why.
 func TestHoldRefused(t *testing.T) {
 	p, err := ParseCase("sessions:hold=1000,timeout=200ms", Defaults())
 	if err != nil {
@@ -120,12 +122,12 @@ func TestHoldRefused(t *testing.T) {
 		t.Errorf("%s, %v", &out, err)
 	}
 	if err := ServeKeeper(t.Context(), strings.NewReader(`dance`), io.Discard); err == nil {
-		t.Error("no order was obeyed")
+		t.Error("input that is not an order was accepted")
 	}
 }
 
-// All sessions are asked to close before the first answer: the time of one answer suffices. Who
-// does not answer is not waited for longer than ctx says.
+// closeAtOnce asks all sessions to close before it waits for the first answer, so it takes only as
+// long as one answer. It does not wait for missing answers after ctx has ended.
 func TestCloseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Second, begun: time.Now(), stallFrom: 10 * time.Second, stallUntil: time.Hour}
@@ -139,7 +141,7 @@ func TestCloseAtOnce(t *testing.T) {
 		}
 		clients, began := open(), time.Now()
 		if n := closeAtOnce(t.Context(), clients); n != 100 || time.Since(began) != time.Second {
-			t.Errorf("%d after %v", n, time.Since(began))
+			t.Errorf("%d sessions were closed after %v", n, time.Since(began))
 		}
 		clients = open()
 		time.Sleep(10 * time.Second)
@@ -147,14 +149,15 @@ func TestCloseAtOnce(t *testing.T) {
 		defer stop()
 		began = time.Now()
 		if n := closeAtOnce(ctx, clients); n != 0 || time.Since(began) != 5*time.Second {
-			t.Errorf("%d after %v", n, time.Since(began))
+			t.Errorf("%d sessions were closed after %v", n, time.Since(began))
 		}
 		abandonAll(clients)
 		f.serving.Wait()
 	})
 }
 
-// A histogram comes through JSON as it was, and what is none is refused.
+// A histogram is the same after it was written as JSON and read again. JSON that is not a histogram
+// is rejected.
 func TestHistogramJSON(t *testing.T) {
 	var h, got Histogram
 	for v := time.Duration(1); v < 10*time.Minute; v = v*5/4 + 1 {
@@ -169,7 +172,7 @@ func TestHistogramJSON(t *testing.T) {
 	}
 	for _, text := range []string{`{"Buckets":{"-1":1}}`, `{"Buckets":{"4608":1}}`, `[]`} {
 		if err := json.Unmarshal([]byte(text), &got); err == nil {
-			t.Errorf("%s was read", text)
+			t.Errorf("%s was accepted", text)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"rollcall/jute"
 )
 
-// quick is a short run of few requests.
+// quick returns the parameters of a short run with few requests.
 func quick() Params {
 	p := Defaults()
 	p.Conns, p.Window, p.Nodes = 2, 1, 10
@@ -17,8 +17,8 @@ func quick() Params {
 	return p
 }
 
-// A closed loop has each connection keep its window under way: what is measured follows
-// from how long an answer takes. The warm-up does not count.
+// In a closed loop each connection keeps its window full, so the rate follows from how long a reply
+// takes. Requests of the warm-up do not count.
 func TestClosedLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Millisecond}
@@ -29,7 +29,8 @@ func TestClosedLoop(t *testing.T) {
 		if sent := f.gets.Load(); sent < r.Ops+199 || sent > r.Ops+203 {
 			t.Errorf("%d requests were sent, %d are counted", sent, r.Ops)
 		}
-		// The server takes one at a time, so that four wait for each other.
+		// The server handles one request at a time, so each of four requests waits for the other
+		// three.
 		r = (&fakeServer{delay: time.Millisecond}).against(t, "get:window=4", quick())
 		if r.Ops < 1998 || r.Ops > 2010 || r.Latency.P50 != 4000 {
 			t.Errorf("window 4: %d ops, %+v", r.Ops, r.Latency)
@@ -37,8 +38,8 @@ func TestClosedLoop(t *testing.T) {
 	})
 }
 
-// At a fixed rate a stall of one second counts for everyone who was to be served in it,
-// and all who were to begin in the measured time are counted.
+// At a fixed rate, a stall of one second delays every request that is due during it, and each of
+// these delays is measured. Every request that is due in the measured time is counted.
 func TestRateShowsStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: 10 * time.Microsecond, stallFrom: 700 * time.Millisecond, stallUntil: 1700 * time.Millisecond}
@@ -59,8 +60,8 @@ func TestRateShowsStall(t *testing.T) {
 	})
 }
 
-// A rate that the servers cannot keep is told, and what could not be sent counts with the
-// time that it had waited.
+// If the servers cannot keep up with the rate, a note in the result says so. Requests that could
+// not be sent count with the time that they had waited.
 func TestRateTooHigh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: 10 * time.Millisecond}
@@ -76,7 +77,7 @@ func TestRateTooHigh(t *testing.T) {
 	})
 }
 
-// What servers refuse is counted by its reason, and not as a success.
+// A request that the server refuses is counted under its error, and not as a success.
 func TestRefusedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Millisecond, code: jute.NoNode}
@@ -87,7 +88,8 @@ func TestRefusedRequests(t *testing.T) {
 	})
 }
 
-// A connection that breaks costs the requests on it; the load goes on with the next.
+// If a connection breaks, the requests in flight on it are lost. The load continues on the next
+// connection.
 func TestBrokenConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Millisecond, drop: 500 * time.Millisecond}
@@ -98,7 +100,7 @@ func TestBrokenConnection(t *testing.T) {
 	})
 }
 
-// Requests that are not answered ten seconds after the end are given up and counted.
+// Requests that are still unanswered ten seconds after the end are abandoned and counted as errors.
 func TestUnansweredRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Millisecond, stallFrom: 600 * time.Millisecond, stallUntil: time.Minute}
@@ -111,8 +113,7 @@ func TestUnansweredRequests(t *testing.T) {
 	})
 }
 
-// An ensemble takes part in the order in which it is named: connections are spread over
-// its servers in turn.
+// Connections are spread over the servers in turn, in the order in which the servers are named.
 func TestHomes(t *testing.T) {
 	r := &run{homes: []string{"a", "b", "c"}}
 	var homes, firsts []string

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Members are found by what they say of themselves.
+// Members are chosen by the role that they report.
 func TestMembers(t *testing.T) {
 	says := map[string]string{
 		"a:1": "Rollcall version: 1\nMode: follower\nNode count: 5\n",

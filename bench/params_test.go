@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A case is named with parameters of its own; the rest comes from the flags or the case.
+// A case may be named with parameters of its own. The others come from the flags, or are the case's
+// defaults.
 func TestParseCase(t *testing.T) {
 	base := Defaults()
 	base.Window = 7
@@ -37,7 +38,7 @@ func TestParseCase(t *testing.T) {
 	}
 }
 
-// What is wrong is named, with what is allowed.
+// The error names what is wrong and says what is allowed.
 func TestParseCaseErrors(t *testing.T) {
 	base := Defaults()
 	for text, want := range map[string]string{
@@ -75,8 +76,8 @@ func TestParseCaseErrors(t *testing.T) {
 	}
 }
 
-// Every case has a line of help, every knob a case, and every case a duration that it
-// keeps to but for expiry, which ends when all have expired.
+// Every case has a line of help. Every knob has a help text, a name of its own, and at least one
+// case, and all of its cases exist.
 func TestKnobs(t *testing.T) {
 	names := map[string]bool{}
 	for _, k := range Knobs() {
@@ -100,8 +101,8 @@ func TestKnobs(t *testing.T) {
 	}
 }
 
-// More connections than this process may have files open are refused before anything is
-// sent, with the limit.
+// If a case needs more connections than this process may have open files, it is refused before
+// anything is sent, and the error says so.
 func TestFilesLimit(t *testing.T) {
 	p, err := ParseCase("get:conns=100000", Defaults())
 	if err != nil {

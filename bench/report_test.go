@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// someResults are rows of every kind.
+// someResults returns results of every kind.
 func someResults() []Result {
 	return []Result{
 		{
@@ -42,11 +42,11 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; ROLLCALL_GOLDEN=1 writes it anew:\n%s", path, got)
+		t.Errorf("%s differs; run the test with ROLLCALL_GOLDEN=1 to rewrite it:\n%s", path, got)
 	}
 }
 
-// What people and programs read stays as it is.
+// The output that people and programs read does not change.
 func TestReports(t *testing.T) {
 	var b bytes.Buffer
 	if err := Table(&b, someResults()); err != nil {
@@ -71,8 +71,8 @@ func TestReports(t *testing.T) {
 	golden(t, "comparison.md", b.Bytes())
 }
 
-// The tool is void from more than a third of the servers' CPU on, and never where no
-// server is watched.
+// A result is void if the tool used more than a third of the servers' CPU time. It is never void if
+// no server is watched.
 func TestCost(t *testing.T) {
 	at := func(server, tool time.Duration) reading {
 		return reading{servers: usage{cpu: map[int]time.Duration{1: server, 2: server}}, tool: tool}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// due is the number of requests at and before a time, at every rate and to the nanosecond.
+// due returns how many requests are due at or before a time. It is exact to the nanosecond at every
+// rate.
 func TestScheduleDue(t *testing.T) {
 	for _, rate := range []float64{0.3, 1, 7, 333, 1000, 99_999.5, 3e6} {
 		s := schedule{rate: rate, n: 3}
@@ -25,8 +26,8 @@ func TestScheduleDue(t *testing.T) {
 	}
 }
 
-// Each request is offered at its time, to the connections in turn. A pacer that stood
-// still offers what has become due at once, and keeps to the times of the rest.
+// Each request is offered when it is due, to the connections in turn. A pacer that was paused
+// offers everything that has become due at once, and then offers the rest on time.
 func TestSchedulePace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := schedule{rate: 100, n: 4}
@@ -36,7 +37,7 @@ func TestSchedulePace(t *testing.T) {
 		late := s.pace(time.Second, nil, since, time.Sleep, func(conn int64) {
 			want := s.at(g)
 			if g >= 30 && g < 50 {
-				want = s.at(50) // since the pacer stood still
+				want = s.at(50) // the pacer was paused until then
 			}
 			if conn != g%4 || since() != want {
 				t.Errorf("request %d is offered to connection %d at %v", g, conn, since())
@@ -51,7 +52,7 @@ func TestSchedulePace(t *testing.T) {
 	})
 }
 
-// A pacer ends when it is told to, although nothing is due for a long time.
+// A pacer stops when it is told to, even if nothing is due for a long time.
 func TestSchedulePaceStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})

@@ -10,7 +10,7 @@ import (
 
 const statLine = "%s (a ) (name) S 1 2 3 4 5 6 7 8 9 10 250 150 7 7 20 0 8 0 1 1 1\n"
 
-// fakeProc makes a /proc with these processes.
+// fakeProc makes a /proc with these files, and returns the processes 11 and 12 of it.
 func fakeProc(t *testing.T, files map[string]string) processes {
 	t.Helper()
 	p := processes{root: t.TempDir(), pids: []int{11, 12}}
@@ -26,7 +26,8 @@ func fakeProc(t *testing.T, files map[string]string) processes {
 	return p
 }
 
-// CPU time is user and system time of each process, whatever its name; memory adds up.
+// CPU time is the user and system time of each process, whatever its name is. Memory is the sum
+// over all processes.
 func TestUsage(t *testing.T) {
 	p := fakeProc(t, map[string]string{
 		"11/stat": strings.Replace(statLine, "%s", "11", 1), "11/status": "Name:\tx\nVmRSS:\t  2048 kB\n", "11/smaps_rollup": "a-b\nRss: 5 kB\nPss:   1024 kB\nPss_Dirty: 7 kB\n",
@@ -42,8 +43,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A process that has ended is left out, but must be there when a run begins. What cannot
-// be read is an error.
+// A process that has ended is left out, but every process must exist when a run begins. Text that
+// cannot be parsed is an error.
 func TestUsageMissing(t *testing.T) {
 	p := fakeProc(t, map[string]string{"11/stat": strings.Replace(statLine, "%s", "11", 1)})
 	if u, err := p.all(); err != nil || len(u.cpu) != 1 {
@@ -55,12 +56,12 @@ func TestUsageMissing(t *testing.T) {
 	for _, text := range []string{"", "11", "11 (x) S 1 2", "11 (x) S 1 2 3 4 5 6 7 8 9 10 x 5 6"} {
 		p := fakeProc(t, map[string]string{"11/stat": text})
 		if _, err := p.cpu(); err == nil {
-			t.Errorf("%q is read", text)
+			t.Errorf("%q was accepted", text)
 		}
 	}
 }
 
-// This very process is readable, and has used CPU time by both accounts.
+// The usage of this process can be read. Both /proc and ownCPU report CPU time for it.
 func TestUsageOfThisProcess(t *testing.T) {
 	p := processes{root: "/proc", pids: []int{os.Getpid()}}
 	for began := time.Now(); ownCPU() < 50*time.Millisecond && time.Since(began) < time.Minute; {

@@ -12,8 +12,8 @@ import (
 	"rollcall/jute"
 )
 
-// answer plays a server that answers every request at once: a setData with a Stat, all that
-// one read returned in one write.
+// answer is a server that answers every request immediately. A setData gets a Stat. The replies to
+// all requests of one read go out in one write.
 func answer(conn net.Conn) {
 	defer conn.Close()
 	in := make([]byte, 256<<10)
@@ -58,7 +58,8 @@ func answer(conn net.Conn) {
 	}
 }
 
-// openLoopback opens a Client at a server on the loopback that answers at once.
+// openLoopback opens a Client whose server is on the loopback interface and answers every request
+// immediately.
 func openLoopback(tb testing.TB, cfg Config) *Client {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,9 +86,9 @@ func openLoopback(tb testing.TB, cfg Config) *Client {
 	return c
 }
 
-// A request's whole way over the loopback, with a server that only answers: so many
-// connections with so many in flight each. Whoever is answered sends the next. On two cores
-// half of it is the server's.
+// BenchmarkGo measures a request's round trip over the loopback interface to a server that only
+// answers, for several numbers of connections and of requests in flight on each. Each reply
+// triggers the next request. On two cores, half of the cost is the server's.
 func BenchmarkGo(b *testing.B) {
 	for _, load := range []struct {
 		conns, window int
@@ -119,7 +120,7 @@ func BenchmarkGo(b *testing.B) {
 	}
 }
 
-// openLoop returns a Loop until the end of the test.
+// openLoop returns a Loop that is closed at the end of the test.
 func openLoop(tb testing.TB) *Loop {
 	loop, err := NewLoop()
 	if err != nil {
@@ -129,11 +130,12 @@ func openLoop(tb testing.TB) *Loop {
 	return loop
 }
 
-// closedLoop sends requests until none are left, window of them in flight, then says so.
+// closedLoop sends requests until left is used up, and keeps window of them in flight. After the
+// last reply it sends that reply's error to ended.
 func closedLoop(c *Client, window int, left *atomic.Int64, ended chan<- error) {
 	rec := &jute.SetDataRequest{Path: []byte("/bench/node"), Data: make([]byte, 100), Version: -1}
 	ctx := context.Background()
-	under := 1 // the reader's
+	under := 1 // requests in flight; the first is the sync below
 	var next func(Reply, error)
 	send := func() {
 		if left.Add(-1) < 0 {
@@ -163,7 +165,7 @@ func closedLoop(c *Client, window int, left *atomic.Int64, ended chan<- error) {
 	}
 }
 
-// One caller that waits for each reply.
+// BenchmarkDo measures one caller that waits for each reply.
 func BenchmarkDo(b *testing.B) {
 	c := openLoopback(b, Config{})
 	rec := &jute.SetDataRequest{Path: []byte("/bench/node"), Data: make([]byte, 100), Version: -1}
@@ -176,14 +178,15 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// What a session costs that only pings: its memory and its goroutines, without the server's.
+// BenchmarkIdle measures the memory and the goroutines of a session that only pings, without the
+// server's.
 func BenchmarkIdle(b *testing.B) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer ln.Close()
-	go func() { // shakes hands, and has nothing behind it for each
+	go func() { // answers handshakes, without a goroutine per connection
 		in := make([]byte, 256)
 		hello := appendFrame(jute.ConnectResponse{TimeOut: 30000, SessionID: 7, Passwd: make([]byte, 16), HasReadOnly: true})
 		for {
@@ -217,7 +220,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// memory is what heap and stacks take after a collection.
+// memory returns the bytes in heap and stacks after a garbage collection.
 func memory() uint64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -14,7 +14,7 @@ import (
 	"rollcall/jute"
 )
 
-// Replies of all sizes, cut anywhere, reach the functions of their requests in order.
+// Replies of all sizes, split at any byte, reach the functions of their requests in order.
 func TestPipelining(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		const requests = 600
@@ -65,7 +65,7 @@ func TestPipelining(t *testing.T) {
 		if next != requests || c.link.lent == nil && len(c.link.buf) != smallRead {
 			t.Errorf("%d replies, then a buffer of %d", next, len(c.link.buf))
 		}
-		// An idle client keeps nothing that was lent.
+		// An idle client returns the buffer that it was lent.
 		p.reply(p.want(jute.OpPing).Xid, 1, jute.OK, nil)
 		synctest.Wait()
 		p.reply(p.want(jute.OpPing).Xid, 1, jute.OK, nil)
@@ -76,7 +76,7 @@ func TestPipelining(t *testing.T) {
 	})
 }
 
-// What has gathered goes out in one write.
+// Requests that have queued up go out in one write.
 func TestOneWriteForMany(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -86,14 +86,14 @@ func TestOneWriteForMany(t *testing.T) {
 		})
 		for range 10 {
 			if err := c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(Reply, error) {
-				time.Sleep(time.Millisecond) // a writer could run
+				time.Sleep(time.Millisecond) // gives a writer time to run
 				_ = c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(Reply, error) {})
 			}); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // the first is being written: nobody reads
+			synctest.Wait() // the first request is being written, and the server does not read
 		}
-		time.Sleep(12 * time.Second) // no time for pings
+		time.Sleep(12 * time.Second) // long enough for a ping, but none is sent during a write
 		const size = 4 + 8 + 4
 		b := make([]byte, 1000)
 		for _, want := range []int{1 * size, 9 * size} {
@@ -101,7 +101,8 @@ func TestOneWriteForMany(t *testing.T) {
 				t.Errorf("%d bytes in one write, want %d", n, want)
 			}
 		}
-		// Ten replies in one read: what their functions send goes out together, too.
+		// Ten replies arrive in one read. The requests that their functions send go out together,
+		// too.
 		var replies []byte
 		for i := range 10 {
 			replies = append(replies, appendFrame(jute.ReplyHeader{Xid: int32(i + 1), Zxid: 1})...)
@@ -115,7 +116,8 @@ func TestOneWriteForMany(t *testing.T) {
 	})
 }
 
-// No more than MaxInFlight requests are under way: the next waits for a reply, or its context.
+// At most MaxInFlight requests are in flight. The next one waits for a reply or for the end of its
+// context.
 func TestMaxInFlight(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -123,7 +125,7 @@ func TestMaxInFlight(t *testing.T) {
 			p = <-f.peers
 			p.accept()
 		})
-		again := true // the first function to run sends two requests more
+		again := true // the first function that runs sends two more requests
 		nothing := func(Reply, error) {}
 		done := func(Reply, error) {
 			if again {
@@ -142,29 +144,29 @@ func TestMaxInFlight(t *testing.T) {
 		}
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		if err := c.Go(limited, jute.OpExists, nil, nothing); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a fourth: %v", err)
+			t.Errorf("a fourth request: %v, want DeadlineExceeded", err)
 		}
 		cancel()
 		if len(c.waiting) != 0 {
-			t.Error("who has gone still waits")
+			t.Error("a caller that has given up is still in the queue")
 		}
 		passed := make(chan error, 3)
 		for range 3 {
 			go func() { passed <- c.Go(ctx, jute.OpExists, nil, nothing) }()
 		}
-		synctest.Wait() // they wait
+		synctest.Wait() // all three wait
 		reply := func(op jute.Op) {
 			t.Helper()
 			p.reply(p.want(op).Xid, 1, jute.OK, nil)
 			synctest.Wait()
 		}
-		for i, want := range []int{0, 0, 1} { // the first reply's function fills its place and one more
+		for i, want := range []int{0, 0, 1} { // the function of the first reply sends two requests
 			reply(jute.OpSync)
 			if len(passed) != want {
-				t.Errorf("%d passed after %d replies, want %d", len(passed), i+1, want)
+				t.Errorf("%d callers continued after %d replies, want %d", len(passed), i+1, want)
 			}
 		}
-		// A loss lets all go.
+		// A lost connection releases all callers that wait.
 		_ = p.Close()
 		synctest.Wait()
 		var got []error
@@ -172,12 +174,13 @@ func TestMaxInFlight(t *testing.T) {
 			got = append(got, <-passed)
 		}
 		if got[0] != nil || !errors.Is(got[1], ErrNotConnected) || !errors.Is(got[2], ErrNotConnected) {
-			t.Errorf("who waited: %v", got)
+			t.Errorf("the waiting callers returned %v", got)
 		}
 	})
 }
 
-// A function that the reader calls may send past the bound: the reader would wait for itself.
+// A function that the reader calls may exceed the limit, because otherwise the reader would wait
+// for itself.
 func TestSendFromWatchAndState(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -186,7 +189,7 @@ func TestSendFromWatchAndState(t *testing.T) {
 		nothing := func(Reply, error) {}
 		send := func() {
 			sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing))
-			time.Sleep(time.Millisecond) // a writer could run
+			time.Sleep(time.Millisecond) // gives a writer time to run
 			sent = append(sent, c.Go(ctx, jute.OpSync, nil, nothing))
 		}
 		again := false
@@ -194,7 +197,7 @@ func TestSendFromWatchAndState(t *testing.T) {
 			MaxInFlight: 2,
 			Watch:       func(jute.WatcherEvent, int64) { send() },
 			State: func(s State, _ error) {
-				if s == Connected && again { // at first c may not be there yet
+				if s == Connected && again { // at the first call, c may not be set yet
 					send()
 				}
 				again = true
@@ -230,7 +233,7 @@ func TestSendFromWatchAndState(t *testing.T) {
 	})
 }
 
-// A turn that comes as its context ends goes to the next.
+// If a caller's turn comes just as its context ends, it passes the turn on to the next caller.
 func TestTurnPassedOn(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		c := f.open(Config{MaxInFlight: 1}, func() { (<-f.peers).accept() })
@@ -248,19 +251,19 @@ func TestTurnPassedOn(t *testing.T) {
 		go wait(ctx, func() { close(passed) })
 		synctest.Wait()
 		c.mu.Lock()
-		cancel() // this wakes it, and it finds the lock taken
+		cancel() // wakes the first caller, which then waits for the lock
 		c.wakeOne()
 		c.mu.Unlock()
 		start := time.Now()
 		<-passed
 		if d := time.Since(start); d != 0 {
-			t.Errorf("the next waited for %v", d)
+			t.Errorf("the next caller waited for %v", d)
 		}
 	})
 }
 
-// Bytes that the server does not take bound what is taken, and their writing does not hide
-// that the server is silent.
+// If the server does not read, the Client accepts requests only until its buffers are full. A write
+// in progress does not hide that the server is silent.
 func TestUnsentBound(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		c := f.open(Config{}, func() { (<-f.peers).accept() })
@@ -284,8 +287,8 @@ func TestUnsentBound(t *testing.T) {
 			}
 		}()
 		time.Sleep(time.Second)
-		if n := taken.Load(); n > 10 { // 4 MiB being written and 4 waiting, and what exceeded both
-			t.Errorf("%d MiB were taken", n)
+		if n := taken.Load(); n > 10 { // 4 MiB are being written and 4 wait; one request may exceed each limit
+			t.Errorf("%d MiB were accepted", n)
 		}
 		<-over
 		if d := time.Since(start); d != 20*time.Second || !errors.Is(refused, ErrNotConnected) {
@@ -293,12 +296,12 @@ func TestUnsentBound(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := taken.Load(); int64(lost) != n {
-			t.Errorf("%d of %d were lost", lost, n)
+			t.Errorf("%d of %d requests were lost, want all", lost, n)
 		}
 	})
 }
 
-// Who waits on the bound of bytes goes on when they are taken.
+// A caller that waits because too many bytes are unsent continues when the server reads them.
 func TestUnsentBoundEnds(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -314,7 +317,7 @@ func TestUnsentBoundEnds(t *testing.T) {
 			}
 			over <- err
 		}()
-		time.Sleep(time.Second) // it waits
+		time.Sleep(time.Second) // until the caller waits
 		for range 20 {
 			p.want(jute.OpSetData)
 		}
@@ -324,8 +327,8 @@ func TestUnsentBoundEnds(t *testing.T) {
 	})
 }
 
-// A Do whose context ends returns; the reply that comes later goes nowhere, and its memory to
-// nobody else.
+// A Do returns when its context ends. A reply that arrives later is dropped. It does not reach
+// another call through reused memory.
 func TestContextEndsInDo(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -339,7 +342,7 @@ func TestContextEndsInDo(t *testing.T) {
 			t.Errorf("late: %v", err)
 		}
 		if _, _, err := c.Get(limited, "/never", false); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("ended before: %v", err)
+			t.Errorf("with a context that has ended: %v", err)
 		}
 		type result struct {
 			data []byte
@@ -363,7 +366,7 @@ func TestContextEndsInDo(t *testing.T) {
 	})
 }
 
-// Xids begin again behind the greatest.
+// After the greatest xid, the numbers start again at 1.
 func TestXidWraps(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -385,7 +388,7 @@ func TestXidWraps(t *testing.T) {
 	})
 }
 
-// hostile is what no server sends.
+// hostile holds bytes that no server sends, each under the name of its fault.
 var hostile = map[string][]byte{
 	"length below 0":         {0xff, 0xff, 0xff, 0xff},
 	"length above the limit": {0x7f, 0, 0, 0},
@@ -398,7 +401,8 @@ var hostile = map[string][]byte{
 	"unknown xid":            appendFrame(jute.ReplyHeader{Xid: -99}),
 }
 
-// A connection on which nonsense comes is left, and the session goes on elsewhere.
+// If invalid bytes arrive on a connection, the client drops it and resumes the session at another
+// server.
 func TestHostileBytes(t *testing.T) {
 	for name, nonsense := range hostile {
 		t.Run(name, func(t *testing.T) {
@@ -427,7 +431,7 @@ func TestHostileBytes(t *testing.T) {
 	}
 }
 
-// A length alone costs no memory.
+// The length of a frame alone does not make the client allocate memory for it.
 func TestPromisedLength(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -445,8 +449,9 @@ func TestPromisedLength(t *testing.T) {
 	})
 }
 
-// FuzzReplies gives a Client any bytes after the handshake, with requests of every kind under
-// way: it ends the connection or waits, and every request ends once.
+// FuzzReplies sends arbitrary bytes to a Client after the handshake, while four kinds of requests
+// are in flight. The Client must drop the connection or wait, and every request must end exactly
+// once.
 func FuzzReplies(f *testing.F) {
 	for _, b := range hostile {
 		f.Add(b, uint8(3))

@@ -17,12 +17,13 @@ import (
 
 var ctx = context.Background()
 
-// within runs a test in a bubble with virtual time, which also finds goroutines left behind.
+// within runs a test in a synctest bubble, with virtual time. The bubble also finds goroutines that
+// the test leaves running.
 func within(t *testing.T, f func(t *testing.T, f *fake)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newFake(t)) })
 }
 
-// A session opens, requests are answered with what the server says, and Close closes it.
+// A session opens, each request returns the server's reply, and Close closes the session.
 func TestSession(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -67,8 +68,8 @@ func TestSession(t *testing.T) {
 	})
 }
 
-// A client pings when it has sent nothing for a third of the timeout, and says how long the
-// answer took.
+// A client sends a ping when it has sent nothing for a third of the timeout. It reports how long
+// the reply took.
 func TestPing(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -86,7 +87,7 @@ func TestPing(t *testing.T) {
 			time.Sleep(time.Second)
 			p.reply(jute.XidPing, 0, jute.OK, nil)
 			if d := <-pings; d != time.Second {
-				t.Errorf("told %v", d)
+				t.Errorf("Pinged was called with %v, want 1s", d)
 			}
 		}
 		ping(10 * time.Second)
@@ -100,8 +101,9 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// A server that says nothing for two thirds of the timeout is left: what was under way is lost
-// and not sent again, in order, and the session goes on at the next server.
+// A client leaves a server that has been silent for two thirds of the timeout. The requests in
+// flight end in order with ErrConnectionLost and are not sent again. The session resumes at the
+// next server.
 func TestSilence(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var h heard
@@ -114,7 +116,7 @@ func TestSilence(t *testing.T) {
 		})
 		start := time.Now()
 		for i := range 4 {
-			if i == 2 { // later than the last that was heard
+			if i == 2 { // sent some time after the last reply, from which silence is counted
 				a.reply(a.want(jute.OpSync).Xid, 0x77, jute.OK, nil)
 				a.reply(a.want(jute.OpSync).Xid, -1, jute.Unimplemented, nil)
 				time.Sleep(7 * time.Second)
@@ -122,7 +124,7 @@ func TestSilence(t *testing.T) {
 			if err := c.Go(ctx, jute.OpSync, jute.SyncRequest{}, func(_ Reply, err error) {
 				h.add("%d %v", i, err)
 				if i == 2 && !errors.Is(c.Go(ctx, jute.OpSync, nil, nil), ErrNotConnected) {
-					t.Error("a request was taken without a connection")
+					t.Error("a request was accepted without a connection")
 				}
 			}); err != nil {
 				t.Fatal(err)
@@ -146,7 +148,7 @@ func TestSilence(t *testing.T) {
 		if c.Server() != "b" {
 			t.Errorf("server %q", c.Server())
 		}
-		b.want(jute.OpPing) // nothing before it
+		b.want(jute.OpPing) // no request was sent again before it
 		want := []string{"connected false", "0 <nil>", "1 <nil>", "2 " + ErrConnectionLost.Error(), "3 " + ErrConnectionLost.Error(), "disconnected true", "connected false"}
 		if got := h.take(); !slices.Equal(got, want) {
 			t.Errorf("heard\n%q, want\n%q", got, want)
@@ -154,7 +156,8 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// A Do that finds no connection waits for one; one that was sent is lost with it.
+// A Do that finds no connection waits for one. A Do whose request was sent fails when the
+// connection is lost.
 func TestDoAcrossLoss(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var a *peer
@@ -186,7 +189,7 @@ func TestDoAcrossLoss(t *testing.T) {
 	})
 }
 
-// A session that the servers know no longer ends the client for good.
+// If the servers no longer know the session, the client ends for good.
 func TestExpired(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var h heard
@@ -210,7 +213,7 @@ func TestExpired(t *testing.T) {
 		if got, want := h.take(), []string{"connected false", "disconnected false", "expired true"}; !slices.Equal(got, want) {
 			t.Errorf("states %q, want %q", got, want)
 		}
-		// To take over a session that is gone is an error of Open.
+		// Open fails if the session to resume is gone.
 		go func() { (<-f.peers).refuse() }()
 		if _, err := Open(ctx, Config{Servers: []string{"a"}, Dial: f.dial, Resume: &Resume{ID: 5}}); !errors.Is(err, ErrExpired) {
 			t.Errorf("resume: %v", err)
@@ -218,7 +221,8 @@ func TestExpired(t *testing.T) {
 	})
 }
 
-// Identities go first on every connection, then watches, and requests wait for the answers.
+// On every connection a client sends its identities first and then its watches. Requests wait for
+// the replies to both.
 func TestAuthBeforeWatchesBeforeRequests(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -260,7 +264,7 @@ func TestAuthBeforeWatchesBeforeRequests(t *testing.T) {
 		ok(jute.XidSetWatches)
 		synctest.Wait()
 		if c.Server() != "" {
-			t.Error("connected before all is answered")
+			t.Error("connected before every reply has arrived")
 		}
 		ok(jute.XidAuth)
 		p.reply(p.want(jute.OpSync).Xid, 5, jute.OK, jute.SyncResponse{})
@@ -293,7 +297,7 @@ func TestAuthRefused(t *testing.T) {
 	})
 }
 
-// Close waits for a connection if there is none, as long as its context allows.
+// If there is no connection, Close waits for one as long as its context allows.
 func TestCloseWithoutConnection(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		for _, comes := range []bool{true, false} {
@@ -317,7 +321,7 @@ func TestCloseWithoutConnection(t *testing.T) {
 			}
 			synctest.Wait()
 			if err := c.Go(ctx, jute.OpSync, nil, nil); !errors.Is(err, ErrClosed) {
-				t.Errorf("request behind a close: %v", err)
+				t.Errorf("request after a close: %v", err)
 			}
 			p.accept()
 			p.reply(p.want(jute.OpCloseSession).Xid, 9, jute.OK, nil)
@@ -329,7 +333,8 @@ func TestCloseWithoutConnection(t *testing.T) {
 	})
 }
 
-// A close that was lost with its connection is sent again on the next.
+// If the connection is lost before a closeSession is answered, the client sends it again on the
+// next connection.
 func TestCloseLost(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -352,7 +357,7 @@ func TestCloseLost(t *testing.T) {
 	})
 }
 
-// Answers to a handshake that mean nothing are no sessions.
+// Open returns ErrProtocol if the reply to the handshake makes no sense.
 func TestHandshakeNonsense(t *testing.T) {
 	for name, resp := range map[string]Record{
 		"short":               jute.ErrorResponse{},
@@ -383,10 +388,11 @@ func TestHandshakeNonsense(t *testing.T) {
 	}
 }
 
-// slow is a connection whose writes fail, a second after it is closed.
+// slow is a connection whose writes block and fail one second after it is closed. If fails is set,
+// they fail at once. The handshake is written normally.
 type slow struct {
 	net.Conn
-	fails   bool // at once
+	fails   bool // writes fail at once
 	closed  chan struct{}
 	once    sync.Once
 	writing atomic.Int32
@@ -411,7 +417,7 @@ func (s *slow) Close() error {
 	return s.Conn.Close()
 }
 
-// A write that fails ends the connection at once, and Abandon waits for one that does not end.
+// A write that fails ends the connection at once. Abandon waits for a write that is still blocked.
 func TestWriteEnds(t *testing.T) {
 	for _, fails := range []bool{true, false} {
 		within(t, func(t *testing.T, f *fake) {
@@ -438,7 +444,7 @@ func TestWriteEnds(t *testing.T) {
 			if !fails {
 				c.Abandon()
 				if n := conn.writing.Load(); n != 0 {
-					t.Errorf("%d writes go on", n)
+					t.Errorf("%d writes still run after Abandon", n)
 				}
 			} else if got := h.take(); !slices.Equal(got, []string{"connected", "disconnected"}) {
 				t.Errorf("states %q", got)
@@ -447,7 +453,8 @@ func TestWriteEnds(t *testing.T) {
 	}
 }
 
-// Abandon says nothing to the server, ends what is under way, and leaves nothing behind.
+// Abandon sends nothing to the server, ends the requests in flight, and leaves no goroutine
+// running.
 func TestAbandon(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -462,14 +469,14 @@ func TestAbandon(t *testing.T) {
 		p.want(jute.OpSync)
 		c.Abandon()
 		if !errors.Is(got, ErrClosed) {
-			t.Errorf("under way: %v", got)
+			t.Errorf("the request in flight: %v", got)
 		}
 		p.ended()
 		c.Abandon()
 	})
 }
 
-// The session goes on at another Client with what Resume gives.
+// Another Client can resume the session with the result of Resume.
 func TestResume(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -485,7 +492,8 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// Attempts are spread over the timeout, round all servers, and Open gives up with its context.
+// Open spreads its attempts over the timeout, tries all servers in turn, and gives up when its
+// context ends.
 func TestBackoff(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		f.down = map[string]bool{"a": true, "b": true, "c": true}
@@ -501,8 +509,9 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// However many attempts in a row have failed, the next one follows after a 16th to an 8th of the
-// timeout: neither at once nor when the session has long expired.
+// After many failed attempts in a row, the pause before the next one is still a 16th to an 8th of
+// the timeout. It is neither zero nor so long that the session has expired. After the first few
+// failures it is shorter.
 func TestBackoffOfManyFailures(t *testing.T) {
 	const timeout = 30 * time.Second
 	within(t, func(t *testing.T, f *fake) {
@@ -521,13 +530,14 @@ func TestBackoffOfManyFailures(t *testing.T) {
 		for i := range 100 {
 			most := timeout / 128 << min(i, 4)
 			if pause := began[i+1].Sub(began[i]); pause < most/2 || pause > most {
-				t.Errorf("%v after failure %d, want %v to %v", pause, i+1, most/2, most)
+				t.Errorf("a pause of %v after failure %d, want %v to %v", pause, i+1, most/2, most)
 			}
 		}
 	})
 }
 
-// A server that takes sessions and drops them at once is not asked again at once.
+// If a server accepts connections and drops them at once, the client pauses before it connects
+// again.
 func TestBackoffOfServersThatDrop(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		over := make(chan struct{})
@@ -558,8 +568,8 @@ func TestBackoffOfServersThatDrop(t *testing.T) {
 	})
 }
 
-// A server that does not answer a handshake, or its own part of it, is left after its share of
-// the timeout.
+// A client gives up on a server that does not answer the connect request, or the identities after
+// it, when that server's share of the timeout is over.
 func TestHandshakeDeadline(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		start := time.Now()
@@ -586,7 +596,8 @@ func TestHandshakeDeadline(t *testing.T) {
 	})
 }
 
-// An Open that is not let in yet ends with its context, and leaves nothing.
+// If the server does not answer, Open returns when its context ends and leaves no goroutine
+// running.
 func TestOpenEnds(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		limited, cancel := context.WithTimeout(ctx, time.Second)
@@ -605,12 +616,13 @@ func TestConfigRefused(t *testing.T) {
 		{Servers: []string{"a"}, MaxInFlight: -1},
 	} {
 		if _, err := Open(ctx, cfg); err == nil {
-			t.Errorf("%+v was taken", cfg)
+			t.Errorf("%+v was accepted", cfg)
 		}
 	}
 }
 
-// A server that ends the connection behind the answer to a closeSession has lost nobody.
+// If the server ends the connection after its reply to a closeSession, the client is closed, not
+// disconnected.
 func TestEndBehindClose(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var h heard

@@ -15,13 +15,13 @@ import (
 	"rollcall/jute"
 )
 
-// fake is a network of servers that the tests play themselves: a Client that dials one gets
-// the other end of a pipe to peer, or of a socket if a Loop is to serve it. A server that is
-// down refuses.
+// fake is a network of servers whose part the test plays. A Client that dials one gets one end of a
+// pipe, and the test gets the other end as a peer. If there is a Loop, a socket takes the place of
+// the pipe. A server that is down refuses connections.
 type fake struct {
 	t     *testing.T
 	loop  *Loop
-	ln    net.Listener // with a loop
+	ln    net.Listener // nil without a loop
 	mu    sync.Mutex
 	down  map[string]bool
 	dials []string
@@ -47,7 +47,7 @@ func (f *fake) dial(_ context.Context, addr string) (net.Conn, error) {
 	return ours, nil
 }
 
-// pair makes the two ends of a connection. The lock is held.
+// pair returns the two ends of a new connection. The lock is held.
 func (f *fake) pair() (ours, theirs net.Conn, err error) {
 	if f.loop == nil {
 		ours, theirs = net.Pipe()
@@ -60,7 +60,7 @@ func (f *fake) pair() (ours, theirs net.Conn, err error) {
 	return ours, theirs, err
 }
 
-// looped is a fake whose clients a Loop serves, until the end of the test.
+// looped returns a fake with a Loop for its clients. The Loop is closed at the end of the test.
 func looped(t *testing.T) *fake {
 	f := newFake(t)
 	f.loop = openLoop(t)
@@ -72,7 +72,7 @@ func looped(t *testing.T) *fake {
 	return f
 }
 
-// both runs a test with goroutines, in a bubble, and with a Loop, over sockets.
+// both runs a test twice: with goroutines, in a bubble, and with a Loop, over sockets.
 func both(t *testing.T, test func(t *testing.T, f *fake)) {
 	t.Run("goroutines", func(t *testing.T) { within(t, test) })
 	t.Run("loop", func(t *testing.T) { test(t, looped(t)) })
@@ -86,7 +86,7 @@ type peer struct {
 	r    *bufio.Reader
 }
 
-// request is one frame of a client.
+// request is a frame from a client: a header, and the bytes after it.
 type request struct {
 	jute.RequestHeader
 	body []byte
@@ -114,7 +114,8 @@ func (p *peer) connectRequest() (r jute.ConnectRequest) {
 
 const fakeSession = jute.SessionID(0x1234)
 
-// accept lets the client in with the timeout that it asks for.
+// accept answers a handshake with a session that has the timeout the client asked for. It returns
+// the client's request.
 func (p *peer) accept() jute.ConnectRequest {
 	p.t.Helper()
 	req := p.connectRequest()
@@ -122,7 +123,8 @@ func (p *peer) accept() jute.ConnectRequest {
 	return req
 }
 
-// refuse says that there is no such session.
+// refuse answers a handshake like a server that does not know the session, and closes the
+// connection.
 func (p *peer) refuse() {
 	p.t.Helper()
 	p.connectRequest()
@@ -148,17 +150,17 @@ func (p *peer) request() (r request) {
 	return r
 }
 
-// want reads a request of op.
+// want reads a request, and fails the test unless its operation is op.
 func (p *peer) want(op jute.Op) request {
 	p.t.Helper()
 	r := p.request()
 	if r.Op != op {
-		p.t.Fatalf("server %s: %v came, want %v", p.addr, r.Op, op)
+		p.t.Fatalf("server %s: got %v, want %v", p.addr, r.Op, op)
 	}
 	return r
 }
 
-// reply answers with a record, nil if there is none.
+// reply sends a reply. If rec is nil, the reply has no record.
 func (p *peer) reply(xid int32, zxid int64, code jute.Code, rec Record) {
 	p.t.Helper()
 	b := jute.ReplyHeader{Xid: xid, Zxid: zxid, Err: code}.Append(nil)
@@ -179,11 +181,11 @@ func (p *peer) event(typ jute.EventType, path string, zxid int64) {
 func (p *peer) ended() {
 	p.t.Helper()
 	if _, err := p.r.ReadByte(); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-		p.t.Fatalf("server %s: %v instead of an end", p.addr, err)
+		p.t.Fatalf("server %s: %v, want the end of the connection", p.addr, err)
 	}
 }
 
-// heard gathers what a Client tells.
+// heard collects what a Client reports, as lines.
 type heard struct {
 	mu    sync.Mutex
 	lines []string
@@ -203,8 +205,8 @@ func (h *heard) take() []string {
 	return lines
 }
 
-// open opens a Client at the fake's servers a and b, with a timeout of 30 s unless cfg has
-// another, while the test plays a server.
+// open opens a Client while play acts as the server. Unless cfg says otherwise, the servers are a
+// and b, and the timeout is 30 s.
 func (f *fake) open(cfg Config, play func()) *Client {
 	f.t.Helper()
 	cfg.Dial, cfg.Loop = f.dial, f.loop
@@ -230,7 +232,7 @@ func (f *fake) open(cfg Config, play func()) *Client {
 	return c
 }
 
-// appendFrame makes a frame of records.
+// appendFrame returns a frame that holds recs.
 func appendFrame(recs ...Record) []byte {
 	b, mark := jute.BeginFrame(nil)
 	for _, r := range recs {

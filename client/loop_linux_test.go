@@ -12,11 +12,12 @@ import (
 	"rollcall/jute"
 )
 
-// served opens a Client that the fake's Loop serves, and returns it with its server's end.
+// served opens a Client that the fake's Loop serves. It returns the Client and the server's end of
+// its connection.
 func (f *fake) served(cfg Config) (c *Client, p *peer) {
 	f.t.Helper()
 	if cfg.Timeout == 0 {
-		cfg.Timeout = time.Minute // no server is silent on a slow machine, and attempts are not far apart
+		cfg.Timeout = time.Minute // no server seems silent on a slow machine, and attempts are close together
 	}
 	c = f.open(cfg, func() {
 		p = <-f.peers
@@ -34,8 +35,8 @@ func (c *Client) linkOf() *link {
 	return c.link
 }
 
-// settles runs a function on the Loop when it handles the next reply, and waits for that: then it
-// has handled all that came before.
+// settles sends a request, answers it, and calls check on the Loop when the Loop handles the reply.
+// When settles returns, the Loop has handled everything that arrived before.
 func (p *peer) settles(c *Client, check func()) {
 	p.t.Helper()
 	over := make(chan struct{})
@@ -52,8 +53,8 @@ func (p *peer) settles(c *Client, check func()) {
 	<-over
 }
 
-// Replies of all sizes, cut anywhere, reach the functions of their requests in order, and a link
-// that is idle then keeps no memory but its own.
+// Replies of all sizes, split at any byte, reach the functions of their requests in order. A link
+// that is idle afterwards keeps no buffer that it was lent.
 func TestLoopPipelining(t *testing.T) {
 	f := looped(t)
 	c, p := f.served(Config{})
@@ -98,16 +99,16 @@ func TestLoopPipelining(t *testing.T) {
 		out = out[n:]
 	}
 	<-over
-	p.settles(c, func() {}) // behind it, it is idle
+	p.settles(c, func() {}) // after it the link is idle
 	p.settles(c, func() {
 		if l.lent != nil {
-			t.Error("the link keeps what was lent")
+			t.Error("the idle link keeps the buffer that it was lent")
 		}
 	})
 }
 
-// What the connection does not take at once is written when it takes more: every byte once, in
-// order, and who waits for room goes on.
+// Bytes that the socket does not take at once are written when it has room again, each byte once
+// and in order. Callers that wait for room then continue.
 func TestLoopPartialWrites(t *testing.T) {
 	f := looped(t)
 	c, p := f.served(Config{})
@@ -138,7 +139,7 @@ func TestLoopPartialWrites(t *testing.T) {
 	until(c, func() bool { return !c.link.full && !c.link.writing && c.link.rest() == 0 })
 }
 
-// until waits for something that is guarded by the Client's lock.
+// until waits until is returns true. It holds the Client's lock while it calls is.
 func until(c *Client, is func() bool) {
 	for {
 		c.mu.Lock()
@@ -151,8 +152,8 @@ func until(c *Client, is func() bool) {
 	}
 }
 
-// Idle sessions ping. One whose server is silent is left, and goes on at the next, with its
-// watches, and again in the Loop.
+// Idle sessions ping. If a server falls silent, the session resumes at the next server and sets its
+// watches again. The Loop serves the new connection, too.
 func TestLoopPings(t *testing.T) {
 	f := looped(t)
 	var h heard
@@ -171,7 +172,7 @@ func TestLoopPings(t *testing.T) {
 			t.Errorf("a ping of %v", d)
 		}
 	}
-	a.want(jute.OpPing) // no answer any more
+	a.want(jute.OpPing) // not answered
 	var b *peer
 	for b = a; b.addr == "a"; {
 		b = <-f.peers
@@ -190,13 +191,14 @@ func TestLoopPings(t *testing.T) {
 	}
 }
 
-// A Loop that was held up itself takes no server for silent that has answered meanwhile.
+// If the Loop itself was held up, it does not take a server for silent that has answered in the
+// meantime.
 func TestLoopHeldUp(t *testing.T) {
 	f := looped(t)
 	var h heard
 	a, pa := f.served(Config{})
 	b, pb := f.served(Config{State: func(s State, why error) { h.add("%v", s) }})
-	pb.settles(b, func() {}) // from here on the Loop looks after it
+	pb.settles(b, func() {}) // from here on the Loop serves it
 	held, over := make(chan struct{}), make(chan struct{})
 	if err := a.Go(ctx, jute.OpSync, nil, func(Reply, error) {
 		close(held)
@@ -212,7 +214,8 @@ func TestLoopHeldUp(t *testing.T) {
 	pa.reply(pa.want(jute.OpSync).Xid, 1, jute.OK, nil)
 	<-held
 	pb.reply(r.Xid, 1, jute.OK, nil)
-	// As if the Loop had stood for longer than the timeout, and looked after b first of all.
+	// This is as if the Loop had been paused for longer than the timeout, and now looked at b
+	// before reading anything.
 	b.linkOf().heard.Store(int64(b.now() - 2*time.Minute))
 	f.loop.mu.Lock()
 	for i := range f.loop.looks {
@@ -229,11 +232,11 @@ func TestLoopHeldUp(t *testing.T) {
 	}
 }
 
-// What has come at once and is more than a connection's turn is read all the same: the kernel
-// does not tell of it again.
+// If more bytes arrive at once than one turn reads, the Loop reads the rest without another event,
+// because the kernel reports the bytes only once.
 func TestLoopTurn(t *testing.T) {
 	f := looped(t)
-	f.loop.shared = make([]byte, 64) // of which a turn reads eight
+	f.loop.shared = make([]byte, 64) // one turn fills it eight times
 	c, p := f.served(Config{})
 	const requests = 200
 	answered := make(chan error, requests)
@@ -253,20 +256,20 @@ func TestLoopTurn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-time.After(10 * time.Second): // long before anything else wakes the Loop
+		case <-time.After(10 * time.Second): // long before anything else would wake the Loop
 			t.Fatalf("%d of %d replies were read", i, requests)
 		}
 	}
 }
 
-// The functions of all Clients run one after the other, also those that they send from, and all
-// sessions are closed at once without a loss.
+// A Loop calls the functions of all its Clients one at a time, even if these functions send
+// requests. All sessions can be closed at the same time, and none loses its connection.
 func TestLoopServesMany(t *testing.T) {
 	const clients, window, rounds = 50, 4, 100
 	loop := openLoop(t)
 	all := make([]*Client, clients)
 	var wait sync.WaitGroup
-	count := 0 // by functions on the loop: no lock
+	count := 0 // changed only by functions on the Loop, so it needs no lock
 	states := &heard{}
 	for i := range all {
 		c := openLoopback(t, Config{Loop: loop, State: func(s State, _ error) {
@@ -314,7 +317,7 @@ func TestLoopServesMany(t *testing.T) {
 	}
 }
 
-// A Loop that is closed leaves its Clients to themselves.
+// When a Loop is closed, its Clients go on with goroutines of their own.
 func TestLoopClosed(t *testing.T) {
 	f := looped(t)
 	c, a := f.served(Config{})
@@ -325,7 +328,7 @@ func TestLoopClosed(t *testing.T) {
 	a.want(jute.OpSync)
 	f.loop.Close()
 	if err := <-lost; !errors.Is(err, ErrConnectionLost) {
-		t.Errorf("under way: %v", err)
+		t.Errorf("the request in flight: %v", err)
 	}
 	a.ended()
 	b := <-f.peers
@@ -335,11 +338,11 @@ func TestLoopClosed(t *testing.T) {
 		t.Error(err)
 	}
 	if c.linkOf().looped {
-		t.Error("the loop has taken another")
+		t.Error("the closed loop serves the new connection")
 	}
 }
 
-// Bytes that mean nothing end the connection, and nothing else.
+// Invalid bytes end the connection and nothing else: the client connects again.
 func TestLoopHostileBytes(t *testing.T) {
 	f := looped(t)
 	c, p := f.served(Config{})
@@ -351,7 +354,7 @@ func TestLoopHostileBytes(t *testing.T) {
 	p.settles(c, func() {})
 }
 
-// A connection that is no socket of the system is served by goroutines.
+// If a connection is not a socket of the operating system, goroutines serve it.
 func TestLoopWithoutSocket(t *testing.T) {
 	pipes := newFake(t)
 	loop := openLoop(t)
@@ -376,7 +379,7 @@ func TestLoopWithoutSocket(t *testing.T) {
 	}
 }
 
-// What is due is looked after in the order of time.
+// The queue returns looks in the order of their times.
 func TestLookQueue(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var q lookQueue
@@ -388,7 +391,7 @@ func TestLookQueue(t *testing.T) {
 		if rng.IntN(3) == 0 {
 			slices.Sort(want)
 			if got := q.pop().at; got != want[0] {
-				t.Fatalf("%d came, want %d", got, want[0])
+				t.Fatalf("got %d, want %d", got, want[0])
 			}
 			want = want[1:]
 		}
@@ -396,10 +399,10 @@ func TestLookQueue(t *testing.T) {
 	slices.Sort(want)
 	for _, at := range want {
 		if got := q.pop().at; got != at {
-			t.Fatalf("%d came, want %d", got, at)
+			t.Fatalf("got %d, want %d", got, at)
 		}
 	}
 	if len(q) != 0 {
-		t.Errorf("%d are left", len(q))
+		t.Errorf("%d looks are left", len(q))
 	}
 }

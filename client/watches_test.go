@@ -10,7 +10,7 @@ import (
 	"rollcall/jute"
 )
 
-// lists are the paths of a request that sets watches, sorted, by kind.
+// lists returns the paths in a request that sets watches, by kind and sorted. It marks a null list.
 func lists(s jute.SetWatches2) string {
 	var b strings.Builder
 	for i, list := range [][][]byte{s.Data, s.Exist, s.Child, s.Persistent, s.Recursive} {
@@ -27,8 +27,8 @@ func lists(s jute.SetWatches2) string {
 	return b.String()
 }
 
-// What a client watches is what its servers know: set by replies, used up by events. It is set
-// again on the next connection, as of the last zxid seen.
+// A client's list of watches matches its server's: replies add watches, and events use them up. The
+// client sets them again on the next connection, with the last zxid that it has seen.
 func TestWatchesSetAgain(t *testing.T) {
 	type ask struct {
 		op   jute.Op
@@ -39,9 +39,9 @@ func TestWatchesSetAgain(t *testing.T) {
 	tests := []struct {
 		name   string
 		asks   []ask
-		mode   int32 // of addWatch; type of removeWatches
+		mode   int32 // the mode of addWatch, and the type of removeWatches
 		events []string
-		op     jute.Op // 0: nothing is set
+		op     jute.Op // 0: no watch is set again
 		want   string
 	}{
 		{"none", []ask{{get, "/a", jute.NoNode}, {list, "/a", jute.NoAuth}}, 0, nil, 0, ""},
@@ -73,7 +73,7 @@ func TestWatchesSetAgain(t *testing.T) {
 					p.accept()
 				})
 				for i, a := range tc.asks {
-					name, other := strings.CutSuffix(a.path, ":1") // another mode than the test's
+					name, other := strings.CutSuffix(a.path, ":1") // recursive instead of the test's mode
 					path := []byte(name)
 					var rec Record = jute.GetDataRequest{Path: path, Watch: !strings.HasSuffix(a.path, "unwatched")}
 					if a.op == add || a.op == remove {
@@ -94,7 +94,7 @@ func TestWatchesSetAgain(t *testing.T) {
 				told := h.take()
 				for i, e := range tc.events {
 					if told[i] != e+" 99" {
-						t.Errorf("told %q of %q", told, tc.events)
+						t.Errorf("got the events %q, want %q, each with zxid 99", told, tc.events)
 					}
 				}
 				_ = p.Close()
@@ -103,7 +103,7 @@ func TestWatchesSetAgain(t *testing.T) {
 				if tc.op == 0 {
 					synctest.Wait()
 					if c.Server() != "b" {
-						t.Error("it waits for an answer to no setWatches")
+						t.Error("the client waits for a reply to a setWatches that it did not send")
 					}
 					return
 				}
@@ -118,7 +118,7 @@ func TestWatchesSetAgain(t *testing.T) {
 					got = jute.SetWatches2{RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child}
 				}
 				if s := lists(got); !strings.HasPrefix(s, tc.want) || got.RelativeZxid != int64(9+len(tc.asks)) || d.Err() != nil {
-					t.Errorf("%s as of %d, want %s", s, got.RelativeZxid, tc.want)
+					t.Errorf("got %s with zxid %d, want %s", s, got.RelativeZxid, tc.want)
 				}
 				p.reply(r.Xid, 1, jute.OK, nil)
 				synctest.Wait()
@@ -130,7 +130,8 @@ func TestWatchesSetAgain(t *testing.T) {
 	}
 }
 
-// Many watches are set again in requests that servers take, each once.
+// Many watches are set again in several requests, each small enough for a server. Each watch is set
+// once.
 func TestWatchesSetAgainInParts(t *testing.T) {
 	var w watches
 	long := strings.Repeat("x", 1000)
@@ -156,7 +157,7 @@ func TestWatchesSetAgainInParts(t *testing.T) {
 		if h.Op == jute.OpSetWatches2 {
 			s.Decode(&d)
 		} else {
-			t.Fatalf("%v", h.Op)
+			t.Fatalf("got %v, want setWatches2", h.Op)
 		}
 		for _, path := range s.Data {
 			seen["d"+string(path)]++

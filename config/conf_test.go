@@ -9,7 +9,7 @@ import (
 	"rollcall/server"
 )
 
-// conf has ZooKeeper's lines in ZooKeeper's order, with the names of the keys and their values as in
+// Conf returns ZooKeeper's lines in ZooKeeper's order. The keys and values are written as in
 // zoo.cfg.
 func TestConf(t *testing.T) {
 	s := Settings{

@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/configuration.md anew")
 
-// The tables of docs/configuration.md are those of the program.
+// The tables in docs/configuration.md match the program.
 func TestConfigurationDocs(t *testing.T) {
 	const page = "../docs/configuration.md"
 	text, err := os.ReadFile(page)
@@ -32,11 +32,12 @@ func TestConfigurationDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("the tables of %s are not those of keys.go and environ.go; write them with: go test ./config -run TestConfigurationDocs -update", page)
+		t.Errorf("the tables in %s differ from keys.go and environ.go; rewrite them with: go test ./config -run TestConfigurationDocs -update", page)
 	}
 }
 
-// withRows returns a page in which the table with the header rows[0] has these rows.
+// withRows returns page with rows in place of the table whose header is rows[0]. It returns an
+// error if there is no such table.
 func withRows(page string, rows []string) (string, error) {
 	before, after, found := strings.Cut(page, rows[0]+"\n")
 	if !found {

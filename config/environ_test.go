@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Case 384: without variables a member is what the official image makes of itself.
+// Case 384: without variables, a member has the same settings as ZooKeeper's official image.
 func TestDockerDefaults(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	env := []string{"ZOO_CONF_DIR=" + t.TempDir(), "ZOO_DATA_DIR=" + dir, "PATH=/bin", "ZOO_TICK_TIME="}
@@ -25,7 +25,7 @@ func TestDockerDefaults(t *testing.T) {
 		t.Errorf("warnings: %s", got)
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("Load wrote something")
+		t.Error("Load created the data folder")
 	}
 	if err := cfg.SaveMyID(); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestDockerDefaultFolder(t *testing.T) {
 	}
 }
 
-// Case 384: an existing myid is left alone, and holds.
+// Case 384: an existing myid is not overwritten, and it overrides ZOO_MY_ID.
 func TestDockerKeepsMyID(t *testing.T) {
 	dir, _ := inDir(t, map[string]string{"myid": "3"})
 	env := []string{
@@ -70,7 +70,7 @@ func TestDockerKeepsMyID(t *testing.T) {
 	checkMyID(t, dir, "3")
 }
 
-// A myid that came to be after Load looked is left alone, too.
+// A myid that appears after Load has looked for it is not overwritten, either.
 func TestSaveMyIDKeepsOther(t *testing.T) {
 	dir := t.TempDir()
 	cfg, _, err := Load("", []string{"ZOO_CONF_DIR=" + dir, "ZOO_DATA_DIR=" + dir}, Flags{})
@@ -86,8 +86,8 @@ func TestSaveMyIDKeepsOther(t *testing.T) {
 	checkMyID(t, dir, "9")
 }
 
-// Case 384: a zoo.cfg in the configuration folder wins over the variables; only the
-// number of the member may come from them, and only if they give it.
+// Case 384: a zoo.cfg in the configuration folder overrides the variables. Only the number of the
+// member may come from them, and only if ZOO_MY_ID is set.
 func TestDockerFileWins(t *testing.T) {
 	conf, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\ntickTime=1000\n" + three})
 	env := []string{"ZOO_CONF_DIR=" + conf, "ZOO_TICK_TIME=9000", "ZOO_SERVERS=nonsense", "ZOO_DATA_DIR=/nowhere"}
@@ -103,14 +103,15 @@ func TestDockerFileWins(t *testing.T) {
 	}
 	checkMyID(t, conf, "2\n")
 
-	// A file named on the command line: its environment is not that of a container.
+	// If the command line names a file, the environment is not a container's, and ZOO_MY_ID has no
+	// effect.
 	other, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\n" + three})
 	if _, _, err := Load(filepath.Join(other, "zoo.cfg"), append(env, "ZOO_MY_ID=2"), Flags{}); err == nil {
-		t.Error("ZOO_MY_ID counted beside a file named on the command line")
+		t.Error("ZOO_MY_ID had an effect although the command line names a file")
 	}
 }
 
-// The number of ZOO_MY_ID is written as it is, also where the server line has another.
+// The number in ZOO_MY_ID is written to myid as it is, even if the server line has another one.
 func TestDockerStandaloneOtherID(t *testing.T) {
 	dir := t.TempDir()
 	cfg, warnings, err := Load("", []string{"ZOO_CONF_DIR=" + dir, "ZOO_DATA_DIR=" + dir, "ZOO_MY_ID=2"}, Flags{})

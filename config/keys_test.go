@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// known is every key that ZooKeeper's operators may know: those of its zoo.cfg, of its
-// AdminServer and metrics provider, and those that it takes as Java properties.
+// known lists every key that ZooKeeper's operators may know: the keys of zoo.cfg, of the
+// AdminServer and of the metrics provider, and those that are Java properties.
 var known = strings.Fields(`
 dataDir dataLogDir clientPort clientPortAddress secureClientPort secureClientPortAddress clientPortListenBacklog
 tickTime initLimit syncLimit connectToLearnerMasterLimit minSessionTimeout maxSessionTimeout maxClientCnxns maxCnxns
@@ -44,11 +44,11 @@ func TestEveryKeyIsKnown(t *testing.T) {
 		}
 	}
 	if k := lookup("serverCnxnFactory"); k != nil {
-		t.Errorf("serverCnxnFactory is taken for %s", k.name)
+		t.Errorf("serverCnxnFactory is mistaken for %s", k.name)
 	}
 }
 
-// Every row is complete, and its default is a value that it takes.
+// Every row is complete, and its default is a value that the key accepts.
 func TestKeysAreSound(t *testing.T) {
 	seen, flags, lines := make(map[string]bool), make(map[string]bool), make(map[int]string)
 	for i := range keys {
@@ -61,7 +61,7 @@ func TestKeysAreSound(t *testing.T) {
 			t.Errorf("%s: default %q, unset %q, doc %q", k.name, k.def, k.unset, k.doc)
 		}
 		if k.status == served && (k.kind.parse == nil || k.harmless != "") {
-			t.Errorf("%s is served, and no kind reads it, or a value is harmless", k.name)
+			t.Errorf("%s is served, but no kind parses it or it has a harmless value", k.name)
 		}
 		if (k.kind.parse == nil) != (k.kind.allowed == "") {
 			t.Errorf("%s: its kind allows %q", k.name, k.kind.allowed)

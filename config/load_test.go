@@ -16,7 +16,8 @@ import (
 	"rollcall/znode"
 )
 
-// inDir writes files into a new folder and replaces DIR by its name in all texts.
+// inDir writes files into the new folder dir, and replaces DIR in their texts by its path. at does
+// the same with another text.
 func inDir(t *testing.T, files map[string]string) (dir string, at func(string) string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -29,7 +30,7 @@ func inDir(t *testing.T, files map[string]string) (dir string, at func(string) s
 	return dir, at
 }
 
-// parseFlags reads args as a command does.
+// parseFlags parses args as a command does.
 func parseFlags(t *testing.T, args ...string) Flags {
 	t.Helper()
 	var flags Flags
@@ -52,12 +53,12 @@ func texts(warnings []Warning) string {
 
 const three = "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181\nserver.3=c:2888:3888;2181\n"
 
-// The numbers are those of the conformance cases for configuration; a case that says
-// "start" is met by Load, before anything is started.
+// The numbers are those of the conformance cases for configuration. Where a case speaks of a start,
+// Load decides it, before anything is started.
 func TestLoadCases(t *testing.T) {
 	tests := []struct {
-		name    string // case, what
-		cfg     string // after dataDir=DIR, unless it says otherwise
+		name    string // the number of the case, and what it is about
+		cfg     string // the lines after dataDir=DIR, which noData leaves out
 		myid    string
 		dynamic string
 		noData  bool
@@ -181,7 +182,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 	line := func(id uint32, host string) Server {
 		return Server{ID: id, Host: host, QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181}
 	}
-	want := newDraft("", environ{}, Flags{}, nil).Config // the defaults: a key that is not above needs no line here
+	want := newDraft("", environ{}, Flags{}, nil).Config // the defaults, so only keys that are set above need a line here
 	want.Dir, want.LogDir, want.Tick, want.InitLimit, want.SyncLimit = dir, at("DIR/log"), 2*time.Second, 5, 2
 	want.MinTimeout, want.MaxTimeout = 3*time.Second, 40*time.Second
 	l := &want.Limits
@@ -198,7 +199,8 @@ znode.container.maxNeverUsedIntervalMs=2500
 	}
 }
 
-// What a key without effect, or one that is refused, does to a start.
+// A key without effect causes a warning, and a refused key or value causes an error. A value that
+// asks for nothing causes neither.
 func TestLoadOtherKeys(t *testing.T) {
 	tests := []struct{ name, line, warning, err string }{
 		{name: "no effect", line: "preAllocSize=1", warning: "zoo.cfg:3: preAllocSize has no effect: the log store sizes its files itself"},
@@ -248,7 +250,7 @@ func TestLoadOtherKeys(t *testing.T) {
 				t.Errorf("warnings:\n%s\nwant %q", got, at(tt.warning))
 			}
 			if strings.Contains(got+fmt.Sprint(err), "hush") {
-				t.Errorf("a secret in %s, %v", got, err)
+				t.Errorf("the secret is in %s, %v", got, err)
 			}
 		})
 	}
@@ -312,11 +314,11 @@ func TestLoadFlags(t *testing.T) {
 	fs.SetOutput(io.Discard)
 	new(Flags).Register(fs)
 	if err := fs.Parse([]string{"-set", "tickTime"}); err == nil {
-		t.Error("-set without = was taken")
+		t.Error("-set without = was accepted")
 	}
 }
 
-// A file or folder that cannot be used is named, with what it must be.
+// If a file or folder cannot be used, the error names it and says what it must be.
 func TestLoadUnusableFiles(t *testing.T) {
 	const readable = "; name a zoo.cfg that this user may read, or none to use the one in ZOO_CONF_DIR or the ZOO_ variables"
 	const myid = "; dataDir must be a folder, and its myid a file that this user may read, with the number of this member"
@@ -346,7 +348,7 @@ func TestLoadUnusableFiles(t *testing.T) {
 	}
 }
 
-// A number that cannot be kept is refused with what dataDir must be.
+// If the member's number cannot be saved, the error says what dataDir must be.
 func TestSaveMyIDAdvises(t *testing.T) {
 	dir, _ := inDir(t, map[string]string{"file": ""})
 	c := Config{Settings: Settings{Dir: filepath.Join(dir, "file", "data")}, newID: 1}

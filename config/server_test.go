@@ -49,7 +49,7 @@ func TestParseServer(t *testing.T) {
 	}
 }
 
-// The canonical form of whatever is accepted reads as the same server.
+// The canonical form of every accepted server line parses to the same server.
 func FuzzServerLine(f *testing.F) {
 	f.Add("h:2888:3888:observer;[::1]:2181")
 	f.Add("[fe80::1]:1:2;2181")
@@ -60,7 +60,7 @@ func FuzzServerLine(f *testing.F) {
 		}
 		again, err := parseServer(1, strings.TrimPrefix(s.String(), "server.1="))
 		if err != nil || again != s {
-			t.Fatalf("%q is %v, and that is %v, %v", text, s, again, err)
+			t.Fatalf("%q parses to %v, and that to %v, %v", text, s, again, err)
 		}
 	})
 }

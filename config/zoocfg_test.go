@@ -69,21 +69,21 @@ func TestParseZooCfgRefuses(t *testing.T) {
 	}
 }
 
-// A file is read no further than the limit, whatever its size says.
+// readZooCfg reads no more of a file than the limit, whatever the size of the file is.
 func TestReadZooCfgBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "zoo.cfg")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(path, 1<<40); err != nil {
-		t.Fatal(err) // the folder takes no sparse files
+		t.Fatal(err) // the file system has no sparse files
 	}
 	if _, err := readZooCfg(path); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("readZooCfg of 1 TiB: %v, want an error", err)
 	}
 }
 
-// No file, however broken, may make the parser panic, or yield more than it holds.
+// No file may make the parser panic, or return more than the file holds.
 func FuzzZooCfg(f *testing.F) {
 	f.Add([]byte("tickTime=2000\ndataDir: /data\nserver.1 h:2888:3888;2181\n"))
 	f.Add([]byte("# c\r\n! d\ra\\ b=c\\\n d\\u0041\\ud83d\\ude00\\"))

@@ -2,9 +2,10 @@ package fifo
 
 import "testing"
 
-// A queue gives back what was pushed, in order, whatever place in the ring it begins at.
+// A queue returns its elements in the order in which they were pushed, wherever in the ring it
+// begins.
 func TestQueue(t *testing.T) {
-	for lead := range 2 * leastRing { // pushed and popped before: where the ring begins
+	for lead := range 2 * leastRing { // how many elements are pushed and popped first, which moves the start of the queue
 		var q Queue[*int]
 		for range lead {
 			q.Push(new(int))
@@ -26,18 +27,18 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// What was popped is not kept alive, and a queue that has room takes no memory.
+// A queue does not keep popped elements alive. While it has room, a push allocates no memory.
 func TestQueueKeepsNothing(t *testing.T) {
 	var q Queue[*int]
 	q.Push(new(int))
 	q.Pop()
 	for i := range q.Cap() {
 		if *q.At(i) != nil {
-			t.Errorf("place %d of the ring holds what was popped", i)
+			t.Errorf("place %d of the ring still holds a popped element", i)
 		}
 	}
 	one := new(int)
 	if n := testing.AllocsPerRun(100, func() { q.Push(one); q.Pop() }); n > 0 {
-		t.Errorf("%v allocations for an element", n)
+		t.Errorf("%v allocations per element", n)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkDecode reads a request as the server does: its header, then its record.
+// BenchmarkDecode decodes a request as the server does: first its header, then its record.
 func BenchmarkDecode(b *testing.B) {
 	path, data := []byte("/services/web/node-17"), make([]byte, 100)
 	multi := []MultiOp{
@@ -18,7 +18,7 @@ func BenchmarkDecode(b *testing.B) {
 	for i := range 100 {
 		watches.Data = append(watches.Data, fmt.Appendf(nil, "/services/web/node-%02d", i))
 	}
-	var create CreateRequest // its vector keeps its memory, as at apply
+	var create CreateRequest // reused, so its vector keeps its memory, as when entries are applied
 	var ops []MultiOp
 	for _, bb := range []struct {
 		name   string
@@ -40,7 +40,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			frame := append(RequestHeader{Xid: 1, Op: OpGetData}.Append(nil), bb.body...)
 			var h RequestHeader
-			var d Decoder // outside of the loop: that bb.decode takes it moves it to the heap
+			var d Decoder // outside the loop, because passing it to bb.decode moves it to the heap
 			b.ReportAllocs()
 			for b.Loop() {
 				d = NewDecoder(frame)

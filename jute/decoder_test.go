@@ -44,7 +44,7 @@ func TestDecoderReadCount(t *testing.T) {
 	tests := []struct {
 		name  string
 		count int32
-		rest  int // bytes behind the count
+		rest  int // bytes after the count
 		size  int
 		want  int
 		null  bool
@@ -74,7 +74,7 @@ func TestDecoderReadCount(t *testing.T) {
 func TestDecoderNumbers(t *testing.T) {
 	b := appendBool(nil, true)
 	b = appendBool(b, false)
-	b = append(b, 0x80) // any byte but 0 is true
+	b = append(b, 0x80) // every byte except 0 is true
 	for _, v := range []int32{0, -1, math.MaxInt32, math.MinInt32} {
 		b = AppendInt32(b, v)
 	}
@@ -100,7 +100,8 @@ func TestDecoderNumbers(t *testing.T) {
 	}
 }
 
-// One byte too few for each kind of value.
+// If the last byte of a value is missing, reading it returns zero and sets the error. Each kind of
+// value is tried.
 func TestDecoderShort(t *testing.T) {
 	tests := []struct {
 		name string
@@ -129,7 +130,7 @@ func TestDecoderErrorSticks(t *testing.T) {
 	d.ReadBytes()
 	n, null := d.ReadCount(1)
 	if d.ReadBool() || d.ReadInt32() != 0 || d.ReadInt64() != 0 || d.ReadBytes() != nil || n != 0 || !null {
-		t.Error("a read after an error returned something")
+		t.Error("a read after an error returned a value")
 	}
 	if !errors.Is(d.Err(), errLength) || d.Rest() != nil {
 		t.Errorf("Err() = %v, Rest() = %v, want the first error, %v, and nothing", d.Err(), d.Rest(), errLength)
@@ -200,7 +201,7 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 				}
 			})
 			if allocs != 0 {
-				t.Errorf("%v allocations a run, want none", allocs)
+				t.Errorf("%v allocations per run, want none", allocs)
 			}
 		})
 	}
@@ -209,23 +210,23 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A vector that claims more than its frame can hold costs no memory.
+// A vector that claims more elements than its frame can hold does not allocate memory.
 func TestHugeCountsAllocateNothing(t *testing.T) {
 	for _, count := range []int{math.MaxInt32, math.MaxInt32 - 1, 1 << 20, 4} {
 		frame := append(AppendCount(nil, count), make([]byte, 12)...)
 		allocs := testing.AllocsPerRun(10, func() {
 			d := NewDecoder(frame)
 			if got := d.readStrings(nil); got != nil || d.Err() == nil {
-				t.Fatalf("%d strings decoded of a count of %d", len(got), count)
+				t.Fatalf("decoded %d strings from a count of %d", len(got), count)
 			}
 			d = NewDecoder(frame)
 			if got := d.readACLs(nil); got != nil || d.Err() == nil {
-				t.Fatalf("%d ACLs decoded of a count of %d", len(got), count)
+				t.Fatalf("decoded %d ACLs from a count of %d", len(got), count)
 			}
 			d = NewDecoder(frame)
 			var who WhoAmIResponse
 			if who.Decode(&d); who.ClientInfo != nil || d.Err() == nil {
-				t.Fatalf("%d identities decoded of a count of %d", len(who.ClientInfo), count)
+				t.Fatalf("decoded %d identities from a count of %d", len(who.ClientInfo), count)
 			}
 		})
 		if allocs != 0 {
@@ -234,7 +235,7 @@ func TestHugeCountsAllocateNothing(t *testing.T) {
 	}
 }
 
-// A vector of the smallest elements there are fills its frame to the last byte.
+// A vector of the smallest possible elements may fill its frame to the last byte.
 func TestSmallestElementsFit(t *testing.T) {
 	for _, r := range []Record{
 		&GetChildrenResponse{make([][]byte, 3)},

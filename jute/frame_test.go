@@ -46,7 +46,7 @@ func TestReadFrame(t *testing.T) {
 				t.Errorf("%s, buffer of %d: ReadFrame() = %d bytes, %v, want %d bytes, %v", tt.name, size, len(got), err, len(tt.want), tt.err)
 			}
 			if err == nil && r.Len() != len("next") {
-				t.Errorf("%s, buffer of %d: %d bytes left behind the frame, want %d", tt.name, size, r.Len(), len("next"))
+				t.Errorf("%s, buffer of %d: %d bytes left after the frame, want %d", tt.name, size, r.Len(), len("next"))
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func TestReadFrameReusesItsBuffer(t *testing.T) {
 	}
 }
 
-// What a reader's own error is, the caller sees.
+// ReadFrame returns the reader's own error.
 func TestReadFrameReaderError(t *testing.T) {
 	broken := errors.New("broken")
 	for n := range 8 {
@@ -79,7 +79,8 @@ func TestReadFrameReaderError(t *testing.T) {
 	}
 }
 
-// A frame's length is a promise: memory is spent as the bytes arrive, not before.
+// The length of a frame is only a claim. ReadFrame allocates memory as the bytes arrive, not
+// before.
 func TestReadFrameAllocatesWhatArrives(t *testing.T) {
 	for _, arrives := range []int{0, 1, frameStep - 1, frameStep, frameStep + 1, 100_000, 1 << 20} {
 		input := append(AppendInt32(nil, 1<<30), make([]byte, arrives)...)
@@ -133,7 +134,7 @@ func TestFramesInOneSlice(t *testing.T) {
 	}
 }
 
-// writes is a writer that keeps each write apart.
+// writes is a writer that keeps each write separately.
 type writes [][]byte
 
 func (w *writes) Write(p []byte) (int, error) {
@@ -145,8 +146,8 @@ type brokenWriter struct{ err error }
 
 func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// However the bytes come and whatever they are, ReadFrame returns the frame that they
-// begin with or says what is wrong, and takes no byte beyond it.
+// Whatever the bytes are, and in whatever pieces they arrive, ReadFrame returns the frame at their
+// start or an error. It reads no byte after the frame.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 'a', 'b', 'c'}, uint16(0), uint32(10))
 	f.Add([]byte{0, 0, 0, 9, 'a'}, uint16(8), uint32(10))
@@ -182,7 +183,7 @@ func FuzzReadFrame(f *testing.F) {
 				t.Fatalf("ReadFrame() = %x, %v, want %x, %v", got, err, want, wantErr)
 			}
 			if err == nil && left.Len() != len(input)-lengthSize-len(want) {
-				t.Fatalf("%d bytes left of %d behind a frame of %d", left.Len(), len(input), len(want))
+				t.Fatalf("%d of %d bytes left after a frame of %d", left.Len(), len(input), len(want))
 			}
 		}
 	})

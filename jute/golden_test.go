@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// golden is a frame as clients and servers of ZooKeeper 3.9.5 send it, and the records it
-// is made of.
+// golden is a frame as clients and servers of ZooKeeper 3.9.5 send it, with the records that it
+// consists of.
 type golden struct {
 	name  string
 	hex   string // with the length in front

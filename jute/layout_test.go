@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// layouts is every record as ZooKeeper's record definitions lay it out.
+// layouts holds every record with its bytes, as ZooKeeper's record definitions lay them out.
 var layouts = []struct {
 	record Record
 	hex    string

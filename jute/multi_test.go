@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// all returns one of each operation, with all that it carries.
+// all returns one operation of each of these kinds, with its record filled in.
 func all(with ...Op) []MultiOp {
 	var ops []MultiOp
 	for _, op := range with {
@@ -73,7 +73,8 @@ func TestDecodeMulti(t *testing.T) {
 		{name: "last body cut short", frame: body(writes)[:len(body(writes))-1], err: errShort},
 		{name: "2^31-1 ACLs", frame: huge, err: errLength},
 	}
-	// The same memory for all, so that each also shows what it makes of the one before.
+	// All cases decode into the same memory, so each also shows that nothing of the previous one
+	// remains.
 	var ops []MultiOp
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,8 +91,8 @@ func TestDecodeMulti(t *testing.T) {
 	}
 }
 
-// No input, however broken, may make DecodeMulti panic or read past the frame, and what it
-// decodes survives being encoded again.
+// No input may make DecodeMulti panic or read past the frame. Operations that it has decoded are
+// the same after they are encoded and decoded again.
 func FuzzDecodeMulti(f *testing.F) {
 	f.Add(AppendMulti(nil, all(OpCreate, OpDelete, OpSetData, OpCheck, OpCreate2, OpCreateContainer, OpCreateTTL)))
 	f.Add(AppendMulti(nil, all(OpGetData, OpGetChildren)))
@@ -105,14 +106,14 @@ func FuzzDecodeMulti(f *testing.F) {
 		var err2 error
 		reused, err2 = DecodeMulti(&other, reused)
 		if (err == nil) != (err2 == nil) || len(ops) != len(reused) || len(ops) > 0 && !reflect.DeepEqual(ops, reused) {
-			t.Fatalf("depends on memory around it: %+v, %v and %+v, %v", ops, err, reused, err2)
+			t.Fatalf("depends on the memory around the frame: %+v, %v and %+v, %v", ops, err, reused, err2)
 		}
 		if n := CountMulti(input); err == nil && n != len(ops) {
 			t.Fatalf("%d operations counted, %d decoded", n, len(ops))
 		}
 		if err != nil {
 			if len(ops) > 0 {
-				t.Fatalf("%d operations beside an error", len(ops))
+				t.Fatalf("%d operations returned with an error", len(ops))
 			}
 			return
 		}

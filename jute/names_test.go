@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// constants returns the constants that the package declares as of type typ, and their
+// constants returns the exported constants of type typ that the package declares, with their
 // values.
 func constants(t *testing.T, typ string) map[string]int64 {
 	t.Helper()
@@ -49,7 +49,7 @@ func literal(t *testing.T, e ast.Expr) int64 {
 	return sign * n
 }
 
-// Every opcode, code, event type, state and mode has a name of its own.
+// Every opcode, code, event type, state and mode has a unique name.
 func TestNamesAreUnique(t *testing.T) {
 	tests := []struct {
 		typ     string
@@ -89,7 +89,7 @@ func TestNamesAreUnique(t *testing.T) {
 	}
 }
 
-// The numbers are ZooKeeper's and for ever.
+// The numbers are ZooKeeper's and never change.
 func TestNumbers(t *testing.T) {
 	ops := map[Op]string{
 		0:   "notification",
@@ -197,17 +197,17 @@ func TestOpIsWrite(t *testing.T) {
 	}
 }
 
-// Each opcode stands in the table once, and each record that the table makes is a new one.
+// Each opcode is in the table once, and each record that the table makes is a new one.
 func TestOperationTable(t *testing.T) {
 	seen := map[Op]bool{}
 	for op := range Ops() {
 		if seen[op] {
-			t.Errorf("%v stands in the table twice", op)
+			t.Errorf("%v is in the table twice", op)
 		}
 		seen[op] = true
 		for _, made := range []func() Record{op.NewRequest, op.NewResponse} {
 			if first := made(); first != nil && first == made() {
-				t.Errorf("%v: two records are one", op)
+				t.Errorf("%v: the same record was returned twice", op)
 			}
 		}
 	}
@@ -218,7 +218,7 @@ func TestOperationTable(t *testing.T) {
 	}
 	for _, op := range []Op{leastOp - 1, greatestOp + 1, 10, math.MinInt32, math.MaxInt32} {
 		if op.Class() != ClassOther || op.IsWrite() || op.NewRequest() != nil || op.NewResponse() != nil || op.Short() != "NA" {
-			t.Errorf("%v: an unknown opcode has something of a known one", op)
+			t.Errorf("%v: an unknown opcode has a property of a known one", op)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func TestCodeErr(t *testing.T) {
 	}
 	err := fmt.Errorf("create /a: %w", NodeExists.Err())
 	if code, ok := errors.AsType[Code](err); !errors.Is(err, NodeExists) || !ok || code != NodeExists {
-		t.Errorf("%v is not known as NodeExists", err)
+		t.Errorf("%v does not match NodeExists", err)
 	}
 	if got := NoNode.Error(); got != "no node" {
 		t.Errorf("NoNode.Error() = %q", got)

@@ -109,7 +109,7 @@ func TestAllRecordsAreListed(t *testing.T) {
 	}
 }
 
-// filling says what fill puts into strings, buffers and vectors.
+// filling selects the value that fill gives to strings, buffers and vectors.
 type filling int
 
 const (
@@ -118,8 +118,8 @@ const (
 	mixed // vectors of a null, an empty and a full element
 )
 
-// fill sets every field of v to something that is not its zero value, but for the strings,
-// buffers and vectors of a null filling.
+// fill sets every field of v to a value that is not its zero value. But a null filling sets
+// strings, buffers and vectors to nil.
 func fill(v reflect.Value, with filling) {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -178,7 +178,7 @@ func hasSlice(typ reflect.Type) bool {
 	return slices.ContainsFunc(reflect.VisibleFields(typ), func(f reflect.StructField) bool { return hasSlice(f.Type) })
 }
 
-// Decode leaves nothing of what the record held before, also when the frame is too short.
+// Decode overwrites every field of a record, even if the frame is too short.
 func TestDecodeSetsEveryField(t *testing.T) {
 	for _, zero := range records {
 		t.Run(name(zero), func(t *testing.T) {
@@ -214,7 +214,7 @@ func setSlices(v reflect.Value, with filling) {
 	}
 }
 
-// Every record that is cut short is an error.
+// Decoding a record returns an error if bytes at its end are missing.
 func TestEveryPrefixIsAnError(t *testing.T) {
 	for _, zero := range records {
 		t.Run(name(zero), func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestTrailingBytesAreLeft(t *testing.T) {
 	}
 }
 
-// A decoded vector keeps its memory, and a shorter one shows nothing of a longer one.
+// Decoding reuses the memory of a vector. A shorter vector shows nothing of a longer one before it.
 func TestVectorsAreReused(t *testing.T) {
 	long := GetChildrenResponse{Children: [][]byte{[]byte("a"), []byte("b"), []byte("c")}}.Append(nil)
 	short := GetChildrenResponse{Children: [][]byte{nil}}.Append(nil)
@@ -259,8 +259,8 @@ func TestVectorsAreReused(t *testing.T) {
 	}
 }
 
-// No input, however broken, may make a record's Decode panic or read past the frame, and
-// what it decodes survives being encoded again.
+// No input may make a record's Decode panic or read past the frame. A record that it has decoded is
+// the same after it is encoded and decoded again.
 func FuzzDecoder(f *testing.F) {
 	for i, r := range records {
 		for _, with := range []filling{null, empty, mixed} {
@@ -276,7 +276,7 @@ func FuzzDecoder(f *testing.F) {
 		d := NewDecoder(guarded(input, 0))
 		got.Decode(&d)
 		if err := decode(other, guarded(input, 0xff)); !errors.Is(err, d.Err()) || !reflect.DeepEqual(got, other) {
-			t.Fatalf("%s depends on what lies behind its frame: %#v, %v and %#v, %v", name(zero), got, d.Err(), other, err)
+			t.Fatalf("%s depends on bytes outside its frame: %#v, %v and %#v, %v", name(zero), got, d.Err(), other, err)
 		}
 		if d.Err() != nil {
 			return

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Percentiles are those of what was measured, up to an eighth above, over the whole range.
+// A percentile is at least the measured one and at most an eighth above it, over the whole range of
+// durations.
 func TestPercentiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, scale := range []time.Duration{10, time.Microsecond, time.Millisecond, time.Minute} {
@@ -33,7 +34,7 @@ func TestPercentiles(t *testing.T) {
 			rank int
 		}{{s.P50, 2500}, {s.P95, 4750}, {s.P99, 4950}, {s.P999, 4995}} {
 			if want := all[p.rank-1]; p.got < want || p.got > want+want/8+1 {
-				t.Errorf("scale %v: %d of 5000 took %v, reported as %v", scale, p.rank, want, p.got)
+				t.Errorf("scale %v: duration %d of 5000 is %v, reported as %v", scale, p.rank, want, p.got)
 			}
 		}
 	}
@@ -42,10 +43,10 @@ func TestPercentiles(t *testing.T) {
 func TestBucketsMeet(t *testing.T) {
 	for i := range buckets - 1 {
 		if b := bucket(uint64(top(i))); b != i {
-			t.Fatalf("%v, the top of bucket %d, lies in %d", top(i), i, b)
+			t.Fatalf("%v, the top of bucket %d, is in bucket %d", top(i), i, b)
 		}
 		if b := bucket(uint64(top(i)) + 1); b != i+1 {
-			t.Fatalf("%v is past bucket %d, and lies in %d", top(i)+1, i, b)
+			t.Fatalf("%v is above bucket %d, but is in bucket %d", top(i)+1, i, b)
 		}
 	}
 }
@@ -112,7 +113,7 @@ func TestAddTakesNoMemory(t *testing.T) {
 	}
 }
 
-// Who adds at the same time loses nothing.
+// Several goroutines may add at the same time, and no measurement is lost.
 func TestManyAtOnce(t *testing.T) {
 	var d Durations
 	var s Sizes
@@ -134,7 +135,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A percentile whose rank is no whole number is that of the next rank.
+// If the rank of a percentile is not a whole number, it is rounded up.
 func TestRanksBetweenNumbers(t *testing.T) {
 	var d Durations
 	for n := 1; n <= 30; n++ {
@@ -147,7 +148,7 @@ func TestRanksBetweenNumbers(t *testing.T) {
 		}{{"P50", s.P50, 500}, {"P95", s.P95, 950}, {"P99", s.P99, 990}, {"P999", s.P999, 999}} {
 			rank := (n*p.permille + 999) / 1000
 			if want := time.Microsecond << rank; p.got < want || p.got > want+want/8+1 {
-				t.Errorf("%s of %d is %v, want the %d. of them, %v", p.name, n, p.got, rank, want)
+				t.Errorf("%s of %d durations is %v, want number %d of them, %v", p.name, n, p.got, rank, want)
 			}
 		}
 	}

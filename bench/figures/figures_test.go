@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// compare.txt is read as a whole, with every target in it.
+// Every target in compare.txt can be read.
 func TestTargets(t *testing.T) {
 	targets, err := readTargets("../compare.txt")
 	if err != nil {
@@ -47,7 +47,7 @@ const runs = `{"row":"set","side":"ZooKeeper","round":1,"results":[{"per_second"
 {"row":"start","side":"Rollcall","round":1,"figures":{"seconds":0.6}}
 `
 
-// Ratios are of medians, and what is not measured is neither met nor missed.
+// Ratios are ratios of medians. A target that was not measured is neither met nor missed.
 func TestJudge(t *testing.T) {
 	lines, err := parseLines([]byte(runs))
 	if err != nil {
@@ -98,7 +98,7 @@ PASS
 ok  	rollcall/znode	1.2s
 `
 
-// What go test printed becomes curves, the documents and the table of storage.md.
+// write turns the output of go test into curves, the pages, and the table in storage.md.
 func TestWrite(t *testing.T) {
 	data, docs := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
@@ -124,7 +124,7 @@ func TestWrite(t *testing.T) {
 	} {
 		text, err := os.ReadFile(filepath.Join(docs, c[0]))
 		if err != nil || !strings.Contains(string(text), c[1]) {
-			t.Errorf("%s: %v, has no %q:\n%s", c[0], err, c[1], text)
+			t.Errorf("%s: %v, want %q in:\n%s", c[0], err, c[1], text)
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(docs, "storage.md"))

@@ -16,12 +16,13 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// listenError returns the error of opening a port.
+// listenError returns the error of serve if a port cannot be opened for this reason.
 func listenError(reason error) error {
 	return fmt.Errorf("serve: clients: %w", &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", reason)})
 }
 
-// Every row of the table of advice fits an error that can end its commands, and nothing fits twice.
+// Every row in the table of advice matches an error that can end its commands. An error that has
+// advice already gets no more.
 func TestAdvice(t *testing.T) {
 	missing := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "nowhere"}}
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
@@ -65,7 +66,7 @@ func TestAdvice(t *testing.T) {
 	}
 	for _, a := range advices {
 		if !used[a.text] {
-			t.Errorf("no case has the advice %q", a.text)
+			t.Errorf("no case leads to the advice %q", a.text)
 		}
 	}
 	if err := advised("serve", nil); err != nil {
@@ -73,7 +74,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// What ends a command says what to do, from the command line to the last line.
+// The error that ends a command says what to do. Each case runs a whole command line.
 func TestCommandsAdvise(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -119,11 +120,11 @@ func TestCommandsAdvise(t *testing.T) {
 		})
 	}
 	if found, err := filepath.Glob(filepath.Join(dir, "rollcall", "*.db")); err != nil || len(found) > 0 {
-		t.Errorf("a command that was refused left %v, %v", found, err)
+		t.Errorf("a command that failed left the files %v, %v", found, err)
 	}
 }
 
-// A command ends with one line, which begins with the cause.
+// The errors that end a command are printed as one line, which begins with the cause.
 func TestLastLine(t *testing.T) {
 	cause := errors.New("serve: the disk is full")
 	err := fmt.Errorf("%w", errors.Join(cause, errors.New("raft did not stop in time"), errors.New("close: bad file")))

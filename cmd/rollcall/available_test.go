@@ -61,7 +61,8 @@ func TestMemoryOfTheMachine(t *testing.T) {
 	}
 }
 
-// GOMEMLIMIT, which Go has read, is divided; a value that is configured is taken as it is.
+// Without a configured value, the memory for clients is a share of GOMEMLIMIT, which Go has read.
+// It is divided among the members. A configured value is used as it is.
 func TestClientMemory(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
@@ -77,17 +78,17 @@ func TestClientMemory(t *testing.T) {
 	}
 }
 
-// A cgroup's limit becomes the collector's, but GOMEMLIMIT is not overruled.
+// The collector's limit follows from the cgroup's, unless GOMEMLIMIT is set.
 func TestKeepWithin(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
 	keepWithin(0, nil)
 	keepWithin(100<<20, []string{"GOMEMLIMIT=1GiB"})
 	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
-		t.Errorf("the collector keeps to %d", got)
+		t.Errorf("the collector's limit is %d", got)
 	}
 	keepWithin(300<<20, []string{"GOGC=50"})
 	if got := debug.SetMemoryLimit(-1); got != 270<<20 {
-		t.Errorf("the collector keeps to %d, want %d", got, 270<<20)
+		t.Errorf("the collector's limit is %d, want %d", got, 270<<20)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// An error names what is wrong with a command line, before anything is sent.
+// If something is wrong with a command line, the error names it, and nothing is sent.
 func TestBenchFlags(t *testing.T) {
 	const at = "-servers=127.0.0.1:1"
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0)) // a command may use all it likes; tests do not
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0)) // bench changes it
 	for _, c := range []struct {
 		args []string
 		want string

@@ -15,16 +15,17 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/files.txt anew, with what the program makes of its files")
 
-// A file, variables and flags, and what the program makes of them: its warnings, and an error or
-// the fields of the member's configuration that are not those of ensembleCfg.
+// fileCase is a file, variables and flags, with their outcome: the program's warnings, and then an
+// error or the fields of the member's configuration that differ from those of ensembleCfg.
 type fileCase struct {
 	name                  string
 	file, myID, env, args []string
 	outcome               []string
 }
 
-// readFileCases reads testdata/files.txt. "# " begins a case, and a line of it begins with "cfg ",
-// "myid ", "env " or "arg "; the others are what comes of it. DIR is the folder of zoo.cfg.
+// readFileCases reads testdata/files.txt. A line that begins with "# " begins a case. Lines that
+// begin with "cfg ", "myid ", "env " or "arg " are its input, and lines that begin with "-> " are
+// its outcome. DIR is the folder of zoo.cfg.
 func readFileCases(t *testing.T, path string) (cases []fileCase) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -71,7 +72,7 @@ func (c fileCase) text() string {
 	return b.String()
 }
 
-// Good and bad configurations mean what testdata/files.txt says.
+// Good and bad configurations have the outcomes that testdata/files.txt lists.
 func TestFiles(t *testing.T) {
 	const path = "testdata/files.txt"
 	_, at := inDir(t, map[string]string{"myid": "1", "cfg": ensembleCfg})
@@ -96,7 +97,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// run returns what comes of a configuration, line by line.
+// run returns the outcome of a configuration, line by line.
 func (c fileCase) run(t *testing.T, plain map[string]string) (outcome []string) {
 	t.Helper()
 	files := map[string]string{}

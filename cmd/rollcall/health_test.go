@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// answerWord takes connections until the test ends, and answers srvr with text, or, if
-// that is "", not at all.
+// answerWord accepts connections at addr until the test ends, and answers srvr with text. If text
+// is "", it does not answer.
 func answerWord(t *testing.T, text string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// A member that takes the connection and is silent is not healthy.
+// A member that accepts the connection but does not answer is not healthy.
 func TestHealthSilent(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()

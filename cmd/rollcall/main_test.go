@@ -15,7 +15,7 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// The help of a command names its arguments besides its flags.
+// The help of a command names its arguments as well as its flags.
 func TestCommandHelp(t *testing.T) {
 	for command, want := range map[string]string{
 		"up":      "rollcall up [flags]\n",
@@ -34,10 +34,10 @@ func TestCommandHelp(t *testing.T) {
 	}
 }
 
-// The error about a port that is taken says how to choose others.
+// The error about a port that is in use says how to choose others.
 func TestUpOnTakenPort(t *testing.T) {
 	l, port, err := net.Listener(nil), 1<<16, error(nil)
-	for port > 60000 { // up wants the ports 2,000 above, too
+	for port > 60000 { // up also needs the ports up to 2,000 above
 		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +51,8 @@ func TestUpOnTakenPort(t *testing.T) {
 	}
 }
 
-// A member whose data folder belongs to another one says which file has its number, and which
-// one says whose folder it is.
+// If a member's data folder belongs to another member, the error names the file that says so and
+// the file that holds this member's number.
 func TestServeInAnothersFolder(t *testing.T) {
 	dir, at := inDir(t, map[string]string{"myid": "3", "zoo.cfg": "dataDir=DIR\nclientPort=2181\n"})
 	own := filepath.Join(dir, "rollcall")

@@ -14,7 +14,7 @@ func TestGCPercent(t *testing.T) {
 		{0, 100},
 		{roomyHeap, 100},
 		{roomyHeap + roomyHeap/4, 80},
-		{roomyHeap + roomyHeap/2, 60}, // 66, in steps
+		{roomyHeap + roomyHeap/2, 60}, // 66, rounded down to a step
 		{2 * roomyHeap, 50},
 		{1 << 40, 50},
 	}
@@ -25,7 +25,7 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
-// Settings of the collector in the environment are not overruled.
+// keepSmall does not override settings of the collector in the environment.
 func TestKeepSmallYields(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)

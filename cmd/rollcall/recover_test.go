@@ -17,7 +17,7 @@ func found(id uint32, index, term uint64) member.Finding {
 	return member.Finding{Server: member.Server{ID: id, Raft: fmt.Sprintf("m%d:3888", id)}, Extent: disk.Extent{Index: index, Term: term}}
 }
 
-// The output of recover says how far each member's data go, and who has the most.
+// The output of recover says how far each member's data reach, and which member has the most.
 func TestRecoverDescribes(t *testing.T) {
 	own := found(1, 40, 3)
 	own.At = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -37,7 +37,7 @@ func TestRecoverDescribes(t *testing.T) {
 	}
 }
 
-// A survivor that another member is known to be ahead of is refused.
+// recover refuses a survivor if another member is known to have more data.
 func TestRecoverRefusesTheLesser(t *testing.T) {
 	silent := member.Finding{Server: member.Server{ID: 3}, Err: errors.New("no route")}
 	for _, tt := range []struct {
@@ -57,7 +57,7 @@ func TestRecoverRefusesTheLesser(t *testing.T) {
 	}
 }
 
-// Without data there is nothing to recover, and nothing is made.
+// Without data, recover fails and creates nothing.
 func TestRecoverWithoutData(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
@@ -70,6 +70,6 @@ func TestRecoverWithoutData(t *testing.T) {
 		t.Errorf("%v, want ErrNoData\n%s", err, out.String())
 	}
 	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder: %v", err)
+		t.Errorf("the data folder was created: %v", err)
 	}
 }

@@ -18,15 +18,15 @@ import (
 	"rollcall/member"
 )
 
-// An ensemble to which each setting is added alone.
+// ensembleCfg is the zoo.cfg of an ensemble, to which each case adds one setting.
 const ensembleCfg = "dataDir=DIR\ntickTime=2000\ninitLimit=10\nsyncLimit=5\nclientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n"
 
-// settingCase is what a key changes in the configuration of a member: these fields, to these values, and
-// no others.
+// settingCase lists the fields that a key changes in a member's configuration, with their new
+// values. The key must not change any other field.
 type settingCase struct {
 	key, value string
 	base       string // instead of ensembleCfg
-	dynamic    string // what is in the file DIR/dynamic
+	dynamic    string // the content of the file DIR/dynamic
 	want       string // lines "field value", sorted; DIR for the folder
 }
 
@@ -82,17 +82,17 @@ var settingCases = []settingCase{
 	{key: "-myid", value: "2", want: "ID 2"},
 }
 
-// given are the fields of member.Config that no key sets.
+// given lists the fields of member.Config that no key sets.
 var given = strings.Fields("Clients Drain Version Built Network Stores Now Events Logger Hooks Wrap WrapLog Rules.X509")
 
-// Every key that is served reaches the configuration of a member, in its own field, and every
-// field there is set by some key.
+// Every key that is served sets fields of a member's configuration. Every field there is set by
+// some key, except those in given.
 func TestEveryKeyReachesTheMember(t *testing.T) {
 	covered := map[string]bool{}
 	for _, key := range config.Served() {
 		stem := strings.TrimSuffix(key, "N")
 		if !slices.ContainsFunc(settingCases, func(c settingCase) bool { return c.key == key || stem != key && strings.HasPrefix(c.key, stem) }) {
-			t.Errorf("%s is served, and has no row in settingCases", key)
+			t.Errorf("%s is served, but has no row in settingCases", key)
 		}
 	}
 	for _, tt := range settingCases {
@@ -127,13 +127,13 @@ func TestEveryKeyReachesTheMember(t *testing.T) {
 	_, at := inDir(t, map[string]string{"myid": "1", "cfg": ensembleCfg})
 	for name := range settingsIn(t, at("DIR/cfg")) {
 		if covered[name] == slices.Contains(given, name) {
-			t.Errorf("member.Config.%s: some key changes it: %t", name, covered[name])
+			t.Errorf("member.Config.%s: some key changes it: %t; given says the opposite", name, covered[name])
 		}
 	}
 }
 
-// settingsIn returns each field of the member's configuration that a file leads to, and
-// as "clients" where clients connect.
+// settingsIn returns the fields of the member's configuration that a file and args lead to, by
+// name. "clients" is the address for clients.
 func settingsIn(t *testing.T, file string, args ...string) map[string]string {
 	t.Helper()
 	cfg, _, err := config.Load(file, nil, parseFlags(t, args...))
@@ -177,7 +177,8 @@ func flattenSettings(all map[string]string, prefix string, v reflect.Value) {
 	}
 }
 
-// inDir writes files into a new folder and replaces DIR by its name in all texts.
+// inDir writes files into the new folder dir, and replaces DIR in their texts by its path. at does
+// the same with another text.
 func inDir(t *testing.T, files map[string]string) (dir string, at func(string) string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -190,7 +191,7 @@ func inDir(t *testing.T, files map[string]string) (dir string, at func(string) s
 	return dir, at
 }
 
-// parseFlags reads args as a command does.
+// parseFlags parses args as a command does.
 func parseFlags(t *testing.T, args ...string) config.Flags {
 	t.Helper()
 	var flags config.Flags

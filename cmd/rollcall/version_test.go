@@ -7,7 +7,8 @@ import (
 	"rollcall/admin"
 )
 
-// What this program was built from is shown as its stamp says, and as unknown without one.
+// The version shows the commit that is in the program's stamp, or says unknown if there is no
+// stamp.
 func TestVersion(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef01234567"
 	byGo := func(settings ...string) commit {
@@ -60,5 +61,5 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// noSource is never asked.
+// noSource is a source whose methods are never called.
 type noSource struct{ admin.Source }
