@@ -1,6 +1,6 @@
 // Package tally counts: durations and sizes, for figures that operators read. It also has the
-// record of what they see of a connection. Whoever measures adds; whoever asks gets a summary.
-// Adding takes no lock, waits for nothing and does not allocate, so that it may stand on any
+// record of what they see of a connection. Code that measures adds; code that reports reads a
+// summary. Adding takes no lock, waits for nothing and does not allocate, so that it may stand on any
 // path. A summary is read while others add: its parts may lie a few measurements apart.
 package tally
 
