@@ -13,33 +13,33 @@ builds: ## the binary for Linux, macOS and FreeBSD on amd64 and arm64, to see th
 	ci/builds.sh
 image: build ## container image rollcall of that binary; needs Docker, and no network
 	docker build --file deploy/Dockerfile --tag $(ROLLCALL_IMAGE) .
-test: ## a part of each kind of test, in less than 5 minutes; installs the Debian packages they need when root
+test: ## unit tests, and shorter runs of the main suites, in less than 5 minutes; if root, installs the Debian packages that they need
 	ci/deps.sh && ci/test.sh
-proof: ## all that make test leaves out, in half an hour; installs what is needed when root
+proof: ## everything else that CI runs, in half an hour; if root, installs the Debian packages that it needs
 	ci/deps.sh proof && ci/test.sh proof
-race: ## the tests of all packages but the integration ones, with the race detector
+race: ## the tests of all packages outside integration, with the race detector
 	ci/test.sh race
-drill: ## whole ensembles, broken on purpose
+drill: ## whole ensembles with faults, in one process, also with the race detector
 	ci/test.sh cases drills race-drills
-mutants: ## faults of one line in the code, each of which a test must notice
+mutants: ## errors in one line of the code, each of which a test must notice
 	ci/test.sh mutants
 fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
 	go test -run '^$$' -bench . -benchmem -timeout 1h ./...
-compare: build ## docs/performance.md: this beside ZooKeeper 3.8, by turns; 40 minutes on a quiet machine
+compare: build ## writes docs/performance.md and docs/sizing.md: this Rollcall and ZooKeeper 3.8, by turns; 40 minutes on a quiet machine
 	bench/compare.sh
-growth: build ## the curves in docs/performance.md, and docs/sizing.md; half an hour on a quiet machine
+growth: build ## writes the curves in docs/performance.md, and docs/sizing.md; half an hour on a quiet machine
 	bench/growth.sh
-lint: ## gofumpt, go vet, golangci-lint, generated code fresh
+lint: ## gofumpt, go vet, golangci-lint, and whether generated code is up to date
 	ci/lint.sh
-proto: ## proto/*.pb.go from proto/rollcall.proto
+proto: ## writes proto/*.pb.go from proto/rollcall.proto
 	PATH="$$(ci/tools.sh buf protoc-gen-go protoc-gen-go-grpc):$$PATH" && cd proto && buf generate
-up: image ## an ensemble of three containers, clients at 127.0.0.1:2181 to 2183
+up: image ## starts three members in containers, with clients at 127.0.0.1:2181 to 2183
 	deploy/ensemble.sh up
-down: ## end it; VOLUMES=1 deletes its data, too
+down: ## stops them; VOLUMES=1 also deletes their data
 	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
-soak: ## SCHEDULES schedules of faults, TRIALS of damaged files, SEQUENCES of operations, on ZooKeeper too: all from seed FIRST on, or new ones; real applications
+soak: ## the random suites from seed FIRST on, or with new seeds: SCHEDULES of faults, TRIALS of damaged files, SEQUENCES beside ZooKeeper; then real applications
 	@first=$${FIRST:-$$(shuf -i 1000000-999999999 -n 1)}; echo "to repeat all of this: make soak FIRST=$$first"; \
 	TIMEOUT=0 ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_SEQUENCES=$(SEQUENCES) ci/test.sh cases drills race-drills trials differential applications
 help: ## this list

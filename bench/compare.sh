@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# compare.sh measures Debian's ZooKeeper and this Rollcall on this machine, by turns, alone
-# and as three members, and then Rollcall alone. bench/compare.txt lists the cases. It takes 40 minutes,
-# in which nothing else should run. It needs Debian's packages zookeeper and a Java runtime.
+# compare.sh measures Debian's ZooKeeper and this Rollcall on this machine, by turns, each as one server
+# and as three. Then it measures Rollcall alone. bench/compare.txt lists the cases. It takes 40 minutes,
+# during which nothing else should run. It needs Debian's package zookeeper and a Java runtime.
 #
 #   compare.sh                  runs all parts and writes the report
-#   compare.sh run PART...      parts are three, one, idle15, idle and alone
-#   compare.sh report           docs/performance.md and docs/sizing.md from what is kept
+#   compare.sh run PART...      runs these parts of three, one, idle15, idle and alone
+#   compare.sh report           writes docs/performance.md and docs/sizing.md from what is kept
 #
-# Each run of a case is kept as a line of DATA/PART.jsonl; what is there is not measured
-# again. So a run that was broken off, or in which a case failed, goes on where it was.
+# Each run of a case is kept as a line of DATA/PART.jsonl, and is not measured again while the line is
+# there. If compare.sh was interrupted, or a case failed, the next call therefore measures only the rest.
 # Remove the file to measure a part anew.
 #
 #   DURATION (4s), WARMUP (1500ms)  of each case, unless compare.txt says otherwise
 #   ROUNDS (3), IDLE_ROUNDS (1)     how often each case runs on each
-#   JVM_WARMUP (20s)                load before a turn, so that Java has compiled what is hot; on both
-#   NODES (1000000), SESSIONS (1000000)  what "1 M" in the part alone is, for a trial
+#   JVM_WARMUP (20s)                load before each turn, on both, so that Java has compiled its hot code
+#   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the part alone; smaller ones are for a trial
 #   DATA (docs/performance/data)
 #   PORT (24600)                    the first of a hundred ports of 127.0.0.1
 #   WORK                            folder for data, on the disk to be measured (default: a new one in TMPDIR)
@@ -34,7 +34,7 @@ rows() {
     { n = split($3, c, / *; */); print $2 "\t" (n > 1 && side == "Rollcall" ? c[2] : c[1]) }' bench/compare.txt
 }
 
-# turn PART N SIDE ROUND starts N members and runs all rows of the part that are not kept.
+# turn PART N SIDE ROUND starts N members and runs all rows of the part that are not kept yet.
 turn() {
   local part=$1 n=$2 side=$3 round=$4 row case list=()
   while IFS=$'\t' read -r row case; do
@@ -43,14 +43,14 @@ turn() {
   [ ${#list[@]} -gt 0 ] || return 0
   say "$part, round $round, $side: ${#list[@]} cases"
   start "$side" "$n" || { missed "$part: all of round $round on $side"; return 0; }
-  "$rollcall" bench -servers "$(servers "$n")" -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # the cases tell what is wrong
+  "$rollcall" bench -servers "$(servers "$n")" -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # if something is wrong, the cases fail
   for row in "${list[@]}"; do
     measure "$part" "${row%%$'\t'*}" "$side" "$round" "$n" "${row#*$'\t'}"
   done
   stop
 }
 
-# turns PART N ROUNDS is all of them; who comes first changes.
+# turns PART N ROUNDS runs the turns of all rounds. ZooKeeper comes first in odd rounds, Rollcall in even ones.
 turns() {
   local round side
   for ((round = 1; round <= $3; round++)); do
@@ -60,10 +60,10 @@ turns() {
   done
 }
 
-# figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone, once.
+# figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone, unless it is kept already.
 figure() { kept alone "$1" Rollcall "$2" || keep alone "$1" Rollcall "$2" figures "{\"$3\":$4}"; }
 
-# seconds COMMAND... prints how long it took.
+# seconds COMMAND... runs a command and prints how many seconds it took.
 seconds() {
   local began=$EPOCHREALTIME
   "$@" >&2 || return
@@ -75,14 +75,14 @@ restart() {
   await 1
 }
 
-# grow fills the member with the nodes and leaves them.
+# grow creates the nodes in the member and leaves them there.
 grow() { load 1 -keep -duration 100ms -warmup 0s "get:nodes=$nodes,size=100" >/dev/null; }
 
 # snapshots prints how many snapshots the member has written since it started.
 snapshots() { word 1 mntr | awk '$1 == "zk_cnt_snapshottime" { n = $2 } END { print n + 0 }'; }
 
-# snapshot waits until the member has written one: it does when its log is long enough,
-# and looks for that every 10 to 20 seconds.
+# snapshot writes to the member until it has made a snapshot. The member checks every 10 to 20 seconds
+# whether its log is long enough for one.
 snapshot() {
   local i
   for ((i = 0; i < 60; i++)); do
@@ -93,7 +93,7 @@ snapshot() {
   return 1
 }
 
-# alone measures what has no counterpart. Its rounds begin with an empty folder.
+# alone measures Rollcall in cases that ZooKeeper does not have. Each round begins with an empty folder.
 alone() {
   local round
   for ((round = 1; round <= rounds; round++)); do
@@ -130,8 +130,8 @@ alone_round() {
   beside "$round" "$load"
 }
 
-# beside ROUND ROW runs a fixed rate of sets on the member as it is, in which no snapshot falls
-# due, and on one that writes them again and again.
+# beside ROUND ROW runs sets at a fixed rate, first on a member that writes no snapshot meanwhile, and
+# then on one that writes snapshots again and again.
 beside() {
   local round=$1 row=$2 quiet busy written case=set:conns=8,window=64,rate=2000,warmup=3s,duration=25s
   kill_all
@@ -145,7 +145,8 @@ beside() {
   figure "snapshots in that time" "$round" count "$written"
 }
 
-# promote is in one process: the table of a new leader, made from the replicated sessions.
+# promote measures how long a new leader takes to make its table from the replicated sessions, in one
+# process.
 promote() {
   local row="new leader of 1 M sessions: its table" out i=0 took
   ! kept alone "$row" Rollcall 1 || return 0

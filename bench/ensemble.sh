@@ -1,9 +1,9 @@
-# Sourced by the scripts that measure: ensembles on 127.0.0.1, of ZooKeeper or of Rollcall,
-# one at a time, and what was measured, kept a line for each run.
+# The scripts that measure source this file. It starts and stops ensembles of ZooKeeper or of Rollcall
+# on 127.0.0.1, one at a time, and keeps one line for each measured run.
 #
 #   PORT  the first of a hundred ports
 #   WORK  folder for the members' data, new for each start
-#   DATA  folder for what was measured
+#   DATA  folder for the measurements
 
 rollcall=$PWD/bin/rollcall
 limit=60 # seconds until all members must serve
@@ -17,8 +17,8 @@ servers() {
   echo "${list#,}"
 }
 
-# config I N prints the zoo.cfg of member I of N, the same for both servers, with what CFG
-# has in addition.
+# config I N prints the zoo.cfg of member I of N. It is the same for ZooKeeper and Rollcall. CFG is added
+# to it.
 config() {
   local i=$1 n=$2 j
   printf '%s\n' tickTime=2000 initLimit=10 syncLimit=5 "dataDir=$WORK/$i" "clientPort=$((first + i))" \
@@ -41,7 +41,7 @@ launch() {
   esac
   setsid "$@" >"$WORK/log.$i" 2>&1 </dev/null &
   echo $! >>"$WORK/pids"
-  disown $! # its end is no news
+  disown $! # the shell does not report its end
 }
 
 # await N returns when all N members serve.
@@ -59,8 +59,8 @@ await() {
   done
 }
 
-# start KIND N starts N members with empty folders. Clients' ports are others each time: the
-# kernel keeps those of closed connections for a minute.
+# start KIND N starts N members with empty folders. The ports for clients change each time, because the
+# kernel keeps the ports of closed connections for a minute.
 start() {
   local i
   stop
@@ -74,34 +74,34 @@ kill_all() {
   local pid
   [ -f "$WORK/pids" ] || return 0
   while read -r pid; do
-    grep -qF "$WORK/cfg." "/proc/$pid/cmdline" 2>/dev/null || continue # it has ended by itself
+    grep -qF "$WORK/cfg." "/proc/$pid/cmdline" 2>/dev/null || continue # the process has ended by itself
     kill -9 "$pid" 2>/dev/null || true
     while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
   done <"$WORK/pids"
   rm -f "$WORK/pids"
 }
 
-# stop ends them and removes their data.
+# stop ends the members and removes their data.
 stop() {
   kill_all
   rm -rf "$WORK"/[0-9]* "$WORK"/cfg.* "$WORK"/log.*
 }
 
-# pids prints the processes with commas.
+# pids prints the process ids of the members with commas between them.
 pids() { paste -sd, "$WORK/pids"; }
 
-# load N ARGS... is the load generator on N members, bounded in time.
+# load N ARGS... runs rollcall bench against N members, for CASE_LIMIT seconds at most.
 load() {
   local n=$1
   shift
   timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench -servers "$(servers "$n")" -pids "$(pids)" -o json "$@"
 }
 
-# kept PART ROW SIDE ROUND says whether that was measured already.
+# kept PART ROW SIDE ROUND succeeds if that was measured already.
 kept() { grep -qsF "$(key "$2" "$3" "$4")" "$DATA/$1.jsonl"; }
 key() { printf '{"row":"%s","side":"%s","round":%s,' "$1" "$2" "$3"; }
 
-# keep PART ROW SIDE ROUND NAME JSON adds a line: what was measured stands in it under NAME.
+# keep PART ROW SIDE ROUND NAME JSON adds a line, which has the measured JSON under NAME.
 keep() {
   printf '%s"build":"%s","at":"%s","%s":%s}\n' "$(key "$2" "$3" "$4")" "$build" "$(date -u +%FT%TZ)" "$5" \
     "$(printf %s "$6" | sed 's/^ *//' | tr -d '\n')" >>"$DATA/$1.jsonl"
@@ -118,17 +118,17 @@ measure() {
   fi
 }
 
-# missed notes what could not be measured: the script goes on, and fails at its end.
+# missed notes something that could not be measured. The script continues, and fails at its end.
 missed() {
   echo "NOT MEASURED $*" >&2
   missing+=("$*")
 }
 missing=()
 
-# say tells how it goes.
+# say prints progress, with the time of day.
 say() { echo "$(date +%T) $*" >&2; }
 
-# rss prints the resident memory of all processes in MB.
+# rss prints the resident memory of all members in MiB.
 rss() {
   local pid kb=0
   while read -r pid; do
@@ -146,7 +146,7 @@ word() {
   exec {fd}>&-
 }
 
-# machine prints what was measured on.
+# machine prints a description of this machine and of the two programs.
 machine() {
   cat <<M
 processor	$(nproc) x $(sed -nE 's/^model name\s*: //p' /proc/cpuinfo | head -n 1)
@@ -159,7 +159,8 @@ Rollcall	$("$rollcall" version | cut -d ' ' -f 2) ($build), $(go version | cut -
 M
 }
 
-# begin_measuring makes the folders; finish ends what is left and fails if anything is missing.
+# begin_measuring makes the folders, and has the members stopped when the script ends. finish fails if
+# anything could not be measured.
 begin_measuring() {
   build=$(git describe --always --dirty)
   mkdir -p "$DATA"
@@ -171,16 +172,17 @@ finish() {
   [ ${#missing[@]} -eq 0 ] || { printf 'not measured: %s\n' "${missing[@]}" >&2; return 1; }
 }
 
-# report writes docs/performance.md and docs/sizing.md from what is kept.
+# report writes docs/performance.md, docs/sizing.md and the table of docs/storage.md from the kept
+# measurements.
 report() { go -C bench/figures run . "$(realpath "$DATA")" "$PWD/docs"; }
 
-# usage prints the lines of the script's head that say how to call it.
+# usage prints the lines of the comment at the top of the script that say how to call it.
 usage() {
   sed -nE "s/^#   ($(basename "$0").*)/\\1/p" "$0" >&2
   exit 2
 }
 
-# allKnown "PARTS" PART... ends the script if it has no such part.
+# allKnown "PARTS" PART... ends the script if a PART is not one of PARTS.
 allKnown() {
   local parts=$1 part
   for part in "${@:2}"; do

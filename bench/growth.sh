@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# growth.sh measures how costs grow with the number of sessions, nodes, watches, ephemeral
-# nodes and members: of Rollcall alone, on this machine. It takes half an hour, in
-# which nothing else should run; the parts storage and bench take as long again.
+# growth.sh measures how Rollcall's costs grow with the number of sessions, nodes, watches, ephemeral
+# nodes and members, on this machine. It takes half an hour, during which nothing else should run. The
+# parts storage and bench, which run only if they are named, take another half hour.
 #
 #   growth.sh                 runs the parts live to ephemerals and writes the report
-#   growth.sh run PART...
-#   growth.sh report          docs/performance.md, docs/sizing.md and the table of docs/storage.md from what is kept
+#   growth.sh run PART...     runs these parts
+#   growth.sh report          writes docs/performance.md, docs/sizing.md and the table of docs/storage.md from what is kept
 #
 #   live        idle sessions of three members, in real connections   (DATA/live.jsonl)
 #   members     reads and writes of one to seven members              (DATA/members.jsonl)
@@ -17,13 +17,13 @@
 #   storage     the log stores, for docs/storage.md                   (DATA/storage-*.txt)
 #   bench       make bench                                            (DATA/bench.txt)
 #
-# A part whose file is there is not measured again, nor a line of live, members and disk: remove
-# the file to measure it anew. What is measured in one process is go test's own text.
+# A part whose file is there is not measured again. Of live, members and disk, the lines that are there
+# are not measured again. Remove the file to measure a part anew. A .txt file is the output of go test.
 #
 #   LIVE (1000 5000 15000 30000 57000)  sessions
 #   MEMBERS (1 3 5 7)
 #   DURATION (4s), WARMUP (1500ms)      of each load; DISK_DURATION (10s) of those of disk
-#   ROUNDS (3)                          how often each benchmark, load of members and disk runs
+#   ROUNDS (3)                          how often each benchmark runs, and each load of members and disk
 #   BENCHTIME (500ms; bench and storage 1s)  of each benchmark
 #   SHORT=1                             the smallest size of each benchmark, once, for a trial
 #   DATA (docs/performance/data), PORT (24600), WORK  as in compare.sh
@@ -36,7 +36,7 @@ PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 DATA=$(realpath -m "$DATA")
 . bench/ensemble.sh
 
-# live holds sessions in a new ensemble for each number, so that memory is of these alone.
+# live holds sessions in a new ensemble for each number, so that the memory is of these sessions alone.
 live() {
   local n
   for n in ${LIVE:-1000 5000 15000 30000 57000}; do
@@ -69,13 +69,14 @@ running() {
   start "$1" "$2"
 }
 
-# written prints how many bytes all members have had written to the disk.
+# written prints how many bytes all members have written to the disk.
 written() {
   local pid
   while read -r pid; do cat "/proc/$pid/io"; done <"$WORK/pids" | awk '/^write_bytes/ { n += $2 } END { printf "%d", n }'
 }
 
-# disk counts what a write costs the disk of one member of three, by how many come at once.
+# disk measures the bytes that one member of three writes to its disk for a write, by the number of writes
+# under way.
 disk() {
   local round row before result ops
   for ((round = 1; round <= rounds; round++)); do
@@ -91,7 +92,7 @@ disk() {
   done
 }
 
-# tests PART ARGS... runs benchmarks; their file appears when all have passed.
+# tests PART ARGS... runs benchmarks. Their file is made when all have passed.
 tests() {
   local part=$1
   shift
@@ -104,7 +105,7 @@ tests() {
   missed "$part"
 }
 
-# grown PART PATTERN PACKAGES... is tests of curves.
+# grown PART PATTERN PACKAGES... runs the benchmarks of a curve, with tests.
 grown() {
   local part=$1 pattern=$2
   shift 2
@@ -115,14 +116,14 @@ grown() {
   fi
 }
 
-# ephemerals is one process with the load, and three with the members.
+# ephemerals runs the load in one process, against three members in processes of their own.
 ephemerals() {
   [ ! -s "$DATA/ephemerals.txt" ] || return 0
   start Rollcall 3 || { missed ephemerals; return 0; }
   ROLLCALL_SERVERS=$(servers 3) BENCHTIME=1x grown ephemerals 'BenchmarkClose$' ./integration
 }
 
-# storage has everything that docs/storage.md quotes: appends are short and run more often.
+# storage measures everything that docs/storage.md quotes. Appends are short, and run more often.
 storage() {
   local short=${SHORT:+-short} often=$((rounds + 2))
   tests storage-log $short -benchtime "${BENCHTIME:-1s}" -count "$often" -bench 'LogStore' ./quorum/disk

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Checks for the Debian packages that make test needs, ZooKeeper and clients of it, and installs the
-# missing ones if it may. "proof" names those of make proof: clients in Java with what compiles them,
-# and docker-compose, too. A container engine must run already: none is installed or started.
+# Checks for the Debian packages that make test needs: ZooKeeper, its clients and gcc. If this is root,
+# it installs those that are missing; otherwise it prints the command that does, and fails. With the
+# argument proof it also checks for those of make proof: Curator, a JDK and docker-compose. A container
+# engine must run already: none is installed or started.
 set -euo pipefail
 
 missing=()
-# package NAME and program NAME PACKAGE... add what is not there to missing.
+# package NAME adds a package to missing unless it is installed. program NAME PACKAGE... adds packages
+# unless there is a program of that name.
 package() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ] || missing+=("$1"); }
 program() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
 

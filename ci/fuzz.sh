@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for FUZZTIME (default 20s) each. It fails, too, if a
-# package has fewer targets than ci/least-tests says.
+# Runs every fuzz target of the module for FUZZTIME (default 20s) each. It also fails if a package has
+# fewer targets than ci/least-tests says.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/suite.sh
@@ -11,23 +11,23 @@ fuzztime=${FUZZTIME:-20s}
 out=$(mktemp) passed=$(mktemp)
 trap 'rm -f "$out" "$passed"' EXIT
 
-# fuzz runs one target. Only its first end by the clock may be a fault of Go's: the
-# fuzzer sometimes takes its own deadline for a failure (Go 1.26: the child context is
-# compared with its parent's error before it has it). Then nothing was found, and the
-# target runs once more. A finding names the file with the failing input.
+# fuzz runs one target. If the target fails with "context deadline exceeded" and names no failing input,
+# nothing was found: Go's fuzzer sometimes takes its own deadline for a failure (Go 1.26 compares the
+# child context with its parent's error before the child has that error). The target then runs once
+# more, and that run counts.
 fuzz() {
   local package=$1 target=$2
   echo "fuzz $package $target"
   ! go test -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" "$package" 2>&1 | tee "$out" || return 0
   if grep -q '^ *context deadline exceeded$' "$out" && ! grep -q 'Failing input written to' "$out"; then
-    echo "fuzz $package $target: ended by Go's own deadline, again"
+    echo "fuzz $package $target: ended by Go's own deadline; once more"
     go test -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" "$package"
     return
   fi
   return 1
 }
 
-# One line "target" per fuzz target, then "ok package seconds".
+# For each package go prints one line for each fuzz target, and then "ok package seconds".
 listed=$(go test -list '^Fuzz' ./...)
 found=0 failed=0 targets=()
 while read -r word package _; do

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Format, vet, linters, and whether the generated code is that of proto/rollcall.proto.
+# Checks the format, runs go vet and the linters, and compares the generated code with what
+# proto/rollcall.proto generates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints what the linker writes into the binary: the commit and its date, for "rollcall version" and the
-# word srvr. It prints nothing outside of a git checkout. Git reads one that another user owns, too.
+# Prints the linker's flag that puts the commit and its date into the binary, for "rollcall version" and
+# the four-letter command srvr. It prints nothing outside of a git checkout. The checkout may belong to
+# another user.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

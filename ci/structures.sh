@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures our own data structures against libraries and prints a table of medians, over ROUNDS
-# rounds (default 5) of BENCHTIME (default 60ms) each. With the argument vet it only checks that
-# the benchmarks still fit what they measure.
+# rounds (default 5) of BENCHTIME (default 60ms) each. docs/dev/structures.md has
+# this table. With the argument vet it only checks that the benchmarks still compile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,8 +21,8 @@ for _ in $(seq "${ROUNDS:-5}"); do
   ./run.test -test.run '^$' -test.bench . -test.benchtime "${BENCHTIME:-60ms}" >>measured
 done
 
-# A line is a benchmark, its runs, and pairs of a number and its unit. A row is what was measured
-# of one operation, for one size: times, and the memory of an entry or of an operation.
+# A line of input has a benchmark, its number of runs, and pairs of a number and its unit. A row of the
+# table has one operation at one size: the times, and the memory of an entry or of an operation.
 awk '
   function median(key, unit,   i, j, t, v, k) {
     k = count[key, unit]

@@ -2,11 +2,11 @@
 
 failed_suites=()
 
-# left_out is the status of a suite that was left out, as the environment asks.
+# left_out is the status of a suite that was left out because the environment says so.
 left_out=77
 
-# suite NAME COMMAND... runs the command and prints how long it took. A failure is
-# remembered, and the suites after it run nevertheless.
+# suite NAME COMMAND... runs the command and prints how long it took. If the command fails, the suites
+# after it still run, and end_suites fails.
 suite() {
   local name=$1 began=$SECONDS status=0
   shift
@@ -22,15 +22,16 @@ suite() {
   esac
 }
 
-# end_suites fails if a suite did.
+# end_suites fails if a suite has failed.
 end_suites() {
   [ ${#failed_suites[@]} -eq 0 ] || { echo "suites failed: ${failed_suites[*]}"; return 1; }
 }
 
-# at_least SUITE OUTPUT compares what go test printed with the suite's rows in
-# ci/least-tests; "ONE TWO" names the rows of two suites. It fails if a package ran fewer tests than its row says, if it did not run, or if
-# it has tests and no row. Only tests that passed count, each name once: for benches that is a
-# benchmark, and for mutants a mutant that was caught.
+# at_least SUITE OUTPUT compares the output of go test with the suite's rows in ci/least-tests. A SUITE
+# of two names, "ONE TWO", stands for the rows of both. It fails if a package ran fewer tests than its
+# row says, if a package with a row did not run, or if a package has tests and no row. Only tests that
+# passed count, each name once. For benches it counts benchmarks, and for mutants the mutants that were
+# caught.
 at_least() {
   awk -v suite="$1" '
     function bad(text) { print text; failed = 1 }
@@ -47,7 +48,7 @@ at_least() {
       ran[$2] = length(names)
       delete names
     }
-    $1 == "FAIL" && NF > 1 { delete names } # it has run once more since
+    $1 == "FAIL" && NF > 1 { delete names } # the package runs once more, and that run counts
     END {
       for (p in least) if (!(p in ran)) bad(p ": its tests did not run; ci/least-tests says " least[p] " for " suite)
       for (p in ran) {

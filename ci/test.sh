@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the test suites named, or those of make test; "proof" names those of make proof. So that no
-# test is lost unseen, a suite fails if a package ran fewer tests than ci/least-tests says, or if real
-# clients did not go through each scenario that ci/client-scenarios names.
-# TIMEOUT ends a test binary that hangs (default 10m; 0: none is ended).
+# Runs the test suites that its arguments name. Without arguments it runs those of make test, and with
+# "proof" those of make proof. A suite fails if a package ran fewer tests than ci/least-tests says, or if
+# ZooKeeper's clients did not go through each scenario in ci/client-scenarios, so no test is lost unseen.
+# A test binary that runs for longer than TIMEOUT is ended (default 10m; 0: none is).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/suite.sh
@@ -11,16 +11,17 @@ seen=$(mktemp)
 trap 'rm -f "$seen" "$seen.try"' EXIT
 timeout=${TIMEOUT:-10m}
 
-# tests is go test -v; it fails, too, if fewer tests ran than ci/least-tests says for the suite.
+# tests runs go test -v with its arguments. It also fails if fewer tests ran than ci/least-tests says for
+# the suite.
 tests() {
   go test -count=1 -v -timeout "$timeout" "$@" | tee "$seen" || return
   at_least "$running" "$seen"
 }
 
-# raced ROWS PACKAGE... is tests under the race detector, and ROWS names the suites of ci/least-tests
-# whose rows hold. In Go 1.26 the race detector may end itself in the middle of a synctest bubble
-# (golang/go#78156). Then nothing was found and nothing passed, and the tests of that package run
-# again, at most twice. A race, a panic or a failed test is final.
+# raced ROWS PACKAGE... does the same under the race detector. ROWS names the suites whose rows of
+# ci/least-tests it goes by. In Go 1.26 the race detector may end itself in the middle of a synctest
+# bubble (golang/go#78156). Then nothing was found and nothing passed, and the tests of that package run
+# again, at most twice. After a race, a panic or a failed test they do not run again.
 raced() {
   local rows=$1 packages=("${@:2}") try
   : >"$seen"
@@ -38,8 +39,8 @@ raced() {
   return 1
 }
 
-# given_up prints the packages that failed because the race detector ended itself. It
-# prints none if another one failed, or if one of them has a failed test, a race or a panic.
+# given_up OUTPUT prints the packages that failed because the race detector ended itself. It
+# prints none if another package failed, or if one of them has a failed test, a race or a panic.
 given_up() {
   awk '
     /ThreadSanitizer: CHECK failed/ { itself = 1 }
@@ -52,7 +53,8 @@ given_up() {
     END { if (!bad) for (package in died) print package }' "$1"
 }
 
-# unit runs the tests of all packages but the integration ones; race runs them under the race detector.
+# unit runs the tests of all packages outside integration, and those of the module bench/figures. race
+# runs those of all packages outside integration under the race detector.
 unit() {
   local packages
   packages=$(unit_packages) || return
@@ -69,7 +71,7 @@ figures() {
   go -C bench/figures test -count=1 -v ./... | tee "$seen" && at_least figures "$seen"
 }
 
-# benches runs each benchmark once, small, so that none stops working unseen; make bench
+# benches runs each benchmark once, at its smallest size, so that none stops working unseen. make bench
 # runs them in full.
 benches() {
   local packages
@@ -77,18 +79,18 @@ benches() {
   tests -run '^$' -bench . -benchtime 1x -short $packages
 }
 
-# cases plays what one client sees, frame by frame.
+# cases tests what one client sees, frame by frame.
 cases() { tests ./integration/cases | quiet; }
 
-# schedules plays few schedules of faults, of seeds that drills does not play.
+# schedules plays 100 schedules of faults, with seeds that drills does not play.
 schedules() {
   ROLLCALL_FIRST=${ROLLCALL_FIRST:-1000} ROLLCALL_SCHEDULES=${ROLLCALL_SCHEDULES:-100} \
     tests -run '^TestSchedules$' ./integration | quiet
 }
 
-# drills breaks whole ensembles inside the test process; ROLLCALL_SCHEDULES sets how
-# many schedules of faults, else the tests' own default holds. race-drills does all of it again, and
-# the cases, under the race detector. It always plays 60 schedules, as each takes seven times as long.
+# drills runs whole ensembles with faults inside the test process. ROLLCALL_SCHEDULES sets the number of
+# schedules; the default is the test's. race-drills does the same, and the cases, under the race
+# detector. It always plays 60 schedules, because each takes seven times as long.
 drills() {
   local packages
   packages=$(drilled_packages) || return
@@ -101,58 +103,58 @@ race-drills() {
 }
 drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|trials|hostile|differential|applications)'; }
 
-# quiet drops the lines of go test -v about tests that passed; what they say stays.
+# quiet drops the lines of go test -v about tests that started or passed. What the tests print stays.
 quiet() { grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)' || true; }
 
-# clients runs the real binary, and clients in Go, Python and C against it. more-clients runs
+# clients runs clients in Go, Python and C against the real binary. more-clients runs
 # all other tests of that package: clients in Java, zkCli.sh, restarts, limits.
 clients() { tests -run "$some_clients" ./integration/clients && scenarios; }
 more-clients() { tests -skip "$some_clients" ./integration/clients && scenarios; }
 some_clients='^Test(Go|Kazoo|CClient$)'
 
-# kills kills processes of the real binary under load, by SIGKILL; ROLLCALL_KILLS sets how
-# many ensembles, else the test's own default holds. few-kills does so with four ensembles, of seeds
-# that kills does not play, and without those of former versions.
+# kills kills processes of the real binary under load, by SIGKILL, and upgrades members of former
+# versions. ROLLCALL_KILLS sets the number of ensembles; the default is the test's. few-kills only kills:
+# four ensembles, with seeds that kills does not play.
 kills() { tests ./integration/kills | quiet; }
 few-kills() {
   ROLLCALL_FIRST=${ROLLCALL_FIRST:-1001} ROLLCALL_KILLS=${ROLLCALL_KILLS:-4} \
     tests -run '^TestKills$' ./integration/kills | quiet
 }
 
-# trials damages files of stopped members of the real binary; ROLLCALL_TRIALS sets how many times,
-# else the test's own default holds.
+# trials damages files of members that are down, and starts the real binary on them. ROLLCALL_TRIALS
+# sets the number of trials; the default is the test's.
 trials() { tests ./integration/trials | quiet; }
 
-# hostile attacks processes of the real binary as clients may, and judges what others wait for
-# and the members' memory.
+# hostile attacks processes of the real binary as clients can. It judges how long other clients wait, and
+# the members' memory.
 hostile() { tests ./integration/hostile | quiet; }
 
-# deploy runs the container image and compose.yaml, unless ROLLCALL_NO_DOCKER=1 leaves it all
-# out.
+# deploy runs the container image and compose.yaml. ROLLCALL_NO_DOCKER=1 leaves it out.
 deploy() {
   [ "${ROLLCALL_NO_DOCKER:-}" != 1 ] || return "$left_out"
   tests ./integration/deploy
 }
 
-# differential sends the same to ZooKeeper and to Rollcall; ROLLCALL_SEQUENCES sets how
-# many sequences, else the test's own default holds. sequences sends few, of seeds that differential
-# does not play.
+# differential sends the same operations to ZooKeeper and to Rollcall. ROLLCALL_SEQUENCES sets the number
+# of sequences; the default is the test's. sequences sends 300, with seeds that differential does not use.
 differential() { tests ./integration/differential; }
 sequences() {
   ROLLCALL_FIRST=${ROLLCALL_FIRST:-1001} ROLLCALL_SEQUENCES=${ROLLCALL_SEQUENCES:-300} \
     tests -run '^TestDifferential$' ./integration/differential
 }
 
-# applications runs ClickHouse and Patroni on ZooKeeper and on Rollcall; ROLLCALL_ROUNDS sets how
-# often, else once. It is a part of neither goal: a round takes eight minutes.
+# applications runs ClickHouse and Patroni on ZooKeeper and on Rollcall. ROLLCALL_ROUNDS sets the number
+# of rounds; the default is one. A round takes eight minutes, so only make soak runs it.
 applications() { timeout=$((20 * ${ROLLCALL_ROUNDS:-1}))m tests ./integration/applications; }
 
-# mutants are faults of one line in the code; ROLLCALL_MUTANTS picks those with a name that
-# has it, and then there are too few for ci/least-tests.
+# mutants puts errors of one line into the code, one at a time, and runs the test that must notice each.
+# ROLLCALL_MUTANTS picks those whose names contain it. Then the suite fails, because they are too few for
+# ci/least-tests.
 mutants() { timeout=1h ROLLCALL_MUTANTS=${ROLLCALL_MUTANTS:-1} tests -run '^TestMutants$' ./integration | quiet; }
 
 # scenarios fails if clients did not go through a scenario that ci/client-scenarios names for
-# the suite, or through one that it does not name. The line of one is "client scenario: NAME ok".
+# the suite, or if they went through one that it does not name. A test prints "client scenario: NAME ok"
+# for each.
 scenarios() {
   local changed
   echo "client scenarios run: $(ran_scenarios | wc -l)"
@@ -162,7 +164,7 @@ scenarios() {
 }
 ran_scenarios() { sed -nE 's/.*client scenario: (.+) ok$/\1/p' "$seen" | LC_ALL=C sort -u; }
 
-# Those of other scripts, each with a row in CI's table.
+# These suites are scripts of their own.
 builds() { ci/builds.sh; }
 lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }

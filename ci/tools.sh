@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the named tools at the versions that tools/go.mod pins, unless they are
-# there already, and prints the folder they are in. A change of tools/ or of Go itself
-# makes a new folder, so an old binary is never taken for a new one.
+# Builds the named tools at the versions in tools/go.mod, unless they have been built already, and
+# prints their folder. The folder's name depends on tools/go.mod, tools/go.sum and Go's version, so an
+# old binary is never used after one of these has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

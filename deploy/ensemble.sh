@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# ensemble.sh up starts the members of compose.yaml and returns when all are healthy;
-# ensemble.sh down ends them, and with VOLUMES=1 deletes their data, too.
-# COMPOSE_PROJECT_NAME (default rollcall) tells one ensemble from another.
+# ensemble.sh up starts the members of compose.yaml and returns when all are healthy.
+# ensemble.sh down stops them; with VOLUMES=1 it also deletes their data.
+# COMPOSE_PROJECT_NAME (default rollcall) names the ensemble. Two ensembles need different names.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 export COMPOSE_PROJECT_NAME=${COMPOSE_PROJECT_NAME:-rollcall}
-limit=60 # seconds until all must be healthy; about 6 are usual
+limit=60 # seconds within which all must be healthy; it usually takes about 6
 
-# compose is the plugin, or the older program of its own.
+# compose runs Docker's compose plugin, or the older program docker-compose.
 if docker compose version >/dev/null 2>&1; then
   compose() { docker compose "$@"; }
 else
   compose() { docker-compose "$@"; }
 fi
 
-# health prints a line for each member: its name and how it is.
+# health prints a line for each member: its name, its state and its health.
 health() {
   docker ps --all --quiet --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" |
     xargs -r docker inspect --format '{{.Name}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{end}}'
