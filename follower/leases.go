@@ -229,10 +229,10 @@ func (s *leases) renew(touched map[jute.SessionID]time.Duration, sent time.Time,
 }
 
 // refuse ends the lease of a session that the leader refused. It returns the connection that held
-// it, and whether that connection is to be cut. It ends nothing if the lease is no older than the
-// first batch that the refusal may concern, because the session may have come back to this member
-// since. A connection that has asked to close its session is not cut, because it still gets the
-// reply: the close may be why the leader refused.
+// it, and whether that connection is to be cut. sent is when the first batch that names the session
+// was sent. If the lease began after that, the refusal may be about an earlier lease: the session may
+// have left this member and come back. Then refuse does nothing. A connection that has asked to close
+// its session is not cut, because it still gets the reply: the close may be why the leader refused.
 func (s *leases) refuse(id jute.SessionID, sent time.Time) (conn uint64, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

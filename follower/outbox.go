@@ -208,9 +208,10 @@ func (o *outbox) release(c cost) {
 	}
 }
 
-// wait unlocks o.mu until it is this write's turn: until there is room for it or, if first is set
-// or the write is small, lane l has nothing unapplied. l may be nil. The write has been counted
-// with hold when wait returns without an error. The lane may no longer exist then.
+// wait waits until this write may be sent, and unlocks o.mu meanwhile. A write may be sent when there
+// is room for it. If first is set or the write is small, it may also be sent when all writes of lane l
+// have been applied. l may be nil, and may no longer exist when wait returns. If wait returns no error,
+// it has counted the write with hold.
 func (o *outbox) wait(ctx context.Context, l *lane, c cost, first bool) error {
 	p := &place{cost: c, free: make(chan struct{})}
 	e := o.blockedAt(c).PushBack(p)

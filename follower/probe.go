@@ -58,10 +58,10 @@ func (f *Follower) unlinked(now time.Time) time.Duration {
 	return t.reached.since(now)
 }
 
-// cutUnlinked closes the connections of all clients if this member has not reached the leader's
-// service for the sync limit while raft had contact with that leader all the time. Their writes
-// would wait here for as long as that lasts, even while pings keep their sessions alive. Through
-// another member they may reach the leader. If there is no leader, no other member is better.
+// cutUnlinked closes the connections of all clients if raft reaches the leader, but this member has
+// not reached the leader's service for the sync limit. While that lasts, writes wait here, even if
+// pings keep the sessions alive. Through another member the clients may reach the leader. If there is
+// no leader, cutUnlinked closes nothing, because no other member would be better.
 func (f *Follower) cutUnlinked(now time.Time) {
 	if t := f.leadership(); f.cfg.RaftLeader() != t.Leader {
 		t.reach(now)

@@ -18,11 +18,12 @@ const (
 	vouchedTenths = 9        // of the timeout: after it, a member closes a connection whose client the leader has not acknowledged
 )
 
-// A client sends its last request while its member is paused, and is dead from then on. The member
-// cannot tell how long the request has been waiting, so the client counts as heard when the member
-// reads the request, after the pause. The session then ends at most T and two ticks after the
-// pause. If, without the request, the session would have ended before the end of the pause, it ends
-// then. From nine tenths of T on, the member may also close the connection without reading.
+// A client sends its last request while its member is paused, and is silent from then on. The member
+// cannot tell how long the request has waited in its socket. It therefore counts the client as heard
+// when it reads the request, after the pause, and the session ends at most T and two ticks after the
+// pause. There are two exceptions for long pauses. If the session's time was over before the pause
+// ended, the leader has already ended the session, and the request does not save it. If the pause was
+// longer than nine tenths of T, the member may close the connection without reading the request.
 func TestUnreadBytesCountWhenTheyAreRead(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * tick, 8 * tick} {
 		for _, gap := range []time.Duration{0, tick} { // the request before has not reached the leader yet, or has

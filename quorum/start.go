@@ -190,9 +190,10 @@ func list(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// joinQuorum returns from how many other voters a joining member must hear, so that one of them
-// took part in every majority that included its former self. While a recovered member is the only
-// voter, no other member has been in any majority since, and its answer alone is enough.
+// joinQuorum returns how many other voters must answer a joining member. This member may have voted
+// before it lost its data. With so many answers, every majority to which its vote belonged has another
+// member among those that answered. While a recovered member is the only voter, its answer alone is
+// enough, because no other member has been in a majority since.
 func joinQuorum(members int) int { return members - members/2 }
 
 // adoptTerm stores the greatest term of as many members as are needed to join. This member takes no

@@ -19,7 +19,7 @@ import (
 // lastCase is the greatest number.
 const lastCase = 384
 
-// row is one numbered case. Exactly one of run, held and later is set.
+// row is one numbered case. It sets exactly one of run, held and later.
 type row struct {
 	number  int
 	name    string
@@ -27,7 +27,7 @@ type row struct {
 	run     func(s *stage)
 	options cluster.Options
 	held    string // the test elsewhere that covers it: "sessiontracker.TestQueueMoves"
-	later   string // what has to be implemented first
+	later   string // what Rollcall does not serve yet, so that the case cannot be played
 	differs string // Rollcall differs from ZooKeeper on purpose: the row of docs/deviations.md, by its first cell
 }
 
@@ -49,7 +49,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// Every case has one row, which says where it is tested, or what it waits for.
+// Every case has one row. It says where the case is tested, or what Rollcall has to serve first.
 func TestEveryCaseHasARow(t *testing.T) {
 	have := map[int]int{}
 	var here, elsewhere, later, differ int
@@ -84,8 +84,9 @@ func TestEveryCaseHasARow(t *testing.T) {
 		lastCase, here, elsewhere, later, differ)
 }
 
-// mayWait reports whether a case may wait: it concerns changes of membership, local sessions,
-// read-only mode or the AdminServer, which are not implemented yet.
+// mayWait reports whether a case need not be played. Such a case concerns changes of membership, local
+// sessions, read-only mode or the AdminServer, which Rollcall does not serve. docs/deviations.md says
+// what a client gets instead.
 func mayWait(n int) bool {
 	return n >= 299 && n <= 312 || n >= 344 && n <= 346
 }

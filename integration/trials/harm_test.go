@@ -8,18 +8,20 @@ import (
 	"strings"
 )
 
-// kinds are the kinds of files in a data folder, each with a pattern. Which file of a kind is
-// damaged is random.
+// kinds are the kinds of files in a data folder. A trial damages one file of its kind, which it draws
+// at random.
 var kinds = []struct {
 	name  string
 	is    func(path string) bool
-	store string // only with this log store; "": with any
-	last  bool   // only the last file of that kind
-	part  string // the thing that the file is a part of, as a path relative to the file's folder; a refusal may name that instead; "": none
-	ends  []end  // the ends that its trials come to
-	// certain lists the ends of the trials for each kind of damage, in the order of harms, if they do not
-	// depend on chance. f is a refusal, r is the right data, and b is both, because a single member and
-	// several differ. A dash means that the end depends on which bytes or which file were drawn.
+	store string // the kind exists with this log store only; "": with any
+	last  bool   // only the last file of that kind is damaged
+	// part is the path of what the file belongs to, relative to the file's folder. A refusal may name
+	// that path instead of the file. "" means that there is none.
+	part string
+	ends []end // the ends that its trials come to
+	// certain has a letter for each kind of damage, in the order of harms: the ends that must occur.
+	// f is a refusal and r is the right data. b is both, because a single member ends differently from
+	// several. A dash means that the end depends on which bytes or which file were drawn.
 	certain string
 }{
 	{"identity", base("identity.json"), "", false, "", both, "fffffbf"},

@@ -38,11 +38,13 @@ func (l walList) sum() (uint32, error) {
 // raft-wal gets the list, walMeta compares the segments with it. It also rewrites the last segment,
 // which a crash may have left incomplete, into a new file.
 //
-// This avoids three problems of raft-wal 0.4.2. It continues after the last whole batch in the file
-// and leaves later bytes as they are: if it then writes a shorter batch, the next start takes those
-// bytes for entries. A segment that is full but not listed so, or whose index was being written
-// when the crash came, never takes another entry. And it makes a listed file that is missing again,
-// and deletes every file that is not listed.
+// This avoids three problems of raft-wal 0.4.2:
+//
+//   - It continues after the last whole batch in the file, and leaves later bytes as they are. If it
+//     then writes a shorter batch, the next start reads those bytes as entries.
+//   - It never adds another entry to a segment that is full but not yet listed as full, or to one whose
+//     index was being written during the crash.
+//   - It creates a listed file that is missing, as an empty one, and deletes every file that is not listed.
 type walMeta struct {
 	metadb.BoltMetaDB // makes the file; not opened otherwise
 	db                *bbolt.DB

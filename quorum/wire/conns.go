@@ -74,9 +74,9 @@ func (c *conns) Accept() (net.Conn, error) {
 	return in, err
 }
 
-// surplus returns the connection that in's member must give up, or nil if it has not too many. Of
-// all connections without a request that raft has, it returns the one that has been idle for
-// longest.
+// surplus returns the connection that has to be closed because the member at the other end of in has
+// more than maxPeerConns. It returns nil if the member has no more than that. It picks the connection
+// that has been idle for longest, and none whose request raft is still handling.
 func (c *conns) surplus(in *inConn) (idle *inConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

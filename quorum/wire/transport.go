@@ -206,9 +206,10 @@ func (t *Transport) logPoint() (commit, last, term uint64) {
 	return commit, last, r.CurrentTerm()
 }
 
-// clamp lowers the commit index of req to the last entry that a success of req proves to be the
-// same on both sides. raft reads the two at different moments, and a follower commits up to its own
-// last entry, which may belong to a tail that conflicts with the leader's log.
+// clamp lowers the commit index of req to the index of the last entry in req. A follower that accepts
+// req has the leader's entries up to there. Its own later entries may conflict with the leader's log,
+// and raft would let it commit those too if the commit index were higher. raft's commit index is often
+// higher, because a request carries a bounded number of entries.
 func clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	proved := req.PrevLogEntry + uint64(len(req.Entries))
 	if req.LeaderCommitIndex <= proved {
