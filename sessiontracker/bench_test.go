@@ -14,7 +14,7 @@ import (
 
 // Run with -cpu 1,2.
 
-// each runs a benchmark for so many sessions.
+// each runs a benchmark for several numbers of sessions.
 func each(b *testing.B, run func(b *testing.B, n int)) {
 	sizes := []int{10_000, 100_000, 1_000_000}
 	if testing.Short() {
@@ -28,12 +28,12 @@ func each(b *testing.B, run func(b *testing.B, n int)) {
 	}
 }
 
-// perSession reports what an op cost for each of n sessions.
+// perSession reports what an op took for each of n sessions.
 func perSession(b *testing.B, n int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/session")
 }
 
-// shuffled returns all ids of million(n) that one member owns, in no order.
+// shuffled returns the ids of million(n) that belong to one member, in random order.
 func shuffled(n int) []int64 {
 	var ids []int64
 	for s := range million(n) {
@@ -46,7 +46,7 @@ func shuffled(n int) []int64 {
 	return ids
 }
 
-// BenchmarkTouch is one touch, of a connection on the leader's own member.
+// BenchmarkTouch measures one touch, by a connection on the leader's own member.
 func BenchmarkTouch(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		table, ids := NewGlobalTable(start, tick, million(n)), shuffled(n)
@@ -62,7 +62,7 @@ func BenchmarkTouch(b *testing.B) {
 	})
 }
 
-// BenchmarkTouchAll is one touch of a batch, as pings bring them.
+// BenchmarkTouchAll measures one touch of a batch, as pings bring them.
 func BenchmarkTouchAll(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		table, ids := NewGlobalTable(start, tick, million(n)), shuffled(n)
@@ -83,8 +83,9 @@ func BenchmarkTouchAll(b *testing.B) {
 	})
 }
 
-// BenchmarkExpire is a bucket of a tenth of all, 100,000 of a million, that falls due, is
-// decided for one entry after the other, and forgotten as those apply.
+// BenchmarkExpire measures a bucket that falls due, with a tenth of all sessions: 100,000 of a
+// million. They are decided for one entry after the other, and forgotten as the entries are
+// applied.
 func BenchmarkExpire(b *testing.B) {
 	const entry = 1024 // as many as the leader puts into one
 	each(b, func(b *testing.B, n int) {
@@ -116,8 +117,8 @@ func BenchmarkExpire(b *testing.B) {
 	})
 }
 
-// BenchmarkRemove is a tenth of all sessions that their clients close, in no order, 64 in an
-// entry.
+// BenchmarkRemove measures the removal of a tenth of all sessions that their clients close, in
+// random order, 64 in an entry.
 func BenchmarkRemove(b *testing.B) {
 	const entry = 64
 	each(b, func(b *testing.B, n int) {
@@ -137,8 +138,8 @@ func BenchmarkRemove(b *testing.B) {
 	})
 }
 
-// BenchmarkRefile is a bucket that falls due whose sessions have all been touched, as most
-// are: the cost of not moving them at the touch.
+// BenchmarkRefile measures a bucket that falls due after all its sessions have been touched, as
+// usually most are. This is the work that a touch saves by not moving its session.
 func BenchmarkRefile(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		for b.Loop() {
@@ -163,7 +164,7 @@ func BenchmarkRefile(b *testing.B) {
 	})
 }
 
-// BenchmarkPromote makes the table of a new leader, and reports its memory.
+// BenchmarkPromote measures making the table of a new leader, and reports its memory.
 func BenchmarkPromote(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		seeds := slices.Collect(million(n))
@@ -183,7 +184,7 @@ func BenchmarkPromote(b *testing.B) {
 	})
 }
 
-// BenchmarkTouchMap is a touch, where all sessions are flushed and acknowledged in turn.
+// BenchmarkTouchMap measures a touch, while all sessions are flushed and acknowledged in turn.
 func BenchmarkTouchMap(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		var m TouchMap
@@ -202,8 +203,8 @@ func BenchmarkTouchMap(b *testing.B) {
 	})
 }
 
-// BenchmarkTouchMapFlush is the flush of so many touches, behind none or behind as many
-// batches as may wait to be acknowledged: then every two of these become one.
+// BenchmarkTouchMapFlush measures a flush of so many touches. Either no batch waits for an
+// acknowledgement, or as many as may wait do, and then every two of them are joined.
 func BenchmarkTouchMapFlush(b *testing.B) {
 	for _, waiting := range []int{0, maxBatches} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {

@@ -10,8 +10,8 @@ import (
 	"rollcall/jute"
 )
 
-// BenchmarkGrowth is what a session costs in memory and time without its connection, by how
-// many there are: bench/growth.sh draws it.
+// BenchmarkGrowth measures what a session costs in memory and time, without its connection, for
+// several numbers of sessions. bench/growth.sh draws the results.
 func BenchmarkGrowth(b *testing.B) {
 	sizes := []int{1_000, 10_000, 100_000, 1_000_000}
 	if testing.Short() {
@@ -25,7 +25,7 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 }
 
-// growPromote makes the table of a new leader, and weighs it.
+// growPromote makes the table of a new leader, and measures its memory.
 func growPromote(b *testing.B, n int) {
 	seeds := slices.Collect(million(n))
 	var before, after runtime.MemStats
@@ -46,8 +46,7 @@ func growPromote(b *testing.B, n int) {
 	runtime.KeepAlive(seeds)
 }
 
-// growTouch is the touches of all sessions of one member in no order, as one ping brings
-// them.
+// growTouch touches all sessions of one member in random order, as one ping brings them.
 func growTouch(b *testing.B, n int) {
 	table, ids := NewGlobalTable(start, tick, million(n)), shuffled(n)
 	timeouts := slices.Repeat([]uint32{10_000}, len(ids))
@@ -60,7 +59,7 @@ func growTouch(b *testing.B, n int) {
 	perSession(b, len(ids))
 }
 
-// growFlush is a touch of each of n sessions of a member, and the flush of them all.
+// growFlush touches each of n sessions of a member, and flushes them all.
 func growFlush(b *testing.B, n int) {
 	var m TouchMap
 	number := uint64(0)

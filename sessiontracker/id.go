@@ -7,9 +7,9 @@ import (
 	"rollcall/jute"
 )
 
-// An id is a member's number in the top byte and a count below it. The count starts at a
-// clock's milliseconds, moved up by 16 bits: a member needs to remember nothing, and a
-// count would have to run at 65 ids per microsecond to overtake its clock.
+// An id is a member's number in the top byte and a count below it. The count starts at the
+// milliseconds of a clock, shifted left by 16 bits. A member therefore remembers nothing across
+// restarts: the count would have to grow by 65 ids per microsecond to overtake the clock.
 const (
 	countBits = 56
 	countMask = 1<<countBits - 1
@@ -22,9 +22,9 @@ type IDGenerator struct {
 	count  atomic.Uint64
 }
 
-// NewIDGenerator returns a generator for member (1 to 255) whose ids start at the wall
-// clock's nowMs, or behind highest, the greatest id of this member that the replicated
-// state knows of (0: none), if the clock is behind that.
+// NewIDGenerator returns a generator for member (1 to 255). Its ids start at nowMs, a wall clock's
+// time. highest is the greatest id of this member in the replicated state, or 0 if there is none.
+// If the clock is behind that, the ids start after highest.
 func NewIDGenerator(member uint32, nowMs int64, highest jute.SessionID) *IDGenerator {
 	g := &IDGenerator{member: uint64(member) << countBits}
 	next := uint64(nowMs) << 24 >> 8
@@ -35,8 +35,8 @@ func NewIDGenerator(member uint32, nowMs int64, highest jute.SessionID) *IDGener
 	return g
 }
 
-// Next returns an id that no earlier call returned. It is never that of ZooKeeper's mark
-// for the owner of a container, the least int64.
+// Next returns an id that no earlier call returned. It never returns the least int64, with which
+// ZooKeeper marks containers in place of an owner.
 func (g *IDGenerator) Next() jute.SessionID {
 	for {
 		count := (g.count.Add(1) - 1) & countMask

@@ -6,35 +6,35 @@ import (
 	"rollcall/jute"
 )
 
-const minPlaces = 64 // of an index
+const minPlaces = 64 // the smallest length of places
 
-// index finds slots by the hashes of their ids. It is a table with open addressing and
-// linear probing: who looks for an id reads one place, seldom a few neighbours, and no slot
-// but the one it finds. The zero value is empty; it never shrinks. It takes 11 to 21
-// bytes for a session.
+// index finds slots by the hashes of their ids. It is a table with open addressing and linear
+// probing: a lookup reads one place, sometimes a few neighbours, and only the slot that it finds.
+// The zero value is empty. An index never shrinks, and takes 11 to 21 bytes for a session.
 //
-// When it is full it becomes twice as large in one go: some nanoseconds for every id in
-// it, whose slots are not looked at.
+// A full index doubles at once. That takes some nanoseconds for every id in it, because it reads no
+// slots.
 type index struct {
-	places []uint64 // a hash and the slot below it; 0: free. A power of two, three quarters full at most
+	places []uint64 // a hash in the upper half, a slot in the lower; 0: free. The length is a power of two, and at most three quarters are used
 	held   int
 }
 
-// hash mixes an id: those of one member are counted up, and those of members differ in the
-// top byte.
+// hash mixes the bits of an id. The ids of one member differ in their lowest bits, because they are
+// counted up. Those of different members differ in the top byte.
 func hash(id jute.SessionID) uint32 {
 	hi, lo := bits.Mul64(uint64(id)^uint64(id)>>32, 0x9e3779b97f4a7c15)
 	x := (hi ^ lo) * 0xff51afd7ed558ccd
 	return uint32(x >> 32)
 }
 
-// first returns the first place at which hash h may be, and what that holds.
+// first returns the first place at which hash h may be, and the entry there.
 func (x *index) first(h uint32) (place uint32, entry uint64) {
 	place = h & uint32(len(x.places)-1)
 	return place, x.places[place]
 }
 
-// seek returns the first place from place on that holds hash h, and the slot; 0: none does.
+// seek returns the first place from place on that holds hash h, and its slot. The slot is 0 if
+// there is none.
 func (x *index) seek(h, place uint32) (at, slot uint32) {
 	mask := uint32(len(x.places) - 1)
 	for ; ; place++ {
@@ -47,7 +47,7 @@ func (x *index) seek(h, place uint32) (at, slot uint32) {
 	}
 }
 
-// add notes that a slot, which is not 0, holds an id of hash h.
+// add notes that slot holds an id of hash h. slot must not be 0.
 func (x *index) add(h, slot uint32) {
 	if x.held >= len(x.places)*3/4 {
 		x.grow()
@@ -75,9 +75,9 @@ func (x *index) grow() {
 	}
 }
 
-// fetch writes into slots what is at the first place of each hash, and reads the places
-// behind them, up to where most runs end, which may be in another line of the cache. Nobody
-// wants the sum of these: it keeps the compiler from leaving the reads out.
+// fetch writes into slots the slot at the first place of each hash. It also reads the place where
+// most probes end, because that may be in another cache line. It returns a sum of what it read,
+// only so that the compiler keeps the reads.
 //
 //go:noinline
 func (x *index) fetch(hashes []uint32, slots *[touchesPerPass]uint32) (read uint64) {
@@ -90,8 +90,8 @@ func (x *index) fetch(hashes []uint32, slots *[touchesPerPass]uint32) (read uint
 	return read
 }
 
-// remove forgets that a slot holds an id of hash h, and moves those behind its place up that
-// could not be where they belong. It reports false if the index does not know that.
+// remove deletes the entry of a slot with hash h, and closes the gap by moving later entries
+// towards their first places. It reports whether there was such an entry.
 func (x *index) remove(h, slot uint32) bool {
 	mask := uint32(len(x.places) - 1)
 	hole := h & mask
@@ -102,7 +102,7 @@ func (x *index) remove(h, slot uint32) bool {
 	}
 	for p := (hole + 1) & mask; x.places[p] != 0; p = (p + 1) & mask {
 		home := uint32(x.places[p]>>32) & mask
-		if (p-home)&mask >= (p-hole)&mask { // home is not behind the hole
+		if (p-home)&mask >= (p-hole)&mask { // the entry's first place is not after the hole
 			x.places[hole] = x.places[p]
 			hole = p
 		}

@@ -11,48 +11,51 @@ const (
 	ringSize = 64  // buckets told apart; 20 ticks, the longest timeout by default, need 22
 	slabSize = 256 // slots; 8 KiB, so that a small ensemble's table stays small
 
-	// Beside the places of buckets in the ring, where a slot may be filed.
-	dueFile     = ringSize     // to be decided by Take
-	closingFile = ringSize + 1 // decided
+	// Values of filed for slots that are in no bucket. Lower values are places of buckets in the
+	// ring.
+	dueFile     = ringSize     // due, until Take decides
+	closingFile = ringSize + 1 // being closed
 	freeFile    = ringSize + 2 // no session
 
-	touchesPerPass = 64 // places, then slots, that are read at a time: more than a processor waits for at once
+	touchesPerPass = 64 // places of the index, and then slots, that are read in one pass: more than a processor fetches at once
 )
 
-// ExpiryQueue holds sessions in buckets one tick wide. Bucket b falls due at b ticks, and
-// holds those whose deadline lies in the tick before: deadlines are rounded up, strictly,
-// as ZooKeeper does. Times are table time.
+// ExpiryQueue holds sessions in buckets one tick wide. Bucket b falls due at b ticks. It holds the
+// sessions whose deadlines are in the tick before that: a deadline is rounded up, even if it is a
+// whole number of ticks, as in ZooKeeper. Times are table time.
 //
-// A touch is O(1), writes the record's deadline and nothing else, and does not allocate:
-// the bucket, when it falls due, files those again that were touched. A bucket is no list:
-// one byte for each slot says where it is filed, and who wants a bucket searches them all,
-// which takes a millionth of a second for some ten thousand. A session takes 32 bytes of
-// slab, 1 of file and 11 to 21 of index, without a pointer; memory is given back with the
-// queue. Make one with NewExpiryQueue. Not safe for concurrent use.
+// A touch takes constant time, writes only the deadline of its record, and allocates nothing. When
+// a bucket falls due, the sessions that were touched meanwhile are filed again. A bucket is not a
+// list. filed has one byte for each slot, which says in which bucket it is. To find the sessions of
+// a bucket, the queue searches these bytes, some ten thousand in a microsecond.
+//
+// A session takes 32 bytes of slab, 1 byte of filed and 11 to 21 bytes of index, and no pointer.
+// The memory is freed with the queue. Make a queue with NewExpiryQueue. It is not safe for
+// concurrent use.
 type ExpiryQueue struct {
 	tick  time.Duration
 	next  int64             // first bucket that has not been polled; nothing is filed before it
 	index index             // id → slot
 	slabs []*[slabSize]slot // never moved
-	filed []uint8           // for each slot ever used, the place of its bucket in the ring, or a file
+	filed []uint8           // for each slot ever used: the place of its bucket in the ring, or one of the values above
 	free  uint32            // first slot to be used again; 0: none
 
 	sifting int64 // first polled bucket that has not been sifted
-	sifted  int   // slots that have been searched for it
+	sifted  int   // how many slots have been searched for that bucket
 	due     int   // slots in dueFile
-	taken   int   // slots that have been searched for those
+	taken   int   // how many slots Take has searched for due ones
 }
 
-// slot is one session. Slot 0 is none.
+// slot is one session. There is no slot 0.
 type slot struct {
 	id       jute.SessionID
-	deadline time.Duration // greatest touch + timeout: it may be filed in an earlier bucket. Of a free slot: the next free one
+	deadline time.Duration // greatest touch + timeout; the slot may be filed in an earlier bucket. In a free slot: the next free slot
 	since    uint64
 	timeout  uint32 // milliseconds
 	member   uint32
 }
 
-// touch is one session heard, with the hash of its id.
+// touch is one touch of a session, with the hash of its id.
 type touch struct {
 	id        jute.SessionID
 	hash      uint32
@@ -67,7 +70,7 @@ func NewExpiryQueue(tick time.Duration) *ExpiryQueue {
 	return q
 }
 
-// Put adds s or replaces what the queue knows of it, alive, due at deadline.
+// Put adds s or replaces the record of it. The session is alive, and due at deadline.
 func (q *ExpiryQueue) Put(s Seed, deadline time.Duration) {
 	_, i := q.find(s.ID, hash(s.ID))
 	if i == 0 {
@@ -80,10 +83,11 @@ func (q *ExpiryQueue) Put(s Seed, deadline time.Duration) {
 	q.file(i)
 }
 
-// Touch makes id due timeout after heard, or later if it was: only Put lowers a deadline.
-// Of a timeout beyond the session's own only that counts: it was heard on a connection
-// before the one that Put knows of. Touch reports false, and changes nothing, if id is
-// unknown, being closed, or not owned by member (0: whoever owns it).
+// Touch makes id due timeout after heard, unless it is due later already: only Put makes a deadline
+// earlier. If timeout is longer than the session's own, the session's own counts: the touch comes
+// from a connection before the one that Put knows. If member is not 0, it must own the session.
+// Touch reports false, and changes nothing, if id is unknown, being closed, or owned by another
+// member.
 func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, heard, timeout time.Duration) bool {
 	_, i := q.find(id, hash(id))
 	return q.touch(i, member, heard, timeout)
@@ -101,9 +105,9 @@ func (q *ExpiryQueue) touch(i, member uint32, heard, timeout time.Duration) bool
 	return true
 }
 
-// touchAll is Touch of many, and appends to refused those for which that is false. It
-// reads what it needs of all places of the index, then of all slots, so that the
-// processor waits for many of them at once.
+// touchAll does what Touch does for many sessions, and appends to refused the ids for which Touch
+// would return false. It first reads the places of all ids in the index, and then all their slots,
+// so that the processor waits for many of them at once.
 func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Duration, refused []int64) []int64 {
 	var entries [touchesPerPass]uint64
 	var slots [touchesPerPass]uint32
@@ -120,7 +124,7 @@ func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Durati
 		}
 		for k, t := range touches[:n] {
 			i := slots[k]
-			if q.slot(i).id != t.id { // another id of the same hash, or none
+			if q.slot(i).id != t.id { // another id with the same hash, or none
 				_, i = q.find(t.id, t.hash)
 			}
 			if !q.touch(i, member, heard, time.Duration(t.timeoutMs)*time.Millisecond) {
@@ -132,9 +136,9 @@ func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Durati
 	return refused
 }
 
-// Buckets appends to dst up to limit sessions, from cursor (0: the first) on, each with the
-// time its bucket falls due, and returns where to go on; 0: that was all. Sessions being
-// closed are left out.
+// Buckets appends to dst up to limit sessions, each with the time at which its bucket falls due. It
+// leaves out sessions that are being closed. It begins at cursor, which is 0 for the first call,
+// and returns the cursor for the next call, or 0 at the end.
 func (q *ExpiryQueue) Buckets(dst []Expiry, cursor uint32, limit int) (_ []Expiry, next uint32) {
 	used := uint32(len(q.filed))
 	i := max(cursor, 1)
@@ -150,7 +154,7 @@ func (q *ExpiryQueue) Buckets(dst []Expiry, cursor uint32, limit int) (_ []Expir
 	return dst, i
 }
 
-// Expiry is a session and the table time at which it falls due if nobody is heard.
+// Expiry is a session with the table time at which it falls due if no touch comes.
 type Expiry struct {
 	ID jute.SessionID
 	At time.Duration
@@ -162,24 +166,25 @@ func (q *ExpiryQueue) Has(id jute.SessionID) bool {
 	return i != 0
 }
 
-// Len returns how many sessions the queue holds, those being closed included.
+// Len returns how many sessions the queue holds, including those that are being closed.
 func (q *ExpiryQueue) Len() int { return q.index.held }
 
-// Poll hands the next bucket to Sift if it is due at now, and reports whether it was.
-// However late Poll comes, no bucket is skipped.
+// Poll hands the next bucket to Sift if it is due at now, and reports whether it was due. It never
+// skips a bucket, however late it is called.
 func (q *ExpiryQueue) Poll(now time.Duration) bool {
 	if now < time.Duration(q.next)*q.tick {
 		return false
 	}
 	q.next++
-	if q.next-q.sifting > ringSize { // all places of the ring; the first of these is again behind them
+	if q.next-q.sifting > ringSize { // all places of the ring wait; the first of these buckets shares its place with the next one
 		q.sifting, q.sifted = q.sifting+1, 0
 	}
 	return true
 }
 
-// Sift looks at up to limit sessions of polled buckets: those touched meanwhile go to
-// their later bucket, the others are due. It reports whether there may be more to look at.
+// Sift looks at up to limit sessions of the polled buckets. It moves those that were touched
+// meanwhile to their later buckets; the others are due. It reports whether there may be more to
+// look at.
 func (q *ExpiryQueue) Sift(limit int) (more bool) {
 	var buffer [touchesPerPass]filedSlot
 	polled := q.polled()
@@ -205,17 +210,17 @@ func (q *ExpiryQueue) Sift(limit int) (more bool) {
 	return false
 }
 
-// Due reports whether there are sessions that Sift found due and Take has not decided.
+// Due reports whether there are sessions that Sift found due and Take has not decided yet.
 func (q *ExpiryQueue) Due() bool { return q.due > 0 }
 
-// Take looks at up to limit due sessions. Those touched since go to their later bucket;
-// the others are being closed from here on, and are appended to dst.
+// Take looks at up to limit due sessions. It moves those that were touched since to their later
+// buckets. The others are being closed from now on, and it appends them to dst.
 func (q *ExpiryQueue) Take(dst []Overdue, limit int) []Overdue {
 	var buffer [touchesPerPass]filedSlot
 	polled := q.polled()
 	for limit > 0 && q.due > 0 {
 		found, next := q.gather(buffer[:min(limit, len(buffer))], dueFile, q.taken)
-		if q.taken = next; len(found) == 0 { // others fell due behind those that were searched
+		if q.taken = next; len(found) == 0 { // others may have fallen due among the slots that were already searched
 			q.taken = 0
 		}
 		limit -= len(found)
@@ -235,19 +240,19 @@ func (q *ExpiryQueue) Take(dst []Overdue, limit int) []Overdue {
 	return dst
 }
 
-// filedSlot is a slot that was found where it was looked for.
+// filedSlot is a slot that gather has found, with its deadline.
 type filedSlot struct {
 	slot     uint32
 	deadline time.Duration
 }
 
-// gather writes into buffer the first slots from one on that are filed there, as many as it
-// has room for, and says where to go on. It reads all deadlines behind all files, so that
-// the processor waits for many of them at once.
+// gather writes into buffer the slots from number from on that have the given value in filed, as
+// many as buffer has room for. It returns them, and the number to continue with. It reads all
+// deadlines after all values, so that the processor waits for many of them at once.
 func (q *ExpiryQueue) gather(buffer []filedSlot, file uint8, from int) (found []filedSlot, next int) {
 	n := 0
 	for ; n < len(buffer) && from < len(q.filed); n++ {
-		if q.filed[from] != file { // else there is nothing to search: as a rule most of a bucket lie side by side
+		if q.filed[from] != file { // usually this slot is in the bucket too, and no search is needed
 			i := bytes.IndexByte(q.filed[from:], file)
 			if i < 0 {
 				from = len(q.filed)
@@ -273,14 +278,13 @@ func (q *ExpiryQueue) Remove(id jute.SessionID) {
 	}
 }
 
-// removeAll is Remove of touchesPerPass ids at most, whose hashes are given. It reads all
-// places of the index and all slots before it removes any, so that the processor waits
-// for many of them at once.
+// removeAll removes at most touchesPerPass ids, with these hashes. It reads all places of the index
+// and all slots before it removes any, so that the processor waits for many of them at once.
 func (q *ExpiryQueue) removeAll(ids []jute.SessionID, hashes []uint32) {
 	var slots [touchesPerPass]uint32
 	q.index.fetch(hashes, &slots)
 	for k, id := range ids {
-		if q.slot(slots[k]).id != id { // another id comes first there, or none
+		if q.slot(slots[k]).id != id { // another id with the same hash comes first, or there is none
 			_, slots[k] = q.find(id, hashes[k])
 		}
 	}
@@ -291,8 +295,7 @@ func (q *ExpiryQueue) removeAll(ids []jute.SessionID, hashes []uint32) {
 	}
 }
 
-// release gives back slot i, which held an id of hash h. If it was given back already it
-// does nothing.
+// release frees slot i, which held an id of hash h. If the slot is free already, it does nothing.
 func (q *ExpiryQueue) release(h, i uint32) {
 	if !q.index.remove(h, i) {
 		return
@@ -302,19 +305,19 @@ func (q *ExpiryQueue) release(h, i uint32) {
 	q.free = i
 }
 
-// polled is the first deadline that lies in a bucket that has not been polled, if one has.
+// polled returns the earliest deadline that is in a bucket that has not been polled.
 func (q *ExpiryQueue) polled() time.Duration { return time.Duration(q.next-1) * q.tick }
 
-// bucket is the one that a deadline lies in.
+// bucket returns the number of the bucket for a deadline.
 func (q *ExpiryQueue) bucket(deadline time.Duration) int64 { return int64(deadline/q.tick) + 1 }
 
-// file puts slot i into its bucket. Buckets a ring apart share a place: when the first is
-// polled, what belongs to a later one is filed again.
+// file puts slot i into its bucket. Buckets that are ringSize apart share a place in the ring. When
+// the earlier one is polled, the sessions of the later one are filed again.
 func (q *ExpiryQueue) file(i uint32) {
 	q.set(i, uint8(max(q.bucket(q.slot(i).deadline), q.next)%ringSize))
 }
 
-// set files slot i, and counts those that are due.
+// set gives slot i its value in filed, and counts the due slots.
 func (q *ExpiryQueue) set(i uint32, file uint8) {
 	if q.filed[i] == dueFile {
 		q.due--
@@ -341,7 +344,8 @@ func (q *ExpiryQueue) use() uint32 {
 	return i
 }
 
-// find returns the place in the index and the slot of id, whose hash is h; slot 0: none.
+// find returns the place of id in the index, and its slot. h is the hash of id. The slot is 0 if
+// the queue does not hold id.
 func (q *ExpiryQueue) find(id jute.SessionID, h uint32) (place, slot uint32) {
 	for place, slot = q.index.seek(h, h); slot != 0; place, slot = q.index.seek(h, place+1) {
 		if q.slot(slot).id == id {

@@ -11,10 +11,10 @@ import (
 
 const ms = time.Millisecond
 
-// poll drains the queue of what is due at now, one bucket, and returns it in order of id.
+// poll drains the queue of one bucket that is due at now, and returns its sessions in order of id.
 func poll(q *ExpiryQueue, now time.Duration) (ids []jute.SessionID, polled bool) {
 	polled = q.Poll(now)
-	for q.Sift(3) { // small, so that stopping and going on is part of every test
+	for q.Sift(3) { // a small number, so that every test stops and continues here
 	}
 	for q.Due() {
 		for _, s := range q.Take(nil, 3) {
@@ -25,7 +25,7 @@ func poll(q *ExpiryQueue, now time.Duration) (ids []jute.SessionID, polled bool)
 	return ids, polled
 }
 
-// ZooKeeper's arithmetic: up to the next check point, strictly.
+// Deadlines are rounded as in ZooKeeper: up to the next check, even if they are at a check.
 func TestBucketArithmetic(t *testing.T) {
 	tests := []struct{ tick, now, timeout, due time.Duration }{
 		{2, 0, 10, 12},
@@ -67,7 +67,7 @@ func TestQueueMoves(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(q *ExpiryQueue)
-		due    time.Duration // of session 1, whose first deadline is 25; the tick is 10
+		due    time.Duration // when session 1 is due; its first deadline is 25, and the tick is 10
 	}{
 		{"untouched", func(*ExpiryQueue) {}, 30},
 		{"touched within its bucket", func(q *ExpiryQueue) { q.Touch(1, 0, 29, 0) }, 30},
@@ -106,7 +106,7 @@ func TestPollTakesOneBucketAfterTheOther(t *testing.T) {
 	if _, polled := poll(q, 9); polled {
 		t.Error("Poll(9) took a bucket that is due at 10")
 	}
-	// The clock jumps by five ticks: none is skipped, and the empty one counts.
+	// The clock jumps by five ticks. No bucket is skipped, not even the empty one.
 	for _, want := range [][]jute.SessionID{{1, 2}, {3}, nil, {4, 5}, {6}} {
 		if ids, polled := poll(q, 50); !polled || !slices.Equal(ids, want) {
 			t.Errorf("poll(50) = %v, %t; want %v", ids, polled, want)
@@ -169,7 +169,8 @@ func TestQueueFindsWhatItHolds(t *testing.T) {
 	if used := len(q.filed) - 1; used > 30_000 {
 		t.Errorf("%d slots for at most 30,000 sessions at a time", used)
 	}
-	// Knuth: linear probing reads 2.5 places to find one of three quarters.
+	// By Knuth, linear probing in a table that is three quarters full reads 2.5 places to find an
+	// entry.
 	if probes := probes(&q.index); probes > 2.6 {
 		t.Errorf("%.1f places are read to find an id: the hash does not spread ids", probes)
 	}
@@ -187,8 +188,8 @@ func probes(x *index) float64 {
 	return float64(read) / float64(x.held)
 }
 
-// The ids of a million sessions that members have counted up lie in all shards alike, and
-// are found at once.
+// The ids that members have counted up for a million sessions are spread evenly over the shards,
+// and are found with few probes.
 func TestHashSpreadsCounts(t *testing.T) {
 	const n = 1_000_000
 	table := NewGlobalTable(start, tick, million(n))
@@ -203,14 +204,14 @@ func TestHashSpreadsCounts(t *testing.T) {
 	}
 }
 
-// What is removed from the index leaves no hole on the way to what is still there.
+// Removing an entry leaves no hole between another entry's first place and its own.
 func TestIndexAgainstMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	var x index
 	x.grow()
 	model := map[uint32]uint32{} // hash → slot
 	for slot := uint32(1); slot < 50_000; slot++ {
-		h := r.Uint32N(40) << 20 // few homes, of which many collide
+		h := r.Uint32N(40) << 20 // few first places, so that many collide
 		h |= r.Uint32N(80)
 		if _, ok := model[h]; !ok {
 			x.add(h, slot)
@@ -235,7 +236,7 @@ func TestIndexAgainstMap(t *testing.T) {
 	}
 }
 
-// Two ids of one hash are two sessions.
+// Two ids with the same hash are two sessions.
 func TestIdsOfOneHash(t *testing.T) {
 	byHash := map[uint32]jute.SessionID{}
 	a, b := jute.SessionID(0), jute.SessionID(0)
@@ -271,8 +272,7 @@ func (q *ExpiryQueue) deadline(id jute.SessionID) time.Duration {
 	return q.slot(i).deadline
 }
 
-// A queue that nobody sifts while its ring turns twice misses nobody, and takes nobody
-// early.
+// A queue that is not sifted while its ring turns twice misses no session, and expires none early.
 func TestPollsWithoutSift(t *testing.T) {
 	q := NewExpiryQueue(10)
 	var want []jute.SessionID
@@ -300,8 +300,8 @@ func TestPollsWithoutSift(t *testing.T) {
 	check(t, q)
 }
 
-// check looks for broken files: every live session is in that of a bucket that has not
-// been polled or sifted, or due, and the index has it.
+// check verifies filed: every live session is due, or in a bucket that has not been polled or
+// sifted, and the index has it.
 func check(t *testing.T, q *ExpiryQueue) {
 	t.Helper()
 	if q.sifting > q.next || q.next-q.sifting > ringSize {

@@ -1,19 +1,19 @@
-// Package sessiontracker keeps time for client sessions. Which sessions exist is
-// replicated state and lives elsewhere; here is who was heard, and when:
+// Package sessiontracker keeps time for client sessions. Which sessions exist is replicated state,
+// and is kept elsewhere. This package knows which sessions were heard, and when:
 //
-//   - GlobalTable: when each session is due, and whether it is being closed. The
-//     leader's, for one term: filled with full timeouts when the term's TermStart has
-//     applied, and fed by apply from then on.
-//   - ExpiryQueue: its buckets, one tick wide; one for each shard of the table.
-//   - TouchMap: who was heard here and not yet acknowledged by the leader. Every
-//     member's; what a crash loses, nobody vouched for.
-//   - IDGenerator: ids of new sessions, counted up from a base that is passed in.
+//   - GlobalTable, on the leader: when each session is due, and whether it is being closed. It lives for
+//     one term. When the term's TermStart is applied, every session gets a full timeout; from then on
+//     apply keeps the table up to date.
+//   - ExpiryQueue: the table's buckets, one tick wide. Each shard of the table has a queue.
+//   - TouchMap, on every member: the sessions that were heard here, until the leader has acknowledged
+//     that. A crash loses these touches, but no reply has relied on them.
+//   - IDGenerator: ids of new sessions, counted up from a base that the caller passes.
 //
-// # Time
+//# Time
 //
-// Nothing here reads a clock or starts a goroutine: callers pass now. A session falls
-// due once its timeout has passed since the last touch the leader knows of, and at
-// most a tick later. Table time may lag behind the clock, never run ahead of it.
+// Nothing here reads a clock or starts a goroutine: callers pass now. A session falls due when its
+// timeout has passed since the last touch that the leader knows of, and at most a tick later. Table
+// time may lag behind the clock, but never runs ahead of it.
 package sessiontracker
 
 import (
@@ -26,27 +26,27 @@ import (
 )
 
 const (
-	// shards of the table, each with a lock: as many as touch at once without waiting, more
-	// or less.
+	// shards is how many parts the table has, each with a lock. About so many
+	// goroutines can touch at once without waiting.
 	shards    = 1 << shardBits
 	shardBits = 4
 
-	// Limits on how long a shard's lock is held, in sessions looked at. Touches and apply
-	// wait for it.
-	touchesPerSort = 1024 // touches of a batch: all of one shard's if it must be, as a rule some 64, a few microseconds
-	recordsPerLock = 1024 // of a due bucket: some tens of microseconds if all miss the caches
+	// These limit how long a shard's lock is held, in sessions that are looked at. Touches and
+	// apply wait for the lock.
+	touchesPerSort = 1024 // touches of a batch. At worst all are in one shard; usually some 64 are, which takes a few microseconds
+	recordsPerLock = 1024 // sessions of a due bucket: some tens of microseconds if all miss the caches
 )
 
-// GlobalTable knows when each session of the ensemble is due. It lives for one term, on
-// the leader. Safe for concurrent use, but Advance and Decide are for one caller at a
-// time.
+// GlobalTable knows when each session of the ensemble is due. It lives on the leader, for one term.
+// It is safe for concurrent use, but only one caller at a time may be in Advance or Decide.
 //
-// Its time starts at 0 and moves in steps of half a tick, one for each Advance, however
-// late that is: a leader that stood still for a minute has heard nobody meanwhile, and
-// must not count that minute against them. Between steps it runs with the clock.
+// Table time starts at 0 and moves by half a tick with each Advance, however late that is. A leader
+// that was paused for a minute has heard no client meanwhile, and must not count that minute
+// against the sessions. Between two steps table time runs with the clock.
 //
-// The sessions are spread over shards, each with a lock of its own: those who touch at the
-// same time seldom wait for each other. No two of these locks are held together.
+// The sessions are spread over shards, and each shard has a lock. Goroutines that touch at the same
+// time therefore seldom wait for each other. No goroutine
+// holds two of these locks at a time.
 type GlobalTable struct {
 	step   time.Duration
 	clock  atomic.Pointer[clock] // written by Advance
@@ -60,29 +60,30 @@ type shard struct {
 	_     [64 - 16]byte // a line of the cache for each
 }
 
-// clock relates table time to the clock. Who has read it may go on for a while after
-// Advance has set another: it is as if that had come later.
+// clock relates table time to the clock. A goroutine may go on using the clock that it has read for
+// a while after Advance has set another one. That is the same as if the goroutine had come before
+// Advance.
 type clock struct {
-	base time.Time     // when the last step was due; or taken, if that was late
+	base time.Time     // when the last step was due, or when it was taken if it was late
 	now  time.Duration // table time at base, a whole number of steps
 }
 
-// Seed is a session as the table needs to know it.
+// Seed is what the table has to know of a session.
 type Seed struct {
 	ID      jute.SessionID
 	Timeout time.Duration // granted; kept in milliseconds
-	Member  uint32        // the owner's: only its batches touch the session
+	Member  uint32        // the owner: only its batches touch the session
 	Since   uint64        // log index at which the owner was set
 }
 
-// Overdue is a session that no touch has saved.
+// Overdue is a session that is due and was not touched.
 type Overdue struct {
 	Seed
-	Heard time.Duration // table time of the last touch, or of what counted as one; 0: when the term began
+	Heard time.Duration // table time of the last touch, or of an event that counted as one; 0: when the term began
 }
 
-// NewGlobalTable returns a table of sessions that are all due one full timeout from now,
-// in buckets one tick wide.
+// NewGlobalTable returns a table of sessions. Each of them is due one full timeout from now. The
+// buckets are one tick wide.
 func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[Seed]) *GlobalTable {
 	step := tick / 2
 	t := &GlobalTable{step: step}
@@ -98,8 +99,8 @@ func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[Seed]) 
 
 func (t *GlobalTable) shard(id jute.SessionID) *shard { return &t.shards[hash(id)>>(32-shardBits)] }
 
-// Open adds a session that was created, with a full timeout. One that is there already
-// keeps what it has, and one that is being closed is not saved by it.
+// Open adds a session that was created, with a full timeout. If the table has the session already,
+// Open changes nothing, even if the session is being closed.
 func (t *GlobalTable) Open(s Seed, now time.Time) {
 	p := t.shard(s.ID)
 	p.mu.Lock()
@@ -109,9 +110,9 @@ func (t *GlobalTable) Open(s Seed, now time.Time) {
 	}
 }
 
-// Attach sets a session's owner and timeout, and makes it due one such timeout from now,
-// be that earlier than before. A session that is being closed lives again: the log has
-// the attach, and an expiry that comes behind it is void.
+// Attach sets a session's owner and timeout, and makes it due one such timeout from now, even if it
+// was due later before. A session that is being closed is alive again: an expire that follows the
+// attach in the log is void.
 func (t *GlobalTable) Attach(s Seed, now time.Time) {
 	p := t.shard(s.ID)
 	p.mu.Lock()
@@ -127,9 +128,9 @@ func (t *GlobalTable) Remove(id jute.SessionID) {
 	p.queue.Remove(id)
 }
 
-// RemoveAll forgets sessions that were closed. Those of one shard that stand together, as
-// Decide returns them, cost half as much each as with Remove; others, in the order in which
-// clients close them, about as much.
+// RemoveAll forgets sessions that were closed. For neighbouring ids of one shard, as Decide returns
+// them, it takes half as long per session as Remove. For ids in any other order, such as that in
+// which clients close them, it takes about as long.
 func (t *GlobalTable) RemoveAll(ids []jute.SessionID) {
 	for len(ids) > 0 {
 		n := 1
@@ -142,8 +143,8 @@ func (t *GlobalTable) RemoveAll(ids []jute.SessionID) {
 	}
 }
 
-// removeRun removes the first of ids, touchesPerPass at most, and those of the same shard that
-// stand behind it, and returns how many.
+// removeRun removes the first of ids, and those of the same shard that follow it, at most
+// touchesPerPass. It returns how many it removed.
 func (t *GlobalTable) removeRun(ids []jute.SessionID) (n int) {
 	var hashes [touchesPerPass]uint32
 	for n < len(ids) {
@@ -160,9 +161,9 @@ func (t *GlobalTable) removeRun(ids []jute.SessionID) (n int) {
 	return n
 }
 
-// Touch makes a session due timeout after at, or its own timeout if that is shorter now;
-// or later if it was. It reports false, and changes nothing, if the session is unknown or
-// being closed.
+// Touch makes a session due timeout after at, unless it is due later already. If the session's own
+// timeout is shorter now, that counts instead. Touch reports false, and changes nothing, if the
+// session is unknown or being closed.
 func (t *GlobalTable) Touch(id jute.SessionID, at time.Time, timeout time.Duration) bool {
 	heard := t.Now(at)
 	p := t.shard(id)
@@ -171,9 +172,9 @@ func (t *GlobalTable) Touch(id jute.SessionID, at time.Time, timeout time.Durati
 	return p.queue.Touch(id, 0, heard, timeout)
 }
 
-// TouchAll touches what a member heard at the given time: ids, with a timeout each. It
-// appends to refused, and returns, the ids that are unknown, being closed, or owned by
-// another member, in no order.
+// TouchAll touches the sessions that a member heard at the given time. Each id has a timeout of its
+// own. TouchAll appends to refused the ids that are unknown, being closed, or owned by another
+// member, in no order, and returns refused.
 func (t *GlobalTable) TouchAll(member uint32, at time.Time, ids []int64, timeoutsMs []uint32, refused []int64) []int64 {
 	var sorted [touchesPerSort]touch
 	for len(ids) > 0 {
@@ -186,7 +187,7 @@ func (t *GlobalTable) TouchAll(member uint32, at time.Time, ids []int64, timeout
 	return refused
 }
 
-// sortTouches writes touches into sorted, and returns those of each shard.
+// sortTouches sorts touches by shard into sorted, and returns the part of each shard.
 func sortTouches(sorted *[touchesPerSort]touch, ids []int64, timeoutsMs []uint32) (parts [shards][]touch) {
 	var hashes [touchesPerSort]uint32
 	var at [shards]int
@@ -216,15 +217,15 @@ func (t *GlobalTable) touchShard(p *shard, member uint32, at time.Time, touches 
 	return p.queue.touchAll(touches, member, heard, refused)
 }
 
-// Wait says how long after now the next Advance is due; never negative.
+// Wait returns how long after now the next Advance is due. It is never negative.
 func (t *GlobalTable) Wait(now time.Time) time.Duration {
 	return max(0, t.clock.Load().base.Add(t.step).Sub(now))
 }
 
-// Advance moves table time on by one step, if the next one is due at now. If all earlier
-// due sessions have been decided, those that are due at the new time become due. It
-// reports whether it came more than a quarter tick late; the time lost is then lost to
-// the table for good, and the touches of the living may still be on their way.
+// Advance moves table time on by one step, if the next step is due at now. If all sessions that
+// were due before have been decided, those that are due at the new time fall due. Advance reports
+// whether it came more than a quarter tick late. Table time then stays behind by that delay for
+// good, and touches of live sessions may still be on their way.
 func (t *GlobalTable) Advance(now time.Time) (late bool) {
 	c := *t.clock.Load()
 	behind := now.Sub(c.base) - t.step
@@ -239,7 +240,7 @@ func (t *GlobalTable) Advance(now time.Time) (late bool) {
 	}
 	t.clock.Store(&c)
 	if t.Due() {
-		return late // one bucket after the other: these have their answer coming
+		return late // the next bucket waits until these are decided
 	}
 	for i := range t.shards {
 		for p := &t.shards[i]; p.sift(c.now); {
@@ -248,8 +249,7 @@ func (t *GlobalTable) Advance(now time.Time) (late bool) {
 	return late
 }
 
-// sift lets fall due what is due at now, or a part of that, and reports whether there is
-// more.
+// sift looks at some of the sessions that may be due at now. It reports whether there are more.
 func (p *shard) sift(now time.Duration) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,7 +258,7 @@ func (p *shard) sift(now time.Duration) (more bool) {
 	return p.queue.Sift(recordsPerLock)
 }
 
-// Due reports whether sessions have fallen due and are not yet decided.
+// Due reports whether there are sessions that have fallen due and are not decided yet.
 func (t *GlobalTable) Due() bool {
 	for i := range t.shards {
 		if t.shards[i].due() {
@@ -274,9 +274,9 @@ func (p *shard) due() bool {
 	return p.queue.Due()
 }
 
-// Decide appends to dst, and returns, up to limit of the due sessions that no touch has
-// saved since they fell due. From here on they are being closed: touches are refused
-// until Attach or Remove. Due is false when none are left.
+// Decide appends to dst up to limit of the due sessions that have not been touched since they fell
+// due, and returns dst. These sessions are being closed from now on: touches are refused until
+// Attach or Remove. When no due session is left, Due returns false.
 func (t *GlobalTable) Decide(dst []Overdue, limit int) []Overdue {
 	want := len(dst) + limit
 	for i := range t.shards {
@@ -294,9 +294,10 @@ func (p *shard) decide(dst []Overdue, limit int) (_ []Overdue, more bool) {
 	return dst, p.queue.Due()
 }
 
-// Expiries yields all sessions but those being closed, in no order, each with the table
-// time at which its bucket falls due. No lock is held for more than a part of them at a
-// time, nor while it yields: a session may be missed, or have moved, if it changed meanwhile.
+// Expiries yields all sessions except those that are being closed, in no order. With each it yields
+// the table time at which the session's bucket falls due. It holds no lock while it yields, and a
+// lock only for a part of the sessions at a time. A session that changes meanwhile may be missed,
+// or may have moved.
 func (t *GlobalTable) Expiries() iter.Seq[Expiry] {
 	return func(yield func(Expiry) bool) {
 		part := make([]Expiry, 0, recordsPerLock)
@@ -325,7 +326,7 @@ func yieldAll(part []Expiry, yield func(Expiry) bool) bool {
 	return true
 }
 
-// Len returns how many sessions the table holds, those being closed included.
+// Len returns how many sessions the table holds, including those that are being closed.
 func (t *GlobalTable) Len() (n int) {
 	for i := range t.shards {
 		n += t.shards[i].len()
@@ -339,13 +340,13 @@ func (p *shard) len() int {
 	return p.queue.Len()
 }
 
-// Now returns table time at a moment of the clock. Before the clock's base it runs as fast
-// as the clock: a touch that was under way for a while counts from its own time. Behind the
-// last moment at which the next step is in time it stands still.
+// Now returns table time at a moment of the clock. Before the clock's base, table time runs as fast
+// as the clock, so that a touch that was on its way for a while counts from the time when it was
+// made. When the next step is late, table time stops.
 func (t *GlobalTable) Now(now time.Time) time.Duration {
 	c := t.clock.Load()
 	return c.now + min(now.Sub(c.base), t.step+t.slack())
 }
 
-// slack is how late a step may be without losing time: a quarter tick.
+// slack returns how late a step may be without losing time: a quarter tick.
 func (t *GlobalTable) slack() time.Duration { return t.step / 2 }

@@ -37,7 +37,7 @@ func decided(t *GlobalTable) (ids []jute.SessionID) {
 	return ids
 }
 
-// steps calls Advance in time until now, and returns when sessions fell due first.
+// steps calls Advance in time until now, and returns when sessions first fell due.
 func steps(t *GlobalTable, from, to time.Duration) (due time.Duration) {
 	for now := from + t.Wait(start.Add(from)); now <= to; now += t.Wait(start.Add(now)) {
 		if t.Advance(start.Add(now)); t.Due() {
@@ -47,7 +47,8 @@ func steps(t *GlobalTable, from, to time.Duration) (due time.Duration) {
 	return -1
 }
 
-// All of one bucket go together, except the one that is touched just before its end.
+// All sessions of one bucket expire together, except the one that is touched just before the end of
+// the bucket.
 func TestOneBucketGoesTogether(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3))
 	table.Open(Seed{ID: 4, Timeout: 4 * time.Second}, start.Add(1500*ms))
@@ -74,7 +75,8 @@ func TestOneBucketGoesTogether(t *testing.T) {
 	}
 }
 
-// Between falling due and being decided a touch saves, one of before as well.
+// A touch saves a session that is due and not yet decided, even if the touch was made before the
+// session fell due.
 func TestTouchSavesWhatIsDue(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3, 4))
 	now := start.Add(steps(table, 0, time.Minute))
@@ -119,7 +121,7 @@ func TestTouchAllRefuses(t *testing.T) {
 	}
 }
 
-// Each session of a long batch gets the timeout that came with it, whatever its shard.
+// Each session of a long batch gets the timeout that came with it, in whichever shard it is.
 func TestTouchAllKeepsTimeouts(t *testing.T) {
 	const n = 2*touchesPerSort + 5
 	table := NewGlobalTable(start, tick, seeds())
@@ -170,8 +172,8 @@ func TestAttachLowersDeadline(t *testing.T) {
 	}
 }
 
-// What was heard before a resume with a shorter timeout, and comes late, was heard under
-// the longer one; the session still ends as soon as its client now expects.
+// A touch from before a resume with a shorter timeout comes late. It was made under the longer
+// timeout, but the session ends as soon as its client expects now.
 func TestTouchCountsWithTheGrantedTimeout(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds())
 	table.Open(Seed{ID: 1, Timeout: 40 * time.Second, Member: 1}, start)
@@ -185,7 +187,7 @@ func TestTouchCountsWithTheGrantedTimeout(t *testing.T) {
 	}
 }
 
-// However late it is, one call moves time by one step, and reports that it was late.
+// However late Advance is, one call moves time by one step, and reports that it was late.
 func TestAdvanceIsOneStep(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1))
 	clock := start
@@ -199,7 +201,7 @@ func TestAdvanceIsOneStep(t *testing.T) {
 		{999 * ms, false, 1 * ms, false},        // early: nothing moves
 		{1 * ms, false, time.Second, false},     // 1 s of table time
 		{1500 * ms, false, 500 * ms, false},     // 2 s; not late, so the next one is due in time
-		{1001 * ms, true, time.Second, false},   // 3 s; 501 ms late: they are lost
+		{1001 * ms, true, time.Second, false},   // 3 s; 501 ms late, which are lost
 		{time.Hour, true, time.Second, false},   // 4 s
 		{time.Hour, true, time.Second, false},   // 5 s
 		{time.Second, false, time.Second, true}, // 6 s
@@ -215,8 +217,8 @@ func TestAdvanceIsOneStep(t *testing.T) {
 	}
 }
 
-// Touches never count from a time ahead of the clock, nor from before they were made
-// while steps are in time.
+// While steps are in time, a touch never counts from a time ahead of the clock, nor from a time
+// before it was made.
 func TestTouchBetweenSteps(t *testing.T) {
 	for _, delay := range []time.Duration{0, 300 * ms, 500 * ms} {
 		table := NewGlobalTable(start, tick, seeds(1))
@@ -228,7 +230,7 @@ func TestTouchBetweenSteps(t *testing.T) {
 			t.Errorf("step late by %v: a lease of %v for a timeout of 3.7s", delay, lease)
 		}
 	}
-	// Nobody called Advance for an hour: it is as if that hour had not been.
+	// Advance was not called for an hour: that hour does not count.
 	table := NewGlobalTable(start, tick, seeds(1))
 	table.Touch(1, start.Add(time.Hour), 4*time.Second)
 	due := steps(table, time.Hour, 2*time.Hour) - time.Hour
@@ -237,7 +239,7 @@ func TestTouchBetweenSteps(t *testing.T) {
 	}
 }
 
-// While a due bucket is not decided, the next ones wait for it; then they come together.
+// While a due bucket is not decided, the next ones wait for it, and then fall due together.
 func TestNextBucketWaitsForDecision(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1))
 	for id := range jute.SessionID(5) {
@@ -259,8 +261,8 @@ func TestNextBucketWaitsForDecision(t *testing.T) {
 	}
 }
 
-// model is the table as ZooKeeper would write it down: a bucket for every session,
-// found anew at each touch.
+// model is the table in ZooKeeper's manner: a bucket for every session, computed anew at each
+// touch.
 type model struct {
 	base     time.Time
 	now      time.Duration
@@ -386,7 +388,7 @@ func againstModel(t *testing.T, r *rand.Rand) {
 		if len(m.due) > 0 && !table.Due() || table.Len() != len(m.sessions) {
 			t.Fatalf("due %t and %d sessions, want %v and %d", table.Due(), table.Len(), m.due, len(m.sessions))
 		}
-		if table.Due() && len(m.due) == 0 { // what is listed was saved: the next look at it says so
+		if table.Due() && len(m.due) == 0 { // the sessions of the list were saved; the next call of Due sees that
 			if ids := decided(table); len(ids) > 0 {
 				t.Fatalf("decided %v, want none", ids)
 			}
@@ -397,8 +399,8 @@ func againstModel(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// Touches, apply and expiry come at once: nothing breaks, and who is touched all the
-// time is never closed.
+// Touches, apply and expiry run at the same time. Nothing breaks, and a session that is touched all
+// the time is never closed.
 func TestTableConcurrent(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds())
 	const n, rounds = 5000, 60
@@ -424,7 +426,7 @@ func TestTableConcurrent(t *testing.T) {
 		})
 		wg.Go(func() {
 			table.Advance(now)
-			if round%2 == 1 { // the touches of the round before are in
+			if round%2 == 1 { // the touches of the round before are all done
 				for _, s := range table.Decide(nil, 1_000_000) {
 					closed[s.ID] = true
 				}
@@ -496,8 +498,8 @@ func TestTouchDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Whoever lists sees each session once, at the end of the bucket that its last touch put
-// it into, though it is filed in an earlier one; what is being closed is not listed.
+// Expiries yields each session once, with the end of the bucket to which its last touch moved it,
+// even if it is still filed in an earlier one. It does not yield sessions that are being closed.
 func TestExpiries(t *testing.T) {
 	var ids []jute.SessionID
 	for id := range jute.SessionID(3 * recordsPerLock) {

@@ -10,34 +10,35 @@ import (
 	"rollcall/jute"
 )
 
-// What may wait for an acknowledgement. Past either, neighbouring batches become one:
-// newer touches wait for nothing, and a session that was touched twice is sent once.
+// These limit the batches that wait for an acknowledgement. Above either limit, every two
+// neighbouring batches are joined. New touches never wait, and a session that was touched twice is
+// sent once.
 const (
-	maxBatches = 64      // more than a default timeout's worth of pings, 40
-	maxTouches = 1 << 20 // about 40 MB; one batch may hold more, a touch for each session
+	maxBatches = 64      // more than the pings of a default timeout, 40
+	maxTouches = 1 << 20 // about 40 MB; a single batch may hold more, one touch for each session
 )
 
-// TouchMap remembers the sessions a member heard from until the leader has acknowledged
-// them. The zero value is ready. Safe for concurrent use.
+// TouchMap remembers the sessions that a member heard from, until the leader has acknowledged them.
+// The zero value is ready for use. It is safe for concurrent use.
 type TouchMap struct {
 	mu      sync.Mutex
 	touched map[jute.SessionID]time.Duration // since the last Flush: session → granted timeout
-	longest time.Duration                    // of the timeouts in touched
+	longest time.Duration                    // the longest timeout in touched
 	unacked []Batch                          // oldest first
 	waiting int                              // touches in unacked
-	number  uint64                           // of the newest batch
-	flushed time.Time                        // the last Flush
+	number  uint64                           // the newest batch's number
+	flushed time.Time                        // when Flush was called last
 }
 
-// Batch is what was touched between two flushes. Nobody writes to it any more.
+// Batch is a set of touches, from between two flushes. It does not change once it is made.
 type Batch struct {
 	Number  uint64 // counts up from 1
 	Sent    time.Time
-	Longest time.Duration // of the timeouts
+	Longest time.Duration // the longest timeout in Touched
 	Touched map[jute.SessionID]time.Duration
 }
 
-// Touch notes that id was heard, on a connection that was granted timeout.
+// Touch notes that id was heard, on a connection that was granted this timeout.
 func (m *TouchMap) Touch(id jute.SessionID, timeout time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,9 +49,9 @@ func (m *TouchMap) Touch(id jute.SessionID, timeout time.Duration) {
 	m.longest = max(m.longest, timeout)
 }
 
-// Flush makes a batch of what was touched since the last Flush, if anything was, and
-// returns all that wait for an acknowledgement, oldest first. Those too old to renew
-// anything are dropped: the leader has expired their sessions, or will without them.
+// Flush makes a batch of the touches since the last Flush, if there are any. It returns all batches
+// that wait for an acknowledgement, oldest first. It drops
+// batches whose touches are too old to save a session.
 func (m *TouchMap) Flush(now time.Time) []Batch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,9 +75,9 @@ func (m *TouchMap) Flush(now time.Time) []Batch {
 	return slices.Clone(m.unacked)
 }
 
-// halve makes one batch of every two neighbours. It counts from when the older was sent:
-// a touch may seem older by the time between two flushes, never newer. What it names was
-// sent with the right age before.
+// halve joins every two neighbouring batches. The joined batch counts from when the older one was
+// sent, so a touch may seem older than it is by the time between two flushes, but never newer. Each
+// touch has been sent before, with its right age.
 func (m *TouchMap) halve() {
 	var halved []Batch
 	m.waiting = 0
@@ -91,22 +92,22 @@ func (m *TouchMap) halve() {
 	m.unacked = halved
 }
 
-// join returns what a and the newer b hold, in memory of its own.
+// join returns the touches of a and of b, which is newer, in memory of its own.
 func (a Batch) join(b Batch) Batch {
 	touched := maps.Clone(a.Touched)
 	maps.Copy(touched, b.Touched)
 	return Batch{Number: b.Number, Sent: a.Sent, Longest: max(a.Longest, b.Longest), Touched: touched}
 }
 
-// FlushedBefore reports whether the last Flush was before a time.
+// FlushedBefore reports whether the last Flush was before t.
 func (m *TouchMap) FlushedBefore(t time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.flushed.Before(t)
 }
 
-// Waiting yields the sessions in batches that were sent before a time and are not
-// acknowledged; one may come more than once.
+// Waiting yields the sessions of the batches that were sent before since and are not acknowledged.
+// It may yield a session more than once.
 func (m *TouchMap) Waiting(since time.Time) iter.Seq[jute.SessionID] {
 	m.mu.Lock()
 	batches := slices.Clone(m.unacked)
@@ -125,20 +126,20 @@ func (m *TouchMap) Waiting(since time.Time) iter.Seq[jute.SessionID] {
 	}
 }
 
-// Holds reports whether the batch has a touch of a session.
+// Holds reports whether the batch has a touch of the session.
 func (a Batch) Holds(id jute.SessionID) bool {
 	_, ok := a.Touched[id]
 	return ok
 }
 
-// Through returns the batches up to a number, oldest first.
+// Through returns the batches with numbers up to number, oldest first.
 func (m *TouchMap) Through(number uint64) []Batch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.unacked[:m.through(number)])
 }
 
-// through counts them.
+// through returns how many batches have numbers up to number.
 func (m *TouchMap) through(number uint64) (n int) {
 	for n < len(m.unacked) && m.unacked[n].Number <= number {
 		n++
@@ -146,7 +147,7 @@ func (m *TouchMap) through(number uint64) (n int) {
 	return n
 }
 
-// Ack forgets the batches up to a number, and returns them, oldest first.
+// Ack forgets the batches with numbers up to number, and returns them, oldest first.
 func (m *TouchMap) Ack(number uint64) []Batch {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -37,7 +37,7 @@ func TestTouchMap(t *testing.T) {
 	if got := m.Flush(start.Add(2 * time.Second)); len(got) != 2 {
 		t.Errorf("Flush with nothing new = %v, want both again", numbers(got))
 	}
-	// 2 is past its timeout of a second, 1 is not past its 9.
+	// Session 2 is past its timeout of one second; session 1 is not past its nine seconds.
 	if got := m.Flush(start.Add(3 * time.Second)); len(got) != 1 || got[0].Number != 1 {
 		t.Errorf("Flush = %v, want batch 1 alone", numbers(got))
 	}
@@ -56,8 +56,8 @@ func TestTouchMap(t *testing.T) {
 	}
 }
 
-// Without acknowledgements batches are joined: their number is bounded, every touch is in
-// the next flush, and none seems younger than it is.
+// Without acknowledgements batches are joined. Their number stays bounded, every touch is in the
+// next flush, and none seems younger than it is.
 func TestTouchMapIsBounded(t *testing.T) {
 	var m TouchMap
 	const touches = 10 * maxBatches
@@ -110,7 +110,7 @@ func TestTouchMapJoinsTouches(t *testing.T) {
 	}
 }
 
-// Waiting names who is in an old batch that is not acknowledged.
+// Waiting yields the sessions of the old batches that are not acknowledged.
 func TestTouchMapWaiting(t *testing.T) {
 	var m TouchMap
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
