@@ -12,7 +12,7 @@ import (
 	"rollcall/proto"
 )
 
-// maxIdentityBytes bounds the identities of one connection: every transaction of it
+// maxIdentityBytes bounds the identities of one connection, because each of its transactions
 // carries them.
 const maxIdentityBytes = 16 << 10
 
@@ -47,9 +47,9 @@ func (c *conn) authenticate(body []byte) jute.Code {
 	return jute.AuthFailed
 }
 
-// certify ends the TLS handshake of a connection that has one. The subject of the
-// client's certificate, if the listener's configuration has it verified, becomes an
-// identity, and the super user, too, if it is that.
+// certify ends the TLS handshake of a connection that has one. If the listener verifies the
+// client's certificate, its subject becomes an identity. If that is the configured SuperSubject,
+// the connection gets the super user's identity too.
 func (c *conn) certify(conn net.Conn) error {
 	sock, ok := conn.(*tls.Conn)
 	if !ok {
@@ -73,8 +73,8 @@ func (c *conn) certify(conn net.Conn) error {
 	return nil
 }
 
-// refuseSASL answers the first token of a SASL exchange: there is no mechanism here.
-// (ZooKeeper without one answers OK, and adds no identity.)
+// refuseSASL answers the first token of a SASL exchange. Rollcall has no SASL mechanism. (In that
+// case ZooKeeper answers OK, and adds no identity.)
 func refuseSASL(body []byte) jute.Code {
 	var token jute.SASLToken
 	d := jute.NewDecoder(body)
@@ -102,15 +102,15 @@ func (c *conn) identify(scheme, id string) jute.Code {
 	return jute.OK
 }
 
-// digestID returns the identity of a "user:password" text in the digest scheme: the user
-// and a hash of the whole. Without a colon all of it is the user.
+// digestID returns the identity that a "user:password" text gives in the digest scheme: the user
+// and a hash of the whole text. Without a colon, the whole text is the user.
 func digestID(text string) string {
 	user, _, _ := strings.Cut(text, ":")
 	sum := sha1.Sum([]byte(text))
 	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// clientInfo returns an identity as whoAmI shows it: of digest only the user.
+// clientInfo returns an identity in the form in which whoAmI shows it: for digest, only the user.
 func clientInfo(id *proto.Identity) jute.ClientInfo {
 	user := id.Id
 	if id.Scheme == "digest" {

@@ -13,10 +13,10 @@ import (
 	"rollcall/znode"
 )
 
-const lengthSize = stream.LengthSize // of a frame
+const lengthSize = stream.LengthSize // of the field at the head of a frame
 
 // conn is one client connection: its handshake, its session, and the order of its requests and
-// replies. Bytes, buffers, deadlines and the end are its stream's. The stream's lock guards the
+// replies. Its stream owns bytes, buffers, deadlines and the end. The stream's lock guards the
 // fields below it. Locks are taken in the order tree, stream.
 type conn struct {
 	srv    *Server
@@ -25,16 +25,17 @@ type conn struct {
 	host   string   // the client's address without port
 	number uint64   // unique over members and their restarts
 
-	subject string // of the client's certificate; "": it has none that was verified
+	subject string // the client certificate's subject; "": none was verified
 
-	// ids are the identities that the client has proved. Swapped whole: transactions share them.
+	// ids are the identities that the client has proved. The slice is replaced and never changed,
+	// because transactions share it.
 	ids atomic.Pointer[[]*proto.Identity]
 
 	stream  stream.Stream
 	session jute.SessionID // 0 until the handshake has drawn or read one
 	queue   queue          // requests not answered; the first waits for the log, or for the client to take what was sent
 	shown   int64          // greatest zxid in a reply or event
-	spared  bool           // its own closeSession is applied: it need not be vouched for any more
+	spared  bool           // its own closeSession is applied: no lease is needed any more
 	word    bool           // a four-letter word instead of a handshake
 	traffic traffic        // for operators
 }
@@ -66,8 +67,8 @@ func (c *conn) run(sock net.Conn) {
 	c.stream.Serve(c.handshake(sock))
 }
 
-// MaySend implements stream.Permit. Every byte to a client that has a session says that the session
-// lives.
+// MaySend implements stream.Permit. Every byte to a client that has a session tells it that the
+// session lives, so a valid lease is needed.
 func (c *conn) MaySend(now time.Time) bool {
 	return c.spared || c.stream.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session, now)
 }
@@ -77,8 +78,9 @@ func (c *conn) AwaitPermit(ctx context.Context) bool {
 	if c.srv.cfg.Member.Vouch(ctx, c.session) == nil {
 		return true
 	}
-	// A session that was closed meanwhile is not vouched for any more. If this connection closed it,
-	// the client may be told: the session lived up to there. Apply notes that under the tree's lock.
+	// A session that was closed meanwhile has no lease any more. If this connection closed it, the
+	// client may get the reply, because the session lived until then. Apply notes that under the
+	// tree's lock.
 	c.srv.cfg.State.RLock()
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
@@ -101,12 +103,12 @@ func (c *conn) Resume() {
 	c.answerReady(false)
 }
 
-// Ended implements stream.Frames: it ends the connection's part in everything.
+// Ended implements stream.Frames. It removes the connection from everything that knows it.
 func (c *conn) Ended(why stream.Reason) {
 	defer c.port.conns.Done()
 	for tree, more := c.srv.cfg.State, true; more; {
 		tree.RLock()
-		more = tree.DropWatcher(c) // no request of a dead connection sets another
+		more = tree.DropWatcher(c) // no further request of this connection sets a watch
 		tree.RUnlock()
 	}
 	c.stream.Lock()
@@ -128,13 +130,13 @@ func (c *conn) spare() {
 	c.spared = true
 }
 
-// swept answers the connection's own closeSession, if that is applied: the last node that the session
-// had left is gone.
+// swept answers the connection's own closeSession, if that is applied: the last node of the session
+// is gone.
 func (c *conn) swept(zxid int64) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	if c.spared && !c.stream.Closing() {
-		closing := c.queue.last // nothing is taken after it
+		closing := c.queue.last // no request is taken after it
 		closing.applied(&znode.Result{Zxid: zxid})
 	}
 }
@@ -150,8 +152,8 @@ func (c *conn) Event(t jute.EventType, path string, zxid int64) {
 	c.noteFilled(withEvent)
 }
 
-// event queues a WatcherEvent. A client that leaves too much unread is dropped: events wait for
-// nobody. The caller holds the lock; the stream has not ended.
+// event queues a WatcherEvent. If the client leaves too much unread, event drops the connection,
+// because events never wait. The caller holds the lock, and the stream has not ended.
 func (c *conn) event(t jute.EventType, path string, zxid int64) {
 	out := c.stream.Output()
 	b, mark := jute.BeginFrame(out.B)
@@ -165,8 +167,8 @@ func (c *conn) event(t jute.EventType, path string, zxid int64) {
 	c.stream.CheckUnread()
 }
 
-// noteFilled has the Flush after the entry that is being applied send what is queued. The caller holds
-// the lock and the tree's.
+// noteFilled has what is queued sent by the Flush after the entry that is being applied. The caller
+// holds the lock and the tree's.
 func (c *conn) noteFilled(with int) {
 	if c.stream.NoteOutput() {
 		c.srv.fill(c, with)

@@ -18,27 +18,28 @@ import (
 const (
 	passwordSize = 16
 	minMaxBuffer = 64 // a ConnectRequest must fit
-	// handshakeShare is the part of its session's timeout, one in so many, that a client waits for
-	// its session: then there is time to ask two other members.
+	// handshakeShare is the part of a session's timeout, as one in so many, for which a client
+	// waits for its session here. Afterwards it has time to ask two other members.
 	handshakeShare = 3
 )
 
-// handshake is a connection's way to its session: a create or an attach in the log. It is that
-// transaction's Waiter: the client is answered only when it is applied here.
+// handshake is a connection's create or attach in the log. It is the Waiter of that transaction:
+// the client is answered only when the transaction is applied here.
 type handshake struct {
 	c           *conn
 	begun       time.Time
 	session     jute.SessionID
-	attach      bool   // else create
-	password    []byte // the client's, of an attach; the session's new one, of a create
+	attach      bool   // false: create
+	password    []byte // attach: the one that the client sent; create: the new session's
 	timeout     time.Duration
 	hasReadOnly bool // the answer has the byte too
 	tried       bool // the attach has been refused once for an old since
 }
 
-// handshake reads the client's first bytes. It returns true when its session is under way: the answer
-// comes from apply, and the reader waits for the next frame, to see if the client gives up. Without a
-// leader that lasts for a third of the session's timeout, and until Limits.Handshake at most.
+// handshake reads the client's first bytes. It returns true when the create or attach is on its
+// way. Apply then answers the client, and the reader waits for the next frame, to see if the client
+// gives up. Without a leader, the client waits for a third of the session's timeout, and at most
+// for Limits.Handshake.
 func (c *conn) handshake(sock net.Conn) bool {
 	if err := c.certify(sock); err != nil {
 		return c.stream.Lost(err)
@@ -88,12 +89,12 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 		return false
 	}
 	h.attach = true
-	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // of a longer one a part is enough: it is wrong
+	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong, and a part of it is enough to see that
 	return h.submit(record.Since)                                               // 0 if unknown here: other members may know it
 }
 
-// hurry ends the connection if its handshake takes longer than d from now. The client must not wait
-// for a leader here until its session is over, because another member may have one.
+// hurry ends the connection if its handshake takes longer than d from now. A client must not wait
+// here for a leader until its session is over, because another member may have one.
 func (c *conn) hurry(d time.Duration) {
 	c.stream.Lock()
 	sooner := time.Now().Add(d).Before(c.stream.Expires())
@@ -103,7 +104,7 @@ func (c *conn) hurry(d time.Duration) {
 	}
 }
 
-// lookup returns what is applied here of a session, and the last zxid applied.
+// lookup returns the session as it is applied here, and the last zxid applied.
 func (c *conn) lookup(id jute.SessionID) (s znode.Session, known bool, zxid int64) {
 	tree := c.srv.cfg.State
 	tree.RLock()
@@ -112,7 +113,7 @@ func (c *conn) lookup(id jute.SessionID) (s znode.Session, known bool, zxid int6
 	return s, known, tree.Zxid()
 }
 
-// grant returns the session timeout for what a client asks, in ms.
+// grant returns the session timeout that a client gets if it asks for ms milliseconds.
 func (s *Server) grant(ms int32) time.Duration {
 	return min(max(time.Duration(ms)*time.Millisecond, s.cfg.MinTimeout), s.cfg.MaxTimeout)
 }
@@ -189,10 +190,11 @@ func (h *handshake) Applied(res *znode.Result) {
 	c.noteFilled(withReply)
 }
 
-// again submits the attach once more, with the since of the record that it met. Only a
-// young handshake tries again: the client of one that waited for the log has probably given
-// up and resumed the session elsewhere, and this connection must not take it back. Apply
-// cannot wait for the submission, and the reader waits for the client. The caller holds the lock.
+// again submits the attach once more, with the since of the record that it met. Only a young
+// handshake does that. If a handshake has waited for the log, its client has probably given up and
+// resumed the session elsewhere, and this connection must not take it back. again starts a
+// goroutine, because apply must not wait for the submission, and the reader waits for the client.
+// The caller holds the lock.
 func (h *handshake) again(since uint64) {
 	h.c.stream.Go(func() { h.submit(since) }) // if it fails the connection has ended
 }

@@ -20,28 +20,28 @@ type Member interface {
 	// never blocks: it runs for every request.
 	Touch(id jute.SessionID, timeout time.Duration)
 
-	// Vouched reports at once whether a client may be told, at now, that its session
+	// Vouched reports at once whether this member may tell a client, at now, that its session
 	// lives.
 	Vouched(id jute.SessionID, now time.Time) bool
 
-	// Vouch reports the session's touches to the leader at once and waits until the session is
-	// vouched for. An error (refused, half a tick has gone by, ctx ended) means that nothing may
-	// be sent.
+	// Vouch reports the session's touches to the leader at once, and waits until the session's
+	// lease is valid. If it returns an error (refused, half a tick has passed, or ctx ended),
+	// nothing may be sent.
 	Vouch(ctx context.Context, id jute.SessionID) error
 
-	// Submit hands over a transaction for good; the member fills in Member, Boot and
-	// Seq. Transactions of one connection reach the log in the order of the calls, once
-	// each. w.Applied gets the result under the tree's write lock, before the Flush
-	// after its entry. Submit blocks while the member's limit is reached and the connection
-	// has something unapplied or the transaction is long, and fails only if ctx ends.
+	// Submit hands over a transaction for good. The member sets Member, Boot and Seq. Transactions
+	// of one connection reach the log in the order of the calls, and each of them once. w.Applied
+	// gets the result under the tree's write lock, before the Flush after its entry. Submit blocks
+	// while the member's limit is reached, if the transaction is long or the connection has
+	// something unapplied. It fails only if ctx ends.
 	Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error
 
-	// Offer is Submit that never blocks: it returns false, and has done nothing, if Submit
-	// might block or fail.
+	// Offer is a Submit that never blocks. It returns false, and does nothing, if Submit might
+	// block or fail.
 	Offer(txn *proto.Txn, w znode.Waiter) bool
 
-	// Sync has w.Applied called, with OK and under the tree's lock (the read lock will
-	// do), once all that was committed before the call is applied here. It never blocks.
+	// Sync calls w.Applied, with OK, when all that was committed before the call is applied here.
+	// w.Applied is called under the tree's lock; the read lock is enough. Sync never blocks.
 	Sync(conn uint64, w znode.Waiter)
 
 	// Detach says that the connection is gone: its creates and attaches that are not

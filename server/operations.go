@@ -7,23 +7,24 @@ type operation struct {
 	// take takes a request in. It returns false after the last one that the connection takes.
 	take func(c *conn, r *request) (more bool)
 
-	// record reads the record of a write, so that the log has none that cannot be read.
+	// record reads the record of a write, so that no record that cannot be read gets into the log.
 	record func(d jute.Decoder) error
 
 	// before queues the events that come before the reply. It is nil if there are none.
 	before func(c *conn, r *request) jute.Code
 
-	// answer appends the record of the reply to a request that the log has no part in, or
-	// returns an error, and then the bytes it appended are void. It is nil if the reply is a
+	// answer appends the record of the reply to a request that does not go through the log. If it
+	// returns an error, the bytes that it appended are void. It is nil if the reply is only a
 	// header. The caller holds the lock and the tree's lock.
 	answer func(c *conn, b []byte, r *request) ([]byte, jute.Code)
 
-	// weigh returns about how many bytes the answer will have. It is nil if they are few.
-	// The caller holds the tree's lock.
+	// weigh returns about how many bytes the answer will have. It is nil if they are few. The
+	// caller holds the tree's lock.
 	weigh func(c *conn, r *request) int64
 
-	// aside reports whether apply leaves a read that waits for a write to another goroutine,
-	// because it may take long. It is nil if it never does. The caller holds the tree's lock.
+	// aside reports whether a read that waited for a write is answered by another goroutine than
+	// apply, because it may take long. It is nil if that is never so. The caller holds the tree's
+	// lock.
 	aside func(c *conn, r *request) bool
 
 	// result appends the record of a write that succeeded, alone or in a multi. It is nil if
@@ -31,8 +32,8 @@ type operation struct {
 	result func(b []byte, path string, stat *jute.Stat) []byte
 }
 
-// operations is the table of what the server serves, by opcode. It is made, and not a
-// variable, because the functions in it lead back to it.
+// operations returns the table of the opcodes that the server serves. It is a function and not a
+// variable, because the functions in the table refer to it.
 func operations() map[jute.Op]operation {
 	return map[jute.Op]operation{
 		jute.OpCreate:          {take: (*conn).write, record: readCreate, result: pathResult},
@@ -75,8 +76,8 @@ const (
 	greatestOp = jute.OpWhoAmI
 )
 
-// operationTable finds an operation by its opcode, at op - leastOp. The last place is for the
-// opcodes beyond those two.
+// operationTable finds an operation by its opcode, at op - leastOp. Its last element is for all
+// other opcodes.
 type operationTable [greatestOp - leastOp + 2]operation
 
 func newOperationTable() *operationTable {
@@ -90,7 +91,7 @@ func newOperationTable() *operationTable {
 	return t
 }
 
-// of returns how an opcode is served. No operation is nil: one that no client may send has
+// of returns how an opcode is served. It never returns nil: an opcode that no client may send has
 // unknown.
 func (t *operationTable) of(op jute.Op) *operation {
 	if op < leastOp || op > greatestOp {
@@ -99,8 +100,8 @@ func (t *operationTable) of(op jute.Op) *operation {
 	return &t[op-leastOp]
 }
 
-// The read functions read the record of a write. They take the decoder by value, and none
-// leads through an interface: so nothing goes to the heap but lists.
+// The read functions read the record of a write. They take the decoder by value and call no
+// interface, so that they allocate only lists.
 
 func readCreate(d jute.Decoder) error {
 	var r jute.CreateRequest
@@ -138,7 +139,7 @@ func readReconfig(d jute.Decoder) error {
 	return d.Err()
 }
 
-// childWeight is what a name in a list of children is taken to have, in bytes.
+// childWeight is the assumed length of a name in a list of children, in bytes.
 const childWeight = 32
 
 func (c *conn) weighData(r *request) int64 {
@@ -157,16 +158,17 @@ func (c *conn) weighChildren(r *request) int64 {
 	return int64(children) * childWeight
 }
 
-// weighUnknown is for an answer whose length does not follow from one node.
+// weighUnknown is for an answer whose length one node does not show: it returns the longest frame.
 func (c *conn) weighUnknown(*request) int64 { return int64(c.srv.cfg.Limits.MaxBuffer) }
 
 // weighPaths counts the events of all paths in the request.
 func (c *conn) weighPaths(r *request) int64 { return int64(len(r.body)) }
 
 const (
-	// briefChildren is how many names apply itself lists: a few microseconds.
+	// briefChildren is how many names apply lists itself, which takes a few microseconds.
 	briefChildren = 128
-	// briefWatches is how long a setWatches may be, in bytes, for apply to serve it: some 100 paths.
+	// briefWatches is how long a setWatches may be, in bytes, if apply is to serve it itself: some
+	// 100 paths.
 	briefWatches = 4 << 10
 )
 

@@ -9,8 +9,8 @@ import (
 	"rollcall/server/stream"
 )
 
-// request is one request of a client while it is under way. Records are pooled; the one
-// that was submitted is its transaction's Waiter.
+// request is one request of a client that is not answered yet. Records are pooled. A request that
+// goes to the log is the Waiter of its transaction.
 type request struct {
 	c     *conn
 	next  *request // in the connection's queue
@@ -18,22 +18,22 @@ type request struct {
 	op    jute.Op
 	how   *operation
 	begun time.Time
-	ids   []*proto.Identity // the client's when it sent this
-	body  []byte            // its record; the frame's memory, or own once it waits
+	ids   []*proto.Identity // the client's identities when it sent the request
+	body  []byte            // the request's record; in the frame's memory, or in own while the request waits
 
-	logged bool          // a write or a sync, answered when it is applied; else it is answered in its turn
-	proves bool          // a sync, or a read that must be linearizable: waits for the leader's word
-	done   bool          // applied, or the word has come
-	reply  []byte        // of one applied out of its turn
-	code   jute.Code     // known beforehand, of one that is not served
+	logged bool          // a write or a sync, answered when it is applied; other requests are answered when they are first
+	proves bool          // a sync or a linearizable read: it waits for the leader's proof
+	done   bool          // it is applied, or the proof has come
+	reply  []byte        // the reply, if it was applied before its turn
+	code   jute.Code     // the known answer to a request that is not served
 	noZxid bool          // auth: the reply's zxid is 0
-	why    stream.Reason // with ends
+	why    stream.Reason // the reason, if ends is set
 	ends   bool          // the reply is the connection's last
 	aside  bool          // apply does not answer it; see operation.aside
-	share  int           // data of so many bytes or more are not copied into the reply
+	share  int           // data of at least so many bytes are not copied into the reply
 
 	own  []byte // memory for body
-	held int    // bytes that it holds while it waits
+	held int    // bytes that the request holds while it waits
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
@@ -50,7 +50,7 @@ func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 	return r
 }
 
-// free gives the record back to the pool. Nothing else may refer to it: if it was submitted, it has
+// free gives the record back to the pool. Nothing else may refer to it. If it was submitted, it has
 // been applied.
 func (r *request) free() {
 	own := r.own[:0]
@@ -69,21 +69,22 @@ func (r *request) keep() {
 	}
 }
 
-// due reports whether it may be answered once it is the first.
+// due reports whether the request may be answered when it is the first of its queue.
 func (r *request) due() bool { return r.done || !r.logged && !r.proves }
 
 // queue holds requests in the order of their replies. The zero value is empty.
 type queue struct {
 	first, last *request
 	n           int
-	bytes       int // that they hold
-	proofs      int // among them: syncs, and reads that wait for a proof
-	unapplied   int // writes among them that are not applied
-	asides      int // reads among them that apply does not answer
+	bytes       int // bytes that the requests hold
+	proofs      int // how many are syncs, or reads that wait for a proof
+	unapplied   int // how many are writes that are not applied
+	asides      int // how many are reads that apply does not answer
 }
 
-// late reports whether a read in it may be answered after a write that is submitted now. Such a read
-// comes after a proof, is not answered by apply, or waits for the client to take what is unsent.
+// late reports whether a read in the queue may be answered after a write that is submitted now.
+// Such a read follows a request that waits for a proof, is not answered by apply, or waits until
+// the client has taken more.
 func (q *queue) late() bool {
 	return q.proofs > 0 || q.asides > 0 || q.first != nil && q.first.due()
 }
@@ -108,7 +109,7 @@ func (q *queue) push(r *request) {
 	}
 }
 
-// answered notes that r, which is in the queue, holds so many bytes of its reply, too.
+// answered notes that r, which is in the queue, also holds the bytes of its reply.
 func (q *queue) answered(r *request, reply []byte) {
 	r.reply = reply
 	r.held += len(reply)

@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	noReplyZxid = -1 // in the reply to an operation that the server does not know
-	zxidOffset  = 8  // of the zxid in a reply frame: after length and xid
+	noReplyZxid = -1 // the zxid in the reply to an operation that the server does not know
+	zxidOffset  = 8  // where the zxid is in a reply frame: after length and xid
 )
 
 const (
-	// shareFrom is the length in bytes from which a node's data are not copied into a reply, but sent
-	// from where they are: then a loop does not write the reply.
+	// shareFrom is a length in bytes. Data of a node that are at least as long are not copied into
+	// a reply, but sent from the node's memory. A loop does not write such a reply.
 	shareFrom = 64 << 10
-	// shareWaiting is the same for a read that has waited: apply may answer it, and many others.
+	// shareWaiting is the same for a read that has waited. It is smaller, because apply may answer
+	// many such reads.
 	shareWaiting = 8 << 10
 )
 
-// answer queues the reply to a request that the log has no part in. The caller holds the lock and
-// the tree's lock; r is gone afterwards.
+// answer queues the reply to a request that does not go through the log, and frees r. The caller
+// holds the lock and the tree's lock.
 func (c *conn) answer(r *request) {
 	if r.how.before != nil && r.code == jute.OK {
 		if r.code = r.how.before(c, r); c.stream.Dead() {
@@ -40,7 +41,7 @@ func (c *conn) answer(r *request) {
 		b, header.Err = r.how.answer(c, b, r)
 	}
 	if header.Err != jute.OK {
-		b = header.Append(b[:begin]) // and no body
+		b = header.Append(b[:begin]) // an error has no body
 	}
 	extra = out.Extra() - extra
 	out.B = jute.EndFrame(b, mark)
@@ -48,13 +49,13 @@ func (c *conn) answer(r *request) {
 	c.srv.stats.refuse(header.Err)
 	c.srv.stats.response(len(b) - begin + extra)
 	if len(b)-begin+extra >= stream.AccountStep {
-		c.stream.Count() // smaller ones are counted when they are about to be sent
+		c.stream.Count() // smaller replies are counted when they are about to be sent
 	}
 	c.replied(r)
 }
 
-// zxidOf returns the zxid of a reply that is made now. Zxids never go back on a
-// connection, where an old reply had to wait too.
+// zxidOf returns the zxid for a reply that is made now. The zxids of a connection never decrease,
+// even if an older reply had to wait.
 func (c *conn) zxidOf(r *request) int64 {
 	switch {
 	case r.noZxid:
@@ -66,7 +67,7 @@ func (c *conn) zxidOf(r *request) int64 {
 	return c.shown
 }
 
-// replied ends a request whose reply is queued. The caller holds the lock.
+// replied is called when the reply to a request is queued. The caller holds the lock.
 func (c *conn) replied(r *request) {
 	now := time.Now()
 	took := now.Sub(r.begun)
@@ -88,7 +89,8 @@ func (c *conn) exists(b []byte, r *request) ([]byte, jute.Code) {
 	return stat.Append(b), code
 }
 
-// getData appends to b, which is the stream's output. Data of r.share bytes or more are inserted there.
+// getData appends to b, which is the stream's output. It inserts data of r.share bytes or more
+// instead of copying them.
 func (c *conn) getData(b []byte, r *request) ([]byte, jute.Code) {
 	var req jute.GetDataRequest
 	d := jute.NewDecoder(r.body)
@@ -128,8 +130,8 @@ func (c *conn) getChildren(b []byte, r *request) ([]byte, jute.Code) {
 	return b, code
 }
 
-// multiRead answers each operation for itself, up to Limits.MaxUnread bytes: a small
-// request could ask for any amount. It sets no watches.
+// multiRead answers each operation by itself. It answers up to Limits.MaxUnread bytes, because a
+// small request could ask for any amount. It sets no watches.
 func (c *conn) multiRead(b []byte, r *request) ([]byte, jute.Code) {
 	d := jute.NewDecoder(r.body)
 	ops, err := jute.DecodeMulti(&d, nil)
@@ -156,7 +158,7 @@ func (c *conn) multiRead(b []byte, r *request) ([]byte, jute.Code) {
 		}
 		switch code {
 		case jute.OK:
-		case jute.MarshallingError: // a null path spoils the whole
+		case jute.MarshallingError: // a null path makes the whole multi fail
 			return b, code
 		default:
 			b = appendError(b[:mark], code)
@@ -165,7 +167,7 @@ func (c *conn) multiRead(b []byte, r *request) ([]byte, jute.Code) {
 	return jute.AppendMultiEnd(b), jute.OK
 }
 
-// setWatches serves the older request, which has no persistent watches.
+// setWatches serves the older form of the request, without persistent watches.
 func (c *conn) setWatches(r *request) jute.Code {
 	var old jute.SetWatches
 	d := jute.NewDecoder(r.body)
@@ -196,7 +198,8 @@ func (c *conn) watchAgain(req *jute.SetWatches2) jute.Code {
 	})
 }
 
-// missedZxid is the zxid of events that setWatches makes up for, because their own is not known.
+// missedZxid is the zxid of the events that setWatches sends for missed changes. The zxids of the
+// changes are not known.
 const missedZxid = -1
 
 func (c *conn) getEphemerals(b []byte, r *request) ([]byte, jute.Code) {
@@ -275,7 +278,7 @@ func appendNames(b []byte, names []string) []byte {
 func (c *conn) appendApplied(b []byte, r *request, res *znode.Result) []byte {
 	zxid := res.Zxid
 	if zxid == 0 {
-		zxid = c.srv.cfg.State.Zxid() // a sync, or a write that took none
+		zxid = c.srv.cfg.State.Zxid() // a sync, or a write that took no zxid
 	}
 	c.shown = max(c.shown, zxid)
 	b, mark := jute.BeginFrame(b)
@@ -288,8 +291,8 @@ func (c *conn) appendApplied(b []byte, r *request, res *znode.Result) []byte {
 	return jute.EndFrame(b, mark)
 }
 
-// appendReply queues a reply that was made when others were still to come before it:
-// they may have shown the client a later zxid.
+// appendReply queues a reply that was made while earlier requests were not answered. Their replies
+// may have shown the client a later zxid.
 func (c *conn) appendReply(frame []byte) {
 	out := c.stream.Output()
 	binary.BigEndian.PutUint64(frame[zxidOffset:], uint64(c.shown))

@@ -9,8 +9,8 @@ import (
 	"rollcall/znode"
 )
 
-// Frame implements stream.Frames: a frame is a request. Frame returns false after the last one that the
-// connection takes.
+// Frame implements stream.Frames: a frame is a request. Frame returns false after the last request
+// that the connection takes.
 func (c *conn) Frame(frame []byte) (more bool) {
 	var h jute.RequestHeader
 	d := jute.NewDecoder(frame)
@@ -36,8 +36,8 @@ func (c *conn) write(r *request) bool {
 	return c.submit(r)
 }
 
-// multi sends a multi to the log, unless it is too long. Apply judges whether it can be read,
-// because one that cannot takes a zxid.
+// multi sends a multi to the log, unless it is too long. Apply decides whether it can be read,
+// because a multi that cannot be read takes a zxid too.
 func (c *conn) multi(r *request) bool {
 	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
 		c.stream.Drop(multiTooLong)
@@ -59,7 +59,7 @@ func (c *conn) sasl(r *request) bool { return c.identified(r, refuseSASL(r.body)
 
 // identified answers a request that proves an identity of the client.
 func (c *conn) identified(r *request, code jute.Code) bool {
-	if code == jute.MarshallingError { // as in ZooKeeper, here only
+	if code == jute.MarshallingError { // drops the connection in this case only, as ZooKeeper does
 		c.stream.Drop(badFrame)
 		return false
 	}
@@ -76,15 +76,14 @@ func (c *conn) look(r *request) bool {
 	return c.local(r)
 }
 
-// unknown answers a request that no server takes, and ends the connection.
+// unknown answers a request with an unknown opcode, and ends the connection.
 func (c *conn) unknown(r *request) bool {
 	r.code, r.ends, r.why = jute.Unimplemented, true, unknownOp
 	return c.local(r)
 }
 
-// submit sends a write to the log. Its record is answered when it is applied.
-//
-// In a loop it does not wait: it leaves to the reader what would have to.
+// submit sends a write to the log. Its record is answered when it is applied. In a loop, submit
+// leaves to the reader whatever would have to wait.
 func (c *conn) submit(r *request) bool {
 	looped := c.stream.InLoop()
 	if !looped && !c.turn() {
@@ -123,17 +122,18 @@ func (c *conn) late() bool {
 	return c.queue.late()
 }
 
-// turn waits until no read that the client sent before a write can be answered after it:
-// the read would show what was asked for later. Where reads wait for writes only, apply
-// answers them in between. Nobody reads meanwhile, so it waits no longer than for a silent
-// client. It returns false if the connection has ended.
+// turn waits until no earlier read of the client can be answered after a write that is submitted
+// now, because such a read would show a later state than was asked for. If reads wait only for
+// writes, apply answers them in their order, and turn returns at once. Otherwise the client is not
+// read meanwhile, so turn waits no longer than a client may be silent. It returns false if the
+// connection has ended.
 func (c *conn) turn() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return c.stream.Wait(c.queue.late)
 }
 
-// hand gives the member a transaction. It blocks as Member.Submit does.
+// hand gives a transaction to the member. It blocks as Member.Submit does.
 func (c *conn) hand(txn *proto.Txn, w znode.Waiter) bool {
 	if err := c.srv.cfg.Member.Submit(c.stream.Context(), txn, w); err != nil {
 		c.stream.Drop(internal) // unless it has ended: then that was the error
@@ -154,8 +154,8 @@ func (c *conn) sync(r *request) bool {
 	return c.prove(r)
 }
 
-// prove has the member catch up with all that was committed before, as a leader reports it that proves
-// that it still leads. Then a sync is answered, and a read is looked up in its turn.
+// prove asks the member to apply everything that was committed before now, as a leader reports it
+// that has proved to lead. Then a sync is answered, and a read is answered in its turn.
 func (c *conn) prove(r *request) bool {
 	r.proves, r.logged = true, r.op == jute.OpSync
 	r.aside = r.how.aside != nil
@@ -165,8 +165,8 @@ func (c *conn) prove(r *request) bool {
 	return true
 }
 
-// wait puts a request that holds so many bytes into the queue. It may be applied, and gone, from here
-// on. Earlier replies are sent now, because the next one may take long.
+// wait puts a request that holds so many bytes into the queue. From now on it may be applied and
+// freed. Earlier replies are sent now, because the next one may take long.
 func (c *conn) wait(r *request, held int) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
@@ -180,11 +180,11 @@ func (c *conn) wait(r *request, held int) {
 	c.stream.Count()
 }
 
-// local answers a request that the log has no part in: at once, or after the connection's own
-// unfinished writes. The reply is queued before the tree's lock is
-// released: no event overtakes it. It returns false if the connection has ended.
+// local answers a request that does not go through the log: at once, or after the connection's own
+// unfinished writes. It queues the reply before it releases the tree's lock, so that no event
+// overtakes it. It returns false if the connection has ended.
 func (c *conn) local(r *request) bool {
-	c.srv.cfg.State.RLock() // apply stands still: no write finishes between the look and the push
+	c.srv.cfg.State.RLock() // apply must wait: no write finishes between the check and the push
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
 	defer c.stream.Unlock()
@@ -200,19 +200,19 @@ func (c *conn) local(r *request) bool {
 		c.stream.Count()
 		return !r.ends
 	}
-	more := !r.ends // r is gone when it is answered
+	more := !r.ends // answer frees r
 	c.answer(r)
 	return more && !c.stream.Dead()
 }
 
-// Applied implements znode.Waiter: apply calls it under the tree's lock, after the
-// write's events, to answer the write and the requests that wait for it. The close of a session that
-// leaves nodes waits on, for Server.Swept.
+// Applied implements znode.Waiter. Apply calls it under the tree's lock, after the write's events.
+// It answers the write and the requests that wait for it. The close of a session that leaves nodes
+// waits longer, for Server.Swept.
 func (r *request) Applied(res *znode.Result) {
 	if res.Later {
 		return
 	}
-	c := r.c // r may be another's once it is settled
+	c := r.c // r may belong to another connection once it is settled
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	r.applied(res)
@@ -225,7 +225,7 @@ func (r *request) applied(res *znode.Result) {
 	case c.stream.Closing():
 		return
 	case !res.Code.OnWire():
-		c.stream.DropLocked(sessionMoved) // that is the code, and no client may read it
+		c.stream.DropLocked(sessionMoved) // no client may get this code
 		return
 	}
 	r.done = true
@@ -244,18 +244,18 @@ func (r *request) applied(res *znode.Result) {
 	c.answerReady(true)
 	c.stream.Count()
 	if proves {
-		c.stream.FlushLater() // belongs to no entry
+		c.stream.FlushLater() // no Flush follows, because this is no entry
 		return
 	}
 	c.noteFilled(withReply)
 }
 
-// answerReady answers the requests at the head of the queue that wait for nothing, until too much is
-// unsent: then the flusher calls it again. The limit is much higher if a write is on its way to the
-// log, because a read before it must not see it. The caller holds the lock and the
-// tree's. If applying is true, apply waits for this call, or will soon: then answers that may take long
-// are left to another goroutine. A read whose connection has a later write in the log is answered
-// whatever the budget says.
+// answerReady answers the requests at the head of the queue that wait for nothing. It stops when
+// too much is unsent; then the flusher calls it again. That limit is much higher if a write is on
+// its way to the log, because a read before the write must not see it. For the same reason the
+// budget does not hold back such a read. If applying is true, apply waits for this call or will
+// soon, and answers that may take long are left to another goroutine. The caller holds the lock and
+// the tree's.
 func (c *conn) answerReady(applying bool) {
 	most := stream.HighWater
 	if c.queue.unapplied > 0 {
@@ -287,12 +287,12 @@ func (c *conn) answerReady(applying bool) {
 // waits for it. The caller holds the lock and the tree's.
 func (c *conn) affords(r *request) bool {
 	if c.stream.HasRoom(int64(c.srv.cfg.Limits.MaxBuffer)) {
-		return true // most likely; to look costs more
+		return true // usually so, and checking the weight costs more
 	}
 	return r.how.weigh == nil || c.stream.Claim(r.how.weigh(c, r))
 }
 
-// settle ends a request of the log whose reply has been queued. The caller holds the lock.
+// settle is called when the reply to a request of the log is queued. The caller holds the lock.
 func (c *conn) settle(r *request) {
 	c.srv.stats.outstanding.Add(-1)
 	c.replied(r)

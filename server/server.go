@@ -18,17 +18,17 @@
 //
 // # Order on a connection
 //
-// Replies come in the order of the requests. A read and the watch it sets are one step under the
-// tree's read lock, and its reply is queued before that lock is released; events are queued under the
-// write lock. So an event never overtakes the reply that set its watch and never trails a reply that
-// shows its change.
+// Replies come in the order of the requests. A read and its watch are one step under the tree's
+// read lock, and the reply is queued before that lock is released. Events are queued under the
+// write lock. An event therefore never comes before the reply that set its watch, and never after a
+// reply that shows its change.
 //
-// # Vouching
+// # Leases
 //
-// Every byte to a client that has a session says that the session lives. It leaves only while
-// Member.Vouched. Otherwise the stream's flusher holds what is queued and has the session vouched for,
-// and it closes the connection if the session is not. The reply to the session's own closeSession, and
-// what was queued before it, need no vouching.
+// Every byte to a client that has a session tells it that the session lives. A byte is sent only
+// while Member.Vouched is true. Otherwise the stream's flusher holds what is queued and asks for
+// the lease to be renewed, and closes the connection if that fails. The reply to the session's own
+// closeSession, and what was queued before it, are sent without a lease.
 package server
 
 import (
@@ -49,13 +49,13 @@ import (
 	"rollcall/znode"
 )
 
-// Limits bound what clients may use. 0 means the default, in every field.
+// Limits bound what clients may use. In every field, 0 means the default.
 type Limits struct {
 	MaxBuffer      int           // bytes of a request (jute.maxbuffer); default jute.DefaultMaxBuffer
 	MaxClientConns int           // connections of one address; default 60, negative: no limit
 	MaxConns       int           // connections; default and negative: no limit
 	MaxInFlight    int           // requests of one connection read and not answered; default 128: a few batches of the log
-	Budget         int64         // bytes of requests that wait, and of what clients leave unread, of all connections; default 256 MiB
+	Budget         int64         // bytes of waiting requests and of unread replies and events, over all connections; default 256 MiB
 	MaxUnread      int           // bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
 	MaxMultiOps    int           // operations of a multi that writes; default 10,000: ten times the largest batches of known clients
 	Handshake      time.Duration // from accepting a connection to its session; default 10 s, ZooKeeper's
@@ -78,8 +78,9 @@ const (
 
 	// maxBufferCeiling keeps a request well below what one log entry may hold.
 	maxBufferCeiling = 8 << 20
-	// acceptPause and maxAcceptPause bound the wait after accept fails, for want of file
-	// descriptors say: long enough to burn no CPU, short enough for clients not to give up.
+	// acceptPause and maxAcceptPause bound the wait after accept fails, for example for want of
+	// file descriptors. The wait is long enough to use no processor time, and short enough that
+	// clients do not give up.
 	acceptPause    = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 )
@@ -90,10 +91,10 @@ type Config struct {
 	State                  *znode.State
 	Tick                   time.Duration
 	MinTimeout, MaxTimeout time.Duration // bounds of granted session timeouts; default 2 and 20 ticks
-	ConnBase               uint64        // random: connections are numbered from here, uniquely over members and their restarts
+	ConnBase               uint64        // random: connections are numbered from here, so that numbers are unique over members and their restarts
 	Limits                 Limits
 	SuperDigest            string       // "super:" and the base64 of a SHA-1; "": nobody is super
-	SuperSubject           string       // of a client certificate; "": nobody is super by certificate
+	SuperSubject           string       // the super user's subject in a client certificate; "": nobody is super by certificate
 	Words                  Words        // four-letter words; default: there are none
 	LinearizableReads      bool         // every read waits for a proof that the leader still leads; default: reads may be stale
 	Logger                 *slog.Logger // default: discard
@@ -105,8 +106,8 @@ type Server struct {
 	log     *slog.Logger
 	begun   time.Time
 	stats   counters
-	number  atomic.Uint64 // of the newest connection
-	streams stream.Config // what they share
+	number  atomic.Uint64 // the newest connection's number
+	streams stream.Config // shared by all streams
 
 	operations *operationTable
 
@@ -115,10 +116,10 @@ type Server struct {
 	byAddr   map[string]int           // connections by address
 	sessions map[jute.SessionID]*conn // connections whose handshake is done
 	draining bool                     // no new connections
-	retired  atomic.Bool              // no new sessions, nor old ones
+	retired  atomic.Bool              // no sessions are served any more
 
 	fillMu sync.Mutex
-	filled [2][]*conn // have output since the last Flush, and no flusher: replies, events
+	filled [2][]*conn // connections with output since the last Flush and no flusher: with replies, with events only
 }
 
 // New checks cfg and returns a Server that does nothing yet.
@@ -163,21 +164,21 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Limits returns the limits that hold, defaults filled in.
+// Limits returns the limits in force, with defaults filled in.
 func (s *Server) Limits() Limits { return s.cfg.Limits }
 
 // Timeouts returns the shortest and the longest session timeout that is granted.
 func (s *Server) Timeouts() (least, most time.Duration) { return s.cfg.MinTimeout, s.cfg.MaxTimeout }
 
-// Serve accepts connections from l and serves them until ctx ends (then it returns nil)
-// or l fails. It closes l, and all goroutines of its connections are gone when it
-// returns. It may run for several listeners at once.
+// Serve accepts connections from l and serves them until ctx ends or l fails. If ctx ends, it
+// returns nil. It closes l. When it returns, all goroutines of its connections have ended. It may
+// run for several listeners at once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // its error would come from Accept
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept returns its error
 	defer stop()
 	p := &port{Listener: l, streams: stream.Group{Config: &s.streams}}
 	err := s.accept(ctx, p)
-	_ = l.Close() // closed already unless accept failed, whose error is the one to return
+	_ = l.Close() // closed already, unless accept failed; then accept's error is returned
 	s.cutWhere(shutdown, func(c *conn) bool { return c.port == p })
 	p.conns.Wait()
 	p.streams.Close()
@@ -187,14 +188,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// port is a listener with what its connections share.
+// port is a listener, and what its connections share.
 type port struct {
 	net.Listener
-	conns   sync.WaitGroup // those that have not left
+	conns   sync.WaitGroup // connections that have not ended
 	streams stream.Group
 }
 
-// accept goes on after errors that may pass: too many open files, a connection aborted early.
+// accept continues after errors that may pass: too many open files, a connection aborted early.
 func (s *Server) accept(ctx context.Context, p *port) error {
 	pause := time.Duration(0)
 	for {
@@ -223,7 +224,7 @@ func (s *Server) accept(ctx context.Context, p *port) error {
 	}
 }
 
-// admit makes a connection of a socket, or closes it and returns nil.
+// admit makes a connection from a socket, or closes the socket and returns nil.
 func (s *Server) admit(sock net.Conn, p *port) *conn {
 	c := newConn(s, sock, p)
 	if why, ok := s.register(c); !ok {
@@ -251,7 +252,7 @@ func (s *Server) register(c *conn) (why stream.Reason, ok bool) {
 	return 0, true
 }
 
-// forget is the end of a connection.
+// forget removes a connection that has ended.
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,9 +309,9 @@ func (s *Server) allStreams() []*stream.Stream {
 	return streams
 }
 
-// Cut closes the local connection of a session without a byte more, if that has this number:
-// a newer one, which the client opened meanwhile, stays. It never blocks, and may be called
-// with or without the tree's lock.
+// Cut closes the session's local connection, if it has the number conn, and sends nothing more. A
+// newer connection, which the client has opened meanwhile, stays open. Cut never blocks, and may be
+// called with or without the tree's lock.
 func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
 	if c := s.carrier(id); c != nil && c.number == conn {
 		s.log.Debug("connection cut", "session", id, "err", why)
@@ -318,25 +319,25 @@ func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
 	}
 }
 
-// CutAll closes every connection without a byte more: this member cannot serve for the
-// moment. It closes the sockets itself, for readers and loops may wait for the tree's lock,
-// where apply hangs, and would not come to it. Not to be called with that lock.
+// CutAll closes every connection and sends nothing more, because this member cannot serve at the
+// moment. It closes the sockets itself: readers and loops may be waiting for the tree's lock while
+// apply hangs with it. The caller must not hold that lock.
 func (s *Server) CutAll() {
 	for _, c := range s.connections() {
 		c.stream.HangUp(cutByMember)
 	}
 }
 
-// Retire closes every connection without a byte more, and from now on answers nothing but
-// four-letter words: this member can serve no more. It never blocks.
+// Retire closes every connection and sends nothing more. From now on the server answers only
+// four-letter words, because this member must not serve any more. Retire never blocks.
 func (s *Server) Retire() {
 	s.retired.Store(true)
 	s.CutAll()
 }
 
-// Drain refuses new connections from now on and closes those there are, spread evenly
-// over a time, so that their clients do not all reach the other members at once. It
-// returns early if ctx ends; Serve closes what is left.
+// Drain refuses new connections from now on, and closes the present ones. It spreads the closes
+// evenly over a time, so that the clients do not all reach the other members at once. If ctx ends
+// it returns early, and Serve closes the rest.
 func (s *Server) Drain(ctx context.Context, over time.Duration) {
 	s.mu.Lock()
 	s.draining = true
@@ -356,16 +357,16 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 	}
 }
 
-// Attached is part of znode.Hooks: a connection has taken a session over. An older
-// one here ends without a byte. Called under the tree's lock.
+// Attached is part of znode.Hooks: a connection has taken a session over. If an older connection of
+// it is here, Attached drops that. It is called under the tree's lock.
 func (s *Server) Attached(session znode.Session, _ znode.Owner) {
 	if c := s.carrier(session.ID); c != nil && c.number != session.Owner.Conn {
 		c.stream.Drop(sessionMoved)
 	}
 }
 
-// Closed is part of znode.Hooks: a session has ended. Its connection ends without a
-// byte, unless that itself asked: then the reply follows. Called under the tree's lock.
+// Closed is part of znode.Hooks: a session has ended. Closed drops its connection, unless that
+// connection asked for the end and gets the reply. It is called under the tree's lock.
 func (s *Server) Closed(session znode.Session, end znode.Ending) {
 	c := s.carrier(session.ID)
 	switch {
@@ -377,16 +378,17 @@ func (s *Server) Closed(session znode.Session, end znode.Ending) {
 	}
 }
 
-// Swept is part of znode.Hooks: the last node of an ended session is gone. Its client
-// is answered now, if it asked for the end here. Called under the tree's lock.
+// Swept is part of znode.Hooks: the last node of an ended session is gone. If the client asked for
+// the end here, Swept answers it. It is called under the tree's lock.
 func (s *Server) Swept(id jute.SessionID) {
 	if c := s.carrier(id); c != nil {
 		c.swept(s.cfg.State.Zxid())
 	}
 }
 
-// Flush sends what an applied entry has queued, replies before events: many may watch what
-// one has written. Apply calls it after each, once it has released the tree's lock.
+// Flush sends what an applied entry has queued: replies before events, because many clients may
+// watch what one has written. Apply calls it after each entry, when it has released the tree's
+// lock.
 func (s *Server) Flush() {
 	s.fillMu.Lock()
 	filled := s.filled
@@ -398,14 +400,14 @@ func (s *Server) Flush() {
 			continue
 		}
 		for part := range slices.Chunk(conns, flushesAtOnce) {
-			go flushAll(part) // apply goes on meanwhile
+			go flushAll(part) // apply continues meanwhile
 		}
 	}
 }
 
 const (
-	// inlineFlushes is how many connections of each kind apply itself writes to, a few
-	// microseconds each: their clients need not wait until a goroutine gets its turn.
+	// inlineFlushes is how many connections of each kind apply writes to itself. A write takes a
+	// few microseconds, and these clients need not wait until a goroutine runs.
 	inlineFlushes = 8
 	// flushesAtOnce is how many connections a goroutine writes to one after the other.
 	flushesAtOnce = 64
@@ -417,13 +419,13 @@ func flushAll(conns []*conn) {
 	}
 }
 
-// Restored is part of znode.Hooks: the state was replaced, with all watches. Every
-// client connects again. Called under the tree's lock.
+// Restored is part of znode.Hooks: the state was replaced, with all watches. Every client has to
+// connect again. It is called under the tree's lock.
 func (s *Server) Restored() {
 	s.cutWhere(restored, func(*conn) bool { return true })
 }
 
-// What a connection has been filled with, in the order of Flush.
+// The kinds of output that a connection may have, in the order of Flush.
 const (
 	withReply = iota
 	withEvent

@@ -9,13 +9,13 @@ import (
 	"rollcall/tally"
 )
 
-// The reasons for which a connection ended, or was not taken. Each connection has one.
+// The reasons why a connection ended, or was refused. Each connection has one.
 const (
-	byClient   = stream.ByClient   // it closed, or the network did
+	byClient   = stream.ByClient   // the client or the network closed it
 	badFrame   = stream.BadFrame   // a length out of bounds, no header, or an auth packet that cannot be read
 	idle       = stream.Idle       // sent nothing for longer than its session's timeout
 	slowReader = stream.SlowReader // left too much unread, or took nothing for too long
-	notVouched = stream.NotVouched // nobody confirms that the session lives
+	notVouched = stream.NotVouched // the session's lease could not be renewed
 	overBudget = stream.OverBudget // held more than its share when clients together held too much
 )
 
@@ -27,18 +27,18 @@ const (
 	tooMany                                // Limits.MaxConns
 	handshakeLate                          // no session within Limits.Handshake: a silent client, or no leader
 	multiTooLong                           // a multi of more than Limits.MaxMultiOps operations
-	notAHandshake                          // the first frame is no ConnectRequest
-	clientAhead                            // has seen a zxid that is not applied here
-	wrongPassword                          // seen here, or by applying the attach
-	sessionUnknown                         // unknown or expired, by applying the attach
-	attachLost                             // the session was attached elsewhere, twice while this attach was under way
+	notAHandshake                          // the first frame is not a ConnectRequest
+	clientAhead                            // the client has seen a zxid that is not applied here
+	wrongPassword                          // found here, or when the attach was applied
+	sessionUnknown                         // unknown or expired when the attach was applied
+	attachLost                             // the session was attached elsewhere twice while this attach was on its way
 	sessionMoved                           // attached by another connection, here or elsewhere
 	sessionGone                            // expired, or closed by someone else
 	authFailed                             // unknown scheme, or too many identities
 	unknownOp                              // answered -6
 	restored                               // the state was replaced by a snapshot
 	cutByMember                            // Server.Cut
-	internal                               // a result that no client may see
+	internal                               // a result that must not be sent to a client
 	numReasons
 )
 
@@ -52,31 +52,32 @@ var reasonNames = [numReasons]string{
 	restored: "restored", cutByMember: "cut", overBudget: "over_budget", internal: "internal",
 }
 
-// Stats are counted since New or ResetStats, but for Connections and Outstanding, which are now's.
+// Stats are counted since New or ResetStats, except Connections, Outstanding and Held, which are
+// present values.
 type Stats struct {
 	Received    uint64 // packets: frames and four-letter words
 	Sent        uint64 // packets
 	Connections int
 	Outstanding int               // requests that wait for the log
 	Handshakes  uint64            // requests for a session
-	Malformed   uint64            // requests whose record could not be read, answered -5
-	Failed      uint64            // requests answered with an error, those included
+	Malformed   uint64            // requests that could not be read, answered with -5
+	Failed      uint64            // requests answered with an error, including those of Malformed
 	Latency     tally.Summary     // from reading a request to queueing its reply; without percentiles
-	Reads       tally.Summary     // the same, of what does not change the state: pings and syncs too
-	Updates     tally.Summary     // the same, of what does
+	Reads       tally.Summary     // the same for requests that do not change the state, with pings and syncs
+	Updates     tally.Summary     // the same for requests that change it
 	Responses   tally.Spread      // replies and events, in bytes
-	BytesIn     uint64            // of frames read
-	ReplyBytes  uint64            // of replies to requests, without the lengths of frames
-	EventBytes  uint64            // of events, likewise
-	Rejected    uint64            // connections refused: there were too many
-	Sessionless uint64            // connections ended: no session in time
-	AuthFailed  uint64            // connections ended: an auth request failed
-	Held        int64             // bytes of requests that wait, and of what clients leave unread, now
-	OverBudget  uint64            // connections ended: they held more than their share
-	Ended       map[string]uint64 // connections ended or refused, by reason, those three too
+	BytesIn     uint64            // bytes of frames read
+	ReplyBytes  uint64            // bytes of replies to requests, without the lengths of frames
+	EventBytes  uint64            // bytes of events, without the lengths of frames
+	Rejected    uint64            // connections refused because there were too many
+	Sessionless uint64            // connections ended because they had no session in time
+	AuthFailed  uint64            // connections ended because an auth request failed
+	Held        int64             // present bytes of waiting requests and of unread replies and events
+	OverBudget  uint64            // connections ended because they held more than their share
+	Ended       map[string]uint64 // connections ended or refused, by reason; Rejected, Sessionless, AuthFailed and OverBudget are parts of it
 }
 
-// counters is what Stats is read from. Safe for concurrent use.
+// counters are the sources of Stats. They are safe for concurrent use.
 type counters struct {
 	received, sent atomic.Uint64
 	outstanding    atomic.Int64
@@ -90,7 +91,7 @@ type counters struct {
 	bytesIn, replyBytes, eventBytes atomic.Uint64
 }
 
-// refuse counts a reply's error.
+// refuse counts an error that a reply has.
 func (c *counters) refuse(code jute.Code) {
 	if code == jute.OK {
 		return
@@ -124,7 +125,7 @@ func (c *counters) event(size int) {
 	c.eventBytes.Add(uint64(size))
 }
 
-// Stats returns the counters. It waits for nothing.
+// Stats returns the counters. It never blocks.
 func (s *Server) Stats() Stats {
 	c := &s.stats
 	st := Stats{

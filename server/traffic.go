@@ -10,25 +10,25 @@ import (
 	"rollcall/tally"
 )
 
-// traffic is what one connection has had, since it began or the last reset. Its
+// traffic counts the packets of one connection since it began or since the last reset. The
 // connection's lock guards it.
 type traffic struct {
 	received, sent    uint64        // packets
-	op                jute.Op       // of the last reply
-	replies           uint64        // the handshake's included
-	xid               int32         // of the last reply to a request of the client's own counting
-	hasXid            bool          // there was one
+	op                jute.Op       // the last reply's
+	replies           uint64        // with that of the handshake
+	xid               int32         // the xid of the last reply to a request that the client numbered itself
+	hasXid            bool          // there was such a reply
 	zxid              int64         // in the last reply
-	at                time.Duration // of the last reply, from the server's start
+	at                time.Duration // when the last reply was queued, from the server's start
 	last, least, most time.Duration // latencies
 	total             time.Duration
 }
 
-// reply takes in a reply that was queued at now, took so long, and showed zxid.
+// reply counts a reply that was queued at now, took so long, and showed zxid.
 func (t *traffic) reply(op jute.Op, xid int32, zxid int64, at, took time.Duration) {
 	t.sent++
 	t.op, t.zxid, t.at, t.last = op, zxid, at, took
-	if xid >= 0 { // pings and the like have fixed ones
+	if xid >= 0 { // pings and the like have fixed xids
 		t.xid, t.hasXid = xid, true
 	}
 	if t.replies++; t.replies == 1 || took < t.least {
@@ -38,7 +38,7 @@ func (t *traffic) reply(op jute.Op, xid int32, zxid int64, at, took time.Duratio
 	t.total += took
 }
 
-// Connections yields all connections, oldest first, without a lock held.
+// Connections yields all connections, oldest first. It holds no lock while it yields.
 func (s *Server) Connections() iter.Seq[tally.Connection] {
 	return func(yield func(tally.Connection) bool) {
 		for _, c := range s.oldestFirst() {
@@ -92,9 +92,9 @@ func (s *Server) ResetConnections() {
 	}
 }
 
-// Watches yields the sessions that watch nodes here, each with the paths, in order. What
-// watches children alone is left out, as in ZooKeeper. Without a lock held: one
-// connection's watches are copied at a time.
+// Watches yields the sessions that watch nodes here, in order, each with its paths. As in
+// ZooKeeper, it leaves out watches for children alone. It copies one connection's watches at a
+// time, and holds no lock while it yields.
 func (s *Server) Watches() iter.Seq2[jute.SessionID, []string] {
 	return func(yield func(jute.SessionID, []string) bool) {
 		for _, c := range s.oldestFirst() {

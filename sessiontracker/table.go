@@ -9,7 +9,7 @@
 //     that. A crash loses these touches, but no reply has relied on them.
 //   - IDGenerator: ids of new sessions, counted up from a base that the caller passes.
 //
-//# Time
+// # Time
 //
 // Nothing here reads a clock or starts a goroutine: callers pass now. A session falls due when its
 // timeout has passed since the last touch that the leader knows of, and at most a tick later. Table

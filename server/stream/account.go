@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// account is what the budget knows of a stream.
+// account is what the budget records about a stream.
 type account struct {
-	held    atomic.Int64 // bytes that the stream was last counted with; changed under the stream's lock
-	took    atomic.Int64 // when its client last sent or took some of them, in nanoseconds since Init
-	taking  int          // bytes of the frame that is being read, if it is a long one
-	granted bool         // the budget has room for what the stream waited for
+	held    atomic.Int64 // bytes that the budget counted for the stream last; changed under the stream's lock
+	took    atomic.Int64 // when its client last sent or took any bytes, in nanoseconds since Init
+	taking  int          // bytes of the frame that is being read, if it is long; else 0
+	granted bool         // the budget has granted what the stream waited for
 }
 
-// Count tells the budget what the stream holds: what the client has not taken, the owner's frames that
-// wait, and a long one that is being read. The owner calls it when what its frames hold has changed.
-// The caller holds the lock.
+// Count updates what the budget counts for the stream: bytes that the client has not taken, frames
+// that wait at the owner, and a long frame that is being read. The owner calls it when the size of
+// its waiting frames has changed. The caller holds the lock.
 func (s *Stream) Count() {
 	_, waiting := s.owner.Waiting()
 	n := int64(s.Unsent() + waiting + s.account.taking)
@@ -36,21 +36,21 @@ func (s *Stream) Count() {
 	s.group.Budget.Add(d)
 }
 
-// progress notes that the client has sent or taken something.
+// progress notes that the client has sent or taken bytes.
 func (s *Stream) progress() { s.account.took.Store(int64(time.Since(s.begun))) }
 
-// HasRoom reports whether the budget has room for n bytes more of this stream. The caller holds the
+// HasRoom reports whether the budget has room for n more bytes of this stream. The caller holds the
 // lock.
 func (s *Stream) HasRoom(n int64) bool { return s.group.Budget.room(s.account.held.Load(), n) }
 
-// Claim reports whether the stream may have n bytes more. If not, Resume is called once it may. Few
-// bytes need no room. The caller holds the lock.
+// Claim reports whether the stream may have n more bytes. If not, Resume is called when it may. A
+// small n is always allowed. The caller holds the lock.
 func (s *Stream) Claim(n int64) bool {
 	return n < AccountStep || s.has(n)
 }
 
-// has reports whether the stream may have n bytes more. If not, the budget calls grant once it may. The
-// caller holds the lock.
+// has reports whether the stream may have n more bytes. If not, the budget calls grant when it may.
+// The caller holds the lock.
 func (s *Stream) has(n int64) bool {
 	if !s.account.granted && !s.HasRoom(n) {
 		s.group.Budget.wait(s, n)
@@ -60,7 +60,7 @@ func (s *Stream) has(n int64) bool {
 	return true
 }
 
-// grant lets the stream go on with what it has waited for.
+// grant tells the stream that it may have the bytes for which it waited.
 func (s *Stream) grant() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *Stream) grant() {
 	s.ResumeLater()
 }
 
-// takeIn counts the n bytes of a long frame, of which the reader is about to read the rest. It waits
-// until the budget has room for them, and returns false if the stream has ended.
+// takeIn counts the n bytes of a long frame before the reader reads the rest of it. It waits until
+// the budget has room for them, and returns false if the stream has ended.
 func (s *Stream) takeIn(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *Stream) takeIn(n int) bool {
 	return !s.end.dead
 }
 
-// taken ends what takeIn began: the frame's memory is free.
+// taken ends what takeIn began: the memory of the frame is free again.
 func (s *Stream) taken() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,17 +93,18 @@ func (s *Stream) taken() {
 	s.Count()
 }
 
-// gate is what a frame is read through. Once as much of one has come as a loop would serve, all of it
-// is counted. So a length alone costs nothing, and a frame that has been let in does not wait in the
-// middle. Of such a frame each further gateStep bytes count as a sign of life.
+// gate is the io.Reader through which the reader reads a frame. When as many bytes of the frame
+// have come as a loop would serve, gate counts the whole frame in the budget. A client that sends
+// only a length therefore uses no budget, and a frame that has been counted never waits in the
+// middle. Each further gateStep bytes of a counted frame are a sign of life.
 type gate struct {
 	s      *Stream
 	length [LengthSize]byte
-	got    int  // bytes of this frame, with its length
-	in     bool // it is counted
+	got    int  // bytes of this frame so far, with its length
+	in     bool // the frame is counted
 }
 
-// gateStep is also what a frame may have come to before it is counted.
+// gateStep is also how many bytes of a frame may come before it is counted.
 const gateStep = LoopBuffer
 
 // begin makes the gate ready for the next frame.

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// AccountStep is by how many bytes what a stream holds must change before it is counted again.
-	// A stream below it costs no more than an idle one's buffers, and most requests touch nothing
-	// that streams share.
+	// AccountStep is by how many bytes a stream's holdings must change before they are counted
+	// again. A stream that holds less takes no more memory than an idle one's buffers do, and most
+	// requests then write to nothing that streams share.
 	AccountStep = 16 << 10
-	// BudgetLook is how often the budget is looked at while it is spent or a stream waits for it.
+	// BudgetLook is how often the budget is checked while it is spent or a stream waits for it.
 	BudgetLook = 10 * time.Millisecond
-	// BudgetPatience is how long a stream may wait for room before one that takes nothing loses its
-	// own, and for how long that one must have taken nothing.
+	// BudgetPatience is how long a stream may wait for room. After that, streams whose clients have
+	// taken nothing for as long are dropped to make room.
 	BudgetPatience = 500 * time.Millisecond
-	// budgetReport is the least time between two lines of log about dropped streams.
+	// budgetReport is the least time between two log lines about dropped streams.
 	budgetReport = 10 * time.Second
 )
 
-// Budget bounds what all streams of a server hold together: bytes that their clients have not taken,
-// and those of frames that wait or are being read. What can wait does, while the budget has no room
-// for it: see room. What cannot wait may overrun the budget: then the streams that hold most are
-// dropped. Safe for concurrent use; nothing blocks.
+// Budget bounds the bytes that all streams of a server hold together: bytes that their clients have
+// not taken, and frames that wait or are being read. Bytes that can wait do so while the budget has
+// no room for them: see room. Bytes that cannot wait may exceed the budget; then the streams that
+// hold most are dropped. A Budget is safe for concurrent use, and no method blocks.
 type Budget struct {
 	most int64
 	all  func() []*Stream
@@ -38,10 +38,10 @@ type Budget struct {
 	keeping  bool    // keep runs
 	keepers  sync.WaitGroup
 	closed   int       // streams dropped since the last report
-	reported time.Time // when that was logged
+	reported time.Time // when the last report was logged
 }
 
-// NewBudget returns a budget of so many bytes for the streams that all returns.
+// NewBudget returns a budget of most bytes, for the streams that all returns.
 func NewBudget(most int64, all func() []*Stream, log *slog.Logger) *Budget {
 	return &Budget{most: most, all: all, log: log}
 }
@@ -49,14 +49,14 @@ func NewBudget(most int64, all func() []*Stream, log *slog.Logger) *Budget {
 // Used returns how many bytes the streams hold.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Unreported returns how many streams have been dropped since the log last said how many.
+// Unreported returns how many streams have been dropped since the last log line about them.
 func (b *Budget) Unreported() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.closed
 }
 
-// Rest waits until the budget's goroutine has ended. All streams have ended.
+// Rest waits until the budget's goroutine has ended. All streams must have ended before the call.
 func (b *Budget) Rest() { b.keepers.Wait() }
 
 // place is where a stream waits for room.
@@ -66,7 +66,7 @@ type place struct {
 	since time.Time
 }
 
-// Add counts n bytes more; n is negative for less. Streams count their own.
+// Add counts n more bytes, or fewer if n is negative. Streams count what they hold themselves.
 func (b *Budget) Add(n int64) {
 	if b.used.Add(n) > b.most && n > 0 {
 		b.mu.Lock()
@@ -75,13 +75,15 @@ func (b *Budget) Add(n int64) {
 	}
 }
 
-// room reports whether a stream that holds so many bytes may have n more: both must fit into what is
-// free. So streams that hold much stop long before those that hold little, and many that want all they
-// can get share evenly. An eighth is left for what cannot wait.
+// room reports whether a stream that holds so many bytes may have n more. It may if the free part
+// of the budget has room for both. Streams that hold much therefore stop long before those that
+// hold little, and streams that want as much as they can get share evenly. An eighth of the budget
+// is kept free for bytes that cannot wait.
 func (b *Budget) room(held, n int64) bool { return b.lacks(held, n) <= 0 }
 
-// lacks returns how many more bytes must be free before room reports true. A request for more than a
-// quarter of the budget counts as a quarter: alone, it is always served.
+// lacks returns how many more bytes must be free before room reports true. A request for more than
+// a quarter of the budget counts as a quarter, so it is always served when no other stream holds
+// bytes.
 func (b *Budget) lacks(held, n int64) int64 {
 	return b.used.Load() + held + min(n, b.most/4) - b.most/8*7
 }
@@ -104,7 +106,7 @@ func (b *Budget) startKeeper() {
 	}
 }
 
-// keep looks after the budget for as long as it is spent or a stream waits.
+// keep manages the budget while it is spent or a stream waits.
 func (b *Budget) keep() {
 	ticker := time.NewTicker(BudgetLook)
 	defer ticker.Stop()
@@ -113,7 +115,7 @@ func (b *Budget) keep() {
 	}
 }
 
-// done reports whether keep may end, and notes that it does.
+// done reports whether keep may end, and if so notes that it has.
 func (b *Budget) done() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,14 +123,14 @@ func (b *Budget) done() bool {
 	return !b.keeping
 }
 
-// relieve drops streams if the budget is overrun, and lets those go on that there is room for. If the
-// first of the others has waited for too long, the streams that hold most and take nothing make room
-// for it.
+// relieve drops streams if the budget is exceeded, and grants room to waiting streams as far as
+// there is any. If the first of the remaining ones has waited for too long, relieve drops the
+// streams that hold most and take nothing, to make room for it.
 func (b *Budget) relieve(now time.Time) {
 	if over := b.used.Load() - b.most; over > 0 {
 		b.cut(over, 0, now, false)
 	}
-	granted, helped := int64(0), false // bytes that those let on have not been counted with yet
+	granted, helped := int64(0), false // bytes that were granted, but are not counted yet
 	for _, p := range b.places() {
 		held := p.s.account.held.Load()
 		if lacks := granted + b.lacks(held, p.n); lacks > 0 && !helped && now.Sub(p.since) > BudgetPatience {
@@ -144,8 +146,8 @@ func (b *Budget) relieve(now time.Time) {
 	b.report(now)
 }
 
-// places returns the waiting streams: those that hold least first, and of two that hold the same the
-// one that has waited longer.
+// places returns the waiting streams in order: a stream that holds less comes first, and of two
+// that hold the same, the one that has waited longer.
 func (b *Budget) places() []place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +167,8 @@ func (b *Budget) leave(s *Stream) {
 //   - streams that hold more than an even share and have taken nothing for BudgetPatience;
 //   - the others, but if stalled is set only those that have taken nothing for so long.
 //
-// So one that takes a little now and then does not have those with little dropped.
+// A stream that takes a little now and then is therefore not able to get streams with little
+// dropped.
 func (b *Budget) cut(need, above int64, now time.Time, stalled bool) {
 	type holder struct {
 		s     *Stream

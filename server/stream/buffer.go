@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	peekSize  = 128      // bytes an idle stream has room for: most requests fit, so one system call reads one
+	peekSize  = 128      // bytes that an idle stream can read into: most requests fit, so one system call reads one
 	bufSize   = 4 << 10  // a fresh buffer
 	maxPooled = 64 << 10 // larger buffers are left to the garbage collector
-	readSize  = 16 << 10 // what one system call reads of a client that sends much
+	readSize  = 16 << 10 // how much one system call reads from a client that sends much
 )
 
 // Buffer is memory that a stream has only while bytes are in it.
 type Buffer struct {
 	B []byte // to append to
 
-	// shared are the owner's own bytes, which belong between those of B. They are sent from where
-	// they are.
+	// shared are bytes that belong to the owner, with their places between those of B. They are
+	// sent without being copied.
 	shared []share
 	extra  int // bytes in shared
 }

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// LingerTime and LingerBytes bound what is read and thrown away after the last reply.
-	// To close with bytes unread would reset the connection, and the reply might be lost.
+	// LingerTime and LingerBytes bound what is read and dropped after the last reply. Closing the
+	// socket while bytes are unread would reset the connection, and the client might not get the
+	// reply.
 	LingerTime  = time.Second
 	LingerBytes = 4 << 20
 )
@@ -19,20 +20,21 @@ const (
 // Reason says why a stream ended. Each has one, the first that was given.
 type Reason uint8
 
-// The reasons for which a stream ends by itself. An owner's own begin with Reasons.
+// The reasons for which a stream ends by itself. An owner's own reasons begin with the number
+// Reasons.
 const (
-	ByClient   Reason = iota // it closed, or the network did
+	ByClient   Reason = iota // the client or the network closed it
 	BadFrame                 // a length out of bounds
 	Idle                     // the client sent nothing for longer than its timeout
 	SlowReader               // the client left too much unread, or took nothing for too long
 	NotVouched               // the owner's Permit was refused
-	OverBudget               // it held more than its share when all together held too much
-	Reasons                  // how many there are
+	OverBudget               // it held more than its share while all streams together held too much
+	Reasons                  // the number of reasons
 )
 
-// ending is how far a stream has come with its end.
+// ending is how far the end of a stream has come.
 //
-// There are four ways to it, and one verb for each:
+// There are four ways to end a stream, and one verb for each:
 //
 //	verb     what is queued  what the client sees           who calls it
 //	Drop     thrown away     the end, at once               anyone: an error, a limit, a session that is elsewhere
@@ -44,28 +46,28 @@ const (
 //	Lost     thrown away     nothing: it has gone, or its   the reader and the loop, when a read fails
 //	                         bytes make no sense
 //
-// Limit and a client's timeout are a Drop that comes with the time. In Go's manner drop is Drop
-// for callers that hold the lock, and DropLocked is drop for owners.
+// A Limit or a client's timeout that runs out is a Drop. As usual in Go, drop is Drop for callers
+// that hold the lock. DropLocked is drop for owners.
 //
-// However it began, leave is the end of the end. It runs once, in the reader's goroutine or, for a
-// stream in a loop, in one of its own.
+// However the end began, leave completes it. It runs once, in the reader's goroutine. For a stream
+// in a loop, it runs in a goroutine of its own.
 type ending struct {
 	why      Reason
-	limit    Reason // of the deadline
-	last     bool   // the last reply is queued: nothing follows
-	finished bool   // and has been sent
+	limit    Reason // the reason with which the deadline ends the stream
+	last     bool   // the last reply is queued: nothing follows it
+	finished bool   // the last reply has been sent
 	dead     bool   // the stream is over
 }
 
-// Dead reports whether the stream is over: nothing is sent any more. The caller holds the lock.
+// Dead reports whether the stream is over and nothing more is sent. The caller holds the lock.
 func (s *Stream) Dead() bool { return s.end.dead }
 
-// Closing reports whether the stream is over, or its last reply is queued: nothing may be added. The
-// caller holds the lock.
+// Closing reports whether the stream is over or its last reply is queued. In both cases nothing may
+// be added. The caller holds the lock.
 func (s *Stream) Closing() bool { return s.end.dead || s.end.last }
 
-// Limit drops the stream, because of why, d from now, unless it is opened or Limit is called again
-// before. It does nothing if the stream has ended, and reports whether it has not.
+// Limit drops the stream with the given reason after d, unless it is opened or Limit is called
+// again before that. It returns false and does nothing if the stream has ended.
 func (s *Stream) Limit(d time.Duration, why Reason) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,16 +83,16 @@ func (s *Stream) Limit(d time.Duration, why Reason) bool {
 	return true
 }
 
-// late is the end of a Limit.
+// late is called when a Limit has run out.
 func (s *Stream) late() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !time.Now().Before(s.expires) { // else there is another one
+	if !time.Now().Before(s.expires) { // otherwise there is a newer limit
 		s.drop(s.end.limit)
 	}
 }
 
-// Drop ends the stream without a byte more. It never blocks.
+// Drop ends the stream at once, and sends nothing more. It never blocks.
 func (s *Stream) Drop(why Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +118,8 @@ func (s *Stream) drop(why Reason) {
 	s.changed.Broadcast()
 	switch {
 	case s.sock != nil:
-		// From now on reads and writes fail, those under way too. To close the socket would
-		// wait for them to return, so the reader does it: the caller must not wait.
+		// From now on reads and writes fail, including those under way. Closing the socket would
+		// wait until they return. The caller must not wait, so the reader closes it.
 		_ = s.sock.SetDeadline(longAgo)
 	case s.seat.loop != nil && !s.seat.busy:
 		go s.leave()
@@ -127,9 +129,9 @@ func (s *Stream) drop(why Reason) {
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// HangUp is Drop that closes the socket in this call, or has the client see its end: the reader or
-// the loop, which close it otherwise, may hang in the owner. Not to be called with a lock for which
-// they wait.
+// HangUp is a Drop that closes the socket in this call, or has the client see the end in another
+// way. Usually the reader or the loop closes it, but they may be stuck in the owner. The caller
+// must not hold a lock for which they wait.
 func (s *Stream) HangUp(why Reason) {
 	s.Drop(why)
 	s.mu.Lock()
@@ -139,19 +141,19 @@ func (s *Stream) HangUp(why Reason) {
 	}
 	s.mu.Unlock()
 	if sock != nil {
-		_ = sock.Close() // nothing more is to be sent; the reader closes it again
+		_ = sock.Close() // nothing more is to be sent; the reader's later close does no harm
 	}
 }
 
-// Finish makes what is queued the last that the client is sent, with Flush or FlushLater. The caller
-// holds the lock.
+// Finish makes what is queued the last thing that the client is sent. Flush or FlushLater sends it.
+// The caller holds the lock.
 func (s *Stream) Finish(why Reason) {
 	s.end.last, s.end.why = true, why
 	s.changed.Broadcast()
 }
 
-// Lost ends the stream after a read failed, unless its last reply is under way. Only the reader calls
-// it, or its owner in the reader's place. It returns false.
+// Lost ends the stream after a failed read, unless its last reply is on its way. It returns false.
+// Only the reader calls it, or the owner in the reader's place.
 func (s *Stream) Lost(err error) bool {
 	why := ByClient
 	switch {
@@ -176,15 +178,15 @@ func (s *Stream) FinishPlain(why Reason) {
 	s.finishSent()
 }
 
-// allSent reports whether the client has been sent the last reply. Only the goroutine that sends asks.
+// allSent reports whether the last reply has been sent. Only the goroutine that sends calls it.
 func (s *Stream) allSent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.end.last && !s.end.dead && s.out.queued == nil
 }
 
-// finishSent closes the sending side if the last reply has been sent; the reader waits for the client
-// to close its own.
+// finishSent closes the sending side if the last reply has been sent. The reader then waits until
+// the client closes its side.
 func (s *Stream) finishSent() {
 	if !s.allSent() {
 		return
@@ -203,9 +205,9 @@ func (s *Stream) finishSent() {
 	s.changed.Broadcast()
 }
 
-// linger waits until the last reply is sent and the client has closed its side, and throws away what
-// it sends meanwhile, within bounds. If the client has gone, it waits for the reply no longer than a
-// client may be silent.
+// linger waits until the last reply is sent and the client has closed its side. It reads and drops
+// what the client sends meanwhile, within bounds. If the client has gone, it waits for the reply no
+// longer than a client may be silent.
 func (s *Stream) linger() {
 	s.reader.frame.free()
 	s.reader.frame = nil
@@ -235,8 +237,8 @@ func (s *Stream) alive() bool {
 	return !s.end.dead
 }
 
-// leave closes the socket for good, waits for the stream's other goroutines, gives its memory back
-// and tells the owner.
+// leave closes the socket, waits for the stream's other goroutines, frees its memory and tells the
+// owner.
 func (s *Stream) leave() {
 	s.mu.Lock()
 	sock := s.sock

@@ -6,15 +6,16 @@ import (
 )
 
 // input reads from a client's socket. While it waits for the next frame it has only peek to read
-// into; a pooled buffer serves a client that sends more than that. Only the reader uses it.
+// into. If a client sends more than that, input takes a buffer from a pool. Only the reader uses
+// it.
 type input struct {
 	src  io.Reader
-	rest []byte // read and not yet consumed; lies in peek or big, or was read by a loop
+	rest []byte // read and not yet consumed; in peek, in big, or read by a loop
 	peek [peekSize]byte
 	big  *[readSize]byte // from the pool, nil when idle
 }
 
-// wait blocks until at least one byte is in hand.
+// wait blocks until at least one byte has been read.
 func (in *input) wait() error {
 	if len(in.rest) > 0 {
 		return nil
@@ -26,7 +27,7 @@ func (in *input) wait() error {
 	n, err := in.src.Read(in.peek[:])
 	in.rest = in.peek[:n]
 	if n > 0 {
-		return nil // an error comes again with the next read
+		return nil // the next read returns the error again
 	}
 	return err
 }
@@ -51,7 +52,7 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// free gives the memory back that lies in pools, with all that is in hand.
+// free gives pooled memory back, and drops all that has been read.
 func (in *input) free() {
 	if in.big != nil {
 		readers.Put(in.big)
@@ -59,7 +60,7 @@ func (in *input) free() {
 	in.big, in.rest = nil, nil
 }
 
-// holdsFrame reports whether a whole frame is in hand, so that reading it does not block.
+// holdsFrame reports whether a whole frame has been read, so that reading it does not block.
 func (in *input) holdsFrame() bool {
 	return len(in.rest) >= 4 && uint64(binary.BigEndian.Uint32(in.rest)) <= uint64(len(in.rest)-4)
 }

@@ -10,25 +10,26 @@ import (
 )
 
 const (
-	// maxLoops is how many loops serve a group, but no more than run at once: a loop does not wait.
+	// maxLoops is how many loops serve a group at most. There are never more than can run at once,
+	// because loops do not wait.
 	maxLoops = 16
 	// loopEvents is how many sockets a loop asks for at once.
 	loopEvents = 64
-	// loopTurn is how long a loop that always finds more to do keeps others from running:
-	// less than Go's scheduler would let it, and seldom enough to cost nothing.
+	// loopTurn is how long a loop that always has more to do runs before it lets others run. Go's
+	// scheduler would let it run longer. It yields seldom enough for that to cost nothing.
 	loopTurn = time.Millisecond
-	// LoopBuffer is what one read takes, and the longest frame that a loop serves.
+	// LoopBuffer is how much one read takes, and the longest frame that a loop serves.
 	LoopBuffer = 64 << 10
 )
 
-// Group is the streams of one listener, and the loops that serve the calm ones. The loops begin with
-// the first calm stream. Safe for concurrent use.
+// Group is the streams of one listener, and the loops that serve the calm ones. The loops start
+// with the first calm stream. A Group is safe for concurrent use.
 type Group struct {
 	*Config
-	lots    atomic.Uint32 // streams so far
+	lots    atomic.Uint32 // how many streams there have been
 	begin   sync.Once
 	all     []*loop
-	stop    context.CancelFunc // of sweep
+	stop    context.CancelFunc // ends sweep
 	running sync.WaitGroup
 }
 
@@ -57,7 +58,8 @@ func (g *Group) start() {
 	g.running.Go(func() { g.sweep(ctx) })
 }
 
-// sweep drops the streams whose clients are silent, once a tick. It costs a lock of each.
+// sweep drops the streams whose clients are silent. It runs once a tick, and takes the lock of each
+// stream.
 func (g *Group) sweep(ctx context.Context) {
 	ticker := time.NewTicker(g.Tick)
 	defer ticker.Stop()
@@ -73,10 +75,10 @@ func (g *Group) sweep(ctx context.Context) {
 	}
 }
 
-// Close ends the loops and waits for them. All streams of the group have ended.
+// Close ends the loops and waits for them. All streams of the group have ended before the call.
 func (g *Group) Close() {
 	if g.stop == nil {
-		return // they never began
+		return // there were no loops
 	}
 	g.stop()
 	for _, l := range g.all {
@@ -85,18 +87,18 @@ func (g *Group) Close() {
 	g.running.Wait()
 }
 
-// loop is a goroutine that serves many streams, as long as none of them makes it wait: such a one is
-// demoted. It waits for events only, and in Frame for the locks that the owner takes there.
+// loop is a goroutine that serves many streams. A stream that would make it wait is demoted. The
+// loop waits only for events and, in Frame, for the locks that the owner takes there.
 type loop struct {
 	poller *poller
-	buf    [LoopBuffer]byte // the loop's own
+	buf    [LoopBuffer]byte // reads go here
 
 	mu      sync.Mutex
 	streams map[int]*Stream // by descriptor
 }
 
 func (l *loop) run() {
-	var begun time.Time // when it last let others run
+	var begun time.Time // when the loop last let others run
 	for {
 		n, waited := l.poller.wait()
 		if n == 0 {
@@ -116,8 +118,8 @@ func (l *loop) run() {
 	}
 }
 
-// serve reads once from a socket and has the frames that came served. It sends what that has queued
-// with one write.
+// serve reads once from a socket, and has the frames that came served. It sends everything that
+// they have queued in one write.
 func (l *loop) serve(fd int, now time.Time) {
 	s := l.stream(fd)
 	if s == nil {
@@ -140,8 +142,8 @@ func (l *loop) serve(fd int, now time.Time) {
 	s.received(rest, more)
 }
 
-// wholeFrame returns how many bytes the frame at the head of b has, with its length. It returns 0 if
-// not all of it is there, or if it has more than most bytes.
+// wholeFrame returns how many bytes the frame at the head of b has, with its length. It returns 0
+// if b has only a part of it, or if it has more than most bytes.
 func wholeFrame(b []byte, most int) int {
 	if n, ok := frameSize(b, most); ok && n <= len(b) {
 		return n
@@ -149,8 +151,8 @@ func wholeFrame(b []byte, most int) int {
 	return 0
 }
 
-// frameSize returns how many bytes the frame at the head of b has in all. ok is false if that is not
-// known yet, or more than most without the length.
+// frameSize returns how many bytes the frame at the head of b has in all. ok is false if that is
+// not known yet, or if it is more than most, without the length.
 func frameSize(b []byte, most int) (n int, ok bool) {
 	if len(b) < LengthSize {
 		return 0, false

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// output is what is queued to be sent, and who sends it.
+// output is what is queued to be sent, and the state of the goroutine that sends it.
 type output struct {
 	queued   *Buffer   // frames in the order the client must see; nil when empty
 	sending  int       // bytes that the flusher is writing
 	flushing bool      // a goroutine writes to the socket, or is about to
-	noted    bool      // the owner knows that a Flush is to come
-	written  time.Time // when the write deadline was last set; the flusher's own
+	noted    bool      // the owner knows that it has to call Flush
+	written  time.Time // when the write deadline was last set; only the flusher uses it
 }
 
 // Unsent returns how many bytes the client has not taken. The caller holds the lock.
@@ -23,7 +23,7 @@ func (s *Stream) Unsent() int {
 	return s.out.queued.Size() + s.out.sending
 }
 
-// Output returns the buffer to append whole frames to. The caller holds the lock.
+// Output returns the buffer to which the caller appends whole frames. The caller holds the lock.
 func (s *Stream) Output() *Buffer {
 	if s.out.queued == nil {
 		s.out.queued = takeBuffer()
@@ -31,8 +31,8 @@ func (s *Stream) Output() *Buffer {
 	return s.out.queued
 }
 
-// CheckUnread drops a client that leaves too much unread, and counts what it leaves. It is for frames
-// that wait for nobody, such as events. The caller holds the lock.
+// CheckUnread drops a client that leaves too much unread, and counts what it leaves. It is for
+// frames that never wait, such as events. The caller holds the lock.
 func (s *Stream) CheckUnread() {
 	if s.Unsent() > s.group.MaxUnread {
 		s.drop(SlowReader)
@@ -40,8 +40,8 @@ func (s *Stream) CheckUnread() {
 	s.Count()
 }
 
-// NoteOutput reports whether a Flush is to be arranged for what is queued: it is the first time since
-// the last one, and no flusher runs. The caller holds the lock.
+// NoteOutput reports whether the owner has to arrange a Flush for what is queued. That is so once
+// between two flushes, and only if no flusher runs. The caller holds the lock.
 func (s *Stream) NoteOutput() bool {
 	if s.out.noted || s.out.flushing {
 		return false
@@ -50,7 +50,7 @@ func (s *Stream) NoteOutput() bool {
 	return true
 }
 
-// Flush sends what is queued as far as it can without waiting; a flusher does the rest.
+// Flush sends what is queued, as much as it can without waiting. A flusher does the rest.
 func (s *Stream) Flush() {
 	batch, now := s.begin()
 	if batch == nil {
@@ -68,9 +68,10 @@ func (s *Stream) Flush() {
 	}
 }
 
-// begin makes the caller the one who sends, and takes what is queued. now says that it may be written
-// at once, without waiting. It returns nil if there is nothing to send, if another goroutine does it
-// already, or if begin has done it: the stream is in a loop.
+// begin makes the caller the goroutine that sends, and takes what is queued. now reports whether
+// that may be written at once, without waiting. begin returns nil in three cases: nothing is
+// queued, another goroutine sends already, or the stream is in a loop and begin has sent everything
+// itself.
 func (s *Stream) begin() (batch *Buffer, now bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +89,8 @@ func (s *Stream) begin() (batch *Buffer, now bool) {
 	return batch, s.raw != nil && batch.extra == 0 && s.maySend(time.Now())
 }
 
-// FlushLater starts a flusher if there is anything to send and none yet. The caller holds the lock.
+// FlushLater starts a flusher if there is anything to send and no flusher runs. The caller holds
+// the lock.
 func (s *Stream) FlushLater() {
 	if s.end.dead || s.out.flushing || s.out.queued == nil {
 		return
@@ -102,7 +104,7 @@ func (s *Stream) FlushLater() {
 	go func() { s.flush(s.take(), 0) }()
 }
 
-// flushAside is Flush as a helper.
+// flushAside is Flush in a goroutine of its own.
 func (s *Stream) flushAside() {
 	s.Flush()
 	s.mu.Lock()
@@ -110,8 +112,8 @@ func (s *Stream) flushAside() {
 	s.helped()
 }
 
-// flush sends a batch, of which n bytes are sent, and in each write that follows all that was queued
-// meanwhile.
+// flush sends a batch whose first n bytes have been sent. After that it sends, in each further
+// write, all that was queued meanwhile.
 func (s *Stream) flush(batch *Buffer, n int) {
 	for batch != nil {
 		if why, ok := s.sendBatch(batch, n); !ok {
@@ -125,7 +127,8 @@ func (s *Stream) flush(batch *Buffer, n int) {
 	}
 }
 
-// sendBatch writes a batch but for its first n bytes. If that fails, it returns why the stream ends.
+// sendBatch writes a batch except for its first n bytes. If that fails, it returns the reason why
+// the stream ends.
 func (s *Stream) sendBatch(batch *Buffer, n int) (why Reason, ok bool) {
 	for piece := range batch.pieces(n) {
 		if why, ok := s.send(piece); !ok {
@@ -135,7 +138,7 @@ func (s *Stream) sendBatch(batch *Buffer, n int) (why Reason, ok bool) {
 	return 0, true
 }
 
-// sent is called after a batch has been sent; it returns the next one, as take does.
+// sent is called after a batch has been sent. It returns the next one, as take does.
 func (s *Stream) sent(batch *Buffer) (next *Buffer) {
 	batch.free()
 	if s.tookAll() {
@@ -145,8 +148,8 @@ func (s *Stream) sent(batch *Buffer) (next *Buffer) {
 	return s.take()
 }
 
-// take returns what is queued. It returns nil if that is nothing: then the flusher is none any more,
-// and the caller returns.
+// take returns what is queued. If that is nothing, take returns nil, the caller is no longer the
+// flusher, and it returns.
 func (s *Stream) take() *Buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +170,8 @@ func (s *Stream) takeLocked() *Buffer {
 	return batch
 }
 
-// send writes b if the client may be sent anything. Each part has its deadline: a client that takes
-// nothing for its timeout is dropped.
+// send writes b if the client may be sent anything. Each part has its own deadline. A client that
+// takes nothing for its timeout is dropped.
 func (s *Stream) send(b []byte) (why Reason, ok bool) {
 	for len(b) > 0 {
 		if !s.permitted(time.Now()) {
@@ -188,8 +191,8 @@ func (s *Stream) send(b []byte) (why Reason, ok bool) {
 	return 0, true
 }
 
-// permitted asks the owner for its permit, waits for it if need be, and has the write deadline set. It
-// reports whether the owner permits.
+// permitted asks the owner for its permit, and waits for that if necessary. If the owner permits,
+// it sets the write deadline and returns true.
 func (s *Stream) permitted(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,8 +206,8 @@ func (s *Stream) permitted(now time.Time) bool {
 	return ok
 }
 
-// maySend asks the owner for its permit, and has the write deadline set if it is given. The caller
-// holds the lock and is the one who sends.
+// maySend asks the owner for its permit. If the owner permits, it sets the write deadline and
+// returns true. The caller holds the lock, and is the goroutine that sends.
 func (s *Stream) maySend(now time.Time) bool {
 	if !s.owner.MaySend(now) {
 		return false
@@ -213,8 +216,8 @@ func (s *Stream) maySend(now time.Time) bool {
 	return true
 }
 
-// armWrite sets the deadline by which the client must take what is sent, not for every write, but
-// when a tick has gone by. A stream that has ended keeps its own. The caller holds the lock.
+// armWrite sets the deadline by which the client must take what is sent. It sets it once per tick
+// and not for every write. A stream that has ended keeps its deadline. The caller holds the lock.
 func (s *Stream) armWrite(now time.Time) {
 	patience := s.timeout
 	if !s.opened() {
@@ -226,7 +229,7 @@ func (s *Stream) armWrite(now time.Time) {
 	}
 }
 
-// tookPart notes that the client has taken n bytes of what is being sent.
+// tookPart notes that the client has taken n bytes of the batch that is being sent.
 func (s *Stream) tookPart(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +237,7 @@ func (s *Stream) tookPart(n int) {
 	s.Count()
 }
 
-// tookAll notes that the client has taken what was sent, and reports whether the owner is due.
+// tookAll notes that the client has taken what was sent, and reports whether Resume is due.
 func (s *Stream) tookAll() (due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

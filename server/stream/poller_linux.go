@@ -8,18 +8,17 @@ import (
 	"unsafe"
 )
 
-// errNotNow is a socket's answer instead of waiting.
+// errNotNow is the error of a socket on which the call would have to wait.
 const errNotNow = syscall.EAGAIN
 
-// poller is an epoll instance. Go's own poller watches it as it does a socket: so a
-// goroutine that waits holds no thread, and is woken once for what has come at many
-// sockets.
+// poller is an epoll instance. Go's own poller watches it like a socket. A goroutine that waits
+// therefore holds no thread, and wakes once for events at many sockets.
 type poller struct {
 	file   *os.File
-	raw    syscall.RawConn // of file
-	fd     int             // of file
+	raw    syscall.RawConn // the raw form of file
+	fd     int             // file's descriptor
 	events [loopEvents]syscall.EpollEvent
-	n      int // of events
+	n      int // how many events there are
 	looks  int // since wait was called
 	look   func(uintptr) bool
 }
@@ -41,7 +40,7 @@ func newPoller() (*poller, error) {
 	return p, nil
 }
 
-// add has wait tell of fd whenever there is something to read, until it is removed.
+// add registers fd. Until it is removed, wait reports it when there is something to read.
 func (p *poller) add(fd int) error {
 	ev := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
 	return os.NewSyscallError("epoll_ctl", syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &ev))
@@ -51,8 +50,8 @@ func (p *poller) remove(fd int) {
 	_ = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_DEL, fd, new(syscall.EpollEvent)) // it is there
 }
 
-// wait waits until something has come, and returns at how many sockets; 0: the poller is
-// closed. It says whether it had to wait.
+// wait waits for events, and returns at how many sockets there are some. n is 0 if the poller is
+// closed. waited reports whether the call had to wait.
 func (p *poller) wait() (n int, waited bool) {
 	p.looks = 0
 	if p.raw.Read(p.look) != nil {
@@ -70,14 +69,14 @@ func (p *poller) lookNow(fd uintptr) (seen bool) {
 	return p.n > 0
 }
 
-// at returns the i-th of the sockets that wait told of.
+// at returns the i-th socket that wait has reported.
 func (p *poller) at(i int) (fd int) { return int(p.events[i].Fd) }
 
 func (p *poller) close() { _ = p.file.Close() }
 
-// readSocket reads without waiting. What never waits need not be announced to Go's
-// scheduler: announced, it costs more than the copying, and wakes sysmon in a process that
-// was idle.
+// readSocket reads without waiting. It does not announce the system call to Go's scheduler, because
+// the call never waits. The announcement would cost more than the copying, and it wakes sysmon in a
+// process that was idle.
 func readSocket(fd int, b []byte) (int, error) {
 	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	if errno != 0 {
@@ -108,13 +107,13 @@ func copySocket(raw syscall.RawConn) (fd int, err error) {
 
 func closeSocket(fd int) { _ = syscall.Close(fd) }
 
-// hangUpSocket ends the connection; the descriptor stays.
+// hangUpSocket ends the connection, and keeps the descriptor.
 func hangUpSocket(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_RDWR) }
 
-// endSocket closes the sending side; the descriptor stays.
+// endSocket closes the sending side, and keeps the descriptor.
 func endSocket(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_WR) }
 
-// fileSocket is a socket that has been in a loop, back with Go's poller.
+// fileSocket is a socket that has left its loop. Go's poller watches it again.
 type fileSocket struct{ *os.File }
 
 func newFileSocket(fd int) fileSocket { return fileSocket{os.NewFile(uintptr(fd), "socket")} }

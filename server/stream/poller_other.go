@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Elsewhere there are no loops: every stream has a reader.
+// Systems other than Linux have no loops: every stream has a reader.
 
 const errNotNow = syscall.EAGAIN
 

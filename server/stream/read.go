@@ -7,8 +7,8 @@ import (
 	"rollcall/jute"
 )
 
-// Serve hands the client's frames to the owner until the stream ends or is in a loop. more is false
-// if the owner takes none. The reader calls it, as the last thing that it does.
+// Serve hands the client's frames to the owner until the stream ends or is in a loop. If more is
+// false, the owner takes no frames. The reader calls Serve as its last action.
 func (s *Stream) Serve(more bool) {
 	for more {
 		if more = s.next(); more && s.promote() {
@@ -33,9 +33,9 @@ func (s *Stream) next() bool {
 	return more
 }
 
-// ReadFrame returns the next frame, which is good until the next call. It holds no memory while it
-// waits for a frame to begin. If there is none, it ends the stream and returns false. Only the reader
-// calls it; an owner may read the first frame so, before Serve.
+// ReadFrame returns the next frame, which is valid until the next call. While it waits for a frame
+// to begin, it holds no memory. If no frame comes, it ends the stream and returns false. Only the
+// reader calls it. An owner may read the first frame with it before Serve.
 func (s *Stream) ReadFrame() ([]byte, bool) {
 	r := &s.reader
 	if !r.in.holdsFrame() {
@@ -65,8 +65,8 @@ func (s *Stream) ReadFrame() ([]byte, bool) {
 	return b, true
 }
 
-// Peek waits for the client's first four bytes and returns them; they are still to be read. If they
-// do not come, it ends the stream and returns false. Only the reader calls it.
+// Peek waits for the client's first four bytes and returns them without consuming them. If they do
+// not come, it ends the stream and returns false. Only the reader calls it.
 func (s *Stream) Peek() (word [4]byte, ok bool) {
 	word, err := s.reader.in.word()
 	if err != nil {
@@ -75,9 +75,9 @@ func (s *Stream) Peek() (word [4]byte, ok bool) {
 	return word, true
 }
 
-// Plain returns the stream after the four bytes that Peek has returned, for an exchange without
-// frames. Its methods block; each write has the deadline of a client that has not been opened. Only
-// the reader uses it, and nothing else is sent.
+// Plain returns the stream after the four bytes of Peek, for an exchange without frames. Its
+// methods block. Each write has the deadline of a client that has not been opened. Only the reader
+// uses it, and no other goroutine sends meanwhile.
 func (s *Stream) Plain() io.ReadWriter {
 	s.reader.in.rest = s.reader.in.rest[4:]
 	return plain{s}
@@ -94,8 +94,8 @@ func (p plain) Write(b []byte) (int, error) {
 	return p.s.sock.Write(b)
 }
 
-// arm sets the deadline by which a client must be heard, not for every frame, but when a tick has
-// gone by.
+// arm sets the deadline by which the client must be heard. It sets it once per tick and not for
+// every frame.
 func (s *Stream) arm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,20 +110,20 @@ func (s *Stream) armRead(now time.Time) {
 	_ = s.sock.SetReadDeadline(s.expires) // if it fails, so will the read
 }
 
-// room waits until one more frame may be served: the stream is open, and not too much waits already.
-// It returns false if there will be no more.
+// room waits until one more frame may be served: the stream is open, and not too many frames wait.
+// It returns false if no more will be served.
 func (s *Stream) room() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.Closing() && (!s.opened() || s.full()) {
-		s.FlushLater() // what is queued may be what the client waits for
+		s.FlushLater() // the client may wait for what is queued
 		s.changed.Wait()
 	}
 	return !s.Closing()
 }
 
-// full reports whether a frame must wait. If nothing is under way and the client has taken what it
-// was sent, the next frame is always served. The caller holds the lock.
+// full reports whether a frame must wait. If no frame waits and the client has taken what it was
+// sent, the next frame is always served. The caller holds the lock.
 func (s *Stream) full() bool {
 	frames, bytes := s.owner.Waiting()
 	if frames >= s.group.MaxInFlight || bytes >= MaxHeld || s.Unsent() >= HighWater {

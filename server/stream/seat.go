@@ -5,29 +5,30 @@ import (
 	"time"
 )
 
-// CalmAfter is how many frames a stream that has left its loop must be seen to read before it goes
-// back: it may go on as it left.
+// CalmAfter is how many frames a stream that has left its loop is read by its reader before it goes
+// back, because the cause for leaving may recur.
 const CalmAfter = 8
 
-// seat is a stream's place in a loop.
+// seat is the state of a stream in a loop.
 type seat struct {
-	loop   *loop // nil: it has a reader
-	fd     int   // its socket while it is in a loop: used, closed or given away under mu
+	loop   *loop // nil: the stream has a reader
+	fd     int   // the socket while the stream is in a loop: used, closed or handed over under mu
 	busy   bool  // the loop is serving its frames
 	deaf   bool  // the loop reads no more frames
-	scrap  int   // bytes that the loop has thrown away since
-	wanted bool  // by a reader, once the loop is done
+	scrap  int   // bytes that the loop has dropped since it became deaf
+	wanted bool  // the stream needs a reader when the loop has served it
 }
 
-// InLoop reports whether a loop serves the frame in hand. Only Frame may ask, and what it calls.
+// InLoop reports whether a loop serves the present frame. Only Frame and its callees may call it.
 func (s *Stream) InLoop() bool { return s.seat.busy }
 
-// Later leaves f to the reader, which the stream gets for that: it calls f before it reads more. f
-// reports whether there will be more frames. Only Frame may call it, once, and only if InLoop.
+// Later leaves f to a reader. The stream gets a reader for that, and it calls f before it reads
+// more. f reports whether more frames will be taken. Only Frame may call Later, at most once, and
+// only if InLoop is true.
 func (s *Stream) Later(f func() (more bool)) { s.later = f }
 
-// promote gives the stream to a loop, if it is calm: nothing waits to be sent, and the client has sent
-// nothing that is not served. Only the reader calls it, which then ends.
+// promote gives the stream to a loop if it is calm: nothing waits to be sent, and all that the
+// client has sent is served. Only the reader calls it. The reader ends after that.
 func (s *Stream) promote() bool {
 	r := &s.reader
 	if s.raw == nil || len(r.in.rest) > 0 || r.served < r.calm {
@@ -63,13 +64,13 @@ func (s *Stream) promote() bool {
 	return true
 }
 
-// receive reads what the client has sent, and puts it after what is left of the last time. It returns
+// receive reads what the client has sent, and appends it to the rest of the last read. It returns
 // nil if there is nothing to serve.
 func (s *Stream) receive(l *loop, fd int, now time.Time) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seat.loop != l || s.seat.fd != fd || s.end.dead {
-		return nil // it has left meanwhile
+		return nil // the stream has left the loop meanwhile
 	}
 	kept := 0
 	if frame := s.reader.frame; frame != nil {
@@ -78,7 +79,7 @@ func (s *Stream) receive(l *loop, fd int, now time.Time) []byte {
 	n, err := readSocket(fd, l.buf[kept:])
 	switch {
 	case errors.Is(err, errNotNow):
-		return nil // the event was of another stream that had this descriptor
+		return nil // the event belongs to another stream that had this descriptor before
 	case s.seat.deaf:
 		s.discard(n)
 		return nil
@@ -86,7 +87,7 @@ func (s *Stream) receive(l *loop, fd int, now time.Time) []byte {
 		s.lostHere(ByClient)
 		return nil
 	}
-	if kept == 0 { // the rest of a frame counts no more than for a reader
+	if kept == 0 { // as with a reader, the rest of a frame is no new sign of life
 		s.expires = now.Add(s.idleAfter())
 	}
 	s.reader.frame.free()
@@ -109,23 +110,24 @@ func (s *Stream) discard(n int) {
 	}
 }
 
-// lostHere is Lost in a loop. It closes the socket at once, because the loop would be told of the end
-// again until that is closed. The caller holds the lock.
+// lostHere is Lost in a loop. It closes the socket at once, because otherwise the poller would
+// report the end again and again. The caller holds the lock.
 func (s *Stream) lostHere(why Reason) {
 	closeSocket(s.leaveLoop())
 	s.drop(why)
 	go s.leave()
 }
 
-// easy reports whether the loop may serve one more frame of the stream.
+// easy reports whether the loop may serve another frame of the stream.
 func (s *Stream) easy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.Closing() && !s.seat.wanted && !s.full()
 }
 
-// received ends what receive began: what is queued is sent, and the stream leaves the loop if it must.
-// rest is the unserved remainder of the input; more reports whether the owner takes more frames.
+// received completes what receive began: it sends what is queued, and takes the stream out of the
+// loop if necessary. rest is the unserved remainder of the input; more reports whether the owner
+// takes more frames.
 func (s *Stream) received(rest []byte, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +143,9 @@ func (s *Stream) received(rest []byte, more bool) {
 	}
 }
 
-// keep keeps the beginning of a frame until the next read, unless no read can make it a whole one, or
-// it is one already. It reports whether it has kept it. The caller holds the lock.
+// keep keeps the beginning of a frame until the next read, and reports whether it did. It does not
+// if the frame is already whole, or is too long for a read to complete it. The caller holds the
+// lock.
 func (s *Stream) keep(rest []byte) bool {
 	if len(rest) == 0 {
 		return true
@@ -159,9 +162,9 @@ func (s *Stream) keep(rest []byte) bool {
 	return true
 }
 
-// transmit writes what is queued, without waiting. The stream is demoted if the socket does not take
-// all of it, if there are inserted bytes to send, or if the owner does not permit it at the moment. The
-// caller holds the lock, under which all is done that uses fd. The stream is in a loop.
+// transmit writes what is queued, without waiting. It demotes the stream if the socket does not
+// take all of it, if there are inserted bytes to send, or if the owner does not permit it now. The
+// stream is in a loop. The caller holds the lock, as for every use of fd.
 func (s *Stream) transmit() {
 	s.out.noted = false
 	out := s.out.queued
@@ -172,7 +175,7 @@ func (s *Stream) transmit() {
 		s.demote(nil, true)
 		return
 	}
-	n, _ := writeSocket(s.seat.fd, out.B[:min(len(out.B), MaxWrite)]) // the next read says what is wrong
+	n, _ := writeSocket(s.seat.fd, out.B[:min(len(out.B), MaxWrite)]) // the next read returns the error
 	if n < len(out.B) {
 		out.B = out.B[:copy(out.B, out.B[n:])]
 		s.Count()
@@ -187,7 +190,7 @@ func (s *Stream) transmit() {
 		return
 	}
 	if s.owner.Due() {
-		s.demote(nil, true) // Resume takes locks of the owner's
+		s.demote(nil, true) // not here, because Resume takes locks of the owner
 	}
 }
 
@@ -198,8 +201,9 @@ func (s *Stream) finishHere() {
 	s.expires = time.Now().Add(LingerTime)
 }
 
-// demote gives the stream a reader again, as soon as the loop is done with it. rest is what the reader
-// finds read already. If more is false, the reader reads no frames. The caller holds the lock.
+// demote gives the stream a reader again when the loop has finished serving it. rest is input that
+// the loop has read and not served; the reader begins with it. If more is false, the reader reads
+// no frames. The caller holds the lock.
 func (s *Stream) demote(rest []byte, more bool) {
 	if s.seat.busy {
 		s.seat.wanted = true
@@ -213,14 +217,14 @@ func (s *Stream) demote(rest []byte, more bool) {
 	r.in.rest = append([]byte(nil), rest...)
 	r.frame.free()
 	r.frame = nil
-	// Until there is a socket again nobody else sends.
+	// While there is no socket, no other goroutine may send.
 	s.out.flushing = true
 	s.helpers++
 	go s.readOn(s.leaveLoop(), more && !s.seat.deaf)
 }
 
-// leaveLoop takes the socket out of the loop and returns it. The caller holds the lock, and owns fd
-// from here on.
+// leaveLoop takes the socket out of the loop and returns it. From now on the caller owns fd. The
+// caller holds the lock.
 func (s *Stream) leaveLoop() (fd int) {
 	fd = s.seat.fd
 	s.seat.loop.leave(fd)
@@ -242,11 +246,11 @@ func (s *Stream) readOn(fd int, more bool) {
 	later := s.later
 	s.later = nil
 	s.mu.Unlock()
-	go func() { s.flush(s.sent(nil), 0) }() // Resume may be due, too
+	go func() { s.flush(s.sent(nil), 0) }() // flush also calls Resume if that is due
 	s.Serve((later == nil || later()) && more)
 }
 
-// dropSilent drops a stream of the loop from which nothing has come for too long.
+// dropSilent drops a stream of the loop if its client has been silent for too long.
 func (s *Stream) dropSilent(l *loop, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ type socket interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// rawOf returns a socket for writeNow; nil if it is none, as in tests, or more than one, as
-// with TLS.
+// rawOf returns the socket for writeNow. It returns nil if sock is not a socket, as in tests, or is
+// more than one, as with TLS.
 func rawOf(sock socket) syscall.RawConn {
 	switch sock.(type) {
 	case *net.TCPConn, fileSocket:
@@ -26,13 +26,13 @@ func rawOf(sock socket) syscall.RawConn {
 	}
 	raw, err := sock.(syscall.Conn).SyscallConn()
 	if err != nil {
-		return nil // closed: so the next write says
+		return nil // closed: the next write returns the error
 	}
 	return raw
 }
 
-// writeNow writes as much of b as the socket takes without waiting, and returns how much
-// that was. If it is not all, a write that waits does the rest, or says what is wrong.
+// writeNow writes as much of b as the socket takes without waiting, and returns how much that was.
+// If that is not all of b, an ordinary write does the rest or returns the error.
 func writeNow(raw syscall.RawConn, b []byte) int {
 	w := writes.Get().(*write)
 	w.b, w.n = b, 0
@@ -43,8 +43,8 @@ func writeNow(raw syscall.RawConn, b []byte) int {
 	return n
 }
 
-// write is one write that does not wait. They are pooled with their function, so that none
-// is allocated.
+// write is one write that does not wait. Values are pooled together with their functions, so that
+// none is allocated.
 type write struct {
 	b  []byte
 	n  int
@@ -61,5 +61,5 @@ func (w *write) once(fd uintptr) (done bool) {
 	if n, err := writeSocket(int(fd), w.b); err == nil {
 		w.n = n
 	}
-	return true // also if the socket is full: nobody waits here
+	return true // also if the socket is full, because this write must not wait
 }
