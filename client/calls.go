@@ -67,9 +67,9 @@ const (
 // block; it may call Go.
 //
 // Go waits, until ctx ends, while MaxInFlight requests are in flight or 4 MiB of them are unsent.
-// It does not wait for a connection: without one it returns ErrNotConnected. (Ready waits for one.)
-// While a function of the caller runs on the reader, Go allows twice as many requests, so that a
-// function that replaces a finished request by a new one does not wait for itself. If Go returns an
+// While done or another function of the caller runs on the reader, Go allows twice as many
+// requests. A function that sends the next request then does not wait for itself. Go does not wait
+// for a connection: without one it returns ErrNotConnected. (Ready waits for one.) If Go returns an
 // error, nothing was sent and done will not be called.
 func (c *Client) Go(ctx context.Context, op jute.Op, rec Record, done func(Reply, error)) error {
 	return c.send(ctx, op, rec, done, false)

@@ -146,12 +146,13 @@ type Client struct {
 	changed  chan struct{}   // closed when link or end changes
 	closing  bool            // only Close may still send
 	end      error           // why no request will ever be sent again; nil: one may be
-	lastFail error           // of the last failed attempt to connect
+	lastFail error           // why the last attempt to connect failed
 }
 
 // Open connects to one of the servers. It returns when the session exists and its identities are
-// accepted. It tries the servers in turn until ctx ends, so give ctx a deadline. The error is
-// ctx's, with the last failure; ErrExpired if the session to resume is gone; or jute.AuthFailed.
+// accepted. It tries the servers in turn until ctx ends, so give ctx a deadline. If ctx ends, the
+// error is ctx's, with the last failure. If the session to resume is gone, the error is ErrExpired.
+// If an identity is refused, it is jute.AuthFailed.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
 	c, err := newClient(cfg)
 	if err != nil {

@@ -29,9 +29,9 @@ type Settings struct {
 	LogDir string // folder of the log; default Dir
 
 	Tick       time.Duration // must be positive
-	InitLimit  int           // ticks; shown by conf and not used otherwise; default 10
+	InitLimit  int           // in ticks; only shown by conf, and not used otherwise; default 10
 	SyncLimit  int           // ticks after which the streams of a silent member are closed; default 5
-	MinTimeout time.Duration // of sessions; default 2 ticks
+	MinTimeout time.Duration // bounds of session timeouts; default 2 ticks
 	MaxTimeout time.Duration // default 20 ticks
 
 	Limits      server.Limits

@@ -13,11 +13,11 @@ import (
 // merged.
 const maxAcks = 64
 
-// ack is an acknowledgement that counts once commit has been applied here. Its refusals take effect
-// at once. A long list of refused sessions comes in several parts, of which only the last has a
-// through.
+// ack is an acknowledgement. It counts once commit has been applied here, but its refusals take
+// effect at once. A long list of refused sessions comes in several parts, and only the last part
+// has a through.
 type ack struct {
-	nonce   uint64 // of the leader's term
+	nonce   uint64 // the nonce of the leader's term
 	own     bool   // this member led it
 	through uint64
 	commit  uint64
@@ -73,9 +73,9 @@ func (f *Follower) ackLoop(ctx context.Context) error {
 	}
 }
 
-// nextRefusals returns an acknowledgement whose refused sessions have not been cut. These need not
-// wait for its commit: the leader's refusal may rest on entries that this member has not applied
-// yet, in which the session has moved elsewhere, perhaps with a shorter timeout.
+// nextRefusals returns an acknowledgement whose refused sessions have not been cut yet. The
+// refusals need not wait for its commit. They may rest on entries that this member has not applied
+// yet: the session may have moved to another member, perhaps with a shorter timeout.
 func (f *Follower) nextRefusals() (ack, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

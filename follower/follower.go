@@ -111,9 +111,9 @@ type Config struct {
 	Damaged    func(why string) // called, perhaps repeatedly, when this member's state differs from that of the others; must not block
 
 	MaxInFlight      int // writes sent and not applied here; default 8,192
-	MaxInFlightBytes int // of the same writes; default 16 MiB; one write may exceed it
+	MaxInFlightBytes int // bytes of the same writes; default 16 MiB; a single write may be larger
 	MaxQueued        int // writes not sent, at which Submit begins to wait; default 16,384
-	MaxQueuedBytes   int // of the same writes; default 32 MiB
+	MaxQueuedBytes   int // bytes of the same writes; default 32 MiB
 
 	Logger *slog.Logger // default: discard
 }

@@ -7,8 +7,8 @@ import (
 	"rollcall/jute"
 )
 
-// perLock is how many touches of an acknowledged batch are handled under one hold of the lock: a
-// few tens of microseconds, for which connections and apply may have to wait.
+// perLock is how many touches of an acknowledged batch are handled under one hold of the lock. That
+// takes a few tens of microseconds, for which connections and apply may have to wait.
 const perLock = 256
 
 // leases knows until when this member may speak for the sessions that its connections hold. Make
@@ -19,7 +19,7 @@ type leases struct {
 	mu      sync.Mutex
 	held    map[jute.SessionID]lease
 	fresh   []jute.SessionID                // leases made by the entry that is being applied
-	waiting map[jute.SessionID]*expectation // sessions whose leases are not valid and that a Vouch waits for
+	waiting map[jute.SessionID]*expectation // sessions for which a Vouch waits, because their leases are not valid
 }
 
 // lease is one connection's lease of a session.

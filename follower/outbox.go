@@ -59,7 +59,7 @@ type outbox struct {
 	mu        sync.Mutex
 	lanes     map[uint64]*lane // by connection; only those with something unapplied
 	spare     []*lane
-	urgent    turns   // lanes whose first write makes, takes over or ends a session
+	urgent    turns   // lanes whose first write creates, takes over or ends a session
 	classes   classes // other lanes that are not empty
 	held      int
 	heldBytes int

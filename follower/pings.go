@@ -18,7 +18,7 @@ import (
 const (
 	touchesPerPong = 100_000 // about 1.2 MB
 	maxProofs      = 64      // proof rounds that wait for an answer; if there are more, the oldest are dropped and fail at the leader
-	flushesPerTick = 64      // of those without a ping: each sends again all that is not acknowledged
+	flushesPerTick = 64      // flushes without a ping: each sends again all touches that are not acknowledged
 )
 
 // Pings implements proto.FollowerServer for one leader's stream. It answers a ping with all batches

@@ -78,9 +78,9 @@ func TestLateAnnouncement(t *testing.T) {
 	})
 }
 
-// A process announces itself twice: on a connection that it gave up, which is read late, and on the
-// next one, whose announcement counts. The other announcement arrives after the first writes, whose
-// numbers must go on as before.
+// A process announces itself twice: once on a connection that it has given up, and once on the next
+// one. The first announcement is delayed and arrives after the first writes of the second
+// connection. The second announcement counts, and the numbers of the writes must go on as before.
 func TestRepeatedAnnouncement(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		e.Joined()

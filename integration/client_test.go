@@ -21,9 +21,9 @@ import (
 // number.
 const clientKills = 20
 
-// Package client keeps its sessions when the leader is killed with requests in flight: no call ends
-// with an error other than a lost connection, no acknowledged write is lost or done twice,
-// ephemerals live, and watches see the last write.
+// Package client keeps its sessions when the leader is killed with requests in flight. A call fails
+// only because the connection was lost. No acknowledged write is lost or done twice, ephemeral
+// nodes stay, and watches see the last write.
 func TestClientOverLeaderKill(t *testing.T) {
 	for _, seed := range seedsToRun(t, clientKills) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 )
 
 // damageLimit is the longest time until a member that differs has stopped serving, if a majority is
-// up and clients write: a mark each second, an answer and a verdict each half tick, and a transfer
-// of leadership.
+// up and clients write. It is the sum of a mark each second, an answer and a verdict each half
+// tick, and a transfer of leadership.
 const damageLimit = 5 * time.Second
 
 // spoil damages /a on a member, changes the node, and goes on writing until that member no longer

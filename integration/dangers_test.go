@@ -311,9 +311,9 @@ func (s *expiries) hear(e member.Event) {
 	}
 }
 
-// The leader is paused for twice the longest timeout. Its clients move elsewhere, and those of the
-// others notice nothing. No session is expired meanwhile, and none because of what the old leader
-// knows when it wakes.
+// The leader is paused for twice the longest timeout. Its clients move to other members, and the
+// clients of those notice nothing. No session is expired during the pause, and the old leader
+// expires none when it resumes.
 func TestLeaderPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var expired expiries
@@ -491,10 +491,10 @@ func TestWallClocksJump(t *testing.T) {
 	})
 }
 
-// A follower flushes a touch of a session that the leader no longer counts as the follower's: the
-// session is being closed, has been closed, or has moved to another member without this one
-// knowing. The answer says so at once. The connection is closed, and the touch renews nothing. The
-// other session of the same batch is renewed.
+// A follower flushes a touch of a session that is no longer the follower's at the leader. The
+// session is being closed, has been closed, or has moved to another member without this one's
+// knowledge. The answer refuses the session at once: its connection is closed, and the touch renews
+// nothing. The other session of the same batch is renewed.
 func TestRefusedTouchInABatch(t *testing.T) {
 	const timeout = 4 * tick
 	for _, tt := range []struct {

@@ -10,9 +10,9 @@ import (
 	"rollcall/jute"
 )
 
-// A connection that the network has forgotten, without telling either end, is given up after a tick
-// without an answer, whatever runs on it: pings and proofs, writes, or the log. No session suffers
-// meanwhile.
+// The network forgets a connection without telling either end. The connection is given up after a
+// tick without an answer, whatever runs on it: pings and proofs, writes, or the log. No session
+// suffers meanwhile.
 //
 // A write waits as long as its own connection takes; pings are not involved. The log's connection
 // is given up a tick after the last answer. The connection on which writes are forwarded is probed

@@ -10,9 +10,9 @@ import (
 	"rollcall/jute"
 )
 
-// There is no leader while a client does its handshake, for a new session or for its old one, but
-// for less than a third of the session's timeout. The client is answered on that connection as soon
-// as there is a leader, and served.
+// A client does its handshake, for a new session or for its old one, while there is no leader. If
+// that lasts less than a third of the session's timeout, the client is answered on the same
+// connection as soon as there is a leader, and served.
 func TestHandshakeWaitsForALeader(t *testing.T) {
 	const timeout, wait = 20 * tick, 5 * tick
 	for _, attach := range []bool{false, true} {
@@ -53,10 +53,10 @@ func TestHandshakeWaitsForALeader(t *testing.T) {
 	}
 }
 
-// A member that was cut off sends an attach late, after the network has healed. Its client is gone,
-// and the member was not told. Meanwhile the client has resumed its session on another member. The
-// late attach is refused because of its old since and is not tried again: the session stays with
-// the connection that the client uses, and the half-open connection is closed.
+// A member that was cut off sends an attach late, after the network has healed. Its client has gone
+// without the member's knowledge, and has resumed its session on another member. The late attach is
+// refused because of its old since, and is not tried again. The session stays with the connection
+// that the client uses, and the half-open connection is closed.
 func TestHalfOpenAttachDoesNotTakeTheSessionBack(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		const timeout = 10 * tick
@@ -99,9 +99,9 @@ func TestHalfOpenAttachDoesNotTakeTheSessionBack(t *testing.T) {
 	})
 }
 
-// A client resumes its session on a member whose log lags by less than half a tick, so that the
-// member knows an older since. The attach is tried again with what the member has learnt, and the
-// client gets its session on that connection.
+// A client resumes its session on a member whose log lags by less than half a tick. The member
+// therefore knows an older since. It tries the attach again with the newer one that it has learned,
+// and the client gets its session on that connection.
 func TestAttachOnALaggingMemberIsTriedAgain(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		_, session := e.Open(leader, 10*tick)

@@ -88,8 +88,9 @@ func killLeader(t *testing.T, seed uint64, sum *killed) {
 	sum.dropped.Add(s.Dropped)
 }
 
-// sendAgain keeps the log from one follower for a moment, and meanwhile breaks the connection on
-// which the follower forwards writes, so that it sends writes again that are already in the log.
+// sendAgain makes a follower send writes again that are already in the log. It keeps the log from
+// the follower for a moment, and meanwhile breaks the connection on which the follower forwards
+// writes.
 func sendAgain(e *cluster.Ensemble, leader uint32, rng *rand.Rand) {
 	f := e.Followers()[rng.IntN(2)]
 	e.BlockLog(leader, f)

@@ -28,16 +28,16 @@ const (
 	writePace        = 30 * time.Millisecond  // the longest pause between two writes of a session
 	faultSpan        = 800 * time.Millisecond // the time in which faults begin, while writes go on
 	sessionTimeout   = 10 * time.Second
-	silentTimeout    = 4 * time.Second      // of the session that is abandoned
+	silentTimeout    = 4 * time.Second      // the timeout of the session that is abandoned
 	maxDiskWrite     = 6 * time.Millisecond // the longest time that a write to a disk takes
 	deepEvery        = 8                    // one in deepEvery schedules is long enough for snapshots
 	linearEvery      = 5                    // one in linearEvery schedules has linearizable reads
 	writersLimit     = 2 * time.Minute
 )
 
-// quiet is the longest time, from the first fault to the end of the last one and of an election
-// after it, in which clients of members that were not hit notice nothing. It is the rest of a
-// lease, 0.9T - T/3 - tick/2, less the time to find the next leader.
+// quiet is a length of time. If all faults, and an election after them, are over within it, clients
+// of members that were not hit notice nothing. It is the rest of a lease, 0.9T - T/3 - tick/2, less
+// the time to find the next leader.
 const quiet = 5 * time.Second
 
 // totals counts what happened in all schedules.

@@ -16,7 +16,7 @@ const maxMarks = 64
 // applied, so at an equal index all digests should be equal, whichever member led.
 type comparison struct {
 	self     uint32
-	members  int           // of the ensemble
+	members  int           // how many the ensemble has
 	patience time.Duration // how long to wait for members that have not reached an index
 
 	mu       sync.Mutex

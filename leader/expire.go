@@ -27,12 +27,14 @@ type round struct {
 // expireLoop moves table time on and pings every member, every half tick and at the very beginning.
 // It never waits for a commit.
 //
-// The members are asked about sessions that fall due before these are closed. A session is closed
-// if no answer touches it by the time every reachable member has answered a ping sent since, or
-// half a tick has passed. If a step was late by more than a quarter tick, this process was paused,
-// and touches of live sessions may not have been read yet. Then the ping goes out half a tick
-// later. That delay happens only once for the same sessions, however late the next steps are, so
-// that a leader on a slow machine expires sessions too.
+// Before it closes sessions that fall due, the leader asks the members about them: it pings every
+// member once more, and waits until every reachable member has answered or half a tick has passed.
+// It closes the sessions that no answer has touched by then.
+//
+// If a step was late by more than a quarter tick, this process was paused, and touches of live
+// sessions may not have been read yet. Then the ping goes out half a tick later. That delay happens
+// only once for the same sessions, however late the next steps are, so that a leader on a slow
+// machine expires sessions too.
 func (l *Leader) expireLoop(ctx context.Context) error {
 	l.pingAll()
 	timer := time.NewTimer(l.cfg.Sessions.Wait(time.Now()))
@@ -133,8 +135,8 @@ func (l *Leader) allAnswered(number uint64, now time.Time) bool {
 	return true
 }
 
-// redialSilent closes the connections to members that have sent nothing for a tick, the length of
-// two pings: the network may have dropped such a connection, and then everything sent on it is lost
+// redialSilent closes the connections to members that have sent nothing for a tick, the time of two
+// pings. The network may have dropped such a connection, and everything sent on it is then lost
 // without an error. If a member does not answer on the next connection either, it gets twice as
 // long each time, up to the sync limit. If this process itself was paused, every member gets
 // another tick.

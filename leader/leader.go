@@ -79,7 +79,7 @@ type Config struct {
 	Members     map[uint32]Link // every member, this one included: a majority of them proves that we lead
 	Applied     func() uint64   // returns the log index up to which Sessions is up to date; takes no lock that apply holds
 	Ensemble    Ensemble        // default: none, and this leader never hands over on its own
-	Redial      func(id uint32) // closes the connection that Members[id] uses, so that the next use opens another; must not block; default: nothing
+	Redial      func(id uint32) // closes the connection that Members[id] uses; the next use opens another. Must not block. Default: nothing
 	Counters    *Counters       // keep counting over terms; default: new ones for this term
 	Logger      *slog.Logger    // default: discard
 	Nodes       Nodes

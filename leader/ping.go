@@ -121,7 +121,7 @@ func (l *Leader) send(ctx context.Context, m *link, stream proto.Follower_PingsC
 type answer struct {
 	through uint64
 	refused []int64
-	unsure  bool // of the refusals, because this member has applied less than the other one
+	unsure  bool // whether the refusals are unsure, because this member has applied less than the other one
 }
 
 // receive listens to one member. When it records that a ping is answered, the touches of the answer
@@ -147,7 +147,7 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 			return err
 		}
 		if bare := pong.Number == 0 && len(pong.Batches) == 0; bare || pong.More {
-			continue // a proof alone is not an answer, and does not end the answer between whose parts it comes
+			continue // a pong with only a proof is not an answer. It may come between two parts of one, and does not end it
 		}
 		if a.through != 0 && !a.unsure {
 			m.addAck(ack{proof: l.prove(), boot: pong.Boot, through: a.through, refused: a.refused})
@@ -162,10 +162,10 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 	}
 }
 
-// touch enters a pong's batches into the table, each at the time it was first sent. A session that
-// the table does not know is refused, unless the member has applied more of the log than this one
-// and so may know better. Then the answer is neither acknowledged nor refused, and comes again with
-// the next ping.
+// touch enters a pong's batches into the table, each at the time it was first sent. It refuses a
+// session that the table does not know. There is one exception: if the member has applied more of
+// the log than this one, it may know better. Then the answer is neither acknowledged nor refused,
+// and comes again with the next ping.
 func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) error {
 	behind := pong.Applied > l.cfg.Applied()
 	for _, batch := range pong.Batches {

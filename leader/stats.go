@@ -11,9 +11,9 @@ import (
 // zero value is ready to use. They are safe for concurrent use.
 type Counters struct {
 	Proposed  atomic.Uint64 // transactions put into entries
-	Committed atomic.Uint64 // of those, transactions whose entries were committed and applied here
+	Committed atomic.Uint64 // transactions whose entries were committed and applied here
 	Expired   atomic.Uint64 // sessions that expired
-	Sizes     tally.Sizes   // of the transactions proposed in this term, in bytes as encoded in the log
+	Sizes     tally.Sizes   // sizes of the transactions proposed in this term, in bytes as encoded in the log
 }
 
 // Reset sets all counters to zero.
@@ -26,7 +26,7 @@ func (c *Counters) Reset() {
 
 // Stats describe the term as it is now.
 type Stats struct {
-	Learners int           // other members whose stream is open and that have sent something on it
+	Learners int           // other members that have sent something on their open stream
 	Synced   int           // those of them that have since applied what was committed when it opened
 	Syncs    int           // calls of Sync that wait for their proof
 	Uptime   time.Duration // since the term opened

@@ -17,8 +17,9 @@ const (
 	// few writes, in addition to its ephemeral nodes.
 	maxExpires = 128
 
-	// sweepNodes is how many nodes of ended sessions a sweep, and so an entry, removes: half of
-	// what an entry may remove, so that it also has room for sessions that end with their nodes.
+	// sweepNodes is how many nodes of ended sessions a sweep removes. An entry has at most one
+	// sweep. This is half of what an entry may remove, so that there is also room for sessions that
+	// end with their nodes.
 	sweepNodes = 500
 )
 

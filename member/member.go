@@ -1,7 +1,12 @@
-// Package member assembles one member of an ensemble from the packages below it: the log (quorum),
-// the replicated state (znode), the follower that runs for the member's whole life, the leader of
-// each term that it leads, and the server for its clients. The command and the tests both use this
-// assembly. It holds no state of its own.
+// Package member assembles one member of an ensemble from the packages below it:
+//
+//   - quorum, the log;
+//   - znode, the replicated state;
+//   - follower, which runs for the member's whole life;
+//   - leader, for each term that this member leads;
+//   - server, for its clients.
+//
+// The command and the tests both use this assembly. The package holds no state of its own.
 //
 // The data flows as follows:
 //
@@ -62,14 +67,14 @@ type Config struct {
 	Drain        time.Duration // how long a graceful stop may take to close client connections; default: at once
 	EnsembleText []byte        // content of /zookeeper/config; nil: standalone
 
-	Version string    // of this program, for srvr; default "dev"
+	Version string    // this program's version, for srvr; default "dev"
 	Built   time.Time // date of the commit that it was built from
 
 	Network Network                  // default TCP
 	Bind    func(addr string) string // advertised address → the one to listen on; default the same
 	Stores  *disk.Stores             // default: files in Dir
 	Now     func() time.Time         // wall clock; default time.Now
-	Events  func(Event)              // called with what happens in the ensemble, on the member that leads, by one goroutine
+	Events  func(Event)              // called for each event in the ensemble, on the member that leads, by one goroutine
 	Logger  *slog.Logger             // default: discard
 
 	// The following are for tests that check what a member does. Hooks are called after the

@@ -20,8 +20,9 @@ import (
 const maxMessage = 16 << 20
 
 const (
-	// maxStreams bounds what one member asks of another at a time: a stream of pings, one of
-	// writes, a sync, a hello, and those of a connection or a term that is ending.
+	// maxStreams bounds the gRPC calls of one member to another at a time. There are four: a stream
+	// of pings, a stream of writes, a sync and a hello. A connection or a term that is ending may
+	// still have its own.
 	maxStreams = 64
 	// keepaliveTime is the time without a byte after which a connection is probed. gRPC allows no
 	// less than 10 s.

@@ -8,19 +8,19 @@ import (
 	"rollcall/znode"
 )
 
-// heirPause is for how many sync limits after its term a member is not handed leadership again by a
-// leader that cannot do its work. If no leader can do its work, each hands over to the member that
-// has not led for longest, until all have been tried. So of n members at most n-1 hand over in that
-// time, and then the leader stays.
+// heirPause is how many sync limits a member's term has to be over before a leader that cannot do
+// its work hands leadership to the member again. If no leader can do its work, each hands over to
+// the member that has not led for longest, until all have been tried. Of n members, at most n-1
+// hand over in that time, and then the leader stays.
 const heirPause = 6
 
-// succession records which members have led, as far as this process has seen, and picks the next
-// leader. It implements leader.Ensemble. It is safe for concurrent use.
+// succession records which members have led since this process started, and picks the next leader.
+// It implements leader.Ensemble. It is safe for concurrent use.
 type succession struct {
 	m *Member
 
 	mu     sync.Mutex
-	leader uint32               // of the newest TermStart in raft's term
+	leader uint32               // the leader by the newest TermStart in raft's term
 	led    map[uint32]time.Time // when each member's last term was over, or when it was handed leadership
 }
 

@@ -42,7 +42,7 @@ type terms struct {
 	current atomic.Pointer[leader.Leader] // the leader that gRPC calls go to
 
 	mu         sync.Mutex
-	nonce      uint64       // of the TermStart that is proposed or has opened the present term; 0: none
+	nonce      uint64       // nonce of our TermStart that is proposed or has opened the present term; 0: none
 	opened     chan opening // gets the opening when that TermStart is applied; one place
 	cancelTerm func()       // ends the present term
 }

@@ -1,13 +1,13 @@
-// Package proto is the language between members: the gRPC services Follower (served
-// by every member, called by whoever leads) and Leader (served by every member,
-// answered while it leads), and Entry, the format of the replicated log.
+// Package proto is the language between members. It has two gRPC services, Follower and Leader, and
+// Entry, the format of the replicated log. Every member serves both services: the leader calls
+// Follower, and Leader is answered only by the member that leads.
 //
-// rollcall.proto is the contract, and says units and meanings; the rest of the folder
-// is generated from it by `make proto`. There is no logic here.
+// rollcall.proto is the contract, with units and meanings. `make proto` generates the rest of the
+// folder from it. The package has no logic.
 //
 // # Compatibility
 //
-// What is in a log must stay readable: a field keeps its number and its meaning for
-// ever, and a number that is given up is reserved. A change that an older member would
-// apply differently raises Entry.format, and is used once all members have announced it.
+// Every log must stay readable. A field keeps its number and its meaning for ever, and a number
+// that is given up is reserved. A change that an older member would apply differently raises
+// Entry.format, and is used once all members have announced that format.
 package proto

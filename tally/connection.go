@@ -17,8 +17,8 @@ type Connection struct {
 	Timeout                                         time.Duration
 	Established                                     time.Time
 	Replies                                         uint64        // 0: what follows says nothing
-	Op                                              jute.Op       // of the last reply
-	Xid                                             int32         // of the last reply; -1: none that the client has counted
+	Op                                              jute.Op       // the last reply's
+	Xid                                             int32         // the last reply's; -1: the client has numbered no request
 	Zxid                                            int64         // in the last reply
 	Replied                                         time.Duration // when that was, from the server's start
 	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration

@@ -1,7 +1,8 @@
-// Package tally counts: durations and sizes, for figures that operators read. It also has the
-// record of what they see of a connection. Code that measures adds; code that reports reads a
-// summary. Adding takes no lock, waits for nothing and does not allocate, so that it may stand on any
-// path. A summary is read while others add: its parts may lie a few measurements apart.
+// Package tally counts durations and sizes, for figures that operators read. It also has the record
+// of a client's connection that operators see. Code that measures adds to a counter, and code that
+// reports reads a summary. Adding takes no lock, does not block and does not allocate, so it may be
+// on any path. A summary may be read while others add, and its parts may then differ by a few
+// measurements.
 package tally
 
 import (

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// clientShare is the part of the memory, one in so many, that clients' unread replies and
-	// waiting requests may take: the collector lets as much again lie about, and the state, the
-	// log and what goes between members must fit in, too.
+	// clientShare is the part of the memory, as one in so many, that clients' unread replies and
+	// waiting requests may take. The garbage collector may leave as much again unfreed. The state,
+	// the log and the traffic between members need memory too.
 	clientShare = 8
 	// softShare is the part of a cgroup's limit, in percent, that Go's collector is told to keep to.
 	softShare = 90

@@ -165,9 +165,9 @@ func (f *benchFlags) cases(args []string) ([]bench.Params, error) {
 // maxCPUs is more than a load needs: a few threads suffice for the servers' answers.
 const maxCPUs = 64
 
-// useCPUs sets how many threads run Go code at once. One suffices for some 100,000 requests
-// per second, and on a machine that servers share it leaves them the rest; the pacer of a
-// fixed rate keeps one to itself.
+// useCPUs sets how many threads run Go code at once. One thread serves some 100,000 requests per
+// second, and leaves the rest of a shared machine to the servers. A case with a fixed rate gets
+// another thread, because its pacer keeps one busy.
 func (f *benchFlags) useCPUs(cases []bench.Params) error {
 	n := f.cpus
 	if n == 0 {

@@ -61,8 +61,8 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 	return nil
 }
 
-// eventLevel returns the level at which an event is logged. What every client does all day is at the
-// level of debugging, and so not in the log.
+// eventLevel returns the level at which an event is logged. Events of every client's normal work
+// are at the debug level, and so are not in the log.
 func eventLevel(kind member.EventKind) slog.Level {
 	switch kind {
 	case member.EventQuota:

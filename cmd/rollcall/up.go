@@ -19,8 +19,8 @@ import (
 	"rollcall/server"
 )
 
-// What `rollcall up` runs with: ZooKeeper's limits for a tick of 2 s, and half of that
-// tick, so that a leader is replaced in about half a second.
+// `rollcall up` uses ZooKeeper's limits of session timeouts for a tick of 2 s. Its own tick is half
+// of that, so that a leader is replaced in about half a second.
 const (
 	upTick       = time.Second
 	upMinTimeout = 2 * time.Second

@@ -102,10 +102,10 @@ func startCluster(t *testing.T, e *process.Ensemble, name string) *cluster {
 	return &cluster{name: name, api: fmt.Sprintf("http://%v/patroni", api)}
 }
 
-// isolated returns the arguments of unshare for Patroni with namespaces of its own for processes,
-// mounts and shared memory, so that PostgreSQL, which leaves its process group, ends with it. A
-// test that runs as root starts PostgreSQL, which refuses to run as root, as the user of Debian's
-// package, and makes that user the owner of dir.
+// isolated returns the arguments of unshare that give Patroni its own namespaces for processes,
+// mounts and shared memory. PostgreSQL leaves Patroni's process group, but ends with the
+// namespaces. PostgreSQL refuses to run as root. If the test runs as root, it therefore starts
+// PostgreSQL as the user of Debian's package, and makes that user the owner of dir.
 func isolated(t *testing.T, dir string) []string {
 	t.Helper()
 	args := []string{"--pid", "--ipc", "--mount-proc", "--fork", "--kill-child"}

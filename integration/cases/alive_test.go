@@ -45,9 +45,9 @@ const silentPhases = 8
 // silence lets sessions fall silent at s.at, at all phases of a tick.
 func silence(s *stage) { s.silence(short, s.at) }
 
-// silence lets sessions fall silent at the members. Each must end no earlier than its timeout and
-// no later than allowed, on all members at one zxid, with one NodeDeleted for each watcher, and its
-// connection is closed without an answer.
+// silence lets sessions fall silent at the members. Each session must end no earlier than its
+// timeout and no later than allowed, at one zxid on all members. Each watcher gets one NodeDeleted,
+// and the session's connection is closed without an answer.
 func (s *stage) silence(timeout time.Duration, members ...uint32) {
 	var watchers []*session
 	for _, id := range s.IDs() {

@@ -261,9 +261,9 @@ func (l slowLog) StoreLogs(logs []*raft.Log) error {
 
 func slowDisk(cfg *member.Config) { cfg.Stores.Log = slowLog{cfg.Stores.Log} }
 
-// intoExpiry opens sessions that fall silent together. Each then does something around one of the
-// moments at which they may expire: do is called with the number of the session, whose ephemeral
-// node is /e and that number. It returns the sessions.
+// intoExpiry opens sessions that fall silent together, and returns them. Session i has the
+// ephemeral node /e and its number. intoExpiry calls do for each session, around one of the moments
+// at which the sessions may expire.
 func (s *stage) intoExpiry(do func(i int, k *session)) []*session {
 	s.Helper()
 	const (

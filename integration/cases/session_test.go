@@ -412,9 +412,9 @@ func (k *session) watchChildren(path string) jute.Code {
 	return k.code(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte(path), Watch: true})
 }
 
-// expires checks that the session, whose ephemeral node is path, ends on time after its last
-// request at k.touched, and that its connection, unless the client has dropped it, is closed at the
-// same time without an answer. It returns that time.
+// expires checks that the session ends on time after its last request at k.touched, and returns
+// when it ended. path is the session's ephemeral node. The session's connection must be closed at
+// the same time without an answer, unless the client has dropped it.
 func (k *session) expires(path string) time.Time {
 	k.s.Helper()
 	timeout := time.Duration(k.granted.TimeOut) * time.Millisecond

@@ -1,7 +1,12 @@
 // Package clients holds only tests. They run the real binary as processes, break it with signals,
-// and connect unchanged ZooKeeper clients to it: the Go client go-zookeeper, Python's kazoo, the
-// Java command line zkCli.sh, the Java client itself, Curator's recipes and the C client. Programs
-// in other languages are in folders with their names.
+// and connect unchanged ZooKeeper clients to it:
+//
+//   - the Go client go-zookeeper,
+//   - Python's kazoo,
+//   - the Java command line zkCli.sh, the Java client itself and Curator's recipes,
+//   - the C client.
+//
+// Programs in other languages are in folders with their names.
 //
 // A scenario is what a client does. Each is played on one member, and on three whose leader is
 // killed in the middle. Clients of the surviving members must see neither a disconnect nor an

@@ -140,8 +140,8 @@ func playOnce(t *testing.T, name string, members int, killLeader bool, filter fu
 	return g.Wait()
 }
 
-// seats puts one client on each surviving member, and one with all addresses on the leader that is
-// to be killed; or two on a single member.
+// seats returns one client for each surviving member, and one with all addresses that begins at the
+// leader that is to be killed. If killLeader is false, it returns two clients of a single member.
 func seats(e *process.Ensemble, leader *process.Member, killLeader bool) []seat {
 	if !killLeader {
 		return []seat{

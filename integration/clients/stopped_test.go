@@ -18,10 +18,10 @@ import (
 	"rollcall/jute"
 )
 
-// The leader's process is stopped by a signal, as nothing inside a process can do, until its
-// clients have moved elsewhere; then it goes on. Clients of the others notice only a pause. No
-// session is lost, and every acknowledged write is there. What the old leader was working on, or
-// still reads, for a session that has moved is not applied.
+// A signal stops the leader's process until its clients have moved to other members, and then it
+// continues. (Nothing inside a process can stop it in this way.) Clients of the other members
+// notice only a pause. No session is lost, and every acknowledged write is there. If a session has
+// moved, nothing that the old leader was doing for it, or reads for it later, is applied.
 func TestLeaderStopped(t *testing.T) {
 	e := startEnsemble(t, 3)
 	leader := e.Settle()

@@ -112,8 +112,8 @@ func interrupt(ctx context.Context, t *testing.T, up *dialogue) {
 	}
 }
 
-// freeBase returns a port of 127.0.0.1 that is free, along with those that rollcall up derives from
-// it, and below the ports that the kernel gives to programs that connect somewhere.
+// freeBase returns a free port of 127.0.0.1. The ports that rollcall up derives from it are free
+// too. All of them are below the ports that the kernel gives to outgoing connections.
 func freeBase(t *testing.T) int {
 	t.Helper()
 	for range 100 {

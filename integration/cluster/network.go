@@ -169,9 +169,9 @@ func (n *Network) Connected(from uint32, addr string) bool {
 	return len(n.find(func(c *conn) bool { return c.remote == addr && c.from == from })) > 0
 }
 
-// forget makes the connections of one host to an address dead, as a firewall does when it has
-// forgotten them: bytes in flight and bytes sent from now on are lost, even the end of a
-// connection, and neither side is told. New connections can be made.
+// forget makes the connections of one host to an address dead, as a firewall does that has
+// forgotten them. Bytes in flight and bytes that are sent from now on are lost, and so is the end
+// of a connection. Neither side gets an error. New connections can be made.
 func (n *Network) forget(from uint32, addr string) {
 	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
 		c.in.lose()

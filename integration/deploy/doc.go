@@ -1,7 +1,7 @@
-// Package deploy holds only tests. They build the container image, start the ensemble of
-// deploy/compose.yaml with `make up`, break it with Docker's means (kill a member, take its network
-// away), and check it with a ZooKeeper client on the published ports. They need a container engine
-// and fail without one; ROLLCALL_NO_DOCKER=1 leaves them out, and says so.
+// Package deploy holds only tests. They build the container image, and start the ensemble of
+// deploy/compose.yaml with `make up`. They break it with Docker's means: they kill a member, or
+// take its network away. A ZooKeeper client on the published ports checks it. The tests need a
+// container engine and fail without one; ROLLCALL_NO_DOCKER=1 leaves them out, and says so.
 //
 // Containers, networks, volumes and the image carry the name of this run, and are removed when it
 // ends. Nothing relies on a fixed sleep: tests wait for conditions, up to a limit far above what a

@@ -245,10 +245,10 @@ func (s *tally) report(t *testing.T) {
 	}
 }
 
-// floors judges what the sequences must have brought about: so much of each for a hundred of
-// them, two thirds of what there was when this was written, and a share of that for other numbers.
-// Ten do not count, because single ones scatter. More than a hundred need answer no more kinds of
-// operations and of codes.
+// floors checks that the sequences have brought about enough of each thing. For a hundred
+// sequences, enough is two thirds of what there was when this was written. For other numbers it is
+// a share of that, without ten sequences, because single ones vary. More than a hundred sequences
+// need not answer more kinds of operations and codes.
 func (s *tally) floors(t *testing.T, sequences int) {
 	t.Helper()
 	counts := max(0, sequences-10)

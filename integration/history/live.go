@@ -22,9 +22,9 @@ import (
 //     have been over a quarter tick late, after subtracting the half tick in which the check may
 //     not have been due yet.
 //
-// One kind of expiry is allowed because it was right when it was decided: after a silence of a full
-// timeout, the session may be heard again for up to a tick and yet be closed, because the touch
-// came after the PING round that asked for it.
+// One kind of expiry is allowed, because it was right when it was decided. After a silence of a
+// full timeout, a session may be heard again up to a tick before it is closed: the touch came after
+// the round of pings that asked for it.
 //
 // In addition, no client is told that its session has expired before a member has closed it.
 func checkLive(b *book, found func(Violation)) {

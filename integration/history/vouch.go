@@ -8,8 +8,8 @@ import (
 )
 
 // checkVouches judges (f): no member vouches for the connection that owns a session after another
-// member has applied the session's expiry. What counts is the time for which the check was made;
-// vouching at the very moment of the expiry is allowed. Vouching for another connection is not
+// member has applied the session's expiry. A check counts at the time for which it was made.
+// Vouching at the very moment of the expiry is allowed. Vouching for another connection is not
 // judged, because the log refuses everything that such a connection asks for.
 //
 // A client may still receive something later, by the time between a check and the wire: see

@@ -6,9 +6,9 @@ import (
 	"rollcall/jute"
 )
 
-// checkWrites judges (d): every acknowledged write is present, once, in its session's order.
-// Presence is judged at every whole snapshot, for the writes with zxids up to the snapshot's; the
-// snapshot with the greatest index must contain everything that was acknowledged before it.
+// checkWrites judges (d): every acknowledged write is present, once, and in its session's order.
+// Every whole snapshot is judged, for the writes with zxids up to its own. The snapshot with the
+// greatest index must contain everything that was acknowledged before it.
 //
 //   - A node that was created and not deleted exists, has the czxid of its create, as many versions
 //     as sets were acknowledged since, and the data of the last one.

@@ -23,15 +23,14 @@ const (
 	mostResident = 300 << 20
 
 	silentConns   = 58              // attacking connections, from one address
-	silentTimeout = 4 * time.Second // of their sessions
+	silentTimeout = 4 * time.Second // the timeout of their sessions
 	silentFrom    = "127.66.66.66"
 	silentReads   = 20 // after each write; several writes are in flight at a time
 	silentBlocks  = 40 // how many writes, each with its reads, on one connection
 	silentPause   = 200 * time.Millisecond
-	// silentRounds is how often each of them must connect and send all of its blocks, at least;
-	// otherwise there was no attack. It is half of what was seen on two cores that two other
-	// programs kept busy: there they sent 427,000 to 444,000 requests in five runs, 8.7 to 9.1
-	// rounds.
+	// silentRounds is how often each of them must at least connect and send all of its blocks; with
+	// less there was no attack. It is half of the 8.7 to 9.1 rounds (427,000 to 444,000 requests)
+	// of five runs on two cores that two other programs kept busy.
 	silentRounds = 4
 	bigSize      = 1_000_000 // bytes of the nodes that they read
 	listNames    = 5_000     // in the list that they read

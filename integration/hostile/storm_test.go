@@ -14,12 +14,13 @@ import (
 
 const (
 	storms          = 3
-	stormSessions   = 3_000           // that fall silent at once, on all members together
-	stormEphemerals = 2               // of each session
-	stormTimeout    = 8 * time.Second // of their sessions
+	stormSessions   = 3_000           // sessions that fall silent at once, on all members together
+	stormEphemerals = 2               // nodes of each session
+	stormTimeout    = 8 * time.Second // the sessions' timeout
 	stormOpeners    = 16              // sessions opened at a time
-	// mostStormRatio and freeStormTime limit how long others may wait at p99 in a storm: as many times
-	// as long as before it, or as long as freeStormTime, whichever is longer.
+	// mostStormRatio and freeStormTime limit how long other clients may wait at p99 in a storm.
+	// They may wait mostStormRatio times as long as before the storm, or freeStormTime if that is
+	// longer.
 	mostStormRatio = 3
 	freeStormTime  = 20 * time.Millisecond
 	stormLook      = 5 * time.Millisecond // how often to count the nodes

@@ -41,13 +41,13 @@ const (
 type write struct {
 	kind  kind
 	n     int    // in the order of sending
-	path  string // of the node; for queue it is known once it is acknowledged
+	path  string // the node's path; for queue it is known once it is acknowledged
 	call  *cluster.Call
 	acked bool // otherwise its outcome is unknown
 	zxid  int64
 }
 
-// value is the content of the node at path after writes, some of which may not have happened.
+// value is the content of the node at path after writes. Some of them may not have happened.
 type value struct {
 	applied int   // how many writes of known outcome
 	last    int   // the number that the last of them wrote; -1: none
@@ -55,7 +55,7 @@ type value struct {
 	maybe   []int // numbers of later writes with unknown outcome
 }
 
-// writer is one session, with what must exist of what it wrote. Its goroutine writes unless it is
+// writer is one session, and what must exist of its writes. Its goroutine writes unless it is
 // paused. While it is paused, its state may be checked.
 type writer struct {
 	client *cluster.Client
@@ -63,11 +63,11 @@ type writer struct {
 	rng    *rand.Rand
 
 	n       int
-	zxid    int64             // of the last acknowledged write
+	zxid    int64             // the last acknowledged write's
 	pending []*write          // sent, in order
 	nodes   map[string]*write // nodes that must exist
 	unsure  []*write          // writes of unknown outcome that create or delete
-	values  map[string]*value // of slots and the tally
+	values  map[string]*value // for slots and the tally
 	err     error             // the first error
 
 	acked, unknown int

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// hurried lists the constants that a hurried binary changes. Its members check whether to take a
-// snapshot every 300 to 600 ms instead of every 10 to 20 s, and keep so little log before a
-// snapshot that it does not reach back to the previous one. A member that was down for a second is
-// therefore sent a snapshot. Segments of raft-wal fill up quickly.
+// hurried lists the constants that a hurried binary changes. Its members check every 300 to 600 ms
+// whether to take a snapshot, instead of every 10 to 20 s. They keep so little log before a
+// snapshot that it does not reach back to the previous one, so a member that was down for a second
+// is sent a snapshot. Segments of raft-wal fill up quickly.
 var hurried = []struct{ file, old, new string }{
 	{"quorum/node.go", "snapshotInterval = 10 * time.Second", "snapshotInterval = 300 * time.Millisecond"},
 	{"quorum/trailing.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},

@@ -90,10 +90,10 @@ func (c *counts) print() {
 	}
 }
 
-// floors checks that each kind of damage, each kind of file, and each pair whose ends are certain
-// came to each of its ends at least once. If only a part of the table was played, it checks only
-// the pairs that were played both alone and with others. The kind of file whose content does not
-// matter is not counted for the kinds of damage.
+// floors checks that each kind of damage and each kind of file came to each of its ends at least
+// once, and so did each pair of the two whose ends are certain. If only a part of the table was
+// played, it checks only the pairs that were played both alone and with others. The kind of file
+// whose content does not matter is not counted for the kinds of damage.
 func (c *counts) floors(t *testing.T, played []trial) {
 	t.Helper()
 	alone, others := map[harm]bool{}, map[harm]bool{}

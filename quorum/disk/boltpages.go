@@ -37,9 +37,9 @@ type boltPages struct {
 }
 
 // checkPages reads all pages in use, except the values. It returns an error if bbolt could read
-// beyond a page or follow a cycle, or if keys are out of order: bbolt reads all of this when it
-// opens the file, in a goroutine of its own, where damage crashes the process. It costs one read
-// for each page, and one for each key that is not in the first of several pages.
+// beyond a page or follow a cycle, or if keys are out of order. bbolt reads the same pages when it
+// opens the file, in a goroutine of its own, and damage would crash the process there. checkPages
+// reads each page once, and once more for each key that is not in the first of several pages.
 func checkPages(file io.ReaderAt, size int64, meta boltMeta) error {
 	w := &boltPages{file: file, size: size, meta: meta, seen: map[uint64]bool{}}
 	_, err := w.walk(meta.root, 0, keys{})

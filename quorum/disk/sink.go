@@ -6,11 +6,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// writeOut is how many bytes of a snapshot are written to the disk at a time. If it were left to
-// the system, all of it would be written when the file is synced, and the log's next writes would
-// wait for it. They also wait for each of these pieces: with 2,000 writes per second at the same
-// time, pieces of 2 MiB made the slowest hundredth of them 1.6 times as slow, and pieces of 256 KiB
-// 1.2 times.
+// writeOut is how many bytes of a snapshot are written to the disk at a time. If the system chose
+// when to write, it would write all of them when the file is synced, and the log's next writes
+// would wait for that. They also wait for each piece. Beside 2,000 writes per second, pieces of 2
+// MiB made the slowest hundredth of the writes take 1.6 times as long, and pieces of 256 KiB 1.2
+// times.
 const writeOut = 256 << 10 // bytes
 
 // snapshotSink writes a snapshot. It yields to any goroutine that is ready to run, and ends the

@@ -30,9 +30,9 @@ const (
 // process is killed, no mark is lost. If the machine loses its power, marks are lost that the
 // kernel had not written yet.
 //
-// The mark counts only for the segment that it names. raft-wal never shortens a segment: whenever
-// entries are removed from the log's end, or all of them, it begins a new segment with a number
-// that was never used before. So the mark never has to be lowered.
+// The mark counts only for the segment that it names. raft-wal never shortens a segment. When
+// entries are removed from the end of the log, it begins a new segment, with a number that was
+// never used before. The mark therefore never has to be lowered.
 //
 // Only one goroutine at a time may call its methods, as with raft-wal's writers.
 type walMark struct {
