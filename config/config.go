@@ -35,7 +35,7 @@ type Settings struct {
 	MaxTimeout time.Duration // default 20 ticks
 
 	Limits      server.Limits
-	InFlight    int    // transactions sent and not yet applied here, over all connections; default 8,192
+	InFlight    int    // transactions sent and not yet applied here, over all connections; default 1,000
 	SuperDigest string // "super:" and the digest; "": there is no super user
 	// LinearizableReads makes every read wait for a proof that the leader still leads, and until
 	// this member has applied what was committed by then. By default reads may be stale.

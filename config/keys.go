@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/follower"
 	"rollcall/jute"
 	"rollcall/leader"
 	"rollcall/quorum"
@@ -108,7 +109,7 @@ var keys = []key{
 		doc: "longest request, in bytes; decimal, or hexadecimal with 0x",
 	},
 	{
-		name: "globalOutstandingLimit", kind: number(1, maxInFlight, func(d *draft) *int { return &d.InFlight }), def: "1000", // ZooKeeper's
+		name: "globalOutstandingLimit", kind: number(1, maxInFlight, func(d *draft) *int { return &d.InFlight }), def: text(follower.DefaultMaxInFlight),
 		doc: "writes of a member's clients in flight, over all connections",
 	},
 	{

@@ -62,8 +62,10 @@ var (
 
 // Defaults of Config.
 const (
-	defaultSyncLimit     = 5
-	defaultInFlight      = 8192     // two full entries
+	defaultSyncLimit = 5
+	// DefaultMaxInFlight is that of ZooKeeper's globalOutstandingLimit. The table of keys in package
+	// config takes it from here.
+	DefaultMaxInFlight   = 1000
 	defaultInFlightBytes = 16 << 20 // sixteen entries
 	defaultQueued        = 16384
 	defaultQueuedBytes   = 32 << 20
@@ -110,7 +112,7 @@ type Config struct {
 	Wall       func() time.Time // the wall clock: base of session ids, also reported to the leader
 	Damaged    func(why string) // called, perhaps repeatedly, when this member's state differs from that of the others; must not block
 
-	MaxInFlight      int // writes sent and not applied here; default 8,192
+	MaxInFlight      int // writes sent and not applied here; default 1,000
 	MaxInFlightBytes int // bytes of the same writes; default 16 MiB; a single write may be larger
 	MaxQueued        int // writes not sent, at which Submit begins to wait; default 16,384
 	MaxQueuedBytes   int // bytes of the same writes; default 32 MiB
@@ -169,7 +171,7 @@ func New(cfg Config) (*Follower, error) {
 		return nil, errors.New("follower: State, Clients, Leader, Probe, RaftTerm, RaftLeader, Joining, Wall and Damaged are required")
 	}
 	cfg.SyncLimit = cmp.Or(cfg.SyncLimit, defaultSyncLimit)
-	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, defaultInFlight)
+	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
 	cfg.MaxInFlightBytes = cmp.Or(cfg.MaxInFlightBytes, defaultInFlightBytes)
 	cfg.MaxQueued = cmp.Or(cfg.MaxQueued, defaultQueued)
 	cfg.MaxQueuedBytes = cmp.Or(cfg.MaxQueuedBytes, defaultQueuedBytes)
