@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// release is this program's version. admin puts the level of ZooKeeper's interface in front.
-const release = "0.1.0"
+// release is this program's version, which CHANGELOG.md names too. A build before the release of that
+// version has "-dev" after it. admin puts the level of ZooKeeper's interface in front.
+const release = "0.1.0-dev"
 
 // stamp is the commit that this program was built from and that commit's date, "COMMIT,DATE", as
 // ci/stamp.sh prints them. The linker sets it for make build. If it is "", the stamp of go build counts.

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"os"
+	"regexp"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"rollcall/admin"
@@ -25,27 +28,27 @@ func TestVersion(t *testing.T) {
 	}{
 		{
 			"make build", stamped(id + ",2026-11-20T23:38:42+01:00"),
-			"rollcall 0.1.0 (commit " + id + " of 2026-11-20T22:38:42Z)", "0.1.0-0123456789ab, built on 11/20/2026 22:38 UTC",
+			"rollcall 0.1.0-dev (commit " + id + " of 2026-11-20T22:38:42Z)", "0.1.0-dev-0123456789ab, built on 11/20/2026 22:38 UTC",
 		},
 		{
 			"make build with changes", stamped(id + "-modified,2026-11-20T23:38:42Z"),
-			"rollcall 0.1.0 (commit " + id + " of 2026-11-20T23:38:42Z, with changes that were not committed)", "0.1.0-0123456789ab-modified, built on 11/20/2026 23:38 UTC",
+			"rollcall 0.1.0-dev (commit " + id + " of 2026-11-20T23:38:42Z, with changes that were not committed)", "0.1.0-dev-0123456789ab-modified, built on 11/20/2026 23:38 UTC",
 		},
 		{
 			"go build", byGo("GOOS", "linux", "vcs.revision", id, "vcs.time", "2026-11-20T23:38:42Z", "vcs.modified", "false"),
-			"rollcall 0.1.0 (commit " + id + " of 2026-11-20T23:38:42Z)", "0.1.0-0123456789ab, built on 11/20/2026 23:38 UTC",
+			"rollcall 0.1.0-dev (commit " + id + " of 2026-11-20T23:38:42Z)", "0.1.0-dev-0123456789ab, built on 11/20/2026 23:38 UTC",
 		},
 		{
 			"go build with changes", byGo("vcs.revision", id, "vcs.time", "2026-11-20T23:38:42Z", "vcs.modified", "true"),
-			"rollcall 0.1.0 (commit " + id + " of 2026-11-20T23:38:42Z, with changes that were not committed)", "0.1.0-0123456789ab-modified, built on 11/20/2026 23:38 UTC",
+			"rollcall 0.1.0-dev (commit " + id + " of 2026-11-20T23:38:42Z, with changes that were not committed)", "0.1.0-dev-0123456789ab-modified, built on 11/20/2026 23:38 UTC",
 		},
 		{
 			"go build -buildvcs=false", byGo("GOOS", "linux"),
-			"rollcall 0.1.0 (commit unknown: built without git)", "0.1.0-unknown, built on 01/01/1970 00:00 UTC",
+			"rollcall 0.1.0-dev (commit unknown: built without git)", "0.1.0-dev-unknown, built on 01/01/1970 00:00 UTC",
 		},
-		{"no stamp", stamped(""), "rollcall 0.1.0 (commit unknown: built without git)", "0.1.0-unknown, built on 01/01/1970 00:00 UTC"},
-		{"a stamp without a date", stamped(id), "rollcall 0.1.0 (commit unknown: built without git)", "0.1.0-unknown, built on 01/01/1970 00:00 UTC"},
-		{"a short id", stamped("abc,2026-11-20T23:38:42Z"), "rollcall 0.1.0 (commit abc of 2026-11-20T23:38:42Z)", "0.1.0-abc, built on 11/20/2026 23:38 UTC"},
+		{"no stamp", stamped(""), "rollcall 0.1.0-dev (commit unknown: built without git)", "0.1.0-dev-unknown, built on 01/01/1970 00:00 UTC"},
+		{"a stamp without a date", stamped(id), "rollcall 0.1.0-dev (commit unknown: built without git)", "0.1.0-dev-unknown, built on 01/01/1970 00:00 UTC"},
+		{"a short id", stamped("abc,2026-11-20T23:38:42Z"), "rollcall 0.1.0-dev (commit abc of 2026-11-20T23:38:42Z)", "0.1.0-dev-abc, built on 11/20/2026 23:38 UTC"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := tt.commit.String(); got != tt.command {
@@ -63,3 +66,19 @@ func TestVersion(t *testing.T) {
 
 // noSource is a source whose methods are never called.
 type noSource struct{ admin.Source }
+
+// CHANGELOG.md begins with this program's version, and says that it is not released as long as this
+// program says "-dev".
+func TestChangesBeginWithTheVersion(t *testing.T) {
+	page, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, dev := strings.CutSuffix(release, "-dev")
+	if dev {
+		want += " (not released yet)"
+	}
+	if first := string(regexp.MustCompile(`(?m)^## .*$`).Find(page)); first != "## "+want {
+		t.Errorf("the first section of CHANGELOG.md is %q, want %q", first, "## "+want)
+	}
+}
