@@ -159,31 +159,19 @@ promote() {
   [ "$i" -gt 0 ]
 }
 
-run() {
-  local part
-  [ -x "$rollcall" ] || { echo "bin/rollcall is missing: make build" >&2; exit 1; }
-  begin_measuring
-  machine >"$DATA/machine.txt"
-  for part in "$@"; do
-    case $part in
-      three) turns three 3 "$rounds" ;;
-      one) turns one 1 "$rounds" ;;
-      idle15 | idle) turns "$part" 3 "$idle_rounds" ;;
-      alone) alone ;;
-    esac
-  done
-  stop
-  say "took $SECONDS s"
+part() {
+  case $1 in
+    three) turns three 3 "$rounds" ;;
+    one) turns one 1 "$rounds" ;;
+    idle15 | idle) turns "$1" 3 "$idle_rounds" ;;
+    alone) alone ;;
+  esac
 }
 
-parts="three one idle15 idle alone"
-allKnown "$parts" "${@:2}"
-needs_java() {
-  command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; exit 1; }
+# needs PART... fails if something is missing that these parts need.
+needs() {
+  [ "$*" != alone ] || return 0
+  command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; return 1; }
 }
-case ${1:-} in
-  "") needs_java; run $parts; report; finish ;;
-  run) [ $# -gt 1 ] || usage; [ "${*:2}" = alone ] || needs_java; run "${@:2}"; finish ;;
-  report) [ $# -eq 1 ] || usage; report ;;
-  *) usage ;;
-esac
+
+measuring "three one idle15 idle alone" "" "$@"

@@ -182,10 +182,33 @@ usage() {
   exit 2
 }
 
-# allKnown "PARTS" PART... ends the script if a PART is not one of PARTS.
-allKnown() {
-  local parts=$1 part
+# measuring "USUAL" "FURTHER" ARGS... does what the script's arguments ask for. USUAL are the parts that
+# are measured if none is named, and FURTHER those that have to be named. The script has two functions:
+# part measures one part, and needs fails if a program is missing for some parts.
+measuring() {
+  local usual=$1 known=" $1 $2 " part
+  shift 2
   for part in "${@:2}"; do
-    [[ " $parts " = *" $part "* ]] || usage
+    [[ $known = *" $part "* ]] || usage
   done
+  case ${1:-} in
+    "") run $usual; report; finish ;;
+    run) [ $# -gt 1 ] || usage; run "${@:2}"; finish ;;
+    report) [ $# -eq 1 ] || usage; report ;;
+    *) usage ;;
+  esac
+}
+
+# run PART... measures these parts.
+run() {
+  local part
+  needs "$@"
+  [ -x "$rollcall" ] || { echo "bin/rollcall is missing: make build" >&2; exit 1; }
+  begin_measuring
+  machine >"$DATA/machine.txt"
+  for part in "$@"; do
+    part "$part"
+    stop
+  done
+  say "took $SECONDS s"
 }

@@ -132,29 +132,16 @@ storage() {
   tests storage-write $short -benchtime "${BENCHTIME:-1s}" -count "$rounds" -bench 'BenchmarkWrite$' ./integration
 }
 
-run() {
-  local part
-  [ -x "$rollcall" ] || { echo "bin/rollcall is missing: make build" >&2; exit 1; }
-  begin_measuring
-  machine >"$DATA/machine.txt"
-  for part in "$@"; do
-    case $part in
-      live | members | disk | ephemerals | storage) "$part" ;;
-      sessions) grown sessions 'BenchmarkGrowth$' ./sessiontracker ./follower ;;
-      znodes) grown znodes 'BenchmarkGrowth$' ./znode ;;
-      watches) grown watches 'BenchmarkWatchGrowth$' ./znode ;;
-      bench) rounds=1 BENCHTIME=${BENCHTIME:-1s} TEST_LIMIT=1h grown bench . -benchmem ./... ;;
-    esac
-    stop
-  done
-  say "took $SECONDS s"
+part() {
+  case $1 in
+    live | members | disk | ephemerals | storage) "$1" ;;
+    sessions) grown sessions 'BenchmarkGrowth$' ./sessiontracker ./follower ;;
+    znodes) grown znodes 'BenchmarkGrowth$' ./znode ;;
+    watches) grown watches 'BenchmarkWatchGrowth$' ./znode ;;
+    bench) rounds=1 BENCHTIME=${BENCHTIME:-1s} TEST_LIMIT=1h grown bench . -benchmem ./... ;;
+  esac
 }
 
-parts="live members disk sessions znodes watches ephemerals storage bench"
-allKnown "$parts" "${@:2}"
-case ${1:-} in
-  "") run live members disk sessions znodes watches ephemerals; report; finish ;;
-  run) [ $# -gt 1 ] || usage; run "${@:2}"; finish ;;
-  report) [ $# -eq 1 ] || usage; report ;;
-  *) usage ;;
-esac
+needs() { return 0; }
+
+measuring "live members disk sessions znodes watches ephemerals" "storage bench" "$@"
