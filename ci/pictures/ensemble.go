@@ -30,55 +30,72 @@ var writeSteps = []step{
 	{"6", []string{"The client's own member replies to it."}},
 }
 
+// Places in the picture.
+const (
+	edge        = 20.0 // left and right of everything
+	leader      = 390.0
+	second      = 760.0 // the x position of the right follower
+	column      = 510.0 // the x position of the right list of steps
+	listTop     = 468.0
+	serverWidth = 220.0
+	serverTop   = 130.0
+	clientWidth = 130.0
+	clientTop   = 16.0
+	clientEnd   = 52.0
+	partMargin  = 12.0
+)
+
+var servers = []struct {
+	x     float64
+	name  string
+	parts []string // next to each other
+}{
+	{edge, "member 1, follower", []string{"sessions heard here"}},
+	{leader, "member 2, leader", []string{"deadlines", "next entry"}},
+	{second, "member 3, follower", []string{"writes under way"}},
+}
+
+var clients = []struct {
+	x                 float64
+	name              string
+	kind, call, reply string
+}{
+	{edge + serverWidth/2, "client A", "ping", "a", "b"},
+	{second + serverWidth/2, "client B", "write", "1", "6"},
+}
+
+// Parts begin a margin inside their members. An arrow goes from one part to the other.
+const (
+	leftPart        = edge + serverWidth - partMargin
+	leaderLeftPart  = leader + partMargin
+	leaderRightPart = leader + serverWidth - partMargin
+	rightPart       = second + partMargin
+)
+
+// ways are the arrows between members.
+var ways = []struct {
+	kind, number string
+	from, to, y  float64
+}{
+	{"ping", "c", leaderLeftPart, leftPart, 188},
+	{"ping", "d", leftPart, leaderLeftPart, 213},
+	{"ping", "e", leaderLeftPart, leftPart, 238},
+	{"write", "2", rightPart, leaderRightPart, 213},
+	{"write", "3", leaderLeftPart, leftPart, 294},
+	{"write", "4", leftPart, leaderLeftPart, 319},
+	{"write", "5", leaderLeftPart, leftPart, 344},
+	{"write", "3", leaderRightPart, rightPart, 294},
+	{"write", "4", rightPart, leaderRightPart, 319},
+	{"write", "5", leaderRightPart, rightPart, 344},
+}
+
 // ensemble draws three members and what goes between them.
 func ensemble() string {
-	const (
-		serverWidth = 220.0
-		serverTop   = 130.0
-		clientWidth = 130.0
-		clientTop   = 16.0
-		clientEnd   = 52.0
-		partMargin  = 12.0
-		edge        = 20.0 // of the picture
-		leader      = 390.0
-		second      = 760.0 // the x position of the right follower
-		column      = 510.0 // the x position of the right list of steps
-	)
 	d := &drawing{width: 1000, height: 660}
-	ways := []float64{188, 213, 238, 294, 319, 344} // heights of the arrows between members
-
-	for _, s := range []struct {
-		x     float64
-		name  string
-		parts []string // next to each other
-	}{
-		{edge, "member 1, follower", []string{"sessions heard here"}},
-		{leader, "member 2, leader", []string{"deadlines", "next entry"}},
-		{second, "member 3, follower", []string{"writes under way"}},
-	} {
-		middle := s.x + serverWidth/2
-		d.box("server", s.x, serverTop, serverWidth, 304)
-		d.text("title middle", middle, serverTop+25, s.name)
-		width := (serverWidth - partMargin*float64(len(s.parts)+1)) / float64(len(s.parts))
-		for i, part := range s.parts {
-			x := s.x + partMargin + (width+partMargin)*float64(i)
-			d.box("part", x, 168, width, 90)
-			d.text("middle", x+width/2, 218, part)
-		}
-		d.box("part", s.x+partMargin, 274, serverWidth-2*partMargin, 90)
-		d.text("middle", middle, 324, "log, on disk")
-		d.arrow("plain", middle, 364, middle, 386)
-		d.box("part", s.x+partMargin, 386, serverWidth-2*partMargin, 36)
-		d.text("middle", middle, 409, "tree, sessions, watches")
+	for _, s := range servers {
+		d.server(s.x, s.name, s.parts)
 	}
-	for _, c := range []struct {
-		x                 float64
-		name              string
-		kind, call, reply string
-	}{
-		{edge + serverWidth/2, "client A", "ping", "a", "b"},
-		{second + serverWidth/2, "client B", "write", "1", "6"},
-	} {
+	for _, c := range clients {
 		d.box("part", c.x-clientWidth/2, clientTop, clientWidth, clientEnd-clientTop)
 		d.text("title middle", c.x, clientTop+23, c.name)
 		d.arrow(c.kind, c.x-30, clientEnd, c.x-30, serverTop)
@@ -86,27 +103,31 @@ func ensemble() string {
 		d.arrow(c.kind, c.x+30, serverTop, c.x+30, clientEnd)
 		d.step(c.kind, c.reply, c.x+30, (clientEnd+serverTop)/2)
 	}
-
-	// Parts begin a margin inside their members; an arrow goes from one part to the other.
-	between := func(kind, number string, from, to, y float64) {
-		d.arrow(kind, from, y, to, y)
-		d.step(kind, number, (from+to)/2, y)
+	for _, w := range ways {
+		d.arrow(w.kind, w.from, w.y, w.to, w.y)
+		d.step(w.kind, w.number, (w.from+w.to)/2, w.y)
 	}
-	left, right := edge+serverWidth-partMargin, second+partMargin
-	leaderLeft, leaderRight := leader+partMargin, leader+serverWidth-partMargin
-	between("ping", "c", leaderLeft, left, ways[0])
-	between("ping", "d", left, leaderLeft, ways[1])
-	between("ping", "e", leaderLeft, left, ways[2])
-	between("write", "2", right, leaderRight, ways[1])
-	for _, f := range []struct{ leader, follower float64 }{{leaderLeft, left}, {leaderRight, right}} {
-		between("write", "3", f.leader, f.follower, ways[3])
-		between("write", "4", f.follower, f.leader, ways[4])
-		between("write", "5", f.leader, f.follower, ways[5])
-	}
-
-	d.list("ping", "The way of a ping", pingSteps, edge, 468)
-	d.list("write", "The way of a write", writeSteps, column, 468)
+	d.list("ping", "The way of a ping", pingSteps, edge, listTop)
+	d.list("write", "The way of a write", writeSteps, column, listTop)
 	return d.svg("An ensemble of three members: the way of a ping and the way of a write")
+}
+
+// server draws a member: parts next to each other, and below them its log and its tree.
+func (d *drawing) server(x float64, name string, parts []string) {
+	middle := x + serverWidth/2
+	d.box("server", x, serverTop, serverWidth, 304)
+	d.text("title middle", middle, serverTop+25, name)
+	width := (serverWidth - partMargin*float64(len(parts)+1)) / float64(len(parts))
+	for i, part := range parts {
+		left := x + partMargin + (width+partMargin)*float64(i)
+		d.box("part", left, 168, width, 90)
+		d.text("middle", left+width/2, 218, part)
+	}
+	d.box("part", x+partMargin, 274, serverWidth-2*partMargin, 90)
+	d.text("middle", middle, 324, "log, on disk")
+	d.arrow("plain", middle, 364, middle, 386)
+	d.box("part", x+partMargin, 386, serverWidth-2*partMargin, 36)
+	d.text("middle", middle, 409, "tree, sessions, watches")
 }
 
 // list draws the steps of one way below its title.
