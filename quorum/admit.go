@@ -25,8 +25,8 @@ const (
 	recoveryTerms = 1 << 16
 )
 
-// keyRecovery is the key in the stable store of the recovery that the data went through: the hash
-// of the server list that it was for, and a random number of 8 bytes.
+// keyRecovery is the key in the stable store for a recovery of the data. Its value has the hash of
+// the server list of the recovery, and a random number of 8 bytes.
 var keyRecovery = []byte("RollcallRecovery")
 
 // ErrRival is returned by a recovered member that is still alone and finds another member with

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// debugOnly holds the messages of raft's that repeat many times a second while a member is away, or
-// that report every step. They are logged at debug level. What they mean is logged elsewhere.
+// debugOnly holds those of raft's messages that repeat many times a second while a member is away,
+// or that report every step. They are logged at debug level. Other messages report the same facts.
 var debugOnly = map[string]bool{
 	"failed to heartbeat to":                                 true,
 	"failed to appendEntries to":                             true,

@@ -8,14 +8,16 @@
 //
 // # Changes to raft
 //
-// hashicorp/raft 1.7.3 is used unmodified, through wrappers that avoid its known problems: see
-// package wire (elections, commits, pipelines, snapshots), package disk (stores) and Node.decide
-// (which member may start an ensemble, and which must catch up first).
+// hashicorp/raft 1.7.3 is used unmodified, through wrappers that avoid its known problems:
+//
+//   - package wire: elections, commits, pipelines, snapshots;
+//   - package disk: stores;
+//   - Node.decide: which member may start an ensemble, and which must catch up first.
 //
 // # Failing
 //
-// A member is crash-only. If a store or the state machine cannot do an operation, Run returns the
-// reason, and the process must exit: a member never continues without its own disk.
+// A member is crash-only. If a store or the state machine fails, Run returns the reason, and the
+// process must exit: a member never continues without its own disk.
 package quorum
 
 import (

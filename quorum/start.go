@@ -197,8 +197,9 @@ func list(s []string) string {
 func joinQuorum(members int) int { return members - members/2 }
 
 // adoptTerm stores the greatest term of as many members as are needed to join. This member takes no
-// entries below that term: they may come from a leader that was deposed with the vote of its former
-// self and does not know it yet. adoptTerm returns what it waits for, or "" when it is done.
+// entries below that term. They may come from a leader that was deposed with the vote of this
+// member's former self, and does not know it yet. adoptTerm returns what it waits for, or "" when
+// it is done.
 func (n *Node) adoptTerm(v verdict) (waiting string, err error) {
 	var term uint64
 	var silent []string

@@ -18,8 +18,8 @@ const (
 	// no more than that is caught up from the log.
 	DefaultTrailingBytes = 64 << 20
 
-	// trailingTime is for how much time at the present write rate the log before a snapshot is
-	// kept, if that is more than TrailingBytes: the time that a restart takes.
+	// trailingTime is how much time the log before a snapshot covers, at the present write rate, if
+	// that is more than TrailingBytes. It is the time that a restart takes.
 	trailingTime = time.Minute
 	// maxTrailingFactor limits that to this many times TrailingBytes.
 	maxTrailingFactor = 4

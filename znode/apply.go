@@ -56,9 +56,9 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 const stampFormat = 3
 
 // stamp sets the log's time to that of the entry. As in ZooKeeper, the time is the stamp itself. It
-// goes back if the leader's clock is set back, or if the next leader's clock is behind. Up to
-// format 2 the time was the greatest stamp so far: after one stamp from a clock that was a year
-// ahead, the time did not move for a year.
+// goes back if the leader's clock is set back, or if the next leader's clock is behind. In entries
+// up to format 2, the time is the greatest stamp so far. With that rule, one stamp from a clock
+// that was a year ahead stopped the time for a year.
 func (s *State) stamp(entry *proto.Entry) {
 	stamp := entry.GetTimeMs()
 	if entry.GetFormat() < stampFormat {

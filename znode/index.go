@@ -5,9 +5,9 @@ import "hash/maphash"
 // index finds nodes by their paths. It holds only the nodes and 32 bits of a hash of each path,
 // about 15 bytes a node. A map would hold every path a second time.
 //
-// It is cut into parts that grow one by one, so that no change waits until everything is rehashed:
-// a change takes at most the time to copy one part, 1/2048 of all. It does not shrink. Its order
-// depends on chance and is never visible outside. The zero value cannot be used.
+// It is cut into parts that grow one by one. Therefore no change waits until everything is
+// rehashed: it waits at most while one part is copied, 1/2048 of all. The index does not shrink.
+// Its order depends on chance and is never visible outside. The zero value cannot be used.
 type index struct {
 	seed  maphash.Seed
 	parts []part
@@ -117,8 +117,8 @@ func (p *part) grow() {
 	}
 }
 
-// free empties slot i. The nodes after it in the run move up as far as their home slots allow, so
-// that they are still found.
+// free empties slot i. Later nodes of the run move back, at most to their home slots, so that they
+// are still found.
 func (p *part) free(i int) {
 	for j := p.next(i); p.hashes[j] != 0; j = p.next(j) {
 		if p.distance(p.home(p.hashes[j]), j) >= p.distance(i, j) {

@@ -82,8 +82,8 @@ func end(from, ms int64) int64 {
 }
 
 // recast runs change, then updates n's place among the candidates if the change affected it. n must
-// be of generation gen. For nodes other than containers and nodes with a TTL this costs one
-// comparison; for those two kinds it costs two changes of a sorted map.
+// be of generation gen. For a container or a node with a TTL this costs two changes of a sorted
+// map. For other nodes it costs one comparison.
 func (t *tree) recast(gen uint64, n *node, change func()) {
 	if !n.reapable() {
 		change()
@@ -106,7 +106,7 @@ func (t *tree) recast(gen uint64, n *node, change func()) {
 // Reapable returns up to limit candidates after the given one that are due at the time now, in ms
 // since 1970. An empty result means that there are no more. The cost is in proportion to the number
 // of results. A container that never had a child is due if it was last changed more than
-// neverUsedMs ago; if neverUsedMs is 0, it is never due. The caller holds at least the read lock.
+// neverUsedMs ago. If neverUsedMs is 0, it is never due. The caller holds at least the read lock.
 func (s *State) Reapable(now, neverUsedMs int64, after Candidate, limit int) []Candidate {
 	var due []Candidate
 	from := after

@@ -14,8 +14,8 @@ import (
 //	/zookeeper/quota<path>/zookeeper_stats    count=2,bytes=6
 //
 // Usage includes the node at the path itself. If quotas are nested, a change counts for the deepest
-// one only. Nothing else about quotas is stored except the set of their paths: without quotas a
-// change costs nothing extra, and with one it costs the depth of the changed path.
+// one only. The only other thing that is stored is the set of the quotas' paths. Without quotas a
+// change costs nothing extra. With a quota it costs as much as the changed path is deep.
 
 const (
 	limitsName = "/zookeeper_limits"
@@ -27,15 +27,16 @@ type Quota struct {
 	Path       string // the root of the subtree
 	Count      int64  // nodes in it
 	CountLimit int64  // the hard limit, or the soft one if there is no hard one; -1: no limit
-	Bytes      int64  // of their data
+	Bytes      int64  // the length of their data
 	BytesLimit int64
 }
 
-// limited returns the subtree whose limits node is at path, and false if path is no limits node.
+// limited returns the subtree that has its limits node at path, and false if path is no limits
+// node.
 func limited(path string) (root string, ok bool) { return quotaOf(path, limitsName) }
 
-// quotaOf returns the subtree whose node of that name is at path. As in ZooKeeper, there can be no
-// quota on the root or on a subtree that contains the quotas' own nodes.
+// quotaOf returns the subtree that has the node called name at path. As in ZooKeeper, there can be
+// no quota on the root or on a subtree that contains the quotas' own nodes.
 func quotaOf(path, name string) (root string, ok bool) {
 	root, ok = strings.CutPrefix(path, quotaPath)
 	if !ok {
@@ -98,8 +99,8 @@ func (t *tree) limits(root string) (limits, used quota, ok bool) {
 }
 
 // forbids reports whether a quota's hard limit forbids a change at path that adds so many nodes and
-// bytes. As in ZooKeeper, a change that shrinks the usage is still forbidden if the usage stays
-// above the limit, and within a multi the usage from before the multi counts.
+// bytes. Two rules are those of ZooKeeper. A change that shrinks the usage is still forbidden if
+// the usage stays above the limit. Within a multi, the usage from before the multi counts.
 func (s *State) forbids(path string, nodes, bytes int64) bool {
 	if !s.term.EnforceQuota {
 		return false

@@ -122,10 +122,10 @@ func (s *State) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 }
 
 // SetWatches sets the watches that a client had on another connection when it had seen all changes
-// up to the relative zxid. For a node that has changed since, it sets no one-shot watch; instead it
-// calls missed with the event, in the order of the lists, and only this client is to get it.
-// Persistent watches are set without checking for changes. If a list is null, or a path among the
-// one-shot watches is null, it returns MarshallingError and sets nothing.
+// up to the relative zxid. If a node has changed since, SetWatches sets no one-shot watch for it.
+// It calls missed with the event instead, in the order of the lists, and only this client gets that
+// event. Persistent watches are set without checking for changes. If a list is null, or a path
+// among the one-shot watches is null, SetWatches returns MarshallingError and sets nothing.
 func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.EventType, path []byte)) jute.Code {
 	for _, list := range [][][]byte{req.Data, req.Exist, req.Child} {
 		if list == nil || slices.ContainsFunc(list, func(path []byte) bool { return path == nil }) {

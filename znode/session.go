@@ -19,7 +19,7 @@ type Session struct {
 	Owner     Owner
 	Since     uint64 // the index of the entry that set the owner
 	CreatedMs int64  // since 1970
-	Address   string // of the client that connected last
+	Address   string // the client that connected last
 }
 
 // Owner is the connection that a session belongs to.

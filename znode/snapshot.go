@@ -32,8 +32,9 @@ func (sn *Snapshot) Index() uint64 { return sn.index }
 func (sn *Snapshot) Digest() uint64 { return sn.digest() }
 
 // WriteTo writes the copy in the form that Restore reads, and returns how many bytes it wrote.
-// Equal states write equal bytes. It computes the digest again; if that differs from the one that
-// was kept up with every change, it returns ErrDamaged, and the bytes written cannot be restored.
+// Equal states write equal bytes. WriteTo computes the digest again. If the result differs from the
+// digest that every change has updated, it returns ErrDamaged, and the bytes written cannot be
+// restored.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	version := sn.version()
 	b := newBlockWriter(w, version)
@@ -53,11 +54,11 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	return b.n, err
 }
 
-// version returns the snapshot version in which c is written: the newest one that all members can
-// read, judged by the Entry.format that each has announced. An older member can therefore be caught
-// up, and a member that goes back to an older version can read its own snapshots. If c holds
-// something that this version cannot express, the newest version is used: the log then has entries
-// of a later format too, and an older member could not continue from c anyway.
+// version returns the snapshot version in which c is written. It is the newest one that all members
+// can read, judged by the Entry.format that each has announced. An older member can therefore be
+// caught up, and a member that goes back to an older version can read its own snapshots. If that
+// version cannot express c, the newest version is used. In that case the log has entries of a later
+// format too, and an older member could not continue from c anyway.
 func (c *content) version() uint32 {
 	if c.MinFormat() < stepsFormat && c.unswept.n == 0 {
 		return unsweptVersion - 1
@@ -244,7 +245,7 @@ func (s *State) Restore(r io.Reader) error {
 	return nil
 }
 
-// Verify reads a whole snapshot and makes all of Restore's checks but builds no tree, so it needs
+// Verify reads a whole snapshot and makes all of Restore's checks, but builds no tree. It needs
 // memory only for the sessions and one path of nodes. It returns the index of the last entry in the
 // snapshot, and raft's term of the last TermStart. Its errors are those of Restore.
 func Verify(r io.Reader) (index, term uint64, err error) {

@@ -228,9 +228,9 @@ func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
 	return right, fresh
 }
 
-// drop removes k, which is below p; p is of this generation. A kid without keys is removed. A small
-// kid is merged with a neighbour if both together fill no more than half a page, so the number of
-// nearly empty pages stays bounded.
+// drop removes k, which is below p; p is of this generation. A kid without keys is removed. If a
+// small kid and a neighbour fill no more than half a page together, they are merged, so the number
+// of nearly empty pages stays bounded.
 func (p *page[K, V]) drop(gen uint64, k K) {
 	if p.kids == nil {
 		i, _ := p.search(k)

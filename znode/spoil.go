@@ -1,7 +1,7 @@
 package znode
 
 // Spoil damages the state as failing memory would: it flips a bit of a node's data, or adds a byte
-// if there are none, and updates nothing else. It is for tests of ensembles. It takes the write
+// if there are no data. It updates nothing else. It is for tests of ensembles. It takes the write
 // lock, and reports whether the node exists.
 func Spoil(s *State, path string) bool {
 	s.mu.Lock()

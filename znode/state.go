@@ -5,11 +5,11 @@
 //
 // # Locks
 //
-// One lock guards everything: apply holds it to write, and readers share it. The methods of State
-// do not take it themselves, except Restore and Diff: the caller holds it, so that it can read, set
-// a watch and queue its reply as one step. Watches have a mutex of their own, taken inside the
-// tree's lock, because readers set watches concurrently. The methods of Hooks and Watcher are
-// called under the write lock; they must neither block nor take it.
+// One lock guards everything: apply holds it to write, and readers share it. Except Restore and
+// Diff, the methods of State do not take it. The caller holds it, so that it can read, set a watch
+// and queue its reply as one step. Watches have a mutex of their own, taken inside the tree's lock,
+// because readers set watches concurrently. The methods of Hooks and Watcher are called under the
+// write lock; they must neither block nor take it.
 //
 // # Determinism
 //
@@ -65,7 +65,7 @@ type State struct {
 	cfg   Config
 	hooks Hooks
 
-	gen     atomic.Uint64 // of the sorted maps' pages; counted up after each copy
+	gen     atomic.Uint64 // generation of the sorted maps' pages; counted up after each copy
 	content               // the replicated state
 	marks   atomic.Pointer[[]Mark]
 	acls    acls
@@ -73,18 +73,18 @@ type State struct {
 
 	atOnce   int      // endAtOnce
 	perEntry int      // entryRemovals
-	removals int      // what remains of perEntry for the running entry
-	format   uint32   // of the running entry
-	changes  []change // of the running transaction: changes that watchers will be told about
+	removals int      // how many removals the running entry may still make
+	format   uint32   // the running entry's
+	changes  []change // changes of the running transaction that watchers will be told about
 	overused []Quota  // the quotas that the running transaction exceeded
-	result   Result   // of the running transaction
+	result   Result   // the running transaction's
 	ops      []jute.MultiOp
 	results  []OpResult
-	undo     []undo             // of the running multi
+	undo     []undo             // what undoes the running multi
 	undoable bool               // the running operation may have to be undone
 	before   *tree              // the tree before the running multi, if quotas are enforced
 	create   jute.CreateRequest // kept for its slice's memory, as are ops and results
-	path     []byte             // of a sequential node
+	path     []byte             // the path of a sequential node
 }
 
 // content is all state that the log decides. A copy of it copies everything, provided the
@@ -92,11 +92,11 @@ type State struct {
 type content struct {
 	tree
 	sessions   sorted[sessionKey, *Session]
-	sessionSum uint64                       // of the hashes of all sessions; see DigestVersion
+	sessionSum uint64                       // sum of the hashes of all sessions; see DigestVersion
 	unswept    sorted[sessionKey, struct{}] // ended sessions with nodes left; see sweep
 	members    [maxMember + 1]member        // by id; no member has id 0
-	index      uint64                       // of the last entry applied
-	zxid       int64                        // of the last transaction that took one
+	index      uint64                       // the last entry applied
+	zxid       int64                        // the last transaction that took a zxid
 	now        int64                        // the log's time; see stamp
 	term       Term
 }
@@ -121,9 +121,9 @@ type Term struct {
 	Rules
 }
 
-// Rules are the settings of a term's leader that affect the state. They hold for the whole term: a
-// member that is configured otherwise, or that applies the log again with another configuration
-// after a restart, gets the same state.
+// Rules are the settings of a term's leader that affect the state. They hold for the whole term, so
+// all members get the same state. That includes a member that has other settings, and one that
+// applies the log again after a restart with new settings.
 type Rules struct {
 	SkipACL      bool // do not check ACLs
 	TTLNodes     bool // allow nodes with a time to live
@@ -136,19 +136,19 @@ type Rules struct {
 type Result struct {
 	Code    jute.Code // for the reply's header: OK even for a failed multi, see Multi
 	Zxid    int64     // the transaction's own, or the last one if it took none
-	Path    string    // of a create
-	Stat    jute.Stat // of create, setData, setACL
+	Path    string    // what a create created
+	Stat    jute.Stat // after create, setData, setACL
 	Multi   []OpResult
-	Session Session // of createSession and attach; also the present record if Code is SessionMoved
-	Later   bool    // of closeSession: nodes are left; Hooks.Swept is called when they are gone
+	Session Session // after createSession and attach; also the present record if Code is SessionMoved
+	Later   bool    // after closeSession: nodes are left; Hooks.Swept is called when they are gone
 }
 
 // OpResult is the result of one operation of a multi.
 type OpResult struct {
 	Op   jute.Op   // type of the result: OpError if the multi failed
 	Code jute.Code // OK, the error, or RuntimeInconsistency for operations after the failed one
-	Path string    // of a create
-	Stat jute.Stat // of create2 and setData
+	Path string    // what a create created
+	Stat jute.Stat // after create2 and setData
 }
 
 // Waiter waits for the result of a transaction of this member.
@@ -158,8 +158,8 @@ type Waiter interface {
 	Applied(r *Result)
 }
 
-// Hooks are called by apply with what it has changed, in log order, under the write lock. They must
-// not block, change their arguments, or take the tree's lock.
+// Hooks are how apply reports its changes, in log order, under the write lock. They must not block,
+// change their arguments, or take the tree's lock.
 type Hooks interface {
 	// TermStarted is called after a TermStart.
 	TermStarted(t Term)
@@ -179,8 +179,9 @@ type Hooks interface {
 	// Applied is called when a transaction of this member was in turn and has run, after the events
 	// that it caused. It is called for empty transactions too.
 	Applied(txn *proto.Txn, r *Result)
-	// Dropped is called for a transaction of this member that was not in turn (it was seen before,
-	// follows a gap, or is of an old boot), and for its announcement if that changed nothing.
+	// Dropped is called for a transaction of this member that was not in turn: it was seen before,
+	// it follows a gap, or it is of an old boot. It is also called for this member's announcement
+	// if that changed nothing.
 	Dropped(txn *proto.Txn)
 	// Overused is called before Applied when a write that was not refused has left a quota
 	// exceeded.

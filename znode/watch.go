@@ -71,7 +71,7 @@ func (s *State) fireTable(k tableKind, event jute.EventType, path string, a *acl
 	}
 }
 
-// fireAbove tells those who watch an ancestor of the changed node and everything below it.
+// fireAbove notifies the watches on an ancestor of the changed node that cover everything below it.
 func (s *State) fireAbove(c *change) {
 	data := &s.watches.tables[dataTable]
 	for above := c.path; above != rootPath; {
@@ -196,8 +196,8 @@ func watchPath(path []byte) string {
 	return borrow(path)
 }
 
-// keptPath returns watchPath in a form that may be kept: the node's own path if there is a node,
-// since it is in memory already, else a copy.
+// keptPath returns watchPath in a form that may be kept. If there is a node, that is the node's own
+// path, which is in memory already. Otherwise it is a copy.
 func (s *State) keptPath(path []byte) string {
 	if n := s.get(borrow(path)); n != nil {
 		return n.path

@@ -60,8 +60,8 @@ func (s *State) lifeOf(txn *proto.Txn, op jute.Op, mode jute.CreateMode, ttl int
 	return life{}, jute.OK
 }
 
-// createNode adds a node that may end as l says. Of the request's mode, only whether it is
-// sequential counts here.
+// createNode adds a node that may end as l says. It uses the request's mode only to see whether the
+// node is sequential.
 func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*node, jute.Code) {
 	if req.Flags.IsEphemeral() && !l.container && l.owner == 0 {
 		return nil, jute.SessionExpired // the transaction has no session
@@ -127,8 +127,8 @@ func (s *State) runDelete(txn *proto.Txn, r *Result) {
 	}
 }
 
-// deleteNode removes a node. It checks only as much of the path as is needed to find the parent;
-// any other invalid path names a node that does not exist.
+// deleteNode removes a node. It checks only the part of the path that is needed to find the parent.
+// A path that is invalid in another way names a node that does not exist.
 func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
 	path := borrow(req.Path)
 	if code := pathToParse(req.Path); code != jute.OK {

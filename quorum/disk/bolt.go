@@ -383,8 +383,8 @@ func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	return errors.Join(err, db.Close())
 }
 
-// keyMember is the key in the stable store of the member whose votes it holds: another member's
-// file has other votes, and maybe another log. Older versions have not stored it.
+// keyMember is the key in the stable store for the number of the member whose votes it holds.
+// Another member's file has other votes, and maybe another log. Older versions have not stored it.
 var keyMember = []byte("RollcallMember")
 
 // bind stores which member the stable store in the log's folder belongs to. It returns an error if

@@ -190,7 +190,7 @@ func (d *Data) ResetWrites() {
 	d.metrics.slow.Store(0)
 }
 
-// Timed runs op, which may hang. what describes it in Stalled's error.
+// Timed runs op, which may hang. what is the name of op in Stalled's error.
 func (d *Data) Timed(what string, op func() error) error { return d.log.timed(what, op) }
 
 // Stalled returns an error that names the oldest operation of a store, or of Timed, if it has taken

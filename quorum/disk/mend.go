@@ -12,8 +12,8 @@ import (
 
 // Contents says how far a snapshot goes, by the data that the state machine wrote into it.
 type Contents struct {
-	Index uint64 // of the last entry that was applied
-	Term  uint64 // of an entry: that one or an earlier one
+	Index uint64 // the last entry that was applied
+	Term  uint64 // the term of that entry or of an earlier one
 }
 
 // Check compares c with the index and term that the snapshot is said to have. After a recovery a
@@ -29,10 +29,10 @@ func (c Contents) Check(index, term uint64, recovered bool) error {
 }
 
 // Repair corrects what a crash during the installation of a snapshot leaves: a log that ends before
-// the snapshot, or contradicts it. It deletes the whole log, because the snapshot replaces it, but
-// only after verify, a state machine's, has read the whole snapshot. A gap between the two is
-// damage. recovered says that the data went through a recovery. Repair must be called before raft
-// runs.
+// the snapshot, or contradicts it. The snapshot replaces that log, so Repair deletes the whole log.
+// Before that, verify, which belongs to the state machine, must have read the whole snapshot. A gap
+// between log and snapshot is damage. recovered says that the data went through a recovery. Repair
+// must be called before raft runs.
 func (d *Data) Repair(verify func(io.Reader) (Contents, error), recovered bool) error {
 	s := d.bare
 	list, err := s.Snapshots.List()

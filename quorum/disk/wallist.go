@@ -20,8 +20,8 @@ import (
 // older versions ignore.
 type walList struct {
 	types.PersistentState
-	// Durable is the last index that the last segment held when the list was written, if this
-	// process had rewritten that segment; else it is 0. See walMark for later indexes.
+	// Durable is the last index that the last segment held when the list was written. It is 0 if
+	// this process had not rewritten that segment. See walMark for later indexes.
 	Durable uint64
 	// Sum is the checksum of all other fields. Lists of older versions have none.
 	Sum *uint32 `json:",omitempty"`

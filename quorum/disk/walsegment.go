@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// walSegments are raft-wal's files, with a checksum after every entry: raft-wal itself does not
-// notice if a stored entry has changed, and its decoder may then panic. Each append to the last
-// file is recorded in a mark.
+// walSegments are raft-wal's files, with a checksum after every entry. Without that, raft-wal does
+// not notice that a stored entry has changed, and its decoder may then panic. Each append to the
+// last file is recorded in a mark.
 type walSegments struct {
 	types.SegmentFiler
 	mark *walMark
@@ -207,8 +207,8 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 	return entries, nil
 }
 
-// maxSegment returns how long a segment can be, in bytes: raft-wal seals it with the batch that
-// exceeds its size, and appends an index of 4 bytes for each entry.
+// maxSegment returns how long a segment can be, in bytes. raft-wal seals a segment with the batch
+// that exceeds its size, and appends an index of 4 bytes for each entry.
 func maxSegment(info types.SegmentInfo) int64 {
 	const batch = MaxAppend * (MaxEntry + 2*entryOverhead)
 	return 2*int64(info.SizeLimit) + batch
