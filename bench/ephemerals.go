@@ -22,7 +22,7 @@ type observer struct {
 	groups map[string]*group
 }
 
-// group is a set of nodes whose deletion is awaited.
+// group is a set of nodes. The case waits for their deletion.
 type group struct {
 	left int
 	gone chan time.Time // gets the time of the last deletion; has room for one

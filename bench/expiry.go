@@ -18,8 +18,8 @@ import (
 // the sessions by a tick. The median of three storms is free of that unless it happens twice.
 const storms = 3
 
-// expiry lets sessions fall silent all at once, each with an ephemeral node whose deletion an
-// observer sees. It does so several times with new sessions. An op is an expiry; its latency is how
+// expiry lets sessions fall silent all at once. Each has an ephemeral node, and an observer sees
+// its deletion. It does so several times with new sessions. An op is an expiry; its latency is how
 // late the deletion is, counted from the session's timeout after its last request was sent.
 func (r *run) expiry() (Result, error) {
 	o, err := r.observe("silent")
@@ -60,7 +60,7 @@ func (r *run) storm(o *observer, n int) (gone []<-chan time.Time, due []time.Tim
 	if err != nil {
 		return nil, nil, err
 	}
-	// The work before this takes about the same time in each storm, so without a random pause every
+	// The work before this takes about the same time in each storm. Without a random pause, every
 	// burst could meet the edge of a tick. No server grants less than two ticks, so this range is
 	// at least one tick.
 	_, timeout := clients[0].Session()

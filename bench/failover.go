@@ -185,7 +185,7 @@ func (f *failover) result(begin, end reading) (Result, error) {
 }
 
 // missing returns how many acknowledged writes are lost. A node's version counts all writes that
-// were carried out, and its data hold the number of the newest: only writes that were not
+// were carried out, and its data hold the number of the newest. Only writes that were not
 // acknowledged may have come after the newest acknowledged one.
 func (f *failover) missing() (int64, error) {
 	ctx, stop := context.WithTimeout(f.r.ctx, 2*f.r.p.Timeout+drainTime)

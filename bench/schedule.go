@@ -6,8 +6,8 @@ import (
 )
 
 // schedule says when each request of a run at a fixed rate is due: request g at g/rate seconds.
-// Each of n connections takes every n-th request. So the rate is kept however long a single request
-// takes, and a request that a stall delays is still counted from the time when it was due.
+// Each of n connections takes every n-th request. The rate is therefore kept however long a single
+// request takes. A request that a stall delays still counts from the time when it was due.
 type schedule struct {
 	rate float64 // requests per second, positive
 	n    int64   // number of connections

@@ -58,7 +58,7 @@ func answer(conn net.Conn) {
 	}
 }
 
-// openLoopback opens a Client whose server is on the loopback interface and answers every request
+// openLoopback opens a Client to a server on the loopback interface that answers every request
 // immediately.
 func openLoopback(tb testing.TB, cfg Config) *Client {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -87,8 +87,8 @@ func openLoopback(tb testing.TB, cfg Config) *Client {
 }
 
 // BenchmarkGo measures a request's round trip over the loopback interface to a server that only
-// answers, for several numbers of connections and of requests in flight on each. Each reply
-// triggers the next request. On two cores, half of the cost is the server's.
+// answers. It does so for several numbers of connections, and of requests in flight on each. Each
+// reply triggers the next request. On two cores, half of the cost is the server's.
 func BenchmarkGo(b *testing.B) {
 	for _, load := range []struct {
 		conns, window int

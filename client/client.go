@@ -13,7 +13,7 @@
 // that sends it. Both kinds of readers handle frames with the same code.
 //
 // If a connection breaks, or nothing is received for two thirds of the session's timeout, the
-// requests in flight end with ErrConnectionLost and are not sent again. The reader tries the
+// requests in flight end with ErrConnectionLost. They are not sent again. The reader tries the
 // servers in turn to resume the session, sends its identities, sets its watches again, and only
 // then lets requests pass.
 //

@@ -388,8 +388,8 @@ func TestHandshakeNonsense(t *testing.T) {
 	}
 }
 
-// slow is a connection whose writes block and fail one second after it is closed. If fails is set,
-// they fail at once. The handshake is written normally.
+// slow is a connection on which writes block. They fail one second after it is closed. If fails is
+// set, they fail at once. The handshake is written normally.
 type slow struct {
 	net.Conn
 	fails   bool // writes fail at once
@@ -568,8 +568,8 @@ func TestBackoffOfServersThatDrop(t *testing.T) {
 	})
 }
 
-// A client gives up on a server that does not answer the connect request, or the identities after
-// it, when that server's share of the timeout is over.
+// A client gives up on a server when that server's share of the timeout is over, if the server has
+// not answered the connect request, or the identities after it.
 func TestHandshakeDeadline(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		start := time.Now()

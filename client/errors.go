@@ -7,8 +7,8 @@ import (
 	"rollcall/jute"
 )
 
-// A call may end with one of these errors, with a code of the server (jute.NoNode and the like,
-// found by errors.Is), or with its context's error.
+// A call may end with one of these errors, with a code of the server, or with its context's error.
+// errors.Is finds a code, such as jute.NoNode.
 var (
 	// ErrConnectionLost says that the connection broke after the request was queued. It is not
 	// known whether the request was carried out.

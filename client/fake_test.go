@@ -15,9 +15,9 @@ import (
 	"rollcall/jute"
 )
 
-// fake is a network of servers whose part the test plays. A Client that dials one gets one end of a
-// pipe, and the test gets the other end as a peer. If there is a Loop, a socket takes the place of
-// the pipe. A server that is down refuses connections.
+// fake is a network of servers. The test plays their part. A Client that dials one gets one end of
+// a pipe, and the test gets the other end as a peer. If there is a Loop, a socket takes the place
+// of the pipe. A server that is down refuses connections.
 type fake struct {
 	t     *testing.T
 	loop  *Loop

@@ -68,8 +68,8 @@ func (r *MultiResult) decode(d *jute.Decoder) {
 
 // Multi carries out all operations in order, or none. If all of them read (getData and
 // getChildren), each succeeds or fails by itself. For writes, the error is that of the operation
-// that failed, and results says which one that is: the operations before it have OK, those after it
-// jute.RuntimeInconsistency.
+// that failed, and results shows which one that is. The operations before it have OK, and those
+// after it jute.RuntimeInconsistency.
 func (c *Client) Multi(ctx context.Context, ops []jute.MultiOp) (results []MultiResult, err error) {
 	op := jute.OpMulti
 	if len(ops) > 0 && !ops[0].Op.IsWrite() {

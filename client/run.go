@@ -11,8 +11,8 @@ import (
 	"rollcall/jute"
 )
 
-// backoffSteps is how often the pause between attempts doubles: from a 128th of the session's
-// timeout to an 8th, so that there are several attempts within the session's timeout.
+// backoffSteps is how often the pause between attempts doubles. It grows from a 128th of the
+// session's timeout to an 8th, so there are several attempts within the timeout.
 const backoffSteps = 4
 
 // minLife is how long a connection must last to count as a success. A server that accepts clients

@@ -36,7 +36,7 @@ func TestConfigurationDocs(t *testing.T) {
 	}
 }
 
-// withRows returns page with rows in place of the table whose header is rows[0]. It returns an
+// withRows returns page with rows in place of the table that has the header rows[0]. It returns an
 // error if there is no such table.
 func withRows(page string, rows []string) (string, error) {
 	before, after, found := strings.Cut(page, rows[0]+"\n")

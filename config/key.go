@@ -58,8 +58,8 @@ func Served() (names []string) {
 // canonical returns a key as the table has it, without the prefix of ZooKeeper's Java properties.
 func canonical(name string) string { return strings.TrimPrefix(name, "zookeeper.") }
 
-// lookup returns the row of a canonical key: the one of its name, or else the first whose pattern fits.
-// It returns nil for an unknown key.
+// lookup returns the row of a canonical key: the one with its name, or else the first with a
+// pattern that fits. It returns nil for an unknown key.
 func lookup(name string) *key {
 	var pattern *key
 	for i := range keys {

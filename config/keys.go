@@ -51,8 +51,8 @@ const (
 	ownLog     = "the log store sizes its files itself"
 )
 
-// keys is every key that Rollcall knows. The order is that of docs/configuration.md, whose tables
-// `go test ./config -run TestConfigurationDocs -update` writes.
+// keys is every key that Rollcall knows. The order is that of docs/configuration.md. `go test
+// ./config -run TestConfigurationDocs -update` writes its tables.
 var keys = []key{
 	{
 		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"}, flag: option{"data", "`folder` of this member's data (dataDir)"},

@@ -67,8 +67,8 @@ func (c *classes) add(l *lane) {
 }
 
 // next returns the lane to be served, or nil if there is none. It compares the first lanes of all
-// classes and takes the one whose write would be done first. If light is set, it considers only
-// light writes.
+// classes, and takes the one with the write that would be done first. If light is set, it considers
+// only light writes.
 func (c *classes) next(light bool) *lane {
 	n := len(c.of)
 	if light {

@@ -1,6 +1,7 @@
-// Package follower does what every member does for its clients, whoever leads. It remembers which
-// clients it heard from until the leader has acknowledged that, knows for which sessions it may
-// speak, and keeps writes until they are applied here. It decides nothing about expiry.
+// Package follower does what every member does for its clients, whichever member leads. It
+// remembers which clients it heard from until the leader has acknowledged that. It knows for which
+// sessions it may speak, and keeps writes until they are applied here. It decides nothing about
+// expiry.
 //
 //   - outbox: writes, first in a lane for each connection, then numbered. The link sends them
 //     to the leader of the newest TermStart that has been applied. When the leader or the
@@ -238,9 +239,9 @@ func (f *Follower) Vouched(id jute.SessionID, now time.Time) bool { return f.lea
 
 // Vouch sends all unacknowledged touches to the leader at once and waits until the lease of id is
 // valid. It renews nothing itself: if the client was not heard from, its lease is not renewed,
-// however much there is to send to it. One exception: if a handshake waited so long for a leader
-// that the lease it granted has already expired, applying it counts as hearing from the client,
-// here and at the leader.
+// however much there is to send to it. There is one exception. If a handshake waited so long for a
+// leader that the lease it granted has expired, applying it counts as hearing from the client, here
+// and at the leader.
 //
 // Vouch fails with ErrRefused, with ErrNotVouched after half a tick, or when ctx ends or no
 // connection holds id. The caller must then close the connection.
@@ -271,8 +272,8 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 // log in the order of the calls, once each.
 //
 // w.Applied is called with the result under the tree's lock. There are two cases in which it is not
-// called: a snapshot replaces the state before (all connections are cut then), or txn creates or
-// attaches a session and its connection is detached before.
+// called. A snapshot replaces the state before, and then all connections are cut. Or txn creates or
+// attaches a session, and its connection is detached before.
 //
 // Submit waits while this member's limit is reached and the connection has something unapplied, or
 // txn is longer than maxFirst. It fails only if ctx ends or an identity is not valid UTF-8.

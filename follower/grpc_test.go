@@ -46,7 +46,7 @@ func (s *service) Forward(stream proto.Leader_ForwardServer) error {
 
 func (s *service) Pings(stream proto.Follower_PingsServer) error { return s.f.Pings(stream) }
 
-// Streams behave over gRPC as the fakes of the other tests do: they end without an error, with one,
+// Streams behave over gRPC as the fakes of the other tests do. They end without an error, with one,
 // or by being replaced, and the link opens the next one.
 func TestOverGRPC(t *testing.T) {
 	var conn *grpc.ClientConn

@@ -9,11 +9,11 @@ import (
 // checked. A connection is closed at most one such interval late.
 const lapsesPerTick = 8
 
-// lapseLoop closes the connections of clients that were heard from, but whose leases have run out
-// because nothing was acknowledged. There may be nothing to send to such a client, so no reply
-// would find this out. By the time the client sends something its session may have expired, whereas
-// now it still has a tenth of its timeout to find another member. While acknowledgements come this
-// costs nothing; otherwise it costs as much as there are touches that wait for one.
+// lapseLoop closes the connections of clients that were heard from, but have no valid lease any
+// more because nothing was acknowledged. There may be nothing to send to such a client, so no reply
+// would find this out. The client still has a tenth of its timeout to find another member. When it
+// sends something later, its session may have expired. The loop costs nothing while
+// acknowledgements come. Otherwise it costs time for each touch that waits for one.
 func (f *Follower) lapseLoop(ctx context.Context) error {
 	ticker := time.NewTicker(f.cfg.Tick / lapsesPerTick)
 	defer ticker.Stop()

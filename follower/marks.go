@@ -23,8 +23,8 @@ func (f *Follower) marks() *proto.Marks {
 
 // handleVerdict calls Damaged if the leader says that this member's state differs from that of the
 // others. v is nil if the leader does not say so. A verdict counts only if it is about the present
-// state: not if it is about an earlier process of this member, or about a state that a snapshot has
-// replaced since. The leader repeats the verdict for as long as it holds.
+// state. It does not count if it is about an earlier process of this member, or about a state that
+// a snapshot has replaced since. The leader repeats the verdict for as long as it holds.
 func (f *Follower) handleVerdict(v *proto.Verdict) {
 	if v == nil || v.Own == v.Theirs ||
 		!slices.Contains(f.cfg.State.Marks(), znode.Mark{Index: v.Index, Digest: v.Own}) {

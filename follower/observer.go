@@ -106,7 +106,7 @@ func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
 func (f *Follower) Dropped(*proto.Txn) {}
 
 // EntryEnd implements znode.Hooks. It must also be called for indices without an entry of ours,
-// because the leader may name one in an acknowledgement or in the answer to a sync.
+// because the leader may name one of them in an acknowledgement or in the answer to a sync.
 func (f *Follower) EntryEnd(index uint64) {
 	f.applied.Store(index)
 	f.leases.entryApplied(time.Now())

@@ -124,7 +124,7 @@ func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 }
 
 // pong returns an answer without touches. Its applied index is read after the touches of the answer
-// were made, so a leader that has applied as much knows every session they name.
+// were made. A leader that has applied as much therefore knows every session that they name.
 func (f *Follower) pong(number uint64) *proto.Pong {
 	pong := &proto.Pong{Number: number, Boot: f.cfg.Boot, Applied: f.applied.Load()}
 	if number != 0 {

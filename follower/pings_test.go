@@ -256,8 +256,8 @@ func TestLongAnswer(t *testing.T) {
 	})
 }
 
-// Proofs are answered at once, even while the tree's lock is held, but not by a member that is
-// joining, and not once raft knows of a newer term.
+// Proofs are answered at once, even while the tree's lock is held. A member that is joining does
+// not answer them, and none does once raft knows of a newer term.
 func TestProof(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()
@@ -385,8 +385,8 @@ func TestAck(t *testing.T) {
 	})
 }
 
-// An acknowledgement that has been taken out to be heeded does not change when another one is
-// merged into it: it is read without a lock.
+// An acknowledgement that has been taken to be carried out does not change when another one is
+// merged into it. It is read without a lock.
 func TestMergeLeavesWhatWasTaken(t *testing.T) {
 	for _, more := range [][]int64{nil, {0}, {4, 1}} {
 		a := ack{through: 1, refused: append(make([]int64, 0, 16), 3, 1, 2)}
@@ -402,8 +402,8 @@ func TestMergeLeavesWhatWasTaken(t *testing.T) {
 	}
 }
 
-// A leader that pings and reads nothing does not keep its stream open: it ends when a newer one
-// has taken over, though the sender still waits for the leader.
+// A leader pings and reads nothing. Its stream does not stay open: it ends when a newer leader has
+// taken over, although the sender still waits.
 func TestPingsEndsWhileItsSenderWaits(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		old := r.pings(2, 2002)

@@ -28,8 +28,8 @@ const (
 	timeout = 3 * tick
 )
 
-// rig is a Follower whose surroundings are all in memory: a state that follows the rules for boots
-// and numbers, and members that may lead.
+// rig is a Follower with surroundings in memory: a state that follows the rules for boots and
+// numbers, and members that may lead.
 type rig struct {
 	t          *testing.T
 	f          *Follower

@@ -82,8 +82,8 @@ func (s *syncs) due(applied uint64) bool {
 	return len(s.rounds) > 0 && s.rounds[0].index <= applied
 }
 
-// done removes and returns up to limit of the syncs whose index has been applied. The indices that
-// leaders name never decrease.
+// done removes and returns up to limit of the syncs for which the index has been applied. The
+// indices that leaders name never decrease.
 func (s *syncs) done(applied uint64, limit int) []znode.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -360,8 +360,8 @@ func TestRefusedAheadOfItsCommit(t *testing.T) {
 	})
 }
 
-// A connection that has asked to close its session is not cut by a refusal, which may come before
-// the reply, and because of the close. But the session has no lease any more.
+// A refusal does not cut a connection that has asked to close its session. The refusal may come
+// before the reply, and because of the close. But the session has no lease any more.
 func TestRefusedWhileClosing(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -414,7 +414,7 @@ func TestRefusedInParts(t *testing.T) {
 	})
 }
 
-// A session that came back to this member after the refused batch was sent is not cut: the refusal
+// A session that came back to this member after the refused batch was sent is not cut. The refusal
 // was about the time when another member had it. That batch does not renew its lease either.
 func TestRefusedBeforeItCameBack(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
@@ -456,8 +456,8 @@ func TestRefusedBeforeItCameBack(t *testing.T) {
 }
 
 // If a client was heard from and this is not acknowledged, its connection is cut when its lease
-// ends, even if there is nothing to send: it can still find another member in time. A silent
-// client's connection is left alone.
+// ends, even if there is nothing to send. The client can then still find another member in time. A
+// silent client's connection is left alone.
 func TestLapsedConnectionIsCut(t *testing.T) {
 	for _, flushed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("flushed=%t", flushed), func(t *testing.T) {

@@ -1,18 +1,18 @@
-// Package jute implements the wire format of ZooKeeper's clients: the serialisation, the records of
-// every request and reply, opcodes, error codes, event types and the session id.
+// Package jute implements the wire format of ZooKeeper's clients. It has the serialisation, the
+// records of every request and reply, opcodes, error codes, event types and the session id.
 //
 // # Memory
 //
-// Decoding copies nothing: every []byte of a decoded record refers to the frame that it was decoded
-// from, and is valid as long as that frame. Decode sets all fields of its record and reuses the
-// memory of the record's vectors, so that records can be kept and reused; copy a field to keep it
-// beyond the next Decode. Only vectors are ever allocated, and only as many elements as the rest of
-// the frame has room for. Encoding appends to a caller's slice.
+// Decoding copies nothing: every []byte of a decoded record refers to its frame, and is valid as
+// long as the frame. Decode sets all fields of its record and reuses the memory of the record's
+// vectors, so that records can be kept and reused. Copy a field to keep it beyond the next Decode.
+// Only vectors are ever allocated, and only as many elements as the rest of the frame has room for.
+// Encoding appends to a caller's slice.
 //
 // # Null
 //
-// ZooKeeper distinguishes null from empty in strings, buffers and vectors, and so does this
-// package: nil is null, and a slice of length 0 that is not nil is empty.
+// Like ZooKeeper, this package distinguishes null from empty in strings, buffers and vectors. nil
+// is null, and a slice of length 0 that is not nil is empty.
 //
 // # Concurrency
 //
@@ -30,7 +30,7 @@ var (
 	// errShort says that the frame ends within a value.
 	errShort = errors.New("jute: frame ends within a value")
 	// errLength says that a string or buffer has a length below -1, or that a vector has more
-	// elements than the rest of the frame has room for.
+	// elements than fit into the rest of the frame.
 	errLength = errors.New("jute: impossible length")
 )
 
@@ -100,7 +100,7 @@ func (d *Decoder) ReadBytes() []byte {
 }
 
 // ReadCount reads the number of elements of a vector whose elements take at least size bytes (at
-// least 1). If the rest of the frame cannot hold so many, the error is errLength. -1 is null; as in
+// least 1). If the rest of the frame cannot hold so many, the error is errLength. -1 is null. As in
 // ZooKeeper, any other negative number means an empty vector.
 func (d *Decoder) ReadCount(size int) (n int, null bool) {
 	n = int(d.ReadInt32())

@@ -36,8 +36,8 @@ func EndFrame(b []byte, mark int) []byte {
 // memory if that is large enough. Otherwise it allocates in steps as the bytes arrive, so that a
 // length alone costs no memory. It blocks as r does.
 //
-// The error is io.EOF if r ends before the frame, io.ErrUnexpectedEOF if r ends within it,
-// ErrFrameLength (wrapped) for a length that is negative or above limit, or an error of r.
+// The error is io.EOF if r ends before the frame, and io.ErrUnexpectedEOF if r ends within it. It
+// wraps ErrFrameLength for a length that is negative or above limit. Otherwise it is an error of r.
 func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	if cap(buf) < lengthSize {
 		buf = make([]byte, lengthSize)

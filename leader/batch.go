@@ -42,8 +42,8 @@ const (
 // batchLoop puts what waits into entries, one after the other. An entry takes what arrived while
 // the one before was under way, and shortly after. With two entries under way at a time, entries
 // were smaller. That costs more, because each entry makes every member write to its disk and
-// exchange a round of messages, which is far more than a transaction needs. Any error ends the
-// term, because it is unknown whether a later entry would still follow the one before.
+// exchange a round of messages. A transaction itself costs far less. Any error ends the term,
+// because it is unknown whether a later entry would still follow the one before.
 func (l *Leader) batchLoop(ctx context.Context) error {
 	l.removals.unswept.Store(true) // an earlier term may have left some
 	for {
@@ -102,8 +102,8 @@ type batch struct {
 	removes bool // whether it removes sessions, or nodes that sessions have left
 }
 
-// seal makes an entry of what waits. Sessions whose expiry has been decided come after the writes,
-// in a limited number, so that writes pass between them.
+// seal makes an entry of what waits. Sessions with a decided expiry come after the writes, in a
+// limited number, so that writes pass between them.
 func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	sweeps, due := l.takeRemovals(begun)
 	b.removes = sweeps || len(due) > 0

@@ -10,8 +10,8 @@ import (
 
 const (
 	// maxApart is how far the clocks of two members may differ, or a wall clock may drift from the
-	// monotonic one, before nothing is removed by them. Clocks that are synchronised at all agree
-	// within a second.
+	// monotonic one. Above it, nothing is removed by these clocks. Clocks that are synchronised at
+	// all agree within a second.
 	maxApart = time.Minute
 
 	// trustAfter is how long a wall clock must run evenly after a jump before it is trusted again.

@@ -189,8 +189,8 @@ func TestReaperIsHeldByOthers(t *testing.T) {
 	}
 }
 
-// What a member reported of its clock on a stream that has ended is forgotten, and no value that it
-// can report is taken for the leader's clock.
+// What a member reported of its clock is forgotten when the stream has ended. No value that a
+// member can report is taken for the leader's clock.
 func TestClocksOfOthers(t *testing.T) {
 	var c clocks
 	c.init(3)

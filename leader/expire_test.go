@@ -145,8 +145,8 @@ func TestExpiryAsksFirst(t *testing.T) {
 	}
 }
 
-// An expiry has the index at which the owner was set and for how long the session was silent, here
-// eight seconds from the start of the term. It is the leader's own transaction.
+// An expiry has the index at which the owner was set, and says for how long the session was silent.
+// Here that is eight seconds from the start of the term. It is the leader's own transaction.
 func TestExpireTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(0x200000000000041, 2))
@@ -303,7 +303,7 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	}
 }
 
-// Thousands of expiries do not keep a write waiting for more than an entry or two: few of them are
+// Thousands of expiries do not keep a write waiting for more than an entry or two. Few of them are
 // in one entry, and the leader pauses after it for as long as it took.
 func TestMassExpiryIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -96,8 +96,8 @@ func (f *fakeLog) Propose(data []byte) Future {
 }
 
 // after runs f in a goroutine of its own when d is over, and at once if d is 0. For 0 it makes no
-// timer: in a bubble that fires at once, on the thread that makes it, and when two threads do so at
-// the same time the race detector crashes (go1.26).
+// timer. In a bubble such a timer fires at once, on the thread that makes it. When two threads make
+// one at the same time, the race detector crashes (go1.26).
 func after(d time.Duration, f func()) {
 	if d == 0 {
 		go f()

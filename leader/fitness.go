@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Ensemble is what the leader learns about the other members from raft, whose connections are not
-// those of pings and writes, and how it hands leadership over.
+// Ensemble is how the leader learns about the other members from raft, and how it hands leadership
+// over. raft's connections are not those of pings and writes.
 type Ensemble interface {
 	// Reached returns the other voting members that have answered raft within d. It takes no lock
 	// that apply holds.

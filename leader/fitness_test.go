@@ -52,9 +52,9 @@ func (f *fakeEnsemble) when() []time.Duration {
 	return slices.Clone(f.handed)
 }
 
-// A leader hands over when most of the members that raft reaches are deaf to it for the sync limit,
-// or when no proof round completes and some member is deaf. It does not hand over if that may not
-// be its own fault, or if no other member could do better.
+// A leader hands over in two cases: most of the members that raft reaches are deaf to it for the
+// sync limit, or no proof round completes and some member is deaf. It does not hand over if that
+// may not be its own fault, or if no other member could do better.
 func TestHandsOverWhenItCannotLead(t *testing.T) {
 	unlinked := func(m *fakeMember) {
 		m.set(func() { m.change = func(p *proto.Pong) bool { p.Unlinked = true; return true } })

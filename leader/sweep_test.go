@@ -37,7 +37,7 @@ func (f *fakeLog) sweeps(t *testing.T) (n int) {
 }
 
 // A term begins with the nodes that an earlier one has left, and continues when a session leaves
-// more: step by step, with a pause after each as long as the step took.
+// more. It goes step by step, with a pause after each for as long as the step took.
 func TestSweeping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)

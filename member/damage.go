@@ -17,8 +17,8 @@ func (m *Member) reportDamage(why string) {
 // damageLoop ends this member's service once its state is known to be damaged, now or in an earlier
 // run. Another member leads, and its clients go there. This member stays in the ensemble, stores
 // entries and votes, because its log is sound. It serves again only after a start with an empty
-// folder. A member that runs alone has no other to get the state from: it ends, and the next start
-// rebuilds the state from what is on its disk.
+// folder. A member that runs alone has no other member to get the state from. It ends, and the next
+// start rebuilds the state from its disk.
 func (m *Member) damageLoop(ctx context.Context) error {
 	if why := m.node.Damage(); why != "" {
 		m.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data folder and start it again", "why", why)

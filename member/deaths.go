@@ -9,8 +9,8 @@ import (
 	"rollcall/znode"
 )
 
-// maxDeaths is how many ends of sessions a member remembers: enough to find one that an operator
-// asks for within the hour, in at most two megabytes.
+// maxDeaths is how many ends of sessions a member remembers. An operator who asks within the hour
+// finds it. They take at most two megabytes.
 const maxDeaths = 10_000
 
 // Death is the end of a session. All members that have applied it remember the same values.

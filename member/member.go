@@ -278,8 +278,8 @@ func (m *Member) Run(ctx context.Context) error {
 	return err
 }
 
-// handOverAndDrain is the graceful part of stopping: it hands leadership over first, so that the
-// clients whose connections it closes then find a leader.
+// handOverAndDrain is the graceful part of stopping. It hands leadership over first, and then
+// closes the clients' connections, so that the clients find a leader.
 func (m *Member) handOverAndDrain(ctx context.Context) {
 	over, cancel := context.WithTimeout(ctx, m.cfg.Tick)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"rollcall/member"
 )
 
-// A member may learn only from a snapshot that it has been announced, if the leader made the
-// snapshot after the announcement and before the member had the log up to there. The member serves
-// then.
+// A member may learn only from a snapshot that it has been announced. That is so if the leader made
+// the snapshot after the announcement, and before the member had the log up to there. The member
+// serves then.
 func TestAnnouncedInSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { cfg.SnapCount = 50 }})

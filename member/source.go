@@ -16,7 +16,7 @@ import (
 )
 
 // listedPerLock is how many sessions or nodes a listing takes from the state under one hold of the
-// lock, while apply waits: some tens of microseconds.
+// lock. Apply waits for that, some tens of microseconds.
 const listedPerLock = 1024
 
 // source implements admin.Source: the metrics and lists of all parts of the member.

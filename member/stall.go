@@ -8,7 +8,7 @@ import (
 // stallChecks is how often within the stall limit a member checks whether its disk hangs.
 const stallChecks = 20
 
-// stallLoop keeps this member from acting for an ensemble whose log it does not write or apply.
+// stallLoop stops this member from leading and serving while it does not write or apply the log.
 // While an operation takes longer than the limit, its term is ended and its clients' connections
 // are closed, so that they go elsewhere. raft gives up leadership on its own, because its requests
 // are held back; but it would report this only when the operation returns.

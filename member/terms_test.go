@@ -12,8 +12,8 @@ import (
 	"rollcall/znode"
 )
 
-// When a term ends and raft still leads, the next one opens in the same term of raft, any number of
-// times: clients see a pause, and each of their writes is there once.
+// When a term ends and raft still leads, the next one opens in the same term of raft. That may
+// happen any number of times: clients see a pause, and each of their writes is there once.
 func TestTermsWithinOneOfRaft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writes = 60

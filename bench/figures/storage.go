@@ -15,8 +15,8 @@ const (
 	measuredTo   = "<!-- to here -->\n"
 )
 
-// stored lists the rows of storage.md's table: where each is measured (%s stands for the store's
-// name), in which unit, and the divisor for the table's unit.
+// stored lists the rows of storage.md's table. Each says where it is measured (%s stands for the
+// store's name), in which unit, and the divisor for the table's unit.
 var stored = []struct {
 	row, file, name, from string
 	by                    float64

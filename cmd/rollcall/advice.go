@@ -13,8 +13,9 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// advice is a row of the table of what an operator can do about an error that ends a command. Package
-// config and quorum/disk give their own, because they know which setting or file is wrong.
+// advice is a row of the table of advice. It says what an operator can do about an error that ends
+// a command. Package config and quorum/disk give their own, because they know which setting or file
+// is wrong.
 type advice struct {
 	commands []string
 	fits     func(err error) bool

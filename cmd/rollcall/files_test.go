@@ -15,8 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/files.txt anew, with what the program makes of its files")
 
-// fileCase is a file, variables and flags, with their outcome: the program's warnings, and then an
-// error or the fields of the member's configuration that differ from those of ensembleCfg.
+// fileCase is a file, variables and flags, with their outcome. The outcome is the program's
+// warnings, and then an error or the fields of the member's configuration that differ from those of
+// ensembleCfg.
 type fileCase struct {
 	name                  string
 	file, myID, env, args []string

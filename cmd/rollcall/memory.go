@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// How much garbage a member may have before the collector runs. While up to roomyHeap is in use, it is as
-// much as is in use, which is Go's own setting. Beyond that it is roomyHeap, or half of what is in use if
-// that is more.
+// How much garbage a member may have before the collector runs. While up to roomyHeap is in use, it
+// is as much as is in use, which is Go's own setting. Above that it is roomyHeap, or half of the
+// memory in use if that is more.
 const (
 	roomyHeap    = 64 << 20 // bytes
 	roomyPercent = 100
