@@ -52,12 +52,12 @@ type Stats struct {
 	MostMemory      int64         // how many bytes there may be
 	OverBudget      uint64        // connections closed because they held most when there was too much
 	Latency         tally.Summary // of all requests
-	Reads, Updates  tally.Summary // of requests that change nothing, and of the others
+	Reads, Updates  tally.Summary // latency of requests that change nothing, and of the others
 	Responses       tally.Spread  // bytes of replies and events
 	BytesIn         uint64        // of frames
 	ReplyBytes      uint64
 	EventBytes      uint64
-	Zxid            int64 // of the last transaction applied
+	Zxid            int64 // of the last applied transaction
 	Nodes           int   // in the tree, including the root
 	Ephemerals      int
 	DataSize        int64 // bytes of all paths and data

@@ -31,7 +31,7 @@ type user struct {
 	home   int // the number of its first member
 	writes bool
 	node   string
-	seq    int64 // of the last write that was sent
+	seq    int64 // number of the last write that was sent
 	acked  int64 // how many writes were acknowledged
 	newest int64 // the greatest number acknowledged
 	last   time.Time

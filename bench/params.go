@@ -22,7 +22,7 @@ type Params struct {
 	Reads    int           // percentage of reads in a mix
 	Children int           // of the node that is listed
 	Ops      int           // operations of a multi
-	Duration time.Duration // of the measured time
+	Duration time.Duration // how long a case is measured
 	Warmup   time.Duration // before the measured time
 	Timeout  time.Duration // the session timeout to ask for
 	Hold     int           // sessions to keep alive; 0: open and close sessions

@@ -11,10 +11,10 @@ import (
 type MultiResult struct {
 	Op       jute.Op // the operation's type; jute.OpError if it failed
 	Err      jute.Code
-	Path     []byte    // of a create
-	Data     []byte    // of a getData
-	Stat     jute.Stat // of setData, getData, and of create2 and the other creates that return a Stat
-	Children [][]byte  // of a getChildren
+	Path     []byte    // set by a create
+	Data     []byte    // set by a getData
+	Stat     jute.Stat // set by setData, getData, and by create2 and the other creates that return a Stat
+	Children [][]byte  // set by a getChildren
 }
 
 // MultiRequest is the record of multi and multiRead.

@@ -97,6 +97,6 @@ func (c *Config) EnsembleText() []byte {
 	for _, s := range c.Servers {
 		b.WriteString(s.String() + "\n")
 	}
-	b.WriteString("version=0") // of the server list, which does not change while members run
+	b.WriteString("version=0") // the server list's version: the list does not change while members run
 	return []byte(b.String())
 }

@@ -15,7 +15,7 @@ import (
 // draft is a Config that is not complete yet.
 type draft struct {
 	Config
-	name     string // of the main source: errors about what is missing begin with it
+	name     string // the main source's name: errors about what is missing begin with it
 	vars     environ
 	flags    Flags
 	where    map[string]string // key → where it was set

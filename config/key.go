@@ -10,8 +10,8 @@ import (
 // "zookeeper.", as ZooKeeper's Java properties are called.
 type key struct {
 	name string   // as in zoo.cfg; ".N" at the end stands for a number, ".*" for anything
-	env  variable // of ZooKeeper's Docker image; the zero variable: none
-	flag option   // of the command line; the zero option: none
+	env  variable // the variable of ZooKeeper's Docker image; the zero variable: none
+	flag option   // the flag of the command line; the zero option: none
 	kind kind     // which values it takes, and the field that it sets; the zero kind: any text, which is not kept
 
 	def   string // its default, as one would write it in zoo.cfg
@@ -25,7 +25,7 @@ type key struct {
 
 // variable is an environment variable of ZooKeeper's official Docker image.
 type variable struct {
-	line int // of the zoo.cfg that the image makes of the variables: their order
+	line int // the line in the zoo.cfg that the image makes of the variables; it gives their order
 	name string
 	def  string // its value if it is not set or empty and no zoo.cfg is found; "": none
 }

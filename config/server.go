@@ -14,7 +14,7 @@ type Server struct {
 	ID           uint32 // 1 to 255
 	Host         string // name or address, IPv6 without brackets
 	QuorumPort   int    // between members
-	ElectionPort int    // of the log
+	ElectionPort int    // the log's port
 	Observer     bool
 	ClientHost   string // "" without a client part
 	ClientPort   int    // 0 without a client part

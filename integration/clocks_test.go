@@ -107,8 +107,8 @@ func (r *run) stamps() {
 }
 
 // aged judges nodes with a TTL once all faults are over. No node was removed before some member's
-// clock had shown that it was due, and none by the clock of a leader that alone was set forward. If
-// the leader's clock can be trusted, all nodes that are due by it are removed.
+// clock had shown that it was due. The clock of a leader that alone was set forward removed none.
+// If the leader's clock can be trusted, all nodes that are due by it are removed.
 func (r *run) aged() {
 	id := r.Leader()
 	clock := r.Clock(id)

@@ -183,8 +183,7 @@ func (w *steady) run(ctx context.Context, set *jute.SetDataRequest) {
 }
 
 // stopAndSplit stops the writes. It returns how long those took that were due before the close, and
-// how long those took that were due during it or right after it. There is at least one of the
-// latter.
+// how long those that were due during it or right after it. There is at least one of the latter.
 func (w *steady) stopAndSplit(begun, over time.Time) (idle, beside []time.Duration) {
 	w.stop()
 	<-w.over

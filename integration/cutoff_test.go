@@ -11,10 +11,10 @@ import (
 	"rollcall/jute"
 )
 
-// The clients of a member that is cut off from the others keep their sessions: each connection is
-// closed when its lease ends, and a tenth of the timeout is left to find another member. That holds
-// for every phase of their pings and of the leader's table. No client gets a session on that member
-// meanwhile.
+// The clients of a member that is cut off from the others keep their sessions. Each connection is
+// closed when its lease ends, and the client then has a tenth of the timeout to find another
+// member. That holds for every phase of their pings and of the leader's table. No client gets a
+// session on that member meanwhile.
 func TestClientsOfACutOffMemberMoveInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, timeout, tick = 24, 6 * time.Second, 2 * time.Second

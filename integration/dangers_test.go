@@ -232,8 +232,8 @@ func TestCreateOfAClientThatHasGone(t *testing.T) {
 	})
 }
 
-// A member that has lost contact with the others, leader or not, answers pings for no longer than
-// the others wait before they expire the session. It never vouches for a session that is gone.
+// A member that has lost contact with the others, leader or not, answers pings for a limited time.
+// It stops before the others expire the session. It never vouches for a session that is gone.
 func TestNobodyVouchesForTheExpired(t *testing.T) {
 	for _, role := range []string{"follower", "leader"} {
 		t.Run(role, func(t *testing.T) {
@@ -419,8 +419,8 @@ func TestSyncOnALaggingMember(t *testing.T) {
 	})
 }
 
-// The leader receives a write twice: on the connection that the member gave up, which is read late,
-// and on the one that the member opened instead.
+// The leader receives a write twice. The first copy is on the connection that the member has given
+// up, and is read late. The second is on the connection that the member opened instead.
 func TestOldStreamReadLate(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		c, _ := e.Open(a, 10*tick)

@@ -266,8 +266,8 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 		e.Network.Slow(leader, a, 0)
 		e.Wait("the receiver's vote", 2*tick, func() bool { return e.Disk(a).Votes(b) > present })
 		// The new leader is elected at once and needs this very member to commit. So the member
-		// must accept the next snapshot at once, and not only when it gives the first one up after
-		// five seconds without a byte.
+		// must accept the next snapshot at once. It must not wait until it gives the first one up,
+		// after five seconds without a byte.
 		e.Wait("another leader", 4*tick, func() bool { return e.Member(b).Role() == "leader" })
 		e.Wait("a snapshot of the new leader", 60*tick, func() bool { return e.Disk(a).Installs() > 0 })
 		e.Resume(leader)

@@ -10,7 +10,7 @@ import (
 )
 
 // With linearizable reads, a member that does not get the log answers a read only when it has
-// caught up with the writes that other members acknowledged. A member that has lost its leader
+// caught up with the writes that other members have acknowledged. A member that has lost its leader
 // answers no read.
 func TestLinearizableReadOnALaggingMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -589,8 +589,8 @@ func (m mutant) hunt(dir string) (by string, err error) {
 }
 
 // noticed returns which test noticed a mutant, or "" if none did. Three results say nothing about
-// the mutant: tests that do not end in time, code that does not build, and schedules that pass with
-// totals below their floors.
+// the mutant: tests that do not end in time, code that does not build, and schedules that pass, but
+// with totals below their floors.
 func noticed(run, out string) (by string) {
 	for line := range strings.Lines(out) {
 		if _, rest, ok := strings.Cut(line, "--- FAIL: "); ok {

@@ -20,9 +20,9 @@ var waysOf = map[string]cluster.Ways{
 // syncLimit is the default, in ticks.
 const syncLimit = 5
 
-// A leader whose gRPC port fails, in one direction or both, while raft's works, transfers
-// leadership after the sync limit, once. Clients can then write through all members that the next
-// leader can serve.
+// A leader's gRPC port fails, in one direction or both, while raft's port works. The leader
+// transfers leadership once, after the sync limit. Clients can then write through all members that
+// the next leader can serve.
 func TestLeaderWithoutItsPort(t *testing.T) {
 	for name, ways := range waysOf {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestLeaderWithoutItsPort(t *testing.T) {
 	}
 }
 
-// A follower whose gRPC port fails does not affect the leader. The follower's clients find a member
+// If a follower's gRPC port fails, the leader is not affected. The follower's clients find a member
 // through which they can write.
 func TestFollowerWithoutItsPort(t *testing.T) {
 	for name, ways := range waysOf {
@@ -105,7 +105,7 @@ func TestFollowerWithoutItsPort(t *testing.T) {
 	}
 }
 
-// If no member would be a better leader, leadership does not move around for ever: with all gRPC
+// If no member would be a better leader, leadership does not move around for ever. With all gRPC
 // ports shut, each member is tried, and then leaders stay for a while. When the ports open, one
 // serves.
 func TestNobodyCanDoBetter(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 // A member that starts again serves half a second after it has begun to listen, however long it was
-// away: the leader finds it at once, and it finds the leader.
+// away. The leader finds it at once, and it finds the leader.
 func TestReturningMemberServes(t *testing.T) {
 	for _, away := range []time.Duration{6 * time.Second, 15 * time.Second, 45 * time.Second} {
 		for _, who := range []string{"follower", "leader"} {

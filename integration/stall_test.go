@@ -17,9 +17,9 @@ import (
 	"rollcall/znode"
 )
 
-// A leader whose disk hangs is replaced within five seconds, and clients of the others notice
-// nothing. Its own clients are disconnected and move elsewhere. When its disk works again, it is a
-// follower with the same state.
+// If a leader's disk hangs, the leader is replaced within five seconds, and clients of the others
+// notice nothing. Its own clients are disconnected and move elsewhere. When its disk works again,
+// it is a follower with the same state.
 func TestStalledLeader(t *testing.T) {
 	synctest.Test(t, stalledLeader)
 }
@@ -77,8 +77,8 @@ func stalledLeader(t *testing.T) {
 	e.Equal()
 }
 
-// A follower whose disk hung for half a minute goes on under the same leader. Its clients moved to
-// others meanwhile, and the others' clients noticed nothing.
+// A follower's disk hangs for half a minute. The follower then continues under the same leader. Its
+// clients moved to others meanwhile, and the others' clients noticed nothing.
 func TestStalledFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaders := atomic.Int64{}

@@ -216,8 +216,8 @@ func other(e *cluster.Ensemble, a, b uint32) uint32 {
 	return 0
 }
 
-// The leader loses leadership and gets it again, with no other leader in between, before it has
-// checked once, because it is held up in the middle of its term. Both changes count: the old term
+// The leader loses leadership and gets it again, with no other leader in between. It is held up in
+// the middle of its term, so it notices both changes at once. Both changes count: the old term
 // ends, a new one opens with a TermStart of its own, and clients of all members see only a pause.
 func TestLostAndGainedBetweenTwoLooks(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {

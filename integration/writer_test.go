@@ -17,8 +17,8 @@ import (
 // window is how many writes a session has in flight.
 const window = 5
 
-// writer is one session with the outcomes of its writes: sequential nodes whose data count up, and
-// an ephemeral node.
+// writer is one session with the outcomes of its writes. It writes sequential nodes with data that
+// count up, and an ephemeral node.
 type writer struct {
 	client *cluster.Client
 	dir    string

@@ -144,7 +144,7 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 // intake holds the transactions that wait for an entry, in the order they came.
 type intake struct {
 	work  chan struct{} // something waits; capacity 1
-	sizes *tally.Sizes  // of the transactions that were taken
+	sizes *tally.Sizes  // sizes of the transactions that were taken
 
 	mu      sync.Mutex
 	room    sync.Cond              // signalled when transactions were taken, a stream was replaced, or the term is over

@@ -25,7 +25,7 @@ const (
 type Clock struct {
 	wall  func() time.Time
 	begun time.Time // monotonic
-	first time.Time // what wall showed at begun
+	first time.Time // what wall returned at begun
 
 	mu      sync.Mutex
 	base    time.Duration // what the wall clock had gained on the monotonic one while it was trusted

@@ -17,7 +17,7 @@ func TestDecide(t *testing.T) {
 	tests := []struct {
 		name    string
 		members int
-		digests []uint64 // of members 1 (the leader), 2, 3...; 0: has not marked the index
+		digests []uint64 // by members 1 (the leader), 2, 3...; 0: the member has not marked the index
 		old     []uint32 // members whose digests are of another version
 		late    bool
 		wrong   []uint32

@@ -147,9 +147,9 @@ type fakeMember struct {
 
 	mu      sync.Mutex
 	silent  bool                        // gets nothing and sends nothing
-	refuse  error                       // of being dialled
+	refuse  error                       // the error of a dial
 	joining bool                        // answers no proof
-	change  func(pong *proto.Pong) bool // what is sent instead; false: nothing
+	change  func(pong *proto.Pong) bool // changes a pong before it is sent; false: it is not sent
 	applied uint64
 	acks    []*proto.Ack
 	pings   []uint64       // numbers
@@ -319,7 +319,7 @@ type ensemble struct {
 	applied atomic.Uint64
 	nodes   fakeNodes
 	stop    context.CancelFunc
-	ended   chan error // what Run returned
+	ended   chan error // the error that Run returned
 	streams sync.WaitGroup
 }
 

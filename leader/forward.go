@@ -20,7 +20,7 @@ var (
 // forwarding is one member's stream of writes.
 type forwarding struct {
 	cancel context.CancelCauseFunc
-	member uint32 // of the first message; 0: none has come yet
+	member uint32 // the member that the first message named; 0: no message has come yet
 	boot   uint64
 	ended  bool // the stream has ended; guarded by the intake's lock
 }

@@ -20,7 +20,7 @@ import (
 type ownLink struct {
 	proto.Leader_ForwardClient
 	hangUp context.CancelCauseFunc
-	sent   chan error // what the last Send returned
+	sent   chan error // the error that the last Send returned
 	ended  chan error
 }
 

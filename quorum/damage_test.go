@@ -11,8 +11,8 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// A leader whose state is damaged is replaced even if it does not hand over. It is never a
-// candidate again, even after restarts, but still stores and votes.
+// A leader with a damaged state is replaced even if it does not hand over. It is never a candidate
+// again, even after restarts, but still stores and votes.
 func TestDamagedMemberOnlyVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)

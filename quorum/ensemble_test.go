@@ -37,7 +37,7 @@ type memNetwork struct {
 	mu        sync.Mutex
 	listeners map[string]*memListener
 	cut       map[[2]uint32]bool // no connections between these
-	mute      map[[2]uint32]bool // what the first writes to the second gets nowhere, nor does its close
+	mute      map[[2]uint32]bool // from one member to another: what is written gets nowhere, nor does a close
 	open      map[*memConn]bool
 	wrote     map[[2]uint32]int64
 	muteAt    map[[2]uint32]int64 // mutes once this many bytes have been written since

@@ -143,9 +143,9 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 	})
 }
 
-// If a member's log goes past a snapshot, with entries that were never committed, the member asks
-// for a restart after installing the snapshot: raft would rely on the old end of the log. After the
-// restart it has the same state as the others.
+// A member's log may go past a snapshot, with entries that were never committed. Then the member
+// asks for a restart after it has installed the snapshot, because raft would rely on the old end of
+// the log. After the restart it has the same state as the others.
 func TestConflictingLogRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)

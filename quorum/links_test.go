@@ -41,8 +41,8 @@ func (m *machine) appliedAt(command string) time.Time {
 	return m.at[command]
 }
 
-// A follower on a slow link is caught up as fast as the link allows, and little is sent twice,
-// whether it is far behind or usually keeps up.
+// A follower on a slow link is caught up as fast as the link allows, whether it is far behind or
+// usually keeps up. Little is sent twice.
 func TestSlowLink(t *testing.T) {
 	const slowest = 256 << 10 // bytes a second: wire catches up no follower on a slower link
 	tests := []struct {

@@ -30,8 +30,8 @@ func (n *Node) checkSnapshotServers(servers []raft.Server) error {
 	return checkServers(servers, n.cfg.Peers, n.Recovery() != 0)
 }
 
-// inspect reads all of a received snapshot, and compares it with what its request says. Without
-// this check raft would replace this member's log and state with whatever was received, and end the
+// inspect reads all of a received snapshot, and compares its content with the request. Without this
+// check raft would replace this member's log and state with whatever was received, and end the
 // process if it cannot be read.
 func (n *Node) inspect(s io.Reader, req *raft.InstallSnapshotRequest) error {
 	if err := n.checkSnapshotServers(raft.DecodeConfiguration(req.Configuration).Servers); err != nil {

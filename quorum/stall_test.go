@@ -48,7 +48,7 @@ func (s *stallMachine) Apply(batch []Committed) error {
 	return s.Machine.Apply(batch)
 }
 
-// stalls makes an ensemble whose logs and machines can hang.
+// stalls makes an ensemble with logs and machines that can hang.
 func stalls(t *testing.T, adjust func(*Config)) (*ensemble, map[uint32]*stallLog, map[uint32]*stallMachine) {
 	e := newEnsemble(t, 3)
 	logs, machines := map[uint32]*stallLog{}, map[uint32]*stallMachine{}
@@ -70,8 +70,8 @@ func hangs(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "a store or the state machine hangs")
 }
 
-// A leader whose log or machine hangs is replaced within 5 seconds, but not before it has hung for
-// the limit. When it responds again it is a follower that has lost nothing and can lead.
+// If a leader's log or machine hangs, the leader is replaced within 5 seconds, but not before the
+// limit. When it responds again it is a follower that has lost nothing and can lead.
 func TestStalledLeaderIsReplaced(t *testing.T) {
 	for _, where := range []string{"log", "machine"} {
 		t.Run(where, func(t *testing.T) {
@@ -130,7 +130,8 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 	}
 }
 
-// A follower whose log hung for half a minute is caught up by the leader that it had.
+// A follower's log hangs for half a minute. After that, the leader that the follower had catches it
+// up.
 func TestStalledFollowerCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, logs, _ := stalls(t, func(*Config) {})
@@ -156,8 +157,8 @@ func TestStalledFollowerCatchesUp(t *testing.T) {
 }
 
 // A snapshot arrives while a follower's machine hangs: its leader gives up waiting for the answer,
-// twice. When the machine responds again, the member is caught up, either directly or, if it has
-// taken the snapshot for a second one, after a restart.
+// twice. When the machine responds again, the member is caught up. If it has taken the snapshot for
+// a second one, that happens after a restart.
 func TestSnapshotForAStalledMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _, machines := stalls(t, func(c *Config) { c.SnapshotEvery, c.TrailingBytes = 20, 1 })

@@ -149,7 +149,7 @@ func TestClientAhead(t *testing.T) {
 }
 
 // A refusal arrives whole before the end of the connection, although the client has sent more than
-// the server read: a close with unread bytes would reset the connection.
+// the server has read. (A close with unread bytes would reset the connection.)
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, true, nil)
 	live := w.connect()

@@ -51,8 +51,8 @@ func TestNoConnectionLimit(t *testing.T) {
 }
 
 // A multi with more operations than allowed ends the connection, as a request that is too long
-// does, and no part of it reaches the log. A multi with as many as allowed is run. A multiRead may
-// have more.
+// does. No part of it reaches the log. A multi with as many as allowed is run. A multiRead may have
+// more.
 func TestMultiLimit(t *testing.T) {
 	for name, tcp := range map[string]bool{"memory": false, "tcp": true} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"rollcall/server/stream"
 )
 
-// having returns how many connections have a stream for whose state holds is true.
+// having returns how many connections have a stream with a state for which holds is true.
 func (w *world) having(holds func(stream.State) bool) int {
 	n := 0
 	for _, c := range w.srv.connections() {
@@ -298,7 +298,7 @@ func TestLoopCloseSession(t *testing.T) {
 	}
 }
 
-// A client whose closed session was acknowledged has a second to close its side.
+// A client that has the reply to its closeSession has a second to close its side.
 func TestLoopLinger(t *testing.T) {
 	t.Parallel() // it waits for real time
 	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })

@@ -439,8 +439,8 @@ func (w *world) unswept() bool {
 	return w.state.Unswept()
 }
 
-// The close of a session with many nodes is answered when the last node is gone, so a client that
-// learns of the close finds none. Requests that the client sends meanwhile are dropped.
+// The close of a session with many nodes is answered when the last node is gone. A client that
+// learns of the close therefore finds none. Requests that the client sends meanwhile are dropped.
 func TestCloseWaitsForSweep(t *testing.T) {
 	const nodes, steps = manyNodes, 4
 	for _, looped := range []bool{false, true} {

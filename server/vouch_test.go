@@ -131,8 +131,8 @@ func TestLateCutSparesTheNewConnection(t *testing.T) {
 	})
 }
 
-// CutAll closes all connections while apply hangs with the tree's lock, also those whose readers
-// wait for the lock.
+// CutAll closes all connections while apply hangs with the tree's lock, including those with
+// readers that wait for the lock.
 func TestCutAllWhileApplyHangs(t *testing.T) {
 	w := newWorld(t, true, nil)
 	idle, reads := w.connect(), w.connect()

@@ -145,8 +145,8 @@ func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value
 }
 
 // TestRandomLogs checks that equal states have equal digests, with states that were restored again
-// and again. This test checks the other half: no two states have the same digest if they differ in
-// one field of one item, or in one item.
+// and again. This test checks the other half: two states that differ in one item, or in one field
+// of an item, have different digests.
 func TestDigestTellsStatesApart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	w := sample(t)

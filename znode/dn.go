@@ -6,8 +6,8 @@ import (
 )
 
 // validDN reports whether text is a distinguished name, written like the subject of a certificate
-// (RFC 2253): parts such as CN=name, joined by commas, semicolons or plus signs. A value may be
-// quoted, and a backslash may escape any character.
+// (RFC 2253). It has parts such as CN=name, joined by commas, semicolons or plus signs. A value may
+// be quoted, and a backslash may escape any character.
 func validDN(text string) bool {
 	for more := true; more; {
 		var part string

@@ -372,7 +372,7 @@ func (f *filler) readNodes() {
 	}
 }
 
-// add adds n, whose parent is the last node of above.
+// add adds n below the last node of above.
 func (f *filler) add(n *node) {
 	f.above = append(f.above, n)
 	if f.dry {

@@ -264,8 +264,8 @@ func sweepOf(nodes uint32) *proto.Txn {
 }
 
 // All sessions that end in one entry, by a close or an expiry, share one budget of nodes, in the
-// order of the log. A session whose nodes do not fit leaves all of them. A later session whose
-// nodes do fit takes them with it. The next entry has a budget of its own.
+// order of the log. A session with nodes that do not fit leaves all of them. A later session with
+// nodes that fit takes them with it. The next entry has a budget of its own.
 func TestSessionsOfAnEntryShareABudget(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(5)
@@ -282,7 +282,7 @@ func TestSessionsOfAnEntryShareABudget(t *testing.T) {
 }
 
 // A sweep removes nodes of as many sessions as it has room for, in the order of their ids, at one
-// zxid, and reports each session. The nodes count against the budget of its entry.
+// zxid. It reports each session. The nodes count against the budget of its entry.
 func TestSweepOfManySessions(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(0)
@@ -314,8 +314,8 @@ func TestSweepOfManySessions(t *testing.T) {
 	checkInvariants(t, w.s())
 }
 
-// A sweep also counts the sessions whose nodes were deleted by others, so that it looks at a
-// limited number of sessions.
+// A sweep also counts sessions with nodes that others have deleted. It therefore looks at a limited
+// number of sessions.
 func TestSweepOfSessionsWithoutNodes(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(0)
@@ -337,7 +337,7 @@ func TestSweepOfSessionsWithoutNodes(t *testing.T) {
 }
 
 // In entries of the format before there were budgets, each session may take as many nodes with it
-// as if it were alone, and a sweep removes the nodes of one session.
+// as if it were alone. A sweep removes the nodes of one session.
 func TestFormatBeforeBudget(t *testing.T) {
 	w := newWorld(t)
 	w.s().atOnce, w.s().perEntry = 2, 1 // as endAtOnce is more than entryRemovals

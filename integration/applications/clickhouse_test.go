@@ -28,9 +28,9 @@ const (
 	recovery = 3 * time.Minute
 )
 
-// Two replicas of a ReplicatedMergeTree table take inserts while the ensemble's leader is killed
-// five times, and then while each member is restarted in turn, the leader last. No
-// acknowledged insert is lost, and both replicas are active again.
+// Two replicas of a ReplicatedMergeTree table take inserts. Meanwhile the ensemble's leader is
+// killed five times, and then each member is restarted in turn, the leader last. No acknowledged
+// insert is lost, and both replicas are active again.
 func TestClickHouse(t *testing.T) {
 	needs(t, "java", "/usr/share/java/zookeeper.jar", "clickhouse-server")
 	byTurns(t, func(t *testing.T, s system) {

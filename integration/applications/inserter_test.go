@@ -84,8 +84,8 @@ func goOn(t *testing.T, inserters []*inserter) {
 	}
 }
 
-// longest returns the longest time between two successive acknowledgements of any one inserter,
-// from the beginning of fault until a while after all inserters have gone on.
+// longest returns the longest time between two successive acknowledgements of any one inserter. It
+// looks at the time from the beginning of fault until a while after all inserters have gone on.
 func longest(t *testing.T, inserters []*inserter, fault func()) (gap time.Duration) {
 	t.Helper()
 	began := time.Now()

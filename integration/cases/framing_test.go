@@ -168,8 +168,8 @@ func zxidOfReads(s *stage) {
 	}
 }
 
-// A client still sees on a lagging member what it has seen on another one: the lagging member
-// accepts the client only when it has caught up, and zxids do not go down then either.
+// A client sees on a lagging member what it has seen on another one. The lagging member accepts the
+// client only when it has caught up, so zxids do not go down either.
 func zxidLagging(s *stage) {
 	boss := s.Leader()
 	k, writer := s.open(s.at, usual), s.open(s.third(), usual)

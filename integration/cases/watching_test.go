@@ -271,7 +271,7 @@ func eventFrame(s *stage) {
 	}
 }
 
-// watchThousandWrites: a client that reads again at each event sees no data older than the event,
+// watchThousandWrites: a client reads again at each event. It sees no data older than the event,
 // never goes back, and in the end has the last data.
 func watchThousandWrites(s *stage) {
 	const n = 1000

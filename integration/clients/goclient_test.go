@@ -121,8 +121,8 @@ func (c *goClient) disturb(ctx context.Context, s *stage) error {
 // connected is the list of states of a client that connects once and stays connected.
 var connected = []zk.State{zk.StateConnecting, zk.StateConnected, zk.StateHasSession}
 
-// undisturbed checks that nothing unexpected has happened to the session: nothing at all on a
-// member that lives, and a new connection if the member was killed.
+// undisturbed checks that nothing unexpected has happened to the session. On a member that lives,
+// nothing may have happened. If the member was killed, there may be a new connection.
 func (c *goClient) undisturbed() error {
 	states, _ := c.seen()
 	switch {

@@ -142,8 +142,9 @@ func (w *stopWriter) write(ctx context.Context, enough <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// hasAll checks what a member shows: every acknowledged write and no write that no client made,
-// every session's ephemeral, and, of the session that moved, only what it has written since.
+// hasAll checks what a member shows. It must show every acknowledged write, no write that no client
+// made, and every session's ephemeral. Of the session that moved, it must show only what it has
+// written since.
 func hasAll(ctx context.Context, m *process.Member, writers []*stopWriter) error {
 	c, err := dialGo(ctx, seat{name: "check", hosts: []string{m.Clients}}, sessionTimeout)
 	if err != nil {

@@ -121,8 +121,9 @@ func (c *Clock) showed(ms int64, from, to time.Time) bool {
 	return false
 }
 
-// Stamped returns an error if the leader of the term in which a transaction took its zxid cannot
-// have stamped it with ms (since 1970) between two moments of real time. It needs Options.Record.
+// Stamped returns an error if a transaction cannot have been stamped with ms (since 1970) between
+// two moments of real time. It judges by the clock of the leader in whose term the transaction took
+// its zxid. It needs Options.Record.
 func (e *Ensemble) Stamped(zxid, ms int64, from, to time.Time) error {
 	term := uint64(zxid) >> 32
 	leader, ok := e.record.leader(term)

@@ -72,8 +72,8 @@ func (d *Disk) mount() disk.Stores {
 	return disk.Stores{Log: r, Stable: r, Snapshots: r}
 }
 
-// crash takes the disk away from its process, whose later writes have no effect. rng decides what
-// is left of each write in progress; if rng is nil, nothing is.
+// crash takes the disk away from its process. Later writes of that process have no effect. rng
+// decides what is left of each write in progress; if rng is nil, nothing is.
 func (d *Disk) crash(rng *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

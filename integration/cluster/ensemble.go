@@ -314,7 +314,7 @@ func (e *Ensemble) Clock(id uint32) *Clock { return e.members[id].clock }
 // Gate returns the gate through which a member's entries pass on their way to its log.
 func (e *Ensemble) Gate(id uint32) *Gate { return e.members[id].gate }
 
-// Pause makes a member appear paused to everything outside: until Resume, nothing that it sends
+// Pause makes a member appear paused to everything outside. Until Resume, nothing that it sends
 // arrives, nothing that is sent to it arrives, and its disk accepts no writes. Inside, its timers
 // go on, because a goroutine in a bubble cannot be stopped.
 func (e *Ensemble) Pause(id uint32) {

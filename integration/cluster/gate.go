@@ -8,8 +8,8 @@ import (
 	"rollcall/leader"
 )
 
-// Gate is on the way of a member's entries to its log, in all its terms as leader; the TermStarts
-// of these terms do not pass through it. It can treat entries in three ways:
+// Gate is between a member and its log, in all the member's terms as leader. Entries pass through
+// it, but the TermStarts of these terms do not. It can treat entries in three ways:
 //
 //   - Hold: a goroutine that proposes an entry waits until Release, as if it got no CPU time.
 //   - Keep: the proposer of an entry is told that raft refused it; raft gets it at Release.

@@ -249,8 +249,8 @@ func (n *Network) Slow(from, to uint32, by time.Duration) {
 	}
 }
 
-// Narrow limits what one host sends to the other to so many bytes a second, in the order in which
-// they are sent, on all connections together. A rate of 0 ends it.
+// Narrow limits how many bytes a second one host sends to the other, on all connections together.
+// They pass in the order in which they are sent. A rate of 0 ends it.
 func (n *Network) Narrow(from, to uint32, rate int) {
 	var s *strait
 	if rate > 0 {

@@ -28,7 +28,7 @@ type pipe struct {
 	ended   time.Time     // from then on the reader sees the end after the pieces; zero: no end yet
 	closed  bool          // the reader has closed its end
 	gone    bool          // the writer has lost its end
-	mute    bool          // what is written is lost
+	mute    bool          // written bytes are lost
 	lost    bool          // the network has forgotten the connection: nothing arrives any more, not even the end
 	broken  bool          // the connection was reset
 

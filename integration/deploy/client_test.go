@@ -108,8 +108,8 @@ func (c *client) goOn(ctx context.Context, fault string, n int, moves bool) erro
 	return c.same(n, moves)
 }
 
-// same checks the session that existed before the first n states: it is the same, its node exists,
-// and only a client that moves has seen anything since.
+// same checks the session that existed before the first n states. It must be the same and its node
+// must exist. Only a client that moves may have seen anything since.
 func (c *client) same(n int, moves bool) error {
 	exists, stat, err := c.Exists(c.node)
 	states, _ := c.seen()

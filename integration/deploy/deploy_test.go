@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The ensemble that `make up` starts survives the death of its leader, the loss of the next
-// leader's network and then of a follower's, and a restart of all members. Sessions that were
-// opened before the first fault live through the others.
+// The ensemble that `make up` starts survives four faults: the death of its leader, the loss of the
+// next leader's network, the loss of a follower's network, and a restart of all members. Sessions
+// that were opened before the first fault live through the others.
 func TestEnsemble(t *testing.T) {
 	requireEngine(t)
 	s := newStack(t)

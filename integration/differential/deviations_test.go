@@ -12,8 +12,8 @@ type deviation struct {
 	row string // the first cell of its row in docs/deviations.md
 	// exact says that nothing is masked: both sides are checked, each by a rule of its own.
 	exact bool
-	// apply changes ZooKeeper's answer to that of 3.9.5, or removes what cannot be compared, if the
-	// condition holds and both sides answered as the row says.
+	// apply changes ZooKeeper's answer to that of 3.9.5, or removes what cannot be compared. It
+	// does so if the condition holds and both sides answered as the row says.
 	apply func(p *pair) bool
 }
 

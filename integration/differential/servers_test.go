@@ -162,8 +162,8 @@ func (z *target) watch(t *testing.T) {
 	t.Cleanup(func() { _ = z.spy.Close() })
 }
 
-// freeAddr returns an address on which nothing listens, on an IP address of this process's own: the
-// kernel gives ports of 127.0.0.1 to any program that connects somewhere.
+// freeAddr returns an address on which nothing listens, with an IP address that only this process
+// uses. The kernel gives ports of 127.0.0.1 to any program that connects somewhere.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	pid := os.Getpid()

@@ -239,8 +239,8 @@ func (k *book) statPieces(s jute.Stat) []piece {
 	}
 }
 
-// time checks whether t can be the time of the transaction zxid: between the beginning of the
-// sequence and now, and always the same for that zxid.
+// time checks whether t can be the time of the transaction zxid. It must be between the beginning
+// of the sequence and now, and always the same for that zxid.
 func (k *book) time(zxid, t int64) string {
 	if t < k.began || t > k.now() {
 		return fmt.Sprintf("%d, outside of the sequence", t)

@@ -15,7 +15,7 @@ import (
 // is a fault too. Every create of an ephemeral must have been recorded.
 //
 // An acknowledged ephemeral must exist while its session lives, unless a client has deleted it or
-// may have: after a delete without an answer, both outcomes are allowed.
+// may have. After a delete without an answer, both outcomes are allowed.
 func checkEphemerals(b *book, found func(Violation)) {
 	for _, v := range b.apart {
 		found(v)

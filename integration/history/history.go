@@ -152,7 +152,7 @@ const (
 type Life struct {
 	Moment
 	Kind    lifeKind
-	Member  uint32 // who applied it
+	Member  uint32 // the member that applied it
 	Index   uint64
 	Session jute.SessionID
 	Owner   znode.Owner   // from here on; of Closed: until here

@@ -16,8 +16,8 @@ import (
 // operations takes milliseconds, unless dozens of them were unanswered at once.
 const linearizeLimit = 10 * time.Second
 
-// checkLinear judges (g): the writes to each path, and the reads after a sync, can be put into one
-// order that agrees with the times at which they were in flight. porcupine searches for such an
+// checkLinear judges (g): there is an order of the writes to each path, and of the reads after a
+// sync, that agrees with the times at which they were in flight. porcupine searches for such an
 // order. It is a fault if there is none, and also if the search does not end in time.
 //
 //   - A path is a register: whether the node exists, its data and its version. At first it does not

@@ -61,7 +61,7 @@ type renewal struct {
 	at      time.Duration // the timeout starts here
 	timeout time.Duration
 	sets    bool   // it replaces the time that the session had left
-	member  uint32 // of a touch
+	member  uint32 // the member that heard the touch
 }
 
 // tooEarly returns why a session must not have been expired in term, or "" if that was allowed.

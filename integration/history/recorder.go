@@ -141,8 +141,8 @@ func (r *Recorder) Touched(at time.Duration, member uint32, session jute.Session
 	})
 }
 
-// Vouched records a member's decision whether the session lives at the time at, which is the
-// argument of its check and not the time when the check returned. conn is 0 if the check does not
+// Vouched records a member's decision whether the session lives at the time at. That is the
+// argument of its check, and not the time when the check returned. conn is 0 if the check does not
 // know it.
 func (r *Recorder) Vouched(at time.Duration, member uint32, session jute.SessionID, conn uint64, allowed bool) {
 	r.add(at, 1, func(m Moment) {

@@ -18,7 +18,7 @@ const (
 	simClients = 5        // the first falls silent at 8 s
 )
 
-// sim is an ensemble of three members that keeps all promises in the simplest way: its log is one
+// sim is an ensemble of three members that keeps all promises in the simplest way. Its log is one
 // slice, and everything in it is committed. Members apply it with delays. They are killed, cut off
 // and paused, one at a time. Clients move between members. rng decides what happens.
 type sim struct {

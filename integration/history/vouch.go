@@ -42,8 +42,8 @@ func (l *life) closedElsewhere(member uint32) (first Life, ok bool) {
 	return first, ok
 }
 
-// clientWindow returns the longest time for which a client went on receiving replies and events on
-// its session's connection after a member had applied the session's expiry.
+// clientWindow returns the longest time for which a client still received replies and events after
+// a member had applied the expiry of the session.
 func clientWindow(h History) time.Duration {
 	b := newBook(&h)
 	var longest time.Duration

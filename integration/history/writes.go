@@ -161,7 +161,7 @@ func (p *presence) content(n *Node, w *writes, made *Call, sets []*Call) {
 	}
 }
 
-// unnamed judges a node whose path no answer contained: it must come from a create without an
+// unnamed judges a node with a path that no answer contained. It must come from a create without an
 // answer, and each of those makes at most one node.
 func (p *presence) unnamed(n *Node) {
 	if w := p.paths[n.Path]; w.may(p.s.Seq, jute.Op.Creates) {

@@ -22,9 +22,9 @@ const (
 	othersEvery   = 20 * time.Millisecond // how often each of them writes its node and reads it
 	othersTimeout = 10 * time.Second      // of their sessions
 	othersSize    = 100                   // bytes of their nodes
-	// calmTime is how long others are measured before an attack and again after it, because the
-	// machine may be slower at one time than at another. attackTime is how long they are measured
-	// during it.
+	// calmTime is how long others are measured before an attack and again after it. Both are
+	// needed, because the machine may be slower at one time than at another. attackTime is how long
+	// they are measured during it.
 	calmTime   = 3 * time.Second
 	attackTime = 5 * time.Second
 	// mostRatio is how many times as long as in a calm ensemble others may wait at p99 during an

@@ -100,10 +100,10 @@ func (f former) build(t *testing.T) string {
 	return binary
 }
 
-// Members of the former version are upgraded one by one under load, rolled back while one of them
-// is still of the former version, and upgraded again. Leaders of both versions catch up members of
-// the other version by snapshots. No acknowledged write is lost, and members are equal throughout.
-// Once all have been upgraded, the former binary refuses the data.
+// Members of the former version are upgraded one by one under load. While one of them is still of
+// the former version, the others are rolled back. Then all are upgraded again. Leaders of both
+// versions catch up members of the other version by snapshots. No acknowledged write is lost, and
+// members are equal throughout. Once all have been upgraded, the former binary refuses the data.
 func TestUpgrade(t *testing.T) {
 	for _, f := range formers {
 		t.Run(fmt.Sprint("from format ", f.format), func(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Main builds the binary under test in a folder that it removes at the end, puts its path
-// into binary and runs the tests of a package. It returns the exit status. A process that was
-// started as Disk.Binary runs no tests, but the Disk's binary.
+// Main builds the binary under test in a folder that it removes at the end. It puts the path of the
+// binary into binary, and runs the tests of a package. It returns the exit status. A process that
+// was started as Disk.Binary runs no tests, but the Disk's binary.
 func Main(m *testing.M, binary *string, build func(dir string) (string, error)) int {
 	if socket := os.Getenv(diskSocket); socket != "" {
 		fmt.Fprintln(os.Stderr, runOnDisk(socket))

@@ -144,7 +144,7 @@ func (d *Disk) decide(call uint64) {
 	d.let(call)
 }
 
-// let lets the kernel do a call. An error means that the call no longer waits: its process has
+// let lets the kernel do a call. An error means that the call no longer waits. Its process has
 // ended, or a signal has interrupted the call, and the kernel restarts it and asks again. The
 // caller holds mu.
 func (d *Disk) let(call uint64) {

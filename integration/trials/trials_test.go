@@ -239,8 +239,8 @@ func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
 	sum.add(right, h)
 }
 
-// ensemble judges a member whose data a second member needs while the third one is down. Without
-// these data no member may serve.
+// ensemble judges a member when the third member is down, and a second member needs its data.
+// Without these data no member may serve.
 func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 	damaged, behind := start(t, c.members[0]), start(t, c.members[1], "-v")
 	if damaged.settles(t) {
@@ -276,7 +276,7 @@ func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 // alone. The first may have begun while the damaged member was still running.
 const vainElections = 2
 
-// waits judges a member that lacks the last writes and whose only companion has ended. It loses
+// waits judges a member that lacks the last writes, when the only other member has ended. It loses
 // elections and never serves.
 func waits(t *testing.T, m *run) {
 	t.Helper()

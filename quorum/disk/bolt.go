@@ -118,8 +118,8 @@ func decodeBoltMark(b []byte) (m boltMark, err error) {
 	return m, nil
 }
 
-// check compares the mark with what a BoltDB holds now. The BoltDB may be ahead of the mark: after
-// a crash, or after a run of an older version.
+// check compares the mark with what the BoltDB holds now. The BoltDB may be ahead of the mark:
+// after a crash, or after a run of an older version.
 func (m boltMark) check(now boltMark) error {
 	switch {
 	case now.tx < m.tx:

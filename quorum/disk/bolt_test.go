@@ -128,8 +128,8 @@ func TestBoltMarkLags(t *testing.T) {
 	}
 }
 
-// Damage that bbolt does not notice is found: changed values and entries, a file that is older than
-// it was, or another member's, and a log with a hole.
+// Damage that bbolt does not notice is found: changed values and entries, an older copy of the
+// file, another member's file, and a log with a hole.
 func TestDamagedBolt(t *testing.T) {
 	t.Parallel()
 	spoil := func(d *boltDir, old, changed string) {

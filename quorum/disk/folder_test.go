@@ -281,9 +281,9 @@ func TestMend(t *testing.T) {
 	tests := []struct {
 		name     string
 		snapshot uint64   // its index; its term is 2
-		holds    Contents // what is in it; default: what it says
+		holds    Contents // the folder's real content; default: what it says
 		log      []*raft.Log
-		first    uint64 // of the log afterwards
+		first    uint64 // the log's first index afterwards
 		err      error
 	}{
 		{name: "nothing"},

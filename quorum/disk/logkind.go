@@ -86,9 +86,9 @@ func ReadLog(dir string) (LogReader, error) {
 // between snapshots. To map the file again, a write has to wait for all reads.
 const boltMap = 1 << 30
 
-// boltOptions returns bbolt's options. The list of free pages is kept as a map and not written:
-// after the log has been shortened it is long, and every write would include all of it. Opening
-// finds the free pages by walking through the used ones.
+// boltOptions returns bbolt's options. The list of free pages is kept as a map and not written.
+// After the log has been shortened the list is long, and every write would include all of it.
+// Opening finds the free pages by walking through the used ones.
 func boltOptions(mapped int) *bbolt.Options {
 	return &bbolt.Options{
 		Timeout: boltLockTimeout, InitialMmapSize: mapped,

@@ -99,7 +99,7 @@ func bytesWritten(b *testing.B) (n int64) {
 	return n
 }
 
-// BenchmarkWriteBeside measures the writes of 16 entries, one after the other, while nothing else
+// BenchmarkWriteBeside measures the writes of 16 entries, one after the other: while nothing else
 // happens, while 50,000 entries are deleted, and while a snapshot of 128 MiB is written. "at once"
 // deletes in one transaction.
 func BenchmarkWriteBeside(b *testing.B) {

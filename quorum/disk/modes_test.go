@@ -22,12 +22,12 @@ func formerly(t *testing.T, dir string) {
 	}
 }
 
-// A member whose files other users can read logs that, and the command that changes it. The
-// operator's folder may have the name of a member's own one.
+// If other users can read a member's files, the member logs that, and the command that changes it.
+// The operator's folder may have the name of a member's own one.
 func TestWarnsOfReaders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(t *testing.T, dir string) // may open a path to all
-		want  []string                       // what the command names, below dir; nil: nothing is said
+		want  []string                       // the paths below dir that the command names; nil: nothing is logged
 	}{
 		"closed":                 {func(*testing.T, string) {}, nil},
 		"closed and open inside": {func(t *testing.T, dir string) { chmod(t, filepath.Join(own(dir), snapshotsDir), 0o755) }, nil},

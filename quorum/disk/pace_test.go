@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A snapshot's writer pauses after each piece for three times as long as that took, up to a limit,
-// and not at all when the member ends.
+// A snapshot's writer pauses after each piece for three times as long as the piece took, up to a
+// limit. It does not pause when the member ends.
 func TestSnapshotIsPaced(t *testing.T) {
 	const pieces = 10
 	for _, c := range []struct {

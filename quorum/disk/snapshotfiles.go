@@ -106,8 +106,8 @@ func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raf
 	return k, err
 }
 
-// List implements raft.SnapshotStore. It returns the newest snapshots, newest first, without those
-// whose metadata cannot be trusted; see unreadable.
+// List implements raft.SnapshotStore. It returns the newest snapshots, newest first. It leaves out
+// those with metadata that cannot be trusted; see unreadable.
 func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
 	all, err := s.sorted()
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
 	return list, nil
 }
 
-// sorted returns all snapshots whose metadata can be trusted, newest first.
+// sorted returns all snapshots with metadata that can be trusted, newest first.
 func (s *snapshotFiles) sorted() ([]*snapshotMeta, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -144,8 +144,9 @@ func (s *snapshotFiles) sorted() ([]*snapshotMeta, error) {
 	return all, nil
 }
 
-// unreadable returns the highest index in the name of a snapshot whose metadata cannot be trusted,
-// and the reason. The index is 0 if there is no such snapshot.
+// unreadable returns the highest index among the snapshots with metadata that cannot be trusted,
+// and the reason. The index is from the snapshot's name. The index is 0 if there is no such
+// snapshot.
 func (s *snapshotFiles) unreadable() (index uint64, why error, err error) {
 	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {

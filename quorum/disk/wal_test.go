@@ -85,8 +85,8 @@ func (d *walDir) append(log logFiles, entries, size int) {
 	}
 }
 
-// walData looks like raft-wal's own records, alternately an entry and two ends of batches, when
-// read from where records begin: a client may send such data. Five bytes come before it in the
+// walData looks like raft-wal's own records, alternately an entry and two ends of batches, when it
+// is read from where records begin. A client may send such data. Five bytes come before it in the
 // file.
 func walData(index uint64, size int) []byte {
 	records := []byte{1, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0, 9, 9, 9, 9, 3, 0, 0, 0, 9, 9, 9, 9}
@@ -142,7 +142,7 @@ func (d *walDir) write(path string, b []byte) {
 	}
 }
 
-// tear zeroes the end of what was written to the last segment, in bytes, as if a process had been
+// tear zeroes bytes at the end of what was written to the last segment, as if a process had been
 // killed in the middle of its last write.
 func (d *walDir) tear(n int) {
 	d.t.Helper()
@@ -388,7 +388,7 @@ func (d *walDir) list(change func(string) string) {
 	}
 }
 
-// The mark never keeps a member with a sound log from starting: it may lag, it may be that of an
+// The mark never keeps a member with a sound log from starting. It may lag, it may be that of an
 // earlier segment, and folders of older versions have none.
 func TestWALMarkLags(t *testing.T) {
 	t.Parallel()
