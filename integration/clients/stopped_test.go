@@ -37,12 +37,14 @@ func TestLeaderStopped(t *testing.T) {
 	writers, moves := stopWriters(ctx, t, e, leader)
 	late, session := openRaw(t, leader)
 
-	var g errgroup.Group
+	g, writing := errgroup.WithContext(ctx)
 	enough := make(chan struct{})
 	for _, w := range writers {
-		g.Go(func() error { return w.write(ctx, enough) })
+		g.Go(func() error { return w.write(writing, enough) })
 	}
-	time.Sleep(tick) // writes are in flight, wherever they are
+	if err := underWay(writing, writers); err != nil {
+		t.Fatal(err)
+	}
 	states, _ := moves.seen()
 	stopped := time.Now()
 	signal(t, leader, syscall.SIGSTOP)
@@ -106,7 +108,7 @@ func stopWriters(ctx context.Context, t *testing.T, e *process.Ensemble, leader 
 		if at.moves {
 			moves = c
 		}
-		writers = append(writers, &stopWriter{goClient: c})
+		writers = append(writers, &stopWriter{goClient: c, first: make(chan struct{})})
 	}
 	return writers, moves
 }
@@ -114,6 +116,7 @@ func stopWriters(ctx context.Context, t *testing.T, e *process.Ensemble, leader 
 // stopWriter writes one node after the other.
 type stopWriter struct {
 	*goClient
+	first          chan struct{} // closed when its first write is acknowledged
 	acked, unknown []string
 	pause          time.Duration // the longest time that a write took
 }
@@ -131,7 +134,9 @@ func (w *stopWriter) write(ctx context.Context, enough <-chan struct{}) error {
 		_, err := w.Create("/writes/"+name, nil, 0, world)
 		switch {
 		case err == nil:
-			w.acked = append(w.acked, name)
+			if w.acked = append(w.acked, name); len(w.acked) == 1 {
+				close(w.first)
+			}
 			w.pause = max(w.pause, time.Since(began))
 		case w.at.moves:
 			w.unknown = append(w.unknown, name)
@@ -140,6 +145,19 @@ func (w *stopWriter) write(ctx context.Context, enough <-chan struct{}) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// underWay waits until each writer has an acknowledged write. It returns the error of a writer that
+// ends before that.
+func underWay(ctx context.Context, writers []*stopWriter) error {
+	for _, w := range writers {
+		select {
+		case <-w.first:
+		case <-ctx.Done():
+			return fmt.Errorf("no write of %s is acknowledged: %w", w.at.name, context.Cause(ctx))
+		}
+	}
+	return nil
 }
 
 // hasAll checks what a member shows. It must show every acknowledged write, no write that no client
