@@ -3,6 +3,7 @@ package kills
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ func (r *run) kill(what round) {
 		r.restart(victims)
 		r.rest(120)
 	} else {
-		time.Sleep(2 * time.Second) // the log goes on further than the others keep it
+		r.goOn(victims[0])
 		r.restart(victims)
 		r.awaitReceiving(victims[0])
 	}
@@ -71,6 +72,25 @@ func (r *run) kill(what round) {
 	}
 	r.strike(as, victims)
 	r.restart(victims)
+}
+
+// goOn waits until the others' logs begin after all entries of a member that is down. Each snapshot
+// covers at least a hundred entries, and fewer are kept before it.
+func (r *run) goOn(down *process.Member) {
+	r.t.Helper()
+	const snapshots = 3
+	taken := func(m *process.Member) int { return strings.Count(printed(m), "raft: snapshot complete up to") }
+	others := slices.DeleteFunc(slices.Clone(r.Members), func(m *process.Member) bool { return m == down })
+	before := map[*process.Member]int{}
+	for _, m := range others {
+		before[m] = taken(m)
+	}
+	if err := process.Until(r.t.Context(), "the log goes on without a member", func() bool {
+		r.again(others, r.restart)
+		return !slices.ContainsFunc(others, func(m *process.Member) bool { return taken(m) < before[m]+snapshots })
+	}); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // awaitReceiving waits until a member that starts receives a snapshot, and then a moment longer. It
@@ -210,7 +230,7 @@ func (r *run) leads() (found *process.Member) {
 func (r *run) awaitAllServing() {
 	r.t.Helper()
 	if err := process.Until(r.t.Context(), "all members serve", func() bool {
-		r.again(r.restart)
+		r.again(r.Members, r.restart)
 		for _, m := range r.Members {
 			if m.Mode() == "" {
 				return false
@@ -222,10 +242,10 @@ func (r *run) awaitAllServing() {
 	}
 }
 
-// again calls do with the members that have ended because they must be started again: raft's memory
+// again calls do with each of members that has ended because it must be started again: raft's memory
 // of the log was wrong.
-func (r *run) again(do func([]*process.Member)) {
-	for _, m := range r.Members {
+func (r *run) again(members []*process.Member, do func([]*process.Member)) {
+	for _, m := range members {
 		if m.Process.Running() || !strings.Contains(lastWords(m), "restart needed after a snapshot was installed") {
 			continue
 		}

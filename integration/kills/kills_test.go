@@ -140,7 +140,8 @@ func play(t *testing.T, seed uint64, kind disk.LogKind, sum *totals) {
 		r.sum.installed += strings.Count(printed(m), "raft: Installed remote snapshot")
 	}
 	for _, w := range r.writers {
-		r.sum.acked += w.acked
-		r.sum.unknown += w.unknown
+		acked, unknown := w.outcomes()
+		r.sum.acked += acked
+		r.sum.unknown += unknown
 	}
 }

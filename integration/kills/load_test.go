@@ -36,7 +36,7 @@ func (r *run) load(ctx context.Context) {
 		r.t.Cleanup(w.shutDown)
 		r.writers = append(r.writers, w)
 	}
-	r.t.Cleanup(func() { r.again(func([]*process.Member) {}) })
+	r.t.Cleanup(func() { r.again(r.Members, func([]*process.Member) {}) })
 	r.visitors = newVisitors(r.Members, rand.New(rand.NewPCG(r.rng.Uint64(), 2)))
 	r.t.Cleanup(r.visitors.shutDown)
 }

@@ -138,7 +138,7 @@ func upgrade(t *testing.T, f former) {
 		m.Binary = to
 		r.Start(m)
 		if err := process.Until(t.Context(), fmt.Sprintf("member %d is sent a snapshot", m.ID), func() bool {
-			r.again(r.restart)
+			r.again(r.Members, r.restart)
 			return strings.Contains(printed(m)[before:], "raft: Installed remote snapshot")
 		}); err != nil {
 			t.Fatal(err)
@@ -175,8 +175,8 @@ func upgrade(t *testing.T, f former) {
 		change(m, rollcall)
 	}
 	judge(znode.FormatLevel)
-	r.rest(400) // until entries of the new format are written
-	m := r.Members[0]
+	r.awaitWrites() // in entries of the new format
+	m := r.leads()  // whose log has them
 	r.terminate(m)
 	m.Binary = old
 	r.Start(m)
@@ -205,32 +205,25 @@ func (r *run) terminate(m *process.Member) {
 	}
 }
 
-// goOn waits until the others' logs begin after all entries of a member that is down. Each snapshot
-// covers at least a hundred entries, and fewer are kept before it.
-func (r *run) goOn(down *process.Member) {
+// awaitWrites waits until a write of each writer is acknowledged that was sent after the call.
+func (r *run) awaitWrites() {
 	r.t.Helper()
-	const snapshots = 3
-	taken := func(m *process.Member) int { return strings.Count(printed(m), "raft: snapshot complete up to") }
-	before := map[*process.Member]int{}
-	for _, m := range r.Members {
-		before[m] = taken(m)
-	}
-	if err := process.Until(r.t.Context(), "the log goes on without a member", func() bool {
-		for _, m := range r.Members {
-			if m != down && taken(m) < before[m]+snapshots {
-				return false
-			}
+	for _, w := range r.writers {
+		before, _ := w.outcomes()
+		if err := process.Until(r.t.Context(), "a write of "+w.dir, func() bool {
+			acked, _ := w.outcomes()
+			return acked > before+window // at most window of them were in flight
+		}); err != nil {
+			r.t.Fatal(err)
 		}
-		return true
-	}); err != nil {
-		r.t.Fatal(err)
 	}
 }
 
 // acked returns how many writes were acknowledged.
 func (r *run) acked() (n int) {
 	for _, w := range r.writers {
-		n += w.acked
+		acked, _ := w.outcomes()
+		n += acked
 	}
 	return n
 }

@@ -111,6 +111,14 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
+// outcomes returns how many writes were acknowledged, and of how many the outcome is unknown. It waits
+// while the writer is paused.
+func (w *writer) outcomes() (acked, unknown int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.acked, w.unknown
+}
+
 // shutDown stops the writer for good.
 func (w *writer) shutDown() {
 	w.stop()
