@@ -139,9 +139,7 @@ func TestCutAllWhileApplyHangs(t *testing.T) {
 	w.state.Lock()
 	defer w.state.Unlock()
 	reads.request(jute.OpExists, exists("/", false))
-	for w.srv.Stats().Received < 3 { // two handshakes and the request, which its reader is serving now
-		time.Sleep(time.Millisecond)
-	}
+	waitFor(t, func() bool { return w.srv.Stats().Received == 3 }) // two handshakes and the request, which its reader is serving now
 	w.srv.CutAll()
 	for _, c := range []*client{idle, reads} {
 		c.expectClosed()

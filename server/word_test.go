@@ -26,14 +26,17 @@ func TestWordAnswers(t *testing.T) {
 	if got, err := io.ReadAll(half); string(got) != "imok" || err != nil {
 		t.Errorf("half closed: %q, %v", got, err)
 	}
-	long := w.open()
-	for _, part := range []string{"st", "mk0", "123456", "7 and more"} {
-		long.write([]byte(part))
-		time.Sleep(5 * time.Millisecond) // so that the parts are read one by one
+	atOnce := w.open()
+	atOnce.write([]byte("stmk01234567 and more"))
+	inParts := newWorld(t, false, nil).open()
+	for _, part := range []string{"st", "mk0", "123456", "7"} {
+		inParts.write([]byte(part)) // in memory, a write returns when the part has been read
 	}
-	got, err := io.ReadAll(long)
-	if err != nil || !bytes.Equal(got, bytes.Repeat([]byte("01234567"), 1<<20)) {
-		t.Errorf("%d bytes, %v, want 8 MiB", len(got), err)
+	for _, long := range []*client{atOnce, inParts} {
+		got, err := io.ReadAll(long)
+		if err != nil || !bytes.Equal(got, bytes.Repeat([]byte("01234567"), 1<<20)) {
+			t.Errorf("%d bytes, %v, want 8 MiB", len(got), err)
+		}
 	}
 }
 
