@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/history"
+	"rollcall/integration/process"
 	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/znode"
@@ -131,67 +131,18 @@ func (s *totals) floors(t *testing.T, n uint64) {
 
 // seedsToRun returns the seeds from 0 on, n of them by default. The environment may set their
 // number, at least 1, and the first of them.
-func seedsToRun(t *testing.T, n uint64) []uint64 {
+func seedsToRun(t *testing.T, n int) []uint64 {
 	t.Helper()
-	seed, one, err := numberOf("ROLLCALL_SEED", 0)
-	if err != nil {
-		t.Fatal(err)
+	t.Helper()
+	if seed := process.Setting(t, "ROLLCALL_SEED", 0, -1); seed >= 0 {
+		return []uint64{uint64(seed)}
 	}
-	if one {
-		return []uint64{seed}
-	}
-	set, ok, err := numberOf("ROLLCALL_SCHEDULES", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ok {
-		n = set
-	}
-	first, _, err := numberOf("ROLLCALL_FIRST", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seeds := make([]uint64, n)
+	first := uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0))
+	seeds := make([]uint64, process.Setting(t, "ROLLCALL_SCHEDULES", 1, n))
 	for i := range seeds {
 		seeds[i] = first + uint64(i)
 	}
 	return seeds
-}
-
-// numberOf returns the number in an environment variable, and whether the variable is set. A number
-// below least is an error, because a test that does nothing passes.
-func numberOf(name string, least uint64) (n uint64, set bool, err error) {
-	s := os.Getenv(name)
-	if s == "" {
-		return 0, false, nil
-	}
-	if n, err = strconv.ParseUint(s, 10, 64); err != nil || n < least {
-		return 0, true, fmt.Errorf("%s=%q: want a number from %d on", name, s, least)
-	}
-	return n, true, nil
-}
-
-// A number of schedules below 1 is refused, and so is text that is not a number.
-func TestNumberOf(t *testing.T) {
-	for _, tt := range []struct {
-		value string
-		least uint64
-		n     uint64
-		set   bool
-		ok    bool
-	}{
-		{"", 1, 0, false, true},
-		{"0", 0, 0, true, true},
-		{"0", 1, 0, true, false},
-		{"7", 1, 7, true, true},
-		{"-1", 0, 0, true, false},
-		{"many", 0, 0, true, false},
-	} {
-		t.Setenv("ROLLCALL_TEST_NUMBER", tt.value)
-		if n, set, err := numberOf("ROLLCALL_TEST_NUMBER", tt.least); n != tt.n || set != tt.set || (err == nil) != tt.ok {
-			t.Errorf("%q, at least %d: %d, %t, %v; want %d, %t, success %t", tt.value, tt.least, n, set, err, tt.n, tt.set, tt.ok)
-		}
-	}
 }
 
 // run is one schedule.

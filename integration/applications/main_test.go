@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,15 +65,8 @@ func bothSystems(t *testing.T) []system {
 // comes first changes from round to round.
 func byTurns(t *testing.T, play func(t *testing.T, s system)) {
 	t.Helper()
-	rounds := 1
-	if text := os.Getenv("ROLLCALL_ROUNDS"); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil || rounds < 1 {
-			t.Fatalf("ROLLCALL_ROUNDS=%s: want a number from 1 on", text)
-		}
-	}
 	both := bothSystems(t)
-	for round := range rounds {
+	for round := range process.Setting(t, "ROLLCALL_ROUNDS", 1, 1) {
 		for i := range both {
 			s := both[(i+round)%len(both)]
 			t.Run(fmt.Sprintf("%d/%s", round+1, s.name), func(t *testing.T) { play(t, s) })

@@ -5,12 +5,12 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"rollcall/integration/process"
 	"rollcall/jute"
 )
 
@@ -51,9 +51,9 @@ func TestDifferential(t *testing.T) {
 		}
 		return
 	}
-	first, count := uint64(number(t, "ROLLCALL_FIRST", 1)), uint64(number(t, "ROLLCALL_SEQUENCES", defaultSequences))
+	first, count := uint64(process.Setting(t, "ROLLCALL_FIRST", 1, 1)), uint64(process.Setting(t, "ROLLCALL_SEQUENCES", 1, defaultSequences))
 	each := false
-	if seed := number(t, "ROLLCALL_SEED", 0); seed != 0 {
+	if seed := process.Setting(t, "ROLLCALL_SEED", 1, 0); seed != 0 {
 		first, count, each = uint64(seed), 1, true
 	}
 	began, sum := time.Now(), newTally()
@@ -73,19 +73,6 @@ func TestDifferential(t *testing.T) {
 	if !t.Failed() {
 		sum.floors(t, int(count))
 	}
-}
-
-func number(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q is no number from 1 on", name, text)
-	}
-	return n
 }
 
 // judge plays a sequence on both sides and compares. If they differ, it shrinks the sequence and

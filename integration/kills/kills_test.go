@@ -31,7 +31,7 @@ const (
 // Processes are killed and started again under load. Nothing acknowledged is lost, and members are
 // equal. ROLLCALL_KILLS sets the number of runs, and ROLLCALL_FIRST the seed of the first one.
 func TestKills(t *testing.T) {
-	runs, first := setting(t, "ROLLCALL_KILLS", defaultRuns), setting(t, "ROLLCALL_FIRST", 1)
+	runs, first := process.Setting(t, "ROLLCALL_KILLS", 1, defaultRuns), process.Setting(t, "ROLLCALL_FIRST", 1, 1)
 	kinds, err := logKinds()
 	if err != nil {
 		t.Fatal(err)
@@ -50,20 +50,6 @@ func TestKills(t *testing.T) {
 	if !t.Failed() {
 		sum.floors(t, runs, kinds)
 	}
-}
-
-// setting returns the number in an environment variable, or otherwise if it is not set.
-func setting(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	s := os.Getenv(name)
-	if s == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%s: want a number from 1 on", name, s)
-	}
-	return n
 }
 
 // logKinds returns the kinds of logs that the runs use in turn: both, or only the one that

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"rollcall/integration/process"
 	"rollcall/quorum/disk"
 )
 
@@ -135,8 +136,8 @@ func (c *counts) floors(t *testing.T, played []trial) {
 // However a file is damaged, a member has everything that was acknowledged, or refuses to start and
 // says why.
 func TestTrials(t *testing.T) {
-	n, first := setting(t, "ROLLCALL_TRIALS", defaultTrials), setting(t, "ROLLCALL_FIRST", 0)
-	if one := setting(t, "ROLLCALL_TRIAL", -1); one >= 0 {
+	n, first := process.Setting(t, "ROLLCALL_TRIALS", 1, defaultTrials), process.Setting(t, "ROLLCALL_FIRST", 0, 0)
+	if one := process.Setting(t, "ROLLCALL_TRIAL", 0, -1); one >= 0 {
 		n, first = 1, one
 	}
 	var played []trial
@@ -164,25 +165,11 @@ func TestTrials(t *testing.T) {
 	})
 	sum.print()
 	got := sum.of(func(harm) bool { return true })
-	if !t.Failed() && (n == 0 || got[right]+got[refused] != n) || n >= defaultTrials && (got[right] < n/10 || got[refused] < n/3) {
+	if !t.Failed() && got[right]+got[refused] != n || n >= defaultTrials && (got[right] < n/10 || got[refused] < n/3) {
 		t.Errorf("of %d trials %d ended with the right data and %d with a refusal", n, got[right], got[refused])
 	} else if !t.Failed() {
 		sum.floors(t, played)
 	}
-}
-
-// setting returns the number in an environment variable, or otherwise if it is not set.
-func setting(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	s := os.Getenv(name)
-	if s == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 {
-		t.Fatalf("%s=%s: want a number", name, s)
-	}
-	return n
 }
 
 // play damages a file and starts the members.
