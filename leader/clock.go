@@ -153,7 +153,7 @@ func (l *Leader) watchClock() {
 	why, _ := l.clockFault()
 	switch held := why != ""; {
 	case held && !l.clockHeld:
-		l.log.Warn("this member's clock is not trusted: containers and nodes with a TTL are not removed until it is", "why", why)
+		l.log.Warn("this member's clock is not trusted: containers and nodes with a TTL are not removed until it is", "reason", why)
 	case !held && l.clockHeld:
 		l.log.Info("this member's clock is trusted again")
 	}

@@ -21,7 +21,7 @@ func (m *Member) reportDamage(why string) {
 // start rebuilds the state from its disk.
 func (m *Member) damageLoop(ctx context.Context) error {
 	if why := m.node.Damage(); why != "" {
-		m.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data folder and start it again", "why", why)
+		m.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data folder and start it again", "reason", why)
 		m.stopServing()
 	}
 	for {
@@ -50,7 +50,7 @@ func (m *Member) damaged(ctx context.Context, why string) error {
 	if err := m.node.HandOver(over); err != nil {
 		m.log.Warn("leadership not handed over", "err", err)
 	}
-	m.log.Error("this member stops serving: its state is damaged; stop it, empty its data folder and start it again", "why", why)
+	m.log.Error("this member stops serving: its state is damaged; stop it, empty its data folder and start it again", "reason", why)
 	err := m.node.SetDamage(why)
 	m.stopServing()
 	return err

@@ -172,7 +172,7 @@ func (n *Node) newTransport() *wire.Transport {
 		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger, RaftLog: newRaftLog(n.logger),
 		Raft: n.raft.Load, Fail: n.fatal, Spool: n.disk.NewSpool, Inspect: n.inspect,
 		Refused: func(req *raft.InstallSnapshotRequest, err error) {
-			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "why", err)
+			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
 		},
 		Installed: func(term uint64) { n.fsm.term.Store(max(n.fsm.term.Load(), term)) },
 		Votes:     func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },

@@ -126,7 +126,7 @@ func clearDamage(stable *disk.Stable, logger hclog.Logger) error {
 		return nil
 	}
 	if err == nil {
-		logger.Warn("the state of the member that is recovered was found to be damaged", "why", string(why))
+		logger.Warn("the state of the member that is recovered was found to be damaged", "reason", string(why))
 		err = stable.Set(keyDamage, nil)
 	}
 	if err != nil {

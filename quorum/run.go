@@ -104,7 +104,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}
 	if why := n.disk.Unused(); why != nil {
-		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything", "why", why)
+		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything", "reason", why)
 	}
 	return r, nil
 }

@@ -120,7 +120,7 @@ func (c *conn) Ended(why stream.Reason) {
 	}
 	c.srv.forget(c)
 	c.srv.stats.ended[why].Add(1)
-	c.srv.log.Debug("connection ended", "client", c.addr, "session", session, "why", reasonNames[why])
+	c.srv.log.Debug("connection ended", "client", c.addr, "session", session, "reason", reasonNames[why])
 }
 
 // spare notes that the connection's own closeSession is applied.
