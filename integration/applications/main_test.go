@@ -25,6 +25,10 @@ const (
 	tick    = 2 * time.Second
 )
 
+// patience is how long the members may take until they serve. Three JVMs that start at once, beside
+// other programs that keep the processors busy, may take longer than process.Patience.
+const patience = 3 * time.Minute
+
 // heap is the heap of each ZooKeeper server.
 const heap = "512m"
 
@@ -42,7 +46,7 @@ type system struct {
 // start runs an ensemble until the test ends, and returns when it serves.
 func (s system) start(t *testing.T) *process.Ensemble {
 	t.Helper()
-	return process.StartEnsemble(t, process.Config{Binary: s.binary, Size: members, Tick: tick})
+	return process.StartEnsemble(t, process.Config{Binary: s.binary, Size: members, Tick: tick, Patience: patience})
 }
 
 // bothSystems returns ZooKeeper and Rollcall.

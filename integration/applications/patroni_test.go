@@ -41,9 +41,13 @@ func TestPatroni(t *testing.T) {
 			primaries = append(primaries, startCluster(t, e, fmt.Sprintf("cluster%d", n+1)))
 		}
 		for _, c := range primaries {
-			c.timeline = c.awaitPrimary(t)
+			c.awaitPrimary(t)
 		}
 		time.Sleep(calm)
+		var watches []func() []patroniStatus
+		for _, c := range primaries {
+			watches = append(watches, c.watch(t))
+		}
 
 		leader := e.Settle()
 		if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -56,8 +60,9 @@ func TestPatroni(t *testing.T) {
 		e.Settle()
 		time.Sleep(after)
 		demoted := 0
-		for _, c := range primaries {
-			if c.awaitPrimary(t) != c.timeline {
+		for i, c := range primaries {
+			c.awaitPrimary(t)
+			if wasDemoted(watches[i]()) {
 				demoted++
 			}
 		}
@@ -70,9 +75,8 @@ func TestPatroni(t *testing.T) {
 
 // cluster is a Patroni cluster of one server: its primary.
 type cluster struct {
-	name     string
-	api      string // URL of Patroni's REST API
-	timeline int    // PostgreSQL's at the beginning; each promotion of a demoted server begins another
+	name string
+	api  string // URL of Patroni's REST API
 }
 
 // startCluster runs Patroni, which runs PostgreSQL, until the test ends. Its settings are the
@@ -176,14 +180,82 @@ func (c *cluster) status(ctx context.Context) (s patroniStatus) {
 	return s
 }
 
-// awaitPrimary waits until the cluster's server is a primary that takes writes, and returns its
-// timeline.
-func (c *cluster) awaitPrimary(t *testing.T) int {
+// awaitPrimary waits until the cluster's server is a primary that takes writes.
+func (c *cluster) awaitPrimary(t *testing.T) {
 	t.Helper()
-	var s patroniStatus
 	await(t, c.name+" has a primary", recovery, func() bool {
-		s = c.status(t.Context())
+		s := c.status(t.Context())
 		return s.State == "running" && s.Role == "master" && s.Timeline > 0
 	})
-	return s.Timeline
+}
+
+// watch asks for the server's status every glance until the function that it returns is called, or the
+// test ends. That function asks once more, and returns all answers in order.
+func (c *cluster) watch(t *testing.T) (stop func() []patroniStatus) {
+	t.Helper()
+	var history []patroniStatus
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; time.Sleep(glance) {
+			history = append(history, c.status(ctx))
+		}
+	}()
+	return func() []patroniStatus {
+		end()
+		<-done
+		return append(history, c.status(t.Context()))
+	}
+}
+
+// wasDemoted reports whether the primary of a cluster was demoted, by what its servers said in turn. A
+// server that gives no answer, or no timeline, may still be a primary. Each promotion begins a new
+// timeline, so a promotion between two answers is seen by that, even if the former primary still says
+// that it is one.
+func wasDemoted(history []patroniStatus) bool {
+	first := 0
+	for _, s := range history {
+		switch {
+		case s == patroniStatus{}:
+		case s.Role != "master":
+			return true
+		case s.Timeline == 0: // PostgreSQL did not answer Patroni
+		case first == 0:
+			first = s.Timeline
+		case s.Timeline != first:
+			return true
+		}
+	}
+	return false
+}
+
+// A history shows a demotion by an answer of a server that is no primary, or by a promotion.
+func TestWasDemoted(t *testing.T) {
+	var (
+		silent   = patroniStatus{}
+		unknown  = patroniStatus{"unknown", "master", 0}
+		primary  = patroniStatus{"running", "master", 1}
+		promoted = patroniStatus{"running", "master", 2}
+		replica  = patroniStatus{"running", "replica", 1}
+		starting = patroniStatus{"starting", "replica", 0}
+	)
+	for _, tt := range []struct {
+		name    string
+		history []patroniStatus
+		want    bool
+	}{
+		{"the primary stays", []patroniStatus{primary, primary, primary}, false},
+		{"the primary does not answer for a while", []patroniStatus{silent, primary, silent, primary}, false},
+		{"PostgreSQL does not answer for a while", []patroniStatus{unknown, primary, unknown, primary}, false},
+		{"demoted, and promoted again", []patroniStatus{primary, replica, starting, promoted}, true},
+		{"demoted for a moment", []patroniStatus{primary, replica, primary}, true},
+		{"demoted and starting", []patroniStatus{primary, starting}, true},
+		{"promoted between two answers", []patroniStatus{primary, silent, promoted}, true},
+		{"promoted while the former primary still serves", []patroniStatus{primary, promoted, primary}, true},
+	} {
+		if got := wasDemoted(tt.history); got != tt.want {
+			t.Errorf("%s: demoted %t, want %t", tt.name, got, tt.want)
+		}
+	}
 }

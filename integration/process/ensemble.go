@@ -36,12 +36,13 @@ type Member struct {
 
 // Config configures an Ensemble.
 type Config struct {
-	Binary string        // rollcall; see Build
-	Flags  []string      // of rollcall serve
-	Env    []string      // more environment variables, each NAME=value
-	Size   int           // number of members
-	Tick   time.Duration // tickTime
-	Lines  string        // more lines of zoo.cfg, each with its line end
+	Binary   string        // rollcall; see Build
+	Flags    []string      // of rollcall serve
+	Env      []string      // more environment variables, each NAME=value
+	Size     int           // number of members
+	Tick     time.Duration // tickTime
+	Lines    string        // more lines of zoo.cfg, each with its line end
+	Patience time.Duration // how long members may take until they serve; default: Patience
 }
 
 // StartEnsemble starts the members and waits until they serve.
@@ -124,7 +125,7 @@ func (e *Ensemble) Empty(m *Member) {
 func (e *Ensemble) Settle() *Member {
 	e.t.Helper()
 	var leader *Member
-	err := Until(e.t.Context(), "members serve under one leader", func() bool {
+	err := within(e.t.Context(), cmp.Or(e.cfg.Patience, Patience), "members serve under one leader", func() bool {
 		leader = nil
 		for _, m := range e.Members {
 			if !m.Process.Running() {

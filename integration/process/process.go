@@ -129,9 +129,14 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Until checks a condition until it holds. what describes it in the error.
+// Until checks a condition until it holds, for as long as Patience. what describes it in the error.
 func Until(ctx context.Context, what string, holds func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	return within(ctx, Patience, what, holds)
+}
+
+// within does the same for as long as limit.
+func within(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
