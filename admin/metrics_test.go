@@ -1,11 +1,57 @@
 package admin
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
 	"rollcall/tally"
 )
+
+// Each metric shows a field of Stats that no other shows, except followers, which is learners under
+// another name, and those of what a member does not have.
+func TestEveryMetricShowsItsField(t *testing.T) {
+	var s Stats
+	next := int64(1001)
+	fill(reflect.ValueOf(&s).Elem(), &next)
+	s.Role = "leader"
+	shown := map[string]string{} // by value: the metric
+	for i := range table {
+		m := &table[i]
+		m.each(&s, func(name, value string) {
+			if reflect.ValueOf(m.value).Pointer() == reflect.ValueOf(none).Pointer() {
+				return
+			}
+			if value == "0" || value == "0.0" {
+				t.Errorf("%s shows no field", name)
+			}
+			if other := shown[value]; other != "" && name != "followers" {
+				t.Errorf("%s is %s, as %s is", name, value, other)
+			}
+			shown[value] = name
+		})
+	}
+}
+
+// fill gives each number in a struct another value: a duration so many milliseconds. Values lie two
+// apart, because a metric may be one more than its field.
+func fill(v reflect.Value, next *int64) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case f.Kind() == reflect.Struct:
+			fill(f, next)
+		case f.Kind() == reflect.Bool:
+			f.SetBool(true)
+		case f.Type() == reflect.TypeFor[time.Duration]():
+			f.SetInt(*next * int64(time.Millisecond))
+		case f.CanInt():
+			f.SetInt(*next)
+		case f.CanUint():
+			f.SetUint(uint64(*next))
+		}
+		*next += 2
+	}
+}
 
 // Metrics with similar meanings have values of their own: the counts of proposals, commits and
 // expiries, and the percentiles of one metric.
