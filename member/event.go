@@ -36,6 +36,15 @@ type Event struct {
 	Times      int            // EventQuota: writes that left any quota overused since the last EventQuota
 }
 
+// endOf is the event of a session's end.
+func endOf(s znode.Session, end znode.Ending) Event {
+	kind := EventClosed
+	if end.Expired {
+		kind = EventExpired
+	}
+	return Event{Kind: kind, Member: s.Owner.Member, Session: s.ID, Address: s.Address, Ephemerals: end.Ephemerals, Silent: end.Silent}
+}
+
 // LogValue implements slog.LogValuer.
 func (e Event) LogValue() slog.Value {
 	switch e.Kind {

@@ -53,14 +53,10 @@ func (h hooks) Closed(s znode.Session, end znode.Ending) {
 		if l := h.m.terms.current.Load(); l != nil && end.Later {
 			l.Unswept() // a term that begins just now looks by itself
 		}
-		kind := EventClosed
-		if end.Expired {
-			kind = EventExpired
-			if l := h.m.terms.current.Load(); l != nil {
-				l.Expired(s.ID)
-			}
+		if l := h.m.terms.current.Load(); l != nil && end.Expired {
+			l.Expired(s.ID)
 		}
-		h.m.emit(Event{Kind: kind, Member: s.Owner.Member, Session: s.ID, Address: s.Address, Ephemerals: end.Ephemerals, Silent: end.Silent})
+		h.m.emit(endOf(s, end))
 	}
 	h.m.follower.Closed(s, end)
 	h.m.server.Closed(s, end)

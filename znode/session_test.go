@@ -10,6 +10,8 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // The record of a session, and the calls of the hooks from its creation to its close.
@@ -186,6 +188,49 @@ func TestExpireAndAttach(t *testing.T) {
 			t.Errorf("%v", r.Code)
 		}
 	})
+}
+
+// What the log says about an expired session is told with its end, field by field. Only since is not:
+// it says which owner the leader meant.
+func TestExpireReachesTheEnding(t *testing.T) {
+	ending := func(change func(protoreflect.Message)) Ending {
+		w := newWorld(t)
+		k := w.connect()
+		expire := &proto.Expire{Since: k.since()}
+		change(expire.ProtoReflect())
+		w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: message(expire)})
+		return w.heard.ending
+	}
+	plain := ending(func(protoreflect.Message) {})
+	fields := (&proto.Expire{}).ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		if f.Name() == "since" {
+			continue
+		}
+		if got := ending(func(m protoreflect.Message) { m.Set(f, another(t, f)) }); got == plain {
+			t.Errorf("with another %s, too: %+v", f.Name(), got)
+		}
+	}
+}
+
+// another returns a value that is not a field's default.
+func another(t *testing.T, f protoreflect.FieldDescriptor) protoreflect.Value {
+	t.Helper()
+	switch f.Kind() {
+	case protoreflect.Uint64Kind:
+		return protoreflect.ValueOfUint64(1500)
+	case protoreflect.Uint32Kind:
+		return protoreflect.ValueOfUint32(1500)
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(1)
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(true)
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString("text")
+	}
+	t.Fatalf("%s is of kind %v: give it a value here", f.Name(), f.Kind())
+	return protoreflect.Value{}
 }
 
 // Cases 85 to 91 and 103: the effect of a close on nodes, watches and later requests.
