@@ -48,3 +48,35 @@ func TestTable(t *testing.T) {
 		}
 	}
 }
+
+// docs/admin.md has the table of endpoints, row for row. Other paths of an endpoint are in its row.
+func TestDocsHaveTheEndpoints(t *testing.T) {
+	text, err := os.ReadFile("../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "| Method | Path | Class | Answer |\n|---|---|---|---|\n")
+	if !ok {
+		t.Fatal("docs/admin.md: no table of endpoints")
+	}
+	var rows []string
+	paths := ""
+	all := endpoints(DefaultCommandURL)
+	for i, e := range all {
+		paths += "`" + e.path + "`"
+		if i+1 < len(all) && all[i+1].alias {
+			paths += ", "
+			continue
+		}
+		first := e
+		for j := i; first.alias; j-- {
+			first = all[j]
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %v | %s |", e.method, paths, e.class, first.help))
+		paths = ""
+	}
+	want := strings.Join(rows, "\n")
+	if got, _, _ := strings.Cut(rest, "\n\n"); got != want {
+		t.Errorf("the table in docs/admin.md differs from the program's, which is\n%s", want)
+	}
+}

@@ -18,11 +18,16 @@ const unset = "<NA>"
 // envi prints the environment of the process.
 func (w *Words) envi(p *page, _ *Stats, _ io.Reader) {
 	p.printf("Environment:\n")
+	w.environment(func(name, value string) { p.printf("%s=%s\n", name, value) })
+}
+
+// environment calls show for every line of the environment.
+func (w *Words) environment(show func(name, value string)) {
 	put := func(name, value string) {
 		if value == "" {
 			value = unset
 		}
-		p.printf("%s=%s\n", name, value)
+		show(name, value)
 	}
 	put("zookeeper.version", w.version)
 	host, _ := os.Hostname() // empty if it cannot be found out

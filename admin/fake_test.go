@@ -20,7 +20,23 @@ type fakeSource struct {
 	role    string
 	disk    error
 	endless bool // the lists of connections and watches never end
+	health  Health
 	resets  []string
+}
+
+func (f *fakeSource) Health() Health {
+	health := f.health
+	health.Role = f.role
+	return health
+}
+
+func (f *fakeSource) Ensemble() Ensemble {
+	if f.role == "standalone" {
+		return Ensemble{Self: 1, Leader: 1}
+	}
+	return Ensemble{Self: 1, Leader: 2, Peers: []Peer{
+		{ID: 1, Quorum: "a:2888", Election: "a:3888", Client: "0.0.0.0:2181"}, {ID: 2, Quorum: "b:2888", Election: "b:3888"},
+	}}
 }
 
 func (f *fakeSource) Stats() Stats {

@@ -25,14 +25,7 @@ func (w *Words) cons(p *page, _ *Stats, _ io.Reader) {
 
 // brief returns a connection's line in stat, without the last bracket.
 func brief(c *tally.Connection) string {
-	interest := 0
-	if c.Reading {
-		interest |= 1
-	}
-	if c.Writing {
-		interest |= 4
-	}
-	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.Addr, interest, c.Queued, c.Received, c.Sent)
+	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.Addr, c.Interest(), c.Queued, c.Received, c.Sent)
 }
 
 // full returns brief and, if the connection has a session, everything else known about it.
@@ -182,20 +175,27 @@ func (w *Words) wchc(p *page, _ *Stats, _ io.Reader) {
 	p.printf("\n")
 }
 
+// watch is a session's watch on a node.
+type watch struct {
+	path string
+	id   jute.SessionID
+}
+
+// watchesByPath collects all watches, sorted by path.
+func watchesByPath(all iter.Seq2[jute.SessionID, []string]) (list []watch) {
+	for id, paths := range all {
+		for _, path := range paths {
+			list = append(list, watch{path, id})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b watch) int { return strings.Compare(a.path, b.path) })
+	return list
+}
+
 // wchp lists the sessions that watch each path.
 func (w *Words) wchp(p *page, _ *Stats, _ io.Reader) {
 	w.alone(func() {
-		type watch struct {
-			path string
-			id   jute.SessionID
-		}
-		var all []watch
-		for id, paths := range w.source.Watches() {
-			for _, path := range paths {
-				all = append(all, watch{path, id})
-			}
-		}
-		slices.SortStableFunc(all, func(a, b watch) int { return strings.Compare(a.path, b.path) })
+		all := watchesByPath(w.source.Watches())
 		for i, o := range all {
 			if i == 0 || all[i-1].path != o.path {
 				p.printf("%s\n", o.path)

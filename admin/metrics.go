@@ -133,18 +133,23 @@ const unknown = -1
 // mntr prints all metrics.
 func (w *Words) mntr(p *page, s *Stats, _ io.Reader) {
 	put := func(name, value string) { p.printf("zk_%s\t%s\n", name, value) }
-	put("version", w.version)
-	put("server_state", s.Role)
+	w.monitor(s, put, put)
+}
+
+// monitor calls text for every line of mntr whose value is a text, and then number for all others.
+func (w *Words) monitor(s *Stats, text, number func(name, value string)) {
+	text("version", w.version)
+	text("server_state", s.Role)
 	switch s.Role {
 	case "leader":
-		put("peer_state", "leading - broadcast")
+		text("peer_state", "leading - broadcast")
 	case "follower":
-		put("peer_state", "following - broadcast")
+		text("peer_state", "following - broadcast")
 	}
 	s.Files, s.MaxFiles = files()
 	for i := range table {
 		if m := &table[i]; m.told(s) {
-			m.each(s, put)
+			m.each(s, number)
 		}
 	}
 }

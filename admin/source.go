@@ -13,6 +13,10 @@ import (
 type Source interface {
 	// Stats returns the member's metrics. It waits for nothing but the tree's lock.
 	Stats() Stats
+	// Health returns whether this member works. It waits for no lock that apply may hold.
+	Health() Health
+	// Ensemble returns the server list, likewise.
+	Ensemble() Ensemble
 	// Settings returns the lines of conf, in order. data and log are what DiskUsage returns. members is
 	// the text of /zookeeper/config, which comes last, or "" for a standalone server.
 	Settings(data, log int64) (lines []Line, members string)
@@ -84,6 +88,27 @@ type Stats struct {
 	Leading         time.Duration
 	Apart           time.Duration // the greatest difference to another member's clock
 	Files, MaxFiles int64         // file descriptors of this process, which Words fills in; -1: unknown
+}
+
+// Health says whether a member works, and whether it serves clients.
+type Health struct {
+	Role      string // as in Stats; "": not serving
+	Stalled   string // why this member must not serve at the moment: its disk or apply hangs
+	Damage    string // why it no longer serves: its state is damaged
+	Joining   bool   // it catches up and takes part in no election
+	HasLeader bool   // this member knows a leader
+}
+
+// Ensemble is the server list, as the member sees it.
+type Ensemble struct {
+	Self, Leader uint32 // Leader is 0 if there is none
+	Peers        []Peer // none on a standalone server
+}
+
+// Peer is one member in the server list. Its addresses are host:port.
+type Peer struct {
+	ID                       uint32
+	Quorum, Election, Client string // Client is "" if the list does not name it
 }
 
 // Line is one line of the answer to conf.

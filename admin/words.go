@@ -1,8 +1,10 @@
-// Package admin is the operator's view of a member. So far that is the four-letter words that
-// ZooKeeper's servers answer on the client port. The package changes nothing but counters, and gets
-// metrics and lists from the rest of the member through a Source.
+// Package admin is the operator's view of a member: the four-letter words that ZooKeeper's servers
+// answer on the client port, and HTTP. The package changes nothing but counters, and gets metrics
+// and lists from the rest of the member through a Source.
 //
 //   - Words has the whitelist, and the short answers.
+//   - HTTP serves what endpoints lists. Each endpoint has a class that says who may use it. commands
+//     are those of ZooKeeper's AdminServer.
 //   - table has all metrics, which mntr prints.
 //   - lists.go has the answers that grow with connections, sessions and watches. They are written
 //     while the lists are read. An answer that must be sorted first is made one at a time.
@@ -179,9 +181,12 @@ func (w *Words) crst(p *page, _ *Stats, _ io.Reader) {
 }
 
 func (w *Words) srst(p *page, _ *Stats, _ io.Reader) {
-	w.source.ResetStats()
+	w.reset()
 	p.printf("Server stats reset.\n")
 }
+
+// reset sets the counters of the member to zero.
+func (w *Words) reset() { w.source.ResetStats() }
 
 // hash lists digests of the tree in ZooKeeper. Here it lists none.
 func (w *Words) hash(*page, *Stats, io.Reader) {}

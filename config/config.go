@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/admin"
 	"rollcall/leader"
 	"rollcall/quorum/disk"
 	"rollcall/server"
@@ -47,8 +48,9 @@ type Settings struct {
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
 	// member stops leading and closes its clients' connections; default 3 s.
 	StoreStallLimit time.Duration
-	Reaping         leader.Reaping // when containers and nodes with a time to live are removed; default: as in ZooKeeper
-	NewEnsemble     bool           // bootstrap with a majority of empty members instead of all
+	Reaping         leader.Reaping     // when containers and nodes with a time to live are removed; default: as in ZooKeeper
+	HTTP            admin.HTTPSettings // what operators reach over HTTP
+	NewEnsemble     bool               // bootstrap with a majority of empty members instead of all
 }
 
 // Config is what one member needs to know, checked and complete: where no source sets a value, it has

@@ -25,6 +25,9 @@ type draft struct {
 	clientHost        string // clientPortAddress
 	standaloneEnabled bool
 	dynamicFile       string
+	adminEnabled      bool
+	adminHost         string
+	adminPort         int
 }
 
 // newDraft returns a draft in which every key that is served has its default.
@@ -73,7 +76,7 @@ func (d *draft) accept(list []setting) error {
 // finish checks what concerns several settings, and sets the values that follow from them.
 func (d *draft) finish() error {
 	for _, step := range []func() error{
-		d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishClient,
+		d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishClient, d.finishAdmin,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -217,6 +220,14 @@ func (d *draft) finishClient() error {
 	}
 	if d.ClientAddr == "" {
 		d.warn(d.name, "no clientPort: no client can connect here")
+	}
+	return nil
+}
+
+// finishAdmin sets the address where operators are served over HTTP.
+func (d *draft) finishAdmin() error {
+	if d.adminEnabled {
+		d.HTTP.Addr = join(d.adminHost, d.adminPort)
 	}
 	return nil
 }

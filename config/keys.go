@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/admin"
 	"rollcall/follower"
 	"rollcall/jute"
 	"rollcall/leader"
@@ -39,7 +40,8 @@ const (
 
 // Why a group of keys is not served.
 const (
-	noAdmin    = "there is no AdminServer yet: nothing listens for HTTP"
+	noHTTPS    = "HTTPS is not served yet"
+	noRestore  = "snapshots are not sent or restored over HTTP yet"
 	noMetrics  = "there is no metrics endpoint yet"
 	noTLS      = "TLS is not served yet: the key would suggest an encryption that is not there"
 	noKeystore = "TLS is not served yet, and what would switch it on is refused"
@@ -154,6 +156,31 @@ var keys = []key{
 		doc: "four-letter commands that are answered; `*`: all; srvr always is",
 	},
 	{
+		name: "admin.enableServer", env: variable{10, "ZOO_ADMINSERVER_ENABLED", "true"},
+		kind: boolean(func(d *draft) *bool { return &d.adminEnabled }), def: "true",
+		doc: "true: operators are served over HTTP ([admin.md](admin.md))",
+	},
+	{
+		name: "admin.serverAddress", kind: host(func(d *draft) *string { return &d.adminHost }), def: "127.0.0.1",
+		doc: "address for HTTP; for other machines than this one, set another address, and admin.tokenFile or DigestAuthenticationProvider.superDigest",
+	},
+	{
+		name: "admin.serverPort", kind: number(0, maxPort, func(d *draft) *int { return &d.adminPort }), def: "8080",
+		doc: "port for HTTP; 0: the system chooses one. If the port is in use, the member warns and runs without HTTP",
+	},
+	{
+		name: "admin.commandURL", kind: urlPath(func(d *draft) *string { return &d.HTTP.CommandURL }), def: admin.DefaultCommandURL,
+		doc: "path of ZooKeeper's AdminServer commands",
+	},
+	{
+		name: "admin.idleTimeout", kind: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.HTTP.IdleTimeout }), def: text(admin.DefaultIdleTimeout),
+		doc: "ms after which an HTTP connection without a request is closed",
+	},
+	{
+		name: "admin.tokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.TokenFile }), unset: "none",
+		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer TOKEN`. It is read at the start; others must not be able to read it (chmod 600)",
+	},
+	{
 		name: "skipACL", kind: yesNo(func(d *draft) *bool { return &d.Rules.SkipACL }), def: "no",
 		doc: "yes: ACLs are not checked; the leader's value counts",
 	},
@@ -245,17 +272,12 @@ var keys = []key{
 	{name: "ssl.quorum.*", unset: "none", status: noEffect, doc: noKeystore, secret: true},
 	{name: "ssl.*", unset: "none", status: noEffect, doc: noKeystore, secret: true},
 
-	{name: "admin.enableServer", env: variable{10, "ZOO_ADMINSERVER_ENABLED", ""}, def: "true", status: noEffect, harmless: "false", doc: noAdmin, kind: boolean(nil)},
-	{name: "admin.serverAddress", def: "127.0.0.1", status: noEffect, doc: noAdmin, kind: host(nil)},
-	{name: "admin.serverPort", def: "8080", status: noEffect, doc: noAdmin, kind: number[int](0, maxPort, nil)},
-	{name: "admin.commandURL", def: "/commands", status: noEffect, doc: noAdmin, kind: urlPath()},
-	{name: "admin.idleTimeout", def: "30000", status: noEffect, doc: noAdmin, kind: millis(1, maxMillis, nil)},
-	{name: "admin.forceHttps", def: "false", status: noEffect, harmless: "false", doc: noAdmin, kind: boolean(nil)},
-	{name: "admin.portUnification", def: "false", status: noEffect, harmless: "false", doc: noAdmin, kind: boolean(nil)},
-	{name: "admin.needClientAuth", def: "false", status: noEffect, harmless: "false", doc: noAdmin, kind: boolean(nil)},
-	{name: "admin.snapshot.enabled", def: "true", status: noEffect, harmless: "false", doc: noAdmin, kind: boolean(nil)},
-	{name: "admin.restore.enabled", def: "true", status: noEffect, harmless: "false", doc: noAdmin, kind: boolean(nil)},
-	{name: "admin.rateLimiterIntervalInMS", def: "300000", status: noEffect, doc: noAdmin},
+	{name: "admin.forceHttps", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
+	{name: "admin.portUnification", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
+	{name: "admin.needClientAuth", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
+	{name: "admin.snapshot.enabled", def: "true", status: noEffect, harmless: "false", doc: noRestore, kind: boolean(nil)},
+	{name: "admin.restore.enabled", def: "true", status: noEffect, harmless: "false", doc: noRestore, kind: boolean(nil)},
+	{name: "admin.rateLimiterIntervalInMS", def: "300000", status: noEffect, doc: noRestore},
 	{name: "metricsProvider.className", unset: "none", status: noEffect, doc: noMetrics},
 	{name: "metricsProvider.httpHost", unset: "none", status: noEffect, doc: noMetrics},
 	{name: "metricsProvider.httpPort", def: "7000", status: noEffect, doc: noMetrics},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/admin"
 	"rollcall/quorum/disk"
 )
 
@@ -182,15 +183,15 @@ func superDigest(field func(*draft) *string) kind {
 	}
 }
 
-// urlPath takes a path of a URL, and keeps none.
-func urlPath() kind {
+// urlPath takes the path of a URL.
+func urlPath(field func(*draft) *string) kind {
 	return kind{
-		allowed: "a path that begins with /",
-		parse: func(_ *draft, s setting) error {
-			if !strings.HasPrefix(s.value, "/") {
-				return errAllowed
+		allowed: "a path such as /commands",
+		parse: func(d *draft, s setting) error {
+			if err := admin.CheckCommandURL(s.value); err != nil {
+				return err
 			}
-			return nil
+			return keep(d, field, s.value)
 		},
 	}
 }

@@ -193,7 +193,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true}
 	want.Reaping = leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond}
 	want.MyID, want.IDFrom, want.Servers = 2, filepath.Join(dir, "myid"), []Server{line(1, "a"), line(2, "b"), line(3, "c")}
-	want.ClientAddr, want.ListenOnAllIPs = "0.0.0.0:2181", true
+	want.ClientAddr, want.ListenOnAllIPs, want.HTTP.Addr = "0.0.0.0:2181", true, "127.0.0.1:8080"
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("Load:\n%+v, want\n%+v", cfg, want)
 	}

@@ -1,6 +1,20 @@
 package member
 
-import "rollcall/jute"
+import (
+	"context"
+	"net"
+
+	"rollcall/jute"
+)
+
+// Loopback is a listener in memory.
+type Loopback struct{ *loopback }
+
+// NewLoopback returns a listener that nobody has dialed yet.
+func NewLoopback() *Loopback { return &Loopback{newLoopback()} }
+
+// Dial returns a connection to the listener.
+func (l *Loopback) Dial(ctx context.Context) (net.Conn, error) { return l.dial(ctx) }
 
 // EndTerm ends the term that this member leads, if it does, as a refused proposal would: raft still
 // leads.

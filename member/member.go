@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,7 @@ type Config struct {
 	Servers []Server // every voting member; if there is only one it opens no port for members
 
 	Clients      net.Listener  // where clients connect; Run closes it
+	Operators    net.Listener  // where HTTP is served; Run closes it; default: nowhere
 	Drain        time.Duration // how long a graceful stop may take to close client connections; default: at once
 	EnsembleText []byte        // content of /zookeeper/config; nil: standalone
 
@@ -153,6 +155,7 @@ type Member struct {
 	succession *succession
 	peers      *peers
 	words      *admin.Words
+	http       *admin.HTTP
 	ports      ports
 	ready      chan struct{}
 	events     chan Event
@@ -174,7 +177,7 @@ const maxEvents = 4096
 
 // New checks cfg, opens the data folder and the member ports and assembles the member. It starts
 // nothing. The caller must call Run, which releases what New opened. If New returns an error,
-// Clients is still open.
+// Clients and Operators are still open.
 func New(cfg Config) (*Member, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -193,6 +196,9 @@ func New(cfg Config) (*Member, error) {
 		return nil, err
 	}
 	if m.words, err = admin.NewWords(m.wordsConfig()); err != nil {
+		return nil, err
+	}
+	if m.http, err = admin.NewHTTP(m.httpConfig()); err != nil {
 		return nil, err
 	}
 	if m.server, err = server.New(m.serverConfig()); err != nil {
@@ -248,6 +254,19 @@ func (m *Member) wordsConfig() admin.WordsConfig {
 	return admin.WordsConfig{Whitelist: m.cfg.Whitelist, Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}}
 }
 
+func (m *Member) httpConfig() admin.HTTPConfig {
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Words: m.words, Source: source{m}, Logger: m.log}
+	if name, err := os.Hostname(); err == nil {
+		cfg.Names = append(cfg.Names, name)
+	}
+	for _, addr := range []string{m.cfg.HTTP.Addr, m.serverByID(m.cfg.ID).Grpc} {
+		if host, _, err := net.SplitHostPort(addr); err == nil {
+			cfg.Names = append(cfg.Names, host)
+		}
+	}
+	return cfg
+}
+
 // Run serves until ctx ends or this member cannot continue, and returns the reason in the second
 // case. When ctx ends it first hands leadership over and closes its clients' connections.
 func (m *Member) Run(ctx context.Context) error {
@@ -262,11 +281,15 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.announceReady(inner) })
 	g.Go(func() error { return m.stallLoop(inner) })
 	g.Go(func() error { return m.damageLoop(inner) })
+	if m.cfg.Operators != nil {
+		g.Go(func() error { return m.http.Serve(inner, m.cfg.Operators) })
+	}
 	m.serveMembers(inner, g)
 	g.Go(func() error {
 		select {
 		case <-inner.Done(): // something failed
 		case <-ctx.Done():
+			m.http.Stop()
 			m.handOverAndDrain(inner)
 		}
 		stop()

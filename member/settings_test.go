@@ -21,7 +21,7 @@ import (
 // reaches says in which field of the packages' configurations each field of Config ends up. ""
 // means that Member uses it itself, and that another test checks it.
 var reaches = map[string]string{
-	"ID":                    "conf.electionPort conf.quorumPort conf.serverId follower.Self leader.Self quorum.Self start.Leader",
+	"ID":                    "conf.electionPort conf.quorumPort conf.serverId follower.Self http.Names leader.Self quorum.Self start.Leader",
 	"Servers":               "leader.Members quorum.Peers",
 	"Dir":                   "conf.dataDir quorum.Dir",
 	"LogDir":                "conf.dataLogDir quorum.LogDir",
@@ -40,7 +40,11 @@ var reaches = map[string]string{
 	"Limits.Handshake":      "server.Limits.Handshake",
 	"InFlight":              "follower.MaxInFlight",
 	"Drain":                 "", // TestLeave
-	"SuperDigest":           "server.SuperDigest",
+	"SuperDigest":           "http.SuperDigest server.SuperDigest",
+	"HTTP.Addr":             "http.HTTPSettings.Addr",
+	"HTTP.CommandURL":       "http.HTTPSettings.CommandURL",
+	"HTTP.IdleTimeout":      "http.HTTPSettings.IdleTimeout",
+	"HTTP.TokenFile":        "http.HTTPSettings.TokenFile",
 	"LinearizableReads":     "server.LinearizableReads",
 	"Rules.SkipACL":         "start.SkipAcl",
 	"Rules.TTLNodes":        "start.TtlNodes",
@@ -61,7 +65,7 @@ var reaches = map[string]string{
 
 // judges are the fields that no configuration file can set: they are for tests, or New makes them
 // from others.
-var judges = []string{"Clients", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Hooks", "Wrap", "WrapLog"}
+var judges = []string{"Clients", "Operators", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Hooks", "Wrap", "WrapLog"}
 
 // defaults are the fields of rooms that no setting changes.
 var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
@@ -219,6 +223,7 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	flatten(all, "server", reflect.ValueOf(m.serverConfig()))
 	flatten(all, "quorum", reflect.ValueOf(m.quorumConfig()))
 	flatten(all, "words", reflect.ValueOf(m.wordsConfig()))
+	flatten(all, "http", reflect.ValueOf(m.httpConfig()))
 	lines, members := source{m}.Settings(1, 1)
 	for _, line := range lines {
 		all["conf."+line.Name] = line.Value

@@ -2,10 +2,12 @@ package member
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"rollcall/admin"
@@ -50,6 +52,38 @@ func (s source) Stats() admin.Stats {
 	figures.Watches, figures.DataWatches = tree.WatchCount(), tree.NodeWatchCount()
 	figures.WatchedPaths, figures.Watching = tree.WatchedPaths(), tree.WatchingCount()
 	return figures
+}
+
+func (s source) Health() admin.Health {
+	n := s.m.node
+	health := admin.Health{Role: s.m.Role(), Damage: n.Damage(), Joining: n.Joining(), HasLeader: n.LeaderID() != 0}
+	if err := n.Stalled(); err != nil {
+		health.Stalled = err.Error()
+	}
+	return health
+}
+
+func (s source) Ensemble() admin.Ensemble {
+	e := admin.Ensemble{Self: s.m.cfg.ID, Leader: s.m.node.LeaderID()}
+	if s.m.cfg.EnsembleText == nil {
+		return e
+	}
+	for _, peer := range s.m.cfg.Servers {
+		e.Peers = append(e.Peers, admin.Peer{ID: peer.ID, Quorum: peer.Grpc, Election: peer.Raft, Client: clientAddr(s.m.cfg.EnsembleText, peer.ID)})
+	}
+	return e
+}
+
+// clientAddr returns the client part of a member's line in the text of /zookeeper/config, or "" if
+// it has none.
+func clientAddr(text []byte, id uint32) string {
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, fmt.Sprintf("server.%d=", id)); found {
+			_, client, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), ";")
+			return client
+		}
+	}
+	return ""
 }
 
 func (s source) DiskUsage() (data, log int64, err error) { return s.m.node.DiskUsage() }

@@ -24,3 +24,15 @@ type Connection struct {
 	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration
 	Expires                                         time.Time // when it ends if nothing is heard
 }
+
+// Interest returns ZooKeeper's code of what the server waits for: 1 to read, 4 to write, 5 for both.
+func (c *Connection) Interest() int {
+	interest := 0
+	if c.Reading {
+		interest |= 1
+	}
+	if c.Writing {
+		interest |= 4
+	}
+	return interest
+}

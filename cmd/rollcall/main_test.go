@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -49,6 +50,45 @@ func TestUpOnTakenPort(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "address already in use; -port takes others") {
 		t.Errorf("%v", err)
 	}
+}
+
+// A port for HTTP that is in use is one warning, which names the keys to set, and no error. The
+// member serves clients.
+func TestHTTPPortInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=0\nclientPortAddress=127.0.0.1\nadmin.serverPort=" + port + "\n"})
+	ctx, stop := context.WithCancel(t.Context())
+	logged := &watched{text: "msg=\"member starts\"", seen: stop}
+	if err := run(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, logged); err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	text := logged.all.String()
+	if n := strings.Count(text, "level=WARN"); n != 1 || !strings.Contains(text, "HTTP for operators is not served; set another admin.serverPort, or admin.enableServer=false") {
+		t.Errorf("%d warnings in\n%s", n, text)
+	}
+	if !strings.Contains(text, `http=""`) {
+		t.Errorf("the line about the start names an address for HTTP:\n%s", text)
+	}
+}
+
+// watched collects what is written, and calls seen when text is in a line of it. One goroutine at a
+// time writes: the logger sees to that.
+type watched struct {
+	text string
+	seen func()
+	all  strings.Builder
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), w.text) {
+		w.seen()
+	}
+	return w.all.Write(b)
 }
 
 // If a member's data folder belongs to another member, the error names the file that says so and

@@ -36,18 +36,18 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 		return fmt.Errorf("serve: clients: %w", err)
 	}
 	settings := memberConfig(cfg, logger)
-	settings.Clients = clients
+	settings.Clients, settings.Operators = clients, listenOperators(cfg.HTTP.Addr, logger)
 	settings.Events = func(e member.Event) { logger.Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
 	m, err := member.New(settings)
 	if err != nil {
-		_ = clients.Close() // the error of New is the one to return
+		closeListeners(settings) // the error of New is the one to return
 		if errors.Is(err, disk.ErrOtherMember) {
 			err = fmt.Errorf("%w; the number of this member is from %s", err, cfg.IDFrom)
 		}
 		return fmt.Errorf("serve: %w", err)
 	}
 	logger.Info("member starts", "member", cfg.MyID, "version", builtFrom().version(), "clients", clients.Addr().String(),
-		"data", cfg.Dir, "members", len(settings.Servers), "tick", cfg.Tick)
+		"http", addrOf(settings.Operators), "data", cfg.Dir, "members", len(settings.Servers), "tick", cfg.Tick)
 	var tuning sync.WaitGroup
 	over, stop := context.WithCancel(ctx)
 	tuning.Go(func() { keepSmall(over, env, m.Ready()) })
@@ -113,7 +113,40 @@ func listenClients(addr string) (net.Listener, error) {
 	return net.Listen("tcp", addr)
 }
 
-// memberConfig adds to the settings what a member needs besides. The caller adds Clients and Events.
+// listenOperators opens the port for HTTP. A member without one serves its clients all the same: a
+// port that is in use, mostly by another member on this machine, is a warning. The result is nil
+// then, and if addr is "".
+func listenOperators(addr string, logger *slog.Logger) net.Listener {
+	if addr == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		logger.Warn("HTTP for operators is not served; set another admin.serverPort, or admin.enableServer=false", "err", err)
+		return nil
+	}
+	return l
+}
+
+// addrOf returns where a listener listens, or "" if there is none.
+func addrOf(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
+
+// closeListeners closes the listeners of a member that could not be made.
+func closeListeners(cfg member.Config) {
+	for _, l := range []net.Listener{cfg.Clients, cfg.Operators} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// memberConfig adds to the settings what a member needs besides. The caller adds
+// the listeners and Events.
 func memberConfig(cfg config.Config, logger *slog.Logger) member.Config {
 	cfg.Limits.Budget = clientMemory(cfg.Limits.Budget, 1)
 	return member.Config{

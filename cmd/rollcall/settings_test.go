@@ -61,6 +61,12 @@ var settingCases = []settingCase{
 	{key: "znode.container.checkIntervalMs", value: "1800", want: "Reaping.Interval 1.8s"},
 	{key: "znode.container.maxPerMinute", value: "19", want: "Reaping.PerMinute 19"},
 	{key: "znode.container.maxNeverUsedIntervalMs", value: "2100", want: "Reaping.NeverUsed 2.1s"},
+	{key: "admin.enableServer", value: "false", want: "HTTP.Addr "},
+	{key: "admin.serverAddress", value: "10.0.0.5", want: "HTTP.Addr 10.0.0.5:8080"},
+	{key: "admin.serverPort", value: "22", want: "HTTP.Addr 127.0.0.1:22"},
+	{key: "admin.commandURL", value: "/zk/commands", want: "HTTP.CommandURL /zk/commands"},
+	{key: "admin.idleTimeout", value: "2300", want: "HTTP.IdleTimeout 2.3s"},
+	{key: "admin.tokenFile", value: "DIR/token", want: "HTTP.TokenFile DIR/token"},
 	{key: "DigestAuthenticationProvider.superDigest", value: "super:abc=", want: "SuperDigest super:abc="},
 	{
 		key: "server.4", value: "d:2000:3000:participant;127.0.0.1:2185",
@@ -83,7 +89,7 @@ var settingCases = []settingCase{
 }
 
 // given lists the fields of member.Config that no key sets.
-var given = strings.Fields("Clients Drain Version Built Network Stores Now Events Logger Hooks Wrap WrapLog Rules.X509")
+var given = strings.Fields("Clients Operators Drain Version Built Network Stores Now Events Logger Hooks Wrap WrapLog Rules.X509")
 
 // Every key that is served sets fields of a member's configuration. Every field there is set by
 // some key, except those in given.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"rollcall/admin"
 	"rollcall/config"
 	"rollcall/member"
 	"rollcall/server"
@@ -42,7 +43,7 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f upFlags
 	fs := newFlags("up", "", stderr)
 	fs.StringVar(&f.data, "data", "rollcall-data", "`folder` for the members' data, made if missing")
-	fs.IntVar(&f.port, "port", 2181, "client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and 2,000 above")
+	fs.IntVar(&f.port, "port", 2181, "client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and 2,000 above, and serve HTTP on those 3,000 above")
 	fs.IntVar(&f.members, "members", upMembers, fmt.Sprintf("`number` of members, 1 to %d", upMaxMembers))
 	fs.BoolVar(&f.verbose, "v", false, "also print the log lines of the members")
 	if err := fs.Parse(args); err != nil {
@@ -53,8 +54,8 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("up: unexpected argument %q; it takes flags only", fs.Arg(0))
 	case f.members < 1 || f.members > upMaxMembers:
 		return fmt.Errorf("up: -members %d; allowed are 1 to %d", f.members, upMaxMembers)
-	case f.port < 1 || f.port+f.members+2000 > 65535:
-		return fmt.Errorf("up: -port %d; allowed are 1 to %d", f.port, 65535-2000-f.members)
+	case f.port < 1 || f.port+f.members+3000 > 65535:
+		return fmt.Errorf("up: -port %d; allowed are 1 to %d", f.port, 65535-3000-f.members)
 	}
 	return f.run(ctx, stdout, stderr)
 }
@@ -64,8 +65,13 @@ func (f upFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	servers, connect := f.layout()
 	g, ctx := errgroup.WithContext(ctx)
 	var ready sync.WaitGroup
+	operators := "" // member 1's address for HTTP, if it has one
 	for i, s := range servers {
-		m, err := f.member(servers, i, out, stderr)
+		http := listenOperators(net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port+3000+i)), slog.New(slog.NewTextHandler(stderr, nil)))
+		if i == 0 {
+			operators = addrOf(http)
+		}
+		m, err := f.member(servers, i, http, out, stderr)
 		if err != nil {
 			return fmt.Errorf("up: member %d: %w", s.ID, err)
 		}
@@ -89,6 +95,9 @@ func (f upFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		ready.Wait()
 		if ctx.Err() == nil {
 			out.say("ready: connect to %s (data in %s, Ctrl-C stops)", connect, f.data)
+			if operators != "" {
+				out.say("for operators: http://%s%s on member 1", operators, admin.DefaultCommandURL)
+			}
 		}
 		return nil
 	})
@@ -122,27 +131,30 @@ func upText(servers []member.Server, port int) []byte {
 	return cfg.EnsembleText()
 }
 
-func (f upFlags) member(servers []member.Server, i int, out *teller, stderr io.Writer) (*member.Member, error) {
+func (f upFlags) member(servers []member.Server, i int, http net.Listener, out *teller, stderr io.Writer) (*member.Member, error) {
 	clients, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port+i)))
 	if err != nil {
+		closeListeners(member.Config{Operators: http})
 		return nil, err
 	}
 	level := slog.LevelError // elections and partings are part of starting and stopping
 	if f.verbose {
 		level = slog.LevelDebug
 	}
-	m, err := member.New(member.Config{
+	cfg := member.Config{
 		Settings: config.Settings{
 			Dir:  filepath.Join(f.data, strconv.Itoa(i+1)),
 			Tick: upTick, MinTimeout: upMinTimeout, MaxTimeout: upMaxTimeout,
 			Whitelist: []string{"*"}, Limits: server.Limits{Budget: clientMemory(0, len(servers))},
+			HTTP: admin.HTTPSettings{Addr: addrOf(http)},
 		},
-		ID: servers[i].ID, Servers: servers, Clients: clients,
+		ID: servers[i].ID, Servers: servers, Clients: clients, Operators: http,
 		Events: out.tell, EnsembleText: upText(servers, f.port), Version: builtFrom().version(), Built: builtFrom().built(),
 		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
-	})
+	}
+	m, err := member.New(cfg)
 	if err != nil {
-		_ = clients.Close() // the error of New is the one to return
+		closeListeners(cfg) // the error of New is the one to return
 		return nil, err
 	}
 	return m, nil

@@ -85,10 +85,10 @@ func TestEveryCaseHasARow(t *testing.T) {
 }
 
 // mayWait reports whether a case need not be played. Such a case concerns changes of membership, local
-// sessions, read-only mode or the AdminServer, which Rollcall does not serve. docs/deviations.md says
+// sessions or read-only mode, which Rollcall does not serve. docs/deviations.md says
 // what a client gets instead.
 func mayWait(n int) bool {
-	return n >= 299 && n <= 312 || n >= 344 && n <= 346
+	return n >= 299 && n <= 312
 }
 
 // A row that names a test of another package names one that exists.

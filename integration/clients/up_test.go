@@ -118,7 +118,7 @@ func freeBase(t *testing.T) int {
 	t.Helper()
 	for range 100 {
 		base := 10_000 + rand.IntN(18_000)
-		if allFree(base, base+1, base+2, base+1000, base+1001, base+1002, base+2000, base+2001, base+2002) {
+		if allFree(base, base+1, base+2, base+1000, base+1001, base+1002, base+2000, base+2001, base+2002, base+3000, base+3001, base+3002) {
 			return base
 		}
 	}

@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// class says who may use an endpoint.
+type class int
+
+const (
+	// open: everybody who reaches the port.
+	open class = iota
+	// reads shows the state of the member: everybody on this machine; from elsewhere with
+	// credentials.
+	reads
+	// changes changes the member or shows its memory: only on this machine, and only with
+	// credentials.
+	changes
+)
+
+func (c class) String() string { return [...]string{"open", "reads", "changes"}[c] }
+
+// refusal is the answer to a request that is not allowed.
+type refusal struct {
+	status int
+	why    string
+}
+
+func (f *refusal) write(w http.ResponseWriter) {
+	if f.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="rollcall"`)
+	}
+	http.Error(w, f.why, f.status)
+}
+
+// refuse returns nil if the request may be answered by an endpoint of the class, or the reason why
+// not. A web page that a browser on this machine shows must not act for its author: it names its
+// origin, or its own host name if that name resolves to this machine.
+func (h *HTTP) refuse(c class, r *http.Request) *refusal {
+	if c == open {
+		return nil
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && !sameOrigin(origin, r.Host) || foreign(r.Header.Get("Sec-Fetch-Site")) {
+		return &refusal{http.StatusForbidden, "requests from pages of another origin are refused"}
+	}
+	signedIn := h.signedIn(r)
+	if c == reads && signedIn {
+		return nil
+	}
+	switch {
+	case !local(r.RemoteAddr) && c == reads:
+		return &refusal{http.StatusUnauthorized, "from another machine this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
+	case !local(r.RemoteAddr):
+		return &refusal{http.StatusForbidden, "this is answered on the member's own machine alone: connect to a loopback address"}
+	case !h.known(r.Host):
+		return &refusal{http.StatusForbidden, "the Host header is none of this member's names; use its address or localhost"}
+	case c == changes && !signedIn:
+		return &refusal{http.StatusUnauthorized, "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
+	case c == changes && r.Method == http.MethodPost && !sendsJSON(r):
+		return &refusal{http.StatusUnsupportedMediaType, "the Content-Type of this request must be application/json"}
+	}
+	return nil
+}
+
+// local reports whether addr, a host:port, is on this machine's loopback interface.
+func local(addr string) bool {
+	a, err := netip.ParseAddrPort(addr)
+	return err == nil && a.Addr().Unmap().IsLoopback()
+}
+
+// sameOrigin reports whether the page whose origin is given came from the server that the request
+// calls host.
+func sameOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, host)
+}
+
+// foreign reports whether a browser says that a page of another site made the request.
+func foreign(site string) bool { return site != "" && site != "same-origin" && site != "none" }
+
+// known reports whether host is an address or one of this member's names, with or without a port.
+func (h *HTTP) known(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return slices.Contains(h.names, strings.ToLower(name))
+}
+
+func sendsJSON(r *http.Request) bool {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
+}

@@ -1,0 +1,309 @@
+package admin
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// command is one of ZooKeeper's AdminServer commands.
+type command struct {
+	name    string
+	aliases []string
+	class   class
+	serving bool // answered only by a member that serves
+	long    bool // see endpoint
+	help    string
+	// answer writes the fields of the answer, or returns why there are none. stats is filled in only
+	// if serving is set.
+	answer func(h *HTTP, j *pretty, s *Stats, query url.Values) (why string)
+}
+
+// commands are all of them, by name. Their fields and the types of these are ZooKeeper's.
+var commands = []command{
+	{"configuration", []string{"conf", "config"}, reads, true, false, "what conf says", (*HTTP).configuration},
+	{"connection_stat_reset", []string{"crst"}, changes, true, false, "sets the counters of the connections to zero", (*HTTP).resetConnections},
+	{"connections", []string{"cons"}, reads, true, true, "this member's client connections", (*HTTP).connections},
+	{"dirs", nil, reads, true, false, "bytes of the log's files and of all others", (*HTTP).dirs},
+	{"dump", nil, reads, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*HTTP).dump},
+	{"environment", []string{"env", "envi"}, reads, false, false, "the environment of the process", (*HTTP).environment},
+	{"get_trace_mask", []string{"gtmk"}, reads, false, false, "the trace mask; nothing is traced", (*HTTP).traceMask},
+	{"hash", nil, reads, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*HTTP).hash},
+	{"initial_configuration", []string{"icfg"}, reads, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*HTTP).initialConfiguration},
+	{"is_read_only", []string{"isro"}, reads, true, false, "always false", (*HTTP).readOnly},
+	{"leader", []string{"lead"}, reads, true, false, "whether this member leads, and which one does", (*HTTP).leader},
+	{"monitor", []string{"mntr"}, reads, true, false, "all metrics, without the zk_ of mntr", (*HTTP).monitor},
+	{"observer_connection_stat_reset", []string{"orst"}, changes, true, false, "nothing: there are no observers", (*HTTP).nothing},
+	{"observers", []string{"obsr"}, reads, true, false, "an empty list: there are no observers", (*HTTP).observers},
+	{"ruok", nil, open, true, false, "no error, if this member serves clients", (*HTTP).nothing},
+	{"server_stats", []string{"srvr"}, reads, true, false, "what srvr says", (*HTTP).serverStats},
+	{"set_trace_mask", []string{"stmk"}, changes, false, false, "sets the trace mask to the parameter traceMask", (*HTTP).setTraceMask},
+	{"stat_reset", []string{"srst"}, changes, true, false, "sets the counters of the member to zero", (*HTTP).resetStats},
+	{"stats", []string{"stat"}, reads, true, true, "what stat says", (*HTTP).stats},
+	{"system_properties", []string{"sysp"}, reads, false, false, "those of Java's properties that mean something here", (*HTTP).systemProperties},
+	{"voting_view", nil, reads, true, false, "the server list", (*HTTP).votingView},
+	{"watch_summary", []string{"wchs"}, reads, true, false, "how many watches this member's connections have", (*HTTP).watchSummary},
+	{"watches", []string{"wchc"}, reads, true, true, "their paths, by session", (*HTTP).watches},
+	{"watches_by_path", []string{"wchp"}, reads, true, true, "their sessions, by path", (*HTTP).watchesByPath},
+	{"zabstate", nil, reads, false, false, "this member's addresses, and whether it takes part in an election", (*HTTP).zabState},
+}
+
+// list shows the commands as links, as ZooKeeper does.
+func (h *HTTP) list(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	p := &page{w: w}
+	for i := range commands {
+		p.printf("<a href=\"%s/%s\">%s</a>\n<br/>\n", h.cfg.CommandURL, commands[i].name, commands[i].name)
+	}
+}
+
+// unknown answers a request for a command that does not exist, or that GET must not reach.
+func (h *HTTP) unknown(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, h.cfg.CommandURL+"/")
+	if name == "" {
+		h.list(w, r)
+		return
+	}
+	status, why := http.StatusOK, "Unknown command: "+name
+	for i := range commands {
+		if c := &commands[i]; c.name == name || slices.Contains(c.aliases, name) {
+			w.Header().Set("Allow", http.MethodPost)
+			status, name, why = http.StatusMethodNotAllowed, c.name, "this command changes the member: send it with POST"
+		}
+	}
+	h.say(w, status, name, func(*pretty) string { return why })
+}
+
+// command answers one of ZooKeeper's commands. As in ZooKeeper the status is 200 also if there is
+// an error.
+func (h *HTTP) command(w http.ResponseWriter, r *http.Request, c *command) {
+	var stats Stats
+	if c.serving {
+		if h.source.Health().Role == "" || h.serving(&stats) == "" {
+			h.say(w, http.StatusOK, c.name, func(*pretty) string { return strings.TrimSuffix(notServing, "\n") })
+			return
+		}
+	}
+	h.say(w, http.StatusOK, c.name, func(j *pretty) string { return c.answer(h, j, &stats, r.URL.Query()) })
+}
+
+// serving fills in s and returns the member's role.
+func (h *HTTP) serving(s *Stats) string {
+	*s = h.source.Stats()
+	return s.Role
+}
+
+// say writes the answer to a command: the fields that answer writes, the command and the error.
+func (h *HTTP) say(w http.ResponseWriter, status int, name string, answer func(*pretty) string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	out := bufio.NewWriterSize(w, partSize)
+	j := &pretty{p: &page{w: out}}
+	j.object(func() {
+		why := answer(j)
+		j.field("command", name)
+		if why == "" {
+			j.field("error", nil)
+		} else {
+			j.field("error", why)
+		}
+	})
+	_ = out.Flush() // a client that left needs no answer
+}
+
+func (h *HTTP) nothing(*pretty, *Stats, url.Values) string { return "" }
+
+// configurationFields are the lines of conf that ZooKeeper shows by HTTP, with their names there.
+var configurationFields = map[string]string{
+	"clientPort": "client_port", "dataDir": "data_dir", "dataLogDir": "data_log_dir", "tickTime": "tick_time",
+	"maxClientCnxns": "max_client_cnxns", "minSessionTimeout": "min_session_timeout", "maxSessionTimeout": "max_session_timeout",
+	"serverId": "server_id", "clientPortListenBacklog": "client_port_listen_backlog",
+}
+
+func (h *HTTP) configuration(j *pretty, _ *Stats, _ url.Values) string {
+	lines, _ := h.source.Settings(0, 0)
+	for _, line := range lines {
+		name, shown := configurationFields[line.Name]
+		switch _, err := strconv.Atoi(line.Value); {
+		case !shown:
+		case err == nil:
+			j.number(name, line.Value)
+		default:
+			j.field(name, line.Value)
+		}
+	}
+	return ""
+}
+
+func (h *HTTP) resetConnections(*pretty, *Stats, url.Values) string {
+	h.source.ResetConnections()
+	return ""
+}
+
+func (h *HTTP) resetStats(*pretty, *Stats, url.Values) string {
+	h.words.reset()
+	return ""
+}
+
+func (h *HTTP) dirs(j *pretty, _ *Stats, _ url.Values) string {
+	data, log, err := h.source.DiskUsage()
+	if err != nil {
+		return fmt.Sprintf("the data folder cannot be read: %v", err)
+	}
+	j.field("datadir_size", data)
+	j.field("logdir_size", log)
+	return ""
+}
+
+func (h *HTTP) environment(j *pretty, _ *Stats, _ url.Values) string {
+	h.words.environment(func(name, value string) { j.field(name, value) })
+	return ""
+}
+
+func (h *HTTP) systemProperties(j *pretty, _ *Stats, _ url.Values) string {
+	h.words.environment(func(name, value string) {
+		if kind, _, _ := strings.Cut(name, "."); value != unset && (kind == "java" || kind == "os" || kind == "user") {
+			j.field(name, value)
+		}
+	})
+	return ""
+}
+
+func (h *HTTP) traceMask(j *pretty, _ *Stats, _ url.Values) string {
+	j.field("tracemask", h.words.mask.Load())
+	return ""
+}
+
+func (h *HTTP) setTraceMask(j *pretty, s *Stats, query url.Values) string {
+	const need = "setTraceMask requires long traceMask argument"
+	if !query.Has("traceMask") {
+		return need
+	}
+	mask, err := strconv.ParseInt(query.Get("traceMask"), 10, 64)
+	if err != nil {
+		return need + ", got " + query.Get("traceMask")
+	}
+	h.words.mask.Store(mask)
+	return h.traceMask(j, s, query)
+}
+
+func (h *HTTP) hash(j *pretty, _ *Stats, _ url.Values) string {
+	j.values("digests", func() {})
+	return ""
+}
+
+// initialConfiguration shows nothing: a zoo.cfg may contain the digest of the super user.
+func (h *HTTP) initialConfiguration(j *pretty, _ *Stats, _ url.Values) string {
+	j.field("initial_configuration", nil)
+	return ""
+}
+
+func (h *HTTP) readOnly(j *pretty, _ *Stats, _ url.Values) string {
+	j.field("read_only", false)
+	return ""
+}
+
+func (h *HTTP) monitor(j *pretty, s *Stats, _ url.Values) string {
+	h.words.monitor(s, func(name, value string) { j.field(name, value) }, j.number)
+	return ""
+}
+
+func (h *HTTP) observers(j *pretty, _ *Stats, _ url.Values) string {
+	j.field("synced_observers", 0)
+	j.values("observers", func() {})
+	return ""
+}
+
+func (h *HTTP) leader(j *pretty, s *Stats, _ url.Values) string {
+	e := h.source.Ensemble()
+	if len(e.Peers) == 0 {
+		return "server is not initialized" // ZooKeeper's answer for a standalone server
+	}
+	j.field("is_leader", s.Role == "leader")
+	j.field("leader_id", e.Leader)
+	for _, peer := range e.Peers {
+		if peer.ID == e.Leader {
+			j.field("leader_ip", hostOf(peer.Quorum))
+		}
+	}
+	return ""
+}
+
+func (h *HTTP) votingView(j *pretty, _ *Stats, _ url.Values) string {
+	j.fields("current_config", func() {
+		for _, peer := range h.source.Ensemble().Peers {
+			j.fields(strconv.FormatUint(uint64(peer.ID), 10), func() {
+				j.values("server_addresses", func() { j.item(); j.value(peer.Quorum) })
+				j.values("election_addresses", func() { j.item(); j.value(peer.Election) })
+				j.field("client_address", peer.Client)
+				j.field("learner_type", "participant")
+			})
+		}
+	})
+	return ""
+}
+
+func (h *HTTP) zabState(j *pretty, _ *Stats, _ url.Values) string {
+	e, health := h.source.Ensemble(), h.source.Health()
+	for _, peer := range e.Peers {
+		if peer.ID == e.Self {
+			j.field("myid", e.Self)
+			j.field("is_leader", health.Role == "leader")
+			j.fields("quorum_address", func() { j.address(peer.Quorum) })
+			j.fields("election_address", func() { j.address(peer.Election) })
+			j.field("client_address", peer.Client)
+		}
+	}
+	j.field("voting", len(e.Peers) > 0)
+	state := ""
+	if len(e.Peers) > 0 {
+		var zxid int64
+		if health.Stalled == "" { // otherwise apply may hold the tree's lock
+			zxid = h.source.Stats().Zxid
+		}
+		j.field("last_zxid", fmt.Sprintf("0x%x", uint64(zxid)))
+		j.field("zab_epoch", zxid>>32)
+		j.field("zab_counter", zxid&(1<<32-1))
+		switch {
+		case health.Joining:
+			state = "synchronization"
+		case health.Role == "":
+			state = "election"
+		default:
+			state = "broadcast"
+		}
+	}
+	j.field("zabstate", state)
+	return ""
+}
+
+// address writes an address as ZooKeeper does, which may have several of them and tries which ones
+// it reaches.
+func (j *pretty) address(addr string) {
+	one := func(name, value string) { j.values(name, func() { j.item(); j.value(value) }) }
+	host, port := hostOf(addr), addr[strings.LastIndexByte(addr, ':')+1:]
+	j.field("empty", false)
+	one("all_addresses", addr)
+	one("all_reachable_addresses", addr)
+	j.field("one", addr)
+	j.field("reachable_address", addr)
+	one("wildcard_addresses", "0.0.0.0:"+port)
+	j.values("all_ports", func() { j.item(); j.p.printf("%s", port) })
+	one("all_host_strings", host)
+	one("all_reachable_addresses_or_all", addr)
+	j.field("reachable_or_one", addr)
+}
+
+// hostOf returns the host of a host:port, or all of it if it is none.
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return host
+}

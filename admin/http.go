@@ -1,0 +1,143 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// maxConns is how many connections each port for HTTP has at once: many more than probes,
+	// collectors and operators need, and few beside the file descriptors of the clients.
+	maxConns = 128
+	// maxHeader is how many bytes the headers of a request may have. A password or a token is far
+	// shorter.
+	maxHeader = 16 << 10
+	// headerTime is how long a client may take to send the headers of a request.
+	headerTime = 5 * time.Second
+	// requestTime is how long it may take to send all of a request. No endpoint reads a long body.
+	requestTime = 10 * time.Second
+	// answerPart and answerTime are how long a client may take for a part of an answer and for all
+	// of it, as for four-letter words.
+	answerPart = 10 * time.Second
+	answerTime = time.Minute
+	// partSize is how many bytes of an answer are sent at once.
+	partSize = 32 << 10
+	// maxLong is how many long answers may be under way at once. They take processor time from the
+	// clients, and each may hold a part of its answer in memory.
+	maxLong = 4
+	// shutdownTime is how long a member that stops waits for the answers that are under way.
+	shutdownTime = time.Second
+)
+
+// HTTPSettings are what keys of the configuration set for HTTP. If a field is zero, its default
+// holds.
+type HTTPSettings struct {
+	// Addr is where the command listens for operators, host:port; "": nowhere. Port 0 stands for
+	// any.
+	Addr        string
+	CommandURL  string        // path of ZooKeeper's commands; default "/commands"
+	IdleTimeout time.Duration // after which a connection without a request is closed; default 30 s
+	TokenFile   string        // file with the token of administrators; "": there is none
+}
+
+// HTTPConfig configures an HTTP. A field without a default is required.
+type HTTPConfig struct {
+	HTTPSettings
+	SuperDigest string // "super:" and the digest of the super user's password; "": there is none
+	Words       *Words
+	Source      Source
+	Names       []string     // host names by which clients may call this member, besides addresses and localhost
+	Logger      *slog.Logger // default: discard
+}
+
+// HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent
+// use.
+type HTTP struct {
+	cfg      HTTPConfig
+	words    *Words
+	source   Source
+	log      *slog.Logger
+	handler  http.Handler
+	cred     credentials
+	names    []string      // lower case
+	long     chan struct{} // has room for maxLong: the long answers that are under way
+	stopping atomic.Bool
+}
+
+// Defaults of HTTPSettings, which are ZooKeeper's.
+const (
+	DefaultCommandURL  = "/commands"
+	DefaultIdleTimeout = 30 * time.Second
+)
+
+// NewHTTP checks cfg, reads the token file and returns an HTTP. It opens no port.
+func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
+	if cfg.Words == nil || cfg.Source == nil {
+		return nil, errors.New("admin: Words and Source are required")
+	}
+	cfg.CommandURL = cmp.Or(cfg.CommandURL, DefaultCommandURL)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout)
+	if err := CheckCommandURL(cfg.CommandURL); err != nil {
+		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
+	}
+	h := &HTTP{
+		cfg: cfg, words: cfg.Words, source: cfg.Source, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		long: make(chan struct{}, maxLong),
+	}
+	h.cred.superDigest = cfg.SuperDigest
+	if cfg.TokenFile != "" {
+		var err error
+		if h.cred.token, err = readToken(cfg.TokenFile); err != nil {
+			return nil, err
+		}
+		h.cred.hasToken = true
+	}
+	for _, name := range append([]string{"localhost"}, cfg.Names...) {
+		h.names = append(h.names, strings.ToLower(name))
+	}
+	h.handler = h.newHandler()
+	return h, nil
+}
+
+// Stop makes /readyz say that this member is about to stop. The endpoints are answered until the
+// context of Serve ends.
+func (h *HTTP) Stop() { h.stopping.Store(true) }
+
+// Serve answers requests on l until ctx ends, and closes l. It then waits up to shutdownTime for
+// the answers that are under way.
+func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
+	bounded := newBounded(l, maxConns)
+	srv := &http.Server{
+		Handler: h.handler, ConnState: bounded.state,
+		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: h.cfg.IdleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // what strangers send is not an operator's concern
+	}
+	var g errgroup.Group
+	g.Go(func() error {
+		if err := srv.Serve(bounded); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			h.log.Warn("no longer serving HTTP; clients are not affected", "addr", l.Addr().String(), "err", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		bounded.closeQuiet() // Shutdown would wait for those that have sent nothing yet
+		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+		defer cancel()
+		if srv.Shutdown(over) != nil {
+			_ = srv.Close() // cuts off what is not answered yet
+		}
+		return nil
+	})
+	return g.Wait()
+}
