@@ -9,8 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-
-	"rollcall/client"
 )
 
 // order is a request of a bench to a process that holds sessions for it. Each gets an answer.
@@ -104,12 +102,7 @@ func (w *keeper) abandon() {
 // ServeKeeper is the body of a process that Config.Keeper starts. It holds sessions as the orders
 // on in say, and answers on out, until in ends.
 func ServeKeeper(ctx context.Context, in io.Reader, out io.Writer) error {
-	loop, err := client.NewLoop()
-	if err != nil {
-		return err
-	}
-	defer loop.Close()
-	h := newHolding(&run{ctx: ctx, tell: func(string) {}, loop: loop})
+	h := newHolding(&run{ctx: ctx, tell: func(string) {}})
 	defer h.abandon()
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	for {

@@ -67,7 +67,6 @@ type run struct {
 	dial    func(ctx context.Context, addr string) (net.Conn, error)
 	sleep   func(time.Duration)
 	homes   []string       // the servers over which connections are spread
-	loop    *client.Loop   // serves all connections except that of control
 	control *client.Client // creates and deletes nodes
 	tree    tree
 }
@@ -104,12 +103,6 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	}
 	if err := r.procs.check(); err != nil {
 		return Result{}, err
-	}
-	if r.dial == nil { // a dial function of a test opens no sockets
-		if r.loop, err = client.NewLoop(); err != nil {
-			return Result{}, err
-		}
-		defer r.loop.Close()
 	}
 	if err := r.begin(); err != nil {
 		return Result{}, fmt.Errorf("bench: %v: %w", &r.p, err)
@@ -158,7 +151,7 @@ func (r *run) cleanUp() error {
 func (r *run) open(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*r.p.Timeout+drainTime)
 	defer stop()
-	cfg.Timeout, cfg.Dial, cfg.Loop = r.p.Timeout, r.dial, r.loop
+	cfg.Timeout, cfg.Dial = r.p.Timeout, r.dial
 	return client.Open(ctx, cfg)
 }
 

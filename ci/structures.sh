@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp ci/structures/go.* "$work"
 cp ci/structures/structures.go "$work/structures_test.go"
-for file in znode/index.go znode/sorted.go client/looks_linux.go; do
+for file in znode/index.go znode/sorted.go; do
   sed 's/^package .*/package structures/' "$file" >"$work/$(basename "$file")"
 done
 cd "$work"

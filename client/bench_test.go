@@ -90,18 +90,11 @@ func openLoopback(tb testing.TB, cfg Config) *Client {
 // answers. It does so for several numbers of connections, and of requests in flight on each. Each
 // reply triggers the next request. On two cores, half of the cost is the server's.
 func BenchmarkGo(b *testing.B) {
-	for _, load := range []struct {
-		conns, window int
-		looped        bool
-	}{{1, 1, false}, {1, 1, true}, {1, 64, false}, {1, 64, true}, {64, 1, false}, {64, 1, true}, {8, 64, false}, {8, 64, true}} {
-		b.Run(fmt.Sprintf("conns=%d/inflight=%d/loop=%v", load.conns, load.window, load.looped), func(b *testing.B) {
-			var loop *Loop
-			if load.looped {
-				loop = openLoop(b)
-			}
+	for _, load := range []struct{ conns, window int }{{1, 1}, {1, 64}, {64, 1}, {8, 64}} {
+		b.Run(fmt.Sprintf("conns=%d/inflight=%d", load.conns, load.window), func(b *testing.B) {
 			clients := make([]*Client, load.conns)
 			for i := range clients {
-				clients[i] = openLoopback(b, Config{Loop: loop})
+				clients[i] = openLoopback(b, Config{})
 			}
 			var left atomic.Int64
 			left.Store(int64(b.N))
@@ -118,16 +111,6 @@ func BenchmarkGo(b *testing.B) {
 			}
 		})
 	}
-}
-
-// openLoop returns a Loop that is closed at the end of the test.
-func openLoop(tb testing.TB) *Loop {
-	loop, err := NewLoop()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(loop.Close)
-	return loop
 }
 
 // closedLoop sends requests until left is used up, and keeps window of them in flight. After the

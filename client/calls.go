@@ -91,7 +91,7 @@ func (c *Client) send(ctx context.Context, op jute.Op, rec Record, done func(Rep
 	}
 	l, write, err := c.push(op, rec, done)
 	if write {
-		l.write()
+		l.write(false)
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func (c *Client) push(op jute.Op, rec Record, done func(Reply, error)) (l *link,
 	l.out = jute.EndFrame(out, mark)
 	c.xid = xid
 	c.calls.Push(next)
-	return l, l.startFlush(), nil
+	return l, l.startWrite(), nil
 }
 
 // refusal returns why no request can be sent at the moment, or nil if one can. last is set for

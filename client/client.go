@@ -2,15 +2,12 @@
 // over it.
 //
 // A Client has one goroutine for as long as it lives, the reader. It connects, does the handshake,
-// reads, and calls the caller's functions. Output is collected in a buffer; while there is some, a
-// second goroutine writes all of it in one write. A timer watches over pings and silence; it needs
-// no goroutine while it waits. A session that only pings therefore costs one goroutine and a few
-// hundred bytes of buffers.
-//
-// With a Loop, many Clients share one reader. It reads what the kernel reports as readable, handles
-// replies in place and writes once after each connection's batch. Such a Client has a goroutine
-// only while it has no connection. A request from outside the reader is written by the goroutine
-// that sends it. Both kinds of readers handle frames with the same code.
+// reads, and calls the caller's functions. Output is collected in a buffer. The goroutine that sends
+// a request writes it. What the functions of the caller send while the reader handles replies is
+// written by the reader, in one write, when it has handled them. None of these writes waits: a second
+// goroutine writes what the connection does not take at once. A timer watches over pings and silence;
+// it needs no goroutine while it waits. A session that only pings therefore costs one goroutine and a
+// few hundred bytes of buffers.
 //
 // If a connection breaks, or nothing is received for two thirds of the session's timeout, the
 // requests in flight end with ErrConnectionLost. They are not sent again. The reader tries the
@@ -54,10 +51,6 @@ type Config struct {
 
 	// MaxInFlight is how many requests may be in flight; 0: DefaultMaxInFlight.
 	MaxInFlight int
-
-	// Loop serves the connections if they are sockets and this is Linux. Otherwise, and if it is
-	// nil, each connection has goroutines of its own.
-	Loop *Loop
 
 	// Dial opens a connection to one of Servers. It must return when ctx ends. nil: TCP with
 	// TCP_NODELAY.
@@ -139,7 +132,7 @@ type Client struct {
 	session  Resume           // without its zxid
 	timeout  time.Duration    // the session's timeout: asked for, later as granted
 	link     *link            // nil while requests do not pass
-	timer    *time.Timer      // calls look while connected; nil before that, or with a Loop
+	timer    *time.Timer      // calls look while connected; nil before that
 	calls    fifo.Queue[call] // sent and not answered, in order
 	xid      int32
 	waiting  []chan struct{} // callers that wait for room; each channel has room for one

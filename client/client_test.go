@@ -285,7 +285,7 @@ func TestAuthRefused(t *testing.T) {
 			_ = p.Close()
 		}()
 		_, err := Open(ctx, Config{
-			Servers: []string{"a"}, Dial: f.dial, Loop: f.loop, Auth: []Auth{{Scheme: "none"}},
+			Servers: []string{"a"}, Dial: f.dial, Auth: []Auth{{Scheme: "none"}},
 			State: func(s State, why error) { h.add("%v %v", s, errors.Is(why, jute.AuthFailed)) },
 		})
 		if !errors.Is(err, jute.AuthFailed) || len(f.dials) != 1 {

@@ -16,12 +16,11 @@ import (
 )
 
 // fake is a network of servers. The test plays their part. A Client that dials one gets one end of
-// a pipe, and the test gets the other end as a peer. If there is a Loop, a socket takes the place
+// a pipe, and the test gets the other end as a peer. If there is a listener, a socket takes the place
 // of the pipe. A server that is down refuses connections.
 type fake struct {
 	t     *testing.T
-	loop  *Loop
-	ln    net.Listener // nil without a loop
+	ln    net.Listener // nil: pipes
 	mu    sync.Mutex
 	down  map[string]bool
 	dials []string
@@ -49,7 +48,7 @@ func (f *fake) dial(_ context.Context, addr string) (net.Conn, error) {
 
 // pair returns the two ends of a new connection. The lock is held.
 func (f *fake) pair() (ours, theirs net.Conn, err error) {
-	if f.loop == nil {
+	if f.ln == nil {
 		ours, theirs = net.Pipe()
 		return ours, theirs, nil
 	}
@@ -60,10 +59,9 @@ func (f *fake) pair() (ours, theirs net.Conn, err error) {
 	return ours, theirs, err
 }
 
-// looped returns a fake with a Loop for its clients. The Loop is closed at the end of the test.
-func looped(t *testing.T) *fake {
+// withSockets returns a fake whose connections are sockets.
+func withSockets(t *testing.T) *fake {
 	f := newFake(t)
-	f.loop = openLoop(t)
 	var err error
 	if f.ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -72,10 +70,10 @@ func looped(t *testing.T) *fake {
 	return f
 }
 
-// both runs a test twice: with goroutines, in a bubble, and with a Loop, over sockets.
+// both runs a test twice: over pipes, in a bubble, and over sockets.
 func both(t *testing.T, test func(t *testing.T, f *fake)) {
-	t.Run("goroutines", func(t *testing.T) { within(t, test) })
-	t.Run("loop", func(t *testing.T) { test(t, looped(t)) })
+	t.Run("pipes", func(t *testing.T) { within(t, test) })
+	t.Run("sockets", func(t *testing.T) { test(t, withSockets(t)) })
 }
 
 // peer is the server's end of one connection.
@@ -209,7 +207,7 @@ func (h *heard) take() []string {
 // and b, and the timeout is 30 s.
 func (f *fake) open(cfg Config, play func()) *Client {
 	f.t.Helper()
-	cfg.Dial, cfg.Loop = f.dial, f.loop
+	cfg.Dial = f.dial
 	if cfg.Servers == nil {
 		cfg.Servers = []string{"a", "b"}
 	}

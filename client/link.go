@@ -3,9 +3,8 @@ package client
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,15 +21,13 @@ const (
 	maxHandshake = 4 << 10   // the longest first reply in bytes
 	maxPassword  = 1 << 10   // the longest password in it, in bytes
 	maxBatch     = 128 << 10 // bytes of paths in one setWatches, as in ZooKeeper
-	loopReads    = 8         // reads in a row by a Loop from one connection before others get their turn
 )
 
 // link is one connection.
 type link struct {
 	c      *Client
-	conn   io.ReadWriteCloser
+	conn   *wire
 	addr   string
-	flush  func()       // the method write, bound once so that starting it allocates nothing
 	forget func() bool  // stops the end of the Client from closing conn
 	heard  atomic.Int64 // when bytes last arrived, since the Client's base
 
@@ -40,19 +37,15 @@ type link struct {
 	r, w    int  // buf[r:w] has been read and not handled
 	filled  bool // the last read filled buf, so there may be more
 	lent    *[readSize]byte
-	gone    bool // the Loop has dropped this link
 	small   [smallRead]byte
 
 	// The next fields are guarded by the Client's lock.
 	out     []byte // frames to be sent
 	batch   []byte // frames being written
-	written int    // how many bytes of batch are written
+	left    []byte // the part of batch that is not yet written
 	spare   []byte // the memory of the last batch
-	looped  bool   // served by a Loop: conn's Write never blocks and may write only a part
 	writing bool   // write is running
-	reading bool   // replies are being handled; write starts after them
-	full    bool   // conn does not take more now; write starts when it does
-	space   bool   // conn has become writable since the last write began
+	reading bool   // replies are being handled; the reader writes after them
 	idle    *sync.Cond
 	sent    time.Duration // when bytes were last written
 	pinged  time.Duration // when the unanswered ping was sent; 0: there is none
@@ -61,77 +54,65 @@ type link struct {
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
-// errNotNow is returned by a connection that never blocks if it has read nothing, or could not
-// write everything.
-var errNotNow = errors.New("client: connection has nothing, or takes no more, for now")
-
-func newLink(c *Client, conn io.ReadWriteCloser, addr string) *link {
-	l := &link{c: c, conn: conn, addr: addr}
+func newLink(c *Client, conn net.Conn, addr string) *link {
+	l := &link{c: c, conn: newWire(conn), addr: addr}
 	l.idle = sync.NewCond(&c.mu)
 	l.buf = l.small[:]
-	l.flush = l.write
 	l.forget = context.AfterFunc(c.ctx, func() { _ = conn.Close() })
 	l.heard.Store(int64(c.now()))
 	return l
 }
 
-// startFlush makes sure that the output is written, unless a write is running or the reader will
-// start one. It reports whether the caller has to call write, after it has released the lock, which
-// is held.
-func (l *link) startFlush() (write bool) {
-	if l.writing || l.reading || l.full {
+// startWrite reports whether the caller has to call write, after it has released the lock, which is
+// held. If not, a write is running, or the reader will start one.
+func (l *link) startWrite() bool {
+	if l.writing || l.reading {
 		return false
 	}
 	l.writing = true
-	if !l.looped {
-		go l.flush() // returns when there is no output left, or when the connection ends
-	}
-	return l.looped
+	return true
 }
 
-// write writes the output batch by batch: all of it, or as much as the connection takes.
-func (l *link) write() {
+// write writes the output batch by batch. If it may not wait, it leaves what the connection does not
+// take at once to a goroutine.
+func (l *link) write(wait bool) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for l.nextBatch() {
-		l.space = false
 		c.mu.Unlock()
-		n, err := l.conn.Write(l.batch[l.written:])
+		n, err := l.conn.write(l.left, wait)
 		now := c.now()
 		c.mu.Lock()
-		l.written += n
+		l.left = l.left[n:]
 		l.sent = now
-		if errors.Is(err, errNotNow) {
-			if l.full = !l.space; l.full {
-				break
-			}
-		} else if err != nil {
+		if err != nil {
 			l.abort(fmt.Errorf("client: write: %w", err))
 			break
+		}
+		if len(l.left) > 0 {
+			go l.write(true) // returns when there is no output left, or when the connection ends
+			return
 		}
 	}
 	l.writing = false
 	l.idle.Broadcast()
 }
 
-// rest returns how many bytes of the batch are not yet written. The lock is held.
-func (l *link) rest() int { return len(l.batch) - l.written }
-
-// nextBatch turns queued output into the next batch. It reports whether there was any. The lock is
-// held.
+// nextBatch turns queued output into the next batch when the last one is written. It reports whether
+// there is anything to write. The lock is held.
 func (l *link) nextBatch() bool {
-	if l.rest() > 0 {
+	if len(l.left) > 0 {
 		return true
 	}
 	if cap(l.batch) <= maxKept && l.batch != nil {
 		l.spare = l.batch
 	}
-	l.batch, l.written = nil, 0
+	l.batch = nil
 	if len(l.out) == 0 {
 		return false
 	}
-	l.batch, l.out = l.out, l.spare[:0]
+	l.batch, l.left, l.out = l.out, l.out, l.spare[:0]
 	l.spare = nil
 	if len(l.batch) >= maxUnsent {
 		l.c.wakeAll()
@@ -157,7 +138,7 @@ func (l *link) ping(now time.Duration) (write bool) {
 	if l.pinged == 0 {
 		l.pinged = now
 	}
-	return l.startFlush()
+	return l.startWrite()
 }
 
 func appendRequest(b []byte, xid int32, op jute.Op, rec Record) []byte {
@@ -211,10 +192,7 @@ func (l *link) handshake() error {
 		l.opening++
 	}
 	l.opening += c.watches.appendSet(&l.out, c.zxid.Load())
-	if l.opening > 0 {
-		l.startFlush()
-	}
-	return nil
+	return nil // the reader writes them when it waits for the replies
 }
 
 // open reads until every reply that must precede requests has arrived.
@@ -336,7 +314,7 @@ func (l *link) next(limit int) ([]byte, error) {
 		if need == 0 || err != nil {
 			return frame, err
 		}
-		l.batchEnds(false)
+		l.batchEnds()
 		l.makeRoom(need)
 		n, err := l.conn.Read(l.buf[l.w:])
 		l.w += n
@@ -346,71 +324,6 @@ func (l *link) next(limit int) ([]byte, error) {
 		} else if err != nil {
 			return nil, err
 		}
-	}
-}
-
-// receive reads and handles input, for a connection that never blocks. It reads into memory that
-// many links share. more reports whether there may be more input; err is the reason if the
-// connection has ended.
-func (l *link) receive(shared []byte, now time.Duration) (more bool, err error) {
-	for range loopReads {
-		if l.r == l.w {
-			l.giveBack()
-			l.buf, l.r, l.w = shared, 0, 0
-		} else if _, need, _ := l.frame(maxReply); need > 0 {
-			l.makeRoom(need)
-		}
-		n, err := l.conn.Read(l.buf[l.w:])
-		l.w += n
-		more = l.w == len(l.buf)
-		if n > 0 {
-			l.heard.Store(int64(now))
-			err = l.handleAll()
-		}
-		l.keep(shared)
-		switch {
-		case errors.Is(err, errNotNow):
-			return false, nil
-		case err != nil || !more:
-			return false, err
-		}
-	}
-	return more, nil
-}
-
-// handleAll handles all frames that have been read completely.
-func (l *link) handleAll() error {
-	for {
-		frame, need, err := l.frame(maxReply)
-		if err != nil || need > 0 {
-			return err
-		}
-		if err := l.handle(frame); err != nil {
-			return err
-		}
-	}
-}
-
-// keep moves an incomplete frame out of the shared memory into the smallest buffer that holds it.
-func (l *link) keep(shared []byte) {
-	have := l.buf[l.r:l.w]
-	var to []byte
-	switch {
-	case len(have) <= smallRead:
-		to = l.small[:]
-	case &l.buf[0] != &shared[0]:
-		return
-	case len(have) < readSize:
-		l.lent, _ = readBuffers.Get().(*[readSize]byte)
-		to = l.lent[:]
-	default:
-		to = make([]byte, 2*len(have))
-	}
-	l.w = copy(to, have)
-	l.r = 0
-	l.buf = to
-	if l.lent != nil && &to[0] != &l.lent[0] {
-		l.giveBack()
 	}
 }
 
@@ -433,23 +346,19 @@ func (l *link) frame(limit int) (frame []byte, need int, err error) {
 	return have[4:need], 0, nil
 }
 
-// batchEnds is called when the reader is about to wait. It starts writing what done functions have
-// sent meanwhile, and wakes callers that wait for the room that is now free. space reports that the
-// connection is writable again.
-func (l *link) batchEnds(space bool) {
+// batchEnds is called when the reader is about to wait. It writes what done functions have sent
+// meanwhile, and wakes callers that wait for the room that is now free.
+func (l *link) batchEnds() {
 	c := l.c
 	c.mu.Lock()
 	l.reading = false
 	for n := c.cfg.MaxInFlight - c.calls.Len(); n > 0 && len(c.waiting) > 0; n-- {
 		c.wakeOne()
 	}
-	if space {
-		l.space, l.full = true, false
-	}
-	write := len(l.out)+l.rest() > 0 && l.startFlush()
+	write := len(l.out) > 0 && l.startWrite()
 	c.mu.Unlock()
 	if write {
-		l.write()
+		l.write(false)
 	}
 }
 

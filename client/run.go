@@ -26,17 +26,13 @@ func backoff(timeout time.Duration, failed int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// run is the reader: it keeps a connection until the session or the Client ends, or until a Loop
-// takes the connection over. While a connection is idle, only run, serve and next are on its stack,
-// which therefore stays small.
+// run is the reader: it keeps a connection until the session or the Client ends. While a connection
+// is idle, only run, serve, next and Read are on its stack, which therefore stays small.
 func (c *Client) run() {
 	for {
 		passed := false
 		l, err := c.connect()
 		if err == nil {
-			if c.cfg.Loop.take(l) {
-				return // dropped continues
-			}
 			c.connected(l)
 			err = l.serve()
 			passed = c.lost(l, err)
@@ -46,18 +42,6 @@ func (c *Client) run() {
 		}
 		c.pause(passed, err)
 	}
-}
-
-// dropped is called by a Loop when a connection that it served has ended.
-func (c *Client) dropped(l *link, err error) {
-	passed := c.lost(l, err)
-	if c.endIfFinal(err) {
-		return
-	}
-	go func() { // ended by run, or by the next connection
-		c.pause(passed, err)
-		c.run()
-	}()
 }
 
 // endIfFinal ends the Client if there is no reason left to connect, and reports whether it did.
@@ -172,11 +156,9 @@ func (c *Client) connected(l *link) {
 	close(c.changed)
 	c.changed = make(chan struct{})
 	l.sent = c.now()
-	switch {
-	case l.looped:
-	case c.timer == nil:
+	if c.timer == nil {
 		c.timer = time.AfterFunc(c.timeout/3, c.look)
-	default:
+	} else {
 		c.timer.Reset(c.timeout / 3)
 	}
 	c.mu.Unlock()
@@ -235,17 +217,21 @@ func (c *Client) failCalls(err error) {
 // look is called by the timer. It checks the connection, and sets the timer to the next check.
 func (c *Client) look() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	l := c.link
 	if l == nil {
+		c.mu.Unlock()
 		return
 	}
-	next, _, end := c.pings(l, c.now())
+	next, write, end := c.pings(l, c.now())
 	if end != nil {
 		l.abort(end)
-		return
+	} else {
+		c.timer.Reset(next)
 	}
-	c.timer.Reset(next)
+	c.mu.Unlock()
+	if write {
+		l.write(false)
+	}
 }
 
 // pings sends a ping if nothing has been sent for a third of the timeout. If nothing has been
@@ -257,7 +243,7 @@ func (c *Client) pings(l *link, now time.Duration) (next time.Duration, write bo
 		return 0, false, fmt.Errorf("%w: nothing received for %v", errSilent, silent)
 	}
 	next = c.timeout / 3 // while a write is running, its reply or its failure will tell
-	if !l.writing && len(l.out) == 0 && l.rest() == 0 {
+	if !l.writing && len(l.out) == 0 {
 		if now-l.sent >= c.timeout/3 {
 			write = l.ping(now)
 		}

@@ -4,7 +4,6 @@
 package structures
 
 import (
-	"container/heap"
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
@@ -29,9 +28,6 @@ type node struct {
 type name string
 
 func (n name) compare(m name) int { return strings.Compare(string(n), string(m)) }
-
-// link stands in for the client's link.
-type link struct{}
 
 const folder = "/services/web/"
 
@@ -227,44 +223,5 @@ func BenchmarkSorted(b *testing.B) {
 				b.ReportMetric(float64(time.Since(begun).Nanoseconds())/float64(b.N)/float64(n), "ns/op")
 			})
 		}
-	}
-}
-
-// looks is the client's queue with container/heap.
-type looks []look
-
-func (h looks) Len() int           { return len(h) }
-func (h looks) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h looks) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *looks) Push(x any)        { *h = append(*h, x.(look)) }
-func (h *looks) Pop() any {
-	old := *h
-	l := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return l
-}
-
-// The benchmark removes the first look and puts it back with a later time, as a Loop does.
-func BenchmarkHeap(b *testing.B) {
-	for _, n := range sizes {
-		later := make([]int, n)
-		for i := range later {
-			later[i] = rand.IntN(1 << 30)
-		}
-		var ours lookQueue
-		var theirs looks
-		for i := range later {
-			ours.push(look{at: time.Duration(later[i])})
-			heap.Push(&theirs, look{at: time.Duration(later[i])})
-		}
-		b.Run(fmt.Sprintf("move/%d/ours", n), func(b *testing.B) {
-			each(b, later, func(d int) { l := ours.pop(); l.at += time.Duration(d); ours.push(l) })
-		})
-		b.Run(fmt.Sprintf("move/%d/container", n), func(b *testing.B) {
-			each(b, later, func(d int) { l := heap.Pop(&theirs).(look); l.at += time.Duration(d); heap.Push(&theirs, l) })
-		})
-		b.Run(fmt.Sprintf("move/%d/container-fix", n), func(b *testing.B) {
-			each(b, later, func(d int) { theirs[0].at += time.Duration(d); heap.Fix(&theirs, 0) })
-		})
 	}
 }

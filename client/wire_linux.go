@@ -1,0 +1,26 @@
+package client
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// readNow reads from a socket that does not wait.
+func readNow(fd int, b []byte) (int, error) { return callNow(syscall.SYS_READ, fd, b) }
+
+// writeNow writes to a socket that does not wait.
+func writeNow(fd int, b []byte) (int, error) { return callNow(syscall.SYS_WRITE, fd, b) }
+
+// callNow makes a system call of which Go's scheduler is not told.
+func callNow(number uintptr, fd int, b []byte) (int, error) {
+	for {
+		n, _, errno := syscall.RawSyscall(number, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		switch errno {
+		case 0:
+			return int(n), nil
+		case syscall.EINTR:
+		default:
+			return 0, errno
+		}
+	}
+}
