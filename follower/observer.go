@@ -71,7 +71,7 @@ func (f *Follower) Attached(s znode.Session, old znode.Owner) {
 
 // Closed implements znode.Hooks. The lease of s ends, even that of the connection that closed
 // it, which may be told nothing more than that.
-func (f *Follower) Closed(s znode.Session, _ znode.Ending) { f.leases.sessionClosed(s.ID) }
+func (f *Follower) Closed(s znode.Session, _ znode.End) { f.leases.sessionClosed(s.ID) }
 
 // Swept implements znode.Hooks. It does nothing.
 func (f *Follower) Swept(jute.SessionID, bool) {}

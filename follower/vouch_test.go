@@ -140,8 +140,8 @@ func TestLeaseEnds(t *testing.T) {
 		{"it moved away", func(f *Follower) { f.Attached(s, znode.Owner{Member: self, Conn: 8}) }, true},
 		{"it moved, but not from here", func(f *Follower) { f.Attached(s, znode.Owner{Member: 1, Conn: 8}) }, false},
 		{"another one moved away", func(f *Follower) { f.Attached(znode.Session{ID: 9}, znode.Owner{Member: self, Conn: 8}) }, false},
-		{"it was closed", func(f *Follower) { f.Closed(s, znode.Ending{By: znode.Owner{Member: self, Conn: 8}}) }, true},
-		{"it expired", func(f *Follower) { f.Closed(s, znode.Ending{Expired: true}) }, true},
+		{"it was closed", func(f *Follower) { f.Closed(s, znode.End{Reason: znode.Closed}) }, true},
+		{"it expired", func(f *Follower) { f.Closed(s, znode.End{Reason: znode.Expired}) }, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,7 +241,9 @@ func TestVouchEnds(t *testing.T) {
 		}, nil, tick / 4},
 		{"refused", func(r *rig, s *fakePings, _ func()) { s.ack(s.pong(0), 8) }, ErrRefused, 0},
 		{"detached", func(r *rig, s *fakePings, _ func()) { r.f.Detach(8, 8) }, errNotHeld, 0},
-		{"expired", func(r *rig, s *fakePings, _ func()) { r.f.Closed(znode.Session{ID: 8}, znode.Ending{Expired: true}) }, ErrRefused, 0},
+		{"expired", func(r *rig, s *fakePings, _ func()) {
+			r.f.Closed(znode.Session{ID: 8}, znode.End{Reason: znode.Expired})
+		}, ErrRefused, 0},
 		{"given up", func(_ *rig, _ *fakePings, cancel func()) { cancel() }, context.Canceled, 0},
 	}
 	for _, tt := range tests {

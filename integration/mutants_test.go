@@ -378,8 +378,23 @@ var mutants = []mutant{
 	},
 	{
 		"snapshot that an older member cannot read", "znode/snapshot.go",
-		"if c.MinFormat() < stepsFormat && c.unswept.n == 0 {", "if false {",
+		"case lowest >= stepsFormat || c.unswept.n > 0:", "case true:",
 		"./znode", "TestSnapshotVersions",
+	},
+	{
+		"ends left out of the snapshot", "znode/snapshot.go",
+		"case lowest >= KillFormat || c.ends.count > 0:", "case false:",
+		here, "TestEndsOutliveTheMembers",
+	},
+	{
+		"end kept where older members keep none", "znode/session.go",
+		"if s.format >= KillFormat {", "if true {",
+		"./znode", "TestFormatBeforeEnds",
+	},
+	{
+		"kill of a session that moved on", "znode/session.go",
+		"if !ok || session.Since != req.GetSince() {", "if !ok {",
+		"./znode", "TestKill",
 	},
 	{
 		"time that never goes back", "znode/apply.go",

@@ -226,7 +226,7 @@ func (*hanging) TermStarted(znode.Term)              {}
 func (*hanging) Announced(uint32, uint64, uint64)    {}
 func (*hanging) Opened(znode.Session)                {}
 func (*hanging) Attached(znode.Session, znode.Owner) {}
-func (*hanging) Closed(znode.Session, znode.Ending)  {}
+func (*hanging) Closed(znode.Session, znode.End)     {}
 func (*hanging) Applied(*proto.Txn, *znode.Result)   {}
 func (*hanging) Dropped(*proto.Txn)                  {}
 func (*hanging) Overused(znode.Quota)                {}

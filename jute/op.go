@@ -55,6 +55,7 @@ const (
 	OpEmpty     Op = -1005 // takes the place of a transaction that is no longer wanted
 	OpReap      Op = -1006 // a container or a node with a TTL is removed
 	OpSweep     Op = -1007 // some of the nodes that an ended session has left are removed
+	OpKill      Op = -1008 // an operator ends a session
 )
 
 // Class groups the operations that servers treat alike.
@@ -133,6 +134,7 @@ var operations = [...]operation{
 	{OpEmpty, "empty", "", ClassLog, true, nil, nil},
 	{OpReap, "reap", "", ClassLog, true, nil, nil},
 	{OpSweep, "sweep", "", ClassLog, true, nil, nil},
+	{OpKill, "kill", "", ClassLog, true, nil, nil},
 }
 
 // record returns a new record of type R.
@@ -145,7 +147,7 @@ func record[R any, P interface {
 
 // These are the least and the greatest opcode.
 const (
-	leastOp    = OpSweep
+	leastOp    = OpKill
 	greatestOp = OpWhoAmI
 )
 

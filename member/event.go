@@ -18,6 +18,7 @@ const (
 	EventMoved   EventKind = "session moved"
 	EventExpired EventKind = "session expired"
 	EventClosed  EventKind = "session closed"
+	EventKilled  EventKind = "session killed"
 	EventQuota   EventKind = "quota overused"
 )
 
@@ -30,19 +31,26 @@ type Event struct {
 	Session    jute.SessionID // all but EventLeader and EventQuota
 	Timeout    time.Duration  // EventOpened, EventMoved: granted
 	Address    string         // the client's
-	Ephemerals int            // EventExpired, EventClosed: number of nodes removed with the session
-	Silent     time.Duration  // EventExpired: for how long the leader had not heard from it
+	Ephemerals int            // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
+	Silent     time.Duration  // EventExpired, EventKilled: for how long the leader had not heard from it
+	By         string         // EventKilled: who asked for it
 	Quota      znode.Quota    // EventQuota: a quota that is overused
 	Times      int            // EventQuota: writes that left any quota overused since the last EventQuota
 }
 
 // endOf is the event of a session's end.
-func endOf(s znode.Session, end znode.Ending) Event {
+func endOf(end znode.End) Event {
 	kind := EventClosed
-	if end.Expired {
+	switch end.Reason {
+	case znode.Expired:
 		kind = EventExpired
+	case znode.Killed:
+		kind = EventKilled
 	}
-	return Event{Kind: kind, Member: s.Owner.Member, Session: s.ID, Address: s.Address, Ephemerals: end.Ephemerals, Silent: end.Silent}
+	return Event{
+		Kind: kind, Member: end.Member, Session: end.Session, Address: end.Address,
+		Ephemerals: end.Ephemerals, Silent: end.Silent, By: end.By,
+	}
 }
 
 // LogValue implements slog.LogValuer.
@@ -63,6 +71,8 @@ func (e Event) LogValue() slog.Value {
 		attrs = append(attrs, slog.Duration("timeout", e.Timeout))
 	case EventExpired:
 		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals), slog.Duration("silent", e.Silent))
+	case EventKilled:
+		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals), slog.Duration("silent", e.Silent), slog.String("by", e.By))
 	default:
 		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals))
 	}

@@ -10,55 +10,58 @@ import (
 	"rollcall/znode"
 )
 
-// shownBy says which fields of Death and of Event show each field of znode.Ending. "" means that
-// operators need not see it.
+// shownBy says which field of Event shows each field of znode.End. "" means that none does, and that
+// only Member.Ends has it.
 var shownBy = map[string]string{
-	"AtMs":       "Death.At Death.Heard",
-	"By.Member":  "", // Death and Event have the session's own member
-	"By.Conn":    "", // a number that only the server knows
-	"Expired":    "Death.Expired Death.Heard Event.Kind",
-	"Silent":     "Death.Heard Event.Silent",
-	"Ephemerals": "Death.Ephemerals Event.Ephemerals",
-	"Later":      "", // Ephemerals counts the nodes that are still to be removed, too
+	"Number":     "",
+	"Session":    "Session",
+	"Address":    "Address",
+	"Member":     "Member",
+	"Leader":     "",
+	"Term":       "",
+	"AtMs":       "",
+	"Zxid":       "",
+	"Reason":     "Kind",
+	"Silent":     "Silent",
+	"Timeout":    "",
+	"Ephemerals": "Ephemerals",
+	"By":         "By",
 }
 
-// What the log says about a session's end is remembered and reported, field by field. Each is changed
-// alone.
-func TestEndingsAreShown(t *testing.T) {
-	state := znode.New(znode.Config{Self: 1})
-	show := func(end znode.Ending) map[string]string {
+// What the state says about a session's end is reported, field by field. Each is changed alone.
+func TestEndsAreShown(t *testing.T) {
+	show := func(end znode.End) map[string]string {
 		all := map[string]string{}
-		for _, f := range fieldsOf(death(state, znode.Session{}, end)) {
-			all["Death."+f.name] = fmt.Sprint(f.value)
-		}
-		for _, f := range fieldsOf(endOf(znode.Session{}, end)) {
-			all["Event."+f.name] = fmt.Sprint(f.value)
+		for _, f := range fieldsOf(endOf(end)) {
+			all[f.name] = fmt.Sprint(f.value)
 		}
 		return all
 	}
-	var end znode.Ending
+	var end znode.End
 	fields := leaves(t, reflect.ValueOf(&end).Elem(), "")
 	for i, f := range fields {
 		f.set(i)
 	}
-	before := show(end)
-	for _, f := range fields {
-		want, known := shownBy[f.name]
-		if !known {
-			t.Errorf("znode.Ending.%s is new: say in shownBy what shows it", f.name)
-			continue
-		}
-		undo := f.change()
-		var changed []string
-		for name, value := range show(end) {
-			if value != before[name] {
-				changed = append(changed, name)
+	for _, end.Reason = range []znode.Reason{znode.Closed, znode.Expired} { // change makes the next one of it
+		before := show(end)
+		for _, f := range fields {
+			want, known := shownBy[f.name]
+			if !known {
+				t.Errorf("znode.End.%s is new: say in shownBy what shows it", f.name)
+				continue
 			}
-		}
-		undo()
-		slices.Sort(changed)
-		if got := strings.Join(changed, " "); got != want {
-			t.Errorf("znode.Ending.%s changes %q, want %q", f.name, got, want)
+			undo := f.change()
+			var changed []string
+			for name, value := range show(end) {
+				if value != before[name] {
+					changed = append(changed, name)
+				}
+			}
+			undo()
+			slices.Sort(changed)
+			if got := strings.Join(changed, " "); got != want {
+				t.Errorf("znode.End.%s changes %q, want %q", f.name, got, want)
+			}
 		}
 	}
 }
@@ -75,7 +78,7 @@ func TestEventsAreLogged(t *testing.T) {
 			continue // the message of the line
 		}
 		seen := false
-		for _, kind := range []EventKind{EventLeader, EventOpened, EventMoved, EventExpired, EventClosed, EventQuota} {
+		for _, kind := range []EventKind{EventLeader, EventOpened, EventMoved, EventExpired, EventClosed, EventKilled, EventQuota} {
 			e.Kind = kind
 			before := e.LogValue().String()
 			undo := f.change()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"rollcall/jute"
+	"rollcall/znode"
 )
 
 // Loopback is a listener in memory.
@@ -37,12 +37,8 @@ func (m *Member) StallSlowly(pause func()) {
 	m.terms.abandon()
 }
 
-// Dies records the death of a session that did not exist.
-func (m *Member) Dies(id jute.SessionID) {
-	m.state.Lock()
-	defer m.state.Unlock()
-	m.deaths.add(Death{Session: id})
-}
+// Over returns a member that has only a state.
+func Over(state *znode.State) *Member { return &Member{state: state} }
 
 // MinFormat returns the lowest format that members have announced, which this member uses when it
 // leads.

@@ -46,17 +46,18 @@ func (h hooks) Attached(s znode.Session, old znode.Owner) {
 	h.m.cfg.Hooks.Attached(s, old)
 }
 
-func (h hooks) Closed(s znode.Session, end znode.Ending) {
-	h.m.deaths.add(death(h.m.state, s, end))
+func (h hooks) Closed(s znode.Session, end znode.End) {
 	if h.m.terms.table != nil {
 		h.m.terms.closed = append(h.m.terms.closed, s.ID)
-		if l := h.m.terms.current.Load(); l != nil && end.Later {
-			l.Unswept() // a term that begins just now looks by itself
+		if l := h.m.terms.current.Load(); l != nil { // a term that begins just now looks by itself
+			if h.m.state.Unswept() {
+				l.Unswept()
+			}
+			if end.Reason == znode.Expired {
+				l.Expired(s.ID)
+			}
 		}
-		if l := h.m.terms.current.Load(); l != nil && end.Expired {
-			l.Expired(s.ID)
-		}
-		h.m.emit(endOf(s, end))
+		h.m.emit(endOf(end))
 	}
 	h.m.follower.Closed(s, end)
 	h.m.server.Closed(s, end)
@@ -111,7 +112,7 @@ func (deaf) TermStarted(znode.Term)              {}
 func (deaf) Announced(uint32, uint64, uint64)    {}
 func (deaf) Opened(znode.Session)                {}
 func (deaf) Attached(znode.Session, znode.Owner) {}
-func (deaf) Closed(znode.Session, znode.Ending)  {}
+func (deaf) Closed(znode.Session, znode.End)     {}
 func (deaf) Swept(jute.SessionID, bool)          {}
 func (deaf) Applied(*proto.Txn, *znode.Result)   {}
 func (deaf) Dropped(*proto.Txn)                  {}

@@ -166,7 +166,6 @@ type Member struct {
 
 	applied atomic.Uint64 // index of the last entry applied
 	quotas  quotas
-	deaths  deaths        // guarded by the tree's lock
 	dropped atomic.Uint64 // transactions of this member that apply dropped because they were sent again after they had been applied
 	lost    atomic.Uint64 // events that Config.Events did not take in time
 }

@@ -190,7 +190,7 @@ func (f leaf) change() (undo func()) {
 			f.value.SetBool(false)
 		case reflect.String:
 			f.value.SetString(f.value.String() + "more")
-		case reflect.Uint32, reflect.Uint64:
+		case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 			f.value.SetUint(f.value.Uint() + 1)
 		default:
 			f.value.SetInt(f.value.Int() + 1)

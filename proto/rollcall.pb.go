@@ -106,7 +106,7 @@ func (x *Entry) GetTxns() []*Txn {
 }
 
 // Txn is one transaction. Apply runs it only if boot is current for member and seq is
-// the member's cursor + 1. The leader's own (member 0: TermStart, expire, reap, sweep) have no seq.
+// the member's cursor + 1. The leader's own (member 0: TermStart, expire, kill, reap, sweep) have no seq.
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`    // the member that forwarded it; 0: the leader itself
@@ -586,6 +586,69 @@ func (x *Expire) GetSilentMs() uint64 {
 	return 0
 }
 
+// Kill is the body of OpKill: an operator ends the session, unless its owner was set at another
+// index than since. It is ignored in entries of a format before 4. Like silent_ms of an expiry,
+// silent_ms and by are for reports.
+type Kill struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Since         uint64                 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
+	SilentMs      uint64                 `protobuf:"varint,2,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"` // who asked, at most 255 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Kill) Reset() {
+	*x = Kill{}
+	mi := &file_rollcall_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kill) ProtoMessage() {}
+
+func (x *Kill) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kill.ProtoReflect.Descriptor instead.
+func (*Kill) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Kill) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Kill) GetSilentMs() uint64 {
+	if x != nil {
+		return x.SilentMs
+	}
+	return 0
+}
+
+func (x *Kill) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // Reap is the body of OpReap: removes a container or a node with a TTL if it is due when
 // this is applied. A container that never had a child is due once it is never_used_ms old;
 // 0: it is never due.
@@ -599,7 +662,7 @@ type Reap struct {
 
 func (x *Reap) Reset() {
 	*x = Reap{}
-	mi := &file_rollcall_proto_msgTypes[8]
+	mi := &file_rollcall_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +674,7 @@ func (x *Reap) String() string {
 func (*Reap) ProtoMessage() {}
 
 func (x *Reap) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[8]
+	mi := &file_rollcall_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +687,7 @@ func (x *Reap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reap.ProtoReflect.Descriptor instead.
 func (*Reap) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{8}
+	return file_rollcall_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Reap) GetPath() string {
@@ -652,7 +715,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +727,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +740,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{9}
+	return file_rollcall_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Sweep) GetNodes() uint32 {
@@ -697,7 +760,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -709,7 +772,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -722,7 +785,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{10}
+	return file_rollcall_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HelloRequest) GetMember() uint32 {
@@ -761,7 +824,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +836,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +849,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{11}
+	return file_rollcall_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HelloReply) GetMember() uint32 {
@@ -890,7 +953,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +965,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +978,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{12}
+	return file_rollcall_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Ping) GetTerm() uint64 {
@@ -982,7 +1045,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1057,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1070,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{13}
+	return file_rollcall_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Verdict) GetIndex() uint64 {
@@ -1058,7 +1121,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1133,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1146,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{14}
+	return file_rollcall_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ack) GetBoot() uint64 {
@@ -1132,7 +1195,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1207,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1220,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{15}
+	return file_rollcall_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Pong) GetNumber() uint64 {
@@ -1235,7 +1298,7 @@ type Marks struct {
 
 func (x *Marks) Reset() {
 	*x = Marks{}
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1310,7 @@ func (x *Marks) String() string {
 func (*Marks) ProtoMessage() {}
 
 func (x *Marks) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1323,7 @@ func (x *Marks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Marks.ProtoReflect.Descriptor instead.
 func (*Marks) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{16}
+	return file_rollcall_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Marks) GetVersion() uint32 {
@@ -1298,7 +1361,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1373,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1386,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{17}
+	return file_rollcall_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Batch) GetNumber() uint64 {
@@ -1366,7 +1429,7 @@ type Forwarded struct {
 
 func (x *Forwarded) Reset() {
 	*x = Forwarded{}
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1441,7 @@ func (x *Forwarded) String() string {
 func (*Forwarded) ProtoMessage() {}
 
 func (x *Forwarded) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1454,7 @@ func (x *Forwarded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarded.ProtoReflect.Descriptor instead.
 func (*Forwarded) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{18}
+	return file_rollcall_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Forwarded) GetMember() uint32 {
@@ -1430,7 +1493,7 @@ type ForwardEnd struct {
 
 func (x *ForwardEnd) Reset() {
 	*x = ForwardEnd{}
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1505,7 @@ func (x *ForwardEnd) String() string {
 func (*ForwardEnd) ProtoMessage() {}
 
 func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1518,7 @@ func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardEnd.ProtoReflect.Descriptor instead.
 func (*ForwardEnd) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{19}
+	return file_rollcall_proto_rawDescGZIP(), []int{20}
 }
 
 type SyncRequest struct {
@@ -1468,7 +1531,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1543,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1556,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{20}
+	return file_rollcall_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SyncRequest) GetMember() uint32 {
@@ -1519,7 +1582,7 @@ type SyncReply struct {
 
 func (x *SyncReply) Reset() {
 	*x = SyncReply{}
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1594,7 @@ func (x *SyncReply) String() string {
 func (*SyncReply) ProtoMessage() {}
 
 func (x *SyncReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1607,7 @@ func (x *SyncReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncReply.ProtoReflect.Descriptor instead.
 func (*SyncReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{21}
+	return file_rollcall_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SyncReply) GetIndex() uint64 {
@@ -1600,7 +1663,11 @@ const file_rollcall_proto_rawDesc = "" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\";\n" +
 	"\x06Expire\x12\x14\n" +
 	"\x05since\x18\x01 \x01(\x04R\x05since\x12\x1b\n" +
-	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\">\n" +
+	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\"I\n" +
+	"\x04Kill\x12\x14\n" +
+	"\x05since\x18\x01 \x01(\x04R\x05since\x12\x1b\n" +
+	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\">\n" +
 	"\x04Reap\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +
@@ -1699,7 +1766,7 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_rollcall_proto_goTypes = []any{
 	(*Entry)(nil),        // 0: rollcall.v1.Entry
 	(*Txn)(nil),          // 1: rollcall.v1.Txn
@@ -1709,37 +1776,38 @@ var file_rollcall_proto_goTypes = []any{
 	(*OpenSession)(nil),  // 5: rollcall.v1.OpenSession
 	(*Attach)(nil),       // 6: rollcall.v1.Attach
 	(*Expire)(nil),       // 7: rollcall.v1.Expire
-	(*Reap)(nil),         // 8: rollcall.v1.Reap
-	(*Sweep)(nil),        // 9: rollcall.v1.Sweep
-	(*HelloRequest)(nil), // 10: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),   // 11: rollcall.v1.HelloReply
-	(*Ping)(nil),         // 12: rollcall.v1.Ping
-	(*Verdict)(nil),      // 13: rollcall.v1.Verdict
-	(*Ack)(nil),          // 14: rollcall.v1.Ack
-	(*Pong)(nil),         // 15: rollcall.v1.Pong
-	(*Marks)(nil),        // 16: rollcall.v1.Marks
-	(*Batch)(nil),        // 17: rollcall.v1.Batch
-	(*Forwarded)(nil),    // 18: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),   // 19: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),  // 20: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),    // 21: rollcall.v1.SyncReply
+	(*Kill)(nil),         // 8: rollcall.v1.Kill
+	(*Reap)(nil),         // 9: rollcall.v1.Reap
+	(*Sweep)(nil),        // 10: rollcall.v1.Sweep
+	(*HelloRequest)(nil), // 11: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),   // 12: rollcall.v1.HelloReply
+	(*Ping)(nil),         // 13: rollcall.v1.Ping
+	(*Verdict)(nil),      // 14: rollcall.v1.Verdict
+	(*Ack)(nil),          // 15: rollcall.v1.Ack
+	(*Pong)(nil),         // 16: rollcall.v1.Pong
+	(*Marks)(nil),        // 17: rollcall.v1.Marks
+	(*Batch)(nil),        // 18: rollcall.v1.Batch
+	(*Forwarded)(nil),    // 19: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),   // 20: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),  // 21: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),    // 22: rollcall.v1.SyncReply
 }
 var file_rollcall_proto_depIdxs = []int32{
 	1,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
 	2,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	14, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	13, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	17, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	16, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	15, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	14, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	18, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	17, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
 	1,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	10, // 7: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	12, // 8: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	18, // 9: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	20, // 10: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	11, // 11: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	15, // 12: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	19, // 13: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	21, // 14: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	11, // 7: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	13, // 8: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	19, // 9: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	21, // 10: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	12, // 11: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	16, // 12: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	20, // 13: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	22, // 14: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
 	11, // [11:15] is the sub-list for method output_type
 	7,  // [7:11] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
@@ -1758,7 +1826,7 @@ func file_rollcall_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -367,11 +367,11 @@ func (s *Server) Attached(session znode.Session, _ znode.Owner) {
 
 // Closed is part of znode.Hooks: a session has ended. Closed drops its connection, unless that
 // connection asked for the end and gets the reply. It is called under the tree's lock.
-func (s *Server) Closed(session znode.Session, end znode.Ending) {
+func (s *Server) Closed(session znode.Session, end znode.End) {
 	c := s.carrier(session.ID)
 	switch {
 	case c == nil:
-	case !end.Expired && end.By.Conn == c.number:
+	case end.Reason == znode.Closed && session.Owner.Conn == c.number:
 		c.spare()
 	default:
 		c.stream.Drop(sessionGone)

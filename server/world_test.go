@@ -284,7 +284,7 @@ func (m *fakeMember) Overused(znode.Quota)             {}
 func (m *fakeMember) Attached(s znode.Session, old znode.Owner) { m.srv.Attached(s, old) }
 func (m *fakeMember) Restored()                                 { m.srv.Restored() }
 
-func (m *fakeMember) Closed(s znode.Session, end znode.Ending) {
+func (m *fakeMember) Closed(s znode.Session, end znode.End) {
 	m.srv.Closed(s, end)
 }
 

@@ -129,8 +129,7 @@ func (s *State) announce(txn *proto.Txn) bool {
 func (s *State) inTurn(txn *proto.Txn) bool {
 	id := txn.GetMember()
 	if id == 0 || id > maxMember {
-		op := jute.Op(txn.GetOp())
-		return id == 0 && (op == jute.OpExpire || op == jute.OpReap || op == jute.OpSweep)
+		return id == 0 && s.leadersOwn(jute.Op(txn.GetOp()))
 	}
 	m := &s.members[id]
 	if m.boot == 0 || txn.GetBoot() != m.boot || txn.GetSeq() != m.cursor+1 {
@@ -138,6 +137,18 @@ func (s *State) inTurn(txn *proto.Txn) bool {
 	}
 	m.cursor++
 	return true
+}
+
+// leadersOwn reports whether only leaders make transactions of op, in the format of the running
+// entry. A kill in an entry of an older format is dropped, as older versions drop it.
+func (s *State) leadersOwn(op jute.Op) bool {
+	switch op {
+	case jute.OpExpire, jute.OpReap, jute.OpSweep:
+		return true
+	case jute.OpKill:
+		return s.format >= KillFormat
+	}
+	return false
 }
 
 // run is the one place where a transaction changes state. Each operation is a method that decodes
@@ -150,24 +161,12 @@ func (s *State) run(txn *proto.Txn, r *Result) {
 		s.attach(txn, r)
 	case jute.OpCloseSession:
 		s.closeSession(txn, r)
-	case jute.OpExpire:
+	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep:
 		if txn.GetMember() != 0 {
 			s.unimplemented(txn, r)
 			return
 		}
-		s.expire(txn, r)
-	case jute.OpReap:
-		if txn.GetMember() != 0 {
-			s.unimplemented(txn, r)
-			return
-		}
-		s.reap(txn, r)
-	case jute.OpSweep:
-		if txn.GetMember() != 0 {
-			s.unimplemented(txn, r)
-			return
-		}
-		s.sweep(txn, r)
+		s.runLeaders(op, txn, r)
 	case jute.OpEmpty:
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 		s.runCreate(txn, r)
@@ -184,6 +183,20 @@ func (s *State) run(txn *proto.Txn, r *Result) {
 		r.Code = jute.ReconfigDisabled // checked before the session, as in ZooKeeper
 	default:
 		s.unimplemented(txn, r)
+	}
+}
+
+// runLeaders runs a transaction that only a leader makes.
+func (s *State) runLeaders(op jute.Op, txn *proto.Txn, r *Result) {
+	switch op {
+	case jute.OpExpire:
+		s.expire(txn, r)
+	case jute.OpKill:
+		s.kill(txn, r)
+	case jute.OpReap:
+		s.reap(txn, r)
+	default:
+		s.sweep(txn, r)
 	}
 }
 

@@ -29,10 +29,11 @@ var hundred = strings.Repeat("d", 100) // bytes of data
 // bench is a state with a million nodes of 100 bytes, all below one parent. Session 1 is owned by
 // connection 0 of member 1.
 type bench struct {
-	s     *State
-	index uint64
-	seq   uint64
-	paths []string
+	s      *State
+	index  uint64
+	seq    uint64
+	paths  []string
+	format uint32 // of entries; 0: 1
 }
 
 func newBench(b *testing.B, nodes int) *bench {
@@ -72,7 +73,7 @@ func openTxn(id jute.SessionID) *proto.Txn {
 }
 
 func (k *bench) entry(txns ...*proto.Txn) *proto.Entry {
-	return &proto.Entry{Format: 1, Term: 1, Nonce: 7, Txns: txns}
+	return &proto.Entry{Format: max(k.format, 1), Term: 1, Nonce: 7, Txns: txns}
 }
 
 // apply numbers the transactions and applies the entry. It fails unless the last one is applied and
@@ -385,6 +386,38 @@ func BenchmarkClose(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/node")
+		})
+	}
+}
+
+// BenchmarkEnds measures the expiry of a session without nodes, when its end is not kept, when it is
+// one of few, and when it takes the place of the oldest one. It has sessions ready for that.
+func BenchmarkEnds(b *testing.B) {
+	for _, bench := range []struct {
+		name   string
+		format uint32
+		kept   int
+		before func(k *bench)
+	}{
+		{"not kept", KillFormat - 1, 0, func(*bench) {}},
+		{"few kept", KillFormat, 0, func(*bench) {}},
+		{"all kept", KillFormat, maxEnds, func(*bench) {}},
+		{"all kept, after a snapshot", KillFormat, maxEnds, func(k *bench) { kept = k.s.Snapshot() }}, // each entry meets a fresh copy
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			k := newBench(b, 0)
+			k.format = bench.format
+			id := jute.SessionID(1 << 56)
+			expire := func() *proto.Txn {
+				id++
+				k.apply(b, k.entry(openTxn(id)))
+				return &proto.Txn{Session: int64(id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{Since: 1 << 60})}
+			}
+			for range bench.kept {
+				k.apply(b, k.entry(expire()))
+			}
+			k.runEntries(b, 100, expire, func() { bench.before(k) })
+			kept = nil
 		})
 	}
 }

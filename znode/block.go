@@ -20,8 +20,9 @@ import (
 // big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 3        // the newest version that can be read; content.version says which one is written
+	snapshotVersion = 4        // the newest version that can be read; content.version says which one is written
 	unsweptVersion  = 3        // the first version that records ended sessions with nodes left
+	endsVersion     = 4        // the first version that records how sessions ended
 	oldestVersion   = 2        // the oldest version that can be read; version 1 had no digest
 	maxBlock        = 64 << 10 // reading needs one buffer of this size
 )

@@ -33,6 +33,9 @@ func Diff(a, b *State) string {
 	if a, b := x.unsweptIDs(), y.unsweptIDs(); !slices.Equal(a, b) {
 		return fmt.Sprintf("unswept %v, %v", a, b)
 	}
+	if d := diffEnds(x, y); d != "" {
+		return d
+	}
 	if d := diffNodes(x, y); d != "" {
 		return d
 	}
@@ -59,6 +62,18 @@ func diffSessions(x, y *Snapshot) string {
 	}
 	if _, t, ok := theirs(); ok {
 		return fmt.Sprintf("session %v: none, %+v", t.ID, t)
+	}
+	return ""
+}
+
+func diffEnds(x, y *Snapshot) string {
+	if a, b := &x.ends, &y.ends; a.count != b.count || a.kept.n != b.kept.n {
+		return fmt.Sprintf("ends: %d of %d, %d of %d", a.kept.n, a.count, b.kept.n, b.count)
+	}
+	for n, e := range x.ends.kept.all() {
+		if f, ok := y.ends.kept.get(n); !ok || *e != *f {
+			return fmt.Sprintf("end %d: %+v, %+v", n, e, f)
+		}
 	}
 	return ""
 }

@@ -24,6 +24,10 @@ import (
 // The digest is the xxHash of both sums, the numbers of nodes and sessions, and all other
 // replicated state (content.digest). Derived state, such as the set of a node's children, is not
 // part of it.
+//
+// The ends of sessions are part of it, by the sum of their hashes, from the first one on that is
+// kept. Until then the digest is the same as without this part. The version therefore stays: members
+// that do not know this part never have such a state, because entries of their formats keep no ends.
 const DigestVersion = 1
 
 const (
@@ -97,6 +101,11 @@ func (c *content) digest() uint64 {
 	}
 	for _, id := range c.unsweptIDs() {
 		p = add(p, uint64(id))
+	}
+	if c.ends.count > 0 {
+		p = add(p, uint64(c.ends.kept.n))
+		p = add(p, c.ends.count)
+		p = add(p, c.ends.sum)
 	}
 	return xxhash.Sum64(p)
 }
@@ -187,15 +196,15 @@ func (c *content) uncountSession(id sessionKey) {
 	}
 }
 
-// recounted holds the two sums, computed again from all nodes and sessions.
-type recounted struct{ nodes, sessions uint64 }
+// recounted holds the sums, computed again from all nodes, sessions and ends.
+type recounted struct{ nodes, sessions, ends uint64 }
 
 // check compares the recomputed sums with those kept up with every change. It returns ErrDamaged if
 // they differ.
 func (r recounted) check(c *content) error {
-	if r.nodes != c.nodeSum || r.sessions != c.sessionSum {
-		return fmt.Errorf("%w: nodes %016x and sessions %016x, where %016x and %016x were left",
-			ErrDamaged, r.nodes, r.sessions, c.nodeSum, c.sessionSum)
+	if kept := (recounted{c.nodeSum, c.sessionSum, c.ends.sum}); r != kept {
+		return fmt.Errorf("%w: nodes %016x, sessions %016x and ends %016x, where %016x, %016x and %016x were left",
+			ErrDamaged, r.nodes, r.sessions, r.ends, kept.nodes, kept.sessions, kept.ends)
 	}
 	return nil
 }

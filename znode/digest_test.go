@@ -25,7 +25,8 @@ func TestDigestIsFixed(t *testing.T) {
 		want uint64
 	}{
 		{"everything before there were sweeps", sweptSample(t), 0x5e9e36983fc4b20e},
-		{"everything", sample(t), 0xd349d6af1fa2bce5},
+		{"everything before ends were kept", leftSample(t, KillFormat-1), 0xd349d6af1fa2bce5},
+		{"everything", sample(t), 0x94e5b41ea23805b4},
 	}
 	for _, tt := range tests {
 		if got := tt.w.s().Digest(); got != tt.want || DigestVersion != version {
@@ -47,6 +48,8 @@ var uncovered = map[string]string{
 	"tree.candidates":  "derived: nodes have lives",
 	"tree.quotas":      "derived: nodes have paths",
 	"content.sessions": "by their hashes, in sessionSum",
+	"content.ends":     "by its fields",
+	"ends.kept":        "by their hashes, in sum",
 	"content.unswept":  "its ids; TestDigestTellsStatesApart changes them",
 	"acl.open":         "derived from text",
 	"acl.entries":      "derived from text",
@@ -64,9 +67,12 @@ func TestDigestCoversEveryField(t *testing.T) {
 	eachField(t, "acl", list, func() uint64 { return n.hash() })
 	s := Session{ID: 7, Address: "a"}
 	eachField(t, "Session", &s, func() uint64 { return s.hash() })
-	c := content{tree: newTree(1, &acls{})}
+	end := End{Session: 7, By: "b"}
+	eachField(t, "End", &end, func() uint64 { return end.hash() })
+	c := content{tree: newTree(1, &acls{}), ends: ends{count: 1}}
 	eachField(t, "content", &c, func() uint64 { return c.digest() })
 	eachField(t, "tree", &c.tree, func() uint64 { return c.digest() })
+	eachField(t, "ends", &c.ends, func() uint64 { return c.digest() })
 }
 
 // eachField changes each field of the value that p points to, and changes it back. hash must differ
@@ -219,6 +225,18 @@ func TestDigestTellsStatesApart(t *testing.T) {
 	if d := Diff(w.s(), s); !strings.HasPrefix(d, "unswept ") {
 		t.Errorf("the difference is %s", d)
 	}
+	for i := range reflect.TypeFor[End]().NumField() {
+		s := restored(t, whole)
+		newest, _ := s.ends.kept.get(endNumber(s.ends.count))
+		other := *newest
+		v := reflect.ValueOf(&other).Elem().Field(i)
+		v.Set(changed(t, "end", v)[0])
+		s.ends.sum += other.hash() - newest.hash()
+		note(fmt.Sprintf("field %d of an end", i), s)
+	}
+	s = restored(t, whole)
+	s.ends = ends{}
+	note("no ends", s)
 	s = restored(t, whole)
 	s.remove(s.get("/null"))
 	note("no /null", s)

@@ -28,6 +28,9 @@ func recount(s *State) (r recounted) {
 	for _, session := range s.sessions.all() {
 		r.sessions += session.hash()
 	}
+	for _, end := range s.ends.kept.all() {
+		r.ends += end.hash()
+	}
 	return r
 }
 
@@ -93,6 +96,9 @@ func checkTree(t testing.TB, s *State) {
 	}
 	if candidates != s.candidates.n || quotas != s.quotas.n {
 		t.Errorf("%d candidates, %d quotas; counted %d, %d", s.candidates.n, s.quotas.n, candidates, quotas)
+	}
+	if kept := uint64(s.ends.kept.n); kept > min(s.ends.count, uint64(s.mostEnds)) || (kept == 0) != (s.ends.count == 0) {
+		t.Errorf("%d of %d ends are kept", kept, s.ends.count)
 	}
 	sessions := 0
 	for r := range s.Sessions() {

@@ -20,6 +20,19 @@ func (s *State) SessionsFrom(first jute.SessionID) iter.Seq[Session] {
 	}
 }
 
+// EndsBefore yields the kept ends of sessions numbered below before, the newest first. If before is
+// 0, it begins with the newest of all.
+func (s *State) EndsBefore(before uint64) iter.Seq[End] {
+	return func(yield func(End) bool) {
+		for n := min(before-1, s.ends.count); ; n-- {
+			e, ok := s.ends.kept.get(endNumber(n))
+			if !ok || !yield(*e) {
+				return
+			}
+		}
+	}
+}
+
 // EphemeralsFrom yields the ephemeral nodes with their owners, ordered by owner, then by path,
 // starting at the given owner and path.
 func (s *State) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute.SessionID, string] {

@@ -45,12 +45,19 @@ type drive struct {
 	model   model
 	before  model            // the model at the beginning of the multi under way, or nil
 	unswept []jute.SessionID // ended sessions that left nodes, in order
+	ends    []modelEnd       // those that are kept, the oldest first
 	old     *Snapshot
 	oldSize []byte // what old wrote when it was taken
 }
 
 // model is the tree, by path.
 type model map[string]modelNode
+
+type modelEnd struct {
+	id         jute.SessionID
+	reason     Reason
+	ephemerals int
+}
 
 type modelNode struct {
 	life
@@ -65,10 +72,20 @@ type modelNode struct {
 // small, so that sessions end in steps.
 const modelRemovals = 2
 
+// modelEnds is how many ends of sessions the states of the random logs keep. It is small, so that
+// ends are dropped.
+const modelEnds = 3
+
 func newStepping() *State {
 	s := New(Config{})
-	s.allow(modelRemovals)
+	s.narrow()
 	return s
+}
+
+// narrow gives s the limits of the random logs.
+func (s *State) narrow() {
+	s.allow(modelRemovals)
+	s.mostEnds = modelEnds
 }
 
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
@@ -90,7 +107,7 @@ func (f failing) Fatalf(text string, arg ...any) { f.rt.Fatalf(text, arg...) }
 func newDrive(t *testing.T, rt *rapid.T) *drive {
 	d := &drive{rt: rt, model: model{}}
 	d.w = newWorld(failing{t, rt}, newStepping())
-	d.w.s().allow(modelRemovals)
+	d.w.s().narrow()
 	d.w.rule(d.rules())
 	for _, path := range builtin {
 		d.model[path] = modelNode{}
@@ -213,7 +230,7 @@ func (d *drive) step() {
 		d.clients = append(d.clients, w.connect())
 	case n < 5:
 		if k.close().Code == jute.OK {
-			d.forget(k.id)
+			d.forget(k.id, Closed)
 		}
 	case n < 8:
 		since := k.since()
@@ -221,9 +238,15 @@ func (d *drive) step() {
 			since--
 		}
 		_, alive := w.s().Session(k.id)
-		w.expire(k.id, since)
+		reason := Expired
+		if d.IntN(2) == 0 {
+			reason = Killed
+			w.kill(k.id, since, d.text(""))
+		} else {
+			w.expire(k.id, since)
+		}
 		if _, now := w.s().Session(k.id); alive && !now {
-			d.forget(k.id)
+			d.forget(k.id, reason)
 		}
 	case n < 12: // an attach; the old connection stays among the clients
 		moved, r := k.attach(1, k.since(), password(k.id))
@@ -253,6 +276,8 @@ func (d *drive) step() {
 		w.now += int64(d.IntN(20))
 	case n < 38: // a clock is set, or a leader with another clock takes over
 		w.now += int64(d.IntN(2*wrong) - wrong)
+	case n < 39: // as during an upgrade
+		w.format = KillFormat - uint32(d.IntN(2))
 	case n < 42:
 		d.sweep(1 + d.IntN(3))
 	case n < 50:
@@ -544,8 +569,13 @@ func (d *drive) measure(written string) {
 // forget ends a session in the model. If it has more than modelRemovals nodes, all of them are left
 // for sweeps. Otherwise they are removed in the order of their paths. If the limits node of a quota
 // is among them, that quota counts the nodes removed before it.
-func (d *drive) forget(id jute.SessionID) {
-	if paths := d.owned(id); len(paths) > modelRemovals {
+func (d *drive) forget(id jute.SessionID, reason Reason) {
+	paths := d.owned(id)
+	if d.w.format >= KillFormat {
+		d.ends = append(d.ends, modelEnd{id, reason, len(paths)})
+		d.ends = d.ends[max(0, len(d.ends)-modelEnds):]
+	}
+	if len(paths) > modelRemovals {
 		i, _ := slices.BinarySearch(d.unswept, id)
 		d.unswept = slices.Insert(d.unswept, i, id)
 	} else {
@@ -588,6 +618,13 @@ func (d *drive) compare() {
 	s := d.w.s()
 	if got := s.unsweptIDs(); !slices.Equal(got, d.unswept) {
 		d.w.t.Errorf("unswept %v, the model has %v", got, d.unswept)
+	}
+	ends := []modelEnd{}
+	for e := range s.EndsBefore(0) {
+		ends = slices.Insert(ends, 0, modelEnd{e.Session, e.Reason, e.Ephemerals})
+	}
+	if !slices.Equal(ends, d.ends) {
+		d.w.t.Errorf("ends %v, the model has %v", ends, d.ends)
 	}
 	if s.NodeCount() != len(d.model) {
 		d.w.t.Errorf("%d nodes, the model has %d", s.NodeCount(), len(d.model))

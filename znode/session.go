@@ -28,20 +28,6 @@ type Owner struct {
 	Conn   uint64 // unique over members and their runs; 0: no owner
 }
 
-// Ending says how a session ended.
-type Ending struct {
-	AtMs       int64         // by the log's time, in ms since 1970
-	By         Owner         // the connection that sent closeSession; zero if the session expired
-	Expired    bool          // the session expired; its client did not close it
-	Silent     time.Duration // for an expired session: how long the leader had not heard from it
-	Ephemerals int           // how many ephemeral nodes the session had
-	Later      bool          // the nodes are not deleted yet but will be swept
-}
-
-// maxSilentMs is the longest silence that is reported, in milliseconds. A year says as much as any
-// longer time, and fits a time.Duration.
-const maxSilentMs = 365 * 24 * 3600 * 1000
-
 // sessionKey orders sessions by id, unsigned, as ids are printed.
 type sessionKey jute.SessionID
 
@@ -154,7 +140,7 @@ func (s *State) closeSession(txn *proto.Txn, r *Result) {
 		r.Code = jute.SessionExpired
 		return
 	}
-	r.Later = s.endSession(session, Ending{By: ownerOf(txn)})
+	r.Later = s.endSession(session, End{Reason: Closed})
 }
 
 // expire ends a silent session, unless its owner was set later than the leader knew: then the
@@ -170,22 +156,44 @@ func (s *State) expire(txn *proto.Txn, r *Result) {
 		return
 	}
 	s.take()
-	s.endSession(session, Ending{Expired: true, Silent: time.Duration(min(req.GetSilentMs(), maxSilentMs)) * time.Millisecond})
+	s.endSession(session, End{Reason: Expired, Silent: silence(req.GetSilentMs())})
 }
 
-// endSession removes a session and its ephemeral nodes, in the order of their paths. If there are more
-// nodes than may be removed at once, it leaves them to be swept and returns true.
-func (s *State) endSession(session Session, ending Ending) (later bool) {
+// kill ends a session because an operator asked for that, unless its owner is no longer the one
+// that the operator saw: then the client has come back.
+func (s *State) kill(txn *proto.Txn, r *Result) {
+	var req proto.Kill
+	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxBy {
+		r.Code = jute.MarshallingError
+		return
+	}
+	session, ok := s.Session(jute.SessionID(txn.GetSession()))
+	if !ok || session.Since != req.GetSince() {
+		return
+	}
+	s.take()
+	s.endSession(session, End{Reason: Killed, Silent: silence(req.GetSilentMs()), By: req.GetBy()})
+}
+
+// endSession removes a session and its ephemeral nodes, in the order of their paths, and completes
+// and keeps its end. If there are more nodes than may be removed at once, it leaves them to be swept
+// and returns true.
+func (s *State) endSession(session Session, end End) (later bool) {
 	key := sessionKey(session.ID)
 	s.dropSession(s.gen.Load(), key)
-	ending.AtMs, ending.Ephemerals = s.now, s.countOwned(session.ID)
-	if s.endsAtOnce(ending.Ephemerals) {
-		s.removeOwned(session.ID, ending.Ephemerals)
+	end.Session, end.Address, end.Member, end.Timeout = session.ID, session.Address, session.Owner.Member, session.Timeout
+	end.Leader, end.Term, end.AtMs, end.Zxid = s.term.Leader, s.term.Term, s.now, s.zxid
+	end.Ephemerals = s.countOwned(session.ID)
+	if s.format >= KillFormat {
+		end.Number = s.ends.keep(s.gen.Load(), end, s.mostEnds)
+	}
+	if s.endsAtOnce(end.Ephemerals) {
+		s.removeOwned(session.ID, end.Ephemerals)
 	} else {
 		s.unswept.put(s.gen.Load(), key, struct{}{})
-		ending.Later = true
+		later = true
 	}
 	s.fire()
-	s.hooks.Closed(session, ending)
-	return ending.Later
+	s.hooks.Closed(session, end)
+	return later
 }

@@ -46,7 +46,7 @@ func TestSessionLife(t *testing.T) {
 	d.create("/f", 1)
 	w.heard.log = nil
 	d.close()
-	w.wantLog(fmt.Sprintf("closed %v by {2 %d} expired false ephemerals 2", k.id, d.conn), "end")
+	w.wantLog(fmt.Sprintf("closed %v of {2 %d} ephemerals 2", k.id, d.conn), "end")
 	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 0 || w.s().EphemeralCount() != 0 {
 		t.Error("the session is still there")
 	}
@@ -139,7 +139,7 @@ func TestExpireAndAttach(t *testing.T) {
 		since, zxid := k.since(), w.s().Zxid()
 		w.heard.log = nil
 		w.expire(k.id, since)
-		w.wantLog(fmt.Sprintf("closed %v by {0 0} expired true ephemerals 1", k.id), "end")
+		w.wantLog(fmt.Sprintf("expired %v of {1 %d} ephemerals 1", k.id, k.conn), "end")
 		if w.s().Zxid() != zxid+1 {
 			t.Errorf("zxid %#x", w.s().Zxid())
 		}
@@ -175,7 +175,7 @@ func TestExpireAndAttach(t *testing.T) {
 			k := w.connect()
 			body := message(&proto.Expire{Since: k.since(), SilentMs: silent})
 			w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: body})
-			if got := w.heard.ending; !got.Expired || got.Silent != want {
+			if got := w.heard.end; got.Reason != Expired || got.Silent != want {
 				t.Errorf("silent for %d ms: %+v, want %v", silent, got, want)
 			}
 		}
@@ -192,23 +192,23 @@ func TestExpireAndAttach(t *testing.T) {
 
 // What the log says about an expired session is told with its end, field by field. Only since is not:
 // it says which owner the leader meant.
-func TestExpireReachesTheEnding(t *testing.T) {
-	ending := func(change func(protoreflect.Message)) Ending {
+func TestExpireReachesTheEnd(t *testing.T) {
+	end := func(change func(protoreflect.Message)) End {
 		w := newWorld(t)
 		k := w.connect()
 		expire := &proto.Expire{Since: k.since()}
 		change(expire.ProtoReflect())
 		w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: message(expire)})
-		return w.heard.ending
+		return w.heard.end
 	}
-	plain := ending(func(protoreflect.Message) {})
+	plain := end(func(protoreflect.Message) {})
 	fields := (&proto.Expire{}).ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		if f.Name() == "since" {
 			continue
 		}
-		if got := ending(func(m protoreflect.Message) { m.Set(f, another(t, f)) }); got == plain {
+		if got := end(func(m protoreflect.Message) { m.Set(f, another(t, f)) }); got == plain {
 			t.Errorf("with another %s, too: %+v", f.Name(), got)
 		}
 	}
@@ -261,7 +261,7 @@ func TestClose(t *testing.T) {
 		}
 		w.heard.log = w.heard.log[1:]
 	}
-	w.wantLog(fmt.Sprintf("closed %v by {1 %d} expired false ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
+	w.wantLog(fmt.Sprintf("closed %v of {1 %d} ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
 	other.wantEvents("Deleted(/p/1)", "Children(/p)", "Deleted(/p/2)", "Deleted(/p/3)", "Deleted(/p/4)", "Deleted(/p/5)")
 	k.wantEvents("Deleted(/p/1)")
 	before.Cversion, before.NumChildren, before.Pzxid = before.Cversion+5, 1, r.Zxid

@@ -45,6 +45,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if version >= unsweptVersion {
 		sn.writeUnswept(b)
 	}
+	if version >= endsVersion {
+		count.ends = sn.writeEnds(b)
+	}
 	count.nodes = sn.writeNodes(b)
 	if b.err == nil {
 		b.err = count.check(&sn.content)
@@ -57,13 +60,16 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 // version returns the snapshot version in which c is written. It is the newest one that all members
 // can read, judged by the Entry.format that each has announced. An older member can therefore be
 // caught up, and a member that goes back to an older version can read its own snapshots. If that
-// version cannot express c, the newest version is used. In that case the log has entries of a later
+// version cannot express c, a newer version is used. In that case the log has entries of a later
 // format too, and an older member could not continue from c anyway.
 func (c *content) version() uint32 {
-	if c.MinFormat() < stepsFormat && c.unswept.n == 0 {
-		return unsweptVersion - 1
+	switch lowest := c.MinFormat(); {
+	case lowest >= KillFormat || c.ends.count > 0:
+		return endsVersion
+	case lowest >= stepsFormat || c.unswept.n > 0:
+		return unsweptVersion
 	}
-	return unsweptVersion
+	return unsweptVersion - 1
 }
 
 // writeProgress writes how far the state has followed the log.
@@ -246,7 +252,7 @@ func (s *State) Restore(r io.Reader) error {
 }
 
 // Verify reads a whole snapshot and makes all of Restore's checks, but builds no tree. It needs
-// memory only for the sessions and one path of nodes. It returns the index of the last entry in the
+// memory only for the sessions, their ends and one path of nodes. It returns the index of the last entry in the
 // snapshot, and raft's term of the last TermStart. Its errors are those of Restore.
 func Verify(r io.Reader) (index, term uint64, err error) {
 	f := filler{b: newBlockReader(r), dry: true}
@@ -293,6 +299,9 @@ func (f *filler) fill() {
 	f.readSessions()
 	if b.version >= unsweptVersion {
 		f.readUnswept()
+	}
+	if b.version >= endsVersion {
+		f.readEnds()
 	}
 	f.readNodes()
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -20,16 +21,27 @@ import (
 
 // sample returns a world that contains something of every kind.
 func sample(t testing.TB) *world {
+	w := leftSample(t, FormatLevel)
+	killed := w.connect()
+	w.kill(killed.id, killed.since(), "an operator")
+	return w
+}
+
+// leftSample returns a sample in which one session has ended, in an entry of the given format, and
+// has left nodes.
+func leftSample(t testing.TB, format uint32) *world {
 	w := sweptSample(t)
 	left := w.connect()
 	left.must(left.create("/a/left1", 1))
 	left.must(left.create("/a/left2", 1))
 	w.s().allow(1)
+	w.format = format
 	left.must(left.close())
+	w.format = FormatLevel
 	return w
 }
 
-// sweptSample returns a sample without the nodes that an ended session has left.
+// sweptSample returns a sample in which no session has ended.
 func sweptSample(t testing.TB) *world {
 	w := newWorld(t)
 	k := w.connect().auth("digest", "u:p")
@@ -237,6 +249,14 @@ func (f *forged) put(id jute.SessionID, s Session) {
 	f.sessions.put(1<<60, sessionKey(id), &s)
 }
 
+// end returns the end with a number, so that a test can spoil it.
+func (f *forged) end(number endNumber) *End {
+	e, _ := f.ends.kept.get(number)
+	spoilt := *e
+	f.ends.kept.put(1<<60, number, &spoilt)
+	return &spoilt
+}
+
 func (f *forged) bytes(t *testing.T) []byte {
 	var out bytes.Buffer
 	b := newBlockWriter(&out, snapshotVersion)
@@ -244,6 +264,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 	f.writeMembers(b)
 	f.sessionSum = f.writeSessions(b)
 	f.writeUnswept(b)
+	f.ends.sum = f.writeEnds(b)
 	b.u64(uint64(len(f.nodes)) + f.more)
 	lists := map[*acl]uint32{}
 	f.nodeSum = 0
@@ -308,6 +329,23 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 		{"ended session 0", func(f *forged) { f.unswept.put(1<<60, 0, struct{}{}) }, "ended session"},
 		{"no ended session", func(f *forged) { f.unswept = sorted[sessionKey, struct{}]{} }, "owned by no session"},
 		{"count of ended sessions", func(f *forged) { f.unswept.n++ }, ""},
+		{"more ends than there were", func(f *forged) { f.ends.count = 1 }, "2 of 1 ends"},
+		{"more ends than are kept", func(f *forged) { f.ends.kept.n, f.ends.count = maxEnds+1, maxEnds+1 }, "10001 of 10001 ends"},
+		{"no ends of some", func(f *forged) { f.ends = ends{count: 2} }, "0 of 2 ends"},
+		{"count of ends", func(f *forged) { f.ends.kept.n, f.ends.count = 3, 3 }, ""},
+		{"end of session 0", func(f *forged) { f.end(2).Session = 0 }, "end 2"},
+		{"end of a session that never was", func(f *forged) { f.end(2).Session = first + 100 }, "end 2"},
+		{"ends at one zxid", func(f *forged) { f.end(2).Zxid = f.end(1).Zxid }, "end 2"},
+		{"end after the last zxid", func(f *forged) { f.end(2).Zxid = f.zxid + 1 }, "end 2"},
+		{"end at zxid 0", func(f *forged) { f.end(1).Zxid = 0 }, "end 1"},
+		{"end with a long address", func(f *forged) { f.end(2).Address = strings.Repeat("x", maxAddress+1) }, "end 2"},
+		{"end asked for by a long name", func(f *forged) { f.end(2).By = strings.Repeat("x", MaxBy+1) }, "end 2"},
+		{"close that somebody asked for", func(f *forged) { f.end(1).By = "x" }, "end 1"},
+		{"close after a silence", func(f *forged) { f.end(1).Silent = 1 }, "end 1"},
+		{"silence below 0", func(f *forged) { f.end(2).Silent = -1 }, "end 2"},
+		{"silence of more than a year", func(f *forged) { f.end(2).Silent = maxSilentMs*time.Millisecond + 1 }, "end 2"},
+		{"end for no reason", func(f *forged) { f.end(2).Reason = 0 }, "end 2"},
+		{"end for an unknown reason", func(f *forged) { f.end(2).Reason = Killed + 1 }, "end 2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -359,6 +397,8 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 	out.u32(0)               // members
 	out.u64(0)               // sessions
 	out.u64(0)               // ended sessions that left nodes
+	out.u64(0)               // ends
+	out.u64(0)               // ends that are kept
 	out.u64(1 << 60)         // nodes
 	out.u32(1<<31 - 1)       // bytes of the first path
 	out.raw([]byte("/abc"))  // all of them that come
@@ -389,7 +429,14 @@ func TestDiff(t *testing.T) {
 		`"/null"`: func(_ *world, s *State) { s.edit(s.gen.Add(1), "/null").data = []byte{} },
 		`"/a!"`:   func(_ *world, s *State) { s.edit(s.gen.Add(1), "/a!").acl = s.acls.world(64) },
 		`"/e"`:    func(_ *world, s *State) { s.edit(s.gen.Add(1), "/e").found().creates += 1 },
-		`"/zz"`:   func(_ *world, s *State) { s.link(s.gen.Add(1), &node{path: "/zz", acl: s.acls.world(1)}) },
+		"ends: ":  func(_ *world, s *State) { s.ends.keep(s.gen.Add(1), End{}, maxEnds) },
+		"end 1: ": func(_ *world, s *State) {
+			e, _ := s.ends.kept.get(1)
+			other := *e
+			other.By = "another"
+			s.ends.kept.put(s.gen.Add(1), 1, &other)
+		},
+		`"/zz"`: func(_ *world, s *State) { s.link(s.gen.Add(1), &node{path: "/zz", acl: s.acls.world(1)}) },
 	}
 	for want, change := range changes {
 		for _, swap := range []bool{false, true} {
@@ -421,6 +468,8 @@ func FuzzRestore(f *testing.F) {
 	f.Add(encode(f, small.s().Snapshot()))
 	k := small.connect()
 	k.must(k.create("/a", 1))
+	f.Add(encode(f, small.s().Snapshot()))
+	small.expire(k.id, small.index)
 	f.Add(encode(f, small.s().Snapshot()))
 	f.Add(encode(f, sample(f).s().Snapshot()))
 	f.Fuzz(func(t *testing.T, b []byte) {

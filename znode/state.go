@@ -49,7 +49,8 @@ import (
 //     endAtOnce.
 //   - 2: the log's time never goes back; see State.stamp. If a session has many nodes they are
 //     removed in steps, but the limit is per session and not per entry; see entryRemovals.
-const FormatLevel = 3
+//   - 3: the ends of sessions are not kept, and operators cannot end a session; see KillFormat.
+const FormatLevel = 4
 
 // Config is what a State is made with. The zero value is that of a standalone server without hooks.
 type Config struct {
@@ -73,6 +74,7 @@ type State struct {
 
 	atOnce   int      // endAtOnce
 	perEntry int      // entryRemovals
+	mostEnds int      // maxEnds
 	removals int      // how many removals the running entry may still make
 	format   uint32   // the running entry's
 	changes  []change // changes of the running transaction that watchers will be told about
@@ -94,6 +96,7 @@ type content struct {
 	sessions   sorted[sessionKey, *Session]
 	sessionSum uint64                       // sum of the hashes of all sessions; see DigestVersion
 	unswept    sorted[sessionKey, struct{}] // ended sessions with nodes left; see sweep
+	ends       ends                         // the last ones; see endSession
 	members    [maxMember + 1]member        // by id; no member has id 0
 	index      uint64                       // the last entry applied
 	zxid       int64                        // the last transaction that took a zxid
@@ -170,9 +173,9 @@ type Hooks interface {
 	// Attached is called when another connection has become a session's owner; old is the owner
 	// before.
 	Attached(s Session, old Owner)
-	// Closed is called when a session has ended. Its ephemeral nodes are gone too, unless end.Later
-	// is set. The events of their deletion come before the call.
-	Closed(s Session, end Ending)
+	// Closed is called when a session has ended. Its ephemeral nodes are gone too, unless they are
+	// left to be swept. The events of their deletion come before the call.
+	Closed(s Session, end End)
 	// Swept is called when some of the nodes that an ended session had left are gone, after the
 	// events of that. If last is set, none is left.
 	Swept(id jute.SessionID, last bool)
@@ -194,7 +197,7 @@ type Hooks interface {
 
 // New returns the state of an ensemble whose log is empty.
 func New(cfg Config) *State {
-	s := &State{cfg: cfg, hooks: cfg.Hooks, atOnce: endAtOnce, perEntry: entryRemovals}
+	s := &State{cfg: cfg, hooks: cfg.Hooks, atOnce: endAtOnce, perEntry: entryRemovals, mostEnds: maxEnds}
 	if s.hooks == nil {
 		s.hooks = noHooks{}
 	}
@@ -295,7 +298,7 @@ func (noHooks) TermStarted(Term)                 {}
 func (noHooks) Announced(uint32, uint64, uint64) {}
 func (noHooks) Opened(Session)                   {}
 func (noHooks) Attached(Session, Owner)          {}
-func (noHooks) Closed(Session, Ending)           {}
+func (noHooks) Closed(Session, End)              {}
 func (noHooks) Swept(jute.SessionID, bool)       {}
 func (noHooks) Applied(*proto.Txn, *Result)      {}
 func (noHooks) Dropped(*proto.Txn)               {}

@@ -43,7 +43,7 @@ func TestSweep(t *testing.T) {
 	if !r.Later {
 		t.Error("the close is answered before its nodes are gone")
 	}
-	w.wantLog(fmt.Sprintf("closed %v by {1 %d} expired false ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
+	w.wantLog(fmt.Sprintf("closed %v of {1 %d} ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
 	other.wantEvents()
 	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 1 || !w.s().Unswept() || w.s().EphemeralCount() != 5 {
 		t.Errorf("session there: %t; unswept %t, %d ephemerals", ok, w.s().Unswept(), w.s().EphemeralCount())
@@ -195,9 +195,12 @@ func TestSnapshotVersions(t *testing.T) {
 		{[]uint32{2, 2}, false, 3},
 		{[]uint32{3, 2}, false, 3},
 		{[]uint32{3, 3}, false, 3},
-		{[]uint32{4, 5}, false, 3},
 		{[]uint32{2, 2}, true, 3},
 		{[]uint32{1, 3}, true, 3},
+		{[]uint32{4, 3}, false, 3},
+		{[]uint32{4, 3}, true, 3},
+		{[]uint32{4, 5}, false, 4},
+		{[]uint32{4, 4}, true, 4},
 	} {
 		w := newWorld(t)
 		w.s().allow(1)
@@ -205,9 +208,11 @@ func TestSnapshotVersions(t *testing.T) {
 		for i := range 3 {
 			k.must(k.create(fmt.Sprint("/", i), 1))
 		}
-		if tt.unswept {
+		w.format = slices.Min(tt.formats)
+		if w.format = max(w.format, stepsFormat); tt.unswept {
 			k.must(k.close())
 		}
+		w.format = FormatLevel
 		other.must(other.create("/x", 1))
 		for i, format := range tt.formats {
 			id := uint32(i + 1)
@@ -297,7 +302,7 @@ func TestSweepOfManySessions(t *testing.T) {
 	zxid := w.s().Zxid()
 	w.in(budgetFormat, sweepOf(4), w.next(1, d.txn(jute.OpCloseSession, nil)))
 	w.wantLog(fmt.Sprintf("swept %v last true", a.id), fmt.Sprintf("swept %v last true", b.id), fmt.Sprintf("swept %v last false", c.id),
-		fmt.Sprintf("closed %v by {1 %d} expired false ephemerals 2", d.id, d.conn), "applied closeSession 0", "end")
+		fmt.Sprintf("closed %v of {1 %d} ephemerals 2", d.id, d.conn), "applied closeSession 0", "end")
 	if w.s().Zxid() != zxid+2 {
 		t.Errorf("zxid %#x after a sweep and a close, was %#x", w.s().Zxid(), zxid)
 	}

@@ -22,6 +22,7 @@ type world struct {
 	term   uint64
 	nonce  uint64
 	now    int64
+	format uint32 // of entries
 	rules  Rules
 	seq    map[uint32]uint64
 	log    []logged
@@ -41,7 +42,7 @@ func bootOf(member uint32) uint64 { return 1000 + uint64(member) }
 func newWorld(t testing.TB, others ...*State) *world {
 	heard := &recorder{}
 	s := New(Config{Self: 1, Hooks: heard})
-	w := &world{t: t, states: append([]*State{s}, others...), seq: map[uint32]uint64{}, heard: heard, now: 1000, rules: Rules{TTLNodes: true}}
+	w := &world{t: t, states: append([]*State{s}, others...), seq: map[uint32]uint64{}, heard: heard, now: 1000, format: FormatLevel, rules: Rules{TTLNodes: true}}
 	w.startTerm(1, 7)
 	w.announce(1, 0, bootOf(1))
 	w.announce(2, 0, bootOf(2))
@@ -55,7 +56,7 @@ func (w *world) s() *State { return w.states[0] }
 func (w *world) entry(txns ...*proto.Txn) {
 	w.t.Helper()
 	w.now++
-	w.append(w.term, &proto.Entry{Format: FormatLevel, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: txns})
+	w.append(w.term, &proto.Entry{Format: w.format, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: txns})
 }
 
 // append applies any entry.
@@ -76,7 +77,7 @@ func (w *world) append(term uint64, e *proto.Entry) {
 func (w *world) startTerm(term, nonce uint64) {
 	w.t.Helper()
 	w.term, w.nonce = term, nonce
-	w.append(term, &proto.Entry{Format: FormatLevel, TimeMs: w.now, Txns: []*proto.Txn{{
+	w.append(term, &proto.Entry{Format: w.format, TimeMs: w.now, Txns: []*proto.Txn{{
 		Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{
 			Leader: 1, Nonce: nonce, SkipAcl: w.rules.SkipACL, TtlNodes: w.rules.TTLNodes, EnforceQuota: w.rules.EnforceQuota, X509: w.rules.X509,
 		}),
@@ -116,6 +117,15 @@ func (w *world) expire(id jute.SessionID, since uint64) {
 	w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(id), Body: message(&proto.Expire{Since: since})})
 }
 
+func (w *world) kill(id jute.SessionID, since uint64, by string) {
+	w.t.Helper()
+	w.entry(killTxn(id, &proto.Kill{Since: since, SilentMs: 1500, By: by}))
+}
+
+func killTxn(id jute.SessionID, kill *proto.Kill) *proto.Txn {
+	return &proto.Txn{Op: int32(jute.OpKill), Session: int64(id), Body: message(kill)}
+}
+
 func message(m pb.Message) []byte {
 	b, err := pb.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -132,7 +142,7 @@ func password(id jute.SessionID) []byte {
 type recorder struct {
 	log    []string
 	result Result // of the last transaction of member 1
-	ending Ending // the last one
+	end    End    // the last one
 }
 
 func (o *recorder) note(format string, args ...any) {
@@ -148,9 +158,9 @@ func (o *recorder) Attached(s Session, old Owner) {
 	o.note("attached %v %v after %v", s.ID, s.Owner, old)
 }
 
-func (o *recorder) Closed(s Session, end Ending) {
-	o.ending = end
-	o.note("closed %v by %v expired %t ephemerals %d", s.ID, end.By, end.Expired, end.Ephemerals)
+func (o *recorder) Closed(s Session, end End) {
+	o.end = end
+	o.note("%v %v of %v ephemerals %d", end.Reason, s.ID, s.Owner, end.Ephemerals)
 }
 
 func (o *recorder) Swept(id jute.SessionID, last bool) { o.note("swept %v last %t", id, last) }

@@ -67,7 +67,7 @@ func eventLevel(kind member.EventKind) slog.Level {
 	switch kind {
 	case member.EventQuota:
 		return slog.LevelWarn
-	case member.EventLeader, member.EventExpired:
+	case member.EventLeader, member.EventExpired, member.EventKilled:
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug

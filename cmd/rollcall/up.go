@@ -189,6 +189,8 @@ func (t *teller) tell(e member.Event) {
 		t.say("session moved: %v from member %d to %d, timeout %v", e.Session, e.From, e.Member, e.Timeout)
 	case member.EventExpired, member.EventClosed:
 		t.say("%s: %v%s", e.Kind, e.Session, ephemerals(e.Ephemerals))
+	case member.EventKilled:
+		t.say("%s: %v by %s%s", e.Kind, e.Session, e.By, ephemerals(e.Ephemerals))
 	case member.EventQuota:
 		t.say("quota overused: %s has %d nodes of %d, %d bytes of %d", e.Quota.Path, e.Quota.Count, e.Quota.CountLimit, e.Quota.Bytes, e.Quota.BytesLimit)
 	}

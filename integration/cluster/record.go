@@ -187,8 +187,8 @@ func (w *witness) Opened(s znode.Session) { w.to.Opened(w.now(), w.id, s) }
 
 func (w *witness) Attached(s znode.Session, _ znode.Owner) { w.to.Attached(w.now(), w.id, s) }
 
-func (w *witness) Closed(s znode.Session, end znode.Ending) {
-	w.to.Closed(w.now(), w.id, w.state.Index(), w.state.Zxid(), s, end.Expired)
+func (w *witness) Closed(s znode.Session, end znode.End) {
+	w.to.Closed(w.now(), w.id, w.state.Index(), w.state.Zxid(), s, end.Reason == znode.Expired)
 }
 
 func (w *witness) TermStarted(t znode.Term) {

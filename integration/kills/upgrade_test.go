@@ -32,24 +32,32 @@ type former struct {
 var formers = []former{
 	{
 		commit: "8c4d22e3e678b042a245cbb26fad357b81d03f90", format: 1, // snapshots of version 2
-		refuses: "start raft: data is damaged|has format [23], this version knows up to 1", hurried: formerHurried,
+		refuses: "start raft: data is damaged|has format [2-4], this version knows up to 1", hurried: formerHurried,
 	},
 	{
 		commit: "ed49b2650255581accdea3398e9a968ee2a0aa18", format: 2, // snapshots of version 3
-		refuses: "has format 3, this version knows up to 2", hurried: formerHurried,
+		refuses: "has format [34], this version knows up to 2|it has version 4, this program knows 2 to 3", hurried: formerHurried,
+	},
+	{
+		commit: "8bc6cada8055dd4430fd92dc158ff2d2e958fcd0", format: 3, // snapshots of version 3
+		refuses: "has format 4, this version knows up to 3|it has version 4, this program knows 2 to 3", hurried: laterHurried,
 	},
 }
 
 // constant is a constant to which the binary gives another value.
 type constant struct{ file, old, new string }
 
-// formerHurried lists the constants that process.BuildHurried changed in those versions.
+// formerHurried lists the constants that process.BuildHurried changed in the first versions.
 var formerHurried = []constant{
 	{"quorum/node.go", "snapshotInterval = 10 * time.Second", "snapshotInterval = 300 * time.Millisecond"},
 	{"quorum/trailing.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},
 	{"quorum/trailing.go", "minTrailing = 128", "minTrailing = 32"},
 	{"quorum/wal.go", "walSegment = 16 << 20", "walSegment = 128 << 10"},
 }
+
+// laterHurried lists those of versions in which quorum/disk has the files.
+var laterHurried = append(slices.Clone(formerHurried[:3]),
+	constant{"quorum/disk/wal.go", "walSegment = 16 << 20", "walSegment = 128 << 10"})
 
 // build builds the version's binary, as hurried as the one under test.
 func (f former) build(t *testing.T) string {

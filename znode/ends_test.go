@@ -1,0 +1,182 @@
+package znode
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// ended returns the ends that the state keeps, newest first.
+func (w *world) ended() []End { return slices.Collect(w.s().EndsBefore(0)) }
+
+// Each end says what the log knows about it, whatever the reason.
+func TestEnds(t *testing.T) {
+	w := newWorld(t)
+	closed, expired, killed := w.connect(), w.connect(), w.connect()
+	moved, _ := expired.attach(2, expired.since(), password(expired.id))
+	moved.create("/e", 1)
+	moved.create("/f", 1)
+	var want []End
+	ends := func(k *client, end End, run func()) {
+		t.Helper()
+		s, _ := w.s().Session(k.id)
+		run()
+		end.Number, end.Session, end.Address, end.Timeout = uint64(len(want)+1), k.id, s.Address, s.Timeout
+		end.Member, end.Leader, end.Term, end.AtMs, end.Zxid = s.Owner.Member, 1, w.term, w.now, w.s().Zxid()
+		want = slices.Insert(want, 0, end)
+		if w.heard.end != end {
+			t.Errorf("the hooks are told %+v, want %+v", w.heard.end, end)
+		}
+	}
+	ends(closed, End{Reason: Closed}, func() { closed.must(closed.close()) })
+	ends(expired, End{Reason: Expired, Silent: 6001 * time.Millisecond, Ephemerals: 2}, func() {
+		body := message(&proto.Expire{Since: w.index, SilentMs: 6001})
+		w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(expired.id), Body: body})
+	})
+	w.rule(w.rules) // another term
+	ends(killed, End{Reason: Killed, Silent: 1500 * time.Millisecond, By: "alice"}, func() { w.kill(killed.id, killed.since(), "alice") })
+
+	if got := w.ended(); !slices.Equal(got, want) {
+		t.Errorf("ends %+v\nwant %+v", got, want)
+	}
+	for before, n := range map[uint64]int{0: 3, 1: 0, 2: 1, 3: 2, 4: 3, 1 << 60: 3} {
+		if got := slices.Collect(w.s().EndsBefore(before)); !slices.Equal(got, want[3-n:]) {
+			t.Errorf("before %d: %+v", before, got)
+		}
+	}
+	if want[2].At() != time.UnixMilli(want[2].AtMs) {
+		t.Errorf("it ended at %v", want[2].At())
+	}
+	for reason, name := range map[Reason]string{Closed: "closed", Expired: "expired", Killed: "killed", 0: "unknown"} {
+		if reason.String() != name {
+			t.Errorf("reason %d is %q, want %q", reason, reason, name)
+		}
+	}
+}
+
+// The last ten thousand ends are kept. A copy keeps its own, whatever comes after it.
+func TestEndsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	end := func(n int) {
+		for range n {
+			k := w.connectUnchecked()
+			w.expire(k.id, w.index)
+		}
+	}
+	end(maxEnds)
+	first := w.ended()[maxEnds-1]
+	if first.Number != 1 || len(w.ended()) != maxEnds {
+		t.Fatalf("%d ends, the first is %+v", len(w.ended()), first)
+	}
+	copied := w.s().Snapshot()
+	before := encode(t, copied)
+	end(1)
+	got := w.ended()
+	if len(got) != maxEnds || got[0].Number != maxEnds+1 || got[maxEnds-1].Number != 2 || got[maxEnds-1].Session != first.Session+1 {
+		t.Errorf("%d ends, %d to %d", len(got), got[len(got)-1].Number, got[0].Number)
+	}
+	checkInvariants(t, w.s())
+	if !bytes.Equal(encode(t, copied), before) {
+		t.Error("the copy changed")
+	}
+	if s := restored(t, encode(t, w.s().Snapshot())); Diff(w.s(), s) != "" {
+		t.Error(Diff(w.s(), s))
+	}
+}
+
+// A kill ends the session that the operator saw, with its nodes, and no other.
+func TestKill(t *testing.T) {
+	t.Run("a session", func(t *testing.T) {
+		w := newWorld(t)
+		k := w.connect()
+		k.must(k.create("/e", 1))
+		zxid := w.s().Zxid()
+		w.heard.log = nil
+		w.kill(k.id, k.since(), "alice")
+		w.wantLog(fmt.Sprintf("killed %v of {1 %d} ephemerals 1", k.id, k.conn), "end")
+		if _, code := k.exists("/e"); code != jute.NoNode || w.s().Zxid() != zxid+1 {
+			t.Errorf("/e: %v, zxid %#x", code, w.s().Zxid())
+		}
+		if r := k.create("/x", 0); r.Code != jute.SessionExpired {
+			t.Errorf("a write after the kill: %v", r.Code)
+		}
+		if _, r := k.attach(1, 0, password(k.id)); r.Code != jute.SessionExpired {
+			t.Errorf("a resume after the kill: %v", r.Code)
+		}
+	})
+	longest := strings.Repeat("x", MaxBy)
+	for name, make := range map[string]func(w *world, k *client, seen uint64) *proto.Txn{
+		"that moved on": func(_ *world, k *client, seen uint64) *proto.Txn {
+			_, r := k.attach(1, seen, password(k.id))
+			k.must(r)
+			return killTxn(k.id, &proto.Kill{Since: seen})
+		},
+		"as it will be": func(_ *world, k *client, seen uint64) *proto.Txn { return killTxn(k.id, &proto.Kill{Since: seen + 1}) },
+		"that is not there": func(_ *world, k *client, seen uint64) *proto.Txn {
+			return killTxn(k.id+100, &proto.Kill{Since: seen})
+		},
+		"for a name that is too long": func(_ *world, k *client, seen uint64) *proto.Txn {
+			return killTxn(k.id, &proto.Kill{Since: seen, By: longest + "x"})
+		},
+		"with a body that is none": func(_ *world, k *client, _ uint64) *proto.Txn {
+			return &proto.Txn{Op: int32(jute.OpKill), Session: int64(k.id), Body: []byte{0xff}}
+		},
+		"in a member's name": func(w *world, k *client, seen uint64) *proto.Txn {
+			txn := killTxn(k.id, &proto.Kill{Since: seen})
+			txn.Conn = k.conn
+			return w.next(1, txn)
+		},
+	} {
+		t.Run("not a session "+name, func(t *testing.T) {
+			w := newWorld(t)
+			k := w.connect()
+			txn := make(w, k, k.since())
+			zxid := w.s().Zxid()
+			if w.entry(txn); txn.Member == 1 {
+				zxid++ // the refusal takes it
+			}
+			if _, ok := w.s().Session(k.id); !ok || w.s().Zxid() != zxid || len(w.ended()) != 0 {
+				t.Errorf("session there: %t, zxid %#x, %d ends", ok, w.s().Zxid(), len(w.ended()))
+			}
+		})
+	}
+	t.Run("for the longest name", func(t *testing.T) {
+		w := newWorld(t)
+		k := w.connect()
+		w.kill(k.id, k.since(), longest)
+		if got := w.ended(); len(got) != 1 || got[0].By != longest {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// An entry of a format before KillFormat keeps no end, and a kill in it has no effect. The hooks are
+// told how the session ended all the same.
+func TestFormatBeforeEnds(t *testing.T) {
+	w := newWorld(t)
+	k, other := w.connect(), w.connect()
+	w.format = KillFormat - 1
+	zxid := w.s().Zxid()
+	w.kill(k.id, k.since(), "alice")
+	if _, ok := w.s().Session(k.id); !ok || w.s().Zxid() != zxid {
+		t.Error("a kill had an effect")
+	}
+	k.must(k.close())
+	if end := w.heard.end; end.Reason != Closed || end.Session != k.id || end.Number != 0 {
+		t.Errorf("the hooks are told %+v", end)
+	}
+	if len(w.ended()) != 0 {
+		t.Errorf("ends %+v", w.ended())
+	}
+	w.format = KillFormat
+	other.must(other.close())
+	if got := w.ended(); len(got) != 1 || got[0].Session != other.id || got[0].Number != 1 {
+		t.Errorf("ends %+v", got)
+	}
+}
