@@ -217,8 +217,8 @@ var mutants = []mutant{
 		"./quorum", "TestBootstrapKilledHalfWay|TestStopBeforeFirstCommit",
 	},
 	{
-		"snapshot received in raft's main loop", "quorum/wire/transport.go",
-		"	if isInstall {\n", "	if isInstall && r == nil {\n",
+		"snapshot received in raft's main loop", "quorum/wire/serve.go",
+		"t.install(install, io.LimitReader(in.r, install.Size))", "t.pass(raft.RPC{Command: install, Reader: io.LimitReader(in.r, install.Size)}, nil)",
 		"./quorum", "TestLeaderDiesSendingSnapshot|TestSnapshotIsInstalled",
 	},
 	{
@@ -407,12 +407,12 @@ var mutants = []mutant{
 		"./leader", "TestReaperIsHeld",
 	},
 	{
-		"heartbeats unanswered while a snapshot is installed", "quorum/wire/transport.go",
-		"if heartbeat(req) && t.installs(r, req.Term) {", "if false {",
+		"heartbeats unanswered while a snapshot is installed", "quorum/wire/receive.go",
+		"for !t.installs(r, req.Term) {", "for r != nil {",
 		"./quorum", "TestLongInstall",
 	},
 	{
-		"requests of any length together", "quorum/wire/conns.go",
+		"requests of any length together", "quorum/wire/serve.go",
 		"for c.bytes > maxRequests {", "for false {",
 		"./quorum/wire", "TestRequestsTogether",
 	},

@@ -25,9 +25,6 @@ import (
 
 const testTick = 800 * time.Millisecond // election timeout 200 ms
 
-// testSegment is the size of a file of the log in tests, in bytes. A start reads and writes one of them.
-const testSegment = 128 << 10
-
 // testAddr is an address in a test's network.
 type testAddr string
 
@@ -231,17 +228,16 @@ func (m *machine) Apply(batch []Committed) error {
 		m.at = map[string]time.Time{}
 	}
 	for _, c := range batch {
-		command := string(c.Data)
-		if c.Data != nil && m.refuse == command {
-			return fmt.Errorf("machine refuses %q", command)
+		if c.Data != nil && m.refuse == string(c.Data) {
+			return fmt.Errorf("machine refuses %q", c.Data)
 		}
 		if c.Index <= m.Index {
 			m.gaps = append(m.gaps, c.Index)
 		}
 		m.Index = c.Index
 		if c.Data != nil {
-			m.Commands = append(m.Commands, command)
-			m.at[command] = time.Now()
+			m.Commands = append(m.Commands, string(c.Data))
+			m.at[string(c.Data)] = time.Now()
 		}
 	}
 	return nil
@@ -352,7 +348,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	m.machine = &machine{restores: m.restores}
 	cfg := Config{
 		Self: id, Peers: e.peers, Stores: m.stores, Stream: l,
-		Machine: m.machine, Ask: e.ask(id), Tick: testTick, Logger: testLogger(id), SegmentBytes: testSegment,
+		Machine: m.machine, Ask: e.ask(id), Tick: testTick, Logger: testLogger(id),
 	}
 	if m.dir != "" {
 		cfg.Stores, cfg.Dir, cfg.LogKind = disk.Stores{}, m.dir, e.kind
@@ -486,12 +482,11 @@ func (e *ensemble) handOver(id uint32) {
 	}
 }
 
-// wait polls until cond holds: every 5 ms at first, then less and less often, because some conditions
-// read files and become true after thousands of such steps.
+// wait polls until cond holds.
 func (e *ensemble) wait(what string, cond func() bool) {
 	e.t.Helper()
-	for begin := time.Now(); !cond(); time.Sleep(max(5*time.Millisecond, time.Since(begin)/20)) {
-		if time.Since(begin) > time.Minute {
+	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
 			e.t.Fatalf("waited a minute for %s", what)
 		}
 	}

@@ -19,7 +19,6 @@ var debugOnly = map[string]bool{
 	"failed to contact":                                      true,
 	"failed to pipeline appendEntries":                       true,
 	"failed to start pipeline replication to":                true,
-	"failed to flush response":                               true,
 	"failed to get log":                                      true, // a follower lacks entries that the log no longer has: it gets a snapshot
 	"failed to take snapshot":                                true, // there is nothing new to snapshot; if a store fails, the member ends
 	"appendEntries rejected, sending older logs":             true,

@@ -10,7 +10,6 @@ import (
 )
 
 func TestRaftLog(t *testing.T) {
-	t.Parallel()
 	var out bytes.Buffer
 	l := newRaftLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	tests := []struct {

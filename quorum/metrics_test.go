@@ -10,7 +10,6 @@ import (
 
 // An election is counted for each leader lost, on every member.
 func TestElectionFigures(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -37,7 +36,6 @@ func TestElectionFigures(t *testing.T) {
 
 // A write of the log is timed, and one that takes a second counts as slow.
 func TestWriteFigures(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		log := &stallLog{InmemStore: e.members[1].stores.Log.(*raft.InmemStore)}

@@ -123,7 +123,7 @@ func (n *Node) open() (err error) {
 	running := func() bool { return n.trans != nil && n.trans.Running() }
 	n.disk, err = disk.Open(disk.Config{
 		Member: n.cfg.Self, Servers: wire.Canonical(n.cfg.Peers),
-		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
+		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, Stores: n.cfg.Stores,
 		StallLimit: n.cfg.StallLimit, Running: running, Fail: n.fatal,
 		Logger: n.logger, RaftLog: newRaftLog(n.logger),
 	})
@@ -169,7 +169,7 @@ func (n *Node) Stalled() error { return n.disk.Stalled() }
 
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
-		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger, RaftLog: newRaftLog(n.logger),
+		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger,
 		Raft: n.raft.Load, Fail: n.fatal, Spool: n.disk.NewSpool, Inspect: n.inspect,
 		Refused: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)

@@ -13,24 +13,27 @@ const appendBytes = 512 << 10
 
 // fitting returns how many of entries go into one request: at least one, if there is any.
 func fitting(entries []*raft.Log) int {
-	size := 0
+	bytes := 0
 	for i, e := range entries {
-		if size >= appendBytes {
+		if bytes >= appendBytes {
 			return i
 		}
-		size += entryBytes(e)
+		bytes += entryBytes(e)
 	}
 	return len(entries)
 }
 
 func entryBytes(e *raft.Log) int { return len(e.Data) + len(e.Extensions) }
 
+func size(entries []*raft.Log) (bytes int) {
+	for _, e := range entries {
+		bytes += entryBytes(e)
+	}
+	return bytes
+}
+
 // endsLog reports whether the entries of a request reach the end of its sender's log. They do if
 // the request had room for another one.
 func endsLog(entries []*raft.Log) bool {
-	size := 0
-	for _, e := range entries {
-		size += entryBytes(e)
-	}
-	return len(entries) < disk.MaxAppend && size < appendBytes
+	return len(entries) < disk.MaxAppend && size(entries) < appendBytes
 }

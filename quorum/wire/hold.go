@@ -23,10 +23,10 @@ func heartbeat(req *raft.AppendEntriesRequest) bool {
 // raft sleeps between two requests to a member that is out of reach, finally for 10.24 s, and
 // nothing wakes it. So a request that fails is held here until the member answers a heartbeat. Only
 // then does it fail, and raft sends a new one at once, with all entries that have come meanwhile.
-func (t *Transport) awaitMember(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
+func (t *Transport) awaitMember(to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
 	beat := &raft.AppendEntriesRequest{RPCHeader: header, Term: term}
 	for t.cfg.Leads(term) {
-		if t.cfg.Stalled() == nil && t.inner.AppendEntries(id, to, beat, new(raft.AppendEntriesResponse)) == nil {
+		if t.cfg.Stalled() == nil && t.dialer.call(to, requestAppend, beat, 0, new(raft.AppendEntriesResponse)) == nil {
 			return true
 		}
 		select {

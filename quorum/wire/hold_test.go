@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"errors"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,26 +10,26 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// down is the connection to a member that answers nothing until it is up.
+// down is a member that breaks every connection at its first request until it is up.
 type down struct {
-	inner
 	up       atomic.Bool
 	beats    atomic.Int32
 	requests atomic.Int32
 }
 
-var errDown = errors.New("connection refused")
-
-func (d *down) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, req *raft.AppendEntriesRequest, _ *raft.AppendEntriesResponse) error {
-	if heartbeat(req) {
-		d.beats.Add(1)
-	} else {
-		d.requests.Add(1)
+func (d *down) serve(f *far) {
+	for req := range f.sent {
+		if heartbeat(req) {
+			d.beats.Add(1)
+		} else {
+			d.requests.Add(1)
+		}
+		if !d.up.Load() {
+			f.conn.Close()
+			return
+		}
+		f.answer(true, "")
 	}
-	if !d.up.Load() {
-		return errDown
-	}
-	return nil
 }
 
 // A request to a member that is down is held until that member answers a heartbeat, or until there
@@ -41,7 +41,7 @@ func TestHold(t *testing.T) {
 	}{
 		{"member is up", func(d *down, _ *atomic.Bool, _ *Transport) { d.up.Store(true) }},
 		{"term is over", func(_ *down, leads *atomic.Bool, _ *Transport) { leads.Store(false) }},
-		{"process ends", func(_ *down, _ *atomic.Bool, tr *Transport) { close(tr.closed) }},
+		{"process ends", func(_ *down, _ *atomic.Bool, tr *Transport) { tr.Close() }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -49,19 +49,18 @@ func TestHold(t *testing.T) {
 				const poll = 20 * time.Millisecond
 				wire, leads := new(down), new(atomic.Bool)
 				leads.Store(true)
-				tr := &Transport{inner: wire, closed: make(chan struct{}), cfg: Config{
-					Election: holdsPerElection * poll, Stalled: noStall,
-					Leads: func(term uint64) bool { return term == 5 && leads.Load() },
-				}}
+				tr := newTestTransport(t, newPipes(func(c net.Conn) { go wire.serve(newFar(t, c)) }))
+				tr.cfg.Election = holdsPerElection * poll
+				tr.cfg.Leads = func(term uint64) bool { return term == 5 && leads.Load() }
 				send := func(req raft.AppendEntriesRequest) chan error {
 					done := make(chan error, 1)
 					go func() { done <- tr.AppendEntries("2", "m2:1", &req, new(raft.AppendEntriesResponse)) }()
 					return done
 				}
-				if err := <-send(raft.AppendEntriesRequest{Term: 5}); !errors.Is(err, errDown) || wire.beats.Load() != 1 {
+				if err := <-send(raft.AppendEntriesRequest{Term: 5}); err == nil || wire.beats.Load() != 1 {
 					t.Errorf("a heartbeat of raft's: %v", err)
 				}
-				if err := <-send(raft.AppendEntriesRequest{Term: 4, PrevLogEntry: 1}); !errors.Is(err, errDown) || wire.beats.Load() != 1 {
+				if err := <-send(raft.AppendEntriesRequest{Term: 4, PrevLogEntry: 1}); err == nil || wire.beats.Load() != 1 {
 					t.Errorf("a request of an earlier term: %v", err)
 				}
 				done := send(raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 1})
@@ -71,8 +70,8 @@ func TestHold(t *testing.T) {
 				}
 				tt.end(wire, leads, tr)
 				begin := time.Now()
-				if err := <-done; !errors.Is(err, errDown) {
-					t.Errorf("the request failed with %v: raft is to make it anew", err)
+				if <-done == nil {
+					t.Error("the request did not fail: raft is to make it anew")
 				}
 				if took := time.Since(begin); took > poll {
 					t.Errorf("held for %v more", took)

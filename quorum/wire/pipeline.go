@@ -2,23 +2,22 @@ package wire
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// maxUnanswered is how many of raft's requests may be in flight to a follower for a commit notice
-// to be sent. With more, the notice waits for the next answer, which keeps a place in the pipeline
-// free for raft.
-const maxUnanswered = maxInFlight - 2
+// maxInFlight is how many requests may be under way to a follower that keeps up.
+const maxInFlight = 4
 
 // logPoint returns how far the log is committed, how far it goes, and the present term. A follower
 // must not hear of commits that this member learned from a leader of another term.
 type logPoint func() (commit, last, term uint64)
 
-// pipeline wraps raft's pipeline of AppendEntries to one follower.
+// pipeline sends AppendEntries to one follower without waiting for the answer to the one before.
 //
-// It closes the pipeline at the first failure or refusal. raft stops reading answers then, and its
-// sender may wait for ever for a place among the unanswered requests, so that the follower is never
+// It closes at the first failure or refusal. raft stops reading answers then, and its sender would
+// wait for ever for a place among the unanswered requests, so that the follower would never be
 // caught up again.
 //
 // It also sends commit notices. raft tells a follower of a commit with the next entries, or after
@@ -26,34 +25,52 @@ type logPoint func() (commit, last, term uint64)
 // without entries that continues the last one sent on this pipeline, in its term. raft sees neither
 // the notice nor its answer, unless the answer is a failure. At most one notice is under way.
 type pipeline struct {
-	inner   raft.AppendPipeline
+	conn    *outConn
+	open    *sync.Map // the pipelines that are open: this one until Close
 	log     logPoint
-	stalls  func() error  // returns why nothing may be sent; nil: nothing hangs
-	wake    chan struct{} // one place: there may be a commit to send
+	stalls  func() error   // returns why nothing may be sent; nil: nothing hangs
+	wake    chan struct{}  // one place: there may be a commit to send
+	waiting chan *appended // requests that were sent and are not answered, in order
 	done    chan raft.AppendFuture
 	closed  chan struct{}
 	once    sync.Once
-	onClose func() // called once, by Close
 
-	// sending has one place. A goroutine takes it while it sends a request, because the inner
-	// pipeline accepts one at a time: raft's replication and the notices of this stream wait for
-	// each other. Answers do not wait for it. It is not a mutex, because it may be held while the
-	// network blocks.
+	// sending has one place. A goroutine takes it while it sends a request: raft's replication and
+	// the notices of this stream wait for each other. Answers do not wait for it. It is not a mutex,
+	// because it may be held while the network blocks.
 	sending chan struct{}
 
-	mu         sync.Mutex
-	sent       raft.AppendEntriesRequest  // the last request sent, without entries; its previous entry is the last one sent
-	told       uint64                     // the highest commit index sent
-	unanswered int                        // number of raft's own requests without an answer
-	notice     *raft.AppendEntriesRequest // the notice under way
-	untold     bool                       // a notice was delayed: the next request or answer triggers it
+	mu       sync.Mutex
+	sent     raft.AppendEntriesRequest // the last request sent, without entries; its previous entry is the last one sent
+	told     uint64                    // the highest commit index sent
+	noticing bool                      // a notice is under way
+	untold   bool                      // the next one waits for the answer to it
 }
 
-func newPipeline(inner raft.AppendPipeline, log logPoint, stalls func() error) *pipeline {
+// appended is a request in a pipeline. Its answer is there when it comes out of the pipeline's
+// Consumer.
+type appended struct {
+	req    *raft.AppendEntriesRequest
+	resp   *raft.AppendEntriesResponse
+	start  time.Time
+	notice bool
+	err    error
+}
+
+// These methods implement raft.AppendFuture.
+func (a *appended) Error() error                          { return a.err }
+func (a *appended) Start() time.Time                      { return a.start }
+func (a *appended) Request() *raft.AppendEntriesRequest   { return a.req }
+func (a *appended) Response() *raft.AppendEntriesResponse { return a.resp }
+
+func newPipeline(conn *outConn, open *sync.Map, log logPoint, stalls func() error) *pipeline {
 	p := &pipeline{
-		inner: inner, log: log, stalls: stalls, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
-		done: make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
+		conn: conn, open: open, log: log, stalls: stalls, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		// One more request is with answerLoop, and one with its sender, which waits for a place.
+		waiting: make(chan *appended, maxInFlight-2),
+		done:    make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
 	}
+	open.Store(p, nil)
 	go p.answerLoop()
 	go p.noticeLoop()
 	return p
@@ -82,22 +99,47 @@ func (p *pipeline) send(req *raft.AppendEntriesRequest, resp *raft.AppendEntries
 	if err := p.stalls(); err != nil {
 		return nil, err
 	}
-	req = clamp(req)
 	p.sending <- struct{}{}
 	defer func() { <-p.sending }()
+	a := &appended{req: p.record(req), resp: resp}
+	return a, p.write(a)
+}
+
+// record returns req as it is to be sent, with the newest commit index, and notes that it is sent.
+func (p *pipeline) record(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	p.mu.Lock()
-	p.unanswered++
-	p.sent = *req
+	defer p.mu.Unlock()
+	newest := *req
+	if commit, _, term := p.log(); term == req.Term {
+		newest.LeaderCommitIndex = max(commit, req.LeaderCommitIndex)
+	}
+	newest = *clamp(&newest)
+	p.told = max(p.told, newest.LeaderCommitIndex)
+	p.sent = newest
 	p.sent.Entries = nil
 	if n := len(req.Entries); n > 0 {
 		p.sent.PrevLogEntry, p.sent.PrevLogTerm = req.Entries[n-1].Index, req.Entries[n-1].Term
 	}
-	p.told = max(p.told, req.LeaderCommitIndex)
-	if p.untold {
-		p.committed()
+	return &newest
+}
+
+// write writes a request, and waits for its place among those that are not answered. The caller
+// holds sending.
+func (p *pipeline) write(a *appended) error {
+	a.start = time.Now()
+	limit := p.conn.owner.timeout + allowance(size(a.req.Entries))
+	if err := p.conn.SetWriteDeadline(a.start.Add(limit)); err != nil {
+		return err
 	}
-	p.mu.Unlock()
-	return p.inner.AppendEntries(req, resp)
+	if err := p.conn.send(requestAppend, a.req); err != nil {
+		return err
+	}
+	select {
+	case p.waiting <- a:
+		return nil
+	case <-p.closed:
+		return raft.ErrPipelineShutdown
+	}
 }
 
 // Consumer implements raft.AppendPipeline.
@@ -105,13 +147,13 @@ func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.done }
 
 // Close implements raft.AppendPipeline.
 func (p *pipeline) Close() error {
+	var err error
 	p.once.Do(func() {
 		close(p.closed)
-		if p.onClose != nil {
-			p.onClose()
-		}
+		p.open.Delete(p)
+		err = p.conn.Close()
 	})
-	return p.inner.Close()
+	return err
 }
 
 // committed signals that there may be a commit to send. It never waits.
@@ -129,7 +171,7 @@ func (p *pipeline) noticeLoop() {
 		select {
 		case <-p.wake:
 			if p.sendNotice() != nil {
-				_ = p.inner.Close() // raft's next request fails
+				_ = p.Close() // raft's next request fails
 				return
 			}
 		case <-p.closed:
@@ -149,8 +191,7 @@ func (p *pipeline) sendNotice() error {
 	if req == nil {
 		return nil
 	}
-	_, err := p.inner.AppendEntries(req, new(raft.AppendEntriesResponse))
-	return err
+	return p.write(&appended{req: req, resp: new(raft.AppendEntriesResponse), notice: true})
 }
 
 // next returns the notice to send, or nil if there is none.
@@ -158,96 +199,66 @@ func (p *pipeline) next() *raft.AppendEntriesRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	commit, last, term := p.log()
-	if term != p.sent.Term {
-		// A commit that this member learned from another term's leader may be of entries that
-		// contradict those sent here.
+	// A commit that this member learned from another term's leader may be of entries that contradict
+	// those sent here. Entries that are to be sent anyway will carry the commit too. And a follower
+	// that joins takes the end of a short request for the end of the log: see leaderEnd.
+	if term != p.sent.Term || commit <= p.told || last > p.sent.PrevLogEntry {
 		return nil
 	}
-	if commit <= p.told {
-		p.untold = false
-		return nil
-	}
-	// Entries that are to be sent anyway carry the commit too. And a follower that joins takes the
-	// end of a short request for the end of the log: see leaderEnd.
-	p.untold = last > p.sent.PrevLogEntry || p.notice != nil || p.unanswered > maxUnanswered
-	if p.untold {
+	if p.untold = p.noticing; p.untold {
 		return nil
 	}
 	req := p.sent
 	req.LeaderCommitIndex = commit
 	req = *clamp(&req)
-	p.notice, p.told = &req, req.LeaderCommitIndex
+	p.noticing, p.told = true, req.LeaderCommitIndex
 	return &req
 }
 
-// answerLoop passes answers to raft, up to and including the first failure.
+// answerLoop reads answers and passes those to raft's own requests on, up to and including the
+// first failure.
 func (p *pipeline) answerLoop() {
 	for {
+		var a *appended
 		select {
-		case f := <-p.inner.Consumer():
-			bad := f.Error() != nil || !f.Response().Success
-			if bad {
-				_ = p.inner.Close()
-			}
-			if p.answered(f) && !bad {
-				continue
-			}
+		case a = <-p.waiting:
+		case <-p.closed:
+			return
+		}
+		p.read(a)
+		bad := a.err != nil || !a.resp.Success
+		if a.notice {
+			p.answeredNotice()
+		}
+		if !a.notice || bad {
 			select {
-			case p.done <- f:
+			case p.done <- a:
 			case <-p.closed:
 				return
 			}
-			if bad {
-				return
-			}
-		case <-p.closed:
+		}
+		if bad {
+			_ = p.Close()
 			return
 		}
 	}
 }
 
-// answered records an answer and reports whether it is the answer to a notice.
-func (p *pipeline) answered(f raft.AppendFuture) (notice bool) {
+// read reads the answer to a request.
+func (p *pipeline) read(a *appended) {
+	limit := p.conn.owner.timeout + allowance(size(a.req.Entries))
+	if a.err = p.conn.SetReadDeadline(time.Now().Add(limit)); a.err == nil {
+		a.err = p.conn.answer(a.resp)
+	}
+	if a.err != nil {
+		a.resp.Success = false // raft does not ask for the error
+	}
+}
+
+func (p *pipeline) answeredNotice() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	notice = p.notice != nil && f.Request() == p.notice
-	if notice {
-		p.notice = nil
-	} else {
-		p.unanswered--
-	}
-	if p.untold {
-		p.committed()
-	}
-	return notice
-}
-
-// pipelines holds the open pipelines. The zero value is ready to use.
-type pipelines struct {
-	mu   sync.Mutex
-	open map[*pipeline]struct{}
-}
-
-func (s *pipelines) add(p *pipeline) *pipeline {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = map[*pipeline]struct{}{}
-	}
-	s.open[p] = struct{}{}
-	p.onClose = func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.open, p)
-	}
-	return p
-}
-
-// committed signals all pipelines. Apply calls it, so it does not wait.
-func (s *pipelines) committed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for p := range s.open {
+	if p.noticing = false; p.untold {
 		p.committed()
 	}
 }

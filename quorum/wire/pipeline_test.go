@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,49 +13,22 @@ import (
 
 func noStall() error { return nil }
 
-// stream is a pipeline over a fake connection, with the log that it reports.
+// stream is a pipeline to a member that the test plays, with the log that it reports.
 type stream struct {
 	*pipeline
 	t                  *testing.T
-	wire               *wire
+	far                *far
 	commit, last, term atomic.Uint64
 }
 
-// wire is raft's pipeline. Only one request at a time may be sent on it.
-type wire struct {
-	busy   atomic.Bool
-	pause  time.Duration
-	sent   chan *raft.AppendEntriesRequest
-	done   chan raft.AppendFuture
-	closed atomic.Bool
-}
-
-func (w *wire) AppendEntries(req *raft.AppendEntriesRequest, _ *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	if w.busy.Swap(true) {
-		panic("two requests at a time")
-	}
-	defer w.busy.Store(false)
-	time.Sleep(w.pause)
-	if w.closed.Load() {
-		return nil, raft.ErrPipelineShutdown
-	}
-	w.sent <- req
-	return &wireFuture{req: req}, nil
-}
-
-func (w *wire) Consumer() <-chan raft.AppendFuture { return w.done }
-func (w *wire) Close() error                       { w.closed.Store(true); return nil }
-
-type wireFuture struct {
-	fakeFuture
-	req *raft.AppendEntriesRequest
-}
-
-func (f *wireFuture) Request() *raft.AppendEntriesRequest { return f.req }
-
 func newStream(t *testing.T) *stream {
-	s := &stream{t: t, wire: &wire{sent: make(chan *raft.AppendEntriesRequest, 1000), done: make(chan raft.AppendFuture)}}
-	s.pipeline = newPipeline(s.wire, func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, noStall)
+	s := &stream{t: t}
+	d := &dialer{stream: newPipes(func(c net.Conn) { s.far = newFar(t, c) }), timeout: time.Minute}
+	conn, err := d.get("m2:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, noStall)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -74,7 +47,7 @@ func (s *stream) send(first, last, commit uint64) *raft.AppendEntriesRequest {
 	if _, err := s.AppendEntries(req, new(raft.AppendEntriesResponse)); err != nil {
 		s.t.Fatal(err)
 	}
-	return <-s.wire.sent
+	return <-s.far.sent
 }
 
 // told moves the commit index and returns the notice that is sent, or nil if none is.
@@ -88,22 +61,67 @@ func (s *stream) told(commit uint64) *raft.AppendEntriesRequest {
 func (s *stream) sentNext() *raft.AppendEntriesRequest {
 	synctest.Wait()
 	select {
-	case req := <-s.wire.sent:
+	case req := <-s.far.sent:
 		return req
 	default:
 		return nil
 	}
 }
 
-// answer answers a request and returns the answer that raft gets.
-func (s *stream) answer(req *raft.AppendEntriesRequest, success bool, err error) raft.AppendFuture {
-	s.wire.done <- &wireFuture{fakeFuture{err: err, resp: raft.AppendEntriesResponse{Success: success}}, req}
+// answer answers the oldest request without an answer, and returns the answer that raft gets. If
+// text is not empty, it is an error's.
+func (s *stream) answer(success bool, text string) raft.AppendFuture {
+	s.far.answer(success, text)
 	synctest.Wait()
 	select {
 	case f := <-s.Consumer():
 		return f
 	default:
 		return nil
+	}
+}
+
+// isTo reports whether f is the answer to a request that has come.
+func isTo(f raft.AppendFuture, req *raft.AppendEntriesRequest) bool {
+	return f != nil && f.Request().PrevLogEntry == req.PrevLogEntry && len(f.Request().Entries) == len(req.Entries)
+}
+
+// A pipeline passes its first bad answer on as no success, and closes, which frees its sender.
+func TestPipelineEndsAtFirstFailure(t *testing.T) {
+	for name, fail := range map[string]func(s *stream){
+		"refused": func(s *stream) { s.far.answer(false, "") },
+		"failed":  func(s *stream) { s.far.answer(true, "broken disk") },
+		"broken":  func(s *stream) { s.far.conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStream(t)
+				first, second := s.send(1, 1, 0), s.send(2, 2, 0)
+				if f := s.answer(true, ""); !isTo(f, first) || !f.Response().Success || f.Error() != nil {
+					t.Errorf("the good answer: %+v", f)
+				}
+				select {
+				case <-s.far.ended:
+					t.Fatal("closed after a good answer")
+				default:
+				}
+				done := make(chan bool)
+				go func() {
+					var err error
+					for i := uint64(3); err == nil; i++ {
+						_, err = s.AppendEntries(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: i}, new(raft.AppendEntriesResponse))
+					}
+					close(done)
+				}()
+				synctest.Wait()
+				fail(s)
+				if f := <-s.Consumer(); !isTo(f, second) || f.Response().Success {
+					t.Errorf("the bad answer: %+v", f)
+				}
+				<-s.far.ended
+				<-done
+			})
+		})
 	}
 }
 
@@ -125,18 +143,20 @@ func TestCommitNotice(t *testing.T) {
 				got.PrevLogEntry != 12 || got.PrevLogTerm != 5 || len(got.Entries) != 0 || got.LeaderCommitIndex != commit {
 				t.Errorf("notice of commit %d: %+v", commit, got)
 			}
-			if f := s.answer(got, true, nil); f != nil {
+			if commit == 10 {
+				if f := s.answer(true, ""); !isTo(f, first) {
+					t.Errorf("raft got %v for its own request", f)
+				}
+			}
+			if f := s.answer(true, ""); f != nil {
 				t.Errorf("raft got the answer to a notice: %+v", f.Request())
 			}
-		}
-		if f := s.answer(first, true, nil); f == nil || f.Request() != first {
-			t.Errorf("raft got %v for its own request", f)
 		}
 		if s.told(12) != nil {
 			t.Error("told twice")
 		}
-		heard := s.send(13, 13, 12)
-		s.answer(heard, true, nil)
+		s.send(13, 13, 12)
+		s.answer(true, "")
 		if s.told(12) != nil {
 			t.Error("told what entries had told")
 		}
@@ -148,26 +168,27 @@ func TestNoCommitNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
 		s.term.Store(5)
-		s.answer(s.send(10, 12, 9), true, nil)
+		s.send(10, 12, 9)
+		s.answer(true, "")
 
 		s.last.Store(20)
 		if got := s.told(12); got != nil {
 			t.Errorf("a notice although there are entries to be sent: %+v", got)
 		}
 		entries := s.send(13, 20, 9) // made up before the commit
-		notice := s.sentNext()
-		if notice == nil || notice.LeaderCommitIndex != 12 || notice.PrevLogEntry != 20 {
-			t.Fatalf("behind the entries: %+v, want a notice of 12", notice)
+		if entries.LeaderCommitIndex != 12 {
+			t.Errorf("the entries report commit %d, want 12", entries.LeaderCommitIndex)
 		}
-		if s.told(13) != nil {
-			t.Error("a second notice before the first was answered")
+		if got := s.told(12); got != nil {
+			t.Errorf("told twice: %+v", got)
 		}
-		s.answer(entries, true, nil)
-		s.answer(notice, true, nil)
-		s.answer(s.sentNext(), true, nil)
 		s.term.Store(6) // deposed; the new leader has committed other entries
 		if got := s.told(20); got != nil {
 			t.Errorf("a notice in another term: %+v", got)
+		}
+		late := s.send(21, 22, 9)
+		if late.LeaderCommitIndex != 9 {
+			t.Errorf("entries of an earlier term report commit %d of a later one", late.LeaderCommitIndex)
 		}
 		s.term.Store(5)
 		if got := s.told(20); got == nil {
@@ -189,47 +210,67 @@ func TestNoticeIsClamped(t *testing.T) {
 	})
 }
 
-// A notice that was delayed because of requests under way, or of another notice, is sent later.
+// A notice that was delayed because of another one is sent when that is answered.
 func TestNoticeIsMadeUpFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
 		s.term.Store(5)
-		var under []*raft.AppendEntriesRequest
-		for i := uint64(1); i <= maxUnanswered+1; i++ {
-			under = append(under, s.send(i, i, 0))
-		}
-		if s.told(1) != nil {
-			t.Error("a notice into a pipeline that is full")
-		}
-		s.answer(under[0], true, nil)
-		notice := <-s.wire.sent
-		if notice.LeaderCommitIndex != 1 {
-			t.Errorf("told %d, want 1", notice.LeaderCommitIndex)
+		s.send(1, 3, 0)
+		if got := s.told(1); got == nil || got.LeaderCommitIndex != 1 {
+			t.Errorf("told %+v, want 1", got)
 		}
 		if s.told(2) != nil {
 			t.Error("two notices under way")
 		}
-		s.answer(notice, true, nil)
-		if notice = <-s.wire.sent; notice.LeaderCommitIndex != 2 {
-			t.Errorf("told %d, want 2", notice.LeaderCommitIndex)
+		s.answer(true, "") // to the entries
+		if s.sentNext() != nil {
+			t.Error("a second notice before the first was answered")
+		}
+		s.answer(true, "") // to the notice
+		if got := s.sentNext(); got == nil || got.LeaderCommitIndex != 2 {
+			t.Errorf("told %+v, want 2", got)
+		}
+	})
+}
+
+// A notice waits for its place like any request, and raft's next request behind it.
+func TestNoticeInAFullPipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t)
+		s.term.Store(5)
+		for i := uint64(1); i < maxInFlight; i++ {
+			s.send(i, i, 0)
+		}
+		if s.told(1) == nil {
+			t.Error("no notice")
+		}
+		go func() {
+			_, _ = s.AppendEntries(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 9}, new(raft.AppendEntriesResponse))
+		}()
+		if got := s.sentNext(); got != nil {
+			t.Errorf("more than %d requests under way: %+v", maxInFlight, got)
+		}
+		s.answer(true, "")
+		if got := s.sentNext(); got == nil || got.PrevLogEntry != 9 {
+			t.Errorf("behind the notice came %+v", got)
 		}
 	})
 }
 
 // A bad answer to a notice ends the pipeline, like a bad answer to entries.
 func TestBadNoticeEndsPipeline(t *testing.T) {
-	for name, err := range map[string]error{"refused": nil, "failed": errors.New("broken pipe")} {
+	for name, text := range map[string]string{"refused": "", "failed": "broken disk"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStream(t)
 				s.term.Store(5)
 				s.send(1, 1, 0)
-				if f := s.answer(s.told(1), false, err); f == nil {
-					t.Error("raft is not told")
+				s.told(1)
+				s.answer(true, "")
+				if f := s.answer(text != "", text); f == nil || f.Response().Success {
+					t.Errorf("raft is told %+v", f)
 				}
-				if !s.wire.closed.Load() {
-					t.Error("the pipeline is open")
-				}
+				<-s.far.ended
 			})
 		})
 	}
@@ -241,10 +282,15 @@ func TestUnsentNoticeEndsPipeline(t *testing.T) {
 		s := newStream(t)
 		s.term.Store(5)
 		s.send(1, 1, 0)
-		s.wire.closed.Store(true)
+		s.answer(true, "")
+		s.far.conn.Close()
 		s.told(1)
-		s.told(1)
-		if _, err := s.AppendEntries(&raft.AppendEntriesRequest{Term: 5}, nil); err == nil {
+		select {
+		case <-s.closed:
+		default:
+			t.Error("the pipeline is open")
+		}
+		if _, err := s.AppendEntries(&raft.AppendEntriesRequest{Term: 5}, new(raft.AppendEntriesResponse)); err == nil {
 			t.Error("raft's request after it was sent")
 		}
 	})
@@ -255,7 +301,7 @@ func TestUnsentNoticeEndsPipeline(t *testing.T) {
 func TestNoticesBesideEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
-		s.wire.pause = time.Microsecond
+		s.far.pause.Store(int64(time.Microsecond))
 		s.term.Store(5)
 		const n = 2000
 		notices := 0
@@ -263,7 +309,7 @@ func TestNoticesBesideEntries(t *testing.T) {
 		all.Go(func() { // the follower; in the end it knows that all is committed
 			var told, held uint64
 			for told < n {
-				req := <-s.wire.sent
+				req := <-s.far.sent
 				if len(req.Entries) == 0 {
 					notices++
 				}
@@ -272,7 +318,7 @@ func TestNoticesBesideEntries(t *testing.T) {
 					t.Errorf("told of commit %d after %d, with %d entries", req.LeaderCommitIndex, told, held)
 				}
 				told = req.LeaderCommitIndex
-				s.wire.done <- &wireFuture{fakeFuture{resp: raft.AppendEntriesResponse{Success: true}}, req}
+				s.far.answer(true, "")
 			}
 		})
 		all.Go(func() { // the leader's replication, some entries ahead
@@ -282,7 +328,7 @@ func TestNoticesBesideEntries(t *testing.T) {
 				}
 				s.last.Store(i)
 				req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: i - 1, PrevLogTerm: 5, Entries: []*raft.Log{{Index: i, Term: 5}}, LeaderCommitIndex: s.commit.Load()}
-				if _, err := s.AppendEntries(req, nil); err != nil {
+				if _, err := s.AppendEntries(req, new(raft.AppendEntriesResponse)); err != nil {
 					t.Error(err)
 				}
 			}

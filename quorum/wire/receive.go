@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -20,25 +21,15 @@ var ErrRestart = errors.New("quorum: restart needed after a snapshot was install
 // fits into memory, so a greater number is garbage.
 const maxSnapshot = 1 << 40
 
-// receive receives the body of an InstallSnapshot outside raft's main loop, so that this member
-// continues to vote and answer however slow the sender is. When the body is complete it passes the
-// request to raft. inConn ends a body that stalls.
-func (t *Transport) receive(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
-	resp, err := t.install(rpc, req)
-	if resp == nil {
-		rpc.Respond(nil, err)
-		return
-	}
-	rpc.Respond(resp, err)
-}
-
-func (t *Transport) install(rpc raft.RPC, req *raft.InstallSnapshotRequest) (any, error) {
+// install receives the body of a snapshot, and passes the request to raft when it is complete. It
+// runs in the goroutine of its connection, so this member continues to vote and answer however slow
+// the sender is. inConn ends a body that stalls.
+func (t *Transport) install(req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
 	if req.Size < 0 || req.Size > maxSnapshot {
 		return nil, errBadRequest // the answer ends its connection
 	}
-	// The rest of the body must be read. Otherwise it would be taken for requests, and clients
-	// choose its bytes.
-	defer func() { _, _ = io.Copy(io.Discard, rpc.Reader) }()
+	// The sender reads the answer only when it has sent all of the body.
+	defer func() { _, _ = io.Copy(io.Discard, body) }()
 	r := t.cfg.Raft()
 	if !t.running.Load() || r == nil {
 		return nil, errStarting
@@ -57,7 +48,7 @@ func (t *Transport) install(rpc raft.RPC, req *raft.InstallSnapshotRequest) (any
 		return nil, err
 	}
 	defer s.Close()
-	if err := t.collect(s, rpc.Reader, req.Size); err != nil {
+	if err := t.collect(s, body, req.Size); err != nil {
 		return nil, err
 	}
 	if err := t.cfg.Inspect(s, req); err != nil {
@@ -75,6 +66,10 @@ func (t *Transport) install(rpc raft.RPC, req *raft.InstallSnapshotRequest) (any
 	}
 	return t.handOver(r, req, s)
 }
+
+// looksPerElection is how often within one election timeout a heartbeat that waits for raft's main
+// loop checks whether that is installing a snapshot: often enough for the leader's lease.
+const looksPerElection = 10
 
 // receipts lets one snapshot be received at a time. A snapshot of the same or a later term replaces
 // the one before. The sender of the earlier one no longer leads, or has given it up, because raft
@@ -190,24 +185,25 @@ func (t *Transport) installs(r *raft.Raft, term uint64) bool {
 	return term != 0 && t.busy.Load() == term && r.CurrentTerm() == term
 }
 
+// answerHeartbeat passes a heartbeat to raft. If raft's main loop does not take it, because that is
+// installing a snapshot of the same leader, answerHeartbeat answers itself.
+func (t *Transport) answerHeartbeat(r *raft.Raft, req *raft.AppendEntriesRequest) (any, error) {
+	for !t.installs(r, req.Term) {
+		resp, err := t.pass(raft.RPC{Command: req}, time.After(t.cfg.Election/looksPerElection))
+		if !errors.Is(err, errInterrupted) {
+			return resp, err
+		}
+	}
+	return &raft.AppendEntriesResponse{Term: req.Term, LastLog: r.LastIndex(), Success: true}, nil
+}
+
 // handOver passes a complete snapshot to raft and waits for its answer.
 func (t *Transport) handOver(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
 	t.installed.Store(req.LastLogIndex)
 	t.busy.Store(req.Term)
 	defer t.busy.Store(0)
-	answer := make(chan raft.RPCResponse, 1)
-	select {
-	case t.whole <- raft.RPC{Command: req, Reader: body, RespChan: answer}:
-	case <-t.closed:
-		return nil, raft.ErrTransportShutdown
-	}
-	var got raft.RPCResponse
-	select {
-	case got = <-answer:
-	case <-t.closed:
-		return nil, raft.ErrTransportShutdown
-	}
-	if resp, ok := got.Response.(*raft.InstallSnapshotResponse); ok && resp.Success {
+	answer, err := t.pass(raft.RPC{Command: req, Reader: body}, nil)
+	if resp, ok := answer.(*raft.InstallSnapshotResponse); ok && resp.Success {
 		t.cfg.Installed(req.LastLogTerm)
 		// raft has emptied the log store but still remembers its end. If that is at or above the
 		// snapshot, raft would rely on it: refuse entries, and compare votes with it.
@@ -215,5 +211,5 @@ func (t *Transport) handOver(r *raft.Raft, req *raft.InstallSnapshotRequest, bod
 			t.cfg.Fail(fmt.Errorf("%w: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
 		}
 	}
-	return got.Response, got.Error
+	return answer, err
 }

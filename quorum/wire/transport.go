@@ -3,9 +3,9 @@
 //   - Peer: one member of the server list, which every member writes in the same form.
 //   - Hello, Listener, Stream: the hello with which every connection between members begins, on
 //     both of their ports, and raft's connections after it.
-//   - Transport: raft's transport. It wraps raft's own, checks the size of what arrives before
-//     decoding it, and avoids raft's known problems with elections, commits, pipelines and
-//     snapshots.
+//   - Transport: raft's transport. It speaks the bytes of raft's own, checks the size of what
+//     arrives before decoding it, and avoids raft's known problems with elections, commits,
+//     pipelines and snapshots.
 //
 // This package knows requests and connections, but not what a member's data contain. It gets that
 // from its member through the functions in Config.
@@ -20,18 +20,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/disk"
-)
-
-const (
-	// maxInFlight is how many AppendEntries may be under way to a follower that keeps up.
-	maxInFlight = 4
-	// maxPool is how many idle connections are kept to each member. raft uses one for heartbeats,
-	// one for votes and one for entries.
-	maxPool = 3
 )
 
 var (
@@ -42,13 +33,6 @@ var (
 	errNotReached = errors.New("quorum: the member was not reached while this one led")
 )
 
-// inner is the transport that a Transport wraps: raft's NetworkTransport, or a fake in tests.
-type inner interface {
-	raft.Transport
-	raft.WithPreVote
-	raft.WithClose
-}
-
 // Config is what a Transport is built from: the network, and the functions through which it asks
 // its member. Every field is required. The functions may be called by any goroutine, and must not
 // wait unless the field says so.
@@ -56,7 +40,6 @@ type Config struct {
 	Stream   raft.StreamLayer // connections to other members: a *Stream
 	Election time.Duration    // raft's election timeout
 	Logger   *slog.Logger
-	RaftLog  hclog.Logger // for the log messages of raft's own transport
 
 	Raft  func() *raft.Raft          // returns nil until raft runs
 	Fail  func(error)                // ends the member
@@ -75,7 +58,7 @@ type Config struct {
 	Leads    func(term uint64) bool // reports whether this member leads in term, and is not handing over
 }
 
-// Transport wraps raft's NetworkTransport, and corrects what raft does wrong or does not know:
+// Transport carries raft's requests. It keeps raft from what it does wrong or does not know:
 //
 //   - There is no heartbeat fast path: all requests go through raft's main loop.
 //   - A follower never hears of a commit beyond what the same request proves it holds.
@@ -88,11 +71,10 @@ type Config struct {
 //   - A leader sends nothing while its stores or state machine hang, or if its state is
 //     damaged.
 type Transport struct {
-	inner
-	cfg   Config
-	conns *conns
-	rpcs  chan raft.RPC
-	whole chan raft.RPC // requests of snapshots that have been received in full
+	cfg    Config
+	dialer *dialer
+	conns  *conns
+	rpcs   chan raft.RPC
 
 	running   atomic.Bool // raft's goroutines run, or are about to start
 	receipts  receipts
@@ -100,36 +82,32 @@ type Transport struct {
 	installed atomic.Uint64 // index of the last snapshot that was passed to raft
 	lead      leaderEnd
 	contacts  contacts
-	pipes     pipelines
+	pipelines sync.Map // *pipeline → nil: those that are open
 	closed    chan struct{}
 	closing   sync.Once
 	wg        sync.WaitGroup
 }
 
-// New returns a Transport that listens on cfg.Stream, which it owns. The caller must call Close,
-// even if it does not call Start.
+// New returns a Transport over cfg.Stream, which it owns. The caller must call Close, even if it
+// does not call Start.
 func New(cfg Config) *Transport {
-	c := newConns(cfg.Stream, cfg.Logger)
 	return &Transport{
-		inner: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: c, MaxPool: maxPool, MaxRPCsInFlight: maxInFlight, Timeout: rpcTimeout(cfg.Election),
-			Logger: cfg.RaftLog,
-		}),
-		cfg:   cfg,
-		conns: c,
-		rpcs:  make(chan raft.RPC), whole: make(chan raft.RPC), closed: make(chan struct{}),
+		cfg: cfg, dialer: &dialer{stream: cfg.Stream, timeout: rpcTimeout(cfg.Election)}, conns: newConns(cfg.Logger),
+		rpcs: make(chan raft.RPC), closed: make(chan struct{}),
 	}
 }
 
-// Start starts passing requests on.
-func (t *Transport) Start() { t.wg.Go(t.passRequests) }
+// Start starts answering requests.
+func (t *Transport) Start() { t.wg.Go(t.acceptLoop) }
 
 // Running reports whether raft's goroutines run, or are about to start.
 func (t *Transport) Running() bool { return t.running.Load() }
 
 // Committed reports that entries were committed, so that the followers hear of it at once. It does
 // not wait.
-func (t *Transport) Committed() { t.pipes.committed() }
+func (t *Transport) Committed() {
+	t.pipelines.Range(func(p, _ any) bool { p.(*pipeline).committed(); return true })
+}
 
 // LeaderEnd returns the end of the present leader's log, as its first request to this process
 // showed it, and the leader's term. Both are 0 if no request has shown it. It is recorded only
@@ -142,6 +120,17 @@ func (t *Transport) Reached(d time.Duration) []uint32 { return t.contacts.within
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
+// LocalAddr implements raft.Transport.
+func (t *Transport) LocalAddr() raft.ServerAddress {
+	return raft.ServerAddress(t.cfg.Stream.Addr().String())
+}
+
+// EncodePeer implements raft.Transport.
+func (t *Transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
+
+// DecodePeer implements raft.Transport.
+func (t *Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
+
 // SetHeartbeatHandler implements raft.Transport by ignoring the handler. The handler would change
 // terms outside raft's main loop, which can lead to two leaders or a forked log. raft calls this
 // method last before it starts its goroutines.
@@ -153,7 +142,9 @@ func (t *Transport) Close() error {
 	var err error
 	t.closing.Do(func() {
 		close(t.closed)
-		err = errors.Join(t.inner.Close(), t.conns.Close())
+		err = t.cfg.Stream.Close()
+		t.dialer.close()
+		t.conns.close()
 		t.wg.Wait()
 	})
 	return err
@@ -166,33 +157,33 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	req.Entries = req.Entries[:fitting(req.Entries)]
 	err := t.cfg.Stalled()
 	if err == nil {
-		err = t.inner.AppendEntries(id, to, clamp(req), resp)
+		err = t.dialer.call(to, requestAppend, clamp(req), size(req.Entries), resp)
 	}
 	switch {
 	case err == nil:
 		t.contacts.note(id)
 	case !heartbeat(req):
-		t.awaitMember(id, to, req.RPCHeader, req.Term)
+		t.awaitMember(to, req.RPCHeader, req.Term)
 	}
 	return err
 }
 
 // InstallSnapshot implements raft.Transport. It waits until the member can be reached, and sends
 // nothing before.
-func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	if !t.awaitMember(id, to, req.RPCHeader, req.Term) {
+func (t *Transport) InstallSnapshot(_ raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if !t.awaitMember(to, req.RPCHeader, req.Term) {
 		return errNotReached
 	}
-	return t.inner.InstallSnapshot(id, to, req, resp, data)
+	return t.dialer.sendSnapshot(to, req, data, resp)
 }
 
 // AppendEntriesPipeline implements raft.Transport.
-func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
-	p, err := t.inner.AppendEntriesPipeline(id, to)
+func (t *Transport) AppendEntriesPipeline(_ raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
+	c, err := t.dialer.get(to)
 	if err != nil {
 		return nil, err
 	}
-	return t.pipes.add(newPipeline(p, t.logPoint, t.cfg.Stalled)), nil
+	return newPipeline(c, &t.pipelines, t.logPoint, t.cfg.Stalled), nil
 }
 
 // logPoint implements the function type of that name. It reads the term last: if this member led in
@@ -221,19 +212,26 @@ func clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 }
 
 // RequestVote implements raft.Transport.
-func (t *Transport) RequestVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if err := t.cfg.MayStand(); err != nil {
-		return err
-	}
-	return t.inner.RequestVote(id, to, req, resp)
+func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.stand(to, requestVote, req, resp)
 }
 
 // RequestPreVote implements raft.WithPreVote.
-func (t *Transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.stand(to, requestPreVote, req, resp)
+}
+
+// stand sends a candidate's request, if this member may be one.
+func (t *Transport) stand(to raft.ServerAddress, kind byte, req, resp any) error {
 	if err := t.cfg.MayStand(); err != nil {
 		return err
 	}
-	return t.inner.RequestPreVote(id, to, req, resp)
+	return t.dialer.call(to, kind, req, 0, resp)
+}
+
+// TimeoutNow implements raft.Transport.
+func (t *Transport) TimeoutNow(_ raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.dialer.call(to, requestTimeoutNow, req, 0, resp)
 }
 
 // AskTerm returns the current term of another member's raft. It asks for a pre-vote in term 0.
@@ -244,86 +242,13 @@ func (t *Transport) AskTerm(self, p Peer) (uint64, error) {
 		ID:              []byte(self.ServerID()), Addr: []byte(self.Addr),
 	}}
 	var resp raft.RequestPreVoteResponse
-	if err := t.inner.RequestPreVote(p.ServerID(), raft.ServerAddress(p.Addr), req, &resp); err != nil {
+	if err := t.dialer.call(raft.ServerAddress(p.Addr), requestPreVote, req, 0, &resp); err != nil {
 		return 0, err
 	}
 	if resp.Granted || resp.Term == 0 {
 		return 0, fmt.Errorf("quorum: member %d answered term %d", p.ID, resp.Term)
 	}
 	return resp.Term, nil
-}
-
-// passRequests passes incoming requests to raft's main loop, in order. It waits neither for the
-// network nor for the main loop. Each connection brings one request at a time, which bounds the
-// number of waiting requests.
-func (t *Transport) passRequests() {
-	var waiting []raft.RPC
-	for {
-		var (
-			to   chan raft.RPC // nil: nothing waits
-			next raft.RPC
-		)
-		if len(waiting) > 0 {
-			to, next = t.rpcs, waiting[0]
-		}
-		select {
-		case rpc := <-t.inner.Consumer():
-			if !t.intercept(rpc) {
-				waiting = append(waiting, rpc)
-			}
-		case rpc := <-t.whole:
-			waiting = append(waiting, rpc) // after the heartbeats that came before
-		case to <- next:
-			waiting = waiting[1:]
-		case <-t.closed:
-			return
-		}
-	}
-}
-
-// intercept answers the requests that raft must not see, and reports whether this was one.
-func (t *Transport) intercept(rpc raft.RPC) bool {
-	if err := checkRequest(rpc.Command); err != nil {
-		t.conns.refused(err)
-		rpc.Respond(nil, err)
-		return true
-	}
-	install, isInstall := rpc.Command.(*raft.InstallSnapshotRequest)
-	r := t.cfg.Raft()
-	if isInstall {
-		t.wg.Go(func() { t.receive(rpc, install) })
-		return true
-	}
-	if !t.running.Load() || r == nil {
-		rpc.Respond(nil, errStarting)
-		return true
-	}
-	switch req := rpc.Command.(type) {
-	case *raft.AppendEntriesRequest:
-		if t.cfg.Joining() {
-			t.lead.note(req)
-		}
-		if heartbeat(req) && t.installs(r, req.Term) {
-			rpc.Respond(&raft.AppendEntriesResponse{Term: req.Term, LastLog: r.LastIndex(), Success: true}, nil)
-			return true
-		}
-	case *raft.RequestVoteRequest:
-		if !t.cfg.Votes() {
-			rpc.Respond(&raft.RequestVoteResponse{Term: r.CurrentTerm()}, nil)
-			return true
-		}
-	case *raft.RequestPreVoteRequest:
-		if !t.cfg.Votes() {
-			rpc.Respond(&raft.RequestPreVoteResponse{Term: r.CurrentTerm()}, nil)
-			return true
-		}
-	case *raft.TimeoutNowRequest:
-		if err := t.cfg.MayStand(); err != nil {
-			rpc.Respond(nil, err)
-			return true
-		}
-	}
-	return false
 }
 
 // leaderEnd is the end of the present leader's log, as its first request to this process showed it.
@@ -353,7 +278,3 @@ func (l *leaderEnd) get() (term, index uint64) {
 	defer l.mu.Unlock()
 	return l.term, l.index
 }
-
-// rpcTimeout returns the time limit for one request to a member. raft gives an InstallSnapshot this
-// much for every 256 KiB.
-func rpcTimeout(election time.Duration) time.Duration { return max(2*time.Second, 4*election) }

@@ -19,7 +19,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/raft"
 )
@@ -28,9 +27,7 @@ import (
 func encode(t testing.TB, kind byte, request any) []byte {
 	t.Helper()
 	b := bytes.NewBuffer([]byte{kind})
-	handle := new(codec.MsgpackHandle)
-	handle.TimeNotBuiltin = true
-	if err := codec.NewEncoder(b, handle).Encode(request); err != nil {
+	if err := newEncoder(b).Encode(request); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -60,28 +57,36 @@ func requests(t testing.TB) map[string][]byte {
 
 const maxHostInTests = 260 // the longest address, with its port
 
-// follow scans a request in pieces of n bytes and returns its length.
+// follow reads a request whose bytes come in pieces of n, and returns its length.
 func follow(request []byte, n int) (size int, err error) {
-	if len(request) == 0 || int(request[0]) >= len(requestBounds) {
+	if len(request) == 0 || int(request[0]) >= len(kinds) {
 		return 0, errBounds
 	}
-	var s scanner
-	s.begin(requestBounds[request[0]])
-	size = 1
-	for size < len(request) {
-		k, whole, err := s.scan(request[size:min(len(request), size+n)])
-		if size += k; err != nil {
-			return size, err
-		}
-		if whole {
-			return size, nil
-		}
+	m := message{bounds: kinds[request[0]].bounds, from: bufio.NewReader(&pieces{request[1:], n}), room: func(int) error { return nil }}
+	err = m.value(0)
+	return 1 + len(m.b), err
+}
+
+// isCut reports whether a request ended too soon.
+func isCut(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
+// pieces is a reader that returns at most n bytes at a time.
+type pieces struct {
+	b []byte
+	n int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.b) == 0 {
+		return 0, io.EOF
 	}
-	return size, io.ErrUnexpectedEOF
+	k := copy(b[:min(len(b), p.n)], p.b)
+	p.b = p.b[k:]
+	return k, nil
 }
 
 // Every request of raft's passes, and its end is found, however its bytes arrive.
-func TestScanRequests(t *testing.T) {
+func TestReadRequests(t *testing.T) {
 	for name, request := range requests(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{1, 2, 3, 7, 1 << 20} {
@@ -89,7 +94,7 @@ func TestScanRequests(t *testing.T) {
 				if err != nil || size != len(request) {
 					t.Errorf("in pieces of %d: %d of %d bytes, %v", n, size, len(request), err)
 				}
-				if size, err = follow(request[:len(request)-1], n); !errors.Is(err, io.ErrUnexpectedEOF) {
+				if size, err = follow(request[:len(request)-1], n); !isCut(err) {
 					t.Errorf("in pieces of %d, without its last byte: %d bytes, %v", n, size, err)
 				}
 			}
@@ -97,8 +102,31 @@ func TestScanRequests(t *testing.T) {
 	}
 }
 
+// The end of a value is found, whatever its first byte is.
+func TestReadEveryKindOfValue(t *testing.T) {
+	bytes := func(n int) string { return strings.Repeat("\xc1", n) }
+	values := []string{
+		"\x07", "\xff", "\x81\x01\x02", "\x92\x01\x02", "\xa3" + bytes(3), "\xc0", "\xc2", "\xc3",
+		"\xc4\x03" + bytes(3), "\xc5\x00\x03" + bytes(3), "\xc6\x00\x00\x00\x03" + bytes(3),
+		"\xc7\x03" + bytes(4), "\xc8\x00\x03" + bytes(4), "\xc9\x00\x00\x00\x03" + bytes(4),
+		"\xca" + bytes(4), "\xcb" + bytes(8),
+		"\xcc" + bytes(1), "\xcd" + bytes(2), "\xce" + bytes(4), "\xcf" + bytes(8),
+		"\xd0" + bytes(1), "\xd1" + bytes(2), "\xd2" + bytes(4), "\xd3" + bytes(8),
+		"\xd4" + bytes(2), "\xd5" + bytes(3), "\xd6" + bytes(5), "\xd7" + bytes(9), "\xd8" + bytes(17),
+		"\xd9\x03" + bytes(3), "\xda\x00\x03" + bytes(3), "\xdb\x00\x00\x00\x03" + bytes(3),
+		"\xdc\x00\x02\x01\x02", "\xdd\x00\x00\x00\x02\x01\x02",
+		"\xde\x00\x01\x01\x02", "\xdf\x00\x00\x00\x01\x01\x02",
+	}
+	for _, v := range values {
+		request := "\x00\x81\xa1x" + v
+		if n, err := follow([]byte(request+"\x00\x00"), 100); err != nil || n != len(request) {
+			t.Errorf("%q: %d bytes, %v, want %d", v, n, err, len(request))
+		}
+	}
+}
+
 // A request that no member sends is refused before raft's decoder allocates room for it.
-func TestScanRefuses(t *testing.T) {
+func TestReadRefuses(t *testing.T) {
 	list := func(n int) string { return "\xdc" + string([]byte{byte(n >> 8), byte(n)}) }
 	tests := []struct{ name, request string }{
 		{"type", "\x05"},
@@ -130,46 +158,6 @@ func TestScanRefuses(t *testing.T) {
 	}
 }
 
-// wireServer is raft's transport behind conns, reached by pipes.
-type wireServer struct {
-	conns    *conns
-	inner    *raft.NetworkTransport
-	incoming chan net.Conn
-	closed   chan struct{}
-}
-
-func newWireServer(t testing.TB) *wireServer {
-	s := &wireServer{incoming: make(chan net.Conn), closed: make(chan struct{})}
-	s.conns = newConns(s, slog.New(slog.DiscardHandler))
-	s.inner = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: s.conns, MaxPool: 1, Timeout: time.Second, Logger: hclog.NewNullLogger(),
-	})
-	t.Cleanup(func() { _, _ = s.inner.Close(), s.conns.Close() })
-	return s
-}
-
-func (s *wireServer) Accept() (net.Conn, error) {
-	select {
-	case c := <-s.incoming:
-		return c, nil
-	case <-s.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (s *wireServer) Addr() net.Addr { return memberAddr("m1:1") }
-
-func (s *wireServer) Close() error { close(s.closed); return nil }
-
-func (s *wireServer) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return nil, errDown }
-
-// dial connects as a member.
-func (s *wireServer) dial(member uint32) net.Conn {
-	ours, theirs := net.Pipe()
-	s.incoming <- &Conn{Conn: theirs, Peer: member}
-	return ours
-}
-
 // send writes a request and reports whether all of it was accepted.
 func send(conn net.Conn, b []byte) bool {
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
@@ -185,12 +173,8 @@ func unfinished(n int) []byte {
 // Requests take little memory, whatever their bytes are.
 func TestMutatedRequestsTakeLittleMemory(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // little but what is held
-	s := newWireServer(t)
-	go func() {
-		for rpc := range s.inner.Consumer() {
-			rpc.Respond(&raft.AppendEntriesResponse{}, nil)
-		}
-	}()
+	s := newPipes(nil)
+	newTestTransport(t, s)
 	rng, long := rand.New(rand.NewPCG(1, 2)), make([]byte, 2<<20)
 	real := requests(t)
 	names := slices.Sorted(maps.Keys(real))
@@ -206,7 +190,7 @@ func TestMutatedRequestsTakeLittleMemory(t *testing.T) {
 		if i%8 == 0 {
 			b = append(unfinished(len(long)), long...)
 		}
-		conn := s.dial(uint32(1 + i%3))
+		conn := s.connect(uint32(1 + i%3))
 		defer conn.Close()
 		go func() { _, _ = io.Copy(io.Discard, conn) }()
 		send(conn, b)
@@ -222,18 +206,14 @@ func TestMutatedRequestsTakeLittleMemory(t *testing.T) {
 // A member's connections make room for its newest one: the one that has been idle for longest is
 // closed.
 func TestConnectionsOfOneMember(t *testing.T) {
-	s := newWireServer(t)
-	go func() {
-		for rpc := range s.inner.Consumer() {
-			rpc.Respond(&raft.AppendEntriesResponse{}, nil)
-		}
-	}()
+	s := newPipes(nil)
+	newTestTransport(t, s)
 	beat := requests(t)["heartbeat"]
-	other := s.dial(2)
+	other := s.connect(2)
 	defer other.Close()
 	var conns []net.Conn
 	for range maxPeerConns {
-		c := s.dial(1)
+		c := s.connect(1)
 		defer c.Close()
 		if !send(c, beat) || !answered(c) {
 			t.Fatal("not served")
@@ -243,7 +223,7 @@ func TestConnectionsOfOneMember(t *testing.T) {
 	if !send(conns[0], beat) || !answered(conns[0]) {
 		t.Fatal("not served")
 	}
-	conns = append(conns, s.dial(1))
+	conns = append(conns, s.connect(1))
 	defer conns[maxPeerConns].Close()
 	if _, err := conns[1].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection that was idle for longest: %v, want its end", err)
@@ -267,28 +247,26 @@ func answered(c net.Conn) bool {
 // that raft has already: if only these are left, the newest is refused.
 func TestRequestsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		owner := newConns(nil, slog.New(slog.DiscardHandler))
+		owner := newConns(slog.New(slog.DiscardHandler))
 		in := func() (*inConn, net.Conn) {
 			ours, theirs := net.Pipe()
-			c := &inConn{Conn: theirs, owner: owner}
-			if err := owner.track(c); err != nil {
-				t.Fatal(err)
-			}
-			return c, ours
+			return owner.add(theirs), ours
 		}
 		first, far1 := in()
 		second, far2 := in()
 		third, far3 := in()
 		fourth, far4 := in()
-		hold := func(c *inConn, n int64, whole bool) error {
+		begin := func(c *inConn, n int) error {
 			time.Sleep(time.Millisecond)
-			return owner.count(c, n, whole)
+			owner.note(c, false)
+			return owner.count(c, n)
 		}
 		const half = maxRequests / 2
-		if err := errors.Join(hold(first, half, true), hold(second, 1, false), hold(third, 1, false), hold(second, half-2, false)); err != nil {
+		if err := errors.Join(begin(first, half), begin(second, 1), begin(third, 1), owner.count(second, half-2)); err != nil {
 			t.Fatal(err)
 		}
-		if err := hold(fourth, 1, false); err != nil {
+		owner.note(first, true)
+		if err := begin(fourth, 1); err != nil {
 			t.Errorf("refused, although others are unfinished: %v", err)
 		}
 		_ = far2.SetReadDeadline(time.Now().Add(time.Second))
@@ -299,7 +277,7 @@ func TestRequestsTogether(t *testing.T) {
 		if _, err := far3.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the connection of an unfinished request that began later: %v, want it open", err)
 		}
-		if err := hold(fourth, half, false); !errors.Is(err, errRequests) {
+		if err := owner.count(fourth, half); !errors.Is(err, errRequests) {
 			t.Errorf("%v, although raft has what is there", err)
 		}
 		for _, c := range []*inConn{fourth, third, second, first} {
@@ -316,8 +294,8 @@ func TestRequestsTogether(t *testing.T) {
 	})
 }
 
-// FuzzRequests checks that the scanner's result does not depend on how the bytes arrive, and that
-// raft's decoder reads no byte more than the scanner allows, and takes little memory.
+// FuzzRequests checks that what is read of a request does not depend on how its bytes arrive, and
+// that raft's decoder finds the same end, and takes little memory.
 func FuzzRequests(f *testing.F) {
 	for _, request := range requests(f) {
 		f.Add(request, uint16(3))
@@ -329,21 +307,18 @@ func FuzzRequests(f *testing.F) {
 		if (err == nil) != (again == nil) || err == nil && n != m {
 			t.Fatalf("in pieces of %d: %d bytes, %v; at once: %d bytes, %v", piece+1, n, err, m, again)
 		}
-		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err != nil {
 			return
 		}
-		if err != nil {
-			n = len(b)
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		commands := []any{new(raft.AppendEntriesRequest), new(raft.RequestVoteRequest), new(raft.InstallSnapshotRequest), new(raft.TimeoutNowRequest), new(raft.RequestPreVoteRequest)}
 		r := bufio.NewReader(bytes.NewReader(b[1:]))
-		if codec.NewDecoder(r, &codec.MsgpackHandle{}).Decode(commands[b[0]]) == nil {
-			if left, _ := io.ReadAll(r); err == nil && len(left) < len(b)-n {
+		if codec.NewDecoder(r, new(codec.MsgpackHandle)).Decode(kinds[b[0]].empty()) == nil {
+			if left, _ := io.ReadAll(r); len(left) != len(b)-n {
 				t.Fatalf("raft read %d bytes, the request has %d", len(b)-len(left), n)
 			}
 		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_ = codec.NewDecoderBytes(b[1:n], new(codec.MsgpackHandle)).Decode(kinds[b[0]].empty()) // it may fail
 		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 8<<20+64*uint64(len(b)) {
 			t.Fatalf("%d bytes made for a request of %d", after.TotalAlloc-before.TotalAlloc, n)
 		}

@@ -1,0 +1,157 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// maxPool is how many idle connections are kept to each member. raft uses one for heartbeats,
+	// one for votes and one for entries.
+	maxPool = 3
+	// sendRate is the slowest link, in bytes a second, on which a follower can be caught up. The
+	// time for a request and its answer is rpcTimeout plus the time for its bytes at this rate.
+	sendRate = 256 << 10
+	// snapshotStep is for how many bytes of a snapshot the time for a request is given once more: its
+	// receiver stores, reads and installs them before it answers.
+	snapshotStep = 256 << 10
+	// sendBuffer is how many bytes of a request are collected before they are written.
+	sendBuffer = 64 << 10
+)
+
+// rpcTimeout returns the time limit for a request to a member and its answer, without its bytes.
+func rpcTimeout(election time.Duration) time.Duration { return max(2*time.Second, 4*election) }
+
+// allowance returns how much more time a request gets for its bytes.
+func allowance(bytes int) time.Duration { return time.Duration(bytes) * time.Second / sendRate }
+
+// dialer has the connections that this member has opened to others.
+type dialer struct {
+	stream  raft.StreamLayer
+	timeout time.Duration // for a request without its bytes, and for dialing
+	open    sync.Map      // *outConn → nil
+	idle    sync.Map      // raft.ServerAddress → chan *outConn, which has maxPool places
+	closed  atomic.Bool
+}
+
+// outConn is a connection to a member. At most one goroutine sends on it at a time, and one waits
+// for answers.
+type outConn struct {
+	net.Conn
+	owner *dialer
+	w     *bufio.Writer
+	enc   *codec.Encoder // on w
+	dec   *codec.Decoder
+}
+
+// get returns a connection to a member, an idle one if there is one.
+func (d *dialer) get(to raft.ServerAddress) (*outConn, error) {
+	select {
+	case c := <-d.pool(to):
+		return c, nil
+	default:
+	}
+	conn, err := d.stream.Dial(to, d.timeout)
+	if err != nil {
+		return nil, err
+	}
+	c := &outConn{Conn: conn, owner: d, w: bufio.NewWriterSize(conn, sendBuffer)}
+	c.enc = newEncoder(c.w)
+	c.dec = codec.NewDecoder(bufio.NewReader(conn), new(codec.MsgpackHandle))
+	if d.open.Store(c, nil); d.closed.Load() {
+		_ = c.Close()
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (d *dialer) pool(to raft.ServerAddress) chan *outConn {
+	pool, _ := d.idle.LoadOrStore(to, make(chan *outConn, maxPool))
+	return pool.(chan *outConn)
+}
+
+// close closes every connection, and those that are being dialed as soon as they are open.
+func (d *dialer) close() {
+	d.closed.Store(true)
+	d.open.Range(func(c, _ any) bool { _ = c.(*outConn).Close(); return true })
+}
+
+func (c *outConn) Close() error {
+	c.owner.open.Delete(c)
+	return c.Conn.Close()
+}
+
+// call sends a request with so many bytes of entries to a member and waits for the answer.
+func (d *dialer) call(to raft.ServerAddress, kind byte, req any, bytes int, resp any) error {
+	c, err := d.get(to)
+	if err != nil {
+		return err
+	}
+	err = c.SetDeadline(time.Now().Add(d.timeout + allowance(bytes)))
+	if err == nil {
+		err = c.send(kind, req)
+	}
+	if err == nil {
+		err = c.answer(resp)
+	}
+	if err != nil {
+		_ = c.Close()
+		return err
+	}
+	select {
+	case d.pool(to) <- c:
+		return nil
+	default:
+		return c.Close()
+	}
+}
+
+// sendSnapshot sends a snapshot to a member and waits for the answer.
+func (d *dialer) sendSnapshot(to raft.ServerAddress, req *raft.InstallSnapshotRequest, body io.Reader, resp any) error {
+	c, err := d.get(to)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // nothing follows a snapshot
+	limit := (d.timeout + allowance(snapshotStep)) * time.Duration(max(1, req.Size/snapshotStep))
+	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	if err := c.send(requestSnapshot, req); err != nil {
+		return err
+	}
+	if _, err := io.Copy(c.Conn, body); err != nil {
+		return err
+	}
+	return c.answer(resp)
+}
+
+// send writes a request.
+func (c *outConn) send(kind byte, req any) error {
+	_ = c.w.WriteByte(kind) // Flush returns an error of w again
+	if err := c.enc.Encode(req); err != nil {
+		return err
+	}
+	return c.w.Flush()
+}
+
+// answer waits for the answer to the oldest request that has none.
+func (c *outConn) answer(resp any) error {
+	var text string
+	err := c.dec.Decode(&text)
+	if err == nil {
+		err = c.dec.Decode(resp)
+	}
+	if err == nil && text != "" {
+		err = errors.New(text)
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
+	"github.com/hashicorp/raft"
+)
+
+// pipes is a StreamLayer over connections in memory. What is sent to incoming is accepted. What is
+// dialed is passed to dialed; without it, nobody can be reached.
+type pipes struct {
+	incoming chan net.Conn
+	dialed   func(theirs net.Conn)
+	closed   chan struct{}
+}
+
+func newPipes(dialed func(theirs net.Conn)) *pipes {
+	return &pipes{incoming: make(chan net.Conn), dialed: dialed, closed: make(chan struct{})}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.incoming:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Addr() net.Addr { return memberAddr("m1:1") }
+
+func (p *pipes) Close() error { close(p.closed); return nil }
+
+func (p *pipes) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+	if p.dialed == nil {
+		return nil, errDown
+	}
+	ours, theirs := net.Pipe()
+	p.dialed(theirs)
+	return ours, nil
+}
+
+var errDown = errors.New("connection refused")
+
+// connect opens a connection in the name of a member.
+func (p *pipes) connect(member uint32) net.Conn {
+	ours, theirs := net.Pipe()
+	p.incoming <- &Conn{Conn: theirs, Peer: member}
+	return ours
+}
+
+// newTestTransport returns a Transport over p whose raft is not running yet.
+func newTestTransport(t testing.TB, p *pipes) *Transport {
+	tr := New(Config{
+		Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler), Stalled: noStall,
+		Raft: func() *raft.Raft { return nil }, Leads: func(uint64) bool { return false },
+	})
+	tr.Start()
+	t.Cleanup(func() {
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return tr
+}
+
+// far is the other end of a dialed connection: a member that shows the test each AppendEntries that
+// comes, and answers as the test says.
+type far struct {
+	t     testing.TB
+	conn  net.Conn
+	pause atomic.Int64 // nanoseconds before it reads the next request
+	sent  chan *raft.AppendEntriesRequest
+	ended chan struct{} // closed at the end of the connection
+}
+
+func newFar(t testing.TB, conn net.Conn) *far {
+	f := &far{t: t, conn: conn, sent: make(chan *raft.AppendEntriesRequest, 5000), ended: make(chan struct{})}
+	t.Cleanup(func() {
+		conn.Close()
+		<-f.ended
+	})
+	go f.read()
+	return f
+}
+
+func (f *far) read() {
+	defer close(f.ended)
+	defer close(f.sent)
+	r := bufio.NewReader(f.conn)
+	dec := codec.NewDecoder(r, new(codec.MsgpackHandle))
+	for {
+		time.Sleep(time.Duration(f.pause.Load()))
+		kind, err := r.ReadByte()
+		req := new(raft.AppendEntriesRequest)
+		if err == nil {
+			err = dec.Decode(req)
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe):
+			return
+		case err != nil || kind != requestAppend:
+			f.t.Errorf("what came is not one AppendEntries after the other: type %d, %v", kind, err)
+			return
+		}
+		f.sent <- req
+	}
+}
+
+// answer answers the oldest request that has no answer.
+func (f *far) answer(success bool, text string) {
+	enc := newEncoder(f.conn)
+	if err := errors.Join(enc.Encode(text), enc.Encode(&raft.AppendEntriesResponse{Success: success})); err != nil {
+		f.t.Errorf("the answer is not taken: %v", err)
+	}
+}
