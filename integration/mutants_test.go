@@ -247,6 +247,16 @@ var mutants = []mutant{
 		"./quorum/wire", "Clamp|Commit|Pipeline",
 	},
 	{
+		"entries of an earlier term carry a later term's commit", "quorum/wire/pipeline.go",
+		"; term == req.Term {", "; term > 0 {",
+		"./quorum/wire", "TestNoCommitNotice",
+	},
+	{
+		"request with any number of entries", "quorum/wire/message.go",
+		"case isList && n > m.elements:", "case isList && n < 0:",
+		"./quorum/wire", "TestReadRefuses",
+	},
+	{
 		"table time unclamped", "sessiontracker/table.go",
 		"min(now.Sub(c.base), t.step+t.slack())", "now.Sub(c.base)",
 		"./sessiontracker", wholePackage,
