@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"rollcall/admin"
 	"rollcall/znode"
 )
 
@@ -57,3 +58,6 @@ func (m *Member) Tracked() int {
 	defer m.state.RUnlock()
 	return m.terms.table.Len()
 }
+
+// Shown returns the metrics that the member gives to the commands.
+func (m *Member) Shown() admin.Stats { return source{m}.Stats() }
