@@ -68,7 +68,7 @@ var reaches = map[string]string{
 var judges = []string{"Clients", "Operators", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Hooks", "Wrap", "WrapLog"}
 
 // defaults are the fields of rooms that no setting changes.
-var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
+var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
 
 // Every setting reaches the packages that need it, and no other field of theirs. Each is changed
 // alone.
