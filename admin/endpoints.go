@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"regexp"
@@ -15,10 +16,17 @@ type endpoint struct {
 	method string // GET stands for HEAD, too
 	path   string // a pattern of http.ServeMux
 	class  class
-	long   bool // its answer can be long or slow: at most maxLong of them are made at once
-	alias  bool // another path of the endpoint before it
+	long   bool          // its answer can be long or slow: at most maxLong of them are made at once
+	lasts  time.Duration // how long its answer may take; default answerTime
+	alias  bool          // another path of the endpoint before it
 	help   string
 	serve  func(h *HTTP, w http.ResponseWriter, r *http.Request)
+}
+
+// metricsEndpoint is the row of /metrics, which a port of its own may serve, too.
+var metricsEndpoint = endpoint{
+	method: "GET", path: "/metrics", class: reads, help: "the metrics of mntr, the Go runtime and the process, for Prometheus",
+	serve: func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.metrics.ServeHTTP(w, r) },
 }
 
 // endpoints returns the table. The paths of ZooKeeper's commands begin with commandURL. The row of
@@ -28,6 +36,7 @@ func endpoints(commandURL string) []endpoint {
 		{method: "GET", path: "/livez", class: open, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: (*HTTP).livez},
 		{method: "GET", path: "/readyz", class: open, help: "200 if clients are served here; 503 with the reason if not", serve: (*HTTP).readyz},
 	}
+	all = append(append(all, metricsEndpoint), profiles...)
 	for i := range commands {
 		c := &commands[i]
 		serve := func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.command(w, r, c) }
@@ -64,11 +73,11 @@ func CheckCommandURL(path string) error {
 	return nil
 }
 
-// newHandler returns what answers all requests: the mux of all endpoints, behind the checks of their
-// classes and the headers that all answers carry.
-func (h *HTTP) newHandler() http.Handler {
+// protect returns the mux of some endpoints, behind the checks of their classes and with the headers
+// that all answers carry.
+func (h *HTTP) protect(all []endpoint) http.Handler {
 	mux := http.NewServeMux()
-	for _, e := range endpoints(h.cfg.CommandURL) {
+	for _, e := range all {
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) {
 			if refusal := h.refuse(e.class, r); refusal != nil {
 				refusal.write(w)
@@ -105,7 +114,8 @@ func (h *HTTP) answer(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	if e.class == changes {
 		h.log.Info("an operator's request", "method", r.Method, "path", r.URL.Path, "from", r.RemoteAddr)
 	}
-	e.serve(h, &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), end: time.Now().Add(answerTime)}, r)
+	end := time.Now().Add(cmp.Or(e.lasts, answerTime))
+	e.serve(h, &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), end: end}, r)
 }
 
 // pacedWriter gives the client answerPart for each write, and up to end for all of them.

@@ -47,7 +47,11 @@ type HTTPSettings struct {
 	Addr        string
 	CommandURL  string        // path of ZooKeeper's commands; default "/commands"
 	IdleTimeout time.Duration // after which a connection without a request is closed; default 30 s
-	TokenFile   string        // file with the token of administrators; "": there is none
+	// MetricsAddr is where the command also serves /metrics, to everybody; "": nowhere.
+	MetricsAddr string
+	// BareMetrics leaves out the metrics of the Go runtime and of the process.
+	BareMetrics bool
+	TokenFile   string // file with the token of administrators; "": there is none
 }
 
 // HTTPConfig configures an HTTP. A field without a default is required.
@@ -68,6 +72,7 @@ type HTTP struct {
 	source   Source
 	log      *slog.Logger
 	handler  http.Handler
+	metrics  http.Handler // of /metrics
 	cred     credentials
 	names    []string      // lower case
 	long     chan struct{} // has room for maxLong: the long answers that are under way
@@ -105,7 +110,11 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	for _, name := range append([]string{"localhost"}, cfg.Names...) {
 		h.names = append(h.names, strings.ToLower(name))
 	}
-	h.handler = h.newHandler()
+	var err error
+	if h.metrics, err = newMetrics(h.words, h.source, cfg.BareMetrics); err != nil {
+		return nil, err
+	}
+	h.handler = h.protect(endpoints(cfg.CommandURL))
 	return h, nil
 }
 
@@ -115,10 +124,19 @@ func (h *HTTP) Stop() { h.stopping.Store(true) }
 
 // Serve answers requests on l until ctx ends, and closes l. It then waits up to shutdownTime for
 // the answers that are under way.
-func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
+func (h *HTTP) Serve(ctx context.Context, l net.Listener) error { return h.serve(ctx, l, h.handler) }
+
+// ServeMetrics does the same with /metrics alone, for everybody who reaches l.
+func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
+	e := metricsEndpoint
+	e.class = open
+	return h.serve(ctx, l, h.protect([]endpoint{e}))
+}
+
+func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	bounded := newBounded(l, maxConns)
 	srv := &http.Server{
-		Handler: h.handler, ConnState: bounded.state,
+		Handler: handler, ConnState: bounded.state,
 		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: h.cfg.IdleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // what strangers send is not an operator's concern
 	}

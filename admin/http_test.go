@@ -75,6 +75,11 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	const json, remote = "application/json", "10.0.0.9:5"
 	allowed := []string{"Authorization", "digest super:secret", "Content-Type", json}
 	h, _ := newTestHTTP(t, "leader")
+	all := endpoints(DefaultCommandURL)
+	for i := range all {
+		all[i].serve = func(*HTTP, http.ResponseWriter, *http.Request) {} // a profile takes long
+	}
+	h.handler = h.protect(all)
 	with := func(header ...string) []string { return append(slices.Clone(allowed), header...) }
 	for _, tt := range []struct {
 		name                 string
@@ -106,7 +111,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 		{"by such a name, signed in", visit{host: "evil.example:8080", header: allowed}, 200, 200, 403},
 		{"from a form", visit{header: with("Content-Type", "text/plain")}, 200, 200, 415},
 	} {
-		for _, e := range endpoints(DefaultCommandURL) {
+		for _, e := range all {
 			v := tt.visit
 			v.method, v.path = e.method, e.path
 			w := v.to(h)
@@ -424,6 +429,39 @@ func TestLongAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// A profile may take longer than a request may take to arrive, and ends in time whatever it is asked
+// for.
+func TestProfilesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newTestHTTP(t, "leader")
+		p, stop := serveOn(t, h)
+		for _, tt := range []struct {
+			seconds string
+			status  int
+			took    time.Duration
+		}{
+			{"30", 200, 30 * time.Second},
+			{"100000", 408, profileTime - answerPart},
+		} {
+			begun := time.Now()
+			c := p.dial()
+			if _, err := fmt.Fprintf(c, "GET /debug/pprof/goroutine?seconds=%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: digest super:secret\r\n\r\n", tt.seconds); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+			if took := time.Since(begun); answer.StatusCode != tt.status || took != tt.took {
+				t.Errorf("%s s: %d after %v, want %d after %v", tt.seconds, answer.StatusCode, took, tt.status, tt.took)
+			}
+			_ = c.Close()
+		}
+		stop()
+	})
+}
+
 // pipes is a listener in memory, so that time can be virtual.
 type pipes struct {
 	conns chan net.Conn
@@ -434,9 +472,14 @@ func newPipes() *pipes { return &pipes{make(chan net.Conn), make(chan struct{})}
 
 func (p *pipes) dial() net.Conn {
 	ours, theirs := net.Pipe()
-	p.conns <- theirs
+	p.conns <- localPipe{theirs}
 	return ours
 }
+
+// localPipe is a connection that comes from this machine.
+type localPipe struct{ net.Conn }
+
+func (localPipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
 func (p *pipes) Accept() (net.Conn, error) {
 	select {
@@ -474,7 +517,7 @@ func serveOn(t *testing.T, h *HTTP) (p *pipes, stop func()) {
 
 // ask sends a request over c, and returns the status of the answer.
 func ask(c net.Conn, path string) (int, error) {
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path); err != nil {
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: any.name\r\n\r\n", path); err != nil {
 		return 0, err
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)

@@ -5,7 +5,7 @@
 //   - Words has the whitelist, and the short answers.
 //   - HTTP serves what endpoints lists. Each endpoint has a class that says who may use it. commands
 //     are those of ZooKeeper's AdminServer.
-//   - table has all metrics, which mntr prints.
+//   - table has all metrics, which mntr prints and collector hands to Prometheus.
 //   - lists.go has the answers that grow with connections, sessions and watches. They are written
 //     while the lists are read. An answer that must be sorted first is made one at a time.
 package admin
@@ -41,7 +41,8 @@ type Words struct {
 	allowed []string
 	version string
 	source  Source
-	mask    atomic.Int64  // the trace mask: it is stored, but nothing is traced
+	mask    atomic.Int64 // the trace mask: it is stored, but nothing is traced
+	totals  totals
 	listing chan struct{} // has room for one: the long answer that is being made in memory
 }
 
@@ -91,7 +92,7 @@ func NewWords(cfg WordsConfig) (*Words, error) {
 	}
 	w := &Words{
 		allowed: []string{"srvr"}, version: VersionText(cfg.Version, cfg.Built),
-		source: cfg.Source, listing: make(chan struct{}, 1),
+		source: cfg.Source, totals: newTotals(), listing: make(chan struct{}, 1),
 	}
 	w.mask.Store(defaultMask)
 	for _, word := range cfg.Whitelist {
@@ -184,9 +185,6 @@ func (w *Words) srst(p *page, _ *Stats, _ io.Reader) {
 	w.reset()
 	p.printf("Server stats reset.\n")
 }
-
-// reset sets the counters of the member to zero.
-func (w *Words) reset() { w.source.ResetStats() }
 
 // hash lists digests of the tree in ZooKeeper. Here it lists none.
 func (w *Words) hash(*page, *Stats, io.Reader) {}

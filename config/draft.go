@@ -28,6 +28,9 @@ type draft struct {
 	adminEnabled      bool
 	adminHost         string
 	adminPort         int
+	metricsEnabled    bool
+	metricsHost       string
+	metricsPort       int
 }
 
 // newDraft returns a draft in which every key that is served has its default.
@@ -224,10 +227,13 @@ func (d *draft) finishClient() error {
 	return nil
 }
 
-// finishAdmin sets the address where operators are served over HTTP.
+// finishAdmin sets the addresses where operators and collectors are served over HTTP.
 func (d *draft) finishAdmin() error {
 	if d.adminEnabled {
 		d.HTTP.Addr = join(d.adminHost, d.adminPort)
+	}
+	if d.metricsEnabled {
+		d.HTTP.MetricsAddr = join(d.metricsHost, d.metricsPort)
 	}
 	return nil
 }

@@ -42,7 +42,6 @@ const (
 const (
 	noHTTPS    = "HTTPS is not served yet"
 	noRestore  = "snapshots are not sent or restored over HTTP yet"
-	noMetrics  = "there is no metrics endpoint yet"
 	noTLS      = "TLS is not served yet: the key would suggest an encryption that is not there"
 	noKeystore = "TLS is not served yet, and what would switch it on is refused"
 	noSASL     = "SASL is not served yet: connections would go unauthenticated"
@@ -181,6 +180,22 @@ var keys = []key{
 		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer TOKEN`. It is read at the start; others must not be able to read it (chmod 600)",
 	},
 	{
+		name: "metricsProvider.className", kind: metricsProvider(func(d *draft) *bool { return &d.metricsEnabled }), unset: "none",
+		doc: "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",
+	},
+	{
+		name: "metricsProvider.httpHost", kind: host(func(d *draft) *string { return &d.metricsHost }), def: allHosts,
+		doc: "address of that port",
+	},
+	{
+		name: "metricsProvider.httpPort", kind: number(0, maxPort, func(d *draft) *int { return &d.metricsPort }), def: "7000",
+		doc: "0: the system chooses a port. If it is in use, the member warns and runs without it",
+	},
+	{
+		name: "metricsProvider.exportJvmInfo", kind: choice("false", "true", func(d *draft) *bool { return &d.HTTP.BareMetrics }), def: "true",
+		doc: "false: /metrics leaves out the metrics of the Go runtime and of the process",
+	},
+	{
 		name: "skipACL", kind: yesNo(func(d *draft) *bool { return &d.Rules.SkipACL }), def: "no",
 		doc: "yes: ACLs are not checked; the leader's value counts",
 	},
@@ -278,9 +293,5 @@ var keys = []key{
 	{name: "admin.snapshot.enabled", def: "true", status: noEffect, harmless: "false", doc: noRestore, kind: boolean(nil)},
 	{name: "admin.restore.enabled", def: "true", status: noEffect, harmless: "false", doc: noRestore, kind: boolean(nil)},
 	{name: "admin.rateLimiterIntervalInMS", def: "300000", status: noEffect, doc: noRestore},
-	{name: "metricsProvider.className", unset: "none", status: noEffect, doc: noMetrics},
-	{name: "metricsProvider.httpHost", unset: "none", status: noEffect, doc: noMetrics},
-	{name: "metricsProvider.httpPort", def: "7000", status: noEffect, doc: noMetrics},
-	{name: "metricsProvider.exportJvmInfo", def: "true", status: noEffect, harmless: "false", doc: noMetrics, kind: boolean(nil)},
-	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: noMetrics},
+	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: "of ZooKeeper's providers alone"},
 }

@@ -196,6 +196,27 @@ func urlPath(field func(*draft) *string) kind {
 	}
 }
 
+// metricsProviders are ZooKeeper's providers of metrics, and whether each opens a port.
+var metricsProviders = map[string]bool{
+	"org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider": true,
+	"org.apache.zookeeper.metrics.impl.DefaultMetricsProvider":          false,
+	"org.apache.zookeeper.metrics.impl.NullMetricsProvider":             false,
+}
+
+// metricsProvider takes the name of a provider's class, and keeps whether it opens a port.
+func metricsProvider(field func(*draft) *bool) kind {
+	return kind{
+		allowed: "the class of ZooKeeper's PrometheusMetricsProvider, DefaultMetricsProvider or NullMetricsProvider",
+		parse: func(d *draft, s setting) error {
+			opens, known := metricsProviders[s.value]
+			if !known {
+				return errAllowed
+			}
+			return keep(d, field, opens)
+		},
+	}
+}
+
 // logKind takes the name of a log store.
 func logKind(field func(*draft) *disk.LogKind) kind {
 	return kind{

@@ -66,6 +66,7 @@ type Config struct {
 
 	Clients      net.Listener  // where clients connect; Run closes it
 	Operators    net.Listener  // where HTTP is served; Run closes it; default: nowhere
+	Collectors   net.Listener  // where /metrics alone is served, to everybody; likewise
 	Drain        time.Duration // how long a graceful stop may take to close client connections; default: at once
 	EnsembleText []byte        // content of /zookeeper/config; nil: standalone
 
@@ -176,7 +177,7 @@ const maxEvents = 4096
 
 // New checks cfg, opens the data folder and the member ports and assembles the member. It starts
 // nothing. The caller must call Run, which releases what New opened. If New returns an error,
-// Clients and Operators are still open.
+// its listeners are still open.
 func New(cfg Config) (*Member, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -282,6 +283,9 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.damageLoop(inner) })
 	if m.cfg.Operators != nil {
 		g.Go(func() error { return m.http.Serve(inner, m.cfg.Operators) })
+	}
+	if m.cfg.Collectors != nil {
+		g.Go(func() error { return m.http.ServeMetrics(inner, m.cfg.Collectors) })
 	}
 	m.serveMembers(inner, g)
 	g.Go(func() error {

@@ -44,6 +44,8 @@ var reaches = map[string]string{
 	"HTTP.Addr":             "http.HTTPSettings.Addr",
 	"HTTP.CommandURL":       "http.HTTPSettings.CommandURL",
 	"HTTP.IdleTimeout":      "http.HTTPSettings.IdleTimeout",
+	"HTTP.MetricsAddr":      "http.HTTPSettings.MetricsAddr",
+	"HTTP.BareMetrics":      "http.HTTPSettings.BareMetrics",
 	"HTTP.TokenFile":        "http.HTTPSettings.TokenFile",
 	"LinearizableReads":     "server.LinearizableReads",
 	"Rules.SkipACL":         "start.SkipAcl",
@@ -65,7 +67,7 @@ var reaches = map[string]string{
 
 // judges are the fields that no configuration file can set: they are for tests, or New makes them
 // from others.
-var judges = []string{"Clients", "Operators", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Hooks", "Wrap", "WrapLog"}
+var judges = []string{"Clients", "Operators", "Collectors", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Hooks", "Wrap", "WrapLog"}
 
 // defaults are the fields of rooms that no setting changes.
 var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")

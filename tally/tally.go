@@ -35,7 +35,7 @@ type Summary struct {
 	Sum           time.Duration
 	Min, Avg, Max time.Duration
 	// Percentiles, read off buckets: up to an eighth too high.
-	P50, P95, P99, P999 time.Duration
+	P50, P90, P95, P99, P999 time.Duration
 }
 
 // Add takes in one measurement. A negative one counts as 0.
@@ -87,7 +87,7 @@ func (d *Durations) Summary() Summary {
 		}
 		return s.Max
 	}
-	s.P50, s.P95, s.P99, s.P999 = at(500), at(950), at(990), at(999)
+	s.P50, s.P90, s.P95, s.P99, s.P999 = at(500), at(900), at(950), at(990), at(999)
 	return s
 }
 

@@ -32,7 +32,7 @@ func TestPercentiles(t *testing.T) {
 		for _, p := range []struct {
 			got  time.Duration
 			rank int
-		}{{s.P50, 2500}, {s.P95, 4750}, {s.P99, 4950}, {s.P999, 4995}} {
+		}{{s.P50, 2500}, {s.P90, 4500}, {s.P95, 4750}, {s.P99, 4950}, {s.P999, 4995}} {
 			if want := all[p.rank-1]; p.got < want || p.got > want+want/8+1 {
 				t.Errorf("scale %v: duration %d of 5000 is %v, reported as %v", scale, p.rank, want, p.got)
 			}
@@ -74,7 +74,7 @@ func TestWith(t *testing.T) {
 		c.Add(took)
 	}
 	want := c.Summary()
-	want.P50, want.P95, want.P99, want.P999 = 0, 0, 0, 0
+	want.P50, want.P90, want.P95, want.P99, want.P999 = 0, 0, 0, 0, 0
 	if got := b.Summary().With(a.Summary()); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -36,7 +36,9 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 		return fmt.Errorf("serve: clients: %w", err)
 	}
 	settings := memberConfig(cfg, logger)
-	settings.Clients, settings.Operators = clients, listenOperators(cfg.HTTP.Addr, logger)
+	settings.Clients = clients
+	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; set another admin.serverPort, or admin.enableServer=false", logger)
+	settings.Collectors = listenHTTP(cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", logger)
 	settings.Events = func(e member.Event) { logger.Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
 	m, err := member.New(settings)
 	if err != nil {
@@ -47,7 +49,7 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	logger.Info("member starts", "member", cfg.MyID, "version", builtFrom().version(), "clients", clients.Addr().String(),
-		"http", addrOf(settings.Operators), "data", cfg.Dir, "members", len(settings.Servers), "tick", cfg.Tick)
+		"http", addrOf(settings.Operators), "metrics", addrOf(settings.Collectors), "data", cfg.Dir, "members", len(settings.Servers), "tick", cfg.Tick)
 	var tuning sync.WaitGroup
 	over, stop := context.WithCancel(ctx)
 	tuning.Go(func() { keepSmall(over, env, m.Ready()) })
@@ -113,16 +115,16 @@ func listenClients(addr string) (net.Listener, error) {
 	return net.Listen("tcp", addr)
 }
 
-// listenOperators opens the port for HTTP. A member without one serves its clients all the same: a
-// port that is in use, mostly by another member on this machine, is a warning. The result is nil
-// then, and if addr is "".
-func listenOperators(addr string, logger *slog.Logger) net.Listener {
+// listenHTTP opens a port for HTTP. A member without one serves its clients all the same: a port that
+// is in use, mostly by another member on this machine, is a warning. The result is nil then, and if
+// addr is "".
+func listenHTTP(addr, warning string, logger *slog.Logger) net.Listener {
 	if addr == "" {
 		return nil
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		logger.Warn("HTTP for operators is not served; set another admin.serverPort, or admin.enableServer=false", "err", err)
+		logger.Warn(warning, "err", err)
 		return nil
 	}
 	return l
@@ -138,7 +140,7 @@ func addrOf(l net.Listener) string {
 
 // closeListeners closes the listeners of a member that could not be made.
 func closeListeners(cfg member.Config) {
-	for _, l := range []net.Listener{cfg.Clients, cfg.Operators} {
+	for _, l := range []net.Listener{cfg.Clients, cfg.Operators, cfg.Collectors} {
 		if l != nil {
 			_ = l.Close()
 		}

@@ -21,6 +21,9 @@ import (
 // ensembleCfg is the zoo.cfg of an ensemble, to which each case adds one setting.
 const ensembleCfg = "dataDir=DIR\ntickTime=2000\ninitLimit=10\nsyncLimit=5\nclientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n"
 
+// prometheusCfg is ensembleCfg with a port for metrics.
+const prometheusCfg = ensembleCfg + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n"
+
 // settingCase lists the fields that a key changes in a member's configuration, with their new
 // values. The key must not change any other field.
 type settingCase struct {
@@ -66,6 +69,10 @@ var settingCases = []settingCase{
 	{key: "admin.serverPort", value: "22", want: "HTTP.Addr 127.0.0.1:22"},
 	{key: "admin.commandURL", value: "/zk/commands", want: "HTTP.CommandURL /zk/commands"},
 	{key: "admin.idleTimeout", value: "2300", want: "HTTP.IdleTimeout 2.3s"},
+	{key: "metricsProvider.className", value: "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", want: "HTTP.MetricsAddr 0.0.0.0:7000"},
+	{key: "metricsProvider.httpHost", value: "::1", base: prometheusCfg, want: "HTTP.MetricsAddr [::1]:7000"},
+	{key: "metricsProvider.httpPort", value: "7001", base: prometheusCfg, want: "HTTP.MetricsAddr 0.0.0.0:7001"},
+	{key: "metricsProvider.exportJvmInfo", value: "false", want: "HTTP.BareMetrics true"},
 	{key: "admin.tokenFile", value: "DIR/token", want: "HTTP.TokenFile DIR/token"},
 	{key: "DigestAuthenticationProvider.superDigest", value: "super:abc=", want: "SuperDigest super:abc="},
 	{
@@ -89,7 +96,7 @@ var settingCases = []settingCase{
 }
 
 // given lists the fields of member.Config that no key sets.
-var given = strings.Fields("Clients Operators Drain Version Built Network Stores Now Events Logger Hooks Wrap WrapLog Rules.X509")
+var given = strings.Fields("Clients Operators Collectors Drain Version Built Network Stores Now Events Logger Hooks Wrap WrapLog Rules.X509")
 
 // Every key that is served sets fields of a member's configuration. Every field there is set by
 // some key, except those in given.

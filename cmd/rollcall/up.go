@@ -67,7 +67,7 @@ func (f upFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	var ready sync.WaitGroup
 	operators := "" // member 1's address for HTTP, if it has one
 	for i, s := range servers {
-		http := listenOperators(net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port+3000+i)), slog.New(slog.NewTextHandler(stderr, nil)))
+		http := listenHTTP(net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port+3000+i)), "HTTP for operators is not served; -port takes others", slog.New(slog.NewTextHandler(stderr, nil)))
 		if i == 0 {
 			operators = addrOf(http)
 		}

@@ -1,0 +1,31 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+// profileTime is how long a profile may take, with the time to send it.
+const profileTime = 3 * time.Minute
+
+// profiles are the endpoints of Go's profiler. Its profiles show the memory of the member, and so
+// the data of its clients.
+var profiles = []endpoint{
+	{method: "GET", path: "/debug/pprof/", class: changes, long: true, lasts: profileTime, help: "Go's profiles: their list, and each under its name", serve: profile(pprof.Index)},
+	{method: "GET", path: "/debug/pprof/cmdline", class: changes, help: "the command line", serve: profile(pprof.Cmdline)},
+	{method: "GET", path: "/debug/pprof/profile", class: changes, long: true, lasts: profileTime, help: "a profile of the processor time, over the parameter seconds", serve: profile(pprof.Profile)},
+	{method: "GET", path: "/debug/pprof/symbol", class: changes, help: "the names of functions", serve: profile(pprof.Symbol)},
+	{method: "GET", path: "/debug/pprof/trace", class: changes, long: true, lasts: profileTime, help: "a trace of the execution, over the parameter seconds", serve: profile(pprof.Trace)},
+}
+
+// profile runs one of the profiler's handlers until it has finished, the client has left or the time
+// for the profile is over.
+func profile(serve http.HandlerFunc) func(*HTTP, http.ResponseWriter, *http.Request) {
+	return func(_ *HTTP, w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), profileTime-answerPart)
+		defer cancel()
+		serve(w, r.WithContext(ctx))
+	}
+}
