@@ -19,11 +19,13 @@ const lengthSize = stream.LengthSize // of the field at the head of a frame
 // replies. Its stream owns bytes, buffers, deadlines and the end. The stream's lock guards the
 // fields below it. Locks are taken in the order tree, stream.
 type conn struct {
-	srv    *Server
-	port   *port
-	addr   net.Addr // the client's
-	host   string   // the client's address without port
-	number uint64   // unique over members and their restarts
+	srv  *Server
+	port *port
+	addr net.Addr // the client's
+	host string   // the client's address without port
+
+	ordinal uint64 // counts the server's connections, from 1; set by register
+	number  uint64 // unique over members and their restarts: ordinal above Config.ConnBase
 
 	subject string // the client certificate's subject; "": none was verified
 
@@ -46,7 +48,7 @@ var (
 )
 
 func newConn(s *Server, sock net.Conn, p *port) *conn {
-	c := &conn{srv: s, port: p, addr: sock.RemoteAddr(), host: hostOf(sock.RemoteAddr()), number: s.number.Add(1)}
+	c := &conn{srv: s, port: p, addr: sock.RemoteAddr(), host: hostOf(sock.RemoteAddr())}
 	c.stream.Init(sock, &p.streams, c)
 	ids := []*proto.Identity{identity("ip", c.host)}
 	c.ids.Store(&ids)

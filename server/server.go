@@ -106,13 +106,13 @@ type Server struct {
 	log     *slog.Logger
 	begun   time.Time
 	stats   counters
-	number  atomic.Uint64 // the newest connection's number
 	streams stream.Config // shared by all streams
 
 	operations *operationTable
 
 	mu       sync.Mutex
-	conns    map[*conn]struct{}
+	accepted uint64 // connections so far
+	conns    roster
 	byAddr   map[string]int           // connections by address
 	sessions map[jute.SessionID]*conn // connections whose handshake is done
 	draining bool                     // no new connections
@@ -150,13 +150,11 @@ func New(cfg Config) (*Server, error) {
 		cfg:      cfg,
 		begun:    time.Now(),
 		log:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
-		conns:    make(map[*conn]struct{}),
 		byAddr:   make(map[string]int),
 		sessions: make(map[jute.SessionID]*conn),
 
 		operations: newOperationTable(),
 	}
-	s.number.Store(cfg.ConnBase)
 	s.streams = stream.Config{
 		Tick: cfg.Tick, Handshake: l.Handshake, MaxFrame: l.MaxBuffer, MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
 		Budget: stream.NewBudget(l.Budget, s.allStreams, s.log), BytesIn: &s.stats.bytesIn, Logger: s.log,
@@ -242,12 +240,14 @@ func (s *Server) register(c *conn) (why stream.Reason, ok bool) {
 	switch {
 	case s.draining:
 		return shutdown, false
-	case limits.MaxConns > 0 && len(s.conns) >= limits.MaxConns:
+	case limits.MaxConns > 0 && s.conns.n >= limits.MaxConns:
 		return tooMany, false
 	case limits.MaxClientConns > 0 && s.byAddr[c.host] >= limits.MaxClientConns:
 		return tooManyOfAddr, false
 	}
-	s.conns[c] = struct{}{}
+	s.accepted++
+	c.ordinal, c.number = s.accepted, s.cfg.ConnBase+s.accepted
+	s.conns.add(c)
 	s.byAddr[c.host]++
 	return 0, true
 }
@@ -256,7 +256,7 @@ func (s *Server) register(c *conn) (why stream.Reason, ok bool) {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.conns, c)
+	s.conns.remove(c)
 	if s.byAddr[c.host]--; s.byAddr[c.host] == 0 {
 		delete(s.byAddr, c.host)
 	}
@@ -288,22 +288,18 @@ func (s *Server) cutWhere(why stream.Reason, match func(*conn) bool) {
 	}
 }
 
+// connections returns all connections, oldest first.
 func (s *Server) connections() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	conns := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
-	return conns
+	return s.conns.from(make([]*conn, 0, s.conns.n), 0)
 }
 
 // allStreams returns the streams of all connections.
 func (s *Server) allStreams() []*stream.Stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	streams := make([]*stream.Stream, 0, len(s.conns))
-	for c := range s.conns {
+	conns := s.connections()
+	streams := make([]*stream.Stream, 0, len(conns))
+	for _, c := range conns {
 		streams = append(streams, &c.stream)
 	}
 	return streams

@@ -52,12 +52,13 @@ var reasonNames = [numReasons]string{
 	restored: "restored", cutByMember: "cut", overBudget: "over_budget", internal: "internal",
 }
 
-// Stats are counted since New or ResetStats, except Connections, Outstanding and Held, which are
-// present values.
+// Stats are counted since New or ResetStats, except Connections, Sessions, Outstanding and Held, which
+// are present values.
 type Stats struct {
 	Received    uint64 // packets: frames and four-letter words
 	Sent        uint64 // packets
 	Connections int
+	Sessions    int               // with a connection here
 	Outstanding int               // requests that wait for the log
 	Handshakes  uint64            // requests for a session
 	Malformed   uint64            // requests that could not be read, answered with -5
@@ -144,7 +145,7 @@ func (s *Server) Stats() Stats {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Connections = len(s.conns)
+	st.Connections, st.Sessions = s.conns.n, len(s.sessions)
 	return st
 }
 

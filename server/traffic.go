@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -41,18 +40,12 @@ func (t *traffic) reply(op jute.Op, xid int32, zxid int64, at, took time.Duratio
 // Connections yields all connections, oldest first. It holds no lock while it yields.
 func (s *Server) Connections() iter.Seq[tally.Connection] {
 	return func(yield func(tally.Connection) bool) {
-		for _, c := range s.oldestFirst() {
+		for _, c := range s.connections() {
 			if shown, ok := c.show(); ok && !yield(shown) {
 				return
 			}
 		}
 	}
-}
-
-func (s *Server) oldestFirst() []*conn {
-	conns := s.connections()
-	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.number-s.cfg.ConnBase, b.number-s.cfg.ConnBase) })
-	return conns
 }
 
 func (c *conn) show() (shown tally.Connection, ok bool) {
@@ -63,7 +56,7 @@ func (c *conn) show() (shown tally.Connection, ok bool) {
 	}
 	t := &c.traffic
 	shown = tally.Connection{
-		Addr: c.addr.String(), Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
+		Number: c.ordinal, Addr: c.addr.String(), Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
 		Queued: c.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Begun(), Expires: c.stream.Expires(),
 	}
 	timeout := c.stream.Timeout()
@@ -97,7 +90,7 @@ func (s *Server) ResetConnections() {
 // time, and holds no lock while it yields.
 func (s *Server) Watches() iter.Seq2[jute.SessionID, []string] {
 	return func(yield func(jute.SessionID, []string) bool) {
-		for _, c := range s.oldestFirst() {
+		for _, c := range s.connections() {
 			if id, paths := c.watched(); len(paths) > 0 && !yield(id, paths) {
 				return
 			}

@@ -95,7 +95,7 @@ func TestConnections(t *testing.T) {
 		}
 		got := shown()
 		want := tally.Connection{
-			Addr: got.Addr, Reading: true, Received: 1, Sent: 1, Session: c.id, Timeout: 10 * time.Second, Established: begun,
+			Number: 1, Addr: got.Addr, Reading: true, Received: 1, Sent: 1, Session: c.id, Timeout: 10 * time.Second, Established: begun,
 			Replies: 1, Op: jute.OpCreateSession, Xid: 0, Zxid: got.Zxid, Replied: got.Replied, Expires: begun.Add(10*time.Second + stream.IdleSlack*testTick),
 		}
 		if got != want || got.Zxid == 0 {

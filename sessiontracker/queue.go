@@ -160,6 +160,17 @@ type Expiry struct {
 	At time.Duration
 }
 
+// Deadline returns the time at which id's timeout is over if it is not touched again, and the timeout. It
+// returns false if id is unknown or being closed.
+func (q *ExpiryQueue) Deadline(id jute.SessionID) (deadline, timeout time.Duration, ok bool) {
+	_, i := q.find(id, hash(id))
+	if i == 0 || q.filed[i] == closingFile {
+		return 0, 0, false
+	}
+	s := q.slot(i)
+	return s.deadline, time.Duration(s.timeout) * time.Millisecond, true
+}
+
 // Has reports whether the queue holds id.
 func (q *ExpiryQueue) Has(id jute.SessionID) bool {
 	_, i := q.find(id, hash(id))

@@ -326,6 +326,26 @@ func yieldAll(part []Expiry, yield func(Expiry) bool) bool {
 	return true
 }
 
+// Heard says when a session was last heard, as its leader knows.
+type Heard struct {
+	Ago  time.Duration // since the last touch, or since what counted as one: the term began, or a connect
+	Left time.Duration // until its timeout is over if it is not heard again; it is closed up to a tick later
+}
+
+// Heard returns what the table knows of a session at now. It returns false if the session is unknown or
+// being closed.
+func (t *GlobalTable) Heard(id jute.SessionID, now time.Time) (Heard, bool) {
+	at := t.Now(now)
+	p := t.shard(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	deadline, timeout, ok := p.queue.Deadline(id)
+	if !ok {
+		return Heard{}, false
+	}
+	return Heard{Ago: max(0, at-(deadline-timeout)), Left: max(0, deadline-at)}, true
+}
+
 // Len returns how many sessions the table holds, including those that are being closed.
 func (t *GlobalTable) Len() (n int) {
 	for i := range t.shards {

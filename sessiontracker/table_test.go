@@ -534,3 +534,30 @@ func TestExpiries(t *testing.T) {
 		t.Errorf("%d listed, 10 of %d are being closed", left, len(ids)-1)
 	}
 }
+
+// Heard says when a session was last touched and how much of its timeout is left.
+func TestHeard(t *testing.T) {
+	const timeout = 4 * time.Second
+	table := NewGlobalTable(start, tick, seeds(1, 2, 3))
+	for now := time.Duration(0); now <= 3*time.Second; now += tick / 2 {
+		table.Advance(start.Add(now))
+	}
+	table.Touch(2, start.Add(2500*ms), timeout)
+	at := start.Add(3 * time.Second)
+	for id, want := range map[jute.SessionID]Heard{1: {3 * time.Second, time.Second}, 2: {500 * ms, 3500 * ms}} {
+		if got, ok := table.Heard(id, at); got != want || !ok {
+			t.Errorf("session %d: %+v, %t, want %+v", id, got, ok, want)
+		}
+	}
+	if got, ok := table.Heard(9, at); ok {
+		t.Errorf("an unknown session: %+v", got)
+	}
+	steps(table, 3*time.Second, 6*time.Second)
+	if got, ok := table.Heard(1, start.Add(6*time.Second)); !ok || got != (Heard{Ago: 6 * time.Second}) {
+		t.Errorf("an overdue session: %+v, %t", got, ok)
+	}
+	table.Decide(nil, 10)
+	if got, ok := table.Heard(1, start.Add(6*time.Second)); ok {
+		t.Errorf("a session that is being closed: %+v", got)
+	}
+}

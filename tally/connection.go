@@ -8,6 +8,7 @@ import (
 
 // Connection is what operators see of one client connection. Its server fills it in.
 type Connection struct {
+	Number                                          uint64         // counts the server's connections, from 1
 	Addr                                            string         // host:port
 	Reading                                         bool           // the server waits for requests
 	Writing                                         bool           // the client has not taken all
@@ -35,4 +36,15 @@ func (c *Connection) Interest() int {
 		interest |= 4
 	}
 	return interest
+}
+
+// Watch is what operators see of one path that a connection watches.
+type Watch struct {
+	Connection uint64         // its Connection.Number
+	Session    jute.SessionID // of the connection
+	Path       string
+	Data       bool // once, for the node: created, deleted, or its data changed
+	Children   bool // once, for the node's children
+	Persistent bool // both, until the client removes the watch
+	Recursive  bool // the node and everything below it, until the client removes the watch
 }

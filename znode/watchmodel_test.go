@@ -2,6 +2,7 @@ package znode
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -348,5 +349,42 @@ func (m *watchModel) compare(t testing.TB) {
 	if !slices.Equal(got, want) || !slices.Equal(again, want) {
 		t.Errorf("listed %v and %v, want %v", got, again, want)
 	}
+	for _, k := range m.watchers {
+		m.compareListed(t, k)
+	}
 	checkWatchIndex(t, s)
+}
+
+// compareListed checks what operators see of a watcher's watches.
+func (m *watchModel) compareListed(t testing.TB, k *client) {
+	t.Helper()
+	want, n := map[string]WatchKinds{}, 0
+	for _, p := range m.list {
+		if p.who != k {
+			continue
+		}
+		n++
+		kinds := want[p.path]
+		kinds.Data = kinds.Data || p.table == dataTable && p.modes&once != 0
+		kinds.Children = kinds.Children || p.table == childTable && p.modes&once != 0
+		kinds.Persistent = kinds.Persistent || p.modes&persistent != 0
+		kinds.Recursive = kinds.Recursive || p.modes&recursive != 0
+		want[p.path] = kinds
+	}
+	s, got := m.w.s(), map[string]WatchKinds{}
+	for scan, more := NewWatchScan(k), true; more; {
+		more = s.ScanWatches(scan, func(path string) { got[path] = WatchKinds{} })
+	}
+	for path := range got {
+		got[path], _ = s.WatchOn(path, k)
+	}
+	if !maps.Equal(got, want) || s.WatchCountOf(k) != n {
+		t.Errorf("client %v has %d watches, %+v, want %d, %+v", k.id, s.WatchCountOf(k), got, n, want)
+	}
+	for _, path := range []string{"/a/b", "/none/deep"} {
+		watched := slices.ContainsFunc(m.list, func(p plainWatch) bool { return p.path == path })
+		if _, ok := s.WatchOn(path, k); ok != (want[path] != WatchKinds{}) || s.Watched(path) != watched {
+			t.Errorf("client %v watches %s: %t, anybody: %t", k.id, path, ok, s.Watched(path))
+		}
+	}
 }

@@ -60,6 +60,7 @@ const few = 8
 type watching struct {
 	watcher Watcher
 	first   [tableKinds]*watch
+	n       int    // the number of its watches, in all tables
 	told    uint64 // the turn of the last event that it got, or would have got if it might read the node
 }
 
@@ -373,6 +374,7 @@ func (r *watching) link(k tableKind, e *watch) {
 		r.first[k].sameWatcher.prev = e
 	}
 	r.first[k] = e
+	r.n++
 }
 
 func (r *watching) unlink(k tableKind, e *watch) {
@@ -386,4 +388,5 @@ func (r *watching) unlink(k tableKind, e *watch) {
 		next.sameWatcher.prev = prev
 	}
 	e.sameWatcher = neighbours{}
+	r.n--
 }

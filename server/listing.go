@@ -1,0 +1,180 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"rollcall/jute"
+	"rollcall/tally"
+	"rollcall/znode"
+)
+
+// The methods of this file list connections and watches page by page, for operators. A page is the
+// slice passed, which they fill up to its capacity. They hold no lock for more than listedPerLock
+// connections or watches.
+
+// listedPerLock is how many connections are looked at under one hold of a lock, for which apply or
+// accept may have to wait: some tens of microseconds.
+const listedPerLock = 256
+
+// ConnectionsFrom appends to page the connections whose numbers are at least first, in order. It
+// returns the number at which the next page begins, or 0 if there are no more.
+func (s *Server) ConnectionsFrom(page []tally.Connection, first uint64) (_ []tally.Connection, next uint64) {
+	for part := range s.parts(first) {
+		for _, c := range part {
+			if len(page) == cap(page) {
+				return page, c.ordinal
+			}
+			if shown, ok := c.show(); ok {
+				page = append(page, shown)
+			}
+		}
+	}
+	return page, 0
+}
+
+// Carried returns the connection that carries a session, and how many watches it has. It returns false
+// if no connection here does.
+func (s *Server) Carried(id jute.SessionID) (shown tally.Connection, watches int, ok bool) {
+	c := s.carrier(id)
+	if c == nil {
+		return shown, 0, false
+	}
+	if shown, ok = c.show(); !ok {
+		return shown, 0, false
+	}
+	tree := s.cfg.State
+	tree.RLock()
+	defer tree.RUnlock()
+	return shown, tree.WatchCountOf(c), true
+}
+
+// WatchersFrom appends to page the watches on path itself of the connections whose numbers are at least
+// first, in order. It returns the number at which the next page begins, or 0 if there are no more.
+func (s *Server) WatchersFrom(page []tally.Watch, path string, first uint64) (_ []tally.Watch, next uint64) {
+	tree := s.cfg.State
+	tree.RLock()
+	watched := tree.Watched(path)
+	tree.RUnlock()
+	if !watched {
+		return page, 0
+	}
+	for part := range s.parts(first) {
+		if page, next = s.watchers(page, path, part); next != 0 {
+			return page, next
+		}
+	}
+	return page, 0
+}
+
+// watchers appends to page the watches on path of these connections.
+func (s *Server) watchers(page []tally.Watch, path string, conns []*conn) (_ []tally.Watch, next uint64) {
+	tree := s.cfg.State
+	tree.RLock()
+	defer tree.RUnlock()
+	for _, c := range conns {
+		kinds, ok := tree.WatchOn(path, c)
+		switch {
+		case !ok:
+		case len(page) == cap(page):
+			return page, c.ordinal
+		default:
+			page = append(page, c.watch(path, kinds))
+		}
+	}
+	return page, 0
+}
+
+// watch returns what operators see of a watch.
+func (c *conn) watch(path string, kinds znode.WatchKinds) tally.Watch {
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	return tally.Watch{
+		Connection: c.ordinal, Session: c.session, Path: path,
+		Data: kinds.Data, Children: kinds.Children, Persistent: kinds.Persistent, Recursive: kinds.Recursive,
+	}
+}
+
+// WatchesFrom appends to page the watches of the connection that carries a session, in the order of
+// their paths, from path first on. It returns the path at which the next page begins, or "" if there are
+// no more. It looks at all watches of the connection, in parts, and sorts no more than a page and a part.
+// If ctx ends first, the page is not complete.
+func (s *Server) WatchesFrom(ctx context.Context, page []tally.Watch, id jute.SessionID, first string) (_ []tally.Watch, next string) {
+	c := s.carrier(id)
+	if c == nil {
+		return page, ""
+	}
+	tree := s.cfg.State
+	paths := lowest{limit: cap(page) - len(page) + 1, first: first}
+	scan := znode.NewWatchScan(c)
+	for unseen := true; unseen && ctx.Err() == nil; paths.cut() {
+		tree.RLock()
+		unseen = tree.ScanWatches(scan, paths.see)
+		tree.RUnlock()
+	}
+	if paths.full {
+		next = paths.kept[paths.limit-1]
+		paths.kept = paths.kept[:paths.limit-1]
+	}
+	for part := range slices.Chunk(paths.kept, listedPerLock) {
+		page = s.watchesOn(page, c, part)
+	}
+	return page, next
+}
+
+// watchesOn appends to page the watches of c on these paths that still exist.
+func (s *Server) watchesOn(page []tally.Watch, c *conn, paths []string) []tally.Watch {
+	tree := s.cfg.State
+	tree.RLock()
+	defer tree.RUnlock()
+	for _, path := range paths {
+		if kinds, ok := tree.WatchOn(path, c); ok {
+			page = append(page, c.watch(path, kinds))
+		}
+	}
+	return page
+}
+
+// parts yields the connections whose numbers are at least first, in order and in parts, without a lock.
+func (s *Server) parts(first uint64) func(yield func([]*conn) bool) {
+	return func(yield func([]*conn) bool) {
+		part := make([]*conn, 0, listedPerLock)
+		for more := true; more; {
+			if part = s.someFrom(part[:0], first); len(part) == 0 || !yield(part) {
+				return
+			}
+			more, first = len(part) == cap(part), part[len(part)-1].ordinal+1
+		}
+	}
+}
+
+func (s *Server) someFrom(part []*conn, first uint64) []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns.from(part, first)
+}
+
+// lowest keeps the lowest of some texts, each once.
+type lowest struct {
+	limit int    // how many are kept
+	first string // texts below are left out
+	kept  []string
+	full  bool // kept has limit texts in order, up to its last
+}
+
+// see adds a text. cut must be called before too many are added.
+func (l *lowest) see(text string) {
+	if text >= l.first && !(l.full && text >= l.kept[l.limit-1]) {
+		l.kept = append(l.kept, text)
+	}
+}
+
+// cut removes all but the lowest texts.
+func (l *lowest) cut() {
+	slices.SortFunc(l.kept, strings.Compare)
+	l.kept = slices.Compact(l.kept)
+	if l.full = len(l.kept) >= l.limit; l.full {
+		l.kept = l.kept[:l.limit]
+	}
+}

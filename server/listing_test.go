@@ -1,0 +1,142 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"rollcall/jute"
+	"rollcall/tally"
+)
+
+// Pages of connections, put together, have each connection once and in order.
+func TestConnectionsFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		var ids []jute.SessionID
+		for i := range 9 {
+			c := w.connect()
+			if i == 3 || i == 8 {
+				_ = c.Close()
+				continue
+			}
+			ids = append(ids, c.id)
+		}
+		synctest.Wait()
+		for size := 1; size <= 8; size++ {
+			var got []jute.SessionID
+			for first := uint64(1); first != 0; {
+				var page []tally.Connection
+				page, first = w.srv.ConnectionsFrom(make([]tally.Connection, 0, size), first)
+				for _, c := range page {
+					got = append(got, c.Session)
+				}
+				if len(page) < size && first != 0 {
+					t.Errorf("a page of %d has %d connections, and another follows", size, len(page))
+				}
+			}
+			if !slices.Equal(got, ids) {
+				t.Errorf("pages of %d: sessions %v, want %v", size, got, ids)
+			}
+		}
+		if n := w.srv.Stats().Sessions; n != len(ids) {
+			t.Errorf("%d sessions, want %d", n, len(ids))
+		}
+	})
+}
+
+// Carried finds the connection of a session that has one.
+func TestCarried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		a, b := w.connect(), w.connect()
+		b.call(jute.OpExists, exists("/x", true))
+		b.must(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/"), Watch: true})
+		if c, watches, ok := w.srv.Carried(b.id); !ok || c.Session != b.id || c.Number != 2 || watches != 2 {
+			t.Errorf("session %v: %+v with %d watches, %t", b.id, c, watches, ok)
+		}
+		_ = a.Close()
+		synctest.Wait()
+		if c, _, ok := w.srv.Carried(a.id); ok {
+			t.Errorf("the connection of session %v is closed, and Carried returns %+v", a.id, c)
+		}
+	})
+}
+
+// The watches on a path come in the order of their connections, and those of a session in the order of
+// their paths, page by page. Each says what it is set for.
+func TestWatchPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		a, none, b := w.connect(), w.connect(), w.connect()
+		for _, c := range []*client{a, b} {
+			for i := range 5 {
+				c.call(jute.OpExists, exists(fmt.Sprintf("/%d", 4-i), true))
+			}
+		}
+		b.must(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/"), Watch: true})
+		b.must(jute.OpAddWatch, jute.AddWatchRequest{Path: []byte("/3"), Mode: jute.AddWatchPersistent})
+		b.must(jute.OpAddWatch, jute.AddWatchRequest{Path: []byte("/9"), Mode: jute.AddWatchPersistentRecursive})
+		row := func(n uint64, id jute.SessionID, path string) tally.Watch {
+			return tally.Watch{Connection: n, Session: id, Path: path, Data: true}
+		}
+		onThree := []tally.Watch{row(1, a.id, "/3"), row(3, b.id, "/3")}
+		onThree[1].Persistent = true
+		ofB := []tally.Watch{
+			{Connection: 3, Session: b.id, Path: "/", Children: true},
+			row(3, b.id, "/0"), row(3, b.id, "/1"), row(3, b.id, "/2"), onThree[1], row(3, b.id, "/4"),
+			{Connection: 3, Session: b.id, Path: "/9", Recursive: true},
+		}
+		for size := 1; size <= 8; size++ {
+			var got []tally.Watch
+			for first := uint64(1); first != 0; {
+				var page []tally.Watch
+				page, first = w.srv.WatchersFrom(make([]tally.Watch, 0, size), "/3", first)
+				got = append(got, page...)
+			}
+			if !slices.Equal(got, onThree) {
+				t.Errorf("pages of %d on /3: %+v, want %+v", size, got, onThree)
+			}
+			got = nil
+			for first, more := "", true; more; {
+				var page []tally.Watch
+				page, first = w.srv.WatchesFrom(t.Context(), make([]tally.Watch, 0, size), b.id, first)
+				got = append(got, page...)
+				more = first != ""
+			}
+			if !slices.Equal(got, ofB) {
+				t.Errorf("pages of %d of session %v: %+v, want %+v", size, b.id, got, ofB)
+			}
+		}
+		if page, _ := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), "/", 1); !slices.Equal(page, ofB[:1]) {
+			t.Errorf("on /, whose children are watched: %+v, want %+v", page, ofB[:1])
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if page, _ := w.srv.WatchesFrom(over, make([]tally.Watch, 0, 9), b.id, ""); len(page) != 0 {
+			t.Errorf("after the end of its context: %+v", page)
+		}
+		if page, next := w.srv.WatchesFrom(t.Context(), make([]tally.Watch, 0, 9), none.id, ""); len(page) != 0 || next != "" {
+			t.Errorf("of a session without watches: %+v", page)
+		}
+		if page, next := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), "/nowhere", 1); len(page) != 0 || next != 0 {
+			t.Errorf("on a path without watches: %+v", page)
+		}
+	})
+}
+
+// A page of watches has the lowest paths, in whatever order they are seen, each once.
+func TestLowest(t *testing.T) {
+	l := lowest{limit: 3, first: "b"}
+	for _, part := range [][]string{{"g", "c", "c"}, {"a", "f", "d"}, {"e", "c", "b"}, {"z"}} {
+		for _, text := range part {
+			l.see(text)
+		}
+		l.cut()
+	}
+	if want := []string{"b", "c", "d"}; !slices.Equal(l.kept, want) || !l.full {
+		t.Errorf("%v, want %v", l.kept, want)
+	}
+}

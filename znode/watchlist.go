@@ -1,0 +1,99 @@
+package znode
+
+// The methods of this file list the watches of this member's connections in parts, for operators.
+// Each part needs at least the read lock; between two parts watches may be set, dropped and fired.
+
+// WatchKinds says in which ways a watcher watches a path.
+type WatchKinds struct {
+	Data       bool // once, for the node: created, deleted, or its data changed
+	Children   bool // once, for the node's children
+	Persistent bool // both, until it is removed
+	Recursive  bool // the node and everything below it, until it is removed
+}
+
+// Watched reports whether anybody watches path itself. It leaves out recursive watches above path.
+func (s *State) Watched(path string) bool {
+	w := &s.watches
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tables[dataTable].paths[path] != nil || w.tables[childTable].paths[path] != nil
+}
+
+// WatchOn returns in which ways who watches path itself, and false if it does not.
+func (s *State) WatchOn(path string, who Watcher) (kinds WatchKinds, ok bool) {
+	w := &s.watches
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var on byTable
+	for k := range tableKinds {
+		if e := w.find(k, path, who); e != nil {
+			on[k], ok = e.modes, true
+		}
+	}
+	return WatchKinds{
+		Data: on[dataTable]&once != 0, Children: on[childTable]&once != 0,
+		Persistent: (on[dataTable]|on[childTable])&persistent != 0, Recursive: on[dataTable]&recursive != 0,
+	}, ok
+}
+
+// WatchCountOf returns how many watches who has, counted as WatchCount does.
+func (s *State) WatchCountOf(who Watcher) int {
+	w := &s.watches
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.watchers[who]; r != nil {
+		return r.n
+	}
+	return 0
+}
+
+// WatchScan goes through the watches of one watcher in parts. Make one with NewWatchScan.
+type WatchScan struct {
+	who  Watcher
+	kind tableKind
+	last []*watch // the part before this one, in its order
+}
+
+// NewWatchScan returns a scan that has seen nothing yet.
+func NewWatchScan(who Watcher) *WatchScan {
+	return &WatchScan{who: who, last: make([]*watch, 0, watchesPerLock)}
+}
+
+// ScanWatches calls see with the paths of the next watches, at most watchesPerLock of them and in no
+// order, and reports whether there are more. A path that is watched in two ways may be seen twice. The
+// scan goes on after the last watch of the part before that still exists. If none of them does, it
+// starts again, so that see gets some paths once more. see is called under a lock: it must not block,
+// nor set or drop watches. After a scan has returned false it is over.
+func (s *State) ScanWatches(scan *WatchScan, see func(path string)) (more bool) {
+	w := &s.watches
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.watchers[scan.who]
+	if r == nil {
+		return false
+	}
+	e := w.resume(scan, r)
+	scan.last = scan.last[:0]
+	for range watchesPerLock {
+		for e == nil {
+			if scan.kind++; scan.kind == tableKinds {
+				return false
+			}
+			e, scan.last = r.first[scan.kind], scan.last[:0]
+		}
+		see(e.path.path)
+		scan.last = append(scan.last, e)
+		e = e.sameWatcher.next
+	}
+	return true
+}
+
+// resume returns the watch at which a scan goes on, or nil if the scan has seen all of its table.
+func (w *watches) resume(scan *WatchScan, r *watching) *watch {
+	for i := len(scan.last) - 1; i >= 0; i-- {
+		if e := scan.last[i]; w.find(scan.kind, e.path.path, scan.who) == e {
+			return e.sameWatcher.next
+		}
+	}
+	return r.first[scan.kind]
+}
