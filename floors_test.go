@@ -19,7 +19,7 @@ var floors = [][]string{
 	{"sessiontracker", "znode", "tally"},
 	{"quorum/disk", "server/stream"},
 	{"quorum/wire"},
-	{"quorum", "leader", "follower", "server", "admin", "client"},
+	{"quorum", "leader", "follower", "server", "admin", "client", "view"},
 	{"config"},
 	{"member", "bench"},
 	{"cmd/rollcall", "integration/wire", "integration/process", "integration/history", "ci/pictures"},

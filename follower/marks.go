@@ -8,8 +8,8 @@ import (
 	"rollcall/znode"
 )
 
-// marks returns the digests by which the leader compares this member with the others.
-func (f *Follower) marks() *proto.Marks {
+// Marks returns the digests by which this member is compared with the others. It takes no lock.
+func (f *Follower) Marks() *proto.Marks {
 	marks := f.cfg.State.Marks()
 	m := &proto.Marks{
 		Version: znode.DigestVersion,

@@ -128,7 +128,7 @@ func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 func (f *Follower) pong(number uint64) *proto.Pong {
 	pong := &proto.Pong{Number: number, Boot: f.cfg.Boot, Applied: f.applied.Load()}
 	if number != 0 {
-		pong.Marks, pong.ClockMs = f.marks(), f.cfg.Wall().UnixMilli()
+		pong.Marks, pong.ClockMs = f.Marks(), f.cfg.Wall().UnixMilli()
 		pong.Unlinked = f.unlinked(time.Now()) > f.cfg.Tick
 	}
 	return pong

@@ -41,6 +41,7 @@ import (
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 	"rollcall/server"
+	"rollcall/view"
 	"rollcall/znode"
 )
 
@@ -157,6 +158,8 @@ type Member struct {
 	peers      *peers
 	words      *admin.Words
 	http       *admin.HTTP
+	viewer     viewer          // answers other members
+	view       *view.Collector // asks them
 	ports      ports
 	ready      chan struct{}
 	events     chan Event
@@ -190,6 +193,7 @@ func New(cfg Config) (*Member, error) {
 	m.terms = newTerms(m)
 	m.succession = newSuccession(m)
 	m.peers = newPeers(cfg.Tick, m.dialMember)
+	m.viewer = newViewer(m)
 	m.state = znode.New(znode.Config{Self: cfg.ID, Hooks: hooks{m}, EnsembleText: cfg.EnsembleText})
 	var err error
 	if m.follower, err = follower.New(m.followerConfig()); err != nil {
@@ -202,6 +206,9 @@ func New(cfg Config) (*Member, error) {
 		return nil, err
 	}
 	if m.server, err = server.New(m.serverConfig()); err != nil {
+		return nil, err
+	}
+	if m.view, err = m.newView(); err != nil {
 		return nil, err
 	}
 	if err := m.open(); err != nil {

@@ -22,7 +22,7 @@ const maxMessage = 16 << 20
 const (
 	// maxStreams bounds the gRPC calls of one member to another at a time. There are four: a stream
 	// of pings, a stream of writes, a sync and a hello. A connection or a term that is ending may
-	// still have its own.
+	// still have its own. The view of an operator takes up to eight more.
 	maxStreams = 64
 	// keepaliveTime is the time without a byte after which a connection is probed. gRPC allows no
 	// less than 10 s.

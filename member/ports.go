@@ -132,6 +132,7 @@ type services struct {
 	proto.UnsafeFollowerServer
 	proto.UnsafeLeaderServer
 	*terms // Forward, Sync
+	viewer // View
 	m      *Member
 }
 
@@ -155,7 +156,7 @@ func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
 	)
-	s := services{terms: m.terms, m: m}
+	s := services{terms: m.terms, viewer: m.viewer, m: m}
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)
 	serve := func(l net.Listener) error {

@@ -26,6 +26,61 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type NodeKind int32
+
+const (
+	NodeKind_NODE_KIND_NONE      NodeKind = 0 // there is no such node
+	NodeKind_NODE_KIND_PLAIN     NodeKind = 1
+	NodeKind_NODE_KIND_EPHEMERAL NodeKind = 2
+	NodeKind_NODE_KIND_CONTAINER NodeKind = 3
+	NodeKind_NODE_KIND_TTL       NodeKind = 4
+)
+
+// Enum value maps for NodeKind.
+var (
+	NodeKind_name = map[int32]string{
+		0: "NODE_KIND_NONE",
+		1: "NODE_KIND_PLAIN",
+		2: "NODE_KIND_EPHEMERAL",
+		3: "NODE_KIND_CONTAINER",
+		4: "NODE_KIND_TTL",
+	}
+	NodeKind_value = map[string]int32{
+		"NODE_KIND_NONE":      0,
+		"NODE_KIND_PLAIN":     1,
+		"NODE_KIND_EPHEMERAL": 2,
+		"NODE_KIND_CONTAINER": 3,
+		"NODE_KIND_TTL":       4,
+	}
+)
+
+func (x NodeKind) Enum() *NodeKind {
+	p := new(NodeKind)
+	*p = x
+	return p
+}
+
+func (x NodeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_rollcall_proto_enumTypes[0].Descriptor()
+}
+
+func (NodeKind) Type() protoreflect.EnumType {
+	return &file_rollcall_proto_enumTypes[0]
+}
+
+func (x NodeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodeKind.Descriptor instead.
+func (NodeKind) EnumDescriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{0}
+}
+
 // Entry is one entry of the log: a batch of transactions that one leader sealed in
 // one term. Apply ignores an entry whose term is not raft's own for that entry, or
 // whose term and nonce are not those of the last TermStart applied.
@@ -1617,6 +1672,1743 @@ func (x *SyncReply) GetIndex() uint64 {
 	return 0
 }
 
+// ViewRequest asks a member for a page of what it knows. A limit is the most rows that the reply may
+// have; a reply has fewer if more would not fit its bytes. Ids of sessions are in unsigned order.
+type ViewRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to About:
+	//
+	//	*ViewRequest_Status
+	//	*ViewRequest_Sessions
+	//	*ViewRequest_Facts
+	//	*ViewRequest_Connections
+	//	*ViewRequest_Watches
+	//	*ViewRequest_Owner
+	//	*ViewRequest_Ephemerals
+	About         isViewRequest_About `protobuf_oneof:"about"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewRequest) Reset() {
+	*x = ViewRequest{}
+	mi := &file_rollcall_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewRequest) ProtoMessage() {}
+
+func (x *ViewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewRequest.ProtoReflect.Descriptor instead.
+func (*ViewRequest) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ViewRequest) GetAbout() isViewRequest_About {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *ViewRequest) GetStatus() *ViewStatus {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+func (x *ViewRequest) GetSessions() *ViewSessions {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Sessions); ok {
+			return x.Sessions
+		}
+	}
+	return nil
+}
+
+func (x *ViewRequest) GetFacts() *ViewFacts {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Facts); ok {
+			return x.Facts
+		}
+	}
+	return nil
+}
+
+func (x *ViewRequest) GetConnections() *ViewConnections {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Connections); ok {
+			return x.Connections
+		}
+	}
+	return nil
+}
+
+func (x *ViewRequest) GetWatches() *ViewWatches {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Watches); ok {
+			return x.Watches
+		}
+	}
+	return nil
+}
+
+func (x *ViewRequest) GetOwner() *ViewOwner {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Owner); ok {
+			return x.Owner
+		}
+	}
+	return nil
+}
+
+func (x *ViewRequest) GetEphemerals() *ViewEphemerals {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Ephemerals); ok {
+			return x.Ephemerals
+		}
+	}
+	return nil
+}
+
+type isViewRequest_About interface {
+	isViewRequest_About()
+}
+
+type ViewRequest_Status struct {
+	Status *ViewStatus `protobuf:"bytes,1,opt,name=status,proto3,oneof"`
+}
+
+type ViewRequest_Sessions struct {
+	Sessions *ViewSessions `protobuf:"bytes,2,opt,name=sessions,proto3,oneof"`
+}
+
+type ViewRequest_Facts struct {
+	Facts *ViewFacts `protobuf:"bytes,3,opt,name=facts,proto3,oneof"`
+}
+
+type ViewRequest_Connections struct {
+	Connections *ViewConnections `protobuf:"bytes,4,opt,name=connections,proto3,oneof"`
+}
+
+type ViewRequest_Watches struct {
+	Watches *ViewWatches `protobuf:"bytes,5,opt,name=watches,proto3,oneof"`
+}
+
+type ViewRequest_Owner struct {
+	Owner *ViewOwner `protobuf:"bytes,6,opt,name=owner,proto3,oneof"`
+}
+
+type ViewRequest_Ephemerals struct {
+	Ephemerals *ViewEphemerals `protobuf:"bytes,7,opt,name=ephemerals,proto3,oneof"`
+}
+
+func (*ViewRequest_Status) isViewRequest_About() {}
+
+func (*ViewRequest_Sessions) isViewRequest_About() {}
+
+func (*ViewRequest_Facts) isViewRequest_About() {}
+
+func (*ViewRequest_Connections) isViewRequest_About() {}
+
+func (*ViewRequest_Watches) isViewRequest_About() {}
+
+func (*ViewRequest_Owner) isViewRequest_About() {}
+
+func (*ViewRequest_Ephemerals) isViewRequest_About() {}
+
+// ViewReply answers a ViewRequest with the field of the same name.
+type ViewReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to About:
+	//
+	//	*ViewReply_Status
+	//	*ViewReply_Sessions
+	//	*ViewReply_Facts
+	//	*ViewReply_Connections
+	//	*ViewReply_Watches
+	//	*ViewReply_Owner
+	//	*ViewReply_Ephemerals
+	About         isViewReply_About `protobuf_oneof:"about"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewReply) Reset() {
+	*x = ViewReply{}
+	mi := &file_rollcall_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewReply) ProtoMessage() {}
+
+func (x *ViewReply) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
+func (*ViewReply) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ViewReply) GetAbout() isViewReply_About {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *ViewReply) GetStatus() *MemberStatus {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+func (x *ViewReply) GetSessions() *SessionRows {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Sessions); ok {
+			return x.Sessions
+		}
+	}
+	return nil
+}
+
+func (x *ViewReply) GetFacts() *FactRows {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Facts); ok {
+			return x.Facts
+		}
+	}
+	return nil
+}
+
+func (x *ViewReply) GetConnections() *ConnectionRows {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Connections); ok {
+			return x.Connections
+		}
+	}
+	return nil
+}
+
+func (x *ViewReply) GetWatches() *WatchRows {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Watches); ok {
+			return x.Watches
+		}
+	}
+	return nil
+}
+
+func (x *ViewReply) GetOwner() *OwnerRow {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Owner); ok {
+			return x.Owner
+		}
+	}
+	return nil
+}
+
+func (x *ViewReply) GetEphemerals() *EphemeralRows {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Ephemerals); ok {
+			return x.Ephemerals
+		}
+	}
+	return nil
+}
+
+type isViewReply_About interface {
+	isViewReply_About()
+}
+
+type ViewReply_Status struct {
+	Status *MemberStatus `protobuf:"bytes,1,opt,name=status,proto3,oneof"`
+}
+
+type ViewReply_Sessions struct {
+	Sessions *SessionRows `protobuf:"bytes,2,opt,name=sessions,proto3,oneof"`
+}
+
+type ViewReply_Facts struct {
+	Facts *FactRows `protobuf:"bytes,3,opt,name=facts,proto3,oneof"`
+}
+
+type ViewReply_Connections struct {
+	Connections *ConnectionRows `protobuf:"bytes,4,opt,name=connections,proto3,oneof"`
+}
+
+type ViewReply_Watches struct {
+	Watches *WatchRows `protobuf:"bytes,5,opt,name=watches,proto3,oneof"`
+}
+
+type ViewReply_Owner struct {
+	Owner *OwnerRow `protobuf:"bytes,6,opt,name=owner,proto3,oneof"`
+}
+
+type ViewReply_Ephemerals struct {
+	Ephemerals *EphemeralRows `protobuf:"bytes,7,opt,name=ephemerals,proto3,oneof"`
+}
+
+func (*ViewReply_Status) isViewReply_About() {}
+
+func (*ViewReply_Sessions) isViewReply_About() {}
+
+func (*ViewReply_Facts) isViewReply_About() {}
+
+func (*ViewReply_Connections) isViewReply_About() {}
+
+func (*ViewReply_Watches) isViewReply_About() {}
+
+func (*ViewReply_Owner) isViewReply_About() {}
+
+func (*ViewReply_Ephemerals) isViewReply_About() {}
+
+// ViewStatus asks for the member's status.
+type ViewStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewStatus) Reset() {
+	*x = ViewStatus{}
+	mi := &file_rollcall_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewStatus) ProtoMessage() {}
+
+func (x *ViewStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewStatus.ProtoReflect.Descriptor instead.
+func (*ViewStatus) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{25}
+}
+
+type MemberStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`                                        // "leader", "follower", "standalone"; "": it serves no client
+	ClientAddress string                 `protobuf:"bytes,3,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"` // where it listens for clients
+	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`                                       // raft's
+	Leader        uint32                 `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`                                   // that it knows; 0: none
+	Applied       uint64                 `protobuf:"varint,6,opt,name=applied,proto3" json:"applied,omitempty"`                                 // index
+	Committed     uint64                 `protobuf:"varint,7,opt,name=committed,proto3" json:"committed,omitempty"`                             // index
+	Zxid          int64                  `protobuf:"varint,8,opt,name=zxid,proto3" json:"zxid,omitempty"`                                       // of the last transaction applied
+	Sessions      uint32                 `protobuf:"varint,9,opt,name=sessions,proto3" json:"sessions,omitempty"`                               // with a connection here
+	Connections   uint32                 `protobuf:"varint,10,opt,name=connections,proto3" json:"connections,omitempty"`
+	Watches       uint32                 `protobuf:"varint,11,opt,name=watches,proto3" json:"watches,omitempty"`
+	DataBytes     int64                  `protobuf:"varint,12,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"` // of files other than those of the log
+	LogBytes      int64                  `protobuf:"varint,13,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	SnapshotIndex uint64                 `protobuf:"varint,14,opt,name=snapshot_index,json=snapshotIndex,proto3" json:"snapshot_index,omitempty"` // of the newest snapshot; 0: there is none
+	SnapshotMs    int64                  `protobuf:"varint,15,opt,name=snapshot_ms,json=snapshotMs,proto3" json:"snapshot_ms,omitempty"`          // when it was written, since 1970
+	Marks         *Marks                 `protobuf:"bytes,16,opt,name=marks,proto3" json:"marks,omitempty"`
+	Version       string                 `protobuf:"bytes,17,opt,name=version,proto3" json:"version,omitempty"`
+	StartedMs     int64                  `protobuf:"varint,18,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"` // when this process started, since 1970
+	ClockMs       int64                  `protobuf:"varint,19,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`       // its wall clock, since 1970
+	Joining       bool                   `protobuf:"varint,20,opt,name=joining,proto3" json:"joining,omitempty"`
+	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"` // why its disk or apply is taken to hang; then zxid, watches and what is on disk are not known
+	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"` // why its state is taken to be damaged
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberStatus) Reset() {
+	*x = MemberStatus{}
+	mi := &file_rollcall_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberStatus) ProtoMessage() {}
+
+func (x *MemberStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
+func (*MemberStatus) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *MemberStatus) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetClientAddress() string {
+	if x != nil {
+		return x.ClientAddress
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetLeader() uint32 {
+	if x != nil {
+		return x.Leader
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetCommitted() uint64 {
+	if x != nil {
+		return x.Committed
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetZxid() int64 {
+	if x != nil {
+		return x.Zxid
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetSessions() uint32 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetConnections() uint32 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetWatches() uint32 {
+	if x != nil {
+		return x.Watches
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetDataBytes() int64 {
+	if x != nil {
+		return x.DataBytes
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetLogBytes() int64 {
+	if x != nil {
+		return x.LogBytes
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetSnapshotIndex() uint64 {
+	if x != nil {
+		return x.SnapshotIndex
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetSnapshotMs() int64 {
+	if x != nil {
+		return x.SnapshotMs
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetMarks() *Marks {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+func (x *MemberStatus) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetStartedMs() int64 {
+	if x != nil {
+		return x.StartedMs
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetClockMs() int64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetJoining() bool {
+	if x != nil {
+		return x.Joining
+	}
+	return false
+}
+
+func (x *MemberStatus) GetStalled() string {
+	if x != nil {
+		return x.Stalled
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetDamaged() string {
+	if x != nil {
+		return x.Damaged
+	}
+	return ""
+}
+
+// ViewSessions asks for the sessions in the member's state, from an id on.
+type ViewSessions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         uint64                 `protobuf:"fixed64,1,opt,name=first,proto3" json:"first,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Member        uint32                 `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`  // only those attached to this member; 0: all
+	Address       []byte                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"` // only those of clients at this host, or host:port; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewSessions) Reset() {
+	*x = ViewSessions{}
+	mi := &file_rollcall_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewSessions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewSessions) ProtoMessage() {}
+
+func (x *ViewSessions) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewSessions.ProtoReflect.Descriptor instead.
+func (*ViewSessions) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ViewSessions) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *ViewSessions) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ViewSessions) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *ViewSessions) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+type SessionRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          []*SessionRow          `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	Next          uint64                 `protobuf:"fixed64,2,opt,name=next,proto3" json:"next,omitempty"` // id from which on there may be more; 0: there are no more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRows) Reset() {
+	*x = SessionRows{}
+	mi := &file_rollcall_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRows) ProtoMessage() {}
+
+func (x *SessionRows) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRows.ProtoReflect.Descriptor instead.
+func (*SessionRows) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SessionRows) GetRows() []*SessionRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *SessionRows) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+type SessionRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	Member        uint32                 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`  // that it is attached to; 0: none
+	Address       []byte                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // of the client that connected last
+	TimeoutMs     uint32                 `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	CreatedMs     int64                  `protobuf:"varint,5,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"` // since 1970
+	Ephemerals    uint32                 `protobuf:"varint,6,opt,name=ephemerals,proto3" json:"ephemerals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRow) Reset() {
+	*x = SessionRow{}
+	mi := &file_rollcall_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRow) ProtoMessage() {}
+
+func (x *SessionRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
+func (*SessionRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SessionRow) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *SessionRow) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *SessionRow) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+func (x *SessionRow) GetTimeoutMs() uint32 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *SessionRow) GetCreatedMs() int64 {
+	if x != nil {
+		return x.CreatedMs
+	}
+	return 0
+}
+
+func (x *SessionRow) GetEphemerals() uint32 {
+	if x != nil {
+		return x.Ephemerals
+	}
+	return 0
+}
+
+// ViewFacts asks for what only the members that serve sessions, and the leader, know of them. The reply
+// has a row for each of these sessions of which the member knows something, in the same order.
+type ViewFacts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []uint64               `protobuf:"fixed64,1,rep,packed,name=ids,proto3" json:"ids,omitempty"` // ascending
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewFacts) Reset() {
+	*x = ViewFacts{}
+	mi := &file_rollcall_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewFacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewFacts) ProtoMessage() {}
+
+func (x *ViewFacts) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewFacts.ProtoReflect.Descriptor instead.
+func (*ViewFacts) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ViewFacts) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type FactRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          []*FactRow             `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FactRows) Reset() {
+	*x = FactRows{}
+	mi := &file_rollcall_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FactRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FactRows) ProtoMessage() {}
+
+func (x *FactRows) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FactRows.ProtoReflect.Descriptor instead.
+func (*FactRows) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *FactRows) GetRows() []*FactRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+type FactRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	Connection    *ConnectionRow         `protobuf:"bytes,2,opt,name=connection,proto3" json:"connection,omitempty"`           // that carries the session, if it is here
+	Watches       uint32                 `protobuf:"varint,3,opt,name=watches,proto3" json:"watches,omitempty"`                // of that connection
+	Timed         bool                   `protobuf:"varint,4,opt,name=timed,proto3" json:"timed,omitempty"`                    // the member leads, and says:
+	HeardMs       uint64                 `protobuf:"varint,5,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // how long ago the session was last heard
+	LeftMs        uint64                 `protobuf:"varint,6,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`    // time until its timeout is over
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FactRow) Reset() {
+	*x = FactRow{}
+	mi := &file_rollcall_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FactRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FactRow) ProtoMessage() {}
+
+func (x *FactRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
+func (*FactRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *FactRow) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *FactRow) GetConnection() *ConnectionRow {
+	if x != nil {
+		return x.Connection
+	}
+	return nil
+}
+
+func (x *FactRow) GetWatches() uint32 {
+	if x != nil {
+		return x.Watches
+	}
+	return 0
+}
+
+func (x *FactRow) GetTimed() bool {
+	if x != nil {
+		return x.Timed
+	}
+	return false
+}
+
+func (x *FactRow) GetHeardMs() uint64 {
+	if x != nil {
+		return x.HeardMs
+	}
+	return 0
+}
+
+func (x *FactRow) GetLeftMs() uint64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
+}
+
+// ViewConnections asks for the member's client connections, from a number on.
+type ViewConnections struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"` // the run of the process that counted first; if it is another one, the page begins with the first connection
+	First         uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewConnections) Reset() {
+	*x = ViewConnections{}
+	mi := &file_rollcall_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewConnections) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewConnections) ProtoMessage() {}
+
+func (x *ViewConnections) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewConnections.ProtoReflect.Descriptor instead.
+func (*ViewConnections) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ViewConnections) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *ViewConnections) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *ViewConnections) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ConnectionRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"`
+	Rows          []*ConnectionRow       `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`  // ascending
+	Next          uint64                 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"` // number from which on there may be more; 0: there are no more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionRows) Reset() {
+	*x = ConnectionRows{}
+	mi := &file_rollcall_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionRows) ProtoMessage() {}
+
+func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionRows.ProtoReflect.Descriptor instead.
+func (*ConnectionRows) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ConnectionRows) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *ConnectionRows) GetRows() []*ConnectionRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *ConnectionRows) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+// ConnectionRow is a connection as the command cons shows it.
+type ConnectionRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`  // counted from 1 in each run of the member's process
+	Address       []byte                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // host:port
+	Reading       bool                   `protobuf:"varint,3,opt,name=reading,proto3" json:"reading,omitempty"`
+	Writing       bool                   `protobuf:"varint,4,opt,name=writing,proto3" json:"writing,omitempty"`
+	Queued        uint32                 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
+	Received      uint64                 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"`
+	Sent          uint64                 `protobuf:"varint,7,opt,name=sent,proto3" json:"sent,omitempty"`
+	Session       uint64                 `protobuf:"fixed64,8,opt,name=session,proto3" json:"session,omitempty"` // 0: none yet, and the fields below are not set, except established_ms and expires_ms
+	TimeoutMs     uint32                 `protobuf:"varint,9,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	EstablishedMs int64                  `protobuf:"varint,10,opt,name=established_ms,json=establishedMs,proto3" json:"established_ms,omitempty"` // since 1970
+	Replies       uint64                 `protobuf:"varint,11,opt,name=replies,proto3" json:"replies,omitempty"`                                  // 0: the fields below are not set, except expires_ms
+	Op            int32                  `protobuf:"zigzag32,12,opt,name=op,proto3" json:"op,omitempty"`
+	Xid           int32                  `protobuf:"zigzag32,13,opt,name=xid,proto3" json:"xid,omitempty"`
+	Zxid          int64                  `protobuf:"zigzag64,14,opt,name=zxid,proto3" json:"zxid,omitempty"`
+	RepliedUs     uint64                 `protobuf:"varint,15,opt,name=replied_us,json=repliedUs,proto3" json:"replied_us,omitempty"` // from the start of the process
+	LastUs        uint64                 `protobuf:"varint,16,opt,name=last_us,json=lastUs,proto3" json:"last_us,omitempty"`          // these four are latencies
+	MinUs         uint64                 `protobuf:"varint,17,opt,name=min_us,json=minUs,proto3" json:"min_us,omitempty"`
+	AvgUs         uint64                 `protobuf:"varint,18,opt,name=avg_us,json=avgUs,proto3" json:"avg_us,omitempty"`
+	MaxUs         uint64                 `protobuf:"varint,19,opt,name=max_us,json=maxUs,proto3" json:"max_us,omitempty"`
+	ExpiresMs     int64                  `protobuf:"varint,20,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"` // since 1970
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionRow) Reset() {
+	*x = ConnectionRow{}
+	mi := &file_rollcall_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionRow) ProtoMessage() {}
+
+func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionRow.ProtoReflect.Descriptor instead.
+func (*ConnectionRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ConnectionRow) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+func (x *ConnectionRow) GetReading() bool {
+	if x != nil {
+		return x.Reading
+	}
+	return false
+}
+
+func (x *ConnectionRow) GetWriting() bool {
+	if x != nil {
+		return x.Writing
+	}
+	return false
+}
+
+func (x *ConnectionRow) GetQueued() uint32 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetTimeoutMs() uint32 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetEstablishedMs() int64 {
+	if x != nil {
+		return x.EstablishedMs
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetReplies() uint64 {
+	if x != nil {
+		return x.Replies
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetOp() int32 {
+	if x != nil {
+		return x.Op
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetXid() int32 {
+	if x != nil {
+		return x.Xid
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetZxid() int64 {
+	if x != nil {
+		return x.Zxid
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetRepliedUs() uint64 {
+	if x != nil {
+		return x.RepliedUs
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetLastUs() uint64 {
+	if x != nil {
+		return x.LastUs
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetMinUs() uint64 {
+	if x != nil {
+		return x.MinUs
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetAvgUs() uint64 {
+	if x != nil {
+		return x.AvgUs
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetMaxUs() uint64 {
+	if x != nil {
+		return x.MaxUs
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+// ViewWatches asks for the watches on a path, in the order of their connections, or for those of the
+// connection that carries a session, in the order of their paths.
+type ViewWatches struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`    // empty: those of the session
+	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`  // as in ViewConnections, if path is set
+	First         uint64                 `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"` // connection from which on, if path is set
+	Session       uint64                 `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"`
+	FirstPath     []byte                 `protobuf:"bytes,5,opt,name=first_path,json=firstPath,proto3" json:"first_path,omitempty"` // from which on, if session is set
+	Limit         uint32                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewWatches) Reset() {
+	*x = ViewWatches{}
+	mi := &file_rollcall_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewWatches) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewWatches) ProtoMessage() {}
+
+func (x *ViewWatches) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewWatches.ProtoReflect.Descriptor instead.
+func (*ViewWatches) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ViewWatches) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *ViewWatches) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *ViewWatches) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *ViewWatches) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *ViewWatches) GetFirstPath() []byte {
+	if x != nil {
+		return x.FirstPath
+	}
+	return nil
+}
+
+func (x *ViewWatches) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type WatchRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"`
+	Rows          []*WatchRow            `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
+	Next          uint64                 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`                        // connection from which on there may be more; 0: there are no more
+	NextPath      []byte                 `protobuf:"bytes,4,opt,name=next_path,json=nextPath,proto3" json:"next_path,omitempty"` // the same for the watches of a session; empty: there are no more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRows) Reset() {
+	*x = WatchRows{}
+	mi := &file_rollcall_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRows) ProtoMessage() {}
+
+func (x *WatchRows) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRows.ProtoReflect.Descriptor instead.
+func (*WatchRows) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *WatchRows) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *WatchRows) GetRows() []*WatchRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *WatchRows) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *WatchRows) GetNextPath() []byte {
+	if x != nil {
+		return x.NextPath
+	}
+	return nil
+}
+
+type WatchRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Connection    uint64                 `protobuf:"varint,1,opt,name=connection,proto3" json:"connection,omitempty"` // its number
+	Session       uint64                 `protobuf:"fixed64,2,opt,name=session,proto3" json:"session,omitempty"`
+	Path          []byte                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Data          bool                   `protobuf:"varint,4,opt,name=data,proto3" json:"data,omitempty"`
+	Children      bool                   `protobuf:"varint,5,opt,name=children,proto3" json:"children,omitempty"`
+	Persistent    bool                   `protobuf:"varint,6,opt,name=persistent,proto3" json:"persistent,omitempty"`
+	Recursive     bool                   `protobuf:"varint,7,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRow) Reset() {
+	*x = WatchRow{}
+	mi := &file_rollcall_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRow) ProtoMessage() {}
+
+func (x *WatchRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRow.ProtoReflect.Descriptor instead.
+func (*WatchRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *WatchRow) GetConnection() uint64 {
+	if x != nil {
+		return x.Connection
+	}
+	return 0
+}
+
+func (x *WatchRow) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *WatchRow) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *WatchRow) GetData() bool {
+	if x != nil {
+		return x.Data
+	}
+	return false
+}
+
+func (x *WatchRow) GetChildren() bool {
+	if x != nil {
+		return x.Children
+	}
+	return false
+}
+
+func (x *WatchRow) GetPersistent() bool {
+	if x != nil {
+		return x.Persistent
+	}
+	return false
+}
+
+func (x *WatchRow) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+// ViewOwner asks for the kind of a node, and for the session that owns it.
+type ViewOwner struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewOwner) Reset() {
+	*x = ViewOwner{}
+	mi := &file_rollcall_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewOwner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewOwner) ProtoMessage() {}
+
+func (x *ViewOwner) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewOwner.ProtoReflect.Descriptor instead.
+func (*ViewOwner) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ViewOwner) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+type OwnerRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          NodeKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=rollcall.v1.NodeKind" json:"kind,omitempty"`
+	Session       uint64                 `protobuf:"fixed64,2,opt,name=session,proto3" json:"session,omitempty"` // of an ephemeral node
+	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`      // that session has ended: the node is about to be removed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnerRow) Reset() {
+	*x = OwnerRow{}
+	mi := &file_rollcall_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnerRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnerRow) ProtoMessage() {}
+
+func (x *OwnerRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnerRow.ProtoReflect.Descriptor instead.
+func (*OwnerRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *OwnerRow) GetKind() NodeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return NodeKind_NODE_KIND_NONE
+}
+
+func (x *OwnerRow) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *OwnerRow) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+// ViewEphemerals asks for the ephemeral nodes of a session, from a path on.
+type ViewEphemerals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"fixed64,1,opt,name=session,proto3" json:"session,omitempty"`
+	First         []byte                 `protobuf:"bytes,2,opt,name=first,proto3" json:"first,omitempty"`
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewEphemerals) Reset() {
+	*x = ViewEphemerals{}
+	mi := &file_rollcall_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewEphemerals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewEphemerals) ProtoMessage() {}
+
+func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewEphemerals.ProtoReflect.Descriptor instead.
+func (*ViewEphemerals) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ViewEphemerals) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *ViewEphemerals) GetFirst() []byte {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *ViewEphemerals) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type EphemeralRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Paths         [][]byte               `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"` // ascending
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`   // path from which on there may be more; empty: there are no more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EphemeralRows) Reset() {
+	*x = EphemeralRows{}
+	mi := &file_rollcall_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EphemeralRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EphemeralRows) ProtoMessage() {}
+
+func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EphemeralRows.ProtoReflect.Descriptor instead.
+func (*EphemeralRows) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *EphemeralRows) GetPaths() [][]byte {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *EphemeralRows) GetNext() []byte {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
 var File_rollcall_proto protoreflect.FileDescriptor
 
 const file_rollcall_proto_rawDesc = "" +
@@ -1746,10 +3538,172 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"!\n" +
 	"\tSyncReply\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index2z\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"\x99\x03\n" +
+	"\vViewRequest\x121\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.rollcall.v1.ViewStatusH\x00R\x06status\x127\n" +
+	"\bsessions\x18\x02 \x01(\v2\x19.rollcall.v1.ViewSessionsH\x00R\bsessions\x12.\n" +
+	"\x05facts\x18\x03 \x01(\v2\x16.rollcall.v1.ViewFactsH\x00R\x05facts\x12@\n" +
+	"\vconnections\x18\x04 \x01(\v2\x1c.rollcall.v1.ViewConnectionsH\x00R\vconnections\x124\n" +
+	"\awatches\x18\x05 \x01(\v2\x18.rollcall.v1.ViewWatchesH\x00R\awatches\x12.\n" +
+	"\x05owner\x18\x06 \x01(\v2\x16.rollcall.v1.ViewOwnerH\x00R\x05owner\x12=\n" +
+	"\n" +
+	"ephemerals\x18\a \x01(\v2\x1b.rollcall.v1.ViewEphemeralsH\x00R\n" +
+	"ephemeralsB\a\n" +
+	"\x05about\"\x92\x03\n" +
+	"\tViewReply\x123\n" +
+	"\x06status\x18\x01 \x01(\v2\x19.rollcall.v1.MemberStatusH\x00R\x06status\x126\n" +
+	"\bsessions\x18\x02 \x01(\v2\x18.rollcall.v1.SessionRowsH\x00R\bsessions\x12-\n" +
+	"\x05facts\x18\x03 \x01(\v2\x15.rollcall.v1.FactRowsH\x00R\x05facts\x12?\n" +
+	"\vconnections\x18\x04 \x01(\v2\x1b.rollcall.v1.ConnectionRowsH\x00R\vconnections\x122\n" +
+	"\awatches\x18\x05 \x01(\v2\x16.rollcall.v1.WatchRowsH\x00R\awatches\x12-\n" +
+	"\x05owner\x18\x06 \x01(\v2\x15.rollcall.v1.OwnerRowH\x00R\x05owner\x12<\n" +
+	"\n" +
+	"ephemerals\x18\a \x01(\v2\x1a.rollcall.v1.EphemeralRowsH\x00R\n" +
+	"ephemeralsB\a\n" +
+	"\x05about\"\f\n" +
+	"\n" +
+	"ViewStatus\"\x81\x05\n" +
+	"\fMemberStatus\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12%\n" +
+	"\x0eclient_address\x18\x03 \x01(\tR\rclientAddress\x12\x12\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x16\n" +
+	"\x06leader\x18\x05 \x01(\rR\x06leader\x12\x18\n" +
+	"\aapplied\x18\x06 \x01(\x04R\aapplied\x12\x1c\n" +
+	"\tcommitted\x18\a \x01(\x04R\tcommitted\x12\x12\n" +
+	"\x04zxid\x18\b \x01(\x03R\x04zxid\x12\x1a\n" +
+	"\bsessions\x18\t \x01(\rR\bsessions\x12 \n" +
+	"\vconnections\x18\n" +
+	" \x01(\rR\vconnections\x12\x18\n" +
+	"\awatches\x18\v \x01(\rR\awatches\x12\x1d\n" +
+	"\n" +
+	"data_bytes\x18\f \x01(\x03R\tdataBytes\x12\x1b\n" +
+	"\tlog_bytes\x18\r \x01(\x03R\blogBytes\x12%\n" +
+	"\x0esnapshot_index\x18\x0e \x01(\x04R\rsnapshotIndex\x12\x1f\n" +
+	"\vsnapshot_ms\x18\x0f \x01(\x03R\n" +
+	"snapshotMs\x12(\n" +
+	"\x05marks\x18\x10 \x01(\v2\x12.rollcall.v1.MarksR\x05marks\x12\x18\n" +
+	"\aversion\x18\x11 \x01(\tR\aversion\x12\x1d\n" +
+	"\n" +
+	"started_ms\x18\x12 \x01(\x03R\tstartedMs\x12\x19\n" +
+	"\bclock_ms\x18\x13 \x01(\x03R\aclockMs\x12\x18\n" +
+	"\ajoining\x18\x14 \x01(\bR\ajoining\x12\x18\n" +
+	"\astalled\x18\x15 \x01(\tR\astalled\x12\x18\n" +
+	"\adamaged\x18\x16 \x01(\tR\adamaged\"l\n" +
+	"\fViewSessions\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x06R\x05first\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\rR\x06member\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\fR\aaddress\"N\n" +
+	"\vSessionRows\x12+\n" +
+	"\x04rows\x18\x01 \x03(\v2\x17.rollcall.v1.SessionRowR\x04rows\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\x06R\x04next\"\xac\x01\n" +
+	"\n" +
+	"SessionRow\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\rR\x06member\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\fR\aaddress\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x04 \x01(\rR\ttimeoutMs\x12\x1d\n" +
+	"\n" +
+	"created_ms\x18\x05 \x01(\x03R\tcreatedMs\x12\x1e\n" +
+	"\n" +
+	"ephemerals\x18\x06 \x01(\rR\n" +
+	"ephemerals\"\x1d\n" +
+	"\tViewFacts\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\x06R\x03ids\"4\n" +
+	"\bFactRows\x12(\n" +
+	"\x04rows\x18\x01 \x03(\v2\x14.rollcall.v1.FactRowR\x04rows\"\xb9\x01\n" +
+	"\aFactRow\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12:\n" +
+	"\n" +
+	"connection\x18\x02 \x01(\v2\x1a.rollcall.v1.ConnectionRowR\n" +
+	"connection\x12\x18\n" +
+	"\awatches\x18\x03 \x01(\rR\awatches\x12\x14\n" +
+	"\x05timed\x18\x04 \x01(\bR\x05timed\x12\x19\n" +
+	"\bheard_ms\x18\x05 \x01(\x04R\aheardMs\x12\x17\n" +
+	"\aleft_ms\x18\x06 \x01(\x04R\x06leftMs\"Q\n" +
+	"\x0fViewConnections\x12\x12\n" +
+	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\x04R\x05first\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"h\n" +
+	"\x0eConnectionRows\x12\x12\n" +
+	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12.\n" +
+	"\x04rows\x18\x02 \x03(\v2\x1a.rollcall.v1.ConnectionRowR\x04rows\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\"\x89\x04\n" +
+	"\rConnectionRow\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\fR\aaddress\x12\x18\n" +
+	"\areading\x18\x03 \x01(\bR\areading\x12\x18\n" +
+	"\awriting\x18\x04 \x01(\bR\awriting\x12\x16\n" +
+	"\x06queued\x18\x05 \x01(\rR\x06queued\x12\x1a\n" +
+	"\breceived\x18\x06 \x01(\x04R\breceived\x12\x12\n" +
+	"\x04sent\x18\a \x01(\x04R\x04sent\x12\x18\n" +
+	"\asession\x18\b \x01(\x06R\asession\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\t \x01(\rR\ttimeoutMs\x12%\n" +
+	"\x0eestablished_ms\x18\n" +
+	" \x01(\x03R\restablishedMs\x12\x18\n" +
+	"\areplies\x18\v \x01(\x04R\areplies\x12\x0e\n" +
+	"\x02op\x18\f \x01(\x11R\x02op\x12\x10\n" +
+	"\x03xid\x18\r \x01(\x11R\x03xid\x12\x12\n" +
+	"\x04zxid\x18\x0e \x01(\x12R\x04zxid\x12\x1d\n" +
+	"\n" +
+	"replied_us\x18\x0f \x01(\x04R\trepliedUs\x12\x17\n" +
+	"\alast_us\x18\x10 \x01(\x04R\x06lastUs\x12\x15\n" +
+	"\x06min_us\x18\x11 \x01(\x04R\x05minUs\x12\x15\n" +
+	"\x06avg_us\x18\x12 \x01(\x04R\x05avgUs\x12\x15\n" +
+	"\x06max_us\x18\x13 \x01(\x04R\x05maxUs\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\x14 \x01(\x03R\texpiresMs\"\x9a\x01\n" +
+	"\vViewWatches\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
+	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\x04R\x05first\x12\x18\n" +
+	"\asession\x18\x04 \x01(\x06R\asession\x12\x1d\n" +
+	"\n" +
+	"first_path\x18\x05 \x01(\fR\tfirstPath\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\rR\x05limit\"{\n" +
+	"\tWatchRows\x12\x12\n" +
+	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12)\n" +
+	"\x04rows\x18\x02 \x03(\v2\x15.rollcall.v1.WatchRowR\x04rows\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\x12\x1b\n" +
+	"\tnext_path\x18\x04 \x01(\fR\bnextPath\"\xc6\x01\n" +
+	"\bWatchRow\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x01 \x01(\x04R\n" +
+	"connection\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x06R\asession\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\fR\x04path\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\bR\x04data\x12\x1a\n" +
+	"\bchildren\x18\x05 \x01(\bR\bchildren\x12\x1e\n" +
+	"\n" +
+	"persistent\x18\x06 \x01(\bR\n" +
+	"persistent\x12\x1c\n" +
+	"\trecursive\x18\a \x01(\bR\trecursive\"\x1f\n" +
+	"\tViewOwner\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\"e\n" +
+	"\bOwnerRow\x12)\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x15.rollcall.v1.NodeKindR\x04kind\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x06R\asession\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"V\n" +
+	"\x0eViewEphemerals\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x06R\asession\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\fR\x05first\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"9\n" +
+	"\rEphemeralRows\x12\x14\n" +
+	"\x05paths\x18\x01 \x03(\fR\x05paths\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next*x\n" +
+	"\bNodeKind\x12\x12\n" +
+	"\x0eNODE_KIND_NONE\x10\x00\x12\x13\n" +
+	"\x0fNODE_KIND_PLAIN\x10\x01\x12\x17\n" +
+	"\x13NODE_KIND_EPHEMERAL\x10\x02\x12\x17\n" +
+	"\x13NODE_KIND_CONTAINER\x10\x03\x12\x11\n" +
+	"\rNODE_KIND_TTL\x10\x042\xb4\x01\n" +
 	"\bFollower\x12;\n" +
 	"\x05Hello\x12\x19.rollcall.v1.HelloRequest\x1a\x17.rollcall.v1.HelloReply\x121\n" +
-	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x012\x80\x01\n" +
+	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +
+	"\x04View\x12\x18.rollcall.v1.ViewRequest\x1a\x16.rollcall.v1.ViewReply2\x80\x01\n" +
 	"\x06Leader\x12<\n" +
 	"\aForward\x12\x16.rollcall.v1.Forwarded\x1a\x17.rollcall.v1.ForwardEnd(\x01\x128\n" +
 	"\x04Sync\x12\x18.rollcall.v1.SyncRequest\x1a\x16.rollcall.v1.SyncReplyB\x10Z\x0erollcall/protob\x06proto3"
@@ -1766,53 +3720,98 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_rollcall_proto_goTypes = []any{
-	(*Entry)(nil),        // 0: rollcall.v1.Entry
-	(*Txn)(nil),          // 1: rollcall.v1.Txn
-	(*Identity)(nil),     // 2: rollcall.v1.Identity
-	(*TermStart)(nil),    // 3: rollcall.v1.TermStart
-	(*Announce)(nil),     // 4: rollcall.v1.Announce
-	(*OpenSession)(nil),  // 5: rollcall.v1.OpenSession
-	(*Attach)(nil),       // 6: rollcall.v1.Attach
-	(*Expire)(nil),       // 7: rollcall.v1.Expire
-	(*Kill)(nil),         // 8: rollcall.v1.Kill
-	(*Reap)(nil),         // 9: rollcall.v1.Reap
-	(*Sweep)(nil),        // 10: rollcall.v1.Sweep
-	(*HelloRequest)(nil), // 11: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),   // 12: rollcall.v1.HelloReply
-	(*Ping)(nil),         // 13: rollcall.v1.Ping
-	(*Verdict)(nil),      // 14: rollcall.v1.Verdict
-	(*Ack)(nil),          // 15: rollcall.v1.Ack
-	(*Pong)(nil),         // 16: rollcall.v1.Pong
-	(*Marks)(nil),        // 17: rollcall.v1.Marks
-	(*Batch)(nil),        // 18: rollcall.v1.Batch
-	(*Forwarded)(nil),    // 19: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),   // 20: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),  // 21: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),    // 22: rollcall.v1.SyncReply
+	(NodeKind)(0),           // 0: rollcall.v1.NodeKind
+	(*Entry)(nil),           // 1: rollcall.v1.Entry
+	(*Txn)(nil),             // 2: rollcall.v1.Txn
+	(*Identity)(nil),        // 3: rollcall.v1.Identity
+	(*TermStart)(nil),       // 4: rollcall.v1.TermStart
+	(*Announce)(nil),        // 5: rollcall.v1.Announce
+	(*OpenSession)(nil),     // 6: rollcall.v1.OpenSession
+	(*Attach)(nil),          // 7: rollcall.v1.Attach
+	(*Expire)(nil),          // 8: rollcall.v1.Expire
+	(*Kill)(nil),            // 9: rollcall.v1.Kill
+	(*Reap)(nil),            // 10: rollcall.v1.Reap
+	(*Sweep)(nil),           // 11: rollcall.v1.Sweep
+	(*HelloRequest)(nil),    // 12: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),      // 13: rollcall.v1.HelloReply
+	(*Ping)(nil),            // 14: rollcall.v1.Ping
+	(*Verdict)(nil),         // 15: rollcall.v1.Verdict
+	(*Ack)(nil),             // 16: rollcall.v1.Ack
+	(*Pong)(nil),            // 17: rollcall.v1.Pong
+	(*Marks)(nil),           // 18: rollcall.v1.Marks
+	(*Batch)(nil),           // 19: rollcall.v1.Batch
+	(*Forwarded)(nil),       // 20: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),      // 21: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),     // 22: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),       // 23: rollcall.v1.SyncReply
+	(*ViewRequest)(nil),     // 24: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),       // 25: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),      // 26: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),    // 27: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),    // 28: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),     // 29: rollcall.v1.SessionRows
+	(*SessionRow)(nil),      // 30: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),       // 31: rollcall.v1.ViewFacts
+	(*FactRows)(nil),        // 32: rollcall.v1.FactRows
+	(*FactRow)(nil),         // 33: rollcall.v1.FactRow
+	(*ViewConnections)(nil), // 34: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),  // 35: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),   // 36: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),     // 37: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),       // 38: rollcall.v1.WatchRows
+	(*WatchRow)(nil),        // 39: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),       // 40: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),        // 41: rollcall.v1.OwnerRow
+	(*ViewEphemerals)(nil),  // 42: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),   // 43: rollcall.v1.EphemeralRows
 }
 var file_rollcall_proto_depIdxs = []int32{
-	1,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
-	2,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	15, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	14, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	18, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	17, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
-	1,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	11, // 7: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	13, // 8: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	19, // 9: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	21, // 10: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	12, // 11: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	16, // 12: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	20, // 13: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	22, // 14: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	2,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
+	3,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
+	16, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	15, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	19, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	18, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	2,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	26, // 7: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	28, // 8: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	31, // 9: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	34, // 10: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	37, // 11: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	40, // 12: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	42, // 13: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	27, // 14: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	29, // 15: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	32, // 16: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	35, // 17: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	38, // 18: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	41, // 19: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	43, // 20: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	18, // 21: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	30, // 22: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	33, // 23: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	36, // 24: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	36, // 25: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	39, // 26: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	0,  // 27: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	12, // 28: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	14, // 29: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	24, // 30: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	20, // 31: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	22, // 32: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	13, // 33: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	17, // 34: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	25, // 35: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	21, // 36: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	23, // 37: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	33, // [33:38] is the sub-list for method output_type
+	28, // [28:33] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -1820,18 +3819,37 @@ func file_rollcall_proto_init() {
 	if File_rollcall_proto != nil {
 		return
 	}
+	file_rollcall_proto_msgTypes[23].OneofWrappers = []any{
+		(*ViewRequest_Status)(nil),
+		(*ViewRequest_Sessions)(nil),
+		(*ViewRequest_Facts)(nil),
+		(*ViewRequest_Connections)(nil),
+		(*ViewRequest_Watches)(nil),
+		(*ViewRequest_Owner)(nil),
+		(*ViewRequest_Ephemerals)(nil),
+	}
+	file_rollcall_proto_msgTypes[24].OneofWrappers = []any{
+		(*ViewReply_Status)(nil),
+		(*ViewReply_Sessions)(nil),
+		(*ViewReply_Facts)(nil),
+		(*ViewReply_Connections)(nil),
+		(*ViewReply_Watches)(nil),
+		(*ViewReply_Owner)(nil),
+		(*ViewReply_Ephemerals)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   23,
+			NumEnums:      1,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
 		GoTypes:           file_rollcall_proto_goTypes,
 		DependencyIndexes: file_rollcall_proto_depIdxs,
+		EnumInfos:         file_rollcall_proto_enumTypes,
 		MessageInfos:      file_rollcall_proto_msgTypes,
 	}.Build()
 	File_rollcall_proto = out.File

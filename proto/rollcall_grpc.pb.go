@@ -26,6 +26,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Follower_Hello_FullMethodName = "/rollcall.v1.Follower/Hello"
 	Follower_Pings_FullMethodName = "/rollcall.v1.Follower/Pings"
+	Follower_View_FullMethodName  = "/rollcall.v1.Follower/View"
 )
 
 // FollowerClient is the client API for Follower service.
@@ -33,13 +34,16 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Follower is served by every member and called by the leader. A member that starts calls
-// Hello, too.
+// Hello, too, and every member calls View.
 type FollowerClient interface {
 	// Hello returns the member's id and whether it has data.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloReply, error)
 	// Pings is one leader's stream, for one term. Refused with FailedPrecondition if the
 	// leader's term is below raft's.
 	Pings(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Ping, Pong], error)
+	// View returns what this member knows, for an operator of any member. It changes nothing. A member
+	// that has too many of these calls to answer refuses with Aborted.
+	View(ctx context.Context, in *ViewRequest, opts ...grpc.CallOption) (*ViewReply, error)
 }
 
 type followerClient struct {
@@ -73,18 +77,31 @@ func (c *followerClient) Pings(ctx context.Context, opts ...grpc.CallOption) (gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Follower_PingsClient = grpc.BidiStreamingClient[Ping, Pong]
 
+func (c *followerClient) View(ctx context.Context, in *ViewRequest, opts ...grpc.CallOption) (*ViewReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ViewReply)
+	err := c.cc.Invoke(ctx, Follower_View_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // FollowerServer is the server API for Follower service.
 // All implementations must embed UnimplementedFollowerServer
 // for forward compatibility.
 //
 // Follower is served by every member and called by the leader. A member that starts calls
-// Hello, too.
+// Hello, too, and every member calls View.
 type FollowerServer interface {
 	// Hello returns the member's id and whether it has data.
 	Hello(context.Context, *HelloRequest) (*HelloReply, error)
 	// Pings is one leader's stream, for one term. Refused with FailedPrecondition if the
 	// leader's term is below raft's.
 	Pings(grpc.BidiStreamingServer[Ping, Pong]) error
+	// View returns what this member knows, for an operator of any member. It changes nothing. A member
+	// that has too many of these calls to answer refuses with Aborted.
+	View(context.Context, *ViewRequest) (*ViewReply, error)
 	mustEmbedUnimplementedFollowerServer()
 }
 
@@ -100,6 +117,9 @@ func (UnimplementedFollowerServer) Hello(context.Context, *HelloRequest) (*Hello
 }
 func (UnimplementedFollowerServer) Pings(grpc.BidiStreamingServer[Ping, Pong]) error {
 	return status.Error(codes.Unimplemented, "method Pings not implemented")
+}
+func (UnimplementedFollowerServer) View(context.Context, *ViewRequest) (*ViewReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method View not implemented")
 }
 func (UnimplementedFollowerServer) mustEmbedUnimplementedFollowerServer() {}
 func (UnimplementedFollowerServer) testEmbeddedByValue()                  {}
@@ -147,6 +167,24 @@ func _Follower_Pings_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Follower_PingsServer = grpc.BidiStreamingServer[Ping, Pong]
 
+func _Follower_View_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ViewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FollowerServer).View(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Follower_View_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FollowerServer).View(ctx, req.(*ViewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Follower_ServiceDesc is the grpc.ServiceDesc for Follower service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -157,6 +195,10 @@ var Follower_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Hello",
 			Handler:    _Follower_Hello_Handler,
+		},
+		{
+			MethodName: "View",
+			Handler:    _Follower_View_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

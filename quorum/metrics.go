@@ -79,3 +79,9 @@ func (f *metrics) leaderSeen(led bool, now time.Time) {
 // member take. Both are 0 if the stores are not files. It reads the folders, which hold only a few
 // files.
 func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.Usage() }
+
+// NewestSnapshot returns the index of the newest readable snapshot, and when it was written. The index is
+// 0 if there is none. It reads a few files.
+func (n *Node) NewestSnapshot() (index uint64, at time.Time, err error) {
+	return n.disk.NewestSnapshot()
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -154,6 +155,16 @@ func (d *Data) Newest() (newest uint64, err error) {
 		return max(newest, named), err
 	}
 	return newest, nil
+}
+
+// NewestSnapshot returns the index of the newest readable snapshot, and when it was written. The index is
+// 0 if there is none, and the time is zero if the store does not say it. It reads files, without a guard.
+func (d *Data) NewestSnapshot() (index uint64, at time.Time, err error) {
+	list, err := d.bare.Snapshots.List()
+	if err != nil || len(list) == 0 {
+		return 0, time.Time{}, err
+	}
+	return list[0].Index, snapshotTime(list[0].ID), nil
 }
 
 // Refused records that the state machine did not accept the snapshot that was opened last, and why:

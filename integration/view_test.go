@@ -1,0 +1,400 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/view"
+)
+
+// viewed is an ensemble with a few sessions on each member, some of them without a connection.
+type viewed struct {
+	*cluster.Ensemble
+	t       *testing.T
+	leader  uint32
+	owner   *cluster.Client           // has ephemeral nodes and watches, on the leader
+	members map[jute.SessionID]uint32 // each session's member
+	lost    map[jute.SessionID]bool   // sessions without a connection
+}
+
+const viewTimeout = 20 * time.Second
+
+func startViewed(t *testing.T) *viewed {
+	t.Helper()
+	e := cluster.Start(t, 3, cluster.Options{})
+	v := &viewed{Ensemble: e, t: t, leader: e.Ready(), members: map[jute.SessionID]uint32{}, lost: map[jute.SessionID]bool{}}
+	e.Joined()
+	v.owner = e.Connect(viewTimeout, v.leader)
+	v.members[v.owner.Session()] = v.leader
+	for i := range 3 {
+		if _, err := v.owner.Create(fmt.Sprintf("/lock-%d", i), nil, jute.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 12 {
+		at := e.IDs()[i%3]
+		conn, granted := e.Open(at, viewTimeout)
+		if v.members[granted.SessionID] = at; i%4 == 3 {
+			v.lost[granted.SessionID] = true
+			_ = conn.Close()
+		}
+	}
+	synctest.Wait()
+	e.Equal()
+	return v
+}
+
+// sessions returns all sessions as a member shows them, in pages of five, and the members that were
+// silent, with the reasons of the first page on which they were. The times that the leader tells are left
+// out, because they change.
+func (v *viewed) sessions(at uint32, f view.Filter) (all []view.Session, silent []view.Silence) {
+	v.t.Helper()
+	for p := (view.Page{Limit: 5}); ; {
+		begun := time.Now()
+		a, err := v.Member(at).View().Sessions(v.t.Context(), f, p)
+		if took := time.Since(begun); err != nil || took > viewDeadline {
+			v.t.Fatalf("member %d: after %v: %v", at, took, err)
+		}
+		for _, one := range a.Silent {
+			if one.Reason != view.Skipped {
+				silent = append(silent, one)
+			}
+		}
+		for _, s := range a.Rows {
+			s.Timed, s.Heard, s.Left = false, 0, 0
+			all = append(all, s)
+		}
+		if a.Next == "" {
+			return all, silent
+		}
+		p.From = a.Next
+	}
+}
+
+// viewDeadline is within how much time a member shows a page: a tick.
+const viewDeadline = time.Second
+
+// Every member shows the same sessions, with their members, connections and times, and finds the owner of
+// a node, the watches on a path and all connections.
+func TestViewFromAnyMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := startViewed(t)
+		watcher := v.Connect(viewTimeout, v.Followers()[0])
+		v.members[watcher.Session()] = v.Followers()[0]
+		for _, c := range []*cluster.Client{v.owner, watcher} {
+			if _, err := c.Exists("/lock-1", true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v.Equal()
+		var first []view.Session
+		for _, at := range v.IDs() {
+			got, silent := v.sessions(at, view.Filter{})
+			if len(silent) > 0 || len(got) != len(v.members) {
+				t.Fatalf("member %d shows %d sessions, want %d; silent: %+v", at, len(got), len(v.members), silent)
+			}
+			v.compare(at, got, 0)
+			if first == nil {
+				first = got
+			}
+			if !slices.Equal(first, got) {
+				t.Errorf("member %d shows\n%+v, and member 1\n%+v", at, got, first)
+			}
+			v.showsTimes(at)
+			v.showsOwner(at)
+			v.showsWatches(at, watcher)
+			v.showsConnections(at)
+			v.showsStatus(at)
+		}
+	})
+}
+
+// compare checks rows against what is known of the sessions. Those of a silent member are unknown.
+func (v *viewed) compare(at uint32, rows []view.Session, silent uint32) {
+	v.t.Helper()
+	for i, s := range rows {
+		want := view.Connected
+		switch {
+		case s.Member == silent:
+			want = view.Unknown
+		case v.lost[s.ID]:
+			want = view.Disconnected
+		}
+		ephemerals := 0
+		if s.ID == v.owner.Session() {
+			ephemerals = 3
+		}
+		if s.Member != v.members[s.ID] || s.State != want || s.Timeout != viewTimeout || s.Ephemerals != ephemerals {
+			v.t.Errorf("member %d shows %+v, want member %d, %v, %d ephemerals", at, s, v.members[s.ID], want, ephemerals)
+		}
+		if i > 0 && uint64(s.ID) <= uint64(rows[i-1].ID) || (s.Connection.Session == s.ID) != (want == view.Connected) {
+			v.t.Errorf("member %d shows %+v after %v", at, s, rows[max(i, 1)-1].ID)
+		}
+	}
+}
+
+// showsTimes checks what the leader tells of each session: it was heard when it was opened, or since.
+func (v *viewed) showsTimes(at uint32) {
+	v.t.Helper()
+	a, err := v.Member(at).View().Sessions(v.t.Context(), view.Filter{}, view.Page{})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for _, s := range a.Rows {
+		if lived := time.Since(s.Created); !s.Timed || s.Heard+s.Left != viewTimeout || s.Heard > lived+time.Second {
+			v.t.Errorf("member %d: session %v of %v ago: heard %v ago, %v left of %v", at, s.ID, lived, s.Heard, s.Left, viewTimeout)
+		}
+	}
+}
+
+func (v *viewed) showsOwner(at uint32) {
+	v.t.Helper()
+	m := v.Member(at).View()
+	for path, want := range map[string]view.Kind{"/lock-1": view.Ephemeral, "/zookeeper": view.Plain, "/nowhere": view.NoNode} {
+		o, err := m.Owner(v.t.Context(), path)
+		if err != nil || o.Kind != want || (want == view.Ephemeral) != (o.Session.ID == v.owner.Session()) || len(o.Silent) > 0 {
+			v.t.Errorf("member %d: owner of %s: %+v, %v", at, path, o, err)
+		}
+	}
+	for size := 1; size <= 4; size++ {
+		var paths []string
+		for p := (view.Page{Limit: size}); ; {
+			a, err := m.Ephemerals(v.t.Context(), v.owner.Session(), p)
+			if err != nil {
+				v.t.Fatal(err)
+			}
+			if paths = append(paths, a.Rows...); a.Next == "" {
+				break
+			}
+			p.From = a.Next
+		}
+		if !slices.Equal(paths, []string{"/lock-0", "/lock-1", "/lock-2"}) {
+			v.t.Errorf("member %d: pages of %d ephemerals: %v", at, size, paths)
+		}
+	}
+}
+
+func (v *viewed) showsWatches(at uint32, watcher *cluster.Client) {
+	v.t.Helper()
+	a, err := v.Member(at).View().Watches(v.t.Context(), "/lock-1", view.Page{})
+	if err != nil || len(a.Silent) > 0 || len(a.Rows) != 2 {
+		v.t.Fatalf("member %d: watches: %+v, %v", at, a, err)
+	}
+	for _, c := range []*cluster.Client{v.owner, watcher} {
+		if !slices.ContainsFunc(a.Rows, func(w view.Watch) bool {
+			return w.Session == c.Session() && w.Member == c.Member() && w.Path == "/lock-1" && w.Data && !w.Persistent
+		}) {
+			v.t.Errorf("member %d: no watch of session %v: %+v", at, c.Session(), a.Rows)
+		}
+	}
+	one, err := v.Member(at).View().SessionWatches(v.t.Context(), watcher.Session(), view.Page{})
+	if err != nil || len(one.Rows) != 1 || one.Rows[0].Path != "/lock-1" {
+		v.t.Errorf("member %d: watches of session %v: %+v, %v", at, watcher.Session(), one, err)
+	}
+}
+
+func (v *viewed) showsConnections(at uint32) {
+	v.t.Helper()
+	var all []view.Connection
+	for p := (view.Page{Limit: 2}); ; {
+		a, err := v.Member(at).View().Connections(v.t.Context(), p)
+		if err != nil || len(a.Silent) > 0 {
+			v.t.Fatalf("member %d: %+v, %v", at, a, err)
+		}
+		if all = append(all, a.Rows...); a.Next == "" {
+			break
+		}
+		p.From = a.Next
+	}
+	if want := len(v.members) - len(v.lost); len(all) != want {
+		v.t.Errorf("member %d shows %d connections, want %d", at, len(all), want)
+	}
+	for _, c := range all {
+		if v.members[c.Session] != c.Member || v.lost[c.Session] {
+			v.t.Errorf("member %d shows %+v", at, c)
+		}
+	}
+}
+
+func (v *viewed) showsStatus(at uint32) {
+	v.t.Helper()
+	a, err := v.Member(at).View().Status(v.t.Context())
+	if err != nil || len(a.Rows) != 3 {
+		v.t.Fatalf("member %d: %+v, %v", at, a, err)
+	}
+	for _, s := range a.Rows {
+		carried := 0
+		for id, member := range v.members {
+			if member == s.Member && !v.lost[id] {
+				carried++
+			}
+		}
+		role := "follower"
+		if s.Member == v.leader {
+			role = "leader"
+		}
+		if s.Role != role || s.Leader != v.leader || s.Sessions != carried || s.Connections != carried || !s.LagKnown || s.Lag != 0 ||
+			s.Version != "dev" || s.Clients == "" || s.Quorum == "" || s.Joining || s.Stalled != "" || s.Damaged != "" || s.Zxid == 0 || s.Digest == view.Differs {
+			v.t.Errorf("member %d shows %+v, want a %s with %d sessions", at, s, role, carried)
+		}
+	}
+}
+
+// While one member is killed, stopped, cut off or shut, every member that hears the others names it,
+// and shows the same rows within the deadline. The one that is cut off shows all sessions too, and names
+// the others.
+func TestViewWithoutOneMember(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(e *cluster.Ensemble, id uint32)
+		asks bool // whether the member itself still shows the ensemble
+	}{
+		{"killed", (*cluster.Ensemble).Kill, false},
+		{"stopped", (*cluster.Ensemble).Pause, false},
+		{"cut off", (*cluster.Ensemble).Isolate, true},
+		{"packets to it are lost", func(e *cluster.Ensemble, id uint32) {
+			e.Shut(id, cluster.GRPCPort, cluster.In|cluster.Out|cluster.Silent)
+		}, true},
+	}
+	for _, tt := range tests {
+		for _, leads := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, leads=%t", tt.name, leads), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					v := startViewed(t)
+					gone := v.leader
+					if !leads {
+						gone = v.Followers()[0]
+					}
+					tt.do(v.Ensemble, gone)
+					var before []view.Session
+					for _, at := range v.IDs() {
+						if at == gone {
+							continue
+						}
+						got, silent := v.sessions(at, view.Filter{})
+						if len(silent) != 1 || silent[0].Member != gone || silent[0].Reason != view.Down && silent[0].Reason != view.Late {
+							t.Errorf("member %d: silent %+v, want member %d", at, silent, gone)
+						}
+						if before == nil {
+							before = got
+							v.compare(at, got, gone)
+						}
+						if !slices.Equal(got, before) {
+							t.Errorf("member %d shows\n%+v, and another\n%+v", at, got, before)
+						}
+					}
+					if tt.asks {
+						got, silent := v.sessions(gone, view.Filter{})
+						if len(got) != len(v.members) || len(silent) != 2 {
+							t.Errorf("member %d shows %d sessions of %d; silent %+v", gone, len(got), len(v.members), silent)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// Filters select sessions by id, member, state and address, the same on every member.
+func TestViewFilters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := startViewed(t)
+		for _, at := range v.IDs() {
+			all, _ := v.sessions(at, view.Filter{})
+			for name, tt := range map[string]struct {
+				filter view.Filter
+				want   func(s view.Session) bool
+			}{
+				"id":           {view.Filter{ID: all[3].ID}, func(s view.Session) bool { return s.ID == all[3].ID }},
+				"member":       {view.Filter{Member: 2}, func(s view.Session) bool { return s.Member == 2 }},
+				"state":        {view.Filter{State: view.Disconnected}, func(s view.Session) bool { return v.lost[s.ID] }},
+				"address":      {view.Filter{Address: all[1].Address}, func(s view.Session) bool { return s.Address == all[1].Address }},
+				"all of these": {view.Filter{Member: 1, State: view.Connected, Address: all[0].Address}, func(s view.Session) bool { return s.Member == 1 && !v.lost[s.ID] && s.Address == all[0].Address }},
+				"nowhere":      {view.Filter{Address: "10.9.8.7"}, func(view.Session) bool { return false }},
+			} {
+				want := slices.DeleteFunc(slices.Clone(all), func(s view.Session) bool { return !tt.want(s) })
+				if got, _ := v.sessions(at, tt.filter); !slices.Equal(got, want) {
+					t.Errorf("member %d, %s:\n%+v, want\n%+v", at, name, got, want)
+				}
+			}
+		}
+	})
+}
+
+// A member whose disk hangs says so, instead of waiting for its disk.
+func TestViewOfStalledMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := startViewed(t)
+		stalled := v.Followers()[0]
+		v.Disk(stalled).Stall()
+		if _, err := v.owner.Create("/more", nil, jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		var row view.Status
+		v.Wait("the member to notice that its disk hangs", 20*time.Second, func() bool {
+			a, err := v.Member(v.leader).View().Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			row = a.Rows[slices.IndexFunc(a.Rows, func(s view.Status) bool { return s.Member == stalled })]
+			return row.Stalled != ""
+		})
+		if row.Role != "" || row.Zxid != 0 || !row.LagKnown || row.Lag == 0 {
+			t.Errorf("%+v, want no role, no zxid, and a lag", row)
+		}
+		v.Disk(stalled).Release()
+	})
+}
+
+// The pages of a session's ephemeral nodes and of its watches end at a number of bytes, too. Put together
+// they have each path once.
+func TestViewOfLongPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 1, cluster.Options{})
+		id := e.Ready()
+		k := e.Connect(viewTimeout, id)
+		var want []string
+		for i := range 5 {
+			path := fmt.Sprintf("/%d%s", i, strings.Repeat("x", 300<<10))
+			if _, err := k.Create(path, nil, jute.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := k.Exists(path, true); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, path)
+		}
+		m := e.Member(id).View()
+		read := func(what string, page func(view.Page) ([]string, view.Cursor, error)) {
+			var got []string
+			pages := 0
+			for p := (view.Page{}); pages == 0 || p.From != ""; pages++ {
+				paths, next, err := page(p)
+				if err != nil || len(paths) > 3 {
+					t.Fatalf("%s: %d paths, %v", what, len(paths), err)
+				}
+				got, p.From = append(got, paths...), next
+			}
+			if !slices.Equal(got, want) || pages != 2 {
+				t.Errorf("%s: %d paths on %d pages, want %d on 2", what, len(got), pages, len(want))
+			}
+		}
+		read("ephemerals", func(p view.Page) ([]string, view.Cursor, error) {
+			a, err := m.Ephemerals(t.Context(), k.Session(), p)
+			return a.Rows, a.Next, err
+		})
+		read("watches", func(p view.Page) (paths []string, next view.Cursor, err error) {
+			a, err := m.SessionWatches(t.Context(), k.Session(), p)
+			for _, w := range a.Rows {
+				paths = append(paths, w.Path)
+			}
+			return paths, a.Next, err
+		})
+	})
+}

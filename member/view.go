@@ -1,0 +1,338 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/tally"
+	"rollcall/view"
+	"rollcall/znode"
+)
+
+// viewsAtOnce is how many questions of the view a member answers at a time. Each of a few members asks
+// view.atOnce, 8, and an answer takes milliseconds. While the tree's lock or a disk hangs, no more than
+// these wait for it.
+const viewsAtOnce = 16
+
+// scannedPerView is how many sessions one answer looks at to find those that are wanted: some tens of
+// milliseconds.
+const scannedPerView = 64 * listedPerLock
+
+// viewer answers what members ask for the view of the ensemble. It implements View of
+// proto.FollowerServer.
+type viewer struct {
+	m      *Member
+	places chan struct{} // a place for each answer that is being made
+}
+
+func newViewer(m *Member) viewer { return viewer{m, make(chan struct{}, viewsAtOnce)} }
+
+// View returns what this member knows.
+func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
+	select {
+	case v.places <- struct{}{}:
+		defer func() { <-v.places }()
+	default:
+		return nil, status.Errorf(codes.Aborted, "member %d is answering %d questions already", v.m.cfg.ID, viewsAtOnce)
+	}
+	reply := &proto.ViewReply{}
+	switch about := r.About.(type) {
+	case *proto.ViewRequest_Status:
+		reply.About = &proto.ViewReply_Status{Status: v.status()}
+	case *proto.ViewRequest_Sessions:
+		reply.About = &proto.ViewReply_Sessions{Sessions: v.sessions(about.Sessions)}
+	case *proto.ViewRequest_Facts:
+		reply.About = &proto.ViewReply_Facts{Facts: v.facts(about.Facts)}
+	case *proto.ViewRequest_Connections:
+		reply.About = &proto.ViewReply_Connections{Connections: v.connections(about.Connections)}
+	case *proto.ViewRequest_Watches:
+		reply.About = &proto.ViewReply_Watches{Watches: v.watches(ctx, about.Watches)}
+	case *proto.ViewRequest_Owner:
+		reply.About = &proto.ViewReply_Owner{Owner: v.owner(about.Owner)}
+	case *proto.ViewRequest_Ephemerals:
+		reply.About = &proto.ViewReply_Ephemerals{Ephemerals: v.ephemerals(about.Ephemerals)}
+	default:
+		return nil, status.Error(codes.Unimplemented, "this version does not know the question")
+	}
+	return reply, ctx.Err()
+}
+
+// rows returns how many rows an answer may have.
+func rows(limit uint32) int { return int(min(limit, view.MaxRows)) }
+
+// status returns what an operator sees of this member. While its disk or apply hangs, it takes neither
+// the tree's lock nor reads the disk.
+func (v viewer) status() *proto.MemberStatus {
+	m := v.m
+	st := m.server.Stats()
+	s := &proto.MemberStatus{
+		Member: m.cfg.ID, Role: m.Role(), ClientAddress: m.cfg.Clients.Addr().String(),
+		Term: m.node.Term(), Leader: m.node.LeaderID(), Applied: m.applied.Load(), Committed: m.node.CommitIndex(),
+		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
+		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
+		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: m.node.Damage(),
+	}
+	if err := m.node.Stalled(); err != nil {
+		s.Stalled = err.Error()
+		return s
+	}
+	m.state.RLock()
+	s.Zxid, s.Watches = m.state.Zxid(), uint32(m.state.WatchCount())
+	m.state.RUnlock()
+	data, log, err := m.node.DiskUsage()
+	index, at, serr := m.node.NewestSnapshot()
+	if err := errors.Join(err, serr); err != nil {
+		m.log.Warn("the data folder cannot be read", "err", err)
+	}
+	if s.DataBytes, s.LogBytes, s.SnapshotIndex = data, log, index; !at.IsZero() {
+		s.SnapshotMs = at.UnixMilli()
+	}
+	return s
+}
+
+// sessions returns sessions of the state from an id on.
+func (v viewer) sessions(q *proto.ViewSessions) *proto.SessionRows {
+	limit, want := rows(q.Limit), newClientFilter(string(q.Address))
+	r := &proto.SessionRows{Next: q.First}
+	for range scannedPerView / listedPerLock {
+		if v.someSessions(q, limit, want, r); r.Next == 0 || len(r.Rows) == limit {
+			break
+		}
+	}
+	return r
+}
+
+// someSessions adds sessions from r.Next on, until there are limit of them or the lock was held long
+// enough, and sets r.Next to the id at which to go on. It is 0 if there are no more.
+func (v viewer) someSessions(q *proto.ViewSessions, limit int, want clientFilter, r *proto.SessionRows) {
+	tree := v.m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	looked := 0
+	for one := range tree.SessionsFrom(jute.SessionID(r.Next)) {
+		if r.Next = uint64(one.ID); looked >= listedPerLock || len(r.Rows) == limit {
+			return
+		}
+		looked++
+		if q.Member != 0 && one.Owner.Member != q.Member || !want.matches(one.Address) {
+			continue
+		}
+		ephemerals := tree.EphemeralCountOf(one.ID)
+		looked += ephemerals / ephemeralsPerLook
+		r.Rows = append(r.Rows, &proto.SessionRow{
+			Id: uint64(one.ID), Member: one.Owner.Member, Address: []byte(one.Address), TimeoutMs: uint32(one.Timeout.Milliseconds()),
+			CreatedMs: one.CreatedMs, Ephemerals: uint32(ephemerals),
+		})
+	}
+	r.Next = 0
+}
+
+// ephemeralsPerLook is how many ephemeral nodes are counted in the time in which one session is looked
+// at.
+const ephemeralsPerLook = 32
+
+// clientFilter selects the clients at one address. The zero value selects all.
+type clientFilter struct {
+	text string     // host:port
+	host netip.Addr // without a port
+}
+
+func newClientFilter(text string) clientFilter {
+	if host, err := netip.ParseAddr(text); err == nil {
+		return clientFilter{host: host.Unmap().WithZone("")}
+	}
+	if at, err := netip.ParseAddrPort(text); err == nil {
+		return clientFilter{text: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()}
+	}
+	return clientFilter{text: text}
+}
+
+// matches reports whether a client's address, host:port, is selected.
+func (f clientFilter) matches(address string) bool {
+	if f == (clientFilter{}) {
+		return true
+	}
+	at, err := netip.ParseAddrPort(address)
+	if err != nil { // not TCP
+		host, _, _ := net.SplitHostPort(address)
+		return f.text == address || f.text == host && host != ""
+	}
+	if f.host.IsValid() {
+		return at.Addr().Unmap().WithZone("") == f.host
+	}
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String() == f.text
+}
+
+// facts returns what only this member knows of sessions: their connections here and, if it leads, when
+// they were last heard.
+func (v viewer) facts(q *proto.ViewFacts) *proto.FactRows {
+	v.m.state.RLock()
+	table := v.m.terms.table
+	v.m.state.RUnlock()
+	r := &proto.FactRows{}
+	for _, id := range q.Ids[:min(len(q.Ids), view.MaxRows)] {
+		row := &proto.FactRow{Id: id}
+		c, watches, carried := v.m.server.Carried(jute.SessionID(id))
+		if carried {
+			row.Connection, row.Watches = connectionRow(&c), uint32(watches)
+		}
+		if table != nil {
+			heard, ok := table.Heard(jute.SessionID(id), time.Now())
+			row.Timed, row.HeardMs, row.LeftMs = ok, uint64(heard.Ago.Milliseconds()), uint64(heard.Left.Milliseconds())
+		}
+		if carried || row.Timed {
+			r.Rows = append(r.Rows, row)
+		}
+	}
+	return r
+}
+
+// connections returns client connections from a number on.
+func (v viewer) connections(q *proto.ViewConnections) *proto.ConnectionRows {
+	page := make([]tally.Connection, 0, rows(q.Limit))
+	page, next := v.m.server.ConnectionsFrom(page, v.first(q.Boot, q.First))
+	r := &proto.ConnectionRows{Boot: v.m.boot, Next: next}
+	for i := range page {
+		r.Rows = append(r.Rows, connectionRow(&page[i]))
+	}
+	return r
+}
+
+// first returns the number at which a page of connections begins. Numbers count for one run only.
+func (v viewer) first(boot, first uint64) uint64 {
+	if boot != v.m.boot {
+		return 0
+	}
+	return first
+}
+
+func connectionRow(c *tally.Connection) *proto.ConnectionRow {
+	return &proto.ConnectionRow{
+		Number: c.Number, Address: []byte(c.Addr), Reading: c.Reading, Writing: c.Writing, Queued: uint32(c.Queued),
+		Received: c.Received, Sent: c.Sent, Session: uint64(c.Session), TimeoutMs: uint32(c.Timeout.Milliseconds()),
+		EstablishedMs: c.Established.UnixMilli(), Replies: c.Replies, Op: int32(c.Op), Xid: c.Xid, Zxid: c.Zxid,
+		RepliedUs: uint64(c.Replied.Microseconds()), LastUs: uint64(c.LastLatency.Microseconds()), MinUs: uint64(c.MinLatency.Microseconds()),
+		AvgUs: uint64(c.AvgLatency.Microseconds()), MaxUs: uint64(c.MaxLatency.Microseconds()), ExpiresMs: c.Expires.UnixMilli(),
+	}
+}
+
+// watches returns watches on a path or of a session.
+func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchRows {
+	page := make([]tally.Watch, 0, rows(q.Limit))
+	r := &proto.WatchRows{Boot: v.m.boot}
+	if len(q.Path) > 0 {
+		page, r.Next = v.m.server.WatchersFrom(page, string(q.Path), v.first(q.Boot, q.First))
+	} else {
+		var next string
+		page, next = v.m.server.WatchesFrom(ctx, page, jute.SessionID(q.Session), string(q.FirstPath))
+		r.NextPath = []byte(next)
+	}
+	size := 0
+	for _, w := range page {
+		if size += len(w.Path); size > view.MaxBytes && len(r.Rows) > 0 {
+			if len(q.Path) > 0 {
+				r.Next = w.Connection
+			} else {
+				r.NextPath = []byte(w.Path)
+			}
+			break
+		}
+		r.Rows = append(r.Rows, &proto.WatchRow{
+			Connection: w.Connection, Session: uint64(w.Session), Path: []byte(w.Path),
+			Data: w.Data, Children: w.Children, Persistent: w.Persistent, Recursive: w.Recursive,
+		})
+	}
+	return r
+}
+
+// owner returns the kind of a node, and the session that owns it.
+func (v viewer) owner(q *proto.ViewOwner) *proto.OwnerRow {
+	tree := v.m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	kind, session := tree.KindOf(string(q.Path))
+	r := &proto.OwnerRow{Kind: nodeKinds[kind], Session: uint64(session)}
+	if session != 0 {
+		_, lives := tree.Session(session)
+		r.Ended = !lives
+	}
+	return r
+}
+
+var nodeKinds = map[znode.NodeKind]proto.NodeKind{
+	znode.NoNode: proto.NodeKind_NODE_KIND_NONE, znode.PlainNode: proto.NodeKind_NODE_KIND_PLAIN, znode.EphemeralNode: proto.NodeKind_NODE_KIND_EPHEMERAL,
+	znode.ContainerNode: proto.NodeKind_NODE_KIND_CONTAINER, znode.TTLNode: proto.NodeKind_NODE_KIND_TTL,
+}
+
+// ephemerals returns the ephemeral nodes of a session from a path on. It takes them under one hold of the
+// lock: a page has fewer than listedPerLock.
+func (v viewer) ephemerals(q *proto.ViewEphemerals) *proto.EphemeralRows {
+	tree := v.m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	limit, size := rows(q.Limit), 0
+	r := &proto.EphemeralRows{}
+	for owner, path := range tree.EphemeralsFrom(jute.SessionID(q.Session), string(q.First)) {
+		if owner != jute.SessionID(q.Session) {
+			break
+		}
+		if size += len(path); len(r.Paths) == limit || size > view.MaxBytes && len(r.Paths) > 0 {
+			r.Next = []byte(path)
+			break
+		}
+		r.Paths = append(r.Paths, []byte(path))
+	}
+	return r
+}
+
+// viewPeer implements view.Peer: it asks a member, which may be this one, over its gRPC services.
+type viewPeer struct {
+	peers *peers
+	id    uint32
+}
+
+// View implements view.Peer.
+func (p viewPeer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
+	c, err := p.peers.follower(p.id)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.View(ctx, r, grpc.MaxCallRecvMsgSize(view.MaxReply))
+	switch status.Code(err) {
+	case codes.OK:
+		return reply, nil
+	case codes.Unimplemented:
+		return nil, fmt.Errorf("%w: %w", view.ErrOlder, err)
+	case codes.Aborted:
+		return nil, fmt.Errorf("%w: %w", view.ErrBusy, err)
+	case codes.ResourceExhausted: // gRPC's own, from MaxCallRecvMsgSize
+		return nil, fmt.Errorf("%w: %w", view.ErrTooLong, err)
+	}
+	return nil, err
+}
+
+// newView returns the Collector of this member.
+func (m *Member) newView() (*view.Collector, error) {
+	var members []view.Member
+	for _, s := range m.cfg.Servers {
+		members = append(members, view.Member{ID: s.ID, Quorum: s.Grpc, Election: s.Raft, Peer: viewPeer{m.peers, s.ID}})
+	}
+	return view.New(view.Config{
+		Self: m.cfg.ID, Members: members, Leader: func() uint32 { return m.node.LeaderID() },
+		Deadline: min(m.cfg.Tick, view.MaxDeadline), Now: m.clock.Now,
+	})
+}
+
+// View returns the view of the whole ensemble from this member, for operators. It can be used while Run
+// runs.
+func (m *Member) View() *view.Collector { return m.view }

@@ -1,0 +1,99 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"rollcall/proto"
+	"rollcall/view"
+)
+
+// A client's address is selected by host or by host and port, however each of them is written.
+func TestClientFilter(t *testing.T) {
+	tests := []struct {
+		filter, address string
+		want            bool
+	}{
+		{"", "10.0.0.1:5", true},
+		{"10.0.0.1", "10.0.0.1:5", true},
+		{"10.0.0.1", "10.0.0.11:5", false},
+		{"10.0.0.1:5", "10.0.0.1:5", true},
+		{"10.0.0.1:5", "10.0.0.1:55", false},
+		{"10.0.0.1", "[::ffff:10.0.0.1]:5", true},
+		{"10.0.0.1:5", "[::ffff:10.0.0.1]:5", true},
+		{"::ffff:10.0.0.1", "10.0.0.1:5", true},
+		{"[::ffff:10.0.0.1]:5", "10.0.0.1:5", true},
+		{"fe80::1", "[fe80::1%eth0]:5", true},
+		{"2001:db8::1", "[2001:db8:0::1]:5", true},
+		{"[2001:db8::1]:5", "[2001:db8::1]:5", true},
+		{"host", "10.0.0.1:5", false},
+		{"pipe", "pipe", true},
+		{"host", "host:5", true},
+		{"host", "pipe", false},
+	}
+	for _, tt := range tests {
+		if got := newClientFilter(tt.filter).matches(tt.address); got != tt.want {
+			t.Errorf("%q selects %q: %t, want %t", tt.filter, tt.address, got, tt.want)
+		}
+	}
+}
+
+// oldMember is a member whose version does not have the request.
+type oldMember struct {
+	proto.UnimplementedFollowerServer
+}
+
+// talker answers with a text of so many bytes.
+type talker struct {
+	proto.UnimplementedFollowerServer
+	size int
+}
+
+func (s talker) View(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
+	return &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{Version: strings.Repeat("x", s.size)}}}, nil
+}
+
+// What gRPC says of a member that cannot answer becomes the reason that an operator sees.
+func TestViewPeer(t *testing.T) {
+	full := viewer{m: &Member{}, places: make(chan struct{})}
+	tests := []struct {
+		name   string
+		server proto.FollowerServer
+		want   error
+	}{
+		{"older version", oldMember{}, view.ErrOlder},
+		{"too many questions", services{viewer: full}, view.ErrBusy},
+		{"a long reply", talker{size: view.MaxReply + 1}, view.ErrTooLong},
+		{"a reply of most bytes", talker{size: view.MaxReply - 100}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLoopback()
+			srv := grpc.NewServer()
+			proto.RegisterFollowerServer(srv, tt.server)
+			go func() { _ = srv.Serve(l) }() // it ends with Stop
+			defer srv.Stop()
+			p := newPeers(time.Second, func(ctx context.Context, _ uint32) (net.Conn, error) { return l.dial(ctx) })
+			defer p.close()
+			_, err := viewPeer{p, 2}.View(t.Context(), &proto.ViewRequest{About: &proto.ViewRequest_Status{}})
+			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+		})
+	}
+	t.Run("down", func(t *testing.T) {
+		p := newPeers(time.Second, func(context.Context, uint32) (net.Conn, error) { return nil, io.ErrUnexpectedEOF })
+		defer p.close()
+		_, err := viewPeer{p, 2}.View(t.Context(), &proto.ViewRequest{})
+		if err == nil || errors.Is(err, view.ErrOlder) || errors.Is(err, view.ErrBusy) || errors.Is(err, view.ErrTooLong) {
+			t.Errorf("%v, want an error that says why it cannot be reached", err)
+		}
+	})
+}

@@ -1,0 +1,178 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"rollcall/proto"
+)
+
+// Peer is a member that can be asked. View returns when the reply is there or ctx ends. Its error is
+// ErrOlder, ErrBusy or ErrTooLong, or says why the member cannot be reached.
+type Peer interface {
+	View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error)
+}
+
+// A Peer returns one of these if the member was reached and did not answer. A Collector returns ErrBusy
+// too.
+var (
+	ErrOlder = errors.New("view: the member has an older version, which cannot be asked")
+	ErrBusy  = errors.New("view: too many questions at a time")
+	// ErrTooLong means that the reply was longer than MaxReply, and was not read.
+	ErrTooLong = errors.New("view: the reply is too long")
+)
+
+// atOnce is how many questions of operators a Collector asks at a time: a few people with a few windows
+// each. Members have only so many streams for one another, and need most of them for other purposes.
+const atOnce = 8
+
+// Config is what a Collector is built from. A field without a default is required.
+type Config struct {
+	Self     uint32           // the member that asks
+	Members  []Member         // of the ensemble, Self among them
+	Leader   func() uint32    // the member that Self takes for the leader; 0: none; must not block
+	Deadline time.Duration    // within which members must have answered
+	Now      func() time.Time // wall clock of Self
+}
+
+// Member is a member of the ensemble.
+type Member struct {
+	ID       uint32
+	Quorum   string // host:port of the port for members
+	Election string // host:port of the port for the log
+	Peer     Peer
+}
+
+// Collector asks the members of the ensemble. Each of its methods returns within the deadline, and
+// names the members that have not answered. It fails if Self does not answer and the question is one
+// about the replicated state, which is asked of Self. It is safe for concurrent use.
+type Collector struct {
+	cfg     Config
+	members []uint32 // ids, ascending
+	byID    map[uint32]Member
+	places  chan struct{} // a place for each question under way
+}
+
+// New checks cfg and returns a Collector.
+func New(cfg Config) (*Collector, error) {
+	c := &Collector{cfg: cfg, byID: map[uint32]Member{}, places: make(chan struct{}, atOnce)}
+	for _, m := range cfg.Members {
+		c.byID[m.ID] = m
+		c.members = append(c.members, m.ID)
+	}
+	slices.Sort(c.members)
+	switch {
+	case cfg.Deadline <= 0:
+		return nil, fmt.Errorf("view: deadline %v is not positive", cfg.Deadline)
+	case cfg.Leader == nil || cfg.Now == nil:
+		return nil, errors.New("view: Leader and Now are required")
+	case !slices.Contains(c.members, cfg.Self):
+		return nil, fmt.Errorf("view: member %d is not among the members", cfg.Self)
+	}
+	return c, nil
+}
+
+// within calls collect with a context that ends at the deadline, when there is a place for it. An error
+// of the caller's context comes first.
+func (c *Collector) within(ctx context.Context, collect func(ctx context.Context) error) error {
+	timed, cancel := context.WithTimeout(ctx, c.cfg.Deadline)
+	defer cancel()
+	select {
+	case c.places <- struct{}{}:
+		defer func() { <-c.places }()
+	case <-timed.Done():
+		return cmp.Or(ctx.Err(), ErrBusy)
+	}
+	err := collect(timed)
+	return cmp.Or(ctx.Err(), err)
+}
+
+// answer is what came of a question to one member.
+type answer struct {
+	member uint32
+	reply  *proto.ViewReply
+	err    error
+	asked  time.Time // by Config.Now, as is
+	came   time.Time // when it came
+}
+
+// ask sends the requests to their members at the same time. It calls take with each reply as it comes,
+// one at a time, and returns the silences of the members that do not answer before ctx ends, and of
+// those whose reply take refuses. It does not wait for calls that go on after that.
+func (c *Collector) ask(ctx context.Context, requests map[uint32]*proto.ViewRequest, take func(answer) error) []Silence {
+	answers := make(chan answer, len(requests)) // a late answer finds room, and nobody
+	open := make(map[uint32]bool, len(requests))
+	for id, request := range requests {
+		open[id] = true
+		go func() { answers <- c.askOne(ctx, id, request) }()
+	}
+	var silent []Silence
+	for len(open) > 0 {
+		select {
+		case a := <-answers:
+			delete(open, a.member)
+			if s, ok := c.settle(ctx, a, take); !ok {
+				silent = append(silent, s)
+			}
+		case <-ctx.Done():
+			for id := range open {
+				silent = append(silent, c.late(id))
+			}
+			clear(open)
+		}
+	}
+	return silent
+}
+
+func (c *Collector) askOne(ctx context.Context, id uint32, request *proto.ViewRequest) answer {
+	a := answer{member: id, asked: c.cfg.Now()}
+	if peer := c.byID[id].Peer; peer == nil {
+		a.err = errors.New("it is not in this member's server list")
+	} else {
+		a.reply, a.err = peer.View(ctx, request)
+	}
+	a.came = c.cfg.Now()
+	return a
+}
+
+// settle passes an answer to take, or returns why there is none.
+func (c *Collector) settle(ctx context.Context, a answer, take func(answer) error) (s Silence, ok bool) {
+	switch {
+	case a.err == nil:
+		if err := take(a); err != nil {
+			return Silence{a.member, Wrong, err.Error()}, false
+		}
+		return Silence{}, true
+	case errors.Is(a.err, ErrOlder):
+		return Silence{a.member, Older, "its version does not know this request: upgrade it"}, false
+	case errors.Is(a.err, ErrBusy):
+		return Silence{a.member, Busy, "it has too many questions to answer: try again"}, false
+	case errors.Is(a.err, ErrTooLong):
+		return Silence{a.member, Wrong, fmt.Sprintf("the reply has more than %d bytes", MaxReply)}, false
+	case ctx.Err() != nil:
+		return c.late(a.member), false
+	}
+	return Silence{a.member, Down, a.err.Error()}, false
+}
+
+func (c *Collector) late(id uint32) Silence {
+	return Silence{id, Late, fmt.Sprintf("no answer within %v", c.cfg.Deadline)}
+}
+
+// askSelf asks this member, without which there is no answer.
+func (c *Collector) askSelf(ctx context.Context, request *proto.ViewRequest, take func(answer) error) error {
+	for _, s := range c.ask(ctx, map[uint32]*proto.ViewRequest{c.cfg.Self: request}, take) {
+		return fmt.Errorf("view: this member, %d: %s: %s", s.Member, s.Reason, s.Detail)
+	}
+	return nil
+}
+
+// byMember sorts silences by the members' ids.
+func byMember(silent []Silence) []Silence {
+	slices.SortFunc(silent, func(a, b Silence) int { return cmp.Compare(a.Member, b.Member) })
+	return silent
+}

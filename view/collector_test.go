@@ -1,0 +1,189 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// A member that does not answer is named with the reason. The others' rows are there at the deadline at
+// the latest, and at once if no member is late.
+func TestSilence(t *testing.T) {
+	deaf := make(chan struct{})
+	tests := []struct {
+		name   string
+		answer func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error)
+		want   Silence
+		after  time.Duration
+	}{
+		{"late", late, Silence{3, Late, "no answer within 1s"}, deadline},
+		{"deaf to its context", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
+			<-deaf
+			return nil, errors.New("far too late")
+		}, Silence{3, Late, "no answer within 1s"}, deadline},
+		{"down", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
+			return nil, errors.New("connection refused")
+		}, Silence{3, Down, "connection refused"}, 0},
+		{"older", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
+			return nil, fmt.Errorf("%w: unknown method", ErrOlder)
+		}, Silence{3, Older, "its version does not know this request: upgrade it"}, 0},
+		{"busy", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrBusy },
+			Silence{3, Busy, "it has too many questions to answer: try again"}, 0},
+		{"too long", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrTooLong },
+			Silence{3, Wrong, "the reply has more than 10485760 bytes"}, 0},
+		{"about something else", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return &proto.ViewReply{}, nil },
+			Silence{3, Wrong, "the reply is about something else"}, 0},
+		{"another member's", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
+			return &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{Member: 2}}}, nil
+		}, Silence{3, Wrong, "it is the status of member 2"}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				deaf = make(chan struct{})
+				f := newFake(t, 3)
+				f.peers[3].answer = tt.answer
+				begun := time.Now()
+				a, err := f.Status(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(a.Rows) != 2 || a.Rows[0].Member != 1 || a.Rows[1].Member != 2 {
+					t.Errorf("rows %+v, want those of members 1 and 2", a.Rows)
+				}
+				if !slices.Equal(a.Silent, []Silence{tt.want}) {
+					t.Errorf("silent %+v, want %+v", a.Silent, tt.want)
+				}
+				if took := time.Since(begun); took != tt.after {
+					t.Errorf("it took %v, want %v", took, tt.after)
+				}
+				close(deaf)
+			})
+		})
+	}
+}
+
+// A question waits for a place, and no longer than the deadline. When its caller gives up, it fails.
+func TestTooManyQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 3)
+		f.peers[3].answer = func(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
+			time.Sleep(deadline / 2)
+			return late(ctx, r)
+		}
+		for range atOnce {
+			go func() { _, _ = f.Status(t.Context()) }()
+		}
+		synctest.Wait()
+		if n := len(f.peers[3].requests()); n != atOnce {
+			t.Errorf("%d questions under way, want %d", n, atOnce)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), deadline/4)
+		defer cancel()
+		if _, err := f.Status(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a caller that gave up: %v", err)
+		}
+		if n := len(f.peers[3].requests()); n != 0 {
+			t.Errorf("%d more were asked", n)
+		}
+		if _, err := f.Status(t.Context()); err != nil {
+			t.Errorf("when the first were over: %v", err)
+		}
+		stuck := make(chan struct{})
+		defer close(stuck)
+		for range atOnce {
+			f.places <- struct{}{}
+		}
+		if _, err := f.Status(t.Context()); !errors.Is(err, ErrBusy) {
+			t.Errorf("no place within the deadline: %v", err)
+		}
+	})
+}
+
+// Answers about the replicated state need this member.
+func TestSelfIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 3)
+		f.peers[1].answer = late
+		want := "view: this member, 1: no answer in time: no answer within 1s"
+		_, err := f.Sessions(t.Context(), Filter{}, Page{})
+		_, werr := f.SessionWatches(t.Context(), 1, Page{})
+		_, oerr := f.Owner(t.Context(), "/x")
+		_, eerr := f.Ephemerals(t.Context(), 1, Page{})
+		for _, err := range []error{err, werr, oerr, eerr} {
+			if err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+		if a, err := f.Status(t.Context()); err != nil || len(a.Rows) != 2 || len(a.Silent) != 1 {
+			t.Errorf("status: %+v, %v, want the others' rows", a, err)
+		}
+	})
+}
+
+// What a caller asks for is checked before any member is asked.
+func TestBadQuestions(t *testing.T) {
+	f := newFake(t, 3)
+	f.open(9)
+	page, err := f.Sessions(t.Context(), Filter{}, Page{Limit: 2})
+	if err != nil || page.Next == "" {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	for _, p := range f.peers {
+		p.requests()
+	}
+	ctx := t.Context()
+	for name, ask := range map[string]func() error{
+		"limit":             func() error { _, err := f.Sessions(ctx, Filter{}, Page{Limit: MaxRows + 1}); return err },
+		"negative limit":    func() error { _, err := f.Connections(ctx, Page{Limit: -1}); return err },
+		"garbled cursor":    func() error { _, err := f.Sessions(ctx, Filter{}, Page{From: "x"}); return err },
+		"base64 of garbage": func() error { _, err := f.Sessions(ctx, Filter{}, Page{From: "eHh4"}); return err },
+		"another list's":    func() error { _, err := f.Connections(ctx, Page{From: page.Next}); return err },
+		"no path":           func() error { _, err := f.Watches(ctx, "", Page{}); return err },
+		"owner of no path":  func() error { _, err := f.Owner(ctx, ""); return err },
+		"session 0":         func() error { _, err := f.Session(ctx, 0); return err },
+	} {
+		if ask() == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := f.Ephemerals(ctx, 1, Page{From: page.Next}); !errors.Is(err, ErrCursor) {
+		t.Errorf("a cursor of another list: %v", err)
+	}
+	for id, p := range f.peers {
+		if n := len(p.requests()); n != 0 {
+			t.Errorf("member %d was asked %d times", id, n)
+		}
+	}
+}
+
+func TestNew(t *testing.T) {
+	good := Config{Self: 1, Members: []Member{{ID: 1}}, Leader: func() uint32 { return 1 }, Deadline: 1, Now: time.Now}
+	if _, err := New(good); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*Config){
+		"deadline": func(c *Config) { c.Deadline = 0 }, "leader": func(c *Config) { c.Leader = nil },
+		"clock": func(c *Config) { c.Now = nil }, "self": func(c *Config) { c.Self = 2 },
+	} {
+		bad := good
+		if change(&bad); func() error { _, err := New(bad); return err }() == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// ids returns the ids of sessions.
+func ids(rows []Session) (ids []jute.SessionID) {
+	for _, row := range rows {
+		ids = append(ids, row.ID)
+	}
+	return ids
+}

@@ -1,0 +1,112 @@
+package view
+
+import (
+	"context"
+
+	"rollcall/proto"
+)
+
+// Connections returns a page of the client connections of all members: by member, and for each member in
+// the order in which they were made.
+func (c *Collector) Connections(ctx context.Context, p Page) (Answer[Connection], error) {
+	return gather(ctx, c, p, source[Connection]{
+		list: connectionList,
+		request: func(boot, first uint64, limit uint32) *proto.ViewRequest {
+			return &proto.ViewRequest{About: &proto.ViewRequest_Connections{Connections: &proto.ViewConnections{Boot: boot, First: first, Limit: limit}}}
+		},
+		read: func(member uint32, reply *proto.ViewReply) (part[Connection], error) {
+			r := reply.GetConnections()
+			if r == nil {
+				return part[Connection]{}, errOther
+			}
+			found := part[Connection]{boot: r.Boot, next: r.Next}
+			for _, row := range r.Rows {
+				found.rows = append(found.rows, Connection{member, connection(row)})
+			}
+			return found, nil
+		},
+		number: func(row Connection) uint64 { return row.Number },
+	})
+}
+
+// source says how to ask the members for parts of a list, whose rows come in the order of connections.
+type source[T any] struct {
+	list    list
+	request func(boot, first uint64, limit uint32) *proto.ViewRequest
+	read    func(member uint32, reply *proto.ViewReply) (part[T], error)
+	number  func(T) uint64 // of the row's connection
+}
+
+// part is what one member adds to a page.
+type part[T any] struct {
+	boot uint64 // the run of its process that counts the connections
+	rows []T
+	next uint64 // connection from which on it has more; 0: it has no more
+}
+
+// gather makes a page of the parts of all members, by member. It asks all members from the page's first
+// on for a whole page each: those that follow are few, and none has to be waited for after another.
+func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a Answer[T], err error) {
+	limit, err := p.limit()
+	if err != nil {
+		return a, err
+	}
+	from, err := p.From.position(s.list)
+	if err != nil {
+		return a, err
+	}
+	a.Silent = from.skipped()
+	requests := map[uint32]*proto.ViewRequest{}
+	for _, id := range c.members {
+		switch {
+		case id < from.Member || isSilent(a.Silent, id):
+		case id == from.Member:
+			requests[id] = s.request(from.Boot, from.First, uint32(limit))
+		default:
+			requests[id] = s.request(0, 0, uint32(limit))
+		}
+	}
+	parts := map[uint32]part[T]{}
+	err = c.within(ctx, func(ctx context.Context) error {
+		a.Silent = byMember(append(a.Silent, c.ask(ctx, requests, func(one answer) error {
+			found, err := s.read(one.member, one.reply)
+			if err != nil {
+				return err
+			}
+			first := uint64(0)
+			if one.member == from.Member && found.boot == from.Boot {
+				first = from.First
+			}
+			if err := numbered(found.rows, s.number, first, found.next, limit); err != nil {
+				return err
+			}
+			parts[one.member] = found
+			return nil
+		})...))
+		return nil
+	})
+	if err != nil {
+		return Answer[T]{}, err
+	}
+	var end position
+	if a.Rows, end = join(c.members, parts, limit, s.number); end.Member != 0 {
+		a.Next = end.cursor(s.list, a.Silent)
+	}
+	return a, nil
+}
+
+// join returns the first rows of all parts, by member, and where the rest begins. It is zero if there is
+// no rest.
+func join[T any](members []uint32, parts map[uint32]part[T], limit int, number func(T) uint64) (rows []T, rest position) {
+	for _, id := range members {
+		one := parts[id]
+		if room := limit - len(rows); len(one.rows) > room {
+			rows = append(rows, one.rows[:room]...)
+			return rows, position{Member: id, Boot: one.boot, First: number(one.rows[room])}
+		}
+		if rows = append(rows, one.rows...); one.next != 0 {
+			return rows, position{Member: id, Boot: one.boot, First: one.next}
+		}
+	}
+	return rows, position{}
+}

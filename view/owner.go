@@ -1,0 +1,90 @@
+package view
+
+import (
+	"context"
+	"fmt"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// Owner returns the kind of the node at path and, if it is ephemeral, the session that owns it.
+func (c *Collector) Owner(ctx context.Context, path string) (o Owner, err error) {
+	if path == "" {
+		return o, errNoPath
+	}
+	request := &proto.ViewRequest{About: &proto.ViewRequest_Owner{Owner: &proto.ViewOwner{Path: []byte(path)}}}
+	err = c.within(ctx, func(ctx context.Context) error {
+		err := c.askSelf(ctx, request, func(a answer) error {
+			r := a.reply.GetOwner()
+			if r == nil {
+				return errOther
+			}
+			kind, ok := kinds[r.Kind]
+			if !ok || (kind == Ephemeral) != (r.Session != 0) {
+				return fmt.Errorf("a node of kind %v, of session %v", r.Kind, jute.SessionID(r.Session))
+			}
+			o.Kind, o.ID, o.Ended = kind, jute.SessionID(r.Session), r.Ended
+			return nil
+		})
+		if err != nil || o.ID == 0 || o.Ended {
+			return err
+		}
+		var one Answer[Session]
+		if err := c.sessions(ctx, Filter{ID: o.ID}, uint64(o.ID), 1, &one); err != nil {
+			return err
+		}
+		o.Silent = one.Silent
+		if o.Ended = len(one.Rows) == 0; !o.Ended {
+			o.Session = one.Rows[0]
+		}
+		return nil
+	})
+	if err != nil {
+		return Owner{}, err
+	}
+	return o, nil
+}
+
+var kinds = map[proto.NodeKind]Kind{
+	proto.NodeKind_NODE_KIND_NONE: NoNode, proto.NodeKind_NODE_KIND_PLAIN: Plain, proto.NodeKind_NODE_KIND_EPHEMERAL: Ephemeral,
+	proto.NodeKind_NODE_KIND_CONTAINER: Container, proto.NodeKind_NODE_KIND_TTL: TTL,
+}
+
+// Ephemerals returns a page of the paths of a session's ephemeral nodes, in order.
+func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (a Answer[string], err error) {
+	limit, err := p.limit()
+	if err != nil {
+		return a, err
+	}
+	from, err := p.From.position(ephemeralList)
+	if err != nil {
+		return a, err
+	}
+	request := &proto.ViewRequest{About: &proto.ViewRequest_Ephemerals{Ephemerals: &proto.ViewEphemerals{
+		Session: uint64(id), First: from.Path, Limit: uint32(limit),
+	}}}
+	err = c.within(ctx, func(ctx context.Context) error {
+		return c.askSelf(ctx, request, func(one answer) error {
+			r := one.reply.GetEphemerals()
+			if r == nil {
+				return errOther
+			}
+			var rows []string
+			for _, path := range r.Paths {
+				rows = append(rows, string(path))
+			}
+			if err := ascending(rows, string(from.Path), string(r.Next), limit); err != nil {
+				return err
+			}
+			if a.Rows = rows; len(r.Next) > 0 {
+				a.Next = position{Path: r.Next}.cursor(ephemeralList, nil)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return Answer[string]{}, err
+	}
+	return a, nil
+}
