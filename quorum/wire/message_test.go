@@ -125,6 +125,32 @@ func TestReadEveryKindOfValue(t *testing.T) {
 	}
 }
 
+// raft keeps the entries of a request in memory, also when the room for its bytes has the next request.
+func TestEntriesOutliveTheNextRequest(t *testing.T) {
+	far, near := net.Pipe()
+	defer far.Close()
+	in := newInConn(near, newConns(slog.New(slog.DiscardHandler)))
+	defer in.Close()
+	request := func(fill string) []byte {
+		entry := &raft.Log{Index: 1, Data: []byte(strings.Repeat(fill, 100)), Extensions: []byte(fill)}
+		header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte(fill), Addr: []byte(fill)}
+		return encode(t, requestAppend, &raft.AppendEntriesRequest{RPCHeader: header, Entries: []*raft.Log{entry}})
+	}
+	go func() { _, _ = far.Write(append(request("a"), request("b")...)) }()
+	first, err := in.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.next(); err != nil {
+		t.Fatal(err)
+	}
+	req := first.(*raft.AppendEntriesRequest)
+	got := string(req.ID) + string(req.Addr) + string(req.Entries[0].Extensions) + string(req.Entries[0].Data)
+	if want := strings.Repeat("a", 103); got != want {
+		t.Errorf("after the next request the first one has %q, want %q", got, want)
+	}
+}
+
 // A request that no member sends is refused before raft's decoder allocates room for it.
 func TestReadRefuses(t *testing.T) {
 	list := func(n int) string { return "\xdc" + string([]byte{byte(n >> 8), byte(n)}) }
