@@ -167,7 +167,8 @@ func (h *HTTP) environment(j *pretty, _ *Stats, _ url.Values) string {
 
 func (h *HTTP) systemProperties(j *pretty, _ *Stats, _ url.Values) string {
 	h.words.environment(func(name, value string) {
-		if kind, _, _ := strings.Cut(name, "."); value != unset && (kind == "java" || kind == "os" || kind == "user") {
+		kind, rest, _ := strings.Cut(name, ".")
+		if isProperty := kind == "java" || kind == "os" || kind == "user"; isProperty && value != unset && !strings.HasPrefix(rest, "memory.") {
 			j.field(name, value)
 		}
 	})

@@ -198,6 +198,25 @@ func (m *Member) Mode() string {
 	return match[1]
 }
 
+// httpAddress finds where a member serves HTTP in the line of its log about its start.
+var httpAddress = regexp.MustCompile(`msg="member starts".* http=(\S+)`)
+
+// HTTP returns the member's address for HTTP. Config.Lines must have AnyHTTP.
+func (m *Member) HTTP() (string, error) {
+	text, err := os.ReadFile(m.Log)
+	if err != nil {
+		return "", err
+	}
+	found := httpAddress.FindAllSubmatch(text, -1)
+	if found == nil {
+		return "", fmt.Errorf("%s does not say where member %d serves HTTP", m.Log, m.ID)
+	}
+	return string(found[len(found)-1][1]), nil
+}
+
+// AnyHTTP are lines of zoo.cfg with which a member serves HTTP on a port that the system chooses.
+const AnyHTTP = "admin.enableServer=true\nadmin.serverPort=0\n"
+
 // Word returns the answer to a four-letter word, or what arrived of it in time.
 func (m *Member) Word(word string) string { return fourLetters(m.Clients, word) }
 
