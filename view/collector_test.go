@@ -34,12 +34,21 @@ func TestSilence(t *testing.T) {
 		{"older", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return nil, fmt.Errorf("%w: unknown method", ErrOlder)
 		}, Silence{3, Older, "its version does not know this request: upgrade it"}, 0},
-		{"busy", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrBusy },
-			Silence{3, Busy, "it has too many questions to answer: try again"}, 0},
-		{"too long", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrTooLong },
-			Silence{3, Wrong, "the reply has more than 10485760 bytes"}, 0},
-		{"about something else", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return &proto.ViewReply{}, nil },
-			Silence{3, Wrong, "the reply is about something else"}, 0},
+		{
+			"busy", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrBusy },
+			Silence{3, Busy, "it has too many questions to answer: try again"},
+			0,
+		},
+		{
+			"too long", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrTooLong },
+			Silence{3, Wrong, "the reply has more than 10485760 bytes"},
+			0,
+		},
+		{
+			"about something else", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return &proto.ViewReply{}, nil },
+			Silence{3, Wrong, "the reply is about something else"},
+			0,
+		},
 		{"another member's", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{Member: 2}}}, nil
 		}, Silence{3, Wrong, "it is the status of member 2"}, 0},

@@ -91,8 +91,13 @@ func TestCompareMarks(t *testing.T) {
 // The names are those that operators see.
 func TestNames(t *testing.T) {
 	for _, name := range []struct{ got, want string }{
-		{Down.String(), "down"}, {Skipped.String(), "not asked again"}, {Disconnected.String(), "disconnected"}, {TTL.String(), "ttl"},
-		{NoNode.String(), "none"}, {Differs.String(), "differs"}, {Unmarked.String(), "unknown"},
+		{Down.String(), "down"},
+		{Skipped.String(), "not asked again"},
+		{Disconnected.String(), "disconnected"},
+		{TTL.String(), "ttl"},
+		{NoNode.String(), "none"},
+		{Differs.String(), "differs"},
+		{Unmarked.String(), "unknown"},
 	} {
 		if name.got != name.want {
 			t.Errorf("%q, want %q", name.got, name.want)
