@@ -132,6 +132,7 @@ type Follower struct {
 	leases  *leases
 	out     *outbox
 	syncs   syncs
+	callers atomic.Uint64 // of AwaitSync, counted; among syncs they count as connections, whose numbers are random and far greater
 
 	announced chan struct{}               // closed once this boot is the member's current one
 	ids       *sessiontracker.IDGenerator // set before announced is closed

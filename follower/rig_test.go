@@ -260,6 +260,7 @@ func (h *heard) times() int {
 type fakeLeader struct {
 	nonce  uint64
 	sync   func(ctx context.Context) (uint64, error)
+	kill   func(ctx context.Context, req *proto.KillRequest) (*proto.KillReply, error)
 	refuse bool        // streams
 	mute   atomic.Bool // no probe is answered
 
@@ -288,6 +289,13 @@ func (l *fakeLeader) Sync(ctx context.Context, req *proto.SyncRequest, _ ...grpc
 	}
 	index, err := l.sync(ctx)
 	return &proto.SyncReply{Index: index}, err
+}
+
+func (l *fakeLeader) Kill(ctx context.Context, req *proto.KillRequest, _ ...grpc.CallOption) (*proto.KillReply, error) {
+	if req.Nonce != l.nonce || l.kill == nil {
+		return nil, status.Error(codes.FailedPrecondition, "not leading")
+	}
+	return l.kill(ctx, req)
 }
 
 // take returns what has been received since the last take.

@@ -126,6 +126,26 @@ func (f *Follower) askLoop(ctx context.Context) error {
 	}
 }
 
+// AwaitSync waits until everything that was committed before the call has been applied here. It fails
+// only if ctx ends first.
+func (f *Follower) AwaitSync(ctx context.Context) error {
+	caller := f.callers.Add(1)
+	done := make(synchronized)
+	f.Sync(caller, done)
+	defer f.syncs.drop(caller)
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("follower: wait for a sync: %w", ctx.Err())
+	}
+}
+
+// synchronized is a znode.Waiter: it is closed when its sync is complete.
+type synchronized chan struct{}
+
+func (s synchronized) Applied(*znode.Result) { close(s) }
+
 // ask returns an index that is at or above everything committed before the call.
 func (f *Follower) ask(ctx context.Context, t *term) (uint64, error) {
 	if !f.isCurrent(t) {

@@ -404,7 +404,12 @@ var mutants = []mutant{
 	{
 		"kill of a session that moved on", "znode/session.go",
 		"if !ok || session.Since != req.GetSince() {", "if !ok {",
-		"./znode", "TestKill",
+		here, "TestKillOfASessionThatMovesOn",
+	},
+	{
+		"kill asked for once", "follower/kill.go",
+		"if !retry.wait(ctx, t) {", "if !retry.wait(ctx, t) || true {",
+		here, "TestKillAndAChangeOfLeader",
 	},
 	{
 		"time that never goes back", "znode/apply.go",

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,6 +70,7 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 		}
 		l.count.Committed.Add(batch.txns)
+		l.answerKills(batch.kills)
 		l.logExpired()
 		if batch.removes {
 			l.pauseRemovals(begun)
@@ -100,30 +102,29 @@ type batch struct {
 	data    []byte // nil: there was nothing to put into it
 	txns    uint64
 	removes bool // whether it removes sessions, or nodes that sessions have left
+	kills   []*kill
 }
 
-// seal makes an entry of what waits. Sessions with a decided expiry come after the writes, in a
-// limited number, so that writes pass between them.
+// seal makes an entry of what waits. Sessions that operators end, or whose expiry is decided, come
+// after the writes, in a limited number, so that writes pass between them.
 func (l *Leader) seal(begun time.Time) (b batch, err error) {
-	sweeps, due := l.takeRemovals(begun)
-	b.removes = sweeps || len(due) > 0
-	var txns, own []*proto.Txn
+	sweeps, kills, due := l.takeRemovals(begun)
+	b.removes, b.kills = sweeps || len(kills)+len(due) > 0, kills
+	ends, err := l.endTxns(kills, due, begun)
+	if err != nil {
+		return batch{}, err
+	}
+	var txns []*proto.Txn
 	if sweeps {
 		txn, err := sweepTxn()
 		if err != nil {
 			return batch{}, err
 		}
-		txns, own = append(txns, txn), append(own, txn)
+		txns = append(txns, txn)
 	}
-	txns = append(txns, l.intake.take(maxEntryOps-len(txns)-len(due), maxEntryBytes)...)
-	now := l.cfg.Sessions.Now(begun)
-	for _, s := range due {
-		txn, err := expireTxn(s, now)
-		if err != nil {
-			return batch{}, err
-		}
-		txns, own = append(txns, txn), append(own, txn)
-	}
+	own := append(slices.Clone(txns), ends...)
+	txns = append(txns, l.intake.take(maxEntryOps-len(own), maxEntryBytes)...)
+	txns = append(txns, ends...)
 	for _, txn := range own {
 		l.count.Sizes.Add(pb.Size(txn))
 	}

@@ -35,6 +35,7 @@ type fakeLog struct {
 	hang    bool          // never answers
 	block   chan struct{} // Propose does not return until this is closed
 	expired func(id jute.SessionID)
+	killed  func(id jute.SessionID)
 	swept   func()
 	fail    int // the future of this entry (from 1) fails at once
 
@@ -118,11 +119,25 @@ func (f *fakeLog) applyOldest() {
 			f.table.Remove(jute.SessionID(txn.Session))
 			f.expired(jute.SessionID(txn.Session))
 		}
+		if txn.Op == int32(jute.OpKill) && f.hits(txn) {
+			f.table.Remove(jute.SessionID(txn.Session))
+			f.killed(jute.SessionID(txn.Session))
+		}
 		if txn.Op == int32(jute.OpSweep) {
 			f.swept()
 		}
 	}
 	close(future.done)
+}
+
+// hits reports whether a kill names a session that lives as session has made it.
+func (f *fakeLog) hits(txn *proto.Txn) bool {
+	var kill proto.Kill
+	if err := pb.Unmarshal(txn.Body, &kill); err != nil {
+		panic(err)
+	}
+	_, lives := f.table.Heard(jute.SessionID(txn.Session), time.Now())
+	return lives && kill.Since == uint64(txn.Session)
 }
 
 func (f *fakeLog) CommitIndex() uint64 {
@@ -317,6 +332,7 @@ type ensemble struct {
 	records *records
 	start   time.Time
 	applied atomic.Uint64
+	format  atomic.Uint32 // of entries; 0: 1
 	nodes   fakeNodes
 	stop    context.CancelFunc
 	ended   chan error // the error that Run returned
@@ -341,13 +357,13 @@ func newEnsemble(t *testing.T, sessions ...sessiontracker.Seed) *ensemble {
 	}
 	var err error
 	e.Leader, err = New(Config{
-		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return 1 }, Tick: tick, SyncLimit: 5, Clock: NewClock(time.Now), Log: e.log,
+		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return max(e.format.Load(), 1) }, Tick: tick, SyncLimit: 5, Clock: NewClock(time.Now), Log: e.log,
 		Sessions: e.table, Members: links, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.log.expired = e.Expired
+	e.log.expired, e.log.killed = e.Expired, e.Killed
 	e.log.swept = func() { e.nodes.leave(-1) }
 	return e
 }

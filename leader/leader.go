@@ -9,6 +9,7 @@
 //   - hands over if it cannot do its work and another member may be able to (fitness.go),
 //   - closes the sessions whose clients no member has heard from (expire.go), at a pace that
 //     leaves room for others, and removes the nodes that ended sessions have left (sweep.go),
+//   - ends sessions for operators (kill.go),
 //   - removes containers and nodes with a time to live that are due (reap.go), by a clock that
 //     has not jumped and that most members share (clock.go).
 //
@@ -99,6 +100,7 @@ type Leader struct {
 	intake   intake
 	expiry   expiry
 	removals removals
+	kills    kills
 	count    *Counters
 	fitness  fitness
 	handOver chan handOver

@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"rollcall/admin"
+	"rollcall/jute"
 	"rollcall/znode"
 )
 
@@ -40,6 +41,12 @@ func (m *Member) StallSlowly(pause func()) {
 
 // Over returns a member that has only a state.
 func Over(state *znode.State) *Member { return &Member{state: state} }
+
+// Killable returns why a kill of a session is refused before a leader is asked.
+func (m *Member) Killable(id jute.SessionID) error {
+	_, err := m.killable(id)
+	return err
+}
 
 // MinFormat returns the lowest format that members have announced, which this member uses when it
 // leads.

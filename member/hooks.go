@@ -53,8 +53,11 @@ func (h hooks) Closed(s znode.Session, end znode.End) {
 			if h.m.state.Unswept() {
 				l.Unswept()
 			}
-			if end.Reason == znode.Expired {
+			switch end.Reason {
+			case znode.Expired:
 				l.Expired(s.ID)
+			case znode.Killed:
+				l.Killed(s.ID)
 			}
 		}
 		h.m.emit(endOf(end))

@@ -295,6 +295,14 @@ func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncRepl
 	return nil, errNotLeading
 }
 
+// Kill implements proto.LeaderServer.
+func (t *terms) Kill(ctx context.Context, r *proto.KillRequest) (*proto.KillReply, error) {
+	if l := t.current.Load(); l != nil {
+		return l.Kill(ctx, r)
+	}
+	return nil, errNotLeading
+}
+
 // ownLeader calls the leader of the term that this member leads, without a network. It implements
 // proto.LeaderClient.
 type ownLeader struct{ *terms }
@@ -310,6 +318,11 @@ func (o ownLeader) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.Lea
 // Sync calls the Sync of terms.
 func (o ownLeader) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.CallOption) (*proto.SyncReply, error) {
 	return o.terms.Sync(ctx, r)
+}
+
+// Kill calls the Kill of terms.
+func (o ownLeader) Kill(ctx context.Context, r *proto.KillRequest, _ ...grpc.CallOption) (*proto.KillReply, error) {
+	return o.terms.Kill(ctx, r)
 }
 
 var errNotLeading = status.Error(codes.FailedPrecondition, "this member does not lead")

@@ -81,6 +81,58 @@ func (NodeKind) EnumDescriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{0}
 }
 
+type KillReply_Outcome int32
+
+const (
+	KillReply_UNSPECIFIED KillReply_Outcome = 0
+	KillReply_CLOSED      KillReply_Outcome = 1 // this kill has ended the session
+	KillReply_GONE        KillReply_Outcome = 2 // there was no such session any more
+	KillReply_MOVED       KillReply_Outcome = 3 // its owner is another one, and it lives
+)
+
+// Enum value maps for KillReply_Outcome.
+var (
+	KillReply_Outcome_name = map[int32]string{
+		0: "UNSPECIFIED",
+		1: "CLOSED",
+		2: "GONE",
+		3: "MOVED",
+	}
+	KillReply_Outcome_value = map[string]int32{
+		"UNSPECIFIED": 0,
+		"CLOSED":      1,
+		"GONE":        2,
+		"MOVED":       3,
+	}
+)
+
+func (x KillReply_Outcome) Enum() *KillReply_Outcome {
+	p := new(KillReply_Outcome)
+	*p = x
+	return p
+}
+
+func (x KillReply_Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KillReply_Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_rollcall_proto_enumTypes[1].Descriptor()
+}
+
+func (KillReply_Outcome) Type() protoreflect.EnumType {
+	return &file_rollcall_proto_enumTypes[1]
+}
+
+func (x KillReply_Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KillReply_Outcome.Descriptor instead.
+func (KillReply_Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{24, 0}
+}
+
 // Entry is one entry of the log: a batch of transactions that one leader sealed in
 // one term. Apply ignores an entry whose term is not raft's own for that entry, or
 // whose term and nonce are not those of the last TermStart applied.
@@ -1672,6 +1724,119 @@ func (x *SyncReply) GetIndex() uint64 {
 	return 0
 }
 
+// KillRequest names a session as its member saw it. Versions that do not know OpKill do not have it.
+type KillRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"` // of the term it is sent to
+	Session       int64                  `protobuf:"fixed64,2,opt,name=session,proto3" json:"session,omitempty"`
+	Since         uint64                 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"` // index at which the session's owner was set
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`        // who asked, at most 255 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillRequest) Reset() {
+	*x = KillRequest{}
+	mi := &file_rollcall_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillRequest) ProtoMessage() {}
+
+func (x *KillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
+func (*KillRequest) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *KillRequest) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *KillRequest) GetSession() int64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *KillRequest) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *KillRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type KillReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       KillReply_Outcome      `protobuf:"varint,1,opt,name=outcome,proto3,enum=rollcall.v1.KillReply_Outcome" json:"outcome,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillReply) Reset() {
+	*x = KillReply{}
+	mi := &file_rollcall_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillReply) ProtoMessage() {}
+
+func (x *KillReply) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
+func (*KillReply) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *KillReply) GetOutcome() KillReply_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return KillReply_UNSPECIFIED
+}
+
 // ViewRequest asks a member for a page of what it knows. A limit is the most rows that the reply may
 // have; a reply has fewer if more would not fit its bytes. Ids of sessions are in unsigned order.
 type ViewRequest struct {
@@ -1692,7 +1857,7 @@ type ViewRequest struct {
 
 func (x *ViewRequest) Reset() {
 	*x = ViewRequest{}
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1869,7 @@ func (x *ViewRequest) String() string {
 func (*ViewRequest) ProtoMessage() {}
 
 func (x *ViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1882,7 @@ func (x *ViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRequest.ProtoReflect.Descriptor instead.
 func (*ViewRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{23}
+	return file_rollcall_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ViewRequest) GetAbout() isViewRequest_About {
@@ -1855,7 +2020,7 @@ type ViewReply struct {
 
 func (x *ViewReply) Reset() {
 	*x = ViewReply{}
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2032,7 @@ func (x *ViewReply) String() string {
 func (*ViewReply) ProtoMessage() {}
 
 func (x *ViewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2045,7 @@ func (x *ViewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
 func (*ViewReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{24}
+	return file_rollcall_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ViewReply) GetAbout() isViewReply_About {
@@ -2008,7 +2173,7 @@ type ViewStatus struct {
 
 func (x *ViewStatus) Reset() {
 	*x = ViewStatus{}
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2185,7 @@ func (x *ViewStatus) String() string {
 func (*ViewStatus) ProtoMessage() {}
 
 func (x *ViewStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2198,7 @@ func (x *ViewStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewStatus.ProtoReflect.Descriptor instead.
 func (*ViewStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{25}
+	return file_rollcall_proto_rawDescGZIP(), []int{27}
 }
 
 type MemberStatus struct {
@@ -2066,7 +2231,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_rollcall_proto_msgTypes[26]
+	mi := &file_rollcall_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2243,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[26]
+	mi := &file_rollcall_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2256,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{26}
+	return file_rollcall_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MemberStatus) GetMember() uint32 {
@@ -2261,7 +2426,7 @@ type ViewSessions struct {
 
 func (x *ViewSessions) Reset() {
 	*x = ViewSessions{}
-	mi := &file_rollcall_proto_msgTypes[27]
+	mi := &file_rollcall_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2438,7 @@ func (x *ViewSessions) String() string {
 func (*ViewSessions) ProtoMessage() {}
 
 func (x *ViewSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[27]
+	mi := &file_rollcall_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2451,7 @@ func (x *ViewSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSessions.ProtoReflect.Descriptor instead.
 func (*ViewSessions) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{27}
+	return file_rollcall_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ViewSessions) GetFirst() uint64 {
@@ -2327,7 +2492,7 @@ type SessionRows struct {
 
 func (x *SessionRows) Reset() {
 	*x = SessionRows{}
-	mi := &file_rollcall_proto_msgTypes[28]
+	mi := &file_rollcall_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2504,7 @@ func (x *SessionRows) String() string {
 func (*SessionRows) ProtoMessage() {}
 
 func (x *SessionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[28]
+	mi := &file_rollcall_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2517,7 @@ func (x *SessionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRows.ProtoReflect.Descriptor instead.
 func (*SessionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{28}
+	return file_rollcall_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionRows) GetRows() []*SessionRow {
@@ -2383,7 +2548,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_rollcall_proto_msgTypes[29]
+	mi := &file_rollcall_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2560,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[29]
+	mi := &file_rollcall_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2573,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{29}
+	return file_rollcall_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionRow) GetId() uint64 {
@@ -2464,7 +2629,7 @@ type ViewFacts struct {
 
 func (x *ViewFacts) Reset() {
 	*x = ViewFacts{}
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2476,7 +2641,7 @@ func (x *ViewFacts) String() string {
 func (*ViewFacts) ProtoMessage() {}
 
 func (x *ViewFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2489,7 +2654,7 @@ func (x *ViewFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewFacts.ProtoReflect.Descriptor instead.
 func (*ViewFacts) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{30}
+	return file_rollcall_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ViewFacts) GetIds() []uint64 {
@@ -2508,7 +2673,7 @@ type FactRows struct {
 
 func (x *FactRows) Reset() {
 	*x = FactRows{}
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2685,7 @@ func (x *FactRows) String() string {
 func (*FactRows) ProtoMessage() {}
 
 func (x *FactRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2698,7 @@ func (x *FactRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRows.ProtoReflect.Descriptor instead.
 func (*FactRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{31}
+	return file_rollcall_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FactRows) GetRows() []*FactRow {
@@ -2557,7 +2722,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2734,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +2747,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{32}
+	return file_rollcall_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FactRow) GetId() uint64 {
@@ -2639,7 +2804,7 @@ type ViewConnections struct {
 
 func (x *ViewConnections) Reset() {
 	*x = ViewConnections{}
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2816,7 @@ func (x *ViewConnections) String() string {
 func (*ViewConnections) ProtoMessage() {}
 
 func (x *ViewConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2829,7 @@ func (x *ViewConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewConnections.ProtoReflect.Descriptor instead.
 func (*ViewConnections) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{33}
+	return file_rollcall_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ViewConnections) GetBoot() uint64 {
@@ -2699,7 +2864,7 @@ type ConnectionRows struct {
 
 func (x *ConnectionRows) Reset() {
 	*x = ConnectionRows{}
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2711,7 +2876,7 @@ func (x *ConnectionRows) String() string {
 func (*ConnectionRows) ProtoMessage() {}
 
 func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2724,7 +2889,7 @@ func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRows.ProtoReflect.Descriptor instead.
 func (*ConnectionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{34}
+	return file_rollcall_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ConnectionRows) GetBoot() uint64 {
@@ -2777,7 +2942,7 @@ type ConnectionRow struct {
 
 func (x *ConnectionRow) Reset() {
 	*x = ConnectionRow{}
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +2954,7 @@ func (x *ConnectionRow) String() string {
 func (*ConnectionRow) ProtoMessage() {}
 
 func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +2967,7 @@ func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRow.ProtoReflect.Descriptor instead.
 func (*ConnectionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{35}
+	return file_rollcall_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ConnectionRow) GetNumber() uint64 {
@@ -2961,7 +3126,7 @@ type ViewWatches struct {
 
 func (x *ViewWatches) Reset() {
 	*x = ViewWatches{}
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +3138,7 @@ func (x *ViewWatches) String() string {
 func (*ViewWatches) ProtoMessage() {}
 
 func (x *ViewWatches) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2986,7 +3151,7 @@ func (x *ViewWatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWatches.ProtoReflect.Descriptor instead.
 func (*ViewWatches) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{36}
+	return file_rollcall_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ViewWatches) GetPath() []byte {
@@ -3043,7 +3208,7 @@ type WatchRows struct {
 
 func (x *WatchRows) Reset() {
 	*x = WatchRows{}
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3220,7 @@ func (x *WatchRows) String() string {
 func (*WatchRows) ProtoMessage() {}
 
 func (x *WatchRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3233,7 @@ func (x *WatchRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRows.ProtoReflect.Descriptor instead.
 func (*WatchRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{37}
+	return file_rollcall_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchRows) GetBoot() uint64 {
@@ -3114,7 +3279,7 @@ type WatchRow struct {
 
 func (x *WatchRow) Reset() {
 	*x = WatchRow{}
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3291,7 @@ func (x *WatchRow) String() string {
 func (*WatchRow) ProtoMessage() {}
 
 func (x *WatchRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3304,7 @@ func (x *WatchRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRow.ProtoReflect.Descriptor instead.
 func (*WatchRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{38}
+	return file_rollcall_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchRow) GetConnection() uint64 {
@@ -3201,7 +3366,7 @@ type ViewOwner struct {
 
 func (x *ViewOwner) Reset() {
 	*x = ViewOwner{}
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3378,7 @@ func (x *ViewOwner) String() string {
 func (*ViewOwner) ProtoMessage() {}
 
 func (x *ViewOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3391,7 @@ func (x *ViewOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewOwner.ProtoReflect.Descriptor instead.
 func (*ViewOwner) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{39}
+	return file_rollcall_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ViewOwner) GetPath() []byte {
@@ -3247,7 +3412,7 @@ type OwnerRow struct {
 
 func (x *OwnerRow) Reset() {
 	*x = OwnerRow{}
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3424,7 @@ func (x *OwnerRow) String() string {
 func (*OwnerRow) ProtoMessage() {}
 
 func (x *OwnerRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3437,7 @@ func (x *OwnerRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRow.ProtoReflect.Descriptor instead.
 func (*OwnerRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{40}
+	return file_rollcall_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OwnerRow) GetKind() NodeKind {
@@ -3308,7 +3473,7 @@ type ViewEphemerals struct {
 
 func (x *ViewEphemerals) Reset() {
 	*x = ViewEphemerals{}
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3485,7 @@ func (x *ViewEphemerals) String() string {
 func (*ViewEphemerals) ProtoMessage() {}
 
 func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3498,7 @@ func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEphemerals.ProtoReflect.Descriptor instead.
 func (*ViewEphemerals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{41}
+	return file_rollcall_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ViewEphemerals) GetSession() uint64 {
@@ -3367,7 +3532,7 @@ type EphemeralRows struct {
 
 func (x *EphemeralRows) Reset() {
 	*x = EphemeralRows{}
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3379,7 +3544,7 @@ func (x *EphemeralRows) String() string {
 func (*EphemeralRows) ProtoMessage() {}
 
 func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3392,7 +3557,7 @@ func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EphemeralRows.ProtoReflect.Descriptor instead.
 func (*EphemeralRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{42}
+	return file_rollcall_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *EphemeralRows) GetPaths() [][]byte {
@@ -3538,7 +3703,20 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"!\n" +
 	"\tSyncReply\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\"\x99\x03\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"c\n" +
+	"\vKillRequest\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x10R\asession\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x04R\x05since\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\x82\x01\n" +
+	"\tKillReply\x128\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x1e.rollcall.v1.KillReply.OutcomeR\aoutcome\";\n" +
+	"\aOutcome\x12\x0f\n" +
+	"\vUNSPECIFIED\x10\x00\x12\n" +
+	"\n" +
+	"\x06CLOSED\x10\x01\x12\b\n" +
+	"\x04GONE\x10\x02\x12\t\n" +
+	"\x05MOVED\x10\x03\"\x99\x03\n" +
 	"\vViewRequest\x121\n" +
 	"\x06status\x18\x01 \x01(\v2\x17.rollcall.v1.ViewStatusH\x00R\x06status\x127\n" +
 	"\bsessions\x18\x02 \x01(\v2\x19.rollcall.v1.ViewSessionsH\x00R\bsessions\x12.\n" +
@@ -3703,10 +3881,11 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bFollower\x12;\n" +
 	"\x05Hello\x12\x19.rollcall.v1.HelloRequest\x1a\x17.rollcall.v1.HelloReply\x121\n" +
 	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +
-	"\x04View\x12\x18.rollcall.v1.ViewRequest\x1a\x16.rollcall.v1.ViewReply2\x80\x01\n" +
+	"\x04View\x12\x18.rollcall.v1.ViewRequest\x1a\x16.rollcall.v1.ViewReply2\xba\x01\n" +
 	"\x06Leader\x12<\n" +
 	"\aForward\x12\x16.rollcall.v1.Forwarded\x1a\x17.rollcall.v1.ForwardEnd(\x01\x128\n" +
-	"\x04Sync\x12\x18.rollcall.v1.SyncRequest\x1a\x16.rollcall.v1.SyncReplyB\x10Z\x0erollcall/protob\x06proto3"
+	"\x04Sync\x12\x18.rollcall.v1.SyncRequest\x1a\x16.rollcall.v1.SyncReply\x128\n" +
+	"\x04Kill\x12\x18.rollcall.v1.KillRequest\x1a\x16.rollcall.v1.KillReplyB\x10Z\x0erollcall/protob\x06proto3"
 
 var (
 	file_rollcall_proto_rawDescOnce sync.Once
@@ -3720,98 +3899,104 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_rollcall_proto_goTypes = []any{
 	(NodeKind)(0),           // 0: rollcall.v1.NodeKind
-	(*Entry)(nil),           // 1: rollcall.v1.Entry
-	(*Txn)(nil),             // 2: rollcall.v1.Txn
-	(*Identity)(nil),        // 3: rollcall.v1.Identity
-	(*TermStart)(nil),       // 4: rollcall.v1.TermStart
-	(*Announce)(nil),        // 5: rollcall.v1.Announce
-	(*OpenSession)(nil),     // 6: rollcall.v1.OpenSession
-	(*Attach)(nil),          // 7: rollcall.v1.Attach
-	(*Expire)(nil),          // 8: rollcall.v1.Expire
-	(*Kill)(nil),            // 9: rollcall.v1.Kill
-	(*Reap)(nil),            // 10: rollcall.v1.Reap
-	(*Sweep)(nil),           // 11: rollcall.v1.Sweep
-	(*HelloRequest)(nil),    // 12: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),      // 13: rollcall.v1.HelloReply
-	(*Ping)(nil),            // 14: rollcall.v1.Ping
-	(*Verdict)(nil),         // 15: rollcall.v1.Verdict
-	(*Ack)(nil),             // 16: rollcall.v1.Ack
-	(*Pong)(nil),            // 17: rollcall.v1.Pong
-	(*Marks)(nil),           // 18: rollcall.v1.Marks
-	(*Batch)(nil),           // 19: rollcall.v1.Batch
-	(*Forwarded)(nil),       // 20: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),      // 21: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),     // 22: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),       // 23: rollcall.v1.SyncReply
-	(*ViewRequest)(nil),     // 24: rollcall.v1.ViewRequest
-	(*ViewReply)(nil),       // 25: rollcall.v1.ViewReply
-	(*ViewStatus)(nil),      // 26: rollcall.v1.ViewStatus
-	(*MemberStatus)(nil),    // 27: rollcall.v1.MemberStatus
-	(*ViewSessions)(nil),    // 28: rollcall.v1.ViewSessions
-	(*SessionRows)(nil),     // 29: rollcall.v1.SessionRows
-	(*SessionRow)(nil),      // 30: rollcall.v1.SessionRow
-	(*ViewFacts)(nil),       // 31: rollcall.v1.ViewFacts
-	(*FactRows)(nil),        // 32: rollcall.v1.FactRows
-	(*FactRow)(nil),         // 33: rollcall.v1.FactRow
-	(*ViewConnections)(nil), // 34: rollcall.v1.ViewConnections
-	(*ConnectionRows)(nil),  // 35: rollcall.v1.ConnectionRows
-	(*ConnectionRow)(nil),   // 36: rollcall.v1.ConnectionRow
-	(*ViewWatches)(nil),     // 37: rollcall.v1.ViewWatches
-	(*WatchRows)(nil),       // 38: rollcall.v1.WatchRows
-	(*WatchRow)(nil),        // 39: rollcall.v1.WatchRow
-	(*ViewOwner)(nil),       // 40: rollcall.v1.ViewOwner
-	(*OwnerRow)(nil),        // 41: rollcall.v1.OwnerRow
-	(*ViewEphemerals)(nil),  // 42: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),   // 43: rollcall.v1.EphemeralRows
+	(KillReply_Outcome)(0),  // 1: rollcall.v1.KillReply.Outcome
+	(*Entry)(nil),           // 2: rollcall.v1.Entry
+	(*Txn)(nil),             // 3: rollcall.v1.Txn
+	(*Identity)(nil),        // 4: rollcall.v1.Identity
+	(*TermStart)(nil),       // 5: rollcall.v1.TermStart
+	(*Announce)(nil),        // 6: rollcall.v1.Announce
+	(*OpenSession)(nil),     // 7: rollcall.v1.OpenSession
+	(*Attach)(nil),          // 8: rollcall.v1.Attach
+	(*Expire)(nil),          // 9: rollcall.v1.Expire
+	(*Kill)(nil),            // 10: rollcall.v1.Kill
+	(*Reap)(nil),            // 11: rollcall.v1.Reap
+	(*Sweep)(nil),           // 12: rollcall.v1.Sweep
+	(*HelloRequest)(nil),    // 13: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),      // 14: rollcall.v1.HelloReply
+	(*Ping)(nil),            // 15: rollcall.v1.Ping
+	(*Verdict)(nil),         // 16: rollcall.v1.Verdict
+	(*Ack)(nil),             // 17: rollcall.v1.Ack
+	(*Pong)(nil),            // 18: rollcall.v1.Pong
+	(*Marks)(nil),           // 19: rollcall.v1.Marks
+	(*Batch)(nil),           // 20: rollcall.v1.Batch
+	(*Forwarded)(nil),       // 21: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),      // 22: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),     // 23: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),       // 24: rollcall.v1.SyncReply
+	(*KillRequest)(nil),     // 25: rollcall.v1.KillRequest
+	(*KillReply)(nil),       // 26: rollcall.v1.KillReply
+	(*ViewRequest)(nil),     // 27: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),       // 28: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),      // 29: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),    // 30: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),    // 31: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),     // 32: rollcall.v1.SessionRows
+	(*SessionRow)(nil),      // 33: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),       // 34: rollcall.v1.ViewFacts
+	(*FactRows)(nil),        // 35: rollcall.v1.FactRows
+	(*FactRow)(nil),         // 36: rollcall.v1.FactRow
+	(*ViewConnections)(nil), // 37: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),  // 38: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),   // 39: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),     // 40: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),       // 41: rollcall.v1.WatchRows
+	(*WatchRow)(nil),        // 42: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),       // 43: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),        // 44: rollcall.v1.OwnerRow
+	(*ViewEphemerals)(nil),  // 45: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),   // 46: rollcall.v1.EphemeralRows
 }
 var file_rollcall_proto_depIdxs = []int32{
-	2,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
-	3,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	16, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	15, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	19, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	18, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
-	2,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	26, // 7: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	28, // 8: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	31, // 9: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	34, // 10: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	37, // 11: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	40, // 12: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	42, // 13: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	27, // 14: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	29, // 15: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	32, // 16: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	35, // 17: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	38, // 18: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	41, // 19: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	43, // 20: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	18, // 21: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	30, // 22: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	33, // 23: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	36, // 24: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	36, // 25: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	39, // 26: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
-	0,  // 27: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	12, // 28: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	14, // 29: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	24, // 30: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	20, // 31: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	22, // 32: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	13, // 33: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	17, // 34: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	25, // 35: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	21, // 36: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	23, // 37: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	33, // [33:38] is the sub-list for method output_type
-	28, // [28:33] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	3,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
+	4,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
+	17, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	16, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	20, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	19, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	3,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	1,  // 7: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
+	29, // 8: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	31, // 9: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	34, // 10: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	37, // 11: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	40, // 12: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	43, // 13: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	45, // 14: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	30, // 15: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	32, // 16: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	35, // 17: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	38, // 18: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	41, // 19: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	44, // 20: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	46, // 21: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	19, // 22: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	33, // 23: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	36, // 24: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	39, // 25: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	39, // 26: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	42, // 27: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	0,  // 28: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	13, // 29: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	15, // 30: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	27, // 31: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	21, // 32: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	23, // 33: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	25, // 34: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
+	14, // 35: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	18, // 36: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	28, // 37: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	22, // 38: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	24, // 39: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	26, // 40: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
+	35, // [35:41] is the sub-list for method output_type
+	29, // [29:35] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -3819,7 +4004,7 @@ func file_rollcall_proto_init() {
 	if File_rollcall_proto != nil {
 		return
 	}
-	file_rollcall_proto_msgTypes[23].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[25].OneofWrappers = []any{
 		(*ViewRequest_Status)(nil),
 		(*ViewRequest_Sessions)(nil),
 		(*ViewRequest_Facts)(nil),
@@ -3828,7 +4013,7 @@ func file_rollcall_proto_init() {
 		(*ViewRequest_Owner)(nil),
 		(*ViewRequest_Ephemerals)(nil),
 	}
-	file_rollcall_proto_msgTypes[24].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[26].OneofWrappers = []any{
 		(*ViewReply_Status)(nil),
 		(*ViewReply_Sessions)(nil),
 		(*ViewReply_Facts)(nil),
@@ -3842,8 +4027,8 @@ func file_rollcall_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   43,
+			NumEnums:      2,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -215,6 +215,7 @@ var Follower_ServiceDesc = grpc.ServiceDesc{
 const (
 	Leader_Forward_FullMethodName = "/rollcall.v1.Leader/Forward"
 	Leader_Sync_FullMethodName    = "/rollcall.v1.Leader/Sync"
+	Leader_Kill_FullMethodName    = "/rollcall.v1.Leader/Kill"
 )
 
 // LeaderClient is the client API for Leader service.
@@ -229,6 +230,8 @@ type LeaderClient interface {
 	// Sync returns an index at or above everything that was committed before the call. It
 	// answers after a proof round that began after the call.
 	Sync(ctx context.Context, in *SyncRequest, opts ...grpc.CallOption) (*SyncReply, error)
+	// Kill ends a session for an operator, through the log. It answers when the leader has applied that.
+	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillReply, error)
 }
 
 type leaderClient struct {
@@ -262,6 +265,16 @@ func (c *leaderClient) Sync(ctx context.Context, in *SyncRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *leaderClient) Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KillReply)
+	err := c.cc.Invoke(ctx, Leader_Kill_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LeaderServer is the server API for Leader service.
 // All implementations must embed UnimplementedLeaderServer
 // for forward compatibility.
@@ -274,6 +287,8 @@ type LeaderServer interface {
 	// Sync returns an index at or above everything that was committed before the call. It
 	// answers after a proof round that began after the call.
 	Sync(context.Context, *SyncRequest) (*SyncReply, error)
+	// Kill ends a session for an operator, through the log. It answers when the leader has applied that.
+	Kill(context.Context, *KillRequest) (*KillReply, error)
 	mustEmbedUnimplementedLeaderServer()
 }
 
@@ -289,6 +304,9 @@ func (UnimplementedLeaderServer) Forward(grpc.ClientStreamingServer[Forwarded, F
 }
 func (UnimplementedLeaderServer) Sync(context.Context, *SyncRequest) (*SyncReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Sync not implemented")
+}
+func (UnimplementedLeaderServer) Kill(context.Context, *KillRequest) (*KillReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Kill not implemented")
 }
 func (UnimplementedLeaderServer) mustEmbedUnimplementedLeaderServer() {}
 func (UnimplementedLeaderServer) testEmbeddedByValue()                {}
@@ -336,6 +354,24 @@ func _Leader_Sync_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Leader_Kill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KillRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaderServer).Kill(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Leader_Kill_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaderServer).Kill(ctx, req.(*KillRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Leader_ServiceDesc is the grpc.ServiceDesc for Leader service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -346,6 +382,10 @@ var Leader_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Sync",
 			Handler:    _Leader_Sync_Handler,
+		},
+		{
+			MethodName: "Kill",
+			Handler:    _Leader_Kill_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

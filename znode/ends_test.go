@@ -180,3 +180,24 @@ func TestFormatBeforeEnds(t *testing.T) {
 		t.Errorf("ends %+v", got)
 	}
 }
+
+// A member that has announced an older format is found, as long as there is one.
+func TestOlderThan(t *testing.T) {
+	w := newWorld(t) // members 1 and 2 with format 1
+	announce := func(member uint32, replaces, boot uint64, format uint32) {
+		w.entry(&proto.Txn{Member: member, Boot: boot, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: replaces, Format: format})})
+	}
+	want := func(id uint32, found bool) {
+		t.Helper()
+		if member, ok := w.s().OlderThan(KillFormat); member != id || ok != found {
+			t.Errorf("member %d, %t, want %d, %t", member, ok, id, found)
+		}
+	}
+	want(1, true)
+	announce(1, bootOf(1), 77, KillFormat)
+	want(2, true)
+	announce(2, bootOf(2), 78, KillFormat+1)
+	want(0, false)
+	announce(9, 0, 79, KillFormat-1)
+	want(9, true)
+}

@@ -251,6 +251,16 @@ func (c *content) MinFormat() uint32 {
 	return lowest
 }
 
+// OlderThan returns a member that has announced a format below format, and false if there is none.
+func (s *State) OlderThan(format uint32) (member uint32, ok bool) {
+	for id := range s.members {
+		if m := &s.members[id]; m.boot != 0 && m.format < format {
+			return uint32(id), true
+		}
+	}
+	return 0, false
+}
+
 // HighestSession returns the greatest id ever opened that has member as its top byte, or 0 if there
 // was none.
 func (s *State) HighestSession(member uint32) jute.SessionID {
