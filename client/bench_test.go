@@ -191,8 +191,12 @@ func BenchmarkIdle(b *testing.B) {
 				b.Fatal(err)
 			}
 			clients[i].mu.Lock()
-			clients[i].link.ping(0)
+			l := clients[i].link
+			write := l.ping(0)
 			clients[i].mu.Unlock()
+			if write {
+				l.write(false)
+			}
 		}
 		runtime.GC() // stacks shrink
 		b.ReportMetric(float64(memory()-before)/sessions, "B/session")
