@@ -4,10 +4,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -365,6 +367,33 @@ func TestDevPagesNameCode(t *testing.T) {
 	}
 	if found < 500 {
 		t.Errorf("%d names of code on all pages; the patterns for names no longer find them", found)
+	}
+}
+
+// Each line that docs/logs.md explains is a message in the code. Raft's are in its own.
+func TestLogLinesExist(t *testing.T) {
+	var code strings.Builder
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, cells := range tableOf(t, "docs/logs.md", "| Line |") {
+		for _, message := range named(cells[0]) {
+			if found++; !strings.HasPrefix(message, "raft: ") && !strings.Contains(code.String(), strconv.Quote(message)) {
+				t.Errorf("docs/logs.md explains %q, which no member logs", message)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d lines in the table; named no longer finds them", found)
 	}
 }
 

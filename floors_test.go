@@ -15,16 +15,17 @@ import (
 // floors lists the packages by floor, the lowest first. A package imports only packages of lower
 // floors.
 var floors = [][]string{
-	{"jute", "proto", "fifo"},
-	{"sessiontracker", "znode", "tally"},
+	{"jute", "proto", "fifo", "api", "console"},
+	{"sessiontracker", "znode", "tally", "logs"},
 	{"quorum/disk", "server/stream"},
 	{"quorum/wire"},
-	{"quorum", "leader", "follower", "server", "admin", "client", "view"},
+	{"quorum", "leader", "follower", "server", "client", "view"},
+	{"admin", "cli/subtree", "cli/shell"},
 	{"config"},
-	{"member", "bench"},
-	{"cmd/rollcall", "integration/wire", "integration/process", "integration/history", "ci/pictures"},
+	{"member", "bench", "cli"},
+	{"cmd/rollcall", "integration/wire", "integration/process", "integration/alone", "integration/history", "ci/pictures"},
 	{"integration/cluster"},
-	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/trials", "integration/hostile", "integration/differential", "integration/applications"},
+	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/trials", "integration/hostile", "integration/differential", "integration/applications", "integration/console"},
 }
 
 // Every folder with Go files has a floor, and no package imports from its own floor or above. Tests

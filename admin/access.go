@@ -25,44 +25,32 @@ const (
 
 func (c class) String() string { return [...]string{"open", "reads", "changes"}[c] }
 
-// refusal is the answer to a request that is not allowed.
-type refusal struct {
-	status int
-	why    string
-}
-
-func (f *refusal) write(w http.ResponseWriter) {
-	if f.status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="rollcall"`)
-	}
-	http.Error(w, f.why, f.status)
-}
-
 // refuse returns nil if the request may be answered by an endpoint of the class, or the reason why
 // not. A web page that a browser on this machine shows must not act for its author: it names its
 // origin, or its own host name if that name resolves to this machine.
-func (h *HTTP) refuse(c class, r *http.Request) *refusal {
+func (h *HTTP) refuse(c class, r *http.Request) *Failure {
 	if c == open {
 		return nil
 	}
-	if origin := r.Header.Get("Origin"); origin != "" && !sameOrigin(origin, r.Host) || foreign(r.Header.Get("Sec-Fetch-Site")) {
-		return &refusal{http.StatusForbidden, "requests from pages of another origin are refused"}
+	strange := func(origin string) bool { return origin != "" && !sameOrigin(origin, r.Host) }
+	if slices.ContainsFunc(r.Header.Values("Origin"), strange) || slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), foreign) {
+		return &Failure{http.StatusForbidden, "requests from pages of another origin are refused"}
 	}
-	signedIn := h.signedIn(r)
+	signedIn := h.who(r) != ""
 	if c == reads && signedIn {
 		return nil
 	}
 	switch {
 	case !local(r.RemoteAddr) && c == reads:
-		return &refusal{http.StatusUnauthorized, "from another machine this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
+		return &Failure{http.StatusUnauthorized, "from another machine this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
 	case !local(r.RemoteAddr):
-		return &refusal{http.StatusForbidden, "this is answered on the member's own machine alone: connect to a loopback address"}
+		return &Failure{http.StatusForbidden, "this is answered on the member's own machine alone: connect to a loopback address"}
 	case !h.known(r.Host):
-		return &refusal{http.StatusForbidden, "the Host header is none of this member's names; use its address or localhost"}
+		return &Failure{http.StatusForbidden, "the Host header is none of this member's names; use its address or localhost"}
 	case c == changes && !signedIn:
-		return &refusal{http.StatusUnauthorized, "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
+		return &Failure{http.StatusUnauthorized, "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
 	case c == changes && r.Method == http.MethodPost && !sendsJSON(r):
-		return &refusal{http.StatusUnsupportedMediaType, "the Content-Type of this request must be application/json"}
+		return &Failure{http.StatusUnsupportedMediaType, "the Content-Type of this request must be application/json"}
 	}
 	return nil
 }
@@ -97,5 +85,5 @@ func (h *HTTP) known(host string) bool {
 
 func sendsJSON(r *http.Request) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
+	return strings.EqualFold(strings.TrimSpace(kind), "application/json") && len(r.Header.Values("Content-Type")) == 1
 }

@@ -26,18 +26,25 @@ type credentials struct {
 	hasToken    bool
 }
 
-// signedIn reports whether the request proves that an administrator sends it. Another proof, such
-// as a client's certificate, would be checked here.
-func (h *HTTP) signedIn(r *http.Request) bool {
+// who returns the administrator that the request proves to come from, "super" or "token", or "" if it
+// proves nothing. Another proof, such as a client's certificate, would be checked here.
+func (h *HTTP) who(r *http.Request) string {
+	if len(r.Header.Values("Authorization")) != 1 { // a proxy may have looked at another one
+		return ""
+	}
 	scheme, proof, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	proof = strings.TrimSpace(proof)
 	switch strings.ToLower(scheme) {
 	case "digest": // as ZooKeeper's AdminServer: the text of addauth
-		return h.cred.super(proof)
+		if h.cred.super(proof) {
+			return "super"
+		}
 	case "bearer":
-		return h.cred.bearer(proof)
+		if h.cred.bearer(proof) {
+			return "token"
+		}
 	}
-	return false
+	return ""
 }
 
 // super reports whether text is "super:" and the password of the super user.

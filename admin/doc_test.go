@@ -63,7 +63,7 @@ func TestDocsHaveTheEndpoints(t *testing.T) {
 	paths := ""
 	all := endpoints(DefaultCommandURL)
 	for i, e := range all {
-		paths += "`" + e.path + "`"
+		paths += "`" + strings.TrimSuffix(e.path, "{$}") + "`"
 		if i+1 < len(all) && all[i+1].alias {
 			paths += ", "
 			continue

@@ -2,12 +2,16 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"rollcall/console"
 )
 
 // endpoint is one row of the table of endpoints. The mux, the table in docs/admin.md and the tests
@@ -21,12 +25,38 @@ type endpoint struct {
 	alias  bool          // another path of the endpoint before it
 	help   string
 	serve  func(h *HTTP, w http.ResponseWriter, r *http.Request)
+	// ask is what an endpoint under /v1/ has instead of serve: it returns a type of package api, which is
+	// sent as JSON, or an error, which is a *Failure if it is not the member's fault. The query's
+	// parameters are among params, and have those of needs.
+	ask           func(h *HTTP, q *query) (any, error)
+	params, needs []string
+	// These describe an endpoint under /v1/ in api/openapi.json: a value of the type that it answers with,
+	// one of the type that the body of a POST has, and the statuses of its failures, besides those of its
+	// class, of a query that is wrong (400) and of too many long answers (503).
+	answers, takes any
+	fails          []int
+	// action names what an endpoint of the class changes does, and target what it does it to; nil: to this
+	// member. They are for the audit log.
+	action string
+	target func(r *http.Request) string
 }
 
 // metricsEndpoint is the row of /metrics, which a port of its own may serve, too.
 var metricsEndpoint = endpoint{
-	method: "GET", path: "/metrics", class: reads, help: "the metrics of mntr, the Go runtime and the process, for Prometheus",
+	method: "GET", path: "/metrics", class: reads, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
 	serve: func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.metrics.ServeHTTP(w, r) },
+}
+
+// consolePages are the endpoints of the console. They hold no data: the page's script asks for them under /v1/.
+var consolePages = []endpoint{
+	{
+		method: "GET", path: "/{$}", class: open, help: "the console, for a browser",
+		serve: func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.console.Page(w, r) },
+	},
+	{
+		method: "GET", path: console.Prefix + "{file}", class: open, help: "the script, the style and the icon of the console",
+		serve: func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.console.Asset(w, r) },
+	},
 }
 
 // endpoints returns the table. The paths of ZooKeeper's commands begin with commandURL. The row of
@@ -36,15 +66,15 @@ func endpoints(commandURL string) []endpoint {
 		{method: "GET", path: "/livez", class: open, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: (*HTTP).livez},
 		{method: "GET", path: "/readyz", class: open, help: "200 if clients are served here; 503 with the reason if not", serve: (*HTTP).readyz},
 	}
-	all = append(append(all, metricsEndpoint), profiles...)
+	all = slices.Concat(all, consolePages, []endpoint{metricsEndpoint}, v1, nodeEndpoints, logEndpoints, []endpoint{drainEndpoint}, profiles)
 	for i := range commands {
 		c := &commands[i]
 		serve := func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.command(w, r, c) }
-		method := http.MethodGet
+		method, action := http.MethodGet, ""
 		if c.class == changes {
-			method = http.MethodPost
+			method, action = http.MethodPost, c.name
 		}
-		e := endpoint{method: method, path: commandURL + "/" + c.name, class: c.class, long: c.long, help: c.help, serve: serve}
+		e := endpoint{method: method, action: action, path: commandURL + "/" + c.name, class: c.class, long: c.long, help: c.help, serve: serve}
 		all = append(all, e)
 		for _, name := range c.aliases {
 			e.path, e.alias = commandURL+"/"+name, true
@@ -57,7 +87,7 @@ func endpoints(commandURL string) []endpoint {
 }
 
 // ownPaths are the first parts of paths that ZooKeeper's commands cannot have.
-var ownPaths = []string{"livez", "readyz", "metrics", "debug", "v1"}
+var ownPaths = []string{"console", "livez", "readyz", "metrics", "debug", "v1"}
 
 var commandPath = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
 
@@ -79,14 +109,21 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range all {
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) {
-			if refusal := h.refuse(e.class, r); refusal != nil {
-				refusal.write(w)
+			if failure := h.refuse(e.class, r); failure != nil {
+				if e.class == changes {
+					h.audit.refused(&e, r, h.who(r), failure.Text)
+				}
+				failure.write(w, r)
 				return
 			}
 			h.answer(&e, w, r)
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 && h.refuse(changes, r) != nil {
+			// No endpoint reads this body. Without the deadline, the server would wait for all of it before it answers.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a recorder of a test has none
+		}
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Cache-Control", "no-store")
@@ -94,46 +131,128 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Referrer-Policy", "no-referrer")
+		if _, pattern := mux.Handler(r); pattern == "" && underV1(r) {
+			w = &noEndpoint{ResponseWriter: w, r: r}
+		}
 		mux.ServeHTTP(w, r)
 	})
 }
+
+// noEndpoint turns the mux's answer to a request for which there is no endpoint into JSON.
+type noEndpoint struct {
+	http.ResponseWriter
+	r *http.Request
+}
+
+// WriteHeader implements http.ResponseWriter. It sends the body, too.
+func (n *noEndpoint) WriteHeader(status int) {
+	text := fmt.Sprintf("there is no endpoint %.100q; /v1/openapi.json describes all", n.r.URL.Path)
+	if status == http.StatusMethodNotAllowed {
+		text = fmt.Sprintf("%.20s is not allowed here; send %s", n.r.Method, n.Header().Get("Allow"))
+	}
+	(&Failure{status, text}).write(n.ResponseWriter, n.r)
+}
+
+// Write implements http.ResponseWriter: it drops the mux's text.
+func (n *noEndpoint) Write(b []byte) (int, error) { return len(b), nil }
 
 // answer lets an endpoint answer, within bounds of time, and a long answer only if there is a place
 // for it.
 func (h *HTTP) answer(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	if e.long {
-		select {
-		case h.long <- struct{}{}:
-			defer func() { <-h.long }()
-		default:
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, "too many long answers are being made; try again", http.StatusServiceUnavailable)
+		if e.ask != nil && r.URL.Query().Has("from") {
+			rest(r.Context(), pagePause)
+		}
+		leave := h.enter(e, r)
+		if leave == nil {
+			busy := &Failure{http.StatusServiceUnavailable, "too many long answers are being made; try again"}
+			if e.class == changes {
+				h.audit.refused(e, r, h.who(r), busy.Text)
+			}
+			busy.write(w, r)
 			return
 		}
+		defer leave()
+	}
+	p := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), end: time.Now().Add(cmp.Or(e.lasts, answerTime))}
+	if e.ask != nil {
+		h.serveJSON(e, p, r)
+	} else {
+		e.serve(h, p, r)
 	}
 	if e.class == changes {
-		h.log.Info("an operator's request", "method", r.Method, "path", r.URL.Path, "from", r.RemoteAddr)
+		h.audit.allowed(e, r, h.who(r), p.failure)
 	}
-	end := time.Now().Add(cmp.Or(e.lasts, answerTime))
-	e.serve(h, &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), end: end}, r)
 }
 
-// pacedWriter gives the client answerPart for each write, and up to end for all of them.
+// rest waits for d, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	}
+}
+
+// enter takes a place for a long answer, and returns what leaves it. It returns nil if there is none.
+func (h *HTTP) enter(e *endpoint, r *http.Request) (leave func()) {
+	places, patience := h.long, time.Duration(0)
+	if e.ask != nil {
+		places, patience = h.pages, placeTime
+		if e.class == changes {
+			places = h.own
+		}
+	}
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }
+	default:
+	}
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }
+	case <-over.C:
+	case <-r.Context().Done():
+	}
+	return nil
+}
+
+// pacedWriter gives the client answerPart for each partSize of bytes, and up to end for all of them.
 type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	end     time.Time
+	failure *Failure // nil: it was done
 }
 
-func (p *pacedWriter) Write(b []byte) (int, error) {
-	deadline := time.Now().Add(answerPart)
-	if deadline.After(p.end) {
-		deadline = p.end
+// noteOutcome notes a failure for the audit log.
+func noteOutcome(w http.ResponseWriter, f *Failure) {
+	if p, ok := w.(*pacedWriter); ok {
+		p.failure = f
 	}
-	if err := p.control.SetWriteDeadline(deadline); err != nil {
-		return 0, err
+}
+
+// Unwrap lets an http.ResponseController reach the connection.
+func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+func (p *pacedWriter) Write(b []byte) (n int, err error) {
+	for part := range slices.Chunk(b, partSize) {
+		deadline := time.Now().Add(answerPart)
+		if deadline.After(p.end) {
+			deadline = p.end
+		}
+		if err := p.control.SetWriteDeadline(deadline); err != nil {
+			return n, err
+		}
+		m, err := p.ResponseWriter.Write(part)
+		if n += m; err != nil {
+			return n, err
+		}
 	}
-	return p.ResponseWriter.Write(b)
+	return n, nil
 }
 
 // livez says whether the process works. It takes no lock that apply may hold.
@@ -151,22 +270,14 @@ func (h *HTTP) livez(w http.ResponseWriter, _ *http.Request) {
 
 // readyz says whether clients are served here.
 func (h *HTTP) readyz(w http.ResponseWriter, _ *http.Request) {
-	health := h.source.Health()
+	text, serves := h.source.Health().Text()
 	switch {
 	case h.stopping.Load():
 		sayHealth(w, http.StatusServiceUnavailable, "this member is stopping")
-	case health.Role != "":
-		sayHealth(w, http.StatusOK, health.Role)
-	case health.Damage != "":
-		sayHealth(w, http.StatusServiceUnavailable, "the state of this member is damaged: "+health.Damage)
-	case health.Stalled != "":
-		sayHealth(w, http.StatusServiceUnavailable, health.Stalled)
-	case health.Joining:
-		sayHealth(w, http.StatusServiceUnavailable, "this member is joining the ensemble and has not caught up yet")
-	case !health.HasLeader:
-		sayHealth(w, http.StatusServiceUnavailable, "no leader is known: a majority of the members must be up and reach each other")
+	case serves:
+		sayHealth(w, http.StatusOK, text)
 	default:
-		sayHealth(w, http.StatusServiceUnavailable, "this member is starting, and its leader has not announced it yet")
+		sayHealth(w, http.StatusServiceUnavailable, text)
 	}
 }
 

@@ -61,8 +61,13 @@ func (f *fakeSource) Settings(data, log int64) (lines []Line, members string) {
 	return lines, members
 }
 
+// Details returns histograms and labels of every kind, each with numbers of its own.
+func (f *fakeSource) Details() Details { return Details{Health: f.Health()} }
+
 func (f *fakeSource) DiskUsage() (data, log int64, err error) { return 510, 1000, f.disk }
-func (f *fakeSource) ResetStats()                             { f.resets = append(f.resets, "server") }
+func (f *fakeSource) DiskSpace() (DiskSpace, error)           { return DiskSpace{}, errors.New("no files") }
+
+func (f *fakeSource) ResetStats() { f.resets = append(f.resets, "server") }
 
 func (f *fakeSource) ResetConnections() { f.resets = append(f.resets, "connections") }
 

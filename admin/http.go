@@ -13,6 +13,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"rollcall/api"
+
+	"rollcall/console"
+	"rollcall/view"
 )
 
 const (
@@ -24,7 +29,7 @@ const (
 	maxHeader = 16 << 10
 	// headerTime is how long a client may take to send the headers of a request.
 	headerTime = 5 * time.Second
-	// requestTime is how long it may take to send all of a request. No endpoint reads a long body.
+	// requestTime is how long it may take to send all of a request. The longest is a node of 2 MiB.
 	requestTime = 10 * time.Second
 	// answerPart and answerTime are how long a client may take for a part of an answer and for all
 	// of it, as for four-letter words.
@@ -35,6 +40,13 @@ const (
 	// maxLong is how many long answers may be under way at once. They take processor time from the
 	// clients, and each may hold a part of its answer in memory.
 	maxLong = 4
+	// maxPages is the same for the lists under /v1/. Each is a page, of about a megabyte at most, but waits
+	// for members that do not answer. Another one waits up to placeTime, in which the places come free.
+	maxPages  = 8
+	placeTime = 2 * view.MaxDeadline
+	// pagePause is how long a page waits that follows another one. Without it, somebody who lists all
+	// sessions takes one and a half processors from the clients; 100,000 sessions have 100 pages.
+	pagePause = 8 * time.Millisecond
 	// shutdownTime is how long a member that stops waits for the answers that are under way.
 	shutdownTime = time.Second
 )
@@ -60,8 +72,12 @@ type HTTPConfig struct {
 	SuperDigest string // "super:" and the digest of the super user's password; "": there is none
 	Words       *Words
 	Source      Source
-	Names       []string     // host names by which clients may call this member, besides addresses and localhost
-	Logger      *slog.Logger // default: discard
+	Operations  Operations
+	Keys        []api.Setting // every key of the configuration; nil: none is shown
+	Log         Log           // the log of this process; default: nobody can ask for it
+	Audit       *slog.Logger  // what administrators do is logged here; default: Logger
+	Names       []string      // host names by which clients may call this member, besides addresses and localhost
+	Logger      *slog.Logger  // default: discard
 }
 
 // HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent
@@ -70,12 +86,18 @@ type HTTP struct {
 	cfg      HTTPConfig
 	words    *Words
 	source   Source
+	ops      Operations
+	audit    audit
 	log      *slog.Logger
 	handler  http.Handler
 	metrics  http.Handler // of /metrics
+	console  *console.Console
 	cred     credentials
 	names    []string      // lower case
+	streams  *streams      // of events
 	long     chan struct{} // has room for maxLong: the long answers that are under way
+	pages    chan struct{} // has room for maxPages: the same for those under /v1/
+	own      chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
 	stopping atomic.Bool
 }
 
@@ -87,8 +109,8 @@ const (
 
 // NewHTTP checks cfg, reads the token file and returns an HTTP. It opens no port.
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
-	if cfg.Words == nil || cfg.Source == nil {
-		return nil, errors.New("admin: Words and Source are required")
+	if cfg.Words == nil || cfg.Source == nil || cfg.Operations == nil {
+		return nil, errors.New("admin: Words, Source and Operations are required")
 	}
 	cfg.CommandURL = cmp.Or(cfg.CommandURL, DefaultCommandURL)
 	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout)
@@ -96,9 +118,10 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
 	}
 	h := &HTTP{
-		cfg: cfg, words: cfg.Words, source: cfg.Source, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		long: make(chan struct{}, maxLong),
+		cfg: cfg, words: cfg.Words, source: cfg.Source, ops: cfg.Operations, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		streams: newStreams(cfg.Operations), long: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), own: make(chan struct{}, maxPages),
 	}
+	h.audit.log = cmp.Or(cfg.Audit, h.log)
 	h.cred.superDigest = cfg.SuperDigest
 	if cfg.TokenFile != "" {
 		var err error
@@ -114,6 +137,9 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if h.metrics, err = newMetrics(h.words, h.source, cfg.BareMetrics); err != nil {
 		return nil, err
 	}
+	if h.console, err = console.New(); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
 	h.handler = h.protect(endpoints(cfg.CommandURL))
 	return h, nil
 }
@@ -124,7 +150,12 @@ func (h *HTTP) Stop() { h.stopping.Store(true) }
 
 // Serve answers requests on l until ctx ends, and closes l. It then waits up to shutdownTime for
 // the answers that are under way.
-func (h *HTTP) Serve(ctx context.Context, l net.Listener) error { return h.serve(ctx, l, h.handler) }
+func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
+	var g errgroup.Group
+	g.Go(func() error { h.streams.run(ctx); return nil })
+	g.Go(func() error { return h.serve(ctx, l, h.handler) })
+	return g.Wait()
+}
 
 // ServeMetrics does the same with /metrics alone, for everybody who reaches l.
 func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {

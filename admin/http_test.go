@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"rollcall/api"
+	"rollcall/console"
 )
 
 const (
@@ -32,7 +36,8 @@ func newTestHTTP(t *testing.T, role string) (*HTTP, *fakeSource) {
 		t.Fatal(err)
 	}
 	h, err := NewHTTP(HTTPConfig{
-		HTTPSettings: HTTPSettings{TokenFile: file}, SuperDigest: testSuper, Words: words, Source: source, Names: []string{"Zoo1"},
+		HTTPSettings: HTTPSettings{TokenFile: file}, SuperDigest: testSuper, Words: words, Source: source, Operations: newFakeOps(), Names: []string{"Zoo1"},
+		Keys: []api.Setting{{Key: "tickTime", Value: "100", Default: "3000", From: "zoo.cfg:1", State: "dangerous", Warning: "short"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -45,11 +50,12 @@ type visit struct {
 	method, path string
 	from         string   // default 127.0.0.1:1
 	host         string   // default 127.0.0.1:8080
+	body         string   // default {}
 	header       []string // names and values
 }
 
 func (v visit) to(h *HTTP) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(v.method, v.path, strings.NewReader("{}"))
+	r := httptest.NewRequest(v.method, v.path, strings.NewReader(cmp.Or(v.body, "{}")))
 	r.RemoteAddr, r.Host = "127.0.0.1:1", "127.0.0.1:8080"
 	if v.from != "" {
 		r.RemoteAddr = v.from
@@ -77,7 +83,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	all := endpoints(DefaultCommandURL)
 	for i := range all {
-		all[i].serve = func(*HTTP, http.ResponseWriter, *http.Request) {} // a profile takes long
+		all[i].serve, all[i].ask = func(*HTTP, http.ResponseWriter, *http.Request) {}, nil // a profile takes long
 	}
 	h.handler = h.protect(all)
 	with := func(header ...string) []string { return append(slices.Clone(allowed), header...) }
@@ -113,7 +119,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	} {
 		for _, e := range all {
 			v := tt.visit
-			v.method, v.path = e.method, e.path
+			v.method, v.path = e.method, concrete(e.path)
 			w := v.to(h)
 			want := [...]int{tt.open, tt.reads, tt.changes}[e.class]
 			if want == http.StatusUnsupportedMediaType && e.method != http.MethodPost {
@@ -129,15 +135,28 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	}
 }
 
+// concrete returns a path that a pattern stands for.
+func concrete(pattern string) string {
+	return strings.NewReplacer("{id}", "0x1", "{$}", "", "{file}", "main.js").Replace(pattern)
+}
+
 // A method that the table does not have is refused, and a refused request has no effect.
 func TestOtherMethods(t *testing.T) {
 	h, source := newTestHTTP(t, "leader")
-	for _, e := range endpoints(DefaultCommandURL) {
+	all := endpoints(DefaultCommandURL)
+	served := map[string]bool{}
+	for _, e := range all {
+		served[e.method+e.path] = true
+		if e.method == "GET" {
+			served["HEAD"+e.path] = true
+		}
+	}
+	for _, e := range all {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"} {
-			if method == e.method || method == "HEAD" && e.method == "GET" {
+			if served[method+e.path] {
 				continue
 			}
-			w := visit{method: method, path: e.path, header: []string{"Authorization", "digest super:secret", "Content-Type", "application/json"}}.to(h)
+			w := visit{method: method, path: concrete(e.path), header: []string{"Authorization", "digest super:secret", "Content-Type", "application/json"}}.to(h)
 			if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") == "" {
 				t.Errorf("%s %s: %d, Allow %q; want 405", method, e.path, w.Code, w.Header().Get("Allow"))
 			}
@@ -154,6 +173,9 @@ func TestHeaders(t *testing.T) {
 		{method: "GET", path: "/livez"},
 		{method: "GET", path: "/commands"},
 		{method: "GET", path: "/nosuch"},
+		{method: "GET", path: "/"},
+		{method: "GET", path: "/console/main.js"},
+		{method: "GET", path: "/console/nosuch"},
 		{method: "POST", path: "/commands/srst"},
 		{method: "GET", path: "/commands/ruok", header: []string{"Origin", "https://example.com"}},
 		{method: "OPTIONS", path: "/commands/srst", header: []string{"Origin", "https://example.com", "Access-Control-Request-Method", "POST"}},
@@ -165,6 +187,9 @@ func TestHeaders(t *testing.T) {
 			"Content-Security-Policy":     "default-src 'none'; frame-ancestors 'none'",
 			"Access-Control-Allow-Origin": "", "Access-Control-Allow-Methods": "",
 		} {
+			if name == "Content-Security-Policy" && (v.path == "/" || v.path == "/console/main.js") {
+				want = console.Policy
+			}
 			if got := header.Get(name); got != want {
 				t.Errorf("%s %s: %s is %q, want %q", v.method, v.path, name, got, want)
 			}
@@ -175,7 +200,7 @@ func TestHeaders(t *testing.T) {
 // Without a super user and a token nobody is an administrator, whatever the request says.
 func TestNobodyIsAdministrator(t *testing.T) {
 	words, source := newTestWords(t, "leader")
-	h, err := NewHTTP(HTTPConfig{Words: words, Source: source})
+	h, err := NewHTTP(HTTPConfig{Words: words, Source: source, Operations: newFakeOps()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,13 +237,13 @@ func TestTokenFile(t *testing.T) {
 		if err := os.Chmod(file, tt.mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, Words: words, Source: source})
+		_, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, Words: words, Source: source, Operations: newFakeOps()})
 		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.err)
 		}
 	}
 	for _, file := range []string{dir, filepath.Join(dir, "none")} {
-		if _, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, Words: words, Source: source}); err == nil {
+		if _, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, Words: words, Source: source, Operations: newFakeOps()}); err == nil {
 			t.Errorf("the token file %s was accepted", file)
 		}
 	}
@@ -237,7 +262,7 @@ func TestCommandURL(t *testing.T) {
 		if !good || path == "/" {
 			continue
 		}
-		h, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{CommandURL: path}, Words: words, Source: source})
+		h, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{CommandURL: path}, Words: words, Source: source, Operations: newFakeOps()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -527,6 +552,67 @@ func ask(c net.Conn, path string) (int, error) {
 	_, err = io.Copy(io.Discard, answer.Body)
 	return answer.StatusCode, err
 }
+
+// A request that names a body and does not send it is answered at once, and holds no connection.
+func TestUnreadBodiesKeepNobodyOut(t *testing.T) {
+	for request, want := range map[string]int{
+		"GET /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n":                         200,
+		"GET /livez HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n":                200,
+		"POST /v1/sessions/0x1/kill HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n": 401,
+		"POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n":                405,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h, _ := newTestHTTP(t, "leader")
+			p, stop := serveOn(t, h)
+			c := p.dial()
+			begun := time.Now()
+			if _, err := io.WriteString(c, request); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun) + ended(c); answer.StatusCode != want || took > time.Second {
+				t.Errorf("%q: %d, over after %v, want %d at once", request, answer.StatusCode, took, want)
+			}
+			stop()
+		})
+	}
+}
+
+// If all connections have a request under way, the longest from another machine makes room. Requests of
+// this machine stay.
+func TestLongRequestsKeepNobodyOut(t *testing.T) {
+	b := newBounded(newPipes(), 3)
+	far := func() net.Conn { c, _ := net.Pipe(); return farPipe{c} }
+	near := localPipe{far()}
+	first, second := far(), far()
+	for _, c := range []net.Conn{near, first, second} {
+		if b.admit(c) != nil {
+			t.Fatal("there was room")
+		}
+		b.state(c, http.StateActive)
+	}
+	for _, want := range []net.Conn{first, second} {
+		c := localPipe{far()}
+		if got := b.admit(c); got != want {
+			t.Errorf("%v makes room, want %v", got, want)
+		}
+		b.state(c, http.StateActive)
+	}
+	if last := (localPipe{far()}); b.admit(last) != last {
+		t.Error("a request of this machine was ended for another connection")
+	}
+	if len(b.conns) != 3 || b.busy.Len() != 0 || b.quiet.Len() != 0 {
+		t.Errorf("%d connections, %d busy, %d quiet", len(b.conns), b.busy.Len(), b.quiet.Len())
+	}
+}
+
+// farPipe is a connection that comes from another machine.
+type farPipe struct{ net.Conn }
+
+func (farPipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
 
 // ended waits until the other side closes c, and returns how long that took.
 func ended(c net.Conn) time.Duration {

@@ -14,14 +14,15 @@ import (
 type kind int
 
 const (
-	gauge    kind = iota
-	counter       // only grows, until a reset or a restart
-	summary       // count, sum, min, max and mean of durations
-	detailed      // a summary with percentiles
+	gauge     kind = iota
+	counter        // only grows, until a reset or a restart
+	summary        // count, sum, min, max and mean of durations
+	detailed       // a summary with percentiles
+	histogram      // how many measurements did not exceed each of some bounds
 )
 
 func (k kind) String() string {
-	return [...]string{"gauge", "counter", "summary", "summary with percentiles"}[k]
+	return [...]string{"gauge", "counter", "summary", "summary with percentiles", "histogram"}[k]
 }
 
 // who says which members have a metric.

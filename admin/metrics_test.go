@@ -34,23 +34,39 @@ func TestEveryMetricShowsItsField(t *testing.T) {
 }
 
 // fill gives each number in a struct another value: a duration so many milliseconds. Values lie two
-// apart, because a metric may be one more than its field.
+// apart, because a metric may be one more than its field. A map gets two keys, and a histogram two
+// bounds.
 func fill(v reflect.Value, next *int64) {
 	for i := range v.NumField() {
-		switch f := v.Field(i); {
-		case f.Kind() == reflect.Struct:
-			fill(f, next)
-		case f.Kind() == reflect.Bool:
-			f.SetBool(true)
-		case f.Type() == reflect.TypeFor[time.Duration]():
-			f.SetInt(*next * int64(time.Millisecond))
-		case f.CanInt():
-			f.SetInt(*next)
-		case f.CanUint():
-			f.SetUint(uint64(*next))
-		}
-		*next += 2
+		fillField(v.Field(i), next)
 	}
+}
+
+func fillField(f reflect.Value, next *int64) {
+	switch {
+	case f.Type() == reflect.TypeFor[tally.Buckets]():
+		n := uint64(*next)
+		f.Set(reflect.ValueOf(tally.Buckets{Bounds: []float64{0.5, 2}, Counts: []uint64{n, n + 2}, Count: n + 4, Sum: float64(n + 6)}))
+		*next += 6
+	case f.Kind() == reflect.Struct:
+		fill(f, next)
+	case f.Kind() == reflect.Map:
+		f.Set(reflect.MakeMap(f.Type()))
+		for _, key := range []string{"one", "two"} {
+			value := reflect.New(f.Type().Elem()).Elem()
+			fillField(value, next)
+			f.SetMapIndex(reflect.ValueOf(key), value)
+		}
+	case f.Kind() == reflect.Bool:
+		f.SetBool(true)
+	case f.Type() == reflect.TypeFor[time.Duration]():
+		f.SetInt(*next * int64(time.Millisecond))
+	case f.CanInt():
+		f.SetInt(*next)
+	case f.CanUint():
+		f.SetUint(uint64(*next))
+	}
+	*next += 2
 }
 
 // Metrics with similar meanings have values of their own: the counts of proposals, commits and

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -12,15 +14,14 @@ import (
 	"rollcall/tally"
 )
 
-// collector hands the table of metrics to Prometheus. Names are those of mntr without zk_, as
-// ZooKeeper's own provider has them.
+// collector hands two tables of metrics to Prometheus: those of mntr, under the names that they have
+// there without zk_, as ZooKeeper's own provider has them, and Rollcall's own.
 type collector struct {
 	words  *Words
 	source Source
 	descs  []*prometheus.Desc // of the rows of table
-	// serving and build are of no row of the table: mntr is answered only while serving, and prints
-	// the version as a text.
-	serving, build *prometheus.Desc
+	own    []*prometheus.Desc // of the rows of own
+	space  *diskSpace
 }
 
 // totals makes counters that never fall of those that srst sets to zero.
@@ -61,10 +62,9 @@ func (w *Words) reset() {
 // newMetrics returns what answers /metrics: the table, and unless bare is set, the metrics of the Go
 // runtime and of the process.
 func newMetrics(words *Words, source Source, bare bool) (http.Handler, error) {
-	c := &collector{
-		words: words, source: source,
-		serving: prometheus.NewDesc("rollcall_serving", "1 if this member serves clients; not in ZooKeeper", nil, nil),
-		build:   prometheus.NewDesc("rollcall_build_info", "always 1; the label is the version of this program; not in ZooKeeper", []string{"version"}, nil),
+	c := &collector{words: words, source: source, space: newDiskSpace(source)}
+	for i := range own {
+		c.own = append(c.own, own[i].desc())
 	}
 	for i := range table {
 		help := table[i].help
@@ -75,7 +75,8 @@ func newMetrics(words *Words, source Source, bare bool) (http.Handler, error) {
 	}
 	all := []prometheus.Collector{c}
 	if !bare {
-		all = append(all, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		runtime := collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: pauses})
+		all = append(all, collectors.NewGoCollector(runtime), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	registry := prometheus.NewRegistry()
 	for _, one := range all {
@@ -86,20 +87,27 @@ func newMetrics(words *Words, source Source, bare bool) (http.Handler, error) {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxLong}), nil
 }
 
+// pauses selects the histograms of the Go runtime: for how long goroutines waited for a processor, and for
+// how long the collector and others stopped all of them.
+var pauses = regexp.MustCompile(`^/sched/(latencies|pauses/total/(gc|other)):seconds$`)
+
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.serving, c.build}, c.descs...) {
+	for _, d := range slices.Concat(c.own, c.descs) {
 		out <- d
 	}
 }
 
 // Collect implements prometheus.Collector. While the member's disk or apply hangs, it leaves out the
-// table, because apply may hold the tree's lock.
+// table of mntr, because apply may hold the tree's lock.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	health := c.source.Health()
-	out <- prometheus.MustNewConstMetric(c.serving, prometheus.GaugeValue, flag(health.Role != ""))
-	out <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.words.version)
-	if health.Stalled != "" {
+	details := c.source.Details()
+	details.Version = c.words.version
+	c.space.look(&details)
+	for i, d := range c.own {
+		own[i].collect(out, d, &details)
+	}
+	if details.Stalled != "" {
 		return
 	}
 	c.words.totals.alone(func() {

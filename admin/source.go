@@ -13,6 +13,9 @@ import (
 type Source interface {
 	// Stats returns the member's metrics. It waits for nothing but the tree's lock.
 	Stats() Stats
+	// Details returns the metrics that only Prometheus gets. It waits for no lock that apply may hold for
+	// long.
+	Details() Details
 	// Health returns whether this member works. It waits for no lock that apply may hold.
 	Health() Health
 	// Ensemble returns the server list, likewise.
@@ -22,6 +25,9 @@ type Source interface {
 	Settings(data, log int64) (lines []Line, members string)
 	// DiskUsage returns the bytes of the log's files and of all others.
 	DiskUsage() (data, log int64, err error)
+	// DiskSpace returns how much space the member's files take, and how much is left. It hangs as long as
+	// the disk does.
+	DiskSpace() (DiskSpace, error)
 	// ResetStats sets the counters to zero, and ResetConnections those of single connections.
 	ResetStats()
 	ResetConnections()
@@ -97,6 +103,23 @@ type Health struct {
 	Damage    string // why it no longer serves: its state is damaged
 	Joining   bool   // it catches up and takes part in no election
 	HasLeader bool   // this member knows a leader
+}
+
+// Text returns the member's role, or why it does not serve clients.
+func (h Health) Text() (text string, serves bool) {
+	switch {
+	case h.Role != "":
+		return h.Role, true
+	case h.Damage != "":
+		return "the state of this member is damaged: " + h.Damage, false
+	case h.Stalled != "":
+		return h.Stalled, false
+	case h.Joining:
+		return "this member is joining the ensemble and has not caught up yet", false
+	case !h.HasLeader:
+		return "no leader is known: a majority of the members must be up and reach each other", false
+	}
+	return "this member is starting, and its leader has not announced it yet", false
 }
 
 // Ensemble is the server list, as the member sees it.

@@ -21,28 +21,28 @@ type fakeServer struct {
 	stallFrom, stallUntil time.Duration
 	code                  jute.Code     // the result of getData
 	drop                  time.Duration // when connections break, since begun; 0: never
-	conns                 atomic.Int64
+	conns                 atomic.Int64  // that sent something
 	gets                  atomic.Int64
 	serving               sync.WaitGroup
 }
 
 func (f *fakeServer) dial(context.Context, string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	n := f.conns.Add(1)
-	f.serving.Go(func() { f.serve(theirs, n) })
+	f.serving.Go(func() { f.serve(theirs) })
 	return ours, nil
 }
 
-func (f *fakeServer) serve(c net.Conn, n int64) {
+func (f *fakeServer) serve(c net.Conn) {
 	defer c.Close()
-	if left := f.drop - time.Since(f.begun); n > 1 && left > 0 {
-		timer := time.AfterFunc(left, func() { _ = c.Close() })
-		defer timer.Stop()
-	}
 	r := bufio.NewReader(c)
 	frame, err := jute.ReadFrame(r, nil, 1<<20)
 	if err != nil {
-		return
+		return // it only saw that something listens
+	}
+	n := f.conns.Add(1)
+	if left := f.drop - time.Since(f.begun); n > 1 && left > 0 {
+		timer := time.AfterFunc(left, func() { _ = c.Close() })
+		defer timer.Stop()
 	}
 	var connect jute.ConnectRequest
 	d := jute.NewDecoder(frame)

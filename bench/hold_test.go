@@ -63,8 +63,7 @@ func (f *fakeServer) listen(t *testing.T) string {
 			if err != nil {
 				return
 			}
-			n := f.conns.Add(1)
-			go f.serve(c, n)
+			go f.serve(c)
 		}
 	}()
 	return ln.Addr().String()

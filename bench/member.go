@@ -41,12 +41,7 @@ func (r *run) members() ([]string, error) {
 func (r *run) mode(addr string) (string, error) {
 	ctx, stop := context.WithTimeout(r.ctx, wordTime)
 	defer stop()
-	dial := r.dial
-	if dial == nil {
-		var d net.Dialer
-		dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
-	}
-	conn, err := dial(ctx, addr)
+	conn, err := r.connect(ctx, addr)
 	if err != nil {
 		return "", err
 	}
@@ -68,4 +63,12 @@ func (r *run) mode(addr string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("unexpected answer to srvr: %.100q", text)
+}
+
+// connect opens a connection to a server.
+func (r *run) connect(ctx context.Context, addr string) (net.Conn, error) {
+	if r.dial != nil {
+		return r.dial(ctx, addr)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }

@@ -119,6 +119,9 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 // begin opens the control session and creates the root of the nodes.
 func (r *run) begin() error {
 	r.tell("connecting")
+	if err := r.reachable(); err != nil {
+		return err
+	}
 	var err error
 	if r.homes, err = r.members(); err != nil {
 		return err

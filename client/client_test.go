@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -643,6 +644,56 @@ func TestEndBehindClose(t *testing.T) {
 		}
 		if got, want := h.take(), []string{"connected <nil>", "closed <nil>"}; !slices.Equal(got, want) {
 			t.Errorf("states %q, want %q", got, want)
+		}
+	})
+}
+
+// AddAuth sends an identity on the connection, and from then on first on every connection, once.
+func TestAddAuth(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		c := f.open(Config{Auth: []Auth{{"digest", []byte("a:a")}}}, func() {
+			p = <-f.peers
+			p.accept()
+			p.want(jute.OpAuth)
+			p.reply(jute.XidAuth, 0, jute.OK, nil)
+		})
+		added := make(chan error, 1)
+		add := func(secret string) {
+			go func() { added <- c.AddAuth(ctx, Auth{"digest", []byte(secret)}) }()
+			p.want(jute.OpAuth)
+		}
+		for _, secret := range []string{"b:b", "b:b", "a:a"} {
+			add(secret)
+			p.reply(jute.XidAuth, 0, jute.OK, nil)
+			if err := <-added; err != nil {
+				t.Fatal(err)
+			}
+		}
+		add("c:c")
+		time.Sleep(time.Second)
+		_ = p.Close()
+		if err := <-added; !errors.Is(err, ErrConnectionLost) {
+			t.Errorf("the connection broke: %v", err)
+		}
+		p = <-f.peers
+		p.accept()
+		for _, want := range []string{"a:a", "b:b", "c:c"} {
+			if r := p.want(jute.OpAuth); !bytes.Contains(r.body, []byte(want)) {
+				t.Errorf("sent %q, want %s", r.body, want)
+			}
+			p.reply(jute.XidAuth, 0, jute.OK, nil)
+		}
+		if err := c.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		add("bad")
+		p.reply(jute.XidAuth, 0, jute.AuthFailed, nil)
+		if err := <-added; !errors.Is(err, jute.AuthFailed) {
+			t.Errorf("refused: %v", err)
+		}
+		if err := c.AddAuth(ctx, Auth{}); !errors.Is(err, jute.AuthFailed) {
+			t.Errorf("afterwards: %v", err)
 		}
 	})
 }

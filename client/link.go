@@ -50,6 +50,7 @@ type link struct {
 	sent    time.Duration // when bytes were last written
 	pinged  time.Duration // when the unanswered ping was sent; 0: there is none
 	end     error         // why this side closed the connection
+	auths   []chan error  // calls of AddAuth that wait for their answer, in order; each has room for one
 }
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
@@ -188,7 +189,7 @@ func (l *link) handshake() error {
 	c.session = Resume{ID: resp.SessionID, Password: append([]byte(nil), resp.Passwd...)}
 	c.timeout = time.Duration(resp.TimeOut) * time.Millisecond
 	for _, a := range c.cfg.Auth {
-		l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, jute.AuthPacket{Scheme: []byte(a.Scheme), Auth: a.Auth})
+		l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, a.packet())
 		l.opening++
 	}
 	l.opening += c.watches.appendSet(&l.out, c.zxid.Load())
@@ -238,10 +239,7 @@ func (l *link) handle(frame []byte) error {
 		l.pong()
 		return nil
 	case jute.XidAuth:
-		if r.Err != jute.OK {
-			return fmt.Errorf("client: identity refused: %w", jute.AuthFailed)
-		}
-		return l.opened()
+		return l.authAnswered(r.Err)
 	case jute.XidSetWatches:
 		return l.opened()
 	}

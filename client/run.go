@@ -184,6 +184,7 @@ func (c *Client) lost(l *link, why error) bool {
 	if l.end != nil {
 		why = l.end
 	}
+	l.failAuths(why)
 	c.mu.Unlock()
 	if !passed || c.ctx.Err() != nil || errors.Is(why, jute.AuthFailed) {
 		return passed

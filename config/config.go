@@ -5,6 +5,8 @@
 //     that it sets, and its text in docs/configuration.md. Everything below is driven by it.
 //   - Load reads the sources, takes the value of each key from the strongest one, checks it by its row,
 //     and then checks what concerns several keys.
+//   - Check does the same, and reports every key: its value, where that is from, and what is wrong or
+//     dangerous.
 //   - Conf makes the answer to the four-letter command conf.
 //
 // The package reads files and writes none, except for SaveMyID. It keeps no state, starts no goroutine
@@ -18,6 +20,7 @@ import (
 
 	"rollcall/admin"
 	"rollcall/leader"
+	"rollcall/logs"
 	"rollcall/quorum/disk"
 	"rollcall/server"
 	"rollcall/znode"
@@ -63,7 +66,9 @@ type Config struct {
 	Servers        []Server // by id; none or one for a standalone server
 	Standalone     bool
 	ClientAddr     string // host:port where clients connect; "" for none, port 0 for any
+	Keys           []Key  // every key in the order of the table, and then those that are unknown
 	ListenOnAllIPs bool   // listen for members on all interfaces, not on the host of this member's line
+	Log            logs.Settings
 
 	newID uint32 // SaveMyID writes it to Dir/myid; 0: nothing
 }

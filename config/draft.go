@@ -19,11 +19,13 @@ type draft struct {
 	vars     environ
 	flags    Flags
 	where    map[string]string // key → where it was set
+	outcomes []outcome         // of all settings, in order
 	warnings []Warning
 
 	clientPort        int    // -1: not set
 	clientHost        string // clientPortAddress
 	standaloneEnabled bool
+	idFromHost        bool
 	dynamicFile       string
 	adminEnabled      bool
 	adminHost         string
@@ -53,27 +55,25 @@ func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft
 }
 
 func (d *draft) warn(where, format string, args ...any) {
-	d.warnings = append(d.warnings, Warning{where, fmt.Sprintf(format, args...)})
+	d.warnings = append(d.warnings, Warning{Where: where, Text: fmt.Sprintf(format, args...)})
 }
 
-// accept checks the settings one by one and keeps their values.
-func (d *draft) accept(list []setting) error {
+// accept checks the settings one by one and keeps their values. It returns an error for each that is
+// wrong.
+func (d *draft) accept(list []setting) (failed []error) {
 	for _, s := range list {
 		d.where[s.key] = s.where
-		k := lookup(s.key)
-		if k == nil {
+		o := outcome{setting: s, key: lookup(s.key)}
+		if o.key == nil {
 			d.warn(s.where, "unknown key %s", Brief(s.key))
-			continue
+		} else if o.warning, o.err = o.key.accept(d, s); o.err != nil {
+			failed = append(failed, o.err)
+		} else if o.warning != "" {
+			d.warnings = append(d.warnings, Warning{Where: s.where, Text: o.warning, NoEffect: Brief(s.key)})
 		}
-		warning, err := k.accept(d, s)
-		if err != nil {
-			return err
-		}
-		if warning != "" {
-			d.warn(s.where, "%s", warning)
-		}
+		d.outcomes = append(d.outcomes, o)
 	}
-	return nil
+	return failed
 }
 
 // finish checks what concerns several settings, and sets the values that follow from them.
@@ -139,8 +139,8 @@ func (d *draft) readDynamic() error {
 			return fmt.Errorf("%s: %s: allowed are server lines only", s.where, Brief(s.key))
 		}
 	}
-	if err := d.accept(all.list); err != nil {
-		return err
+	if failed := d.accept(all.list); len(failed) > 0 {
+		return failed[0]
 	}
 	if len(d.Servers) == 0 {
 		return fmt.Errorf("%s: no server line in it; write one for each member", d.dynamicFile)

@@ -116,7 +116,7 @@ func (e *environ) settings() ([]setting, error) {
 				list = append(list, setting{key, value, v.name})
 			}
 		case v.note == noLogs:
-			e.warnings = append(e.warnings, Warning{v.name, v.note})
+			e.warnings = append(e.warnings, Warning{Where: v.name, Text: v.note, NoEffect: v.name})
 		}
 	}
 	e.warnUnknown()
@@ -130,7 +130,7 @@ func (e *environ) warnUnknown() {
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
 		known := slices.ContainsFunc(all, func(v meaning) bool { return v.name == name })
 		if strings.HasPrefix(name, "ZOO_") && !known && !strings.Contains(name, "_PORT") && !strings.Contains(name, "_SERVICE_") {
-			e.warnings = append(e.warnings, Warning{Brief(name), "unknown variable"})
+			e.warnings = append(e.warnings, Warning{Where: Brief(name), Text: "unknown variable"})
 		}
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"rollcall/admin"
@@ -76,7 +77,8 @@ var keys = []key{
 	{
 		name: "tickTime", env: variable{3, "ZOO_TICK_TIME", "2000"}, flag: option{"tick", "tickTime in `ms`"},
 		kind: millis(1, maxTickMillis, func(d *draft) *time.Duration { return &d.Tick }), def: "3000",
-		doc: "one tick, in ms",
+		risk: riskOfTick,
+		doc:  "one tick, in ms",
 	},
 	{
 		name: "initLimit", env: variable{4, "ZOO_INIT_LIMIT", "5"}, status: noEffect, harmless: "*",
@@ -90,7 +92,8 @@ var keys = []key{
 	},
 	{
 		name: "minSessionTimeout", kind: timeout(func(d *draft) *time.Duration { return &d.MinTimeout }), unset: fmt.Sprint(server.DefaultMinTicks, " ticks"),
-		doc: "shortest session timeout granted, in ms; -1: the default",
+		risk: riskOfMinTimeout,
+		doc:  "shortest session timeout granted, in ms; -1: the default",
 	},
 	{
 		name: "maxSessionTimeout", kind: timeout(func(d *draft) *time.Duration { return &d.MaxTimeout }), unset: fmt.Sprint(server.DefaultMaxTicks, " ticks"),
@@ -99,7 +102,8 @@ var keys = []key{
 	{
 		name: "maxClientCnxns", env: variable{8, "ZOO_MAX_CLIENT_CNXNS", "60"},
 		kind: limit(maxCount, func(d *draft) *int { return &d.Limits.MaxClientConns }), def: text(server.DefaultMaxClientConns),
-		doc: "connections per client address; 0: no limit",
+		risk: riskOfConnections,
+		doc:  "connections per client address; 0: no limit",
 	},
 	{
 		name: "maxCnxns", kind: limit(maxCount, func(d *draft) *int { return &d.Limits.MaxConns }), def: "0",
@@ -107,7 +111,8 @@ var keys = []key{
 	},
 	{
 		name: "jute.maxbuffer", kind: bytesOrHex(minMaxBuffer, maxMaxBuffer, func(d *draft) *int { return &d.Limits.MaxBuffer }), def: text(jute.DefaultMaxBuffer),
-		doc: "longest request, in bytes; decimal, or hexadecimal with 0x",
+		risk: riskOfBuffer,
+		doc:  "longest request, in bytes; decimal, or hexadecimal with 0x",
 	},
 	{
 		name: "globalOutstandingLimit", kind: number(1, maxInFlight, func(d *draft) *int { return &d.InFlight }), def: text(follower.DefaultMaxInFlight),
@@ -161,7 +166,8 @@ var keys = []key{
 	},
 	{
 		name: "admin.serverAddress", kind: host(func(d *draft) *string { return &d.adminHost }), def: "127.0.0.1",
-		doc: "address for HTTP; for other machines than this one, set another address, and admin.tokenFile or DigestAuthenticationProvider.superDigest",
+		risk: riskOfAddress,
+		doc:  "address for HTTP; for other machines than this one, set another address, and admin.tokenFile or DigestAuthenticationProvider.superDigest",
 	},
 	{
 		name: "admin.serverPort", kind: number(0, maxPort, func(d *draft) *int { return &d.adminPort }), def: "8080",
@@ -181,7 +187,8 @@ var keys = []key{
 	},
 	{
 		name: "metricsProvider.className", kind: metricsProvider(func(d *draft) *bool { return &d.metricsEnabled }), unset: "none",
-		doc: "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",
+		risk: riskOfMetrics,
+		doc:  "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",
 	},
 	{
 		name: "metricsProvider.httpHost", kind: host(func(d *draft) *string { return &d.metricsHost }), def: allHosts,
@@ -196,8 +203,19 @@ var keys = []key{
 		doc: "false: /metrics leaves out the metrics of the Go runtime and of the process",
 	},
 	{
+		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"}, flag: option{"log-format", "format of the log: text or json (logFormat)"},
+		kind: choice("json", "text", func(d *draft) *bool { return &d.Log.JSON }), def: "text",
+		doc: "Rollcall's own: a line of the log is text, or a JSON object ([logs.md](logs.md))",
+	},
+	{
+		name: "logLevel", env: variable{line: 21, name: "ROLLCALL_LOG_LEVEL"}, flag: option{"log-level", "`level` from which on events are logged: debug, info, warn or error (logLevel)"},
+		kind: logLevel(func(d *draft) *slog.Level { return &d.Log.Level }), def: "info",
+		doc: "Rollcall's own: events of this level and of higher ones are in the log. A running member reads it again at SIGHUP ([logs.md](logs.md))",
+	},
+	{
 		name: "skipACL", kind: yesNo(func(d *draft) *bool { return &d.Rules.SkipACL }), def: "no",
-		doc: "yes: ACLs are not checked; the leader's value counts",
+		risk: riskOfACL,
+		doc:  "yes: ACLs are not checked; the leader's value counts",
 	},
 	{
 		name: "extendedTypesEnabled", kind: boolean(func(d *draft) *bool { return &d.Rules.TTLNodes }), def: "false",
@@ -226,6 +244,11 @@ var keys = []key{
 	{
 		name: "server.N", kind: serverLine(), unset: "none: standalone",
 		doc: "one line per member, N from 1 to 255; observers are refused",
+	},
+	{
+		name: "serverIdFromHostname", env: variable{line: 22, name: "ROLLCALL_ID_FROM_HOSTNAME"},
+		kind: boolean(func(d *draft) *bool { return &d.idFromHost }), def: "false",
+		doc: "Rollcall's own. true: the name of the machine ends in a dash and a number from 0 to 254, as in a StatefulSet of Kubernetes, and this member's number is one more. It is written to `myid`, and a `myid` with another number is an error",
 	},
 	{
 		name: "standaloneEnabled", env: variable{9, "ZOO_STANDALONE_ENABLED", "true"},
@@ -266,11 +289,11 @@ var keys = []key{
 	{name: "autopurge.purgeInterval", env: variable{7, "ZOO_AUTOPURGE_PURGEINTERVAL", ""}, def: "0", status: noEffect, doc: ownPurge},
 	{name: "maxResponseCacheSize", def: "400", status: noEffect, harmless: "0", doc: noCache},
 	{name: "maxGetChildrenResponseCacheSize", def: "400", status: noEffect, harmless: "0", doc: noCache},
-	{name: "audit.enable", def: "false", status: noEffect, harmless: "false", doc: "there is no audit log yet", kind: boolean(nil)},
+	{name: "audit.enable", def: "false", status: noEffect, harmless: "false", doc: "what operators change is always in the log; what clients do is not", kind: boolean(nil)},
 
 	{name: "DigestAuthenticationProvider.enabled", def: "true", status: refused, harmless: "true", doc: "the digest scheme cannot be switched off yet", kind: boolean(nil)},
 	{name: "DigestAuthenticationProvider.digestAlg", def: "SHA1", status: refused, harmless: "SHA1", doc: "digests are SHA1 as yet: those in ACLs would never match"},
-	{name: "authProvider.*", unset: "none", status: noEffect, doc: "Java classes cannot be loaded; the schemes are world, auth, digest, ip and super"},
+	{name: "authProvider.*", unset: "none", status: noEffect, doc: "Java classes cannot be loaded; the schemes are world, auth, digest, ip and super", secret: true},
 	{name: "sessionRequireClientSASLAuth", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
 	{name: "allowSaslFailedClients", def: "false", status: noEffect, harmless: "false", doc: "SASL is not served yet", kind: boolean(nil)},
 	{name: "enforce.auth.enabled", def: "false", status: refused, harmless: "false", doc: "not served yet: clients would stay unauthenticated", kind: boolean(nil)},
@@ -278,7 +301,7 @@ var keys = []key{
 	{name: "quorum.auth.enableSasl", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
 	{name: "quorum.auth.serverRequireSasl", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
 	{name: "quorum.auth.learnerRequireSasl", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
-	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: "quorum.auth.enableSasl is refused"},
+	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: "quorum.auth.enableSasl is refused", secret: true},
 
 	{name: "secureClientPort", unset: "none", status: refused, doc: noTLS},
 	{name: "secureClientPortAddress", unset: "none", status: refused, doc: noTLS},
@@ -293,5 +316,5 @@ var keys = []key{
 	{name: "admin.snapshot.enabled", def: "true", status: noEffect, harmless: "false", doc: noRestore, kind: boolean(nil)},
 	{name: "admin.restore.enabled", def: "true", status: noEffect, harmless: "false", doc: noRestore, kind: boolean(nil)},
 	{name: "admin.rateLimiterIntervalInMS", def: "300000", status: noEffect, doc: noRestore},
-	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: "of ZooKeeper's providers alone"},
+	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: "of ZooKeeper's providers alone", secret: true},
 }

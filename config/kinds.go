@@ -3,11 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
 
 	"rollcall/admin"
+	"rollcall/logs"
 	"rollcall/quorum/disk"
 )
 
@@ -227,6 +229,20 @@ func logKind(field func(*draft) *disk.LogKind) kind {
 				return errAllowed
 			}
 			return keep(d, field, kind)
+		},
+	}
+}
+
+// logLevel takes the name of a level of the log.
+func logLevel(field func(*draft) *slog.Level) kind {
+	return kind{
+		allowed: logs.AllowedLevels,
+		parse: func(d *draft, s setting) error {
+			level, err := logs.ParseLevel(s.value)
+			if err != nil {
+				return err
+			}
+			return keep(d, field, level)
 		},
 	}
 }

@@ -10,33 +10,35 @@ import (
 // what that leaves open, and flags win over everything. Load reads files and writes none. It returns
 // warnings also with an error. The error says where the wrong value is and what is allowed.
 func Load(file string, env []string, flags Flags) (Config, []Warning, error) {
+	r := Check(file, env, flags)
+	if len(r.Errors) > 0 {
+		return Config{}, r.Warnings, r.Errors[0]
+	}
+	return r.Config, r.Warnings, nil
+}
+
+// read returns the settings of all sources, and a draft that has none of them yet.
+func read(file string, env []string, flags Flags) (*draft, settings, error) {
 	vars := readEnviron(env)
 	base, name, err := vars.base(file)
 	if err != nil {
-		return Config{}, vars.warnings, err
+		return nil, settings{warnings: vars.warnings}, err
 	}
-	var all settings
-	all.warnings = vars.warnings
+	all := settings{warnings: vars.warnings}
 	for _, layer := range [][]setting{vars.javaProperties(), base, flags.settings} {
 		if err := all.add(layer); err != nil {
-			return Config{}, all.warnings, err
+			return nil, all, err
 		}
 	}
-	d := newDraft(name, vars, flags, all.warnings)
-	if err := d.accept(all.list); err != nil {
-		return Config{}, d.warnings, err
-	}
-	if err := d.finish(); err != nil {
-		return Config{}, d.warnings, err
-	}
-	return d.Config, d.warnings, nil
+	return newDraft(name, vars, flags, all.warnings), all, nil
 }
 
 // Warning is about a part of a configuration that may not work as its author thinks. The member starts
 // all the same.
 type Warning struct {
-	Where string // "zoo.cfg:12", "ZOO_MY_ID", "-set", or the file as a whole
-	Text  string
+	Where    string // "zoo.cfg:12", "ZOO_MY_ID", "-set", or the file as a whole
+	Text     string
+	NoEffect string // the key that has no effect, if the warning is about that
 }
 
 func (w Warning) String() string { return w.Where + ": " + w.Text }
@@ -67,7 +69,7 @@ func (all *settings) add(layer []setting) error {
 			if strings.HasPrefix(s.key, "server.") {
 				return fmt.Errorf("%s: %s is named twice, first in %s; remove one of the two", s.where, s.key, first)
 			}
-			all.warnings = append(all.warnings, Warning{s.where, fmt.Sprintf("%s again, first in %s: this one counts", s.key, first)})
+			all.warnings = append(all.warnings, Warning{Where: s.where, Text: fmt.Sprintf("%s again, first in %s: this one counts", s.key, first)})
 		}
 		seen[s.key] = s.where
 		if i, ok := at[s.key]; ok {

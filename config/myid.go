@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -26,13 +27,12 @@ func (d *draft) finishID() error {
 	if err != nil {
 		return err
 	}
-	fromEnv, err := d.vars.myID(most)
-	if err != nil {
+	if d.idFromHost {
+		if err := d.checkHostID(path, onDisk, most); err != nil {
+			return err
+		}
+	} else if err := d.environID(path, onDisk, most); err != nil {
 		return err
-	}
-	d.MyID, d.IDFrom = onDisk, path
-	if onDisk == 0 {
-		d.MyID, d.newID, d.IDFrom = fromEnv, fromEnv, "ZOO_MY_ID"
 	}
 	if d.flags.myID != "" {
 		id, err := parseID(d.flags.myID, most)
@@ -43,8 +43,6 @@ func (d *draft) finishID() error {
 			d.warn("-myid", "%s says %d; %d counts", path, onDisk, id)
 		}
 		d.MyID, d.newID, d.IDFrom = id, 0, "-myid"
-	} else if v, set := d.vars.get("ZOO_MY_ID"); set && onDisk != 0 && fromEnv != 0 && fromEnv != onDisk {
-		d.warn("ZOO_MY_ID", "it is %s, and %s says %d, which counts", v, path, onDisk)
 	}
 	if d.Standalone {
 		d.standaloneID()
@@ -57,6 +55,56 @@ func (d *draft) finishID() error {
 		return fmt.Errorf("%s: this is member %d (%s), and there is no server.%d: correct one of the two", d.name, d.MyID, d.IDFrom, d.MyID)
 	}
 	return nil
+}
+
+// environID sets the number that is in myid at path, onDisk, or else the one in the environment.
+func (d *draft) environID(path string, onDisk, most uint32) error {
+	fromEnv, err := d.vars.myID(most)
+	if err != nil {
+		return err
+	}
+	d.MyID, d.IDFrom = onDisk, path
+	if onDisk == 0 {
+		d.MyID, d.newID, d.IDFrom = fromEnv, fromEnv, "ZOO_MY_ID"
+	} else if v, set := d.vars.get("ZOO_MY_ID"); set && fromEnv != 0 && fromEnv != onDisk && d.flags.myID == "" {
+		d.warn("ZOO_MY_ID", "it is %s, and %s says %d, which counts", v, path, onDisk)
+	}
+	return nil
+}
+
+// checkHostID sets the number that the name of this machine stands for. If there is a myid at path, which
+// says onDisk, it must agree: the folder of another member may be mounted here.
+func (d *draft) checkHostID(path string, onDisk, most uint32) error {
+	name, _ := d.vars.get("HOSTNAME")
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("%s: serverIdFromHostname: %w", d.at("serverIdFromHostname"), err)
+		}
+	}
+	id, err := hostID(name, most)
+	if err != nil {
+		return fmt.Errorf("%s: serverIdFromHostname: %w", d.at("serverIdFromHostname"), err)
+	}
+	if onDisk != 0 && onDisk != id && d.flags.myID == "" {
+		return fmt.Errorf("%s: it says %d, and the host name %s stands for member %d: this is the folder of another member; give each member its own", path, onDisk, Brief(name), id)
+	}
+	d.MyID, d.newID, d.IDFrom = id, id, "the host name "+Brief(name)
+	if onDisk != 0 {
+		d.newID = 0
+	}
+	return nil
+}
+
+// hostID returns the number of the member on a machine: one more than the number after the last dash of
+// the name's first label.
+func hostID(name string, most uint32) (uint32, error) {
+	label, _, _ := strings.Cut(name, ".")
+	ordinal, err := strconv.ParseUint(label[strings.LastIndexByte(label, '-')+1:], 10, 8)
+	if err != nil || uint32(ordinal) >= most || !strings.Contains(label, "-") {
+		return 0, fmt.Errorf("host name %s: allowed is a name that ends in a dash and a number from 0 to %d, such as rollcall-0", Brief(name), most-1)
+	}
+	return uint32(ordinal) + 1, nil
 }
 
 // standaloneID sets the number of a standalone server. ZooKeeper needs none there.
@@ -105,14 +153,14 @@ func (e *environ) myID(most uint32) (uint32, error) {
 	return id, nil
 }
 
-// SaveMyID writes Dir/myid, and makes the folder, if the number came from ZOO_MY_ID and Load found no
-// such file. If there is one by now, SaveMyID does not touch it. When SaveMyID returns, the file is
+// SaveMyID writes Dir/myid, and makes the folder, if the number came from ZOO_MY_ID or from the host name,
+// and Load found no such file. If there is one by now, SaveMyID does not touch it. When SaveMyID returns, the file is
 // durable.
 func (c *Config) SaveMyID() error {
 	if c.newID == 0 {
 		return nil
 	}
-	return withAdvice(c.saveMyID(), "dataDir must be a folder that this user may make and write: the number in ZOO_MY_ID is kept there")
+	return withAdvice(c.saveMyID(), "dataDir must be a folder that this user may make and write: the number of this member is kept there")
 }
 
 func (c *Config) saveMyID() error {

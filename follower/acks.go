@@ -3,6 +3,7 @@ package follower
 import (
 	"context"
 	"slices"
+	"time"
 
 	"rollcall/jute"
 	"rollcall/proto"
@@ -114,7 +115,9 @@ func (f *Follower) acknowledge(a ack) {
 	for _, id := range a.refused {
 		refused[jute.SessionID(id)] = true
 	}
+	now := time.Now()
 	for _, b := range batches {
+		f.count.flushed.Add(now.Sub(b.Sent))
 		sent := b.Sent
 		if a.own { // our own table counts from the touch itself, which came after the previous flush
 			sent = sent.Add(-f.cfg.Tick / 2)
@@ -142,6 +145,7 @@ func (f *Follower) cutRefused(batches []sessiontracker.Batch, refused []int64) {
 		}
 	}
 	if cut > 0 {
+		f.count.refused.Add(uint64(cut))
 		f.log.Info("sessions refused by the leader, their connections closed", "count", cut)
 	}
 }

@@ -131,6 +131,7 @@ type Follower struct {
 	touched sessiontracker.TouchMap
 	leases  *leases
 	out     *outbox
+	count   counters
 	syncs   syncs
 	callers atomic.Uint64 // of AwaitSync, counted; among syncs they count as connections, whose numbers are random and far greater
 
@@ -138,6 +139,8 @@ type Follower struct {
 	ids       *sessiontracker.IDGenerator // set before announced is closed
 	replaced  chan struct{}               // closed once it no longer is
 	giveUp    sync.Once                   // closes replaced
+	leaving   chan struct{}               // closed once this member stops
+	leave     sync.Once                   // closes leaving
 	asking    chan struct{}               // one place: a sync is waiting for a call to the leader
 	synced    chan struct{}               // one place: a sync may be complete
 	acked     chan struct{}               // one place: an acknowledgement may be due
@@ -185,6 +188,7 @@ func New(cfg Config) (*Follower, error) {
 		out:       newOutbox(cfg),
 		announced: make(chan struct{}),
 		replaced:  make(chan struct{}),
+		leaving:   make(chan struct{}),
 		asking:    make(chan struct{}, 1),
 		synced:    make(chan struct{}, 1),
 		acked:     make(chan struct{}, 1),
@@ -211,6 +215,10 @@ func (f *Follower) Run(ctx context.Context) error {
 	})
 	return g.Wait()
 }
+
+// Leave ends the streams of pings without an error: the leader then knows that this member stops, and
+// is not out of reach. Leave may be called more than once, and never blocks.
+func (f *Follower) Leave() { f.leave.Do(func() { close(f.leaving) }) }
 
 // Leading sets the session table of the term that this member leads, or nil when it does not lead.
 func (f *Follower) Leading(table *sessiontracker.GlobalTable) { f.leading.Store(table) }
@@ -256,6 +264,7 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 		f.touched.Touch(id, timeout)
 	}
 	f.flush()
+	defer f.count.held.Since(time.Now())
 	timer := time.NewTimer(f.cfg.Tick / 2)
 	defer timer.Stop()
 	select {
@@ -311,14 +320,6 @@ func (f *Follower) Detach(id jute.SessionID, conn uint64) {
 	f.out.detach(conn)
 	f.syncs.drop(conn)
 	f.leases.release(id, conn)
-}
-
-// Resent returns how many transactions were sent again because the leader or the stream to it had
-// changed.
-func (f *Follower) Resent() uint64 {
-	f.out.mu.Lock()
-	defer f.out.mu.Unlock()
-	return f.out.resent
 }
 
 // leadership returns the newest TermStart applied.

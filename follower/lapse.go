@@ -46,6 +46,7 @@ func (f *Follower) cutLapsed(now time.Time) {
 		}
 	}
 	if cut > 0 {
+		f.count.lapsed.Add(uint64(cut))
 		f.log.Warn("sessions heard and not acknowledged, their connections closed", "count", cut)
 	}
 }

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/jute"
@@ -44,11 +47,12 @@ func (f *Follower) isCurrent(t *term) bool {
 // linkLoop keeps a link to the current leader and sends the outbox over it.
 func (f *Follower) linkLoop(ctx context.Context) error {
 	retry := f.newBackoff()
-	var failed *term // the last term whose failed link has been logged
+	report := linkReport{log: f.log, self: f.cfg.Self, patience: f.cfg.Tick}
 	for {
 		t := f.leadership()
 		if f.isCurrent(t) {
 			began := time.Now()
+			report.begin(t, began)
 			err := f.link(ctx, t)
 			if ctx.Err() != nil {
 				return nil
@@ -57,14 +61,46 @@ func (f *Follower) linkLoop(ctx context.Context) error {
 			if lived {
 				retry.reset()
 			}
-			if !errors.Is(err, errNewTerm) && (lived || failed != t) {
-				f.log.Warn("link to the leader lost", "leader", t.Leader, "term", t.Term.Term, "err", err)
-				failed = t
-			}
+			report.ended(lived, err)
 		}
 		if !retry.wait(ctx, t) {
 			return nil
 		}
+	}
+}
+
+// linkReport logs what an operator should know of the links to the leaders, one after another.
+type linkReport struct {
+	log      *slog.Logger
+	self     uint32
+	patience time.Duration // how long the links of a new term may fail: its leader may be starting
+
+	term   *term
+	since  time.Time // when the first link of the term began
+	failed bool      // that links of the term fail has been logged
+}
+
+// begin records that a link of t is tried.
+func (r *linkReport) begin(t *term, now time.Time) {
+	if r.term == t {
+		return
+	}
+	*r = linkReport{log: r.log, self: r.self, patience: r.patience, term: t, since: now}
+	if t.Leader != r.self { // otherwise the member logs that it leads
+		r.log.Info("the leader is another member", "leader", t.Leader, "term", t.Term.Term)
+	}
+}
+
+// ended records why a link has ended. lived reports whether it had worked.
+func (r *linkReport) ended(lived bool, err error) {
+	stepsDown := lived && status.Code(err) == codes.FailedPrecondition
+	switch {
+	case errors.Is(err, errNewTerm) || stepsDown: // the next leader is logged
+	case lived:
+		r.log.Warn("link to the leader lost", "leader", r.term.Leader, "term", r.term.Term.Term, "err", err)
+	case !r.failed && time.Since(r.since) > r.patience:
+		r.failed = true
+		r.log.Warn("no link to the leader", "leader", r.term.Leader, "term", r.term.Term.Term, "err", err)
 	}
 }
 

@@ -1,19 +1,24 @@
 package follower
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/znode"
 )
 
 // Nothing but the announcement is sent before it has been applied. Then the connections are served
@@ -82,7 +87,7 @@ func TestNewTermSendsAgain(t *testing.T) {
 				t.Errorf("w%d heard %d times", i, w.times())
 			}
 		}
-		if n := r.f.Resent(); n != 3 {
+		if n := r.f.Stats().Resent; n != 3 {
 			t.Errorf("counted %d sent again, want 3", n)
 		}
 		if got := r.lead(3, 3).sent(); len(got) != 0 {
@@ -376,4 +381,51 @@ func TestMessageBounds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A link that has worked and is lost is a warning. That a new leader is not ready yet, and that a
+// leader has stepped down, is none.
+func TestLinkReport(t *testing.T) {
+	const (
+		leads   = "level=INFO msg=\"the leader is another member\" leader=2 term=7\n"
+		lost    = "level=WARN msg=\"link to the leader lost\" leader=2 term=7\n"
+		missing = "level=WARN msg=\"no link to the leader\" leader=2 term=7\n"
+	)
+	refused := status.Error(codes.FailedPrecondition, "this member does not lead")
+	tests := []struct {
+		name   string
+		leader uint32
+		after  time.Duration // when the link ends, from the first try on
+		lived  bool
+		err    error
+		want   string
+	}{
+		{"it works and breaks", 2, tick, true, errors.New("EOF"), leads + lost},
+		{"the leader is not ready", 2, tick / 2, false, refused, leads},
+		{"the leader is not ready for long", 2, 2 * tick, false, refused, leads + missing},
+		{"the leader steps down", 2, tick, true, refused, leads},
+		{"a new term", 2, tick, true, errNewTerm, leads},
+		{"this member leads", self, tick / 2, false, refused, ""},
+	}
+	for _, tt := range tests {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			brief := func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey || a.Key == "err" {
+					return slog.Attr{}
+				}
+				return a
+			}
+			r := linkReport{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: brief})), self: self, patience: tick}
+			term := newTerm(znode.Term{Term: 7, Leader: tt.leader})
+			r.begin(term, time.Now())
+			time.Sleep(tt.after)
+			r.ended(tt.lived, tt.err)
+			r.begin(term, time.Now())
+			r.ended(false, tt.err) // is the same again
+			if got := out.String(); got != tt.want {
+				t.Errorf("%s: logged %s, want %s", tt.name, got, tt.want)
+			}
+		})
+	}
 }

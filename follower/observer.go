@@ -15,6 +15,7 @@ import (
 // TermStarted implements znode.Hooks. It drops the link, and the next link sends all that is not
 // applied to t's leader. Entries of an earlier term that are not applied by now never will be.
 func (f *Follower) TermStarted(t znode.Term) {
+	f.out.leaderChanged()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.start(t)
@@ -50,7 +51,7 @@ func (f *Follower) setBoot(boot uint64) {
 		f.ids = sessiontracker.NewIDGenerator(f.cfg.Self, f.cfg.Wall().UnixMilli(), highest)
 		close(f.announced)
 		f.out.open()
-		f.log.Info("announced", "replaces", was)
+		f.log.Debug("announced", "replaces", was)
 	case was == f.cfg.Boot:
 		f.giveUp.Do(func() { close(f.replaced) })
 	default:
@@ -109,7 +110,9 @@ func (f *Follower) Dropped(*proto.Txn) {}
 // because the leader may name one of them in an acknowledgement or in the answer to a sync.
 func (f *Follower) EntryEnd(index uint64) {
 	f.applied.Store(index)
-	f.leases.entryApplied(time.Now())
+	now := time.Now()
+	f.leases.entryApplied(now)
+	f.out.entryApplied(now)
 	f.mu.Lock()
 	acks := len(f.acks) > 0 && f.acks[0].commit <= index
 	f.mu.Unlock()

@@ -73,6 +73,8 @@ type outbox struct {
 	sentBytes int
 	sentHeavy int    // weight of the heavy ones among them
 	resent    uint64 // how many were sent again, for the metric
+
+	standstill
 }
 
 // lane holds one connection's writes in the order they were submitted.
@@ -172,6 +174,9 @@ func costOf(txn *proto.Txn) (cost, error) {
 // enter puts txn into its lane. The caller has already counted it with hold.
 func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, cost cost) {
 	txn.Member, txn.Boot, txn.Seq = o.member, o.boot, 0
+	if len(o.lanes) == 0 {
+		o.moved, o.changed = time.Now(), false
+	}
 	l := o.lane(txn.Conn)
 	l.queue.Push(request{txn: txn, waiter: w, lane: l, cost: cost})
 	l.unapplied++
@@ -434,6 +439,7 @@ func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 		return request{}, false, false
 	}
 	r = o.pop()
+	o.progress = true
 	closed = r.lane.closed
 	o.drop(r.lane)
 	return r, closed, true

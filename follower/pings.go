@@ -26,18 +26,31 @@ const (
 //
 // It refuses a ping of an older term with FailedPrecondition and keeps the batches, because that
 // leader's table no longer decides which sessions live. A stream of the same or a newer term
-// replaces the one before, which ends with Aborted. Pings takes no lock that apply holds for long.
+// replaces the one before, which ends with Aborted. A stream that ends without an error tells the
+// leader that this member stops. Pings takes no lock that apply holds for long.
 //
-// When it returns, its sending goroutine may still be in Send, waiting for a leader that does not
-// read. Send returns once the stream has ended, which is when this method has returned.
+// When it returns, its two goroutines may still be in Recv and in Send, where one waits for a leader
+// that does not read. Both return once the stream has ended, which is when this method has returned.
 func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	s := &pingStream{f: f, stream: stream, work: make(chan struct{}, 1)}
 	go s.answer(ctx)
 	defer cancel()
 	defer f.dropStream(s)
+	ended := make(chan error, 1)
+	go func() { ended <- f.listen(s) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-f.leaving:
+		return nil
+	}
+}
+
+// listen takes what the leader sends on a stream until that ends.
+func (f *Follower) listen(s *pingStream) error {
 	for {
-		ping, err := stream.Recv()
+		ping, err := s.stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

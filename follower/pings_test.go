@@ -500,3 +500,21 @@ func TestTouchWhileLeading(t *testing.T) {
 		r.f.Touch(1, timeout)
 	})
 }
+
+// When this member stops, the stream of pings ends without an error, and so do those that come later.
+func TestLeave(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.announced()
+		first := r.pings(1, 1)
+		first.ping(&proto.Ping{Number: 1})
+		first.pong(tick)
+		r.f.Leave()
+		r.f.Leave()
+		if got := first.code(); got != codes.OK {
+			t.Errorf("the stream ended with %v", got)
+		}
+		if got := r.pings(1, 1).code(); got != codes.OK {
+			t.Errorf("a later stream ended with %v", got)
+		}
+	})
+}

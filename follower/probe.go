@@ -74,6 +74,7 @@ func (f *Follower) cutUnlinked(now time.Time) {
 		f.cfg.Clients.Cut(id, conn, ErrNoLink)
 	}
 	if len(held) > 0 {
+		f.count.unlinked.Add(uint64(len(held)))
 		f.log.Warn("no link to the leader for the sync limit: clients' connections closed", "count", len(held))
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 // These are the sizes of one schedule, at least: 4 sessions, 200 writes, 3 faults of 2 kinds.
 const (
-	schedules        = 1000 // ROLLCALL_SCHEDULES sets another number
+	schedules        = 700 // ROLLCALL_SCHEDULES sets another number
 	sessions         = 4
 	writesPerSession = 50
 	writePace        = 30 * time.Millisecond  // the longest pause between two writes of a session
@@ -93,7 +93,7 @@ func TestSchedules(t *testing.T) {
 }
 
 // manySchedules is a number of schedules whose totals hardly vary.
-const manySchedules = 1000
+const manySchedules = 700
 
 // floors checks that enough happened in the schedules. Otherwise they are too tame to prove
 // anything. The floors are two thirds of the counts when this was written, and a third of those if

@@ -27,7 +27,7 @@ const viewTimeout = 20 * time.Second
 
 func startViewed(t *testing.T) *viewed {
 	t.Helper()
-	e := cluster.Start(t, 3, cluster.Options{})
+	e := cluster.Start(t, 3, cluster.Options{HTTP: true})
 	v := &viewed{Ensemble: e, t: t, leader: e.Ready(), members: map[jute.SessionID]uint32{}, lost: map[jute.SessionID]bool{}}
 	e.Joined()
 	v.owner = e.Connect(viewTimeout, v.leader)
@@ -91,6 +91,9 @@ func TestViewFromAnyMember(t *testing.T) {
 			if _, err := c.Exists("/lock-1", true); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if _, err := v.owner.Do(jute.OpAddWatch, &jute.AddWatchRequest{Path: []byte("/"), Mode: jute.AddWatchPersistentRecursive}); err != nil {
+			t.Fatal(err)
 		}
 		v.Equal()
 		var first []view.Session
@@ -182,15 +185,23 @@ func (v *viewed) showsOwner(at uint32) {
 
 func (v *viewed) showsWatches(at uint32, watcher *cluster.Client) {
 	v.t.Helper()
-	a, err := v.Member(at).View().Watches(v.t.Context(), "/lock-1", view.Page{})
-	if err != nil || len(a.Silent) > 0 || len(a.Rows) != 2 {
-		v.t.Fatalf("member %d: watches: %+v, %v", at, a, err)
+	const watches = 3 // two of the owner's connection
+	var all []view.Watch
+	for p := (view.Page{Limit: 1}); len(all) == 0 || p.From != ""; {
+		a, err := v.Member(at).View().Watches(v.t.Context(), "/lock-1", p)
+		if err != nil || len(a.Silent) > 0 || len(all) > watches {
+			v.t.Fatalf("member %d: watches: %+v, %v", at, a, err)
+		}
+		all, p.From = append(all, a.Rows...), a.Next
+	}
+	if len(all) != watches || !slices.ContainsFunc(all, func(w view.Watch) bool { return w.Session == v.owner.Session() && w.Path == "/" && w.Recursive }) {
+		v.t.Errorf("member %d: not the watches of sessions %v and %v, and the recursive one of the first: %+v", at, v.owner.Session(), watcher.Session(), all)
 	}
 	for _, c := range []*cluster.Client{v.owner, watcher} {
-		if !slices.ContainsFunc(a.Rows, func(w view.Watch) bool {
+		if !slices.ContainsFunc(all, func(w view.Watch) bool {
 			return w.Session == c.Session() && w.Member == c.Member() && w.Path == "/lock-1" && w.Data && !w.Persistent
 		}) {
-			v.t.Errorf("member %d: no watch of session %v: %+v", at, c.Session(), a.Rows)
+			v.t.Errorf("member %d: no watch of session %v: %+v", at, c.Session(), all)
 		}
 	}
 	one, err := v.Member(at).View().SessionWatches(v.t.Context(), watcher.Session(), view.Page{})
@@ -246,23 +257,25 @@ func (v *viewed) showsStatus(at uint32) {
 	}
 }
 
+// withoutOne are the ways in which a member may be missing.
+var withoutOne = []struct {
+	name string
+	do   func(e *cluster.Ensemble, id uint32)
+	asks bool // whether the member itself still shows the ensemble
+}{
+	{"killed", (*cluster.Ensemble).Kill, false},
+	{"stopped", (*cluster.Ensemble).Pause, false},
+	{"cut off", (*cluster.Ensemble).Isolate, true},
+	{"packets to it are lost", func(e *cluster.Ensemble, id uint32) {
+		e.Shut(id, cluster.GRPCPort, cluster.In|cluster.Out|cluster.Silent)
+	}, true},
+}
+
 // While one member is killed, stopped, cut off or shut, every member that hears the others names it,
 // and shows the same rows within the deadline. The one that is cut off shows all sessions too, and names
 // the others.
 func TestViewWithoutOneMember(t *testing.T) {
-	tests := []struct {
-		name string
-		do   func(e *cluster.Ensemble, id uint32)
-		asks bool // whether the member itself still shows the ensemble
-	}{
-		{"killed", (*cluster.Ensemble).Kill, false},
-		{"stopped", (*cluster.Ensemble).Pause, false},
-		{"cut off", (*cluster.Ensemble).Isolate, true},
-		{"packets to it are lost", func(e *cluster.Ensemble, id uint32) {
-			e.Shut(id, cluster.GRPCPort, cluster.In|cluster.Out|cluster.Silent)
-		}, true},
-	}
-	for _, tt := range tests {
+	for _, tt := range withoutOne {
 		for _, leads := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, leads=%t", tt.name, leads), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -110,6 +110,7 @@ type batch struct {
 func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	sweeps, kills, due := l.takeRemovals(begun)
 	b.removes, b.kills = sweeps || len(kills)+len(due) > 0, kills
+	l.expiring = due
 	ends, err := l.endTxns(kills, due, begun)
 	if err != nil {
 		return batch{}, err
@@ -285,13 +286,18 @@ func (q *intake) expected() int {
 
 // has reports whether that many transactions wait, or as many bytes as an entry takes.
 func (q *intake) has(txns int) bool {
+	waiting, bytes := q.depth()
+	return waiting >= txns || bytes >= maxEntryBytes
+}
+
+// depth returns how many transactions wait, and how many bytes they have.
+func (q *intake) depth() (txns, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	bytes := 0
 	for _, n := range q.bytes {
 		bytes += n
 	}
-	return len(q.waiting)-q.head >= txns || bytes >= maxEntryBytes
+	return len(q.waiting) - q.head, bytes
 }
 
 // replace makes f the stream that is read for its member, and ends the one before.

@@ -145,7 +145,7 @@ func decide(index uint64, all []marked, self uint32, members int, late bool, ver
 func (l *Leader) compare(m *link, marks *proto.Marks, now time.Time) error {
 	fresh, err := l.compared.report(m.id, marks, now)
 	for id, v := range fresh {
-		l.log.Error("a member's state differs from that of the others", "member", id, "index", v.Index,
+		l.log.Error("a member's state differs from that of the others", "peer", id, "index", v.Index,
 			"digest", fmt.Sprintf("%016x", v.Own), "others", fmt.Sprintf("%016x", v.Theirs), "agree", v.Agree)
 	}
 	return err

@@ -67,6 +67,9 @@ func (l *Leader) step(r *round, now time.Time) {
 	late := l.cfg.Sessions.Advance(now)
 	due := l.cfg.Sessions.Due() && !l.expiry.deciding.Load()
 	l.expiry.mu.Unlock()
+	if late {
+		l.count.Pauses.Add(1)
+	}
 
 	asked := l.pingAll()
 	l.redialSilent(now, late)

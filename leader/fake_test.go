@@ -178,6 +178,7 @@ type fakeStream struct {
 	m   *fakeMember
 	ctx context.Context
 	out chan *proto.Pong
+	end chan struct{} // closed: the member has ended the stream without an error
 }
 
 func (m *fakeMember) Pings(ctx context.Context, _ ...grpc.CallOption) (proto.Follower_PingsClient, error) {
@@ -187,7 +188,7 @@ func (m *fakeMember) Pings(ctx context.Context, _ ...grpc.CallOption) (proto.Fol
 	if m.refuse != nil {
 		return nil, m.refuse
 	}
-	m.stream = &fakeStream{m: m, ctx: ctx, out: make(chan *proto.Pong, 1000)}
+	m.stream = &fakeStream{m: m, ctx: ctx, out: make(chan *proto.Pong, 1000), end: make(chan struct{})}
 	return m.stream, nil
 }
 
@@ -195,6 +196,8 @@ func (s *fakeStream) Recv() (*proto.Pong, error) {
 	select {
 	case pong := <-s.out:
 		return pong, nil
+	case <-s.end:
+		return nil, io.EOF
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()
 	}

@@ -112,8 +112,9 @@ type Leader struct {
 
 	clockHeld bool // a fault of the clock has been logged; only for expireLoop
 
+	expiring  []sessiontracker.Overdue // whose expiry is in the entry that is under way; only for batchLoop, and for Run when it has ended
 	expiredMu sync.Mutex
-	expired   []jute.SessionID // applied, not logged yet
+	expired   []jute.SessionID // applied, not logged yet; in the order of expiring
 }
 
 // New returns a Leader that is ready to Run. Its handlers may be called at once.
@@ -191,8 +192,21 @@ func (l *Leader) logExpired() {
 	l.expired = nil
 	l.expiredMu.Unlock()
 	if len(ids) > 0 {
+		l.countLate(ids, time.Now())
 		l.count.Expired.Add(uint64(len(ids)))
 		l.log.Info("sessions expired", "count", len(ids), "first", ids[0])
+	}
+}
+
+// countLate counts how long after their time the sessions have expired. It leaves out the time for which
+// table time stood still, because this process was paused: a pause counts against no session.
+func (l *Leader) countLate(ids []jute.SessionID, now time.Time) {
+	at := l.cfg.Sessions.Now(now)
+	for _, s := range l.expiring {
+		if len(ids) > 0 && ids[0] == s.ID { // not so if its client came back meanwhile
+			l.count.Late.Add(at - s.Heard - s.Timeout)
+			ids = ids[1:]
+		}
 	}
 }
 

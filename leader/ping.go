@@ -2,10 +2,15 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"rollcall/proto"
 )
@@ -30,7 +35,8 @@ type link struct {
 	mu       sync.Mutex
 	answered uint64    // newest ping that was answered in full
 	heard    time.Time // when the member last sent anything, or got a new deadline
-	lost     bool      // it is out of reach, which has been logged
+	lost     bool      // it is out of reach or has stopped, which has been logged
+	met      bool      // it has sent something in this term
 	linked   bool      // it has sent something on the open stream
 	behind   uint64    // the commit index when the stream was opened
 	synced   bool      // it has applied that much since
@@ -135,7 +141,7 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 		}
 		now := time.Now()
 		if m.heardFrom(now, pong, l.cfg.Tick) {
-			l.log.Info("member is back", "member", m.id)
+			l.log.Info("member is back", "peer", m.id)
 		}
 		if pong.Proof != 0 && l.proofs.answer(m.id, pong.Proof) {
 			l.wakeAll() // acknowledgements have their proof, and another round may have begun
@@ -186,15 +192,30 @@ func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) erro
 	return nil
 }
 
-// markLost logs that a member is out of reach, once until it is back.
+// markLost logs that a member is out of reach or has stopped, once until it is back. It logs nothing in
+// two cases. A member that refuses pings knows a newer term, and this one is about to end. A member
+// that has not answered in this term may be starting: it gets a tick.
 func (l *Leader) markLost(m *link, err error) {
-	m.mu.Lock()
-	known := m.lost
-	m.lost = true
-	m.mu.Unlock()
-	if !known {
-		l.log.Warn("member is out of reach", "member", m.id, "err", err)
+	if status.Code(err) == codes.FailedPrecondition || !m.lose(time.Since(l.begun) > l.cfg.Tick) {
+		return
 	}
+	if errors.Is(err, io.EOF) {
+		l.log.Info("member stops", "peer", m.id)
+		return
+	}
+	l.log.Warn("member is out of reach", "peer", m.id, "err", err)
+}
+
+// lose records that the member is lost, if it was there before in this term, or must be by now. It
+// reports whether that is new.
+func (m *link) lose(must bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost || !m.met && !must {
+		return false
+	}
+	m.lost = true
+	return true
 }
 
 // streamOpened records that a stream is being opened. Touches that were to be acknowledged on the
@@ -214,7 +235,7 @@ func (m *link) streamOpened(cut context.CancelFunc, now time.Time, commit uint64
 func (m *link) heardFrom(now time.Time, pong *proto.Pong, tick time.Duration) (back bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.linked, m.synced = true, m.synced || pong.Applied >= m.behind
+	m.met, m.linked, m.synced = true, true, m.synced || pong.Applied >= m.behind
 	m.patience, m.redial = tick, now.Add(tick)
 	if pong.Number != 0 && !pong.Unlinked {
 		m.fineAt = now

@@ -253,6 +253,30 @@ func TestSilentMemberIsCutOff(t *testing.T) {
 	})
 }
 
+// A member that ends its stream without an error stops, and is not out of reach. A member that starts
+// gets a tick until it must answer. One that refuses pings knows a newer term. None of that is a
+// warning.
+func TestNoFalseAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		starts, refuses := e.members[2], e.members[3]
+		starts.refuse, refuses.refuse = errors.New("connection refused"), status.Error(codes.FailedPrecondition, "ping of term 1 in term 2")
+		e.run()
+		e.at(tick - time.Millisecond)
+		starts.set(func() { starts.refuse = nil })
+		e.at(2 * tick)
+		if len(e.records.seen) != 0 {
+			t.Errorf("logged %v", e.records.seen)
+		}
+		starts.set(func() { close(starts.stream.end) })
+		e.at(4 * tick)
+		if want := []string{"member stops", "member is back"}; !slices.Equal(e.records.seen, want) {
+			t.Errorf("logged %v, want %v", e.records.seen, want)
+		}
+		e.end()
+	})
+}
+
 // A member that cannot be reached is tried again and again, with pauses.
 func TestUnreachableMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,9 +14,14 @@ type Counters struct {
 	Committed atomic.Uint64 // transactions whose entries were committed and applied here
 	Expired   atomic.Uint64 // sessions that expired
 	Sizes     tally.Sizes   // sizes of the transactions proposed in this term, in bytes as encoded in the log
+
+	// What follows is not reset.
+
+	Late   tally.Durations // how long after their time sessions expired, by the session table; see Leader.expiring
+	Pauses atomic.Uint64   // steps that came so late that this process must have been paused
 }
 
-// Reset sets all counters to zero.
+// Reset sets the counters to zero, except those that say otherwise.
 func (c *Counters) Reset() {
 	c.Proposed.Store(0)
 	c.Committed.Store(0)
@@ -32,6 +37,8 @@ type Stats struct {
 	Uptime   time.Duration // since the term opened
 	Apart    time.Duration // greatest difference between this member's clock and that of another
 	Held     bool          // nothing is reaped, because this member's clock is at fault
+	Waiting  int           // transactions that wait for an entry
+	Bytes    int           // of these
 }
 
 // Stats returns the present values.
@@ -40,6 +47,7 @@ func (l *Leader) Stats() Stats {
 	why, _ := l.clockFault()
 	s.Held = why != ""
 	_, _, s.Apart = l.clocks.compare()
+	s.Waiting, s.Bytes = l.intake.depth()
 	for id, m := range l.links {
 		if id == l.cfg.Self {
 			continue

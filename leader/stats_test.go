@@ -7,7 +7,9 @@ import (
 
 	pb "google.golang.org/protobuf/proto"
 
+	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/sessiontracker"
 	"rollcall/tally"
 )
 
@@ -75,6 +77,72 @@ func TestCounters(t *testing.T) {
 		synctest.Wait()
 		if n := e.Stats().Syncs; n != 1 {
 			t.Errorf("%d syncs wait for a proof that nobody gives", n)
+		}
+		hangUp()
+		e.end()
+	})
+}
+
+// The lateness of an expiry is the time from the end of the session's timeout until the expiry is
+// applied. A session that came back while it was being closed does not count.
+func TestLatenessIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 1), session(2, 1), session(3, 1))
+		e.log.delay = 300 * time.Millisecond
+		e.run()
+		e.at(timeout / 2)
+		e.table.Touch(3, time.Now(), timeout)
+		e.at(3 * timeout)
+		var want time.Duration
+		for id, heard := range map[jute.SessionID]time.Duration{1: 0, 2: 0, 3: timeout / 2} {
+			at, _ := e.log.when(id) // it is proposed
+			want += at + e.log.delay - heard - timeout
+		}
+		if got := e.count.Late.Buckets(); got.Count != 3 || got.Sum != want.Seconds() {
+			t.Errorf("%d expiries were %v s late, want 3 and %v", got.Count, got.Sum, want.Seconds())
+		}
+		due := sessiontracker.Overdue{Seed: session(4, 1)}
+		e.expiring = []sessiontracker.Overdue{due, {Seed: session(5, 1)}}
+		e.countLate([]jute.SessionID{5}, time.Now())
+		if n := e.count.Late.Buckets().Count; n != 4 {
+			t.Errorf("%d expiries, want 4: one of the two sessions has come back", n)
+		}
+		e.end()
+	})
+}
+
+// A step counts as a pause if it is more than a quarter tick late.
+func TestPausesAreCounted(t *testing.T) {
+	e, _, wake := due(t)
+	for _, step := range []struct {
+		after time.Duration
+		want  uint64
+	}{{tick / 2, 0}, {tick/2 + tick/4, 0}, {tick/2 - tick/4, 0}, {tick/2 + tick/4 + 1, 1}, {5 * tick, 2}} {
+		wake(step.after)
+		if n := e.count.Pauses.Load(); n != step.want {
+			t.Errorf("a step after %v: %d pauses, want %d", step.after, n, step.want)
+		}
+	}
+}
+
+// What waits for an entry is shown.
+func TestIntakeIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.delay = time.Second
+		e.run()
+		two, _, hangUp := e.forward(0)
+		two.in <- writes(2, 100, 1)
+		synctest.Wait()
+		more := writes(2, 100, 2, 3)
+		two.in <- more
+		synctest.Wait()
+		if s := e.Stats(); s.Waiting != 2 || s.Bytes != 2*pb.Size(more.Txns[0]) {
+			t.Errorf("%d transactions of %d bytes wait, want 2 of %d", s.Waiting, s.Bytes, 2*pb.Size(more.Txns[0]))
+		}
+		e.at(tick)
+		if s := e.Stats(); s.Waiting != 0 || s.Bytes != 0 {
+			t.Errorf("%d transactions of %d bytes wait behind the last", s.Waiting, s.Bytes)
 		}
 		hangUp()
 		e.end()

@@ -2,7 +2,6 @@ package member
 
 import (
 	"iter"
-	"net"
 
 	"rollcall/jute"
 	"rollcall/znode"
@@ -11,7 +10,7 @@ import (
 // EndsOf selects ends of sessions. The zero value selects all that are kept.
 type EndsOf struct {
 	Session jute.SessionID // 0: of any session
-	Address string         // the client's host, or its host and port; "": any
+	Address string         // the client's host, or its host and port, as in a view.Filter; "": any
 	Before  uint64         // only those with a lower number, to go on after a page; 0: from the newest on
 }
 
@@ -20,11 +19,12 @@ type EndsOf struct {
 // part of them at a time.
 func (m *Member) Ends(of EndsOf) iter.Seq[znode.End] {
 	return func(yield func(znode.End) bool) {
-		part := make([]znode.End, 0, listedPerLock)
+		part, from := make([]znode.End, 0, listedPerLock), newClientFilter(of.Address)
 		for before, more := of.Before, true; more; {
 			part = m.ends(part[:0], before)
 			for _, end := range part {
-				if of.has(end) && !yield(end) {
+				wanted := (of.Session == 0 || of.Session == end.Session) && from.matches(end.Address)
+				if wanted && !yield(end) {
 					return
 				}
 				before = end.Number
@@ -43,16 +43,4 @@ func (m *Member) ends(part []znode.End, before uint64) []znode.End {
 		}
 	}
 	return part
-}
-
-// has reports whether end is selected, apart from its number.
-func (of EndsOf) has(end znode.End) bool {
-	if of.Session != 0 && of.Session != end.Session {
-		return false
-	}
-	if of.Address == "" || of.Address == end.Address {
-		return true
-	}
-	host, _, err := net.SplitHostPort(end.Address)
-	return err == nil && of.Address == host
 }

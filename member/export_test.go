@@ -6,6 +6,7 @@ import (
 
 	"rollcall/admin"
 	"rollcall/jute"
+	"rollcall/proto"
 	"rollcall/znode"
 )
 
@@ -42,6 +43,14 @@ func (m *Member) StallSlowly(pause func()) {
 // Over returns a member that has only a state.
 func Over(state *znode.State) *Member { return &Member{state: state} }
 
+// Answer returns what a member answers to a question of the view.
+func (m *Member) Answer(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
+	return newViewer(m).View(ctx, r)
+}
+
+// Operations returns what the endpoints under /v1/ ask.
+func (m *Member) Operations() admin.Operations { return operations{m.view, m} }
+
 // Killable returns why a kill of a session is refused before a leader is asked.
 func (m *Member) Killable(id jute.SessionID) error {
 	_, err := m.killable(id)
@@ -68,3 +77,9 @@ func (m *Member) Tracked() int {
 
 // Shown returns the metrics that the member gives to the commands.
 func (m *Member) Shown() admin.Stats { return source{m}.Stats() }
+
+// CountPause counts a late step of a leader.
+func (m *Member) CountPause() { m.terms.count.Pauses.Add(1) }
+
+// Break makes the member's state damaged.
+func (m *Member) Break(why string) { m.reportDamage(why) }

@@ -15,6 +15,7 @@ func (h hooks) TermStarted(t znode.Term) {
 	h.m.terms.started(t)
 	h.m.succession.started(t)
 	h.m.follower.TermStarted(t)
+	h.m.http.LeaderChanged(t.Leader, t.Term)
 	h.m.cfg.Hooks.TermStarted(t)
 }
 
@@ -30,19 +31,23 @@ func (h hooks) Announced(member uint32, boot, replaced uint64) {
 func (h hooks) Opened(s znode.Session) {
 	if t := h.m.terms.table; t != nil {
 		t.Open(seed(s), now())
+		h.m.sessions.opened.Add(1)
 		h.m.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	h.m.follower.Opened(s)
+	h.m.http.SessionOpened(s)
 	h.m.cfg.Hooks.Opened(s)
 }
 
 func (h hooks) Attached(s znode.Session, old znode.Owner) {
 	if t := h.m.terms.table; t != nil {
 		t.Attach(seed(s), now())
+		h.m.sessions.resumed.Add(1)
 		h.m.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	h.m.follower.Attached(s, old)
 	h.m.server.Attached(s, old)
+	h.m.http.SessionMoved(s, old.Member)
 	h.m.cfg.Hooks.Attached(s, old)
 }
 
@@ -60,10 +65,12 @@ func (h hooks) Closed(s znode.Session, end znode.End) {
 				l.Killed(s.ID)
 			}
 		}
+		h.m.sessions.ended[end.Reason].Add(1)
 		h.m.emit(endOf(end))
 	}
 	h.m.follower.Closed(s, end)
 	h.m.server.Closed(s, end)
+	h.m.http.SessionEnded(s, end)
 	h.m.cfg.Hooks.Closed(s, end)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
+	"rollcall/jute"
 	"rollcall/member"
 )
 
@@ -52,5 +53,46 @@ func TestLeaderLeaves(t *testing.T) {
 		<-stopped
 		e.Boot(old)
 		e.Ready()
+	})
+}
+
+// A member that is drained hands over, takes no client any more, and closes the connections of those that
+// it has. It goes on as a follower, whose state is that of the others.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients, over = 4, 2 * time.Second
+		all := operators{}
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { all.listen(cfg) }})
+		old := e.Ready()
+		e.Joined()
+		var conns []*wire.Conn
+		for range clients {
+			c, _ := e.Open(old, 20*time.Second)
+			conns = append(conns, c)
+		}
+		begin := time.Now()
+		if n, leads := e.Member(old).Drain(t.Context(), over); n != clients || leads || time.Since(begin) < over*(clients-1)/clients {
+			t.Errorf("closed %d connections in %v, leads: %t", n, time.Since(begin), leads)
+		}
+		for _, c := range conns {
+			if err := c.Closed(time.Second); err != nil {
+				t.Error(err)
+			}
+		}
+		e.Wait("the drained member follows another one", time.Minute, func() bool { return e.Member(old).Role() == "follower" })
+		if status, text := all.get(t, old, "/readyz"); status != 503 {
+			t.Errorf("readyz: %d %s", status, text)
+		}
+		if status, text := all.get(t, old, "/livez"); status != 200 {
+			t.Errorf("livez: %d %s", status, text)
+		}
+		if n, leads := e.Member(old).Drain(t.Context(), over); n != 0 || leads {
+			t.Errorf("closed %d connections more, leads: %t", n, leads)
+		}
+		c := e.Connect(20*time.Second, e.Leader())
+		if _, err := c.Create("/x", nil, jute.Persistent); err != nil {
+			t.Error(err)
+		}
+		e.Equal()
 	})
 }

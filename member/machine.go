@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
+	"rollcall/tally"
 	"rollcall/znode"
 )
 
@@ -17,8 +19,9 @@ import (
 // it.
 type machine struct {
 	state   *znode.State
-	damaged func(error) // called when a snapshot showed that the state is damaged
-	applied func()      // called after each entry that was applied, without the lock
+	damaged func(error)      // called when a snapshot showed that the state is damaged
+	applied func()           // called after each entry that was applied, without the lock
+	applies *tally.Durations // how long applying an entry took
 }
 
 // Apply applies committed entries in order. It releases the lock after each, so that reads get
@@ -32,8 +35,12 @@ func (a machine) Apply(batch []quorum.Committed) error {
 				return fmt.Errorf("member: log entry %d cannot be read: %w", c.Index, err)
 			}
 		}
+		begun := time.Now()
 		if err := a.apply(c, entry); err != nil {
 			return err
+		}
+		if entry != nil {
+			a.applies.Since(begun)
 		}
 		a.applied()
 	}

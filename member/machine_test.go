@@ -9,13 +9,14 @@ import (
 
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
+	"rollcall/tally"
 	"rollcall/znode"
 )
 
 // Restore and Verify tell a snapshot of a newer version from a damaged one, and Verify returns how
 // far a sound one goes.
 func TestMachineVerifies(t *testing.T) {
-	m := machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}}
+	m := machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)}
 	if err := m.Apply([]quorum.Committed{{Index: 7, Term: 3}}); err != nil {
 		t.Fatal(err)
 	}

@@ -37,10 +37,12 @@ import (
 	"rollcall/follower"
 	"rollcall/jute"
 	"rollcall/leader"
+	"rollcall/logs"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 	"rollcall/server"
+	"rollcall/tally"
 	"rollcall/view"
 	"rollcall/znode"
 )
@@ -70,6 +72,7 @@ type Config struct {
 	Collectors   net.Listener  // where /metrics alone is served, to everybody; likewise
 	Drain        time.Duration // how long a graceful stop may take to close client connections; default: at once
 	EnsembleText []byte        // content of /zookeeper/config; nil: standalone
+	Keys         []config.Key  // every key of the configuration, for operators; nil: none is shown
 
 	Version string    // this program's version, for srvr; default "dev"
 	Built   time.Time // date of the commit that it was built from
@@ -79,7 +82,8 @@ type Config struct {
 	Stores  *disk.Stores             // default: files in Dir
 	Now     func() time.Time         // wall clock; default time.Now
 	Events  func(Event)              // called for each event in the ensemble, on the member that leads, by one goroutine
-	Logger  *slog.Logger             // default: discard
+	Log     *logs.Log                // operators can ask for it over HTTP; default: they cannot
+	Logger  *slog.Logger             // default: that of Log, or discard
 
 	// The following are for tests that check what a member does. Hooks are called after the
 	// member's own hooks. Wrap wraps the member as its connections see it, and WrapLog wraps
@@ -109,6 +113,9 @@ func (c *Config) complete() error {
 	c.SyncLimit = cmp.Or(c.SyncLimit, defaultSyncLimit)
 	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, disk.DefaultStallLimit)
 	c.Version = cmp.Or(c.Version, "dev")
+	if c.Logger == nil && c.Log != nil {
+		c.Logger = c.Log.Logger()
+	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Network.Listen == nil {
 		c.Network.Listen = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
@@ -165,13 +172,16 @@ type Member struct {
 	events     chan Event
 	damage     chan string // why this member's state is damaged; one place
 
+	leaving   atomic.Bool   // Run has been told to stop
 	announced atomic.Bool   // this process is the member's current run
 	minFormat atomic.Uint32 // State.MinFormat
 
-	applied atomic.Uint64 // index of the last entry applied
-	quotas  quotas
-	dropped atomic.Uint64 // transactions of this member that apply dropped because they were sent again after they had been applied
-	lost    atomic.Uint64 // events that Config.Events did not take in time
+	applied  atomic.Uint64   // index of the last entry applied
+	applies  tally.Durations // how long it took to apply an entry
+	quotas   quotas
+	sessions sessionCounters
+	dropped  atomic.Uint64 // transactions of this member that apply dropped because they were sent again after they had been applied
+	lost     atomic.Uint64 // events that Config.Events did not take in time
 }
 
 // maxEvents is how many events may wait for Config.Events. Further events are counted and dropped,
@@ -186,10 +196,11 @@ func New(cfg Config) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{
-		cfg: cfg, log: cfg.Logger.With("member", cfg.ID), begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
+		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
 		own: newLoopback(), ready: make(chan struct{}), events: make(chan Event, maxEvents),
 		damage: make(chan string, 1),
 	}
+	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
 	m.terms = newTerms(m)
 	m.succession = newSuccession(m)
 	m.peers = newPeers(cfg.Tick, m.dialMember)
@@ -202,13 +213,13 @@ func New(cfg Config) (*Member, error) {
 	if m.words, err = admin.NewWords(m.wordsConfig()); err != nil {
 		return nil, err
 	}
+	if m.view, err = m.newView(); err != nil {
+		return nil, err
+	}
 	if m.http, err = admin.NewHTTP(m.httpConfig()); err != nil {
 		return nil, err
 	}
 	if m.server, err = server.New(m.serverConfig()); err != nil {
-		return nil, err
-	}
-	if m.view, err = m.newView(); err != nil {
 		return nil, err
 	}
 	if err := m.open(); err != nil {
@@ -262,7 +273,10 @@ func (m *Member) wordsConfig() admin.WordsConfig {
 }
 
 func (m *Member) httpConfig() admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Words: m.words, Source: source{m}, Logger: m.log}
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Logger: m.log}
+	if m.cfg.Log != nil {
+		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
+	}
 	if name, err := os.Hostname(); err == nil {
 		cfg.Names = append(cfg.Names, name)
 	}
@@ -299,8 +313,8 @@ func (m *Member) Run(ctx context.Context) error {
 		select {
 		case <-inner.Done(): // something failed
 		case <-ctx.Done():
-			m.http.Stop()
-			m.handOverAndDrain(inner)
+			m.leaving.Store(true)
+			m.Drain(inner, m.cfg.Drain)
 		}
 		stop()
 		return nil
@@ -309,17 +323,6 @@ func (m *Member) Run(ctx context.Context) error {
 	m.peers.close()
 	m.closePorts()
 	return err
-}
-
-// handOverAndDrain is the graceful part of stopping. It hands leadership over first, and then
-// closes the clients' connections, so that the clients find a leader.
-func (m *Member) handOverAndDrain(ctx context.Context) {
-	over, cancel := context.WithTimeout(ctx, m.cfg.Tick)
-	defer cancel()
-	if err := m.node.HandOver(over); err != nil {
-		m.log.Info("leadership not handed over", "err", err)
-	}
-	m.server.Drain(ctx, m.cfg.Drain)
 }
 
 // announceReady closes ready once this member serves for the first time.
@@ -334,6 +337,7 @@ func (m *Member) announceReady(ctx context.Context) error {
 		}
 	}
 	close(m.ready)
+	m.log.Info("clients are served", "role", m.Role(), "leader", m.node.LeaderID(), "after", time.Since(m.begun).Round(time.Millisecond))
 	return nil
 }
 
@@ -360,6 +364,9 @@ func (m *Member) Role() string {
 	return "follower"
 }
 
+// Health returns whether this member serves clients, or why not. It takes no lock that apply holds.
+func (m *Member) Health() admin.Health { return source{m}.Health() }
+
 // Damage returns why this member no longer serves: its state differs from that of the others. It
 // returns "" if no damage is known.
 func (m *Member) Damage() string { return m.node.Damage() }
@@ -376,7 +383,7 @@ type Stats struct {
 
 // Stats returns the present values.
 func (m *Member) Stats() Stats {
-	return Stats{Resent: m.follower.Resent(), Dropped: m.dropped.Load(), Server: m.server.Stats()}
+	return Stats{Resent: m.follower.Stats().Resent, Dropped: m.dropped.Load(), Server: m.server.Stats()}
 }
 
 // emit queues an event for Config.Events. Apply calls it too, so it never waits.

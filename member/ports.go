@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -79,7 +80,7 @@ func (m *Member) serverByID(id uint32) Server {
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
 		Self: m.cfg.ID, Peers: m.raftPeers(), Dir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
-		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.reportDamage(err.Error()) }, m.server.Flush}, Ask: m.askHello, NewEnsemble: m.cfg.NewEnsemble,
+		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.reportDamage(err.Error()) }, m.server.Flush, &m.applies}, Ask: m.askHello, NewEnsemble: m.cfg.NewEnsemble,
 		Tick: m.cfg.Tick, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
 	if m.cfg.Stores != nil {
@@ -150,6 +151,10 @@ func (s services) Hello(context.Context, *proto.HelloRequest) (*proto.HelloReply
 // Pings implements proto.FollowerServer.
 func (s services) Pings(stream proto.Follower_PingsServer) error { return s.m.follower.Pings(stream) }
 
+// farewell is how long a member that stops waits for the ends of its streams to leave. They are written
+// at once, and a member that does not read them is not waited for.
+const farewell = 200 * time.Millisecond
+
 // serveMembers runs the gRPC services until ctx ends.
 func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
 	srv := grpc.NewServer(
@@ -171,7 +176,10 @@ func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
 	}
 	g.Go(func() error {
 		<-ctx.Done()
-		srv.Stop() // streams end with the member; there is no need to wait for them
+		m.follower.Leave()
+		stop := time.AfterFunc(farewell, srv.Stop)
+		srv.GracefulStop() // so that the leader hears that this member stops
+		stop.Stop()
 		return nil
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
+	"rollcall/tally"
 	"rollcall/znode"
 )
 
@@ -34,7 +35,7 @@ type Recovery struct {
 func Recover(r Recovery) error {
 	return quorum.Recover(quorum.Recovery{
 		Dir: r.Dir, LogDir: r.LogDir, Self: r.ID, Peers: raftPeers(r.Servers),
-		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}}, Logger: r.Logger,
+		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)}, Logger: r.Logger,
 	})
 }
 

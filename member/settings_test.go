@@ -12,6 +12,7 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
+	"rollcall/config"
 	"rollcall/leader"
 	"rollcall/proto"
 	"rollcall/server"
@@ -63,11 +64,12 @@ var reaches = map[string]string{
 	"Version":               "words.Version",
 	"Built":                 "words.Built",
 	"NewEnsemble":           "quorum.NewEnsemble",
+	"Keys":                  "http.Keys",
 }
 
 // judges are the fields that no configuration file can set: they are for tests, or New makes them
 // from others.
-var judges = []string{"Clients", "Operators", "Collectors", "Network", "Bind", "Stores", "Now", "Events", "Logger", "Hooks", "Wrap", "WrapLog"}
+var judges = []string{"Clients", "Operators", "Collectors", "Network", "Bind", "Stores", "Now", "Events", "Log", "Logger", "Hooks", "Wrap", "WrapLog"}
 
 // defaults are the fields of rooms that no setting changes.
 var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
@@ -149,6 +151,8 @@ func (f leaf) set(n int) {
 		*v = []Server{{ID: 1, Grpc: "a:1", Raft: "a:2"}, {ID: 2, Grpc: "b:3", Raft: "b:4"}}
 	case *[]string:
 		*v = []string{fmt.Sprint("word", n)}
+	case *[]config.Key:
+		*v = []config.Key{{Name: fmt.Sprint("key", n)}}
 	case *[]byte:
 		*v = fmt.Append(nil, "text", n)
 	case *time.Time:
@@ -180,6 +184,8 @@ func (f leaf) change() (undo func()) {
 		*v = append(slices.Clone(*v), Server{ID: 3, Grpc: "c:5", Raft: "c:6"})
 	case *[]string:
 		*v = append(slices.Clone(*v), "more")
+	case *[]config.Key:
+		*v = append(slices.Clone(*v), config.Key{Name: "more"})
 	case *[]byte:
 		*v = append(slices.Clone(*v), " and more"...)
 	case *time.Time:

@@ -88,6 +88,15 @@ func clientAddr(text []byte, id uint32) string {
 
 func (s source) DiskUsage() (data, log int64, err error) { return s.m.node.DiskUsage() }
 
+// DiskSpace implements admin.Source.
+func (s source) DiskSpace() (space admin.DiskSpace, err error) {
+	if space.Data, space.Log, err = s.m.node.DiskUsage(); err != nil {
+		return admin.DiskSpace{}, err
+	}
+	space.DataFree, space.LogFree, err = s.m.node.DiskFree()
+	return space, err
+}
+
 func (s source) ResetStats() {
 	s.m.server.ResetStats()
 	s.m.node.ResetStats()

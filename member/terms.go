@@ -39,6 +39,7 @@ type terms struct {
 	closed []jute.SessionID // sessions that the entry being applied has closed and that are still in the table; guarded like table
 
 	count   leader.Counters
+	led     atomic.Uint64                 // terms
 	current atomic.Pointer[leader.Leader] // the leader that gRPC calls go to
 
 	mu         sync.Mutex
@@ -147,6 +148,7 @@ func (t *terms) term(ctx context.Context) error {
 		return err
 	}
 	t.current.Store(l)
+	t.led.Add(1)
 	t.m.emit(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID})
 	return l.Run(ctx)
 }

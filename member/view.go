@@ -62,6 +62,10 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 		reply.About = &proto.ViewReply_Owner{Owner: v.owner(about.Owner)}
 	case *proto.ViewRequest_Ephemerals:
 		reply.About = &proto.ViewReply_Ephemerals{Ephemerals: v.ephemerals(about.Ephemerals)}
+	case *proto.ViewRequest_Buckets:
+		reply.About = &proto.ViewReply_Buckets{Buckets: v.buckets(about.Buckets)}
+	case *proto.ViewRequest_Removals:
+		reply.About = &proto.ViewReply_Removals{Removals: v.removals(about.Removals)}
 	default:
 		return nil, status.Error(codes.Unimplemented, "this version does not know the question")
 	}
@@ -205,10 +209,26 @@ func (v viewer) facts(q *proto.ViewFacts) *proto.FactRows {
 	return r
 }
 
+// buckets returns how many sessions fall due at which time, if this member leads.
+func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
+	v.m.state.RLock()
+	table := v.m.terms.table
+	v.m.state.RUnlock()
+	if table == nil {
+		return &proto.BucketRows{}
+	}
+	buckets, later := table.Buckets(time.Now(), rows(q.Limit))
+	r := &proto.BucketRows{Leads: true, TickMs: uint32(v.m.cfg.Tick.Milliseconds()), ClockMs: v.m.clock.Now().UnixMilli(), Later: uint32(later)}
+	for _, b := range buckets {
+		r.Rows = append(r.Rows, &proto.BucketRow{DueMs: b.Due.Milliseconds(), Sessions: uint32(b.Sessions)})
+	}
+	return r
+}
+
 // connections returns client connections from a number on.
 func (v viewer) connections(q *proto.ViewConnections) *proto.ConnectionRows {
 	page := make([]tally.Connection, 0, rows(q.Limit))
-	page, next := v.m.server.ConnectionsFrom(page, v.first(q.Boot, q.First))
+	page, next := v.m.server.ConnectionsFrom(page, v.from(q.Boot, q.First, nil).Connection)
 	r := &proto.ConnectionRows{Boot: v.m.boot, Next: next}
 	for i := range page {
 		r.Rows = append(r.Rows, connectionRow(&page[i]))
@@ -216,12 +236,12 @@ func (v viewer) connections(q *proto.ViewConnections) *proto.ConnectionRows {
 	return r
 }
 
-// first returns the number at which a page of connections begins. Numbers count for one run only.
-func (v viewer) first(boot, first uint64) uint64 {
+// from returns the place at which a page begins. Numbers of connections count for one run only.
+func (v viewer) from(boot, connection uint64, path []byte) tally.Place {
 	if boot != v.m.boot {
-		return 0
+		return tally.Place{}
 	}
-	return first
+	return tally.Place{Connection: connection, Path: string(path)}
 }
 
 func connectionRow(c *tally.Connection) *proto.ConnectionRow {
@@ -234,25 +254,20 @@ func connectionRow(c *tally.Connection) *proto.ConnectionRow {
 	}
 }
 
-// watches returns watches on a path or of a session.
+// watches returns the watches that cover a path, or those of a session.
 func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchRows {
 	page := make([]tally.Watch, 0, rows(q.Limit))
-	r := &proto.WatchRows{Boot: v.m.boot}
+	var next tally.Place
 	if len(q.Path) > 0 {
-		page, r.Next = v.m.server.WatchersFrom(page, string(q.Path), v.first(q.Boot, q.First))
+		page, next = v.m.server.WatchersFrom(page, string(q.Path), v.from(q.Boot, q.First, q.FirstPath))
 	} else {
-		var next string
-		page, next = v.m.server.WatchesFrom(ctx, page, jute.SessionID(q.Session), string(q.FirstPath))
-		r.NextPath = []byte(next)
+		page, next.Path = v.m.server.WatchesFrom(ctx, page, jute.SessionID(q.Session), string(q.FirstPath))
 	}
+	r := &proto.WatchRows{Boot: v.m.boot}
 	size := 0
 	for _, w := range page {
 		if size += len(w.Path); size > view.MaxBytes && len(r.Rows) > 0 {
-			if len(q.Path) > 0 {
-				r.Next = w.Connection
-			} else {
-				r.NextPath = []byte(w.Path)
-			}
+			next = tally.Place{Connection: w.Connection, Path: w.Path}
 			break
 		}
 		r.Rows = append(r.Rows, &proto.WatchRow{
@@ -260,6 +275,7 @@ func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchR
 			Data: w.Data, Children: w.Children, Persistent: w.Persistent, Recursive: w.Recursive,
 		})
 	}
+	r.Next, r.NextPath = next.Connection, []byte(next.Path)
 	return r
 }
 

@@ -81,6 +81,61 @@ func (NodeKind) EnumDescriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{0}
 }
 
+type RemovalCause int32
+
+const (
+	RemovalCause_REMOVAL_CAUSE_UNSPECIFIED   RemovalCause = 0
+	RemovalCause_REMOVAL_CAUSE_DELETE        RemovalCause = 1 // a client's delete
+	RemovalCause_REMOVAL_CAUSE_SESSION_ENDED RemovalCause = 2
+	RemovalCause_REMOVAL_CAUSE_TTL           RemovalCause = 3
+	RemovalCause_REMOVAL_CAUSE_CONTAINER     RemovalCause = 4
+)
+
+// Enum value maps for RemovalCause.
+var (
+	RemovalCause_name = map[int32]string{
+		0: "REMOVAL_CAUSE_UNSPECIFIED",
+		1: "REMOVAL_CAUSE_DELETE",
+		2: "REMOVAL_CAUSE_SESSION_ENDED",
+		3: "REMOVAL_CAUSE_TTL",
+		4: "REMOVAL_CAUSE_CONTAINER",
+	}
+	RemovalCause_value = map[string]int32{
+		"REMOVAL_CAUSE_UNSPECIFIED":   0,
+		"REMOVAL_CAUSE_DELETE":        1,
+		"REMOVAL_CAUSE_SESSION_ENDED": 2,
+		"REMOVAL_CAUSE_TTL":           3,
+		"REMOVAL_CAUSE_CONTAINER":     4,
+	}
+)
+
+func (x RemovalCause) Enum() *RemovalCause {
+	p := new(RemovalCause)
+	*p = x
+	return p
+}
+
+func (x RemovalCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RemovalCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_rollcall_proto_enumTypes[1].Descriptor()
+}
+
+func (RemovalCause) Type() protoreflect.EnumType {
+	return &file_rollcall_proto_enumTypes[1]
+}
+
+func (x RemovalCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RemovalCause.Descriptor instead.
+func (RemovalCause) EnumDescriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{1}
+}
+
 type KillReply_Outcome int32
 
 const (
@@ -117,11 +172,11 @@ func (x KillReply_Outcome) String() string {
 }
 
 func (KillReply_Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_rollcall_proto_enumTypes[1].Descriptor()
+	return file_rollcall_proto_enumTypes[2].Descriptor()
 }
 
 func (KillReply_Outcome) Type() protoreflect.EnumType {
-	return &file_rollcall_proto_enumTypes[1]
+	return &file_rollcall_proto_enumTypes[2]
 }
 
 func (x KillReply_Outcome) Number() protoreflect.EnumNumber {
@@ -1850,6 +1905,8 @@ type ViewRequest struct {
 	//	*ViewRequest_Watches
 	//	*ViewRequest_Owner
 	//	*ViewRequest_Ephemerals
+	//	*ViewRequest_Removals
+	//	*ViewRequest_Buckets
 	About         isViewRequest_About `protobuf_oneof:"about"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1955,6 +2012,24 @@ func (x *ViewRequest) GetEphemerals() *ViewEphemerals {
 	return nil
 }
 
+func (x *ViewRequest) GetRemovals() *ViewRemovals {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Removals); ok {
+			return x.Removals
+		}
+	}
+	return nil
+}
+
+func (x *ViewRequest) GetBuckets() *ViewBuckets {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Buckets); ok {
+			return x.Buckets
+		}
+	}
+	return nil
+}
+
 type isViewRequest_About interface {
 	isViewRequest_About()
 }
@@ -1987,6 +2062,14 @@ type ViewRequest_Ephemerals struct {
 	Ephemerals *ViewEphemerals `protobuf:"bytes,7,opt,name=ephemerals,proto3,oneof"`
 }
 
+type ViewRequest_Removals struct {
+	Removals *ViewRemovals `protobuf:"bytes,8,opt,name=removals,proto3,oneof"`
+}
+
+type ViewRequest_Buckets struct {
+	Buckets *ViewBuckets `protobuf:"bytes,9,opt,name=buckets,proto3,oneof"`
+}
+
 func (*ViewRequest_Status) isViewRequest_About() {}
 
 func (*ViewRequest_Sessions) isViewRequest_About() {}
@@ -2001,6 +2084,10 @@ func (*ViewRequest_Owner) isViewRequest_About() {}
 
 func (*ViewRequest_Ephemerals) isViewRequest_About() {}
 
+func (*ViewRequest_Removals) isViewRequest_About() {}
+
+func (*ViewRequest_Buckets) isViewRequest_About() {}
+
 // ViewReply answers a ViewRequest with the field of the same name.
 type ViewReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2013,6 +2100,8 @@ type ViewReply struct {
 	//	*ViewReply_Watches
 	//	*ViewReply_Owner
 	//	*ViewReply_Ephemerals
+	//	*ViewReply_Removals
+	//	*ViewReply_Buckets
 	About         isViewReply_About `protobuf_oneof:"about"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2118,6 +2207,24 @@ func (x *ViewReply) GetEphemerals() *EphemeralRows {
 	return nil
 }
 
+func (x *ViewReply) GetRemovals() *RemovalRows {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Removals); ok {
+			return x.Removals
+		}
+	}
+	return nil
+}
+
+func (x *ViewReply) GetBuckets() *BucketRows {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Buckets); ok {
+			return x.Buckets
+		}
+	}
+	return nil
+}
+
 type isViewReply_About interface {
 	isViewReply_About()
 }
@@ -2150,6 +2257,14 @@ type ViewReply_Ephemerals struct {
 	Ephemerals *EphemeralRows `protobuf:"bytes,7,opt,name=ephemerals,proto3,oneof"`
 }
 
+type ViewReply_Removals struct {
+	Removals *RemovalRows `protobuf:"bytes,8,opt,name=removals,proto3,oneof"`
+}
+
+type ViewReply_Buckets struct {
+	Buckets *BucketRows `protobuf:"bytes,9,opt,name=buckets,proto3,oneof"`
+}
+
 func (*ViewReply_Status) isViewReply_About() {}
 
 func (*ViewReply_Sessions) isViewReply_About() {}
@@ -2163,6 +2278,10 @@ func (*ViewReply_Watches) isViewReply_About() {}
 func (*ViewReply_Owner) isViewReply_About() {}
 
 func (*ViewReply_Ephemerals) isViewReply_About() {}
+
+func (*ViewReply_Removals) isViewReply_About() {}
+
+func (*ViewReply_Buckets) isViewReply_About() {}
 
 // ViewStatus asks for the member's status.
 type ViewStatus struct {
@@ -3110,15 +3229,16 @@ func (x *ConnectionRow) GetExpiresMs() int64 {
 	return 0
 }
 
-// ViewWatches asks for the watches on a path, in the order of their connections, or for those of the
-// connection that carries a session, in the order of their paths.
+// ViewWatches asks for the watches that cover a path, in the order of their connections, or for those of
+// the connection that carries a session. Those of one connection are in the order of their paths. The
+// watches that cover a path are those on it and the recursive ones above it.
 type ViewWatches struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`    // empty: those of the session
 	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`  // as in ViewConnections, if path is set
 	First         uint64                 `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"` // connection from which on, if path is set
 	Session       uint64                 `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"`
-	FirstPath     []byte                 `protobuf:"bytes,5,opt,name=first_path,json=firstPath,proto3" json:"first_path,omitempty"` // from which on, if session is set
+	FirstPath     []byte                 `protobuf:"bytes,5,opt,name=first_path,json=firstPath,proto3" json:"first_path,omitempty"` // from which on, of the session or of the connection first
 	Limit         uint32                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3200,8 +3320,8 @@ type WatchRows struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"`
 	Rows          []*WatchRow            `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
-	Next          uint64                 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`                        // connection from which on there may be more; 0: there are no more
-	NextPath      []byte                 `protobuf:"bytes,4,opt,name=next_path,json=nextPath,proto3" json:"next_path,omitempty"` // the same for the watches of a session; empty: there are no more
+	Next          uint64                 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`                        // connection from which on there may be more, if path was set; 0: there are no more
+	NextPath      []byte                 `protobuf:"bytes,4,opt,name=next_path,json=nextPath,proto3" json:"next_path,omitempty"` // path from which on, of the session or of the connection next; empty for a session: there are no more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3574,6 +3694,408 @@ func (x *EphemeralRows) GetNext() []byte {
 	return nil
 }
 
+// ViewRemovals asks for the removals of nodes that the member remembers, the newest first.
+type ViewRemovals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`  // only those of this node; empty: all
+	Zxid          int64                  `protobuf:"varint,2,opt,name=zxid,proto3" json:"zxid,omitempty"` // only those before this place; 0: from the newest on
+	Part          uint32                 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewRemovals) Reset() {
+	*x = ViewRemovals{}
+	mi := &file_rollcall_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewRemovals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewRemovals) ProtoMessage() {}
+
+func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewRemovals.ProtoReflect.Descriptor instead.
+func (*ViewRemovals) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ViewRemovals) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *ViewRemovals) GetZxid() int64 {
+	if x != nil {
+		return x.Zxid
+	}
+	return 0
+}
+
+func (x *ViewRemovals) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *ViewRemovals) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type RemovalRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          []*RemovalRow          `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`                          // newest first
+	NextZxid      int64                  `protobuf:"varint,2,opt,name=next_zxid,json=nextZxid,proto3" json:"next_zxid,omitempty"` // place before which there may be more; 0: there are no more
+	NextPart      uint32                 `protobuf:"varint,3,opt,name=next_part,json=nextPart,proto3" json:"next_part,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovalRows) Reset() {
+	*x = RemovalRows{}
+	mi := &file_rollcall_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovalRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovalRows) ProtoMessage() {}
+
+func (x *RemovalRows) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovalRows.ProtoReflect.Descriptor instead.
+func (*RemovalRows) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *RemovalRows) GetRows() []*RemovalRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *RemovalRows) GetNextZxid() int64 {
+	if x != nil {
+		return x.NextZxid
+	}
+	return 0
+}
+
+func (x *RemovalRows) GetNextPart() uint32 {
+	if x != nil {
+		return x.NextPart
+	}
+	return 0
+}
+
+type RemovalRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Zxid          int64                  `protobuf:"varint,2,opt,name=zxid,proto3" json:"zxid,omitempty"`                            // of the transaction that removed the node
+	Part          uint32                 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`                            // counts the removals of that transaction, from 1
+	RemovedMs     int64                  `protobuf:"varint,4,opt,name=removed_ms,json=removedMs,proto3" json:"removed_ms,omitempty"` // by the log's time, since 1970
+	Cause         RemovalCause           `protobuf:"varint,5,opt,name=cause,proto3,enum=rollcall.v1.RemovalCause" json:"cause,omitempty"`
+	Member        uint32                 `protobuf:"varint,6,opt,name=member,proto3" json:"member,omitempty"`    // that took the delete, or that the ended session was attached to; 0: not known
+	Session       uint64                 `protobuf:"fixed64,7,opt,name=session,proto3" json:"session,omitempty"` // that deleted the node, or whose end removed it; 0: none
+	Address       []byte                 `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`   // of that session's client, or the host of a client without one; empty: not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovalRow) Reset() {
+	*x = RemovalRow{}
+	mi := &file_rollcall_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovalRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovalRow) ProtoMessage() {}
+
+func (x *RemovalRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovalRow.ProtoReflect.Descriptor instead.
+func (*RemovalRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *RemovalRow) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *RemovalRow) GetZxid() int64 {
+	if x != nil {
+		return x.Zxid
+	}
+	return 0
+}
+
+func (x *RemovalRow) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *RemovalRow) GetRemovedMs() int64 {
+	if x != nil {
+		return x.RemovedMs
+	}
+	return 0
+}
+
+func (x *RemovalRow) GetCause() RemovalCause {
+	if x != nil {
+		return x.Cause
+	}
+	return RemovalCause_REMOVAL_CAUSE_UNSPECIFIED
+}
+
+func (x *RemovalRow) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *RemovalRow) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *RemovalRow) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+// ViewBuckets asks the leader for the time axis of its session table.
+type ViewBuckets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // of ticks from now on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewBuckets) Reset() {
+	*x = ViewBuckets{}
+	mi := &file_rollcall_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewBuckets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewBuckets) ProtoMessage() {}
+
+func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewBuckets.ProtoReflect.Descriptor instead.
+func (*ViewBuckets) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ViewBuckets) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type BucketRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leads         bool                   `protobuf:"varint,1,opt,name=leads,proto3" json:"leads,omitempty"`                    // otherwise the other fields are not set
+	TickMs        uint32                 `protobuf:"varint,2,opt,name=tick_ms,json=tickMs,proto3" json:"tick_ms,omitempty"`    // the width of a bucket
+	ClockMs       int64                  `protobuf:"varint,3,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // the leader's wall clock, since 1970
+	Rows          []*BucketRow           `protobuf:"bytes,4,rep,name=rows,proto3" json:"rows,omitempty"`                       // those that hold sessions, by time
+	Later         uint32                 `protobuf:"varint,5,opt,name=later,proto3" json:"later,omitempty"`                    // sessions that fall due after the ticks that were asked for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BucketRows) Reset() {
+	*x = BucketRows{}
+	mi := &file_rollcall_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BucketRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BucketRows) ProtoMessage() {}
+
+func (x *BucketRows) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BucketRows.ProtoReflect.Descriptor instead.
+func (*BucketRows) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *BucketRows) GetLeads() bool {
+	if x != nil {
+		return x.Leads
+	}
+	return false
+}
+
+func (x *BucketRows) GetTickMs() uint32 {
+	if x != nil {
+		return x.TickMs
+	}
+	return 0
+}
+
+func (x *BucketRows) GetClockMs() int64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
+}
+
+func (x *BucketRows) GetRows() []*BucketRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *BucketRows) GetLater() uint32 {
+	if x != nil {
+		return x.Later
+	}
+	return 0
+}
+
+type BucketRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DueMs         int64                  `protobuf:"varint,1,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"` // from clock_ms on
+	Sessions      uint32                 `protobuf:"varint,2,opt,name=sessions,proto3" json:"sessions,omitempty"`        // that fall due then if they are not heard
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BucketRow) Reset() {
+	*x = BucketRow{}
+	mi := &file_rollcall_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BucketRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BucketRow) ProtoMessage() {}
+
+func (x *BucketRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BucketRow.ProtoReflect.Descriptor instead.
+func (*BucketRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *BucketRow) GetDueMs() int64 {
+	if x != nil {
+		return x.DueMs
+	}
+	return 0
+}
+
+func (x *BucketRow) GetSessions() uint32 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
 var File_rollcall_proto protoreflect.FileDescriptor
 
 const file_rollcall_proto_rawDesc = "" +
@@ -3716,7 +4238,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\n" +
 	"\x06CLOSED\x10\x01\x12\b\n" +
 	"\x04GONE\x10\x02\x12\t\n" +
-	"\x05MOVED\x10\x03\"\x99\x03\n" +
+	"\x05MOVED\x10\x03\"\x88\x04\n" +
 	"\vViewRequest\x121\n" +
 	"\x06status\x18\x01 \x01(\v2\x17.rollcall.v1.ViewStatusH\x00R\x06status\x127\n" +
 	"\bsessions\x18\x02 \x01(\v2\x19.rollcall.v1.ViewSessionsH\x00R\bsessions\x12.\n" +
@@ -3726,8 +4248,10 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05owner\x18\x06 \x01(\v2\x16.rollcall.v1.ViewOwnerH\x00R\x05owner\x12=\n" +
 	"\n" +
 	"ephemerals\x18\a \x01(\v2\x1b.rollcall.v1.ViewEphemeralsH\x00R\n" +
-	"ephemeralsB\a\n" +
-	"\x05about\"\x92\x03\n" +
+	"ephemerals\x127\n" +
+	"\bremovals\x18\b \x01(\v2\x19.rollcall.v1.ViewRemovalsH\x00R\bremovals\x124\n" +
+	"\abuckets\x18\t \x01(\v2\x18.rollcall.v1.ViewBucketsH\x00R\abucketsB\a\n" +
+	"\x05about\"\xff\x03\n" +
 	"\tViewReply\x123\n" +
 	"\x06status\x18\x01 \x01(\v2\x19.rollcall.v1.MemberStatusH\x00R\x06status\x126\n" +
 	"\bsessions\x18\x02 \x01(\v2\x18.rollcall.v1.SessionRowsH\x00R\bsessions\x12-\n" +
@@ -3737,7 +4261,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05owner\x18\x06 \x01(\v2\x15.rollcall.v1.OwnerRowH\x00R\x05owner\x12<\n" +
 	"\n" +
 	"ephemerals\x18\a \x01(\v2\x1a.rollcall.v1.EphemeralRowsH\x00R\n" +
-	"ephemeralsB\a\n" +
+	"ephemerals\x126\n" +
+	"\bremovals\x18\b \x01(\v2\x18.rollcall.v1.RemovalRowsH\x00R\bremovals\x123\n" +
+	"\abuckets\x18\t \x01(\v2\x17.rollcall.v1.BucketRowsH\x00R\abucketsB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
 	"ViewStatus\"\x81\x05\n" +
@@ -3871,13 +4397,51 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"9\n" +
 	"\rEphemeralRows\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\fR\x05paths\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\fR\x04next*x\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\"`\n" +
+	"\fViewRemovals\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
+	"\x04zxid\x18\x02 \x01(\x03R\x04zxid\x12\x12\n" +
+	"\x04part\x18\x03 \x01(\rR\x04part\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"t\n" +
+	"\vRemovalRows\x12+\n" +
+	"\x04rows\x18\x01 \x03(\v2\x17.rollcall.v1.RemovalRowR\x04rows\x12\x1b\n" +
+	"\tnext_zxid\x18\x02 \x01(\x03R\bnextZxid\x12\x1b\n" +
+	"\tnext_part\x18\x03 \x01(\rR\bnextPart\"\xe4\x01\n" +
+	"\n" +
+	"RemovalRow\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
+	"\x04zxid\x18\x02 \x01(\x03R\x04zxid\x12\x12\n" +
+	"\x04part\x18\x03 \x01(\rR\x04part\x12\x1d\n" +
+	"\n" +
+	"removed_ms\x18\x04 \x01(\x03R\tremovedMs\x12/\n" +
+	"\x05cause\x18\x05 \x01(\x0e2\x19.rollcall.v1.RemovalCauseR\x05cause\x12\x16\n" +
+	"\x06member\x18\x06 \x01(\rR\x06member\x12\x18\n" +
+	"\asession\x18\a \x01(\x06R\asession\x12\x18\n" +
+	"\aaddress\x18\b \x01(\fR\aaddress\"#\n" +
+	"\vViewBuckets\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\"\x98\x01\n" +
+	"\n" +
+	"BucketRows\x12\x14\n" +
+	"\x05leads\x18\x01 \x01(\bR\x05leads\x12\x17\n" +
+	"\atick_ms\x18\x02 \x01(\rR\x06tickMs\x12\x19\n" +
+	"\bclock_ms\x18\x03 \x01(\x03R\aclockMs\x12*\n" +
+	"\x04rows\x18\x04 \x03(\v2\x16.rollcall.v1.BucketRowR\x04rows\x12\x14\n" +
+	"\x05later\x18\x05 \x01(\rR\x05later\">\n" +
+	"\tBucketRow\x12\x15\n" +
+	"\x06due_ms\x18\x01 \x01(\x03R\x05dueMs\x12\x1a\n" +
+	"\bsessions\x18\x02 \x01(\rR\bsessions*x\n" +
 	"\bNodeKind\x12\x12\n" +
 	"\x0eNODE_KIND_NONE\x10\x00\x12\x13\n" +
 	"\x0fNODE_KIND_PLAIN\x10\x01\x12\x17\n" +
 	"\x13NODE_KIND_EPHEMERAL\x10\x02\x12\x17\n" +
 	"\x13NODE_KIND_CONTAINER\x10\x03\x12\x11\n" +
-	"\rNODE_KIND_TTL\x10\x042\xb4\x01\n" +
+	"\rNODE_KIND_TTL\x10\x04*\x9c\x01\n" +
+	"\fRemovalCause\x12\x1d\n" +
+	"\x19REMOVAL_CAUSE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14REMOVAL_CAUSE_DELETE\x10\x01\x12\x1f\n" +
+	"\x1bREMOVAL_CAUSE_SESSION_ENDED\x10\x02\x12\x15\n" +
+	"\x11REMOVAL_CAUSE_TTL\x10\x03\x12\x1b\n" +
+	"\x17REMOVAL_CAUSE_CONTAINER\x10\x042\xb4\x01\n" +
 	"\bFollower\x12;\n" +
 	"\x05Hello\x12\x19.rollcall.v1.HelloRequest\x1a\x17.rollcall.v1.HelloReply\x121\n" +
 	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +
@@ -3899,104 +4463,118 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_rollcall_proto_goTypes = []any{
 	(NodeKind)(0),           // 0: rollcall.v1.NodeKind
-	(KillReply_Outcome)(0),  // 1: rollcall.v1.KillReply.Outcome
-	(*Entry)(nil),           // 2: rollcall.v1.Entry
-	(*Txn)(nil),             // 3: rollcall.v1.Txn
-	(*Identity)(nil),        // 4: rollcall.v1.Identity
-	(*TermStart)(nil),       // 5: rollcall.v1.TermStart
-	(*Announce)(nil),        // 6: rollcall.v1.Announce
-	(*OpenSession)(nil),     // 7: rollcall.v1.OpenSession
-	(*Attach)(nil),          // 8: rollcall.v1.Attach
-	(*Expire)(nil),          // 9: rollcall.v1.Expire
-	(*Kill)(nil),            // 10: rollcall.v1.Kill
-	(*Reap)(nil),            // 11: rollcall.v1.Reap
-	(*Sweep)(nil),           // 12: rollcall.v1.Sweep
-	(*HelloRequest)(nil),    // 13: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),      // 14: rollcall.v1.HelloReply
-	(*Ping)(nil),            // 15: rollcall.v1.Ping
-	(*Verdict)(nil),         // 16: rollcall.v1.Verdict
-	(*Ack)(nil),             // 17: rollcall.v1.Ack
-	(*Pong)(nil),            // 18: rollcall.v1.Pong
-	(*Marks)(nil),           // 19: rollcall.v1.Marks
-	(*Batch)(nil),           // 20: rollcall.v1.Batch
-	(*Forwarded)(nil),       // 21: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),      // 22: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),     // 23: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),       // 24: rollcall.v1.SyncReply
-	(*KillRequest)(nil),     // 25: rollcall.v1.KillRequest
-	(*KillReply)(nil),       // 26: rollcall.v1.KillReply
-	(*ViewRequest)(nil),     // 27: rollcall.v1.ViewRequest
-	(*ViewReply)(nil),       // 28: rollcall.v1.ViewReply
-	(*ViewStatus)(nil),      // 29: rollcall.v1.ViewStatus
-	(*MemberStatus)(nil),    // 30: rollcall.v1.MemberStatus
-	(*ViewSessions)(nil),    // 31: rollcall.v1.ViewSessions
-	(*SessionRows)(nil),     // 32: rollcall.v1.SessionRows
-	(*SessionRow)(nil),      // 33: rollcall.v1.SessionRow
-	(*ViewFacts)(nil),       // 34: rollcall.v1.ViewFacts
-	(*FactRows)(nil),        // 35: rollcall.v1.FactRows
-	(*FactRow)(nil),         // 36: rollcall.v1.FactRow
-	(*ViewConnections)(nil), // 37: rollcall.v1.ViewConnections
-	(*ConnectionRows)(nil),  // 38: rollcall.v1.ConnectionRows
-	(*ConnectionRow)(nil),   // 39: rollcall.v1.ConnectionRow
-	(*ViewWatches)(nil),     // 40: rollcall.v1.ViewWatches
-	(*WatchRows)(nil),       // 41: rollcall.v1.WatchRows
-	(*WatchRow)(nil),        // 42: rollcall.v1.WatchRow
-	(*ViewOwner)(nil),       // 43: rollcall.v1.ViewOwner
-	(*OwnerRow)(nil),        // 44: rollcall.v1.OwnerRow
-	(*ViewEphemerals)(nil),  // 45: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),   // 46: rollcall.v1.EphemeralRows
+	(RemovalCause)(0),       // 1: rollcall.v1.RemovalCause
+	(KillReply_Outcome)(0),  // 2: rollcall.v1.KillReply.Outcome
+	(*Entry)(nil),           // 3: rollcall.v1.Entry
+	(*Txn)(nil),             // 4: rollcall.v1.Txn
+	(*Identity)(nil),        // 5: rollcall.v1.Identity
+	(*TermStart)(nil),       // 6: rollcall.v1.TermStart
+	(*Announce)(nil),        // 7: rollcall.v1.Announce
+	(*OpenSession)(nil),     // 8: rollcall.v1.OpenSession
+	(*Attach)(nil),          // 9: rollcall.v1.Attach
+	(*Expire)(nil),          // 10: rollcall.v1.Expire
+	(*Kill)(nil),            // 11: rollcall.v1.Kill
+	(*Reap)(nil),            // 12: rollcall.v1.Reap
+	(*Sweep)(nil),           // 13: rollcall.v1.Sweep
+	(*HelloRequest)(nil),    // 14: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),      // 15: rollcall.v1.HelloReply
+	(*Ping)(nil),            // 16: rollcall.v1.Ping
+	(*Verdict)(nil),         // 17: rollcall.v1.Verdict
+	(*Ack)(nil),             // 18: rollcall.v1.Ack
+	(*Pong)(nil),            // 19: rollcall.v1.Pong
+	(*Marks)(nil),           // 20: rollcall.v1.Marks
+	(*Batch)(nil),           // 21: rollcall.v1.Batch
+	(*Forwarded)(nil),       // 22: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),      // 23: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),     // 24: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),       // 25: rollcall.v1.SyncReply
+	(*KillRequest)(nil),     // 26: rollcall.v1.KillRequest
+	(*KillReply)(nil),       // 27: rollcall.v1.KillReply
+	(*ViewRequest)(nil),     // 28: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),       // 29: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),      // 30: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),    // 31: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),    // 32: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),     // 33: rollcall.v1.SessionRows
+	(*SessionRow)(nil),      // 34: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),       // 35: rollcall.v1.ViewFacts
+	(*FactRows)(nil),        // 36: rollcall.v1.FactRows
+	(*FactRow)(nil),         // 37: rollcall.v1.FactRow
+	(*ViewConnections)(nil), // 38: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),  // 39: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),   // 40: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),     // 41: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),       // 42: rollcall.v1.WatchRows
+	(*WatchRow)(nil),        // 43: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),       // 44: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),        // 45: rollcall.v1.OwnerRow
+	(*ViewEphemerals)(nil),  // 46: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),   // 47: rollcall.v1.EphemeralRows
+	(*ViewRemovals)(nil),    // 48: rollcall.v1.ViewRemovals
+	(*RemovalRows)(nil),     // 49: rollcall.v1.RemovalRows
+	(*RemovalRow)(nil),      // 50: rollcall.v1.RemovalRow
+	(*ViewBuckets)(nil),     // 51: rollcall.v1.ViewBuckets
+	(*BucketRows)(nil),      // 52: rollcall.v1.BucketRows
+	(*BucketRow)(nil),       // 53: rollcall.v1.BucketRow
 }
 var file_rollcall_proto_depIdxs = []int32{
-	3,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
-	4,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	17, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	16, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	20, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	19, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
-	3,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	1,  // 7: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
-	29, // 8: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	31, // 9: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	34, // 10: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	37, // 11: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	40, // 12: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	43, // 13: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	45, // 14: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	30, // 15: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	32, // 16: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	35, // 17: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	38, // 18: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	41, // 19: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	44, // 20: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	46, // 21: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	19, // 22: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	33, // 23: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	36, // 24: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	39, // 25: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	39, // 26: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	42, // 27: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
-	0,  // 28: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	13, // 29: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	15, // 30: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	27, // 31: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	21, // 32: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	23, // 33: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	25, // 34: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
-	14, // 35: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	18, // 36: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	28, // 37: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	22, // 38: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	24, // 39: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	26, // 40: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
-	35, // [35:41] is the sub-list for method output_type
-	29, // [29:35] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	4,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
+	5,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
+	18, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	17, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	21, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	20, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	4,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	2,  // 7: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
+	30, // 8: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	32, // 9: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	35, // 10: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	38, // 11: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	41, // 12: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	44, // 13: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	46, // 14: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	48, // 15: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	51, // 16: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	31, // 17: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	33, // 18: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	36, // 19: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	39, // 20: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	42, // 21: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	45, // 22: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	47, // 23: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	49, // 24: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	52, // 25: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	20, // 26: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	34, // 27: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	37, // 28: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	40, // 29: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	40, // 30: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	43, // 31: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	0,  // 32: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	50, // 33: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	1,  // 34: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
+	53, // 35: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	14, // 36: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	16, // 37: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	28, // 38: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	22, // 39: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	24, // 40: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	26, // 41: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
+	15, // 42: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	19, // 43: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	29, // 44: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	23, // 45: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	25, // 46: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	27, // 47: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
+	42, // [42:48] is the sub-list for method output_type
+	36, // [36:42] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -4012,6 +4590,8 @@ func file_rollcall_proto_init() {
 		(*ViewRequest_Watches)(nil),
 		(*ViewRequest_Owner)(nil),
 		(*ViewRequest_Ephemerals)(nil),
+		(*ViewRequest_Removals)(nil),
+		(*ViewRequest_Buckets)(nil),
 	}
 	file_rollcall_proto_msgTypes[26].OneofWrappers = []any{
 		(*ViewReply_Status)(nil),
@@ -4021,14 +4601,16 @@ func file_rollcall_proto_init() {
 		(*ViewReply_Watches)(nil),
 		(*ViewReply_Owner)(nil),
 		(*ViewReply_Ephemerals)(nil),
+		(*ViewReply_Removals)(nil),
+		(*ViewReply_Buckets)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   45,
+			NumEnums:      3,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

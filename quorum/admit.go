@@ -116,7 +116,7 @@ func (n *Node) admitLoop(ctx context.Context, r *raft.Raft) {
 			}
 			if !warned[p.ID] {
 				warned[p.ID] = true
-				n.logger.Warn("a member is not taken in: it has data from before the recovery; empty its folder", "member", p.ID)
+				n.logger.Warn("a member is not taken in: it has data from before the recovery; empty its folder", "peer", p.ID)
 			}
 		}
 		for _, change := range n.changes(r, answers) {

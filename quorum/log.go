@@ -13,33 +13,59 @@ import (
 // debugOnly holds those of raft's messages that repeat many times a second while a member is away,
 // or that report every step. They are logged at debug level. Other messages report the same facts.
 var debugOnly = map[string]bool{
-	"failed to heartbeat to":                                 true,
-	"failed to appendEntries to":                             true,
-	"failed to make requestVote RPC":                         true,
-	"failed to contact":                                      true,
-	"failed to pipeline appendEntries":                       true,
-	"failed to start pipeline replication to":                true,
-	"failed to get log":                                      true, // a follower lacks entries that the log no longer has: it gets a snapshot
-	"failed to take snapshot":                                true, // there is nothing new to snapshot; if a store fails, the member ends
-	"appendEntries rejected, sending older logs":             true,
-	"Election timeout reached, restarting election":          true,
-	"no known peers, aborting election":                      true,
-	"pipelining replication":                                 true,
-	"aborting pipeline replication":                          true,
-	"entering follower state":                                true,
-	"entering candidate state":                               true,
-	"added peer, starting replication":                       true,
-	"initial configuration":                                  true,
-	"pre-vote campaign failed, waiting for election timeout": true,
-	"pre-vote successful, starting election":                 true,
-	"rejecting pre-vote request since we have a leader":      true,
-	"no logs to truncate":                                    true,
-	"compacting logs":                                        true,
-	"creating new snapshot":                                  true,
-	"reaping snapshot":                                       true,
-	"previous log term mis-match":                            true,
-	"failed to get previous log":                             true,
-	"snapshot restore progress":                              true,
+	"failed to heartbeat to":                                     true,
+	"failed to appendEntries to":                                 true,
+	"failed to make requestVote RPC":                             true,
+	"failed to contact":                                          true,
+	"failed to pipeline appendEntries":                           true,
+	"failed to start pipeline replication to":                    true,
+	"failed to get log":                                          true, // a follower lacks entries that the log no longer has: it gets a snapshot
+	"failed to take snapshot":                                    true, // there is nothing new to snapshot; if a store fails, the member ends
+	"appendEntries rejected, sending older logs":                 true,
+	"Election timeout reached, restarting election":              true,
+	"no known peers, aborting election":                          true,
+	"pipelining replication":                                     true,
+	"aborting pipeline replication":                              true,
+	"entering follower state":                                    true,
+	"entering candidate state":                                   true,
+	"entering leader state":                                      true,
+	"election won":                                               true,
+	"new leader elected, stepping down":                          true, // when several members stand for election
+	"rejecting vote request since we have a leader":              true,
+	"rejecting vote request since our last term is greater":      true,
+	"rejecting vote request since our last index is greater":     true,
+	"rejecting pre-vote request since our last term is greater":  true,
+	"rejecting pre-vote request since our last index is greater": true,
+	"duplicate requestVote for same term":                        true,
+	"duplicate requestVote from":                                 true,
+	"not part of stable configuration, aborting election":        true, // while this member joins
+	"peer has newer term, stopping replication":                  true,
+	"added peer, starting replication":                           true,
+	"initial configuration":                                      true,
+	"pre-vote campaign failed, waiting for election timeout":     true,
+	"pre-vote successful, starting election":                     true,
+	"rejecting pre-vote request since we have a leader":          true,
+	"no logs to truncate":                                        true,
+	"compacting logs":                                            true,
+	"creating new snapshot":                                      true,
+	"reaping snapshot":                                           true,
+	"previous log term mis-match":                                true,
+	"failed to get previous log":                                 true,
+	"snapshot restore progress":                                  true,
+}
+
+// electionStarts is raft's message when it has not heard from a leader in time. It is a warning only
+// if there was a leader: when an ensemble starts, there was none.
+const electionStarts = "heartbeat timeout reached, starting election"
+
+// hadLeader reports whether the arguments of electionStarts name a leader.
+func hadLeader(args []any) bool {
+	for i := 1; i < len(args); i += 2 {
+		if args[i-1] == "last-leader-id" {
+			return fmt.Sprint(args[i]) != ""
+		}
+	}
+	return false
 }
 
 // raftLog passes raft's log messages to slog. Its errors become warnings: if an operator must act
@@ -60,8 +86,11 @@ func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	case hclog.Warn, hclog.Error:
 		to = slog.LevelWarn
 	}
-	if debugOnly[msg] {
+	switch {
+	case debugOnly[msg]:
 		to = slog.LevelDebug
+	case msg == electionStarts && !hadLeader(args):
+		to = slog.LevelInfo
 	}
 	ctx := context.Background()
 	if !r.log.Enabled(ctx, to) {

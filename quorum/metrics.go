@@ -9,26 +9,33 @@ import (
 	"rollcall/tally"
 )
 
-// Stats are the metrics counted since Open or ResetStats.
+// Stats are the metrics counted since Open or ResetStats, except where they say otherwise.
 type Stats struct {
 	Writes     tally.Summary // time to write entries to the log store, until they are on disk
 	SlowWrites uint64        // writes that took a second or more
 	Snapshots  tally.Summary // time from copying the state until the snapshot is on disk
 	Elections  tally.Summary // time from when this member knew of no leader until it knew one
 	Stands     uint64        // how often this member was a candidate
+
+	// What follows is counted since Open, and ResetStats does not set it to zero.
+
+	WriteTimes, ElectionTimes tally.Buckets // as Writes and Elections
+	EntrySizes                tally.Buckets // bytes of the entries written to the log, except raft's own
 }
 
 // Stats returns the present values without waiting.
 func (n *Node) Stats() Stats {
 	f := &n.metrics
 	writes, slow := n.disk.Writes()
+	times, sizes := n.disk.WriteBuckets()
 	return Stats{
+		WriteTimes: times, EntrySizes: sizes, ElectionTimes: f.election.Buckets(),
 		Writes: writes, SlowWrites: slow, Snapshots: f.snapshot.Summary(),
 		Elections: f.election.Summary(), Stands: f.stands.Load(),
 	}
 }
 
-// ResetStats sets the counters to zero.
+// ResetStats sets the counters to zero, except those that Stats says are counted since Open.
 func (n *Node) ResetStats() {
 	f := &n.metrics
 	n.disk.ResetWrites()
@@ -79,6 +86,10 @@ func (f *metrics) leaderSeen(led bool, now time.Time) {
 // member take. Both are 0 if the stores are not files. It reads the folders, which hold only a few
 // files.
 func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.Usage() }
+
+// DiskFree returns how many bytes can still be written where the data are, and where the log is. Both are
+// 0 if the stores are not files. It hangs as long as the disk does.
+func (n *Node) DiskFree() (data, log int64, err error) { return n.disk.Free() }
 
 // NewestSnapshot returns the index of the newest readable snapshot, and when it was written. The index is
 // 0 if there is none. It reads a few files.

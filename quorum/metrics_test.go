@@ -26,6 +26,9 @@ func TestElectionFigures(t *testing.T) {
 			if s.Elections.Count == 0 || s.Elections.Max > 10*e.members[id].node.election {
 				t.Errorf("member %d: elections %+v", id, s.Elections)
 			}
+			if s.ElectionTimes.Count != s.Elections.Count+1 || s.ElectionTimes.Sum < s.Elections.Sum.Seconds() {
+				t.Errorf("member %d: elections since its start %+v, since the reset %+v", id, s.ElectionTimes, s.Elections)
+			}
 			stands += s.Stands
 		}
 		if stands == 0 {
@@ -45,12 +48,17 @@ func TestWriteFigures(t *testing.T) {
 		e.propose("a", 1)
 		node := e.members[1].node
 		node.ResetStats()
+		before := node.Stats()
 		log.stall(1500 * time.Millisecond)
 		if err := node.Propose([]byte("b")).Error(); err != nil {
 			t.Fatal(err)
 		}
 		if s := node.Stats(); s.Writes.Count != 1 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 {
 			t.Errorf("one write of 1.5 s: %+v", s)
+		}
+		if s := node.Stats(); s.WriteTimes.Count != before.WriteTimes.Count+1 || s.WriteTimes.Sum != before.WriteTimes.Sum+1.5 ||
+			s.EntrySizes.Count != before.EntrySizes.Count+1 || s.EntrySizes.Sum != before.EntrySizes.Sum+1 {
+			t.Errorf("one write of 1.5 s: %+v before, %+v behind it", before, s)
 		}
 		for range 20 {
 			e.propose("c", 1)

@@ -100,7 +100,7 @@ func (n *Node) askAll(ctx context.Context) map[uint32]*proto.HelloReply {
 		wg.Go(func() {
 			reply, err := n.cfg.Ask(ctx, p)
 			if err != nil || reply.GetMember() != p.ID || !bytes.Equal(reply.GetConfigHash(), hash) {
-				n.logger.Debug("no usable answer", "member", p.ID, "err", err)
+				n.logger.Debug("no usable answer", "peer", p.ID, "err", err)
 				return
 			}
 			mu.Lock()
@@ -207,7 +207,7 @@ func (n *Node) adoptTerm(v verdict) (waiting string, err error) {
 	for _, p := range v.full {
 		t, err := n.trans.AskTerm(n.self(), p)
 		if err != nil {
-			n.logger.Debug("no term", "member", p.ID, "err", err)
+			n.logger.Debug("no term", "peer", p.ID, "err", err)
 			silent = append(silent, fmt.Sprintf("member %d (%s)", p.ID, p.Addr))
 			continue
 		}

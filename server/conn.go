@@ -165,7 +165,7 @@ func (c *conn) event(t jute.EventType, path string, zxid int64) {
 	out.B = jute.EndFrame(jute.AppendString(b, path), mark)
 	c.shown = max(c.shown, zxid)
 	c.traffic.sent++
-	c.srv.stats.event(len(out.B) - mark - lengthSize)
+	c.srv.stats.event(t, len(out.B)-mark-lengthSize)
 	c.stream.CheckUnread()
 }
 

@@ -207,6 +207,7 @@ func (h *handshake) succeed(s *znode.Session) {
 	now := time.Now()
 	c.traffic.received++
 	c.traffic.reply(jute.OpCreateSession, 0, c.srv.cfg.State.Zxid(), now.Sub(c.srv.begun), now.Sub(h.begun))
+	c.srv.stats.requests[classConnect].Add(now.Sub(h.begun))
 	c.srv.established(s.ID, c)
 	c.connectResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -353,6 +354,14 @@ func TestStats(t *testing.T) {
 	if _, nameless := s.Ended[""]; nameless || len(s.Ended) != int(numReasons) {
 		t.Errorf("connections ended by %d reasons with names, want %d: %v", len(s.Ended), numReasons, s.Ended)
 	}
+	for class, buckets := range s.Requests {
+		if want := map[string]uint64{"connect": 1, "ping": 1, "write": 2, "read": 1}[class]; buckets.Count != want {
+			t.Errorf("%d requests of class %s, want %d", buckets.Count, class, want)
+		}
+	}
+	if !maps.Equal(s.Events, map[string]uint64{"created": 0, "deleted": 0, "changed": 1, "children": 0}) {
+		t.Errorf("events %v, want one", s.Events)
+	}
 	const header, stat, event = 16, 68, 16 + 4 + 4 + 4 + 2
 	if replies := uint64(4*header + 4 + 2 + 2*stat); s.ReplyBytes != replies || s.EventBytes != event ||
 		s.Responses.Last != header+stat || s.Responses.Min != header || s.Responses.Max != header+stat {
@@ -363,6 +372,9 @@ func TestStats(t *testing.T) {
 		t.Errorf("%d bytes read, want %d", s.BytesIn, want)
 	}
 	w.srv.ResetStats()
+	if s := w.srv.Stats(); s.Ended["word"] != 1 || s.Events["changed"] != 1 || s.Requests["connect"].Count != 1 {
+		t.Errorf("a reset has set to zero what is counted since New: %v, %v, %d connects", s.Ended, s.Events, s.Requests["connect"].Count)
+	}
 	if s := w.srv.Stats(); s.Received != 0 || s.Latency.Count != 0 || s.Reads.Count != 0 || s.Responses.Last != -1 || s.Connections != 1 {
 		t.Errorf("stats after a reset %+v", s)
 	}

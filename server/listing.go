@@ -50,40 +50,83 @@ func (s *Server) Carried(id jute.SessionID) (shown tally.Connection, watches int
 	return shown, tree.WatchCountOf(c), true
 }
 
-// WatchersFrom appends to page the watches on path itself of the connections whose numbers are at least
-// first, in order. It returns the number at which the next page begins, or 0 if there are no more.
-func (s *Server) WatchersFrom(page []tally.Watch, path string, first uint64) (_ []tally.Watch, next uint64) {
-	tree := s.cfg.State
-	tree.RLock()
-	watched := tree.Watched(path)
-	tree.RUnlock()
-	if !watched {
-		return page, 0
+// WatchersFrom appends to page the watches that cover path: those on path itself, and the recursive ones
+// on nodes above it. They are in the order of their connections' numbers, and those of one connection in
+// the order of their paths. It returns the place at which the next page begins, or the zero Place if there
+// are no more.
+func (s *Server) WatchersFrom(page []tally.Watch, path string, from tally.Place) (_ []tally.Watch, next tally.Place) {
+	covering := s.covering(path)
+	if len(covering) == 0 {
+		return page, tally.Place{}
 	}
-	for part := range s.parts(first) {
-		if page, next = s.watchers(page, path, part); next != 0 {
-			return page, next
+	for part := range s.parts(from.Connection) {
+		for _, c := range part {
+			if page, next = s.watchers(page, c, path, covering, from); next != (tally.Place{}) {
+				return page, next
+			}
 		}
 	}
-	return page, 0
+	return page, tally.Place{}
 }
 
-// watchers appends to page the watches on path of these connections.
-func (s *Server) watchers(page []tally.Watch, path string, conns []*conn) (_ []tally.Watch, next uint64) {
+// covering returns the paths on which there are watches that cover path, in order: nodes above it with
+// recursive watches, and path itself.
+func (s *Server) covering(path string) (paths []string) {
 	tree := s.cfg.State
 	tree.RLock()
 	defer tree.RUnlock()
-	for _, c := range conns {
-		kinds, ok := tree.WatchOn(path, c)
+	n := 0
+	for i := 0; i < len(path)-1; i++ {
+		if path[i] != '/' {
+			continue
+		}
+		if n++; n%listedPerLock == 0 { // a path may have thousands of parts
+			tree.RUnlock()
+			tree.RLock()
+		}
+		if above := path[:max(i, 1)]; tree.WatchedBelow(above) { // the root keeps its slash
+			paths = append(paths, above)
+		}
+	}
+	if tree.Watched(path) {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// watchers appends to page the watches of c that cover path. They are on the paths covering.
+func (s *Server) watchers(page []tally.Watch, c *conn, path string, covering []string, from tally.Place) (_ []tally.Watch, next tally.Place) {
+	if c.ordinal == from.Connection {
+		first, _ := slices.BinarySearch(covering, from.Path)
+		covering = covering[first:]
+	}
+	for some := range slices.Chunk(covering, listedPerLock) {
+		if page, next = s.someWatchers(page, c, path, some); next != (tally.Place{}) {
+			return page, next
+		}
+	}
+	return page, tally.Place{}
+}
+
+func (s *Server) someWatchers(page []tally.Watch, c *conn, path string, covering []string) (_ []tally.Watch, next tally.Place) {
+	tree := s.cfg.State
+	tree.RLock()
+	defer tree.RUnlock()
+	for _, on := range covering {
+		kinds, ok := tree.WatchOn(on, c)
+		if on != path { // the other kinds do not cover what is below
+			kinds = znode.WatchKinds{Recursive: kinds.Recursive}
+			ok = kinds.Recursive
+		}
 		switch {
 		case !ok:
 		case len(page) == cap(page):
-			return page, c.ordinal
+			return page, tally.Place{Connection: c.ordinal, Path: on}
 		default:
-			page = append(page, c.watch(path, kinds))
+			page = append(page, c.watch(on, kinds))
 		}
 	}
-	return page, 0
+	return page, tally.Place{}
 }
 
 // watch returns what operators see of a watch.

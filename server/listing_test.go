@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -91,10 +92,11 @@ func TestWatchPages(t *testing.T) {
 		}
 		for size := 1; size <= 8; size++ {
 			var got []tally.Watch
-			for first := uint64(1); first != 0; {
+			for from, more := (tally.Place{}), true; more; {
 				var page []tally.Watch
-				page, first = w.srv.WatchersFrom(make([]tally.Watch, 0, size), "/3", first)
+				page, from = w.srv.WatchersFrom(make([]tally.Watch, 0, size), "/3", from)
 				got = append(got, page...)
+				more = from != tally.Place{}
 			}
 			if !slices.Equal(got, onThree) {
 				t.Errorf("pages of %d on /3: %+v, want %+v", size, got, onThree)
@@ -110,7 +112,7 @@ func TestWatchPages(t *testing.T) {
 				t.Errorf("pages of %d of session %v: %+v, want %+v", size, b.id, got, ofB)
 			}
 		}
-		if page, _ := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), "/", 1); !slices.Equal(page, ofB[:1]) {
+		if page, _ := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), "/", tally.Place{}); !slices.Equal(page, ofB[:1]) {
 			t.Errorf("on /, whose children are watched: %+v, want %+v", page, ofB[:1])
 		}
 		over, cancel := context.WithCancel(t.Context())
@@ -121,8 +123,54 @@ func TestWatchPages(t *testing.T) {
 		if page, next := w.srv.WatchesFrom(t.Context(), make([]tally.Watch, 0, 9), none.id, ""); len(page) != 0 || next != "" {
 			t.Errorf("of a session without watches: %+v", page)
 		}
-		if page, next := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), "/nowhere", 1); len(page) != 0 || next != 0 {
+		if page, next := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), "/nowhere", tally.Place{}); len(page) != 0 || next != (tally.Place{}) {
 			t.Errorf("on a path without watches: %+v", page)
+		}
+	})
+}
+
+// A change at a path fires the watches on it and the recursive ones on nodes above it, the root among
+// them. They are listed page by page, and others are not. A path of thousands of parts is covered as well.
+func TestCoveringWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		a, b := w.connect(), w.connect()
+		add := func(c *client, path string, mode jute.AddWatchMode) {
+			c.must(jute.OpAddWatch, jute.AddWatchRequest{Path: []byte(path), Mode: mode})
+		}
+		for _, path := range []string{"/", "/a", "/a/b", "/a/b/c", "/a/bc", "/b"} {
+			add(a, path, jute.AddWatchPersistentRecursive)
+		}
+		for _, path := range []string{"/", "/a", "/a/b"} {
+			add(b, path, jute.AddWatchPersistent)
+		}
+		b.call(jute.OpExists, exists("/a", true))
+		add(b, "/a", jute.AddWatchPersistentRecursive)
+		below := func(n uint64, id jute.SessionID, path string) tally.Watch {
+			return tally.Watch{Connection: n, Session: id, Path: path, Recursive: true}
+		}
+		want := []tally.Watch{
+			below(1, a.id, "/"), below(1, a.id, "/a"), below(1, a.id, "/a/b"),
+			below(2, b.id, "/a"),
+			{Connection: 2, Session: b.id, Path: "/a/b", Persistent: true},
+		}
+		for size := 1; size <= len(want)+1; size++ {
+			var got []tally.Watch
+			for from, more := (tally.Place{}), true; more; {
+				var page []tally.Watch
+				page, from = w.srv.WatchersFrom(make([]tally.Watch, 0, size), "/a/b", from)
+				got = append(got, page...)
+				more = from != tally.Place{}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("pages of %d: %+v, want %+v", size, got, want)
+			}
+		}
+		deep := "/b" + strings.Repeat("/x", 2*listedPerLock)
+		add(b, deep, jute.AddWatchPersistent)
+		want = []tally.Watch{below(1, a.id, "/"), below(1, a.id, "/b"), {Connection: 2, Session: b.id, Path: deep, Persistent: true}}
+		if got, _ := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), deep, tally.Place{}); !slices.Equal(got, want) {
+			t.Errorf("deep down: %+v, want %+v", got, want)
 		}
 	})
 }

@@ -4,6 +4,8 @@ import "rollcall/jute"
 
 // operation is how the server serves an opcode.
 type operation struct {
+	class class // set by newOperationTable
+
 	// take takes a request in. It returns false after the last one that the connection takes.
 	take func(c *conn, r *request) (more bool)
 
@@ -86,6 +88,7 @@ func newOperationTable() *operationTable {
 		t[i].take = (*conn).unknown
 	}
 	for op, how := range operations() {
+		how.class = classOf(op)
 		t[op-leastOp] = how
 	}
 	return t

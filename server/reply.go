@@ -71,7 +71,7 @@ func (c *conn) zxidOf(r *request) int64 {
 func (c *conn) replied(r *request) {
 	now := time.Now()
 	took := now.Sub(r.begun)
-	c.srv.stats.reply(took, r.logged && r.op != jute.OpSync)
+	c.srv.stats.reply(took, r.how.class)
 	c.traffic.reply(r.op, r.xid, c.shown, now.Sub(c.srv.begun), took)
 	if r.ends {
 		c.stream.Finish(r.why)

@@ -332,9 +332,9 @@ func (s *Server) Retire() {
 }
 
 // Drain refuses new connections from now on, and closes the present ones. It spreads the closes
-// evenly over a time, so that the clients do not all reach the other members at once. If ctx ends
-// it returns early, and Serve closes the rest.
-func (s *Server) Drain(ctx context.Context, over time.Duration) {
+// evenly over a time, so that the clients do not all reach the other members at once. It returns how
+// many it has closed. If ctx ends it returns early, and Serve closes the rest.
+func (s *Server) Drain(ctx context.Context, over time.Duration) (closed int) {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
@@ -345,12 +345,13 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 		if wait := time.Until(due); wait > 0 {
 			select {
 			case <-ctx.Done():
-				return
+				return i
 			case <-time.After(wait):
 			}
 		}
 		c.stream.Drop(shutdown)
 	}
+	return len(conns)
 }
 
 // Attached is part of znode.Hooks: a connection has taken a session over. If an older connection of

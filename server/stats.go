@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,30 +53,35 @@ var reasonNames = [numReasons]string{
 	restored: "restored", cutByMember: "cut", overBudget: "over_budget", internal: "internal",
 }
 
-// Stats are counted since New or ResetStats, except Connections, Sessions, Outstanding and Held, which
-// are present values.
+// Stats are counted since New or ResetStats, except where they say otherwise. Connections, Sessions,
+// Outstanding and Held are present values.
 type Stats struct {
 	Received    uint64 // packets: frames and four-letter words
 	Sent        uint64 // packets
 	Connections int
-	Sessions    int               // with a connection here
-	Outstanding int               // requests that wait for the log
-	Handshakes  uint64            // requests for a session
-	Malformed   uint64            // requests that could not be read, answered with -5
-	Failed      uint64            // requests answered with an error, including those of Malformed
-	Latency     tally.Summary     // from reading a request to queueing its reply; without percentiles
-	Reads       tally.Summary     // the same for requests that do not change the state, with pings and syncs
-	Updates     tally.Summary     // the same for requests that change it
-	Responses   tally.Spread      // replies and events, in bytes
-	BytesIn     uint64            // bytes of frames read
-	ReplyBytes  uint64            // bytes of replies to requests, without the lengths of frames
-	EventBytes  uint64            // bytes of events, without the lengths of frames
-	Rejected    uint64            // connections refused because there were too many
-	Sessionless uint64            // connections ended because they had no session in time
-	AuthFailed  uint64            // connections ended because an auth request failed
-	Held        int64             // present bytes of waiting requests and of unread replies and events
-	OverBudget  uint64            // connections ended because they held more than their share
-	Ended       map[string]uint64 // connections ended or refused, by reason; Rejected, Sessionless, AuthFailed and OverBudget are parts of it
+	Sessions    int           // with a connection here
+	Outstanding int           // requests that wait for the log
+	Handshakes  uint64        // requests for a session
+	Malformed   uint64        // requests that could not be read, answered with -5
+	Failed      uint64        // requests answered with an error, including those of Malformed
+	Latency     tally.Summary // from reading a request to queueing its reply
+	Reads       tally.Summary // the same for requests that do not change the state, with pings and syncs
+	Updates     tally.Summary // the same for requests that change it
+	Responses   tally.Spread  // replies and events, in bytes
+	BytesIn     uint64        // bytes of frames read
+	ReplyBytes  uint64        // bytes of replies to requests, without the lengths of frames
+	EventBytes  uint64        // bytes of events, without the lengths of frames
+	Rejected    uint64        // connections refused because there were too many
+	Sessionless uint64        // connections ended because they had no session in time
+	AuthFailed  uint64        // connections ended because an auth request failed
+	Held        int64         // present bytes of waiting requests and of unread replies and events
+	OverBudget  uint64        // connections ended because they held more than their share
+
+	// What follows is counted since New. ResetStats does not set it to zero.
+
+	Ended    map[string]uint64        // connections ended or refused, by reason; Rejected, Sessionless, AuthFailed and OverBudget are parts of it
+	Requests map[string]tally.Buckets // the latency of requests by their class, connects among them
+	Events   map[string]uint64        // events queued, by type
 }
 
 // counters are the sources of Stats. They are safe for concurrent use.
@@ -86,8 +92,10 @@ type counters struct {
 	malformed      atomic.Uint64
 	failed         atomic.Uint64
 	ended          [numReasons]atomic.Uint64
+	endedBefore    [numReasons]atomic.Uint64   // of these, how many before the last reset
+	requests       [numClasses]tally.Durations // the latency of each class
+	events         [numEvents]atomic.Uint64
 
-	reads, updates                  tally.Durations
 	responses                       tally.Sizes
 	bytesIn, replyBytes, eventBytes atomic.Uint64
 }
@@ -104,13 +112,18 @@ func (c *counters) refuse(code jute.Code) {
 }
 
 // reply counts a reply that was queued.
-func (c *counters) reply(took time.Duration, update bool) {
+func (c *counters) reply(took time.Duration, of class) {
 	c.sent.Add(1)
-	if update {
-		c.updates.Add(took)
-	} else {
-		c.reads.Add(took)
+	c.requests[of].Add(took)
+}
+
+// latency returns that of some classes together.
+func (c *counters) latency(classes ...class) tally.Summary {
+	var all []*tally.Durations
+	for _, of := range classes {
+		all = append(all, &c.requests[of])
 	}
+	return tally.Together(all...)
 }
 
 // response counts the bytes of a reply.
@@ -120,8 +133,9 @@ func (c *counters) response(size int) {
 }
 
 // event counts an event that was queued.
-func (c *counters) event(size int) {
+func (c *counters) event(t jute.EventType, size int) {
 	c.sent.Add(1)
+	c.events[t].Add(1)
 	c.responses.Add(size)
 	c.eventBytes.Add(uint64(size))
 }
@@ -132,16 +146,21 @@ func (s *Server) Stats() Stats {
 	st := Stats{
 		Received: c.received.Load(), Sent: c.sent.Load(), Outstanding: int(c.outstanding.Load()),
 		Handshakes: c.handshakes.Load(), Malformed: c.malformed.Load(), Failed: c.failed.Load(),
-		Reads: c.reads.Summary(), Updates: c.updates.Summary(), Responses: c.responses.Spread(),
+		Reads: c.latency(looks...), Updates: c.latency(updates...), Latency: c.latency(slices.Concat(looks, updates)...), Responses: c.responses.Spread(),
 		BytesIn: c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),
-		Rejected:    c.ended[tooManyOfAddr].Load() + c.ended[tooMany].Load(),
-		Sessionless: c.ended[handshakeLate].Load(), AuthFailed: c.ended[authFailed].Load(),
-		Held: s.streams.Budget.Used(), OverBudget: c.ended[overBudget].Load(),
-		Ended: make(map[string]uint64, numReasons),
+		Rejected:    c.endedFor(tooManyOfAddr) + c.endedFor(tooMany),
+		Sessionless: c.endedFor(handshakeLate), AuthFailed: c.endedFor(authFailed),
+		Held: s.streams.Budget.Used(), OverBudget: c.endedFor(overBudget),
+		Ended: make(map[string]uint64, numReasons), Requests: make(map[string]tally.Buckets, numClasses), Events: make(map[string]uint64, len(eventNames)),
 	}
-	st.Latency = st.Reads.With(st.Updates)
 	for r := range c.ended {
 		st.Ended[reasonNames[r]] = c.ended[r].Load()
+	}
+	for of := range c.requests {
+		st.Requests[classNames[of]] = c.requests[of].Buckets()
+	}
+	for t, name := range eventNames {
+		st.Events[name] = c.events[t].Load()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +168,12 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// ResetStats sets the counters to zero.
+// endedFor returns how many connections have ended for a reason since the last reset.
+func (c *counters) endedFor(why stream.Reason) uint64 {
+	return c.ended[why].Load() - c.endedBefore[why].Load()
+}
+
+// ResetStats sets the counters to zero, except those that Stats says are counted since New.
 func (s *Server) ResetStats() {
 	c := &s.stats
 	for _, n := range []*atomic.Uint64{
@@ -157,11 +181,11 @@ func (s *Server) ResetStats() {
 	} {
 		n.Store(0)
 	}
-	for _, d := range []*tally.Durations{&c.reads, &c.updates} {
-		d.Reset()
+	for of := range c.requests {
+		c.requests[of].Reset()
 	}
 	c.responses.Reset()
 	for r := range c.ended {
-		c.ended[r].Store(0)
+		c.endedBefore[r].Store(c.ended[r].Load())
 	}
 }

@@ -184,6 +184,17 @@ func BenchmarkPromote(b *testing.B) {
 	})
 }
 
+// BenchmarkBuckets measures counting the sessions by buckets, as for an operator who looks on.
+func BenchmarkBuckets(b *testing.B) {
+	each(b, func(b *testing.B, n int) {
+		table := NewGlobalTable(start, tick, million(n))
+		for b.Loop() {
+			table.Buckets(start, 1000)
+		}
+		perSession(b, n)
+	})
+}
+
 // BenchmarkTouchMap measures a touch, while all sessions are flushed and acknowledged in turn.
 func BenchmarkTouchMap(b *testing.B) {
 	each(b, func(b *testing.B, n int) {

@@ -99,6 +99,14 @@ func (a Batch) join(b Batch) Batch {
 	return Batch{Number: b.Number, Sent: a.Sent, Longest: max(a.Longest, b.Longest), Touched: touched}
 }
 
+// Unacknowledged returns how many touches are not acknowledged. A session that was touched again after a
+// flush counts again.
+func (m *TouchMap) Unacknowledged() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.waiting + len(m.touched)
+}
+
 // FlushedBefore reports whether the last Flush was before t.
 func (m *TouchMap) FlushedBefore(t time.Time) bool {
 	m.mu.Lock()

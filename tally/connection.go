@@ -1,6 +1,8 @@
 package tally
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"rollcall/jute"
@@ -47,4 +49,16 @@ type Watch struct {
 	Children   bool // once, for the node's children
 	Persistent bool // both, until the client removes the watch
 	Recursive  bool // the node and everything below it, until the client removes the watch
+}
+
+// Place is a place in a list of watches that is in the order of connections, and for each of them in the
+// order of paths. The zero value is before all.
+type Place struct {
+	Connection uint64
+	Path       string
+}
+
+// Compare returns -1 if p is before q, 0 if they are the same, and 1 if p is after q.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Connection, q.Connection), strings.Compare(p.Path, q.Path))
 }

@@ -21,15 +21,21 @@ const (
 	buckets = (maxBits - stepBits + 1) * steps
 )
 
-// Durations sums up how long something took, since the start or the last Reset. The zero
-// value has seen nothing. It takes 3 KiB.
+// Durations sums up how long something took. The zero value has seen nothing. It takes 10 KiB, and
+// adding to it costs two atomic additions.
 type Durations struct {
-	count, total atomic.Uint64 // total in ns
-	least, most  atomic.Int64  // ns; least is stored plus 1, 0: none yet
-	seen         [buckets]atomic.Uint64
+	least, most  atomic.Int64 // ns, since the last Reset; least is stored plus 1, 0: none yet
+	seen, before counts       // since the start, and what there was of that at the last Reset
 }
 
-// Summary is what Durations have seen. All are 0 if there was nothing.
+// counts has what was measured. A bucket in which one of the bounds lies has two parts: up to the bound,
+// and above it.
+type counts struct {
+	total atomic.Uint64 // ns
+	in    [buckets][2]atomic.Uint64
+}
+
+// Summary is what Durations have seen since the start or the last Reset. All are 0 if there was nothing.
 type Summary struct {
 	Count         uint64
 	Sum           time.Duration
@@ -41,45 +47,48 @@ type Summary struct {
 // Add takes in one measurement. A negative one counts as 0.
 func (d *Durations) Add(took time.Duration) {
 	ns := max(int64(took), 0)
-	d.count.Add(1)
-	d.total.Add(uint64(ns))
+	d.seen.total.Add(uint64(ns))
 	for most := d.most.Load(); ns > most && !d.most.CompareAndSwap(most, ns); most = d.most.Load() {
 	}
 	for least := d.least.Load(); (least == 0 || ns < least-1) && !d.least.CompareAndSwap(least, ns+1); least = d.least.Load() {
 	}
-	d.seen[bucket(uint64(ns))].Add(1)
+	i, part := bucket(uint64(ns)), 0
+	if uint64(ns) > splits[i] {
+		part = 1
+	}
+	d.seen.in[i][part].Add(1)
 }
 
 // Since adds the time that has passed since begun.
 func (d *Durations) Since(begun time.Time) { d.Add(time.Since(begun)) }
 
-// Reset forgets everything.
+// Reset makes Summary forget everything. Buckets go on counting.
 func (d *Durations) Reset() {
-	d.count.Store(0)
-	d.total.Store(0)
+	d.before.total.Store(d.seen.total.Load())
+	for i := range d.seen.in {
+		for part := range d.seen.in[i] {
+			d.before.in[i][part].Store(d.seen.in[i][part].Load())
+		}
+	}
 	d.least.Store(0)
 	d.most.Store(0)
-	for i := range d.seen {
-		d.seen[i].Store(0)
-	}
 }
 
 // Summary returns what was seen.
-func (d *Durations) Summary() Summary {
-	s := Summary{Count: d.count.Load(), Sum: time.Duration(d.total.Load())}
+func (d *Durations) Summary() Summary { return Together(d) }
+
+// Together returns what several have seen together.
+func Together(all ...*Durations) (s Summary) {
+	var seen [buckets]uint64
+	for _, d := range all {
+		d.addTo(&s, &seen)
+	}
 	if s.Count == 0 {
 		return Summary{}
 	}
-	s.Min, s.Max = time.Duration(max(d.least.Load()-1, 0)), time.Duration(d.most.Load())
 	s.Avg = s.Sum / time.Duration(s.Count)
-	var seen [buckets]uint64
-	var all uint64
-	for i := range seen {
-		seen[i] = d.seen[i].Load()
-		all += seen[i]
-	}
 	at := func(permille uint64) time.Duration {
-		rank, sum := (all*permille+999)/1000, uint64(0)
+		rank, sum := (s.Count*permille+999)/1000, uint64(0)
 		for i, n := range seen {
 			if sum += n; sum >= rank {
 				return min(max(top(i), s.Min), s.Max)
@@ -89,6 +98,24 @@ func (d *Durations) Summary() Summary {
 	}
 	s.P50, s.P90, s.P95, s.P99, s.P999 = at(500), at(900), at(950), at(990), at(999)
 	return s
+}
+
+// addTo adds what d has seen since its last Reset.
+func (d *Durations) addTo(s *Summary, seen *[buckets]uint64) {
+	if least := time.Duration(d.least.Load() - 1); least >= 0 && (s.Count == 0 || least < s.Min) {
+		s.Min = least
+	}
+	s.Max = max(s.Max, time.Duration(d.most.Load()))
+	before := d.before.total.Load() // first, because the other is never less
+	s.Sum += time.Duration(d.seen.total.Load() - before)
+	for i := range seen {
+		for part := range d.seen.in[i] {
+			before := d.before.in[i][part].Load()
+			n := d.seen.in[i][part].Load() - before
+			seen[i] += n
+			s.Count += n
+		}
+	}
 }
 
 // With returns what both have seen together, without percentiles.

@@ -66,6 +66,28 @@ func TestDurationsEnds(t *testing.T) {
 	}
 }
 
+// Several seen together are as one that has seen all of it.
+func TestTogether(t *testing.T) {
+	var a, b, c, none Durations
+	for i, d := range []*Durations{&a, &b, &a, &b} {
+		took := time.Duration(7*i*i + 3)
+		d.Add(took)
+		c.Add(took)
+	}
+	for _, all := range [][]*Durations{{&a, &b}, {&b, &none, &a}, {&none, &b, &a}} {
+		if got := Together(all...); got != c.Summary() {
+			t.Errorf("%+v, want %+v", got, c.Summary())
+		}
+	}
+	if got := Together(); got != (Summary{}) {
+		t.Errorf("nothing together: %+v", got)
+	}
+	b.Reset()
+	if got := Together(&a, &b); got != a.Summary() {
+		t.Errorf("after a reset of one: %+v, want %+v", got, a.Summary())
+	}
+}
+
 func TestWith(t *testing.T) {
 	var a, b, c Durations
 	for i, d := range []*Durations{&a, &b, &a, &b} {

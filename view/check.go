@@ -61,27 +61,27 @@ func checkFacts(rows []*proto.FactRow, asked []uint64) error {
 	return nil
 }
 
-// numbered checks that the rows of a page are in the order of their connections, none below first, and
-// that the next page, if there is one, begins after them.
-func numbered[T any](rows []T, number func(T) uint64, first, next uint64, limit int) error {
+// placed checks that the rows of a page are in the order of their places, none before first, and that
+// the next page, if there is one, begins after them.
+func placed[T any](rows []T, place func(T) tally.Place, first, next tally.Place, limit int) error {
 	if len(rows) > limit {
 		return tooMany(len(rows), limit)
 	}
-	least := first
-	for _, row := range rows {
-		n := number(row)
-		if n < least {
-			return fmt.Errorf("connection %d is out of order", n)
+	last := first
+	for i, row := range rows {
+		p := place(row)
+		if c := p.Compare(last); c < 0 || c == 0 && i > 0 {
+			return fmt.Errorf("connection %d is out of order, with path %.100q", p.Connection, p.Path)
 		}
-		least = n + 1
+		last = p
 	}
-	if next != 0 && (next < least || next <= first) {
-		return fmt.Errorf("the next page would begin at connection %d, which is not after this one", next)
+	if next != (tally.Place{}) && next.Compare(last) <= 0 {
+		return fmt.Errorf("the next page would begin at connection %d, %.100q, which is not after this one", next.Connection, next.Path)
 	}
 	return nil
 }
 
-// paths checks that the paths of a page are ascending, none below first, and that the next page, if
+// ascending checks that the paths of a page are ascending, none below first, and that the next page, if
 // there is one, begins after them.
 func ascending(paths []string, first, next string, limit int) error {
 	if len(paths) > limit {

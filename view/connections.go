@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"rollcall/proto"
+	"rollcall/tally"
 )
 
 // Connections returns a page of the client connections of all members: by member, and for each member in
@@ -11,37 +12,37 @@ import (
 func (c *Collector) Connections(ctx context.Context, p Page) (Answer[Connection], error) {
 	return gather(ctx, c, p, source[Connection]{
 		list: connectionList,
-		request: func(boot, first uint64, limit uint32) *proto.ViewRequest {
-			return &proto.ViewRequest{About: &proto.ViewRequest_Connections{Connections: &proto.ViewConnections{Boot: boot, First: first, Limit: limit}}}
+		request: func(boot uint64, from tally.Place, limit uint32) *proto.ViewRequest {
+			return &proto.ViewRequest{About: &proto.ViewRequest_Connections{Connections: &proto.ViewConnections{Boot: boot, First: from.Connection, Limit: limit}}}
 		},
 		read: func(member uint32, reply *proto.ViewReply) (part[Connection], error) {
 			r := reply.GetConnections()
 			if r == nil {
 				return part[Connection]{}, errOther
 			}
-			found := part[Connection]{boot: r.Boot, next: r.Next}
+			found := part[Connection]{boot: r.Boot, next: tally.Place{Connection: r.Next}}
 			for _, row := range r.Rows {
 				found.rows = append(found.rows, Connection{member, connection(row)})
 			}
 			return found, nil
 		},
-		number: func(row Connection) uint64 { return row.Number },
+		place: func(row Connection) tally.Place { return tally.Place{Connection: row.Number} },
 	})
 }
 
 // source says how to ask the members for parts of a list, whose rows come in the order of connections.
 type source[T any] struct {
 	list    list
-	request func(boot, first uint64, limit uint32) *proto.ViewRequest
+	request func(boot uint64, from tally.Place, limit uint32) *proto.ViewRequest
 	read    func(member uint32, reply *proto.ViewReply) (part[T], error)
-	number  func(T) uint64 // of the row's connection
+	place   func(T) tally.Place // of a row
 }
 
 // part is what one member adds to a page.
 type part[T any] struct {
 	boot uint64 // the run of its process that counts the connections
 	rows []T
-	next uint64 // connection from which on it has more; 0: it has no more
+	next tally.Place // from which on it has more; zero: it has no more
 }
 
 // gather makes a page of the parts of all members, by member. It asks all members from the page's first
@@ -56,14 +57,15 @@ func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a An
 		return a, err
 	}
 	a.Silent = from.skipped()
+	began := tally.Place{Connection: from.First, Path: string(from.Path)}
 	requests := map[uint32]*proto.ViewRequest{}
 	for _, id := range c.members {
 		switch {
 		case id < from.Member || isSilent(a.Silent, id):
 		case id == from.Member:
-			requests[id] = s.request(from.Boot, from.First, uint32(limit))
+			requests[id] = s.request(from.Boot, began, uint32(limit))
 		default:
-			requests[id] = s.request(0, 0, uint32(limit))
+			requests[id] = s.request(0, tally.Place{}, uint32(limit))
 		}
 	}
 	parts := map[uint32]part[T]{}
@@ -73,11 +75,11 @@ func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a An
 			if err != nil {
 				return err
 			}
-			first := uint64(0)
+			first := tally.Place{}
 			if one.member == from.Member && found.boot == from.Boot {
-				first = from.First
+				first = began
 			}
-			if err := numbered(found.rows, s.number, first, found.next, limit); err != nil {
+			if err := placed(found.rows, s.place, first, found.next, limit); err != nil {
 				return err
 			}
 			parts[one.member] = found
@@ -89,7 +91,7 @@ func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a An
 		return Answer[T]{}, err
 	}
 	var end position
-	if a.Rows, end = join(c.members, parts, limit, s.number); end.Member != 0 {
+	if a.Rows, end = join(c.members, parts, limit, s.place); end.Member != 0 {
 		a.Next = end.cursor(s.list, a.Silent)
 	}
 	return a, nil
@@ -97,16 +99,21 @@ func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a An
 
 // join returns the first rows of all parts, by member, and where the rest begins. It is zero if there is
 // no rest.
-func join[T any](members []uint32, parts map[uint32]part[T], limit int, number func(T) uint64) (rows []T, rest position) {
+func join[T any](members []uint32, parts map[uint32]part[T], limit int, place func(T) tally.Place) (rows []T, rest position) {
 	for _, id := range members {
 		one := parts[id]
 		if room := limit - len(rows); len(one.rows) > room {
 			rows = append(rows, one.rows[:room]...)
-			return rows, position{Member: id, Boot: one.boot, First: number(one.rows[room])}
+			return rows, at(id, one.boot, place(one.rows[room]))
 		}
-		if rows = append(rows, one.rows...); one.next != 0 {
-			return rows, position{Member: id, Boot: one.boot, First: one.next}
+		if rows = append(rows, one.rows...); one.next != (tally.Place{}) {
+			return rows, at(id, one.boot, one.next)
 		}
 	}
 	return rows, position{}
+}
+
+// at returns the position of a place in a member's part.
+func at(member uint32, boot uint64, p tally.Place) position {
+	return position{Member: member, Boot: boot, First: p.Connection, Path: []byte(p.Path)}
 }

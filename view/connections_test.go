@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"rollcall/proto"
+	"rollcall/tally"
 )
 
 // Pages of connections, put together, have each connection of each member once, by member. A member that
@@ -57,8 +58,8 @@ func TestConnections(t *testing.T) {
 
 // When a member has started again, its connections are listed from its first one on.
 func TestConnectionsAfterRestart(t *testing.T) {
-	parts := map[uint32]part[Connection]{1: {boot: 7, rows: []Connection{{Member: 1}, {Member: 1}}, next: 9}}
-	rows, rest := join([]uint32{1}, parts, 5, func(c Connection) uint64 { return c.Number })
+	parts := map[uint32]part[Connection]{1: {boot: 7, rows: []Connection{{Member: 1}, {Member: 1}}, next: tally.Place{Connection: 9}}}
+	rows, rest := join([]uint32{1}, parts, 5, func(c Connection) tally.Place { return tally.Place{Connection: c.Number} })
 	if len(rows) != 2 || rest.Member != 1 || rest.Boot != 7 || rest.First != 9 {
 		t.Errorf("a short part: %d rows, then %+v", len(rows), rest)
 	}
@@ -70,6 +71,37 @@ func TestConnectionsAfterRestart(t *testing.T) {
 	}
 	if a, err = f.Connections(t.Context(), Page{From: position{Member: 1, Boot: 1, First: 3}.cursor(connectionList, nil)}); err != nil || len(a.Rows) != 1 {
 		t.Errorf("a cursor of this run: %+v, %v, want one connection", a, err)
+	}
+}
+
+// Pages of the watches that cover a path, put together, have each of them once, by member, connection and
+// path. A page may end between two watches of one connection.
+func TestWatches(t *testing.T) {
+	f := newFake(t, 3)
+	row := func(connection uint64, path string) *proto.WatchRow {
+		return &proto.WatchRow{Connection: connection, Path: []byte(path), Recursive: path != "/a/b"}
+	}
+	f.watching[1] = []*proto.WatchRow{row(4, "/"), row(4, "/a"), row(4, "/a/b"), row(5, "/a")}
+	f.watching[3] = []*proto.WatchRow{row(1, "/a/b"), row(2, "/"), row(2, "/a/b")}
+	want := []string{"1-4/", "1-4/a", "1-4/a/b", "1-5/a", "3-1/a/b", "3-2/", "3-2/a/b"}
+	for limit := 1; limit <= 8; limit++ {
+		var got []string
+		for p := (Page{Limit: limit}); ; {
+			a, err := f.Watches(t.Context(), "/a/b", p)
+			if err != nil || len(a.Silent) > 0 || len(got) > len(want) {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			for _, w := range a.Rows {
+				got = append(got, fmt.Sprintf("%d-%d%s", w.Member, w.Connection, w.Path))
+			}
+			if a.Next == "" {
+				break
+			}
+			p.From = a.Next
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("pages of %d: %v, want %v", limit, got, want)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	pathWatchList
 	sessionWatchList
 	ephemeralList
+	removalList
 )
 
 // position is what a Cursor holds.
@@ -32,8 +33,10 @@ type position struct {
 	ID     uint64   `json:"i,omitempty"` // session from which on
 	Member uint32   `json:"m,omitempty"` // member from which on
 	Boot   uint64   `json:"b,omitempty"` // the run of that member's process that counted First
-	First  uint64   `json:"f,omitempty"` // connection of that member from which on
+	First  uint64   `json:"f,omitempty"` // connection of that member from which on, and of that one Path
 	Path   []byte   `json:"p,omitempty"` // from which on
+	Zxid   int64    `json:"z,omitempty"` // before which, or in which before Part
+	Part   uint32   `json:"n,omitempty"`
 	Silent []uint32 `json:"s,omitempty"` // members that were silent on an earlier page
 }
 

@@ -42,12 +42,13 @@ type fake struct {
 	sessions []*proto.SessionRow               // the replicated state, in order
 	carried  map[uint32]map[uint64]bool        // sessions with a connection, by member
 	conns    map[uint32][]*proto.ConnectionRow // by member
+	watching map[uint32][]*proto.WatchRow      // that cover a path, by member
 	leader   uint32
 }
 
 func newFake(t *testing.T, members uint32) *fake {
 	t.Helper()
-	f := &fake{peers: map[uint32]*fakePeer{}, carried: map[uint32]map[uint64]bool{}, conns: map[uint32][]*proto.ConnectionRow{}, leader: 2}
+	f := &fake{peers: map[uint32]*fakePeer{}, carried: map[uint32]map[uint64]bool{}, conns: map[uint32][]*proto.ConnectionRow{}, watching: map[uint32][]*proto.WatchRow{}, leader: 2}
 	cfg := Config{Self: 1, Leader: func() uint32 { return f.leader }, Deadline: deadline, Now: time.Now}
 	for id := uint32(1); id <= members; id++ {
 		f.peers[id] = &fakePeer{answer: f.member(id)}
@@ -84,7 +85,7 @@ func (f *fake) member(id uint32) func(context.Context, *proto.ViewRequest) (*pro
 		case *proto.ViewRequest_Connections:
 			return &proto.ViewReply{About: &proto.ViewReply_Connections{Connections: f.connections(id, about.Connections)}}, nil
 		case *proto.ViewRequest_Watches:
-			return &proto.ViewReply{About: &proto.ViewReply_Watches{Watches: f.watches(about.Watches)}}, nil
+			return &proto.ViewReply{About: &proto.ViewReply_Watches{Watches: f.watches(id, about.Watches)}}, nil
 		case *proto.ViewRequest_Owner:
 			return &proto.ViewReply{About: &proto.ViewReply_Owner{Owner: &proto.OwnerRow{Kind: proto.NodeKind_NODE_KIND_EPHEMERAL, Session: 2}}}, nil
 		}
@@ -139,9 +140,22 @@ func (f *fake) connections(member uint32, q *proto.ViewConnections) *proto.Conne
 	return r
 }
 
-// watches returns five watches of a session, on /0 to /4.
-func (f *fake) watches(q *proto.ViewWatches) *proto.WatchRows {
-	r := &proto.WatchRows{}
+// watches returns the watches that cover a path, or five watches of a session, on /0 to /4.
+func (f *fake) watches(member uint32, q *proto.ViewWatches) *proto.WatchRows {
+	r := &proto.WatchRows{Boot: uint64(member)}
+	if len(q.Path) > 0 {
+		for _, w := range f.watching[member] {
+			switch {
+			case q.Boot == uint64(member) && (w.Connection < q.First || w.Connection == q.First && string(w.Path) < string(q.FirstPath)):
+			case len(r.Rows) == int(q.Limit):
+				r.Next, r.NextPath = w.Connection, w.Path
+				return r
+			default:
+				r.Rows = append(r.Rows, w)
+			}
+		}
+		return r
+	}
 	for _, path := range []string{"/0", "/1", "/2", "/3", "/4"} {
 		switch {
 		case path < string(q.FirstPath):

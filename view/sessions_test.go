@@ -204,6 +204,13 @@ func TestLies(t *testing.T) {
 		}
 		return &proto.ViewReply{About: &proto.ViewReply_Watches{Watches: r}}
 	}
+	ofThePath := func(connection uint64, paths ...string) *proto.ViewReply {
+		r := &proto.WatchRows{Next: connection, NextPath: []byte("/")}
+		for _, path := range paths {
+			r.Rows = append(r.Rows, &proto.WatchRow{Connection: connection, Path: []byte(path), Recursive: true})
+		}
+		return &proto.ViewReply{About: &proto.ViewReply_Watches{Watches: r}}
+	}
 	paths := func(next string, all ...string) *proto.ViewReply {
 		r := &proto.EphemeralRows{Next: []byte(next)}
 		for _, path := range all {
@@ -252,6 +259,24 @@ func TestLies(t *testing.T) {
 		a, err := c.Ephemerals(ctx, 1, three)
 		return a.Silent, err
 	}
+	removals := func(next int64, rows ...*proto.RemovalRow) *proto.ViewReply {
+		return &proto.ViewReply{About: &proto.ViewReply_Removals{Removals: &proto.RemovalRows{Rows: rows, NextZxid: next, NextPart: 1}}}
+	}
+	removal := func(zxid int64, path string, cause proto.RemovalCause) *proto.RemovalRow {
+		return &proto.RemovalRow{Zxid: zxid, Part: 1, Path: []byte(path), Cause: cause}
+	}
+	const byDelete = proto.RemovalCause_REMOVAL_CAUSE_DELETE
+	why := func(c *Collector, ctx context.Context) ([]Silence, error) {
+		a, err := c.Removals(ctx, "/x", Page{Limit: 3, From: position{Zxid: 100, Part: 2}.cursor(removalList, nil)})
+		return a.Silent, err
+	}
+	buckets := func(tick uint32, rows ...*proto.BucketRow) *proto.ViewReply {
+		return &proto.ViewReply{About: &proto.ViewReply_Buckets{Buckets: &proto.BucketRows{Leads: true, TickMs: tick, Rows: rows}}}
+	}
+	axis := func(c *Collector, ctx context.Context) ([]Silence, error) {
+		b, err := c.Buckets(ctx)
+		return b.Silent, err
+	}
 	tests := []struct {
 		name  string
 		reply *proto.ViewReply
@@ -269,6 +294,10 @@ func TestLies(t *testing.T) {
 		{"too many connections", conns(0, 1, 2, 3, 4), all, "4 rows, at most 3"},
 		{"unsorted connections", conns(0, 2, 1), all, "connection 1 is out of order"},
 		{"connections without an end", conns(2, 1, 2), all, "would begin at connection 2"},
+		{"watches above the path that do not cover it", watches(1, "", "/"), ofPath, `a watch on "/"`},
+		{"watches that are out of order", ofThePath(2, "/x", "/"), ofPath, `connection 2 is out of order, with path "/"`},
+		{"a watch twice", ofThePath(2, "/x", "/x"), ofPath, `connection 2 is out of order, with path "/x"`},
+		{"watches of a path without an end", ofThePath(2, "/"), ofPath, `would begin at connection 2, "/"`},
 		{"watches on another path", watches(1, "", "/y"), ofPath, `a watch on "/y"`},
 		{"unsorted watches", watches(1, "", "/b", "/a"), ofSession, `the path "/a" is out of order`},
 		{"watches of another session", watches(2, "", "/a"), ofSession, "a watch of session 0x2"},
@@ -280,6 +309,23 @@ func TestLies(t *testing.T) {
 		{"an unknown kind", owner(77, 0), who, "a node of kind 77"},
 		{"marks without digests", state(&proto.MemberStatus{Marks: &proto.Marks{Indexes: []uint64{1}}}), members, "1 marks with 0 digests"},
 		{"too many marks", state(&proto.MemberStatus{Marks: &proto.Marks{Indexes: make([]uint64, 65), Digests: make([]uint64, 65)}}), members, "at most 64"},
+		{"connections instead of removals", conns(0), why, "about something else"},
+		{"too many removals", removals(0, make([]*proto.RemovalRow, 4)...), why, "4 rows, at most 3"},
+		{"removals from after the cursor", removals(0, &proto.RemovalRow{Zxid: 100, Part: 2, Path: []byte("/x"), Cause: byDelete}), why, "removal 2 of transaction 0x64 is out of order"},
+		{"unsorted removals", removals(0, removal(8, "/x", byDelete), removal(9, "/x", byDelete)), why, "transaction 0x9 is out of order"},
+		{"a removal twice", removals(0, removal(8, "/x", byDelete), removal(8, "/x", byDelete)), why, "transaction 0x8 is out of order"},
+		{"a removal by no transaction", removals(0, removal(0, "/x", byDelete)), why, "transaction 0x0 is out of order"},
+		{"a removal of another node", removals(0, removal(8, "/y", byDelete)), why, `"/y", which was not asked for`},
+		{"a removal without a cause", removals(0, removal(8, "/x", 0)), why, "by cause 0"},
+		{"a removal by the end of no session", removals(0, removal(8, "/x", proto.RemovalCause_REMOVAL_CAUSE_SESSION_ENDED)), why, "session 0x0"},
+		{"removals without an end", removals(9, removal(8, "/x", byDelete)), why, "with which this one does not end"},
+		{"no removals without an end", removals(100), why, "with which this one does not end"},
+		{"removals that skip", removals(7, removal(8, "/x", byDelete)), why, "with which this one does not end"},
+		{"connections instead of buckets", conns(0), axis, "about something else"},
+		{"too many buckets", buckets(9, make([]*proto.BucketRow, MaxRows+1)...), axis, "1001 rows, at most 1000"},
+		{"buckets without a width", buckets(0), axis, "without a width"},
+		{"unsorted buckets", buckets(9, &proto.BucketRow{DueMs: 5, Sessions: 1}, &proto.BucketRow{DueMs: 5, Sessions: 1}), axis, "due in 5 ms, comes after one that is due in 5 ms"},
+		{"an empty bucket", buckets(9, &proto.BucketRow{DueMs: 5}), axis, "a bucket of 0 sessions"},
 		{"a long text", state(&proto.MemberStatus{Version: strings.Repeat("x", maxText+1)}), members, "a text of 4097 bytes"},
 	}
 	for _, tt := range tests {

@@ -4,39 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/tally"
 )
 
-// Watches returns a page of the watches on path itself, of all members: by member, and for each member
-// in the order of its connections. It leaves out recursive watches on nodes above path. p.From must come
-// from a page of the same path.
+// Watches returns a page of the watches that cover path, of all members: those on path itself, and the
+// recursive ones on nodes above it. They come by member, for each member in the order of its connections,
+// and for each connection in the order of their paths. p.From must come from a page of the same path.
 func (c *Collector) Watches(ctx context.Context, path string, p Page) (Answer[Watch], error) {
 	if path == "" {
 		return Answer[Watch]{}, errNoPath
 	}
 	return gather(ctx, c, p, source[Watch]{
 		list: pathWatchList,
-		request: func(boot, first uint64, limit uint32) *proto.ViewRequest {
-			return &proto.ViewRequest{About: &proto.ViewRequest_Watches{Watches: &proto.ViewWatches{Path: []byte(path), Boot: boot, First: first, Limit: limit}}}
+		request: func(boot uint64, from tally.Place, limit uint32) *proto.ViewRequest {
+			return &proto.ViewRequest{About: &proto.ViewRequest_Watches{Watches: &proto.ViewWatches{
+				Path: []byte(path), Boot: boot, First: from.Connection, FirstPath: []byte(from.Path), Limit: limit,
+			}}}
 		},
 		read: func(member uint32, reply *proto.ViewReply) (part[Watch], error) {
 			r := reply.GetWatches()
 			if r == nil {
 				return part[Watch]{}, errOther
 			}
-			found := part[Watch]{boot: r.Boot, next: r.Next}
+			found := part[Watch]{boot: r.Boot, next: tally.Place{Connection: r.Next, Path: string(r.NextPath)}}
 			for _, row := range r.Rows {
-				if string(row.Path) != path {
-					return part[Watch]{}, fmt.Errorf("a watch on %.100q", row.Path)
+				if on := string(row.Path); on != path && !(row.Recursive && isAbove(on, path)) {
+					return part[Watch]{}, fmt.Errorf("a watch on %.100q", on)
 				}
 				found.rows = append(found.rows, Watch{member, watch(row)})
 			}
 			return found, nil
 		},
-		number: func(row Watch) uint64 { return row.Connection },
+		place: func(row Watch) tally.Place { return tally.Place{Connection: row.Connection, Path: row.Path} },
 	})
+}
+
+// isAbove reports whether the node at path is below the one at above.
+func isAbove(above, path string) bool {
+	return above == "/" && path != "/" || strings.HasPrefix(path, above+"/")
 }
 
 var errNoPath = errors.New("view: the path is empty")

@@ -99,6 +99,7 @@ func (s *State) step(txn *proto.Txn) {
 	*r = Result{}
 	s.run(txn, r)
 	s.fire()
+	s.rememberDeletes(txn)
 	s.tellQuotas()
 	if own {
 		r.Zxid, r.Multi = s.zxid, slices.Clone(r.Multi)

@@ -56,6 +56,14 @@ const (
 	neverUsed                      // a container that never had a child, last changed at the time at
 )
 
+// cause returns what the removal of such a candidate is due to.
+func (c candidacy) cause() Cause {
+	if c == outdated {
+		return TimeOver
+	}
+	return Unused
+}
+
 func (c Candidate) compare(d Candidate) int {
 	return cmp.Or(cmp.Compare(c.class, d.class), cmp.Compare(c.at, d.at), strings.Compare(c.Path, d.Path))
 }
@@ -155,9 +163,11 @@ func (s *State) reap(txn *proto.Txn, r *Result) {
 	if n == nil {
 		return
 	}
-	if c, ok := n.candidacy(); !ok || !c.due(s.now, req.GetNeverUsedMs()) {
+	c, ok := n.candidacy()
+	if !ok || !c.due(s.now, req.GetNeverUsedMs()) {
 		return
 	}
 	s.take()
 	s.remove(n)
+	s.remember(Removal{Cause: c.class.cause()})
 }

@@ -190,6 +190,7 @@ func (s *State) goBack() {
 			s.count(n)
 		}
 	}
+	s.forget()
 	clear(s.changes)
 	s.changes = s.changes[:0]
 	clear(s.overused)

@@ -70,6 +70,26 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 	return names, n.stat(), jute.OK
 }
 
+// ChildrenAfter returns the names of a node's children that come after a name, in order: up to limit of them,
+// and no more once they have size bytes. more reports whether there are others. It costs what it returns.
+func (s *State) ChildrenAfter(path []byte, after string, limit, size int, who []*proto.Identity) (names []string, more bool, code jute.Code) {
+	n, code := s.read(path, jute.PermRead, who)
+	if code != jute.OK || n.family == nil {
+		return nil, false, code
+	}
+	for child := range n.children.from(name(after)) {
+		switch {
+		case string(child) == after:
+		case len(names) == limit || size <= 0:
+			return names, true, jute.OK
+		default:
+			names = append(names, string(child))
+			size -= len(child)
+		}
+	}
+	return names, false, jute.OK
+}
+
 // GetACL returns a node's list and its Stat. A client that may read but not administer the node
 // sees the hashes of digest entries masked.
 func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Stat, jute.Code) {

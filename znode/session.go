@@ -189,6 +189,7 @@ func (s *State) endSession(session Session, end End) (later bool) {
 	}
 	if s.endsAtOnce(end.Ephemerals) {
 		s.removeOwned(session.ID, end.Ephemerals)
+		s.remember(Removal{Cause: SessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
 	} else {
 		s.unswept.put(s.gen.Load(), key, struct{}{})
 		later = true

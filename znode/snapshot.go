@@ -245,7 +245,8 @@ func (s *State) Restore(r io.Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.content, s.acls = f.content, f.acls
-	s.marks.Store(nil) // marks belong to the old state
+	s.removed = removedNodes{} // a state that was damaged may have removed them
+	s.marks.Store(nil)         // marks belong to the old state
 	s.acls.x509 = s.term.X509
 	s.hooks.Restored()
 	return nil

@@ -71,6 +71,7 @@ type State struct {
 	marks   atomic.Pointer[[]Mark]
 	acls    acls
 	watches watches
+	removed removedNodes // the last ones
 
 	atOnce   int      // endAtOnce
 	perEntry int      // entryRemovals
@@ -78,6 +79,7 @@ type State struct {
 	removals int      // how many removals the running entry may still make
 	format   uint32   // the running entry's
 	changes  []change // changes of the running transaction that watchers will be told about
+	gone     []string // paths of the nodes that the running transaction has removed, until they are remembered
 	overused []Quota  // the quotas that the running transaction exceeded
 	result   Result   // the running transaction's
 	ops      []jute.MultiOp

@@ -78,6 +78,7 @@ func (s *State) sweepFirst(limit int) (removed int) {
 	key, _ := s.unswept.first()
 	id := jute.SessionID(key)
 	removed = s.removeOwned(id, limit)
+	s.remember(Removal{Cause: SessionEnded, Session: id}) // the session's record is gone
 	last := len(s.owned(id, 1)) == 0
 	if last {
 		s.unswept.drop(s.gen.Load(), key)

@@ -19,6 +19,15 @@ func (s *State) Watched(path string) bool {
 	return w.tables[dataTable].paths[path] != nil || w.tables[childTable].paths[path] != nil
 }
 
+// WatchedBelow reports whether anybody has a recursive watch on path itself.
+func (s *State) WatchedBelow(path string) bool {
+	w := &s.watches
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.tables[dataTable].paths[path]
+	return p != nil && p.first.modes&recursive != 0 // these come first
+}
+
 // WatchOn returns in which ways who watches path itself, and false if it does not.
 func (s *State) WatchOn(path string, who Watcher) (kinds WatchKinds, ok bool) {
 	w := &s.watches

@@ -383,6 +383,10 @@ func (m *watchModel) compareListed(t testing.TB, k *client) {
 	}
 	for _, path := range []string{"/a/b", "/none/deep"} {
 		watched := slices.ContainsFunc(m.list, func(p plainWatch) bool { return p.path == path })
+		below := slices.ContainsFunc(m.list, func(p plainWatch) bool { return p.path == path && p.modes&recursive != 0 })
+		if got := s.WatchedBelow(path); got != below {
+			t.Errorf("somebody watches below %s: %t, want %t", path, got, below)
+		}
 		if _, ok := s.WatchOn(path, k); ok != (want[path] != WatchKinds{}) || s.Watched(path) != watched {
 			t.Errorf("client %v watches %s: %t, anybody: %t", k.id, path, ok, s.Watched(path))
 		}

@@ -166,6 +166,7 @@ func (s *State) remove(n *node) {
 	s.uncount(parent)
 	parent.pzxid = s.zxid
 	s.count(parent)
+	s.gone = append(s.gone, n.path)
 	s.changed(change{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
 	s.use(n.path, -1, -len(n.data))
 }

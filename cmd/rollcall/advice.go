@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"rollcall/cli"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
@@ -103,4 +104,6 @@ func (h helped) Unwrap() error { return h.error }
 
 // lastLine returns err as the one line with which a command ends. It begins with the cause: what went
 // wrong after that, because of it, follows.
-func lastLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; after that: ") }
+func lastLine(err error) string {
+	return cli.Visible(strings.ReplaceAll(err.Error(), "\n", "; after that: "))
+}

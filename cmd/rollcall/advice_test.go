@@ -100,7 +100,7 @@ func TestCommandsAdvise(t *testing.T) {
 	})
 	for _, tt := range []struct{ name, args, want string }{
 		{"no file", "serve DIR/none.cfg", "serve: open DIR/none.cfg: no such file or directory; name a zoo.cfg"},
-		{"two files", "serve DIR/alone.cfg b", `unexpected argument "b"; after the flags comes one zoo.cfg`},
+		{"two files", "serve DIR/alone.cfg b", `unexpected argument "b"; it takes one zoo.cfg`},
 		{"up with a file", "up zoo.cfg", `unexpected argument "zoo.cfg"; it takes flags only`},
 		{"port for clients", "serve -client " + taken + " DIR/alone.cfg", "address already in use; another process listens there"},
 		{"port for members", "serve DIR/quorum.cfg", "listen for members: listen tcp " + taken + ": bind: address already in use; another process"},
@@ -113,7 +113,7 @@ func TestCommandsAdvise(t *testing.T) {
 		{"up in a file", "up -port 60999 -members 1 -data DIR/file", "not a directory; -data must name a folder"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := run(t.Context(), strings.Fields(at(tt.args)), nil, io.Discard, io.Discard)
+			err := runCommand(t.Context(), strings.Fields(at(tt.args)), nil, io.Discard, io.Discard)
 			if err == nil || !strings.Contains(err.Error(), at(tt.want)) {
 				t.Errorf("%s: %v\nwant %s", tt.args, err, at(tt.want))
 			}

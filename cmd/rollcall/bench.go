@@ -14,12 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"rollcall/bench"
+	"rollcall/cli"
 )
 
-const benchTakes = `CASE...
-
-puts load on an ensemble that speaks ZooKeeper's protocol and measures it. %s
+const benchHelp = `Puts load on an ensemble that speaks ZooKeeper's protocol and measures it. %s
 Nodes are made below /rollcall-bench-RANDOM and removed at the end. A case may have
 parameters of its own: set:conns=64,window=1. docs/bench.md explains each row.
 
@@ -28,7 +29,6 @@ Cases:
 
 // benchFlags are the flags of `rollcall bench` and of `rollcall bench compare`.
 type benchFlags struct {
-	fs     *flag.FlagSet
 	params bench.Params
 	set    map[string]bool // knobs that were given
 	output string
@@ -55,71 +55,74 @@ func keeperCommand() []string {
 	return []string{program, "bench", keepCommand}
 }
 
-// runBench measures one ensemble, or compares two.
-func runBench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) == 1 && args[0] == keepCommand {
-		runtime.GOMAXPROCS(1)
-		return bench.ServeKeeper(ctx, os.Stdin, stdout)
-	}
-	compare := len(args) > 0 && args[0] == "compare"
-	if compare {
-		args = args[1:]
-	}
-	f := newBenchFlags(compare, stderr)
-	if err := f.fs.Parse(args); err != nil {
-		return err
-	}
-	cases, err := f.cases(f.fs.Args())
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.fs.Name(), err)
-	}
-	if err := f.useCPUs(cases); err != nil {
-		return fmt.Errorf("%s: %w", f.fs.Name(), err)
-	}
-	progress, clear := onTerminal(stderr)
-	if compare {
-		err = f.compare(ctx, cases, stdout, progress, clear)
-	} else {
-		err = f.measure(ctx, cases, stdout, progress, clear)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.fs.Name(), err)
-	}
-	return nil
+// newBench returns the command that measures an ensemble.
+func newBench(w cli.World) *cobra.Command {
+	cmd := newBenchCommand(w, "bench", (*benchFlags).measure, func(f *benchFlags, fs *flag.FlagSet) {
+		f.a.register(fs, "servers", "")
+	})
+	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.Tools
+	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h\nshows how to compare two.") + listOfCases()
+	cmd.Flags().Lookup("output").Usage = "`format`: table or json"
+	compare := newBenchCommand(w, "compare", (*benchFlags).compare, func(f *benchFlags, fs *flag.FlagSet) {
+		f.a.register(fs, "a", "a-")
+		f.b.register(fs, "b", "b-")
+		fs.IntVar(&f.rounds, "rounds", bench.MinRounds, fmt.Sprintf("how many `times` each case runs on each, %d to %d", bench.MinRounds, bench.MaxRounds))
+	})
+	compare.Short = "measure two ensembles by turns"
+	compare.Long = fmt.Sprintf(benchHelp, "This measures\ntwo of them, a and b, by turns.") + listOfCases()
+	cmd.AddCommand(compare, &cobra.Command{
+		Use: keepCommand, Short: "hold sessions for another process", Hidden: true, Args: cli.Takes(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			runtime.GOMAXPROCS(1)
+			return bench.ServeKeeper(cmd.Context(), w.In, w.Out)
+		},
+	})
+	return cmd
 }
 
-func newBenchFlags(compare bool, stderr io.Writer) *benchFlags {
+// newBenchCommand returns a command that runs cases. register adds the flags that only this one has.
+func newBenchCommand(w cli.World, name string, run func(*benchFlags, context.Context, []bench.Params, io.Writer, func(string), func()) error, register func(*benchFlags, *flag.FlagSet)) *cobra.Command {
 	f := &benchFlags{params: bench.Defaults(), set: map[string]bool{}}
-	name := "bench"
-	if compare {
-		name = "bench compare"
+	cmd := &cobra.Command{
+		Use: name + " [flags] CASE...", Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			command := strings.TrimPrefix(cmd.CommandPath(), "rollcall ")
+			cases, err := f.cases(args)
+			if err == nil {
+				err = f.useCPUs(cases)
+			}
+			if err != nil {
+				return cli.With(cli.WrongUse, fmt.Errorf("%s: %w", command, err))
+			}
+			progress, clear := onTerminal(w)
+			if err := run(f, cmd.Context(), cases, w.Out, progress, clear); err != nil {
+				return fmt.Errorf("%s: %w", command, err)
+			}
+			return nil
+		},
 	}
-	takes := fmt.Sprintf(benchTakes, "rollcall bench compare -h\nshows how to compare two.")
-	if compare {
-		takes = fmt.Sprintf(benchTakes, "This measures\ntwo of them, a and b, by turns.")
-	}
-	for _, c := range bench.Cases() {
-		takes += fmt.Sprintf("  %-11s %s\n", c[0], c[1])
-	}
-	f.fs = newFlags(name, takes, stderr)
-	if compare {
-		f.a.register(f.fs, "a", "a-")
-		f.b.register(f.fs, "b", "b-")
-		f.fs.IntVar(&f.rounds, "rounds", bench.MinRounds, fmt.Sprintf("how many `times` each case runs on each, %d to %d", bench.MinRounds, bench.MaxRounds))
-		f.fs.StringVar(&f.output, "o", "table", "`format`: table, json or markdown")
-	} else {
-		f.a.register(f.fs, "servers", "")
-		f.fs.StringVar(&f.output, "o", "table", "`format`: table or json")
-	}
-	f.fs.IntVar(&f.cpus, "cpus", 0, fmt.Sprintf("how many `processors` this tool may use at once, 1 to %d (default 1, with a rate 2: fewer wake-ups cost less CPU time)", maxCPUs))
-	f.fs.BoolVar(&f.params.Keep, "keep", false, "leave the nodes")
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	register(f, fs)
+	fs.IntVar(&f.cpus, "cpus", 0, fmt.Sprintf("how many `processors` this tool may use at once, 1 to %d (default 1, with a rate 2: fewer wake-ups cost less CPU time)", maxCPUs))
+	fs.BoolVar(&f.params.Keep, "keep", false, "leave the nodes")
 	for _, k := range bench.Knobs() {
-		f.fs.Func(k.Name, k.Usage, func(value string) error {
+		fs.Func(k.Name, k.Usage, func(value string) error {
 			f.set[k.Name] = true
 			return k.Set(&f.params, value)
 		})
 	}
-	return f
+	cmd.Flags().AddGoFlagSet(fs)
+	cmd.Flags().StringVarP(&f.output, "output", "o", "table", "`format`: table, json or markdown")
+	return cmd
+}
+
+// listOfCases returns a line for each case.
+func listOfCases() string {
+	text := ""
+	for _, c := range bench.Cases() {
+		text += fmt.Sprintf("  %-11s %s\n", c[0], c[1])
+	}
+	return text
 }
 
 // register adds the flags of one ensemble; prefix tells two apart.
@@ -141,9 +144,6 @@ func (f *benchFlags) cases(args []string) ([]bench.Params, error) {
 	}
 	var list []bench.Params
 	for _, arg := range args {
-		if strings.HasPrefix(arg, "-") {
-			return nil, fmt.Errorf("flag %s after a case: flags come first", arg)
-		}
 		p, err := bench.ParseCase(arg, f.params)
 		if err != nil {
 			return nil, err
@@ -266,19 +266,14 @@ func printJSON(w io.Writer, v any) error {
 const clearLine = "\r\x1b[K"
 
 // onTerminal returns a function that keeps one line of a terminal up to date, and one that empties it. If
-// w is not a terminal, line is nil and clear does nothing.
-func onTerminal(w io.Writer) (line func(string), clear func()) {
-	file, ok := w.(*os.File)
-	if !ok {
-		return nil, func() {}
-	}
-	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+// stderr is not a terminal, line is nil and clear does nothing.
+func onTerminal(w cli.World) (line func(string), clear func()) {
+	if !w.ErrTerminal {
 		return nil, func() {}
 	}
 	begun := time.Now()
 	line = func(text string) {
-		_, _ = fmt.Fprintf(w, "%s%5.0f s  %s", clearLine, time.Since(begun).Seconds(), text) // nothing can be done about an error
+		_, _ = fmt.Fprintf(w.Err, "%s%5.0f s  %s", clearLine, time.Since(begun).Seconds(), text) // nothing can be done about an error
 	}
-	return line, func() { _, _ = io.WriteString(w, clearLine) }
+	return line, func() { _, _ = io.WriteString(w.Err, clearLine) }
 }

@@ -77,7 +77,7 @@ func (c fileCase) text() string {
 func TestFiles(t *testing.T) {
 	const path = "testdata/files.txt"
 	_, at := inDir(t, map[string]string{"myid": "1", "cfg": ensembleCfg})
-	plain := settingsIn(t, at("DIR/cfg"))
+	plain := settingsIn(t, "", at("DIR/cfg"))
 	cases := readFileCases(t, path)
 	var anew strings.Builder
 	for i, c := range cases {

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"rollcall/cli"
 	"rollcall/config"
 )
 
@@ -19,33 +22,40 @@ const (
 	maxHealthAnswer = 64 << 10        // srvr answers with a dozen lines
 )
 
-// health asks the member of this machine for its mode and prints it. It returns an error if there is no
+// newHealth returns the command that asks the member of this machine whether it serves clients.
+func newHealth(w cli.World) *cobra.Command {
+	addr := ""
+	cmd := &cobra.Command{
+		Use: "health [flags] [zoo.cfg]", Short: "exit with 0 if the member of this machine serves clients", GroupID: cli.Run,
+		Long: "Prints the role of the member of this machine, and exits with 0, if it serves clients. Otherwise it exits with 1 and says why.",
+		Args: cli.Takes(0, 1, oneFile),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if addr == "" {
+				var err error
+				if addr, err = healthAddr(fileOf(args), w.Env); err != nil {
+					return told{fmt.Errorf("health: %w", err)}
+				}
+			}
+			return health(cmd.Context(), addr, w.Out)
+		},
+	}
+	cmd.Flags().StringVar(&addr, "addr", "", "`host:port` of the member (default: where the configuration puts its clients)")
+	return cmd
+}
+
+// health asks the member at addr for its mode and prints it. It returns an error if there is no
 // answer within healthTimeout, or if the member does not serve clients.
-func health(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
-	fs := newFlags("health", "[zoo.cfg]", stderr)
-	addr := fs.String("addr", "", "`host:port` of the member (default: where the configuration puts its clients)")
-	if err := fs.Parse(args); err != nil {
-		return err
-	}
-	if fs.NArg() > 1 {
-		return fmt.Errorf("health: unexpected argument %q; after the flags comes one zoo.cfg", fs.Arg(1))
-	}
-	if *addr == "" {
-		var err error
-		if *addr, err = healthAddr(fs.Arg(0), env); err != nil {
-			return told{fmt.Errorf("health: %w", err)}
-		}
-	}
-	if _, _, err := net.SplitHostPort(*addr); err != nil {
-		return fmt.Errorf("health: -addr %s: allowed is host:port", config.Brief(*addr))
+func health(ctx context.Context, addr string, stdout io.Writer) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return cli.With(cli.WrongUse, fmt.Errorf("health: -addr %s: allowed is host:port", config.Brief(addr)))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()
-	mode, err := askMode(ctx, *addr)
+	mode, err := askMode(ctx, addr)
 	if err != nil {
-		return fmt.Errorf("health: %s: %w", *addr, err)
+		return fmt.Errorf("health: %s: %w", addr, err)
 	}
-	_, err = fmt.Fprintf(stdout, "%s: %s\n", *addr, mode)
+	_, err = fmt.Fprintf(stdout, "%s: %s\n", addr, mode)
 	return err
 }
 

@@ -49,7 +49,7 @@ func TestHealth(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			addr := answerWord(t, tt.answer)
 			var out bytes.Buffer
-			err := health(t.Context(), []string{"-addr", addr}, nil, &out, io.Discard)
+			err := health(t.Context(), addr, &out)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -82,7 +82,7 @@ func TestHealthRefused(t *testing.T) {
 	addr := l.Addr().String()
 	_ = l.Close()
 	var out bytes.Buffer
-	if err := health(t.Context(), []string{"-addr", addr}, nil, &out, io.Discard); err == nil || out.Len() > 0 {
+	if err := health(t.Context(), addr, &out); err == nil || out.Len() > 0 {
 		t.Errorf("health: %v, printed %q", err, out.String())
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -12,26 +11,55 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"rollcall/cli"
 	"rollcall/quorum/disk"
 )
 
-// The help of a command names its arguments as well as its flags.
+// runCommand runs a command line as run does. Nothing is on its stdin, and it has no terminal.
+func runCommand(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
+	return run(ctx, args, cli.World{In: strings.NewReader(""), Out: stdout, Err: stderr, Env: env, Now: time.Now})
+}
+
+// The help of a command names its arguments as well as its flags. Nothing is on stderr.
 func TestCommandHelp(t *testing.T) {
 	for command, want := range map[string]string{
-		"up":      "rollcall up [flags]\n",
-		"bench":   "rollcall bench [flags] CASE...\n",
-		"serve":   "rollcall serve [flags] [zoo.cfg]\n",
-		"health":  "rollcall health [flags] [zoo.cfg]\n",
-		"recover": "rollcall recover [flags] [zoo.cfg]\n",
+		"up":            "rollcall up [flags]\n",
+		"bench":         "rollcall bench [flags] CASE...\n",
+		"bench compare": "rollcall bench compare [flags] CASE...\n",
+		"serve":         "rollcall serve [flags] [zoo.cfg]\n",
+		"health":        "rollcall health [flags] [zoo.cfg]\n",
+		"recover":       "rollcall recover [flags] [zoo.cfg]\n",
+		"version":       "rollcall version [flags]\n",
+		"":              "rollcall COMMAND [flags]\n",
 	} {
-		t.Run(command, func(t *testing.T) {
-			var stderr bytes.Buffer
-			err := run(t.Context(), []string{command, "-h"}, nil, io.Discard, &stderr)
-			if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(stderr.String(), want) {
-				t.Errorf("%v: %s", err, stderr.String())
+		for _, flag := range []string{"-h", "-help", "--help"} {
+			var stdout, stderr bytes.Buffer
+			err := runCommand(t.Context(), append(strings.Fields(command), flag), nil, &stdout, &stderr)
+			if err != nil || !strings.HasPrefix(stdout.String(), want) || stderr.Len() > 0 {
+				t.Errorf("%s %s: %v: %s%s", command, flag, err, stdout.String(), stderr.String())
 			}
-		})
+		}
+	}
+}
+
+// Without a command, the list of commands is on stderr, and the command line is wrong.
+func TestNoCommand(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	err := runCommand(t.Context(), nil, nil, &stdout, &stderr)
+	if cli.StatusOf(err) != cli.WrongUse || stdout.Len() > 0 || !strings.Contains(stderr.String(), "\n  serve ") {
+		t.Errorf("%v: %s, %s", err, stdout.String(), stderr.String())
+	}
+}
+
+// The version is printed by the command and by the flag, as before there were commands with flags.
+func TestVersionCommand(t *testing.T) {
+	for _, arg := range []string{"version", "-version", "--version"} {
+		var stdout bytes.Buffer
+		if err := runCommand(t.Context(), []string{arg}, nil, &stdout, io.Discard); err != nil || stdout.String() != builtFrom().String()+"\n" {
+			t.Errorf("%s: %v, %q", arg, err, stdout.String())
+		}
 	}
 }
 
@@ -46,7 +74,7 @@ func TestUpOnTakenPort(t *testing.T) {
 		port = l.Addr().(*net.TCPAddr).Port
 	}
 	args := []string{"up", "-data", t.TempDir(), "-port", fmt.Sprint(port)}
-	err = run(t.Context(), args, nil, io.Discard, io.Discard)
+	err = runCommand(t.Context(), args, nil, io.Discard, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "address already in use; -port takes others") {
 		t.Errorf("%v", err)
 	}
@@ -64,7 +92,7 @@ func TestHTTPPortInUse(t *testing.T) {
 	dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=0\nclientPortAddress=127.0.0.1\nadmin.serverPort=" + port + "\n"})
 	ctx, stop := context.WithCancel(t.Context())
 	logged := &watched{text: "msg=\"member starts\"", seen: stop}
-	if err := run(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, logged); err != nil {
+	if err := runCommand(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, logged); err != nil {
 		t.Errorf("serve: %v", err)
 	}
 	text := logged.all.String()
@@ -100,7 +128,7 @@ func TestServeInAnothersFolder(t *testing.T) {
 	if err := errors.Join(os.Mkdir(own, 0o700), os.WriteFile(filepath.Join(own, "identity.json"), []byte(identity), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	err := run(t.Context(), []string{"serve", "-client", "127.0.0.1:0", filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, io.Discard)
+	err := runCommand(t.Context(), []string{"serve", "-client", "127.0.0.1:0", filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, io.Discard)
 	if !errors.Is(err, disk.ErrOtherMember) {
 		t.Fatalf("%v, want ErrOtherMember", err)
 	}

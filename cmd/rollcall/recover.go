@@ -1,16 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
+	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"rollcall/cli"
+	"rollcall/config"
 	"rollcall/member"
 )
 
@@ -25,16 +26,31 @@ const recoverCompare = `Of two members, the one with the later term has more dat
 A member that is stopped cannot be asked. Run this command on each one that has data, answer no, and compare.
 `
 
-// recoverMember lets the survivor of a lost majority start, with the server list in its zoo.cfg.
-func recoverMember(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
+// newRecover returns the command that lets the survivor of a lost majority start.
+func newRecover(w cli.World) *cobra.Command {
+	var f memberFlags
 	yes, force := false, false
-	cfg, logger, err := configured("recover", args, env, stderr, func(fs *flag.FlagSet) {
-		fs.BoolVar(&yes, "yes", false, "do it without asking")
-		fs.BoolVar(&force, "force", false, "do it even if another member is known to have more data, which is lost then")
-	})
-	if err != nil {
-		return err
+	cmd := &cobra.Command{
+		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority start alone", GroupID: cli.Run, Args: cli.Takes(0, 1, oneFile),
+		Long: "Lets the survivor of a lost majority start alone, with the server list in its zoo.cfg. Run it on a member that is stopped. Before it changes anything, it says what the " +
+			"recovery costs and which member has the most data, and asks.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, log, err := f.configured(w, "recover", args)
+			if err != nil {
+				return err
+			}
+			return recoverMember(cmd.Context(), cfg, log.Logger(), yes, force, w)
+		},
 	}
+	f.register(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	cmd.Flags().BoolVar(&force, "force", false, "do it even if another member is known to have more data, which is lost then")
+	return cmd
+}
+
+// recoverMember lets the survivor of a lost majority start, with the server list in its zoo.cfg.
+func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.World) error {
+	stdout := w.Out
 	recovery := member.Recovery{ID: cfg.MyID, Servers: voters(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, Logger: logger}
 	if err := survey(ctx, recovery, force, stdout); err != nil {
 		return fmt.Errorf("recover: %w", err)
@@ -47,8 +63,8 @@ func recoverMember(ctx context.Context, args, env []string, stdout, stderr io.Wr
 		return err
 	}
 	if !yes {
-		if err := confirm(os.Stdin, stdout); err != nil {
-			return fmt.Errorf("recover: %w", err)
+		if err := cli.Confirm(w, "recover", ""); err != nil {
+			return err
 		}
 	}
 	if ctx.Err() != nil {
@@ -57,7 +73,7 @@ func recoverMember(ctx context.Context, args, env []string, stdout, stderr io.Wr
 	if err := member.Recover(recovery); err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
-	_, err = fmt.Fprintf(stdout, "Member %d can be started now.\n", cfg.MyID)
+	_, err := fmt.Fprintf(stdout, "Member %d can be started now.\n", cfg.MyID)
 	return err
 }
 
@@ -121,19 +137,4 @@ func describe(findings []member.Finding) string {
 		b.WriteString(recoverCompare)
 	}
 	return b.String()
-}
-
-// confirm reads one line, and returns an error unless it is yes.
-func confirm(in io.Reader, out io.Writer) error {
-	if _, err := fmt.Fprint(out, "Type yes to go on: "); err != nil {
-		return err
-	}
-	answer, err := bufio.NewReader(io.LimitReader(in, 64)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	if strings.TrimSpace(answer) != "yes" {
-		return errors.New("not confirmed; nothing was changed")
-	}
-	return nil
 }

@@ -67,7 +67,7 @@ func TestRecoverWithoutData(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := run(t.Context(), []string{"recover", "-yes", file}, nil, &out, &out); !errors.Is(err, disk.ErrNoData) {
+	if err := runCommand(t.Context(), []string{"recover", "-yes", file}, nil, &out, &out); !errors.Is(err, disk.ErrNoData) {
 		t.Errorf("%v, want ErrNoData\n%s", err, out.String())
 	}
 	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {

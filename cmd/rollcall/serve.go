@@ -5,14 +5,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/logs"
 	"rollcall/member"
 	"rollcall/quorum/disk"
 )
@@ -21,25 +25,44 @@ import (
 // all arrive at the next member at once.
 const drainPace = 500 * time.Millisecond
 
-// serve runs one member until ctx ends.
-func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
-	cfg, logger, err := configured("serve", args, env, stderr, nil)
-	if err != nil {
-		return err
+// newServe returns the command that runs one member.
+func newServe(w cli.World) *cobra.Command {
+	var f memberFlags
+	cmd := &cobra.Command{
+		Use: "serve [flags] [zoo.cfg]", Short: "run one member", GroupID: cli.Run, Args: cli.Takes(0, 1, oneFile),
+		Long: "Runs one member, with ZooKeeper's zoo.cfg. Without a file it takes $ZOO_CONF_DIR/zoo.cfg, or the variables ZOO_… of ZooKeeper's image. " +
+			"docs/configuration.md lists keys and variables.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, log, err := f.configured(w, "serve", args)
+			if err != nil {
+				return err
+			}
+			stop := f.reloadOnHangup(w, args, cfg, log)
+			defer stop()
+			return serve(cmd.Context(), cfg, log, w)
+		},
 	}
+	f.register(cmd)
+	return cmd
+}
+
+// serve runs one member until ctx ends.
+func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) error {
+	logger, systemd := log.Logger(), newNotifier(w)
 	if err := cfg.SaveMyID(); err != nil {
 		return told{fmt.Errorf("serve: %w", err)}
 	}
-	keepWithin(cgroupMemory(os.DirFS("/")), env)
+	keepWithin(cgroupMemory(os.DirFS("/")), w.Env)
 	clients, err := listenClients(cfg.ClientAddr)
 	if err != nil {
 		return fmt.Errorf("serve: clients: %w", err)
 	}
-	settings := memberConfig(cfg, logger)
+	settings := memberConfig(cfg, log)
 	settings.Clients = clients
 	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; set another admin.serverPort, or admin.enableServer=false", logger)
 	settings.Collectors = listenHTTP(cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", logger)
 	settings.Events = func(e member.Event) { logger.Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
+	systemd.send("STATUS=opening the data folder")
 	m, err := member.New(settings)
 	if err != nil {
 		closeListeners(settings) // the error of New is the one to return
@@ -50,12 +73,13 @@ func serve(ctx context.Context, args, env []string, stderr io.Writer) error {
 	}
 	logger.Info("member starts", "member", cfg.MyID, "version", builtFrom().version(), "clients", clients.Addr().String(),
 		"http", addrOf(settings.Operators), "metrics", addrOf(settings.Collectors), "data", cfg.Dir, "members", len(settings.Servers), "tick", cfg.Tick)
-	var tuning sync.WaitGroup
+	var beside sync.WaitGroup
 	over, stop := context.WithCancel(ctx)
-	tuning.Go(func() { keepSmall(over, env, m.Ready()) })
+	beside.Go(func() { keepSmall(over, w.Env, m.Ready()) })
+	beside.Go(func() { systemd.run(over, m.Health) })
 	err = m.Run(ctx)
 	stop()
-	tuning.Wait()
+	beside.Wait()
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -75,35 +99,69 @@ func eventLevel(kind member.EventKind) slog.Level {
 	return slog.LevelDebug
 }
 
-// configured parses the flags of a command that works on one member, loads its configuration and logs
-// the warnings. more adds flags that only this command has; it may be nil.
-func configured(command string, args, env []string, stderr io.Writer, more func(*flag.FlagSet)) (config.Config, *slog.Logger, error) {
-	fs := newFlags(command, "[zoo.cfg]", stderr)
-	var flags config.Flags
-	flags.Register(fs)
-	if more != nil {
-		more(fs)
+// oneFile is what commands that work on one member take.
+const oneFile = "one zoo.cfg"
+
+// fileOf returns the zoo.cfg among the arguments, or "" if there is none.
+func fileOf(args []string) string {
+	if len(args) == 0 {
+		return ""
 	}
-	verbose := fs.Bool("v", false, "also log what matters only to developers")
-	if err := fs.Parse(args); err != nil {
-		return config.Config{}, nil, err
-	}
-	if fs.NArg() > 1 {
-		return config.Config{}, nil, fmt.Errorf("%s: unexpected argument %q; after the flags comes one zoo.cfg", command, fs.Arg(1))
-	}
-	level := slog.LevelInfo
-	if *verbose {
-		level = slog.LevelDebug
-	}
-	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	cfg, warnings, err := config.Load(fs.Arg(0), env, flags)
-	for _, w := range warnings {
-		logger.Warn(w.Text, "where", w.Where)
-	}
+	return args[0]
+}
+
+// memberFlags are the flags of the commands that work on one member.
+type memberFlags struct {
+	config  config.Flags
+	verbose bool
+}
+
+func (f *memberFlags) register(cmd *cobra.Command) {
+	fs := flag.NewFlagSet(cmd.Name(), flag.ContinueOnError)
+	f.config.Register(fs)
+	cmd.Flags().AddGoFlagSet(fs)
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also log what matters only to developers")
+}
+
+// configured loads the configuration of a member, for the command of this name, and opens the log with
+// the warnings.
+func (f *memberFlags) configured(w cli.World, command string, args []string) (config.Config, *logs.Log, error) {
+	cfg, warnings, err := config.Load(fileOf(args), w.Env, f.config)
+	log := logs.New(w.Err, logs.Settings{JSON: cfg.Log.JSON, Level: f.level(cfg)}, toJournal(w))
+	logWarnings(log.Logger(), warnings)
 	if err != nil {
 		return config.Config{}, nil, told{fmt.Errorf("%s: %w", command, err)}
 	}
-	return cfg, logger, nil
+	return cfg, log, nil
+}
+
+// level returns the level of the log: the flag -v wins over the key.
+func (f *memberFlags) level(cfg config.Config) slog.Level {
+	if f.verbose {
+		return slog.LevelDebug
+	}
+	return cfg.Log.Level
+}
+
+// logWarnings logs the warnings about a configuration. All keys that have no effect are in one line; the
+// reasons are at the debug level.
+func logWarnings(log *slog.Logger, warnings []config.Warning) {
+	var idle []string
+	for _, w := range warnings {
+		if w.NoEffect == "" {
+			log.Warn(w.Text, "where", w.Where)
+			continue
+		}
+		log.Debug(w.Text, "where", w.Where)
+		name := w.NoEffect
+		if w.Where != name {
+			name += " (" + w.Where + ")"
+		}
+		idle = append(idle, name)
+	}
+	if len(idle) > 0 {
+		log.Warn("keys have no effect; docs/configuration.md says why", "keys", strings.Join(idle, ", "))
+	}
 }
 
 // listenClients opens the port for clients. A member without one, whose addr is "", gets a listener on
@@ -149,12 +207,12 @@ func closeListeners(cfg member.Config) {
 
 // memberConfig adds to the settings what a member needs besides. The caller adds
 // the listeners and Events.
-func memberConfig(cfg config.Config, logger *slog.Logger) member.Config {
+func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 	cfg.Limits.Budget = clientMemory(cfg.Limits.Budget, 1)
 	return member.Config{
 		Settings: cfg.Settings, ID: cfg.MyID, Servers: voters(cfg), Drain: drainPace,
-		Bind: cfg.Bind, EnsembleText: cfg.EnsembleText(),
-		Version: builtFrom().version(), Built: builtFrom().built(), Logger: logger,
+		Bind: cfg.Bind, EnsembleText: cfg.EnsembleText(), Keys: cfg.Keys,
+		Version: builtFrom().version(), Built: builtFrom().built(), Log: log,
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -30,6 +29,7 @@ type settingCase struct {
 	key, value string
 	base       string // instead of ensembleCfg
 	dynamic    string // the content of the file DIR/dynamic
+	env        string // a variable
 	want       string // lines "field value", sorted; DIR for the folder
 }
 
@@ -58,6 +58,8 @@ var settingCases = []settingCase{
 	{key: "logStore", value: "boltdb", want: "LogKind boltdb"},
 	{key: "storeStallLimit", value: "1700", want: "StoreStallLimit 1.7s"},
 	{key: "4lw.commands.whitelist", value: "ruok, mntr", want: "Whitelist [ruok mntr]"},
+	{key: "logFormat", value: "json", want: "log {JSON:true Level:INFO}"},
+	{key: "logLevel", value: "warn", want: "log {JSON:false Level:WARN}"},
 	{key: "skipACL", value: "yes", want: "Rules.SkipACL true"},
 	{key: "extendedTypesEnabled", value: "true", want: "Rules.TTLNodes true"},
 	{key: "enforceQuota", value: "true", want: "Rules.EnforceQuota true"},
@@ -90,13 +92,17 @@ var settingCases = []settingCase{
 		want: "EnsembleText server.1=a:1:2:participant|server.2=b:1:2:participant|server.3=c:1:2:participant|version=0\n" +
 			"Servers [{1 a:1 a:2} {2 b:1 b:2} {3 c:1 c:2}]",
 	},
+	{
+		key: "serverIdFromHostname", value: "true", base: "dataDir=DIR/empty\nclientPort=2181\n", env: "HOSTNAME=rollcall-6.members",
+		want: "ID 7\nServers [{7 standalone:1 standalone:2}]",
+	},
 	{key: "quorumListenOnAllIPs", value: "true", want: "Bind :2888"},
 	{key: "-new-ensemble", want: "NewEnsemble true"},
 	{key: "-myid", value: "2", want: "ID 2"},
 }
 
 // given lists the fields of member.Config that no key sets.
-var given = strings.Fields("Clients Operators Collectors Drain Version Built Network Stores Now Events Logger Hooks Wrap WrapLog Rules.X509")
+var given = strings.Fields("Clients Operators Collectors Drain Version Built Network Stores Now Events Log Logger Hooks Wrap WrapLog Rules.X509")
 
 // Every key that is served sets fields of a member's configuration. Every field there is set by
 // some key, except those in given.
@@ -122,8 +128,8 @@ func TestEveryKeyReachesTheMember(t *testing.T) {
 			if err := errors.Join(os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "myid"), []byte("1"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			before := settingsIn(t, at("DIR/before"))
-			after := settingsIn(t, at("DIR/after"), args...)
+			before := settingsIn(t, tt.env, at("DIR/before"))
+			after := settingsIn(t, tt.env, at("DIR/after"), args...)
 			var changed []string
 			for name, value := range after {
 				covered[name] = covered[name] || value != before[name]
@@ -138,7 +144,7 @@ func TestEveryKeyReachesTheMember(t *testing.T) {
 		})
 	}
 	_, at := inDir(t, map[string]string{"myid": "1", "cfg": ensembleCfg})
-	for name := range settingsIn(t, at("DIR/cfg")) {
+	for name := range settingsIn(t, "", at("DIR/cfg")) {
 		if covered[name] == slices.Contains(given, name) {
 			t.Errorf("member.Config.%s: some key changes it: %t; given says the opposite", name, covered[name])
 		}
@@ -146,10 +152,10 @@ func TestEveryKeyReachesTheMember(t *testing.T) {
 }
 
 // settingsIn returns the fields of the member's configuration that a file and args lead to, by
-// name. "clients" is the address for clients.
-func settingsIn(t *testing.T, file string, args ...string) map[string]string {
+// name. "clients" is the address for clients, and "log" what the log is opened with.
+func settingsIn(t *testing.T, env, file string, args ...string) map[string]string {
 	t.Helper()
-	cfg, _, err := config.Load(file, nil, parseFlags(t, args...))
+	cfg, _, err := config.Load(file, []string{env}, parseFlags(t, args...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +163,10 @@ func settingsIn(t *testing.T, file string, args ...string) map[string]string {
 }
 
 func settingsOf(cfg config.Config) map[string]string {
-	all := map[string]string{"clients": cfg.ClientAddr}
-	flattenSettings(all, "", reflect.ValueOf(memberConfig(cfg, slog.New(slog.DiscardHandler))))
+	all := map[string]string{"clients": cfg.ClientAddr, "log": fmt.Sprintf("%+v", cfg.Log)}
+	flattenSettings(all, "", reflect.ValueOf(memberConfig(cfg, nil)))
 	all["Bind"] = cfg.Bind("host:2888")
+	delete(all, "Keys") // these say where each value is from
 	return all
 }
 

@@ -2,102 +2,155 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"rollcall/admin"
+	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/logs"
 	"rollcall/member"
-	"rollcall/server"
 )
 
-// `rollcall up` uses ZooKeeper's limits of session timeouts for a tick of 2 s. Its own tick is half
-// of that, so that a leader is replaced in about half a second.
 const (
-	upTick       = time.Second
-	upMinTimeout = 2 * time.Second
-	upMaxTimeout = 40 * time.Second
 	upMembers    = 3
 	upMaxMembers = 9
+
+	// What up adds to a member's port for clients.
+	upQuorum   = 1000
+	upElection = 2000
+	upHTTP     = 3000
+
+	upToken = "token" // file in the data folder
 )
+
+// upKeys are the keys that each member gets besides its folders, ports and server lines. The tick is half
+// of ZooKeeper's default, so that a leader is replaced in about half a second; the bounds of session
+// timeouts are those of ZooKeeper's tick.
+const upKeys = `tickTime=1000
+minSessionTimeout=2000
+maxSessionTimeout=40000
+initLimit=10
+syncLimit=5
+4lw.commands.whitelist=*
+`
 
 // upFlags are the flags of `rollcall up`.
 type upFlags struct {
 	data    string
 	port    int
 	members int
+	ports   []int
 	verbose bool
 }
 
-// up runs a whole ensemble in this process, on loopback, until ctx ends.
-func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	var f upFlags
-	fs := newFlags("up", "", stderr)
+// newUp returns the command that runs a whole ensemble in this process, on loopback.
+func newUp(w cli.World) *cobra.Command { return new(upFlags).command(w) }
+
+// command returns the command, whose flags set f.
+func (f *upFlags) command(w cli.World) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.Run, Args: cli.Takes(0, 0, "flags only"),
+		Long: "Runs an ensemble in this process, on loopback, until Ctrl-C. It prints a line for each event that matters. On a terminal the members and sessions " +
+			"stand below these lines, as they are now.\n\n" +
+			"Each member has a folder with its zoo.cfg and its data. The token of administrators is in the file token beside them.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return cli.With(cli.WrongUse, err)
+			}
+			return f.run(cmd.Context(), w)
+		},
+	}
+	fs := cmd.Flags()
 	fs.StringVar(&f.data, "data", "rollcall-data", "`folder` for the members' data, made if missing")
 	fs.IntVar(&f.port, "port", 2181, "client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and 2,000 above, and serve HTTP on those 3,000 above")
 	fs.IntVar(&f.members, "members", upMembers, fmt.Sprintf("`number` of members, 1 to %d", upMaxMembers))
-	fs.BoolVar(&f.verbose, "v", false, "also print the log lines of the members")
-	if err := fs.Parse(args); err != nil {
-		return err
-	}
-	switch {
-	case fs.NArg() > 0:
-		return fmt.Errorf("up: unexpected argument %q; it takes flags only", fs.Arg(0))
-	case f.members < 1 || f.members > upMaxMembers:
-		return fmt.Errorf("up: -members %d; allowed are 1 to %d", f.members, upMaxMembers)
-	case f.port < 1 || f.port+f.members+3000 > 65535:
-		return fmt.Errorf("up: -port %d; allowed are 1 to %d", f.port, 65535-3000-f.members)
-	}
-	return f.run(ctx, stdout, stderr)
+	fs.IntSliceVar(&f.ports, "ports", nil, "client `port,...` of each member, instead of -port and -members")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "also print the log lines of the members")
+	return cmd
 }
 
-func (f upFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
-	out := &teller{w: stdout, begun: time.Now()}
-	servers, connect := f.layout()
+// check returns an error if a flag has a value that is not allowed. given reports whether a flag was
+// given. It sets ports.
+func (f *upFlags) check(given func(flag string) bool) error {
+	switch {
+	case given("ports") && (given("port") || given("members")):
+		return errors.New("up: -ports has the port of each member: leave out -port and -members")
+	case given("ports") && (len(f.ports) < 1 || len(f.ports) > upMaxMembers):
+		return fmt.Errorf("up: -ports names %d ports; allowed are 1 to %d, one for each member", len(f.ports), upMaxMembers)
+	case f.members < 1 || f.members > upMaxMembers:
+		return fmt.Errorf("up: -members %d; allowed are 1 to %d", f.members, upMaxMembers)
+	case f.port < 1 || f.port+f.members-1+upHTTP > maxPort:
+		return fmt.Errorf("up: -port %d; allowed are 1 to %d", f.port, maxPort-upHTTP-f.members+1)
+	}
+	if !given("ports") {
+		for i := range f.members {
+			f.ports = append(f.ports, f.port+i)
+		}
+	}
+	used := map[int]bool{}
+	for _, port := range f.ports {
+		if port < 1 || port+upHTTP > maxPort {
+			return fmt.Errorf("up: -ports %d; allowed are 1 to %d", port, maxPort-upHTTP)
+		}
+		for _, above := range []int{0, upQuorum, upElection, upHTTP} {
+			if used[port+above] {
+				return fmt.Errorf("up: two members would use port %d: each uses its own port and those %d, %d and %d above", port+above, upQuorum, upElection, upHTTP)
+			}
+			used[port+above] = true
+		}
+	}
+	return nil
+}
+
+const maxPort = 65535
+
+// run runs the members until ctx ends.
+func (f *upFlags) run(ctx context.Context, w cli.World) error {
+	out := &teller{w: w.Out, begun: time.Now()}
+	if err := f.writeToken(); err != nil {
+		return fmt.Errorf("up: %w", err)
+	}
 	g, ctx := errgroup.WithContext(ctx)
-	var ready sync.WaitGroup
-	operators := "" // member 1's address for HTTP, if it has one
-	for i, s := range servers {
-		http := listenHTTP(net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port+3000+i)), "HTTP for operators is not served; -port takes others", slog.New(slog.NewTextHandler(stderr, nil)))
-		if i == 0 {
-			operators = addrOf(http)
-		}
-		m, err := f.member(servers, i, http, out, stderr)
+	var members []*member.Member
+	for i := range f.ports {
+		m, err := f.member(i, out, out.above(w.Err))
 		if err != nil {
-			return fmt.Errorf("up: member %d: %w", s.ID, err)
+			return fmt.Errorf("up: member %d: %w", i+1, err)
 		}
-		ready.Add(1)
+		members = append(members, m)
 		g.Go(func() error {
 			if err := m.Run(ctx); err != nil {
-				return fmt.Errorf("up: member %d: %w", s.ID, err)
-			}
-			return nil
-		})
-		g.Go(func() error {
-			defer ready.Done()
-			select {
-			case <-m.Ready():
-			case <-ctx.Done():
+				return fmt.Errorf("up: member %d: %w", i+1, err)
 			}
 			return nil
 		})
 	}
 	g.Go(func() error {
-		ready.Wait()
-		if ctx.Err() == nil {
-			out.say("ready: connect to %s (data in %s, Ctrl-C stops)", connect, f.data)
-			if operators != "" {
-				out.say("for operators: http://%s%s on member 1", operators, admin.DefaultCommandURL)
+		for _, m := range members {
+			select {
+			case <-m.Ready():
+			case <-ctx.Done():
+				return nil
 			}
+		}
+		f.sayReady(out)
+		if w.OutTerminal {
+			showLive(ctx, w, members, out)
 		}
 		return nil
 	})
@@ -106,55 +159,97 @@ func (f upFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// layout returns the members with their addresses, and the connect string of clients. Clients connect to
-// port, port+1 and so on, and members to the ports 1,000 and 2,000 above.
-func (f upFlags) layout() (servers []member.Server, connect string) {
-	var addrs []string
-	for i := range f.members {
-		at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-		servers = append(servers, member.Server{ID: uint32(i + 1), Grpc: at(f.port + 1000 + i), Raft: at(f.port + 2000 + i)})
-		addrs = append(addrs, at(f.port+i))
+// sayReady prints where clients and operators can connect.
+func (f *upFlags) sayReady(out *teller) {
+	var connect []string
+	for _, port := range f.ports {
+		connect = append(connect, at(port))
 	}
-	return servers, strings.Join(addrs, ",")
+	out.say("ready: connect to %s (data in %s, Ctrl-C stops)", strings.Join(connect, ","), f.data)
+	out.say("console: http://%s/ (the token of administrators is in %s)", at(f.ports[0]+upHTTP), filepath.Join(f.data, upToken))
 }
 
-// upText returns the content of /zookeeper/config.
-func upText(servers []member.Server, port int) []byte {
-	cfg := config.Config{Standalone: len(servers) == 1}
-	for i, s := range servers {
-		_, quorum, _ := net.SplitHostPort(s.Grpc) // layout joined them
-		_, election, _ := net.SplitHostPort(s.Raft)
-		q, _ := strconv.Atoi(quorum)
-		e, _ := strconv.Atoi(election)
-		cfg.Servers = append(cfg.Servers, config.Server{ID: s.ID, Host: "127.0.0.1", QuorumPort: q, ElectionPort: e, ClientHost: "127.0.0.1", ClientPort: port + i})
+// at returns the address of a port on loopback.
+func at(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// writeToken makes the token of administrators, unless there is one.
+func (f *upFlags) writeToken() error {
+	if err := os.MkdirAll(f.data, 0o700); err != nil {
+		return err
 	}
-	return cfg.EnsembleText()
+	name := filepath.Join(f.data, upToken)
+	if _, err := os.Lstat(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(name, []byte(rand.Text()+"\n"), 0o600)
 }
 
-func (f upFlags) member(servers []member.Server, i int, http net.Listener, out *teller, stderr io.Writer) (*member.Member, error) {
-	clients, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port+i)))
+// zooCfg returns the zoo.cfg of member i+1, whose folder is dir.
+func (f *upFlags) zooCfg(i int, dir string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# rollcall up writes this file each time it starts.\n%sdataDir=%s\nadmin.serverPort=%d\nadmin.tokenFile=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n",
+		upKeys, escaped(dir), f.ports[i]+upHTTP, escaped(filepath.Join(filepath.Dir(dir), upToken)), f.ports[i])
+	for k, port := range f.ports {
+		if len(f.ports) > 1 {
+			fmt.Fprintf(&b, "server.%d=127.0.0.1:%d:%d;127.0.0.1:%d\n", k+1, port+upQuorum, port+upElection, port)
+		}
+	}
+	return b.String()
+}
+
+// escaped returns a path as zoo.cfg has it, where a backslash begins an escape.
+func escaped(path string) string { return strings.ReplaceAll(path, `\`, `\\`) }
+
+// config writes the zoo.cfg of member i+1, and reads it as rollcall serve does.
+func (f *upFlags) config(i int, out *teller) (config.Config, error) {
+	dir, err := filepath.Abs(filepath.Join(f.data, strconv.Itoa(i+1)))
 	if err != nil {
-		closeListeners(member.Config{Operators: http})
+		return config.Config{}, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return config.Config{}, err
+	}
+	name := filepath.Join(dir, "zoo.cfg")
+	if err := os.WriteFile(name, []byte(f.zooCfg(i, dir)), 0o600); err != nil {
+		return config.Config{}, err
+	}
+	var flags config.Flags
+	set := flag.NewFlagSet("up", flag.ContinueOnError)
+	flags.Register(set)
+	if err := set.Parse([]string{"-myid", strconv.Itoa(i + 1)}); err != nil {
+		return config.Config{}, err
+	}
+	cfg, warnings, err := config.Load(name, nil, flags)
+	if i == 0 {
+		for _, warning := range warnings {
+			out.say("warning: %s", warning.Text)
+		}
+	}
+	return cfg, err
+}
+
+// member returns member i+1, which does not run yet.
+func (f *upFlags) member(i int, out *teller, stderr io.Writer) (*member.Member, error) {
+	cfg, err := f.config(i, out)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := net.Listen("tcp", cfg.ClientAddr)
+	if err != nil {
 		return nil, err
 	}
 	level := slog.LevelError // elections and partings are part of starting and stopping
 	if f.verbose {
 		level = slog.LevelDebug
 	}
-	cfg := member.Config{
-		Settings: config.Settings{
-			Dir:  filepath.Join(f.data, strconv.Itoa(i+1)),
-			Tick: upTick, MinTimeout: upMinTimeout, MaxTimeout: upMaxTimeout,
-			Whitelist: []string{"*"}, Limits: server.Limits{Budget: clientMemory(0, len(servers))},
-			HTTP: admin.HTTPSettings{Addr: addrOf(http)},
-		},
-		ID: servers[i].ID, Servers: servers, Clients: clients, Operators: http,
-		Events: out.tell, EnsembleText: upText(servers, f.port), Version: builtFrom().version(), Built: builtFrom().built(),
-		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
-	}
-	m, err := member.New(cfg)
+	cfg.Limits.Budget = clientMemory(0, len(f.ports))
+	settings := memberConfig(cfg, logs.New(stderr, logs.Settings{Level: level}, false))
+	settings.Drain = 0 // all members stop together, so clients have nowhere to go
+	settings.Clients, settings.Events = clients, out.tell
+	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; -ports takes others", slog.New(slog.NewTextHandler(stderr, nil)))
+	m, err := member.New(settings)
 	if err != nil {
-		closeListeners(cfg) // the error of New is the one to return
+		closeListeners(settings) // the error of New is the one to return
 		return nil, err
 	}
 	return m, nil
@@ -166,13 +261,42 @@ type teller struct {
 	mu    sync.Mutex
 	w     io.Writer
 	begun time.Time
+	below block // the lines that stand below
 }
 
 func (t *teller) say(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	line := fmt.Sprintf("%8.3f  %s\n", time.Since(t.begun).Seconds(), fmt.Sprintf(format, args...))
 	// A reader that went away is no reason to stop serving.
-	_, _ = fmt.Fprintf(t.w, "%8.3f  %s\n", time.Since(t.begun).Seconds(), fmt.Sprintf(format, args...))
+	_, _ = io.WriteString(t.w, t.below.erase()+line+t.below.draw())
+}
+
+// above returns what writes whole lines to other, which is the same terminal, above the lines that stay.
+func (t *teller) above(other io.Writer) io.Writer { return lineWriter{t, other} }
+
+type lineWriter struct {
+	t     *teller
+	other io.Writer
+}
+
+// Write implements io.Writer.
+func (l lineWriter) Write(line []byte) (int, error) {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	_, _ = io.WriteString(l.t.w, l.t.below.erase())
+	n, err := l.other.Write(line)
+	_, _ = io.WriteString(l.t.w, l.t.below.draw())
+	return n, err
+}
+
+// show replaces the lines that stand below.
+func (t *teller) show(lines []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := t.below.erase()
+	t.below = lines
+	_, _ = io.WriteString(t.w, text+t.below.draw())
 }
 
 func (t *teller) tell(e member.Event) {

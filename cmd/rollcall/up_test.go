@@ -5,14 +5,18 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"rollcall/cli"
 	"rollcall/member"
+	"rollcall/view"
 	"rollcall/znode"
 )
 
@@ -89,4 +93,98 @@ func kindsOfEvents(t *testing.T) (kinds []member.EventKind) {
 		t.Fatalf("%d kinds of events: they are no longer found", len(kinds))
 	}
 	return kinds
+}
+
+// The ports of members are checked before anything is made.
+func TestUpPorts(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                            "[2181 2182 2183]",
+		"-port 7000 -members 2":       "[7000 7001]",
+		"-ports 7000":                 "[7000]",
+		"-ports 7000,9,62535":         "[7000 9 62535]",
+		"-port 62533":                 "[62533 62534 62535]",
+		"-ports 7000,7000":            "two members would use port 7000",
+		"-ports 7000,9000":            "two members would use port 9000",
+		"-ports 0":                    "-ports 0; allowed are 1 to 62535",
+		"-ports 62536":                "-ports 62536; allowed are 1 to 62535",
+		"-ports 1,2,3,4,5,6,7,8,9,10": "10 ports; allowed are 1 to 9",
+		"-ports 7000 -port 7000":      "leave out -port and -members",
+		"-ports 7000 -members 1":      "leave out -port and -members",
+		"-port 0":                     "-port 0; allowed are 1 to 62533",
+		"-port 62534":                 "-port 62534; allowed are 1 to 62533",
+		"-members 0":                  "-members 0; allowed are 1 to 9",
+		"-members 10":                 "-members 10; allowed are 1 to 9",
+		"-port 9223372036854775807":   "allowed are 1 to",
+	} {
+		var f upFlags
+		cmd := f.command(cli.World{})
+		if err := cmd.ParseFlags(strings.Fields(strings.ReplaceAll(" "+args, " -", " --"))); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := f.check(cmd.Flags().Changed); err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprint(f.ports)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", args, got, want)
+		}
+	}
+}
+
+// A line of up stands above the lines that stay below, and these are drawn again. Without a terminal
+// there are none.
+func TestLinesBelow(t *testing.T) {
+	var out strings.Builder
+	to := &teller{w: &out, begun: time.Now()}
+	to.say("one")
+	to.show([]string{"a", "b"})
+	to.say("two")
+	_, _ = io.WriteString(to.above(&out), "log\n")
+	to.show(nil)
+	text := regexp.MustCompile(` +\d\.\d{3} `).ReplaceAllString(out.String(), "")
+	if want := " one\na\nb\n\x1b[2F\x1b[0J two\na\nb\n\x1b[2F\x1b[0Jlog\na\nb\n\x1b[2F\x1b[0J"; text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+}
+
+// The lines fit the terminal, and what clients chose does no harm in them.
+func TestLiveLines(t *testing.T) {
+	e := ensemble{
+		members: []view.Status{{Member: 1, Role: "leader", Clients: "127.0.0.1:2181"}, {Member: 2}},
+		sessions: []view.Session{
+			{ID: 0x11, State: view.Connected, Member: 1, Address: "a\x1b[2J:1", Timeout: time.Minute, Timed: true, Left: 50 * time.Second},
+			{ID: 0x12, State: view.Disconnected, Member: 2, Address: "b:2", Timeout: 4 * time.Second, Timed: true, Left: 2 * time.Second},
+			{ID: 0x13, State: view.Unknown, Member: 2, Address: "c:3", Timeout: time.Second},
+		},
+	}
+	lines := e.lines(cli.World{}, 200, 60)
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{"leader", "not serving", "0x11", "disconnected", `a\x1b[2J:1`, "50s"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is missing in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "\x1b") || !(strings.Index(text, "0x12") < strings.Index(text, "0x11") && strings.Index(text, "0x11") < strings.Index(text, "0x13")) {
+		t.Errorf("wrong order, or an escape sequence:\n%q", text)
+	}
+	for _, line := range e.lines(cli.World{}, 20, 60) {
+		if len(line) > 20 {
+			t.Errorf("%q is longer than the terminal is wide", line)
+		}
+	}
+	if n := len(e.lines(cli.World{}, 80, 6)); n != 3 {
+		t.Errorf("%d lines on a terminal of 6, want 3", n)
+	}
+	for range 20 {
+		e.sessions = append(e.sessions, e.sessions[0])
+	}
+	if lines := e.lines(cli.World{}, 200, 60); len(lines) != 1+3+1+1+liveSessions+1 || !strings.Contains(lines[len(lines)-1], "rollcall sessions --hosts 127.0.0.1:2181") {
+		t.Errorf("with 23 sessions:\n%s", strings.Join(lines, "\n"))
+	}
+	e.sessions = nil
+	if lines := e.lines(cli.World{}, 200, 60); lines[len(lines)-1] != "no sessions" {
+		t.Errorf("without sessions: %q", lines)
+	}
 }

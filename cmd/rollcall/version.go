@@ -5,7 +5,22 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/cli"
 )
+
+// newVersion returns the command that prints what this program was built from.
+func newVersion(w cli.World) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "print the version, and the commit with its date", GroupID: cli.Tools, Args: cli.Takes(0, 0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(w.Out, builtFrom())
+			return err
+		},
+	}
+}
 
 // release is this program's version, which CHANGELOG.md names too. A build before the release of that
 // version has "-dev" after it. admin puts the level of ZooKeeper's interface in front.

@@ -24,7 +24,7 @@ func TestUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
 	dir, port := t.TempDir(), freeBase(t)
-	up, hosts := startUp(ctx, t, dir, port)
+	up, hosts := startUp(ctx, t, dir, fmt.Sprintf("--port=%d", port))
 	stays, err := dialGo(ctx, seat{name: "stays", hosts: hosts, moves: true}, longTimeout)
 	if err != nil {
 		t.Fatal(up.failed(err))
@@ -58,7 +58,7 @@ func TestUp(t *testing.T) {
 	states, _ := stays.seen()
 	interrupt(ctx, t, up)
 
-	up, _ = startUp(ctx, t, dir, port)
+	up, _ = startUp(ctx, t, dir, fmt.Sprintf("--ports=%d,%d,%d", port, port+1, port+2))
 	if err := stays.hasSession(ctx, len(states)); err != nil {
 		t.Fatal(up.failed(err))
 	}
@@ -82,10 +82,10 @@ func TestUp(t *testing.T) {
 }
 
 // startUp runs rollcall up until it is ready and returns where clients can connect.
-func startUp(ctx context.Context, t *testing.T, dir string, port int) (up *dialogue, hosts []string) {
+func startUp(ctx context.Context, t *testing.T, dir, ports string) (up *dialogue, hosts []string) {
 	t.Helper()
 	began := time.Now()
-	up, err := talk("rollcall up", exec.Command(rollcall, "up", "--data", dir, "--port", strconv.Itoa(port)))
+	up, err := talk("rollcall up", exec.Command(rollcall, "up", "--data", dir, ports))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +96,9 @@ func startUp(ctx context.Context, t *testing.T, dir string, port int) (up *dialo
 	}
 	if took := time.Since(began); took > upReady {
 		t.Errorf("ready after %v, want at most %v", took, upReady)
+	}
+	if _, err := up.expect(ctx, "console: http://127.0.0.1:"); err != nil {
+		t.Fatal(err)
 	}
 	_, connect, _ := strings.Cut(line, "ready: connect to ")
 	connect, _, _ = strings.Cut(connect, " ")

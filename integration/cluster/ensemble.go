@@ -18,10 +18,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
 
+	"rollcall/api"
 	"rollcall/config"
 	"rollcall/integration/wire"
 	"rollcall/jute"
@@ -41,6 +43,7 @@ type Options struct {
 	Write  time.Duration            // how long a write takes on each disk; default: no time
 	Record bool                     // record a history; see Ensemble.History
 	Linear bool                     // every read is linearizable
+	HTTP   bool                     // each member serves HTTP for operators; see Ensemble.Operator
 }
 
 // Ensemble is some members and their network. Use it from one goroutine, in a bubble.
@@ -175,6 +178,13 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 		Now:     e.members[id].clock.Now, Events: e.opts.Events,
 		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },
 	}
+	if e.opts.HTTP {
+		l, err := host.Listen(httpAddr(id))
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		cfg.Operators = l
+	}
 	if e.opts.Logger != nil {
 		cfg.Logger = e.opts.Logger(id)
 	}
@@ -186,6 +196,19 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 
 func raftAddr(id uint32) string   { return fmt.Sprintf("m%d:3888", id) }
 func clientAddr(id uint32) string { return fmt.Sprintf("m%d:2181", id) }
+func httpAddr(id uint32) string   { return fmt.Sprintf("m%d:8080", id) }
+
+// Operator returns a client of a member's HTTP, with the credentials of super. The member takes it for
+// one on its own machine. Options.HTTP must be set.
+func (e *Ensemble) Operator(id uint32) *api.Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return e.Network.Dial(ctx, 0, httpAddr(id))
+	}
+	return &api.Client{
+		Base: "http://localhost", Auth: "digest super:secret",
+		HTTP: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+	}
+}
 
 // Linear reports whether every read is linearizable.
 func (e *Ensemble) Linear() bool { return e.opts.Linear }

@@ -50,6 +50,10 @@ func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
 	t.Helper()
 	e := &Ensemble{t: t, cfg: cfg}
 	dir := t.TempDir()
+	lines := cfg.Lines
+	if !strings.Contains(lines, AnyHTTP) {
+		lines += "admin.enableServer=false\n"
+	}
 	var servers strings.Builder
 	for i := range cfg.Size {
 		m := &Member{
@@ -73,9 +77,8 @@ syncLimit=5
 dataDir=%s
 clientPortAddress=%s
 clientPort=%s
-admin.enableServer=false
 4lw.commands.whitelist=*
-%s%s`, cfg.Tick.Milliseconds(), m.Data, host, port, cfg.Lines, servers.String()))
+%s%s`, cfg.Tick.Milliseconds(), m.Data, host, port, lines, servers.String()))
 		e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
 		e.Start(m)
 	}
@@ -215,7 +218,7 @@ func (m *Member) HTTP() (string, error) {
 }
 
 // AnyHTTP are lines of zoo.cfg with which a member serves HTTP on a port that the system chooses.
-const AnyHTTP = "admin.enableServer=true\nadmin.serverPort=0\n"
+const AnyHTTP = "admin.serverPort=0\n"
 
 // Word returns the answer to a four-letter word, or what arrived of it in time.
 func (m *Member) Word(word string) string { return fourLetters(m.Clients, word) }

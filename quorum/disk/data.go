@@ -184,6 +184,12 @@ func (d *Data) Writes() (took tally.Summary, slow uint64) {
 	return d.metrics.writes.Summary(), d.metrics.slow.Load()
 }
 
+// WriteBuckets returns how long the writes of the log took, and how long the entries in them were, since
+// Open.
+func (d *Data) WriteBuckets() (took, entries tally.Buckets) {
+	return d.metrics.writes.Buckets(), d.metrics.entries.Buckets()
+}
+
 // ResetWrites sets the counters of Writes to zero.
 func (d *Data) ResetWrites() {
 	d.metrics.writes.Reset()
@@ -224,6 +230,8 @@ const slowWrite = time.Second
 type writeMetrics struct {
 	writes tally.Durations
 	slow   atomic.Uint64
+
+	entries tally.SizeHistogram
 }
 
 func (f *writeMetrics) wrote(took time.Duration) {

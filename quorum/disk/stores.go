@@ -129,6 +129,9 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	var n int64
 	for _, l := range logs {
 		n += int64(len(l.Data) + entryOverhead)
+		if l.Type == raft.LogCommand {
+			s.metrics.entries.Add(len(l.Data))
+		}
 		if l.Index > BootstrapIndex {
 			s.data.Store(true)
 		}

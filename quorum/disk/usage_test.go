@@ -1,6 +1,8 @@
 package disk
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,5 +33,21 @@ func TestDiskUsage(t *testing.T) {
 				t.Errorf("%d, %d, %v, want 510 and 1000", data, log, err)
 			}
 		})
+	}
+}
+
+// Free is what the file systems of both folders have left. Stores without files have none.
+func TestFree(t *testing.T) {
+	here, missing := &folder{dir: t.TempDir()}, &folder{dir: filepath.Join(t.TempDir(), "missing")}
+	if data, log, err := (&Data{folders: []*folder{here, here}}).Free(); data < 1<<20 || log < 1<<20 || err != nil {
+		t.Errorf("%d bytes for the data, %d for the log, %v", data, log, err)
+	}
+	for _, folders := range [][]*folder{{here, missing}, {missing, here}, {missing}} {
+		if _, _, err := (&Data{folders: folders}).Free(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a folder is missing: %v", err)
+		}
+	}
+	if data, log, err := (&Data{}).Free(); data != 0 || log != 0 || err != nil {
+		t.Errorf("without files: %d, %d, %v", data, log, err)
 	}
 }

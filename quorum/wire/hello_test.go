@@ -207,6 +207,7 @@ func TestMembersHavePlacesOfTheirOwn(t *testing.T) {
 		if _, err := l.Accept(); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // it is no longer among those that are greeted
 		isOpen := func(c net.Conn) bool {
 			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 			_, err := c.Read(make([]byte, 1))

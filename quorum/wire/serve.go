@@ -142,7 +142,7 @@ func (c *conns) refused(in *inConn, err error) {
 	}
 	c.mu.Unlock()
 	if !quiet {
-		c.log.Warn("refused a request between members", "member", in.peer, "remote", in.RemoteAddr().String(), "err", err)
+		c.log.Warn("refused a request between members", "peer", in.peer, "remote", in.RemoteAddr().String(), "err", err)
 	}
 }
 

@@ -1,0 +1,85 @@
+package admin
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// maxRefusals is how many refused requests of the class changes are logged in a minute. Everybody on this
+// machine can send them without end, and the log must stay readable.
+const maxRefusals = 20
+
+// maxTarget is how many bytes of a request's target and of a reason a line of the log has at most.
+// Strangers choose the target.
+const maxTarget = 300
+
+// audit logs each request of the class changes as one line, "audit". The lines about refused requests are
+// bounded, because strangers cause them. The others are not, because only administrators do.
+type audit struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	minute time.Time // when the minute began in which refused requests are counted
+	count  int       // of refused requests in that minute
+}
+
+// request returns what a line says about a request. who names the administrator who sent it; it is "" if
+// the request has no credentials.
+func (a *audit) request(e *endpoint, r *http.Request, who string) []any {
+	target := "this member"
+	if e.target != nil {
+		target = e.target(r)
+	}
+	if who == "" {
+		who = "nobody"
+	}
+	return []any{"action", e.action, "target", short(target), "by", who, "from", r.RemoteAddr}
+}
+
+// allowed logs a request that an endpoint has answered. failure is nil, or says why nothing was done, or
+// that nobody knows whether it was.
+func (a *audit) allowed(e *endpoint, r *http.Request, who string, failure *Failure) {
+	outcome := "done"
+	switch {
+	case failure != nil && failure.Status == http.StatusGatewayTimeout:
+		outcome = "unknown: " + failure.Text
+	case failure != nil:
+		outcome = "failed: " + failure.Text
+	}
+	a.log.Info("audit", append(a.request(e, r, who), "outcome", short(outcome))...)
+}
+
+// refused logs a request that no endpoint has answered. Of more than maxRefusals in a minute it logs how
+// many there were, with the next one that it logs.
+func (a *audit) refused(e *endpoint, r *http.Request, who, why string) {
+	now := time.Now()
+	a.mu.Lock()
+	omitted := 0
+	if now.Sub(a.minute) >= time.Minute {
+		omitted, a.minute, a.count = max(0, a.count-maxRefusals), now, 0
+	}
+	a.count++
+	n := a.count
+	a.mu.Unlock()
+	if n > maxRefusals {
+		return
+	}
+	line := append(a.request(e, r, who), "outcome", short("refused: "+why))
+	if omitted > 0 {
+		line = append(line, "omitted", omitted)
+	}
+	if n == maxRefusals {
+		line = append(line, "more", "further refused requests of this minute are only counted")
+	}
+	a.log.Info("audit", line...)
+}
+
+// short returns text, or the beginning of it.
+func short(text string) string {
+	if len(text) > maxTarget {
+		return text[:maxTarget] + "…"
+	}
+	return text
+}

@@ -1,0 +1,129 @@
+package admin
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// newAudited returns an HTTP, and the log into which it writes.
+func newAudited(t *testing.T) (*HTTP, *bytes.Buffer) {
+	h, _ := newTestHTTP(t, "leader")
+	var log bytes.Buffer
+	h.audit.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	return h, &log
+}
+
+// Each request that changes something, or tries to, is one line of the log: what, who, from where, and
+// what came of it. Other requests are none.
+func TestAudit(t *testing.T) {
+	bearer := []string{"Authorization", "Bearer " + testToken, "Content-Type", "application/json"}
+	for _, tt := range []struct {
+		visit visit
+		err   error
+		want  string
+	}{
+		{visit{method: "GET", path: "/v1/sessions"}, nil, ""},
+		{visit{method: "GET", path: "/v1/status", header: []string{"Origin", "https://example.com"}}, nil, ""},
+		{visit{method: "POST", path: "/v1/nosuch"}, nil, ""},
+		{
+			visit{method: "POST", path: "/v1/sessions/0x1000012f99a0001/kill", header: signedIn},
+			nil,
+			`level=INFO msg=audit action="kill session" target=0x1000012f99a0001 by=super from=127.0.0.1:1 outcome=done`,
+		},
+		{
+			visit{method: "POST", path: "/v1/sessions/0x7/kill", header: bearer},
+			&Failure{404, "no such session"},
+			`level=INFO msg=audit action="kill session" target=0x7 by=token from=127.0.0.1:1 outcome="failed: no such session"`,
+		},
+		{
+			visit{method: "POST", path: "/v1/sessions/0x7/kill", header: bearer},
+			&Failure{504, "nobody knows"},
+			`level=INFO msg=audit action="kill session" target=0x7 by=token from=127.0.0.1:1 outcome="unknown: nobody knows"`,
+		},
+		{
+			visit{method: "POST", path: "/v1/sessions/0x7%0alevel=INFO/kill"},
+			nil,
+			`level=INFO msg=audit action="kill session" target="not the id of a session" by=nobody from=127.0.0.1:1 outcome="refused: this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"`,
+		},
+		{
+			visit{method: "POST", path: "/v1/sessions/0x7/kill", header: bearer, from: "10.0.0.9:5"},
+			nil,
+			`level=INFO msg=audit action="kill session" target=0x7 by=token from=10.0.0.9:5 outcome="refused: this is answered on the member's own machine alone: connect to a loopback address"`,
+		},
+		{visit{method: "POST", path: "/commands/srst", header: signedIn}, nil, `level=INFO msg=audit action=stat_reset target="this member" by=super from=127.0.0.1:1 outcome=done`},
+		{
+			visit{method: "POST", path: "/commands/stmk?traceMask=x", header: signedIn},
+			nil,
+			`level=INFO msg=audit action=set_trace_mask target="this member" by=super from=127.0.0.1:1 outcome="failed: setTraceMask requires long traceMask argument, got x"`,
+		},
+		{visit{method: "GET", path: "/debug/pprof/cmdline", header: signedIn}, nil, `level=INFO msg=audit action=profile target="this member" by=super from=127.0.0.1:1 outcome=done`},
+	} {
+		h, log := newAudited(t)
+		opsOf(h).err = tt.err
+		tt.visit.to(h)
+		if got := strings.TrimSuffix(log.String(), "\n"); got != tt.want {
+			t.Errorf("%s %s:\n%s\nwant\n%s", tt.visit.method, tt.visit.path, got, tt.want)
+		}
+	}
+	h, log := newAudited(t)
+	visit{method: "POST", path: "/v1/sessions/" + strings.Repeat("x", 10_000) + "/kill"}.to(h)
+	if n := log.Len(); n > 2*maxTarget {
+		t.Errorf("a line of %d bytes", n)
+	}
+}
+
+// Every endpoint that changes something has a name for the audit log.
+func TestEveryChangeHasAnAction(t *testing.T) {
+	for _, e := range endpoints(DefaultCommandURL) {
+		if (e.action != "") != (e.class == changes) {
+			t.Errorf("%s %s, of class %v, has the action %q", e.method, e.path, e.class, e.action)
+		}
+	}
+}
+
+// A stranger cannot flood the log. Refused requests beyond the bound are counted, and an administrator's
+// are logged all the same.
+func TestAuditIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, log := newAudited(t)
+		lines := func() int { return strings.Count(log.String(), "\n") }
+		refused := func(n int) {
+			for range n {
+				visit{method: "POST", path: "/v1/sessions/0x1/kill"}.to(h)
+			}
+		}
+		refused(maxRefusals - 1)
+		if strings.Contains(log.String(), "only counted") {
+			t.Error("the bound is announced too early")
+		}
+		refused(1)
+		if !strings.HasSuffix(log.String(), "more=\"further refused requests of this minute are only counted\"\n") {
+			t.Errorf("the last line does not say that others are left out: %s", log)
+		}
+		refused(70)
+		if n := lines(); n != maxRefusals {
+			t.Errorf("%d lines about refused requests in a minute, want %d", n, maxRefusals)
+		}
+		visit{method: "POST", path: "/v1/sessions/0x1000012f99a0001/kill", header: signedIn}.to(h)
+		if !strings.HasSuffix(log.String(), "outcome=done\n") {
+			t.Error("an administrator's request was not logged")
+		}
+		time.Sleep(time.Minute)
+		log.Reset()
+		refused(2)
+		first, second, _ := strings.Cut(log.String(), "\n")
+		if !strings.HasSuffix(first, fmt.Sprintf("omitted=%d", 70)) || strings.Contains(second, "omitted") || lines() != 2 {
+			t.Errorf("after a minute: %s", log)
+		}
+	})
+}

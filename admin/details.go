@@ -1,0 +1,44 @@
+package admin
+
+import "rollcall/tally"
+
+// Details are the metrics of a member that only Prometheus gets, because ZooKeeper has none like them.
+// Counters and histograms count since the start of the process, and nothing sets them to zero. The keys
+// of a map are the values of a label.
+type Details struct {
+	Health
+	Version string // of the program; Words fills it in
+	Term    uint64 // raft's
+	Applied uint64 // index of the last entry of the log that is applied here
+	Clients int    // sessions whose clients are connected to this member
+
+	Requests   map[string]tally.Buckets // how long requests took, by class
+	Fsyncs     tally.Buckets            // writes of the log, until they are on disk
+	Entries    tally.Buckets            // sizes of the entries in them
+	Applies    tally.Buckets            // applying an entry
+	Flushes    tally.Buckets            // batches of touches, until they are acknowledged
+	Lateness   tally.Buckets            // how long after their time sessions expired
+	Elections  tally.Buckets            // without a leader
+	WriteGaps  tally.Buckets            // without a write around a change of leader
+	Held       tally.Buckets            // replies, because a lease was over
+	TermsLed   uint64
+	Pauses     uint64            // late steps of a leader
+	Opened     uint64            // sessions, as leader
+	Resumed    uint64            // likewise
+	Ended      map[string]uint64 // likewise, by reason
+	Cut        map[string]uint64 // connections closed for want of a lease, by reason
+	Closed     map[string]uint64 // all connections ended or refused, by reason
+	Events     map[string]uint64 // events sent, by type
+	Resent     uint64            // writes
+	Queues     map[string]int    // lengths, by queue
+	QueueBytes map[string]int
+	DiskUsed   map[string]int64 // bytes, by what the files are for; nil: the disk did not say. The collector fills it in
+	DiskFree   map[string]int64 // likewise
+}
+
+// DiskSpace is the space that a member takes and what is left, in bytes. All of it is 0 for a member
+// without files.
+type DiskSpace struct {
+	Log, Data         int64 // taken by the files of the log, and by all others
+	LogFree, DataFree int64 // free to this process where these files are
+}

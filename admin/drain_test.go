@@ -1,0 +1,56 @@
+package admin
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A drain takes as long as it was asked for, 5 s by default, and a minute at most.
+func TestV1Drain(t *testing.T) {
+	for _, tt := range []struct {
+		visit  visit
+		status int
+		want   string // in the answer
+		asked  string
+	}{
+		{visit{header: signedIn}, 200, `{"connections":5,"leads":false,"took_ms":5000}`, "drain 5s"},
+		{visit{header: signedIn, body: `{"over_ms":1500}`}, 200, `{"connections":1,"leads":false,"took_ms":1000}`, "drain 1.5s"},
+		{visit{header: signedIn, body: `{"over_ms":0}`}, 200, `{"connections":0,"leads":false,"took_ms":0}`, "drain 0s"},
+		{visit{header: signedIn, body: `{"over_ms":60000}`}, 200, `{"connections":60,"leads":false,"took_ms":60000}`, "drain 1m0s"},
+		{visit{header: signedIn, body: `{"over_ms":60001}`}, 400, "over_ms: 60001; allowed is 0 to 60000", ""},
+		{visit{header: signedIn, body: `{"over_ms":-1}`}, 400, "over_ms: -1; allowed is 0 to 60000", ""},
+		{visit{header: signedIn, body: `{"over":1}`}, 400, "over", ""},
+		{visit{}, 401, "credentials", ""},
+		{visit{header: signedIn, from: "10.0.0.9:5"}, 403, "own machine", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h, _ := newTestHTTP(t, "leader")
+			tt.visit.method, tt.visit.path = "POST", "/v1/drain"
+			if w := tt.visit.to(h); w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) || opsOf(h).asked != tt.asked {
+				t.Errorf("%s: %d %s, asked %q; want %d %s, %q", tt.visit.body, w.Code, w.Body, opsOf(h).asked, tt.status, tt.want, tt.asked)
+			}
+		})
+	}
+}
+
+// If the administrator leaves, the drain ends, and the audit log says how far it came.
+func TestV1DrainEndsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, log := newAudited(t)
+		ctx, leave := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer leave()
+		r := httptest.NewRequestWithContext(ctx, "POST", "/v1/drain", strings.NewReader("{}"))
+		r.RemoteAddr, r.Host = "127.0.0.1:1", "127.0.0.1:8080"
+		for i := 0; i < len(signedIn); i += 2 {
+			r.Header.Set(signedIn[i], signedIn[i+1])
+		}
+		h.handler.ServeHTTP(recorder{httptest.NewRecorder()}, r)
+		if !strings.Contains(log.String(), `action=drain target="this member" by=super from=127.0.0.1:1 outcome="failed: the request ended after 2 connections were closed`) {
+			t.Errorf("logged %s", log)
+		}
+	})
+}

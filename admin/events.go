@@ -1,0 +1,303 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/api"
+	"rollcall/tally"
+	"rollcall/znode"
+)
+
+const (
+	// maxStreams is how many streams of events a member serves at once: a console for each of a few
+	// operators. It leaves most of maxConns for others.
+	maxStreams = 16
+	// maxBehind is how many events a reader may be behind before it is dropped: those of some seconds.
+	maxBehind = 256
+	// lookEvery is the time between two looks at the ensemble while somebody reads.
+	lookEvery = time.Second
+	// maxSessionEvents is how many events about sessions are sent in that time. A person can follow no more,
+	// and thousands of sessions may end at once; the others are counted.
+	maxSessionEvents = 50
+	// maxNoted is how many events about sessions may wait to be sent: those of a few entries of the log.
+	maxNoted = 256
+	// maxLeaders is the same for changes of the leader, of which an election takes longer than a look.
+	maxLeaders = 8
+)
+
+// streams has the streams of events that clients read. While there are any, one set of loops looks at the ensemble
+// for all of them. Make one with newStreams. It is safe for concurrent use.
+type streams struct {
+	ops      Operations
+	listened atomic.Bool           // there are readers
+	noted    chan api.SessionEvent // what apply has reported, and is not sent yet
+	leaders  chan api.LeaderEvent  // likewise
+	omitted  atomic.Int64          // events about sessions that were not sent
+
+	mu      sync.Mutex
+	ctx     context.Context // of run; nil: it does not run
+	readers map[*reader]bool
+	stop    func()         // ends the loops of the present readers
+	loops   sync.WaitGroup // is added to while ctx is set
+}
+
+// reader is one stream.
+type reader struct {
+	frames chan []byte   // has room for maxBehind
+	gone   chan struct{} // closed when the stream has to end
+}
+
+func newStreams(ops Operations) *streams {
+	return &streams{
+		ops: ops, noted: make(chan api.SessionEvent, maxNoted), leaders: make(chan api.LeaderEvent, maxLeaders), readers: map[*reader]bool{},
+	}
+}
+
+// run lets streams be read until ctx ends. It then ends them, and the loops.
+func (s *streams) run(ctx context.Context) {
+	s.mu.Lock()
+	s.ctx = ctx
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	s.ctx = nil
+	for r := range s.readers {
+		s.drop(r)
+	}
+	s.mu.Unlock()
+	s.loops.Wait()
+}
+
+// join adds a stream. The first one starts the loops.
+func (s *streams) join() (*reader, *Failure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ctx == nil:
+		return nil, &Failure{http.StatusServiceUnavailable, "this member is stopping"}
+	case len(s.readers) == maxStreams:
+		return nil, &Failure{http.StatusServiceUnavailable, "this member serves as many streams of events as it can; close one, or ask another member"}
+	}
+	r := &reader{frames: make(chan []byte, maxBehind), gone: make(chan struct{})}
+	if s.readers[r] = true; len(s.readers) == 1 {
+		s.start()
+	}
+	return r, nil
+}
+
+// leave ends a stream, if it has not been dropped. The last one ends the loops.
+func (s *streams) leave(r *reader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers[r] {
+		s.drop(r)
+	}
+}
+
+// drop does the same for a caller that holds the lock.
+func (s *streams) drop(r *reader) {
+	delete(s.readers, r)
+	close(r.gone)
+	if len(s.readers) == 0 {
+		s.listened.Store(false)
+		s.stop()
+	}
+}
+
+// start starts the loops. The caller holds the lock, and s.ctx is set.
+func (s *streams) start() {
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(s.ctx)
+	drain(s.noted) // they are for earlier readers
+	s.listened.Store(true)
+	load := meter{ops: s.ops}
+	for _, look := range []func(context.Context){s.sendStatus, s.sendBuckets, func(context.Context) { s.send("load", load.read(time.Now())) }} {
+		s.loops.Go(func() { every(ctx, look) })
+	}
+	s.loops.Go(func() { s.sendNoted(ctx) })
+}
+
+// drain empties a channel. It does not wait, even if others receive from it, too.
+func drain(c <-chan api.SessionEvent) {
+	for {
+		select {
+		case <-c:
+		default:
+			return
+		}
+	}
+}
+
+// every calls look at once and then each lookEvery, until ctx ends. If a look takes longer, the next one is left out.
+func every(ctx context.Context, look func(context.Context)) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// sendStatus sends the status of all members. If this member has too many questions already, or does not answer
+// itself, there is none.
+func (s *streams) sendStatus(ctx context.Context) {
+	if a, err := s.ops.Status(ctx); err == nil {
+		s.send("status", listOf(a, memberRow))
+	}
+}
+
+func (s *streams) sendBuckets(ctx context.Context) {
+	if b, err := s.ops.Buckets(ctx); err == nil {
+		s.send("buckets", bucketsRow(b))
+	}
+}
+
+// sendNoted sends what happens, until ctx ends.
+func (s *streams) sendNoted(ctx context.Context) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for room := maxSessionEvents; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			room = maxSessionEvents
+			if n := s.omitted.Swap(0); n > 0 {
+				s.send("omitted", api.Omitted{Sessions: n})
+			}
+		case e := <-s.leaders:
+			s.send("leader", e)
+		case e := <-s.noted:
+			if room == 0 {
+				s.omitted.Add(1)
+				continue
+			}
+			room--
+			s.send("session", e)
+		}
+	}
+}
+
+// send sends an event to all readers, and drops those that are too far behind.
+func (s *streams) send(name string, event any) {
+	var b bytes.Buffer
+	b.WriteString("event: " + name + "\ndata: ")
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(event); err != nil {
+		panic("admin: the types of package api do not encode: " + err.Error())
+	}
+	b.WriteByte('\n')
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.readers {
+		select {
+		case r.frames <- b.Bytes():
+		default:
+			s.drop(r)
+		}
+	}
+}
+
+// note notes an event about a session. Apply calls it, so it never waits.
+func (s *streams) note(e api.SessionEvent) {
+	e.At = at(time.Now())
+	select {
+	case s.noted <- e:
+	default:
+		s.omitted.Add(1)
+	}
+}
+
+// The following methods report to the readers of events what this member has applied. Apply calls them. They do
+// not block, and do next to nothing while nobody reads.
+
+// SessionOpened reports that a session was created.
+func (h *HTTP) SessionOpened(s znode.Session) {
+	if h.streams.listened.Load() {
+		h.streams.note(sessionEvent("created", s))
+	}
+}
+
+// SessionMoved reports that a session was attached to another connection. from is the member before.
+func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
+	if h.streams.listened.Load() {
+		e := sessionEvent("moved", s)
+		e.From = from
+		h.streams.note(e)
+	}
+}
+
+// SessionEnded reports that a session has ended.
+func (h *HTTP) SessionEnded(s znode.Session, end znode.End) {
+	if h.streams.listened.Load() {
+		e := sessionEvent("ended", s)
+		e.Reason, e.By, e.SilentMs, e.Ephemerals = end.Reason.String(), end.By, end.Silent.Milliseconds(), end.Ephemerals
+		h.streams.note(e)
+	}
+}
+
+// LeaderChanged reports that a leader has opened its term.
+func (h *HTTP) LeaderChanged(leader uint32, term uint64) {
+	if !h.streams.listened.Load() {
+		return
+	}
+	select {
+	case h.streams.leaders <- api.LeaderEvent{At: at(time.Now()), Leader: leader, Term: term}:
+	default: // the next status shows it
+	}
+}
+
+func sessionEvent(kind string, s znode.Session) api.SessionEvent {
+	return api.SessionEvent{Kind: kind, ID: s.ID.String(), Member: s.Owner.Member, Address: s.Address, TimeoutMs: s.Timeout.Milliseconds()}
+}
+
+// Load is what a member has done for its clients since it started, or since its counters were set to zero.
+type Load struct {
+	Reads, Updates tally.Summary // latency of requests that change nothing, and of the others
+	Outstanding    int           // requests
+	Connections    int
+}
+
+// meter turns the counters of a member into rates.
+type meter struct {
+	ops  Operations
+	last Load
+	at   time.Time // when last was read; zero: not yet
+}
+
+// read returns the load since the last call. The first time there is none.
+func (m *meter) read(now time.Time) api.Load {
+	load, last, since := m.ops.Load(), m.last, now.Sub(m.at)
+	if m.at.IsZero() {
+		last, since = load, 0
+	}
+	m.last, m.at = load, now
+	l := api.Load{At: at(now), OverMs: since.Milliseconds(), Queued: load.Outstanding, Connections: load.Connections}
+	l.ReadsPerS, l.ReadAvgUs = rate(load.Reads, last.Reads, since)
+	l.UpdatesPerS, l.UpdateAvgUs = rate(load.Updates, last.Updates, since)
+	l.RequestsPerS, l.AvgUs = rate(load.Reads.With(load.Updates), last.Reads.With(last.Updates), since)
+	return l
+}
+
+// rate returns how many measurements there were in a second, and their average in microseconds.
+func rate(now, last tally.Summary, since time.Duration) (perSecond float64, avgUs int64) {
+	if now.Count < last.Count { // the counters were set to zero
+		last = tally.Summary{}
+	}
+	n := now.Count - last.Count
+	if n == 0 || since <= 0 {
+		return 0, 0
+	}
+	return float64(n) / since.Seconds(), max(0, (now.Sum-last.Sum).Microseconds()/int64(n))
+}

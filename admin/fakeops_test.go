@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/tally"
+	"rollcall/view"
+	"rollcall/znode"
+)
+
+// fakeOps is an ensemble of three members, of which the third is down. Its lists have what the fields
+// say. It keeps the last question.
+type fakeOps struct {
+	members  []view.Status
+	rows     []view.Session
+	conns    []view.Connection
+	watches  []view.Watch
+	paths    []string
+	owner    view.Owner
+	ends     []znode.End
+	removals []view.Removal
+	buckets  view.Buckets
+	load     Load
+	shown    Node
+	node     NodeQuery
+	change   NodeChange
+	next     view.Cursor
+	err      error // of all questions
+
+	asked   string // method
+	filter  view.Filter
+	page    view.Page
+	id      jute.SessionID
+	path    string
+	by      string // of the last kill
+	address string
+	before  uint64
+}
+
+var silentThree = []view.Silence{{Member: 3, Reason: view.Down, Detail: "connection refused"}}
+
+// newFakeOps returns a fakeOps with a row of each kind, as full and as empty as it can be.
+func newFakeOps() *fakeOps {
+	conn := tally.Connection{
+		Number: 7, Addr: "10.0.0.1:46396", Reading: true, Queued: 2, Received: 8, Sent: 9, Session: 0x1000012f99a0001, Timeout: 15 * time.Second,
+		Established: began, Replies: 9, Op: jute.OpGetChildren2, Xid: 7, Zxid: 0x20000000a, LastLatency: 2 * time.Millisecond,
+		MinLatency: 900 * time.Microsecond, AvgLatency: time.Millisecond, MaxLatency: 4 * time.Millisecond,
+	}
+	session := view.Session{
+		ID: 0x1000012f99a0001, State: view.Connected, Member: 1, Address: "10.0.0.1:46396", Timeout: 15 * time.Second, Created: began.Add(123456789 * time.Nanosecond),
+		Ephemerals: 2, Watches: 3, Connection: conn, Timed: true, Heard: 1500 * time.Millisecond, Left: 13500 * time.Millisecond,
+	}
+	return &fakeOps{
+		members: []view.Status{
+			{
+				Member: 1, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Role: "leader", Term: 4, Leader: 1, Applied: 90, Committed: 91, Zxid: 0x4000000a1,
+				Lag: 1, LagKnown: true, Sessions: 1, Connections: 2, Watches: 3, DataBytes: 510, LogBytes: 1000, SnapshotIndex: 50, SnapshotAt: began,
+				Digest: view.Agrees, DigestIndex: 64, Version: "1", Started: began, ClockAhead: -20 * time.Millisecond,
+			},
+			{Member: 2, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true},
+		},
+		rows: []view.Session{session, {ID: -0x7fffffffffffffff, State: view.Unknown, Member: 3, Timeout: time.Second}},
+		conns: []view.Connection{
+			{Member: 1, Connection: conn}, {Member: 2, Connection: tally.Connection{Number: 1, Addr: "[::1]:4"}},
+		},
+		watches: []view.Watch{
+			{Member: 1, Watch: tally.Watch{Connection: 7, Session: 0x1000012f99a0001, Path: "/a", Data: true, Children: true}},
+			{Member: 2, Watch: tally.Watch{Connection: 1, Session: 2, Path: "/é", Persistent: true, Recursive: true}},
+		},
+		paths: []string{"/a", "/b/c"},
+		owner: view.Owner{Kind: view.Ephemeral, ID: session.ID, Session: session, Silent: silentThree},
+		ends: []znode.End{
+			{
+				Number: 2, Session: 0x1000012f99a0001, Address: "10.0.0.1:46396", Member: 1, Leader: 2, Term: 4, AtMs: began.UnixMilli(), Zxid: 0x4000000a2,
+				Reason: znode.Killed, Silent: 3 * time.Second, Timeout: 15 * time.Second, Ephemerals: 2, By: "super from 127.0.0.1:1",
+			},
+			{Number: 1, Session: 5, Reason: znode.Closed},
+		},
+		shown: Node{
+			Data: []byte("é\x00"), Children: []string{"a", "é"}, More: true,
+			ACL:  []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}, {Perms: jute.PermRead | 64, ID: jute.ID{Scheme: []byte("ip"), ID: []byte("10.0.0.0/8")}}},
+			Stat: jute.Stat{Czxid: 0x400000001, Mzxid: 0x400000002, Pzxid: 0x400000003, Ctime: began.UnixMilli(), Mtime: began.UnixMilli() + 5, Version: 1, Cversion: 2, Aversion: 3, EphemeralOwner: 5, DataLength: 3, NumChildren: 9},
+		},
+		buckets: view.Buckets{
+			Leader: 2, Tick: 2 * time.Second, At: began, Buckets: []view.Bucket{{Due: -5 * time.Millisecond, Sessions: 3}, {Due: 1995 * time.Millisecond, Sessions: 40}},
+			Later: 1, Silent: silentThree,
+		},
+		removals: []view.Removal{
+			{Path: "/é", Removed: began, Zxid: 0x4000000a3, Part: 2, Cause: view.Deleted, Session: 5, Address: "10.0.0.2:1", Member: 2},
+			{Path: "/swept", Removed: began, Zxid: 0x4000000a2, Part: 1, Cause: view.SessionEnded, Session: 0x1000012f99a0001},
+			{Path: "/old", Removed: began, Zxid: 0x4000000a1, Part: 1, Cause: view.SessionEnded, Session: 0x77, Address: "10.0.0.3:1", Member: 3},
+			{Path: "/ttl", Removed: began, Zxid: 0x4000000a0, Part: 1, Cause: view.TimeOver},
+			{Path: "/container", Removed: began, Zxid: 0x40000009f, Part: 1, Cause: view.Unused},
+		},
+	}
+}
+
+func answerOf[T any](f *fakeOps, method string, p view.Page, rows []T) (view.Answer[T], error) {
+	f.asked, f.page = method, p
+	if f.err != nil {
+		return view.Answer[T]{}, f.err
+	}
+	return view.Answer[T]{Rows: rows, Next: f.next, Silent: silentThree}, nil
+}
+
+func (f *fakeOps) Status(context.Context) (view.Answer[view.Status], error) {
+	return answerOf(f, "status", view.Page{}, f.members)
+}
+
+func (f *fakeOps) Sessions(_ context.Context, filter view.Filter, p view.Page) (view.Answer[view.Session], error) {
+	f.filter = filter
+	return answerOf(f, "sessions", p, f.rows)
+}
+
+func (f *fakeOps) Session(_ context.Context, id jute.SessionID) (view.Answer[view.Session], error) {
+	f.id = id
+	for _, s := range f.rows {
+		if s.ID == id {
+			return answerOf(f, "session", view.Page{}, []view.Session{s})
+		}
+	}
+	return answerOf(f, "session", view.Page{}, []view.Session(nil))
+}
+
+func (f *fakeOps) SessionWatches(_ context.Context, id jute.SessionID, p view.Page) (view.Answer[view.Watch], error) {
+	f.id = id
+	return answerOf(f, "session watches", p, f.watches)
+}
+
+func (f *fakeOps) Ephemerals(_ context.Context, id jute.SessionID, p view.Page) (view.Answer[string], error) {
+	f.id = id
+	return answerOf(f, "ephemerals", p, f.paths)
+}
+
+func (f *fakeOps) Connections(_ context.Context, p view.Page) (view.Answer[view.Connection], error) {
+	return answerOf(f, "connections", p, f.conns)
+}
+
+func (f *fakeOps) Watches(_ context.Context, path string, p view.Page) (view.Answer[view.Watch], error) {
+	f.path = path
+	return answerOf(f, "watches", p, f.watches)
+}
+
+func (f *fakeOps) Owner(_ context.Context, path string) (view.Owner, error) {
+	f.asked, f.path = "owner", path
+	return f.owner, f.err
+}
+
+func (f *fakeOps) Removals(_ context.Context, path string, p view.Page) (view.Answer[view.Removal], error) {
+	f.path = path
+	return answerOf(f, "removals", p, f.removals)
+}
+
+func (f *fakeOps) Load() Load { return f.load }
+
+func (f *fakeOps) Node(q NodeQuery) (Node, error) {
+	f.asked, f.node = "node", q
+	if len(f.rows) == 0 {
+		return Node{}, &Failure{404, "no such node"}
+	}
+	return f.shown, f.err
+}
+
+func (f *fakeOps) ChangeNode(_ context.Context, c NodeChange) (string, jute.Stat, error) {
+	f.asked, f.change = "change", c
+	if c.Mode.IsSequential() {
+		c.Path += "0000000007"
+	}
+	return c.Path, f.shown.Stat, f.err
+}
+
+func (f *fakeOps) Buckets(context.Context) (view.Buckets, error) {
+	f.asked = "buckets"
+	return f.buckets, f.err
+}
+
+func (f *fakeOps) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.End] {
+	f.asked, f.id, f.address, f.before = "ends", session, address, before
+	return func(yield func(znode.End) bool) {
+		for _, e := range f.ends {
+			if (session == 0 || e.Session == session) && (before == 0 || e.Number < before) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Drain closes a connection every second.
+func (f *fakeOps) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
+	f.asked = "drain " + over.String()
+	for ; over >= time.Second; over -= time.Second {
+		select {
+		case <-ctx.Done():
+			return closed, true
+		case <-time.After(time.Second):
+		}
+		closed++
+	}
+	return closed, f.err != nil
+}
+
+func (f *fakeOps) KillSession(_ context.Context, id jute.SessionID, by string) error {
+	f.asked, f.id, f.by = "kill", id, by
+	return f.err
+}

@@ -1,0 +1,249 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"rollcall/api"
+	"rollcall/jute"
+	"rollcall/view"
+	"rollcall/znode"
+)
+
+const (
+	// maxNodeData is how many bytes of a node's data are shown: the longest data of a node, unless the
+	// configuration allows more.
+	maxNodeData = 1 << 20
+	// maxNodeBody is how many bytes a request that changes a node may have: so many data in base64, a path and
+	// a list of who may do what.
+	maxNodeBody = 2 << 20
+	// changeTime is how long an administrator waits for a change of a node: an election takes a few ticks.
+	changeTime = killTime
+)
+
+// nodeEndpoints are the endpoints of nodes.
+var nodeEndpoints = []endpoint{
+	{
+		method: "GET", path: "/v1/nodes", class: reads, long: true, answers: api.Node{}, params: []string{"path", "limit", "from"}, needs: []string{"path"},
+		fails: []int{http.StatusNotFound, http.StatusServiceUnavailable},
+		help:  "a node as the caller may see it: its data, its ACL, and its children by name", ask: (*HTTP).v1Node,
+	},
+	{
+		method: "POST", path: "/v1/nodes/create", class: changes, long: true, answers: api.NodeChanged{}, takes: api.NodeCreate{}, fails: nodeFailures,
+		action: "create node", target: nodeTarget, help: "creates a node", ask: (*HTTP).v1CreateNode,
+	},
+	{
+		method: "POST", path: "/v1/nodes/set", class: changes, long: true, answers: api.NodeChanged{}, takes: api.NodeSet{}, fails: nodeFailures,
+		action: "set node", target: nodeTarget, help: "sets the data of a node", ask: (*HTTP).v1SetNode,
+	},
+	{
+		method: "POST", path: "/v1/nodes/delete", class: changes, long: true, answers: api.NodeChanged{}, takes: api.NodeDelete{}, fails: nodeFailures,
+		action: "delete node", target: nodeTarget, help: "deletes a node without children", ask: (*HTTP).v1DeleteNode,
+	},
+}
+
+// nodeFailures are the statuses with which a change of a node fails.
+var nodeFailures = []int{
+	http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
+// NodeQuery asks for a node and a page of its children.
+type NodeQuery struct {
+	Path  string
+	After string // only children whose names come after this one
+	Limit int    // the most children; their names have view.MaxBytes at most, not counting the last one
+	Caller
+}
+
+// Caller is who asks about a node. The ACLs of nodes say what a caller may see.
+type Caller struct {
+	Host  string // its address, without a port
+	Super bool   // it is an administrator, who may do everything
+}
+
+// Node is a node as a caller may see it.
+type Node struct {
+	Data     []byte
+	Stat     jute.Stat
+	ACL      []jute.ACL
+	Children []string
+	More     bool // there are further children
+}
+
+// NodeChange is a change that an administrator asks for.
+type NodeChange struct {
+	Op      jute.Op // OpCreate, OpSetData or OpDelete
+	Path    string
+	Data    []byte
+	ACL     []jute.ACL      // of a create
+	Mode    jute.CreateMode // of a create: Persistent or PersistentSequential
+	Version int32           // of a set or a delete, that the data must have; -1: any
+	Host    string          // address of the administrator, without a port
+}
+
+// childCursor is what cursors of a node's children begin with. The name of the page's last child follows.
+const childCursor = "after-"
+
+func (h *HTTP) v1Node(q *query) (any, error) {
+	path, after := q.path(), ""
+	if from := q.values.Get("from"); from != "" {
+		name, ok := strings.CutPrefix(from, childCursor)
+		if !ok || name == "" || !znode.ValidPath("/"+name) || strings.Contains(name, "/") {
+			return nil, view.ErrCursor
+		}
+		after = name
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	asked := NodeQuery{Path: path, After: after, Limit: cmp.Or(q.number("limit"), view.MaxRows), Caller: Caller{Host: q.host(), Super: q.who != ""}}
+	n, err := h.ops.Node(asked)
+	if err != nil {
+		return nil, err
+	}
+	return nodeRow(path, n), nil
+}
+
+func nodeRow(path string, n Node) api.Node {
+	row := api.Node{
+		Path: path, Data: append([]byte{}, n.Data[:min(len(n.Data), maxNodeData)]...), Children: append([]string{}, n.Children...), Stat: statRow(n.Stat),
+		ACL: make([]api.ACL, len(n.ACL)),
+	}
+	if last := len(n.Children) - 1; n.More && last >= 0 {
+		row.Next = childCursor + n.Children[last]
+	}
+	for i, a := range n.ACL {
+		row.ACL[i] = api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: formatPerms(a.Perms)}
+	}
+	return row
+}
+
+func statRow(s jute.Stat) api.Stat {
+	return api.Stat{
+		Czxid: hexOf(s.Czxid), Mzxid: hexOf(s.Mzxid), Pzxid: hexOf(s.Pzxid), Ctime: at(time.UnixMilli(s.Ctime)), Mtime: at(time.UnixMilli(s.Mtime)),
+		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, Owner: idOf(s.EphemeralOwner), DataLength: s.DataLength, NumChildren: s.NumChildren,
+	}
+}
+
+func (h *HTTP) v1CreateNode(q *query) (any, error) {
+	var body api.NodeCreate
+	q.bodyOf(&body, maxNodeBody)
+	c := NodeChange{Op: jute.OpCreate, Path: body.Path, Data: body.Data, ACL: q.acl(body.ACL)}
+	if body.Sequential {
+		c.Mode = jute.PersistentSequential
+	}
+	return h.changeNode(q, c)
+}
+
+func (h *HTTP) v1SetNode(q *query) (any, error) {
+	var body api.NodeSet
+	if q.bodyOf(&body, maxNodeBody); body.Data == nil { // it must not be lost by a slip
+		q.wrong(`data is missing: give it in base64, or "" for none`)
+	}
+	return h.changeNode(q, NodeChange{Op: jute.OpSetData, Path: body.Path, Data: body.Data, Version: version(body.Version)})
+}
+
+func (h *HTTP) v1DeleteNode(q *query) (any, error) {
+	var body api.NodeDelete
+	q.bodyOf(&body, maxNodeBody)
+	return h.changeNode(q, NodeChange{Op: jute.OpDelete, Path: body.Path, Version: version(body.Version)})
+}
+
+// changeNode makes a change of a node for the administrator who asks.
+func (h *HTTP) changeNode(q *query, c NodeChange) (any, error) {
+	q.SetPathValue(nodePath, c.Path)
+	if sequence := c.Mode.IsSequential(); !znode.ValidPath(c.Path) && !(sequence && znode.ValidPath(c.Path+"0")) {
+		q.wrong("path: %.100q is not the path of a node; write one such as /locks/a", c.Path)
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), changeTime)
+	defer cancel()
+	c.Host = q.host()
+	path, stat, err := h.ops.ChangeNode(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	q.SetPathValue(nodePath, path)
+	changed := api.NodeChanged{Path: path}
+	if c.Op != jute.OpDelete {
+		row := statRow(stat)
+		changed.Stat = &row
+	}
+	return changed, nil
+}
+
+// nodePath is the name under which a request keeps the path of its node, for the audit log.
+const nodePath = "node"
+
+func nodeTarget(r *http.Request) string { return cmp.Or(r.PathValue(nodePath), "a node") }
+
+// version returns the version that a node must have, -1 if that is any.
+func version(v *int32) int32 {
+	if v == nil {
+		return -1
+	}
+	return *v
+}
+
+// host returns the address of the caller, without a port, as ACLs have it.
+func (q *query) host() string {
+	from, err := netip.ParseAddrPort(q.RemoteAddr)
+	if err != nil { // it is nobody's
+		return ""
+	}
+	return from.Addr().Unmap().WithZone("").String()
+}
+
+// permLetters are the letters of permissions, in the order in which they are shown.
+var permLetters = []struct {
+	letter rune
+	perm   jute.Perm
+}{{'c', jute.PermCreate}, {'d', jute.PermDelete}, {'r', jute.PermRead}, {'w', jute.PermWrite}, {'a', jute.PermAdmin}}
+
+func formatPerms(p jute.Perm) string {
+	text := ""
+	for _, row := range permLetters {
+		if p&row.perm != 0 {
+			text += string(row.letter)
+		}
+	}
+	return text
+}
+
+func parsePerms(text string) (p jute.Perm, err error) {
+	for _, letter := range text {
+		known := false
+		for _, row := range permLetters {
+			if row.letter == letter && p&row.perm == 0 {
+				p, known = p|row.perm, true
+			}
+		}
+		if !known {
+			return 0, fmt.Errorf("perms: %.100q; allowed are the letters c, d, r, w and a, each once", text)
+		}
+	}
+	return p, nil
+}
+
+// acl returns the list of a node to be created.
+func (q *query) acl(rows []api.ACL) []jute.ACL {
+	if rows == nil {
+		return jute.OpenACL
+	}
+	list := make([]jute.ACL, 0, len(rows))
+	for i, row := range rows {
+		perms, err := parsePerms(row.Perms)
+		if err != nil {
+			q.wrong("acl: entry %d: %v", i+1, err)
+		}
+		list = append(list, jute.ACL{Perms: perms, ID: jute.ID{Scheme: []byte(row.Scheme), ID: []byte(row.ID)}})
+	}
+	return list
+}

@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"time"
+
+	"rollcall/api"
+	"rollcall/jute"
+	"rollcall/view"
+	"rollcall/znode"
+)
+
+// Operations is what the endpoints under /v1/ ask of the member: the view of the whole ensemble, the ends
+// of sessions, and the end of one. It is safe for concurrent use. A view.Collector has the methods of the
+// view; they return within its deadline.
+type Operations interface {
+	Status(ctx context.Context) (view.Answer[view.Status], error)
+	Sessions(ctx context.Context, f view.Filter, p view.Page) (view.Answer[view.Session], error)
+	Session(ctx context.Context, id jute.SessionID) (view.Answer[view.Session], error)
+	SessionWatches(ctx context.Context, id jute.SessionID, p view.Page) (view.Answer[view.Watch], error)
+	Ephemerals(ctx context.Context, id jute.SessionID, p view.Page) (view.Answer[string], error)
+	Connections(ctx context.Context, p view.Page) (view.Answer[view.Connection], error)
+	Watches(ctx context.Context, path string, p view.Page) (view.Answer[view.Watch], error)
+	Owner(ctx context.Context, path string) (view.Owner, error)
+	Buckets(ctx context.Context) (view.Buckets, error)
+	Removals(ctx context.Context, path string, p view.Page) (view.Answer[view.Removal], error)
+
+	// Node returns what the caller of q may see of a node. It reads this member's state, which may lag behind
+	// the leader's. The error is a *Failure.
+	Node(q NodeQuery) (Node, error)
+	// ChangeNode creates, sets or deletes a node for an administrator, and returns its path and what it is then,
+	// when this member has applied that or ctx ends. The error is a *Failure.
+	ChangeNode(ctx context.Context, c NodeChange) (path string, stat jute.Stat, err error)
+	// Load returns what this member has done for its clients. It does not block.
+	Load() Load
+	// Ends yields the ends of sessions that are kept, newest first: of one session unless it is 0, of the
+	// clients at an address unless it is "", and only those with a number below before unless it is 0.
+	Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.End]
+	// KillSession ends a session, and returns when that is done or ctx ends. by, of at most znode.MaxBy
+	// bytes, says who asked. The error is a *Failure.
+	KillSession(ctx context.Context, id jute.SessionID, by string) error
+	// Drain hands leadership over, takes no more clients and closes the connections of the present ones,
+	// spread over a time. It returns how many it has closed, and whether this member still leads. If ctx
+	// ends, it returns early.
+	Drain(ctx context.Context, over time.Duration) (closed int, leads bool)
+}
+
+// Failure is why a request under /v1/ has no answer.
+type Failure struct {
+	Status int    // of HTTP; not 200
+	Text   string // what was wrong, what is allowed, what to do
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Text }
+
+// write sends the failure as the answer: as JSON to a path under /v1/, else as text.
+func (f *Failure) write(w http.ResponseWriter, r *http.Request) {
+	switch f.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="rollcall"`)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	noteOutcome(w, f)
+	if underV1(r) {
+		writeJSON(w, f.Status, api.Failure{Error: f.Text})
+		return
+	}
+	http.Error(w, f.Text, f.Status)
+}

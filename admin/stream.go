@@ -1,0 +1,56 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+)
+
+const (
+	// heartbeat is the time after which a stream of events gets a comment, so that its reader knows that it
+	// works. Readers take one as broken after some of these.
+	heartbeat = 5 * time.Second
+	// streamTime is how long a stream lasts. A page that was forgotten connects again.
+	streamTime = 24 * time.Hour
+)
+
+// v1Events sends events until the client leaves, falls behind, or the member stops.
+func (h *HTTP) v1Events(w http.ResponseWriter, r *http.Request) {
+	if q := newQuery(&endpoint{}, r, h.who(r)); q.err != nil {
+		q.err.write(w, r)
+		return
+	}
+	one, failure := h.streams.join()
+	if failure != nil {
+		failure.write(w, r)
+		return
+	}
+	defer h.streams.leave(one)
+	control := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return
+	}
+	beat, over := time.NewTicker(heartbeat), time.NewTimer(streamTime)
+	defer beat.Stop()
+	defer over.Stop()
+	frame := []byte("retry: 1000\n\n")
+	for {
+		if _, err := w.Write(frame); err != nil {
+			return
+		}
+		if control.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-one.gone:
+			return
+		case <-over.C:
+			return
+		case <-beat.C:
+			frame = []byte(":\n\n")
+		case frame = <-one.frames:
+		}
+	}
+}

@@ -1,0 +1,329 @@
+// Package api is what members answer over HTTP under /v1/: the JSON, and a Client that asks for it.
+//
+//   - Caller, Member, Session, OneSession, Connection, Ephemeral, Watch, Owner, End, Removal, Buckets, Setting, Node: what the answers
+//     consist of.
+//   - List: a page of them, the cursor of the next page, and the members that did not answer.
+//   - Client: asks a member, and reads lists page by page.
+//
+// Keys are lower case, and stay as they are within version 1; new ones may be added. An id is "0x" and
+// hexadecimal digits. A length of time is a whole number of milliseconds, and its key ends in _ms. A point
+// in time is RFC 3339 in UTC with milliseconds. A value that is not known is null. A list is never null.
+package api
+
+import "time"
+
+// List is a page of rows.
+type List[T any] struct {
+	Items  []T       `json:"items"`  // the rows of the page
+	Next   string    `json:"next"`   // cursor of the next page, its parameter from; "": this is the last one
+	Silent []Silence `json:"silent"` // the members that did not answer, by id
+}
+
+// Silence says why a member is missing from an answer.
+type Silence struct {
+	Member uint32 `json:"member"` // its id
+	Reason string `json:"reason"` // "down", "no answer in time", "older version", "busy", "wrong answer" or "not asked again"
+	Detail string `json:"detail"` // what happened, in words
+}
+
+// Caller says what the member takes a request for.
+type Caller struct {
+	Member        uint32 `json:"member"`        // the id of the member that answers
+	Administrator string `json:"administrator"` // "super" or "token", whose credentials the request has; "": nobody's
+	Changes       bool   `json:"changes"`       // whether the caller may change something
+	Why           string `json:"why"`           // why the caller may not change anything; "" if it may
+}
+
+// Member is the status of a member.
+type Member struct {
+	Member      uint32     `json:"member"`         // its id
+	Role        string     `json:"role"`           // "leader", "follower" or "standalone"; "": it serves no client
+	Leader      uint32     `json:"leader"`         // the member that it takes for the leader; 0: none
+	Term        uint64     `json:"term"`           // raft's
+	Clients     string     `json:"clients"`        // host:port where it listens for clients
+	Quorum      string     `json:"quorum"`         // host:port of its port for members
+	Election    string     `json:"election"`       // host:port of its port for the log
+	Zxid        string     `json:"zxid"`           // "0x…", of the last transaction applied
+	Applied     uint64     `json:"applied"`        // index of the last log entry applied
+	Committed   uint64     `json:"committed"`      // index of the last log entry that it knows to be committed
+	Lag         *uint64    `json:"lag"`            // log entries that the leader knows to be committed and that are not applied here; null: the leader did not answer
+	Sessions    int        `json:"sessions"`       // sessions with a connection here
+	Connections int        `json:"connections"`    // client connections
+	Watches     int        `json:"watches"`        // watches of its connections
+	DataBytes   int64      `json:"data_bytes"`     // bytes of its files, without those of the log
+	LogBytes    int64      `json:"log_bytes"`      // bytes of the log's files
+	Snapshot    uint64     `json:"snapshot"`       // index of the newest snapshot; 0: there is none
+	SnapshotAt  *time.Time `json:"snapshot_at"`    // when that was written
+	Digest      string     `json:"digest"`         // whether its state is that of the others: "agrees", "differs" or "unknown"
+	DigestIndex uint64     `json:"digest_index"`   // log entry that digest is about
+	Version     string     `json:"version"`        // of the program
+	Started     time.Time  `json:"started"`        // when its process started
+	ClockMs     int64      `json:"clock_ahead_ms"` // by how many milliseconds its clock is ahead of that of the member that was asked
+	Joining     bool       `json:"joining"`        // it catches up, and has no vote in elections
+	Stalled     string     `json:"stalled"`        // why its disk or apply is taken to hang; "": it does not
+	Damaged     string     `json:"damaged"`        // why its state is taken to be damaged; "": it is not
+}
+
+// Session is a session with what all members together know of it.
+type Session struct {
+	ID         string    `json:"id"`         // "0x…"
+	State      string    `json:"state"`      // "connected", "disconnected" or "unknown"
+	Member     uint32    `json:"member"`     // the member that it is attached to; 0: none
+	Address    string    `json:"address"`    // of the client that connected last, host:port
+	TimeoutMs  int64     `json:"timeout_ms"` // granted by the last connect
+	LeftMs     *int64    `json:"left_ms"`    // time until it expires if it is not heard; null: the leader did not answer
+	HeardMs    *int64    `json:"heard_ms"`   // how long ago it was last heard, or its leader began; null: the leader did not answer
+	Created    time.Time `json:"created"`    // when it was opened, by the log's time
+	Ephemerals int       `json:"ephemerals"` // how many ephemeral nodes it owns
+	Watches    int       `json:"watches"`    // how many watches its connection has
+	// Connection is null if no connection carries the session, or if its member did not answer.
+	Connection *Connection `json:"connection"`
+}
+
+// Connection is a client connection of a member.
+type Connection struct {
+	Member      uint32    `json:"member"`      // the member that serves it
+	Number      uint64    `json:"number"`      // counts the connections of the member
+	Address     string    `json:"address"`     // of the client, host:port
+	Session     string    `json:"session"`     // that it carries; "": it has none yet
+	TimeoutMs   int64     `json:"timeout_ms"`  // of the session
+	Established time.Time `json:"established"` // when it was made
+	Received    uint64    `json:"received"`    // requests
+	Sent        uint64    `json:"sent"`        // replies and events
+	Queued      int       `json:"queued"`      // requests that are not answered yet
+	LastOp      string    `json:"last_op"`     // the last operation that was answered; "": none
+	LastZxid    string    `json:"last_zxid"`   // "0x…", in the last reply
+	LastUs      int64     `json:"last_us"`     // latency of the last request, in microseconds
+	MinUs       int64     `json:"min_us"`      // the least latency
+	AvgUs       int64     `json:"avg_us"`      // the average latency
+	MaxUs       int64     `json:"max_us"`      // the greatest latency
+}
+
+// OneSession is a session that was asked for alone.
+type OneSession struct {
+	Session
+	Silent []Silence `json:"silent"` // the members that did not answer
+}
+
+// Ephemeral is an ephemeral node of a session.
+type Ephemeral struct {
+	Path string `json:"path"` // of the node
+}
+
+// Watch is a path that a connection of a member watches.
+type Watch struct {
+	Member     uint32 `json:"member"`     // the member that serves the connection
+	Connection uint64 `json:"connection"` // its number
+	Session    string `json:"session"`    // of the connection
+	Path       string `json:"path"`       // that is watched
+	Data       bool   `json:"data"`       // once, for the node: created, deleted, or its data changed
+	Children   bool   `json:"children"`   // once, for the node's children
+	Persistent bool   `json:"persistent"` // both, until the client removes the watch
+	Recursive  bool   `json:"recursive"`  // the node and everything below it, until the client removes the watch
+}
+
+// Owner says which session a node belongs to. Only an ephemeral node has one.
+type Owner struct {
+	Path    string    `json:"path"`    // that was asked for
+	Kind    string    `json:"kind"`    // of the node: "none" (there is no such node), "persistent", "ephemeral", "container" or "ttl"
+	ID      string    `json:"id"`      // of the session; "": none
+	Ended   bool      `json:"ended"`   // the session has ended, and the node is about to be removed
+	Session *Session  `json:"session"` // the session; null: there is none, or it has ended
+	Silent  []Silence `json:"silent"`  // the members that did not answer
+}
+
+// End says how a session ended.
+type End struct {
+	ID         string    `json:"id"`         // of the session
+	State      string    `json:"state"`      // "ended"
+	Ended      time.Time `json:"ended"`      // when, by the log's time
+	Reason     string    `json:"reason"`     // "closed", "expired" or "killed"
+	By         string    `json:"by"`         // who asked for it, if an operator did; "": nobody did
+	Address    string    `json:"address"`    // of the client that connected last, host:port
+	Member     uint32    `json:"member"`     // the member that the session was attached to
+	Leader     uint32    `json:"leader"`     // the member that led
+	Term       uint64    `json:"term"`       // raft's, in which it led
+	Zxid       string    `json:"zxid"`       // "0x…", of the transaction that ended the session
+	SilentMs   int64     `json:"silent_ms"`  // how long the leader had not heard from it; 0 if its client closed it
+	TimeoutMs  int64     `json:"timeout_ms"` // granted by the last connect
+	Ephemerals int       `json:"ephemerals"` // how many ephemeral nodes it had
+	Number     uint64    `json:"number"`     // counts the ends that are kept
+}
+
+// Removal says what removed a node.
+type Removal struct {
+	Path    string    `json:"path"`    // of the node
+	Removed time.Time `json:"removed"` // when, by the log's time
+	Zxid    string    `json:"zxid"`    // "0x…", of the transaction that removed it
+	Cause   string    `json:"cause"`   // "delete", "session ended", "ttl" or "container"
+	Session string    `json:"session"` // that deleted it, or whose end removed it; "": none
+	Address string    `json:"address"` // of the client that deleted it
+	Member  uint32    `json:"member"`  // the member that took the request
+	End     *End      `json:"end"`     // of the session, if that removed the node and is still kept; else null
+}
+
+// Buckets is the time axis of the leader's session table.
+type Buckets struct {
+	TickMs  int64     `json:"tick_ms"` // a tick; each bucket is one tick wide
+	At      time.Time `json:"at"`      // now, by the leader's clock
+	Leader  uint32    `json:"leader"`  // the member that leads
+	Buckets []Bucket  `json:"buckets"` // those that hold sessions, by time
+	Later   int       `json:"later"`   // sessions that fall due more than 1,000 ticks from At on
+	Silent  []Silence `json:"silent"`  // the leader, if it did not answer
+}
+
+// Bucket is how many sessions fall due at a time.
+type Bucket struct {
+	DueMs    int64 `json:"due_ms"`   // from Buckets.At on; 0 or less: due
+	Sessions int   `json:"sessions"` // how many
+}
+
+// Events has the data of each event of /v1/events under the event's name. One event has one of them.
+type Events struct {
+	Status  List[Member] `json:"status"`  // each second
+	Buckets Buckets      `json:"buckets"` // each second
+	Load    Load         `json:"load"`    // each second
+	Session SessionEvent `json:"session"` // at once; at most 50 in a second
+	Omitted Omitted      `json:"omitted"` // after a second with more
+	Leader  LeaderEvent  `json:"leader"`  // at once
+}
+
+// SessionEvent says that a session was created, has moved to another connection, or has ended.
+type SessionEvent struct {
+	Kind       string    `json:"kind"`       // "created", "moved" or "ended"
+	At         time.Time `json:"at"`         // when the member that answers has applied it, by its clock
+	ID         string    `json:"id"`         // of the session
+	Member     uint32    `json:"member"`     // that the session is attached to, or was
+	From       uint32    `json:"from"`       // that it was attached to before it moved; 0: none
+	Address    string    `json:"address"`    // of the client that connected last, host:port
+	TimeoutMs  int64     `json:"timeout_ms"` // granted by the last connect
+	Reason     string    `json:"reason"`     // why it ended: "closed", "expired" or "killed"; else ""
+	By         string    `json:"by"`         // who asked for its end, if an operator did
+	SilentMs   int64     `json:"silent_ms"`  // how long the leader had not heard from it when it ended
+	Ephemerals int       `json:"ephemerals"` // nodes that it had when it ended
+}
+
+// Omitted says how many sessions were created, have moved or have ended without an event, because there were too
+// many of them.
+type Omitted struct {
+	Sessions int64 `json:"sessions"` // since the last Omitted
+}
+
+// LeaderEvent says that a leader has opened its term.
+type LeaderEvent struct {
+	At     time.Time `json:"at"`     // when the member that answers has applied it, by its clock
+	Leader uint32    `json:"leader"` // the member that leads
+	Term   uint64    `json:"term"`   // raft's
+}
+
+// Load is what a member does for its own clients.
+type Load struct {
+	At           time.Time `json:"at"`             // by the member's clock
+	OverMs       int64     `json:"over_ms"`        // the time that the rates and averages are about; 0: there are none yet
+	RequestsPerS float64   `json:"requests_per_s"` // reads and updates
+	AvgUs        int64     `json:"avg_us"`         // average latency of these, in microseconds
+	ReadsPerS    float64   `json:"reads_per_s"`    // requests that change nothing
+	ReadAvgUs    int64     `json:"read_avg_us"`    // average latency of these, in microseconds
+	UpdatesPerS  float64   `json:"updates_per_s"`  // all other requests
+	UpdateAvgUs  int64     `json:"update_avg_us"`  // average latency of these, in microseconds
+	Queued       int       `json:"queued"`         // requests that are not answered yet
+	Connections  int       `json:"connections"`    // of clients
+}
+
+// Setting is a key of the configuration of the member that answers.
+type Setting struct {
+	Key     string `json:"key"`     // its name
+	Value   string `json:"value"`   // in force; "" for one that is secret
+	Default string `json:"default"` // or, in words, what holds without the key
+	From    string `json:"from"`    // "default", a file with its line, a variable or a flag
+	State   string `json:"state"`   // "in force", "default", "no effect", "unknown", "dangerous" or "refused"
+	Warning string `json:"warning"` // why it has no effect, or is unknown, dangerous or refused
+}
+
+// Node is a znode, as the caller may see it.
+type Node struct {
+	Path     string   `json:"path"`     // of the node
+	Data     []byte   `json:"data"`     // base64; the first MiB, if the node has more
+	Children []string `json:"children"` // a page of names, in order
+	Next     string   `json:"next"`     // cursor of the next page of children
+	Stat     Stat     `json:"stat"`     // its Stat
+	ACL      []ACL    `json:"acl"`      // who may do what with it
+}
+
+// NodeCreate asks for a new node.
+type NodeCreate struct {
+	Path       string `json:"path"`       // of the node
+	Data       []byte `json:"data"`       // base64; left out: none
+	ACL        []ACL  `json:"acl"`        // left out: everybody may do everything
+	Sequential bool   `json:"sequential"` // the path gets a number of ten digits at its end; left out: it does not
+}
+
+// NodeSet asks for other data of a node.
+type NodeSet struct {
+	Path    string `json:"path"`    // of the node
+	Data    []byte `json:"data"`    // base64
+	Version *int32 `json:"version"` // that the data must have; left out: any
+}
+
+// NodeDelete asks for the end of a node, which must have no children.
+type NodeDelete struct {
+	Path    string `json:"path"`    // of the node
+	Version *int32 `json:"version"` // that its data must have; left out: any
+}
+
+// NodeChanged says that a node was created, set or deleted.
+type NodeChanged struct {
+	Path string `json:"path"` // of the node
+	Stat *Stat  `json:"stat"` // of the node as it is now; null: it was deleted
+}
+
+// Stat is ZooKeeper's Stat of a node.
+type Stat struct {
+	Czxid       string    `json:"czxid"`       // of the transaction that created the node
+	Mzxid       string    `json:"mzxid"`       // of the one that last set its data
+	Pzxid       string    `json:"pzxid"`       // of the one that last created or deleted a child
+	Ctime       time.Time `json:"ctime"`       // when it was created, by the log's time
+	Mtime       time.Time `json:"mtime"`       // when its data were last set
+	Version     int32     `json:"version"`     // how often its data were set
+	Cversion    int32     `json:"cversion"`    // how often children were created and deleted
+	Aversion    int32     `json:"aversion"`    // how often its ACL was set
+	Owner       string    `json:"owner"`       // session of an ephemeral node; "": none
+	DataLength  int32     `json:"data_length"` // bytes
+	NumChildren int32     `json:"children"`    // how many there are
+}
+
+// ACL is an entry of an access control list.
+type ACL struct {
+	Scheme string `json:"scheme"` // such as "world", "digest" or "ip"
+	ID     string `json:"id"`     // whom it is about, as the scheme writes it
+	Perms  string `json:"perms"`  // letters of cdrwa
+}
+
+// LogLevel is the level from which on the member logs.
+type LogLevel struct {
+	Level string `json:"level"` // "debug", "info", "warn" or "error"
+}
+
+// Line is a line of the member's log.
+type Line struct {
+	At    time.Time `json:"at"`    // when it was written
+	Level string    `json:"level"` // "debug", "info", "warn" or "error"
+	Text  string    `json:"text"`  // the whole line, as it was written
+}
+
+// Drain is how a member is drained.
+type Drain struct {
+	OverMs int64 `json:"over_ms"` // how long closing the clients' connections takes
+}
+
+// Drained says what a drain has done.
+type Drained struct {
+	Connections int   `json:"connections"` // that were closed
+	Leads       bool  `json:"leads"`       // no other member could take over
+	TookMs      int64 `json:"took_ms"`     // how long that took
+}
+
+// Failure is the body of an answer whose status is not 200.
+type Failure struct {
+	Error string `json:"error"` // what was wrong, what is allowed, and what to do
+}

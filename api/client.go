@@ -1,0 +1,161 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const (
+	// maxAnswer is the longest answer that a Client reads, in bytes: a page of rows, or a node with
+	// the largest data in base64.
+	maxAnswer = 32 << 20
+	// PageRows is the most rows that a member returns at a time, and how many it does unless it is asked for
+	// fewer.
+	PageRows = 1000
+)
+
+// Client asks one member. Its methods return within the member's deadline, which is a few seconds, or
+// when ctx ends. A member that hangs never answers, so give ctx a deadline. A Client follows no redirect,
+// because no member redirects it and its credentials are for one member. It is safe for concurrent use.
+type Client struct {
+	Base string       // such as http://127.0.0.1:8080
+	Auth string       // value of the header Authorization; "": none
+	HTTP *http.Client // nil: http.DefaultClient
+}
+
+// Error is an answer of a member that refuses or fails.
+type Error struct {
+	Status int    // of HTTP
+	Text   string // what the member said
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Text }
+
+// Get asks for path below /v1/, with the parameters of query, and returns the answer. The error is an
+// *Error if the member refuses.
+func Get[T any](ctx context.Context, c *Client, path string, query url.Values) (answer T, err error) {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	err = c.do(ctx, http.MethodGet, path, nil, &answer)
+	return answer, err
+}
+
+// Post sends body as JSON to path below /v1/, and returns the answer likewise. It changes something, so it
+// needs Auth.
+func Post[T any](ctx context.Context, c *Client, path string, body any) (answer T, err error) {
+	sent, err := json.Marshal(body)
+	if err != nil {
+		return answer, err
+	}
+	err = c.do(ctx, http.MethodPost, path, sent, &answer)
+	return answer, err
+}
+
+// All yields the rows of all pages of the list at path. silent, unless it is nil, is called with each
+// member that did not answer, once. The last pair has the error, if there was one.
+func All[T any](ctx context.Context, c *Client, path string, query url.Values, silent func(Silence)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		params := url.Values{}
+		for name, values := range query {
+			params[name] = values
+		}
+		told := map[uint32]bool{}
+		for {
+			page, err := Get[List[T]](ctx, c, path, params)
+			if err != nil {
+				yield(*new(T), err)
+				return
+			}
+			for _, s := range page.Silent {
+				if silent != nil && !told[s.Member] {
+					silent(s)
+				}
+				told[s.Member] = true
+			}
+			for _, row := range page.Items {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			switch page.Next {
+			case "":
+				return
+			case params.Get("from"):
+				yield(*new(T), fmt.Errorf("api: %s: the list does not go on after %.100q", c.Base, page.Next))
+				return
+			}
+			params.Set("from", page.Next)
+		}
+	}
+}
+
+// Text asks for path, which may be any of the member's, and returns the answer as it is: at most
+// maxAnswer bytes. The error is an *Error if the member refuses.
+func (c *Client) Text(ctx context.Context, path string) ([]byte, error) {
+	return c.send(ctx, http.MethodGet, path, nil)
+}
+
+// do sends a request for path below /v1/ and decodes the answer.
+func (c *Client) do(ctx context.Context, method, path string, body []byte, into any) error {
+	text, err := c.send(ctx, method, "/v1/"+strings.TrimPrefix(path, "/"), body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("api: %s does not answer as a member of Rollcall: %w", c.Base, err)
+	}
+	return nil
+}
+
+// send sends a request and returns the body of the answer.
+func (c *Client) send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	if c.Auth != "" {
+		r.Header.Set("Authorization", c.Auth)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	caller := *http.DefaultClient
+	if c.HTTP != nil {
+		caller = *c.HTTP
+	}
+	caller.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	answer, err := caller.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }() // it was only read from
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("api: %s: %w", c.Base, err)
+	case len(text) > maxAnswer:
+		return nil, fmt.Errorf("api: %s: the answer has more than %d bytes", c.Base, maxAnswer)
+	case answer.StatusCode != http.StatusOK:
+		return nil, failure(answer.StatusCode, text)
+	}
+	return text, nil
+}
+
+// failure returns the error of an answer whose status is not 200.
+func failure(status int, text []byte) error {
+	var f Failure
+	if json.Unmarshal(text, &f) != nil || f.Error == "" {
+		line, _, _ := strings.Cut(string(text), "\n")
+		f.Error = fmt.Sprintf("status %d: %.200q", status, line)
+	}
+	return &Error{Status: status, Text: f.Error}
+}

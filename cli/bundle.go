@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+)
+
+const (
+	// bundleRows is how many rows of one list a bundle has at most. All rows of a list are in memory
+	// before they are written: some 5 MB for sessions.
+	bundleRows = 10_000
+	// bundleTime is how long one part may take. The longest is a list of ten pages.
+	bundleTime = 30 * time.Second
+)
+
+// part is a file of a bundle. ask gets its content from a member.
+type part struct {
+	name string
+	ask  func(ctx context.Context, member *api.Client) ([]byte, error)
+}
+
+// ensembleParts is what any member answers for the whole ensemble, and memberParts what each member
+// answers for itself.
+var (
+	ensembleParts = []part{
+		{"status.json", listPart[api.Member]("status")},
+		{"sessions.json", listPart[api.Session]("sessions")},
+		{"connections.json", listPart[api.Connection]("connections")},
+		{"ends.json", listPart[api.End]("ends")},
+		{"removals.json", listPart[api.Removal]("removals")},
+		{"buckets.json", textPart("/v1/buckets")},
+	}
+	memberParts = []part{
+		{"config.json", listPart[api.Setting]("config")},
+		{"log.json", textPart("/v1/log")},
+		{"log-level.json", textPart("/v1/log-level")},
+		{"livez.txt", textPart("/livez")},
+		{"readyz.txt", textPart("/readyz")},
+		{"metrics.txt", textPart("/metrics")},
+		{"monitor.json", textPart("/commands/monitor")},
+		{"environment.json", textPart("/commands/environment")},
+		{"dirs.json", textPart("/commands/dirs")},
+		{"goroutines.txt", textPart("/debug/pprof/goroutine?debug=1")},
+		{"heap.pprof", textPart("/debug/pprof/heap")},
+	}
+)
+
+// listPart returns what asks for the rows of a list.
+func listPart[T any](of string) func(context.Context, *api.Client) ([]byte, error) {
+	return func(ctx context.Context, member *api.Client) ([]byte, error) {
+		rows := []T{}
+		for row, err := range api.All[T](ctx, member, of, url.Values{}, nil) {
+			if err != nil {
+				return nil, err
+			}
+			if rows = append(rows, row); len(rows) == bundleRows {
+				break
+			}
+		}
+		return json.MarshalIndent(rows, "", " ")
+	}
+}
+
+// textPart returns what asks for the answer at a path.
+func textPart(at string) func(context.Context, *api.Client) ([]byte, error) {
+	return func(ctx context.Context, member *api.Client) ([]byte, error) { return member.Text(ctx, at) }
+}
+
+// newBundle returns the command that puts all that helps to find a fault into one archive.
+func newBundle(w World) *cobra.Command {
+	link := NewLink(w)
+	var file string
+	cmd := &cobra.Command{
+		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: Look, Args: Takes(0, 0, "flags only"),
+		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each member at --hosts the configuration, the last lines of the log, " +
+			"metrics, the environment of the process, goroutines and a profile of the memory. What cannot be had is named in the file MISSING. Passwords, digests and tokens are left out, and so are the data of " +
+			fmt.Sprintf("nodes. Paths, addresses and session ids are in it. A list has at most %d rows. Logs and profiles need the credentials of an administrator on the member's own machine.", bundleRows),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			members, err := link.Admins(cmd.Context())
+			if len(members) == 0 {
+				return err
+			}
+			if err != nil {
+				warn(w, "missing: %v", err)
+			}
+			if file == "" {
+				file = "rollcall-support-" + w.Now().UTC().Format("20060102-150405") + ".tar.gz"
+			}
+			return writeBundle(cmd.Context(), w, file, members)
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "`name` of the archive, which must not exist (default rollcall-support-TIME.tar.gz)")
+	link.Register(cmd)
+	return cmd
+}
+
+// writeBundle makes the archive. If that fails, it removes it.
+func writeBundle(ctx context.Context, w World, file string, members []*api.Client) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("support-bundle: %w; --file takes another name", err)
+	}
+	b := newArchive(f, w.Now(), strings.TrimSuffix(path.Base(file), ".tar.gz"))
+	err = errors.Join(b.collect(ctx, members), b.close(), f.Close())
+	if err != nil {
+		return errors.Join(fmt.Errorf("support-bundle: %w", err), os.Remove(file))
+	}
+	for _, line := range b.missing {
+		_, _ = fmt.Fprintln(w.Err, "missing:", Visible(line)) // it is in the archive, too
+	}
+	_, err = fmt.Fprintln(w.Out, file)
+	return err
+}
+
+// archive is a bundle that is written.
+type archive struct {
+	zip     *gzip.Writer
+	tar     *tar.Writer
+	now     time.Time
+	top     string // folder of all files
+	missing []string
+}
+
+func newArchive(out io.Writer, now time.Time, top string) *archive {
+	zip := gzip.NewWriter(out)
+	return &archive{zip: zip, tar: tar.NewWriter(zip), now: now, top: top}
+}
+
+// collect asks the members for all parts. A part that cannot be had is noted.
+func (b *archive) collect(ctx context.Context, members []*api.Client) error {
+	whole := false // a member has answered for the ensemble
+	for i, member := range members {
+		folder := strings.NewReplacer("://", "-", ":", "-", "/", "-", "[", "", "]", "").Replace(member.Base)
+		if !whole {
+			n := len(b.missing)
+			if err := b.parts(ctx, "ensemble", member, ensembleParts); err != nil {
+				return err
+			}
+			whole = len(b.missing)-n < len(ensembleParts) || i == len(members)-1
+		}
+		if err := b.parts(ctx, folder, member, memberParts); err != nil {
+			return err
+		}
+	}
+	return b.add("MISSING", []byte(strings.Join(append(b.missing, ""), "\n")))
+}
+
+func (b *archive) parts(ctx context.Context, folder string, member *api.Client, parts []part) error {
+	for _, p := range parts {
+		timed, stop := context.WithTimeout(ctx, bundleTime)
+		content, err := p.ask(timed, member)
+		stop()
+		switch {
+		case ctx.Err() != nil:
+			return errors.New("stopped before the archive was complete")
+		case err != nil:
+			b.missing = append(b.missing, fmt.Sprintf("%s/%s: %v", folder, p.name, err))
+		default:
+			if err := b.add(path.Join(folder, p.name), content); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *archive) add(name string, content []byte) error {
+	err := b.tar.WriteHeader(&tar.Header{Name: path.Join(b.top, name), Mode: 0o600, Size: int64(len(content)), ModTime: b.now})
+	if err != nil {
+		return err
+	}
+	_, err = b.tar.Write(content)
+	return err
+}
+
+func (b *archive) close() error { return errors.Join(b.tar.Close(), b.zip.Close()) }

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// bundleOf runs the command against members, and returns the files of the archive by name.
+func bundleOf(t *testing.T, members ...string) (files map[string]string, said string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	var out, errs strings.Builder
+	w := World{Out: &out, Err: &errs, Now: func() time.Time { return time.Unix(1000, 0) }}
+	args := []string{"support-bundle", "--file", file, "--admin", strings.Join(members, ","), "--auth", "digest:super:secret"}
+	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), args); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != file+"\n" {
+		t.Errorf("stdout %q, want the name", out.String())
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v, want it readable by its owner only", info.Mode(), err)
+	}
+	zip, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = map[string]string{}
+	for in := tar.NewReader(zip); ; {
+		head, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return files, errs.String()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[strings.TrimPrefix(head.Name, "b/")] = string(text)
+	}
+}
+
+// A bundle has each part once for the ensemble, and once for each member. What a member does not answer is
+// named.
+func TestBundle(t *testing.T) {
+	pages := 0
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "digest super:secret":
+			t.Errorf("%s without credentials", r.URL)
+		case r.URL.Path == "/v1/log":
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"error":"not from here"}`)
+		case r.URL.Path == "/v1/sessions" && r.URL.Query().Get("from") == "":
+			_, _ = io.WriteString(w, `{"items":[{"id":"0x1"}],"next":"2","silent":[{"member":3,"reason":"down"}]}`)
+		case r.URL.Path == "/v1/sessions":
+			pages++
+			_, _ = io.WriteString(w, `{"items":[{"id":"0x2"}],"next":"","silent":[]}`)
+		case strings.HasPrefix(r.URL.Path, "/v1/") && r.URL.Path != "/v1/buckets":
+			_, _ = io.WriteString(w, `{"items":[],"next":"","silent":[]}`)
+		default:
+			_, _ = io.WriteString(w, "said "+r.URL.String())
+		}
+	}))
+	defer member.Close()
+	folder := strings.NewReplacer("://", "-", ":", "-").Replace(member.URL)
+	files, said := bundleOf(t, "http://127.0.0.1:1", member.URL)
+	want := []string{"MISSING"}
+	for _, p := range ensembleParts {
+		want = append(want, "ensemble/"+p.name)
+	}
+	for _, p := range memberParts {
+		if p.name != "log.json" {
+			want = append(want, folder+"/"+p.name)
+		}
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
+		t.Errorf("files %q\nwant %q", got, want)
+	}
+	if text := files["ensemble/sessions.json"]; pages != 1 || !strings.Contains(text, `"0x1"`) || !strings.Contains(text, `"0x2"`) {
+		t.Errorf("%d further pages, %s", pages, text)
+	}
+	if got, want := files[folder+"/goroutines.txt"], "said /debug/pprof/goroutine?debug=1"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	missing := files["MISSING"]
+	for _, line := range []string{folder + "/log.json: not from here", "http-127.0.0.1-1/config.json: ", "ensemble/status.json: "} {
+		if !strings.Contains(missing, line) || !strings.Contains(said, "missing: "+line) {
+			t.Errorf("MISSING is\n%s\nstderr\n%s\nwant %s", missing, said, line)
+		}
+	}
+}
+
+// A list of a bundle has a bound. A bundle that is not finished is removed, and one that exists is not
+// replaced.
+func TestBundleBounds(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var asked atomic.Int64
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			stop()
+		}
+		asked.Add(1)
+		_, _ = io.WriteString(w, `{"items":[`+strings.Repeat(`{"id":"0x1"},`, 999)+`{"id":"0x1"}],"next":"more","silent":[]}`)
+	}))
+	defer member.Close()
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	var out strings.Builder
+	w := World{Out: &out, Err: &out, Now: time.Now}
+	_, err := Execute(ctx, NewRoot(w, "1", time.Time{}), []string{"support-bundle", "--file", file, "--admin", member.URL})
+	if err == nil || int(asked.Load()) > 6*bundleRows/1000+len(memberParts) {
+		t.Errorf("%v after %d answers", err, asked.Load())
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a bundle that was broken off: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"support-bundle", "--file", file, "--admin", member.URL})
+	if text, _ := os.ReadFile(file); err == nil || !strings.Contains(err.Error(), "--file takes another name") || string(text) != "mine" {
+		t.Errorf("%v, %q", err, text)
+	}
+}

@@ -1,0 +1,58 @@
+// Package cli is the part of the command line that asks an ensemble and acts on it, from any machine that
+// reaches a member:
+//
+//   - World: what a command has of its surroundings. Tests give their own.
+//   - NewRoot, Execute: the frame of all commands: groups, help, completion, flags with one dash.
+//   - Link: the flags that say which ensemble a command asks, and as whom. Link.Admin returns a client of
+//     the HTTP endpoints under /v1/, and Link.Open a session over ZooKeeper's protocol.
+//   - Output: the flag -o. Print and PrintOne write rows as a table, JSON or YAML.
+//   - Status: the exit statuses. An error carries its own; see With.
+//
+// # To add a command
+//
+// Write a function that takes a World and returns a *cobra.Command, and add it to commands:
+//
+//	func newGet(w World) *cobra.Command {
+//		link, out := NewLink(w), NewOutput(w)
+//		cmd := &cobra.Command{
+//			Use: "get [flags] PATH", Short: "print the data of a node", GroupID: Look, Args: Takes(1, 1, "one path"),
+//			RunE: func(cmd *cobra.Command, args []string) error {
+//				session, err := link.Open(cmd.Context())
+//				if err != nil {
+//					return err
+//				}
+//				defer session.Abandon()
+//				…
+//			},
+//		}
+//		link.Register(cmd)
+//		out.Register(cmd)
+//		return cmd
+//	}
+package cli
+
+import "github.com/spf13/cobra"
+
+// The groups of commands in the help.
+const (
+	Run   = "run"
+	Look  = "look"
+	Act   = "act"
+	Nodes = "nodes"
+	Tools = "tools"
+)
+
+// groups are the groups in the order of the help.
+var groups = []*cobra.Group{
+	{ID: Run, Title: "Run an ensemble:"},
+	{ID: Look, Title: "See what happens in it:"},
+	{ID: Act, Title: "Change something:"},
+	{ID: Nodes, Title: "Read and write nodes:"},
+	{ID: Tools, Title: "Tools:"},
+}
+
+// commands makes each command of this package.
+var commands = []func(World) *cobra.Command{
+	newStatus, newSessions, newSession, newWhoOwns, newWhy, newConnections, newWatches, newWord, newLogLevel, newDrain, newBundle, newShell,
+	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newWatch, newDump, newLoad,
+}

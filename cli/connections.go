@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+)
+
+// newConnections returns the command that lists the client connections.
+func newConnections(w World) *cobra.Command {
+	a, address, limit, of := newAsk(w), "", 0, 0
+	cmd := &cobra.Command{
+		Use: "connections [flags]", Short: "list the client connections of all members", GroupID: Look, Args: Takes(0, 0, "flags only"),
+		Long: "Lists the client connections of all members, by member.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 || of < 0 {
+				return With(WrongUse, fmt.Errorf("connections: --limit %d, --member %d; allowed are numbers from 1 on, or 0 for all", limit, of))
+			}
+			rows, err := list[api.Connection](cmd.Context(), a, "connections", url.Values{}, 0)
+			if err != nil {
+				return err
+			}
+			if !w.OutTerminal {
+				rows = counted(w, "connections", rows)
+			}
+			return Print(a.Output, connectionColumns(w.Now()), filtered(rows, limit, func(c api.Connection) bool {
+				return (of == 0 || int(c.Member) == of) && (address == "" || c.Address == address || strings.HasPrefix(c.Address, address+":") || strings.HasPrefix(c.Address, "["+address+"]:"))
+			}))
+		},
+	}
+	cmd.Flags().IntVar(&of, "member", 0, "only connections of the member with this `number`")
+	cmd.Flags().StringVar(&address, "address", "", "only connections of a client at this `address`, an IP with or without a port")
+	cmd.Flags().IntVar(&limit, "limit", 0, "print the first `N` only")
+	a.Register(cmd)
+	return cmd
+}
+
+// connectionColumns returns the columns of a list of connections.
+func connectionColumns(now time.Time) []Column[api.Connection] {
+	return []Column[api.Connection]{
+		{Name: "member", Right: true, Cell: func(c api.Connection) string { return member(c.Member) }},
+		{Name: "address", Cell: func(c api.Connection) string { return c.Address }},
+		{Name: "session", Cell: func(c api.Connection) string { return orDash(c.Session) }},
+		{Name: "age", Right: true, Cell: func(c api.Connection) string { return Age(now, c.Established) }},
+		{Name: "received", Right: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Received, 10) }},
+		{Name: "sent", Right: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Sent, 10) }},
+		{Name: "queued", Right: true, Cell: func(c api.Connection) string { return strconv.Itoa(c.Queued) }, Tint: func(c api.Connection) Tint { return tintIf(c.Queued > 0, Yellow) }},
+		{Name: "last", Cell: func(c api.Connection) string { return orDash(c.LastOp) }},
+		{Name: "average", Right: true, Cell: func(c api.Connection) string { return latency(c.AvgUs) }},
+		{Name: "slowest", Right: true, Cell: func(c api.Connection) string { return latency(c.MaxUs) }},
+		{Name: "number", Wide: true, Right: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Number, 10) }},
+		{Name: "timeout", Wide: true, Right: true, Cell: func(c api.Connection) string { return millis(&c.TimeoutMs) }},
+		{Name: "zxid", Wide: true, Right: true, Cell: func(c api.Connection) string { return c.LastZxid }},
+	}
+}
+
+// latency returns microseconds for people.
+func latency(us int64) string {
+	if us < 10_000 {
+		return fmt.Sprintf("%.1fms", float64(us)/1000)
+	}
+	return Duration(time.Duration(us) * time.Microsecond)
+}
+
+// newWatches returns the command that lists watches.
+func newWatches(w World) *cobra.Command {
+	a, session, limit := newAsk(w), "", 0
+	cmd := &cobra.Command{
+		Use: "watches [flags] [PATH]", Short: "list the watches that a change at a path would fire, or those of a session", GroupID: Look, Args: Takes(0, 1, "one path, or --session ID"),
+		Long:    "Lists the watches that a change at a path would fire. Recursive watches on the nodes above it are among them. With --session it lists those of a session.",
+		Example: "  rollcall watches /config\n  rollcall watches --session 0x1000012f99a0001",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return With(WrongUse, fmt.Errorf("watches: --limit %d; allowed is a number from 1 on, or 0 for all", limit))
+			}
+			path, query, err := whichWatches(args, session)
+			if err != nil {
+				return err
+			}
+			rows, err := list[api.Watch](cmd.Context(), a, path, query, limit)
+			if err != nil {
+				return err
+			}
+			if !w.OutTerminal {
+				rows = counted(w, "watches", rows)
+			}
+			return Print(a.Output, watchColumns(), rows)
+		},
+	}
+	cmd.Flags().StringVar(&session, "session", "", "list the watches of the session with this `id`")
+	cmd.Flags().IntVar(&limit, "limit", 0, "print the first `N` only")
+	a.Register(cmd)
+	return cmd
+}
+
+// whichWatches returns the path below /v1/ and its parameters.
+func whichWatches(args []string, session string) (path string, query url.Values, err error) {
+	switch {
+	case (len(args) == 1) == (session != ""):
+		return "", nil, With(WrongUse, fmt.Errorf("watches: it takes one path, or --session ID"))
+	case session != "":
+		return "sessions/" + url.PathEscape(session) + "/watches", url.Values{}, checkID(session)
+	}
+	return "watches", url.Values{"path": {args[0]}}, checkPath(args[0])
+}
+
+// watchColumns returns the columns of a list of watches.
+func watchColumns() []Column[api.Watch] {
+	return []Column[api.Watch]{
+		{Name: "member", Right: true, Cell: func(w api.Watch) string { return member(w.Member) }},
+		{Name: "session", Cell: func(w api.Watch) string { return w.Session }},
+		{Name: "kind", Cell: watchKind},
+		{Name: "connection", Wide: true, Right: true, Cell: func(w api.Watch) string { return strconv.FormatUint(w.Connection, 10) }},
+		{Name: "path", Cell: func(w api.Watch) string { return w.Path }},
+	}
+}
+
+// watchKind returns what a watch is for.
+func watchKind(w api.Watch) string {
+	var kinds []string
+	for _, k := range []struct {
+		is   bool
+		name string
+	}{{w.Data, "data"}, {w.Children, "children"}, {w.Recursive, "recursive"}, {w.Persistent && !w.Recursive, "persistent"}} {
+		if k.is {
+			kinds = append(kinds, k.name)
+		}
+	}
+	return strings.Join(kinds, ",")
+}

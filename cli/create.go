@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/cli/subtree"
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// creation is the command that creates a node.
+type creation struct {
+	*nodes
+	data                           dataSource
+	ephemeral, sequence, container bool
+	parents, hold                  bool
+	ttl                            time.Duration
+	acl                            []string
+	ended                          chan error // gets why the session ended before the command
+}
+
+// newCreate returns the command that creates a node.
+func newCreate(w World) *cobra.Command {
+	c := &creation{nodes: newNodes(w), data: dataSource{world: w}, ended: make(chan error, 1)}
+	c.adjust = func(cfg *client.Config) {
+		cfg.State = func(state client.State, why error) {
+			if state == client.Expired {
+				c.ended <- why // it comes once
+			}
+		}
+	}
+	cmd := c.register(&cobra.Command{
+		Use: "create [flags] PATH [DATA]", Short: "create a node", Args: Takes(1, 2, "a path and data"),
+		Long: "Creates a node and prints its path. Without DATA and --file it has no data; DATA of - takes them from the input, up to its end.\n\n" +
+			"An ephemeral node lives as long as the session that makes it. With --hold the command keeps its session, and so the node, until Ctrl-C.",
+		Example: "  rollcall create -p /config/db '{\"host\":\"db1\"}'\n  rollcall create --auth digest:me:secret --acl auth::cdrwa --acl world:anyone:r /config/mine\n" +
+			"  rollcall create -e --hold /locks/maintenance",
+	}, true, c.run)
+	fs := cmd.Flags()
+	fs.BoolVarP(&c.ephemeral, "ephemeral", "e", false, "the node lives as long as the session; needs --hold")
+	fs.BoolVarP(&c.sequence, "sequence", "s", false, "append a number to the name, which counts what was created below the parent")
+	fs.BoolVarP(&c.container, "container", "c", false, "the servers delete the node some time after its last child")
+	fs.DurationVarP(&c.ttl, "ttl", "t", 0, "the servers delete the node after so `long` without children and changes, such as 30s or 24h")
+	fs.StringArrayVar(&c.acl, "acl", nil, "access control `list` as scheme:id:perms,...; may be repeated (default world:anyone:cdrwa)")
+	fs.BoolVarP(&c.parents, "parents", "p", false, "create the missing nodes above it, too, without data and with the same list")
+	fs.BoolVar(&c.hold, "hold", false, "keep the session until Ctrl-C; for --ephemeral")
+	c.data.register(cmd)
+	c.Output.Register(cmd)
+	cmd.PreRunE = func(*cobra.Command, []string) error { return With(WrongUse, c.check()) }
+	return cmd
+}
+
+// check returns an error if the flags do not go together.
+func (c *creation) check() error {
+	switch {
+	case c.ephemeral && !c.hold:
+		return errors.New("create: an ephemeral node ends with the session of this command; --hold keeps both until Ctrl-C")
+	case c.hold && !c.ephemeral:
+		return errors.New("create: --hold is for --ephemeral: other nodes stay anyway")
+	case c.container && (c.ephemeral || c.sequence || c.ttl != 0), c.ephemeral && c.ttl != 0:
+		return errors.New("create: a node is ephemeral, a container or has a time to live, and a container has no --sequence")
+	case c.ttl < 0 || c.ttl > 0 && c.ttl < time.Millisecond || c.ttl.Milliseconds() > jute.MaxTTL:
+		return fmt.Errorf("create: --ttl %v: allowed are 1ms to %v", c.ttl, jute.MaxTTL*time.Millisecond)
+	}
+	_, err := aclOf("create", c.acl)
+	return err
+}
+
+// aclOf returns the list that flags give, or nil if there are none.
+func aclOf(command string, texts []string) ([]jute.ACL, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	list, err := subtree.ParseACL(strings.Join(texts, ","))
+	if err != nil {
+		return nil, With(WrongUse, fmt.Errorf("%s: %w", command, err))
+	}
+	return list, nil
+}
+
+// mode returns the kind of the node.
+func (c *creation) mode() jute.CreateMode {
+	for _, m := range []struct {
+		is                bool
+		plain, sequential jute.CreateMode
+	}{
+		{c.ephemeral, jute.Ephemeral, jute.EphemeralSequential},
+		{c.container, jute.Container, jute.Container},
+		{c.ttl != 0, jute.PersistentWithTTL, jute.PersistentSequentialWithTTL},
+		{true, jute.Persistent, jute.PersistentSequential},
+	} {
+		switch {
+		case m.is && c.sequence:
+			return m.sequential
+		case m.is:
+			return m.plain
+		}
+	}
+	return jute.Persistent
+}
+
+func (c *creation) run(ctx context.Context, s subtree.Space, args []string) error {
+	acl, err := aclOf("create", c.acl)
+	if err != nil {
+		return err
+	}
+	data, err := c.data.read(args[1:])
+	if err != nil {
+		return err
+	}
+	if c.parents {
+		if err := createParents(ctx, s, args[0], acl); err != nil {
+			return err
+		}
+	}
+	made := ""
+	err = s.Write(ctx, func(ctx context.Context) error {
+		if c.ttl != 0 {
+			made, err = s.Client.CreateTTL(ctx, s.Full(args[0]), data, c.mode(), acl, c.ttl)
+		} else {
+			made, err = s.Client.Create(ctx, s.Full(args[0]), data, c.mode(), acl)
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, jute.Unimplemented):
+		return fmt.Errorf("%s: the servers take no nodes of this kind; a time to live needs extendedTypesEnabled=true in their configuration: %w", args[0], jute.Unimplemented)
+	case errors.Is(err, jute.NoNode):
+		return fmt.Errorf("%s: there is no parent for it; -p creates what is missing: %w", args[0], jute.NoNode)
+	case err != nil:
+		return tooLong(err, data)
+	}
+	if err := c.print(created{s.Short(made)}); err != nil || !c.hold {
+		return err
+	}
+	return c.keep(ctx)
+}
+
+// print prints the path of the new node.
+func (c *creation) print(r created) error {
+	if c.Text() {
+		_, err := fmt.Fprintln(c.Out, Visible(r.Path))
+		return err
+	}
+	return PrintOne(c.Output, nil, r)
+}
+
+// created is a node that was created.
+type created struct {
+	Path string `json:"path"`
+}
+
+// keep waits for Ctrl-C, which is no error, or for the end of the session.
+func (c *creation) keep(ctx context.Context) error {
+	warn(c.World, "the node is there until Ctrl-C")
+	select {
+	case <-ctx.Done():
+		return nil
+	case why := <-c.ended:
+		return fmt.Errorf("the session has ended, and the node with it: %w", why)
+	}
+}
+
+// createParents creates the nodes above path that are missing, those that --hosts puts before it included. It
+// looks first: a create that is not allowed is refused, even if the node exists.
+func createParents(ctx context.Context, s subtree.Space, path string, acl []jute.ACL) error {
+	all := subtree.Space{Client: s.Client}
+	path = s.Full(path)
+	for i := range path {
+		if i == 0 || path[i] != '/' {
+			continue
+		}
+		_, err := all.Stat(ctx, path[:i])
+		if errors.Is(err, jute.NoNode) {
+			err = all.Write(ctx, func(ctx context.Context) error {
+				_, err := all.Client.Create(ctx, path[:i], nil, jute.Persistent, acl)
+				return err
+			})
+		}
+		if err != nil && !errors.Is(err, jute.NodeExists) && !errors.Is(err, jute.NoAuth) { // without permission the create of path says so
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// defaultPort is the port for operators of rollcall serve, and upDistance how far it is above the
+	// clients' port with rollcall up.
+	defaultPort = 8080
+	upDistance  = 3000
+	// probeTime is how long a member may take to say that it is one.
+	probeTime = 3 * time.Second
+	// graceTime is how long a likelier place may take to answer when another one has.
+	graceTime = 300 * time.Millisecond
+	// maxDescription is how much of the description of the endpoints is read, in bytes.
+	maxDescription = 4 << 20
+	// headerTime is how long a member may take for the beginning of an answer. It asks the others for
+	// a few seconds at most.
+	headerTime = 15 * time.Second
+)
+
+// newHTTP returns a client that goes straight to a member: through no proxy, which would learn the
+// credentials, and to no other place that an answer names.
+func newHTTP() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:           (&net.Dialer{Timeout: probeTime}).DialContext,
+			ResponseHeaderTimeout: headerTime,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// baseURL returns the URL that --admin means. It may lack http://.
+func baseURL(text string) (string, error) {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", With(WrongUse, fmt.Errorf("--admin: allowed is a URL such as http://127.0.0.1:%d", defaultPort))
+	}
+	return strings.TrimSuffix(u.String(), "/"), nil
+}
+
+// candidates returns the URLs where the members that take clients at hosts may answer operators, the likeliest
+// first: on the default port of such a machine another ensemble may answer.
+func candidates(hosts []string) []string {
+	var near, usual []string
+	for _, addr := range hosts {
+		host, port, _ := net.SplitHostPort(addr) // Hosts has checked it
+		if n, _ := strconv.Atoi(port); n+upDistance <= 65535 {
+			near = append(near, "http://"+net.JoinHostPort(host, strconv.Itoa(n+upDistance)))
+		}
+		if u := "http://" + net.JoinHostPort(host, strconv.Itoa(defaultPort)); !slices.Contains(usual, u) {
+			usual = append(usual, u)
+		}
+	}
+	return append(near, usual...)
+}
+
+// discover returns the first of the URLs where a member of Rollcall answers. It asks all of them at once, and
+// waits for those before a good one for at most graceTime, so that one that hangs delays little.
+func discover(ctx context.Context, c *http.Client, urls []string) (string, error) {
+	ctx, stop := context.WithTimeout(ctx, probeTime)
+	defer stop()
+	type outcome struct {
+		place int
+		err   error
+	}
+	outcomes := make(chan outcome, len(urls))
+	for i, u := range urls {
+		go func() { outcomes <- outcome{i, probe(ctx, c, u)} }()
+	}
+	best, bad := len(urls), make([]error, len(urls))
+	var grace <-chan time.Time
+	for range urls {
+		select {
+		case o := <-outcomes:
+			bad[o.place] = o.err
+			if o.err == nil && o.place < best {
+				best, grace = o.place, time.After(graceTime)
+			}
+		case <-grace:
+			return urls[best], nil
+		}
+		if best < len(urls) && !slices.Contains(bad[:best], nil) {
+			return urls[best], nil
+		}
+	}
+	reasons := make([]string, len(bad))
+	for i, err := range bad {
+		reasons[i] = err.Error()
+	}
+	return "", With(NoMember, fmt.Errorf("no member answers operators (%s); --admin names the URL of one", strings.Join(reasons, ", ")))
+}
+
+// probe returns an error unless a member of Rollcall answers at base.
+func probe(ctx context.Context, c *http.Client, base string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/openapi.json", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		var reason *url.Error
+		if errors.As(err, &reason) {
+			err = reason.Err
+		}
+		return fmt.Errorf("%s: %w", base, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var description struct {
+		Info struct {
+			Title string `json:"title"`
+		} `json:"info"`
+	}
+	err = json.NewDecoder(io.LimitReader(answer.Body, maxDescription)).Decode(&description)
+	if err != nil || answer.StatusCode != http.StatusOK || description.Info.Title != "Rollcall" {
+		return fmt.Errorf("%s: that is not a member of Rollcall", base)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+)
+
+// newDrain returns the command that prepares a member for its end.
+func newDrain(w World) *cobra.Command {
+	link := NewLink(w)
+	over := 5 * time.Second
+	cmd := &cobra.Command{
+		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: Act, Args: Takes(0, 0, "flags only"),
+		Long: "Prepares the member of this machine for its stop. It hands leadership over, and closes the connections of its clients, spread over a time. Their sessions move to the other " +
+			"members. From then on it takes no client, and /readyz fails. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
+		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			admin, err := link.Admin(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if t, ok := admin.HTTP.Transport.(*http.Transport); ok {
+				t.ResponseHeaderTimeout += over // the member answers when it is done
+			}
+			done, err := api.Post[api.Drained](cmd.Context(), admin, "drain", api.Drain{OverMs: over.Milliseconds()})
+			switch {
+			case err != nil && arrived(err):
+				return With(Unknown, fmt.Errorf("drain: %s: it is not known how far it came: %w; repeat the command", admin.Base, err))
+			case err != nil:
+				return fmt.Errorf("drain: %s: %w", admin.Base, Explained(err))
+			}
+			if _, err := fmt.Fprintf(w.Out, "%s: drained, %d connections closed in %v\n", admin.Base, done.Connections, time.Duration(done.TookMs)*time.Millisecond); err != nil {
+				return err
+			}
+			if done.Leads {
+				return errors.New("drain: the member still leads: no other member could take over, so clients wait while it is stopped")
+			}
+			return nil
+		},
+	}
+	link.Register(cmd)
+	cmd.Flags().DurationVar(&over, "over", over, "`time` over which the connections are closed, a minute at most")
+	return cmd
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"rollcall/api"
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// Status is an exit status. docs/commands.md lists them.
+type Status int
+
+const (
+	OK       Status = iota
+	Failed          // any other reason
+	WrongUse        // the command line is wrong; nothing was asked
+	NotFound        // the session or node does not exist
+	Refused         // credentials are missing or wrong, or do not allow it
+	NoMember        // no member answers, or none that serves clients
+	Unknown         // the connection broke, and the change may have been made or not
+	Conflict        // the node is not as the change requires: it exists, has children or another version
+)
+
+// statuses says what each status means, for the help and the documentation.
+var statuses = []struct {
+	Status
+	meaning string
+}{
+	{OK, "it is done"},
+	{Failed, "it failed; the last line on stderr says why"},
+	{WrongUse, "the command line is wrong, and nothing was asked"},
+	{NotFound, "there is no such session or node"},
+	{Refused, "credentials are missing or wrong, or do not allow it"},
+	{NoMember, "no member answers"},
+	{Unknown, "the outcome of a change is not known: the connection broke before the answer"},
+	{Conflict, "the node is not as the change requires: it exists already, has children or has another version"},
+}
+
+// withStatus is an error with the status that it leads to.
+type withStatus struct {
+	error
+	status Status
+}
+
+func (e withStatus) Unwrap() error { return e.error }
+
+// With returns err with the status that it leads to. If err is nil, it returns nil.
+func With(s Status, err error) error {
+	if err == nil {
+		return nil
+	}
+	return withStatus{err, s}
+}
+
+// Ended returns an error with a status and without a text, for a command that has told the reason
+// already. If s is OK, it returns nil.
+func Ended(s Status) error {
+	if s == OK {
+		return nil
+	}
+	return With(s, errors.New(""))
+}
+
+// answers lists which status an answer of a member leads to.
+var answers = []struct {
+	status Status
+	errs   []error
+}{
+	{Unknown, []error{client.ErrConnectionLost, jute.OperationTimeout}},
+	{NotFound, []error{jute.NoNode, jute.NoWatcher}},
+	{Refused, []error{jute.NoAuth, jute.AuthFailed}},
+	{Conflict, []error{jute.NodeExists, jute.BadVersion, jute.NotEmpty, jute.NoChildrenForEphemerals}},
+	{NoMember, []error{client.ErrNotConnected}},
+}
+
+// httpStatuses lists which status an answer over HTTP leads to.
+var httpStatuses = map[int]Status{
+	http.StatusBadRequest: WrongUse, http.StatusUnauthorized: Refused, http.StatusForbidden: Refused, http.StatusNotFound: NotFound,
+	http.StatusConflict: Conflict, http.StatusBadGateway: NoMember, http.StatusServiceUnavailable: NoMember, http.StatusGatewayTimeout: Unknown,
+}
+
+// StatusOf returns the exit status of a command that ended with err. It may be nil. The status of With
+// goes before that of an answer inside it.
+func StatusOf(err error) Status {
+	var given withStatus
+	var answer *api.Error
+	switch {
+	case err == nil:
+		return OK
+	case errors.As(err, &given):
+		return given.status
+	case errors.As(err, &answer):
+		if s, known := httpStatuses[answer.Status]; known {
+			return s
+		}
+	}
+	for _, a := range answers {
+		if slices.ContainsFunc(a.errs, func(target error) bool { return errors.Is(err, target) }) {
+			return a.status
+		}
+	}
+	return Failed
+}
+
+// stopped returns nil in place of an error that only says that the user has stopped the command.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/api"
+)
+
+// hostile is what a client may choose as a path or an identity.
+const hostile = "/\x1b]0;owned\a\x1b[2J\u202e\u009b31mevil"
+
+// fakeMember answers under /v1/ as a member does, about an ensemble of three of which member 3 is down. It
+// gives pages of two rows.
+type fakeMember struct {
+	*httptest.Server
+	sessions []api.Session
+	ends     []api.End
+	removals []api.Removal
+	owners   map[string]api.Owner
+	level    string // of its log
+	broken   string // the cursor of a page of sessions that fails
+
+	mu    sync.Mutex
+	asked []string // "METHOD path?query Authorization"
+}
+
+var testNow = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return testNow.Add(-d) }
+
+func ptr[T any](v T) *T { return &v }
+
+func newFakeMember(t *testing.T) *fakeMember {
+	t.Helper()
+	conn := api.Connection{
+		Member: 1, Number: 7, Address: "10.0.0.1:46396", Session: "0x1000012f99a0001", TimeoutMs: 15000, Established: ago(90 * time.Minute),
+		Received: 812, Sent: 1640, Queued: 2, LastOp: "getChildren2", LastZxid: "0x20000000a", LastUs: 2000, MinUs: 90, AvgUs: 350, MaxUs: 41000,
+	}
+	first := api.Session{
+		ID: "0x1000012f99a0001", State: "connected", Member: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, LeftMs: ptr(int64(13500)), HeardMs: ptr(int64(1500)),
+		Created: ago(50 * time.Hour), Ephemerals: 2, Watches: 3, Connection: &conn,
+	}
+	end := api.End{
+		ID: "0x1000012f99a0009", State: "ended", Ended: ago(3 * time.Minute), Reason: "expired", Address: "10.0.0.7:41234", Member: 2, Leader: 1, Term: 4,
+		Zxid: "0x400000012", SilentMs: 6040, TimeoutMs: 6000, Ephemerals: 1, Number: 17,
+	}
+	f := &fakeMember{
+		level: "info",
+		sessions: []api.Session{
+			first,
+			{ID: "0x200004f0a2b0000", State: "disconnected", Member: 2, Address: "[fd00::7]:41234", TimeoutMs: 6000, LeftMs: ptr(int64(900)), HeardMs: ptr(int64(5100)), Created: ago(42 * time.Second), Ephemerals: 12},
+			{ID: "0x300004f0a2b0007", State: "unknown", Member: 3, Address: "host\x1b[31m", TimeoutMs: 40000, Created: ago(0)},
+		},
+		ends: []api.End{
+			{ID: "0x1000012f99a000a", State: "ended", Ended: ago(9 * time.Second), Reason: "killed", By: "super from 127.0.0.1:9\x1b[1m", Address: "10.0.0.7:41300", Member: 2, Leader: 1, Term: 4, Zxid: "0x400000020", SilentMs: 200, TimeoutMs: 6000, Number: 18},
+			end,
+		},
+		removals: []api.Removal{
+			{Path: "/locks/a", Removed: ago(3 * time.Minute), Zxid: "0x400000012", Cause: "session ended", Session: end.ID, Address: end.Address, Member: 2, End: &end},
+			{Path: "/locks/a", Removed: ago(26 * time.Hour), Zxid: "0x300000001", Cause: "delete", Session: "0x5", Address: "10.0.0.9:1", Member: 3},
+			{Path: "/locks/a", Removed: ago(27 * time.Hour), Zxid: "0x2000000ff", Cause: "ttl"},
+		},
+		owners: map[string]api.Owner{
+			"/locks/a": {Path: "/locks/a", Kind: "ephemeral", ID: first.ID, Session: &first, Silent: []api.Silence{}},
+			"/plain":   {Path: "/plain", Kind: "persistent", Silent: []api.Silence{}},
+			"/swept":   {Path: "/swept", Kind: "ephemeral", ID: "0x9", Ended: true, Silent: []api.Silence{}},
+			hostile:    {Path: hostile, Kind: "ephemeral", ID: "0x300004f0a2b0007", Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "\x1b[31mrefused"}}},
+		},
+	}
+	f.Server = httptest.NewServer(f.mux())
+	t.Cleanup(f.Close)
+	return f
+}
+
+// mux returns the endpoints.
+func (f *fakeMember) mux() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, answer func(r *http.Request) any) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			f.note(r)
+			v := answer(r)
+			status := http.StatusOK
+			if e, refused := v.(*api.Error); refused {
+				v, status = api.Failure{Error: e.Text}, e.Status
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_ = json.NewEncoder(w).Encode(v)
+		})
+	}
+	handle("GET /v1/openapi.json", func(*http.Request) any { return json.RawMessage(api.OpenAPI) })
+	handle("GET /v1/status", func(*http.Request) any { return f.status() })
+	handle("GET /v1/sessions", func(r *http.Request) any {
+		if f.broken != "" && r.FormValue("from") == f.broken {
+			return &api.Error{Status: 503, Text: "too many questions"}
+		}
+		return pageOf(r, slices.DeleteFunc(slices.Clone(f.sessions), func(s api.Session) bool {
+			state := r.FormValue("state")
+			return state != "" && s.State != state
+		}))
+	})
+	handle("GET /v1/sessions/{id}", func(r *http.Request) any {
+		i := slices.IndexFunc(f.sessions, func(s api.Session) bool { return s.ID == r.PathValue("id") })
+		if i < 0 {
+			return &api.Error{Status: 404, Text: "there is no session"}
+		}
+		return api.OneSession{Session: f.sessions[i], Silent: []api.Silence{}}
+	})
+	handle("GET /v1/sessions/{id}/ephemerals", func(r *http.Request) any {
+		return pageOf(r, []api.Ephemeral{{Path: "/locks/a"}, {Path: hostile}})
+	})
+	handle("GET /v1/sessions/{id}/watches", func(r *http.Request) any { return pageOf(r, f.watches()) })
+	handle("GET /v1/watches", func(r *http.Request) any { return pageOf(r, f.watches()) })
+	handle("POST /v1/sessions/{id}/kill", f.kill)
+	handle("GET /v1/whoami", func(*http.Request) any { return api.Caller{Member: 2} })
+	handle("GET /v1/log-level", func(*http.Request) any { return api.LogLevel{Level: f.level} })
+	handle("POST /v1/log-level", func(r *http.Request) any {
+		if r.Header.Get("Authorization") != "Bearer abcdefghijklmnop" {
+			return &api.Error{Status: 403, Text: "this is answered on the member's own machine alone"}
+		}
+		_ = json.NewDecoder(r.Body).Decode(&api.LogLevel{})
+		f.level = "debug"
+		return api.LogLevel{Level: f.level}
+	})
+	handle("GET /v1/connections", func(r *http.Request) any {
+		return pageOf(r, []api.Connection{*f.sessions[0].Connection, {Member: 2, Number: 9, Address: "[fd00::7]:41234", Established: ago(time.Second), LastZxid: "0x0"}})
+	})
+	handle("GET /v1/owner", func(r *http.Request) any {
+		if o, there := f.owners[r.FormValue("path")]; there {
+			return o
+		}
+		return api.Owner{Path: r.FormValue("path"), Kind: "none", Silent: []api.Silence{}}
+	})
+	handle("GET /v1/ends", func(r *http.Request) any {
+		return pageOf(r, slices.DeleteFunc(slices.Clone(f.ends), func(e api.End) bool {
+			id, address := r.FormValue("session"), r.FormValue("address")
+			return id != "" && e.ID != id || address != "" && !strings.HasPrefix(e.Address, address)
+		}))
+	})
+	handle("GET /v1/removals", func(r *http.Request) any {
+		return pageOf(r, slices.DeleteFunc(slices.Clone(f.removals), func(e api.Removal) bool { return e.Path != r.FormValue("path") }))
+	})
+	return mux
+}
+
+func (f *fakeMember) note(r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, strings.TrimSpace(r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization")))
+}
+
+// requests returns what was asked for since the last call.
+func (f *fakeMember) requests() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := f.asked
+	f.asked = nil
+	return asked
+}
+
+func (f *fakeMember) status() api.List[api.Member] {
+	return api.List[api.Member]{
+		Items: []api.Member{
+			{
+				Member: 2, Role: "follower", Leader: 1, Term: 4, Clients: "10.0.1.2:2181", Quorum: "b:2888", Election: "b:3888", Zxid: "0x4000000a1", Applied: 90, Committed: 91,
+				Sessions: 1, Connections: 1, DataBytes: 510, LogBytes: 1000, Digest: "unknown", Version: "0.1.0", Started: ago(70 * time.Second), ClockMs: -20,
+				Joining: true, Stalled: "the disk hangs\x1b[0m", Damaged: "entry 7",
+			},
+			{
+				Member: 1, Role: "leader", Leader: 1, Term: 4, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Zxid: "0x4000000a1", Applied: 91, Committed: 91, Lag: ptr(uint64(0)),
+				Sessions: 1, Connections: 2, Watches: 3, DataBytes: 64 << 20, LogBytes: 300 << 10, Snapshot: 50, SnapshotAt: ptr(ago(2 * time.Hour)), Digest: "agrees", DigestIndex: 64,
+				Version: "0.1.0", Started: ago(200 * time.Hour),
+			},
+		},
+		Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused\x1b[31m"}},
+	}
+}
+
+func (f *fakeMember) watches() []api.Watch {
+	return []api.Watch{
+		{Member: 1, Connection: 7, Session: "0x1000012f99a0001", Path: "/config", Data: true, Children: true},
+		{Member: 1, Connection: 7, Session: "0x1000012f99a0001", Path: hostile, Persistent: true, Recursive: true},
+		{Member: 2, Connection: 1, Session: "0x2", Path: "/config", Persistent: true},
+	}
+}
+
+// kill ends a session for who shows the token.
+func (f *fakeMember) kill(r *http.Request) any {
+	id := r.PathValue("id")
+	switch i := slices.IndexFunc(f.sessions, func(s api.Session) bool { return s.ID == id }); {
+	case r.Header.Get("Authorization") != "Bearer abcdefghijklmnop":
+		return &api.Error{Status: 401, Text: "this needs credentials"}
+	case id == "0xdead":
+		return &api.Error{Status: 504, Text: "the leader was lost"}
+	case i < 0:
+		return &api.Error{Status: 404, Text: "there is no session"}
+	}
+	return api.End{ID: id, State: "ended", Ended: testNow, Reason: "killed", By: "token from 127.0.0.1:9", Address: "10.0.0.1:46396", Member: 1, Leader: 1, Term: 4, Zxid: "0x400000021", TimeoutMs: 15000, Ephemerals: 2, Number: 19}
+}
+
+// pageOf returns a page of at most two rows.
+func pageOf[T any](r *http.Request, rows []T) any {
+	limit := 2
+	if n, err := strconv.Atoi(r.FormValue("limit")); err == nil {
+		limit = min(limit, n)
+	}
+	from, _ := strconv.Atoi(r.FormValue("from"))
+	page := api.List[T]{Items: rows[from:min(from+limit, len(rows))], Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused"}}}
+	if from+limit < len(rows) {
+		page.Next = fmt.Sprint(from + limit)
+	}
+	return page
+}
+
+// execute runs a command line against the member, and returns what it prints and its error. prepare, unless
+// it is nil, changes the surroundings.
+func (f *fakeMember) execute(t *testing.T, prepare func(*World), args ...string) (out, errs *bytes.Buffer, err error) {
+	t.Helper()
+	w, out, errs := testWorld("ROLLCALL_ADMIN=" + f.URL)
+	if prepare != nil {
+		prepare(&w)
+	}
+	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), args)
+	return out, errs, err
+}
+
+// executeUntil is execute for a command that runs until it is stopped. prepare gets the function that stops
+// it.
+func (f *fakeMember) executeUntil(t *testing.T, prepare func(*World, func()), args ...string) (out, errs *bytes.Buffer, err error) {
+	t.Helper()
+	w, out, errs := testWorld("ROLLCALL_ADMIN=" + f.URL)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	prepare(&w, stop)
+	_, err = Execute(ctx, NewRoot(w, "1", time.Time{}), args)
+	return out, errs, err
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpColumns is the width at which the descriptions of flags are wrapped.
+const helpColumns = 100
+
+// help returns the help of a command: how it is called, what it does, its subcommands by group, its flags.
+func help(cmd *cobra.Command) string {
+	var b strings.Builder
+	about := cmd.Long
+	if about == "" && cmd.Short != "" {
+		about = strings.ToUpper(cmd.Short[:1]) + cmd.Short[1:] + "."
+	}
+	usage := cmd.UseLine()
+	if !cmd.HasParent() {
+		usage = "rollcall COMMAND [flags]"
+	}
+	fmt.Fprintf(&b, "%s\n\n%s\n", usage, wrapped(strings.TrimSpace(about)))
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString(subcommands(cmd))
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
+	}
+	own, shared := flagsOf(cmd)
+	fmt.Fprintf(&b, "\nFlags:\n%s", usages(own))
+	if shared.HasFlags() {
+		fmt.Fprintf(&b, "\n%s\n%s", sharedTitle, usages(shared))
+	}
+	if !cmd.HasParent() {
+		b.WriteString("\nEach command takes -h. docs/commands.md describes all of them.\n")
+	}
+	return b.String()
+}
+
+// sharedTitle is above the flags that most commands have, in the help.
+const sharedTitle = "Which ensemble, and how to print:"
+
+// sharedFlag is the annotation of these flags.
+const sharedFlag = "rollcall_shared"
+
+// share marks the flag as one that most commands have.
+func share(fs *pflag.FlagSet, name string) {
+	_ = fs.SetAnnotation(name, sharedFlag, []string{"true"}) // the flag is there
+}
+
+// flagsOf returns the flags of a command, those that most commands have apart.
+func flagsOf(cmd *cobra.Command) (own, shared *pflag.FlagSet) {
+	own, shared = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[sharedFlag] != nil {
+			shared.AddFlag(f)
+		} else {
+			own.AddFlag(f)
+		}
+	})
+	return own, shared
+}
+
+func usages(fs *pflag.FlagSet) string {
+	return strings.TrimRight(fs.FlagUsagesWrapped(helpColumns), "\n") + "\n"
+}
+
+// wrapped returns text with lines of at most helpColumns. It does not join lines.
+func wrapped(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		for len(line) > helpColumns {
+			at := strings.LastIndexByte(line[:helpColumns], ' ')
+			if at <= 0 {
+				break
+			}
+			b.WriteString(line[:at] + "\n")
+			line = line[at+1:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// subcommands returns the list of a command's subcommands, by group if it has groups.
+func subcommands(cmd *cobra.Command) string {
+	var b strings.Builder
+	list := func(title, group string) {
+		fmt.Fprintf(&b, "\n%s\n", title)
+		for _, sub := range cmd.Commands() {
+			if sub.GroupID == group && (sub.IsAvailableCommand() || sub.Name() == "help") {
+				fmt.Fprintf(&b, "  %-*s  %s\n", cmd.Commands()[0].NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	for _, g := range cmd.Groups() {
+		if hasGroup(cmd, g.ID) {
+			list(g.Title, g.ID)
+		}
+	}
+	if len(cmd.Groups()) == 0 {
+		list("Commands:", "")
+	}
+	return b.String()
+}
+
+func hasGroup(cmd *cobra.Command, group string) bool {
+	for _, sub := range cmd.Commands() {
+		if sub.GroupID == group {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+	"rollcall/client"
+)
+
+const (
+	defaultHosts = "127.0.0.1:2181"
+	// openTime is how long a command waits for a session. That is longer than an election takes.
+	openTime = 10 * time.Second
+	// maxHosts is how many members --hosts may name; discovery asks two ports of each at once.
+	maxHosts = 32
+	// maxToken is how much of a token file is read, in bytes. A token has at most 4,096 characters.
+	maxToken = 8 << 10
+)
+
+// Link is how a command reaches an ensemble: its flags, and their variables.
+type Link struct {
+	world     World
+	hosts     string
+	admin     string
+	tokenFile string
+	auth      []string
+}
+
+// NewLink returns a Link whose settings come from the variables and defaults.
+func NewLink(w World) *Link { return &Link{world: w} }
+
+// Register adds the flags of the link to cmd.
+func (l *Link) Register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	l.registerHosts(cmd, "`host:port,...` where members take clients")
+	fs.StringVar(&l.admin, "admin", "", "`URL,...` of members' ports for operators (ROLLCALL_ADMIN; default: found on the machines of --hosts)")
+	fs.StringVar(&l.tokenFile, "token-file", "", "`file` with the token of an administrator (ROLLCALL_TOKEN_FILE)")
+	for _, name := range []string{"hosts", "admin", "token-file", "auth"} {
+		share(fs, name)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("admin", cobra.NoFileCompletions) // the flag is there
+}
+
+// registerHosts adds the flags of a session over ZooKeeper's protocol to cmd.
+func (l *Link) registerHosts(cmd *cobra.Command, hosts string) {
+	l.registerAddresses(cmd, hosts)
+	fs := cmd.Flags()
+	fs.StringArrayVar(&l.auth, "auth", nil, "`scheme:identity` such as digest:user:password, as addauth takes them; may be repeated (ROLLCALL_AUTH)")
+	_ = cmd.RegisterFlagCompletionFunc("auth", cobra.NoFileCompletions) // the flag is there
+}
+
+// registerAddresses adds the flag --hosts alone to cmd.
+func (l *Link) registerAddresses(cmd *cobra.Command, hosts string) {
+	cmd.Flags().StringVar(&l.hosts, "hosts", "", hosts+" (ROLLCALL_HOSTS; default "+defaultHosts+")")
+	_ = cmd.RegisterFlagCompletionFunc("hosts", cobra.NoFileCompletions) // the flag is there
+}
+
+// setting returns the value of a flag, or that of its variable.
+func (l *Link) setting(flag, variable string) string {
+	if flag != "" {
+		return flag
+	}
+	return l.world.Getenv(variable)
+}
+
+// hostsText returns what --hosts says.
+func (l *Link) hostsText() string {
+	if text := l.setting(l.hosts, "ROLLCALL_HOSTS"); text != "" {
+		return text
+	}
+	return defaultHosts
+}
+
+// Hosts returns the addresses where members take clients. There is at least one.
+func (l *Link) Hosts() ([]string, error) {
+	hosts, _, err := l.target()
+	return hosts, err
+}
+
+// target returns the addresses where members take clients, and the path that commands on nodes put before
+// all paths, or "".
+func (l *Link) target() (hosts []string, root string, err error) {
+	hosts, root, err = ParseHosts(l.hostsText())
+	if err != nil {
+		err = With(WrongUse, fmt.Errorf("--hosts: %w", err))
+	}
+	return hosts, root, err
+}
+
+// identities returns the identities to show.
+func (l *Link) identities() ([]client.Auth, error) {
+	texts := l.auth
+	if v := l.world.Getenv("ROLLCALL_AUTH"); len(texts) == 0 && v != "" {
+		texts = []string{v}
+	}
+	var list []client.Auth
+	for _, text := range texts {
+		scheme, identity, _ := strings.Cut(text, ":")
+		if scheme == "" || identity == "" { // the text is not shown: it may be a password
+			return nil, With(WrongUse, errors.New("--auth: allowed is scheme:identity, such as digest:user:password"))
+		}
+		list = append(list, client.Auth{Scheme: scheme, Auth: []byte(identity)})
+	}
+	return list, nil
+}
+
+// authorization returns the value of the header of that name, or "" if there are no credentials for it.
+func (l *Link) authorization() (string, error) {
+	if name := l.setting(l.tokenFile, "ROLLCALL_TOKEN_FILE"); name != "" {
+		token, err := readToken(name)
+		return "Bearer " + token, err
+	}
+	list, err := l.identities()
+	for _, a := range list {
+		if a.Scheme == "digest" && strings.HasPrefix(string(a.Auth), "super:") {
+			return "digest " + string(a.Auth), nil
+		}
+	}
+	return "", err
+}
+
+// readToken returns the token in a file.
+func readToken(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", With(WrongUse, fmt.Errorf("--token-file: %w", err))
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, maxToken))
+	token := strings.TrimSpace(string(text))
+	switch {
+	case err != nil:
+		return "", With(WrongUse, fmt.Errorf("--token-file: %w", err))
+	case token == "":
+		return "", With(WrongUse, fmt.Errorf("--token-file: %s is empty", name))
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(text) == maxToken:
+		return "", With(WrongUse, fmt.Errorf("--token-file: %s does not hold one token of visible characters", name))
+	}
+	return token, nil
+}
+
+// Config returns the configuration of a session with the members, which shows the identities of --auth.
+func (l *Link) Config() (client.Config, error) {
+	hosts, err := l.Hosts()
+	if err != nil {
+		return client.Config{}, err
+	}
+	auth, err := l.identities()
+	return client.Config{Servers: hosts, Auth: auth}, err
+}
+
+// Open opens a session with one of the members. It waits for at most openTime.
+func (l *Link) Open(ctx context.Context) (*client.Client, error) {
+	cfg, err := l.Config()
+	if err != nil {
+		return nil, err
+	}
+	return OpenSession(ctx, cfg)
+}
+
+// OpenSession opens a session as client.Open does. It waits for at most openTime.
+func OpenSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
+	within, stop := context.WithTimeout(ctx, openTime)
+	defer stop()
+	c, err := client.Open(within, cfg)
+	switch {
+	case err == nil:
+		return c, nil
+	case StatusOf(err) == Refused:
+		return nil, fmt.Errorf("an identity of --auth is refused: %w", err)
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return nil, With(NoMember, fmt.Errorf("no member takes a session at %s within %v: %w; --hosts names others", strings.Join(cfg.Servers, ","), openTime, err))
+}
+
+// Admin returns a client of a member's port for operators: of the first that --admin names, or else of one
+// that answers on the machines of --hosts; see discover.
+func (l *Link) Admin(ctx context.Context) (*api.Client, error) {
+	auth, bases, err := l.named()
+	if err != nil {
+		return nil, err
+	}
+	if len(bases) == 0 {
+		hosts, err := l.Hosts()
+		if err != nil {
+			return nil, err
+		}
+		base, err := discover(ctx, newHTTP(), candidates(hosts))
+		if err != nil {
+			return nil, err
+		}
+		bases = []string{base}
+	}
+	return &api.Client{Base: bases[0], Auth: auth, HTTP: newHTTP()}, nil
+}
+
+// Admins returns a client of the port for operators of each member: of those that --admin names, separated
+// by commas, or else of those that answer on the machines of --hosts. The error is about those that do not.
+func (l *Link) Admins(ctx context.Context) (members []*api.Client, err error) {
+	auth, bases, err := l.named()
+	if err != nil {
+		return nil, err
+	}
+	if len(bases) == 0 {
+		bases, err = l.found(ctx)
+	}
+	for _, base := range bases {
+		members = append(members, &api.Client{Base: base, Auth: auth, HTTP: newHTTP()})
+	}
+	return members, err
+}
+
+// named returns the credentials, and the URLs that --admin names, if any.
+func (l *Link) named() (auth string, bases []string, err error) {
+	if auth, err = l.authorization(); err != nil {
+		return "", nil, err
+	}
+	text := l.setting(l.admin, "ROLLCALL_ADMIN")
+	if text == "" {
+		return auth, nil, nil
+	}
+	for one := range strings.SplitSeq(text, ",") {
+		base, err := baseURL(strings.TrimSpace(one))
+		if err != nil {
+			return "", nil, err
+		}
+		bases = append(bases, base)
+	}
+	if len(bases) > maxHosts {
+		return "", nil, With(WrongUse, fmt.Errorf("--admin: %d URLs; at most %d are allowed", len(bases), maxHosts))
+	}
+	return auth, bases, nil
+}
+
+// found returns the URLs of the members that answer on the machines of --hosts, and an error about those
+// where none does.
+func (l *Link) found(ctx context.Context) (bases []string, err error) {
+	hosts, err := l.Hosts()
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for i := range hosts {
+		base, err := discover(ctx, newHTTP(), candidates(hosts[i:i+1]))
+		switch {
+		case err != nil:
+			failed = append(failed, err)
+		case !slices.Contains(bases, base):
+			bases = append(bases, base)
+		}
+	}
+	return bases, errors.Join(failed...)
+}

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// linkOf returns the link of a command line and an environment.
+func linkOf(t *testing.T, env []string, args ...string) *Link {
+	t.Helper()
+	w, _, _ := testWorld(env...)
+	l, cmd := NewLink(w), &cobra.Command{Use: "x"}
+	l.Register(cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A flag goes before its variable, and that before the default.
+func TestHosts(t *testing.T) {
+	for _, tt := range []struct {
+		flag, variable string
+		want           string // the addresses, or a part of the error
+	}{
+		{"", "", "127.0.0.1:2181"},
+		{"", "a:1, b:2", "a:1 b:2"},
+		{"c:3", "a:1", "c:3"},
+		{"[::1]:2181", "", "[::1]:2181"},
+		{"localhost", "", `--hosts: "localhost" is not host:port`},
+		{"a:1,,b:2", "", `"" is not host:port`},
+		{":2181", "", `":2181" is not host:port`},
+		{"a:0", "", `"a:0" is not host:port`},
+		{"a:65536", "", `"a:65536" is not host:port`},
+		{"a:1/app", "", "a:1"},
+		{strings.Repeat("a:1,", maxHosts) + "a:1", "", "33 addresses; at most 32"},
+	} {
+		got, err := linkOf(t, []string{"ROLLCALL_HOSTS=" + tt.variable}, "--hosts="+tt.flag).Hosts()
+		if err != nil && (StatusOf(err) != WrongUse || !strings.Contains(err.Error(), tt.want)) || err == nil && strings.Join(got, " ") != tt.want {
+			t.Errorf("--hosts=%s, ROLLCALL_HOSTS=%s: %q, %v, want %s", tt.flag, tt.variable, got, err, tt.want)
+		}
+	}
+}
+
+// Credentials come from a file, flags and variables. Errors do not show them.
+func TestCredentials(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	token := file("token", "abcdefghijklmnop\n")
+	for _, tt := range []struct {
+		env, args []string
+		want      string // the header, or a part of the error
+	}{
+		{nil, nil, ""},
+		{[]string{"ROLLCALL_TOKEN_FILE=" + token}, nil, "Bearer abcdefghijklmnop"},
+		{nil, []string{"--token-file", token, "--auth", "digest:super:x"}, "Bearer abcdefghijklmnop"},
+		{[]string{"ROLLCALL_AUTH=digest:super:a:b"}, nil, "digest super:a:b"},
+		{[]string{"ROLLCALL_AUTH=digest:super:a"}, []string{"--auth", "digest:joe:b"}, ""},
+		{nil, []string{"--auth", "digest:joe:b", "--auth", "digest:super:c"}, "digest super:c"},
+		{nil, []string{"--auth", "secret"}, "--auth: allowed is scheme:identity"},
+		{nil, []string{"--auth", ":secret"}, "--auth: allowed is scheme:identity"},
+		{nil, []string{"--token-file", filepath.Join(dir, "none")}, "no such file"},
+		{nil, []string{"--token-file", file("empty", "\n")}, filepath.Join(dir, "empty") + " is empty"},
+		{nil, []string{"--token-file", file("two", "secret secret")}, "does not hold one token"},
+		{nil, []string{"--token-file", file("control", "secret\x1b")}, "does not hold one token"},
+		{nil, []string{"--token-file", file("long", strings.Repeat("x", maxToken))}, "does not hold one token"},
+		{nil, []string{"--token-file", dir}, "--token-file"},
+	} {
+		got, err := linkOf(t, tt.env, tt.args...).authorization()
+		switch {
+		case err == nil && got != tt.want, err != nil && (tt.want == "" || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%q %q: %q, %v, want %s", tt.env, tt.args, got, err, tt.want)
+		case err != nil && (StatusOf(err) != WrongUse || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "%!")):
+			t.Errorf("%q: %v, status %d", tt.args, err, StatusOf(err))
+		}
+	}
+}
+
+// --admin takes a URL, which may lack its scheme.
+func TestAdminURL(t *testing.T) {
+	for _, tt := range []struct{ given, want string }{
+		{"127.0.0.1:8080", "http://127.0.0.1:8080"},
+		{"zoo1:80", "http://zoo1:80"},
+		{"https://zoo1/", "https://zoo1"},
+		{"http://[::1]:8080/below", "http://[::1]:8080/below"},
+		{"ftp://zoo1", ""},
+		{"http://", ""},
+		{"http://u:secret@zoo1", ""},
+		{"http://zoo1?x=secret", ""},
+		{"http://a b", ""},
+	} {
+		c, err := linkOf(t, nil, "--admin", tt.given).Admin(t.Context())
+		if err == nil && c.Base != tt.want || (err != nil) != (tt.want == "") || err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, %v", tt.given, c, err)
+		}
+	}
+}
+
+// The first member that answers is used. Servers that are no members, hang or refuse are passed over.
+func TestDiscover(t *testing.T) {
+	serve := func(status int, body string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/openapi.json" {
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte(body))
+			}
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	hangs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hangs.Close() }()
+	silent, other, elsewhere, proxy, page := "http://"+hangs.Addr().String(), serve(200, `{"info":{"title":"Petstore"}}`), serve(302, ""), serve(502, string(api.OpenAPI)), serve(200, "<html>")
+	member := serve(200, string(api.OpenAPI))
+	if got, err := discover(t.Context(), newHTTP(), []string{silent, other, "http://127.0.0.1:1", elsewhere, proxy, page, member}); got != member || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+	likelier := serve(200, string(api.OpenAPI))
+	if got, err := discover(t.Context(), newHTTP(), []string{other, likelier, member}); got != likelier || err != nil {
+		t.Errorf("%s, %v, want %s", got, err, likelier)
+	}
+	_, err = discover(t.Context(), newHTTP(), []string{other, "http://127.0.0.1:1"})
+	if StatusOf(err) != NoMember || !strings.Contains(err.Error(), other+": that is not a member") || !strings.Contains(err.Error(), "http://127.0.0.1:1: dial") {
+		t.Errorf("%v", err)
+	}
+	if got := candidates([]string{"a:2181", "[::1]:65000"}); strings.Join(got, " ") != "http://a:5181 http://a:8080 http://[::1]:8080" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Each error leads to its status.
+func TestStatusOf(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want Status
+	}{
+		{nil, OK},
+		{errors.New("x"), Failed},
+		{With(NotFound, errors.New("x")), NotFound},
+		{With(NotFound, nil), OK},
+		{errors.Join(errors.New("y"), With(WrongUse, errors.New("x"))), WrongUse},
+		{&client.Error{Path: "/a", Err: jute.NoNode}, NotFound},
+		{&client.Error{Path: "/a", Err: jute.NoAuth}, Refused},
+		{&client.Error{Path: "/a", Err: jute.BadVersion}, Conflict},
+		{&client.Error{Path: "/a", Err: client.ErrConnectionLost}, Unknown},
+		{&client.Error{Path: "/a", Err: client.ErrNotConnected}, NoMember},
+		{&api.Error{Status: 404}, NotFound},
+		{&api.Error{Status: 401}, Refused},
+		{&api.Error{Status: 403}, Refused},
+		{&api.Error{Status: 503}, NoMember},
+		{&api.Error{Status: 500}, Failed},
+		{With(NoMember, &api.Error{Status: 500}), NoMember},
+	} {
+		if got := StatusOf(tt.err); got != tt.want {
+			t.Errorf("%v: %d, want %d", tt.err, got, tt.want)
+		}
+	}
+	for i, s := range statuses {
+		if int(s.Status) != i {
+			t.Errorf("the table of statuses lacks %d", i)
+		}
+	}
+}
+
+// A command that the user stops has not failed.
+func TestStopped(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	if err := stopped(ctx, context.Canceled); err == nil {
+		t.Error("an error is gone while the command runs")
+	}
+	stop()
+	if err := stopped(ctx, errors.New("x")); err == nil {
+		t.Error("another error is gone")
+	}
+	if err := stopped(ctx, context.Canceled); err != nil {
+		t.Error(err)
+	}
+}

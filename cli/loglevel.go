@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+)
+
+// levels are the levels of the log.
+var levels = []string{"debug", "info", "warn", "error"}
+
+// levelRow is the level of a member's log.
+type levelRow struct {
+	Member uint32 `json:"member"`
+	Level  string `json:"level"`
+}
+
+var levelColumns = []Column[levelRow]{
+	{Name: "member", Right: true, Cell: func(r levelRow) string { return member(r.Member) }},
+	{Name: "level", Cell: func(r levelRow) string { return r.Level }},
+}
+
+// newLogLevel returns the command that shows or sets the level of the log.
+func newLogLevel(w World) *cobra.Command {
+	a := newAsk(w)
+	cmd := &cobra.Command{
+		Use: "log-level [flags] [LEVEL]", Short: "show or set from which level on members log", GroupID: Act, Args: Takes(0, 1, "one level: "+strings.Join(levels, ", ")),
+		Long: "Shows from which level on the member at each of --hosts logs, or of those at --admin. With a level it sets it there, until the member's next start or SIGHUP. That needs the " +
+			"credentials of an administrator, on the machine of the member.",
+		Example:   "  rollcall log-level --hosts 127.0.0.1:2181 --token-file /etc/rollcall/token debug",
+		ValidArgs: levels,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && !slices.Contains(levels, args[0]) {
+				return With(WrongUse, fmt.Errorf("log-level: %.100q: there are %s", args[0], strings.Join(levels, ", ")))
+			}
+			members, err := a.Admins(cmd.Context())
+			if err != nil && len(members) == 0 {
+				return err
+			}
+			failed := []error{err}
+			var rows []levelRow
+			for _, c := range members {
+				row, err := level(cmd.Context(), c, args)
+				if err != nil {
+					failed = append(failed, err)
+					continue
+				}
+				rows = append(rows, row)
+			}
+			if len(rows) > 0 {
+				failed = append(failed, Print(a.Output, levelColumns, rowsOf(rows)))
+			}
+			return errors.Join(failed...)
+		},
+	}
+	a.Register(cmd)
+	return cmd
+}
+
+// level returns the level of a member's log, after it is set if args has one.
+func level(ctx context.Context, c *api.Client, args []string) (levelRow, error) {
+	me, err := api.Get[api.Caller](ctx, c, "whoami", nil)
+	if err != nil {
+		return levelRow{}, Explained(err)
+	}
+	var answer api.LogLevel
+	if len(args) == 0 {
+		answer, err = api.Get[api.LogLevel](ctx, c, "log-level", nil)
+	} else {
+		answer, err = api.Post[api.LogLevel](ctx, c, "log-level", api.LogLevel{Level: args[0]})
+	}
+	if err != nil {
+		return levelRow{}, fmt.Errorf("log-level: member %d: %w", me.Member, Explained(err))
+	}
+	return levelRow{me.Member, answer.Level}, nil
+}

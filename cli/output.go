@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Column is a column of a table of rows of type T. JSON and YAML show the whole row instead, by its tags.
+type Column[T any] struct {
+	Name  string // its heading
+	Wide  bool   // shown with -o wide only
+	Right bool   // aligned on the right, for numbers
+	// Cell returns the text of a row. What a terminal would not simply show is made visible.
+	Cell func(T) string
+	// Tint returns the colour of a cell. It may be nil.
+	Tint func(T) Tint
+	// Compare says how --sort orders rows by this column. If it is nil, it does not.
+	Compare func(a, b T) int
+}
+
+// Tint is how a cell is coloured on a terminal.
+type Tint string
+
+const (
+	Plain  Tint = ""
+	Bold   Tint = "\x1b[1m"
+	Dim    Tint = "\x1b[2m"
+	Red    Tint = "\x1b[31m"
+	Green  Tint = "\x1b[32m"
+	Yellow Tint = "\x1b[33m"
+	Cyan   Tint = "\x1b[36m"
+
+	tintOff = "\x1b[0m"
+)
+
+// The values of the flag -o.
+var formats = []string{"table", "wide", "json", "yaml"}
+
+// Output is how a command prints rows: its flag -o.
+type Output struct {
+	world  World
+	format string
+}
+
+// NewOutput returns an Output that prints tables.
+func NewOutput(w World) *Output { return &Output{world: w, format: formats[0]} }
+
+// Register adds the flag -o to cmd.
+func (o *Output) Register(cmd *cobra.Command) {
+	cmd.Flags().VarP(o, "output", "o", "`format`: "+strings.Join(formats, ", "))
+	share(cmd.Flags(), "output")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+}
+
+// Set implements pflag.Value.
+func (o *Output) Set(text string) error {
+	if !slices.Contains(formats, text) {
+		return fmt.Errorf("there are %s", strings.Join(formats, ", "))
+	}
+	o.format = text
+	return nil
+}
+
+// String implements pflag.Value.
+func (o *Output) String() string { return o.format }
+
+// Type implements pflag.Value.
+func (o *Output) Type() string { return "format" }
+
+// Text reports whether the output is for people, as a table, and not JSON or YAML.
+func (o *Output) Text() bool { return o.format == "table" || o.format == "wide" }
+
+// Print prints the rows as they come, in bounded memory: a table with a line for each row, or one array.
+// It stops at the first error of rows and returns it. What came before is printed.
+func Print[T any](o *Output, columns []Column[T], rows iter.Seq2[T, error]) error {
+	out := bufio.NewWriterSize(o.world.Out, outBuffer)
+	var err error
+	switch o.format {
+	case "json":
+		err = printJSON(out, rows)
+	case "yaml":
+		err = printYAML(out, rows)
+	default:
+		err = printTable(o, out, columns, rows)
+	}
+	return errors.Join(err, out.Flush())
+}
+
+const outBuffer = 64 << 10 // bytes
+
+// PrintOne prints one row: a line for each of its columns, those of wide included, or one object.
+func PrintOne[T any](o *Output, columns []Column[T], row T) error {
+	var text []byte
+	var err error
+	switch o.format {
+	case "json":
+		text, err = indentedJSON(row)
+	case "yaml":
+		text, err = yamlOf(row)
+	default:
+		text = lines(o, columns, row)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = o.world.Out.Write(text)
+	return err
+}

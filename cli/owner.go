@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+)
+
+// noNode is the kind of a node that does not exist.
+const noNode = "none"
+
+// newWhoOwns returns the command that names the session that a node belongs to.
+func newWhoOwns(w World) *cobra.Command {
+	a := newAsk(w)
+	cmd := &cobra.Command{
+		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to", GroupID: Look, Args: Takes(1, 1, "one path"),
+		Long:    "Names the session that an ephemeral node belongs to, with its client. Other nodes have no owner.",
+		Example: "  rollcall who-owns /locks/backup\n  rollcall who-owns -o json /locks/backup | jq -r .session.address",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkPath(args[0]); err != nil {
+				return err
+			}
+			node, err := one[api.Owner](cmd.Context(), a, "owner", url.Values{"path": {args[0]}})
+			if err != nil {
+				return err
+			}
+			if node.Kind == noNode {
+				return With(NotFound, fmt.Errorf("who-owns: there is no node %s; rollcall why %s says what removed it", args[0], args[0]))
+			}
+			for _, s := range node.Silent {
+				a.silent(s)
+			}
+			return PrintOne(a.Output, ownerColumns(sessionColumns(w.Now()), node), node)
+		},
+	}
+	a.Register(cmd)
+	return cmd
+}
+
+// checkPath returns an error unless text can be a path. The member checks the rest.
+func checkPath(text string) error {
+	if len(text) > 0 && text[0] == '/' {
+		return nil
+	}
+	return With(WrongUse, fmt.Errorf("%.100q is not a path: that begins with /", text))
+}
+
+// ownerColumns returns the lines of rollcall who-owns: the node, and its session if that is known.
+func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Owner] {
+	columns := []Column[api.Owner]{
+		{Name: "path", Cell: func(o api.Owner) string { return o.Path }},
+		{Name: "kind", Cell: func(o api.Owner) string { return o.Kind }},
+		{Name: "owner", Cell: func(o api.Owner) string { return ownerText(o) }},
+	}
+	if node.Session == nil {
+		return columns
+	}
+	for _, c := range session {
+		if c.Name != "id" {
+			columns = append(columns, Column[api.Owner]{Name: c.Name, Cell: func(o api.Owner) string { return c.Cell(*o.Session) }})
+		}
+	}
+	return columns
+}
+
+// ownerText returns whom a node belongs to.
+func ownerText(o api.Owner) string {
+	switch {
+	case o.ID == "":
+		return "nobody: the node is " + o.Kind
+	case o.Ended:
+		return fmt.Sprintf("session %s, which has ended; the node is about to be removed", o.ID)
+	case o.Session != nil:
+		return fmt.Sprintf("session %s of %s on member %s", o.ID, orDash(o.Session.Address), member(o.Session.Member))
+	}
+	return "session " + o.ID
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"net/url"
+
+	"rollcall/api"
+)
+
+// list returns the rows of the list at path below /v1/, of at most limit rows; 0: of all. It holds two pages:
+// while the rows of one are used, the next is on its way. Members that do not answer are warned of.
+func list[T any](ctx context.Context, a *ask, path string, query url.Values, limit int) (iter.Seq2[T, error], error) {
+	c, err := a.Admin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if limit > 0 && limit < api.PageRows {
+		query.Set("limit", fmt.Sprint(limit))
+	}
+	return func(yield func(T, error) bool) {
+		ctx, stop := context.WithCancel(ctx)
+		coming := askPage[T](ctx, c, path, query)
+		defer func() {
+			stop()
+			<-coming.over
+		}()
+		for n := 0; ; {
+			<-coming.over
+			page, err := coming.page, coming.err
+			if err != nil {
+				yield(*new(T), Explained(err))
+				return
+			}
+			for _, s := range page.Silent {
+				a.silent(s)
+			}
+			if page.Next != "" && page.Next == query.Get("from") {
+				yield(*new(T), fmt.Errorf("%s: the list does not go on after %.100q", c.Base, page.Next))
+				return
+			}
+			if more := limit == 0 || n+len(page.Items) < limit; page.Next != "" && more {
+				query.Set("from", page.Next)
+				coming = askPage[T](ctx, c, path, maps.Clone(query))
+			}
+			for _, row := range page.Items {
+				if n++; !yield(row, nil) || n == limit {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+		}
+	}, nil
+}
+
+// coming is a page that has been asked for. It is there when over is closed.
+type coming[T any] struct {
+	over chan struct{}
+	page api.List[T]
+	err  error
+}
+
+func askPage[T any](ctx context.Context, c *api.Client, path string, query url.Values) *coming[T] {
+	p := &coming[T]{over: make(chan struct{})}
+	go func() {
+		defer close(p.over)
+		p.page, p.err = api.Get[api.List[T]](ctx, c, path, query)
+	}()
+	return p
+}

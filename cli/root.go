@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const rootHelp = `Rollcall keeps a roll of who is alive, for ZooKeeper clients.`
+
+// NewRoot returns the command rollcall with the subcommands of this package. version is what
+// rollcall --version prints, and built the date on its manual pages.
+func NewRoot(w World, version string, built time.Time) *cobra.Command {
+	root := &cobra.Command{
+		Use: "rollcall", Long: rootHelp, Version: version, SilenceErrors: true, SilenceUsage: true,
+		Args: func(root *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return With(WrongUse, unknownCommand(root, args[0]))
+		},
+		RunE: func(root *cobra.Command, _ []string) error {
+			root.SetOut(w.Err)
+			return errors.Join(root.Help(), With(WrongUse, errors.New("name a command; they are listed above")))
+		},
+	}
+	root.AddGroup(groups...)
+	root.SetHelpCommandGroupID(Tools)
+	root.SetCompletionCommandGroupID(Tools)
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetIn(w.In)
+	root.SetOut(w.Out)
+	root.SetErr(w.Err)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _, _ = io.WriteString(cmd.OutOrStdout(), help(cmd)) }) // nothing can be done about an error
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		_, err := io.WriteString(cmd.OutOrStderr(), help(cmd))
+		return err
+	})
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if errors.Is(err, pflag.ErrHelp) {
+			return err
+		}
+		var value *pflag.InvalidValueError
+		if errors.As(err, &value) {
+			return With(WrongUse, fmt.Errorf("%s: --%s %.100q: %w", name(cmd), value.GetFlag().Name, value.GetValue(), value.Unwrap()))
+		}
+		return With(WrongUse, fmt.Errorf("%s: %w; %s -h lists its flags", name(cmd), err, cmd.CommandPath()))
+	})
+	root.AddCommand(newMan(w, built))
+	for _, create := range commands {
+		root.AddCommand(create(w))
+	}
+	return root
+}
+
+// name returns the name of a command as errors begin with it, without rollcall in front.
+func name(cmd *cobra.Command) string {
+	_, rest, sub := strings.Cut(cmd.CommandPath(), " ")
+	if !sub {
+		return cmd.Name()
+	}
+	return rest
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	root.SuggestionsMinimumDistance = 2
+	if similar := root.SuggestionsFor(name); len(similar) > 0 {
+		return fmt.Errorf("unknown command %q; did you mean %s? rollcall help lists all of them", name, strings.Join(similar, " or "))
+	}
+	return fmt.Errorf("unknown command %q; rollcall help lists them", name)
+}
+
+// Takes returns a check of a command's arguments: there must be least to most of them. what names them
+// in the error, such as "one path". If most is negative, there is no limit.
+func Takes(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return With(WrongUse, fmt.Errorf("%s: an argument is missing; it takes %s", name(cmd), what))
+		case most >= 0 && len(args) > most:
+			return With(WrongUse, fmt.Errorf("%s: unexpected argument %q; it takes %s", name(cmd), args[most], what))
+		}
+		return nil
+	}
+}
+
+// Execute runs the command that args name, and returns it with its error. The error says what the user
+// can do, if anything. A flag may have one dash or two, whatever the length of its name.
+func Execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
+	describe(root)
+	root.SetArgs(dashed(root, args))
+	cmd, err := root.ExecuteContextC(ctx)
+	return cmd, stopped(ctx, err)
+}
+
+// describe adds the commands that cobra makes, and describes them as the others are.
+func describe(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for name, short := range map[string]string{"help": "print the help of a command", "completion": "print the script that completes commands in a shell"} {
+		if cmd := subcommand(root, name); cmd != nil {
+			cmd.Short = short
+		}
+	}
+}
+
+// dashed returns args with two dashes before each flag whose name has several letters, and one before
+// each other flag. Words that are values of flags and those after "--" stay as they are.
+func dashed(cmd *cobra.Command, args []string) []string {
+	out := make([]string, 0, len(args))
+	descend := true // the next word may be a subcommand
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		switch {
+		case arg == "--" || strings.HasPrefix(arg, "__"): // cobra's own commands for completion take the line as it is
+			return append(out, args[i:]...)
+		case len(arg) < 2 || arg[0] != '-':
+			if sub := subcommand(cmd, arg); descend && sub != nil {
+				cmd = sub
+			} else {
+				descend = false
+			}
+			out = append(out, arg)
+			continue
+		}
+		text, takesValue := dashedFlag(cmd, arg)
+		out = append(out, text)
+		if takesValue && i+1 < len(args) {
+			i++
+			out = append(out, args[i])
+		}
+	}
+	return out
+}
+
+// dashedFlag returns arg, which begins with a dash, as pflag wants it, and whether the next word is the
+// flag's value.
+func dashedFlag(cmd *cobra.Command, arg string) (text string, takesValue bool) {
+	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
+	word := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
+	name, _, hasValue := strings.Cut(word, "=")
+	if f := cmd.Flag(name); f != nil && len(name) > 1 {
+		return "--" + word, !hasValue && f.NoOptDefVal == ""
+	}
+	if len(name) == 1 {
+		if f := cmd.Flags().ShorthandLookup(name); f != nil {
+			return "-" + word, !hasValue && f.NoOptDefVal == ""
+		}
+	}
+	return arg, false
+}
+
+func subcommand(cmd *cobra.Command, name string) *cobra.Command {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == name || sub.HasAlias(name) {
+			return sub
+		}
+	}
+	return nil
+}

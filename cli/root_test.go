@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// testWorld returns surroundings without a terminal, and what is printed there.
+func testWorld(env ...string) (w World, out, errs *bytes.Buffer) {
+	out, errs = new(bytes.Buffer), new(bytes.Buffer)
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	return World{In: strings.NewReader(""), Out: out, Err: errs, Env: env, Now: func() time.Time { return now }}, out, errs
+}
+
+// Flags work with one dash and with two. Values, arguments and words after "--" stay as they are.
+func TestDashes(t *testing.T) {
+	root := &cobra.Command{Use: "rollcall", Version: "1"}
+	sub := &cobra.Command{Use: "sub", Run: func(*cobra.Command, []string) {}}
+	deep := &cobra.Command{Use: "deep", Run: func(*cobra.Command, []string) {}}
+	sub.Flags().StringP("output", "o", "", "")
+	sub.Flags().BoolP("verbose", "v", false, "")
+	sub.Flags().String("addr", "", "")
+	deep.Flags().Bool("yes", false, "")
+	sub.AddCommand(deep)
+	root.AddCommand(sub)
+	for _, tt := range []struct{ line, want string }{
+		{"sub -addr x", "sub --addr x"},
+		{"sub --addr x", "sub --addr x"},
+		{"sub -addr=x -v", "sub --addr=x -v"},
+		{"sub --v --o=json", "sub -v -o=json"},
+		{"sub --o json -addr -addr", "sub -o json --addr -addr"},
+		{"sub -vo json", "sub -vo json"}, // letters together
+		{"sub -verbose=false x", "sub --verbose=false x"},
+		{"sub -addr deep -yes", "sub --addr deep -yes"}, // deep is a value, and sub has no flag yes
+		{"sub deep -yes", "sub deep --yes"},
+		{"sub x deep -yes", "sub x deep -yes"}, // deep is an argument
+		{"sub -help", "sub --help"},
+		{"-version", "--version"},
+		{"sub -- -addr", "sub -- -addr"},
+		{"sub - -addr", "sub - --addr"},
+		{"__complete sub -addr", "__complete sub -addr"},
+		{"nothing -addr", "nothing -addr"},
+		{"", ""},
+	} {
+		if got := dashed(root, strings.Fields(tt.line)); strings.Join(got, " ") != tt.want || got == nil {
+			t.Errorf("%s: %q, want %s", tt.line, got, tt.want)
+		}
+	}
+}
+
+// A command line that is wrong ends with status 2, and an error that says what is allowed.
+func TestWrongUse(t *testing.T) {
+	for _, tt := range []struct{ line, want string }{
+		{"destroy", `unknown command "destroy"; rollcall help lists them`},
+		{"mann x", `unknown command "mann"; did you mean man? rollcall help lists all of them`},
+		{"man", "man: an argument is missing; it takes one folder"},
+		{"man a b", `man: unexpected argument "b"; it takes one folder`},
+		{"man -x", "man: unknown shorthand flag: 'x' in -x; rollcall man -h lists its flags"},
+		{"man --why", "man: unknown flag: --why; rollcall man -h lists its flags"},
+	} {
+		w, out, _ := testWorld()
+		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(tt.line))
+		if StatusOf(err) != WrongUse || err.Error() != tt.want || out.Len() > 0 {
+			t.Errorf("%s: %v (status %d), want %s; printed %q", tt.line, err, StatusOf(err), tt.want, out)
+		}
+	}
+}
+
+// Each command is in a group, and its description begins in lower case and ends without a full stop.
+func TestCommandsAreDescribed(t *testing.T) {
+	w, out, _ := testWorld()
+	root := NewRoot(w, "1", time.Time{})
+	if _, err := Execute(t.Context(), root, []string{"help"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range root.Commands() {
+		grouped := slices.ContainsFunc(groups, func(g *cobra.Group) bool { return g.ID == cmd.GroupID })
+		if !grouped || !strings.Contains(out.String(), "  "+cmd.Name()+"  ") && !strings.Contains(out.String(), cmd.Short) {
+			t.Errorf("%s is in group %q; the help:\n%s", cmd.Name(), cmd.GroupID, out)
+		}
+		if cmd.Short != strings.ToLower(cmd.Short[:1])+strings.TrimSuffix(cmd.Short, ".")[1:] {
+			t.Errorf("%s: %q", cmd.Name(), cmd.Short)
+		}
+	}
+}
+
+// There is a manual page for each command, with the date of the program's commit. The scripts for
+// completion are printed for three shells.
+func TestManualAndCompletion(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man")
+	w, out, _ := testWorld()
+	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)), []string{"man", dir}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "rollcall-man.1"))
+	if err != nil || !strings.Contains(string(page), "Mar 2026") || !strings.Contains(string(page), "write a manual page for each command") {
+		t.Errorf("%v:\n%s", err, page)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		out.Reset()
+		if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"completion", shell}); err != nil || !strings.Contains(out.String(), "rollcall") {
+			t.Errorf("%s: %v, %d bytes", shell, err, out.Len())
+		}
+	}
+}

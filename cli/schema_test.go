@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"rollcall/api"
+)
+
+// schemaPage has the JSON Schema of what each command prints with -o json.
+const schemaPage = "../docs/commands.schema.json"
+
+// outputs are the types of what the commands print with -o json.
+var outputs = map[string]any{
+	"status": []memberRow{}, "sessions": []api.Session{}, "session show": sessionDetail{}, "session kill": []api.End{}, "who-owns": api.Owner{},
+	"connections": []api.Connection{}, "watches": []api.Watch{}, "log-level": []levelRow{}, "config show": []api.Setting{}, "config check": []api.Setting{},
+	"why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
+	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": created{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
+	"load": loadedRow{}, "load --dry-run": []changeRow{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
+}
+
+// docs/commands.schema.json has the schema of each output. Its keys are in lower case.
+func TestSchemasArePublished(t *testing.T) {
+	all := map[string]any{"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What the commands of rollcall print with -o json", "$defs": map[string]any{}}
+	for command, of := range outputs {
+		all["$defs"].(map[string]any)[command] = schemaOf(t, reflect.TypeOf(of))
+	}
+	text, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, '\n')
+	if *update {
+		if err := os.WriteFile(schemaPage, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(schemaPage)
+	if err != nil || !bytes.Equal(page, text) {
+		t.Errorf("%s is not what the types say (%v); go test ./cli -update writes it", schemaPage, err)
+	}
+}
+
+var keyPattern = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+
+// schemaOf returns the schema of the JSON of a type.
+func schemaOf(t *testing.T, of reflect.Type) map[string]any {
+	t.Helper()
+	switch {
+	case of == reflect.TypeFor[time.Time]():
+		return map[string]any{"type": "string", "format": "date-time"}
+	case of == reflect.TypeFor[[]byte]():
+		return map[string]any{"type": []any{"string", "null"}, "contentEncoding": "base64"}
+	case of == reflect.TypeFor[memberRow]():
+		return schemaOfMember(t)
+	}
+	switch of.Kind() {
+	case reflect.Pointer:
+		return orNull(schemaOf(t, of.Elem()))
+	case reflect.Slice:
+		return map[string]any{"type": "array", "items": schemaOf(t, of.Elem())}
+	case reflect.Struct:
+		properties := map[string]any{}
+		addProperties(t, properties, of)
+		return map[string]any{"type": "object", "properties": properties, "required": keysOf(properties), "additionalProperties": false}
+	case reflect.String:
+		return map[string]any{"type": "string"}
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	}
+	return map[string]any{"type": "integer"}
+}
+
+// schemaOfMember returns the schema of a row of rollcall status: without an answer, everything but the number
+// and the reason is null.
+func schemaOfMember(t *testing.T) map[string]any {
+	t.Helper()
+	s := schemaOf(t, reflect.TypeFor[api.Member]())
+	properties := s["properties"].(map[string]any)
+	for key, p := range properties {
+		if key != "member" {
+			properties[key] = orNull(p.(map[string]any))
+		}
+	}
+	properties["silent"] = map[string]any{"type": "string"}
+	s["required"] = keysOf(properties)
+	return s
+}
+
+// orNull returns a schema that also allows null.
+func orNull(s map[string]any) map[string]any {
+	if one, ok := s["type"].(string); ok {
+		s["type"] = []any{one, "null"}
+	}
+	return s
+}
+
+func addProperties(t *testing.T, properties map[string]any, of reflect.Type) {
+	t.Helper()
+	for i := range of.NumField() {
+		f := of.Field(i)
+		key, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case !f.IsExported() && !f.Anonymous: // JSON does not have it
+		case f.Anonymous && key == "":
+			addProperties(t, properties, f.Type)
+		case !keyPattern.MatchString(key) || options != "":
+			t.Errorf("%s.%s has the key %q with the options %q; allowed are keys in lower case, which are always there", of, f.Name, key, options)
+		default:
+			properties[key] = schemaOf(t, f.Type)
+		}
+	}
+}
+
+func keysOf(properties map[string]any) []any {
+	keys := []any{}
+	for key := range properties {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	return keys
+}
+
+// The JSON of each command is as its schema says.
+func TestJSONFitsItsSchema(t *testing.T) {
+	f, token := newFakeMember(t), tokenFile(t)
+	c := jsonschema.NewCompiler()
+	for _, tt := range goldens {
+		out, _, err := f.execute(t, nil, append(strings.Fields(strings.ReplaceAll(tt.line, "TOKEN", token)), "-o", "json")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		command := tt.schema()
+		schema, err := c.Compile(schemaPage + "#/$defs/" + strings.ReplaceAll(command, " ", "%20"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := jsonschema.UnmarshalJSON(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(value); err != nil {
+			t.Errorf("%s: %v", tt.line, err)
+		}
+	}
+}
+
+// schema returns the name of the schema of a command line's output.
+func (g goldenLine) schema() string {
+	words := strings.Fields(g.line)
+	switch {
+	case words[0] == "session":
+		return words[0] + " " + words[1]
+	case words[0] != "why":
+		return words[0]
+	case strings.HasPrefix(words[1], "/"):
+		return "why PATH"
+	case strings.HasPrefix(words[1], "0x"):
+		return "why ID"
+	}
+	return "why ADDRESS"
+}

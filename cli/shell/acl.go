@@ -1,0 +1,119 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"rollcall/jute"
+)
+
+// permissions are the letters of permissions, in the order in which they are printed.
+var permissions = []struct {
+	letter rune
+	perm   jute.Perm
+}{
+	{'c', jute.PermCreate},
+	{'d', jute.PermDelete},
+	{'r', jute.PermRead},
+	{'w', jute.PermWrite},
+	{'a', jute.PermAdmin},
+}
+
+// parseACL reads "scheme:id:perms,…". An id may contain colons. It tells of what makes no sense and
+// leaves that out, as zkCli.sh does.
+func (s *Shell) parseACL(text string) (acl []jute.ACL) {
+	entries := strings.TrimRight(text, ",")
+	if entries == "" && text != "" {
+		return nil
+	}
+	for entry := range strings.SplitSeq(entries, ",") {
+		first, last := strings.IndexByte(entry, ':'), strings.LastIndexByte(entry, ':')
+		if first == last {
+			s.screen.say(problem, entry+" does not have the form scheme:id:perm")
+			continue
+		}
+		acl = append(acl, jute.ACL{
+			ID:    jute.ID{Scheme: []byte(entry[:first]), ID: []byte(entry[first+1 : last])},
+			Perms: s.parsePermissions(entry[last+1:]),
+		})
+	}
+	return acl
+}
+
+func (s *Shell) parsePermissions(letters string) (perms jute.Perm) {
+next:
+	for _, letter := range letters {
+		for _, p := range permissions {
+			if p.letter == letter {
+				perms |= p.perm
+				continue next
+			}
+		}
+		s.screen.say(problem, "Unknown perm type: "+string(letter))
+	}
+	return perms
+}
+
+func permissionLetters(perms jute.Perm) string {
+	var b strings.Builder
+	for _, p := range permissions {
+		if perms&p.perm != 0 {
+			b.WriteRune(p.letter)
+		}
+	}
+	return b.String()
+}
+
+func (s *Shell) getACL(ctx context.Context, a *arguments) error {
+	path := a.path()
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	var got jute.GetACLResponse
+	if err := s.session.do(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(s.session.real(path))}, &got); err != nil {
+		return err
+	}
+	for _, entry := range got.ACL {
+		s.screen.printf("'%s,'%s\n: %s", entry.ID.Scheme, entry.ID.ID, permissionLetters(entry.Perms))
+	}
+	if a.has("s") {
+		s.printStat(got.Stat)
+	}
+	return nil
+}
+
+func (s *Shell) setACL(ctx context.Context, a *arguments) error {
+	acl := s.parseACL(a.words[2])
+	version, err := a.version()
+	if err != nil {
+		return err
+	}
+	if a.has("R") {
+		return s.visit(ctx, a.path(), false, func(path string) error {
+			_, err := s.setNodeACL(ctx, path, acl, version)
+			if f, ok := errors.AsType[*failure](err); ok { // zkCli.sh goes on, and ends no line
+				s.screen.print(f.exception())
+				return nil
+			}
+			return err
+		})
+	}
+	stat, err := s.setNodeACL(ctx, a.path(), acl, version)
+	if err == nil && a.has("s") {
+		s.printStat(stat)
+	}
+	return err
+}
+
+func (s *Shell) setNodeACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
+	if err := checkPath(path); err != nil {
+		return jute.Stat{}, err
+	}
+	if len(acl) == 0 {
+		return jute.Stat{}, &failure{code: jute.InvalidACL}
+	}
+	var got jute.SetACLResponse
+	err := s.session.do(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(s.session.real(path)), ACL: acl, Version: version}, &got)
+	return got.Stat, err
+}

@@ -1,0 +1,130 @@
+package shell
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// complete completes the last word of text: a verb, a flag of a verb, or the path of a node. It returns
+// text with what all choices have in common, and the choices. children returns the names of a node's
+// children, or nil if it cannot.
+func complete(text string, verbs map[string]*verb, children func(path string) []string) (completed string, choices []string) {
+	start, quote := lastWord(text)
+	before, word := text[:start], strings.TrimPrefix(text[start:], quote)
+	words := split(strings.TrimSpace(before))
+	var all []string
+	switch {
+	case len(words) == 0 && quote == "":
+		all = slices.Collect(maps.Keys(verbs))
+	case strings.HasPrefix(word, "/"):
+		dir := word[:strings.LastIndexByte(word, '/')+1]
+		for _, name := range children(strings.TrimSuffix(dir, "/") + rootIf(dir == "/")) {
+			if typable(name, quote) {
+				all = append(all, dir+name)
+			}
+		}
+	case strings.HasPrefix(word, "-") && len(words) > 0:
+		all = flagsOf(verbs[words[0]])
+	}
+	choices = slices.DeleteFunc(all, func(choice string) bool { return !strings.HasPrefix(choice, word) })
+	if len(choices) == 0 {
+		return text, nil
+	}
+	slices.Sort(choices)
+	common := commonPrefix(choices)
+	if quote == "" && strings.ContainsFunc(common, unicode.IsSpace) {
+		quote = quoteFor(common)
+	}
+	if quote == "" && len(choices) == 1 && !strings.HasPrefix(word, "/") {
+		common += " "
+	}
+	return before + quote + common, choices
+}
+
+func rootIf(root bool) string {
+	if root {
+		return "/"
+	}
+	return ""
+}
+
+// lastWord returns where the last word of text begins, as split reads it, and the quote that opens
+// it, if any. The word may be empty.
+func lastWord(text string) (start int, quote string) {
+	i := 0
+	for i < len(text) {
+		for i < len(text) && isBlank(text[i]) {
+			i++
+		}
+		start = i
+		if i == len(text) {
+			break
+		}
+		if c := text[i]; c == '"' || c == '\'' {
+			end := strings.IndexByte(text[i+1:], c)
+			if end < 0 {
+				return start, string(c)
+			}
+			i += end + 2
+			start = i
+			continue
+		}
+		for i < len(text) && !isBlank(text[i]) {
+			i++
+		}
+	}
+	return start, ""
+}
+
+func isBlank(c byte) bool { return strings.IndexByte(" \t\n\v\f\r", c) >= 0 }
+
+// typable reports whether a name can be typed as a part of a word with this quote, or with one that
+// complete adds if quote is "".
+func typable(name, quote string) bool {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) && r != ' ' }) {
+		return false
+	}
+	if quote != "" {
+		return !strings.Contains(name, quote)
+	}
+	return quoteFor(name) != "" || !strings.Contains(name, " ")
+}
+
+// quoteFor returns a quote that is not in the text, or "" if both are.
+func quoteFor(text string) string {
+	for _, quote := range []string{`"`, `'`} {
+		if !strings.Contains(text, quote) {
+			return quote
+		}
+	}
+	return ""
+}
+
+// flagsOf returns the flags of a verb, or nil if v is nil.
+func flagsOf(v *verb) (all []string) {
+	if v == nil {
+		return nil
+	}
+	for _, opt := range v.options.list {
+		all = append(all, "-"+opt.name)
+	}
+	return all
+}
+
+// commonPrefix returns what all texts begin with, in whole characters. There is at least one text.
+func commonPrefix(texts []string) string {
+	common := texts[0]
+	for _, text := range texts[1:] {
+		n := 0
+		for i, r := range common {
+			if !strings.HasPrefix(text[min(i, len(text)):], string(r)) {
+				break
+			}
+			n = i + len(string(r))
+		}
+		common = common[:n]
+	}
+	return common
+}

@@ -1,0 +1,163 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+const (
+	// lineRunes is how many characters the terminal takes in a line; it ignores those after them.
+	lineRunes = 4096
+	// completionWait is how long Tab may wait for the names of nodes.
+	completionWait = 2 * time.Second
+	// maxListed is how many names Tab lists.
+	maxListed = 100
+)
+
+// editor is the line that a person edits on a terminal.
+type editor struct {
+	shell    *Shell
+	ctx      context.Context
+	keys     *keyboard
+	terminal *term.Terminal
+	history  *history
+}
+
+// both joins what is typed and what is shown.
+type both struct {
+	io.Reader
+	io.Writer
+}
+
+// converse runs the lines that a person types.
+func (s *Shell) converse(ctx context.Context) error {
+	in, ok := s.cfg.In.(*os.File)
+	if !ok {
+		return errors.New("shell: a terminal must be a file")
+	}
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return fmt.Errorf("shell: terminal: %w", err)
+	}
+	prompted := false
+	defer func() {
+		_ = term.Restore(int(in.Fd()), before) // there is nobody to tell
+		s.screen.detach(prompted)
+	}()
+	e := &editor{shell: s, ctx: ctx, keys: newKeyboard(), history: openHistory(s.cfg.History, s.screen.hint)}
+	defer e.history.close()
+	go e.keys.pump(in) // ends with the terminal, or with the process
+	defer context.AfterFunc(ctx, func() { e.keys.end(ctx.Err()) })()
+	e.terminal = term.NewTerminal(both{e.keys, s.cfg.Out}, "")
+	e.terminal.History = e.history
+	e.terminal.AutoCompleteCallback = e.key
+	s.screen.attach(e.terminal, s.prompt)
+	for {
+		line, err := e.readLine()
+		if err != nil {
+			prompted = true
+			return e.failure(err)
+		}
+		if e.run(line) {
+			return nil
+		}
+	}
+}
+
+// failure returns why reading has failed. The end of the input and of ctx is none.
+func (e *editor) failure(err error) error {
+	if errors.Is(err, io.EOF) || e.ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("shell: read: %w", err)
+}
+
+// readLine lets the person edit a line.
+func (e *editor) readLine() (string, error) {
+	if err := e.shell.screen.flush(); err != nil {
+		return "", io.EOF // Run returns the error
+	}
+	if e.shell.cfg.Size != nil {
+		if columns, lines := e.shell.cfg.Size(); columns > 0 { // some terminals do not know theirs
+			_ = e.terminal.SetSize(columns, lines) // a wrong size only looks bad
+		}
+	}
+	e.terminal.SetPrompt(e.shell.prompt())
+	return e.terminal.ReadLine()
+}
+
+// run runs a line that Ctrl-C can end, and reports whether the shell ends.
+func (e *editor) run(line string) (done bool) {
+	if utf8.RuneCountInString(line) >= lineRunes {
+		e.shell.screen.say(problem, fmt.Sprintf("A line on a terminal has at most %d characters. Nothing was done. Longer ones may come from a file: rollcall shell <FILE", lineRunes-1))
+		return false
+	}
+	if strings.TrimSpace(line) == "" {
+		return false
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	e.keys.during(cancel)
+	defer e.keys.during(nil)
+	return e.shell.execute(ctx, line)
+}
+
+// key is called with each character that is typed. Tab completes the word before the cursor, and
+// other control characters are dropped: the terminal would show them as they are.
+func (e *editor) key(line string, pos int, key rune) (newLine string, newPos int, handled bool) {
+	if key != '\t' {
+		return line, pos, unicode.IsControl(key) || key == utf8.RuneError
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, completionWait)
+	defer cancel()
+	e.keys.during(cancel)
+	defer e.keys.during(nil)
+	completed, choices := complete(line[:pos], e.shell.verbs, func(path string) []string {
+		names, _, err := e.shell.children(ctx, path, false)
+		if err != nil {
+			return nil
+		}
+		return names
+	})
+	if completed == line[:pos] && len(choices) > 1 {
+		e.shell.screen.print(listed(choices))
+		_ = e.shell.screen.flush() // the next line tells of the failure
+	}
+	return completed + line[pos:], len(completed), true
+}
+
+// listed returns the choices as a paragraph: of paths the last names.
+func listed(choices []string) string {
+	var names []string
+	for _, choice := range choices[:min(len(choices), maxListed)] {
+		names = append(names, choice[strings.LastIndexByte(choice, '/')+1:])
+	}
+	if more := len(choices) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("… and %d more", more))
+	}
+	return strings.Join(names, "  ") + "\n"
+}
+
+// prompt returns the prompt, as zkCli.sh has it. It may be called by any goroutine.
+func (s *Shell) prompt() string {
+	session := s.sessions.Load()
+	state := session.now()
+	text := fmt.Sprintf("[zk: %s(%s) %d] ", session.text, state, s.past.number())
+	if !s.cfg.Colors {
+		return text
+	}
+	color := map[string]string{connected: "\x1b[32m", connecting: "\x1b[33m"}[state]
+	if color == "" {
+		color = "\x1b[31m"
+	}
+	return strings.Replace(text, state, color+state+noStyle, 1)
+}

@@ -1,0 +1,144 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"rollcall/jute"
+)
+
+const (
+	// configPath is the node with the configuration of the ensemble, whatever the shell's root is.
+	configPath = "/zookeeper/config"
+	// maxConfigFile is how many bytes of a file with members are read.
+	maxConfigFile = 1 << 20
+)
+
+func (s *Shell) config(ctx context.Context, a *arguments) error {
+	var got jute.GetDataResponse
+	watch := a.has("w")
+	rec := jute.GetDataRequest{Path: []byte(configPath), Watch: watch}
+	if err := s.session.watch(ctx, kindIf(watch, watchData), jute.OpGetData, configPath, rec, &got); err != nil {
+		return err
+	}
+	text := textOf(got.Data)
+	if a.has("c") {
+		text = clientAddresses(text)
+	}
+	s.screen.print(text + "\n")
+	if a.has("s") {
+		s.printStat(got.Stat)
+	}
+	return nil
+}
+
+// clientAddresses returns "version host:port,…" of a configuration with lines such as
+// "server.1=host:2888:3888:participant;host:2181".
+func clientAddresses(config string) string {
+	version := ""
+	var addrs []string
+	for line := range strings.Lines(config) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch {
+		case key == "version":
+			version = value
+		case strings.HasPrefix(key, "server."):
+			_, addr, found := strings.Cut(value, ";")
+			if !found {
+				continue
+			}
+			if _, err := strconv.Atoi(addr); err == nil {
+				addr = "0.0.0.0:" + addr
+			}
+			addrs = append(addrs, addr)
+		}
+	}
+	return version + " " + strings.Join(addrs, ",")
+}
+
+// reconfig asks for other members. Rollcall refuses that; ZooKeeper may allow it.
+func (s *Shell) reconfig(ctx context.Context, a *arguments) error {
+	rec := jute.ReconfigRequest{CurConfigID: -1}
+	whole := a.has("file") || a.has("members")
+	switch {
+	case !whole && !a.has("add") && !a.has("remove"):
+		return errUsage
+	case a.has("v"):
+		n, err := strconv.ParseInt(a.values["v"], 16, 64)
+		if err != nil {
+			return message("-v must be followed by a long (configuration version)")
+		}
+		rec.CurConfigID = n
+	}
+	switch {
+	case whole && (a.has("add") || a.has("remove")):
+		return message("Can't use -file or -members together with -add or -remove (mixing incremental and non-incremental modes is not allowed)")
+	case a.has("file") && a.has("members"):
+		return message("Can't use -file and -members together (conflicting non-incremental modes)")
+	}
+	for flag, into := range map[string]*[]byte{"add": &rec.JoiningServers, "remove": &rec.LeavingServers, "members": &rec.NewMembers} {
+		if a.has(flag) {
+			*into = []byte(strings.ToLower(a.values[flag]))
+		}
+	}
+	if a.has("file") {
+		members, err := readMembers(a.values["file"])
+		if err != nil {
+			return message(fmt.Sprintf("Error processing %s: %v", a.values["file"], err))
+		}
+		rec.NewMembers = members
+	}
+	var got jute.GetDataResponse
+	if err := s.session.do(ctx, jute.OpReconfig, "", rec, &got); err != nil {
+		return err
+	}
+	s.screen.print("Committed new configuration:\n" + textOf(got.Data) + "\n")
+	if a.has("s") {
+		s.printStat(got.Stat)
+	}
+	return nil
+}
+
+// readMembers returns the lines of a configuration file that name servers.
+func readMembers(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, maxConfigFile))
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "server.") {
+			lines = append(lines, line)
+		}
+	}
+	return []byte(strings.Join(lines, "\n")), nil
+}
+
+func (s *Shell) version(_ context.Context, a *arguments) error {
+	if len(a.words) > 1 {
+		return errUsage
+	}
+	s.screen.print(s.cfg.Version + "\n")
+	return nil
+}
+
+func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
+	var got jute.WhoAmIResponse
+	if err := s.session.do(ctx, jute.OpWhoAmI, "", nil, &got); err != nil {
+		return err
+	}
+	s.screen.print("Auth scheme: User\n")
+	for _, who := range got.ClientInfo {
+		s.screen.printf("%s: %s", who.AuthScheme, who.User)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// These are the exit statuses of a command, as zkCli.sh gives them.
+const (
+	statusOK          = 0
+	statusFailed      = 1
+	statusUnknown     = 127 // there is no such verb
+	statusInterrupted = 130
+)
+
+var (
+	errInterrupted = errors.New("interrupted")
+	errUsage       = errors.New("usage") // the verb's usage is to be printed
+	errTooLong     = errors.New("the request is longer than any server accepts; nothing was sent")
+)
+
+// message is an error with a text of zkCli.sh, which is printed as it is.
+type message string
+
+func (m message) Error() string { return string(m) }
+
+// unknownVerb is the error of a command whose first word is no verb.
+type unknownVerb string
+
+func (v unknownVerb) Error() string { return "Command not found: Command not found " + string(v) }
+
+// failure is the error of a request. A path of "" is null in the message.
+type failure struct {
+	code   jute.Code
+	path   string
+	reason error // what else is known; nil: nothing
+}
+
+// failureTexts are zkCli.sh's messages for the codes that it knows, up to the path.
+var failureTexts = map[jute.Code]string{
+	jute.NoNode:                  "Node does not exist: ",
+	jute.NoChildrenForEphemerals: "Ephemerals cannot have children: ",
+	jute.NodeExists:              "Node already exists: ",
+	jute.NotEmpty:                "Node not empty: ",
+	jute.NotReadOnly:             "Not a read-only call: ",
+	jute.InvalidACL:              "Acl is not valid : ",
+	jute.NoAuth:                  "Insufficient permission : ",
+	jute.BadArguments:            "Arguments are not valid : ",
+	jute.BadVersion:              "version No is not valid : ",
+	jute.QuotaExceeded:           "Quota has exceeded : ",
+}
+
+// Error implements error: the message that zkCli.sh prints.
+func (f *failure) Error() string {
+	switch f.code {
+	case jute.ReconfigInProgress:
+		return "Another reconfiguration is in progress -- concurrent reconfigs not supported (yet)"
+	case jute.NewConfigNoQuorum:
+		return "No quorum of new config is connected and up-to-date with the leader of last committed config - try invoking reconfiguration after new servers are connected and synced"
+	}
+	text, ok := failureTexts[f.code]
+	switch {
+	case !ok:
+		return f.exception()
+	case f.path == "":
+		return text + "null"
+	}
+	return text + f.path
+}
+
+// javaNames are the names of the codes in the messages of ZooKeeper's Java client.
+var javaNames = map[jute.Code]string{
+	jute.SystemError:                  "SystemError",
+	jute.RuntimeInconsistency:         "RuntimeInconsistency",
+	jute.DataInconsistency:            "DataInconsistency",
+	jute.ConnectionLoss:               "ConnectionLoss",
+	jute.MarshallingError:             "MarshallingError",
+	jute.Unimplemented:                "Unimplemented",
+	jute.OperationTimeout:             "OperationTimeout",
+	jute.BadArguments:                 "BadArguments",
+	jute.APIError:                     "APIError",
+	jute.NoNode:                       "NoNode",
+	jute.NoAuth:                       "NoAuth",
+	jute.BadVersion:                   "BadVersion",
+	jute.NoChildrenForEphemerals:      "NoChildrenForEphemerals",
+	jute.NodeExists:                   "NodeExists",
+	jute.NotEmpty:                     "Directory not empty",
+	jute.SessionExpired:               "Session expired",
+	jute.InvalidCallback:              "Invalid callback",
+	jute.InvalidACL:                   "InvalidACL",
+	jute.AuthFailed:                   "AuthFailed",
+	jute.SessionMoved:                 "Session moved",
+	jute.NotReadOnly:                  "Not a read-only call",
+	jute.EphemeralOnLocalSession:      "Ephemeral node on local session",
+	jute.NoWatcher:                    "No such watcher",
+	jute.RequestTimeout:               "Request timeout",
+	jute.ReconfigDisabled:             "Reconfig is disabled",
+	jute.SessionClosedRequireSaslAuth: "Session closed because client failed to authenticate",
+	jute.QuotaExceeded:                "Quota has exceeded",
+	jute.ThrottledOp:                  "Op throttled due to high load",
+}
+
+// exception returns the message of the Java client's exception.
+func (f *failure) exception() string {
+	name, ok := javaNames[f.code]
+	if !ok {
+		name = fmt.Sprintf("Unknown error %d", f.code)
+	}
+	if f.path == "" {
+		return "KeeperErrorCode = " + name
+	}
+	return "KeeperErrorCode = " + name + " for " + f.path
+}
+
+// failureOf returns the error of a request about a path in the shell's terms, or nil if there is
+// none.
+func failureOf(err error, path string) error {
+	var code jute.Code
+	var nobody *unreachable
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &nobody):
+		return &failure{code: jute.ConnectionLoss, path: path, reason: nobody}
+	case errors.Is(err, context.Canceled):
+		return errInterrupted
+	case errors.Is(err, client.ErrTooLong):
+		return errTooLong
+	case errors.As(err, &code):
+		return &failure{code: code, path: path}
+	}
+	return &failure{code: jute.ConnectionLoss, path: path, reason: err}
+}
+
+// failed reports whether err is a failure with the code.
+func failed(err error, code jute.Code) bool {
+	f, ok := errors.AsType[*failure](err)
+	return ok && f.code == code
+}

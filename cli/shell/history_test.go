@@ -1,0 +1,88 @@
+package shell
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// hear returns a function that keeps hints.
+func hear(to *[]string) func(string) { return func(text string) { *to = append(*to, text) } }
+
+// A shell reaches the lines of former shells, in a file that only its user can read. It has no line
+// with a password, and none twice in a row.
+func TestHistory(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "history")
+	if err := os.WriteFile(name, []byte("ls /old\nget \x1b[31m\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var hints []string
+	h := openHistory(name, hear(&hints))
+	for _, line := range []string{"ls /", "ls /", "", "  ", "addauth digest u:secret", ` "addauth" digest u:secret`, "get /a"} {
+		h.Add(line)
+	}
+	h.close()
+	text, err := os.ReadFile(name)
+	if err != nil || string(text) != "ls /old\nget \x1b[31m\nls /\nget /a\n" {
+		t.Errorf("%v: %q", err, text)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v: %v", err, info.Mode())
+	}
+	h = openHistory(name, hear(&hints))
+	defer h.close()
+	var got []string
+	for i := range h.Len() {
+		got = append(got, h.At(i))
+	}
+	if want := []string{"get /a", "ls /", "ls /old"}; !slices.Equal(got, want) || len(hints) > 0 {
+		t.Errorf("%q, want %q; hints %q", got, want, hints)
+	}
+}
+
+// The file and the memory of the history are bounded.
+func TestHistoryIsBounded(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "history")
+	for _, text := range []string{
+		strings.Repeat("ls /a\nls /b\n", maxHistory+1),
+		strings.Repeat("x", maxHistoryFile) + "\nls /a\nls /b\n",
+		strings.Repeat("\n", maxHistoryFile+1),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h := openHistory(name, func(text string) { t.Error(text) })
+		if h.Len() > maxHistory {
+			t.Errorf("%d lines", h.Len())
+		}
+		for i := range maxHistory + 1 {
+			h.Add(fmt.Sprint("ls /", i))
+		}
+		h.close()
+		info, err := os.Stat(name)
+		if err != nil || h.Len() != maxHistory || info.Size() > 40*maxHistory {
+			t.Errorf("%v: %d lines, %d bytes", err, h.Len(), info.Size())
+		}
+	}
+}
+
+// Without a file that can be used, a shell has a history of its own, and says why.
+func TestHistoryWithoutFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{dir, filepath.Join(dir, "none", "history"), os.DevNull} {
+		var hints []string
+		h := openHistory(name, hear(&hints))
+		h.Add("ls /")
+		if h.Len() != 1 || h.file != nil || len(hints) != 1 || !strings.HasPrefix(hints[0], "The history is not kept: ") {
+			t.Errorf("%s: %d lines, hints %q", name, h.Len(), hints)
+		}
+	}
+	h := openHistory("", nil)
+	h.Add("ls /")
+	if h.Len() != 1 {
+		t.Error("no history without a file")
+	}
+}

@@ -1,0 +1,55 @@
+package shell
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestTarget(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"a:1", "[a:1] "},
+		{"a", "[a:2181] "},
+		{"a:1,b, c:3/app/x", "[a:1 b:2181 c:3] /app/x"},
+		{"a:1/", "[a:1] "},
+		{"[::1]:5", "[[::1]:5] "},
+		{"[::1]", "[[::1]:2181] "},
+		{"::1", "[[::1]:2181] "},
+		{"", `"": "" is not host:port`},
+		{"a:1,", `"a:1,": "" is not host:port`},
+		{"a:x", `"a:x": "a:x" is not host:port`},
+		{"a:0", `"a:0": "a:0" is not host:port`},
+		{"a:65536", `"a:65536": "a:65536" is not host:port`},
+		{"a:b:c", `"a:b:c": "a:b:c" is not host:port`},
+		{"a:1//x", `"a:1//x": Invalid path string "//x" caused by empty node name specified @1; allowed is host:port,host:port/root`},
+		{"a:1/x/", `"a:1/x/": Path must not end with / character; allowed is host:port,host:port/root`},
+		{strings.Repeat("a,", maxServers) + "a", "33 addresses; at most 32 are allowed"},
+	} {
+		target, err := parseTarget(tt.text)
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = fmt.Sprint(target.servers) + " " + target.root
+		}
+		if got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.text, got, tt.want)
+		}
+	}
+}
+
+// The shell's / may be another node.
+func TestRoot(t *testing.T) {
+	for _, tt := range []struct{ root, seen, real string }{
+		{"", "/", "/"},
+		{"", "/a", "/a"},
+		{"/app", "/", "/app"},
+		{"/app", "/a/b", "/app/a/b"},
+	} {
+		target := &target{root: tt.root}
+		if real, seen := target.real(tt.seen), target.seen(tt.real); real != tt.real || seen != tt.seen {
+			t.Errorf("%+v: %s, %s", tt, real, seen)
+		}
+	}
+	if got := (&target{root: "/app"}).seen("/apple"); got != "/apple" {
+		t.Errorf("a node beside the root is seen as %s", got)
+	}
+}

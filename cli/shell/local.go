@@ -1,0 +1,75 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// These are the verbs of the shell itself. They report whether the shell ends.
+
+func (s *Shell) quit(context.Context, []string) (done bool, err error) {
+	s.session.close()
+	return true, nil
+}
+
+func (s *Shell) closeSession(context.Context, *arguments) error {
+	s.session.close()
+	return nil
+}
+
+// connect opens a session with the ensemble that the next word names, or with the present one.
+func (s *Shell) connect(_ context.Context, words []string) (done bool, err error) {
+	if len(words) > 1 {
+		target, err := parseTarget(words[1])
+		if err != nil {
+			return false, err
+		}
+		s.target = target
+	}
+	s.session.close()
+	s.open()
+	return false, nil
+}
+
+func (s *Shell) help(context.Context, []string) (done bool, err error) {
+	s.screen.say(plain, usage(s.verbs))
+	return false, nil
+}
+
+func (s *Shell) history(context.Context, []string) (done bool, err error) {
+	for i, line := range s.past.last() {
+		s.screen.printf("%d - %s", i, line)
+	}
+	return false, nil
+}
+
+// redo runs an earlier line once more.
+func (s *Shell) redo(ctx context.Context, words []string) (done bool, err error) {
+	if len(words) < 2 {
+		return false, nil
+	}
+	n, err := strconv.ParseInt(words[1], 0, 32)
+	if err != nil {
+		return false, fmt.Errorf("redo: %q is not a number of a line; history lists them", words[1])
+	}
+	line, known := s.past.line(int(n))
+	if !known {
+		return false, message("Command index out of range")
+	}
+	again := split(line)
+	if again[0] == "redo" {
+		return false, message("No redoing redos")
+	}
+	s.past.replace(line)
+	return s.command(ctx, again), nil
+}
+
+func (s *Shell) setPrintWatches(_ context.Context, words []string) (done bool, err error) {
+	if len(words) == 1 {
+		s.screen.printf("printwatches is %s", map[bool]string{true: "on", false: "off"}[s.printWatches.Load()])
+		return false, nil
+	}
+	s.printWatches.Store(words[1] == "on")
+	return false, nil
+}

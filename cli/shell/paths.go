@@ -1,0 +1,58 @@
+package shell
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf16"
+)
+
+// checkPath returns an error if no node can have the path. zkCli.sh checks paths before it asks the
+// server. The position in the message counts UTF-16 units, as Java does.
+func checkPath(path string) error {
+	switch {
+	case path == "":
+		return message("Path length must be > 0")
+	case path[0] != '/':
+		return message("Path must start with / character")
+	case path == "/":
+		return nil
+	case strings.HasSuffix(path, "/"):
+		return message("Path must not end with / character")
+	}
+	position := 0
+	for name := range strings.SplitSeq(path[1:], "/") {
+		position++ // the slash before the name
+		if reason, at := badName(name); reason != "" {
+			return message(fmt.Sprintf("Invalid path string \"%s\" caused by %s @%d", path, reason, position+at))
+		}
+		position += len(utf16.Encode([]rune(name)))
+	}
+	return nil
+}
+
+// badName returns why no node can have the name, and at which of its UTF-16 units, or "" if one can.
+func badName(name string) (reason string, at int) {
+	switch name {
+	case "":
+		return "empty node name specified", 0
+	case ".", "..":
+		return "relative paths not allowed", len(name) - 1
+	}
+	for i, c := range utf16.Encode([]rune(name)) {
+		switch {
+		case c == 0:
+			return "null character not allowed", i
+		case c <= 0x1f, 0x7f <= c && c <= 0x9f, 0xd800 <= c && c <= 0xf8ff, 0xfff0 <= c:
+			return "invalid character", i
+		}
+	}
+	return "", 0
+}
+
+// join returns the path of a child.
+func join(parent, child string) string {
+	if parent == "/" {
+		return parent + child
+	}
+	return parent + "/" + child
+}

@@ -1,0 +1,223 @@
+package shell
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+const (
+	// maxPosted is how many events and hints wait to be printed. They are posted while a terminal
+	// takes nothing, or while a command prints. Those beyond it are counted, and not shown.
+	maxPosted = 1000
+	// maxPostedBytes is how many bytes of them wait.
+	maxPostedBytes = 1 << 20
+	// outBuffer is how many bytes of a command's output are written at once.
+	outBuffer = 16 << 10
+)
+
+// style is the colour of a text on a terminal.
+type style string
+
+// These are the styles.
+const (
+	plain   style = ""
+	problem style = "\x1b[31m" // red
+	news    style = "\x1b[36m" // cyan
+	aside   style = "\x1b[2m"  // faint
+	noStyle       = "\x1b[0m"
+)
+
+// screen is where the shell prints. Commands print what they answer to Out and messages to Err, as
+// zkCli.sh does. Watches fire at any time: post takes their events without waiting, and they are
+// printed before anything that is printed later. A screen is safe for concurrent use.
+type screen struct {
+	cfg    *Config
+	wake   chan struct{} // has room for one: something is posted
+	prompt func() string
+
+	mu       sync.Mutex // guards the next fields and all writing; it is taken before posting
+	out      *bufio.Writer
+	terminal *term.Terminal // through which an interactive shell prints; nil: straight to Out and Err
+	failure  error          // of the first write to Out that failed
+
+	posting sync.Mutex // guards the next fields
+	posted  []posted
+	bytes   int // of posted
+	lost    int // texts that were not kept
+}
+
+// posted is a text that waits to be printed: an aside to Err, anything else to Out.
+type posted struct {
+	how  style
+	text string
+}
+
+func newScreen(cfg *Config) *screen {
+	return &screen{cfg: cfg, wake: make(chan struct{}, 1), out: bufio.NewWriterSize(cfg.Out, outBuffer)}
+}
+
+// attach prints through a terminal from now on. Its prompt is that of prompt, and is drawn again
+// after what is printed.
+func (s *screen) attach(t *term.Terminal, prompt func() string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.terminal, s.prompt = t, prompt
+}
+
+// detach prints to Out and Err from now on. If the prompt is shown, it ends that line.
+func (s *screen) detach(prompted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.terminal = nil
+	if prompted {
+		s.write(s.out, "\n")
+	}
+}
+
+// print writes a text of a command to Out. It may be held back until flush is called.
+func (s *screen) print(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drain()
+	s.show(s.out, s.cfg.OutTerminal, plain, text)
+}
+
+// printf writes a line of a command to Out.
+func (s *screen) printf(format string, args ...any) { s.print(fmt.Sprintf(format, args...) + "\n") }
+
+// say writes a line to Err.
+func (s *screen) say(how style, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drain()
+	s.flushOut()
+	s.show(s.cfg.Err, s.cfg.ErrTerminal, how, text+"\n")
+}
+
+// flush writes what is held back, and returns the error of the first write to Out that failed.
+func (s *screen) flush() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drain()
+	s.flushOut()
+	return s.failure
+}
+
+// post takes a text for Out. It never waits.
+func (s *screen) post(text string) { s.keep(posted{news, text}) }
+
+// hint takes a line for Err, which is printed if a person sees it. It never waits.
+func (s *screen) hint(text string) {
+	if s.cfg.ErrTerminal {
+		s.keep(posted{aside, text + "\n"})
+	}
+}
+
+func (s *screen) keep(p posted) {
+	s.posting.Lock()
+	if len(s.posted) < maxPosted && s.bytes+len(p.text) <= maxPostedBytes {
+		s.posted = append(s.posted, p)
+		s.bytes += len(p.text)
+	} else {
+		s.lost++
+	}
+	s.posting.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run prints what is posted until done is closed.
+func (s *screen) run(done <-chan struct{}) {
+	for {
+		select {
+		case <-s.wake:
+			_ = s.flush() // the next command tells of the failure
+		case <-done:
+			return
+		}
+	}
+}
+
+// drain prints what is posted. mu is held.
+func (s *screen) drain() {
+	s.posting.Lock()
+	all, lost := s.posted, s.lost
+	s.posted, s.bytes, s.lost = nil, 0, 0
+	s.posting.Unlock()
+	if len(all) == 0 && lost == 0 {
+		return
+	}
+	if s.terminal != nil {
+		s.terminal.SetPrompt(s.prompt())
+	}
+	for _, p := range all {
+		if p.how == aside {
+			s.flushOut()
+			s.show(s.cfg.Err, s.cfg.ErrTerminal, aside, p.text)
+		} else {
+			s.show(s.out, s.cfg.OutTerminal, p.how, p.text)
+		}
+	}
+	if lost > 0 {
+		s.show(s.out, s.cfg.OutTerminal, news, fmt.Sprintf("\n%d more events are not shown\n", lost))
+	}
+}
+
+// show writes a text in a style. What a terminal would not simply show is replaced. mu is held.
+func (s *screen) show(to io.Writer, terminal bool, how style, text string) {
+	if !terminal {
+		s.write(to, text)
+		return
+	}
+	text = s.visible(text)
+	if how != plain && s.cfg.Colors {
+		line, end := strings.CutSuffix(text, "\n")
+		text = string(how) + line + noStyle
+		if end {
+			text += "\n"
+		}
+	}
+	if s.terminal != nil {
+		s.flushOut()
+		to = s.terminal
+	}
+	s.write(to, text)
+}
+
+func (s *screen) write(to io.Writer, text string) {
+	if _, err := io.WriteString(to, text); err != nil && s.failure == nil && to != s.cfg.Err {
+		s.failure = fmt.Errorf("shell: print: %w", err)
+	}
+}
+
+// flushOut writes what is held back. mu is held.
+func (s *screen) flushOut() {
+	if err := s.out.Flush(); err != nil && s.failure == nil {
+		s.failure = fmt.Errorf("shell: print: %w", err)
+	}
+}
+
+// visible returns a text of several lines as a terminal may get it. Lines and tabs stay as they are.
+func (s *screen) visible(text string) string {
+	var b strings.Builder
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		line, end := strings.CutSuffix(line, "\n")
+		for i, cell := range strings.Split(line, "\t") {
+			if i > 0 {
+				b.WriteByte('\t')
+			}
+			b.WriteString(s.cfg.Visible(cell))
+		}
+		if end {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}

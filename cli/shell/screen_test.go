@@ -1,0 +1,78 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// What a terminal would not simply show is replaced there, and only there. Lines and tabs stay.
+func TestHostileBytes(t *testing.T) {
+	const text = "a\x1b[31m\tb\rc\nd\n"
+	for _, terminal := range []bool{true, false} {
+		var out, errs strings.Builder
+		s := newScreen(&Config{Out: &out, Err: &errs, OutTerminal: terminal, ErrTerminal: terminal, Colors: true, Visible: visible})
+		s.print(text)
+		s.say(problem, strings.TrimSuffix(text, "\n"))
+		s.post(text)
+		if err := s.flush(); err != nil {
+			t.Fatal(err)
+		}
+		want, wantErr := text+text, text
+		if terminal {
+			want = "a?[31m\tb?c\nd\n" + "\x1b[36ma?[31m\tb?c\nd\x1b[0m\n"
+			wantErr = "\x1b[31ma?[31m\tb?c\nd\x1b[0m\n"
+		}
+		if out.String() != want || errs.String() != wantErr {
+			t.Errorf("terminal %t: printed %q and %q, want %q and %q", terminal, &out, &errs, want, wantErr)
+		}
+	}
+}
+
+// Events never wait for a terminal. Those that find no room are counted.
+func TestPostedIsBounded(t *testing.T) {
+	var out strings.Builder
+	s := newScreen(&Config{Out: &out, Visible: visible})
+	for i := range maxPosted + 5 {
+		s.post(fmt.Sprint("event ", i, "\n"))
+	}
+	s.print("answer\n")
+	s.post(strings.Repeat("x", maxPostedBytes) + "\n")
+	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.HasPrefix(text, "event 0\n") || !strings.HasSuffix(text, fmt.Sprintf("event %d\n\n5 more events are not shown\nanswer\n\n1 more events are not shown\n", maxPosted-1)) {
+		t.Errorf("%d bytes; the end is %q", len(text), text[len(text)-100:])
+	}
+}
+
+// Hints are for people: a file or pipe gets none.
+func TestHints(t *testing.T) {
+	for _, terminal := range []bool{true, false} {
+		var errs strings.Builder
+		s := newScreen(&Config{Out: &strings.Builder{}, Err: &errs, ErrTerminal: terminal, Visible: visible})
+		s.hint("look")
+		_ = s.flush()
+		if want := map[bool]string{true: "look\n"}[terminal]; errs.String() != want {
+			t.Errorf("terminal %t: %q", terminal, &errs)
+		}
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("no space") }
+
+// A shell ends when its output cannot be written.
+func TestOutputFails(t *testing.T) {
+	_, err := Run(t.Context(), Config{Hosts: addr, In: endless{}, Out: broken{}, Err: broken{}, Visible: visible})
+	if err == nil || !strings.Contains(err.Error(), "shell: print: no space") {
+		t.Errorf("%v", err)
+	}
+}
+
+// endless has lines without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return copy(p, "version\n"), nil }

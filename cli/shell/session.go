@@ -1,0 +1,290 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+const (
+	// DefaultTimeout is the session timeout that zkCli.sh asks for.
+	DefaultTimeout = 30 * time.Second
+	// connectWait is how long a command waits for a connection. It is longer than an election takes.
+	// If no server can be reached, a command fails as soon as all have been tried.
+	connectWait = 10 * time.Second
+	// closeWait is how long a shell that ends waits for the end of its session.
+	closeWait = 5 * time.Second
+)
+
+// These are the states of a session as the prompt shows them.
+const (
+	connecting = "CONNECTING"
+	connected  = "CONNECTED"
+	closed     = "CLOSED"
+	authFailed = "AUTH_FAILED"
+)
+
+// session is a session with an ensemble, and the watches that it has. It is safe for concurrent use.
+type session struct {
+	*target
+	watching watchTable
+	event    func(jute.EventType, jute.KeeperState, string) // called with each event; it must not block
+	hint     func(text string)                              // called with what a person may want to know; it must not block
+	stop     context.CancelFunc                             // ends the attempts to open the session
+	done     chan struct{}                                  // closed when these have ended
+
+	mu      sync.Mutex
+	client  *client.Client // nil until the session is open
+	state   string
+	fails   int           // attempts to reach a server that have failed
+	reason  error         // why the last one failed
+	changed chan struct{} // closed when one of these changes
+}
+
+// openSession begins to open a session. It does not wait for a connection.
+func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperState, string), hint func(string)) *session {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &session{
+		target: t, watching: newWatchTable(), event: event, hint: hint, stop: stop, done: make(chan struct{}),
+		state: connecting, changed: make(chan struct{}),
+	}
+	go func() {
+		defer close(s.done)
+		c, err := client.Open(ctx, client.Config{
+			Servers: slices.Clone(t.servers), Timeout: cfg.Timeout, Auth: slices.Clone(cfg.Auth),
+			Dial: s.dial, Watch: s.fired, State: s.turned,
+		})
+		s.change(func() {
+			if s.client = c; err != nil {
+				s.reason = err
+			}
+		})
+	}()
+	return s
+}
+
+// change changes the fields that mu guards, and wakes all that wait for a change.
+func (s *session) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// dial connects to a server, and counts the failures.
+func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		s.change(func() { s.fails, s.reason = s.fails+1, err })
+	}
+	return conn, err
+}
+
+// fired is called with the events of nodes.
+func (s *session) fired(e jute.WatcherEvent, _ int64) {
+	path := s.seen(string(e.Path))
+	s.watching.fired(e.Type, path)
+	s.event(e.Type, e.State, path)
+}
+
+// turned is called when the state of the session changes.
+func (s *session) turned(state client.State, why error) {
+	now, told := connected, jute.StateSyncConnected
+	switch {
+	case state == client.Disconnected:
+		now, told = connecting, jute.StateDisconnected
+	case state == client.Expired:
+		now, told = closed, jute.StateExpired
+	case errors.Is(why, jute.AuthFailed):
+		now, told = authFailed, jute.StateAuthFailed
+	case state == client.Closed:
+		now, told = closed, jute.StateClosed
+	}
+	s.change(func() {
+		if s.state = now; now == connected {
+			s.reason = nil
+		}
+	})
+	s.event(jute.EventNone, told, "")
+	switch told {
+	case jute.StateDisconnected:
+		s.hint(fmt.Sprintf("The connection broke: %v. The shell tries to resume the session.", why))
+	case jute.StateExpired:
+		s.hint("The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens another one.")
+	case jute.StateAuthFailed:
+		s.hint("A server refused an identity, and ended the session. The verb connect opens another one.")
+	}
+}
+
+// now returns the state of the session.
+func (s *session) now() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// alive reports whether requests can be sent now or later.
+func (s *session) alive() bool {
+	state := s.now()
+	return state == connected || state == connecting
+}
+
+// ready waits for a connection, for connectWait at most.
+func (s *session) ready(ctx context.Context) (*client.Client, error) {
+	s.mu.Lock()
+	limit := s.fails + len(s.servers)
+	s.mu.Unlock()
+	late := time.NewTimer(connectWait)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		c, state, fails, reason, changed := s.client, s.state, s.fails, s.reason, s.changed
+		s.mu.Unlock()
+		switch {
+		case c != nil && state == connected:
+			return c, nil
+		case state == authFailed:
+			return nil, jute.AuthFailed
+		case state == closed:
+			return nil, client.ErrExpired
+		case fails >= limit:
+			return nil, &unreachable{reason: reason}
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			return nil, &unreachable{late: true, reason: reason}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// unreachable is the error of a command that finds no server.
+type unreachable struct {
+	late   bool  // some server could be reached, and none has served the session within connectWait
+	reason error // of the last failure; nil: none is known
+}
+
+func (u *unreachable) Error() string {
+	text := "no server can be reached"
+	if u.late {
+		text = fmt.Sprintf("no server serves this session within %v", connectWait)
+	}
+	if u.reason == nil {
+		return text
+	}
+	return fmt.Sprintf("%s: %v", text, u.reason)
+}
+
+// Unwrap returns the code by which zkCli.sh names this error.
+func (u *unreachable) Unwrap() error { return jute.ConnectionLoss }
+
+// do sends a request about a node, waits for the reply, and decodes it into into, unless that is nil.
+// It waits for a connection first. The error is one of failures.go.
+func (s *session) do(ctx context.Context, op jute.Op, path string, rec client.Record, into client.Readable) error {
+	return s.watch(ctx, 0, op, path, rec, into)
+}
+
+// watch is do for a request that sets a watch of a kind if it succeeds. If kind is 0, it sets none.
+func (s *session) watch(ctx context.Context, kind watchKind, op jute.Op, path string, rec client.Record, into client.Readable) error {
+	answered := make(chan answer, 1)
+	for {
+		c, err := s.ready(ctx)
+		if err == nil {
+			err = c.Go(ctx, op, rec, func(r client.Reply, err error) {
+				if err == nil {
+					s.watching.replied(path, kind, r.Err)
+				}
+				r.Body = slices.Clone(r.Body)
+				answered <- answer{r, err}
+			})
+		}
+		if errors.Is(err, client.ErrNotConnected) {
+			continue // the connection broke meanwhile
+		}
+		if err != nil {
+			return failureOf(err, path)
+		}
+		select {
+		case a := <-answered:
+			return failureOf(a.read(into), path)
+		case <-ctx.Done():
+			return failureOf(ctx.Err(), path)
+		}
+	}
+}
+
+// answer is what came of a request.
+type answer struct {
+	client.Reply
+	err error
+}
+
+// read decodes the reply into into, unless that is nil.
+func (a answer) read(into client.Readable) error {
+	if a.err != nil {
+		return a.err
+	}
+	if err := a.Err.Err(); err != nil || into == nil {
+		return err
+	}
+	return a.Into(into)
+}
+
+// addAuth gives the session an identity.
+func (s *session) addAuth(ctx context.Context, a client.Auth) error {
+	c, err := s.ready(ctx)
+	if err == nil {
+		err = c.AddAuth(ctx, a)
+	}
+	if errors.Is(err, jute.AuthFailed) {
+		s.untilEnded(ctx)
+	}
+	return failureOf(err, "")
+}
+
+// untilEnded waits until the end of the session is known.
+func (s *session) untilEnded(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		if !s.alive() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// close ends the session. It waits until the server has ended it, or closeWait is over.
+func (s *session) close() {
+	s.stop()
+	<-s.done
+	s.mu.Lock()
+	c := s.client
+	s.mu.Unlock()
+	if c == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if s.now() != connected {
+		c.Abandon() // there is nobody to tell
+		return
+	}
+	_ = c.Close(ctx) // if it fails, the session expires
+}

@@ -1,0 +1,225 @@
+// Package shell is a client for people and scripts that know ZooKeeper's zkCli.sh: it has the verbs of
+// zkCli.sh 3.8 under their names, with their flags, and prints what it prints. Lines come from a
+// terminal, with editing, history and completion, or from a file or pipe.
+//
+//   - Shell runs commands. verbs.go has the table of them, and words.go and options.go read a line as
+//     zkCli.sh does.
+//   - session is the connection with an ensemble.
+//   - screen is all that is printed, and editor the line that is edited on a terminal.
+//
+// Commands run one at a time on the goroutine of Run. The events of watches come at any time; screen
+// prints them between commands, and above the line that is being edited.
+package shell
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"rollcall/client"
+)
+
+// maxLine is how many bytes a line of a file or pipe may have: much more than servers accept.
+const maxLine = 16 << 20
+
+// maxTimeout is the longest session timeout that a shell asks for. Servers have limits of their own.
+const maxTimeout = 24 * time.Hour
+
+// Config says what a shell connects to, and where it reads and prints.
+type Config struct {
+	Hosts   string        // host:port,host:port/root; the ports and the root may be missing
+	Timeout time.Duration // the session timeout to ask for; 0: DefaultTimeout
+	Auth    []client.Auth // identities of each session
+
+	Command []string // the words of the only command; nil: lines are read from In
+
+	In       io.Reader
+	Out, Err io.Writer
+
+	// Whether In, Out and Err are terminals. If In and Out are, In must be an *os.File, and the line is
+	// edited there. If Out or Err is, Visible must be set.
+	InTerminal, OutTerminal, ErrTerminal bool
+
+	Colors  bool                        // a terminal may show colours
+	Size    func() (columns, lines int) // the size of the terminal that Out is; nil: not known
+	Visible func(text string) string    // replaces what a terminal would not simply show; text has no line ends
+	History string                      // the file with the lines of former shells; "": none
+	Version string                      // what the verb version prints
+}
+
+// Check returns an error if a shell cannot run with the configuration.
+func (c *Config) Check() error {
+	if _, err := parseTarget(c.Hosts); err != nil {
+		return fmt.Errorf("hosts: %w", err)
+	}
+	if c.Timeout < 0 || c.Timeout > maxTimeout || c.Timeout > 0 && c.Timeout < time.Millisecond {
+		return fmt.Errorf("timeout %v: allowed is 1ms to %v", c.Timeout, maxTimeout)
+	}
+	return nil
+}
+
+// Shell runs commands. Only the goroutine of Run uses it, except where a comment says otherwise.
+type Shell struct {
+	cfg          *Config
+	verbs        map[string]*verb
+	target       *target
+	screen       *screen
+	session      *session
+	sessions     atomic.Pointer[session] // session, for the prompt, which any goroutine may print
+	printWatches atomic.Bool
+	past         past
+	status       int
+}
+
+// Run runs commands until there are none, one of them is quit, or ctx ends. It returns the exit status
+// of the last one. The error says why commands could not be read or their output could not be written.
+func Run(ctx context.Context, cfg Config) (status int, err error) {
+	if err := cfg.Check(); err != nil {
+		return statusFailed, err
+	}
+	target, _ := parseTarget(cfg.Hosts) // it is checked
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	s := &Shell{cfg: &cfg, verbs: verbTable(), target: target, screen: newScreen(&cfg)}
+	s.printWatches.Store(true)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.screen.run(done)
+	}()
+	s.screen.print("Connecting to " + target.text + "\n")
+	s.open()
+	err = s.serve(ctx)
+	s.printWatches.Store(false) // the end of the session is no news
+	s.session.close()
+	close(done)
+	<-ended
+	if ctx.Err() != nil {
+		s.status = statusInterrupted
+	}
+	return s.status, errors.Join(err, s.screen.flush())
+}
+
+// open begins a session in place of the last one.
+func (s *Shell) open() {
+	s.session = openSession(s.cfg, s.target, s.event, s.screen.hint)
+	s.sessions.Store(s.session)
+}
+
+func (s *Shell) serve(ctx context.Context) error {
+	switch {
+	case s.cfg.Command != nil:
+		s.command(ctx, s.cfg.Command)
+		return nil
+	case s.cfg.InTerminal && s.cfg.OutTerminal:
+		s.screen.print("Welcome to Rollcall! help lists the commands, and Tab completes them.\n")
+		return s.converse(ctx)
+	}
+	s.screen.print("Welcome to Rollcall!\n")
+	return s.readLines(ctx)
+}
+
+// readLines runs the lines of In.
+func (s *Shell) readLines(ctx context.Context) error {
+	lines, failed := make(chan string), make(chan error, 1)
+	go func() { // ends with In, or with the process
+		in := bufio.NewScanner(s.cfg.In)
+		in.Buffer(nil, maxLine)
+		for in.Scan() {
+			select {
+			case lines <- in.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+		failed <- in.Err()
+	}()
+	for {
+		if err := s.screen.flush(); err != nil {
+			return nil // Run returns it
+		}
+		select {
+		case line := <-lines:
+			if s.execute(ctx, line) {
+				return nil
+			}
+		case err := <-failed:
+			if errors.Is(err, bufio.ErrTooLong) {
+				err = fmt.Errorf("a line is longer than %d bytes", maxLine)
+			}
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// execute runs a line, and reports whether the shell ends.
+func (s *Shell) execute(ctx context.Context, line string) (done bool) {
+	words := split(line)
+	if len(words) == 0 {
+		return false
+	}
+	s.past.add(line)
+	done = s.command(ctx, words)
+	s.past.next()
+	return done
+}
+
+// command runs the words of a command, tells of its failure, and reports whether the shell ends.
+func (s *Shell) command(ctx context.Context, words []string) (done bool) {
+	done, err := s.dispatch(ctx, words)
+	if done {
+		return true // with the status of the command before
+	}
+	f, isFailure := errors.AsType[*failure](err)
+	var unknown unknownVerb
+	switch {
+	case err == nil:
+		s.status = statusOK
+		return false
+	case errors.As(err, &unknown):
+		s.status = statusUnknown
+		s.screen.say(plain, usage(s.verbs))
+	case errors.Is(err, errUsage):
+		err = message(words[0] + " " + s.verbs[words[0]].usage)
+		fallthrough
+	default:
+		s.status = statusFailed
+	}
+	s.screen.say(problem, err.Error())
+	if isFailure && f.reason != nil {
+		s.screen.say(problem, f.reason.Error())
+	}
+	return false
+}
+
+// dispatch runs a verb.
+func (s *Shell) dispatch(ctx context.Context, words []string) (done bool, err error) {
+	v, known := s.verbs[words[0]]
+	if !known {
+		return false, unknownVerb(words[0])
+	}
+	if v.local != nil {
+		if done, err := v.local(s, ctx, words); done || err != nil {
+			return done, err
+		}
+	}
+	if !s.session.alive() {
+		s.screen.print("Not connected\n") // zkCli.sh says so after every verb but quit
+		return false, nil
+	}
+	if v.run == nil {
+		return false, nil
+	}
+	a, err := v.parse(s, words)
+	if err != nil {
+		return false, err
+	}
+	return false, v.run(s, ctx, a)
+}

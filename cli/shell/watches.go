@@ -1,0 +1,174 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// watchKind is a set of kinds of watches, as ZooKeeper's Java client tells them apart.
+type watchKind uint8
+
+const (
+	watchData watchKind = 1 << iota
+	watchExist
+	watchChild
+	watchPersistent
+	watchRecursive
+
+	watchLasting = watchPersistent | watchRecursive
+)
+
+// watchTable holds the watches of a session by path. zkCli.sh keeps such a table too: it decides
+// what removewatches prints. It is safe for concurrent use.
+type watchTable struct {
+	mu    *sync.Mutex
+	paths map[string]watchKind
+}
+
+func newWatchTable() watchTable {
+	return watchTable{mu: new(sync.Mutex), paths: map[string]watchKind{}}
+}
+
+// replied notes the watch that a request has set, if it has. A request that looks whether a node
+// exists sets one in both cases.
+func (t watchTable) replied(path string, kind watchKind, code jute.Code) {
+	if kind == watchExist && code == jute.OK {
+		kind = watchData
+	}
+	if kind == 0 || code != jute.OK && (kind != watchExist || code != jute.NoNode) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.paths[path] |= kind
+}
+
+// fired forgets the watches that an event ends.
+func (t watchTable) fired(event jute.EventType, path string) {
+	var kind watchKind
+	switch event {
+	case jute.EventNodeCreated, jute.EventNodeDataChanged:
+		kind = watchData | watchExist
+	case jute.EventNodeChildrenChanged:
+		kind = watchChild
+	case jute.EventNodeDeleted:
+		kind = watchData | watchExist | watchChild
+	}
+	t.remove(path, kind)
+}
+
+// remove removes the watches of some kinds, and returns those that there were.
+func (t watchTable) remove(path string, kind watchKind) watchKind {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	had := t.paths[path] & kind
+	if t.paths[path] &^= kind; t.paths[path] == 0 {
+		delete(t.paths, path)
+	}
+	return had
+}
+
+func (t watchTable) has(path string, kind watchKind) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.paths[path]&kind != 0
+}
+
+func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
+	mode, kind := jute.AddWatchPersistentRecursive, watchRecursive
+	switch name, given := a.values["m"]; {
+	case given && strings.EqualFold(name, "PERSISTENT"):
+		mode, kind = jute.AddWatchPersistent, watchPersistent
+	case given && !strings.EqualFold(name, "PERSISTENT_RECURSIVE"):
+		return errUsage
+	}
+	path := a.path()
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	var answer jute.ErrorResponse
+	return s.session.watch(ctx, kind, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(s.session.real(path)), Mode: mode}, &answer)
+}
+
+// removal is what one flag of removewatches removes.
+type removal struct {
+	flag  string
+	which jute.WatcherType
+	kinds watchKind
+}
+
+// removals are the flags of removewatches in the order in which they count. The last is what it
+// removes without a flag.
+var removals = []removal{
+	{"c", jute.WatcherChildren, watchChild},
+	{"d", jute.WatcherData, watchData | watchExist},
+	{"a", jute.WatcherAny, watchData | watchExist | watchChild | watchLasting},
+}
+
+// removeWatches removes this session's watches on a node. It prints an event for each kind that it
+// has removed, as the Java client does.
+func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
+	path := a.path()
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	what := removals[len(removals)-1]
+	for _, r := range removals {
+		if a.has(r.flag) {
+			what = r
+			break
+		}
+	}
+	rec := jute.RemoveWatchesRequest{Path: []byte(s.session.real(path)), Type: what.which}
+	err := s.session.do(ctx, jute.OpRemoveWatches, path, rec, nil)
+	switch {
+	case errors.Is(err, errInterrupted):
+		return err
+	case !s.session.watching.has(path, what.kinds|watchLasting):
+		return &failure{code: jute.NoWatcher, path: path}
+	case err != nil && !a.has("l"):
+		return err
+	}
+	had := s.session.watching.remove(path, what.kinds)
+	if had == 0 {
+		return err
+	}
+	for _, gone := range []struct {
+		kinds watchKind
+		event jute.EventType
+	}{
+		{watchChild, jute.EventChildWatchRemoved},
+		{watchData | watchExist, jute.EventDataWatchRemoved},
+		{watchLasting, jute.EventPersistentWatchRemoved},
+	} {
+		if had&gone.kinds != 0 {
+			s.event(gone.event, jute.StateSyncConnected, path)
+		}
+	}
+	return nil
+}
+
+// event prints what a watch has seen, or a change of the session's state if path is "". It never
+// waits.
+func (s *Shell) event(event jute.EventType, state jute.KeeperState, path string) {
+	if !s.printWatches.Load() {
+		return
+	}
+	if event == jute.EventNone {
+		path = "null"
+	}
+	s.screen.post("\nWATCHER::\n\nWatchedEvent state:" + state.String() + " type:" + event.String() + " path:" + path + "\n")
+}
+
+func (s *Shell) addAuth(ctx context.Context, a *arguments) error {
+	identity := client.Auth{Scheme: a.words[1]}
+	if len(a.words) > 2 {
+		identity.Auth = []byte(a.words[2])
+	}
+	return s.session.addAuth(ctx, identity)
+}

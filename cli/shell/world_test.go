@@ -1,0 +1,94 @@
+package shell
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/integration/alone"
+	"rollcall/member"
+)
+
+// addr is where the member that all tests share takes clients. Each test works below a node of its own.
+var addr string
+
+func TestMain(m *testing.M) {
+	alone.Run(m, func(_ *member.Member, at string) { addr = at })
+}
+
+// printed is what a shell has printed so far.
+type printed struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// until waits until what is printed holds want.
+func (p *printed) until(t *testing.T, want string) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(p.String(), want); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not printed: %q; but\n%s", want, p)
+		}
+	}
+}
+
+// ran is what came of a shell.
+type ran struct {
+	status   int
+	out, err string
+}
+
+// runLines runs a shell that reads lines, and leaves out what it prints before them.
+func runLines(t *testing.T, cfg Config, lines ...string) ran {
+	t.Helper()
+	cfg.In = strings.NewReader(strings.Join(lines, "\n"))
+	return runShell(t, cfg)
+}
+
+func runShell(t *testing.T, cfg Config) ran {
+	t.Helper()
+	if cfg.Hosts == "" {
+		cfg.Hosts = addr
+	}
+	var out, errs printed
+	cfg.Out, cfg.Err, cfg.Visible = &out, &errs, visible
+	if cfg.In == nil {
+		cfg.In = strings.NewReader("")
+	}
+	status, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, &out, &errs)
+	}
+	return ran{status, withoutHead(out.String()), errs.String()}
+}
+
+// withoutHead returns the output without the lines that each shell prints first.
+func withoutHead(out string) string {
+	_, out, _ = strings.Cut(out, "\n")
+	out = strings.TrimPrefix(out, "Welcome to Rollcall!\n")
+	return strings.Replace(out, "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:None path:null\n", "", 1)
+}
+
+// visible stands for what the command line passes.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return '?'
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// What follows the verb are its words, flags included. The exit status is the shell's, and nothing more
+// is printed.
+func TestShellCommand(t *testing.T) {
+	for _, tt := range []struct {
+		line   string
+		status Status
+		errs   string // the beginning of what is printed
+		err    string
+	}{
+		{"shell --hosts 127.0.0.1:1 ls -R /", Failed, "KeeperErrorCode = ConnectionLoss for /\nno server can be reached: ", ""},
+		{"shell -hosts 127.0.0.1:1 -- ls -R /", Failed, "KeeperErrorCode = ConnectionLoss for /\nno server can be reached: ", ""},
+		{"shell --hosts 127.0.0.1:1 nonsense --hosts", 127, "rollcall shell --hosts", ""},
+		{"shell --hosts 127.0.0.1:1 help", OK, "rollcall shell --hosts", ""},
+		{"shell --hosts 127.0.0.1:x help", WrongUse, "", "shell: hosts: \"127.0.0.1:x\": \"127.0.0.1:x\" is not host:port"},
+		{"shell --timeout -1s help", WrongUse, "", "shell: timeout -1s: allowed is 1ms to 24h0m0s"},
+		{"shell --auth x help", WrongUse, "", "--auth: allowed is scheme:identity, such as digest:user:password"},
+	} {
+		w, _, errs := testWorld()
+		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(tt.line))
+		if StatusOf(err) != tt.status || !strings.HasPrefix(errs.String(), tt.errs) || err != nil && err.Error() != tt.err {
+			t.Errorf("%s: %v, status %d, printed %q", tt.line, err, StatusOf(err), errs)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+)
+
+// newStatus returns the command that shows the members.
+func newStatus(w World) *cobra.Command {
+	a := newAsk(w)
+	cmd := &cobra.Command{
+		Use: "status [flags]", Short: "show the members: roles, lag, sessions, disk, whether their states agree", GroupID: Look, Args: Takes(0, 0, "flags only"),
+		Long: "Shows a row for each member. A member that does not answer has a row with the reason, and the other members' rows are not delayed by it for longer than a tick.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			members, err := one[api.List[api.Member]](cmd.Context(), a, "status", nil)
+			if err != nil {
+				return err
+			}
+			return Print(a.Output, statusColumns(w.Now()), rowsOf(memberRows(members)))
+		},
+	}
+	a.Register(cmd)
+	return cmd
+}
+
+// memberRow is a member in the list. In JSON it has the keys of api.Member and silent. If the member did not
+// answer, everything but its number is null, and silent says why.
+type memberRow struct {
+	api.Member
+	silent string
+}
+
+// memberRows returns the members by number, those that did not answer among them.
+func memberRows(members api.List[api.Member]) []memberRow {
+	rows := make([]memberRow, 0, len(members.Items)+len(members.Silent))
+	for _, m := range members.Items {
+		rows = append(rows, memberRow{Member: m})
+	}
+	for _, s := range members.Silent {
+		rows = append(rows, memberRow{api.Member{Member: s.Member}, silence(s)})
+	}
+	slices.SortStableFunc(rows, func(a, b memberRow) int { return int(a.Member.Member) - int(b.Member.Member) })
+	return rows
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m memberRow) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	fields := reflect.TypeFor[api.Member]()
+	for i := range fields.NumField() {
+		var value any
+		if key := fields.Field(i).Tag.Get("json"); m.silent == "" || key == "member" {
+			value = reflect.ValueOf(m.Member).Field(i).Interface()
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "%q:%s,", fields.Field(i).Tag.Get("json"), text)
+	}
+	text, err := json.Marshal(m.silent)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, `{%s"silent":%s}`, b.Bytes(), text), nil
+}
+
+// statusColumns returns the columns of rollcall status.
+func statusColumns(now time.Time) []Column[memberRow] {
+	return []Column[memberRow]{
+		{Name: "member", Right: true, Cell: func(m memberRow) string { return member(m.Member.Member) }},
+		{Name: "role", Cell: func(m memberRow) string { return orDash(m.Role) }, Tint: roleTint},
+		ofMember(Column[memberRow]{Name: "term", Right: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Term, 10) }}),
+		ofMember(Column[memberRow]{Name: "lag", Right: true, Cell: lagText, Tint: func(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > lagging, Yellow) }}),
+		ofMember(Column[memberRow]{Name: "sessions", Right: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Sessions) }}),
+		ofMember(Column[memberRow]{Name: "conns", Right: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Connections) }}),
+		ofMember(Column[memberRow]{Name: "watches", Right: true, Wide: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Watches) }}),
+		ofMember(Column[memberRow]{Name: "disk", Right: true, Cell: func(m memberRow) string { return Size(m.DataBytes + m.LogBytes) }}),
+		ofMember(Column[memberRow]{Name: "snapshot", Right: true, Cell: func(m memberRow) string { return snapshotText(now, m) }}),
+		ofMember(Column[memberRow]{Name: "digest", Cell: func(m memberRow) string { return m.Digest }, Tint: func(m memberRow) Tint { return tintIf(m.Digest == "differs", Red) }}),
+		ofMember(Column[memberRow]{Name: "clients", Wide: true, Cell: func(m memberRow) string { return orDash(m.Clients) }}),
+		ofMember(Column[memberRow]{Name: "zxid", Wide: true, Right: true, Cell: func(m memberRow) string { return m.Zxid }}),
+		ofMember(Column[memberRow]{Name: "applied", Wide: true, Right: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Applied, 10) }}),
+		ofMember(Column[memberRow]{Name: "clock", Wide: true, Right: true, Cell: func(m memberRow) string { return fmt.Sprintf("%+dms", m.ClockMs) }}),
+		ofMember(Column[memberRow]{Name: "up", Wide: true, Right: true, Cell: func(m memberRow) string { return Age(now, m.Started) }}),
+		ofMember(Column[memberRow]{Name: "version", Cell: func(m memberRow) string { return m.Version }}),
+		{Name: "problem", Cell: problemText, Tint: func(memberRow) Tint { return Red }},
+	}
+}
+
+// lagging is how many entries a member may be behind before that is coloured: it applies a few thousand at a
+// time when it is busy.
+const lagging = 10_000
+
+// ofMember returns c with "-" for members that did not answer.
+func ofMember(c Column[memberRow]) Column[memberRow] {
+	known := c.Cell
+	c.Cell = func(m memberRow) string {
+		if m.silent != "" {
+			return unknown
+		}
+		return known(m)
+	}
+	return c
+}
+
+func tintIf(yes bool, tint Tint) Tint {
+	if yes {
+		return tint
+	}
+	return Plain
+}
+
+func roleTint(m memberRow) Tint {
+	switch m.Role {
+	case "":
+		return Red
+	case "follower":
+		return Plain
+	}
+	return Green
+}
+
+func lagText(m memberRow) string {
+	if m.Lag == nil {
+		return unknown
+	}
+	return strconv.FormatUint(*m.Lag, 10)
+}
+
+func snapshotText(now time.Time, m memberRow) string {
+	if m.SnapshotAt == nil {
+		return unknown
+	}
+	return Age(now, *m.SnapshotAt) + " ago"
+}
+
+// problemText returns what is wrong with a member, or "".
+func problemText(m memberRow) string {
+	problems := []string{}
+	for _, p := range []struct{ what, why string }{{"no answer", m.silent}, {"stalled", m.Stalled}, {"damaged", m.Damaged}} {
+		if p.why != "" {
+			problems = append(problems, p.what+": "+p.why)
+		}
+	}
+	if m.Joining {
+		problems = append(problems, "joining: it copies the data")
+	}
+	return strings.Join(problems, "; ")
+}

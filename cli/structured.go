@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+)
+
+// printJSON prints one array with a line for each row. After an error the array stays open, so that
+// nobody takes it for complete.
+func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
+	n := 0
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		text, err := compactJSON(row)
+		if err != nil {
+			return err
+		}
+		before := ",\n"
+		if n == 0 {
+			before = "[\n"
+		}
+		if _, err := fmt.Fprintf(out, "%s%s", before, text); err != nil {
+			return err
+		}
+		n++
+	}
+	if n == 0 {
+		_, err := io.WriteString(out, "[]\n")
+		return err
+	}
+	_, err := io.WriteString(out, "\n]\n")
+	return err
+}
+
+// printYAML prints one sequence.
+func printYAML[T any](out io.Writer, rows iter.Seq2[T, error]) error {
+	n := 0
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		text, err := onOneLine(row, longOf)
+		if err != nil {
+			return err
+		}
+		if _, err := out.Write(appendYAML(nil, append(append([]byte{'['}, text...), ']'))); err != nil { // sequences one after another make one
+			return err
+		}
+		n++
+	}
+	if n == 0 {
+		_, err := io.WriteString(out, "[]\n")
+		return err
+	}
+	return nil
+}
+
+// compactJSON returns v as JSON on one line, in characters that a terminal simply shows.
+func compactJSON(v any) ([]byte, error) { return onOneLine(v, pairOf) }
+
+// onOneLine returns v as JSON on one line. wide escapes characters as escaped says.
+func onOneLine(v any, wide func(rune) string) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return escaped(bytes.TrimSuffix(b.Bytes(), []byte("\n")), wide), nil
+}
+
+// indentedJSON returns v as JSON for people.
+func indentedJSON(v any) ([]byte, error) {
+	text, err := compactJSON(v)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil {
+		return nil, err
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}
+
+// yamlOf returns v as YAML, with the keys of its JSON in their order.
+func yamlOf(v any) ([]byte, error) {
+	text, err := onOneLine(v, longOf)
+	if err != nil {
+		return nil, err
+	}
+	return appendYAML(nil, text), nil
+}
+
+// escaped returns JSON or YAML with everything escaped that a terminal would not simply show. Such
+// characters can only be in quotes there. wide escapes those of more than 16 bits.
+func escaped(text []byte, wide func(rune) string) []byte {
+	if plain(string(text)) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range string(text) {
+		switch {
+		case unicode.IsPrint(r) || r == '\n':
+			b.WriteRune(r)
+		case r < 1<<16:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteString(wide(r))
+		}
+	}
+	return []byte(b.String())
+}
+
+// pairOf escapes a character as JSON does.
+func pairOf(r rune) string {
+	high, low := utf16.EncodeRune(r)
+	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+}
+
+// longOf escapes a character as YAML does.
+func longOf(r rune) string { return fmt.Sprintf(`\U%08x`, r) }

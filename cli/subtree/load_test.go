@@ -1,0 +1,334 @@
+package subtree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// load loads a dump and returns the changes that it told, without nodes that stayed the same.
+func (s Space) load(t *testing.T, text string, how Loading) (lines []string, done Loaded, err error) {
+	t.Helper()
+	how.Begin = func(Summary) {}
+	how.Each = func(c Change) {
+		switch {
+		case c.Action == "same":
+		case c.Bytes > 0:
+			lines = append(lines, fmt.Sprintf("%s %s %d", c.Action, c.Path, c.Bytes))
+		default:
+			lines = append(lines, c.Action+" "+c.Path)
+		}
+	}
+	done, err = s.Load(t.Context(), testFile(t, text), how)
+	return lines, done, err
+}
+
+// mustLoad is load for one that must not fail.
+func (s Space) mustLoad(t *testing.T, text string, how Loading) (lines []string, done Loaded) {
+	t.Helper()
+	lines, done, err := s.load(t, text, how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines, done
+}
+
+// newDump returns a space with a tree at /app, and its dump.
+func newDump(t *testing.T) (Space, string) {
+	t.Helper()
+	s := newSpace(t)
+	s.create(t, "/app", "/app/a ", "/app/a/b \xff\x00", "/app/c text")
+	readOnly := []jute.ACL{{Perms: jute.PermRead | jute.PermAdmin, ID: jute.OpenACL[0].ID}}
+	if _, err := s.Client.SetACL(t.Context(), s.Full("/app/c"), readOnly, -1); err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := s.dump(t, "/app", false)
+	return s, text
+}
+
+// A dump that is loaded elsewhere gives the same tree: data, nulls and lists. A dry run tells the same and
+// changes nothing.
+func TestLoad(t *testing.T) {
+	s, text := newDump(t)
+	s.create(t, "/to")
+	want := []string{"create /to/copy", "create /to/copy/a", "create /to/copy/a/b 2", "create /to/copy/c 4"}
+	all := Loaded{Nodes: 4, Bytes: 6, Created: 4}
+	for _, dry := range []bool{true, false} {
+		told, done := s.mustLoad(t, text, Loading{Into: "/to/copy", DryRun: dry})
+		wantLines(t, told, want...)
+		if done != all {
+			t.Errorf("dry run %v: %+v", dry, done)
+		}
+		if dry {
+			wantLines(t, s.tree(t, "/to"), "/to")
+		}
+	}
+	wantLines(t, s.tree(t, "/to/copy"), "/to/copy", `/to/copy/a ""`, `/to/copy/a/b "\xff\x00"`, `/to/copy/c "text" world:anyone:ra`)
+	if again, _, _ := s.dump(t, "/to/copy", false); strings.ReplaceAll(nodesOf(again), "/to/copy", "/app") != nodesOf(text) {
+		t.Errorf("the dump of the copy is\n%s\nthat of the original\n%s", again, text)
+	}
+	wantLines(t, s.tree(t, "/app"), "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
+
+	// the lists of the dump can be replaced
+	_, _ = s.mustLoad(t, text, Loading{Into: "/to/open", ACL: jute.OpenACL})
+	wantLines(t, s.tree(t, "/to/open"), "/to/open", `/to/open/a ""`, `/to/open/a/b "\xff\x00"`, `/to/open/c "text"`)
+}
+
+// nodesOf returns the lines of a dump's nodes.
+func nodesOf(dump string) string {
+	_, rest, _ := strings.Cut(dump, "[\n")
+	nodes, _, _ := strings.Cut(rest, "\n]")
+	return nodes
+}
+
+// A load at a root works from a dump of a root and of another node. Other nodes at the root stand in the
+// way, the servers' do not.
+func TestLoadAtRoot(t *testing.T) {
+	s, text := newDump(t)
+	if _, _, err := s.load(t, text, Loading{Into: "/"}); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "/app ") {
+		t.Errorf("a root with nodes: %v", err)
+	}
+	whole, _, _ := s.dump(t, "/", false)
+	inner := Space{Client: s.Client, Root: s.Full("/inner")}
+	s.create(t, "/inner")
+	inner.mustLoad(t, whole, Loading{})
+	wantLines(t, inner.tree(t, "/"), "/", "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
+	s.create(t, "/other")
+	other := Space{Client: s.Client, Root: s.Full("/other")}
+	other.mustLoad(t, text, Loading{Into: "/"})
+	wantLines(t, other.tree(t, "/"), "/", `/a ""`, `/a/b "\xff\x00"`, `/c "text" world:anyone:ra`)
+	missing := Space{Client: s.Client, Root: s.Full("/missing")}
+	missing.mustLoad(t, whole, Loading{}) // the root itself is made
+	wantLines(t, missing.tree(t, "/"), "/", "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
+}
+
+// Nothing is changed if the dump or the place is not as it must be.
+func TestLoadRefuses(t *testing.T) {
+	s, text := newDump(t)
+	before := s.tree(t, "/")
+	hiding := document(`{"path":"/h","data":null,"acl":["digest:u:x:r"]}`)
+	for _, tt := range []struct {
+		name, text string
+		how        Loading
+		want       error
+		part       string
+	}{
+		{"the top exists", text, Loading{}, ErrExists, "/app exists"},
+		{"half a dump", text[:len(text)/2], Loading{Into: "/x"}, ErrNotWhole, ""},
+		{"half a dump, edited", text[:len(text)/2], Loading{Into: "/x", Edited: true}, ErrNotWhole, ""},
+		{"an edited dump", strings.Replace(text, `"text":"text"`, `"text":"TEXT"`, 1), Loading{Into: "/x"}, nil, "differ"},
+		{"no parent", text, Loading{Into: "/x/y"}, jute.NoNode, "the parent of /x/y"},
+		{"hidden digests", hiding, Loading{}, ErrHidden, ""},
+		{"incomplete", strings.Replace(text, `"unread":0`, `"unread":1`, 1), Loading{Mode: Replace}, ErrIncomplete, ""},
+	} {
+		_, done, err := s.load(t, tt.text, tt.how)
+		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.part) || done != (Loaded{}) {
+			t.Errorf("%s: %+v, %v, want %v %q", tt.name, done, err, tt.want, tt.part)
+		}
+	}
+	if _, err := s.Client.Create(t.Context(), s.Full("/lock"), nil, jute.Ephemeral, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.load(t, text, Loading{Into: "/lock", Mode: Merge}); err == nil || !strings.Contains(err.Error(), "ephemeral node, which cannot have children") {
+		t.Errorf("into an ephemeral node: %v", err)
+	}
+	wantLines(t, s.tree(t, "/"), append(before, "/lock *")...)
+	if _, done := s.mustLoad(t, hiding, Loading{ACL: jute.OpenACL}); done.Created != 1 {
+		t.Errorf("hidden digests, with other lists: %+v", done)
+	}
+}
+
+// Merge sets what differs and leaves other nodes. Replace deletes them as well. Both leave ephemeral nodes,
+// which belong to living sessions, and both can be repeated.
+func TestLoadMergeAndReplace(t *testing.T) {
+	s, text := newDump(t)
+	change := func() {
+		t.Helper()
+		s.create(t, "/app/a/new", "/app/z", "/app/z/y", "/app/z/y/x", "/app/z/w")
+		for path, data := range map[string][]byte{"/app": {}, "/app/a/b": []byte("other")} { // empty instead of null
+			if _, err := s.Client.Set(t.Context(), s.Full(path), data, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Client.Delete(t.Context(), s.Full("/app/c"), -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Client.SetACL(t.Context(), s.Full("/app/a"), []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}, jute.OpenACL[0]}[1:], -1); err != nil {
+			t.Fatal(err)
+		}
+		noWrite := []jute.ACL{{Perms: jute.PermAll &^ jute.PermWrite, ID: jute.OpenACL[0].ID}}
+		if _, err := s.Client.SetACL(t.Context(), s.Full("/app/a"), noWrite, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change()
+	for _, path := range []string{"/app/lock", "/app/z/w/lock"} {
+		if _, err := s.Client.Create(t.Context(), s.Full(path), []byte("me"), jute.Ephemeral, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := []string{"set /app", "acl /app/a", "set /app/a/b 2", "create /app/c 4"}
+	wanted := []string{"/app", `/app/a ""`, `/app/a/b "\xff\x00"`}
+	for _, dry := range []bool{true, false} {
+		told, done := s.mustLoad(t, text, Loading{Mode: Merge, DryRun: dry})
+		wantLines(t, told, set...)
+		if done != (Loaded{Nodes: 4, Bytes: 6, Created: 1, Set: 2, ACLs: 1}) {
+			t.Errorf("merged %+v", done)
+		}
+	}
+	wantLines(t, s.tree(t, "/app"), append(slices.Clone(wanted), "/app/a/new", `/app/c "text" world:anyone:ra`, `/app/lock "me" *`, "/app/z", "/app/z/w", `/app/z/w/lock "me" *`, "/app/z/y", "/app/z/y/x")...)
+	if told, done := s.mustLoad(t, text, Loading{Mode: Merge}); len(told) > 0 || done.Nodes != 4 {
+		t.Errorf("merged again: %q, %+v", told, done)
+	}
+
+	s.remove(t, "/app/z/y", Removing{})
+	s.remove(t, "/app/a/new", Removing{})
+	s.remove(t, "/app/z", Removing{Sessions: true})
+	s.create(t, "/app/z/w/v")
+	if _, err := s.Client.Set(t.Context(), s.Full("/app"), []byte("x"), -1); err != nil {
+		t.Fatal(err)
+	}
+	s.create(t, "/app/a/new", "/app/a/b/below")
+	dryTold, _ := s.mustLoad(t, text, Loading{Mode: Replace, DryRun: true})
+	told, done := s.mustLoad(t, text, Loading{Mode: Replace})
+	wantLines(t, told, "set /app", "leave /app/lock", "leave /app/z/w/lock", "delete /app/a/b/below", "delete /app/a/new", "delete /app/z/w/v", "leave /app/z/w", "leave /app/z")
+	slices.Sort(dryTold)
+	wantLines(t, dryTold, "delete /app/a/b/below", "delete /app/a/new", "delete /app/z", "delete /app/z/w", "delete /app/z/w/v", "leave /app/lock", "leave /app/z/w/lock", "set /app")
+	if done != (Loaded{Nodes: 4, Bytes: 6, Set: 1, Deleted: 3, Left: 4}) {
+		t.Errorf("replaced %+v", done)
+	}
+	wantLines(t, s.tree(t, "/app"), append(wanted, `/app/c "text" world:anyone:ra`, `/app/lock "me" *`, "/app/z", "/app/z/w", `/app/z/w/lock "me" *`)...)
+}
+
+// Ephemeral nodes in a dump are left out, and so is one that stands where the dump has a plain node.
+func TestLoadEphemerals(t *testing.T) {
+	s := newSpace(t)
+	s.create(t, "/app", "/app/b")
+	if _, err := s.Client.Create(t.Context(), s.Full("/app/a"), []byte("me"), jute.Ephemeral, nil); err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := s.dump(t, "/app", true)
+	told, done := s.mustLoad(t, text, Loading{Into: "/copy"})
+	wantLines(t, told, "create /copy", "create /copy/b")
+	if done.Skipped != 1 {
+		t.Errorf("%+v", done)
+	}
+	plain := document(plainNode("/app"), plainNode("/app/a"), plainNode("/app/b"))
+	for _, mode := range []Mode{Merge, Replace} {
+		told, done = s.mustLoad(t, plain, Loading{Mode: mode})
+		wantLines(t, told, "leave /app/a")
+		if done.Left != 1 {
+			t.Errorf("%+v", done)
+		}
+	}
+	wantLines(t, s.tree(t, "/app"), "/app", `/app/a "me" *`, "/app/b")
+}
+
+// large returns a dump of so many nodes with so many bytes of data each.
+func large(nodes, bytes int) string {
+	data := strings.Repeat("/", (bytes+2)/3*4) // not UTF-8
+	list := []string{plainNode("/app")}
+	for i := range nodes {
+		list = append(list, fmt.Sprintf(`{"path":"/app/n%05d","data":%q,"acl":["world:anyone:cdrwa"]}`, i, data))
+	}
+	return document(list...)
+}
+
+// A load goes on after connections break, whether or not the servers have carried out the request. It ends
+// if the connection breaks each time, as it does if a request is too long for the servers.
+func TestLoadOutlivesConnections(t *testing.T) {
+	s := newSpace(t)
+	for _, bytes := range []int{0, 30000} { // several steps by nodes, and by bytes
+		text := large(2*maxBatch+1, 0)
+		if bytes > 0 {
+			text = large(50, bytes)
+		}
+		w := new(wire)
+		broken := Space{Client: open(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}
+		w.mu.Lock()
+		w.after, w.only = 3, 3
+		w.mu.Unlock()
+		_, done := broken.mustLoad(t, text, Loading{})
+		if loaded, _, _ := s.dump(t, "/app", false); done.Nodes != strings.Count(text, `"path":"/app`)-1 || nodesOf(loaded) != strings.ReplaceAll(nodesOfDocument(text), "},{", "},\n{") {
+			t.Errorf("loaded %+v, and it is another tree", done)
+		}
+		w.mu.Lock()
+		if len(w.conns) < 4 {
+			t.Errorf("%d connections were used; the test wants more to break", len(w.conns))
+		}
+		w.mu.Unlock()
+		s.remove(t, "/app", Removing{})
+	}
+	_, done, err := s.load(t, large(1, 2<<20), Loading{})
+	if !errors.Is(err, client.ErrConnectionLost) || !strings.Contains(err.Error(), "jute.maxbuffer") || done.Nodes != 1 {
+		t.Errorf("a node that is too large: %+v, %v", done, err)
+	}
+}
+
+// nodesOfDocument is nodesOf for a dump of the function document.
+func nodesOfDocument(text string) string {
+	_, rest, _ := strings.Cut(text, `"nodes":[`)
+	nodes, _, _ := strings.Cut(rest, "],\n")
+	return nodes
+}
+
+// A load that is interrupted has loaded whole steps. With Merge it then does the rest.
+func TestLoadInterrupted(t *testing.T) {
+	s := newSpace(t)
+	text := large(3*maxBatch, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	how := Loading{Begin: func(Summary) {}, Each: func(c Change) {
+		if c.Path == "/app/n00000" {
+			cancel()
+		}
+	}}
+	done, err := s.Load(ctx, testFile(t, text), how)
+	if !errors.Is(err, context.Canceled) || done.Nodes == 0 || done.Nodes > 2*maxBatch {
+		t.Errorf("interrupted: %+v, %v", done, err)
+	}
+	if _, _, err := s.load(t, text, Loading{}); !errors.Is(err, ErrExists) {
+		t.Errorf("once more: %v", err)
+	}
+	_, rest := s.mustLoad(t, text, Loading{Mode: Merge})
+	if rest.Nodes != 3*maxBatch+1 || rest.Created > rest.Nodes-done.Nodes || rest.Created == 0 {
+		t.Errorf("%+v, and then %+v", done, rest)
+	}
+}
+
+// A file that changes after it was checked ends the load with an error, and Replace deletes nothing because
+// of what can no longer be read.
+func TestLoadOfChangingFile(t *testing.T) {
+	s := newSpace(t)
+	s.create(t, "/app", "/app/x")
+	long, short := large(10, 0), large(9, 0)
+	f := &swapped{first: strings.NewReader(long), then: strings.NewReader(short)}
+	_, err := s.Load(t.Context(), f, Loading{Mode: Merge, Begin: func(Summary) {}, Each: func(Change) {}})
+	if err == nil || !strings.Contains(err.Error(), "was changed while") {
+		t.Errorf("another file: %v", err)
+	}
+	f = &swapped{first: strings.NewReader(long), then: strings.NewReader(long), last: strings.NewReader(long[:100])}
+	_, err = s.Load(t.Context(), f, Loading{Mode: Replace, Begin: func(Summary) {}, Each: func(Change) {}})
+	if !errors.Is(err, ErrNotWhole) {
+		t.Errorf("a file that is cut off: %v", err)
+	}
+	if _, err := s.Stat(t.Context(), "/app/x"); err != nil {
+		t.Errorf("a node that was not in the dump: %v", err)
+	}
+}
+
+// swapped is a file with another content each time it is read from its beginning.
+type swapped struct{ first, then, last *strings.Reader }
+
+func (s *swapped) Read(p []byte) (int, error) { return s.first.Read(p) }
+
+func (s *swapped) Seek(int64, int) (int64, error) {
+	s.first, s.then = s.then, s.last
+	return 0, nil
+}

@@ -1,0 +1,181 @@
+package subtree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// maxDeletes is how many deletes are sent at once. They are carried out in order, so children go first.
+const maxDeletes = 256
+
+// Removing says what Remove leaves, and whom it tells.
+type Removing struct {
+	Sessions bool                            // leaves ephemeral nodes, which belong to living sessions, and the nodes above them
+	DryRun   bool                            // deletes nothing
+	Each     func(path string, deleted bool) // is called with each node that is deleted, or would be, and each that is left
+}
+
+// Removed is what Remove did.
+type Removed struct {
+	Nodes int
+	Left  int // nodes with children that it left, or that others made meanwhile
+}
+
+// Remove deletes the subtree at top, children first. It can be repeated after an error: what is deleted stays
+// deleted. The error is jute.NoNode if there is no top, jute.NoAuth if the caller may not read or delete a
+// node, or the client's.
+func (s Space) Remove(ctx context.Context, top string, how Removing) (Removed, error) {
+	r := &remover{space: s, ctx: ctx, how: how}
+	err := r.subtree(top)
+	if err == nil {
+		err = r.flush()
+	}
+	return r.done, err
+}
+
+// subtree collects the deletes of a subtree.
+func (r *remover) subtree(top string) error {
+	var way []string // the nodes whose children are being visited
+	leave := func(next string) error {
+		for len(way) > 0 && !isBelow(next, way[len(way)-1]) {
+			if err := r.add(way[len(way)-1]); err != nil {
+				return err
+			}
+			way = way[:len(way)-1]
+		}
+		return nil
+	}
+	for n, err := range r.space.Walk(r.ctx, top, Walking{}) {
+		if err == nil && n.Err != nil {
+			err = &client.Error{Op: jute.OpGetChildren2, Path: r.space.Full(n.Path), Err: n.Err}
+		}
+		if err == nil {
+			err = leave(n.Path)
+		}
+		switch {
+		case err != nil:
+			return err
+		case r.how.Sessions && n.Stat.EphemeralOwner != 0:
+			r.left(n.Path)
+		default:
+			way = append(way, n.Path)
+		}
+	}
+	return leave("")
+}
+
+// remover collects deletes.
+type remover struct {
+	space Space
+	ctx   context.Context
+	how   Removing
+	next  []string
+	done  Removed
+}
+
+func (r *remover) add(path string) error {
+	if r.next = append(r.next, path); len(r.next) < maxDeletes {
+		return nil
+	}
+	return r.flush()
+}
+
+func (r *remover) left(path string) {
+	r.done.Left++
+	r.how.Each(path, false)
+}
+
+// flush sends the deletes that are collected.
+func (r *remover) flush() error {
+	paths := r.next
+	r.next = r.next[:0]
+	errs := make([]error, len(paths))
+	if !r.how.DryRun && len(paths) > 0 {
+		if err := r.space.deleteAll(r.ctx, paths, errs); err != nil {
+			return err
+		}
+	}
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			r.done.Nodes++
+			r.how.Each(paths[i], true)
+		case errors.Is(err, jute.NoNode):
+		case errors.Is(err, jute.NotEmpty):
+			r.left(paths[i])
+		default:
+			return &client.Error{Op: jute.OpDelete, Path: r.space.Full(paths[i]), Err: err}
+		}
+	}
+	return nil
+}
+
+// deleteAll deletes nodes in order and puts the error of each into errs. Deletes that a broken connection
+// interrupts are sent again; that they find no node may then be their own doing.
+func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) error {
+	left := make([]int, len(paths)) // indexes of what must be sent
+	for i := range paths {
+		left[i] = i
+	}
+	for range maxTries {
+		err := within(ctx, func(ctx context.Context) error {
+			if err := s.Client.Ready(ctx); err != nil {
+				return err
+			}
+			return s.sendDeletes(ctx, paths, left, errs)
+		})
+		if err != nil {
+			return err
+		}
+		var again []int
+		for _, i := range left {
+			if errors.Is(errs[i], client.ErrConnectionLost) || errors.Is(errs[i], client.ErrNotConnected) {
+				again = append(again, i)
+			}
+		}
+		if left = again; len(left) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("delete %s: the connection broke at each of %d tries: %w", paths[left[0]], maxTries, client.ErrConnectionLost)
+}
+
+// sendDeletes sends the deletes at these indexes and waits for all answers, which it puts into errs.
+func (s Space) sendDeletes(ctx context.Context, paths []string, indexes []int, errs []error) error {
+	answers := make([]error, len(paths)) // not errs: after ctx's end, answers may still come
+	var pending sync.WaitGroup
+	for _, i := range indexes {
+		pending.Add(1)
+		request := jute.DeleteRequest{Path: []byte(s.Full(paths[i])), Version: anyVersion}
+		err := s.Client.Go(ctx, jute.OpDelete, request, func(r client.Reply, err error) {
+			if err == nil {
+				err = r.Err.Err()
+			}
+			answers[i] = err
+			pending.Done()
+		})
+		if err != nil {
+			answers[i] = err
+			pending.Done()
+		}
+	}
+	all := make(chan struct{})
+	go func() {
+		pending.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, i := range indexes {
+		errs[i] = answers[i]
+	}
+	return nil
+}

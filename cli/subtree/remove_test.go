@@ -1,0 +1,140 @@
+package subtree
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// remove removes a subtree and returns what it told, a deleted node with - and one that was left with =.
+func (s Space) remove(t *testing.T, top string, how Removing) (lines []string, done Removed) {
+	t.Helper()
+	how.Each = func(path string, deleted bool) {
+		lines = append(lines, map[bool]string{true: "-", false: "="}[deleted]+path)
+	}
+	done, err := s.Remove(t.Context(), top, how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines, done
+}
+
+// Remove deletes children before their parent and nothing beside the subtree. It leaves ephemeral nodes
+// with the nodes above them if it is told to.
+func TestRemove(t *testing.T) {
+	s := newSpace(t)
+	s.create(t, "/a", "/a/b", "/a/b/c", "/a/d", "/ab")
+	if _, err := s.Client.Create(t.Context(), s.Full("/a/b/e"), nil, jute.Ephemeral, nil); err != nil {
+		t.Fatal(err)
+	}
+	told, done := s.remove(t, "/a", Removing{DryRun: true})
+	wantLines(t, told, "-/a/b/c", "-/a/b/e", "-/a/b", "-/a/d", "-/a")
+	if done != (Removed{Nodes: 5}) {
+		t.Errorf("%+v", done)
+	}
+	wantLines(t, s.tree(t, "/"), "/", "/a", "/a/b", "/a/b/c", "/a/b/e *", "/a/d", "/ab")
+
+	told, done = s.remove(t, "/a", Removing{Sessions: true})
+	wantLines(t, told, "=/a/b/e", "-/a/b/c", "=/a/b", "-/a/d", "=/a")
+	if done != (Removed{Nodes: 2, Left: 3}) {
+		t.Errorf("%+v", done)
+	}
+	wantLines(t, s.tree(t, "/"), "/", "/a", "/a/b", "/a/b/e *", "/ab")
+
+	if told, _ = s.remove(t, "/a", Removing{}); len(told) != 3 {
+		t.Errorf("told %q", told)
+	}
+	wantLines(t, s.tree(t, "/"), "/", "/ab")
+	if _, err := s.Remove(t.Context(), "/a", Removing{}); !errors.Is(err, jute.NoNode) {
+		t.Errorf("nothing to remove: %v", err)
+	}
+}
+
+// Deletes are sent again after a connection breaks. Those that were carried out before, without an answer,
+// then find no node.
+func TestDeletesOutliveConnections(t *testing.T) {
+	s := newSpace(t)
+	paths := make([]string, maxDeletes)
+	for i := range paths {
+		paths[i] = fmt.Sprintf("/n%d", i)
+		s.create(t, paths[i])
+	}
+	w := new(wire)
+	broken := Space{Client: open(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}
+	w.mu.Lock()
+	w.deaf = 1
+	w.mu.Unlock()
+	errs, lost := make([]error, len(paths)), 0
+	if err := broken.deleteAll(t.Context(), paths, errs); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range errs {
+		switch {
+		case errors.Is(err, jute.NoNode):
+			lost++
+		case err != nil:
+			t.Errorf("%s: %v", paths[i], err)
+		}
+	}
+	if lost == 0 {
+		t.Error("no answer was lost; the test wants some")
+	}
+	wantLines(t, s.tree(t, "/"), "/")
+	w.mu.Lock()
+	w.after = 2 // the handshake passes
+	w.mu.Unlock()
+	if err := broken.deleteAll(t.Context(), paths, errs); !errors.Is(err, client.ErrConnectionLost) {
+		t.Errorf("over connections that all break: %v", err)
+	}
+	w.mu.Lock()
+	w.after = 0 // so that the session can be closed
+	w.mu.Unlock()
+}
+
+// Nodes that others delete, and nodes that they create, while a subtree is removed are no error.
+func TestRemoveBesideOthers(t *testing.T) {
+	s := newSpace(t)
+	s.create(t, "/a", "/a/z")
+	for i := range maxDeletes + 10 {
+		s.create(t, fmt.Sprintf("/a/n%d", i))
+	}
+	told := 0
+	done, err := s.Remove(t.Context(), "/a", Removing{Each: func(string, bool) {
+		if told++; told == 1 { // the walk knows of /a/z
+			if err := s.Client.Delete(t.Context(), s.Full("/a/z"), -1); err != nil {
+				t.Error(err)
+			}
+			s.create(t, "/a/later")
+		}
+	}})
+	if err != nil || done != (Removed{Nodes: maxDeletes + 10, Left: 1}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	wantLines(t, s.tree(t, "/"), "/", "/a", "/a/later")
+}
+
+// Remove ends with the node that the caller may not delete, or not read.
+func TestRemoveRefused(t *testing.T) {
+	s := newSpace(t)
+	s.create(t, "/a", "/a/b", "/a/b/c")
+	noDelete := []jute.ACL{{Perms: jute.PermAll &^ jute.PermDelete, ID: jute.OpenACL[0].ID}}
+	if _, err := s.Client.SetACL(t.Context(), s.Full("/a/b"), noDelete, -1); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Remove(t.Context(), "/a", Removing{Each: func(string, bool) {}})
+	var named *client.Error
+	if !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.Full("/a/b/c") {
+		t.Errorf("a node that may not be deleted: %v", err)
+	}
+	noRead := []jute.ACL{{Perms: jute.PermAll &^ jute.PermRead, ID: jute.OpenACL[0].ID}}
+	if _, err := s.Client.SetACL(t.Context(), s.Full("/a/b"), noRead, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = s.Remove(t.Context(), "/a", Removing{}); !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.Full("/a/b") {
+		t.Errorf("a node that may not be read: %v", err)
+	}
+}

@@ -1,0 +1,187 @@
+// Package subtree works on whole subtrees of an ensemble over ZooKeeper's protocol:
+//
+//   - Space: a session, and the node that its paths begin at.
+//   - Space.Walk: visits a subtree in order, with many requests in flight.
+//   - Space.Dump, Check and Space.Load: a subtree as a JSON document, and back.
+//   - Space.Remove: deletes a subtree.
+//   - Usage: sums up nodes and bytes by subtree.
+//   - ParseACL and FormatACL: lists of permissions as text.
+//
+// None of it is atomic: a subtree that others change meanwhile is seen, copied or deleted as each of its
+// nodes is when its turn comes. Memory does not grow with the number of nodes, but with the number of
+// children of one node.
+package subtree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"rollcall/client"
+	"rollcall/jute"
+	"rollcall/znode"
+)
+
+// Space is a session whose paths are below Root, as with a ZooKeeper client whose list of servers ends in
+// a path. It is safe for concurrent use.
+type Space struct {
+	Client *client.Client
+	Root   string // "": paths are as the servers have them
+}
+
+// Full returns a path of the space as the servers have it.
+func (s Space) Full(path string) string {
+	switch {
+	case s.Root == "":
+		return path
+	case path == "/":
+		return s.Root
+	}
+	return s.Root + path
+}
+
+// Short returns a path of the servers as the space has it. A path that is not below Root is returned as
+// it is.
+func (s Space) Short(full string) string {
+	rest, below := strings.CutPrefix(full, s.Root)
+	switch {
+	case s.Root == "" || !below:
+		return full
+	case rest == "":
+		return "/"
+	case rest[0] == '/':
+		return rest
+	}
+	return full
+}
+
+// join returns the path of a child.
+func join(parent, name string) string {
+	if parent == "/" {
+		return "/" + name
+	}
+	return parent + "/" + name
+}
+
+// isBelow reports whether path is top or a node below it.
+func isBelow(path, top string) bool {
+	rest, below := strings.CutPrefix(path, top)
+	return below && (rest == "" || rest[0] == '/' || top == "/")
+}
+
+// parentOf returns the parent of a path, which is "/" for a node right below it, and "" for "/".
+func parentOf(path string) string {
+	i := strings.LastIndexByte(path, '/')
+	switch {
+	case path == "/":
+		return ""
+	case i == 0:
+		return "/"
+	}
+	return path[:i]
+}
+
+// CheckPath returns an error that says what is wrong with a path, or nil if a node may have it.
+func CheckPath(path string) error {
+	switch {
+	case znode.ValidPath(path):
+		return nil
+	case !strings.HasPrefix(path, "/"):
+		return fmt.Errorf("path %.200q: a path begins with a slash", path)
+	case strings.HasSuffix(path, "/"):
+		return fmt.Errorf("path %.200q: a path does not end with a slash", path)
+	case strings.Contains(path, "//"):
+		return fmt.Errorf("path %.200q: between two slashes there is a name", path)
+	case strings.Contains(path+"/", "/./"), strings.Contains(path+"/", "/../"):
+		return fmt.Errorf(`path %.200q: names "." and ".." are not allowed`, path)
+	}
+	return fmt.Errorf("path %.200q: control characters, private and special ones, and those above U+FFEF are not allowed", path)
+}
+
+const (
+	// maxTries is how often a request is sent if the connection breaks each time. A server closes the
+	// connection on a request that is longer than it accepts, and would do so forever.
+	maxTries = 5
+	// patience is how long a request may take. That is longer than an election and a session together.
+	patience = 45 * time.Second
+)
+
+// ErrSilent says that no server has answered a request for too long. A change may have been made or not.
+var ErrSilent = fmt.Errorf("no answer for %v", patience)
+
+// within calls a function that sends a request, which may take as long as patience.
+func within(ctx context.Context, call func(context.Context) error) error {
+	limited, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	err := call(limited)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return ErrSilent
+	}
+	return err
+}
+
+// again calls a function that sends a request until the connection does not break meanwhile, at most
+// maxTries times. The request must have the same effect if it is sent twice.
+func again(ctx context.Context, call func(context.Context) error) error {
+	var err error
+	for range maxTries {
+		if err = within(ctx, call); !errors.Is(err, client.ErrConnectionLost) {
+			return err
+		}
+	}
+	return fmt.Errorf("the connection broke at each of %d tries: %w", maxTries, err)
+}
+
+// Stat returns the Stat of a node. The error is jute.NoNode if there is none. Like the other reads of a
+// Space, it is repeated if the connection breaks.
+func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error) {
+	err = again(ctx, func(ctx context.Context) error {
+		stat, err = s.Client.Exists(ctx, s.Full(path), false)
+		return err
+	})
+	return stat, err
+}
+
+// Get returns the data of a node, nil if they are null, and its Stat.
+func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Stat, err error) {
+	err = again(ctx, func(ctx context.Context) error {
+		data, stat, err = s.Client.Get(ctx, s.Full(path), false)
+		return err
+	})
+	return data, stat, err
+}
+
+// ACL returns the access control list of a node.
+func (s Space) ACL(ctx context.Context, path string) (acl []jute.ACL, err error) {
+	err = again(ctx, func(ctx context.Context) error {
+		acl, _, err = s.Client.GetACL(ctx, s.Full(path))
+		return err
+	})
+	return acl, err
+}
+
+// Children returns the names of a node's children, in no order, and its Stat.
+func (s Space) Children(ctx context.Context, path string) (names []string, stat jute.Stat, err error) {
+	err = again(ctx, func(ctx context.Context) error {
+		names, stat, err = s.Client.Children(ctx, s.Full(path), false)
+		return err
+	})
+	return names, stat, err
+}
+
+// Sync waits until the server has applied everything that was written anywhere before the call, and returns
+// the zxid up to which that is.
+func (s Space) Sync(ctx context.Context, path string) (zxid int64, err error) {
+	err = again(ctx, func(ctx context.Context) error {
+		zxid, err = s.Client.Do(ctx, jute.OpSync, jute.SyncRequest{Path: []byte(s.Full(path))}, nil)
+		return err
+	})
+	return zxid, err
+}
+
+// Write calls a function that sends a change, once. Its error wraps ErrSilent if no server has answered.
+func (s Space) Write(ctx context.Context, change func(context.Context) error) error {
+	return within(ctx, change)
+}

@@ -1,0 +1,66 @@
+package subtree
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Paths of a space are below its root, and events of other nodes keep their paths.
+func TestSpacePaths(t *testing.T) {
+	for _, tt := range []struct{ root, path, full string }{
+		{"", "/", "/"}, {"", "/a", "/a"}, {"/r", "/", "/r"}, {"/r", "/a/b", "/r/a/b"},
+	} {
+		s := Space{Root: tt.root}
+		if full, short := s.Full(tt.path), s.Short(tt.full); full != tt.full || short != tt.path {
+			t.Errorf("root %q: Full(%q) is %q, Short(%q) is %q", tt.root, tt.path, full, tt.full, short)
+		}
+	}
+	for _, other := range []string{"/rest", "/", "/other"} {
+		if short := (Space{Root: "/r"}).Short(other); short != other {
+			t.Errorf("Short(%q) below /r is %q", other, short)
+		}
+	}
+	if !(Space{}).Own("/zookeeper") || (Space{Root: "/r"}).Own("/zookeeper") {
+		t.Error("Own does not tell the servers' node from one of that name below a root")
+	}
+}
+
+// The error of a path that no node may have says what is wrong with it.
+func TestCheckPath(t *testing.T) {
+	for path, want := range map[string]string{
+		"/": "", "/a": "", "/a/b.c": "", "/a..b": "", "/ü": "", "/a b": "",
+		"": "begins with a slash", "a": "begins with a slash", "/a/": "does not end", "//": "does not end", "//a": "between two slashes",
+		"/a/./b": `"." and ".."`, "/..": `"." and ".."`, "/a\x1bb": "control characters", "/\u0085": "control characters", "/😀": "control characters",
+	} {
+		err := CheckPath(path)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", path, err, want)
+		}
+	}
+}
+
+// A request that nobody answers ends after a while, and so does one that is sent again and again.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		silent := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		if err := (Space{}).Write(t.Context(), silent); !errors.Is(err, ErrSilent) || time.Since(began) != patience {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if err := again(t.Context(), silent); !errors.Is(err, ErrSilent) || time.Since(began) != 2*patience {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := again(ctx, silent); !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller gave up: %v", err)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package subtree
+
+import (
+	"fmt"
+	"testing"
+
+	"rollcall/jute"
+)
+
+// A Sum tells each node, after all below it, with what the whole subtree takes.
+func TestSum(t *testing.T) {
+	s := newSpace(t)
+	s.create(t, "/a 12345", "/a/b 123", "/a/b/c 1", "/a/d", "/e 12")
+	if _, err := s.Client.Create(t.Context(), s.Full("/a/b/f"), []byte("1234"), jute.Ephemeral, nil); err != nil {
+		t.Fatal(err)
+	}
+	nobody := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("x:y")}}}
+	if _, err := s.Client.SetACL(t.Context(), s.Full("/a/d"), nobody, -1); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	sum := NewSum(func(u Usage) { lines = append(lines, fmt.Sprintf("%+v", u)) })
+	for n, err := range s.Walk(t.Context(), "/", Walking{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Add(n)
+	}
+	sum.Done()
+	wantLines(t, lines,
+		"{Path:/a/b/c Depth:3 Nodes:1 Bytes:1 Ephemerals:0 Unread:0}",
+		"{Path:/a/b/f Depth:3 Nodes:1 Bytes:4 Ephemerals:1 Unread:0}",
+		"{Path:/a/b Depth:2 Nodes:3 Bytes:8 Ephemerals:1 Unread:0}",
+		"{Path:/a/d Depth:2 Nodes:1 Bytes:0 Ephemerals:0 Unread:1}",
+		"{Path:/a Depth:1 Nodes:5 Bytes:13 Ephemerals:1 Unread:1}",
+		"{Path:/e Depth:1 Nodes:1 Bytes:2 Ephemerals:0 Unread:0}",
+		"{Path:/ Depth:0 Nodes:7 Bytes:15 Ephemerals:1 Unread:1}",
+	)
+}

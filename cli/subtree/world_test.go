@@ -1,0 +1,162 @@
+package subtree
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollcall/client"
+	"rollcall/integration/alone"
+	"rollcall/jute"
+	"rollcall/member"
+)
+
+// addr is where the member that all tests share takes clients. Each test works below a node of its own.
+var addr string
+
+func TestMain(m *testing.M) {
+	alone.Run(m, func(_ *member.Member, at string) { addr = at })
+}
+
+// open opens a session, which the end of the test closes.
+func open(t *testing.T, cfg client.Config) *client.Client {
+	t.Helper()
+	cfg.Servers = []string{addr}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	c, err := client.Open(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+var spaces atomic.Int64
+
+// newSpace returns a space below a node of the test's own, which exists.
+func newSpace(t *testing.T) Space {
+	t.Helper()
+	s := Space{Client: open(t, client.Config{}), Root: fmt.Sprintf("/%s-%d", t.Name(), spaces.Add(1))}
+	if _, err := s.Client.Create(t.Context(), s.Root, nil, jute.Persistent, nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// create creates nodes. A text is a path, and after a blank the data.
+func (s Space) create(t *testing.T, nodes ...string) {
+	t.Helper()
+	for _, text := range nodes {
+		path, data, hasData := strings.Cut(text, " ")
+		var content []byte
+		if hasData {
+			content = []byte(data)
+		}
+		if _, err := s.Client.Create(t.Context(), s.Full(path), content, jute.Persistent, nil); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+}
+
+// tree returns all nodes of a space below top: paths, data and lists, and * after ephemeral ones.
+func (s Space) tree(t *testing.T, top string) (lines []string) {
+	t.Helper()
+	for n, err := range s.Walk(t.Context(), top, Walking{Whole: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := n.Path
+		if n.Data != nil {
+			line += fmt.Sprintf(" %q", n.Data)
+		}
+		if !SameACL(n.ACL, jute.OpenACL) {
+			line += " " + strings.Join(FormatACL(n.ACL), ",")
+		}
+		if n.Stat.EphemeralOwner != 0 {
+			line += " *"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func wantLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// wire is a client's way to the member, which a test can cut.
+type wire struct {
+	mu    sync.Mutex
+	conns []*cuttable
+	after int // cut each connection after so many writes; 0: never
+	only  int // and at most so many connections; 0: all
+	deaf  int // cut each of the first so many connections in place of what it would read next
+}
+
+type cuttable struct {
+	net.Conn
+	wire   *wire
+	number int
+	writes int
+}
+
+// Write cuts the connection after it, so that the member may or may not see the request.
+func (c *cuttable) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.wire.mu.Lock()
+	defer c.wire.mu.Unlock()
+	if c.writes++; c.wire.after > 0 && c.writes >= c.wire.after && (c.wire.only == 0 || len(c.wire.conns) <= c.wire.only) {
+		c.Conn.Close()
+	}
+	return n, err
+}
+
+// Read cuts the connection when an answer has come, so that the request was carried out.
+func (c *cuttable) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.wire.mu.Lock()
+	defer c.wire.mu.Unlock()
+	if c.number < c.wire.deaf {
+		c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (w *wire) dial(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := &cuttable{Conn: conn, wire: w, number: len(w.conns)}
+	w.conns = append(w.conns, c)
+	return c, nil
+}
+
+func testFile(t *testing.T, text string) *os.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dump.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	// wordTime is how long a member may be silent while it answers a four-letter word.
+	wordTime = 10 * time.Second
+	// maxLine is how much of a line is held in memory, in bytes. Longer ones are printed in parts.
+	maxLine = 64 << 10
+)
+
+var fourLetters = regexp.MustCompile(`^[a-z]{4}$`)
+
+// newWord returns the command that sends a four-letter word.
+func newWord(w World) *cobra.Command {
+	link := NewLink(w)
+	cmd := &cobra.Command{
+		Use: "word [flags] WORD", Short: "send a four-letter word such as mntr, and print the answer", GroupID: Look, Args: Takes(1, 1, "one word"),
+		Long: "Sends a four-letter word such as mntr to each member of --hosts, and prints the answers. If there are several members, each answer has the member's address above " +
+			"it. docs/words.md lists the words.",
+		Example: "  rollcall word mntr\n  rollcall word --hosts zoo1:2181,zoo2:2181 srvr",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hosts, err := link.Hosts()
+			if err != nil {
+				return err
+			}
+			if !fourLetters.MatchString(args[0]) {
+				return With(WrongUse, fmt.Errorf("word: %.100q is not a word of four letters; docs/words.md lists them", args[0]))
+			}
+			var failed []error
+			for i, addr := range hosts {
+				if len(hosts) > 1 {
+					_, _ = fmt.Fprintln(w.Out, map[bool]string{true: "\n"}[i > 0]+addr) // the answer's error counts
+				}
+				if err := sendWord(cmd.Context(), w.Out, addr, args[0]); err != nil {
+					failed = append(failed, fmt.Errorf("word: %s: %w", addr, err))
+				}
+			}
+			return errors.Join(failed...)
+		},
+	}
+	link.registerAddresses(cmd, "`host:port,...` of the members to ask")
+	return cmd
+}
+
+// sendWord sends a word to the member at addr and copies the answer to out.
+func sendWord(ctx context.Context, out io.Writer, addr, word string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	conn, err := (&net.Dialer{Timeout: wordTime}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return With(NoMember, err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // which ends the read
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, word); err != nil {
+		return With(NoMember, err)
+	}
+	answer := bufio.NewReaderSize(&wordReader{conn}, maxLine)
+	begin, err := answer.Peek(len(word) + len(notListed))
+	switch {
+	case strings.HasSuffix(string(begin), notListed):
+		text, _ := answer.ReadString('\n')
+		return With(Refused, fmt.Errorf("%s; add it to 4lw.commands.whitelist in that member's zoo.cfg, and start the member again", strings.TrimRight(text, ".\n")))
+	case len(begin) == 0:
+		return With(NoMember, fmt.Errorf("the connection ended without an answer (%w); is that a port where a member takes clients, and does it know the word?", err))
+	}
+	return copyVisible(out, answer)
+}
+
+// notListed is what a member says after a word that is not on its whitelist, up to the reason.
+const notListed = " is not executed because"
+
+// copyVisible copies lines of text, in characters that a terminal simply shows.
+func copyVisible(out io.Writer, in *bufio.Reader) error {
+	for {
+		line, err := in.ReadSlice('\n')
+		text, ended := strings.CutSuffix(string(line), "\n")
+		parts := strings.Split(text, "\t")
+		for i := range parts {
+			parts[i] = Visible(parts[i])
+		}
+		text = strings.Join(parts, "\t")
+		if ended {
+			text += "\n"
+		}
+		if _, err := io.WriteString(out, text); err != nil {
+			return err
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return With(NoMember, fmt.Errorf("the answer is not complete: %w", err))
+		}
+	}
+}
+
+// wordReader reads an answer. A member that is silent for wordTime ends it.
+type wordReader struct{ conn net.Conn }
+
+func (r *wordReader) Read(b []byte) (int, error) {
+	if err := r.conn.SetReadDeadline(time.Now().Add(wordTime)); err != nil {
+		return 0, err
+	}
+	n, err := r.conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("nothing came for %v", wordTime)
+	}
+	return n, err
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// wordServer answers mntr and refuses ruok. It answers no other word.
+func wordServer(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			word := make([]byte, 4)
+			_, _ = io.ReadFull(conn, word)
+			answer := map[string]string{
+				"mntr": "zk_version\t3.9.5\nzk_\x1b[31m\t1\n", "ruok": "ruok is not executed because it is not in the whitelist.\n", "isro": "rw",
+				"wchp": strings.Repeat("x", maxLine+10) + "\n",
+			}[string(word)]
+			_, _ = io.WriteString(conn, answer)
+			_ = conn.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A word's answer is printed as it is, apart from what a terminal would not simply show.
+func TestWord(t *testing.T) {
+	addr := wordServer(t)
+	long := strings.Repeat("x", maxLine+10) + "\n"
+	for _, tt := range []struct {
+		hosts, word string
+		status      Status
+		out, err    string
+	}{
+		{"A", "mntr", OK, "zk_version\t3.9.5\nzk_\\x1b[31m\t1\n", ""},
+		{"A", "isro", OK, "rw", ""},
+		{"A", "wchp", OK, long, ""},
+		{"A,A", "isro", OK, "A\nrw\nA\nrw", ""},
+		{"A", "ruok", Refused, "", "word: A: ruok is not executed because it is not in the whitelist; add it to 4lw.commands.whitelist"},
+		{"A", "kill", NoMember, "", "ended without an answer (EOF)"},
+		{"127.0.0.1:1,A", "isro", NoMember, "127.0.0.1:1\n\nA\nrw", "127.0.0.1:1: dial tcp"},
+	} {
+		w, out, _ := testWorld()
+		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "--hosts", strings.ReplaceAll(tt.hosts, "A", addr), tt.word})
+		if got := strings.ReplaceAll(out.String(), addr, "A"); got != tt.out || StatusOf(err) != tt.status || err != nil && !strings.Contains(strings.ReplaceAll(err.Error(), addr, "A"), tt.err) {
+			t.Errorf("%s of %s: %q, %v (status %d)", tt.word, tt.hosts, got, err, StatusOf(err))
+		}
+	}
+}
+
+// What is printed of lengths of time and of sizes.
+func TestUnits(t *testing.T) {
+	var b bytes.Buffer
+	for _, d := range []time.Duration{0, 999 * time.Microsecond, 1500 * time.Millisecond, 59999 * time.Millisecond, time.Minute, 3*time.Minute + 5*time.Second, time.Hour, 49 * time.Hour, -2 * time.Second} {
+		b.WriteString(Duration(d) + " ")
+	}
+	if got := b.String(); got != "0ms 0ms 1.5s 59s 1m 3m5s 1h 2d1h -2s " {
+		t.Error(got)
+	}
+	b.Reset()
+	for _, n := range []int64{0, 1023, 1024, 10239, 10240, 1048575, 1 << 20, 5 << 30, 1<<63 - 1} {
+		b.WriteString(Size(n) + ", ")
+	}
+	if got := b.String(); got != "0 B, 1023 B, 1.0 KiB, 10 KiB, 10 KiB, 1.0 MiB, 1.0 MiB, 5.0 GiB, 8.0 EiB, " {
+		t.Error(got)
+	}
+}

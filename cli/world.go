@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// World is what a command has of its surroundings. The zero value of a flag stands for a file or a pipe.
+type World struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Env      []string         // NAME=value, as os.Environ returns it
+	Now      func() time.Time // for ages
+
+	// Whether In, Out and Err are terminals.
+	InTerminal, OutTerminal, ErrTerminal bool
+	// Size returns the columns and lines of the terminal. It is nil if Out is none.
+	Size func() (columns, lines int)
+}
+
+// Process returns the surroundings of this process.
+func Process() World {
+	w := World{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Environ(), Now: time.Now,
+		InTerminal: term.IsTerminal(int(os.Stdin.Fd())), OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+	if w.OutTerminal {
+		w.Size = func() (columns, lines int) {
+			columns, lines, err := term.GetSize(int(os.Stdout.Fd()))
+			if err != nil {
+				return defaultColumns, defaultLines
+			}
+			return columns, lines
+		}
+	}
+	return w
+}
+
+// The size of a terminal that does not tell it.
+const (
+	defaultColumns = 80
+	defaultLines   = 24
+)
+
+// Getenv returns the value of a variable. A variable that is set to "" counts as not set.
+func (w World) Getenv(name string) string {
+	i := slices.IndexFunc(w.Env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	if i < 0 {
+		return ""
+	}
+	return w.Env[i][len(name)+1:]
+}
+
+// colours reports whether the output may have colours: on a terminal that can show them, unless the
+// user has set NO_COLOR.
+func (w World) colours() bool {
+	return w.OutTerminal && w.Getenv("NO_COLOR") == "" && w.Getenv("TERM") != "dumb"
+}

@@ -1,0 +1,103 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"rollcall/jute"
+)
+
+// AddAuth gives the session one more identity and waits for the server's answer. It waits for a
+// connection as long as ctx allows. From then on the identity is sent first on every connection, as
+// those of Config.Auth are. If the server refuses it, the error is jute.AuthFailed, and the Client
+// ends. The error is ErrConnectionLost if the connection breaks before the answer; the identity is
+// then sent on the next one.
+func (c *Client) AddAuth(ctx context.Context, a Auth) error {
+	l, answer, err := c.pushAuth(ctx, a)
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		l.write(false)
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// pushAuth queues the identity on the connection, and waits for one before. answer gets the
+// server's answer. The caller has to call write of l, unless that is nil.
+func (c *Client) pushAuth(ctx context.Context, a Auth) (l *link, answer chan error, err error) {
+	for {
+		if err := c.Ready(ctx); err != nil {
+			return nil, nil, err
+		}
+		c.mu.Lock()
+		err := c.refusal(false)
+		if err == nil {
+			break
+		}
+		c.mu.Unlock()
+		if !errors.Is(err, ErrNotConnected) {
+			return nil, nil, err
+		}
+	}
+	defer c.mu.Unlock()
+	known := func(b Auth) bool { return b.Scheme == a.Scheme && bytes.Equal(b.Auth, a.Auth) }
+	if !slices.ContainsFunc(c.cfg.Auth, known) {
+		c.cfg.Auth = append(c.cfg.Auth, a)
+	}
+	l = c.link
+	l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, a.packet())
+	answer = make(chan error, 1)
+	l.auths = append(l.auths, answer)
+	if !l.startWrite() {
+		return nil, answer, nil
+	}
+	return l, answer, nil
+}
+
+func (a Auth) packet() jute.AuthPacket {
+	return jute.AuthPacket{Scheme: []byte(a.Scheme), Auth: a.Auth}
+}
+
+// authAnswered handles the reply to an identity: one that was sent before requests could pass, or
+// the oldest one of AddAuth.
+func (l *link) authAnswered(code jute.Code) error {
+	if code != jute.OK {
+		return fmt.Errorf("client: identity refused: %w", jute.AuthFailed)
+	}
+	if l.opening > 0 {
+		return l.opened()
+	}
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if len(l.auths) == 0 {
+		return fmt.Errorf("%w: a reply to nothing", ErrProtocol)
+	}
+	l.auths[0] <- nil
+	l.auths = l.auths[1:]
+	return nil
+}
+
+// failAuths ends the calls of AddAuth that wait for an answer on a connection that has ended because
+// of why. The lock is held.
+func (l *link) failAuths(why error) {
+	err := ErrConnectionLost
+	switch {
+	case errors.Is(why, jute.AuthFailed):
+		err = why
+	case l.c.ctx.Err() != nil:
+		err = ErrClosed
+	}
+	for _, answer := range l.auths {
+		answer <- err
+	}
+	l.auths = nil
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/spf13/cobra"
+
+	"rollcall/cli"
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// commandsPage describes every command. Its examples are run, and its help texts are those of the commands.
+const commandsPage = "../../docs/commands.md"
+
+// notShared are the commands whose examples on the page are not run, because they run or stop members, take a
+// terminal, or take long. Other tests run them.
+var notShared = []string{"up", "serve", "health", "recover", "bench", "bench compare", "drain", "watch", "completion", "help", "man"}
+
+// pageSession is the id of the session that holds /locks/backup on the page.
+const pageSession = "0x1000012f99a0001"
+
+// Every command has a section on the page, with its help.
+func TestCommandsPageHelp(t *testing.T) {
+	page, err := os.ReadFile(commandsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, anew := string(page), string(page)
+	for _, cmd := range everyCommand(newRoot(cli.World{}), nil) {
+		name := strings.TrimPrefix(cmd.CommandPath(), "rollcall ")
+		help, _, _ := strings.Cut(helpOf(t, name), "\nWhich ensemble, and how to print:\n") // these flags have a section of their own
+		want := "    " + strings.ReplaceAll(strings.TrimSpace(help), "\n", "\n    ")
+		want = regexp.MustCompile(`(?m) +$`).ReplaceAllString(want, "")
+		if strings.Contains(text, "\n"+want+"\n") {
+			continue
+		}
+		block := regexp.MustCompile(`(?m)^    rollcall ` + regexp.QuoteMeta(name) + `(?: \[.*| [A-Z].*)?\n(?:(?:    .*)?\n)*`)
+		if old := block.FindString(anew); *update && old != "" {
+			anew = strings.Replace(anew, old, want+"\n\n", 1)
+			continue
+		}
+		t.Errorf("%s lacks the help of %s:\n%s", commandsPage, name, want)
+	}
+	if *update {
+		if err := os.WriteFile(commandsPage, []byte(anew), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// everyCommand adds cmd's subcommands that do something, and theirs, to list.
+func everyCommand(cmd *cobra.Command, list []*cobra.Command) []*cobra.Command {
+	for _, sub := range cmd.Commands() {
+		if !sub.Hidden && !sub.HasSubCommands() || sub.Name() == "bench" {
+			list = append(list, sub)
+		}
+		list = everyCommand(sub, list)
+	}
+	return list
+}
+
+func helpOf(t *testing.T, command string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := runCommand(t.Context(), append(strings.Fields(command), "-h"), nil, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// example is a command line on the page, with the output that it shows.
+type example struct{ line, output string }
+
+var exampleBlock = regexp.MustCompile(`(?m)^    \$ (rollcall .*)\n((?:\n?    [^$\n].*\n)*)`) // an output may have an empty line
+
+func examples(page string) (list []example) {
+	for _, m := range exampleBlock.FindAllStringSubmatch(page, -1) {
+		list = append(list, example{m[1], strings.ReplaceAll(strings.TrimPrefix(m[2], "    "), "\n    ", "\n")})
+	}
+	return list
+}
+
+// Every command that asks an ensemble has an example on the page. The examples are run against an ensemble of
+// three members, one after another, and print what the page shows, but for numbers.
+func TestCommandsPageExamples(t *testing.T) {
+	page, err := os.ReadFile(commandsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas, err := filepath.Abs("../../docs/commands.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := startUp(t)
+	id := e.hold(t)
+	t.Chdir(t.TempDir())
+	all := examples(string(page))
+	for _, cmd := range everyCommand(newRoot(cli.World{}), nil) {
+		name := cmd.CommandPath() + " "
+		ours := func(x example) bool { return strings.HasPrefix(x.line+" ", name) }
+		if !slices.Contains(notShared, strings.TrimPrefix(cmd.CommandPath(), "rollcall ")) && !slices.ContainsFunc(all, ours) {
+			t.Errorf("%s has no example of %s", commandsPage, name)
+		}
+	}
+	for _, x := range all {
+		if slices.ContainsFunc(notShared, func(name string) bool { return strings.HasPrefix(x.line+" ", "rollcall "+name+" ") }) {
+			continue
+		}
+		line := strings.NewReplacer(pageSession, id, "127.0.0.1:2181", e.hosts[0]).Replace(x.line)
+		out, err := e.run(t, line)
+		if err != nil {
+			t.Errorf("%s: %v", x.line, err)
+			continue
+		}
+		if got, want := shape(out), shape(x.output); x.output != "" && !slices.Equal(got, want) {
+			t.Errorf("%s prints\n%s\nwant as on the page\n%s\n%q\n%q", x.line, out, x.output, got, want)
+		}
+		e.checkJSON(t, schemas, line)
+	}
+}
+
+// checkedJSON are the commands whose examples are run again with -o json. They change nothing.
+var checkedJSON = []string{"status", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "sync"}
+
+// checkJSON checks that a command line of the page prints JSON as its schema says.
+func (e threeMembers) checkJSON(t *testing.T, schemas, line string) {
+	t.Helper()
+	i := slices.IndexFunc(checkedJSON, func(name string) bool { return strings.HasPrefix(line+" ", "rollcall "+name+" ") })
+	if i < 0 || strings.Contains(line, " -o ") && !strings.Contains(line, " -o json") {
+		return
+	}
+	schema, err := jsonschema.NewCompiler().Compile(schemas + "#/$defs/" + strings.ReplaceAll(checkedJSON[i], " ", "%20"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := e.run(t, strings.ReplaceAll(line, " -o json", "")+" -o json")
+	if err != nil {
+		t.Errorf("%s -o json: %v", line, err)
+		return
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(out))
+	if err == nil {
+		err = schema.Validate(value)
+	}
+	if err != nil {
+		t.Errorf("%s -o json: %v:\n%s", line, err, out)
+	}
+}
+
+var (
+	version  = regexp.MustCompile(`0\.1\.0-dev\S*`)
+	duration = regexp.MustCompile(`\b(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+\b`)
+	number   = regexp.MustCompile(`0x[0-9a-f]+|\d+(?:\.\d+)?`)
+	blanks   = regexp.MustCompile(` +`)
+)
+
+// shape returns the lines of an output without what differs between two runs: numbers, lengths of time, and
+// which member leads.
+func shape(text string) []string {
+	for _, r := range []struct {
+		pattern *regexp.Regexp
+		by      string
+	}{{version, "V"}, {duration, "T"}, {number, "N"}, {blanks, " "}} {
+		text = r.pattern.ReplaceAllString(text, r.by)
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// threeMembers is an ensemble in this process, as rollcall up runs them.
+type threeMembers struct {
+	hosts []string
+	token string // file
+}
+
+// startUp runs rollcall up until the test ends, and returns when all members serve.
+func startUp(t *testing.T) threeMembers {
+	t.Helper()
+	for range 20 {
+		dir, base := t.TempDir(), 10_000+rand.IntN(18_000)
+		ctx, stop := context.WithCancel(context.Background())
+		ready, ended := make(chan struct{}), make(chan error, 1)
+		out := &watched{text: "ready: connect to", seen: func() { close(ready) }}
+		go func() {
+			ended <- runCommand(ctx, []string{"up", "--data", dir, "--ports", fmt.Sprintf("%d,%d,%d", base, base+1, base+2)}, nil, out, io.Discard)
+		}()
+		select {
+		case err := <-ended:
+			stop()
+			if !errors.Is(err, syscall.EADDRINUSE) {
+				t.Fatal(err)
+			}
+			continue
+		case <-ready:
+		}
+		t.Cleanup(func() {
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		e := threeMembers{token: filepath.Join(dir, "token")}
+		for i := range 3 {
+			e.hosts = append(e.hosts, net.JoinHostPort("127.0.0.1", fmt.Sprint(base+i)))
+		}
+		e.awaitVotes(t)
+		return e
+	}
+	t.Fatal("no free ports")
+	return threeMembers{}
+}
+
+// awaitVotes waits until every member has its vote. A member of a new ensemble serves clients a little
+// earlier.
+func (e threeMembers) awaitVotes(t *testing.T) {
+	t.Helper()
+	for range 1000 {
+		if out, err := e.run(t, "rollcall status -o json"); err == nil && strings.Count(out, `"joining":false`)+strings.Count(out, `"joining": false`) == 3 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("a member is still joining")
+}
+
+// hold opens a session on member 1 that holds /locks/backup and watches /config, until the test ends. It
+// returns its id.
+func (e threeMembers) hold(t *testing.T) string {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	c, err := client.Open(ctx, client.Config{Servers: e.hosts[:1], Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Abandon)
+	for _, node := range []struct {
+		path string
+		mode jute.CreateMode
+	}{{"/locks", jute.Persistent}, {"/config", jute.Persistent}, {"/locks/backup", jute.Ephemeral}} {
+		if _, err := c.Create(ctx, node.path, []byte("retries=3"), node.mode, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := c.Get(ctx, "/config", true); err != nil {
+		t.Fatal(err)
+	}
+	id, _ := c.Session()
+	return id.String()
+}
+
+// run runs a command line of the page. It returns what it prints on stdout. Words in quotes are one argument.
+func (e threeMembers) run(t *testing.T, line string) (string, error) {
+	t.Helper()
+	var args []string
+	for _, word := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1)[1:] {
+		args = append(args, strings.Trim(word, "'"))
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	var out, errs bytes.Buffer
+	err := runCommand(ctx, args, []string{"ROLLCALL_HOSTS=" + strings.Join(e.hosts, ","), "ROLLCALL_TOKEN_FILE=" + e.token}, &out, &errs)
+	if errs.Len() > 0 {
+		t.Logf("%s: %s", line, errs.String())
+	}
+	return out.String(), err
+}

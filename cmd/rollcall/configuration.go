@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+	"rollcall/cli"
+	"rollcall/config"
+)
+
+// newConfiguration returns the commands that show a configuration key by key.
+func newConfiguration(w cli.World) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: "show every key of a member's configuration", GroupID: cli.Look, Args: cli.Takes(0, 0, "a subcommand: show or check"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cmd.Usage(), cli.With(cli.WrongUse, errors.New("config: name a subcommand: show or check")))
+		},
+	}
+	cmd.AddCommand(newConfigShow(w), newConfigCheck(w))
+	return cmd
+}
+
+// newConfigShow returns the command that asks a member that runs.
+func newConfigShow(w cli.World) *cobra.Command {
+	link, out := cli.NewLink(w), cli.NewOutput(w)
+	cmd := &cobra.Command{
+		Use: "show [flags]", Short: "what holds in a member that runs", Args: cli.Takes(0, 0, "flags only"),
+		Long: "Asks the member at --admin for every key of its configuration: the value in force, the default, where the value is from, and what is unknown or dangerous.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			member, err := link.Admin(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return cli.Explained(cli.Print(out, keyColumns, api.All[api.Setting](cmd.Context(), member, "config", nil, nil)))
+		},
+	}
+	link.Register(cmd)
+	out.Register(cmd)
+	return cmd
+}
+
+// newConfigCheck returns the command that reads a configuration as serve does, and starts nothing.
+func newConfigCheck(w cli.World) *cobra.Command {
+	var flags config.Flags
+	out := cli.NewOutput(w)
+	cmd := &cobra.Command{
+		Use: "check [flags] [zoo.cfg]", Short: "what would hold in a member with this zoo.cfg", Args: cli.Takes(0, 1, oneFile),
+		Long: "Reads a configuration as rollcall serve does, with the same flags, and starts nothing. It shows every key: the value, the default, where the value is from, " +
+			"and what is unknown, without effect, dangerous or refused. The exit status is 1 if a member would not start with it.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r := config.Check(fileOf(args), w.Env, flags)
+			if len(r.Config.Keys) > 0 {
+				if err := cli.Print(out, keyColumns, rowsOf(r.Config.Keys)); err != nil {
+					return err
+				}
+			}
+			for _, warning := range besides(r) {
+				_, _ = fmt.Fprintln(w.Err, "warning:", cli.Visible(warning.String())) // the status tells the result
+			}
+			return refusals(r.Errors)
+		},
+	}
+	fs := flag.NewFlagSet("check", flag.ContinueOnError)
+	flags.Register(fs)
+	cmd.Flags().AddGoFlagSet(fs)
+	out.Register(cmd)
+	return cmd
+}
+
+// refusals returns one error for all that a member would not start with.
+func refusals(failed []error) error {
+	switch len(failed) {
+	case 0:
+		return nil
+	case 1:
+		return told{fmt.Errorf("config check: %w", failed[0])}
+	}
+	text := ""
+	for _, err := range failed {
+		text += "; " + err.Error()
+	}
+	return told{fmt.Errorf("config check: %d values are refused%s", len(failed), text)}
+}
+
+func rowsOf(keys []config.Key) iter.Seq2[api.Setting, error] {
+	return func(yield func(api.Setting, error) bool) {
+		for _, k := range keys {
+			if !yield(k.Setting(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// valueOf returns the value of a key, or in brackets what holds without one.
+func valueOf(s api.Setting) string {
+	if s.Value == "" && config.Verdict(s.State) == config.ByDefault {
+		return "(" + s.Default + ")"
+	}
+	return s.Value
+}
+
+// besides returns the warnings that are not in the rows of the keys.
+func besides(r config.Report) []config.Warning {
+	return slices.DeleteFunc(slices.Clone(r.Warnings), func(warning config.Warning) bool {
+		return slices.ContainsFunc(r.Config.Keys, func(k config.Key) bool {
+			return k.From == warning.Where && (k.Verdict == config.Unknown || k.Verdict == config.NoEffect)
+		})
+	})
+}
+
+var keyColumns = []cli.Column[api.Setting]{
+	{Name: "key", Cell: func(s api.Setting) string { return s.Key }},
+	{Name: "value", Cell: valueOf},
+	{Name: "state", Cell: func(s api.Setting) string { return s.State }, Tint: func(s api.Setting) cli.Tint { return keyTints[config.Verdict(s.State)] }},
+	{Name: "from", Cell: func(s api.Setting) string { return s.From }},
+	{Name: "default", Wide: true, Cell: func(s api.Setting) string { return s.Default }},
+	{Name: "warning", Cell: func(s api.Setting) string { return s.Warning }},
+}
+
+var keyTints = map[config.Verdict]cli.Tint{
+	config.InForce: cli.Bold, config.ByDefault: cli.Dim, config.NoEffect: cli.Yellow, config.Unknown: cli.Yellow, config.Dangerous: cli.Red, config.Refused: cli.Red,
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/cli"
+	"rollcall/member"
+	"rollcall/view"
+)
+
+// The lines that rollcall up keeps below its own on a terminal: the members and the sessions as they are.
+
+const (
+	// liveInterval is the time between two looks at the ensemble.
+	liveInterval = time.Second
+	// liveSessions is how many sessions are shown at most. Those that are nearest to their end come
+	// first, and are chosen among the first livePage of the ensemble.
+	liveSessions = 10
+	livePage     = 1000
+)
+
+// block is the lines that stand below on a terminal.
+type block []string
+
+// erase returns what removes them.
+func (b block) erase() string {
+	if len(b) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\x1b[%dF\x1b[0J", len(b)) // to the start of the first line, and delete what follows
+}
+
+// draw returns what prints them.
+func (b block) draw() string {
+	if len(b) == 0 {
+		return ""
+	}
+	return strings.Join(b, "\n") + "\n"
+}
+
+// showLive keeps the members and sessions below out's lines until ctx ends.
+func showLive(ctx context.Context, w cli.World, members []*member.Member, out *teller) {
+	tick := time.NewTicker(liveInterval)
+	defer tick.Stop()
+	defer out.show(nil)
+	for {
+		l := look(ctx, members)
+		if ctx.Err() != nil {
+			return
+		}
+		columns, rows := w.Size()
+		out.show(l.lines(w, columns, rows))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ensemble is what one look at the members shows.
+type ensemble struct {
+	members  []view.Status
+	sessions []view.Session // at most livePage
+	more     bool           // there are other sessions
+	err      error          // why the sessions are not known
+}
+
+// look asks the members in turn until one answers.
+func look(ctx context.Context, members []*member.Member) (e ensemble) {
+	for _, m := range members {
+		status, err := m.View().Status(ctx)
+		if err != nil {
+			e.err = err
+			continue
+		}
+		sessions, err := m.View().Sessions(ctx, view.Filter{}, view.Page{Limit: livePage})
+		e = ensemble{members: status.Rows, sessions: sessions.Rows, more: sessions.Next != "", err: err}
+		if err == nil {
+			return e
+		}
+	}
+	return e
+}
+
+// lines returns the lines for a terminal of this size, at most half of its height.
+func (e *ensemble) lines(w cli.World, columns, rows int) block {
+	lines := append([]string{""}, table(w, memberColumns, e.members)...)
+	shown := slices.Clone(e.sessions)
+	slices.SortStableFunc(shown, func(a, b view.Session) int { return cmp.Compare(timeLeft(a), timeLeft(b)) })
+	shown = shown[:min(len(shown), liveSessions)]
+	switch {
+	case e.err != nil:
+		lines = append(lines, "", "sessions: "+cli.Visible(e.err.Error()))
+	case len(shown) == 0:
+		lines = append(lines, "", "no sessions")
+	default:
+		lines = append(append(lines, ""), table(w, sessionColumns, shown)...)
+		if len(e.sessions) > len(shown) || e.more {
+			lines = append(lines, fmt.Sprintf("and others; rollcall sessions --hosts %s lists all", e.members[0].Clients))
+		}
+	}
+	lines = lines[:min(len(lines), max(1, rows/2))]
+	for i := range lines {
+		if line := []rune(lines[i]); len(line) > columns {
+			lines[i] = string(line[:columns]) // a longer one would take two lines, and erase would leave one
+		}
+	}
+	return lines
+}
+
+// timeLeft orders sessions by their end. Those whose time the leader did not tell come last.
+func timeLeft(s view.Session) time.Duration {
+	if !s.Timed {
+		return math.MaxInt64
+	}
+	return s.Left
+}
+
+var memberColumns = []cli.Column[view.Status]{
+	{Name: "member", Cell: func(s view.Status) string { return fmt.Sprint(s.Member) }},
+	{Name: "role", Cell: func(s view.Status) string { return cmp.Or(s.Role, "not serving") }},
+	{Name: "term", Right: true, Cell: func(s view.Status) string { return fmt.Sprint(s.Term) }},
+	{Name: "clients", Cell: func(s view.Status) string { return s.Clients }},
+	{Name: "connections", Right: true, Cell: func(s view.Status) string { return fmt.Sprint(s.Connections) }},
+	{Name: "watches", Right: true, Cell: func(s view.Status) string { return fmt.Sprint(s.Watches) }},
+	{Name: "applied", Right: true, Cell: func(s view.Status) string { return fmt.Sprint(s.Applied) }},
+}
+
+var sessionColumns = []cli.Column[view.Session]{
+	{Name: "session", Cell: func(s view.Session) string { return s.ID.String() }},
+	{Name: "state", Cell: func(s view.Session) string { return s.State.String() }},
+	{Name: "member", Right: true, Cell: func(s view.Session) string { return fmt.Sprint(s.Member) }},
+	{Name: "address", Cell: func(s view.Session) string { return s.Address }},
+	{Name: "timeout", Right: true, Cell: func(s view.Session) string { return s.Timeout.String() }},
+	{Name: "left", Right: true, Cell: func(s view.Session) string {
+		if !s.Timed {
+			return ""
+		}
+		return s.Left.Round(100 * time.Millisecond).String()
+	}},
+	{Name: "ephemerals", Right: true, Cell: func(s view.Session) string { return fmt.Sprint(s.Ephemerals) }},
+	{Name: "watches", Right: true, Cell: func(s view.Session) string { return fmt.Sprint(s.Watches) }},
+}
+
+// table returns the lines of a table, without colours, so that they can be cut to the terminal.
+func table[T any](w cli.World, columns []cli.Column[T], rows []T) []string {
+	var text bytes.Buffer
+	w.Out, w.OutTerminal = &text, false
+	_ = cli.Print(cli.NewOutput(w), columns, func(yield func(T, error) bool) { // a buffer takes everything
+		for _, row := range rows {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	})
+	return strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+}

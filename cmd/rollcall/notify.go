@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/cli"
+)
+
+// notifyInterval is how often systemd hears from a member whose state has changed.
+const notifyInterval = time.Second
+
+// notifier tells systemd how a member fares, as sd_notify(3) says. It tells nobody if the environment does
+// not name systemd's socket.
+type notifier struct {
+	socket   net.Conn
+	watchdog time.Duration // systemd restarts the member if it hears nothing for so long; 0: it does not
+	status   string        // the last one
+	beat     time.Time     // when the watchdog was last told that the member works
+}
+
+// newNotifier connects to systemd's socket.
+func newNotifier(w cli.World) *notifier {
+	n := &notifier{}
+	name := w.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return n
+	}
+	if socket, err := net.Dial("unixgram", name); err == nil { // without it systemd ends a start after TimeoutStartSec
+		n.socket = socket
+	}
+	if us, err := strconv.ParseInt(w.Getenv("WATCHDOG_USEC"), 10, 64); err == nil && us > 0 {
+		n.watchdog = time.Duration(us) * time.Microsecond
+	}
+	return n
+}
+
+// send sends assignments such as READY=1. A socket that does not take them is systemd's concern.
+func (n *notifier) send(assignments ...string) {
+	if n.socket != nil {
+		_, _ = n.socket.Write([]byte(strings.Join(assignments, "\n")))
+	}
+}
+
+// run tells systemd that the member has started, then how it fares, and at the end of ctx that it stops. A
+// member without a quorum has started, too: it waits for the others, however long that takes. As long as
+// its disk and its state machine respond, it works for the watchdog.
+func (n *notifier) run(ctx context.Context, health func() admin.Health) {
+	if n.socket == nil {
+		return
+	}
+	defer func() { _ = n.socket.Close() }()
+	ticker := time.NewTicker(notifyInterval)
+	defer ticker.Stop()
+	n.send("READY=1")
+	for {
+		n.look(health(), time.Now())
+		select {
+		case <-ctx.Done():
+			n.send("STOPPING=1", "STATUS=moving leadership and clients to other members")
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// look tells systemd what is new.
+func (n *notifier) look(health admin.Health, now time.Time) {
+	if text, _ := health.Text(); text != n.status {
+		n.status = text
+		n.send("STATUS=" + strings.ReplaceAll(text, "\n", " "))
+	}
+	if n.watchdog > 0 && health.Stalled == "" && now.Sub(n.beat) >= n.watchdog/4 {
+		n.beat = now
+		n.send("WATCHDOG=1")
+	}
+}

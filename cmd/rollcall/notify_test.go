@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/cli"
+)
+
+// systemdSocket is a socket as systemd gives one to a service. It may be abstract.
+func systemdSocket(t *testing.T, name string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// heard returns the next datagram.
+func heard(t *testing.T, conn *net.UnixConn) string {
+	t.Helper()
+	b := make([]byte, 4096)
+	n, err := conn.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}
+
+// A member tells systemd that it has started, its role, that it works, and that it stops.
+func TestServeNotifies(t *testing.T) {
+	dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=0\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\ntickTime=500\n"})
+	name := filepath.Join(t.TempDir(), "notify")
+	conn := systemdSocket(t, name)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- runCommand(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=2000000"}, io.Discard, io.Discard)
+	}()
+	if got := heard(t, conn); got != "STATUS=opening the data folder" {
+		t.Errorf("at first %q", got)
+	}
+	if got := heard(t, conn); got != "READY=1" {
+		t.Errorf("then %q", got)
+	}
+	for want := []string{"STATUS=standalone", "WATCHDOG=1"}; len(want) > 0; {
+		got := heard(t, conn)
+		want = slices.DeleteFunc(want, func(s string) bool { return s == got })
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for !strings.HasPrefix(heard(t, conn), "STOPPING=1\nSTATUS=") {
+	}
+}
+
+// A member without a quorum has started. The watchdog does not hear from one whose disk hangs.
+func TestNotifierLooks(t *testing.T) {
+	conn := systemdSocket(t, fmt.Sprintf("@rollcall-test-%d", os.Getpid()))
+	n := newNotifier(cli.World{Env: []string{"NOTIFY_SOCKET=" + conn.LocalAddr().String(), "WATCHDOG_USEC=8000000"}})
+	begun := time.Unix(1000, 0)
+	for i, step := range []struct {
+		after  time.Duration
+		health admin.Health
+		want   []string
+	}{
+		{0, admin.Health{}, []string{"STATUS=no leader is known: a majority of the members must be up and reach each other", "WATCHDOG=1"}},
+		{time.Second, admin.Health{}, nil},
+		{2 * time.Second, admin.Health{Role: "leader", HasLeader: true}, []string{"STATUS=leader", "WATCHDOG=1"}},
+		{3 * time.Second, admin.Health{Stalled: "the disk\nhangs"}, []string{"STATUS=the disk hangs"}},
+		{9 * time.Second, admin.Health{Stalled: "the disk\nhangs"}, nil},
+		{10 * time.Second, admin.Health{Damage: "entry 7"}, []string{"STATUS=the state of this member is damaged: entry 7", "WATCHDOG=1"}},
+	} {
+		n.look(step.health, begun.Add(step.after))
+		n.send("END")
+		var got []string
+		for {
+			text := heard(t, conn)
+			if text == "END" {
+				break
+			}
+			got = append(got, text)
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+// Without systemd nothing is told, whatever the variable says.
+func TestNotifierWithoutSystemd(t *testing.T) {
+	for _, env := range []string{"", "NOTIFY_SOCKET=/nonexistent/socket"} {
+		n := newNotifier(cli.World{Env: []string{env}})
+		n.send("READY=1")
+		n.run(t.Context(), func() admin.Health { panic("nobody asks") })
+	}
+}

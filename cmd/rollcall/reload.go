@@ -1,0 +1,76 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"rollcall/cli"
+	"rollcall/config"
+	"rollcall/logs"
+)
+
+// reloadOnHangup reads the configuration again whenever the process gets SIGHUP, until stop is called.
+// cfg is the configuration that the member has started with.
+func (f *memberFlags) reloadOnHangup(w cli.World, args []string, cfg config.Config, log *logs.Log) (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ended, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-hangups:
+				f.reload(w, args, cfg, log)
+			case <-over:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(over)
+		<-ended
+	}
+}
+
+// reload reads the configuration again and sets the level of the log. The other keys have an effect when
+// the member is started again; reload logs which of them have changed.
+func (f *memberFlags) reload(w cli.World, args []string, started config.Config, log *logs.Log) {
+	before := log.Level()
+	cfg, _, err := config.Load(fileOf(args), w.Env, f.config)
+	if err != nil {
+		log.Always().Error("the configuration cannot be read again, so nothing has changed; correct it before the next start", "err", err)
+		return
+	}
+	level := f.level(cfg)
+	line := []any{"logLevel", logs.LevelName(level), "before", logs.LevelName(before)}
+	if later := changedKeys(started.Keys, cfg.Keys); len(later) > 0 {
+		line = append(line, "later", strings.Join(later, ", ")) // at the next start
+	}
+	log.SetLevel(level)
+	log.Always().Info("configuration read again", line...)
+}
+
+// changedKeys returns the names of the keys, but logLevel, that have other values in now than in then.
+func changedKeys(then, now []config.Key) (changed []string) {
+	values := map[string]string{}
+	for _, k := range then {
+		values[k.Name] = k.Value
+	}
+	for _, k := range now {
+		if was, known := values[k.Name]; !known || was != k.Value {
+			changed = append(changed, k.Name)
+		}
+		delete(values, k.Name)
+	}
+	changed = slices.AppendSeq(changed, maps.Keys(values)) // they are gone
+	changed = slices.DeleteFunc(changed, func(name string) bool {
+		return name == "logLevel" || strings.HasSuffix(name, ".N") || strings.HasSuffix(name, ".*")
+	})
+	slices.Sort(changed)
+	return slices.Compact(changed)
+}

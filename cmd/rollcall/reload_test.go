@@ -1,0 +1,134 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/cli"
+	"rollcall/config"
+)
+
+// journal collects the lines of a log.
+type journal chan string
+
+func (j journal) Write(b []byte) (int, error) {
+	_, line, _ := strings.Cut(strings.TrimSpace(string(b)), " ") // without the time
+	j <- line
+	return len(b), nil
+}
+
+// At SIGHUP the level of the log is read again, and the log says so, whatever its level. It names the
+// other keys that have changed. A configuration that is wrong changes nothing.
+func TestReload(t *testing.T) {
+	const base = "dataDir=DIR\nclientPort=2181\n"
+	dir, at := inDir(t, map[string]string{"zoo.cfg": base + "logLevel=warn\n"})
+	file := filepath.Join(dir, "zoo.cfg")
+	lines := make(journal, 10)
+	var f memberFlags
+	cfg, log, err := f.configured(cli.World{Err: lines}, "serve", []string{file})
+	if err != nil || log.Level() != slog.LevelWarn {
+		t.Fatalf("%v, level %v", err, log.Level())
+	}
+	stop := f.reloadOnHangup(cli.World{}, []string{file}, cfg, log)
+	defer stop()
+	for _, tt := range []struct {
+		text  string
+		level slog.Level
+		want  string
+	}{
+		{base + "logLevel=debug\ntickTime=500\nserver.1=a:1:2\nnosuch=1\n", slog.LevelDebug, `level=INFO msg="configuration read again" logLevel=debug before=warn later="nosuch, server.1, tickTime"`},
+		{base + "logLevel=loud\n", slog.LevelDebug, `level=ERROR msg="the configuration cannot be read again, so nothing has changed; correct it before the next start" err="DIR/zoo.cfg:3: logLevel=loud: allowed is debug, info, warn or error"`},
+		{base, slog.LevelInfo, `level=INFO msg="configuration read again" logLevel=info before=debug`},
+		{base + "logLevel=error\n", slog.LevelError, `level=INFO msg="configuration read again" logLevel=error before=info`},
+	} {
+		if err := os.WriteFile(file, []byte(at(tt.text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-lines:
+			if got != at(tt.want) || log.Level() != tt.level {
+				t.Errorf("logged %s and has level %v, want %s", got, log.Level(), at(tt.want))
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nothing logged, want %s", tt.want)
+		}
+	}
+	f.verbose = true
+	f.reload(cli.World{}, []string{file}, cfg, log)
+	if log.Level() != slog.LevelDebug {
+		t.Errorf("with -v: level %v", log.Level())
+	}
+}
+
+// All keys without effect are in one line, in the order of the file. Each other warning has its own.
+func TestWarnings(t *testing.T) {
+	dir, at := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=2181\npreAllocSize=64\nnosuch=1\nautopurge.purgeInterval=1\nlogFormat=json\n"})
+	var out strings.Builder
+	var f memberFlags
+	env := []string{"ZOO_CONF_DIR=" + dir}
+	if _, _, err := f.configured(cli.World{Err: &out, Env: env}, "serve", nil); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSpace(out.String()), "\n")
+	want := []string{
+		`"level":"WARN","msg":"unknown key nosuch","where":"DIR/zoo.cfg:4"}`,
+		`"level":"WARN","msg":"keys have no effect; docs/configuration.md says why","keys":"preAllocSize (DIR/zoo.cfg:3), autopurge.purgeInterval (DIR/zoo.cfg:5)"}`,
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d lines:\n%s", len(got), out.String())
+	}
+	for i := range want {
+		if !strings.HasSuffix(got[i], at(want[i])) {
+			t.Errorf("logged %s, want %s", got[i], at(want[i]))
+		}
+	}
+}
+
+// Lines carry a priority only if systemd's journal reads this very file.
+func TestToJournal(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "err"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(int(f.Fd()), &stat); err != nil {
+		t.Fatal(err)
+	}
+	named := streamName(stat)
+	for _, tt := range []struct {
+		w    cli.World
+		want bool
+	}{
+		{cli.World{Err: f, Env: []string{"JOURNAL_STREAM=" + named}}, true},
+		{cli.World{Err: f, Env: []string{"JOURNAL_STREAM=" + named + "0"}}, false},
+		{cli.World{Err: f}, false},
+		{cli.World{Err: new(strings.Builder), Env: []string{"JOURNAL_STREAM=" + named}}, false},
+	} {
+		if got := toJournal(tt.w); got != tt.want {
+			t.Errorf("%v: %t", tt.w.Env, got)
+		}
+	}
+}
+
+func TestChangedKeys(t *testing.T) {
+	keys := func(pairs ...string) (all []config.Key) {
+		for i := 0; i < len(pairs); i += 2 {
+			all = append(all, config.Key{Name: pairs[i], Value: pairs[i+1]})
+		}
+		return all
+	}
+	then := keys("tickTime", "2000", "server.N", "", "syncLimit", "5", "odd", "1", "logLevel", "info")
+	now := keys("tickTime", "3000", "server.1", "a:1:2", "syncLimit", "5", "logLevel", "debug")
+	if got := strings.Join(changedKeys(then, now), " "); got != "odd server.1 tickTime" {
+		t.Errorf("%s", got)
+	}
+}

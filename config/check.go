@@ -1,0 +1,179 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"rollcall/api"
+)
+
+// Verdict says what came of a key.
+type Verdict string
+
+// These are the verdicts.
+const (
+	InForce   Verdict = "in force"  // as it was set
+	ByDefault Verdict = "default"   // it was not set
+	NoEffect  Verdict = "no effect" // Rollcall does not serve it
+	Unknown   Verdict = "unknown"   // there is no such key
+	Dangerous Verdict = "dangerous" // it is in force, and may cost data, clients or secrets
+	Refused   Verdict = "refused"   // a member does not start with it
+)
+
+// Key is a key with what holds for it in one configuration.
+type Key struct {
+	Name    string
+	Value   string // as it was set, or the default; "" if it is secret or the key is unknown
+	Default string // or, in words, what holds without the key
+	From    string // "zoo.cfg:12", "ZOO_TICK_TIME", "-tick"; "default"
+	Verdict Verdict
+	Why     string // the reason for NoEffect, Unknown, Dangerous and Refused
+}
+
+// Setting returns the key as operators see it.
+func (k Key) Setting() api.Setting {
+	return api.Setting{Key: k.Name, Value: k.Value, Default: k.Default, From: k.From, State: string(k.Verdict), Warning: k.Why}
+}
+
+// Report is what a configuration comes to.
+type Report struct {
+	Config   Config    // complete if there is no error; its Keys are there if the sources could be read
+	Warnings []Warning // as of Load
+	Errors   []error   // why a member does not start with it; Load returns the first one
+}
+
+// Check reads a configuration as Load does, and goes on after an error, so that it reports all that is
+// wrong with single keys. What concerns several keys is checked if they are all right by themselves.
+func Check(file string, env []string, flags Flags) Report {
+	d, all, err := read(file, env, flags)
+	if err != nil {
+		return Report{Warnings: all.warnings, Errors: []error{err}} // a source cannot be read
+	}
+	failed := d.accept(all.list)
+	if len(failed) == 0 {
+		if err := d.finish(); err != nil {
+			failed = []error{err}
+		}
+	}
+	d.Keys = d.explain()
+	return Report{Config: d.Config, Warnings: d.warnings, Errors: failed}
+}
+
+// outcome is a setting with what came of it.
+type outcome struct {
+	setting
+	key     *key // nil: unknown
+	warning string
+	err     error
+}
+
+// explain returns every key with what holds for it.
+func (d *draft) explain() []Key {
+	var rows, unknown []Key
+	set := map[*key][]outcome{}
+	for _, o := range d.outcomes {
+		if o.key == nil {
+			unknown = append(unknown, Key{Name: Brief(o.setting.key), From: o.where, Verdict: Unknown, Why: "there is no such key"}) // without its value: it may be a secret under a mistyped name
+			continue
+		}
+		set[o.key] = append(set[o.key], o)
+	}
+	for i := range keys {
+		k := &keys[i]
+		if len(set[k]) == 0 {
+			rows = append(rows, Key{Name: k.name, Value: k.def, Default: cmp.Or(k.def, k.unset), From: "default", Verdict: ByDefault})
+		}
+		for _, o := range set[k] {
+			rows = append(rows, d.explainOne(o))
+		}
+	}
+	return append(rows, unknown...)
+}
+
+// explainOne returns what holds for a key that was set.
+func (d *draft) explainOne(o outcome) Key {
+	k := o.key
+	row := Key{Name: o.setting.key, Value: Brief(o.value), Default: cmp.Or(k.def, k.unset), From: o.where, Verdict: InForce}
+	if k.secret {
+		row.Value = ""
+	}
+	switch {
+	case o.err != nil:
+		row.Verdict, row.Why = Refused, o.err.Error()
+	case o.warning != "":
+		row.Verdict, row.Why = NoEffect, k.doc
+	case k.risk != nil:
+		if row.Why = k.risk(d); row.Why != "" {
+			row.Verdict = Dangerous
+		}
+	}
+	return row
+}
+
+// These say why a value is dangerous, or "".
+
+func riskOfTick(d *draft) string {
+	if d.Tick.Milliseconds() >= leastTick {
+		return ""
+	}
+	return fmt.Sprintf("below %d ms a busy machine or disk is taken for a dead one, and leadership changes hands", leastTick)
+}
+
+func riskOfMinTimeout(d *draft) string {
+	if d.MinTimeout >= 2*d.Tick {
+		return ""
+	}
+	return "below 2 ticks a session may expire while a leader is replaced"
+}
+
+func riskOfBuffer(d *draft) string {
+	if d.Limits.MaxBuffer <= usualBuffer {
+		return ""
+	}
+	return "a large request holds up the others, and clients read answers of this length only if they have the same setting"
+}
+
+func riskOfConnections(d *draft) string {
+	if d.Limits.MaxClientConns >= 0 {
+		return ""
+	}
+	return "one client that opens connections in a loop takes all file descriptors"
+}
+
+func riskOfAddress(d *draft) string {
+	if loopback(d.adminHost) {
+		return ""
+	}
+	return "there is no HTTPS yet: passwords and tokens that cross the network can be read on the way"
+}
+
+func riskOfMetrics(d *draft) string {
+	if !d.metricsEnabled || loopback(d.metricsHost) {
+		return ""
+	}
+	return "everybody who reaches the port can read the metrics"
+}
+
+func riskOfACL(d *draft) string {
+	if !d.Rules.SkipACL {
+		return ""
+	}
+	return "every client may read and change every node"
+}
+
+// loopback reports whether host is one that only this machine reaches.
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback() || strings.EqualFold(host, "localhost")
+}
+
+const (
+	// leastTick is the shortest tick, in ms, that is not called dangerous: a leader is replaced after a
+	// quarter of a tick without a sign of life, but after no less than 150 ms.
+	leastTick = 500
+	// usualBuffer is the longest request, in bytes, that is not called dangerous: four times
+	// ZooKeeper's default.
+	usualBuffer = 4 << 20
+)

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Each verdict has its cause. A value is dangerous only if it is so, and a secret is not shown.
+func TestCheckVerdicts(t *testing.T) {
+	const digest = "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
+	tests := []struct {
+		line    string
+		verdict Verdict
+		why     string
+	}{
+		{"snapCount=5000", InForce, ""},
+		{"zookeeper.snapCount=5000", InForce, ""},
+		{"snapCount=1", Refused, "allowed"},
+		{"leaderServes=no", NoEffect, "the leader takes clients, too"},
+		{"leaderServes=yes", InForce, ""},
+		{"sslQuorum=true", Refused, "TLS is not served yet"},
+		{"snapcount=5000", Unknown, "no such key"},
+		{"DigestAuthenticationProvider.superDigest=" + digest, InForce, ""},
+		{"DigestAuthenticationProvider.superdigest=" + digest, Unknown, "no such key"},
+		{"metricsProvider.ssl.keyStore.password=secret", NoEffect, "ZooKeeper's providers"},
+		{"authProvider.1=secret", NoEffect, "Java classes"},
+		{"ssl.keyStore.password=secret", NoEffect, "TLS is not served yet"},
+
+		{"tickTime=500", InForce, ""},
+		{"tickTime=499", Dangerous, "taken for a dead one"},
+		{"minSessionTimeout=6000", InForce, ""}, // the default tick is 3 s
+		{"minSessionTimeout=5999", Dangerous, "below 2 ticks"},
+		{"maxClientCnxns=1", InForce, ""},
+		{"maxClientCnxns=0", Dangerous, "file descriptors"},
+		{"jute.maxbuffer=4194304", InForce, ""},
+		{"jute.maxbuffer=4194305", Dangerous, "holds up the others"},
+		{"admin.serverAddress=127.0.0.2", InForce, ""},
+		{"admin.serverAddress=localhost", InForce, ""},
+		{"admin.serverAddress=0.0.0.0", Dangerous, "no HTTPS yet"},
+		{"metricsProvider.className=org.apache.zookeeper.metrics.impl.DefaultMetricsProvider", InForce, ""},
+		{"metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", Dangerous, "can read the metrics"},
+		{"skipACL=no", InForce, ""},
+		{"skipACL=yes", Dangerous, "every client"},
+	}
+	for _, tt := range tests {
+		dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=2181\n" + tt.line + "\n"})
+		file := filepath.Join(dir, "zoo.cfg")
+		r := Check(file, nil, Flags{})
+		name, value, _ := strings.Cut(tt.line, "=")
+		var found []Key
+		for _, k := range r.Config.Keys {
+			if k.From == file+":3" {
+				found = append(found, k)
+			}
+		}
+		if len(found) != 1 {
+			t.Errorf("%s: rows %+v, want one", tt.line, found)
+			continue
+		}
+		k := found[0]
+		if strings.Contains(value, "secret") || strings.Contains(value, digest) || tt.verdict == Unknown {
+			value = ""
+		}
+		if k.Name != canonical(name) || k.Value != value || k.Verdict != tt.verdict || !strings.Contains(k.Why, tt.why) || (tt.why == "") != (k.Why == "") {
+			t.Errorf("%s: %+v, want it %s because %q", tt.line, k, tt.verdict, tt.why)
+		}
+		if failed := len(r.Errors) > 0; failed != (tt.verdict == Refused) {
+			t.Errorf("%s: errors %v", tt.line, r.Errors)
+		}
+	}
+}
+
+// Every risk of the table has a value that shows it in the test above.
+func TestEveryRiskIsTested(t *testing.T) {
+	tested := "tickTime minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className skipACL"
+	for i := range keys {
+		if k := &keys[i]; k.risk != nil && !strings.Contains(tested, k.name) {
+			t.Errorf("%s: add its dangerous value to TestCheckVerdicts, and its name here", k.name)
+		}
+	}
+}
+
+// Check reports all keys that are wrong, and Load the first of them. A key that is not set has its
+// default.
+func TestCheckReportsAll(t *testing.T) {
+	dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=x\ntickTime=-1\nsnapCount=7\nno.such=1\n"})
+	file := filepath.Join(dir, "zoo.cfg")
+	r := Check(file, []string{"JVMFLAGS=-Dzookeeper.skipACL=yes"}, parseFlags(t, "-set", "enforceQuota=true"))
+	if len(r.Errors) != 2 || !strings.Contains(r.Errors[0].Error(), "clientPort=x") || !strings.Contains(r.Errors[1].Error(), "tickTime=-1") {
+		t.Errorf("errors %v", r.Errors)
+	}
+	if _, _, err := Load(file, nil, Flags{}); err == nil || err.Error() != r.Errors[0].Error() {
+		t.Errorf("Load: %v, want %v", err, r.Errors[0])
+	}
+	from := map[string]string{"snapCount": file + ":4", "skipACL": "JVMFLAGS", "enforceQuota": "-set", "syncLimit": "default", "no.such": file + ":5"}
+	for _, k := range r.Config.Keys {
+		if want := from[k.Name]; want != "" && k.From != want {
+			t.Errorf("%s is from %s, want %s", k.Name, k.From, want)
+		}
+		delete(from, k.Name)
+		if k.From == "default" && k.Default == "" {
+			t.Errorf("%s: no default", k.Name)
+		}
+	}
+	if len(from) > 0 {
+		t.Errorf("not reported: %v", from)
+	}
+	if r := Check(filepath.Join(dir, "none.cfg"), nil, Flags{}); len(r.Errors) != 1 || len(r.Config.Keys) != 0 {
+		t.Errorf("a file that is not there: %+v", r)
+	}
+	concerns, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nminSessionTimeout=9\nmaxSessionTimeout=8\n"})
+	if r := Check(filepath.Join(concerns, "zoo.cfg"), nil, Flags{}); len(r.Errors) != 1 || len(r.Config.Keys) == 0 {
+		t.Errorf("two keys that do not fit: %v, %d keys", r.Errors, len(r.Config.Keys))
+	}
+}

@@ -1,0 +1,195 @@
+// The tree of nodes, and one node. Who is signed in may create, set and delete.
+
+import { get } from './ask.js';
+import { authorization, me } from './credentials.js';
+import { dump, text, toBase64, toBytes } from './data.js';
+import { confirm, form, show } from './dialog.js';
+import { $, badge, facts, h, say } from './dom.js';
+import { ago, bytes, count, moment, shown } from './format.js';
+import { describe } from './session.js';
+import { act } from './signin.js';
+import { join, parentOf, Tree } from './tree.js';
+
+// longest is how many bytes of a node's data are shown.
+const longest = 64 << 10;
+
+// start makes the view, and returns what main.js needs of it.
+export function start() {
+  const nodes = new Nodes();
+  return { open: (path) => nodes.open(path || '/'), changed: () => nodes.draw() };
+}
+
+class Nodes {
+  #tree = new Tree($('#tree'), async (path, from, limit) => {
+    const node = await get('nodes', { path, from, limit });
+    return { names: node.children, next: node.next };
+  }, (path) => go(path));
+  #path = '/';
+  #node = null; // as it was read
+  #asked = 0;
+
+  constructor() {
+    $('#path').addEventListener('submit', (event) => {
+      event.preventDefault();
+      go(event.target.elements.path.value.trim());
+    });
+  }
+
+  // open shows a node.
+  async open(path) {
+    this.#path = path;
+    $('#path').elements.path.value = path;
+    await this.#read();
+    this.#tree.reveal(path).catch(() => {}); // the node's own page says what is wrong
+  }
+
+  async #read() {
+    const asked = ++this.#asked;
+    const busy = $('#node');
+    busy.setAttribute('aria-busy', 'true');
+    let node = null;
+    let failure;
+    try {
+      node = await get('nodes', { path: this.#path, limit: 1 });
+    } catch (err) {
+      failure = err;
+    }
+    if (asked === this.#asked) {
+      busy.removeAttribute('aria-busy');
+      this.#node = node;
+      this.draw(failure);
+    }
+  }
+
+  // draw shows the node that was read, or why there is none.
+  draw(failure) {
+    const node = this.#node;
+    if (!node) {
+      if (failure) {
+        $('#node').replaceChildren(h('h2', { class: 'path' }, shown(this.#path)), h('p', { class: 'failure' }, failure.message));
+      }
+      return;
+    }
+    $('#node').replaceChildren(h('h2', { class: 'path' }, shown(node.path)), ...this.#actions(node), ...contents(node),
+      h('h3', {}, 'Stat'), facts(stat(node.stat)), h('h3', {}, 'Access'), access(node.acl));
+  }
+
+  #actions(node) {
+    if (authorization() === '') {
+      return [h('p', { class: 'sub' }, 'Sign in to change nodes.')];
+    }
+    if (!me.changes) {
+      return [h('p', { class: 'sub' }, `You cannot change nodes from here: ${me.why}.`)];
+    }
+    const button = (title, tone, run) => h('button', { type: 'button', class: tone, onclick: run }, title);
+    return [h('div', { class: 'buttons' }, button('Create a child…', '', () => this.#create(node)),
+      button('Set data…', '', () => this.#set(node)), node.path !== '/' && button('Delete…', 'danger', () => this.#delete(node)))];
+  }
+
+  #create(node) {
+    this.#edit({
+      title: `Create a child of ${shown(node.path)}`, verb: 'Create',
+      fields: [
+        h('label', {}, 'Name', h('input', { name: 'name', required: true, autofocus: true, pattern: '[^\\/]+', title: 'a name without /', spellcheck: 'false', autocapitalize: 'off' })),
+        h('label', {}, 'Data', h('textarea', { name: 'data', rows: 6, spellcheck: 'false' })),
+      ],
+      act: (data) => act('nodes/create', { path: join(node.path, data.get('name')), data: encoded(data) }),
+      done: async ({ path }) => {
+        await this.#tree.renew(node.path);
+        go(path);
+        say(`Node ${shown(path)} was created.`);
+      },
+    });
+  }
+
+  #set(node) {
+    const all = toBytes(node.data);
+    const long = all.length < node.stat.data_length; // the member sends no more
+    const now = long ? '' : text(all);
+    const end = lineEnd(now ?? '');
+    this.#edit({
+      title: `Set the data of ${shown(node.path)}`, verb: 'Set',
+      fields: [
+        long && h('p', { class: 'note' }, `The node has ${bytes(node.stat.data_length)}. What you write here replaces all of them.`),
+        now === null && h('p', { class: 'note' }, 'The data are not text. What you write here replaces them.'),
+        end === null && h('p', { class: 'note' }, 'The lines of the data end in different ways. What you write here replaces them, with the same end for all lines.'),
+        h('label', {}, 'Data', h('textarea', { name: 'data', rows: 10, autofocus: true, spellcheck: 'false' }, now ?? '')),
+        h('p', { class: 'sub' }, `It is refused if somebody else has changed the node since: version ${node.stat.version} is replaced.`),
+      ],
+      act: (data) => act('nodes/set', { path: node.path, data: encoded(data, end ?? '\n'), version: node.stat.version }),
+      done: async () => {
+        await this.#read();
+        say(`The data of ${shown(node.path)} were set.`);
+      },
+    });
+  }
+
+  #edit({ title, verb, fields, act, done }) {
+    show({ title, build: (close) => form({ fields, verb, act, cancel: () => close(), done: (answer) => {
+      close();
+      done(answer);
+    } }) });
+  }
+
+  async #delete(node) {
+    const gone = await confirm({
+      title: `Delete ${shown(node.path)}?`,
+      text: [node.stat.children > 0 ? `It has ${count(node.stat.children)} children, so the ensemble will refuse.` : 'It has no children.',
+        ...(node.stat.owner ? [`It belongs to session ${node.stat.owner}, which may rely on it.`] : [])],
+      verb: 'Delete',
+      act: () => act('nodes/delete', { path: node.path, version: node.stat.version }),
+    });
+    if (gone) {
+      const parent = parentOf(node.path);
+      await this.#tree.renew(parent);
+      go(parent);
+      say(`Node ${shown(node.path)} was deleted.`);
+    }
+  }
+}
+
+// go shows a node, and makes it the page's address.
+function go(path) {
+  location.hash = `#/nodes/${encodeURIComponent(path)}`;
+}
+
+// A text field turns every end of a line into \n, or into \r\n when it is sent. encoded puts the end that
+// the data had.
+const encoded = (data, end = '\n') => toBase64(new TextEncoder().encode(data.get('data').replace(/\r?\n/g, end)));
+
+// lineEnd returns how the lines of a text end: \n, or \r\n; null if they differ.
+function lineEnd(text) {
+  const rest = text.replaceAll('\r\n', '');
+  const windows = rest.length < text.length;
+  return rest.includes('\r') || windows && rest.includes('\n') ? null : windows ? '\r\n' : '\n';
+}
+
+function contents(node) {
+  const all = toBytes(node.data);
+  if (all.length === 0) {
+    return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, 'none')];
+  }
+  const written = text(all.slice(0, longest), all.length > longest);
+  const size = node.stat.data_length;
+  const rest = size > longest ? `, of which the first ${bytes(longest)} are shown` : '';
+  return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, `${bytes(size)}${written === null ? ', in hexadecimal' : ''}${rest}`),
+    h('pre', { tabindex: '0', 'aria-label': 'Data' }, written ?? dump(all, longest))];
+}
+
+function stat(s) {
+  return [
+    ['Owner', s.owner ? h('button', { type: 'button', class: 'name', onclick: () => describe(s.owner) }, s.owner) : 'none'],
+    ['Children', count(s.children)],
+    ['Versions', `data ${s.version}, children ${s.cversion}, access ${s.aversion}`],
+    ['Created', `${moment(s.ctime)} (${ago(s.ctime)}), zxid ${s.czxid}`],
+    ['Changed', `${moment(s.mtime)} (${ago(s.mtime)}), zxid ${s.mzxid}`],
+    ['Children changed', `zxid ${s.pzxid}`],
+  ];
+}
+
+function access(acl) {
+  if (acl.length === 0) {
+    return h('p', { class: 'sub' }, 'open to everybody');
+  }
+  return h('ul', { class: 'plain' }, acl.map((one) => h('li', {}, badge(one.perms || 'nothing'), ' ', h('span', { class: 'code' }, shown(`${one.scheme}:${one.id}`)))));
+}

@@ -1,0 +1,189 @@
+// A tree of nodes that asks for children when they are looked at. Its keys are those of every tree: up and
+// down, right opens, left closes or goes to the parent, Home and End, Enter chooses.
+
+import { $, h } from './dom.js';
+import { shown } from './format.js';
+
+// page is how many children are asked for at a time.
+const page = 200;
+
+// Tree shows the nodes below / in a list. children(path, from, limit) resolves to {names, next}. choose(path)
+// is called for a node that the user picks.
+export class Tree {
+  #root;
+  #children;
+  #choose;
+
+  constructor(root, children, choose) {
+    this.#root = root;
+    this.#children = children;
+    this.#choose = choose;
+    root.addEventListener('keydown', (event) => this.#press(event));
+    root.addEventListener('click', (event) => this.#click(event));
+    root.append(this.#item('/', '/', 1));
+    $('[role=treeitem]', root).tabIndex = 0;
+  }
+
+  // reveal opens the way to a node, and marks it, without moving the focus.
+  async reveal(path) {
+    let item = this.#root.firstElementChild;
+    for (const part of path.split('/').filter(Boolean)) {
+      await this.#expand(item);
+      item = [...(group(item)?.children ?? [])].find((child) => child.dataset.name === part) ?? await this.#beyond(item, part);
+      if (!item) {
+        return;
+      }
+    }
+    this.#mark(item);
+    await this.#expand(item);
+  }
+
+  // renew asks for the children of a node again, after a change.
+  async renew(path) {
+    const item = this.#find(path);
+    if (item) {
+      group(item)?.remove();
+      item.setAttribute('aria-expanded', 'false');
+      await this.#expand(item);
+    }
+  }
+
+  #find(path) {
+    return [...this.#root.querySelectorAll('[role=treeitem]')].find((item) => item.dataset.path === path);
+  }
+
+  // beyond adds a child that is not among those asked for so far.
+  #beyond(parent, name) {
+    const list = group(parent);
+    const more = list && $(':scope > .more', list);
+    if (!more) {
+      return null;
+    }
+    const item = this.#item(join(parent.dataset.path, name), name, Number(parent.getAttribute('aria-level')) + 1);
+    more.before(item);
+    return item;
+  }
+
+  #item(path, name, level) {
+    const label = h('span', { class: 'label' }, h('span', { class: 'turn', 'aria-hidden': 'true' }), h('span', { class: 'text' }, shown(name)));
+    return h('li', { role: 'treeitem', 'aria-expanded': 'false', 'aria-selected': 'false', 'aria-level': level, 'aria-label': shown(name), tabindex: '-1', 'data-path': path, 'data-name': name }, label);
+  }
+
+  async #expand(item) {
+    if (item.getAttribute('aria-expanded') !== 'false' || item.hasAttribute('aria-busy')) {
+      return;
+    }
+    item.setAttribute('aria-busy', 'true');
+    try {
+      const list = group(item) ?? h('ul', { role: 'group' });
+      if (!list.isConnected) {
+        await this.#more(item, list, '');
+        item.append(list);
+      }
+      item.setAttribute('aria-expanded', 'true');
+      if (list.children.length === 0) {
+        list.remove();
+        item.removeAttribute('aria-expanded'); // a leaf
+      }
+    } finally {
+      item.removeAttribute('aria-busy');
+    }
+  }
+
+  // more adds the children from a cursor on, and a line that adds those after them.
+  async #more(item, list, from) {
+    const { names, next } = await this.#children(item.dataset.path, from, page);
+    const level = Number(item.getAttribute('aria-level')) + 1;
+    const there = new Set([...list.children].map((child) => child.dataset.name));
+    list.append(...names.filter((name) => !there.has(name)).map((name) => this.#item(join(item.dataset.path, name), name, level)));
+    if (next !== '') {
+      list.append(h('li', { role: 'treeitem', class: 'more', 'aria-level': level, 'aria-selected': 'false', tabindex: '-1', 'data-from': next }, h('span', { class: 'label' }, 'more…')));
+    }
+  }
+
+  async #turn(more) {
+    const list = more.parentElement;
+    const before = more.previousElementSibling;
+    await this.#more(list.parentElement, list, more.dataset.from);
+    more.remove();
+    this.#focus(before?.nextElementSibling ?? list.lastElementChild);
+  }
+
+  #click(event) {
+    const item = event.target.closest('[role=treeitem]');
+    if (item && event.target.closest('.turn')) {
+      this.#focus(item);
+      this.#toggle(item);
+    } else if (item) {
+      this.#pick(item);
+    }
+  }
+
+  #pick(item) {
+    this.#focus(item);
+    if (item.classList.contains('more')) {
+      this.#turn(item).catch(() => {});
+      return;
+    }
+    this.#mark(item);
+    this.#choose(item.dataset.path);
+    this.#expand(item).catch(() => {}); // the node's own page says what is wrong
+  }
+
+  #toggle(item) {
+    if (item.getAttribute('aria-expanded') === 'true') {
+      item.setAttribute('aria-expanded', 'false');
+    } else {
+      this.#expand(item).catch(() => {});
+    }
+  }
+
+  #press(event) {
+    const item = event.target.closest('[role=treeitem]');
+    const seen = [...this.#root.querySelectorAll('[role=treeitem]')].filter((one) => one.offsetParent !== null);
+    const at = seen.indexOf(item);
+    const open = item.getAttribute('aria-expanded');
+    const parent = item.parentElement.closest('[role=treeitem]');
+    const actions = {
+      ArrowDown: () => this.#focus(seen[at + 1]),
+      ArrowUp: () => this.#focus(seen[at - 1]),
+      Home: () => this.#focus(seen[0]),
+      End: () => this.#focus(seen.at(-1)),
+      ArrowRight: () => (open === 'true' ? this.#focus(seen[at + 1]) : this.#toggle(item)),
+      ArrowLeft: () => (open === 'true' ? this.#toggle(item) : this.#focus(parent)),
+      Enter: () => this.#pick(item),
+      ' ': () => this.#pick(item),
+    };
+    if (actions[event.key] && !event.altKey && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      event.stopPropagation();
+      actions[event.key]();
+    }
+  }
+
+  #focus(item) {
+    if (item) {
+      for (const one of this.#root.querySelectorAll('[tabindex="0"]')) {
+        one.tabIndex = -1;
+      }
+      item.tabIndex = 0;
+      item.focus();
+    }
+  }
+
+  #mark(item) {
+    for (const one of this.#root.querySelectorAll('[aria-selected=true]')) {
+      one.setAttribute('aria-selected', 'false');
+    }
+    item.setAttribute('aria-selected', 'true');
+    item.querySelector('.label').scrollIntoView({ block: 'nearest' });
+  }
+}
+
+const group = (item) => $(':scope > [role=group]', item);
+
+// join returns the path of a child.
+export const join = (parent, name) => (parent === '/' ? `/${name}` : `${parent}/${name}`);
+
+// parentOf returns the path of the parent of a node.
+export const parentOf = (path) => path.slice(0, path.lastIndexOf('/')) || '/';

@@ -1,0 +1,120 @@
+// Package console is the page at / on which operators look at the ensemble, and act on it. It is one page
+// with a few modules of plain script, embedded in the binary.
+//
+//   - Console: serves the page and its assets.
+//   - assets/main.js: starts the views, and takes them from one to the other. Each view is a file.
+//   - assets/stream.js and assets/ask.js: the only ones that talk to the member.
+//
+// The page and the assets hold no data, so that everybody who reaches the port may load them. The script
+// asks for data under /v1/, where the member checks who asks. It puts everything that comes from outside
+// into the page as text: the policy in Policy forbids a browser to take text for HTML.
+package console
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Policy is the Content-Security-Policy of the page and its assets. The browser loads and asks for nothing
+// from elsewhere, runs no inline script, and refuses to parse text as HTML (Trusted Types).
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// Prefix is the path below which the assets are.
+const Prefix = "/console/"
+
+//go:embed page.html assets
+var files embed.FS
+
+// types are the kinds of assets by their extensions. The system's own table may lack them.
+var types = map[string]string{
+	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// tab is one of the page's views, as the navigation shows it.
+type tab struct{ Name, Title string }
+
+// tabs are the views, in their order. The file assets/main.js has the script of each.
+var tabs = []tab{{"overview", "Overview"}, {"sessions", "Sessions"}, {"ends", "Ends"}, {"nodes", "Nodes"}}
+
+// lists are the lists of the tab "ends". One of them is shown.
+var lists = []string{"ends", "removals"}
+
+// Console serves the page and its assets. Make one with New. It is safe for concurrent use.
+type Console struct {
+	page   []byte
+	assets map[string]asset // by name
+}
+
+type asset struct {
+	kind string // media type
+	body []byte
+}
+
+// New returns a Console.
+func New() (*Console, error) {
+	c := &Console{assets: map[string]asset{}}
+	names, err := fs.Glob(files, "assets/*")
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	var modules []string // that the browser loads early, because others import them
+	for _, name := range names {
+		body, err := files.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("console: %w", err)
+		}
+		kind := types[path.Ext(name)]
+		if _, _, err := mime.ParseMediaType(kind); err != nil {
+			return nil, fmt.Errorf("console: %s: type %q: %w", name, kind, err)
+		}
+		base := path.Base(name)
+		c.assets[base] = asset{kind, body}
+		if bytes.Contains(body, []byte("\nexport ")) || bytes.HasPrefix(body, []byte("export ")) {
+			modules = append(modules, base)
+		}
+	}
+	page, err := template.ParseFS(files, "page.html")
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	var out bytes.Buffer
+	if err := page.Execute(&out, map[string]any{"Prefix": Prefix, "Tabs": tabs, "Lists": lists, "Modules": modules}); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	c.page = out.Bytes()
+	return c, nil
+}
+
+// Page answers with the page.
+func (c *Console) Page(w http.ResponseWriter, _ *http.Request) {
+	send(w, asset{"text/html; charset=utf-8", c.page})
+}
+
+// Asset answers with the asset that the path of r names below Prefix, or with status 404.
+func (c *Console) Asset(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, Prefix)
+	a, ok := c.assets[name]
+	if !ok {
+		http.Error(w, "the console has no such file; the page is at /", http.StatusNotFound)
+		return
+	}
+	send(w, a)
+}
+
+// send writes an asset. The length lets the browser notice an answer that was cut off.
+func send(w http.ResponseWriter, a asset) {
+	header := w.Header()
+	header.Set("Content-Type", a.kind)
+	header.Set("Content-Length", strconv.Itoa(len(a.body)))
+	header.Set("Content-Security-Policy", Policy)
+	_, _ = w.Write(a.body) // a browser that left needs no answer
+}

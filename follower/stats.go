@@ -1,0 +1,81 @@
+package follower
+
+import (
+	"sync/atomic"
+	"time"
+
+	"rollcall/tally"
+)
+
+// Stats are what a follower has counted since New, and its queues as they are now.
+type Stats struct {
+	Held     tally.Buckets // how long a reply was held because its session's lease was over, until the lease was renewed or the connection closed
+	Flushed  tally.Buckets // how long a batch of touches waited from its first flush until the leader's acknowledgement took effect
+	Gaps     tally.Buckets // for how long no write of this member was applied around a change of leader, if some waited
+	Lapsed   uint64        // connections closed because touches were not acknowledged in time
+	Refused  uint64        // connections closed because the leader refused their sessions
+	Unlinked uint64        // connections closed because the leader could not be reached
+
+	Resent  uint64 // transactions sent again because the leader, or the stream to it, had changed
+	Waiting Queue  // writes that are not sent to the leader yet
+	Sent    Queue  // writes that are sent and not applied here
+	Touches int    // touches that the leader has not acknowledged; a session may count more than once
+}
+
+// Queue is how much waits in a queue.
+type Queue struct{ Len, Bytes int }
+
+// counters are the sources of Stats. They are safe for concurrent use.
+type counters struct {
+	held, flushed             tally.Durations
+	lapsed, refused, unlinked atomic.Uint64
+}
+
+// Stats returns the present values. It waits for no lock that is held for long.
+func (f *Follower) Stats() Stats {
+	c := &f.count
+	s := Stats{
+		Held: c.held.Buckets(), Flushed: c.flushed.Buckets(), Gaps: f.out.gaps.Buckets(),
+		Lapsed: c.lapsed.Load(), Refused: c.refused.Load(), Unlinked: c.unlinked.Load(),
+		Touches: f.touched.Unacknowledged(),
+	}
+	f.out.fill(&s)
+	return s
+}
+
+// fill sets what an outbox knows of Stats.
+func (o *outbox) fill(s *Stats) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s.Resent, s.Waiting, s.Sent = o.resent, Queue{o.held, o.heldBytes}, Queue{o.sent.Len(), o.sentBytes}
+}
+
+// standstill finds out for how long no write of this member is applied around a change of leader. The
+// outbox's lock guards it, except gaps.
+type standstill struct {
+	gaps     tally.Durations
+	moved    time.Time // when a write was last applied, or came while no other waited
+	progress bool      // writes have been applied by the entry that is being applied
+	changed  bool      // the leader has changed since moved, while writes waited
+}
+
+// leaderChanged notes a change of leader. Before this process is announced, it does not count: then
+// the member replays its log.
+func (o *outbox) leaderChanged() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changed = o.changed || o.opened
+}
+
+// entryApplied is called after each entry.
+func (o *outbox) entryApplied(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.progress {
+		return
+	}
+	if o.changed {
+		o.gaps.Add(now.Sub(o.moved))
+	}
+	o.moved, o.progress, o.changed = now, false, false
+}

@@ -1,0 +1,250 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/api"
+	"rollcall/console"
+)
+
+// fake answers as a member whose ensemble has as many sessions as a test wants. Real members with 100,000
+// sessions would take longer to set up than the test may last.
+type fake struct {
+	*httptest.Server
+	begun    time.Time
+	sessions []fakeSession
+
+	mu      sync.Mutex
+	silent  []api.Silence // the members that do not answer
+	secret  string        // what the header Authorization must have; "": anything
+	streams int           // how often the events were asked for
+	asked   []url.Values  // by the requests for sessions
+}
+
+// fakeSession is heard every third of its timeout, at its own times.
+type fakeSession struct {
+	id      string
+	timeout time.Duration
+	phase   time.Duration
+}
+
+const fakeTick = time.Second
+
+// newFake starts a fake with n sessions. Their timeouts are 10, 20 and 30 s.
+func newFake(t *testing.T, n int) *fake {
+	t.Helper()
+	page, err := console.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{begun: time.Now().Add(-time.Hour)}
+	for i := range n {
+		s := fakeSession{id: fmt.Sprintf("0x%x", 0x2a1f80663020000+i), timeout: time.Duration(1+i%3) * 10 * time.Second}
+		s.phase = time.Duration(uint64(i) * 2654435761 % uint64(s.timeout/3))
+		f.sessions = append(f.sessions, s)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", page.Page)
+	mux.HandleFunc("GET "+console.Prefix, page.Asset)
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { reply(w, f.status()) })
+	mux.HandleFunc("GET /v1/whoami", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, map[string]any{"member": 2, "administrator": r.Header.Get("Authorization"), "changes": r.Header.Get("Authorization") != "", "why": ""})
+	})
+	mux.HandleFunc("GET /v1/sessions", f.list)
+	mux.HandleFunc("GET /v1/sessions/{id}", f.one)
+	mux.HandleFunc("GET /v1/sessions/{id}/ephemerals", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, api.List[api.End]{Items: []api.End{}, Silent: []api.Silence{}})
+	})
+	mux.HandleFunc("GET /v1/sessions/{id}/watches", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, api.List[api.End]{Items: []api.End{}, Silent: []api.Silence{}})
+	})
+	mux.HandleFunc("GET /v1/ends", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, api.List[api.End]{Items: f.ends(), Silent: []api.Silence{}})
+	})
+	mux.HandleFunc("GET /v1/buckets", func(w http.ResponseWriter, r *http.Request) { reply(w, f.buckets()) })
+	mux.HandleFunc("GET /v1/nodes", f.node)
+	mux.HandleFunc("GET /v1/events", f.events)
+	f.Server = httptest.NewServer(f.guard(mux))
+	t.Cleanup(func() {
+		f.CloseClientConnections()
+		f.Close()
+	})
+	return f
+}
+
+// guard asks for credentials, as a member asks a browser on another machine.
+func (f *fake) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		secret := f.secret
+		if r.URL.Path == "/v1/events" {
+			f.streams++
+		}
+		f.mu.Unlock()
+		if strings.HasPrefix(r.URL.Path, "/v1/") && secret != "" && r.Header.Get("Authorization") != secret {
+			w.WriteHeader(http.StatusUnauthorized)
+			reply(w, api.Failure{Error: "from another machine this needs credentials"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (f *fake) ends() []api.End {
+	var ends []api.End
+	for i, reason := range []string{"killed", "expired", "closed", "expired", "closed"} {
+		e := api.End{
+			ID: fmt.Sprintf("0x1a1f8066301000%d", i), State: "ended", Ended: time.Now().Add(-time.Duration(20+i*95) * time.Second), Reason: reason,
+			Address: fmt.Sprintf("10.0.0.%d:4711%d", i+3, i), Member: uint32(i%3 + 1), Leader: 2, Term: 7, Zxid: "0x70000012f", SilentMs: 350, TimeoutMs: 10000, Ephemerals: i,
+			Number: uint64(900 - i),
+		}
+		if reason == "killed" {
+			e.By = "super from 127.0.0.1:52122"
+		}
+		if reason == "expired" {
+			e.SilentMs = 10421
+		}
+		ends = append(ends, e)
+	}
+	return ends
+}
+
+func reply(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (f *fake) status() api.List[api.Member] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := api.List[api.Member]{Items: []api.Member{}, Silent: f.silent}
+	if a.Silent == nil {
+		a.Silent = []api.Silence{}
+	}
+	for id := uint32(1); id <= 3; id++ {
+		if slices.ContainsFunc(a.Silent, func(s api.Silence) bool { return s.Member == id }) {
+			continue
+		}
+		lag := uint64(id % 2)
+		n := len(f.sessions) / 3
+		m := api.Member{
+			Member: id, Role: "follower", Leader: 2, Term: 7, Clients: fmt.Sprintf("10.0.0.%d:2181", id), Lag: &lag, Sessions: n, Connections: n + 1,
+			Digest: "agrees", DigestIndex: 120_000, Applied: 120_331, Committed: 120_331, Zxid: "0x700000f2a", DataBytes: 81 << 20, LogBytes: 12 << 20,
+			Version: "0.1.0-dev", Started: f.begun, ClockMs: int64(id)*3 - 6, Snapshot: 100_000,
+		}
+		if id == 2 {
+			m.Role, m.Sessions, m.Connections = "leader", len(f.sessions)-2*n, len(f.sessions)-2*n
+		}
+		a.Items = append(a.Items, m)
+	}
+	return a
+}
+
+// left returns how much of its timeout a session has left, and how long ago it was heard.
+func (s *fakeSession) left(now time.Time, f *fake) (left, heard time.Duration) {
+	heard = (now.Sub(f.begun) + s.phase) % (s.timeout / 3)
+	return s.timeout - heard, heard
+}
+
+func (f *fake) row(i int, now time.Time) api.Session {
+	s := &f.sessions[i]
+	left, heard := s.left(now, f)
+	leftMs, heardMs := left.Milliseconds(), heard.Milliseconds()
+	return api.Session{
+		ID: s.id, State: "connected", Member: uint32(i%3 + 1), Address: fmt.Sprintf("10.0.%d.%d:%d", i>>8&255, i&255, 40000+i%20000), TimeoutMs: s.timeout.Milliseconds(),
+		LeftMs: &leftMs, HeardMs: &heardMs, Created: f.begun, Ephemerals: i % 4, Watches: i % 7,
+	}
+}
+
+func (f *fake) list(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	f.mu.Lock()
+	f.asked = append(f.asked, q)
+	f.mu.Unlock()
+	limit, _ := strconv.Atoi(q.Get("limit"))
+	first, _ := strconv.Atoi(q.Get("from"))
+	a := api.List[api.Session]{Items: []api.Session{}, Silent: []api.Silence{}}
+	now := time.Now()
+	for i := first; i < len(f.sessions); i++ {
+		row := f.row(i, now)
+		if q.Get("member") != "" && q.Get("member") != fmt.Sprint(row.Member) || q.Get("id") != "" && q.Get("id") != row.ID ||
+			q.Get("address") != "" && !strings.HasPrefix(row.Address, q.Get("address")+":") || q.Get("state") != "" && q.Get("state") != row.State {
+			continue
+		}
+		if len(a.Items) == limit {
+			a.Next = strconv.Itoa(i)
+			break
+		}
+		a.Items = append(a.Items, row)
+	}
+	reply(w, a)
+}
+
+func (f *fake) one(w http.ResponseWriter, r *http.Request) {
+	for i := range f.sessions {
+		if f.sessions[i].id == r.PathValue("id") {
+			reply(w, f.row(i, time.Now()))
+			return
+		}
+	}
+	w.WriteHeader(http.StatusNotFound)
+	reply(w, api.Failure{Error: "there is no session " + r.PathValue("id")})
+}
+
+func (f *fake) buckets() api.Buckets {
+	now := time.Now()
+	b := api.Buckets{TickMs: fakeTick.Milliseconds(), At: now.UTC().Truncate(time.Millisecond), Leader: 2, Buckets: []api.Bucket{}, Silent: []api.Silence{}}
+	base := now.UnixMilli()
+	counts := map[int64]int{}
+	for i := range f.sessions {
+		left, _ := f.sessions[i].left(now, f)
+		due := (base+left.Milliseconds())/b.TickMs*b.TickMs + b.TickMs
+		counts[due]++
+	}
+	for due, n := range counts {
+		b.Buckets = append(b.Buckets, api.Bucket{DueMs: due - base, Sessions: n})
+	}
+	slices.SortFunc(b.Buckets, func(a, b api.Bucket) int { return int(a.DueMs - b.DueMs) })
+	return b
+}
+
+func (f *fake) node(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Query().Get("path")
+	n := api.Node{Path: path, Children: []string{}, Data: []byte("text of " + path), ACL: []api.ACL{{Scheme: "world", ID: "anyone", Perms: "cdrwa"}}}
+	if path == "/" {
+		n.Children = []string{"app", "locks", "zookeeper"}
+	}
+	n.Stat.NumChildren = int32(len(n.Children))
+	reply(w, n)
+}
+
+func (f *fake) events(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(name string, v any) {
+		text, _ := json.Marshal(v)
+		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text)
+	}
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		send("status", f.status())
+		send("buckets", f.buckets())
+		send("load", map[string]any{"requests_per_s": 1200 + 300*(i%7), "avg_us": 400 + 90*(i%5)})
+		w.(http.Flusher).Flush()
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

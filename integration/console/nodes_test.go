@@ -1,0 +1,168 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"rollcall/jute"
+)
+
+// item returns an expression for the item of the tree that stands for a node.
+func item(path string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll('#tree [role=treeitem]')].find((e) => e.dataset.path === %q && e.checkVisibility())`, path)
+}
+
+// The tree is read with the keys of every tree, and shows data, stat and access. Only who has signed in may
+// create, set and delete, and a node that somebody else has changed meanwhile is not overwritten.
+func testNodes(t *testing.T, e *ensemble) {
+	c := e.session(t, e.Members[0], sessionTimeout)
+	create(t, c, "/tree", "root of it", jute.Persistent)
+	create(t, c, "/tree/a", "{\"a\": 1}", jute.Persistent)
+	create(t, c, "/tree/b", "\x00\x01\xffbytes", jute.Ephemeral)
+	p := newTab(t, e.console(e.Members[0]), "#/nodes")
+	p.excused = []string{refused(404), refused(409)}
+	p.wait(item("/tree"))
+	eval[bool](p, `document.querySelector('#tree [tabindex="0"]').focus() || true`)
+	for range 20 {
+		if eval[string](p, `document.activeElement.dataset.path`) == "/tree" {
+			break
+		}
+		p.press(kb.ArrowDown)
+	}
+	p.press(kb.ArrowRight)
+	p.wait(item("/tree/b"))
+	p.press(kb.ArrowRight, kb.ArrowDown)
+	p.wait(`document.activeElement.dataset.path === '/tree/b'`)
+	p.press(kb.Enter)
+	p.shows("#node h2", "/tree/b")
+	p.shows("#node pre", "00 01 ff 62 79 74 65 73")
+	p.shows("#node .facts", idOf(c))
+	p.shows("#node", "world:anyone")
+	p.shows("#node", "Sign in to change nodes.")
+	p.press(kb.ArrowLeft)
+	p.wait(`document.activeElement.dataset.path === '/tree'`)
+	p.press(kb.ArrowLeft)
+	p.wait("!" + item("/tree/a"))
+
+	p.fill("#path-text", "/tree/none")
+	p.press(kb.Enter)
+	p.shows("#node .failure", "/tree/none")
+	p.fill("#path-text", "/tree/a")
+	p.press(kb.Enter)
+	p.shows("#node pre", `{"a": 1}`)
+	p.wait(item("/tree/a") + `.getAttribute('aria-selected') === 'true'`)
+
+	p.click("#sign", "Sign in")
+	p.signIn()
+	p.change(t, "Set data…", "dialog textarea", "new text", "Set")
+	p.shows("#node pre", "new text")
+	p.click("#node button", "Set data…")
+	p.fill("dialog textarea", "too late")
+	if _, err := c.Set(t.Context(), "/tree/a", []byte("by a client"), -1); err != nil {
+		t.Fatal(err)
+	}
+	p.click("dialog button", "Set")
+	p.shows("dialog .failure", "version")
+	p.press(kb.Escape)
+	if _, err := c.Set(t.Context(), "/tree/a", []byte("by\r\na client"), -1); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/tree/b", "/tree/a"} { // which reads the node anew
+		p.fill("#path-text", path)
+		p.press(kb.Enter)
+		p.shows("#node h2", path)
+	}
+	p.shows("#node pre", "a client")
+	p.click("#node button", "Set data…")
+	p.click("dialog button", "Set") // without a change, the data stay as they are
+	p.wait(`!document.querySelector('dialog')`)
+	p.change(t, "Create a child…", "dialog [name=name]", "child", "Create")
+	p.shows("#node h2", "/tree/a/child")
+	p.wait(item("/tree/a/child"))
+	p.click("#node button", "Delete…")
+	p.click("dialog button", "Delete")
+	p.shows("#node h2", "/tree/a")
+	p.wait("!" + item("/tree/a/child"))
+	if _, err := c.Exists(t.Context(), "/tree/a/child", false); !errors.Is(err, jute.NoNode) {
+		t.Errorf("a node that was deleted: %v", err)
+	}
+	if data, _, err := c.Get(t.Context(), "/tree/a", false); err != nil || string(data) != "by\r\na client" {
+		t.Errorf("the node has %q, %v", data, err)
+	}
+}
+
+// change fills in a field of a dialog that a button of the node opens, and sends it.
+func (p *tab) change(t *testing.T, button, field, text, verb string) {
+	t.Helper()
+	p.click("#node button", button)
+	p.fill(field, text)
+	p.click("dialog button", verb)
+	p.wait(`!document.querySelector('dialog')`)
+}
+
+// hostile are texts that would run, load or hide something if a browser took them for HTML, or for a part of
+// an address.
+var hostile = []string{
+	`<script>window.harmed = 1</script>`,
+	`<img src=x onerror="window.harmed = 1">`,
+	`"><svg onload=window.harmed=1>`,
+	`javascript:window.harmed=1`,
+	`'-alert(1)-'`,
+	`%3Cscript%3Ewindow.harmed=1%3C%2Fscript%3E`,
+	`{{constructor.constructor('window.harmed=1')()}}`,
+	"\u202egnp.exe",
+	`__proto__`,
+	`../../v1/sessions?x=#y`,
+}
+
+// Whatever clients choose is shown as the text that it is.
+func testHostileStrings(t *testing.T, e *ensemble) {
+	c := e.session(t, e.Members[0], sessionTimeout)
+	create(t, c, "/hostile", "", jute.Persistent)
+	for i, text := range hostile {
+		name := strings.ReplaceAll(text, "/", "⁄")
+		create(t, c, "/hostile/"+name, "", jute.Persistent)
+		create(t, c, "/hostile/"+name+fmt.Sprint("/e", i), text, jute.Ephemeral)
+	}
+	p := newTab(t, e.console(e.Members[0]), "#/nodes/%2Fhostile")
+	p.excused = []string{refused(400)}
+	for i, text := range hostile {
+		path := "/hostile/" + strings.ReplaceAll(text, "/", "⁄")
+		p.wait(item(path))
+		eval[string](p, fmt.Sprintf(`location.hash = '#/nodes/' + encodeURIComponent(%q)`, path+fmt.Sprint("/e", i)))
+		p.wait(fmt.Sprintf(`document.querySelector('#node pre')?.textContent === %q`, text))
+		p.wait(item(path + fmt.Sprint("/e", i)))
+	}
+	p.shows("#tree", `\u202egnp.exe`) // it does not turn around
+	p.click("nav a", "Sessions")
+	p.fill("#owner-path", "/hostile/"+strings.ReplaceAll(hostile[0], "/", "⁄")+"/e0")
+	p.press(kb.Enter)
+	p.shows("#owner-answer", idOf(c))
+	p.fill("#owner-path", `<img src=x onerror="window.harmed = 1">`)
+	p.press(kb.Enter)
+	p.shows("#owner-answer", "<img src=x")
+	p.click("#sessions .name", idOf(c))
+	p.shows("dialog .paths", "<script>")
+	if found := eval[[]string](p, `[...document.querySelectorAll('script, img, svg, iframe, [onerror], [onload]')].filter((e) => !e.closest('head, .brand, .tile')).map((e) => e.outerHTML)`); len(found) > 0 {
+		t.Errorf("the page has %q", found)
+	}
+	if eval[bool](p, `'harmed' in window`) {
+		t.Error("a text has run")
+	}
+	p.press(kb.Escape)
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.click("nav a", "Ends")
+	p.fill("#why-about", "/hostile/"+strings.ReplaceAll(hostile[1], "/", "⁄")+"/e1")
+	p.press(kb.Enter)
+	p.click("#removals-list .name", "<img src=x")
+	p.shows("dialog h2", "<img src=x")
+	if eval[bool](p, `'harmed' in window || document.querySelector('dialog img') !== null`) {
+		t.Error("a text has run")
+	}
+}

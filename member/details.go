@@ -1,0 +1,49 @@
+package member
+
+import (
+	"sync/atomic"
+
+	"rollcall/admin"
+	"rollcall/znode"
+)
+
+// sessionCounters count what happens to sessions while this member leads. So each event is counted on
+// one member, and none when a member replays its log.
+type sessionCounters struct {
+	opened, resumed atomic.Uint64
+	ended           [znode.Killed + 1]atomic.Uint64 // by reason
+}
+
+// endReasons are the reasons for which sessions end.
+var endReasons = []znode.Reason{znode.Closed, znode.Expired, znode.Killed}
+
+// Details implements admin.Source.
+func (s source) Details() admin.Details {
+	m := s.m
+	log, own, clients := m.node.Stats(), m.follower.Stats(), m.server.Stats()
+	d := admin.Details{
+		Health: s.Health(), Term: m.node.Term(), Applied: m.applied.Load(), Clients: clients.Sessions,
+		Requests: clients.Requests, Fsyncs: log.WriteTimes, Entries: log.EntrySizes, Applies: m.applies.Buckets(),
+		Flushes: own.Flushed, Held: own.Held, WriteGaps: own.Gaps, Elections: log.ElectionTimes,
+		Lateness: m.terms.count.Late.Buckets(), Pauses: m.terms.count.Pauses.Load(), TermsLed: m.terms.led.Load(),
+		Opened: m.sessions.opened.Load(), Resumed: m.sessions.resumed.Load(), Ended: make(map[string]uint64, len(endReasons)),
+		Cut: map[string]uint64{
+			"not_renewed": clients.Ended["not_vouched"], "not_acknowledged": own.Lapsed, "refused": own.Refused, "unlinked": own.Unlinked,
+		},
+		Closed: clients.Ended, Events: clients.Events, Resent: own.Resent,
+		Queues: map[string]int{
+			"requests": clients.Outstanding, "waiting": own.Waiting.Len, "sent": own.Sent.Len, "touches": own.Touches, "proposals": 0,
+		},
+		QueueBytes: map[string]int{
+			"requests": int(clients.Held), "waiting": own.Waiting.Bytes, "sent": own.Sent.Bytes, "proposals": 0,
+		},
+	}
+	for _, why := range endReasons {
+		d.Ended[why.String()] = m.sessions.ended[why].Load()
+	}
+	if l := m.terms.current.Load(); l != nil {
+		term := l.Stats()
+		d.Queues["proposals"], d.QueueBytes["proposals"] = term.Waiting, term.Bytes
+	}
+	return d
+}

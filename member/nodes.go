@@ -1,0 +1,136 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"rollcall/admin"
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/view"
+	"rollcall/znode"
+)
+
+// identities returns what a caller over HTTP is to the ACLs of nodes. An administrator is the super user,
+// whichever credentials it has.
+func identities(c admin.Caller) []*proto.Identity {
+	var who []*proto.Identity
+	if c.Host != "" {
+		who = append(who, &proto.Identity{Scheme: "ip", Id: c.Host})
+	}
+	if c.Super {
+		who = append(who, &proto.Identity{Scheme: "super"})
+	}
+	return who
+}
+
+// errNotServing is the answer to requests about nodes while this member serves no clients: what it knows may
+// be old or wrong.
+var errNotServing = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member serves no clients at the moment; /readyz says why"}
+
+// Node implements admin.Operations. It reads everything under one hold of the tree's lock, which is as long as
+// that of any listing, and copies neither data nor names.
+func (o operations) Node(q admin.NodeQuery) (n admin.Node, err error) {
+	if o.m.Role() == "" {
+		return n, errNotServing
+	}
+	path, who := []byte(q.Path), identities(q.Caller)
+	tree := o.m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	var code jute.Code
+	if n.Data, n.Stat, code = tree.GetData(path, who, nil); code != jute.OK {
+		return n, nodeFailure(code, q.Path)
+	}
+	if n.ACL, _, code = tree.GetACL(path, who); code != jute.OK {
+		return n, nodeFailure(code, q.Path)
+	}
+	n.Children, n.More, code = tree.ChildrenAfter(path, q.After, q.Limit, view.MaxBytes, who)
+	if code != jute.OK {
+		return n, nodeFailure(code, q.Path)
+	}
+	return n, nil
+}
+
+// ChangeNode implements admin.Operations. The change is a write of the super user that belongs to no session. It
+// goes the way of every write of this member's clients, and is in the log once.
+func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path string, stat jute.Stat, err error) {
+	m, body := o.m, changeBody(c)
+	switch most := m.server.Limits().MaxBuffer; {
+	case m.Role() == "":
+		return "", stat, errNotServing
+	case len(body) > most:
+		return "", stat, &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the change has %d bytes; at most %d are allowed, as jute.maxbuffer says", len(body), most)}
+	}
+	// A change that nobody can take would stay with this member, and happen when nobody expects it any more.
+	if err := m.follower.AwaitSync(ctx); err != nil {
+		return "", stat, errNothingDone
+	}
+	// A connection of its own, so that the changes of several administrators do not wait for each other.
+	txn := &proto.Txn{Conn: random(), Op: int32(c.Op), Body: body, Ids: identities(admin.Caller{Host: c.Host, Super: true})}
+	applied := make(outcome, 1)
+	if err := m.follower.Submit(ctx, txn, applied); err != nil {
+		return "", stat, errNothingDone
+	}
+	select {
+	case r := <-applied:
+		if r.Code != jute.OK {
+			return "", stat, nodeFailure(r.Code, c.Path)
+		}
+		if c.Op == jute.OpCreate {
+			return r.Path, r.Stat, nil
+		}
+		return c.Path, r.Stat, nil
+	case <-ctx.Done():
+		return "", stat, &admin.Failure{Status: http.StatusGatewayTimeout, Text: "no answer in time: the change may be made, or may be made soon; look at the node"}
+	}
+}
+
+// errNothingDone is the answer to a change that has not been sent to a leader.
+var errNothingDone = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "no leader has answered; nothing was done: try again when /v1/status shows a leader"}
+
+// changeBody returns the record that a client would send for a change.
+func changeBody(c admin.NodeChange) []byte {
+	path := []byte(c.Path)
+	switch c.Op {
+	case jute.OpCreate:
+		return jute.CreateRequest{Path: path, Data: c.Data, ACL: c.ACL, Flags: c.Mode}.Append(nil)
+	case jute.OpSetData:
+		return jute.SetDataRequest{Path: path, Data: c.Data, Version: c.Version}.Append(nil)
+	default:
+		return jute.DeleteRequest{Path: path, Version: c.Version}.Append(nil)
+	}
+}
+
+// outcome is a znode.Waiter with room for the result of its transaction.
+type outcome chan znode.Result
+
+// Applied implements znode.Waiter.
+func (o outcome) Applied(r *znode.Result) { o <- *r }
+
+// nodeFailure returns what a result code means to an operator.
+func nodeFailure(code jute.Code, path string) error {
+	for _, row := range nodeFailures {
+		if code == row.code {
+			return &admin.Failure{Status: row.status, Text: fmt.Sprintf("%.300s: %s", path, row.text)}
+		}
+	}
+	return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("%.300s: the ensemble refuses this: %v", path, code.Err())}
+}
+
+var nodeFailures = []struct {
+	code   jute.Code
+	status int
+	text   string
+}{
+	{jute.NoNode, http.StatusNotFound, "there is no such node; to create one its parent must be there"},
+	{jute.NoAuth, http.StatusForbidden, "its ACL does not let you read it; sign in as an administrator"},
+	{jute.BadVersion, http.StatusConflict, "its version is another one: it was changed meanwhile"},
+	{jute.NodeExists, http.StatusConflict, "there is such a node already"},
+	{jute.NotEmpty, http.StatusConflict, "it has children; delete them first"},
+	{jute.NoChildrenForEphemerals, http.StatusConflict, "its parent is ephemeral and can have no children"},
+	{jute.QuotaExceeded, http.StatusConflict, "this would exceed a quota"},
+	{jute.InvalidACL, http.StatusBadRequest, "the acl is not allowed: an entry has the scheme world, digest, ip or x509, and an id that fits it"},
+	{jute.BadArguments, http.StatusBadRequest, "this node cannot be created or deleted"},
+}

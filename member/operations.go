@@ -1,0 +1,75 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"strings"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/api"
+	"rollcall/config"
+	"rollcall/jute"
+	"rollcall/view"
+	"rollcall/znode"
+)
+
+// operations implements admin.Operations.
+type operations struct {
+	*view.Collector
+	m *Member
+}
+
+// Load implements admin.Operations.
+func (o operations) Load() admin.Load {
+	st := o.m.server.Stats()
+	return admin.Load{Reads: st.Reads, Updates: st.Updates, Outstanding: st.Outstanding, Connections: st.Connections}
+}
+
+// Ends implements admin.Operations.
+func (o operations) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.End] {
+	return o.m.Ends(EndsOf{Session: session, Address: address, Before: before})
+}
+
+// KillSession implements admin.Operations.
+func (o operations) KillSession(ctx context.Context, id jute.SessionID, by string) error {
+	return killFailure(o.m.KillSession(ctx, id, by))
+}
+
+// killFailure returns an error of KillSession as an operator sees it.
+func killFailure(err error) error {
+	for _, row := range killFailures {
+		if errors.Is(err, row.err) {
+			return &admin.Failure{Status: row.status, Text: strings.TrimPrefix(err.Error(), "member: ") + row.advice}
+		}
+	}
+	return err
+}
+
+// Drain implements admin.Operations.
+func (o operations) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
+	return o.m.Drain(ctx, over)
+}
+
+// killFailures says what the errors of KillSession mean to an operator.
+var killFailures = []struct {
+	err    error
+	status int
+	advice string
+}{
+	{ErrUnknownSession, http.StatusNotFound, "; /v1/ends says how sessions ended"},
+	{ErrSessionMoved, http.StatusConflict, "; try again if it is to end all the same"},
+	{ErrOlderVersion, http.StatusNotImplemented, ""},
+	{ErrKillUnknown, http.StatusGatewayTimeout, "; ask for the session again"},
+	{ErrNoLeader, http.StatusServiceUnavailable, "; nothing was done: try again when /v1/status shows a leader"},
+}
+
+// settingRows returns the keys of the configuration as /v1/config shows them.
+func settingRows(keys []config.Key) (rows []api.Setting) {
+	for _, k := range keys {
+		rows = append(rows, k.Setting())
+	}
+	return rows
+}

@@ -1,0 +1,331 @@
+package member_test
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/member"
+)
+
+// ownTick is the tick of the ensemble in which each own metric leaves 0.
+const ownTick = 2 * time.Second
+
+// samples returns what a member's /metrics says: its samples by name with labels, and the type of each
+// metric.
+func (o operators) samples(t *testing.T, id uint32) (all map[string]float64, types map[string]string) {
+	t.Helper()
+	status, text := o.get(t, id, "/metrics")
+	if status != 200 {
+		t.Fatalf("metrics of member %d: %d %s", id, status, text)
+	}
+	all, types = map[string]float64{}, map[string]string{}
+	for line := range strings.Lines(text) {
+		at := strings.LastIndexByte(line, ' ')
+		name, rest := line[:at], strings.TrimSpace(line[at:])
+		if metric, found := strings.CutPrefix(name, "# TYPE "); found {
+			types[metric] = rest
+		}
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		value, err := strconv.ParseFloat(rest, 64)
+		if err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		all[name] = value
+	}
+	return all, types
+}
+
+// provoked is an ensemble in which each own metric leaves 0 at some time.
+type provoked struct {
+	*cluster.Ensemble
+	operators
+	t            *testing.T
+	leader, a, b uint32
+	left         map[string]bool // by sample: whether it has left 0 on a member
+}
+
+// severalPerRow are metrics of which one series stands for all. server.TestStats and the tests of each
+// reason cover the others.
+var severalPerRow = regexp.MustCompile(`^(rollcall_connections_ended_total)\{.*`)
+
+// look reads Rollcall's own metrics of all members. Of a histogram it reads the count.
+func (p *provoked) look() {
+	p.t.Helper()
+	for _, id := range p.IDs() {
+		if !p.Running(id) {
+			continue
+		}
+		all, _ := p.samples(p.t, id)
+		for name, value := range all {
+			if !strings.HasPrefix(name, "rollcall_") || strings.Contains(name, "_bucket{") || strings.Contains(name, "_sum") {
+				continue
+			}
+			if strings.HasPrefix(name, "rollcall_disk_") {
+				continue // these members have no files; quorum/disk.TestFree and the test with Prometheus have some
+			}
+			name = severalPerRow.ReplaceAllString(name, "$1")
+			p.left[name] = p.left[name] || value != 0
+		}
+	}
+}
+
+// Each series of Rollcall's own metrics leaves 0 at some time.
+func TestEveryOwnMetricLeavesZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &provoked{t: t, operators: operators{}, left: map[string]bool{}}
+		p.Ensemble = cluster.Start(t, 3, cluster.Options{Tick: ownTick, Write: time.Millisecond, Adjust: func(cfg *member.Config) {
+			cfg.Limits.MaxClientConns = -1
+			p.listen(cfg)
+			cfg.Operators, cfg.Collectors = nil, cfg.Operators // to everybody
+		}})
+		for _, step := range []struct {
+			provoke func()
+			raises  []string // series that leave 0 in this step and not before, so that none is another's
+		}{
+			{p.requests, []string{
+				`rollcall_request_seconds_count{class="connect"}`, `rollcall_request_seconds_count{class="ping"}`, `rollcall_request_seconds_count{class="read"}`,
+				`rollcall_request_seconds_count{class="sync"}`, `rollcall_request_seconds_count{class="watch"}`, `rollcall_request_seconds_count{class="other"}`,
+				`rollcall_watch_events_total{type="created"}`, `rollcall_watch_events_total{type="deleted"}`, `rollcall_watch_events_total{type="changed"}`,
+				`rollcall_watch_events_total{type="children"}`, `rollcall_sessions_opened_total`, `rollcall_clients`,
+			}},
+			{p.closed, []string{`rollcall_sessions_ended_total{reason="closed"}`, `rollcall_request_seconds_count{class="close"}`}},
+			{p.killed, []string{`rollcall_sessions_ended_total{reason="killed"}`}},
+			{p.expired, []string{`rollcall_sessions_ended_total{reason="expired"}`, `rollcall_expiry_lateness_seconds_count`}},
+			{func() { p.held(func() {}) }, []string{`rollcall_reply_held_seconds_count`}},
+			{p.refused, []string{`rollcall_vouching_cut_total{reason="refused"}`, `rollcall_sessions_resumed_total`}},
+			{p.notRenewed, []string{`rollcall_vouching_cut_total{reason="not_renewed"}`}},
+			{p.notAcknowledged, []string{`rollcall_vouching_cut_total{reason="not_acknowledged"}`}},
+			{p.unlinked, []string{`rollcall_vouching_cut_total{reason="unlinked"}`}},
+			{p.waiting, []string{`rollcall_queue_length{queue="proposals"}`, `rollcall_queue_bytes{queue="proposals"}`, `rollcall_queue_bytes{queue="requests"}`}},
+			{p.changeOfLeader, []string{`rollcall_write_gap_seconds_count`, `rollcall_writes_resent_total`}},
+			{p.joining, []string{`rollcall_joining`}},
+			{p.stalled, []string{`rollcall_stalled`}},
+			{p.damaged, []string{`rollcall_damaged`, `rollcall_leader_pauses_total`}},
+		} {
+			p.leader = p.Ready()
+			p.Joined()
+			p.a, p.b = p.Followers()[0], p.Followers()[1]
+			for _, name := range step.raises {
+				if p.left[name] {
+					t.Errorf("%s has left 0 too early", name)
+				}
+			}
+			step.provoke()
+			p.look()
+			for _, name := range step.raises {
+				if !p.left[name] {
+					t.Errorf("%s has not left 0 when it should", name)
+				}
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.left)) {
+			if !p.left[name] {
+				t.Errorf("%s has never left 0", name)
+			}
+		}
+		if len(p.left) < 40 {
+			t.Errorf("only %d series", len(p.left))
+		}
+	})
+}
+
+func (p *provoked) must(_ any, err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// requests sends requests of each class, and makes watches fire by each type of event.
+func (p *provoked) requests() {
+	c := p.Connect(20*time.Second, p.a)
+	_, _ = c.Exists("/n", true)                  // there is none yet
+	p.must(c.Create("/n", nil, jute.Persistent)) // created
+	for _, watch := range []jute.Op{jute.OpGetData, jute.OpGetChildren} {
+		p.must(c.Do(watch, jute.GetDataRequest{Path: []byte("/n"), Watch: true}))
+	}
+	p.must(c.Do(jute.OpSetData, jute.SetDataRequest{Path: []byte("/n"), Version: -1})) // changed
+	p.must(c.Create("/n/m", nil, jute.Persistent))                                     // children
+	p.must(c.Exists("/n/m", true))
+	p.must(c.Do(jute.OpDelete, jute.DeleteRequest{Path: []byte("/n/m"), Version: -1})) // deleted
+	p.must(c.Do(jute.OpAddWatch, jute.AddWatchRequest{Path: []byte("/n")}))
+	p.must(c.Do(jute.OpWhoAmI, nil))
+	p.must(nil, c.Sync())
+	time.Sleep(10 * time.Second) // and it sends a ping
+}
+
+// closed, killed and expired have a session end in one of these ways.
+
+func (p *provoked) closed() {
+	c, _ := p.Open(p.a, 20*time.Second)
+	p.must(nil, c.Send(1, jute.OpCloseSession, nil))
+	synctest.Wait()
+	time.Sleep(ownTick)
+}
+
+func (p *provoked) killed() {
+	_, victim := p.Open(p.a, 20*time.Second)
+	p.must(nil, p.Member(p.b).KillSession(p.t.Context(), victim.SessionID, "test"))
+}
+
+func (p *provoked) expired() {
+	p.Open(p.leader, 2*ownTick)
+	time.Sleep(4 * ownTick)
+}
+
+// held holds the reply to a client that was silent until its lease was over, and has not expired yet.
+// Before that client sends something, it calls meanwhile.
+func (p *provoked) held(meanwhile func()) {
+	c, _ := p.Open(p.a, 10*ownTick)
+	time.Sleep(95 * ownTick / 10)
+	meanwhile()
+	p.must(nil, c.Send(jute.XidPing, jute.OpPing, nil))
+	time.Sleep(ownTick)
+}
+
+// refused has a session move away from a member that does not hear of it.
+func (p *provoked) refused() {
+	c, session := p.Open(p.a, 10*ownTick)
+	p.Equal()
+	p.BlockLog(p.leader, p.a)
+	other, err := p.Dial(p.b)
+	p.must(nil, err)
+	p.must(other.Resume(session, 0))
+	p.must(nil, c.Send(jute.XidPing, jute.OpPing, nil))
+	time.Sleep(ownTick)
+	p.UnblockLog(p.leader, p.a)
+}
+
+// notRenewed does the same while the leader does not answer.
+func (p *provoked) notRenewed() {
+	p.held(func() { p.hang(p.Network.Hang) })
+	p.hang(p.Network.Flow)
+}
+
+// hang separates a from the other members, so that nothing arrives and no connection ends.
+func (p *provoked) hang(do func(from, to uint32)) {
+	for _, other := range []uint32{p.leader, p.b} {
+		do(p.a, other)
+		do(other, p.a)
+	}
+}
+
+// notAcknowledged cuts a member off whose client goes on sending pings.
+func (p *provoked) notAcknowledged() {
+	p.Connect(4*ownTick, p.a)
+	p.Isolate(p.a)
+	time.Sleep(8 * ownTick)
+	p.look() // no leader is known, touches wait
+	p.Rejoin(p.a)
+}
+
+// unlinked keeps a member from the leader's gRPC port.
+func (p *provoked) unlinked() {
+	p.Connect(20*ownTick, p.a)
+	p.Shut(p.a, cluster.GRPCPort, cluster.Out)
+	time.Sleep(7 * ownTick)
+	p.Unshut(p.a, cluster.GRPCPort, cluster.Out)
+}
+
+// large is a write that is large enough to count in the memory of clients.
+var large = jute.SetDataRequest{Path: []byte("/n"), Data: make([]byte, 64<<10), Version: -1}
+
+// waiting has a write wait at the leader, while another is on its way to the log.
+func (p *provoked) waiting() {
+	atLeader, atFollower := p.Connect(10*ownTick, p.leader), p.Connect(10*ownTick, p.a)
+	p.Gate(p.leader).Hold()
+	first := atLeader.Go(jute.OpSetData, large)
+	synctest.Wait()
+	second := atFollower.Go(jute.OpSetData, large)
+	synctest.Wait()
+	p.look()
+	p.Gate(p.leader).Release()
+	p.must(first.Wait())
+	p.must(second.Wait())
+}
+
+// changeOfLeader kills a leader while writes of a follower's client wait: one is sent, another comes
+// when there is no leader.
+func (p *provoked) changeOfLeader() {
+	c := p.Connect(10*ownTick, p.a)
+	p.Gate(p.leader).Hold()
+	first := c.Go(jute.OpSetData, large)
+	synctest.Wait()
+	p.Kill(p.leader)
+	second := c.Go(jute.OpSetData, large)
+	synctest.Wait()
+	p.look()
+	p.Boot(p.leader)
+	p.must(first.Wait())
+	p.must(second.Wait())
+}
+
+// joining starts a member without data, which does not get the log.
+func (p *provoked) joining() {
+	p.Kill(p.b)
+	p.Wipe(p.b)
+	p.BlockLog(p.leader, p.b)
+	p.Boot(p.b)
+	p.Wait("the member to join", time.Minute, func() bool { return p.Member(p.b).Joining() })
+	p.look()
+	p.UnblockLog(p.leader, p.b)
+}
+
+// stalled has a disk hang.
+func (p *provoked) stalled() {
+	c := p.Connect(20*time.Second, p.leader)
+	p.Disk(p.a).Stall()
+	p.must(c.Create("/stall", nil, jute.Persistent))
+	p.Wait("a store to hang", time.Minute, func() bool { return p.Member(p.a).Role() == "" })
+	p.look()
+	p.Disk(p.a).Release()
+}
+
+// damaged has a member whose state is damaged. It also counts a pause of the leader: in a bubble no step
+// is late. leader.TestPausesAreCounted has one that is.
+func (p *provoked) damaged() {
+	p.Member(p.leader).CountPause()
+	p.Member(p.a).Break("bits have changed")
+	synctest.Wait()
+}
+
+// docs/metrics.md has every value of every label, except versions and bounds.
+func TestLabelsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	label := regexp.MustCompile(`^rollcall_\w+\{(\w+)="(\w+)"`)
+	seen := 0
+	synctest.Test(t, func(t *testing.T) {
+		all := operators{}
+		e := cluster.Start(t, 1, cluster.Options{Adjust: func(cfg *member.Config) {
+			all.listen(cfg)
+			cfg.Operators, cfg.Collectors = nil, cfg.Operators
+		}})
+		samples, _ := all.samples(t, e.Ready())
+		for name := range samples {
+			m := label.FindStringSubmatch(name)
+			if m == nil || m[1] == "version" || m[1] == "le" {
+				continue
+			}
+			if seen++; !strings.Contains(string(text), "`"+m[2]+"`") {
+				t.Errorf("docs/metrics.md does not have %s of %s", m[2], name)
+			}
+		}
+	})
+	if seen < 40 {
+		t.Errorf("only %d labels", seen)
+	}
+}

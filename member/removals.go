@@ -1,0 +1,57 @@
+package member
+
+import (
+	"rollcall/proto"
+	"rollcall/view"
+	"rollcall/znode"
+)
+
+// removals returns the removals that this member remembers, from a place in the log on, newest first.
+func (v viewer) removals(q *proto.ViewRemovals) *proto.RemovalRows {
+	limit, size := rows(q.Limit), 0
+	r := &proto.RemovalRows{}
+	part := make([]znode.Removal, 0, listedPerLock)
+	for zxid, number, more := q.Zxid, q.Part, limit > 0; more; more = len(part) == listedPerLock {
+		part = v.someRemovals(part[:0], zxid, number)
+		for i := range part {
+			one := &part[i]
+			zxid, number = one.Zxid, one.Part
+			if len(q.Path) > 0 && one.Path != string(q.Path) {
+				continue
+			}
+			if len(r.Rows) == limit || size > view.MaxBytes {
+				last := r.Rows[len(r.Rows)-1]
+				r.NextZxid, r.NextPart = last.Zxid, last.Part
+				return r
+			}
+			size += len(one.Path) + len(one.Address)
+			r.Rows = append(r.Rows, removalRow(one))
+		}
+	}
+	return r
+}
+
+// someRemovals adds to part the removals before a place, as many as are listed under one hold of the lock.
+func (v viewer) someRemovals(part []znode.Removal, zxid int64, number uint32) []znode.Removal {
+	tree := v.m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	for one := range tree.RemovalsBefore(zxid, number) {
+		if part = append(part, one); len(part) == listedPerLock {
+			break
+		}
+	}
+	return part
+}
+
+func removalRow(r *znode.Removal) *proto.RemovalRow {
+	return &proto.RemovalRow{
+		Path: []byte(r.Path), Zxid: r.Zxid, Part: r.Part, RemovedMs: r.AtMs, Cause: removalCauses[r.Cause],
+		Member: r.Member, Session: uint64(r.Session), Address: []byte(r.Address),
+	}
+}
+
+var removalCauses = map[znode.Cause]proto.RemovalCause{
+	znode.Deleted: proto.RemovalCause_REMOVAL_CAUSE_DELETE, znode.SessionEnded: proto.RemovalCause_REMOVAL_CAUSE_SESSION_ENDED,
+	znode.TimeOver: proto.RemovalCause_REMOVAL_CAUSE_TTL, znode.Unused: proto.RemovalCause_REMOVAL_CAUSE_CONTAINER,
+}

@@ -1,0 +1,24 @@
+package disk
+
+import "syscall"
+
+// Free returns how many bytes this process can still write where the data are, and where the log is.
+// Both are 0 if the stores are not files.
+func (d *Data) Free() (data, log int64, err error) {
+	if len(d.folders) == 0 {
+		return 0, 0, nil
+	}
+	if data, err = freeAt(d.folders[0].dir); err != nil {
+		return 0, 0, err
+	}
+	log, err = freeAt(d.logFolder().dir)
+	return data, log, err
+}
+
+func freeAt(dir string) (int64, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		return 0, err
+	}
+	return int64(fs.Bavail) * int64(fs.Bsize), nil //nolint:unconvert // the types depend on the system
+}

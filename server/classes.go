@@ -1,0 +1,60 @@
+package server
+
+import "rollcall/jute"
+
+// class groups the requests whose latencies are counted together.
+type class uint8
+
+// The classes of requests.
+const (
+	classOther   class = iota // whoAmI, auth, sasl, and what the server does not know
+	classConnect              // a session is opened or resumed; not a request of its own in ZooKeeper's protocol
+	classPing
+	classRead
+	classWrite // creates and multis, too
+	classSync
+	classWatch // sets, checks or removes watches, and reads nothing
+	classClose // closeSession
+	numClasses
+)
+
+var classNames = [numClasses]string{
+	classOther: "other", classConnect: "connect", classPing: "ping", classRead: "read", classWrite: "write", classSync: "sync", classWatch: "watch", classClose: "close",
+}
+
+// classOf returns the class of an operation.
+func classOf(op jute.Op) class {
+	switch op {
+	case jute.OpPing:
+		return classPing
+	case jute.OpCloseSession:
+		return classClose
+	}
+	switch op.Class() {
+	case jute.ClassCreate, jute.ClassWrite:
+		return classWrite
+	case jute.ClassRead:
+		return classRead
+	case jute.ClassSync:
+		return classSync
+	case jute.ClassWatch:
+		return classWatch
+	}
+	return classOther
+}
+
+// eventNames are the types of events that clients get, under the names that operators see.
+var eventNames = map[jute.EventType]string{
+	jute.EventNodeCreated: "created", jute.EventNodeDeleted: "deleted",
+	jute.EventNodeDataChanged: "changed", jute.EventNodeChildrenChanged: "children",
+}
+
+// numEvents is above the greatest type of events.
+const numEvents = jute.EventNodeChildrenChanged + 1
+
+// updates are the classes of requests that change the state, and looks the others. Connects are in
+// neither, because ZooKeeper's metrics do not count them.
+var (
+	updates = []class{classWrite, classClose}
+	looks   = []class{classPing, classRead, classSync, classWatch, classOther}
+)

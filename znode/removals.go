@@ -1,0 +1,142 @@
+package znode
+
+import (
+	"cmp"
+	"iter"
+	"sort"
+
+	"rollcall/fifo"
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+const (
+	// maxRemovals is how many removals of nodes a state remembers: as many as ends of sessions. Their
+	// records take at most 1.2 MiB, besides the paths and addresses.
+	maxRemovals = 10_000
+
+	// maxRemovalBytes is how many bytes of paths and addresses they have. With 10,000 of them that is 400
+	// bytes for each, and few paths are as long.
+	maxRemovalBytes = 4 << 20
+
+	// maxRemovedPath is the longest path whose removal is remembered, in bytes. Otherwise a client could
+	// push out all others with a few removals.
+	maxRemovedPath = maxRemovalBytes / 64
+)
+
+// Cause says what removed a node.
+type Cause uint8
+
+// These are the causes.
+const (
+	Deleted      Cause = iota + 1 // a client's delete
+	SessionEnded                  // the node was ephemeral, and its session ended
+	TimeOver                      // it had a TTL, and was not changed for so long
+	Unused                        // it was a container without children
+)
+
+// Removal says what removed a node.
+type Removal struct {
+	Path    string
+	AtMs    int64  // by the log's time, in ms since 1970
+	Zxid    int64  // of the transaction that removed the node
+	Part    uint32 // counts the removals of that transaction, from 1
+	Cause   Cause
+	Member  uint32         // that took the delete, or that the ended session was attached to; 0: not known
+	Session jute.SessionID // that deleted it, or whose end removed it; 0: none
+	Address string         // of the client, host:port, or only its host if it had no session; "": not known
+}
+
+// compare orders removals as the log does.
+func (r *Removal) compare(zxid int64, part uint32) int {
+	return cmp.Or(cmp.Compare(r.Zxid, zxid), cmp.Compare(r.Part, part))
+}
+
+// removedNodes holds the last removals that this member has applied since it started or received a snapshot. They
+// are not replicated: neither a snapshot nor the digest has them. The zero value is empty. The tree's lock
+// guards it.
+type removedNodes struct {
+	kept  fifo.Queue[Removal]
+	bytes int   // of the paths and addresses in kept
+	zxid  int64 // of the last transaction that removed a node
+	part  uint32
+}
+
+// keep adds a removal, and drops the oldest ones if there are too many.
+func (k *removedNodes) keep(r Removal) {
+	if r.Zxid != k.zxid {
+		k.zxid, k.part = r.Zxid, 0
+	}
+	k.part++
+	if len(r.Path) > maxRemovedPath {
+		return
+	}
+	r.Part = k.part
+	k.kept.Push(r)
+	for k.bytes += r.size(); k.kept.Len() > maxRemovals || k.bytes > maxRemovalBytes; {
+		oldest := k.kept.Pop()
+		k.bytes -= oldest.size()
+	}
+}
+
+// size is what r counts for maxRemovalBytes.
+func (r *Removal) size() int { return len(r.Path) + len(r.Address) }
+
+// remember keeps the removals that the running transaction has made since the last call. of says what they
+// have in common.
+func (s *State) remember(of Removal) {
+	of.AtMs, of.Zxid = s.now, s.zxid
+	for _, path := range s.gone {
+		of.Path = path
+		s.removed.keep(of)
+	}
+	s.forget()
+}
+
+// forget drops the removals that the running transaction has made, because they are kept or undone.
+func (s *State) forget() {
+	if cap(s.gone) > keepOps {
+		s.gone = nil
+	}
+	clear(s.gone)
+	s.gone = s.gone[:0]
+}
+
+// rememberDeletes keeps what a client's transaction has removed.
+func (s *State) rememberDeletes(txn *proto.Txn) {
+	if len(s.gone) == 0 {
+		return
+	}
+	of := Removal{Cause: Deleted, Member: txn.GetMember(), Session: jute.SessionID(txn.GetSession())}
+	if session, ok := s.sessions.get(sessionKey(of.Session)); ok {
+		of.Address = session.Address
+	} else {
+		of.Address = addressOf(txn.GetIds())
+	}
+	s.remember(of)
+}
+
+// addressOf returns the host of who sent a transaction that no session has sent, or "".
+func addressOf(who []*proto.Identity) string {
+	for _, id := range who {
+		if id.GetScheme() == "ip" {
+			return id.GetId()
+		}
+	}
+	return ""
+}
+
+// RemovalsBefore yields the removals that this member remembers from before a part of a transaction,
+// the newest first. If zxid is 0, it begins with the newest of all. The caller holds at least the read
+// lock.
+func (s *State) RemovalsBefore(zxid int64, part uint32) iter.Seq[Removal] {
+	kept := &s.removed.kept
+	return func(yield func(Removal) bool) {
+		n := kept.Len()
+		if zxid != 0 {
+			n = sort.Search(n, func(i int) bool { return kept.At(i).compare(zxid, part) >= 0 })
+		}
+		for i := n - 1; i >= 0 && yield(*kept.At(i)); i-- {
+		}
+	}
+}
