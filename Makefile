@@ -1,18 +1,18 @@
 .DEFAULT_GOAL := help
-FUZZTIME ?= 10s
+FUZZTIME ?= 7s
 SCHEDULES ?= 5000
 SEQUENCES ?= 20000
 TRIALS ?= 3000
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
-.PHONY: build builds image test proof race drill mutants fuzz bench compare growth lint proto up down soak help
+.PHONY: build builds image test proof race drill mutants fuzz bench compare growth lint proto packages up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -ldflags "$$(ci/stamp.sh)" -o bin/rollcall ./cmd/rollcall
 builds: ## the binary for Linux, macOS and FreeBSD on amd64 and arm64, to see that all build
 	ci/builds.sh
 image: build ## container image rollcall of that binary; needs Docker, and no network
-	docker build --file deploy/Dockerfile --tag $(ROLLCALL_IMAGE) .
+	docker build --file deploy/Dockerfile $$(deploy/labels.sh) --tag $(ROLLCALL_IMAGE) .
 test: ## unit tests, and shorter runs of the main suites, in less than 5 minutes; if root, installs the Debian packages that they need
 	ci/deps.sh && ci/test.sh
 proof: ## everything else that CI runs, in half an hour; if root, installs the Debian packages that it needs
@@ -35,6 +35,8 @@ lint: ## gofumpt, go vet, golangci-lint, and whether generated code is up to dat
 	ci/lint.sh
 proto: ## writes proto/*.pb.go from proto/rollcall.proto
 	PATH="$$(ci/tools.sh buf protoc-gen-go protoc-gen-go-grpc):$$PATH" && cd proto && buf generate
+packages: ## tar.gz and .deb with manual pages, SBOM and checksums, into dist: for all systems, or TARGETS="linux/amd64 …"
+	deploy/packages/build.sh
 up: image ## starts three members in containers, with clients at 127.0.0.1:2181 to 2183
 	deploy/ensemble.sh up
 down: ## stops them; VOLUMES=1 also deletes their data

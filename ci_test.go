@@ -69,7 +69,7 @@ func (c *checkout) run(env []string, args ...string) (out string, ok bool) {
 const everySuite = `
 case $1 in
   test) for s in unit cases schedules sequences clients few-kills; do echo "suite $s: 1 s"; done ;;
-  proof) for s in race benches drills race-drills more-clients kills trials hostile deploy differential builds lint mutants fuzz; do echo "suite $s: 1 s"; done ;;
+  proof) for s in race benches drills race-drills more-clients kills trials hostile console deploy differential builds lint mutants fuzz; do echo "suite $s: 1 s"; done ;;
 esac
 `
 
@@ -276,7 +276,7 @@ func TestMissingPackages(t *testing.T) {
 		{"one for proof", `[ $4 = libcurator-recipes-java ] || ` + there, "proof", "libcurator-recipes-java\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := newCheckout(t, map[string]string{"dpkg-query": tt.packages, "id": "echo 1000", "javac": "", "docker": "", "gcc": ""})
+			c := newCheckout(t, map[string]string{"dpkg-query": tt.packages, "id": "echo 1000", "javac": "", "docker": "", "gcc": "", "chromium": ""})
 			out, ok := c.run(nil, "ci/deps.sh", tt.arg)
 			if ok != (tt.want == "") || !strings.Contains(out, tt.want) {
 				t.Errorf("succeeds %t, want %q:\n%s", ok, tt.want, out)

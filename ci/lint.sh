@@ -15,6 +15,7 @@ unformatted=$(gofumpt -l .)
 go vet ./... || failed=1
 golangci-lint run ./... || failed=1
 (cd bench/figures && go vet ./... && golangci-lint run ./...) || failed=1
+(cd tools && go vet ./... && golangci-lint run ./...) || failed=1
 ci/structures.sh vet || failed=1
 
 buf generate proto --template proto/buf.gen.yaml -o "$fresh"

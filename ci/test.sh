@@ -90,7 +90,7 @@ schedules() {
 
 # drills runs whole ensembles with faults inside the test process. ROLLCALL_SCHEDULES sets the number of
 # schedules; the default is the test's. race-drills does the same, and the cases, under the race
-# detector. It always plays 60 schedules, because each takes seven times as long.
+# detector. It always plays 40 schedules, because each takes seven times as long.
 drills() {
   local packages
   packages=$(drilled_packages) || return
@@ -99,9 +99,9 @@ drills() {
 race-drills() {
   local packages
   packages=$(drilled_packages) || return
-  ROLLCALL_SCHEDULES=60 raced "drills cases" $packages rollcall/integration/cases | quiet
+  ROLLCALL_SCHEDULES=40 raced "drills cases" $packages rollcall/integration/cases | quiet
 }
-drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|trials|hostile|differential|applications)'; }
+drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|trials|hostile|differential|applications|console)'; }
 
 # quiet drops the lines of go test -v about tests that started or passed. What the tests print stays.
 quiet() { grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)' || true; }
@@ -128,6 +128,9 @@ trials() { tests ./integration/trials | quiet; }
 # hostile attacks processes of the real binary as clients can. It judges how long other clients wait, and
 # the members' memory.
 hostile() { tests ./integration/hostile | quiet; }
+
+# console drives a browser, Debian's Chromium, through the page at / of processes of the real binary.
+console() { tests ./integration/console | quiet; }
 
 # deploy runs the container image and compose.yaml. ROLLCALL_NO_DOCKER=1 leaves it out.
 deploy() {
@@ -170,7 +173,7 @@ lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }
 
 [ $# -gt 0 ] || set -- unit cases schedules sequences clients few-kills
-[ "$*" != proof ] || set -- race benches drills race-drills more-clients kills trials hostile deploy differential builds lint mutants fuzz
+[ "$*" != proof ] || set -- race benches drills race-drills more-clients kills trials hostile console deploy differential builds lint mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

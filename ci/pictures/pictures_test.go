@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The files in docs/pictures are what this program draws, and there are no others.
+// The files in docs/pictures are what this program draws, and there are no others but those of the console,
+// which integration/console takes.
 func TestPicturesAreDrawn(t *testing.T) {
 	const folder = "../../docs/pictures"
 	for name, want := range pictures() {
@@ -23,7 +24,7 @@ func TestPicturesAreDrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if pictures()[f.Name()] == "" {
+		if pictures()[f.Name()] == "" && filepath.Ext(f.Name()) != ".png" {
 			t.Errorf("nothing draws docs/pictures/%s", f.Name())
 		}
 	}

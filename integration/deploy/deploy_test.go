@@ -74,6 +74,12 @@ func (s *stack) checkVersion(t *testing.T) {
 	if got := s.docker(t, "run", "--rm", s.project, "version"); !strings.Contains(got, id+" of "+at.Format(time.RFC3339)) {
 		t.Errorf("version prints %q, want commit %s of %v", got, id, at)
 	}
+	labels := s.docker(t, "image", "inspect", "--format", "{{json .Config.Labels}}", s.project)
+	for _, want := range []string{`opencontainers.image.revision":"` + id, `opencontainers.image.created":"` + at.Format("2006-01-02"), `opencontainers.image.version":"0.`, `opencontainers.image.licenses":"Apache-2.0"`} {
+		if !strings.Contains(labels, want) {
+			t.Errorf("the image's labels are %s, want %s", labels, want)
+		}
+	}
 	stats, ok := zk.FLWSrvr([]string{s.members[0].addr}, patience)
 	if !ok || !strings.Contains(stats[0].Version, "-"+id[:12]) || !stats[0].BuildTime.Equal(at.Truncate(time.Minute)) {
 		t.Errorf("srvr says version %s of %v (%t), want commit %s of %v", stats[0].Version, stats[0].BuildTime, ok, id, at)

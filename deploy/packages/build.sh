@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Builds all packages of the present commit into the folder OUT (default dist):
+#
+#   rollcall-VERSION-OS-ARCH.tar.gz   the static binary, manual pages, the licences of all that is in it
+#   rollcall_VERSION_ARCH.deb         the same for Debian and Ubuntu, with a unit for systemd
+#   *.cdx.json                        SBOMs of the binaries, in the format of CycloneDX
+#   SHA256SUMS
+#
+# TARGETS (default: all) are the systems, such as "linux/amd64 linux/arm64". The same commit, built by the
+# same version of Go, gives the same bytes: times are those of the commit, or of SOURCE_DATE_EPOCH.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+out=$(mkdir -p "${OUT:-dist}" && cd "${OUT:-dist}" && pwd)
+targets=${TARGETS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64}
+export CGO_ENABLED=0 TZ=UTC LC_ALL=C
+umask 022
+
+git() { command git -c safe.directory='*' "$@"; }
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+PATH=$(ci/tools.sh nfpm):$PATH
+
+# A build of a version that is not released yet says which commit it is.
+version=$(sed -nE 's/^const release = "(.*)"$/\1/p' cmd/rollcall/version.go)
+commit=$(git log -1 --format=%cd.%h --abbrev=12 --date=format:%Y%m%d)
+[[ $version != *-dev ]] || version+=.$commit
+[ -z "$(git status --porcelain --untracked-files=no)" ] || version+=.modified
+
+# binary OS/ARCH FILE builds the binary, without the symbols that only a debugger needs. It does not build
+# that of this machine twice.
+host=$(go env GOHOSTOS)/$(go env GOHOSTARCH)
+binary() {
+  if [ "$1" = "$host" ] && [ -e "$work/host" ]; then
+    cp "$work/host" "$2"
+  else
+    GOOS=${1%/*} GOARCH=${1#*/} go build -trimpath -buildvcs=false -ldflags "-s -w $(ci/stamp.sh)" -o "$2" ./cmd/rollcall
+  fi
+}
+
+# docs FOLDER writes the manual pages and the completions of shells.
+docs() {
+  binary "$host" "$work/host"
+  "$work/host" man "$1/man" 2>/dev/null
+  mkdir -p "$1/completions"
+  for shell in bash zsh fish; do "$work/host" completion "$shell" >"$1/completions/rollcall.$shell"; done
+}
+
+# tarball FOLDER packs a folder of $work.
+tarball() {
+  tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$1" | gzip -9n >"$out/$1.tar.gz"
+}
+
+# debian ARCH FOLDER makes a Debian package of a folder.
+debian() {
+  local stage=$work/deb-$1 page
+  mkdir -p "$stage/man"
+  for page in "$2"/man/*; do gzip -9nc "$page" >"$stage/man/${page##*/}.gz"; done
+  { cat deploy/packages/copyright; cat "$2/LICENSES.txt"; } >"$stage/copyright"
+  # ~ sorts before the end of a version: 0.1.0~dev is older than 0.1.0
+  DEB_ARCH=$1 DEB_VERSION=${version/-/\~} STAGE=$stage FOLDER=$2 \
+    nfpm package --packager deb --config deploy/packages/nfpm.yaml --target "$out/" >"$work/nfpm" || { cat "$work/nfpm" >&2; return 1; }
+}
+
+rm -f -- "$out"/rollcall[-_]*.{tar.gz,deb,cdx.json} "$out/SHA256SUMS"
+docs "$work/docs"
+for target in $targets; do
+  os=${target%/*} arch=${target#*/}
+  name=rollcall-$version-$os-$arch
+  folder=$work/$name
+  mkdir -p "$folder"
+  binary "$target" "$folder/rollcall"
+  go -C tools run ./inventory -version "$version" -sbom "$out/$name.cdx.json" -licences "$folder/LICENSES.txt" "$folder/rollcall"
+  cp -r "$work/docs/." deploy/packages/zoo.cfg LICENSE CHANGELOG.md "$folder/"
+  [ "$os" != linux ] || cp deploy/systemd/rollcall.service deploy/systemd/rollcall.sysusers "$folder/"
+  tarball "$name"
+  [ "$os" != linux ] || debian "$arch" "$folder"
+  echo "$target"
+done
+cd "$out"
+sha256sum -- *.tar.gz *.deb *.cdx.json >SHA256SUMS
+cat SHA256SUMS
