@@ -8,10 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -32,15 +34,53 @@ const (
 )
 
 // newHTTP returns a client that goes straight to a member: through no proxy, which would learn the
-// credentials, and to no other place that an answer names.
-func newHTTP() *http.Client {
+// credentials, and to no other place that an answer names. allowed is asked before each connection, with its
+// address. If allowed is nil, every address is allowed.
+func newHTTP(allowed func(network, addr string, c syscall.RawConn) error) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext:           (&net.Dialer{Timeout: probeTime}).DialContext,
+			DialContext:           (&net.Dialer{Timeout: probeTime, Control: allowed}).DialContext,
 			ResponseHeaderTimeout: headerTime,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// onlyHere allows connections to this machine alone, whatever localhost stands for.
+func onlyHere(_, addr string, _ syscall.RawConn) error {
+	if to, err := netip.ParseAddrPort(addr); err == nil && isHere(to.Addr().String()) {
+		return nil
+	}
+	return fmt.Errorf("%s is not an address of this machine", addr)
+}
+
+// isHere reports whether host is a loopback address or localhost.
+func isHere(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
+}
+
+// search returns the URL of a member that answers operators on one of the machines of hosts, and a client
+// that reaches it. Whoever listens at such a guessed port gets what the client sends. So if there will be
+// credentials, search looks on this machine alone, and finds nothing if none of hosts is on it.
+func search(ctx context.Context, hosts []string, credentials bool) (base string, reach *http.Client, err error) {
+	reach = newHTTP(nil)
+	if credentials {
+		here := slices.DeleteFunc(slices.Clone(hosts), func(addr string) bool { return !isHere(hostOf(addr)) })
+		if len(here) == 0 {
+			return "", nil, With(WrongUse, fmt.Errorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
+				hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultPort))))
+		}
+		hosts, reach = here, newHTTP(onlyHere)
+	}
+	base, err = discover(ctx, reach, candidates(hosts))
+	return base, reach, err
+}
+
+// hostOf returns the host of an address that Hosts has checked.
+func hostOf(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	return host
 }
 
 // baseURL returns the URL that --admin means. It may lack http://.

@@ -42,7 +42,7 @@ func NewLink(w World) *Link { return &Link{world: w} }
 func (l *Link) Register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	l.registerHosts(cmd, "`host:port,...` where members take clients")
-	fs.StringVar(&l.admin, "admin", "", "`URL,...` of members' ports for operators (ROLLCALL_ADMIN; default: found on the machines of --hosts)")
+	fs.StringVar(&l.admin, "admin", "", "`URL,...` of members' ports for operators (ROLLCALL_ADMIN; default: found on the machines of --hosts; with credentials, on this machine alone)")
 	fs.StringVar(&l.tokenFile, "token-file", "", "`file` with the token of an administrator (ROLLCALL_TOKEN_FILE)")
 	for _, name := range []string{"hosts", "admin", "token-file", "auth"} {
 		share(fs, name)
@@ -184,40 +184,41 @@ func OpenSession(ctx context.Context, cfg client.Config) (*client.Client, error)
 }
 
 // Admin returns a client of a member's port for operators: of the first that --admin names, or else of one
-// that answers on the machines of --hosts; see discover.
+// that search finds on the machines of --hosts.
 func (l *Link) Admin(ctx context.Context) (*api.Client, error) {
 	auth, bases, err := l.named()
 	if err != nil {
 		return nil, err
 	}
-	if len(bases) == 0 {
-		hosts, err := l.Hosts()
-		if err != nil {
-			return nil, err
-		}
-		base, err := discover(ctx, newHTTP(), candidates(hosts))
-		if err != nil {
-			return nil, err
-		}
-		bases = []string{base}
+	if len(bases) > 0 {
+		return &api.Client{Base: bases[0], Auth: auth, HTTP: newHTTP(nil)}, nil
 	}
-	return &api.Client{Base: bases[0], Auth: auth, HTTP: newHTTP()}, nil
+	hosts, err := l.Hosts()
+	if err != nil {
+		return nil, err
+	}
+	base, reach, err := search(ctx, hosts, auth != "")
+	if err != nil {
+		return nil, err
+	}
+	return &api.Client{Base: base, Auth: auth, HTTP: reach}, nil
 }
 
 // Admins returns a client of the port for operators of each member: of those that --admin names, separated
-// by commas, or else of those that answer on the machines of --hosts. The error is about those that do not.
+// by commas, or else of those that search finds on the machine of each of --hosts. The error is about those
+// that it does not find.
 func (l *Link) Admins(ctx context.Context) (members []*api.Client, err error) {
 	auth, bases, err := l.named()
 	if err != nil {
 		return nil, err
 	}
 	if len(bases) == 0 {
-		bases, err = l.found(ctx)
+		return l.found(ctx, auth)
 	}
 	for _, base := range bases {
-		members = append(members, &api.Client{Base: base, Auth: auth, HTTP: newHTTP()})
+		members = append(members, &api.Client{Base: base, Auth: auth, HTTP: newHTTP(nil)})
 	}
-	return members, err
+	return members, nil
 }
 
 // named returns the credentials, and the URLs that --admin names, if any.
@@ -242,22 +243,22 @@ func (l *Link) named() (auth string, bases []string, err error) {
 	return auth, bases, nil
 }
 
-// found returns the URLs of the members that answer on the machines of --hosts, and an error about those
-// where none does.
-func (l *Link) found(ctx context.Context) (bases []string, err error) {
+// found returns a client of each member that search finds on the machines of --hosts, and an error about
+// those where it finds none.
+func (l *Link) found(ctx context.Context, auth string) (members []*api.Client, err error) {
 	hosts, err := l.Hosts()
 	if err != nil {
 		return nil, err
 	}
 	var failed []error
 	for i := range hosts {
-		base, err := discover(ctx, newHTTP(), candidates(hosts[i:i+1]))
+		base, reach, err := search(ctx, hosts[i:i+1], auth != "")
 		switch {
 		case err != nil:
 			failed = append(failed, err)
-		case !slices.Contains(bases, base):
-			bases = append(bases, base)
+		case !slices.ContainsFunc(members, func(m *api.Client) bool { return m.Base == base }):
+			members = append(members, &api.Client{Base: base, Auth: auth, HTTP: reach})
 		}
 	}
-	return bases, errors.Join(failed...)
+	return members, errors.Join(failed...)
 }

@@ -537,6 +537,11 @@ var mutants = []mutant{
 		"if len(b.conns) >= b.most {", "if false {",
 		"./admin", "TestSilentConnectionsKeepNobodyOut",
 	},
+	{
+		"credentials for a guessed port of another machine", "cli/discover.go",
+		"	if credentials {\n", "	if false {\n",
+		"./cli", "TestCredentialsGoNowhereElse",
+	},
 }
 
 // mutate writes the file with the mutant in it, and returns both paths, absolute.
