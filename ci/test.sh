@@ -133,11 +133,15 @@ hostile() { tests ./integration/hostile | quiet; }
 # console drives a browser, Debian's Chromium, through the page at / of processes of the real binary.
 console() { tests ./integration/console | quiet; }
 
-# deploy runs the container image and compose.yaml. ROLLCALL_NO_DOCKER=1 leaves it out.
+# deploy runs the container image, as a pod and with compose.yaml. ROLLCALL_NO_DOCKER=1 leaves it out.
+# packages runs all other tests of that package, which need no container engine: the packages, the unit
+# and the manifests.
 deploy() {
   [ "${ROLLCALL_NO_DOCKER:-}" != 1 ] || return "$left_out"
-  tests ./integration/deploy
+  tests -run "$in_containers" ./integration/deploy
 }
+packages() { tests -skip "$in_containers" ./integration/deploy; }
+in_containers='^Test(Ensemble|Pods)$'
 
 # differential sends the same operations to ZooKeeper and to Rollcall. ROLLCALL_SEQUENCES sets the number
 # of sequences; the default is the test's. sequences sends 300, with seeds that differential does not use.
@@ -174,7 +178,7 @@ lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }
 
 [ $# -gt 0 ] || set -- unit cases schedules sequences clients few-kills
-[ "$*" != proof ] || set -- race benches race-drills more-clients kills trials hostile console deploy differential builds lint mutants fuzz
+[ "$*" != proof ] || set -- race benches race-drills more-clients kills trials hostile console packages deploy differential builds lint mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

@@ -51,7 +51,7 @@ func TestEnsemble(t *testing.T) {
 func requireEngine(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ROLLCALL_NO_DOCKER") == "1" {
-		t.Skip("******** NOT TESTED: image and compose.yaml are left out, since ROLLCALL_NO_DOCKER=1 ********")
+		t.Skip("******** NOT TESTED: the container image is left out, since ROLLCALL_NO_DOCKER=1 ********")
 	}
 	if _, _, err := new(stack).run(t.Context(), patience, "docker", "version"); err != nil {
 		t.Fatalf("no container engine answers (ROLLCALL_NO_DOCKER=1 leaves these tests out): %v", err)
