@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/view"
-	"rollcall/znode"
 )
 
 const (
@@ -93,7 +91,7 @@ func (h *HTTP) v1Node(q *query) (any, error) {
 	path, after := q.path(), ""
 	if from := q.values.Get("from"); from != "" {
 		name, ok := strings.CutPrefix(from, childCursor)
-		if !ok || name == "" || !znode.ValidPath("/"+name) || strings.Contains(name, "/") {
+		if !ok || name == "" || !jute.ValidPath("/"+name) || strings.Contains(name, "/") {
 			return nil, view.ErrCursor
 		}
 		after = name
@@ -118,7 +116,7 @@ func nodeRow(path string, n Node) api.Node {
 		row.Next = childCursor + n.Children[last]
 	}
 	for i, a := range n.ACL {
-		row.ACL[i] = api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: formatPerms(a.Perms)}
+		row.ACL[i] = api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.Letters()}
 	}
 	return row
 }
@@ -157,7 +155,7 @@ func (h *HTTP) v1DeleteNode(q *query) (any, error) {
 // changeNode makes a change of a node for the administrator who asks.
 func (h *HTTP) changeNode(q *query, c NodeChange) (any, error) {
 	q.SetPathValue(nodePath, c.Path)
-	if sequence := c.Mode.IsSequential(); !znode.ValidPath(c.Path) && !(sequence && znode.ValidPath(c.Path+"0")) {
+	if sequence := c.Mode.IsSequential(); !jute.ValidPath(c.Path) && !(sequence && jute.ValidPath(c.Path+"0")) {
 		q.wrong("path: %.100q is not the path of a node; write one such as /locks/a", c.Path)
 	}
 	if q.err != nil {
@@ -201,37 +199,6 @@ func (q *query) host() string {
 	return from.Addr().Unmap().WithZone("").String()
 }
 
-// permLetters are the letters of permissions, in the order in which they are shown.
-var permLetters = []struct {
-	letter rune
-	perm   jute.Perm
-}{{'c', jute.PermCreate}, {'d', jute.PermDelete}, {'r', jute.PermRead}, {'w', jute.PermWrite}, {'a', jute.PermAdmin}}
-
-func formatPerms(p jute.Perm) string {
-	text := ""
-	for _, row := range permLetters {
-		if p&row.perm != 0 {
-			text += string(row.letter)
-		}
-	}
-	return text
-}
-
-func parsePerms(text string) (p jute.Perm, err error) {
-	for _, letter := range text {
-		known := false
-		for _, row := range permLetters {
-			if row.letter == letter && p&row.perm == 0 {
-				p, known = p|row.perm, true
-			}
-		}
-		if !known {
-			return 0, fmt.Errorf("perms: %.100q; allowed are the letters c, d, r, w and a, each once", text)
-		}
-	}
-	return p, nil
-}
-
 // acl returns the list of a node to be created.
 func (q *query) acl(rows []api.ACL) []jute.ACL {
 	if rows == nil {
@@ -239,7 +206,7 @@ func (q *query) acl(rows []api.ACL) []jute.ACL {
 	}
 	list := make([]jute.ACL, 0, len(rows))
 	for i, row := range rows {
-		perms, err := parsePerms(row.Perms)
+		perms, err := jute.ParsePerms(row.Perms)
 		if err != nil {
 			q.wrong("acl: entry %d: %v", i+1, err)
 		}

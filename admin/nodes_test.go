@@ -115,7 +115,7 @@ func TestV1NodeBadRequests(t *testing.T) {
 		{"/create", `{"path":"/a","data":"é"}`, "illegal base64"},
 		{"/create", `{"path":"/a","data":"` + long + `"}`, "request body too large"},
 		{"/create", `{"path":"/a","owner":"0x5"}`, `unknown field "owner"`},
-		{"/create", `{"path":"/a","acl":[{"scheme":"world","id":"anyone","perms":"x"}]}`, `acl: entry 1: perms: "x"; allowed are the letters c, d, r, w and a, each once`},
+		{"/create", `{"path":"/a","acl":[{"scheme":"world","id":"anyone","perms":"x"}]}`, `acl: entry 1: permissions "x"; allowed are letters of cdrwa, each once`},
 		{"/create", `{"path":"/a","acl":[{"scheme":"world","id":"anyone","perms":"rr"}]}`, `each once`},
 		{"/set", `{"path":"/a"}`, `data is missing: give it in base64, or "" for none`},
 		{"/set", `{"path":"/a","data":null}`, `data is missing`},

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +20,6 @@ type parameter struct {
 
 // sessionPattern is how the id of a session is written.
 const sessionPattern = "^0x[0-9a-fA-F]{1,16}$"
-
-var sessionForm = regexp.MustCompile(sessionPattern)
 
 // parameters are all of them.
 var parameters = map[string]parameter{

@@ -15,7 +15,6 @@ import (
 
 	"rollcall/jute"
 	"rollcall/view"
-	"rollcall/znode"
 )
 
 // query is a request under /v1/ while it is read. Its methods return the values of parameters, or the zero
@@ -90,18 +89,11 @@ func (q *query) id(name string) jute.SessionID {
 func (q *query) ownID() jute.SessionID { return q.session("the session", q.PathValue("id")) }
 
 func (q *query) session(name, text string) jute.SessionID {
-	digits, hex := strings.CutPrefix(text, "0x")
-	id, err := strconv.ParseUint(digits, 16, 64)
-	if hex && err == nil && id != 0 {
-		return jute.SessionID(id)
+	id, err := jute.ParseSessionID(text)
+	if err != nil {
+		q.wrong("%s: %v", name, err)
 	}
-	const form = "the id of a session is 0x and up to 16 hexadecimal digits, such as 0x1000012f99a0001"
-	if decimal, err := strconv.ParseInt(text, 10, 64); err == nil && decimal != 0 {
-		q.wrong("%s=%s: %s; if this number is decimal, that is %v", name, text, form, jute.SessionID(decimal))
-	} else {
-		q.wrong("%s=%.100q: %s", name, text, form)
-	}
-	return 0
+	return id
 }
 
 // address returns the parameter address.
@@ -128,7 +120,7 @@ func (q *query) state() view.State {
 // path returns the parameter path, which must be a path of a node.
 func (q *query) path() string {
 	path := q.values.Get("path")
-	if !znode.ValidPath(path) {
+	if !jute.ValidPath(path) {
 		q.wrong("path=%.100q: give the path of a node, such as path=/locks/a", path)
 	}
 	return path

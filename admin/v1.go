@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rollcall/api"
+	"rollcall/jute"
 	"rollcall/view"
 )
 
@@ -92,7 +93,8 @@ var v1 = []endpoint{
 // sessionTarget returns the id in the path for the audit log. Other text that a stranger has put there is
 // left out, because it could pass for a part of the line.
 func sessionTarget(r *http.Request) string {
-	if id := r.PathValue("id"); sessionForm.MatchString(id) {
+	id := r.PathValue("id")
+	if _, err := jute.ParseSessionID(id); err == nil {
 		return id
 	}
 	return "not the id of a session"

@@ -51,7 +51,7 @@ func newACL(w World) *cobra.Command {
 func aclRows(list []jute.ACL) []api.ACL {
 	rows := make([]api.ACL, 0, len(list))
 	for _, a := range list {
-		rows = append(rows, api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: subtree.FormatPerms(a.Perms)})
+		rows = append(rows, api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.String()})
 	}
 	return rows
 }

@@ -8,13 +8,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/api"
+	"rollcall/jute"
 )
 
 const (
@@ -39,14 +39,10 @@ func newSession(w World) *cobra.Command {
 	return cmd
 }
 
-var sessionID = regexp.MustCompile(`^0x[0-9a-fA-F]{1,16}$`)
-
 // checkID returns an error unless text is the id of a session.
 func checkID(text string) error {
-	if sessionID.MatchString(text) && idNumber(text) != 0 {
-		return nil
-	}
-	return With(WrongUse, fmt.Errorf("%.100q is not the id of a session: that is 0x and up to 16 hexadecimal digits, such as 0x1000012f99a0001", text))
+	_, err := jute.ParseSessionID(text)
+	return With(WrongUse, err)
 }
 
 // sessionDetail is a session with its nodes and watches.

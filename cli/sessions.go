@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/api"
+	"rollcall/jute"
 )
 
 // sessionsFlags are the flags of rollcall sessions.
@@ -136,8 +137,8 @@ func known(n *int64) int64 {
 // idNumber returns the number of a session's id. Ids have no leading zeroes, so that their texts would not
 // sort as their numbers do.
 func idNumber(id string) uint64 {
-	n, _ := strconv.ParseUint(strings.TrimPrefix(id, "0x"), 16, 64)
-	return n
+	n, _ := jute.ParseSessionID(id)
+	return uint64(n)
 }
 
 // ofConnection returns a column with a number of the session's connection, if it has one.

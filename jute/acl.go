@@ -1,5 +1,11 @@
 package jute
 
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
 // ACL grants permissions on a node to an identity.
 type ACL struct {
 	Perms Perm
@@ -53,6 +59,43 @@ const (
 	PermAdmin  Perm = 16
 	PermAll    Perm = 31
 )
+
+// permLetters has the letter of each permission, in the order in which ZooKeeper's tools write them.
+// permOf has the permissions at the same places.
+const permLetters = "cdrwa"
+
+var permOf = [len(permLetters)]Perm{PermCreate, PermDelete, PermRead, PermWrite, PermAdmin}
+
+// Letters returns the permissions as letters of cdrwa. Unknown bits have none.
+func (p Perm) Letters() string {
+	var b strings.Builder
+	for i, perm := range permOf {
+		if p&perm != 0 {
+			b.WriteByte(permLetters[i])
+		}
+	}
+	return b.String()
+}
+
+// String returns the letters of p, or its number if p is empty or has unknown bits.
+func (p Perm) String() string {
+	if p <= 0 || p > PermAll {
+		return strconv.Itoa(int(p))
+	}
+	return p.Letters()
+}
+
+// ParsePerms reads what Letters writes. The letters may be in any order.
+func ParsePerms(letters string) (p Perm, err error) {
+	for i := range len(letters) {
+		at := strings.IndexByte(permLetters, letters[i])
+		if at < 0 || p&permOf[at] != 0 {
+			return 0, fmt.Errorf("permissions %.40q; allowed are letters of %s, each once", letters, permLetters)
+		}
+		p |= permOf[at]
+	}
+	return p, nil
+}
 
 // readACLs reads a vector of ACLs into the memory of dst.
 func (d *Decoder) readACLs(dst []ACL) []ACL {

@@ -423,7 +423,7 @@ func (f *filler) misplaced(n *node, last string) string {
 	if n.path == rootPath && last == "" && n.life() == (life{}) {
 		return ""
 	}
-	if !ValidPath(n.path) || !follows(n.path, last) {
+	if !jute.ValidPath(n.path) || !follows(n.path, last) {
 		return "is out of order"
 	}
 	above, _ := cutPath(n.path)

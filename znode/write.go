@@ -87,7 +87,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 		path = borrow(s.path)
 	}
 	switch {
-	case !ValidPath(path):
+	case !jute.ValidPath(path):
 		return nil, jute.BadArguments
 	case s.get(path) != nil:
 		return nil, jute.NodeExists
@@ -190,7 +190,7 @@ func (s *State) runSetData(txn *proto.Txn, r *Result) {
 
 func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.Code) {
 	path := borrow(req.Path)
-	if !ValidPath(path) {
+	if !jute.ValidPath(path) {
 		return nil, jute.BadArguments
 	}
 	n := s.get(path)
@@ -230,7 +230,7 @@ func (s *State) runSetACL(txn *proto.Txn, r *Result) {
 		return
 	}
 	path := borrow(req.Path)
-	if !ValidPath(path) {
+	if !jute.ValidPath(path) {
 		r.Code = jute.BadArguments
 		return
 	}
@@ -258,7 +258,7 @@ func (s *State) runSetACL(txn *proto.Txn, r *Result) {
 // check is a multi's operation that requires a version.
 func (s *State) check(txn *proto.Txn, req *jute.CheckVersionRequest) jute.Code {
 	path := borrow(req.Path)
-	if !ValidPath(path) {
+	if !jute.ValidPath(path) {
 		return jute.BadArguments
 	}
 	n := s.get(path)

@@ -8,18 +8,6 @@ import (
 	"rollcall/jute"
 )
 
-// permissions are the letters of permissions, in the order in which they are printed.
-var permissions = []struct {
-	letter rune
-	perm   jute.Perm
-}{
-	{'c', jute.PermCreate},
-	{'d', jute.PermDelete},
-	{'r', jute.PermRead},
-	{'w', jute.PermWrite},
-	{'a', jute.PermAdmin},
-}
-
 // parseACL reads "scheme:id:perms,…". An id may contain colons. It tells of what makes no sense and
 // leaves that out, as zkCli.sh does.
 func (s *Shell) parseACL(text string) (acl []jute.ACL) {
@@ -42,27 +30,14 @@ func (s *Shell) parseACL(text string) (acl []jute.ACL) {
 }
 
 func (s *Shell) parsePermissions(letters string) (perms jute.Perm) {
-next:
 	for _, letter := range letters {
-		for _, p := range permissions {
-			if p.letter == letter {
-				perms |= p.perm
-				continue next
-			}
+		perm, err := jute.ParsePerms(string(letter))
+		if err != nil {
+			s.screen.say(problem, "Unknown perm type: "+string(letter))
 		}
-		s.screen.say(problem, "Unknown perm type: "+string(letter))
+		perms |= perm
 	}
 	return perms
-}
-
-func permissionLetters(perms jute.Perm) string {
-	var b strings.Builder
-	for _, p := range permissions {
-		if perms&p.perm != 0 {
-			b.WriteRune(p.letter)
-		}
-	}
-	return b.String()
 }
 
 func (s *Shell) getACL(ctx context.Context, a *arguments) error {
@@ -75,7 +50,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 		return err
 	}
 	for _, entry := range got.ACL {
-		s.screen.printf("'%s,'%s\n: %s", entry.ID.Scheme, entry.ID.ID, permissionLetters(entry.Perms))
+		s.screen.printf("'%s,'%s\n: %s", entry.ID.Scheme, entry.ID.ID, entry.Perms.Letters())
 	}
 	if a.has("s") {
 		s.printStat(got.Stat)

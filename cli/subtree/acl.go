@@ -9,35 +9,14 @@ import (
 	"rollcall/jute"
 )
 
-// letters are the permissions in the order in which ZooKeeper's tools write them.
-const letters = "cdrwa"
-
-var permOf = map[byte]jute.Perm{
-	'c': jute.PermCreate, 'd': jute.PermDelete, 'r': jute.PermRead, 'w': jute.PermWrite, 'a': jute.PermAdmin,
-}
-
-// FormatACL returns a list as texts of the form scheme:id:perms, such as world:anyone:cdrwa. Permissions
+// formatACL returns a list as texts of the form scheme:id:perms, such as world:anyone:cdrwa. Permissions
 // that have no letters are a number: world:anyone:0.
-func FormatACL(list []jute.ACL) []string {
+func formatACL(list []jute.ACL) []string {
 	texts := make([]string, 0, len(list))
 	for _, a := range list {
-		texts = append(texts, string(a.ID.Scheme)+":"+string(a.ID.ID)+":"+FormatPerms(a.Perms))
+		texts = append(texts, string(a.ID.Scheme)+":"+string(a.ID.ID)+":"+a.Perms.String())
 	}
 	return texts
-}
-
-// FormatPerms returns permissions as letters of cdrwa, or as a number if they are none or unknown ones.
-func FormatPerms(p jute.Perm) string {
-	if p <= 0 || p > jute.PermAll {
-		return strconv.Itoa(int(p))
-	}
-	var b strings.Builder
-	for i := range len(letters) {
-		if p&permOf[letters[i]] != 0 {
-			b.WriteByte(letters[i])
-		}
-	}
-	return b.String()
 }
 
 // ParseACL reads entries of the form scheme:id:perms, separated by commas. An id may have colons, and
@@ -76,34 +55,27 @@ func parseEntry(text string) (jute.ACL, error) {
 	} else if _, short := shorthand[scheme]; !short {
 		return jute.ACL{}, errors.New("the id or the permissions are missing")
 	}
-	p, err := ParsePerms(perms)
+	p, err := parsePerms(perms)
 	if err != nil {
 		return jute.ACL{}, err
 	}
 	return jute.ACL{Perms: p, ID: jute.ID{Scheme: []byte(scheme), ID: []byte(id)}}, nil
 }
 
-// ParsePerms reads what FormatPerms writes. Letters may be in any order.
-func ParsePerms(text string) (jute.Perm, error) {
+// parsePerms reads the text of permissions, or their number.
+func parsePerms(text string) (jute.Perm, error) {
 	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
 		return jute.Perm(n), nil
 	}
-	var p jute.Perm
-	for i := range len(text) {
-		bit := permOf[text[i]]
-		if bit == 0 || p&bit != 0 {
-			return 0, fmt.Errorf("permissions %.40q; allowed are letters of %s, each once", text, letters)
-		}
-		p |= bit
+	p, err := jute.ParsePerms(text)
+	if err == nil && p == 0 {
+		err = errors.New("no permissions")
 	}
-	if p == 0 {
-		return 0, fmt.Errorf("no permissions; allowed are letters of %s", letters)
-	}
-	return p, nil
+	return p, err
 }
 
-// SameACL reports whether two lists have the same entries in the same order.
-func SameACL(a, b []jute.ACL) bool {
+// sameACL reports whether two lists have the same entries in the same order.
+func sameACL(a, b []jute.ACL) bool {
 	if len(a) != len(b) {
 		return false
 	}

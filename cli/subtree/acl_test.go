@@ -24,7 +24,7 @@ func TestACLTexts(t *testing.T) {
 		"world:anyone:-1,digest:a:b:2147483647": {"world:anyone:-1", "digest:a:b:2147483647"},
 	} {
 		list, err := ParseACL(text)
-		if got := FormatACL(list); err != nil || !slices.Equal(got, want) {
+		if got := formatACL(list); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
 		}
 	}
@@ -57,9 +57,9 @@ func FuzzParseACL(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for i, entry := range FormatACL(list) {
+		for i, entry := range formatACL(list) {
 			again, err := parseEntry(entry)
-			if err != nil || !SameACL([]jute.ACL{again}, list[i:i+1]) {
+			if err != nil || !sameACL([]jute.ACL{again}, list[i:i+1]) {
 				t.Errorf("%q: %q is read as %v, %v, want %v", text, entry, again, err, list[i])
 			}
 		}

@@ -133,7 +133,7 @@ func (l *loader) look(ctx context.Context, s *step) error {
 		return err
 	}
 	s.set = !bytes.Equal(data, s.record.Data) || (data == nil) != (s.record.Data == nil)
-	s.acl = !SameACL(list, s.record.ACL)
+	s.acl = !sameACL(list, s.record.ACL)
 	return nil
 }
 

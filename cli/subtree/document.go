@@ -74,7 +74,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := record{Path: r.Path, Data: data, ACL: FormatACL(r.ACL), Owner: r.Owner}
+	out := record{Path: r.Path, Data: data, ACL: formatACL(r.ACL), Owner: r.Owner}
 	if len(r.Data) > 0 && utf8.Valid(r.Data) {
 		text := string(r.Data)
 		out.Text = &text
@@ -179,7 +179,7 @@ func (c *checksum) add(r *Record) {
 		c.text = append(binary.AppendUvarint(c.text, uint64(len(field))), field...)
 	}
 	c.text = binary.AppendUvarint(c.text, uint64(len(r.ACL)))
-	for _, a := range FormatACL(r.ACL) {
+	for _, a := range formatACL(r.ACL) {
 		c.text = append(binary.AppendUvarint(c.text, uint64(len(a))), a...)
 	}
 	c.hash.Write(c.text)

@@ -5,7 +5,7 @@
 //   - Space.Dump, Check and Space.Load: a subtree as a JSON document, and back.
 //   - Space.Remove: deletes a subtree.
 //   - Usage: sums up nodes and bytes by subtree.
-//   - ParseACL and FormatACL: lists of permissions as text.
+//   - ParseACL: a list of permissions from its text.
 //
 // None of it is atomic: a subtree that others change meanwhile is seen, copied or deleted as each of its
 // nodes is when its turn comes. Memory does not grow with the number of nodes, but with the number of
@@ -21,7 +21,6 @@ import (
 
 	"rollcall/client"
 	"rollcall/jute"
-	"rollcall/znode"
 )
 
 // Space is a session whose paths are below Root, as with a ZooKeeper client whose list of servers ends in
@@ -86,7 +85,7 @@ func parentOf(path string) string {
 // CheckPath returns an error that says what is wrong with a path, or nil if a node may have it.
 func CheckPath(path string) error {
 	switch {
-	case znode.ValidPath(path):
+	case jute.ValidPath(path):
 		return nil
 	case !strings.HasPrefix(path, "/"):
 		return fmt.Errorf("path %.200q: a path begins with a slash", path)

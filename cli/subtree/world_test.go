@@ -78,8 +78,8 @@ func (s Space) tree(t *testing.T, top string) (lines []string) {
 		if n.Data != nil {
 			line += fmt.Sprintf(" %q", n.Data)
 		}
-		if !SameACL(n.ACL, jute.OpenACL) {
-			line += " " + strings.Join(FormatACL(n.ACL), ",")
+		if !sameACL(n.ACL, jute.OpenACL) {
+			line += " " + strings.Join(formatACL(n.ACL), ",")
 		}
 		if n.Stat.EphemeralOwner != 0 {
 			line += " *"
