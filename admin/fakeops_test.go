@@ -51,7 +51,7 @@ func newFakeOps() *fakeOps {
 	}
 	session := view.Session{
 		ID: 0x1000012f99a0001, State: view.Connected, Member: 1, Address: "10.0.0.1:46396", Timeout: 15 * time.Second, Created: began.Add(123456789 * time.Nanosecond),
-		Ephemerals: 2, Watches: 3, Connection: conn, Timed: true, Heard: 1500 * time.Millisecond, Left: 13500 * time.Millisecond,
+		Ephemerals: 2, Watches: 3, Connection: &conn, Timed: true, Heard: 1500 * time.Millisecond, Left: 13500 * time.Millisecond,
 	}
 	return &fakeOps{
 		members: []view.Status{

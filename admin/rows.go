@@ -55,8 +55,8 @@ func sessionRow(s view.Session) api.Session {
 		left, heard := s.Left.Milliseconds(), s.Heard.Milliseconds()
 		row.LeftMs, row.HeardMs = &left, &heard
 	}
-	if s.State == view.Connected {
-		c := connectionRow(view.Connection{Member: s.Member, Connection: s.Connection})
+	if s.Connection != nil {
+		c := connectionRow(view.Connection{Member: s.Member, Connection: *s.Connection})
 		row.Connection = &c
 	}
 	return row

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -135,19 +134,25 @@ func failure(err error) *Failure {
 
 // writeJSON sends v with a status.
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	text, isText := v.(json.RawMessage)
-	if !isText {
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false) // no browser takes it for HTML, and a page of paths could have six times the bytes
-		if err := e.Encode(v); err != nil {
-			panic("admin: the types of package api do not encode: " + err.Error())
-		}
-		text = b.Bytes()
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // a client that left needs no answer
+	if text, isText := v.(json.RawMessage); isText {
+		_, _ = w.Write(text) // a client that left needs no answer
+		return
+	}
+	e := json.NewEncoder(w) // it writes everything at once, from a buffer that it uses again
+	e.SetEscapeHTML(false)  // no browser takes it for HTML, and a page of paths could have six times the bytes
+	if err := e.Encode(v); unencodable(err) {
+		panic("admin: the types of package api do not encode: " + err.Error())
+	}
+}
+
+// unencodable reports whether err is not about a client that left.
+func unencodable(err error) bool {
+	_, value := errors.AsType[*json.UnsupportedValueError](err)
+	_, typed := errors.AsType[*json.UnsupportedTypeError](err)
+	_, marshaler := errors.AsType[*json.MarshalerError](err)
+	return value || typed || marshaler
 }
 
 func (h *HTTP) v1Description(*query) (any, error) { return json.RawMessage(api.OpenAPI), nil }

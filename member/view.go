@@ -25,9 +25,14 @@ import (
 // these wait for it.
 const viewsAtOnce = 16
 
-// scannedPerView is how many sessions one answer looks at to find those that are wanted: some tens of
-// milliseconds.
-const scannedPerView = 64 * listedPerLock
+const (
+	// sessionsPerLock is how many sessions one answer looks at under one hold of the tree's lock, for which
+	// apply may have to wait: some tens of microseconds.
+	sessionsPerLock = 128
+	// scannedPerView is how many sessions one answer looks at to find those that are wanted: some tens of
+	// milliseconds.
+	scannedPerView = 512 * sessionsPerLock
+)
 
 // viewer answers what members ask for the view of the ensemble. It implements View of
 // proto.FollowerServer.
@@ -108,24 +113,25 @@ func (v viewer) status() *proto.MemberStatus {
 // sessions returns sessions of the state from an id on.
 func (v viewer) sessions(q *proto.ViewSessions) *proto.SessionRows {
 	limit, want := rows(q.Limit), newClientFilter(string(q.Address))
-	r := &proto.SessionRows{Next: q.First}
-	for range scannedPerView / listedPerLock {
-		if v.someSessions(q, limit, want, r); r.Next == 0 || len(r.Rows) == limit {
+	r := &proto.SessionRows{Next: q.First, Rows: make([]*proto.SessionRow, 0, limit)}
+	free := make([]proto.SessionRow, limit) // one allocation, which is not under the lock
+	for range scannedPerView / sessionsPerLock {
+		if v.someSessions(q, free, want, r); r.Next == 0 || len(r.Rows) == limit {
 			break
 		}
 	}
 	return r
 }
 
-// someSessions adds sessions from r.Next on, until there are limit of them or the lock was held long
+// someSessions adds sessions from r.Next on, until all rows of free are taken or the lock was held long
 // enough, and sets r.Next to the id at which to go on. It is 0 if there are no more.
-func (v viewer) someSessions(q *proto.ViewSessions, limit int, want clientFilter, r *proto.SessionRows) {
+func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, want clientFilter, r *proto.SessionRows) {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
 	looked := 0
 	for one := range tree.SessionsFrom(jute.SessionID(r.Next)) {
-		if r.Next = uint64(one.ID); looked >= listedPerLock || len(r.Rows) == limit {
+		if r.Next = uint64(one.ID); looked >= sessionsPerLock || len(r.Rows) == len(free) {
 			return
 		}
 		looked++
@@ -134,10 +140,10 @@ func (v viewer) someSessions(q *proto.ViewSessions, limit int, want clientFilter
 		}
 		ephemerals := tree.EphemeralCountOf(one.ID)
 		looked += ephemerals / ephemeralsPerLook
-		r.Rows = append(r.Rows, &proto.SessionRow{
-			Id: uint64(one.ID), Member: one.Owner.Member, Address: []byte(one.Address), TimeoutMs: uint32(one.Timeout.Milliseconds()),
-			CreatedMs: one.CreatedMs, Ephemerals: uint32(ephemerals),
-		})
+		row := &free[len(r.Rows)]
+		row.Id, row.Member, row.Address, row.TimeoutMs = uint64(one.ID), one.Owner.Member, []byte(one.Address), uint32(one.Timeout.Milliseconds())
+		row.CreatedMs, row.Ephemerals = one.CreatedMs, uint32(ephemerals)
+		r.Rows = append(r.Rows, row)
 	}
 	r.Next = 0
 }
@@ -188,12 +194,14 @@ func (v viewer) facts(q *proto.ViewFacts) *proto.FactRows {
 	v.m.state.RLock()
 	table := v.m.terms.table
 	v.m.state.RUnlock()
-	r := &proto.FactRows{}
-	for i, id := range q.Ids[:min(len(q.Ids), view.MaxRows)] {
+	ids := q.Ids[:min(len(q.Ids), view.MaxRows)]
+	all, r := make([]proto.FactRow, len(ids)), &proto.FactRows{Rows: make([]*proto.FactRow, 0, len(ids))}
+	for i, id := range ids {
 		if i%factsPerTurn == 0 {
 			runtime.Gosched()
 		}
-		row := &proto.FactRow{Id: id}
+		row := &all[i]
+		row.Id = id
 		c, watches, carried := v.m.server.Carried(jute.SessionID(id))
 		if carried {
 			row.Connection, row.Watches = connectionRow(&c), uint32(watches)
@@ -319,19 +327,23 @@ func (v viewer) ephemerals(q *proto.ViewEphemerals) *proto.EphemeralRows {
 	return r
 }
 
-// viewPeer implements view.Peer: it asks a member, which may be this one, over its gRPC services.
-type viewPeer struct {
-	peers *peers
-	id    uint32
+// viewPeer implements view.Peer: it asks a member, over its gRPC services or, if it is this one, directly.
+type viewPeer func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error)
+
+// viewOver returns the viewPeer of a member that is asked over its gRPC services.
+func viewOver(p *peers, id uint32) viewPeer {
+	return func(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
+		c, err := p.follower(id)
+		if err != nil {
+			return nil, err
+		}
+		return c.View(ctx, r, grpc.MaxCallRecvMsgSize(view.MaxReply))
+	}
 }
 
 // View implements view.Peer.
-func (p viewPeer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
-	c, err := p.peers.follower(p.id)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := c.View(ctx, r, grpc.MaxCallRecvMsgSize(view.MaxReply))
+func (ask viewPeer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
+	reply, err := ask(ctx, r)
 	switch status.Code(err) {
 	case codes.OK:
 		return reply, nil
@@ -349,7 +361,11 @@ func (p viewPeer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRe
 func (m *Member) newView() (*view.Collector, error) {
 	var members []view.Member
 	for _, s := range m.cfg.Servers {
-		members = append(members, view.Member{ID: s.ID, Quorum: s.Grpc, Election: s.Raft, Peer: viewPeer{m.peers, s.ID}})
+		peer := viewOver(m.peers, s.ID)
+		if s.ID == m.cfg.ID {
+			peer = m.viewer.View // nothing is encoded and decoded
+		}
+		members = append(members, view.Member{ID: s.ID, Quorum: s.Grpc, Election: s.Raft, Peer: peer})
 	}
 	return view.New(view.Config{
 		Self: m.cfg.ID, Members: members, Leader: func() uint32 { return m.node.LeaderID() },

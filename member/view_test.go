@@ -82,16 +82,21 @@ func TestViewPeer(t *testing.T) {
 			defer srv.Stop()
 			p := newPeers(time.Second, func(ctx context.Context, _ uint32) (net.Conn, error) { return l.dial(ctx) })
 			defer p.close()
-			_, err := viewPeer{p, 2}.View(t.Context(), &proto.ViewRequest{About: &proto.ViewRequest_Status{}})
+			_, err := viewOver(p, 2).View(t.Context(), &proto.ViewRequest{About: &proto.ViewRequest_Status{}})
 			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
 		})
 	}
+	t.Run("too many questions of its own", func(t *testing.T) {
+		if _, err := viewPeer(full.View).View(t.Context(), &proto.ViewRequest{}); !errors.Is(err, view.ErrBusy) {
+			t.Errorf("%v, want %v", err, view.ErrBusy)
+		}
+	})
 	t.Run("down", func(t *testing.T) {
 		p := newPeers(time.Second, func(context.Context, uint32) (net.Conn, error) { return nil, io.ErrUnexpectedEOF })
 		defer p.close()
-		_, err := viewPeer{p, 2}.View(t.Context(), &proto.ViewRequest{})
+		_, err := viewOver(p, 2).View(t.Context(), &proto.ViewRequest{})
 		if err == nil || errors.Is(err, view.ErrOlder) || errors.Is(err, view.ErrBusy) || errors.Is(err, view.ErrTooLong) {
 			t.Errorf("%v, want an error that says why it cannot be reached", err)
 		}

@@ -103,8 +103,8 @@ func tooMany(rows, limit int) error {
 }
 
 // connection returns a connection of a reply.
-func connection(r *proto.ConnectionRow) tally.Connection {
-	return tally.Connection{
+func connection(r *proto.ConnectionRow) *tally.Connection {
+	return &tally.Connection{
 		Number: r.Number, Addr: string(r.Address), Reading: r.Reading, Writing: r.Writing, Queued: int(r.Queued),
 		Received: r.Received, Sent: r.Sent, Session: jute.SessionID(r.Session), Timeout: millis(uint64(r.TimeoutMs)),
 		Established: time.UnixMilli(r.EstablishedMs), Replies: r.Replies, Op: jute.Op(r.Op), Xid: r.Xid, Zxid: r.Zxid,

@@ -22,7 +22,7 @@ func (c *Collector) Connections(ctx context.Context, p Page) (Answer[Connection]
 			}
 			found := part[Connection]{boot: r.Boot, next: tally.Place{Connection: r.Next}}
 			for _, row := range r.Rows {
-				found.rows = append(found.rows, Connection{member, connection(row)})
+				found.rows = append(found.rows, Connection{member, *connection(row)})
 			}
 			return found, nil
 		},

@@ -57,15 +57,18 @@ func (c *Collector) sessions(ctx context.Context, f Filter, first uint64, limit 
 			return err
 		}
 		a.Silent = append(a.Silent, c.facts(ctx, rows, a.Silent)...)
-		for _, row := range rows {
-			switch {
-			case f.State != 0 && row.State != f.State:
-			case len(a.Rows) == limit:
-				a.Next = position{ID: uint64(row.ID)}.cursor(sessionList, a.Silent)
-				return nil
-			default:
-				a.Rows = append(a.Rows, row)
-			}
+		if f.State != 0 {
+			rows = slices.DeleteFunc(rows, func(s Session) bool { return s.State != f.State })
+		}
+		if len(a.Rows) == 0 {
+			a.Rows = rows // in most cases, these are all: a copy would be half of the garbage
+		} else {
+			a.Rows = append(a.Rows, rows...)
+		}
+		if len(a.Rows) > limit {
+			a.Next = position{ID: uint64(a.Rows[limit].ID)}.cursor(sessionList, a.Silent)
+			a.Rows = a.Rows[:limit]
+			return nil
 		}
 		if a.Next = ""; next == 0 || f.ID != 0 {
 			break
@@ -104,7 +107,7 @@ func (c *Collector) facts(ctx context.Context, rows []Session, silent []Silence)
 			return
 		}
 		if requests[member] == nil {
-			requests[member] = &proto.ViewRequest{About: &proto.ViewRequest_Facts{Facts: &proto.ViewFacts{}}}
+			requests[member] = &proto.ViewRequest{About: &proto.ViewRequest_Facts{Facts: &proto.ViewFacts{Ids: make([]uint64, 0, len(rows))}}}
 		}
 		ids := &requests[member].GetFacts().Ids
 		*ids = append(*ids, uint64(id))

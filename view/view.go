@@ -107,8 +107,8 @@ type Session struct {
 	Timeout    time.Duration
 	Created    time.Time // by the log's time
 	Ephemerals int
-	Watches    int              // of its connection
-	Connection tally.Connection // if it is connected
+	Watches    int               // of its connection
+	Connection *tally.Connection // nil: it is not connected
 
 	Timed bool          // the leader has answered, and says:
 	Heard time.Duration // how long ago it was last heard, or its leader began
