@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 )
 
 const (
@@ -101,26 +102,33 @@ func All[T any](ctx context.Context, c *Client, path string, query url.Values, s
 // Text asks for path, which may be any of the member's, and returns the answer as it is: at most
 // maxAnswer bytes. The error is an *Error if the member refuses.
 func (c *Client) Text(ctx context.Context, path string) ([]byte, error) {
-	return c.send(ctx, http.MethodGet, path, nil)
+	var b bytes.Buffer
+	err := c.send(ctx, http.MethodGet, path, nil, &b)
+	return b.Bytes(), err
 }
+
+// answers are buffers for answers, used again: a long list has a hundred pages.
+var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // do sends a request for path below /v1/ and decodes the answer.
 func (c *Client) do(ctx context.Context, method, path string, body []byte, into any) error {
-	text, err := c.send(ctx, method, "/v1/"+strings.TrimPrefix(path, "/"), body)
-	if err != nil {
+	b := answers.Get().(*bytes.Buffer)
+	b.Reset()
+	defer answers.Put(b)
+	if err := c.send(ctx, method, "/v1/"+strings.TrimPrefix(path, "/"), body, b); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, into); err != nil {
+	if err := json.Unmarshal(b.Bytes(), into); err != nil { // it copies what it keeps
 		return fmt.Errorf("api: %s does not answer as a member of Rollcall: %w", c.Base, err)
 	}
 	return nil
 }
 
-// send sends a request and returns the body of the answer.
-func (c *Client) send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+// send sends a request and adds the body of the answer to into.
+func (c *Client) send(ctx context.Context, method, path string, body []byte, into *bytes.Buffer) error {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("api: %w", err)
+		return fmt.Errorf("api: %w", err)
 	}
 	if c.Auth != "" {
 		r.Header.Set("Authorization", c.Auth)
@@ -135,19 +143,19 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) ([]
 	caller.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	answer, err := caller.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("api: %w", err)
+		return fmt.Errorf("api: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }() // it was only read from
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	_, err = into.ReadFrom(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("api: %s: %w", c.Base, err)
-	case len(text) > maxAnswer:
-		return nil, fmt.Errorf("api: %s: the answer has more than %d bytes", c.Base, maxAnswer)
+		return fmt.Errorf("api: %s: %w", c.Base, err)
+	case into.Len() > maxAnswer:
+		return fmt.Errorf("api: %s: the answer has more than %d bytes", c.Base, maxAnswer)
 	case answer.StatusCode != http.StatusOK:
-		return nil, failure(answer.StatusCode, text)
+		return failure(answer.StatusCode, into.Bytes())
 	}
-	return text, nil
+	return nil
 }
 
 // failure returns the error of an answer whose status is not 200.

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -181,6 +183,19 @@ func TestSessionsAsks(t *testing.T) {
 		if asked := f.requests(); !slices.Equal(asked, tt.want) {
 			t.Errorf("%s: asked %q, want %q", tt.line, asked, tt.want)
 		}
+	}
+}
+
+// The rows of sessions -o json are those of the member, also with keys of a later version. Each is on a line of
+// its own, in characters that a terminal simply shows.
+func TestSessionsAsMemberWritesThem(t *testing.T) {
+	f := newFakeMember(t)
+	f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[{"id":"0x1","later":[1,{"a":"}"}]},{"id":"0x2",`+"\n"+`"address":"`+"\u202e"+`"}],"next":"","silent":[]}`)
+	})
+	out, _, err := f.execute(t, nil, "sessions", "-o", "json")
+	if want := "[\n{\"id\":\"0x1\",\"later\":[1,{\"a\":\"}\"}]},\n{\"id\":\"0x2\",\"address\":\"\\u202e\"}\n]\n"; out.String() != want || err != nil {
+		t.Errorf("%s%v, want\n%s", out, err, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"net/url"
@@ -60,46 +61,71 @@ func newSessions(w World) *cobra.Command {
 
 // print prints the list once. lines is how many lines there are on the screen; 0: there is none.
 func (f *sessionsFlags) print(ctx context.Context, w World, lines int) error {
+	out := *f.Output
+	out.world = w
+	if out.format == "json" && f.byID() {
+		rows, err := inOrder[json.RawMessage](ctx, f, lines) // as the member writes them: decoding costs most of the time
+		if err != nil {
+			return err
+		}
+		return Print(&out, nil, rows)
+	}
 	columns := sessionColumns(w.Now())
 	rows, err := f.rows(ctx, columns, lines)
 	if err != nil {
 		return err
 	}
-	out := *f.Output
-	out.world = w
 	return Print(&out, columns, rows)
 }
+
+// byID reports whether the sessions are wanted in the order in which members list them.
+func (f *sessionsFlags) byID() bool { return f.sort == "" || f.sort == "id" }
 
 // rows returns the sessions that are asked for, in the order that is asked for. If lines is not 0, it
 // returns no more of them than that.
 func (f *sessionsFlags) rows(ctx context.Context, columns []Column[api.Session], lines int) (iter.Seq2[api.Session, error], error) {
+	if f.byID() {
+		return inOrder[api.Session](ctx, f, lines)
+	}
+	by, err := orderOf(columns, f.sort)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := list[api.Session](ctx, f.ask, "sessions", f.query(), 0)
+	if err != nil {
+		return nil, err
+	}
+	held, err := by.sorted(counted(f.World, "sessions", rows), f.most(lines))
+	return rowsOf(held), err
+}
+
+// inOrder returns the sessions that are asked for by id, as values of type T, at most lines of them unless
+// that is 0.
+func inOrder[T any](ctx context.Context, f *sessionsFlags, lines int) (iter.Seq2[T, error], error) {
+	rows, err := list[T](ctx, f.ask, "sessions", f.query(), f.most(lines))
+	if err != nil || f.OutTerminal {
+		return rows, err
+	}
+	return counted(f.World, "sessions", rows), nil
+}
+
+// query returns the parameters that select the sessions.
+func (f *sessionsFlags) query() url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{"state": f.state, "member": f.member, "address": f.address} {
 		if value != "" {
 			query.Set(name, value)
 		}
 	}
-	limit := f.limit
-	if lines > 0 && (limit == 0 || limit > lines) {
-		limit = lines
+	return query
+}
+
+// most returns how many sessions are printed at most; 0: all.
+func (f *sessionsFlags) most(lines int) int {
+	if lines > 0 && (f.limit == 0 || f.limit > lines) {
+		return lines
 	}
-	if f.sort == "" || f.sort == "id" {
-		rows, err := list[api.Session](ctx, f.ask, "sessions", query, limit)
-		if err != nil || f.OutTerminal {
-			return rows, err
-		}
-		return counted(f.World, "sessions", rows), nil
-	}
-	by, err := orderOf(columns, f.sort)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := list[api.Session](ctx, f.ask, "sessions", query, 0)
-	if err != nil {
-		return nil, err
-	}
-	held, err := by.sorted(counted(f.World, "sessions", rows), limit)
-	return rowsOf(held), err
+	return f.limit
 }
 
 // sessionColumns returns the columns of a list of sessions.

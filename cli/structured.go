@@ -14,12 +14,13 @@ import (
 // printJSON prints one array with a line for each row. After an error the array stays open, so that
 // nobody takes it for complete.
 func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n := 0
+	n, line, one := 0, newLiner(pairOf), new(T)
 	for row, err := range rows {
 		if err != nil {
 			return err
 		}
-		text, err := compactJSON(row)
+		*one = row
+		text, err := line.of(one)
 		if err != nil {
 			return err
 		}
@@ -27,7 +28,10 @@ func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
 		if n == 0 {
 			before = "[\n"
 		}
-		if _, err := fmt.Fprintf(out, "%s%s", before, text); err != nil {
+		if _, err := io.WriteString(out, before); err != nil {
+			return err
+		}
+		if _, err := out.Write(text); err != nil {
 			return err
 		}
 		n++
@@ -42,12 +46,13 @@ func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
 
 // printYAML prints one sequence.
 func printYAML[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n := 0
+	n, line, one := 0, newLiner(longOf), new(T)
 	for row, err := range rows {
 		if err != nil {
 			return err
 		}
-		text, err := onOneLine(row, longOf)
+		*one = row
+		text, err := line.of(one)
 		if err != nil {
 			return err
 		}
@@ -67,14 +72,32 @@ func printYAML[T any](out io.Writer, rows iter.Seq2[T, error]) error {
 func compactJSON(v any) ([]byte, error) { return onOneLine(v, pairOf) }
 
 // onOneLine returns v as JSON on one line. wide escapes characters as escaped says.
-func onOneLine(v any, wide func(rune) string) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+func onOneLine(v any, wide func(rune) string) ([]byte, error) { return newLiner(wide).of(v) }
+
+// liner writes values as JSON on one line, one after another, and uses its memory again.
+type liner struct {
+	wide func(rune) string // as escaped says
+	text bytes.Buffer
+	enc  *json.Encoder
+}
+
+func newLiner(wide func(rune) string) *liner {
+	l := &liner{wide: wide}
+	l.enc = json.NewEncoder(&l.text)
+	l.enc.SetEscapeHTML(false)
+	return l
+}
+
+// of returns v as JSON. It is overwritten by the next call. A json.RawMessage stays as it is, if it is plain.
+func (l *liner) of(v any) ([]byte, error) {
+	if raw, ok := v.(*json.RawMessage); ok && plain(*raw) {
+		return *raw, nil
+	}
+	l.text.Reset()
+	if err := l.enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return escaped(bytes.TrimSuffix(b.Bytes(), []byte("\n")), wide), nil
+	return escaped(bytes.TrimSuffix(l.text.Bytes(), []byte("\n")), l.wide), nil
 }
 
 // indentedJSON returns v as JSON for people.
@@ -103,7 +126,7 @@ func yamlOf(v any) ([]byte, error) {
 // escaped returns JSON or YAML with everything escaped that a terminal would not simply show. Such
 // characters can only be in quotes there. wide escapes those of more than 16 bits.
 func escaped(text []byte, wide func(rune) string) []byte {
-	if plain(string(text)) {
+	if plain(text) {
 		return text
 	}
 	var b strings.Builder

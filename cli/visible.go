@@ -36,7 +36,7 @@ func Visible(text string) string {
 }
 
 // plain reports whether text has printable ASCII characters only.
-func plain(text string) bool {
+func plain[T ~string | ~[]byte](text T) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return false
