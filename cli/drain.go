@@ -11,6 +11,9 @@ import (
 	"rollcall/api"
 )
 
+// handOverTime is how long a member tries, at least, to hand leadership over before it closes connections.
+const handOverTime = 5 * time.Second
+
 // newDrain returns the command that prepares a member for its end.
 func newDrain(w World) *cobra.Command {
 	link := NewLink(w)
@@ -18,7 +21,7 @@ func newDrain(w World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: Act, Args: Takes(0, 0, "flags only"),
 		Long: "Prepares the member of this machine for its stop. It hands leadership over, and closes the connections of its clients, spread over a time. Their sessions move to the other " +
-			"members. From then on it takes no client, and /readyz fails. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
+			"members. It tries to hand over for that time, or for 5s if that is longer. From then on it takes no client, and /readyz fails. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := link.Admin(cmd.Context())
@@ -26,7 +29,7 @@ func newDrain(w World) *cobra.Command {
 				return err
 			}
 			if t, ok := admin.HTTP.Transport.(*http.Transport); ok {
-				t.ResponseHeaderTimeout += over // the member answers when it is done
+				t.ResponseHeaderTimeout += max(over, handOverTime) + over // the member answers when it is done
 			}
 			done, err := api.Post[api.Drained](cmd.Context(), admin, "drain", api.Drain{OverMs: over.Milliseconds()})
 			switch {
@@ -39,7 +42,7 @@ func newDrain(w World) *cobra.Command {
 				return err
 			}
 			if done.Leads {
-				return errors.New("drain: the member still leads: no other member could take over, so clients wait while it is stopped")
+				return errors.New("drain: the member still leads: no other member could take over, so clients wait while it is stopped; look at rollcall status; the member hands over once another one can lead")
 			}
 			return nil
 		},

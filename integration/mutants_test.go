@@ -438,7 +438,7 @@ var mutants = []mutant{
 		here, "TestReturningMemberServes",
 	},
 	{
-		"requests held while leadership is handed over", "quorum/node.go",
+		"requests held while leadership is handed over", "quorum/handover.go",
 		"	n.handing.Add(1) // raft", "	n.handing.Add(0) // raft",
 		"./quorum", "TestNoHoldDuringHandOver",
 	},

@@ -5,21 +5,79 @@ import (
 	"time"
 )
 
+const (
+	// minHandOver is how long a drain tries, at least, to hand leadership over: a member that has just
+	// started may need some seconds before it can lead, and a drain is not urgent.
+	minHandOver = 5 * time.Second
+	// maxYieldPause is the longest time between two tries of a drained member that was elected to hand
+	// over. It takes no writes during a try.
+	maxYieldPause = time.Minute
+)
+
 // Drain prepares this member for its end, so that its clients notice as little as possible. From now on
-// /readyz fails and no client is taken. Drain hands leadership over, and then closes the clients'
-// connections, so that the clients find a leader elsewhere. It spreads the closes evenly over a time. It
-// returns how many there were, and whether this member still leads, because no other one took over.
+// /readyz fails, no client is taken, and other members do not hand leadership over to this one. Drain hands
+// leadership over, and then closes the clients' connections, so that the clients find a leader elsewhere. It
+// tries to hand over for that time, or for minHandOver if that is longer, and then spreads the closes evenly
+// over the time. It returns how many there were, and whether this member still leads, because no other one
+// took over.
 //
-// The member goes on storing and voting, and may be elected again if no other member can lead. If ctx ends,
-// Drain returns early, and the connections that are left stay open; another call closes them. Only a new
-// start ends the state.
+// The member goes on storing and voting, and may be elected again if no other member can lead. It hands over
+// once another one can. If ctx ends, Drain returns early, and the connections that are left stay open; another
+// call closes them. Only a new start ends the state.
 func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
+	err := m.yield(ctx, max(over, minHandOver))
+	closed = m.server.Drain(ctx, over)
+	return closed, err != nil && m.node.Leading()
+}
+
+// leave is the drain of a member that stops. A tick is enough for it to hand over, because the others elect
+// a leader anyway.
+func (m *Member) leave(ctx context.Context) {
+	_ = m.yield(ctx, m.cfg.Tick) // it is logged
+	m.server.Drain(ctx, m.cfg.Drain)
+}
+
+// yield fails /readyz and hands leadership over. If that fails within the time, yieldLoop tries again.
+func (m *Member) yield(ctx context.Context, within time.Duration) error {
 	m.http.Stop()
-	within, cancel := context.WithTimeout(ctx, m.cfg.Tick)
+	m.node.Decline()
+	defer m.yielded.Do(func() { close(m.yields) })
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	err := m.node.HandOver(within)
+	err := m.node.HandOver(ctx)
 	if err != nil {
 		m.log.Warn("leadership not handed over", "err", err)
 	}
-	return m.server.Drain(ctx, over), err != nil
+	return err
+}
+
+// yieldLoop hands over whenever a drained member leads, because others could not. It tries each tick, and more
+// seldom while nobody takes over.
+func (m *Member) yieldLoop(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-m.yields:
+	}
+	for pause := m.cfg.Tick; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		if !m.node.Leading() {
+			pause = m.cfg.Tick
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, m.cfg.Tick)
+		err := m.node.HandOver(within)
+		cancel()
+		switch {
+		case err == nil && !m.node.Leading():
+			m.log.Info("this member is drained and was the leader; it has handed over", "leader", m.node.LeaderID())
+		case err != nil && pause == m.cfg.Tick:
+			m.log.Warn("this member is drained and leads: no other member takes over; it will try again", "err", err)
+		}
+		pause = min(2*pause, max(maxYieldPause, m.cfg.Tick))
+	}
 }

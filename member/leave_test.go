@@ -1,7 +1,10 @@
 package member_test
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,4 +98,100 @@ func TestDrain(t *testing.T) {
 		}
 		e.Equal()
 	})
+}
+
+// A drain tries to hand over until a follower can take over, at least for some seconds.
+func TestDrainWaitsForAnHeir(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, old, heir := drained(t, slog.DiscardHandler)
+		done := make(chan bool)
+		begin := time.Now()
+		go func() {
+			_, leads := e.Member(old).Drain(t.Context(), time.Millisecond)
+			done <- leads
+		}()
+		time.Sleep(3 * time.Second)
+		if e.Member(old).Role() != "leader" {
+			t.Fatal("leadership is gone already")
+		}
+		e.Resume(heir)
+		if leads := <-done; leads || time.Since(begin) > 5*time.Second {
+			t.Errorf("after %v: leads: %t", time.Since(begin), leads)
+		}
+		e.Wait("the heir leads", time.Minute, func() bool { return e.Leader() == heir })
+	})
+}
+
+// A leader that is drained just when a follower has stopped hands over to the other one, whose turn comes at the latest
+// after the stopped one has been tried.
+func TestDrainPassesAStoppedMember(t *testing.T) {
+	for i := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			e := cluster.Start(t, 3, cluster.Options{})
+			old := e.Ready()
+			e.Joined()
+			stopped := e.Followers()[i]
+			e.Pause(stopped)
+			if _, leads := e.Member(old).Drain(t.Context(), 0); leads {
+				t.Errorf("member %d still leads, with %d stopped", old, stopped)
+			}
+			e.Resume(stopped)
+		})
+	}
+}
+
+// A drained member that leads, because no other one could, hands over when another one can. It logs one line
+// when it fails, and one when it succeeds.
+func TestDrainedLeaderHandsOverLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		e, old, heir := drained(t, slog.NewTextHandler(&log, nil))
+		if _, leads := e.Member(old).Drain(t.Context(), time.Millisecond); !leads {
+			t.Fatal("the drained member does not lead")
+		}
+		time.Sleep(time.Minute)
+		if e.Member(old).Role() != "leader" {
+			t.Fatal("leadership is gone already")
+		}
+		e.Resume(heir)
+		e.Wait("the heir leads", 2*time.Minute, func() bool { return e.Leader() == heir })
+		for want, n := range map[string]int{"this member is drained and leads": 1, "this member is drained and was the leader": 1} {
+			if got := strings.Count(log.String(), want); got != n {
+				t.Errorf("logged %q %d times, want %d:\n%s", want, got, n, log.String())
+			}
+		}
+	})
+}
+
+// drained starts three members of which only the leader can lead: one of the others is drained, and the heir is
+// stopped.
+func drained(t *testing.T, log slog.Handler) (e *cluster.Ensemble, leader, heir uint32) {
+	e = cluster.Start(t, 3, cluster.Options{Logger: func(uint32) *slog.Logger { return slog.New(log) }})
+	leader = e.Ready()
+	e.Joined()
+	heir = e.Followers()[0]
+	if n, leads := e.Member(e.Followers()[1]).Drain(t.Context(), 0); n != 0 || leads {
+		t.Fatalf("a follower closed %d connections, leads: %t", n, leads)
+	}
+	e.Pause(heir)
+	time.Sleep(10 * time.Second) // the leader knows that it does not answer: nothing that it would send waits for Resume
+	return e, leader, heir
+}
+
+// lines is a log that members write to.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }

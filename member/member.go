@@ -27,6 +27,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -170,6 +171,8 @@ type Member struct {
 	ports      ports
 	ready      chan struct{}
 	events     chan Event
+	yields     chan struct{} // closed when this member has been drained
+	yielded    sync.Once
 	damage     chan string // why this member's state is damaged; one place
 
 	leaving   atomic.Bool   // Run has been told to stop
@@ -198,7 +201,7 @@ func New(cfg Config) (*Member, error) {
 	m := &Member{
 		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
 		own: newLoopback(), ready: make(chan struct{}), events: make(chan Event, maxEvents),
-		damage: make(chan string, 1),
+		yields: make(chan struct{}), damage: make(chan string, 1),
 	}
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
 	m.terms = newTerms(m)
@@ -302,6 +305,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.announceReady(inner) })
 	g.Go(func() error { return m.stallLoop(inner) })
 	g.Go(func() error { return m.damageLoop(inner) })
+	g.Go(func() error { return m.yieldLoop(inner) })
 	if m.cfg.Operators != nil {
 		g.Go(func() error { return m.http.Serve(inner, m.cfg.Operators) })
 	}
@@ -314,7 +318,7 @@ func (m *Member) Run(ctx context.Context) error {
 		case <-inner.Done(): // something failed
 		case <-ctx.Done():
 			m.leaving.Store(true)
-			m.Drain(inner, m.cfg.Drain)
+			m.leave(inner)
 		}
 		stop()
 		return nil

@@ -22,7 +22,6 @@ package quorum
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,7 +76,9 @@ type Node struct {
 	recovery   atomic.Uint64          // see Recovery
 	damage     atomic.Pointer[string] // see SetDamage; nil: none
 	started    atomic.Bool
-	handing    atomic.Int32 // calls of HandOver under way
+	handing    atomic.Int32 // hand-overs under way
+	declining  atomic.Bool  // see Decline
+	declined   atomic.Pointer[refusal]
 	ready      chan struct{}
 	leadership chan bool
 	futures    sync.WaitGroup
@@ -90,6 +91,7 @@ type Node struct {
 	mu       sync.Mutex
 	proposed map[*Proposed]bool // under way
 	refused  time.Time          // since when raft has refused every entry because of a hand-over; zero: it does not
+	last     time.Time          // when it last refused one
 	ending   bool               // Run is ending: no further entries are taken
 }
 
@@ -183,7 +185,14 @@ func (n *Node) newTransport() *wire.Transport {
 			}
 			return n.silent()
 		},
-		Stalled: n.silent, Leads: n.leadsIn,
+		MayTake: func() error {
+			if n.declining.Load() {
+				return errDeclining
+			}
+			return nil
+		},
+		Declined: func(by raft.ServerID, why error) { n.declined.Store(&refusal{wire.MemberID(by), why}) },
+		Stalled:  n.silent, Leads: n.leadsIn,
 	})
 }
 
@@ -197,50 +206,4 @@ func (n *Node) self() wire.Peer {
 		}
 	}
 	panic("quorum: checked by Open")
-}
-
-// handOverPoll is how often HandOver checks whether leadership has been lost.
-const handOverPoll = 5 * time.Millisecond
-
-// HandOver gives leadership to the member whose log is longest, and waits until this member has
-// lost leadership or ctx ends. It tries once. It returns nil if this member does not lead, or if no
-// other member could.
-func (n *Node) HandOver(ctx context.Context) error {
-	return n.handOver(ctx, (*raft.Raft).LeadershipTransfer)
-}
-
-// HandOverTo is like HandOver, but names the member. It fails if that member lags too far behind.
-func (n *Node) HandOverTo(ctx context.Context, id uint32) error {
-	for _, p := range n.cfg.Peers {
-		if p.ID == id {
-			return n.handOver(ctx, func(r *raft.Raft) raft.Future {
-				return r.LeadershipTransferToServer(p.ServerID(), raft.ServerAddress(p.Addr))
-			})
-		}
-	}
-	return fmt.Errorf("quorum: hand over: %d is not a member", id)
-}
-
-func (n *Node) handOver(ctx context.Context, transfer func(*raft.Raft) raft.Future) error {
-	r := n.raft.Load()
-	if r == nil || r.State() != raft.Leader || len(voters(r)) == 1 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*n.election) // raft gives up by then
-	defer cancel()
-	n.handing.Add(1) // raft may be waiting for a request that is held
-	defer n.handing.Add(-1)
-	transfer(r) // its future is not awaited: raft drops it if it stops first
-	ticker := time.NewTicker(handOverPoll)
-	defer ticker.Stop()
-	for r.State() == raft.Leader {
-		select {
-		case <-ticker.C:
-		case <-n.stopped:
-			return ErrNotRunning
-		case <-ctx.Done():
-			return fmt.Errorf("quorum: hand over: %w", ctx.Err())
-		}
-	}
-	return nil
 }

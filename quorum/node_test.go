@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -113,6 +114,91 @@ func TestHandOverTo(t *testing.T) {
 		}
 		if err := node.HandOverTo(t.Context(), 9); err == nil {
 			t.Error("handed over to 9, which is no member")
+		}
+	})
+}
+
+// A leader hands over to a member that can take over, although the other one refuses: it is about to stop,
+// or it joins.
+func TestHandOverByTurns(t *testing.T) {
+	for name, unable := range map[string]func(*Node){
+		"declines": func(n *Node) { n.Decline() },
+		"joins":    func(n *Node) { n.joining.Store(true) },
+	} {
+		for i := range 2 { // one of them is tried first
+			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					e := newEnsemble(t, 3)
+					e.begin()
+					lead := e.leader(1, 2, 3)
+					n, able := e.members[lead].node, others(lead)[1-i]
+					e.wait("both others to be reached", func() bool { return slices.Equal(n.Reached(n.election), others(lead)) })
+					unable(e.members[others(lead)[i]].node)
+					begin := time.Now()
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					if err := n.HandOver(ctx); err != nil || time.Since(begin) > n.election {
+						t.Errorf("handed over in %v: %v", time.Since(begin), err)
+					}
+					if got := e.leader(lead, able); got != able {
+						t.Errorf("member %d leads, want %d", got, able)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A member that was tried comes after those that were not.
+func TestHeirByTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		n := e.members[lead].node
+		e.wait("both others to be reached", func() bool { return slices.Equal(n.Reached(n.election), others(lead)) })
+		for i, tried := range others(lead) {
+			if heir, err := n.heir(map[uint32]int{tried: 1}); err != nil || heir.ID != others(lead)[1-i] {
+				t.Errorf("after member %d comes %d: %v", tried, heir.ID, err)
+			}
+		}
+		for _, id := range others(lead) {
+			e.net.partition(lead, id)
+		}
+		time.Sleep(n.election + time.Millisecond)
+		if heir, err := n.heir(nil); !errors.Is(err, errNobody) {
+			t.Errorf("heir %d, whom nobody reaches: %v", heir.ID, err)
+		}
+	})
+}
+
+// A leader to which nobody answers, or whom everybody refuses, tries until its time ends, says why, and
+// takes entries meanwhile.
+func TestHandOverToNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		n := e.members[lead].node
+		for _, id := range others(lead) {
+			e.members[id].node.Decline()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*n.election)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- n.HandOver(ctx) }()
+		taken := 0
+		for range 20 {
+			if n.Propose([]byte("b")).Error() == nil {
+				taken++
+			}
+			time.Sleep(n.election)
+		}
+		if err := <-done; err == nil || !strings.Contains(err.Error(), "takes no leadership from others") || ctx.Err() == nil {
+			t.Errorf("handed over to members that decline: %v", err)
+		}
+		if taken < 18 || !n.Leading() {
+			t.Errorf("%d of 20 entries taken, leads: %t", taken, n.Leading())
 		}
 	})
 }

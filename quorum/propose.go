@@ -111,14 +111,17 @@ func (n *Node) addProposed(r *raft.Raft, p *Proposed, data []byte) error {
 
 // watchRefusals ends a leader that refuses every entry because of a hand-over that will never end.
 // raft does not end a hand-over if leadership was lost meanwhile, and when it leads again it takes
-// no entries for ever.
+// no entries for ever. A member that leads proposes a TermStart again and again then, so refusals
+// that are further apart than two election timeouts belong to several hand-overs.
 func (n *Node) watchRefusals(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	last := n.last
+	n.last = time.Now()
 	switch {
 	case !errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		n.refused = time.Time{}
-	case n.refused.IsZero():
+	case n.refused.IsZero() || time.Since(last) > 2*n.election:
 		n.refused = time.Now()
 	case time.Since(n.refused) > 2*n.election:
 		n.fatal(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w", time.Since(n.refused).Round(time.Millisecond), err))

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -13,17 +14,23 @@ import (
 // The zero value is ready to use. It is safe for concurrent use.
 type contacts struct {
 	mu sync.Mutex
-	at map[raft.ServerID]time.Time
+	of map[raft.ServerID]contact
 }
 
-// note records that a member has answered.
-func (c *contacts) note(id raft.ServerID) {
+// contact is a member's last answer.
+type contact struct {
+	at   time.Time
+	last uint64 // index at the end of its log
+}
+
+// note records that a member has answered, and where its log ends.
+func (c *contacts) note(id raft.ServerID, last uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.at == nil {
-		c.at = make(map[raft.ServerID]time.Time)
+	if c.of == nil {
+		c.of = make(map[raft.ServerID]contact)
 	}
-	c.at[id] = time.Now()
+	c.of[id] = contact{time.Now(), last}
 }
 
 // within returns the members that have answered within d, in order of id.
@@ -31,11 +38,27 @@ func (c *contacts) within(d time.Duration) []uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var ids []uint32
-	for id, at := range c.at {
-		if time.Since(at) <= d {
+	for id, answer := range c.of {
+		if time.Since(answer.at) <= d {
 			ids = append(ids, MemberID(id))
 		}
 	}
 	slices.Sort(ids)
+	return ids
+}
+
+// longest returns the same members, those with the longest logs first, and of those with the same the one
+// that answered last.
+func (c *contacts) longest(d time.Duration) []uint32 {
+	ids := c.within(d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answers := map[uint32]contact{}
+	for id, answer := range c.of {
+		answers[MemberID(id)] = answer
+	}
+	slices.SortFunc(ids, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(answers[b].last, answers[a].last), answers[b].at.Compare(answers[a].at))
+	})
 	return ids
 }

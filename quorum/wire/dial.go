@@ -53,13 +53,15 @@ type outConn struct {
 }
 
 // get returns a connection to a member, an idle one if there is one.
-func (d *dialer) get(to raft.ServerAddress) (*outConn, error) {
+func (d *dialer) get(to raft.ServerAddress) (*outConn, error) { return d.getWithin(d.timeout, to) }
+
+func (d *dialer) getWithin(limit time.Duration, to raft.ServerAddress) (*outConn, error) {
 	select {
 	case c := <-d.pool(to):
 		return c, nil
 	default:
 	}
-	conn, err := d.stream.Dial(to, d.timeout)
+	conn, err := d.stream.Dial(to, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -91,11 +93,16 @@ func (c *outConn) Close() error {
 
 // call sends a request with so many bytes of entries to a member and waits for the answer.
 func (d *dialer) call(to raft.ServerAddress, kind byte, req any, bytes int, resp any) error {
-	c, err := d.get(to)
+	return d.callWithin(d.timeout+allowance(bytes), to, kind, req, resp)
+}
+
+// callWithin does the same with another limit for the request and its answer.
+func (d *dialer) callWithin(limit time.Duration, to raft.ServerAddress, kind byte, req, resp any) error {
+	c, err := d.getWithin(min(limit, d.timeout), to)
 	if err != nil {
 		return err
 	}
-	err = c.SetDeadline(time.Now().Add(d.timeout + allowance(bytes)))
+	err = c.SetDeadline(time.Now().Add(limit))
 	if err == nil {
 		err = c.send(kind, req)
 	}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -324,7 +325,7 @@ func (t *Transport) answer(command any) (any, error) {
 			return &raft.RequestPreVoteResponse{Term: r.CurrentTerm()}, nil
 		}
 	case *raft.TimeoutNowRequest:
-		if err := t.cfg.MayStand(); err != nil {
+		if err := cmp.Or(t.cfg.MayStand(), t.cfg.MayTake()); err != nil {
 			return nil, err
 		}
 	}

@@ -51,11 +51,13 @@ type Config struct {
 	Refused   func(req *raft.InstallSnapshotRequest, why error) // called when a snapshot is refused
 	Installed func(term uint64)                                 // called when a snapshot whose last entry is of term has been installed
 
-	Votes    func() bool            // reports whether this member may vote: not while joining, except for the other one of two
-	Joining  func() bool            // reports whether this member is joining
-	MayStand func() error           // returns nil if this member may be a candidate, or why not: it is joining, stalled or damaged
-	Stalled  func() error           // returns why this member must send nothing as a leader; nil: it may
-	Leads    func(term uint64) bool // reports whether this member leads in term, and is not handing over
+	Votes    func() bool                       // reports whether this member may vote: not while joining, except for the other one of two
+	Joining  func() bool                       // reports whether this member is joining
+	MayStand func() error                      // returns nil if this member may be a candidate, or why not: it is joining, stalled or damaged
+	MayTake  func() error                      // returns nil if this member takes leadership that another one hands over, or why not
+	Stalled  func() error                      // returns why this member must send nothing as a leader; nil: it may
+	Declined func(by raft.ServerID, why error) // called when a member has refused leadership, or has not answered
+	Leads    func(term uint64) bool            // reports whether this member leads in term, and is not handing over
 }
 
 // Transport carries raft's requests. It keeps raft from what it does wrong or does not know:
@@ -117,6 +119,10 @@ func (t *Transport) LeaderEnd() (term, index uint64) { return t.lead.get() }
 // Reached returns the members that have answered a request of this leader within d, in order of id.
 func (t *Transport) Reached(d time.Duration) []uint32 { return t.contacts.within(d) }
 
+// Longest returns the same members, those with the longest logs first. Of several, the member comes
+// first that answered last.
+func (t *Transport) Longest(d time.Duration) []uint32 { return t.contacts.longest(d) }
+
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
@@ -161,7 +167,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	}
 	switch {
 	case err == nil:
-		t.contacts.note(id)
+		t.contacts.note(id, resp.LastLog)
 	case !heartbeat(req):
 		t.awaitMember(to, req.RPCHeader, req.Term)
 	}
@@ -229,9 +235,18 @@ func (t *Transport) stand(to raft.ServerAddress, kind byte, req, resp any) error
 	return t.dialer.call(to, kind, req, 0, resp)
 }
 
+// timeoutNowPerElection is how many times the limit of a TimeoutNow fits into an election timeout. raft
+// refuses entries until it is answered, and gives up a hand-over after an election timeout, so a member
+// that has stopped must not hold it up for longer. A member that gets it late takes over all the same.
+const timeoutNowPerElection = 2
+
 // TimeoutNow implements raft.Transport.
-func (t *Transport) TimeoutNow(_ raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	return t.dialer.call(to, requestTimeoutNow, req, 0, resp)
+func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	err := t.dialer.callWithin(t.cfg.Election/timeoutNowPerElection, to, requestTimeoutNow, req, resp)
+	if err != nil {
+		t.cfg.Declined(id, err)
+	}
+	return err
 }
 
 // AskTerm returns the current term of another member's raft. It asks for a pre-vote in term 0.

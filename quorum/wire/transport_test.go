@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,4 +184,36 @@ func TestReceipts(t *testing.T) {
 	if s.begin(1) == nil {
 		t.Error("its place is not free")
 	}
+}
+
+// A member that gets leadership and does not answer holds the leader up for half an election timeout,
+// and the leader hears of that.
+func TestTimeoutNowIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTestTransport(t, newPipes(func(c net.Conn) { go func() { _, _ = io.Copy(io.Discard, c) }() }))
+		var by raft.ServerID
+		tr.cfg.Declined = func(id raft.ServerID, _ error) { by = id }
+		begin := time.Now()
+		err := tr.TimeoutNow("2", "m2:1", &raft.TimeoutNowRequest{}, &raft.TimeoutNowResponse{})
+		if took := time.Since(begin); err == nil || took != tr.cfg.Election/2 || by != "2" {
+			t.Errorf("after %v: %v, refused by %q", took, err, by)
+		}
+	})
+}
+
+// The members with the longest logs come first, and of those the one that answered last.
+func TestContactsLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c contacts
+		for _, answer := range []struct {
+			id   raft.ServerID
+			last uint64
+		}{{Peer{ID: 5}.ServerID(), 90}, {Peer{ID: 1}.ServerID(), 7}, {Peer{ID: 2}.ServerID(), 8}, {Peer{ID: 3}.ServerID(), 8}, {Peer{ID: 4}.ServerID(), 6}} {
+			c.note(answer.id, answer.last)
+			time.Sleep(time.Second)
+		}
+		if got, want := c.longest(4*time.Second), []uint32{3, 2, 1, 4}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
 }
