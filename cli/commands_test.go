@@ -131,6 +131,47 @@ func TestCommandsFail(t *testing.T) {
 	}
 }
 
+// A path after the last of --hosts is put before the paths that commands ask about, as commands on nodes have it,
+// and answers have paths as the user writes them. Those of nodes that are not below it begin with "..".
+func TestPathsBelowRoot(t *testing.T) {
+	f := newFakeMember(t)
+	const escaped = `/../\u001b]0;owned\u0007\u001b[2J\u202e\u009b31mevil` // hostile in YAML
+	f.owners["/app/locks/a"] = api.Owner{Path: "/app/locks/a", Kind: "persistent", Silent: []api.Silence{}}
+	f.removals = append(f.removals, api.Removal{Path: "/app/locks/a", Removed: ago(time.Minute), Zxid: "0x1", Cause: "delete"})
+	for _, tt := range []struct {
+		line  string
+		asked []string
+		want  []string // paths in the answer, or a part of the error
+	}{
+		{"who-owns /locks/a", []string{"GET /v1/owner?path=%2Fapp%2Flocks%2Fa"}, []string{"/locks/a"}},
+		{"why /locks/a", []string{"GET /v1/owner?path=%2Fapp%2Flocks%2Fa", "GET /v1/removals?limit=20&path=%2Fapp%2Flocks%2Fa"}, []string{"/locks/a", "/locks/a", "/locks/a"}},
+		{"watches /", []string{"GET /v1/watches?path=%2Fapp", "GET /v1/watches?from=2&path=%2Fapp"}, []string{"/../config", escaped, "/../config"}},
+		{"watches --session 0x2", []string{"GET /v1/sessions/0x2/watches", "GET /v1/sessions/0x2/watches?from=2"}, []string{"/../config", escaped, "/../config"}},
+	} {
+		f.requests()
+		out, _, err := f.execute(t, func(w *World) { w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1/app") }, append(strings.Fields(tt.line), "-o", "yaml")...)
+		if asked := f.requests(); !slices.Equal(asked, tt.asked) || err != nil {
+			t.Errorf("%s: asked %q, want %q, %v", tt.line, asked, tt.asked, err)
+		}
+		var paths []string
+		for line := range strings.Lines(out.String()) {
+			if _, path, found := strings.Cut(line, "path: "); found {
+				paths = append(paths, strings.Trim(strings.ReplaceAll(strings.TrimSpace(path), `\\`, `\`), `"`))
+			}
+		}
+		if !slices.Equal(paths, tt.want) {
+			t.Errorf("%s: paths %q, want %q", tt.line, paths, tt.want)
+		}
+	}
+	out, _, err := f.execute(t, func(w *World) { w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1/locks") }, "session", "show", "0x1000012f99a0001", "-o", "json")
+	if text := out.String(); err != nil || !strings.Contains(text, `"/a"`) || !strings.Contains(text, `"/../config"`) {
+		t.Errorf("%v: %s", err, text)
+	}
+	if _, _, err = f.execute(t, func(w *World) { w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1/app") }, "who-owns", "/none"); StatusOf(err) != NotFound || !strings.Contains(err.Error(), "there is no node /none; rollcall why /none says") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Of several sessions, one that cannot be ended is an error, and the others are ended.
 func TestKillGoesOn(t *testing.T) {
 	f := newFakeMember(t)
@@ -148,6 +189,11 @@ func TestKillGoesOn(t *testing.T) {
 // On a terminal a kill is done only after the word yes.
 func TestKillAsks(t *testing.T) {
 	f := newFakeMember(t)
+	f.sessions[0].Ephemerals = 1
+	_, errs, err := f.execute(t, func(w *World) { w.InTerminal = true }, "session", "kill", "0x1000012f99a0001")
+	if want := "on member 1, with 1 ephemeral node\nEnd 1 session?"; err == nil || !strings.Contains(errs.String(), want) {
+		t.Errorf("%v: %s, want %s", err, errs, want)
+	}
 	for answer, killed := range map[string]bool{"yes\n": true, "no\n": false, "": false, "y\n": false, "YES\n": false} {
 		f.requests()
 		out, errs, err := f.execute(t, func(w *World) {

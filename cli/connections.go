@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"net/url"
 	"strconv"
 	"strings"
@@ -79,11 +81,11 @@ func newWatches(w World) *cobra.Command {
 			if limit < 0 {
 				return With(WrongUse, fmt.Errorf("watches: --limit %d; allowed is a number from 1 on, or 0 for all", limit))
 			}
-			path, query, err := whichWatches(args, session)
+			path, query, err := whichWatches(a, args, session)
 			if err != nil {
 				return err
 			}
-			rows, err := list[api.Watch](cmd.Context(), a, path, query, limit)
+			rows, err := listWatches(cmd.Context(), a, path, query, limit)
 			if err != nil {
 				return err
 			}
@@ -99,15 +101,38 @@ func newWatches(w World) *cobra.Command {
 	return cmd
 }
 
+// listWatches is list for watches, with their paths as the user would write them.
+func listWatches(ctx context.Context, a *ask, path string, query url.Values, limit int) (iter.Seq2[api.Watch, error], error) {
+	space, err := a.space()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := list[api.Watch](ctx, a, path, query, limit)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(api.Watch, error) bool) {
+		for row, err := range rows {
+			if err == nil {
+				row.Path = space.Relative(row.Path)
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}, nil
+}
+
 // whichWatches returns the path below /v1/ and its parameters.
-func whichWatches(args []string, session string) (path string, query url.Values, err error) {
+func whichWatches(a *ask, args []string, session string) (path string, query url.Values, err error) {
 	switch {
 	case (len(args) == 1) == (session != ""):
 		return "", nil, With(WrongUse, fmt.Errorf("watches: it takes one path, or --session ID"))
 	case session != "":
 		return "sessions/" + url.PathEscape(session) + "/watches", url.Values{}, checkID(session)
 	}
-	return "watches", url.Values{"path": {args[0]}}, checkPath(args[0])
+	full, err := a.path(args[0])
+	return "watches", url.Values{"path": {full}}, err
 }
 
 // watchColumns returns the columns of a list of watches.

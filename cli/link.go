@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/api"
+	"rollcall/cli/subtree"
 	"rollcall/client"
 )
 
@@ -94,6 +95,12 @@ func (l *Link) target() (hosts []string, root string, err error) {
 		err = With(WrongUse, fmt.Errorf("--hosts: %w", err))
 	}
 	return hosts, root, err
+}
+
+// space returns the node that paths begin at, without a session: that after the last address of --hosts.
+func (l *Link) space() (subtree.Space, error) {
+	_, root, err := l.target()
+	return subtree.Space{Root: root}, err
 }
 
 // identities returns the identities to show.

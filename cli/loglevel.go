@@ -30,8 +30,9 @@ var levelColumns = []Column[levelRow]{
 func newLogLevel(w World) *cobra.Command {
 	a := newAsk(w)
 	cmd := &cobra.Command{
-		Use: "log-level [flags] [LEVEL]", Short: "show or set from which level on members log", GroupID: Act, Args: Takes(0, 1, "one level: "+strings.Join(levels, ", ")),
-		Long: "Shows from which level on the member at each of --hosts logs, or of those at --admin. With a level it sets it there, until the member's next start or SIGHUP. That needs the " +
+		Use: "log-level [flags] [LEVEL]", Short: "show or set the least level that members log", GroupID: Act, Args: Takes(0, 1, "one level: "+strings.Join(levels, ", ")),
+		Long: "Shows the level of the log of each member at --hosts, or of those that --admin names. A member logs messages of its level and of the levels above. The levels are " +
+			"debug, info, warn and error. With LEVEL the command sets the level there, until the member is started again or gets SIGHUP. That needs the " +
 			"credentials of an administrator, on the machine of the member.",
 		Example:   "  rollcall log-level --hosts 127.0.0.1:2181 --token-file /etc/rollcall/token debug",
 		ValidArgs: levels,

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,13 +21,15 @@ func newWhoOwns(w World) *cobra.Command {
 		Long:    "Names the session that an ephemeral node belongs to, with its client. Other nodes have no owner.",
 		Example: "  rollcall who-owns /locks/backup\n  rollcall who-owns -o json /locks/backup | jq -r .session.address",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkPath(args[0]); err != nil {
-				return err
-			}
-			node, err := one[api.Owner](cmd.Context(), a, "owner", url.Values{"path": {args[0]}})
+			full, err := a.path(args[0])
 			if err != nil {
 				return err
 			}
+			node, err := one[api.Owner](cmd.Context(), a, "owner", url.Values{"path": {full}})
+			if err != nil {
+				return err
+			}
+			node.Path = args[0]
 			if node.Kind == noNode {
 				return With(NotFound, fmt.Errorf("who-owns: there is no node %s; rollcall why %s says what removed it", args[0], args[0]))
 			}
@@ -40,12 +43,14 @@ func newWhoOwns(w World) *cobra.Command {
 	return cmd
 }
 
-// checkPath returns an error unless text can be a path. The member checks the rest.
-func checkPath(text string) error {
-	if len(text) > 0 && text[0] == '/' {
-		return nil
+// path returns the path of a node as the servers have it, with what --hosts puts before it. The member checks
+// the rest of it.
+func (a *ask) path(text string) (full string, err error) {
+	if !strings.HasPrefix(text, "/") {
+		return "", With(WrongUse, fmt.Errorf("%.100q is not a path: that begins with /", text))
 	}
-	return With(WrongUse, fmt.Errorf("%.100q is not a path: that begins with /", text))
+	space, err := a.space()
+	return space.Full(text), err
 }
 
 // ownerColumns returns the lines of rollcall who-owns: the node, and its session if that is known.

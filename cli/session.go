@@ -75,6 +75,10 @@ func newSessionShow(w World) *cobra.Command {
 
 // showSession asks for a session, its nodes and its watches.
 func showSession(ctx context.Context, a *ask, id string) (sessionDetail, error) {
+	space, err := a.space()
+	if err != nil {
+		return sessionDetail{}, err
+	}
 	path := "sessions/" + url.PathEscape(id)
 	session, err := one[api.OneSession](ctx, a, path, nil)
 	if err != nil {
@@ -92,9 +96,9 @@ func showSession(ctx context.Context, a *ask, id string) (sessionDetail, error) 
 		if err != nil {
 			return detail, err
 		}
-		detail.EphemeralPaths = append(detail.EphemeralPaths, node.Path)
+		detail.EphemeralPaths = append(detail.EphemeralPaths, space.Relative(node.Path))
 	}
-	watches, err := list[api.Watch](ctx, a, path+"/watches", url.Values{}, maxShown)
+	watches, err := listWatches(ctx, a, path+"/watches", url.Values{}, maxShown)
 	if err != nil {
 		return detail, err
 	}
@@ -177,12 +181,12 @@ func confirmKills(ctx context.Context, a *ask, ids []string) error {
 		if err != nil {
 			return howItEnded(ctx, a, id, err)
 		}
-		_, _ = fmt.Fprintln(a.Err, Visible(fmt.Sprintf("Session %s of %s on member %s, with %d ephemeral nodes", s.ID, orDash(s.Address), member(s.Member), s.Ephemerals))) // nothing can be done about an error
+		_, _ = fmt.Fprintln(a.Err, Visible(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID, orDash(s.Address), member(s.Member), plural(s.Ephemerals, "ephemeral node", "ephemeral nodes")))) // nothing can be done about an error
 	}
 	if more := len(ids) - listedKills; more > 0 {
 		_, _ = fmt.Fprintf(a.Err, "and %d more\n", more) // likewise
 	}
-	return Confirm(a.World, "session kill", fmt.Sprintf("End %d of them?", len(ids)))
+	return Confirm(a.World, "session kill", fmt.Sprintf("End %s?", plural(len(ids), "session", "sessions")))
 }
 
 // Confirm asks a question on the terminal, and returns an error unless the answer is yes. command begins the

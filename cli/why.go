@@ -20,8 +20,8 @@ func newWhy(w World) *cobra.Command {
 	a, limit := newAsk(w), 0
 	cmd := &cobra.Command{
 		Use: "why [flags] ID|PATH|ADDRESS", Short: "say how a session ended, or what removed a node", GroupID: Look, Args: Takes(1, 1, "the id of a session, a path, or the address of a client"),
-		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a path. If the node exists, it names the owner. The ensemble remembers its last " +
-			"10,000 ended sessions, over restarts too.",
+		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a path. If the node exists, it names the owner. The ensemble stores its last " +
+			"10,000 ended sessions, so that no restart forgets them. Each member remembers the last removals of nodes in its memory alone: a member that is started again has forgotten those before.",
 		Example: "  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall why 10.0.0.7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, about := cmd.Context(), args[0]
@@ -118,11 +118,20 @@ type gone struct {
 
 // whyGone prints what removed the node at a path, and its owner if it exists.
 func whyGone(ctx context.Context, a *ask, path string, limit int) error {
-	node, err := one[api.Owner](ctx, a, "owner", url.Values{"path": {path}})
+	full, err := a.path(path)
 	if err != nil {
 		return err
 	}
-	rows, err := list[api.Removal](ctx, a, "removals", url.Values{"path": {path}}, limit)
+	space, err := a.space()
+	if err != nil {
+		return err
+	}
+	node, err := one[api.Owner](ctx, a, "owner", url.Values{"path": {full}})
+	if err != nil {
+		return err
+	}
+	node.Path = path
+	rows, err := list[api.Removal](ctx, a, "removals", url.Values{"path": {full}}, limit)
 	if err != nil {
 		return err
 	}
@@ -131,6 +140,7 @@ func whyGone(ctx context.Context, a *ask, path string, limit int) error {
 		if err != nil {
 			return err
 		}
+		removal.Path = space.Relative(removal.Path)
 		answer.Removals = append(answer.Removals, removal)
 	}
 	switch {

@@ -2,10 +2,13 @@ package shell
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 )
 
@@ -13,7 +16,8 @@ const (
 	// maxHistory is how many lines of former shells are kept, and twice as many are in the file at
 	// most before a shell shortens it.
 	maxHistory = 1000
-	// maxHistoryFile is how many bytes at the end of the file are read. A line has at most 16 KiB.
+	// maxHistoryFile is how many bytes at the end of the file are read, and how long the file becomes
+	// while a shell runs. A line has at most 16 KiB.
 	maxHistoryFile = 4 << 20
 )
 
@@ -52,14 +56,18 @@ func (h *history) close() {
 }
 
 func (h *history) open(name string) error {
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", name)
+	// Through a link the shell would change another file of the user, and a pipe would let it wait.
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		return fmt.Errorf("%s is a symbolic link, which is not followed; make it a file, or remove it", name)
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	h.file = f
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(fmt.Errorf("%s is not a regular file", name), err)
+	}
 	if err := f.Chmod(0o600); err != nil {
 		return err
 	}
@@ -87,10 +95,19 @@ func (h *history) read() error {
 	if lines <= 2*maxHistory && size <= maxHistoryFile {
 		return nil
 	}
+	return h.shorten()
+}
+
+// shorten writes the file again, with the last lines alone, so that half of its room is free.
+func (h *history) shorten() error {
+	text := strings.Join(append(slices.Clone(h.lines), ""), "\n")
+	if more := len(text) - maxHistoryFile/2; more > 0 { // the first line is not whole
+		_, text, _ = strings.Cut(text[more:], "\n")
+	}
 	if err := h.file.Truncate(0); err != nil {
 		return err
 	}
-	_, err = h.file.WriteString(strings.Join(h.lines, "\n") + "\n")
+	_, err := h.file.WriteString(text)
 	return err
 }
 
@@ -98,7 +115,7 @@ func (h *history) read() error {
 // and what a terminal would not simply show is not shown again.
 func (h *history) keep(line string) bool {
 	words := split(line)
-	if len(words) == 0 || strings.TrimSpace(line) == "" || words[0] == "addauth" ||
+	if len(words) == 0 || strings.TrimSpace(line) == "" || confidential(words) ||
 		strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) ||
 		len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
 		return false
@@ -115,9 +132,68 @@ func (h *history) Add(line string) {
 	if !h.keep(line) || h.file == nil {
 		return
 	}
-	if _, err := h.file.WriteString(line + "\n"); err != nil {
+	if err := h.write(line + "\n"); err != nil {
 		h.give(err)
 	}
+}
+
+// write adds text to the file. If that would become too long, it is made shorter: the text is among the
+// lines already.
+func (h *history) write(text string) error {
+	info, err := h.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size()+int64(len(text)) > maxHistoryFile {
+		return h.shorten()
+	}
+	_, err = h.file.WriteString(text)
+	return err
+}
+
+// maxTypos is how many letters of addauth may be wrong, missing or too many. With three of them addWatch
+// would be addauth.
+const maxTypos = 2
+
+// confidential reports whether a line may have a password in it: that of addauth, or what a person has
+// typed for it.
+func confidential(words []string) bool {
+	for i, word := range words {
+		word = strings.ToLower(word)
+		switch {
+		case word == "digest", i == 0 && strings.Contains(word, "auth"):
+			return true
+		case !strings.HasPrefix(word, "/") && typos(word, "addauth") <= maxTypos:
+			return true
+		}
+	}
+	return false
+}
+
+// typos returns how many characters must be replaced, added or removed to make meant of word. A word that is
+// longer than meant by more than maxTypos needs more of them than that.
+func typos(word, meant string) int {
+	runes := []rune(word)
+	if len(runes) > len(meant)+maxTypos {
+		return maxTypos + 1
+	}
+	row := make([]int, len(meant)+1) // the number for each beginning of meant
+	for j := range row {
+		row[j] = j
+	}
+	for i, r := range runes {
+		before := row[0]
+		row[0] = i + 1
+		for j, m := range meant {
+			replaced := before
+			if r != m {
+				replaced++
+			}
+			before = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(meant)]
 }
 
 // Len implements term.History.

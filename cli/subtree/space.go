@@ -56,6 +56,22 @@ func (s Space) Short(full string) string {
 	return full
 }
 
+// Relative returns a path of the servers as the space has it. In a path that is not below Root, each ".."
+// stands for the node above, so that it cannot be taken for one that is: no node has this name.
+func (s Space) Relative(full string) string {
+	if s.Root == "" {
+		return full
+	}
+	up, above := "", s.Root
+	for above != "/" && !isBelow(full, above) {
+		up, above = up+"/..", parentOf(above)
+	}
+	if rest := strings.Trim(strings.TrimPrefix(full, above), "/"); rest != "" || up == "" {
+		return up + "/" + rest
+	}
+	return up
+}
+
 // join returns the path of a child.
 func join(parent, name string) string {
 	if parent == "/" {

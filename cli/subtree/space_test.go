@@ -64,3 +64,23 @@ func TestPatience(t *testing.T) {
 		}
 	})
 }
+
+// Paths that are not below the root of a space are not taken for others that are.
+func TestRelative(t *testing.T) {
+	for _, tt := range []struct{ root, full, want string }{
+		{"", "/a/b", "/a/b"},
+		{"/a", "/a", "/"},
+		{"/a", "/a/b", "/b"},
+		{"/a/b", "/a/b/c/d", "/c/d"},
+		{"/a", "/", "/.."},
+		{"/a/b", "/a", "/.."},
+		{"/a/b", "/", "/../.."},
+		{"/a/b", "/a/c", "/../c"},
+		{"/a/b", "/x/y", "/../../x/y"},
+		{"/a", "/ab", "/../ab"},
+	} {
+		if got := (Space{Root: tt.root}).Relative(tt.full); got != tt.want {
+			t.Errorf("below %s, %s is %s, want %s", tt.root, tt.full, got, tt.want)
+		}
+	}
+}
