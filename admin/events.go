@@ -43,6 +43,7 @@ type streams struct {
 	mu      sync.Mutex
 	ctx     context.Context // of run; nil: it does not run
 	readers map[*reader]bool
+	joined  uint64         // streams so far
 	stop    func()         // ends the loops of the present readers
 	loops   sync.WaitGroup // is added to while ctx is set
 }
@@ -51,6 +52,8 @@ type streams struct {
 type reader struct {
 	frames chan []byte   // has room for maxBehind
 	gone   chan struct{} // closed when the stream has to end
+	by     string        // who reads; "": somebody without credentials
+	number uint64        // in the order in which streams began
 }
 
 func newStreams(ops Operations) *streams {
@@ -74,21 +77,37 @@ func (s *streams) run(ctx context.Context) {
 	s.loops.Wait()
 }
 
-// join adds a stream. The first one starts the loops.
-func (s *streams) join() (*reader, *Failure) {
+// join adds a stream of a reader, by; "" is one without credentials. If there is no place left, a reader with
+// credentials takes that of the oldest stream of one without. The first stream starts the loops.
+func (s *streams) join(by string) (*reader, *Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.ctx == nil:
+	if s.ctx == nil {
 		return nil, &Failure{http.StatusServiceUnavailable, "this member is stopping"}
-	case len(s.readers) == maxStreams:
-		return nil, &Failure{http.StatusServiceUnavailable, "this member serves as many streams of events as it can; close one, or ask another member"}
 	}
-	r := &reader{frames: make(chan []byte, maxBehind), gone: make(chan struct{})}
+	if len(s.readers) == maxStreams {
+		oldest := s.oldestAnonymous()
+		if by == "" || oldest == nil {
+			return nil, &Failure{http.StatusServiceUnavailable, "this member serves as many streams of events as it can; close one, sign in, or ask another member"}
+		}
+		s.drop(oldest)
+	}
+	s.joined++
+	r := &reader{frames: make(chan []byte, maxBehind), gone: make(chan struct{}), by: by, number: s.joined}
 	if s.readers[r] = true; len(s.readers) == 1 {
 		s.start()
 	}
 	return r, nil
+}
+
+// oldestAnonymous returns the oldest stream of a reader without credentials, or nil. The caller holds the lock.
+func (s *streams) oldestAnonymous() (oldest *reader) {
+	for r := range s.readers {
+		if r.by == "" && (oldest == nil || r.number < oldest.number) {
+			oldest = r
+		}
+	}
+	return oldest
 }
 
 // leave ends a stream, if it has not been dropped. The last one ends the loops.

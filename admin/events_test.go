@@ -196,6 +196,72 @@ func TestEvents(t *testing.T) {
 	})
 }
 
+// When all places are taken, a reader with credentials gets that of the oldest reader without, who would be refused.
+// Nobody takes the place of a reader with credentials.
+func TestEventsForAdministrators(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _, stop := serveEvents(t)
+		defer stop()
+		synctest.Wait()
+		var all []*reader
+		for i := range maxStreams {
+			by := ""
+			if i == 0 {
+				by = "super"
+			}
+			r, failure := h.streams.join(by)
+			if failure != nil {
+				t.Fatal(failure)
+			}
+			all = append(all, r)
+		}
+		if _, failure := h.streams.join(""); failure == nil || failure.Status != 503 || !strings.Contains(failure.Text, "sign in") {
+			t.Errorf("another reader without credentials: %v", failure)
+		}
+		for i := 1; i < maxStreams; i++ {
+			if _, failure := h.streams.join("super"); failure != nil {
+				t.Fatalf("administrator %d: %v", i+1, failure)
+			}
+			for j, r := range all {
+				if got, want := gone(r), j >= 1 && j <= i; got != want {
+					t.Fatalf("after administrator %d: reader %d is gone: %t, want %t", i+1, j, got, want)
+				}
+			}
+		}
+		if _, failure := h.streams.join("super"); failure == nil || failure.Status != 503 {
+			t.Errorf("an administrator beside as many as there are places: %v", failure)
+		}
+	})
+}
+
+func gone(r *reader) bool {
+	select {
+	case <-r.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// A reader without credentials keeps its place for some minutes only.
+func TestEventsWithoutCredentialsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, p, stop := serveEvents(t)
+		defer stop()
+		l := listen(t, p, "/v1/events")
+		defer func() { _ = l.Close() }()
+		begun := time.Now()
+		for {
+			if _, _, err := l.next(); err != nil {
+				break
+			}
+		}
+		if took := time.Since(begun); took < anonymousTime || took > anonymousTime+lookEvery {
+			t.Errorf("ended after %v, want %v", took, anonymousTime)
+		}
+	})
+}
+
 // Nobody looks at the ensemble while nobody reads, and one look serves all readers.
 func TestEventsAreCollectedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -254,7 +320,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		defer stop()
 		var all []*reader
 		for range maxStreams {
-			r, failure := h.streams.join()
+			r, failure := h.streams.join("")
 			if failure != nil {
 				t.Fatal(failure)
 			}
@@ -285,7 +351,7 @@ func TestSlowReaderIsDropped(t *testing.T) {
 		h, _, p, stop := serveEvents(t)
 		defer stop()
 		slow, quick := listen(t, p, "/v1/events"), listen(t, p, "/v1/events")
-		behind, failure := h.streams.join()
+		behind, failure := h.streams.join("")
 		if failure != nil {
 			t.Fatal(failure)
 		}
@@ -327,7 +393,7 @@ func TestStreamsEndWithTheMember(t *testing.T) {
 		if took := (<-ended).Sub(begun); took >= shutdownTime {
 			t.Errorf("the stream ended after %v", took)
 		}
-		if _, failure := h.streams.join(); failure == nil || failure.Text != "this member is stopping" {
+		if _, failure := h.streams.join(""); failure == nil || failure.Text != "this member is stopping" {
 			t.Errorf("a stream after that: %v", failure)
 		}
 	})

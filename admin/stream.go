@@ -11,6 +11,9 @@ const (
 	heartbeat = 5 * time.Second
 	// streamTime is how long a stream lasts. A page that was forgotten connects again.
 	streamTime = 24 * time.Hour
+	// anonymousTime is the same for a reader without credentials. There are few places for streams, and a
+	// page that is looked at takes one again at once.
+	anonymousTime = 10 * time.Minute
 )
 
 // v1Events sends events until the client leaves, falls behind, or the member stops.
@@ -19,7 +22,11 @@ func (h *HTTP) v1Events(w http.ResponseWriter, r *http.Request) {
 		q.err.write(w, r)
 		return
 	}
-	one, failure := h.streams.join()
+	by, lasts := h.who(r), streamTime
+	if by == "" {
+		lasts = anonymousTime
+	}
+	one, failure := h.streams.join(by)
 	if failure != nil {
 		failure.write(w, r)
 		return
@@ -30,7 +37,7 @@ func (h *HTTP) v1Events(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	beat, over := time.NewTicker(heartbeat), time.NewTimer(streamTime)
+	beat, over := time.NewTicker(heartbeat), time.NewTimer(lasts)
 	defer beat.Stop()
 	defer over.Stop()
 	frame := []byte("retry: 1000\n\n")

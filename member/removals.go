@@ -1,17 +1,19 @@
 package member
 
 import (
+	"context"
+
 	"rollcall/proto"
 	"rollcall/view"
 	"rollcall/znode"
 )
 
 // removals returns the removals that this member remembers, from a place in the log on, newest first.
-func (v viewer) removals(q *proto.ViewRemovals) *proto.RemovalRows {
+func (v viewer) removals(ctx context.Context, q *proto.ViewRemovals) *proto.RemovalRows {
 	limit, size := rows(q.Limit), 0
 	r := &proto.RemovalRows{}
 	part := make([]znode.Removal, 0, listedPerLock)
-	for zxid, number, more := q.Zxid, q.Part, limit > 0; more; more = len(part) == listedPerLock {
+	for zxid, number, more := q.Zxid, q.Part, limit > 0; more && ctx.Err() == nil; more = len(part) == listedPerLock {
 		part = v.someRemovals(part[:0], zxid, number)
 		for i := range part {
 			one := &part[i]

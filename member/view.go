@@ -43,7 +43,7 @@ type viewer struct {
 
 func newViewer(m *Member) viewer { return viewer{m, make(chan struct{}, viewsAtOnce)} }
 
-// View returns what this member knows.
+// View returns what this member knows. If ctx ends first, the work ends, too, and there is no answer.
 func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
 	select {
 	case v.places <- struct{}{}:
@@ -56,11 +56,11 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 	case *proto.ViewRequest_Status:
 		reply.About = &proto.ViewReply_Status{Status: v.status()}
 	case *proto.ViewRequest_Sessions:
-		reply.About = &proto.ViewReply_Sessions{Sessions: v.sessions(about.Sessions)}
+		reply.About = &proto.ViewReply_Sessions{Sessions: v.sessions(ctx, about.Sessions)}
 	case *proto.ViewRequest_Facts:
-		reply.About = &proto.ViewReply_Facts{Facts: v.facts(about.Facts)}
+		reply.About = &proto.ViewReply_Facts{Facts: v.facts(ctx, about.Facts)}
 	case *proto.ViewRequest_Connections:
-		reply.About = &proto.ViewReply_Connections{Connections: v.connections(about.Connections)}
+		reply.About = &proto.ViewReply_Connections{Connections: v.connections(ctx, about.Connections)}
 	case *proto.ViewRequest_Watches:
 		reply.About = &proto.ViewReply_Watches{Watches: v.watches(ctx, about.Watches)}
 	case *proto.ViewRequest_Owner:
@@ -70,7 +70,7 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 	case *proto.ViewRequest_Buckets:
 		reply.About = &proto.ViewReply_Buckets{Buckets: v.buckets(about.Buckets)}
 	case *proto.ViewRequest_Removals:
-		reply.About = &proto.ViewReply_Removals{Removals: v.removals(about.Removals)}
+		reply.About = &proto.ViewReply_Removals{Removals: v.removals(ctx, about.Removals)}
 	default:
 		return nil, status.Error(codes.Unimplemented, "this version does not know the question")
 	}
@@ -111,12 +111,12 @@ func (v viewer) status() *proto.MemberStatus {
 }
 
 // sessions returns sessions of the state from an id on.
-func (v viewer) sessions(q *proto.ViewSessions) *proto.SessionRows {
+func (v viewer) sessions(ctx context.Context, q *proto.ViewSessions) *proto.SessionRows {
 	limit, want := rows(q.Limit), newClientFilter(string(q.Address))
 	r := &proto.SessionRows{Next: q.First, Rows: make([]*proto.SessionRow, 0, limit)}
 	free := make([]proto.SessionRow, limit) // one allocation, which is not under the lock
 	for range scannedPerView / sessionsPerLock {
-		if v.someSessions(q, free, want, r); r.Next == 0 || len(r.Rows) == limit {
+		if v.someSessions(q, free, want, r); r.Next == 0 || len(r.Rows) == limit || ctx.Err() != nil {
 			break
 		}
 	}
@@ -190,7 +190,7 @@ const factsPerTurn = 64
 
 // facts returns what only this member knows of sessions: their connections here and, if it leads, when
 // they were last heard.
-func (v viewer) facts(q *proto.ViewFacts) *proto.FactRows {
+func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 	v.m.state.RLock()
 	table := v.m.terms.table
 	v.m.state.RUnlock()
@@ -198,7 +198,9 @@ func (v viewer) facts(q *proto.ViewFacts) *proto.FactRows {
 	all, r := make([]proto.FactRow, len(ids)), &proto.FactRows{Rows: make([]*proto.FactRow, 0, len(ids))}
 	for i, id := range ids {
 		if i%factsPerTurn == 0 {
-			runtime.Gosched()
+			if runtime.Gosched(); ctx.Err() != nil {
+				break
+			}
 		}
 		row := &all[i]
 		row.Id = id
@@ -234,9 +236,9 @@ func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
 }
 
 // connections returns client connections from a number on.
-func (v viewer) connections(q *proto.ViewConnections) *proto.ConnectionRows {
+func (v viewer) connections(ctx context.Context, q *proto.ViewConnections) *proto.ConnectionRows {
 	page := make([]tally.Connection, 0, rows(q.Limit))
-	page, next := v.m.server.ConnectionsFrom(page, v.from(q.Boot, q.First, nil).Connection)
+	page, next := v.m.server.ConnectionsFrom(ctx, page, v.from(q.Boot, q.First, nil).Connection)
 	r := &proto.ConnectionRows{Boot: v.m.boot, Next: next}
 	for i := range page {
 		r.Rows = append(r.Rows, connectionRow(&page[i]))
@@ -267,7 +269,7 @@ func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchR
 	page := make([]tally.Watch, 0, rows(q.Limit))
 	var next tally.Place
 	if len(q.Path) > 0 {
-		page, next = v.m.server.WatchersFrom(page, string(q.Path), v.from(q.Boot, q.First, q.FirstPath))
+		page, next = v.m.server.WatchersFrom(ctx, page, string(q.Path), v.from(q.Boot, q.First, q.FirstPath))
 	} else {
 		page, next.Path = v.m.server.WatchesFrom(ctx, page, jute.SessionID(q.Session), string(q.FirstPath))
 	}

@@ -12,7 +12,7 @@ import (
 
 // The methods of this file list connections and watches page by page, for operators. A page is the
 // slice passed, which they fill up to its capacity. They hold no lock for more than listedPerLock
-// connections or watches.
+// connections or watches. If ctx ends first, the page is not complete.
 
 // listedPerLock is how many connections are looked at under one hold of a lock, for which apply or
 // accept may have to wait: some tens of microseconds.
@@ -20,8 +20,11 @@ const listedPerLock = 256
 
 // ConnectionsFrom appends to page the connections whose numbers are at least first, in order. It
 // returns the number at which the next page begins, or 0 if there are no more.
-func (s *Server) ConnectionsFrom(page []tally.Connection, first uint64) (_ []tally.Connection, next uint64) {
+func (s *Server) ConnectionsFrom(ctx context.Context, page []tally.Connection, first uint64) (_ []tally.Connection, next uint64) {
 	for part := range s.parts(first) {
+		if ctx.Err() != nil {
+			break
+		}
 		for _, c := range part {
 			if len(page) == cap(page) {
 				return page, c.ordinal
@@ -54,14 +57,14 @@ func (s *Server) Carried(id jute.SessionID) (shown tally.Connection, watches int
 // on nodes above it. They are in the order of their connections' numbers, and those of one connection in
 // the order of their paths. It returns the place at which the next page begins, or the zero Place if there
 // are no more.
-func (s *Server) WatchersFrom(page []tally.Watch, path string, from tally.Place) (_ []tally.Watch, next tally.Place) {
-	covering := s.covering(path)
+func (s *Server) WatchersFrom(ctx context.Context, page []tally.Watch, path string, from tally.Place) (_ []tally.Watch, next tally.Place) {
+	covering := s.covering(ctx, path)
 	if len(covering) == 0 {
 		return page, tally.Place{}
 	}
 	for part := range s.parts(from.Connection) {
 		for _, c := range part {
-			if page, next = s.watchers(page, c, path, covering, from); next != (tally.Place{}) {
+			if page, next = s.watchers(ctx, page, c, path, covering, from); next != (tally.Place{}) || ctx.Err() != nil {
 				return page, next
 			}
 		}
@@ -71,7 +74,7 @@ func (s *Server) WatchersFrom(page []tally.Watch, path string, from tally.Place)
 
 // covering returns the paths on which there are watches that cover path, in order: nodes above it with
 // recursive watches, and path itself.
-func (s *Server) covering(path string) (paths []string) {
+func (s *Server) covering(ctx context.Context, path string) (paths []string) {
 	tree := s.cfg.State
 	tree.RLock()
 	defer tree.RUnlock()
@@ -83,6 +86,9 @@ func (s *Server) covering(path string) (paths []string) {
 		if n++; n%listedPerLock == 0 { // a path may have thousands of parts
 			tree.RUnlock()
 			tree.RLock()
+			if ctx.Err() != nil {
+				return nil
+			}
 		}
 		if above := path[:max(i, 1)]; tree.WatchedBelow(above) { // the root keeps its slash
 			paths = append(paths, above)
@@ -95,13 +101,13 @@ func (s *Server) covering(path string) (paths []string) {
 }
 
 // watchers appends to page the watches of c that cover path. They are on the paths covering.
-func (s *Server) watchers(page []tally.Watch, c *conn, path string, covering []string, from tally.Place) (_ []tally.Watch, next tally.Place) {
+func (s *Server) watchers(ctx context.Context, page []tally.Watch, c *conn, path string, covering []string, from tally.Place) (_ []tally.Watch, next tally.Place) {
 	if c.ordinal == from.Connection {
 		first, _ := slices.BinarySearch(covering, from.Path)
 		covering = covering[first:]
 	}
 	for some := range slices.Chunk(covering, listedPerLock) {
-		if page, next = s.someWatchers(page, c, path, some); next != (tally.Place{}) {
+		if page, next = s.someWatchers(page, c, path, some); next != (tally.Place{}) || ctx.Err() != nil {
 			return page, next
 		}
 	}
@@ -142,7 +148,6 @@ func (c *conn) watch(path string, kinds znode.WatchKinds) tally.Watch {
 // WatchesFrom appends to page the watches of the connection that carries a session, in the order of
 // their paths, from path first on. It returns the path at which the next page begins, or "" if there are
 // no more. It looks at all watches of the connection, in parts, and sorts no more than a page and a part.
-// If ctx ends first, the page is not complete.
 func (s *Server) WatchesFrom(ctx context.Context, page []tally.Watch, id jute.SessionID, first string) (_ []tally.Watch, next string) {
 	c := s.carrier(id)
 	if c == nil {

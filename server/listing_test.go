@@ -30,7 +30,7 @@ func TestConnectionsFrom(t *testing.T) {
 			var got []jute.SessionID
 			for first := uint64(1); first != 0; {
 				var page []tally.Connection
-				page, first = w.srv.ConnectionsFrom(make([]tally.Connection, 0, size), first)
+				page, first = w.srv.ConnectionsFrom(t.Context(), make([]tally.Connection, 0, size), first)
 				for _, c := range page {
 					got = append(got, c.Session)
 				}
@@ -94,7 +94,7 @@ func TestWatchPages(t *testing.T) {
 			var got []tally.Watch
 			for from, more := (tally.Place{}), true; more; {
 				var page []tally.Watch
-				page, from = w.srv.WatchersFrom(make([]tally.Watch, 0, size), "/3", from)
+				page, from = w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, size), "/3", from)
 				got = append(got, page...)
 				more = from != tally.Place{}
 			}
@@ -112,7 +112,7 @@ func TestWatchPages(t *testing.T) {
 				t.Errorf("pages of %d of session %v: %+v, want %+v", size, b.id, got, ofB)
 			}
 		}
-		if page, _ := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), "/", tally.Place{}); !slices.Equal(page, ofB[:1]) {
+		if page, _ := w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), "/", tally.Place{}); !slices.Equal(page, ofB[:1]) {
 			t.Errorf("on /, whose children are watched: %+v, want %+v", page, ofB[:1])
 		}
 		over, cancel := context.WithCancel(t.Context())
@@ -120,10 +120,19 @@ func TestWatchPages(t *testing.T) {
 		if page, _ := w.srv.WatchesFrom(over, make([]tally.Watch, 0, 9), b.id, ""); len(page) != 0 {
 			t.Errorf("after the end of its context: %+v", page)
 		}
+		if page, next := w.srv.WatchersFrom(over, make([]tally.Watch, 0, 9), "/3", tally.Place{}); len(page) > 1 || next != (tally.Place{}) {
+			t.Errorf("on /3, of more than one connection after the end of its context: %+v", page)
+		}
+		if paths := w.srv.covering(over, strings.Repeat("/x", 2*listedPerLock)); len(paths) != 0 {
+			t.Errorf("after the end of its context: watches are looked for on %q", paths)
+		}
+		if page, _ := w.srv.ConnectionsFrom(over, make([]tally.Connection, 0, 9), 0); len(page) != 0 {
+			t.Errorf("after the end of its context: %+v", page)
+		}
 		if page, next := w.srv.WatchesFrom(t.Context(), make([]tally.Watch, 0, 9), none.id, ""); len(page) != 0 || next != "" {
 			t.Errorf("of a session without watches: %+v", page)
 		}
-		if page, next := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), "/nowhere", tally.Place{}); len(page) != 0 || next != (tally.Place{}) {
+		if page, next := w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), "/nowhere", tally.Place{}); len(page) != 0 || next != (tally.Place{}) {
 			t.Errorf("on a path without watches: %+v", page)
 		}
 	})
@@ -158,7 +167,7 @@ func TestCoveringWatches(t *testing.T) {
 			var got []tally.Watch
 			for from, more := (tally.Place{}), true; more; {
 				var page []tally.Watch
-				page, from = w.srv.WatchersFrom(make([]tally.Watch, 0, size), "/a/b", from)
+				page, from = w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, size), "/a/b", from)
 				got = append(got, page...)
 				more = from != tally.Place{}
 			}
@@ -169,7 +178,7 @@ func TestCoveringWatches(t *testing.T) {
 		deep := "/b" + strings.Repeat("/x", 2*listedPerLock)
 		add(b, deep, jute.AddWatchPersistent)
 		want = []tally.Watch{below(1, a.id, "/"), below(1, a.id, "/b"), {Connection: 2, Session: b.id, Path: deep, Persistent: true}}
-		if got, _ := w.srv.WatchersFrom(make([]tally.Watch, 0, 9), deep, tally.Place{}); !slices.Equal(got, want) {
+		if got, _ := w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), deep, tally.Place{}); !slices.Equal(got, want) {
 			t.Errorf("deep down: %+v, want %+v", got, want)
 		}
 	})
