@@ -12,8 +12,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"rollcall/api"
 )
 
 var update = flag.Bool("update", false, "write the golden files in testdata anew")
@@ -181,5 +184,89 @@ func TestAlignment(t *testing.T) {
 	lines := strings.Split(out.String(), "\n")
 	if len(lines) != len(rows)+2 || len(lines[1]) != alignColumns+len("  COUNT") || len(lines[1]) != len(lines[len(lines)-2]) || len(lines[2]) != len(long)+len("  COUNT") {
 		t.Errorf("%d lines, of %d, %d and %d characters", len(lines), len(lines[1]), len(lines[len(lines)-2]), len(lines[2]))
+	}
+}
+
+// tintOf returns the tint of a row's cell in the column of a name.
+func tintOf[T any](t *testing.T, columns []Column[T], name string, row T) Tint {
+	t.Helper()
+	i := slices.IndexFunc(columns, func(c Column[T]) bool { return c.Name == name })
+	if i < 0 || columns[i].Tint == nil {
+		t.Fatalf("no colours in a column %s", name)
+	}
+	return columns[i].Tint(row)
+}
+
+// Colours point at what an operator should look at, and at nothing else.
+func TestTints(t *testing.T) {
+	now := time.Now()
+	sessions, members, ends := sessionColumns(now), statusColumns(now), endColumns(now)
+	third, most := int64(3000), uint64(lagging)
+	less, more := third-1, most+1
+	ofMember := func(name string, m api.Member) Tint { return tintOf(t, members, name, memberRow{Member: m}) }
+	for _, tt := range []struct {
+		what      string
+		got, want Tint
+	}{
+		{"connected", tintOf(t, sessions, "state", api.Session{State: "connected"}), Green},
+		{"disconnected", tintOf(t, sessions, "state", api.Session{State: "disconnected"}), Yellow},
+		{"unknown", tintOf(t, sessions, "state", api.Session{State: "unknown"}), Dim},
+		{"a third of the timeout left", tintOf(t, sessions, "left", api.Session{LeftMs: &third, TimeoutMs: 9000}), Plain},
+		{"less than a third", tintOf(t, sessions, "left", api.Session{LeftMs: &less, TimeoutMs: 9000}), Yellow},
+		{"left is not known", tintOf(t, sessions, "left", api.Session{TimeoutMs: 9000}), Plain},
+		{"leader", ofMember("role", api.Member{Role: "leader"}), Green},
+		{"standalone", ofMember("role", api.Member{Role: "standalone"}), Green},
+		{"follower", ofMember("role", api.Member{Role: "follower"}), Plain},
+		{"no role", ofMember("role", api.Member{}), Red},
+		{"digest agrees", ofMember("digest", api.Member{Digest: "agrees"}), Plain},
+		{"digest differs", ofMember("digest", api.Member{Digest: "differs"}), Red},
+		{"a little behind", ofMember("lag", api.Member{Lag: &most}), Plain},
+		{"far behind", ofMember("lag", api.Member{Lag: &more}), Yellow},
+		{"lag is not known", ofMember("lag", api.Member{}), Plain},
+		{"closed", tintOf(t, ends, "reason", api.End{Reason: "closed"}), Plain},
+		{"expired", tintOf(t, ends, "reason", api.End{Reason: "expired"}), Yellow},
+		{"killed", tintOf(t, ends, "reason", api.End{Reason: "killed"}), Yellow},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s: tint %v, want %v", tt.what, tt.got, tt.want)
+		}
+	}
+}
+
+// If a session has more nodes than are shown, the line says how many others there are.
+func TestMoreThanIsShown(t *testing.T) {
+	d := sessionDetail{Session: api.Session{Ephemerals: 5, Watches: 2}, EphemeralPaths: []string{"/a", "/b"}, WatchedPaths: []string{"/a", "/b"}}
+	got := map[string]string{}
+	for _, c := range detailColumns(time.Now()) {
+		got[c.Name] = c.Cell(d)
+	}
+	if got["nodes"] != "/a /b … and 3 more" || got["watched"] != "/a /b" {
+		t.Errorf("nodes %q, watched %q", got["nodes"], got["watched"])
+	}
+}
+
+// What removed a node is said with how its session ended, and for how long nothing was heard of that.
+func TestCauseText(t *testing.T) {
+	for want, r := range map[string]api.Removal{
+		"delete": {Cause: "delete"},
+		"session ended: expired after 7s of silence": {Cause: "session ended", End: &api.End{Reason: "expired", SilentMs: 7000, TimeoutMs: 5000}},
+		"session ended: killed by admin":             {Cause: "session ended", End: &api.End{Reason: "killed", By: "admin", SilentMs: 7000, TimeoutMs: 5000}},
+	} {
+		if got := causeText(r); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The clock that wrote a time may be ahead of this one, or have written none.
+func TestAge(t *testing.T) {
+	now := time.UnixMilli(10_000)
+	for _, tt := range []struct {
+		at   time.Time
+		want string
+	}{{now.Add(-3 * time.Second), "3s"}, {now, "0ms"}, {now.Add(time.Second), "0ms"}, {time.Time{}, "-"}} {
+		if got := Age(now, tt.at); got != tt.want {
+			t.Errorf("Age of %v: %s, want %s", tt.at, got, tt.want)
+		}
 	}
 }

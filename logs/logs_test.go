@@ -34,6 +34,7 @@ func TestLog(t *testing.T) {
 		{Settings{JSON: true}, false, []string{
 			`"level":"WARN","msg":"link lost","member":1,"err":"two\nlines","after":"1.5s"}`, `"level":"DEBUG","msg":"shown","member":1}`, `"level":"ERROR","msg":"broken","member":1,"event":{"term":2}}`,
 		}},
+		{Settings{}, true, []string{`level=WARN msg="link lost" member=1 err="two\nlines" after=1.5s`, `level=DEBUG msg=shown member=1`, `level=ERROR msg=broken member=1 event.term=2`}},
 		{Settings{Level: slog.LevelError}, true, []string{"level=DEBUG msg=shown member=1", "level=ERROR msg=broken member=1 event.term=2"}},
 	}
 	for _, tt := range tests {
@@ -48,7 +49,7 @@ func TestLog(t *testing.T) {
 		i := 0
 		for line := range strings.Lines(out.String()) {
 			if tt.journal {
-				want := map[string]string{"debug": "<7>", "error": "<3>"}[kept[i].Level]
+				want := map[string]string{"debug": "<7>", "warn": "<4>", "error": "<3>"}[kept[i].Level]
 				if !strings.HasPrefix(line, want) {
 					t.Errorf("%q, want it to begin with %s", line, want)
 				}

@@ -10,9 +10,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/proto"
+	"rollcall/tally"
 	"rollcall/view"
+	"rollcall/znode"
 )
 
 // A client's address is selected by host or by host and port, however each of them is written.
@@ -101,4 +104,34 @@ func TestViewPeer(t *testing.T) {
 			t.Errorf("%v, want an error that says why it cannot be reached", err)
 		}
 	})
+}
+
+// Every field of a row that a member answers with gets its own value: no two are swapped, and none is left
+// out.
+func TestRowsKeepTheirFields(t *testing.T) {
+	at, ms, us := time.UnixMilli, time.Millisecond, time.Microsecond
+	for _, tt := range []struct{ got, want protobuf.Message }{
+		{
+			connectionRow(&tally.Connection{
+				Number: 1, Addr: "a", Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, Timeout: 6 * ms, Established: at(7), Replies: 8, Op: 9, Xid: 10, Zxid: 11,
+				Replied: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, Expires: at(17),
+			}),
+			&proto.ConnectionRow{
+				Number: 1, Address: []byte("a"), Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, TimeoutMs: 6, EstablishedMs: 7, Replies: 8, Op: 9, Xid: 10, Zxid: 11,
+				RepliedUs: 12, LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16, ExpiresMs: 17,
+			},
+		},
+		{
+			connectionRow(&tally.Connection{Reading: true, Established: at(1), Expires: at(2)}),
+			&proto.ConnectionRow{Address: []byte{}, Reading: true, EstablishedMs: 1, ExpiresMs: 2},
+		},
+		{
+			removalRow(&znode.Removal{Path: "/p", Zxid: 1, Part: 2, AtMs: 3, Cause: znode.TimeOver, Member: 4, Session: 5, Address: "a"}),
+			&proto.RemovalRow{Path: []byte("/p"), Zxid: 1, Part: 2, RemovedMs: 3, Cause: proto.RemovalCause_REMOVAL_CAUSE_TTL, Member: 4, Session: 5, Address: []byte("a")},
+		},
+	} {
+		if !protobuf.Equal(tt.got, tt.want) {
+			t.Errorf("%v, want\n%v", tt.got, tt.want)
+		}
+	}
 }
