@@ -57,7 +57,7 @@ func one[T any](ctx context.Context, a *ask, path string, query url.Values) (T, 
 	if err != nil {
 		return *new(T), err
 	}
-	defer NewProgress(a.World, "asking the members", 0).Done()
+	defer newProgress(a.World, "asking the members", 0).Done()
 	answer, err := api.Get[T](ctx, c, path, query)
 	return answer, Explained(err)
 }
@@ -65,7 +65,7 @@ func one[T any](ctx context.Context, a *ask, path string, query url.Values) (T, 
 // counted yields rows, and shows how many there have been.
 func counted[T any](w World, what string, rows iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		progress := NewProgress(w, what, 0)
+		progress := newProgress(w, what, 0)
 		defer progress.Done()
 		for row, err := range rows {
 			progress.Add(1)

@@ -90,7 +90,7 @@ func newBundle(w World) *cobra.Command {
 			"metrics, the environment of the process, goroutines and a profile of the memory. What cannot be had is named in the file MISSING. Passwords, digests and tokens are left out, and so are the data of " +
 			fmt.Sprintf("nodes. Paths, addresses and session ids are in it. A list has at most %d rows. Logs and profiles need the credentials of an administrator on the member's own machine.", bundleRows),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			members, err := link.Admins(cmd.Context())
+			members, err := link.admins(cmd.Context())
 			if len(members) == 0 {
 				return err
 			}

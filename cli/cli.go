@@ -4,25 +4,24 @@
 //   - World: what a command has of its surroundings. Tests give their own.
 //   - NewRoot, Execute: the frame of all commands: groups, help, completion, flags with one dash.
 //   - Link: the flags that say which ensemble a command asks, and as whom. Link.Admin returns a client of
-//     the HTTP endpoints under /v1/, and Link.Open a session over ZooKeeper's protocol.
-//   - Output: the flag -o. Print and PrintOne write rows as a table, JSON or YAML.
+//     the HTTP endpoints under /v1/, and Link.Config the settings of a session over ZooKeeper's protocol.
+//   - Output: the flag -o. Print and printOne write rows as a table, JSON or YAML.
 //   - Status: the exit statuses. An error carries its own; see With.
 //
 // # To add a command
 //
 // Write a function that takes a World and returns a *cobra.Command, and add it to commands:
 //
-//	func newGet(w World) *cobra.Command {
+//	func newNames(w World) *cobra.Command {
 //		link, out := NewLink(w), NewOutput(w)
 //		cmd := &cobra.Command{
-//			Use: "get [flags] PATH", Short: "print the data of a node", GroupID: Look, Args: Takes(1, 1, "one path"),
+//			Use: "names [flags]", Short: "list the names of sessions", GroupID: Look, Args: Takes(0, 0, "flags only"),
 //			RunE: func(cmd *cobra.Command, args []string) error {
-//				session, err := link.Open(cmd.Context())
+//				member, err := link.Admin(cmd.Context())
 //				if err != nil {
 //					return err
 //				}
-//				defer session.Abandon()
-//				…
+//				… // ask member, and Print its rows
 //			},
 //		}
 //		link.Register(cmd)

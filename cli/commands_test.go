@@ -103,7 +103,7 @@ func TestCommandsFail(t *testing.T) {
 		{"sessions --every 1ms --watch", WrongUse, "--every 1ms: allowed is 200ms or longer"},
 		{"sessions -o xml", WrongUse, `sessions: --output "xml": there are table, wide, json, yaml`},
 		{"sessions --no", WrongUse, "unknown flag: --no"},
-		{"sessions --hosts x --admin=", WrongUse, `--hosts: "x" is not host:port`},
+		{"sessions --hosts x --admin=", WrongUse, `--hosts: "x" has no port; allowed is host:port`},
 		{"sessions --admin 127.0.0.1:1", NoMember, "connection refused"},
 		{"connections --limit -1", WrongUse, "allowed are numbers from 1 on"},
 		{"watches", WrongUse, "it takes one path, or --session ID"},

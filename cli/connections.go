@@ -49,7 +49,7 @@ func connectionColumns(now time.Time) []Column[api.Connection] {
 		{Name: "member", Right: true, Cell: func(c api.Connection) string { return member(c.Member) }},
 		{Name: "address", Cell: func(c api.Connection) string { return c.Address }},
 		{Name: "session", Cell: func(c api.Connection) string { return orDash(c.Session) }},
-		{Name: "age", Right: true, Cell: func(c api.Connection) string { return Age(now, c.Established) }},
+		{Name: "age", Right: true, Cell: func(c api.Connection) string { return age(now, c.Established) }},
 		{Name: "received", Right: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Received, 10) }},
 		{Name: "sent", Right: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Sent, 10) }},
 		{Name: "queued", Right: true, Cell: func(c api.Connection) string { return strconv.Itoa(c.Queued) }, Tint: func(c api.Connection) Tint { return tintIf(c.Queued > 0, Yellow) }},

@@ -148,7 +148,7 @@ func (c *creation) print(r created) error {
 		_, err := fmt.Fprintln(c.Out, Visible(r.Path))
 		return err
 	}
-	return PrintOne(c.Output, nil, r)
+	return printOne(c.Output, nil, r)
 }
 
 // created is a node that was created.

@@ -22,7 +22,7 @@ func newStat(w World) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return PrintOne(n.Output, pathColumns(n.World), nodeStat{args[0], statOf(stat)})
+		return printOne(n.Output, pathColumns(n.World), nodeStat{args[0], statOf(stat)})
 	})
 	n.Output.Register(cmd)
 	return cmd
@@ -54,7 +54,7 @@ func newGet(w World) *cobra.Command {
 		case err != nil:
 			return err
 		case n.format != "table":
-			return PrintOne(n.Output, dataColumns(n.World), newNodeData(args[0], data, statOf(stat)))
+			return printOne(n.Output, dataColumns(n.World), newNodeData(args[0], data, statOf(stat)))
 		case n.OutTerminal && !raw:
 			data = []byte(visibleLines(string(data)))
 		}
@@ -109,7 +109,7 @@ func newSync(w World) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return PrintOne(n.Output, []Column[synced]{
+		return printOne(n.Output, []Column[synced]{
 			{Name: "server", Cell: func(r synced) string { return r.Server }},
 			{Name: "zxid", Cell: func(r synced) string { return r.Zxid }},
 		}, synced{s.Client.Server(), zxidText(zxid)})

@@ -21,8 +21,8 @@ const (
 	defaultHosts = "127.0.0.1:2181"
 	// openTime is how long a command waits for a session. That is longer than an election takes.
 	openTime = 10 * time.Second
-	// maxHosts is how many members --hosts may name; discovery asks two ports of each at once.
-	maxHosts = 32
+	// maxURLs is how many members --admin may name: as many as client.ParseServers allows.
+	maxURLs = 32
 	// maxToken is how much of a token file is read, in bytes. A token has at most 4,096 characters.
 	maxToken = 8 << 10
 )
@@ -90,7 +90,7 @@ func (l *Link) Hosts() ([]string, error) {
 // target returns the addresses where members take clients, and the path that commands on nodes put before
 // all paths, or "".
 func (l *Link) target() (hosts []string, root string, err error) {
-	hosts, root, err = ParseHosts(l.hostsText())
+	hosts, root, err = parseHosts(l.hostsText())
 	if err != nil {
 		err = With(WrongUse, fmt.Errorf("--hosts: %w", err))
 	}
@@ -165,17 +165,8 @@ func (l *Link) Config() (client.Config, error) {
 	return client.Config{Servers: hosts, Auth: auth}, err
 }
 
-// Open opens a session with one of the members. It waits for at most openTime.
-func (l *Link) Open(ctx context.Context) (*client.Client, error) {
-	cfg, err := l.Config()
-	if err != nil {
-		return nil, err
-	}
-	return OpenSession(ctx, cfg)
-}
-
-// OpenSession opens a session as client.Open does. It waits for at most openTime.
-func OpenSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
+// openSession opens a session as client.Open does. It waits for at most openTime.
+func openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	within, stop := context.WithTimeout(ctx, openTime)
 	defer stop()
 	c, err := client.Open(within, cfg)
@@ -211,10 +202,10 @@ func (l *Link) Admin(ctx context.Context) (*api.Client, error) {
 	return &api.Client{Base: base, Auth: auth, HTTP: reach}, nil
 }
 
-// Admins returns a client of the port for operators of each member: of those that --admin names, separated
+// admins returns a client of the port for operators of each member: of those that --admin names, separated
 // by commas, or else of those that search finds on the machine of each of --hosts. The error is about those
 // that it does not find.
-func (l *Link) Admins(ctx context.Context) (members []*api.Client, err error) {
+func (l *Link) admins(ctx context.Context) (members []*api.Client, err error) {
 	auth, bases, err := l.named()
 	if err != nil {
 		return nil, err
@@ -244,8 +235,8 @@ func (l *Link) named() (auth string, bases []string, err error) {
 		}
 		bases = append(bases, base)
 	}
-	if len(bases) > maxHosts {
-		return "", nil, With(WrongUse, fmt.Errorf("--admin: %d URLs; at most %d are allowed", len(bases), maxHosts))
+	if len(bases) > maxURLs {
+		return "", nil, With(WrongUse, fmt.Errorf("--admin: %d URLs; at most %d are allowed", len(bases), maxURLs))
 	}
 	return auth, bases, nil
 }

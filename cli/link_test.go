@@ -40,13 +40,13 @@ func TestHosts(t *testing.T) {
 		{"", "a:1, b:2", "a:1 b:2"},
 		{"c:3", "a:1", "c:3"},
 		{"[::1]:2181", "", "[::1]:2181"},
-		{"localhost", "", `--hosts: "localhost" is not host:port`},
-		{"a:1,,b:2", "", `"" is not host:port`},
-		{":2181", "", `":2181" is not host:port`},
-		{"a:0", "", `"a:0" is not host:port`},
-		{"a:65536", "", `"a:65536" is not host:port`},
+		{"localhost", "", `--hosts: "localhost" has no port`},
+		{"a:1,,b:2", "", "an address is missing"},
+		{":2181", "", `":2181" has no host`},
+		{"a:0", "", `"a:0": a port is a number`},
+		{"a:65536", "", `"a:65536": a port is a number from 1 to 65535`},
 		{"a:1/app", "", "a:1"},
-		{strings.Repeat("a:1,", maxHosts) + "a:1", "", "33 addresses; at most 32"},
+		{strings.Repeat("a:1,", 32) + "a:1", "", "33 addresses; at most 32"},
 	} {
 		got, err := linkOf(t, []string{"ROLLCALL_HOSTS=" + tt.variable}, "--hosts="+tt.flag).Hosts()
 		if err != nil && (StatusOf(err) != WrongUse || !strings.Contains(err.Error(), tt.want)) || err == nil && strings.Join(got, " ") != tt.want {

@@ -40,7 +40,7 @@ func newLogLevel(w World) *cobra.Command {
 			if len(args) == 1 && !slices.Contains(levels, args[0]) {
 				return With(WrongUse, fmt.Errorf("log-level: %.100q: there are %s", args[0], strings.Join(levels, ", ")))
 			}
-			members, err := a.Admins(cmd.Context())
+			members, err := a.admins(cmd.Context())
 			if err != nil && len(members) == 0 {
 				return err
 			}

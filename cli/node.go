@@ -65,7 +65,7 @@ func (n *nodes) space(ctx context.Context) (subtree.Space, error) {
 	if n.adjust != nil {
 		n.adjust(&cfg)
 	}
-	c, err := OpenSession(ctx, cfg)
+	c, err := openSession(ctx, cfg)
 	return subtree.Space{Client: c, Root: root}, err
 }
 
@@ -160,12 +160,12 @@ type nodeStat struct {
 	api.Stat
 }
 
-// changedAge is Age for a node. The servers' own nodes have no time, which is written as 1970.
+// changedAge is age for a node. The servers' own nodes have no time, which is written as 1970.
 func changedAge(now, at time.Time) string {
 	if at.UnixMilli() == 0 {
 		return unknown
 	}
-	return Age(now, at)
+	return age(now, at)
 }
 
 // statColumns returns the columns of a Stat.

@@ -94,8 +94,8 @@ func Print[T any](o *Output, columns []Column[T], rows iter.Seq2[T, error]) erro
 
 const outBuffer = 64 << 10 // bytes
 
-// PrintOne prints one row: a line for each of its columns, those of wide included, or one object.
-func PrintOne[T any](o *Output, columns []Column[T], row T) error {
+// printOne prints one row: a line for each of its columns, those of wide included, or one object.
+func printOne[T any](o *Output, columns []Column[T], row T) error {
 	var text []byte
 	var err error
 	switch o.format {

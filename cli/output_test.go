@@ -90,7 +90,7 @@ func TestFormats(t *testing.T) {
 		}
 		list := out.String()
 		out.Reset()
-		if err := PrintOne(o, fruitColumns, fruits[1]); err != nil {
+		if err := printOne(o, fruitColumns, fruits[1]); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, "fruits."+format, list+"\n"+out.String())
@@ -265,7 +265,7 @@ func TestAge(t *testing.T) {
 		at   time.Time
 		want string
 	}{{now.Add(-3 * time.Second), "3s"}, {now, "0ms"}, {now.Add(time.Second), "0ms"}, {time.Time{}, "-"}} {
-		if got := Age(now, tt.at); got != tt.want {
+		if got := age(now, tt.at); got != tt.want {
 			t.Errorf("Age of %v: %s, want %s", tt.at, got, tt.want)
 		}
 	}

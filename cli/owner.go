@@ -36,7 +36,7 @@ func newWhoOwns(w World) *cobra.Command {
 			for _, s := range node.Silent {
 				a.silent(s)
 			}
-			return PrintOne(a.Output, ownerColumns(sessionColumns(w.Now()), node), node)
+			return printOne(a.Output, ownerColumns(sessionColumns(w.Now()), node), node)
 		},
 	}
 	a.Register(cmd)

@@ -18,9 +18,9 @@ const (
 	barColumns = 30
 )
 
-// Progress shows on a terminal how far a command is, once it has run for progressAfter. It is safe for
+// progress shows on a terminal how far a command is, once it has run for progressAfter. It is safe for
 // concurrent use.
-type Progress struct {
+type progress struct {
 	world World
 	what  string
 	begun time.Time
@@ -30,11 +30,11 @@ type Progress struct {
 	done, total atomic.Int64
 }
 
-// NewProgress begins to show how many of total things are done; what names them, such as nodes. If total is
+// newProgress begins to show how many of total things are done; what names them, such as nodes. If total is
 // 0, it is not known. The caller must call Done, before it prints anything else on the terminal.
-func NewProgress(w World, what string, total int) *Progress {
+func newProgress(w World, what string, total int) *progress {
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Progress{world: w, what: what, begun: time.Now(), stop: stop, over: make(chan struct{})}
+	p := &progress{world: w, what: what, begun: time.Now(), stop: stop, over: make(chan struct{})}
 	p.total.Store(int64(total))
 	if !w.ErrTerminal {
 		close(p.over)
@@ -45,19 +45,19 @@ func NewProgress(w World, what string, total int) *Progress {
 }
 
 // Add counts n more things as done.
-func (p *Progress) Add(n int) { p.done.Add(int64(n)) }
+func (p *progress) Add(n int) { p.done.Add(int64(n)) }
 
 // Expect sets how many things have to be done in all.
-func (p *Progress) Expect(total int) { p.total.Store(int64(total)) }
+func (p *progress) Expect(total int) { p.total.Store(int64(total)) }
 
 // Done removes the line. Nothing is drawn after it. It may be called again.
-func (p *Progress) Done() {
+func (p *progress) Done() {
 	p.stop()
 	<-p.over
 }
 
 // run draws the line until ctx ends, and removes it.
-func (p *Progress) run(ctx context.Context) {
+func (p *progress) run(ctx context.Context) {
 	defer close(p.over)
 	select {
 	case <-ctx.Done():
@@ -81,7 +81,7 @@ func (p *Progress) run(ctx context.Context) {
 const clearLine = "\r\x1b[K"
 
 // line returns the line after so much time: a bar if it is known how much there is to do.
-func (p *Progress) line(after time.Duration) string {
+func (p *progress) line(after time.Duration) string {
 	done, total := p.done.Load(), p.total.Load()
 	begin := fmt.Sprintf("%4.0f s  ", after.Seconds())
 	switch {

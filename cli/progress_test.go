@@ -35,7 +35,7 @@ func TestProgress(t *testing.T) {
 		w, out, _ := testWorld()
 		errs := new(lockedBuffer)
 		w.Err, w.ErrTerminal = errs, true
-		p := NewProgress(w, "nodes", 200)
+		p := newProgress(w, "nodes", 200)
 		p.Add(50)
 		time.Sleep(progressAfter - time.Millisecond)
 		synctest.Wait()
@@ -68,7 +68,7 @@ func TestNoProgress(t *testing.T) {
 			w, _, _ := testWorld()
 			errs := new(lockedBuffer)
 			w.Err, w.ErrTerminal = errs, terminal
-			p := NewProgress(w, "nodes", 0)
+			p := newProgress(w, "nodes", 0)
 			if !terminal {
 				time.Sleep(time.Minute)
 			}
@@ -82,7 +82,7 @@ func TestNoProgress(t *testing.T) {
 
 // More than all is a full bar.
 func TestProgressLine(t *testing.T) {
-	p := &Progress{what: "nodes"}
+	p := &progress{what: "nodes"}
 	p.Expect(10)
 	p.Add(11)
 	if got := p.line(90 * time.Second); got != "  90 s  ["+strings.Repeat("=", barColumns)+"] 11 of 10 nodes" {

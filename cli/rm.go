@@ -59,7 +59,7 @@ func (r *removal) run(ctx context.Context, s subtree.Space, args []string) error
 			return err
 		}
 	}
-	progress := NewProgress(r.World, "nodes deleted", 0)
+	progress := newProgress(r.World, "nodes deleted", 0)
 	defer progress.Done()
 	done, err := s.Remove(ctx, path, subtree.Removing{DryRun: r.dryRun, Each: func(path string, deleted bool) {
 		if progress.Add(1); r.dryRun && deleted {

@@ -66,7 +66,7 @@ func newSessionShow(w World) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return PrintOne(a.Output, detailColumns(w.Now()), detail)
+			return printOne(a.Output, detailColumns(w.Now()), detail)
 		},
 	}
 	a.Register(cmd)
@@ -121,7 +121,7 @@ func howItEnded(ctx context.Context, a *ask, id string, err error) error {
 		return With(NotFound, fmt.Errorf("there is no session %s, and the last 10,000 ends are not about it", id))
 	}
 	e := ends.Items[0]
-	return With(NotFound, fmt.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id, e.Reason, Age(a.Now(), e.Ended), id))
+	return With(NotFound, fmt.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id, e.Reason, age(a.Now(), e.Ended), id))
 }
 
 // detailColumns returns the lines of rollcall session show.
@@ -215,7 +215,7 @@ func kill(ctx context.Context, a *ask, ids []string) error {
 	}
 	var ends []api.End
 	var first error
-	progress := NewProgress(a.World, "sessions", len(ids))
+	progress := newProgress(a.World, "sessions", len(ids))
 	for _, id := range ids {
 		end, err := api.Post[api.End](ctx, c, "sessions/"+url.PathEscape(id)+"/kill", struct{}{})
 		progress.Add(1)

@@ -140,7 +140,7 @@ func sessionColumns(now time.Time) []Column[api.Session] {
 		{Name: "heard", Right: true, Cell: func(s api.Session) string { return millis(s.HeardMs) }, Compare: by(func(s api.Session) int64 { return known(s.HeardMs) })},
 		{Name: "ephemerals", Right: true, Cell: func(s api.Session) string { return strconv.Itoa(s.Ephemerals) }, Compare: by(func(s api.Session) int { return s.Ephemerals })},
 		{Name: "watches", Right: true, Cell: func(s api.Session) string { return strconv.Itoa(s.Watches) }, Compare: by(func(s api.Session) int { return s.Watches })},
-		{Name: "age", Wide: true, Right: true, Cell: func(s api.Session) string { return Age(now, s.Created) }, Compare: func(a, b api.Session) int { return b.Created.Compare(a.Created) }},
+		{Name: "age", Wide: true, Right: true, Cell: func(s api.Session) string { return age(now, s.Created) }, Compare: func(a, b api.Session) int { return b.Created.Compare(a.Created) }},
 		ofConnection("received", func(c *api.Connection) uint64 { return c.Received }),
 		ofConnection("sent", func(c *api.Connection) uint64 { return c.Sent }),
 		ofConnection("queued", func(c *api.Connection) uint64 { return uint64(c.Queued) }),

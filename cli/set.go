@@ -117,5 +117,5 @@ func (n *nodes) changed(path string, stat jute.Stat, what string, version int32)
 		_, err := fmt.Fprintf(n.Out, "%s has %s %d.\n", Visible(path), what, version)
 		return err
 	}
-	return PrintOne(n.Output, pathColumns(n.World), nodeStat{path, statOf(stat)})
+	return printOne(n.Output, pathColumns(n.World), nodeStat{path, statOf(stat)})
 }

@@ -92,7 +92,7 @@ func statusColumns(now time.Time) []Column[memberRow] {
 		ofMember(Column[memberRow]{Name: "zxid", Wide: true, Right: true, Cell: func(m memberRow) string { return m.Zxid }}),
 		ofMember(Column[memberRow]{Name: "applied", Wide: true, Right: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Applied, 10) }}),
 		ofMember(Column[memberRow]{Name: "clock", Wide: true, Right: true, Cell: func(m memberRow) string { return fmt.Sprintf("%+dms", m.ClockMs) }}),
-		ofMember(Column[memberRow]{Name: "up", Wide: true, Right: true, Cell: func(m memberRow) string { return Age(now, m.Started) }}),
+		ofMember(Column[memberRow]{Name: "up", Wide: true, Right: true, Cell: func(m memberRow) string { return age(now, m.Started) }}),
 		ofMember(Column[memberRow]{Name: "version", Cell: func(m memberRow) string { return m.Version }}),
 		{Name: "problem", Cell: problemText, Tint: func(memberRow) Tint { return Red }},
 	}
@@ -142,7 +142,7 @@ func snapshotText(now time.Time, m memberRow) string {
 	if m.SnapshotAt == nil {
 		return unknown
 	}
-	return Age(now, *m.SnapshotAt) + " ago"
+	return age(now, *m.SnapshotAt) + " ago"
 }
 
 // problemText returns what is wrong with a member, or "".

@@ -44,8 +44,8 @@ func millis(n *int64) string {
 // unknown stands for a value that is not known.
 const unknown = "-"
 
-// Age returns how long before now at was, or "-" if at is zero. The clock that wrote at may be ahead.
-func Age(now, at time.Time) string {
+// age returns how long before now at was, or "-" if at is zero. The clock that wrote at may be ahead.
+func age(now, at time.Time) string {
 	if at.IsZero() {
 		return unknown
 	}

@@ -91,7 +91,7 @@ func stillAlive(ctx context.Context, a *ask, id string) error {
 func endColumns(now time.Time) []Column[api.End] {
 	return []Column[api.End]{
 		{Name: "id", Cell: func(e api.End) string { return e.ID }},
-		{Name: "ended", Right: true, Cell: func(e api.End) string { return Age(now, e.Ended) + " ago" }},
+		{Name: "ended", Right: true, Cell: func(e api.End) string { return age(now, e.Ended) + " ago" }},
 		{Name: "reason", Cell: func(e api.End) string { return e.Reason }, Tint: func(e api.End) Tint { return tintIf(e.Reason != "closed", Yellow) }},
 		{Name: "by", Cell: func(e api.End) string { return orDash(e.By) }},
 		{Name: "member", Right: true, Cell: func(e api.End) string { return member(e.Member) }},
@@ -147,7 +147,7 @@ func whyGone(ctx context.Context, a *ask, path string, limit int) error {
 	case node.Kind == noNode && len(answer.Removals) == 0:
 		return With(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the ensemble remembers", path))
 	case !a.Text():
-		return PrintOne(a.Output, nil, answer)
+		return printOne(a.Output, nil, answer)
 	}
 	if node.Kind != noNode {
 		_, err = fmt.Fprintln(a.Out, Visible("It exists: "+ownerText(node)))
@@ -161,7 +161,7 @@ func whyGone(ctx context.Context, a *ask, path string, limit int) error {
 // removalColumns returns the columns of a list of removals.
 func removalColumns(now time.Time) []Column[api.Removal] {
 	return []Column[api.Removal]{
-		{Name: "removed", Right: true, Cell: func(r api.Removal) string { return Age(now, r.Removed) + " ago" }},
+		{Name: "removed", Right: true, Cell: func(r api.Removal) string { return age(now, r.Removed) + " ago" }},
 		{Name: "cause", Cell: causeText},
 		{Name: "session", Cell: func(r api.Removal) string { return orDash(r.Session) }},
 		{Name: "member", Right: true, Cell: func(r api.Removal) string { return member(r.Member) }},

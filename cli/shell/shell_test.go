@@ -91,7 +91,7 @@ func TestConnect(t *testing.T) {
 	}
 	got = runLines(t, Config{}, "printwatches off", "close", "ls /none", "history", "connect "+addr, "ls /none", "connect nowhere:x", "connect", "ls /none2", "quit")
 	wantOut := "Not connected\n0 - printwatches off\n1 - close\n2 - ls /none\n3 - history\nNot connected\n"
-	if got.out != wantOut || got.err != "Node does not exist: /none\n\"nowhere:x\": \"nowhere:x\" is not host:port\nNode does not exist: /none2\n" {
+	if got.out != wantOut || got.err != "Node does not exist: /none\n\"nowhere:x\": \"nowhere:x\": a port is a number from 1 to 65535\nNode does not exist: /none2\n" {
 		t.Errorf("%+v\nwant %s", got, wantOut)
 	}
 }
@@ -115,7 +115,7 @@ func TestCheck(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Hosts: "x:y"}, `hosts: "x:y": "x:y" is not host:port`},
+		{Config{Hosts: "x:y"}, `hosts: "x:y": "x:y": a port is a number from 1 to 65535`},
 		{Config{Hosts: "x", Timeout: -1}, "timeout -1ns: allowed is 1ms to 24h0m0s"},
 		{Config{Hosts: "x", Timeout: 25 * time.Hour}, "timeout 25h0m0s: allowed is 1ms to 24h0m0s"},
 		{Config{Hosts: "x", Timeout: time.Microsecond}, "timeout 1µs: allowed is 1ms to 24h0m0s"},

@@ -7,10 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 
 	"rollcall/bench"
 	"rollcall/cli"
+	"rollcall/client"
 )
 
 const benchHelp = `Puts load on an ensemble that speaks ZooKeeper's protocol and measures it. %s
@@ -191,14 +190,14 @@ func (s *sideFlags) target(flagName string) (bench.Target, error) {
 	if s.servers == "" {
 		return t, fmt.Errorf("-%s host:port,... names the servers", flagName)
 	}
-	for _, addr := range strings.Split(s.servers, ",") {
-		host, port, err := net.SplitHostPort(addr)
-		if n, _ := strconv.Atoi(port); err != nil || host == "" || n < 1 || n > 65535 {
-			return t, fmt.Errorf("-%s: %q is not host:port", flagName, addr)
-		}
-		t.Servers = append(t.Servers, addr)
+	servers, root, err := client.ParseServers(s.servers, 0)
+	if err == nil && root != "" {
+		err = fmt.Errorf("the path %.200q: loads begin at the root of the tree, so give addresses alone", root)
 	}
-	var err error
+	if err != nil {
+		return t, fmt.Errorf("-%s: %w", flagName, err)
+	}
+	t.Servers = servers
 	if t.PIDs, err = bench.ParsePIDs(s.pids); err != nil {
 		return t, err
 	}

@@ -17,9 +17,10 @@ func TestBenchFlags(t *testing.T) {
 	}{
 		{nil, "bench: name a case; rollcall bench -h lists them"},
 		{[]string{"get"}, "bench: -servers host:port,... names the servers"},
-		{[]string{"-servers=localhost", "get"}, `-servers: "localhost" is not host:port`},
-		{[]string{"-servers=a:1,:2", "get"}, `-servers: ":2" is not host:port`},
-		{[]string{"-servers=a:70000", "get"}, `"a:70000" is not host:port`},
+		{[]string{"-servers=localhost", "get"}, `-servers: "localhost" has no port; allowed is host:port`},
+		{[]string{"-servers=a:1,:2", "get"}, `-servers: ":2" has no host; allowed is host:port`},
+		{[]string{"-servers=a:70000", "get"}, `-servers: "a:70000": a port is a number from 1 to 65535`},
+		{[]string{"-servers=a:1/app", "get"}, `-servers: the path "/app": loads begin at the root of the tree`},
 		{[]string{at, "put"}, `unknown case "put"`},
 		{[]string{at, "-conns=0", "get"}, `bench: --conns "0": 0 connections; allowed are 1 to 100000`},
 		{[]string{at, "-hold=5", "get", "set"}, "-hold: none of the cases takes it"},

@@ -1,0 +1,61 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// maxServers is how many servers a list may name: more than any ensemble has, and few enough to ask all of
+// them at once.
+const maxServers = 32
+
+// ParseServers reads a list of servers as ZooKeeper's clients take it, such as a:2181,b:2181/app: addresses,
+// and the path of the node that all paths begin at. The path is "" if that is the root, and is not checked
+// otherwise. An address without a port has the port given; if that is 0, it is an error.
+func ParseServers(text string, port int) (servers []string, root string, err error) {
+	if i := strings.IndexByte(text, '/'); i >= 0 {
+		text, root = text[:i], text[i:]
+	}
+	for addr := range strings.SplitSeq(text, ",") {
+		addr, err := parseServer(strings.TrimSpace(addr), port)
+		if err != nil {
+			return nil, "", err
+		}
+		servers = append(servers, addr)
+	}
+	if len(servers) > maxServers {
+		return nil, "", fmt.Errorf("%d addresses; at most %d are allowed", len(servers), maxServers)
+	}
+	if root == "/" {
+		root = ""
+	}
+	return servers, root, nil
+}
+
+// parseServer returns an address with its port.
+func parseServer(addr string, port int) (string, error) {
+	if addr == "" {
+		return "", errors.New("an address is missing; allowed is host:port,host:port")
+	}
+	host, number, err := net.SplitHostPort(addr)
+	bare := strings.TrimSuffix(strings.TrimPrefix(addr, "["), "]")
+	if err != nil && (!strings.Contains(bare, ":") || net.ParseIP(bare) != nil) {
+		if port == 0 {
+			return "", fmt.Errorf("%.200q has no port; allowed is host:port", addr)
+		}
+		host, number, err = bare, strconv.Itoa(port), nil
+	}
+	n, bad := strconv.ParseUint(number, 10, 16)
+	switch {
+	case err != nil || strings.ContainsAny(host, " []"):
+		return "", fmt.Errorf("%.200q is not host:port; an IPv6 address stands in brackets, as in [::1]:2181", addr)
+	case host == "":
+		return "", fmt.Errorf("%.200q has no host; allowed is host:port", addr)
+	case bad != nil || n == 0:
+		return "", fmt.Errorf("%.200q: a port is a number from 1 to 65535", addr)
+	}
+	return net.JoinHostPort(host, number), nil
+}
