@@ -3,19 +3,19 @@ module rollcall
 go 1.26.0
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
+	github.com/anishathalye/porcupine v1.3.1 // tests only: judges histories of clients
 	github.com/cespare/xxhash/v2 v2.3.0
-	github.com/chromedp/cdproto v0.159.0
-	github.com/chromedp/chromedp v0.23.0
-	github.com/getkin/kin-openapi v0.152.0
-	github.com/go-zookeeper/zk v1.0.4
+	github.com/chromedp/cdproto v0.159.0 // tests only: the types of chromedp
+	github.com/chromedp/chromedp v0.23.0 // tests only: drives Chromium
+	github.com/getkin/kin-openapi v0.152.0 // tests only: holds api/openapi.json against the answers
+	github.com/go-zookeeper/zk v1.0.4 // tests only: a client of others
 	github.com/hashicorp/go-hclog v1.6.2
 	github.com/hashicorp/go-msgpack/v2 v2.1.2
 	github.com/hashicorp/raft v1.7.3
 	github.com/hashicorp/raft-boltdb/v2 v2.3.1
 	github.com/hashicorp/raft-wal v0.4.2
 	github.com/prometheus/client_golang v1.25.0
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // tests only: checks what commands print
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.etcd.io/bbolt v1.5.0
@@ -26,7 +26,7 @@ require (
 	golang.org/x/text v0.42.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
-	pgregory.net/rapid v1.3.0
+	pgregory.net/rapid v1.3.0 // tests only: random logs and their shrinking
 )
 
 require (
