@@ -28,6 +28,8 @@ var goldens = []goldenLine{
 	{"who-owns-nobody", "who-owns /plain"},
 	{"who-owns-ended", "who-owns /swept"},
 	{"who-owns-hostile", "who-owns " + hostile},
+	{"why", "why"},
+	{"why-since", "why --since 1h --limit 1"},
 	{"why-session", "why 0x1000012f99a0009"},
 	{"why-address", "why 10.0.0.7"},
 	{"why-path", "why /locks/a"},
@@ -93,6 +95,10 @@ func TestCommandsFail(t *testing.T) {
 		{"who-owns /none", NotFound, "there is no node /none; rollcall why /none says what removed it"},
 		{"why locks", WrongUse, "is none of: the id of a session"},
 		{"why 0xx", WrongUse, "is not the id"},
+		{"why --since -1s", WrongUse, "--since -1s; allowed is a length of time"},
+		{"why --since 1h 0x1000012f99a0009", WrongUse, "--since is for lists"},
+		{"why --since 1m /none", NotFound, "that the ensemble remembers within 1m"},
+		{"why --since 1s 10.0.0.7", NotFound, "none of the last 10,000 sessions that ended within 1s had a client at 10.0.0.7"},
 		{"why --limit 0 /a", WrongUse, "allowed is a number from 1 on"},
 		{"why /none", NotFound, "there is no node /none, and its removal is not among those"},
 		{"why 0x1000012f99a0001", NotFound, "session 0x1000012f99a0001 has not ended: it is connected, of 10.0.0.1:46396 on member 1"},
@@ -220,6 +226,8 @@ func TestSessionsAsks(t *testing.T) {
 		{"sessions --sort id --limit 1", []string{"GET /v1/sessions?limit=1"}},
 		{"sessions --sort left --limit 1", []string{"GET /v1/sessions", "GET /v1/sessions?from=2"}},
 		{"sessions --state connected --member 2 --address 10.0.0.1 --auth digest:super:x", []string{"GET /v1/sessions?address=10.0.0.1&member=2&state=connected digest super:x"}},
+		{"why --since 1s", []string{"GET /v1/ends", "GET /v1/removals"}}, // the next page would be older
+		{"why --limit 1", []string{"GET /v1/ends?limit=1", "GET /v1/removals?limit=1"}},
 		{"why --limit 1 10.0.0.7", []string{"GET /v1/ends?address=10.0.0.7&limit=1"}},
 	} {
 		f.requests()

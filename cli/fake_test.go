@@ -70,6 +70,7 @@ func newFakeMember(t *testing.T) *fakeMember {
 			{Path: "/locks/a", Removed: ago(3 * time.Minute), Zxid: "0x400000012", Cause: "session ended", Session: end.ID, Address: end.Address, Member: 2, End: &end},
 			{Path: "/locks/a", Removed: ago(26 * time.Hour), Zxid: "0x300000001", Cause: "delete", Session: "0x5", Address: "10.0.0.9:1", Member: 3},
 			{Path: "/locks/a", Removed: ago(27 * time.Hour), Zxid: "0x2000000ff", Cause: "ttl"},
+			{Path: hostile, Removed: ago(28 * time.Hour), Zxid: "0x2000000fe", Cause: "container"},
 		},
 		owners: map[string]api.Owner{
 			"/locks/a": {Path: "/locks/a", Kind: "ephemeral", ID: first.ID, Session: &first, Silent: []api.Silence{}},
@@ -149,7 +150,7 @@ func (f *fakeMember) mux() http.Handler {
 		}))
 	})
 	handle("GET /v1/removals", func(r *http.Request) any {
-		return pageOf(r, slices.DeleteFunc(slices.Clone(f.removals), func(e api.Removal) bool { return e.Path != r.FormValue("path") }))
+		return pageOf(r, slices.DeleteFunc(slices.Clone(f.removals), func(e api.Removal) bool { return r.FormValue("path") != "" && e.Path != r.FormValue("path") }))
 	})
 	return mux
 }

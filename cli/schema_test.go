@@ -23,7 +23,7 @@ const schemaPage = "../docs/commands.schema.json"
 var outputs = map[string]any{
 	"status": []memberRow{}, "sessions": []api.Session{}, "session show": sessionDetail{}, "session kill": []api.End{}, "who-owns": api.Owner{},
 	"connections": []api.Connection{}, "watches": []api.Watch{}, "log-level": []levelRow{}, "config show": []api.Setting{}, "config check": []api.Setting{},
-	"why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
+	"why": lately{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
 	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": created{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
 	"load": loadedRow{}, "load --dry-run": []changeRow{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
 }
@@ -160,7 +160,7 @@ func (g goldenLine) schema() string {
 	switch {
 	case words[0] == "session":
 		return words[0] + " " + words[1]
-	case words[0] != "why":
+	case words[0] != "why" || len(words) == 1 || strings.HasPrefix(words[1], "--"):
 		return words[0]
 	case strings.HasPrefix(words[1], "/"):
 		return "why PATH"

@@ -15,35 +15,128 @@ import (
 	"rollcall/api"
 )
 
+// asksWhy is the command that says how sessions ended, and what removed nodes.
+type asksWhy struct {
+	*ask
+	limit int
+	since time.Duration // 0: however long ago
+}
+
 // newWhy returns the command that says how sessions ended and what removed nodes.
 func newWhy(w World) *cobra.Command {
-	a, limit := newAsk(w), 0
+	a := &asksWhy{ask: newAsk(w)}
 	cmd := &cobra.Command{
-		Use: "why [flags] ID|PATH|ADDRESS", Short: "say how a session ended, or what removed a node", GroupID: Look, Args: Takes(1, 1, "the id of a session, a path, or the address of a client"),
-		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a path. If the node exists, it names the owner. The ensemble stores its last " +
-			"10,000 ended sessions, so that no restart forgets them. Each member remembers the last removals of nodes in its memory alone: a member that is started again has forgotten those before.",
-		Example: "  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall why 10.0.0.7",
+		Use: "why [flags] [ID|PATH|ADDRESS]", Short: "say how sessions ended, and what removed nodes", GroupID: Look, Args: Takes(0, 1, "the id of a session, a path, or the address of a client"),
+		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a path. If the node exists, it names the owner. Without an argument it lists the " +
+			"sessions that ended last, and the nodes that were removed last, the newest first. The ensemble stores its last 10,000 ended sessions, so that no restart " +
+			"forgets them. Each member remembers the last removals of nodes in its memory alone: a member that is started again has forgotten those before.",
+		Example: "  rollcall why --since 10m\n  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall why 10.0.0.7",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, about := cmd.Context(), args[0]
-			switch {
-			case limit < 1:
-				return With(WrongUse, fmt.Errorf("why: --limit %d; allowed is a number from 1 on", limit))
-			case strings.HasPrefix(about, "/"):
-				return whyGone(ctx, a, about, limit)
-			case isAddress(about):
-				return whyEnded(ctx, a, "address", about, limit)
-			case strings.HasPrefix(about, "0x"):
-				if err := checkID(about); err != nil {
-					return err
-				}
-				return whyEnded(ctx, a, "session", about, limit)
+			about := append(args, "")[0]
+			if err := a.check(about); err != nil {
+				return err
 			}
-			return With(WrongUse, fmt.Errorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as /locks/a, an IP address with or without a port", about))
+			switch {
+			case about == "":
+				return a.last(cmd.Context())
+			case strings.HasPrefix(about, "/"):
+				return a.gone(cmd.Context(), about)
+			case isAddress(about):
+				return a.ended(cmd.Context(), "address", about)
+			}
+			return a.ended(cmd.Context(), "session", about)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "print the newest `N` only")
+	cmd.Flags().IntVar(&a.limit, "limit", 20, "print the newest `N` of each list only")
+	cmd.Flags().DurationVar(&a.since, "since", 0, "only what happened within so `long`, such as 90s or 24h")
 	a.Register(cmd)
 	return cmd
+}
+
+// check returns an error if the flags are wrong, or what is asked about is none of what it may be.
+func (a *asksWhy) check(about string) error {
+	id := strings.HasPrefix(about, "0x")
+	switch {
+	case a.limit < 1:
+		return With(WrongUse, fmt.Errorf("why: --limit %d; allowed is a number from 1 on", a.limit))
+	case a.since < 0:
+		return With(WrongUse, fmt.Errorf("why: --since %v; allowed is a length of time, such as 10m, or 0 for however long ago", a.since))
+	case id && a.since != 0:
+		return With(WrongUse, errors.New("why: --since is for lists; a session ends once, so leave it out"))
+	case id:
+		return checkID(about)
+	case about == "" || strings.HasPrefix(about, "/") || isAddress(about):
+		return nil
+	}
+	return With(WrongUse, fmt.Errorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as /locks/a, an IP address with or without a port", about))
+}
+
+// newest returns the newest rows of a list that begins with them. at returns when a row happened.
+func newest[T any](ctx context.Context, a *asksWhy, path string, query url.Values, at func(T) time.Time) ([]T, error) {
+	rows, err := list[T](ctx, a.ask, path, query, a.limit)
+	if err != nil {
+		return nil, err
+	}
+	found, first := []T{}, a.Now().Add(-a.since)
+	for row, err := range rows {
+		switch {
+		case err != nil:
+			return nil, err
+		case a.since != 0 && at(row).Before(first):
+			return found, nil
+		}
+		found = append(found, row)
+	}
+	return found, nil
+}
+
+func (a *asksWhy) ends(ctx context.Context, query url.Values) ([]api.End, error) {
+	return newest(ctx, a, "ends", query, func(e api.End) time.Time { return e.Ended })
+}
+
+// removals returns removals with their paths as the user writes them.
+func (a *asksWhy) removals(ctx context.Context, query url.Values) ([]api.Removal, error) {
+	space, err := a.space()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := newest(ctx, a, "removals", query, func(r api.Removal) time.Time { return r.Removed })
+	for i := range rows {
+		rows[i].Path = space.Relative(rows[i].Path)
+	}
+	return rows, err
+}
+
+// within returns what an error says of --since.
+func (a *asksWhy) within() string {
+	if a.since == 0 {
+		return ""
+	}
+	return " within " + Duration(a.since)
+}
+
+// lately is what rollcall why says without an argument. Both lists begin with the newest.
+type lately struct {
+	Ends     []api.End     `json:"ends"`
+	Removals []api.Removal `json:"removals"`
+}
+
+// last prints how the last sessions ended, and what removed the last nodes.
+func (a *asksWhy) last(ctx context.Context) (err error) {
+	var answer lately
+	if answer.Ends, err = a.ends(ctx, url.Values{}); err != nil {
+		return err
+	}
+	if answer.Removals, err = a.removals(ctx, url.Values{}); err != nil {
+		return err
+	}
+	if !a.Text() {
+		return PrintOne(a.Output, nil, answer)
+	}
+	_, err = fmt.Fprintf(a.Out, "Sessions that ended%s, the newest first:\n", a.within())
+	err = errors.Join(err, Print(a.Output, endColumns(a.Now()), rowsOf(answer.Ends)))
+	_, werr := fmt.Fprintf(a.Out, "\nNodes that were removed%s, the newest first:\n", a.within())
+	return errors.Join(err, werr, Print(a.Output, removalColumns(a.Now()), rowsOf(answer.Removals)))
 }
 
 // isAddress reports whether text is an IP address, with or without a port.
@@ -53,26 +146,18 @@ func isAddress(text string) bool {
 	return err == nil || withPort == nil
 }
 
-// whyEnded prints the newest ends of the sessions that parameter selects.
-func whyEnded(ctx context.Context, a *ask, parameter, value string, limit int) error {
-	rows, err := list[api.End](ctx, a, "ends", url.Values{parameter: {value}}, limit)
-	if err != nil {
-		return err
-	}
-	var ends []api.End
-	for end, err := range rows {
-		if err != nil {
-			return err
-		}
-		ends = append(ends, end)
-	}
+// ended prints the newest ends of the sessions that parameter selects.
+func (a *asksWhy) ended(ctx context.Context, parameter, value string) error {
+	ends, err := a.ends(ctx, url.Values{parameter: {value}})
 	switch {
+	case err != nil:
+		return err
 	case len(ends) > 0:
 		return Print(a.Output, endColumns(a.Now()), rowsOf(ends))
 	case parameter == "session":
-		return stillAlive(ctx, a, value)
+		return stillAlive(ctx, a.ask, value)
 	}
-	return With(NotFound, fmt.Errorf("why: none of the last 10,000 sessions that ended had a client at %s", value))
+	return With(NotFound, fmt.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s", a.within(), value))
 }
 
 // stillAlive returns why a session has no end.
@@ -116,36 +201,24 @@ type gone struct {
 	Removals []api.Removal `json:"removals"` // newest first
 }
 
-// whyGone prints what removed the node at a path, and its owner if it exists.
-func whyGone(ctx context.Context, a *ask, path string, limit int) error {
+// gone prints what removed the node at a path, and its owner if it exists.
+func (a *asksWhy) gone(ctx context.Context, path string) error {
 	full, err := a.path(path)
 	if err != nil {
 		return err
 	}
-	space, err := a.space()
-	if err != nil {
-		return err
-	}
-	node, err := one[api.Owner](ctx, a, "owner", url.Values{"path": {full}})
+	node, err := one[api.Owner](ctx, a.ask, "owner", url.Values{"path": {full}})
 	if err != nil {
 		return err
 	}
 	node.Path = path
-	rows, err := list[api.Removal](ctx, a, "removals", url.Values{"path": {full}}, limit)
-	if err != nil {
+	answer := gone{Path: path, Node: node}
+	if answer.Removals, err = a.removals(ctx, url.Values{"path": {full}}); err != nil {
 		return err
-	}
-	answer := gone{Path: path, Node: node, Removals: []api.Removal{}}
-	for removal, err := range rows {
-		if err != nil {
-			return err
-		}
-		removal.Path = space.Relative(removal.Path)
-		answer.Removals = append(answer.Removals, removal)
 	}
 	switch {
 	case node.Kind == noNode && len(answer.Removals) == 0:
-		return With(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the ensemble remembers", path))
+		return With(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the ensemble remembers%s", path, a.within()))
 	case !a.Text():
 		return printOne(a.Output, nil, answer)
 	}
