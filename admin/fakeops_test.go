@@ -32,6 +32,7 @@ type fakeOps struct {
 
 	asked   string // method
 	filter  view.Filter
+	conn    view.ConnectionFilter
 	page    view.Page
 	id      jute.SessionID
 	path    string
@@ -135,7 +136,8 @@ func (f *fakeOps) Ephemerals(_ context.Context, id jute.SessionID, p view.Page) 
 	return answerOf(f, "ephemerals", p, f.paths)
 }
 
-func (f *fakeOps) Connections(_ context.Context, p view.Page) (view.Answer[view.Connection], error) {
+func (f *fakeOps) Connections(_ context.Context, filter view.ConnectionFilter, p view.Page) (view.Answer[view.Connection], error) {
+	f.conn = filter
 	return answerOf(f, "connections", p, f.conns)
 }
 

@@ -21,7 +21,7 @@ type Operations interface {
 	Session(ctx context.Context, id jute.SessionID) (view.Answer[view.Session], error)
 	SessionWatches(ctx context.Context, id jute.SessionID, p view.Page) (view.Answer[view.Watch], error)
 	Ephemerals(ctx context.Context, id jute.SessionID, p view.Page) (view.Answer[string], error)
-	Connections(ctx context.Context, p view.Page) (view.Answer[view.Connection], error)
+	Connections(ctx context.Context, f view.ConnectionFilter, p view.Page) (view.Answer[view.Connection], error)
 	Watches(ctx context.Context, path string, p view.Page) (view.Answer[view.Watch], error)
 	Owner(ctx context.Context, path string) (view.Owner, error)
 	Buckets(ctx context.Context) (view.Buckets, error)

@@ -27,7 +27,7 @@ var parameters = map[string]parameter{
 	"from":    {help: "where the page begins: the next of the page before"},
 	"id":      {help: "id of a session", pattern: sessionPattern},
 	"limit":   {help: "the most rows of the page; default 1000", most: view.MaxRows},
-	"member":  {help: "only those attached to this member", most: maxMember},
+	"member":  {help: "only those of this member", most: maxMember},
 	"path":    {help: "path of a node"},
 	"session": {help: "only those of the session with this id", pattern: sessionPattern},
 	"state":   {help: "only those in this state", values: []string{view.Connected.String(), view.Disconnected.String(), view.Unknown.String()}},

@@ -56,7 +56,7 @@ var v1 = []endpoint{
 		help: "the watches of a session's connection, by path", ask: (*HTTP).v1SessionWatches,
 	},
 	{
-		method: "GET", path: "/v1/connections", class: reads, long: true, answers: api.List[api.Connection]{}, params: []string{"limit", "from"},
+		method: "GET", path: "/v1/connections", class: reads, long: true, answers: api.List[api.Connection]{}, params: []string{"limit", "from", "member", "address"},
 		help: "the client connections of all members, by member", ask: (*HTTP).v1Connections,
 	},
 	{
@@ -238,11 +238,11 @@ func (h *HTTP) v1SessionWatches(q *query) (any, error) {
 }
 
 func (h *HTTP) v1Connections(q *query) (any, error) {
-	p := q.page()
+	f, p := view.ConnectionFilter{Member: uint32(q.number("member")), Address: q.address()}, q.page()
 	if q.err != nil {
 		return nil, q.err
 	}
-	a, err := h.ops.Connections(q.Context(), p)
+	a, err := h.ops.Connections(q.Context(), f, p)
 	return listOf(a, connectionRow), err
 }
 

@@ -111,7 +111,8 @@ func TestCommandsFail(t *testing.T) {
 		{"sessions --no", WrongUse, "unknown flag: --no"},
 		{"sessions --hosts x --admin=", WrongUse, `--hosts: "x" has no port; allowed is host:port`},
 		{"sessions --admin 127.0.0.1:1", NoMember, "connection refused"},
-		{"connections --limit -1", WrongUse, "allowed are numbers from 1 on"},
+		{"connections --limit -1", WrongUse, "allowed is a number from 1 on"},
+		{"connections --address 10.0.0.0/8", WrongUse, "allowed are an IP address"},
 		{"watches", WrongUse, "it takes one path, or --session ID"},
 		{"watches --session 0x1 /a", WrongUse, "it takes one path, or --session ID"},
 		{"watches --session 1", WrongUse, "is not the id of a session"},
@@ -226,6 +227,7 @@ func TestSessionsAsks(t *testing.T) {
 		{"sessions --sort id --limit 1", []string{"GET /v1/sessions?limit=1"}},
 		{"sessions --sort left --limit 1", []string{"GET /v1/sessions", "GET /v1/sessions?from=2"}},
 		{"sessions --state connected --member 2 --address 10.0.0.1 --auth digest:super:x", []string{"GET /v1/sessions?address=10.0.0.1&member=2&state=connected digest super:x"}},
+		{"connections --member 2 --address [fd00::7]:41234 --limit 1", []string{"GET /v1/connections?address=%5Bfd00%3A%3A7%5D%3A41234&limit=1&member=2"}},
 		{"why --since 1s", []string{"GET /v1/ends", "GET /v1/removals"}}, // the next page would be older
 		{"why --limit 1", []string{"GET /v1/ends?limit=1", "GET /v1/removals?limit=1"}},
 		{"why --limit 1 10.0.0.7", []string{"GET /v1/ends?address=10.0.0.7&limit=1"}},

@@ -16,27 +16,31 @@ import (
 
 // newConnections returns the command that lists the client connections.
 func newConnections(w World) *cobra.Command {
-	a, address, limit, of := newAsk(w), "", 0, 0
+	a, address, limit, of := newAsk(w), "", 0, ""
 	cmd := &cobra.Command{
 		Use: "connections [flags]", Short: "list the client connections of all members", GroupID: Look, Args: Takes(0, 0, "flags only"),
 		Long: "Lists the client connections of all members, by member.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 0 || of < 0 {
-				return With(WrongUse, fmt.Errorf("connections: --limit %d, --member %d; allowed are numbers from 1 on, or 0 for all", limit, of))
+			if limit < 0 {
+				return With(WrongUse, fmt.Errorf("connections: --limit %d; allowed is a number from 1 on, or 0 for all", limit))
 			}
-			rows, err := list[api.Connection](cmd.Context(), a, "connections", url.Values{}, 0)
+			query := url.Values{}
+			for name, value := range map[string]string{"member": of, "address": address} {
+				if value != "" {
+					query.Set(name, value)
+				}
+			}
+			rows, err := list[api.Connection](cmd.Context(), a, "connections", query, limit)
 			if err != nil {
 				return err
 			}
 			if !w.OutTerminal {
 				rows = counted(w, "connections", rows)
 			}
-			return Print(a.Output, connectionColumns(w.Now()), filtered(rows, limit, func(c api.Connection) bool {
-				return (of == 0 || int(c.Member) == of) && (address == "" || c.Address == address || strings.HasPrefix(c.Address, address+":") || strings.HasPrefix(c.Address, "["+address+"]:"))
-			}))
+			return Print(a.Output, connectionColumns(w.Now()), rows)
 		},
 	}
-	cmd.Flags().IntVar(&of, "member", 0, "only connections of the member with this `number`")
+	cmd.Flags().StringVar(&of, "member", "", "only connections of the member with this `number`")
 	cmd.Flags().StringVar(&address, "address", "", "only connections of a client at this `address`, an IP with or without a port")
 	cmd.Flags().IntVar(&limit, "limit", 0, "print the first `N` only")
 	a.Register(cmd)

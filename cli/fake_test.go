@@ -135,6 +135,9 @@ func (f *fakeMember) mux() http.Handler {
 		return api.LogLevel{Level: f.level}
 	})
 	handle("GET /v1/connections", func(r *http.Request) any {
+		if strings.Contains(r.FormValue("address"), "/") {
+			return &api.Error{Status: 400, Text: "allowed are an IP address, and one with a port"}
+		}
 		return pageOf(r, []api.Connection{*f.sessions[0].Connection, {Member: 2, Number: 9, Address: "[fd00::7]:41234", Established: ago(time.Second), LastZxid: "0x0"}})
 	})
 	handle("GET /v1/owner", func(r *http.Request) any {

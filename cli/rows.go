@@ -21,21 +21,6 @@ func rowsOf[T any](rows []T) iter.Seq2[T, error] {
 	}
 }
 
-// filtered yields the rows for which keep returns true, at most limit of them; 0: all.
-func filtered[T any](rows iter.Seq2[T, error], limit int, keep func(T) bool) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		n := 0
-		for row, err := range rows {
-			if err == nil && !keep(row) {
-				continue
-			}
-			if n++; !yield(row, err) || n == limit {
-				return
-			}
-		}
-	}
-}
-
 // order is a column by which rows are sorted.
 type order[T any] struct {
 	compare func(a, b T) int

@@ -214,7 +214,7 @@ func (v *viewed) showsConnections(at uint32) {
 	v.t.Helper()
 	var all []view.Connection
 	for p := (view.Page{Limit: 2}); ; {
-		a, err := v.Member(at).View().Connections(v.t.Context(), p)
+		a, err := v.Member(at).View().Connections(v.t.Context(), view.ConnectionFilter{}, p)
 		if err != nil || len(a.Silent) > 0 {
 			v.t.Fatalf("member %d: %+v, %v", at, a, err)
 		}
@@ -229,6 +229,29 @@ func (v *viewed) showsConnections(at uint32) {
 	for _, c := range all {
 		if v.members[c.Session] != c.Member || v.lost[c.Session] {
 			v.t.Errorf("member %d shows %+v", at, c)
+		}
+	}
+}
+
+// showsConnectionsOf checks that the connections of one member, or at one address, are those of the sessions.
+func (v *viewed) showsConnectionsOf(at uint32, all []view.Session) {
+	v.t.Helper()
+	address := ""
+	for _, s := range all {
+		if s.State == view.Connected {
+			address = s.Address
+		}
+	}
+	for _, filter := range []view.ConnectionFilter{{Member: 2}, {Address: address}, {Address: "10.9.8.7"}} {
+		want := 0
+		for _, s := range all {
+			if s.State == view.Connected && (filter.Member == 0 || s.Member == filter.Member) && (filter.Address == "" || s.Address == filter.Address) {
+				want++
+			}
+		}
+		a, err := v.Member(at).View().Connections(v.t.Context(), filter, view.Page{})
+		if err != nil || len(a.Rows) != want || (want > 0) != (filter.Address != "10.9.8.7") {
+			v.t.Errorf("member %d: %d connections of %+v, want %d: %v", at, len(a.Rows), filter, want, err)
 		}
 	}
 }
@@ -336,6 +359,7 @@ func TestViewFilters(t *testing.T) {
 					t.Errorf("member %d, %s:\n%+v, want\n%+v", at, name, got, want)
 				}
 			}
+			v.showsConnectionsOf(at, all)
 		}
 	})
 }

@@ -29,7 +29,7 @@ const (
 	// sessionsPerLock is how many sessions one answer looks at under one hold of the tree's lock, for which
 	// apply may have to wait: some tens of microseconds.
 	sessionsPerLock = 128
-	// scannedPerView is how many sessions one answer looks at to find those that are wanted: some tens of
+	// scannedPerView is how many sessions or connections one answer looks at to find those that are wanted: some tens of
 	// milliseconds.
 	scannedPerView = 512 * sessionsPerLock
 )
@@ -237,11 +237,20 @@ func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
 
 // connections returns client connections from a number on.
 func (v viewer) connections(ctx context.Context, q *proto.ViewConnections) *proto.ConnectionRows {
-	page := make([]tally.Connection, 0, rows(q.Limit))
-	page, next := v.m.server.ConnectionsFrom(ctx, page, v.from(q.Boot, q.First, nil).Connection)
-	r := &proto.ConnectionRows{Boot: v.m.boot, Next: next}
-	for i := range page {
-		r.Rows = append(r.Rows, connectionRow(&page[i]))
+	limit, want := rows(q.Limit), newClientFilter(string(q.Address))
+	r := &proto.ConnectionRows{Boot: v.m.boot, Next: v.from(q.Boot, q.First, nil).Connection}
+	for looked := 0; looked < scannedPerView && ctx.Err() == nil; {
+		page := make([]tally.Connection, 0, limit-len(r.Rows))
+		page, r.Next = v.m.server.ConnectionsFrom(ctx, page, r.Next)
+		for i := range page {
+			if want.matches(page[i].Addr) {
+				r.Rows = append(r.Rows, connectionRow(&page[i]))
+			}
+		}
+		if looked += len(page); r.Next == 0 || len(r.Rows) == limit {
+			break
+		}
+		runtime.Gosched() // clients wait for the processor meanwhile
 	}
 	return r
 }

@@ -2917,6 +2917,7 @@ type ViewConnections struct {
 	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"` // the run of the process that counted first; if it is another one, the page begins with the first connection
 	First         uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Address       []byte                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"` // only those of clients at this host, or host:port; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2970,6 +2971,13 @@ func (x *ViewConnections) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *ViewConnections) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
 }
 
 type ConnectionRows struct {
@@ -4326,11 +4334,12 @@ const file_rollcall_proto_rawDesc = "" +
 	"\awatches\x18\x03 \x01(\rR\awatches\x12\x14\n" +
 	"\x05timed\x18\x04 \x01(\bR\x05timed\x12\x19\n" +
 	"\bheard_ms\x18\x05 \x01(\x04R\aheardMs\x12\x17\n" +
-	"\aleft_ms\x18\x06 \x01(\x04R\x06leftMs\"Q\n" +
+	"\aleft_ms\x18\x06 \x01(\x04R\x06leftMs\"k\n" +
 	"\x0fViewConnections\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x04R\x05first\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit\"h\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\fR\aaddress\"h\n" +
 	"\x0eConnectionRows\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12.\n" +
 	"\x04rows\x18\x02 \x03(\v2\x1a.rollcall.v1.ConnectionRowR\x04rows\x12\x12\n" +

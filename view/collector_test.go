@@ -151,10 +151,10 @@ func TestBadQuestions(t *testing.T) {
 	ctx := t.Context()
 	for name, ask := range map[string]func() error{
 		"limit":             func() error { _, err := f.Sessions(ctx, Filter{}, Page{Limit: MaxRows + 1}); return err },
-		"negative limit":    func() error { _, err := f.Connections(ctx, Page{Limit: -1}); return err },
+		"negative limit":    func() error { _, err := f.Connections(ctx, ConnectionFilter{}, Page{Limit: -1}); return err },
 		"garbled cursor":    func() error { _, err := f.Sessions(ctx, Filter{}, Page{From: "x"}); return err },
 		"base64 of garbage": func() error { _, err := f.Sessions(ctx, Filter{}, Page{From: "eHh4"}); return err },
-		"another list's":    func() error { _, err := f.Connections(ctx, Page{From: page.Next}); return err },
+		"another list's":    func() error { _, err := f.Connections(ctx, ConnectionFilter{}, Page{From: page.Next}); return err },
 		"no path":           func() error { _, err := f.Watches(ctx, "", Page{}); return err },
 		"owner of no path":  func() error { _, err := f.Owner(ctx, ""); return err },
 		"session 0":         func() error { _, err := f.Session(ctx, 0); return err },

@@ -7,13 +7,15 @@ import (
 	"rollcall/tally"
 )
 
-// Connections returns a page of the client connections of all members: by member, and for each member in
-// the order in which they were made.
-func (c *Collector) Connections(ctx context.Context, p Page) (Answer[Connection], error) {
+// Connections returns a page of the client connections that a filter selects: by member, and for each member
+// in the order in which they were made. The page may be shorter than its limit although others follow.
+func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page) (Answer[Connection], error) {
 	return gather(ctx, c, p, source[Connection]{
-		list: connectionList,
+		list: connectionList, only: f.Member,
 		request: func(boot uint64, from tally.Place, limit uint32) *proto.ViewRequest {
-			return &proto.ViewRequest{About: &proto.ViewRequest_Connections{Connections: &proto.ViewConnections{Boot: boot, First: from.Connection, Limit: limit}}}
+			return &proto.ViewRequest{About: &proto.ViewRequest_Connections{Connections: &proto.ViewConnections{
+				Boot: boot, First: from.Connection, Limit: limit, Address: []byte(f.Address),
+			}}}
 		},
 		read: func(member uint32, reply *proto.ViewReply) (part[Connection], error) {
 			r := reply.GetConnections()
@@ -33,6 +35,7 @@ func (c *Collector) Connections(ctx context.Context, p Page) (Answer[Connection]
 // source says how to ask the members for parts of a list, whose rows come in the order of connections.
 type source[T any] struct {
 	list    list
+	only    uint32 // the member that is asked; 0: all are
 	request func(boot uint64, from tally.Place, limit uint32) *proto.ViewRequest
 	read    func(member uint32, reply *proto.ViewReply) (part[T], error)
 	place   func(T) tally.Place // of a row
@@ -61,7 +64,7 @@ func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a An
 	requests := map[uint32]*proto.ViewRequest{}
 	for _, id := range c.members {
 		switch {
-		case id < from.Member || isSilent(a.Silent, id):
+		case s.only != 0 && id != s.only || id < from.Member || isSilent(a.Silent, id):
 		case id == from.Member:
 			requests[id] = s.request(from.Boot, began, uint32(limit))
 		default:

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,7 @@ func TestConnections(t *testing.T) {
 		}
 		list := func(limit int) (got []string, pages int, silent []Silence) {
 			for p := (Page{Limit: limit}); ; {
-				a, err := f.Connections(t.Context(), p)
+				a, err := f.Connections(t.Context(), ConnectionFilter{}, p)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -65,12 +66,56 @@ func TestConnectionsAfterRestart(t *testing.T) {
 	}
 	f := newFake(t, 1)
 	f.conns[1] = []*proto.ConnectionRow{{Number: 1}, {Number: 2}, {Number: 3}}
-	a, err := f.Connections(t.Context(), Page{From: position{Member: 1, Boot: 99, First: 3}.cursor(connectionList, nil)})
+	a, err := f.Connections(t.Context(), ConnectionFilter{}, Page{From: position{Member: 1, Boot: 99, First: 3}.cursor(connectionList, nil)})
 	if err != nil || len(a.Rows) != 3 || len(a.Silent) > 0 {
 		t.Errorf("a cursor of another run: %+v, %v, want all connections", a, err)
 	}
-	if a, err = f.Connections(t.Context(), Page{From: position{Member: 1, Boot: 1, First: 3}.cursor(connectionList, nil)}); err != nil || len(a.Rows) != 1 {
+	if a, err = f.Connections(t.Context(), ConnectionFilter{}, Page{From: position{Member: 1, Boot: 1, First: 3}.cursor(connectionList, nil)}); err != nil || len(a.Rows) != 1 {
 		t.Errorf("a cursor of this run: %+v, %v, want one connection", a, err)
+	}
+}
+
+// A filter asks one member alone, and each of the members that are asked for one address.
+func TestConnectionFilter(t *testing.T) {
+	f := newFake(t, 3)
+	for id := uint32(1); id <= 3; id++ {
+		for i := range uint64(4) {
+			f.conns[id] = append(f.conns[id], &proto.ConnectionRow{Number: i + 1, Address: fmt.Append(nil, "10.0.0.", i%2, ":1")})
+		}
+	}
+	for _, tt := range []struct {
+		filter ConnectionFilter
+		want   string
+		asked  string // members
+	}{
+		{ConnectionFilter{Member: 2}, "[2-1 2-2 2-3 2-4]", "[2]"},
+		{ConnectionFilter{Address: "10.0.0.1:1"}, "[1-2 1-4 2-2 2-4 3-2 3-4]", "[1 2 3]"},
+		{ConnectionFilter{Member: 3, Address: "10.0.0.0:1"}, "[3-1 3-3]", "[3]"},
+		{ConnectionFilter{Member: 9}, "[]", "[]"}, // there is no such member
+	} {
+		for _, limit := range []int{1, 2, 10} {
+			got, asked := []string{}, map[uint32]bool{}
+			for p := (Page{Limit: limit}); ; {
+				a, err := f.Connections(t.Context(), tt.filter, p)
+				if err != nil || len(a.Silent) > 0 {
+					t.Fatalf("%+v: %+v, %v", tt.filter, a.Silent, err)
+				}
+				for _, c := range a.Rows {
+					got = append(got, fmt.Sprintf("%d-%d", c.Member, c.Number))
+				}
+				if p.From = a.Next; a.Next == "" {
+					break
+				}
+			}
+			for id, peer := range f.peers {
+				if len(peer.requests()) > 0 {
+					asked[id] = true
+				}
+			}
+			if who := slices.Sorted(maps.Keys(asked)); fmt.Sprint(got) != tt.want || fmt.Sprint(who) != tt.asked {
+				t.Errorf("%+v, pages of %d: %v of members %v, want %s of %s", tt.filter, limit, got, who, tt.want, tt.asked)
+			}
+		}
 	}
 }
 

@@ -245,7 +245,7 @@ func TestLies(t *testing.T) {
 		return a.Silent, err
 	}
 	all := func(c *Collector, ctx context.Context) ([]Silence, error) {
-		a, err := c.Connections(ctx, three)
+		a, err := c.Connections(ctx, ConnectionFilter{}, three)
 		return a.Silent, err
 	}
 	members := func(c *Collector, ctx context.Context) ([]Silence, error) {

@@ -123,6 +123,12 @@ type Filter struct {
 	Address string // a host, or host:port
 }
 
+// ConnectionFilter selects connections. A field that is zero selects all.
+type ConnectionFilter struct {
+	Member  uint32
+	Address string // a host, or host:port
+}
+
 // Connection is a client connection of a member.
 type Connection struct {
 	Member uint32
