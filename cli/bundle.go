@@ -82,7 +82,7 @@ func textPart(at string) func(context.Context, *api.Client) ([]byte, error) {
 
 // newBundle returns the command that puts all that helps to find a fault into one archive.
 func newBundle(w World) *cobra.Command {
-	link := NewLink(w)
+	link, out := NewLink(w), NewOutput(w)
 	var file string
 	cmd := &cobra.Command{
 		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: Look, Args: Takes(0, 0, "flags only"),
@@ -100,16 +100,17 @@ func newBundle(w World) *cobra.Command {
 			if file == "" {
 				file = "rollcall-support-" + w.Now().UTC().Format("20060102-150405") + ".tar.gz"
 			}
-			return writeBundle(cmd.Context(), w, file, members)
+			return writeBundle(cmd.Context(), w, out, file, members)
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "`name` of the archive, which must not exist (default rollcall-support-TIME.tar.gz)")
 	link.Register(cmd)
+	out.Register(cmd)
 	return cmd
 }
 
 // writeBundle makes the archive. If that fails, it removes it.
-func writeBundle(ctx context.Context, w World, file string, members []*api.Client) error {
+func writeBundle(ctx context.Context, w World, out *Output, file string, members []*api.Client) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("support-bundle: %w; --file takes another name", err)
@@ -122,8 +123,13 @@ func writeBundle(ctx context.Context, w World, file string, members []*api.Clien
 	for _, line := range b.missing {
 		_, _ = fmt.Fprintln(w.Err, "missing:", Visible(line)) // it is in the archive, too
 	}
-	_, err = fmt.Fprintln(w.Out, file)
-	return err
+	return PrintText(out, file+"\n", bundled{file, append([]string{}, b.missing...)})
+}
+
+// bundled is an archive that was written, as JSON has it.
+type bundled struct {
+	File    string   `json:"file"`
+	Missing []string `json:"missing"` // what could not be had, with the reasons
 }
 
 // archive is a bundle that is written.

@@ -14,9 +14,15 @@ import (
 // handOverTime is how long a member tries, at least, to hand leadership over before it closes connections.
 const handOverTime = 5 * time.Second
 
+// drainedRow is what a drain has done, as JSON has it.
+type drainedRow struct {
+	Admin string `json:"admin"` // URL of the member's port for operators
+	api.Drained
+}
+
 // newDrain returns the command that prepares a member for its end.
 func newDrain(w World) *cobra.Command {
-	link := NewLink(w)
+	link, out := NewLink(w), NewOutput(w)
 	over := 5 * time.Second
 	cmd := &cobra.Command{
 		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: Act, Args: Takes(0, 0, "flags only"),
@@ -38,7 +44,8 @@ func newDrain(w World) *cobra.Command {
 			case err != nil:
 				return fmt.Errorf("drain: %s: %w", admin.Base, Explained(err))
 			}
-			if _, err := fmt.Fprintf(w.Out, "%s: drained, %d connections closed in %v\n", admin.Base, done.Connections, time.Duration(done.TookMs)*time.Millisecond); err != nil {
+			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.Base, done.Connections, time.Duration(done.TookMs)*time.Millisecond)
+			if err := PrintText(out, text, drainedRow{admin.Base, done}); err != nil {
 				return err
 			}
 			if done.Leads {
@@ -48,6 +55,7 @@ func newDrain(w World) *cobra.Command {
 		},
 	}
 	link.Register(cmd)
+	out.Register(cmd)
 	cmd.Flags().DurationVar(&over, "over", over, "`time` over which the connections are closed, a minute at most")
 	return cmd
 }

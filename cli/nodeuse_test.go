@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -197,6 +198,33 @@ func TestWatchCount(t *testing.T) {
 `
 	if got := stable(out.String()); got != want {
 		t.Errorf("printed\n%s\nwant\n%s", got, want)
+	}
+	fits(t, "watch", out.String())
+}
+
+// The JSON of rollcall watch is as its schema says when Ctrl-C ends it, with events and without any.
+func TestWatchJSON(t *testing.T) {
+	w, s := nodeWorld(t)
+	for _, paths := range [][]string{nil, {"/a"}, {"/a/b", "/a/\u202ec"}} {
+		out := newLive()
+		w.Out = out
+		ended := start(t, w, "watch", "-r", "-o", "json", "/a")
+		awaitWatch(t, s, "/a")
+		for _, path := range paths {
+			if _, err := s.Client.Create(t.Context(), s.Full(path), nil, jute.Persistent, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out.wait(t, len(paths)) // the line of an event ends when the next one begins
+		for len(paths) > 0 && !strings.Contains(out.String(), strings.Trim(strconv.QuoteToASCII(paths[len(paths)-1]), `"`)) {
+			<-out.more
+		}
+		if err := ended(); err != nil {
+			t.Error(err)
+		}
+		if fits(t, "watch", out.String()); strings.Count(out.String(), `"zxid":"0x`) != len(paths) {
+			t.Errorf("after %q printed %s", paths, out)
+		}
 	}
 }
 

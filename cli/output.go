@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -93,6 +94,15 @@ func Print[T any](o *Output, columns []Column[T], rows iter.Seq2[T, error]) erro
 }
 
 const outBuffer = 64 << 10 // bytes
+
+// PrintText prints a text for people, or v as one object.
+func PrintText(o *Output, text string, v any) error {
+	if !o.Text() {
+		return printOne(o, nil, v)
+	}
+	_, err := io.WriteString(o.world.Out, text)
+	return err
+}
 
 // printOne prints one row: a line for each of its columns, those of wide included, or one object.
 func printOne[T any](o *Output, columns []Column[T], row T) error {

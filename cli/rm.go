@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,7 @@ func newRm(w World) *cobra.Command {
 	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "with -r: print the paths of the nodes, and delete none")
 	cmd.Flags().BoolVar(&r.yes, "yes", false, "with -r: do it without asking")
 	versionFlag(cmd, &r.version, "version")
+	r.Output.Register(cmd)
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error { return With(WrongUse, r.check(args[0])) }
 	return cmd
 }
@@ -51,34 +53,81 @@ func (r *removal) check(path string) error {
 
 func (r *removal) run(ctx context.Context, s subtree.Space, args []string) error {
 	path := args[0]
-	if !r.recursive {
-		return s.Write(ctx, func(ctx context.Context) error { return s.Client.Delete(ctx, s.Full(path), r.version) })
-	}
-	if !r.dryRun && !r.yes {
+	switch {
+	case !r.recursive:
+		if err := s.Write(ctx, func(ctx context.Context) error { return s.Client.Delete(ctx, s.Full(path), r.version) }); err != nil {
+			return err
+		}
+		return PrintText(r.Output, "", removed{path, 1})
+	case r.dryRun:
+		return r.print(r.would(ctx, s, path))
+	case !r.yes:
 		if err := r.confirm(ctx, s, path); err != nil {
 			return err
 		}
 	}
 	progress := newProgress(r.World, "nodes deleted", 0)
 	defer progress.Done()
-	done, err := s.Remove(ctx, path, subtree.Removing{DryRun: r.dryRun, Each: func(path string, deleted bool) {
-		if progress.Add(1); r.dryRun && deleted {
-			_, _ = fmt.Fprintln(r.Out, Visible(path)) // nothing can be done about an error
-		}
-	}})
+	done, err := s.Remove(ctx, path, subtree.Removing{Each: func(string, bool) { progress.Add(1) }})
 	progress.Done()
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: interrupted after %s deleted; the same command deletes the rest", path, nodesWere(done.Nodes))
-	case err != nil && done.Nodes > 0 && !r.dryRun:
+	case err != nil && done.Nodes > 0:
 		return fmt.Errorf("after %s deleted: %w", nodesWere(done.Nodes), err)
-	case err != nil || r.dryRun:
+	case err != nil:
 		return err
 	case done.Left > 0:
 		return fmt.Errorf("%s deleted, and %s left, because others created children there meanwhile: %w; the same command tries again", nodesWere(done.Nodes), nodesWere(done.Left), jute.NotEmpty)
 	}
-	_, err = fmt.Fprintf(r.Out, "%s deleted.\n", nodesWere(done.Nodes))
-	return err
+	return PrintText(r.Output, nodesWere(done.Nodes)+" deleted.\n", removed{path, done.Nodes})
+}
+
+// removed says what was deleted, as JSON has it.
+type removed struct {
+	Path  string `json:"path"`
+	Nodes int    `json:"nodes"` // with those below it
+}
+
+// removable is a node that would be deleted, as JSON has it.
+type removable struct {
+	Path string `json:"path"`
+}
+
+// would yields the nodes that a removal would delete, children first.
+func (r *removal) would(ctx context.Context, s subtree.Space, path string) iter.Seq2[removable, error] {
+	return func(yield func(removable, error) bool) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		more := true
+		_, err := s.Remove(ctx, path, subtree.Removing{DryRun: true, Each: func(path string, deleted bool) {
+			if more && deleted {
+				more = yield(removable{path}, nil)
+			}
+			if !more {
+				stop()
+			}
+		}})
+		if more && err != nil {
+			yield(removable{}, err)
+		}
+	}
+}
+
+// print prints the nodes that would be deleted: for people, a path on each line.
+func (r *removal) print(rows iter.Seq2[removable, error]) error {
+	if !r.Text() {
+		return Print(r.Output, nil, rows)
+	}
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(r.Out, Visible(row.Path)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func nodesWere(n int) string { return plural(n, "node was", "nodes were") }

@@ -3,7 +3,11 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -26,6 +30,7 @@ var outputs = map[string]any{
 	"why": lately{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
 	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": created{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
 	"load": loadedRow{}, "load --dry-run": []changeRow{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
+	"drain": drainedRow{}, "rm": removed{}, "rm --dry-run": []removable{}, "support-bundle": bundled{}, "word": []wordAnswer{}, "health": Health{}, "version": Version{}, "recover": Recovered{},
 }
 
 // docs/commands.schema.json has the schema of each output. Its keys are in lower case.
@@ -133,24 +138,60 @@ func keysOf(properties map[string]any) []any {
 // The JSON of each command is as its schema says.
 func TestJSONFitsItsSchema(t *testing.T) {
 	f, token := newFakeMember(t), tokenFile(t)
-	c := jsonschema.NewCompiler()
 	for _, tt := range goldens {
 		out, _, err := f.execute(t, nil, append(strings.Fields(strings.ReplaceAll(tt.line, "TOKEN", token)), "-o", "json")...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		command := tt.schema()
-		schema, err := c.Compile(schemaPage + "#/$defs/" + strings.ReplaceAll(command, " ", "%20"))
-		if err != nil {
-			t.Fatal(err)
+		fits(t, tt.schema(), out.String())
+	}
+}
+
+// fits checks that what a command printed with -o json is as its schema says.
+func fits(t *testing.T, command, printed string) {
+	t.Helper()
+	schema, err := jsonschema.NewCompiler().Compile(schemaPage + "#/$defs/" + strings.ReplaceAll(command, " ", "%20"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(printed))
+	if err == nil {
+		err = schema.Validate(value)
+	}
+	if err != nil {
+		t.Errorf("%s: %v:\n%s", command, err, printed)
+	}
+}
+
+// Commands whose results are a text for people print the same as JSON, as their schemas say, and as YAML.
+func TestResultsAsJSON(t *testing.T) {
+	w, _ := nodeWorld(t)
+	must(t, w, "create -p /a/b/c")
+	fits(t, "rm --dry-run", must(t, w, "rm -r --dry-run -o json /a"))
+	fits(t, "rm", must(t, w, "rm -o json /a/b/c"))
+	if got, want := must(t, w, "rm -r --yes -o yaml /a"), "path: /a\nnodes: 2\n"; got != want {
+		t.Errorf("rm -o yaml printed %q, want %q", got, want)
+	}
+	w.Env = []string{"ROLLCALL_HOSTS=" + memberAddr}
+	got := must(t, w, "word -o json srvr")
+	if fits(t, "word", got); !strings.Contains(got, `"word":"srvr","answer":"Zookeeper version: `) {
+		t.Errorf("word -o json printed %s", got)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/log" {
+			w.WriteHeader(http.StatusForbidden)
 		}
-		value, err := jsonschema.UnmarshalJSON(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := schema.Validate(value); err != nil {
-			t.Errorf("%s: %v", tt.line, err)
-		}
+		_, _ = io.WriteString(w, `{"items":[],"next":"","silent":[],"connections":7,"leads":false,"took_ms":5}`)
+	}))
+	defer server.Close()
+	w.Env = []string{"ROLLCALL_ADMIN=" + server.URL, "ROLLCALL_AUTH=digest:super:x"}
+	got = must(t, w, "drain -o json")
+	if fits(t, "drain", got); !strings.Contains(got, `"connections": 7`) {
+		t.Errorf("drain -o json printed %s", got)
+	}
+	got = must(t, w, "support-bundle -o json --file "+filepath.Join(t.TempDir(), "b.tar.gz"))
+	if fits(t, "support-bundle", got); !strings.Contains(got, "/log.json: status 403") {
+		t.Errorf("support-bundle -o json printed %s", got)
 	}
 }
 

@@ -131,7 +131,7 @@ func (a *asksWhy) last(ctx context.Context) (err error) {
 		return err
 	}
 	if !a.Text() {
-		return PrintOne(a.Output, nil, answer)
+		return printOne(a.Output, nil, answer)
 	}
 	_, err = fmt.Fprintf(a.Out, "Sessions that ended%s, the newest first:\n", a.within())
 	err = errors.Join(err, Print(a.Output, endColumns(a.Now()), rowsOf(answer.Ends)))

@@ -20,13 +20,16 @@ const (
 	wordTime = 10 * time.Second
 	// maxLine is how much of a line is held in memory, in bytes. Longer ones are printed in parts.
 	maxLine = 64 << 10
+	// maxHeld is how much of an answer is held in memory for JSON and YAML, in bytes. Only lists of all sessions or
+	// watches of a large ensemble are longer.
+	maxHeld = 32 << 20
 )
 
 var fourLetters = regexp.MustCompile(`^[a-z]{4}$`)
 
 // newWord returns the command that sends a four-letter word.
 func newWord(w World) *cobra.Command {
-	link := NewLink(w)
+	link, out := NewLink(w), NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "word [flags] WORD", Short: "send a four-letter word such as mntr, and print the answer", GroupID: Look, Args: Takes(1, 1, "one word"),
 		Long: "Sends a four-letter word such as mntr to each member of --hosts, and prints the answers. If there are several members, each answer has the member's address above " +
@@ -41,23 +44,53 @@ func newWord(w World) *cobra.Command {
 				return With(WrongUse, fmt.Errorf("word: %.100q is not a word of four letters; docs/words.md lists them", args[0]))
 			}
 			var failed []error
+			answers := []wordAnswer{}
 			for i, addr := range hosts {
-				if len(hosts) > 1 {
+				if len(hosts) > 1 && out.Text() {
 					_, _ = fmt.Fprintln(w.Out, map[bool]string{true: "\n"}[i > 0]+addr) // the answer's error counts
 				}
-				if err := sendWord(cmd.Context(), w.Out, addr, args[0]); err != nil {
-					failed = append(failed, fmt.Errorf("word: %s: %w", addr, err))
+				text := new(strings.Builder)
+				take := func(answer *bufio.Reader) error { return copyVisible(w.Out, answer) }
+				if !out.Text() {
+					take = func(answer *bufio.Reader) error { return copyBounded(text, answer) }
 				}
+				if err := sendWord(cmd.Context(), addr, args[0], take); err != nil {
+					failed = append(failed, fmt.Errorf("word: %s: %w", addr, err))
+					continue
+				}
+				answers = append(answers, wordAnswer{addr, args[0], text.String()})
+			}
+			if !out.Text() && len(answers) > 0 {
+				failed = append(failed, Print(out, nil, rowsOf(answers)))
 			}
 			return errors.Join(failed...)
 		},
 	}
+	out.Register(cmd)
 	link.registerAddresses(cmd, "`host:port,...` of the members to ask")
 	return cmd
 }
 
-// sendWord sends a word to the member at addr and copies the answer to out.
-func sendWord(ctx context.Context, out io.Writer, addr, word string) error {
+// wordAnswer is the answer of a member to a word, as JSON has it.
+type wordAnswer struct {
+	Server string `json:"server"` // host:port
+	Word   string `json:"word"`
+	Answer string `json:"answer"` // as the member sent it
+}
+
+// copyBounded copies an answer of at most maxHeld bytes.
+func copyBounded(out io.Writer, in io.Reader) error {
+	switch n, err := io.Copy(out, io.LimitReader(in, maxHeld+1)); {
+	case err != nil:
+		return With(NoMember, fmt.Errorf("the answer is not complete: %w", err))
+	case n > maxHeld:
+		return fmt.Errorf("the answer has more than %d bytes, which JSON and YAML do not hold; leave -o out", maxHeld)
+	}
+	return nil
+}
+
+// sendWord sends a word to the member at addr. take reads the answer.
+func sendWord(ctx context.Context, addr, word string, take func(answer *bufio.Reader) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	conn, err := (&net.Dialer{Timeout: wordTime}).DialContext(ctx, "tcp", addr)
@@ -78,7 +111,7 @@ func sendWord(ctx context.Context, out io.Writer, addr, word string) error {
 	case len(begin) == 0:
 		return With(NoMember, fmt.Errorf("the connection ended without an answer (%w); is that a port where a member takes clients, and does it know the word?", err))
 	}
-	return copyVisible(out, answer)
+	return take(answer)
 }
 
 // notListed is what a member says after a word that is not on its whitelist, up to the reason.

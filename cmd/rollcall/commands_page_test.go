@@ -136,7 +136,7 @@ func TestCommandsPageExamples(t *testing.T) {
 }
 
 // checkedJSON are the commands whose examples are run again with -o json. They change nothing.
-var checkedJSON = []string{"status", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "sync"}
+var checkedJSON = []string{"status", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "sync", "version", "word"}
 
 // checkJSON checks that a command line of the page prints JSON as its schema says.
 func (e threeMembers) checkJSON(t *testing.T, schemas, line string) {

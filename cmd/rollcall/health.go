@@ -24,7 +24,7 @@ const (
 
 // newHealth returns the command that asks the member of this machine whether it serves clients.
 func newHealth(w cli.World) *cobra.Command {
-	addr := ""
+	addr, out := "", cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "health [flags] [zoo.cfg]", Short: "exit with 0 if the member of this machine serves clients", GroupID: cli.Run,
 		Long: "Prints the role of the member of this machine, and exits with 0, if it serves clients. Otherwise it exits with 1 and says why.",
@@ -36,16 +36,17 @@ func newHealth(w cli.World) *cobra.Command {
 					return told{fmt.Errorf("health: %w", err)}
 				}
 			}
-			return health(cmd.Context(), addr, w.Out)
+			return health(cmd.Context(), addr, out)
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "", "`host:port` of the member (default: where the configuration puts its clients)")
+	out.Register(cmd)
 	return cmd
 }
 
 // health asks the member at addr for its mode and prints it. It returns an error if there is no
 // answer within healthTimeout, or if the member does not serve clients.
-func health(ctx context.Context, addr string, stdout io.Writer) error {
+func health(ctx context.Context, addr string, out *cli.Output) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return cli.With(cli.WrongUse, fmt.Errorf("health: -addr %s: allowed is host:port", config.Brief(addr)))
 	}
@@ -55,8 +56,7 @@ func health(ctx context.Context, addr string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("health: %s: %w", addr, err)
 	}
-	_, err = fmt.Fprintf(stdout, "%s: %s\n", addr, mode)
-	return err
+	return cli.PrintText(out, fmt.Sprintf("%s: %s\n", addr, mode), cli.Health{Address: addr, Role: mode})
 }
 
 // healthAddr returns where the member that file or env describes takes clients, as seen from its own

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/cli"
 )
 
 // answerWord accepts connections at addr until the test ends, and answers srvr with text. If text
@@ -49,7 +51,7 @@ func TestHealth(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			addr := answerWord(t, tt.answer)
 			var out bytes.Buffer
-			err := health(t.Context(), addr, &out)
+			err := health(t.Context(), addr, cli.NewOutput(cli.World{Out: &out}))
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -82,7 +84,7 @@ func TestHealthRefused(t *testing.T) {
 	addr := l.Addr().String()
 	_ = l.Close()
 	var out bytes.Buffer
-	if err := health(t.Context(), addr, &out); err == nil || out.Len() > 0 {
+	if err := health(t.Context(), addr, cli.NewOutput(cli.World{Out: &out})); err == nil || out.Len() > 0 {
 		t.Errorf("health: %v, printed %q", err, out.String())
 	}
 }

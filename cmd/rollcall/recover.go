@@ -29,7 +29,7 @@ A member that is stopped cannot be asked. Run this command on each one that has 
 // newRecover returns the command that lets the survivor of a lost majority start.
 func newRecover(w cli.World) *cobra.Command {
 	var f memberFlags
-	yes, force := false, false
+	yes, force, out := false, false, cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority start alone", GroupID: cli.Run, Args: cli.Takes(0, 1, oneFile),
 		Long: "Lets the survivor of a lost majority start alone, with the server list in its zoo.cfg. Run it on a member that is stopped. Before it changes anything, it says what the " +
@@ -39,20 +39,25 @@ func newRecover(w cli.World) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return recoverMember(cmd.Context(), cfg, log.Logger(), yes, force, w)
+			return recoverMember(cmd.Context(), cfg, log.Logger(), yes, force, w, out)
 		},
 	}
 	f.register(cmd)
+	out.Register(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
 	cmd.Flags().BoolVar(&force, "force", false, "do it even if another member is known to have more data, which is lost then")
 	return cmd
 }
 
 // recoverMember lets the survivor of a lost majority start, with the server list in its zoo.cfg.
-func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.World) error {
+func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.World, out *cli.Output) error {
 	stdout := w.Out
+	if !out.Text() {
+		stdout = w.Err // JSON is alone on stdout
+	}
 	recovery := member.Recovery{ID: cfg.MyID, Servers: voters(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, Logger: logger}
-	if err := survey(ctx, recovery, force, stdout); err != nil {
+	findings, err := survey(ctx, recovery, force, stdout)
+	if err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
 	names := make([]string, 0, len(recovery.Servers))
@@ -73,24 +78,40 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	if err := member.Recover(recovery); err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
-	_, err := fmt.Fprintf(stdout, "Member %d can be started now.\n", cfg.MyID)
-	return err
+	return cli.PrintText(out, fmt.Sprintf("Member %d can be started now.\n", cfg.MyID), recovered(findings))
 }
 
 // survey prints how far the data of this member go, and of the others that answer. It returns an error
 // if another one is known to have more, unless force is set.
-func survey(ctx context.Context, r member.Recovery, force bool, stdout io.Writer) error {
+func survey(ctx context.Context, r member.Recovery, force bool, stdout io.Writer) ([]member.Finding, error) {
 	findings, err := member.Examine(ctx, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := io.WriteString(stdout, describe(findings)); err != nil {
-		return err
+		return nil, err
 	}
 	if force {
-		return nil
+		return findings, nil
 	}
-	return behind(findings)
+	return findings, behind(findings)
+}
+
+// recovered returns what a recovery prints with -o json. The first finding is about the survivor.
+func recovered(findings []member.Finding) cli.Recovered {
+	r := cli.Recovered{Member: findings[0].ID, Members: []cli.Extents{}}
+	for _, f := range findings {
+		row := cli.Extents{Member: f.ID, Address: f.Raft, Index: f.Index, Term: f.Term}
+		if !f.At.IsZero() {
+			at := f.At.UTC().Truncate(time.Millisecond)
+			row.Written = &at
+		}
+		if f.Err != nil {
+			row.Silent = f.Err.Error()
+		}
+		r.Members = append(r.Members, row)
+	}
+	return r
 }
 
 // behind returns an error if another member is known to have more data than the first.

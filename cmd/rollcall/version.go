@@ -13,13 +13,15 @@ import (
 
 // newVersion returns the command that prints what this program was built from.
 func newVersion(w cli.World) *cobra.Command {
-	return &cobra.Command{
+	out := cli.NewOutput(w)
+	cmd := &cobra.Command{
 		Use: "version", Short: "print the version, and the commit with its date", GroupID: cli.Tools, Args: cli.Takes(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(w.Out, builtFrom())
-			return err
+			return cli.PrintText(out, builtFrom().String()+"\n", builtFrom().row())
 		},
 	}
+	out.Register(cmd)
+	return cmd
 }
 
 // release is this program's version, which CHANGELOG.md names too. A build before the release of that
@@ -97,6 +99,16 @@ func (c commit) built() time.Time {
 		return time.Unix(0, 0).UTC()
 	}
 	return c.date.UTC()
+}
+
+// row is what the command version prints with -o json.
+func (c commit) row() cli.Version {
+	v := cli.Version{Version: release, Commit: c.id, Modified: c.modified}
+	if c.id != "" && !c.date.IsZero() {
+		at := c.date.UTC()
+		v.Committed = &at
+	}
+	return v
 }
 
 // String is what the command version prints.

@@ -1,0 +1,33 @@
+package cli
+
+import "time"
+
+// Health is what rollcall health prints with -o json.
+type Health struct {
+	Address string `json:"address"` // host:port where the member takes clients
+	Role    string `json:"role"`    // "leader", "follower" or "standalone"
+}
+
+// Version is what rollcall version prints with -o json.
+type Version struct {
+	Version   string     `json:"version"`   // such as 0.1.0
+	Commit    string     `json:"commit"`    // "": not known, because the program was built without git
+	Modified  bool       `json:"modified"`  // files had changes that were not committed
+	Committed *time.Time `json:"committed"` // the date of the commit; null: not known
+}
+
+// Recovered is what rollcall recover prints with -o json: the members' data as they were before.
+type Recovered struct {
+	Member  uint32    `json:"member"`  // the survivor, which can be started now
+	Members []Extents `json:"members"` // of the new ensemble; the survivor is the first
+}
+
+// Extents says how far the data of a member go.
+type Extents struct {
+	Member  uint32     `json:"member"`
+	Address string     `json:"address"` // host:port for the log
+	Index   uint64     `json:"index"`   // of the last log entry; 0: it has no data, or silent says why that is not known
+	Term    uint64     `json:"term"`    // of that entry
+	Written *time.Time `json:"written"` // when it was written; null: not known
+	Silent  string     `json:"silent"`  // why nothing is known; "": it has answered
+}
