@@ -57,7 +57,6 @@ func one[T any](ctx context.Context, a *ask, path string, query url.Values) (T, 
 	if err != nil {
 		return *new(T), err
 	}
-	defer newProgress(a.World, "asking the members", 0).Done()
 	answer, err := api.Get[T](ctx, c, path, query)
 	return answer, Explained(err)
 }

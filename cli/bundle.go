@@ -116,6 +116,8 @@ func writeBundle(ctx context.Context, w World, out *Output, file string, members
 		return fmt.Errorf("support-bundle: %w; --file takes another name", err)
 	}
 	b := newArchive(f, w.Now(), strings.TrimSuffix(path.Base(file), ".tar.gz"))
+	b.progress = newProgress(w, "parts", len(ensembleParts)+len(members)*len(memberParts))
+	defer b.progress.Done()
 	err = errors.Join(b.collect(ctx, members), b.close(), f.Close())
 	if err != nil {
 		return errors.Join(fmt.Errorf("support-bundle: %w", err), os.Remove(file))
@@ -139,6 +141,8 @@ type archive struct {
 	now     time.Time
 	top     string // folder of all files
 	missing []string
+
+	progress *progress // counts the parts
 }
 
 func newArchive(out io.Writer, now time.Time, top string) *archive {
@@ -170,6 +174,7 @@ func (b *archive) parts(ctx context.Context, folder string, member *api.Client, 
 		timed, stop := context.WithTimeout(ctx, bundleTime)
 		content, err := p.ask(timed, member)
 		stop()
+		b.progress.Add(1)
 		switch {
 		case ctx.Err() != nil:
 			return errors.New("stopped before the archive was complete")

@@ -34,10 +34,7 @@ func newConnections(w World) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !w.OutTerminal {
-				rows = counted(w, "connections", rows)
-			}
-			return Print(a.Output, connectionColumns(w.Now()), rows)
+			return Print(a.Output, connectionColumns(w.Now()), counted(a.World, "connections", rows))
 		},
 	}
 	cmd.Flags().StringVar(&of, "member", "", "only connections of the member with this `number`")
@@ -93,10 +90,7 @@ func newWatches(w World) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !w.OutTerminal {
-				rows = counted(w, "watches", rows)
-			}
-			return Print(a.Output, watchColumns(), rows)
+			return Print(a.Output, watchColumns(), counted(a.World, "watches", rows))
 		},
 	}
 	cmd.Flags().StringVar(&session, "session", "", "list the watches of the session with this `id`")

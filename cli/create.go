@@ -170,7 +170,8 @@ func (c *creation) keep(ctx context.Context) error {
 // createParents creates the nodes above path that are missing, those that --hosts puts before it included. It
 // looks first: a create that is not allowed is refused, even if the node exists.
 func createParents(ctx context.Context, s subtree.Space, path string, acl []jute.ACL) error {
-	all := subtree.Space{Client: s.Client}
+	all := s
+	all.Root = ""
 	path = s.Full(path)
 	for i := range path {
 		if i == 0 || path[i] != '/' {

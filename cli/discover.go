@@ -35,13 +35,13 @@ const (
 
 // newHTTP returns a client that goes straight to a member: through no proxy, which would learn the
 // credentials, and to no other place that an answer names. allowed is asked before each connection, with its
-// address. If allowed is nil, every address is allowed.
-func newHTTP(allowed func(network, addr string, c syscall.RawConn) error) *http.Client {
+// address. If allowed is nil, every address is allowed. The terminal of w shows what the client waits for.
+func newHTTP(w World, allowed func(network, addr string, c syscall.RawConn) error) *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{
+		Transport: &requests{w, &http.Transport{
 			DialContext:           (&net.Dialer{Timeout: probeTime, Control: allowed}).DialContext,
 			ResponseHeaderTimeout: headerTime,
-		},
+		}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -63,15 +63,15 @@ func isHere(host string) bool {
 // search returns the URL of a member that answers operators on one of the machines of hosts, and a client
 // that reaches it. Whoever listens at such a guessed port gets what the client sends. So if there will be
 // credentials, search looks on this machine alone, and finds nothing if none of hosts is on it.
-func search(ctx context.Context, hosts []string, credentials bool) (base string, reach *http.Client, err error) {
-	reach = newHTTP(nil)
+func search(ctx context.Context, w World, hosts []string, credentials bool) (base string, reach *http.Client, err error) {
+	reach = newHTTP(w, nil)
 	if credentials {
 		here := slices.DeleteFunc(slices.Clone(hosts), func(addr string) bool { return !isHere(hostOf(addr)) })
 		if len(here) == 0 {
 			return "", nil, With(WrongUse, fmt.Errorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
 				hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultPort))))
 		}
-		hosts, reach = here, newHTTP(onlyHere)
+		hosts, reach = here, newHTTP(w, onlyHere)
 	}
 	base, err = discover(ctx, reach, candidates(hosts))
 	return base, reach, err

@@ -99,7 +99,7 @@ func TestOnlyHere(t *testing.T) {
 		}
 	}
 	f := newFakeMember(t)
-	base, reach, err := search(t.Context(), []string{besides(t, f.URL, "localhost")}, true)
+	base, reach, err := search(t.Context(), World{}, []string{besides(t, f.URL, "localhost")}, true)
 	if err != nil || f.requests() == nil {
 		t.Fatal(base, err)
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +33,7 @@ func newDrain(w World) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t, ok := admin.HTTP.Transport.(*http.Transport); ok {
+			if t, ok := admin.HTTP.Transport.(*requests); ok {
 				t.ResponseHeaderTimeout += max(over, handOverTime) + over // the member answers when it is done
 			}
 			done, err := api.Post[api.Drained](cmd.Context(), admin, "drain", api.Drain{OverMs: over.Milliseconds()})

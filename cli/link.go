@@ -166,7 +166,8 @@ func (l *Link) Config() (client.Config, error) {
 }
 
 // openSession opens a session as client.Open does. It waits for at most openTime.
-func openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
+func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
+	defer waiting(l.world, "a session at "+strings.Join(cfg.Servers, ",")).Done()
 	within, stop := context.WithTimeout(ctx, openTime)
 	defer stop()
 	c, err := client.Open(within, cfg)
@@ -189,13 +190,13 @@ func (l *Link) Admin(ctx context.Context) (*api.Client, error) {
 		return nil, err
 	}
 	if len(bases) > 0 {
-		return &api.Client{Base: bases[0], Auth: auth, HTTP: newHTTP(nil)}, nil
+		return &api.Client{Base: bases[0], Auth: auth, HTTP: newHTTP(l.world, nil)}, nil
 	}
 	hosts, err := l.Hosts()
 	if err != nil {
 		return nil, err
 	}
-	base, reach, err := search(ctx, hosts, auth != "")
+	base, reach, err := search(ctx, l.world, hosts, auth != "")
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +215,7 @@ func (l *Link) admins(ctx context.Context) (members []*api.Client, err error) {
 		return l.found(ctx, auth)
 	}
 	for _, base := range bases {
-		members = append(members, &api.Client{Base: base, Auth: auth, HTTP: newHTTP(nil)})
+		members = append(members, &api.Client{Base: base, Auth: auth, HTTP: newHTTP(l.world, nil)})
 	}
 	return members, nil
 }
@@ -250,7 +251,7 @@ func (l *Link) found(ctx context.Context, auth string) (members []*api.Client, e
 	}
 	var failed []error
 	for i := range hosts {
-		base, reach, err := search(ctx, hosts[i:i+1], auth != "")
+		base, reach, err := search(ctx, l.world, hosts[i:i+1], auth != "")
 		switch {
 		case err != nil:
 			failed = append(failed, err)

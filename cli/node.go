@@ -65,8 +65,10 @@ func (n *nodes) space(ctx context.Context) (subtree.Space, error) {
 	if n.adjust != nil {
 		n.adjust(&cfg)
 	}
-	c, err := openSession(ctx, cfg)
-	return subtree.Space{Client: c, Root: root}, err
+	c, err := n.openSession(ctx, cfg)
+	return subtree.Space{Client: c, Root: root, Waits: func() (over func()) {
+		return waiting(n.World, strings.Join(cfg.Servers, ",")).Done
+	}}, err
 }
 
 // closeSession ends a session, so that the servers need not wait for its end.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -14,33 +17,52 @@ const (
 	progressAfter = 2 * time.Second
 	// progressEvery is how often the line is drawn.
 	progressEvery = 200 * time.Millisecond
+	// lull is the longest pause in which a command is still at the same work, such as a file between two
+	// requests. After a longer one it has waited for its user, or for the next round of --watch.
+	lull = 100 * time.Millisecond
 	// barColumns is the length of the bar.
 	barColumns = 30
+	// clearLine goes to the beginning of a terminal's line and empties it.
+	clearLine = "\r\x1b[K"
 )
 
-// progress shows on a terminal how far a command is, once it has run for progressAfter. It is safe for
-// concurrent use.
+// WithProgress returns w with a line on its terminal for the progress of its commands. It is shown when they have
+// worked for progressAfter without printing anything, and removed before they print. If Err is no terminal,
+// there is none.
+func WithProgress(w World) World {
+	if !w.ErrTerminal || w.line != nil {
+		return w
+	}
+	w.line = &line{out: w.Err}
+	w.Err = around{w.line, w.Err}
+	if w.OutTerminal {
+		w.Out = around{w.line, w.Out}
+	}
+	return w
+}
+
+// progress is a work of a command that the line of its terminal may show. It is safe for concurrent use.
 type progress struct {
-	world World
+	line  *line // nil: there is none
 	what  string
-	begun time.Time
-	stop  func()        // ends run
-	over  chan struct{} // closed when run has ended
+	waits bool // it only waits for an answer, and any other work says more
 
 	done, total atomic.Int64
 }
 
-// newProgress begins to show how many of total things are done; what names them, such as nodes. If total is
-// 0, it is not known. The caller must call Done, before it prints anything else on the terminal.
+// newProgress begins a work on total things; what names them, such as nodes. If total is 0, it is not known.
+// The caller must call Done.
 func newProgress(w World, what string, total int) *progress {
-	ctx, stop := context.WithCancel(context.Background())
-	p := &progress{world: w, what: what, begun: time.Now(), stop: stop, over: make(chan struct{})}
+	p := &progress{line: w.line, what: what}
 	p.total.Store(int64(total))
-	if !w.ErrTerminal {
-		close(p.over)
-		return p
-	}
-	go p.run(ctx)
+	p.line.begin(p)
+	return p
+}
+
+// waiting begins to wait for an answer of the server at an address. The caller must call Done.
+func waiting(w World, addr string) *progress {
+	p := &progress{line: w.line, what: addr, waits: true}
+	p.line.begin(p)
 	return p
 }
 
@@ -50,46 +72,170 @@ func (p *progress) Add(n int) { p.done.Add(int64(n)) }
 // Expect sets how many things have to be done in all.
 func (p *progress) Expect(total int) { p.total.Store(int64(total)) }
 
-// Done removes the line. Nothing is drawn after it. It may be called again.
-func (p *progress) Done() {
-	p.stop()
-	<-p.over
+// Done ends the work. The line does not show it any more. It may be called again.
+func (p *progress) Done() { p.line.end(p) }
+
+// text returns what the line says of the work: a bar if it is known how much there is to do.
+func (p *progress) text() string {
+	done, total := p.done.Load(), p.total.Load()
+	switch {
+	case total > 0:
+		full := int(min(done, total) * barColumns / total)
+		return fmt.Sprintf("[%s%s] %d of %d %s", strings.Repeat("=", full), strings.Repeat(" ", barColumns-full), done, total, p.what)
+	case done > 0:
+		return fmt.Sprintf("%d %s", done, p.what)
+	case p.waits:
+		return "waiting for " + p.what
+	}
+	return p.what
 }
 
-// run draws the line until ctx ends, and removes it.
-func (p *progress) run(ctx context.Context) {
-	defer close(p.over)
-	select {
-	case <-ctx.Done():
+// line is the line of a terminal that shows progress. Its goroutine lives as long as there is work.
+type line struct {
+	out io.Writer // the terminal
+
+	mu    sync.Mutex
+	works []*progress        // under way, in the order in which they began
+	begun time.Time          // when the first of them did, or one before it without a lull between
+	quiet time.Time          // since when nothing was printed meanwhile
+	ended time.Time          // when there was work last
+	drawn bool               // the line is on the terminal
+	part  bool               // the terminal's line has a part of a line of the command's, which must stay
+	stop  context.CancelFunc // ends the goroutine
+}
+
+func (l *line) begin(p *progress) {
+	if l == nil {
 		return
-	case <-time.After(progressAfter):
 	}
-	ticker := time.NewTicker(progressEvery)
-	defer ticker.Stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.works = append(l.works, p); len(l.works) > 1 {
+		return
+	}
+	if now := time.Now(); now.Sub(l.ended) > lull {
+		l.begun, l.quiet = now, now
+	}
+	var ctx context.Context
+	ctx, l.stop = context.WithCancel(context.Background())
+	go l.run(ctx)
+}
+
+func (l *line) end(p *progress) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.works, p)
+	if i < 0 {
+		return // it has ended before
+	}
+	if l.works = slices.Delete(l.works, i, i+1); len(l.works) == 0 {
+		l.ended = time.Now()
+		l.stop()
+		l.erase()
+	}
+}
+
+// run draws the line until ctx ends.
+func (l *line) run(ctx context.Context) {
 	for {
-		_, _ = io.WriteString(p.world.Err, clearLine+p.line(time.Since(p.begun))) // nothing can be done about an error
 		select {
 		case <-ctx.Done():
-			_, _ = io.WriteString(p.world.Err, clearLine)
 			return
-		case <-ticker.C:
+		case <-time.After(l.draw(ctx)):
 		}
 	}
 }
 
-// clearLine goes to the beginning of a terminal's line and empties it.
-const clearLine = "\r\x1b[K"
-
-// line returns the line after so much time: a bar if it is known how much there is to do.
-func (p *progress) line(after time.Duration) string {
-	done, total := p.done.Load(), p.total.Load()
-	begin := fmt.Sprintf("%4.0f s  ", after.Seconds())
+// draw draws the line, if it is due, and returns when to do so again.
+func (l *line) draw(ctx context.Context) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	early := l.quiet.Add(progressAfter).Sub(now)
 	switch {
-	case total > 0:
-		full := int(min(done, total) * barColumns / total)
-		return fmt.Sprintf("%s[%s%s] %d of %d %s", begin, strings.Repeat("=", full), strings.Repeat(" ", barColumns-full), done, total, p.what)
-	case done > 0:
-		return fmt.Sprintf("%s%d %s", begin, done, p.what)
+	case early > 0:
+		return early
+	case ctx.Err() == nil && !l.part:
+		_, _ = fmt.Fprintf(l.out, "%s%4.0f s  %s", clearLine, now.Sub(l.begun).Seconds(), l.shown().text()) // nothing can be done about an error
+		l.drawn = true
 	}
-	return begin + p.what
+	return progressEvery
+}
+
+// shown returns the work that says most: the last one that does not only wait, or else the first one that does.
+func (l *line) shown() *progress {
+	for _, p := range slices.Backward(l.works) {
+		if !p.waits {
+			return p
+		}
+	}
+	return l.works[0]
+}
+
+// erase removes the line.
+func (l *line) erase() {
+	if l.drawn {
+		_, _ = io.WriteString(l.out, clearLine) // nothing can be done about an error
+	}
+	l.drawn = false
+}
+
+// entered says that the user has ended the terminal's line.
+func (l *line) entered() {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.part = false
+	}
+}
+
+// around is an output on the terminal of a line.
+type around struct {
+	line *line
+	out  io.Writer
+}
+
+// Write implements io.Writer.
+func (b around) Write(text []byte) (int, error) {
+	b.line.mu.Lock()
+	defer b.line.mu.Unlock()
+	b.line.erase()
+	b.line.quiet = time.Now()
+	if n := len(text); n > 0 {
+		b.line.part = text[n-1] != '\n'
+	}
+	return b.out.Write(text)
+}
+
+// requests sends requests over HTTP. Each is a work that lasts until its answer has been read.
+type requests struct {
+	world World
+	*http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *requests) RoundTrip(r *http.Request) (*http.Response, error) {
+	work := waiting(s.world, r.URL.Host)
+	answer, err := s.Transport.RoundTrip(r)
+	if err != nil {
+		work.Done()
+		return nil, err
+	}
+	answer.Body = answerBody{answer.Body, work}
+	return answer, nil
+}
+
+// answerBody is the body of an answer that is awaited.
+type answerBody struct {
+	io.ReadCloser
+	work *progress
+}
+
+// Close implements io.Closer.
+func (b answerBody) Close() error {
+	b.work.Done()
+	return b.ReadCloser.Close()
 }

@@ -1,11 +1,18 @@
 package cli
 
 import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"rollcall/jute"
 )
 
 // lockedBuffer is a terminal on which several goroutines write.
@@ -35,6 +42,7 @@ func TestProgress(t *testing.T) {
 		w, out, _ := testWorld()
 		errs := new(lockedBuffer)
 		w.Err, w.ErrTerminal = errs, true
+		w = WithProgress(w)
 		p := newProgress(w, "nodes", 200)
 		p.Add(50)
 		time.Sleep(progressAfter - time.Millisecond)
@@ -68,6 +76,7 @@ func TestNoProgress(t *testing.T) {
 			w, _, _ := testWorld()
 			errs := new(lockedBuffer)
 			w.Err, w.ErrTerminal = errs, terminal
+			w = WithProgress(w)
 			p := newProgress(w, "nodes", 0)
 			if !terminal {
 				time.Sleep(time.Minute)
@@ -85,7 +94,157 @@ func TestProgressLine(t *testing.T) {
 	p := &progress{what: "nodes"}
 	p.Expect(10)
 	p.Add(11)
-	if got := p.line(90 * time.Second); got != "  90 s  ["+strings.Repeat("=", barColumns)+"] 11 of 10 nodes" {
+	if got := p.text(); got != "["+strings.Repeat("=", barColumns)+"] 11 of 10 nodes" {
 		t.Errorf("%q", got)
 	}
+}
+
+// What a command prints goes around the line, which then waits for another two seconds. A part of a line that the
+// command has printed stays. A pause begins anew, and work that counts says more than one that waits.
+func TestProgressGoesAround(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := testWorld()
+		screen := new(lockedBuffer)
+		w.Out, w.Err, w.OutTerminal, w.ErrTerminal = screen, screen, true, true
+		w = WithProgress(w)
+		after := func(d time.Duration, want string) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if got := screen.take(); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		counts, waits := newProgress(w, "nodes", 0), waiting(w, "zoo1:2181")
+		after(progressAfter, clearLine+"   2 s  nodes")
+		_, _ = io.WriteString(w.Out, "a row\n")
+		after(progressAfter-time.Millisecond, clearLine+"a row\n")
+		counts.Done()
+		after(time.Millisecond, clearLine+"   4 s  waiting for zoo1:2181")
+		_, _ = io.WriteString(w.Err, "Type yes: ")
+		after(time.Minute, clearLine+"Type yes: ")
+		w.line.entered()
+		after(progressEvery, clearLine+"  64 s  waiting for zoo1:2181")
+		waits.Done()
+		after(lull, clearLine)
+		waits = waiting(w, "zoo2:2181") // at once: it is the same work
+		after(0, clearLine+"  64 s  waiting for zoo2:2181")
+		waits.Done()
+		after(lull+time.Millisecond, clearLine)
+		defer waiting(w, "zoo3:2181").Done()
+		after(progressAfter-time.Millisecond, "")
+	})
+}
+
+// shownLine is a terminal that closes shown when the line for progress appears.
+type shownLine struct {
+	lockedBuffer
+	once  sync.Once
+	shown chan struct{}
+}
+
+func (s *shownLine) Write(text []byte) (int, error) {
+	if strings.Contains(string(text), " s  ") {
+		s.once.Do(func() { close(s.shown) })
+	}
+	return s.lockedBuffer.Write(text)
+}
+
+// holds passes a connection on to the shared member. Everything after the first message, which opens a session,
+// waits until shown is closed.
+func holds(t *testing.T, shown chan struct{}) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", memberAddr)
+			if err != nil {
+				in.Close()
+				return
+			}
+			go func() { _, _ = io.Copy(in, out) }()
+			go func() {
+				defer out.Close()
+				first := make([]byte, 4<<10)
+				if n, err := in.Read(first); err == nil {
+					_, _ = out.Write(first[:n])
+				}
+				<-shown
+				_, _ = io.Copy(out, in)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Each command whose members take long says on a terminal what it waits for, and nothing of it is left at the end.
+func TestProgressOfCommands(t *testing.T) {
+	_, s := nodeWorld(t)
+	if _, err := s.Client.Create(t.Context(), s.Full("/a"), nil, jute.Persistent, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Client.Create(t.Context(), s.Full("/b"), nil, jute.Persistent, nil); err != nil {
+		t.Fatal(err)
+	}
+	f := newFakeMember(t)
+	var all sync.WaitGroup
+	for _, command := range []string{
+		"get /a", "set /a x", "create /c", "rm /b", "stat /a", "acl /a", "sync", "ls", "status", "log-level", "drain", "why", "session show 0x1000012f99a0001", "support-bundle", "word srvr",
+	} {
+		screen := &shownLine{shown: make(chan struct{})}
+		slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-screen.shown
+			f.Config.Handler.ServeHTTP(w, r)
+		}))
+		t.Cleanup(slow.Close)
+		w, out, _ := testWorld("ROLLCALL_ADMIN="+slow.URL, "ROLLCALL_HOSTS="+holds(t, screen.shown)+s.Root)
+		w.Err, w.ErrTerminal = screen, true
+		args := strings.Fields(command)
+		switch args[0] {
+		case "support-bundle":
+			args = append(args, "--file", filepath.Join(t.TempDir(), "b.tar.gz"))
+		case "word":
+			w.Env = []string{"ROLLCALL_HOSTS=" + silentUntil(t, screen.shown)}
+		}
+		all.Go(func() {
+			if err := onArgs(t.Context(), w, args...); err != nil && args[0] != "drain" { // the fake does not take it
+				t.Errorf("%s: %v", command, err)
+			}
+			text := screen.take()
+			line := strings.LastIndex(text, " s  ")
+			if line < 0 || !strings.Contains(text[line:], clearLine) || strings.Contains(out.String(), clearLine) {
+				t.Errorf("%s: on the terminal %q, printed %q", command, text, out)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// silentUntil takes one connection, and answers on it when shown is closed.
+func silentUntil(t *testing.T, shown chan struct{}) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.ReadFull(conn, make([]byte, 4)) // what is not read resets the connection
+		<-shown
+		_, _ = io.WriteString(conn, "Zookeeper version: 1, which answers\n")
+	}()
+	return l.Addr().String()
 }

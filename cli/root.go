@@ -17,6 +17,7 @@ const rootHelp = `Rollcall keeps a roll of who is alive, for ZooKeeper clients.`
 // NewRoot returns the command rollcall with the subcommands of this package. version is what
 // rollcall --version prints, and built the date on its manual pages.
 func NewRoot(w World, version string, built time.Time) *cobra.Command {
+	w = WithProgress(w)
 	root := &cobra.Command{
 		Use: "rollcall", Long: rootHelp, Version: version, SilenceErrors: true, SilenceUsage: true,
 		Args: func(root *cobra.Command, args []string) error {

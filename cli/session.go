@@ -194,6 +194,7 @@ func confirmKills(ctx context.Context, a *ask, ids []string) error {
 func Confirm(w World, command, question string) error {
 	_, _ = fmt.Fprint(w.Err, strings.TrimSpace(question+" Type yes to go on:")+" ") // nothing can be done about an error
 	answer, err := bufio.NewReader(io.LimitReader(w.In, maxAnswer)).ReadString('\n')
+	w.line.entered()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}

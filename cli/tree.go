@@ -39,7 +39,7 @@ func newTree(w World) *cobra.Command {
 		})
 		var err error
 		if n.Text() {
-			err = n.draw(rows, depth)
+			err = n.draw(counted(n.World, "nodes", rows), depth)
 		} else {
 			err = Print(n.Output, nil, counted(n.World, "nodes", rows))
 		}

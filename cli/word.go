@@ -54,7 +54,9 @@ func newWord(w World) *cobra.Command {
 				if !out.Text() {
 					take = func(answer *bufio.Reader) error { return copyBounded(text, answer) }
 				}
-				if err := sendWord(cmd.Context(), addr, args[0], take); err != nil {
+				work := waiting(w, addr)
+				err := sendWord(cmd.Context(), addr, args[0], take)
+				if work.Done(); err != nil {
 					failed = append(failed, fmt.Errorf("word: %s: %w", addr, err))
 					continue
 				}

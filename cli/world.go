@@ -21,6 +21,8 @@ type World struct {
 	InTerminal, OutTerminal, ErrTerminal bool
 	// Size returns the columns and lines of the terminal. It is nil if Out is none.
 	Size func() (columns, lines int)
+
+	line *line // for progress; nil: there is none. See WithProgress
 }
 
 // Process returns the surroundings of this process.

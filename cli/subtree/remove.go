@@ -123,7 +123,7 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 		left[i] = i
 	}
 	for range maxTries {
-		err := within(ctx, func(ctx context.Context) error {
+		err := s.within(ctx, func(ctx context.Context) error {
 			if err := s.Client.Ready(ctx); err != nil {
 				return err
 			}

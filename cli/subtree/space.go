@@ -28,6 +28,8 @@ import (
 type Space struct {
 	Client *client.Client
 	Root   string // "": paths are as the servers have them
+	// Waits, unless it is nil, is called when a request is sent, and over when that has its answer.
+	Waits func() (over func())
 }
 
 // Full returns a path of the space as the servers have it.
@@ -127,7 +129,10 @@ const (
 var ErrSilent = fmt.Errorf("no answer for %v", patience)
 
 // within calls a function that sends a request, which may take as long as patience.
-func within(ctx context.Context, call func(context.Context) error) error {
+func (s Space) within(ctx context.Context, call func(context.Context) error) error {
+	if s.Waits != nil {
+		defer s.Waits()()
+	}
 	limited, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	err := call(limited)
@@ -139,10 +144,10 @@ func within(ctx context.Context, call func(context.Context) error) error {
 
 // again calls a function that sends a request until the connection does not break meanwhile, at most
 // maxTries times. The request must have the same effect if it is sent twice.
-func again(ctx context.Context, call func(context.Context) error) error {
+func (s Space) again(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for range maxTries {
-		if err = within(ctx, call); !errors.Is(err, client.ErrConnectionLost) {
+		if err = s.within(ctx, call); !errors.Is(err, client.ErrConnectionLost) {
 			return err
 		}
 	}
@@ -152,7 +157,7 @@ func again(ctx context.Context, call func(context.Context) error) error {
 // Stat returns the Stat of a node. The error is jute.NoNode if there is none. Like the other reads of a
 // Space, it is repeated if the connection breaks.
 func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	err = s.again(ctx, func(ctx context.Context) error {
 		stat, err = s.Client.Exists(ctx, s.Full(path), false)
 		return err
 	})
@@ -161,7 +166,7 @@ func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error
 
 // Get returns the data of a node, nil if they are null, and its Stat.
 func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Stat, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	err = s.again(ctx, func(ctx context.Context) error {
 		data, stat, err = s.Client.Get(ctx, s.Full(path), false)
 		return err
 	})
@@ -170,7 +175,7 @@ func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Sta
 
 // ACL returns the access control list of a node.
 func (s Space) ACL(ctx context.Context, path string) (acl []jute.ACL, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	err = s.again(ctx, func(ctx context.Context) error {
 		acl, _, err = s.Client.GetACL(ctx, s.Full(path))
 		return err
 	})
@@ -179,7 +184,7 @@ func (s Space) ACL(ctx context.Context, path string) (acl []jute.ACL, err error)
 
 // Children returns the names of a node's children, in no order, and its Stat.
 func (s Space) Children(ctx context.Context, path string) (names []string, stat jute.Stat, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	err = s.again(ctx, func(ctx context.Context) error {
 		names, stat, err = s.Client.Children(ctx, s.Full(path), false)
 		return err
 	})
@@ -189,7 +194,7 @@ func (s Space) Children(ctx context.Context, path string) (names []string, stat 
 // Sync waits until the server has applied everything that was written anywhere before the call, and returns
 // the zxid up to which that is.
 func (s Space) Sync(ctx context.Context, path string) (zxid int64, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	err = s.again(ctx, func(ctx context.Context) error {
 		zxid, err = s.Client.Do(ctx, jute.OpSync, jute.SyncRequest{Path: []byte(s.Full(path))}, nil)
 		return err
 	})
@@ -198,5 +203,5 @@ func (s Space) Sync(ctx context.Context, path string) (zxid int64, err error) {
 
 // Write calls a function that sends a change, once. Its error wraps ErrSilent if no server has answered.
 func (s Space) Write(ctx context.Context, change func(context.Context) error) error {
-	return within(ctx, change)
+	return s.within(ctx, change)
 }

@@ -54,12 +54,12 @@ func TestPatience(t *testing.T) {
 		if err := (Space{}).Write(t.Context(), silent); !errors.Is(err, ErrSilent) || time.Since(began) != patience {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		if err := again(t.Context(), silent); !errors.Is(err, ErrSilent) || time.Since(began) != 2*patience {
+		if err := (Space{}).again(t.Context(), silent); !errors.Is(err, ErrSilent) || time.Since(began) != 2*patience {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := again(ctx, silent); !errors.Is(err, context.Canceled) {
+		if err := (Space{}).again(ctx, silent); !errors.Is(err, context.Canceled) {
 			t.Errorf("the caller gave up: %v", err)
 		}
 	})

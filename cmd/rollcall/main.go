@@ -33,6 +33,7 @@ func run(ctx context.Context, args []string, w cli.World) error {
 
 // newRoot returns the command line: what package cli has, and the commands that run or measure members.
 func newRoot(w cli.World) *cobra.Command {
+	w = cli.WithProgress(w)
 	root := cli.NewRoot(w, builtFrom().String(), builtFrom().built())
 	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newBench(w), newVersion(w), newConfiguration(w))
 	return root

@@ -56,7 +56,9 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 		stdout = w.Err // JSON is alone on stdout
 	}
 	recovery := member.Recovery{ID: cfg.MyID, Servers: voters(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, Logger: logger}
+	asking := cli.NewProgress(w, "asking the other members", 0)
 	findings, err := survey(ctx, recovery, force, stdout)
+	asking.Done()
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
