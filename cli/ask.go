@@ -64,7 +64,7 @@ func one[T any](ctx context.Context, a *ask, path string, query url.Values) (T, 
 // counted yields rows, and shows how many there have been.
 func counted[T any](w World, what string, rows iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		progress := newProgress(w, what, 0)
+		progress := NewProgress(w, what, 0)
 		defer progress.Done()
 		for row, err := range rows {
 			progress.Add(1)

@@ -116,7 +116,7 @@ func writeBundle(ctx context.Context, w World, out *Output, file string, members
 		return fmt.Errorf("support-bundle: %w; --file takes another name", err)
 	}
 	b := newArchive(f, w.Now(), strings.TrimSuffix(path.Base(file), ".tar.gz"))
-	b.progress = newProgress(w, "parts", len(ensembleParts)+len(members)*len(memberParts))
+	b.progress = NewProgress(w, "parts", len(ensembleParts)+len(members)*len(memberParts))
 	defer b.progress.Done()
 	err = errors.Join(b.collect(ctx, members), b.close(), f.Close())
 	if err != nil {
@@ -142,7 +142,7 @@ type archive struct {
 	top     string // folder of all files
 	missing []string
 
-	progress *progress // counts the parts
+	progress *Progress // counts the parts
 }
 
 func newArchive(out io.Writer, now time.Time, top string) *archive {

@@ -83,7 +83,7 @@ func (n *nodes) usages(ctx context.Context, s subtree.Space, top string, depth i
 // usage walks a subtree and calls each with what every node in it takes with all below it. It returns what
 // the whole takes.
 func (n *nodes) usage(ctx context.Context, s subtree.Space, top string, seen *unread, each func(subtree.Usage)) (total subtree.Usage, err error) {
-	progress := newProgress(n.World, "nodes", 0)
+	progress := NewProgress(n.World, "nodes", 0)
 	defer progress.Done()
 	sum := subtree.NewSum(func(u subtree.Usage) {
 		total = u // the last one is the whole

@@ -62,7 +62,7 @@ func onlyMissing(err error) error {
 
 // write writes the dump, and a summary for people.
 func (d *dumping) write(ctx context.Context, s subtree.Space, path string, w io.Writer) error {
-	progress := newProgress(d.World, "nodes", 0)
+	progress := NewProgress(d.World, "nodes", 0)
 	defer progress.Done()
 	var warnings []string
 	sum, err := s.Dump(ctx, w, path, subtree.Dumping{

@@ -165,7 +165,7 @@ func (l *loading) load(ctx context.Context, s subtree.Space, file io.ReadSeeker)
 		warn(l.World, "of %s in the dump, %d would be created and %d get other data; %d others would be deleted, and %d left as they are", plural(l.would.Nodes+l.would.Skipped, "node", "nodes"), l.would.Created, l.would.Set, l.would.Deleted, l.would.Left)
 		return nil
 	}
-	progress := newProgress(l.World, "nodes", 0)
+	progress := NewProgress(l.World, "nodes", 0)
 	defer progress.Done()
 	total, last := 0, ""
 	how.Begin = func(sum subtree.Summary) {

@@ -41,8 +41,8 @@ func WithProgress(w World) World {
 	return w
 }
 
-// progress is a work of a command that the line of its terminal may show. It is safe for concurrent use.
-type progress struct {
+// Progress is a work of a command that the line of its terminal may show. It is safe for concurrent use.
+type Progress struct {
 	line  *line // nil: there is none
 	what  string
 	waits bool // it only waits for an answer, and any other work says more
@@ -50,33 +50,33 @@ type progress struct {
 	done, total atomic.Int64
 }
 
-// newProgress begins a work on total things; what names them, such as nodes. If total is 0, it is not known.
+// NewProgress begins a work on total things; what names them, such as nodes. If total is 0, it is not known.
 // The caller must call Done.
-func newProgress(w World, what string, total int) *progress {
-	p := &progress{line: w.line, what: what}
+func NewProgress(w World, what string, total int) *Progress {
+	p := &Progress{line: w.line, what: what}
 	p.total.Store(int64(total))
 	p.line.begin(p)
 	return p
 }
 
 // waiting begins to wait for an answer of the server at an address. The caller must call Done.
-func waiting(w World, addr string) *progress {
-	p := &progress{line: w.line, what: addr, waits: true}
+func waiting(w World, addr string) *Progress {
+	p := &Progress{line: w.line, what: addr, waits: true}
 	p.line.begin(p)
 	return p
 }
 
 // Add counts n more things as done.
-func (p *progress) Add(n int) { p.done.Add(int64(n)) }
+func (p *Progress) Add(n int) { p.done.Add(int64(n)) }
 
 // Expect sets how many things have to be done in all.
-func (p *progress) Expect(total int) { p.total.Store(int64(total)) }
+func (p *Progress) Expect(total int) { p.total.Store(int64(total)) }
 
 // Done ends the work. The line does not show it any more. It may be called again.
-func (p *progress) Done() { p.line.end(p) }
+func (p *Progress) Done() { p.line.end(p) }
 
 // text returns what the line says of the work: a bar if it is known how much there is to do.
-func (p *progress) text() string {
+func (p *Progress) text() string {
 	done, total := p.done.Load(), p.total.Load()
 	switch {
 	case total > 0:
@@ -95,7 +95,7 @@ type line struct {
 	out io.Writer // the terminal
 
 	mu    sync.Mutex
-	works []*progress        // under way, in the order in which they began
+	works []*Progress        // under way, in the order in which they began
 	begun time.Time          // when the first of them did, or one before it without a lull between
 	quiet time.Time          // since when nothing was printed meanwhile
 	ended time.Time          // when there was work last
@@ -104,7 +104,7 @@ type line struct {
 	stop  context.CancelFunc // ends the goroutine
 }
 
-func (l *line) begin(p *progress) {
+func (l *line) begin(p *Progress) {
 	if l == nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (l *line) begin(p *progress) {
 	go l.run(ctx)
 }
 
-func (l *line) end(p *progress) {
+func (l *line) end(p *Progress) {
 	if l == nil {
 		return
 	}
@@ -166,7 +166,7 @@ func (l *line) draw(ctx context.Context) time.Duration {
 }
 
 // shown returns the work that says most: the last one that does not only wait, or else the first one that does.
-func (l *line) shown() *progress {
+func (l *line) shown() *Progress {
 	for _, p := range slices.Backward(l.works) {
 		if !p.waits {
 			return p
@@ -231,7 +231,7 @@ func (s *requests) RoundTrip(r *http.Request) (*http.Response, error) {
 // answerBody is the body of an answer that is awaited.
 type answerBody struct {
 	io.ReadCloser
-	work *progress
+	work *Progress
 }
 
 // Close implements io.Closer.

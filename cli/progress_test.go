@@ -43,7 +43,7 @@ func TestProgress(t *testing.T) {
 		errs := new(lockedBuffer)
 		w.Err, w.ErrTerminal = errs, true
 		w = WithProgress(w)
-		p := newProgress(w, "nodes", 200)
+		p := NewProgress(w, "nodes", 200)
 		p.Add(50)
 		time.Sleep(progressAfter - time.Millisecond)
 		synctest.Wait()
@@ -77,7 +77,7 @@ func TestNoProgress(t *testing.T) {
 			errs := new(lockedBuffer)
 			w.Err, w.ErrTerminal = errs, terminal
 			w = WithProgress(w)
-			p := newProgress(w, "nodes", 0)
+			p := NewProgress(w, "nodes", 0)
 			if !terminal {
 				time.Sleep(time.Minute)
 			}
@@ -91,7 +91,7 @@ func TestNoProgress(t *testing.T) {
 
 // More than all is a full bar.
 func TestProgressLine(t *testing.T) {
-	p := &progress{what: "nodes"}
+	p := &Progress{what: "nodes"}
 	p.Expect(10)
 	p.Add(11)
 	if got := p.text(); got != "["+strings.Repeat("=", barColumns)+"] 11 of 10 nodes" {
@@ -115,7 +115,7 @@ func TestProgressGoesAround(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
-		counts, waits := newProgress(w, "nodes", 0), waiting(w, "zoo1:2181")
+		counts, waits := NewProgress(w, "nodes", 0), waiting(w, "zoo1:2181")
 		after(progressAfter, clearLine+"   2 s  nodes")
 		_, _ = io.WriteString(w.Out, "a row\n")
 		after(progressAfter-time.Millisecond, clearLine+"a row\n")

@@ -66,7 +66,7 @@ func (r *removal) run(ctx context.Context, s subtree.Space, args []string) error
 			return err
 		}
 	}
-	progress := newProgress(r.World, "nodes deleted", 0)
+	progress := NewProgress(r.World, "nodes deleted", 0)
 	defer progress.Done()
 	done, err := s.Remove(ctx, path, subtree.Removing{Each: func(string, bool) { progress.Add(1) }})
 	progress.Done()

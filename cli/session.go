@@ -216,7 +216,7 @@ func kill(ctx context.Context, a *ask, ids []string) error {
 	}
 	var ends []api.End
 	var first error
-	progress := newProgress(a.World, "sessions", len(ids))
+	progress := NewProgress(a.World, "sessions", len(ids))
 	for _, id := range ids {
 		end, err := api.Post[api.End](ctx, c, "sessions/"+url.PathEscape(id)+"/kill", struct{}{})
 		progress.Add(1)
