@@ -384,7 +384,7 @@ var mutants = []mutant{
 	},
 	{
 		"damaged leader speaks on", "quorum/node.go",
-		"Stalled: n.silent,", "Stalled: n.Stalled,",
+		"Stalled:  n.silent,", "Stalled:  n.Stalled,",
 		"./quorum", "TestDamaged",
 	},
 	{

@@ -39,8 +39,7 @@ func TestDumpsMove(t *testing.T) {
 	if lines(original, "/tree") != lines(back.String(), "/again") {
 		t.Errorf("the tree\n%s\nand back\n%s", original, &back)
 	}
-	for _, s := range []subtree.Space{zk, rc} {
-		top := map[bool]string{true: "/again", false: "/a/copy"}[s == zk]
+	for top, s := range map[string]subtree.Space{"/again": zk, "/a/copy": rc} {
 		done, err := s.Remove(t.Context(), top, subtree.Removing{Each: func(string, bool) {}})
 		if err != nil || done.Nodes != strings.Count(original, `{"path"`) {
 			t.Errorf("removed %+v, %v", done, err)
