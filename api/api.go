@@ -60,6 +60,7 @@ type Member struct {
 	Started     time.Time  `json:"started"`        // when its process started
 	ClockMs     int64      `json:"clock_ahead_ms"` // by how many milliseconds its clock is ahead of that of the member that was asked
 	Joining     bool       `json:"joining"`        // it catches up, and has no vote in elections
+	Drained     bool       `json:"drained"`        // it takes no more clients, because an operator has drained it or it is stopping
 	Stalled     string     `json:"stalled"`        // why its disk or apply is taken to hang; "": it does not
 	Damaged     string     `json:"damaged"`        // why its state is taken to be damaged; "": it is not
 }

@@ -156,5 +156,8 @@ func problemText(m memberRow) string {
 	if m.Joining {
 		problems = append(problems, "joining: it copies the data")
 	}
+	if m.Drained {
+		problems = append(problems, "drained: it takes no clients")
+	}
 	return strings.Join(problems, "; ")
 }

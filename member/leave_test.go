@@ -59,6 +59,29 @@ func TestLeaderLeaves(t *testing.T) {
 	})
 }
 
+// shownDrained returns which members call themselves drained, as every member shows them.
+func shownDrained(t *testing.T, e *cluster.Ensemble) []uint32 {
+	t.Helper()
+	var first []uint32
+	for _, at := range e.IDs() {
+		var got []uint32
+		a, err := e.Member(at).View().Status(t.Context())
+		if err != nil || len(a.Silent) > 0 {
+			t.Fatalf("member %d: %v, silent: %v", at, err, a.Silent)
+		}
+		for _, row := range a.Rows {
+			if row.Drained {
+				got = append(got, row.Member)
+			}
+		}
+		if at != e.IDs()[0] && !slices.Equal(got, first) {
+			t.Errorf("member %d shows members %v as drained, and another %v", at, got, first)
+		}
+		first = got
+	}
+	return first
+}
+
 // A member that is drained hands over, takes no client any more, and closes the connections of those that
 // it has. It goes on as a follower, whose state is that of the others.
 func TestDrain(t *testing.T) {
@@ -73,6 +96,9 @@ func TestDrain(t *testing.T) {
 			c, _ := e.Open(old, 20*time.Second)
 			conns = append(conns, c)
 		}
+		if got := shownDrained(t, e); len(got) != 0 {
+			t.Errorf("drained before: members %v", got)
+		}
 		begin := time.Now()
 		if n, leads := e.Member(old).Drain(t.Context(), over); n != clients || leads || time.Since(begin) < over*(clients-1)/clients {
 			t.Errorf("closed %d connections in %v, leads: %t", n, time.Since(begin), leads)
@@ -81,6 +107,9 @@ func TestDrain(t *testing.T) {
 			if err := c.Closed(time.Second); err != nil {
 				t.Error(err)
 			}
+		}
+		if got := shownDrained(t, e); !slices.Equal(got, []uint32{old}) {
+			t.Errorf("drained: members %v, want %d", got, old)
 		}
 		e.Wait("the drained member follows another one", time.Minute, func() bool { return e.Member(old).Role() == "follower" })
 		if status, text := all.get(t, old, "/readyz"); status != 503 {

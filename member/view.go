@@ -90,7 +90,7 @@ func (v viewer) status() *proto.MemberStatus {
 		Term: m.node.Term(), Leader: m.node.LeaderID(), Applied: m.applied.Load(), Committed: m.node.CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
-		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: m.node.Damage(),
+		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: m.node.Damage(), Drained: m.server.Draining(),
 	}
 	if err := m.node.Stalled(); err != nil {
 		s.Stalled = err.Error()

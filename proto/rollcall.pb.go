@@ -2342,8 +2342,9 @@ type MemberStatus struct {
 	StartedMs     int64                  `protobuf:"varint,18,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"` // when this process started, since 1970
 	ClockMs       int64                  `protobuf:"varint,19,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`       // its wall clock, since 1970
 	Joining       bool                   `protobuf:"varint,20,opt,name=joining,proto3" json:"joining,omitempty"`
-	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"` // why its disk or apply is taken to hang; then zxid, watches and what is on disk are not known
-	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"` // why its state is taken to be damaged
+	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"`  // why its disk or apply is taken to hang; then zxid, watches and what is on disk are not known
+	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"`  // why its state is taken to be damaged
+	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"` // it takes no more clients, and is about to stop; older members do not say so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2530,6 +2531,13 @@ func (x *MemberStatus) GetDamaged() string {
 		return x.Damaged
 	}
 	return ""
+}
+
+func (x *MemberStatus) GetDrained() bool {
+	if x != nil {
+		return x.Drained
+	}
+	return false
 }
 
 // ViewSessions asks for the sessions in the member's state, from an id on.
@@ -4274,7 +4282,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\abuckets\x18\t \x01(\v2\x17.rollcall.v1.BucketRowsH\x00R\abucketsB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
-	"ViewStatus\"\x81\x05\n" +
+	"ViewStatus\"\x9b\x05\n" +
 	"\fMemberStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12%\n" +
@@ -4301,7 +4309,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bclock_ms\x18\x13 \x01(\x03R\aclockMs\x12\x18\n" +
 	"\ajoining\x18\x14 \x01(\bR\ajoining\x12\x18\n" +
 	"\astalled\x18\x15 \x01(\tR\astalled\x12\x18\n" +
-	"\adamaged\x18\x16 \x01(\tR\adamaged\"l\n" +
+	"\adamaged\x18\x16 \x01(\tR\adamaged\x12\x18\n" +
+	"\adrained\x18\x17 \x01(\bR\adrained\"l\n" +
 	"\fViewSessions\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x06R\x05first\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +

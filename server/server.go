@@ -331,6 +331,13 @@ func (s *Server) Retire() {
 	s.CutAll()
 }
 
+// Draining reports whether Drain was called.
+func (s *Server) Draining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
 // Drain refuses new connections from now on, and closes the present ones. It spreads the closes
 // evenly over a time, so that the clients do not all reach the other members at once. It returns how
 // many it has closed. If ctx ends it returns early, and Serve closes the rest.

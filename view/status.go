@@ -42,6 +42,7 @@ type Status struct {
 	ClockAhead time.Duration // by how much its wall clock is ahead of that of the member that asked; as exact as half the time that the answer took
 
 	Joining bool   // it catches up, and has no vote in elections
+	Drained bool   // it takes no more clients, and is about to stop; members of older versions do not say so
 	Stalled string // why its disk or apply is taken to hang
 	Damaged string // why its state is taken to be damaged
 }
@@ -112,7 +113,7 @@ func (c *Collector) status(a answer) (s Status, err error) {
 		Sessions: int(r.Sessions), Connections: int(r.Connections), Watches: int(r.Watches),
 		DataBytes: r.DataBytes, LogBytes: r.LogBytes, SnapshotIndex: r.SnapshotIndex,
 		Version: r.Version, Started: time.UnixMilli(r.StartedMs),
-		Joining: r.Joining, Stalled: r.Stalled, Damaged: r.Damaged,
+		Joining: r.Joining, Stalled: r.Stalled, Damaged: r.Damaged, Drained: r.Drained,
 	}
 	if r.SnapshotIndex != 0 {
 		s.SnapshotAt = time.UnixMilli(r.SnapshotMs)

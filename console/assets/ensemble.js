@@ -45,9 +45,9 @@ function role(m) {
   if (m.silent) {
     return h('span', { title: m.silent.detail }, badge(m.silent.reason, 'bad'));
   }
-  const trouble = m.damaged ? 'damaged' : m.stalled ? 'hangs' : m.joining ? 'joining' : '';
+  const trouble = m.damaged ? 'damaged' : m.stalled ? 'hangs' : m.joining ? 'joining' : m.drained ? 'drained' : '';
   if (trouble) {
-    return badge(trouble, trouble === 'joining' ? 'warn' : 'bad');
+    return badge(trouble, trouble === 'joining' || trouble === 'drained' ? 'warn' : 'bad');
   }
   return m.role ? badge(m.role, m.role === 'follower' ? 'plain' : 'good') : badge(m.leader ? 'serves nobody' : 'no leader', 'warn');
 }
@@ -81,6 +81,7 @@ function describe(m) {
     ['Damaged', m.damaged || null, 'bad'],
     ['Hangs', m.stalled || null, 'bad'],
     ['Joining', m.joining ? 'it catches up, and has no vote yet' : null],
+    ['Drained', m.drained ? 'it takes no clients, and is about to stop' : null],
     ['Digest', `${m.digest}${m.digest_index ? `, compared at log entry ${count(m.digest_index)}` : ''}`],
     ['Lag', m.lag == null ? 'not known: no leader has answered' : `${count(m.lag)} log entries`],
     ['Applied', `log entry ${count(m.applied)}, zxid ${m.zxid}`],
