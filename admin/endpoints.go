@@ -272,12 +272,12 @@ func (h *HTTP) livez(w http.ResponseWriter, _ *http.Request) {
 func (h *HTTP) readyz(w http.ResponseWriter, _ *http.Request) {
 	text, serves := h.source.Health().Text()
 	switch {
+	case !serves:
+		sayHealth(w, http.StatusServiceUnavailable, text)
 	case h.stopping.Load():
 		sayHealth(w, http.StatusServiceUnavailable, "this member is stopping")
-	case serves:
-		sayHealth(w, http.StatusOK, text)
 	default:
-		sayHealth(w, http.StatusServiceUnavailable, text)
+		sayHealth(w, http.StatusOK, text)
 	}
 }
 

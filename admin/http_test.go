@@ -285,6 +285,7 @@ func TestProbes(t *testing.T) {
 		{"follows", "follower", Health{HasLeader: true}, false, 200, 200, "follower"},
 		{"stops", "follower", Health{HasLeader: true}, true, 200, 503, "stopping"},
 		{"no leader", "", Health{}, false, 200, 503, "no leader is known"},
+		{"drained", "follower", Health{HasLeader: true, Drained: true}, true, 200, 503, "drained"},
 		{"joins", "", Health{HasLeader: true, Joining: true}, false, 200, 503, "joining"},
 		{"starts", "", Health{HasLeader: true}, false, 200, 503, "starting"},
 		{"hangs", "", Health{HasLeader: true, Stalled: "applying entries takes 4s"}, false, 503, 503, "applying entries takes 4s"},

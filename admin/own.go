@@ -23,7 +23,7 @@ type ownMetric struct {
 // own lists them all. None of them takes a lock that apply holds for long, so they are shown even while
 // the disk or apply hangs.
 var own = []ownMetric{
-	{name: "rollcall_serving", help: "1 if this member serves clients", values: one(func(d *Details) float64 { return flag(d.Role != "") })},
+	{name: "rollcall_serving", help: "1 if this member serves clients", values: one(func(d *Details) float64 { return flag(d.serves()) })},
 	{name: "rollcall_leading", help: "1 if this member leads", values: one(func(d *Details) float64 { return flag(d.Role == "leader" || d.Role == "standalone") })},
 	{name: "rollcall_leader_known", help: "1 if this member knows a leader", values: one(func(d *Details) float64 { return flag(d.HasLeader) })},
 	{name: "rollcall_joining", help: "1 if this member catches up and takes part in no election", values: one(func(d *Details) float64 { return flag(d.Joining) })},

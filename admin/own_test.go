@@ -146,6 +146,9 @@ func TestFlagsOfAMember(t *testing.T) {
 			}
 		}
 	}
+	if got, _ := scrapedDetails(t, Details{Health: Health{Role: "follower", Drained: true}}); got.value["rollcall_serving"] != 0 {
+		t.Error("a drained member serves")
+	}
 	for _, role := range []string{"leader", "standalone"} {
 		if got, _ := scrapedDetails(t, Details{Health: Health{Role: role}}); got.value["rollcall_leading"] != 1 {
 			t.Errorf("a %s does not lead", role)

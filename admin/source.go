@@ -102,18 +102,23 @@ type Health struct {
 	Stalled   string // why this member must not serve at the moment: its disk or apply hangs
 	Damage    string // why it no longer serves: its state is damaged
 	Joining   bool   // it catches up and takes part in no election
+	Drained   bool   // it takes no more clients, because an operator has drained it or it is stopping
 	HasLeader bool   // this member knows a leader
 }
+
+func (h Health) serves() bool { return h.Role != "" && !h.Drained }
 
 // Text returns the member's role, or why it does not serve clients.
 func (h Health) Text() (text string, serves bool) {
 	switch {
-	case h.Role != "":
+	case h.serves():
 		return h.Role, true
 	case h.Damage != "":
 		return "the state of this member is damaged: " + h.Damage, false
 	case h.Stalled != "":
 		return h.Stalled, false
+	case h.Drained:
+		return "this member takes no more clients: it is stopping, or drained until its next start", false
 	case h.Joining:
 		return "this member is joining the ensemble and has not caught up yet", false
 	case !h.HasLeader:

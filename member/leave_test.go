@@ -115,6 +115,9 @@ func TestDrain(t *testing.T) {
 		if status, text := all.get(t, old, "/readyz"); status != 503 {
 			t.Errorf("readyz: %d %s", status, text)
 		}
+		if text, serves := e.Member(old).Health().Text(); serves || !strings.Contains(text, "drained") {
+			t.Errorf("its health: %s, serves: %t", text, serves)
+		}
 		if status, text := all.get(t, old, "/livez"); status != 200 {
 			t.Errorf("livez: %d %s", status, text)
 		}

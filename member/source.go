@@ -56,7 +56,7 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Damage(), Joining: n.Joining(), HasLeader: n.LeaderID() != 0}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Damage(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.LeaderID() != 0}
 	if err := n.Stalled(); err != nil {
 		health.Stalled = err.Error()
 	}
