@@ -26,7 +26,7 @@ const (
 
 var (
 	errDeclining = errors.New("quorum: this member is about to stop and takes no leadership from others")
-	errNobody    = errors.New("no other voting member answers")
+	errNobody    = errors.New("no other voting member answers and has the log up to here")
 )
 
 // refusal is what a member answered to which this one handed leadership over.
@@ -40,17 +40,21 @@ type refusal struct {
 func (n *Node) Decline() { n.declining.Store(true) }
 
 // HandOver gives leadership to another member: to the one whose log is longest of those that answer
-// raft, and if it does not take over, to the others by turns. It tries until this member has lost
+// raft and have caught up, and if it does not take over, to the others by turns. It tries until this member has lost
 // leadership or ctx ends. It returns nil if this member does not lead, or is the only voter.
+//
+// It does not try a member that lacks entries from before the last try. raft would wait for that member's
+// replication, which may be away sending a snapshot, and would take no entries before the end of that wait,
+// which is not bounded.
 func (n *Node) HandOver(ctx context.Context) error {
-	tried := map[uint32]int{}
+	tried, index := map[uint32]int{}, n.LastIndex()
 	for {
 		r := n.raft.Load()
 		if !n.leadsOthers(r) {
 			return nil
 		}
 		wait := n.election / asksPerElection
-		to, err := n.heir(tried)
+		to, err := n.heir(tried, index)
 		if err == nil {
 			if err = n.handOver(ctx, r, to); err == nil || errors.Is(err, ErrNotRunning) {
 				return err
@@ -59,6 +63,7 @@ func (n *Node) HandOver(ctx context.Context) error {
 				wait = handOverElections * n.election
 			}
 			tried[to.ID]++
+			index = n.LastIndex()
 		}
 		select {
 		case <-ctx.Done():
@@ -70,11 +75,11 @@ func (n *Node) HandOver(ctx context.Context) error {
 	}
 }
 
-// heir returns the member to hand over to: of those that were tried the least often, the one with the
-// longest log.
-func (n *Node) heir(tried map[uint32]int) (heir wire.Peer, err error) {
+// heir returns the member to hand over to: of those that hold the log up to an index and were tried the
+// least often, the one with the longest log.
+func (n *Node) heir(tried map[uint32]int, index uint64) (heir wire.Peer, err error) {
 	best := -1
-	for _, id := range n.trans.Longest(n.election) {
+	for _, id := range n.trans.Longest(n.election, index) {
 		i := slices.IndexFunc(n.cfg.Peers, func(p wire.Peer) bool { return p.ID == id && id != n.cfg.Self })
 		if i < 0 || best >= 0 && tried[id] >= best || !slices.Contains(n.Reached(n.election), id) {
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -158,7 +159,7 @@ func TestHeirByTurns(t *testing.T) {
 		n := e.members[lead].node
 		e.wait("both others to be reached", func() bool { return slices.Equal(n.Reached(n.election), others(lead)) })
 		for i, tried := range others(lead) {
-			if heir, err := n.heir(map[uint32]int{tried: 1}); err != nil || heir.ID != others(lead)[1-i] {
+			if heir, err := n.heir(map[uint32]int{tried: 1}, 0); err != nil || heir.ID != others(lead)[1-i] {
 				t.Errorf("after member %d comes %d: %v", tried, heir.ID, err)
 			}
 		}
@@ -166,7 +167,7 @@ func TestHeirByTurns(t *testing.T) {
 			e.net.partition(lead, id)
 		}
 		time.Sleep(n.election + time.Millisecond)
-		if heir, err := n.heir(nil); !errors.Is(err, errNobody) {
+		if heir, err := n.heir(nil, 0); !errors.Is(err, errNobody) {
 			t.Errorf("heir %d, whom nobody reaches: %v", heir.ID, err)
 		}
 	})
@@ -199,6 +200,58 @@ func TestHandOverToNobody(t *testing.T) {
 		}
 		if taken < 18 || !n.Leading() {
 			t.Errorf("%d of 20 entries taken, leads: %t", taken, n.Leading())
+		}
+	})
+}
+
+// slowReader takes its time to read a snapshot.
+type slowReader struct {
+	Machine
+	takes time.Duration
+}
+
+func (s slowReader) Verify(r io.Reader) (disk.Contents, error) {
+	time.Sleep(s.takes) // in the bubble of its test
+	return s.Machine.Verify(r)
+}
+
+// A member that is being sent a snapshot answers raft, and is not tried before it has caught up: raft would
+// wait for its replication, and take no entries for as long as the snapshot takes.
+func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.compact()
+		e.begin()
+		late := others(e.leader(1, 2, 3))[0]
+		e.outdate(late, 100)
+		lead := e.leader(others(late)...)
+		other := others(late)[0] + others(late)[1] - lead
+		n := e.members[lead].node
+		const busy = 2 * time.Second // raft's leader sends it again after three
+		e.members[late].adjust = func(c *Config) { c.Machine = slowReader{c.Machine, busy} }
+		e.start(late)
+		e.members[other].node.Decline()
+		e.wait("both others to be reached", func() bool { return slices.Equal(n.Reached(n.election), others(lead)) })
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*busy)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- n.HandOver(ctx) }()
+		taken, rounds := 0, 0
+		for ; time.Since(begin) < busy*3/4; rounds++ {
+			if n.Propose([]byte("b")).Error() == nil {
+				taken++
+			}
+			time.Sleep(n.election / 4)
+		}
+		if taken < rounds*9/10 || !n.Leading() {
+			t.Errorf("%d of %d entries taken during the snapshot, leads: %t", taken, rounds, n.Leading())
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if got := e.leader(lead, late); got != late {
+			t.Errorf("member %d leads, want %d, which has caught up", got, late)
 		}
 	})
 }

@@ -47,9 +47,9 @@ func (c *contacts) within(d time.Duration) []uint32 {
 	return ids
 }
 
-// longest returns the same members, those with the longest logs first, and of those with the same the one
-// that answered last.
-func (c *contacts) longest(d time.Duration) []uint32 {
+// longest returns those of the same members whose logs reach an index, those with the longest logs first, and
+// of those with the same the one that answered last.
+func (c *contacts) longest(d time.Duration, index uint64) []uint32 {
 	ids := c.within(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,6 +57,7 @@ func (c *contacts) longest(d time.Duration) []uint32 {
 	for id, answer := range c.of {
 		answers[MemberID(id)] = answer
 	}
+	ids = slices.DeleteFunc(ids, func(id uint32) bool { return answers[id].last < index })
 	slices.SortFunc(ids, func(a, b uint32) int {
 		return cmp.Or(cmp.Compare(answers[b].last, answers[a].last), answers[b].at.Compare(answers[a].at))
 	})

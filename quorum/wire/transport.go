@@ -119,9 +119,11 @@ func (t *Transport) LeaderEnd() (term, index uint64) { return t.lead.get() }
 // Reached returns the members that have answered a request of this leader within d, in order of id.
 func (t *Transport) Reached(d time.Duration) []uint32 { return t.contacts.within(d) }
 
-// Longest returns the same members, those with the longest logs first. Of several, the member comes
-// first that answered last.
-func (t *Transport) Longest(d time.Duration) []uint32 { return t.contacts.longest(d) }
+// Longest returns those of the same members whose logs reach an index, as they answered, those with the
+// longest logs first. Of several, the member comes first that answered last.
+func (t *Transport) Longest(d time.Duration, index uint64) []uint32 {
+	return t.contacts.longest(d, index)
+}
 
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }

@@ -212,8 +212,11 @@ func TestContactsLongest(t *testing.T) {
 			c.note(answer.id, answer.last)
 			time.Sleep(time.Second)
 		}
-		if got, want := c.longest(4*time.Second), []uint32{3, 2, 1, 4}; !slices.Equal(got, want) {
+		if got, want := c.longest(4*time.Second, 0), []uint32{3, 2, 1, 4}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
+		}
+		if got, want := c.longest(4*time.Second, 7), []uint32{3, 2, 1}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v, which reach 7", got, want)
 		}
 	})
 }
