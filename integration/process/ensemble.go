@@ -150,6 +150,38 @@ func (e *Ensemble) Settle() *Member {
 	return leader
 }
 
+// Joined waits until no running member joins. A member that starts a moment after the others joins, and takes
+// part in no election for four election timeouts.
+func (e *Ensemble) Joined() {
+	e.t.Helper()
+	err := within(e.t.Context(), cmp.Or(e.cfg.Patience, Patience), "members have caught up", func() bool {
+		for _, m := range e.Members {
+			text, err := os.ReadFile(m.Log)
+			if err != nil {
+				e.t.Fatal(err)
+			}
+			if m.Process.Running() && joins(string(text)) {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// joins reports whether the last of a member's log says that it joins.
+func joins(log string) bool {
+	return strings.LastIndex(log, joinsLine) > strings.LastIndex(log, joinedLine)
+}
+
+// These are of quorum's log.
+const (
+	joinsLine  = "this member joins; it takes part in elections once it has caught up"
+	joinedLine = "this member has caught up and takes part in elections"
+)
+
 // KillAll kills every member with SIGKILL, all at once.
 func (e *Ensemble) KillAll() { KillAll(e.Members) }
 

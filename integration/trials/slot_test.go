@@ -88,6 +88,7 @@ func castOfThree(t *testing.T, store string, rng *rand.Rand) cast {
 	t.Helper()
 	e := process.StartEnsemble(t, config(3, store))
 	leader := e.Settle()
+	e.Joined() // the second and the third member of the trials must elect a leader
 	c := cast{want: map[string]string{}}
 	create(t, leader, rng, c.want, 150)
 	for _, m := range e.Members {
