@@ -9,7 +9,7 @@ export ROLLCALL_IMAGE
 .PHONY: build builds image test proof race drill mutants fuzz bench compare growth lint proto packages up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -ldflags "$$(ci/stamp.sh)" -o bin/rollcall ./cmd/rollcall
-builds: ## the binary for Linux, macOS and FreeBSD on amd64 and arm64, to see that all build
+builds: ## the binary for Linux, macOS and FreeBSD, on amd64 or arm64, to see that all build
 	ci/builds.sh
 image: build ## container image rollcall of that binary; needs Docker, and no network
 	docker build --file deploy/Dockerfile $$(deploy/labels.sh) --tag $(ROLLCALL_IMAGE) .

@@ -294,6 +294,32 @@ func TestMissingPackages(t *testing.T) {
 	}
 }
 
+// make test runs the unit tests with -short, and make proof runs them in full.
+func TestUnitTestsRunInFull(t *testing.T) {
+	c := newCheckout(t, map[string]string{"go": `
+[ "$1" != list ] || { echo rollcall/a; exit; }
+[ "$1" = test ] || exit 0
+echo "$*" >>runs
+printf -- '--- PASS: TestA (0s)\nok \trollcall/a\t1s\n'
+`})
+	c.write("ci/least-tests", "unit rollcall/a 1\n")
+	if out, ok := c.run(nil, "ci/test.sh", "unit", "race"); !ok {
+		t.Fatal(out)
+	}
+	text, err := os.ReadFile(filepath.Join(c.dir, "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run := range strings.Lines(string(text)) {
+		if short, race := strings.Contains(run, " -short "), strings.Contains(run, " -race "); short == race {
+			t.Errorf("go %swith -short: %t", run, short)
+		}
+	}
+	if n := strings.Count(string(text), "rollcall/a\n"); n != 2 {
+		t.Errorf("%d runs of the package, want one for each suite:\n%s", n, text)
+	}
+}
+
 // ci/fuzz.sh fails if fewer fuzz targets run than ci/least-tests says, if one of them fails, or if
 // they are given no time.
 func TestFuzzScript(t *testing.T) {

@@ -53,12 +53,13 @@ given_up() {
     END { if (!bad) for (package in died) print package }' "$1"
 }
 
-# unit runs the tests of all packages outside integration, and those of the module bench/figures. race
-# runs those of all packages outside integration under the race detector.
+# unit runs the tests of all packages outside integration, and those of the module bench/figures. With
+# -short, the longest tests do less. race runs those of all packages outside integration in full, under
+# the race detector.
 unit() {
   local packages
   packages=$(unit_packages) || return
-  tests $packages | quiet && figures | quiet
+  tests -short $packages | quiet && figures | quiet
 }
 race() {
   local packages

@@ -24,6 +24,7 @@ func (s *requestLog) StoreLogs(logs []*raft.Log) error {
 // A follower that is far behind gets at most eight entries in a request: a heartbeat waits in its
 // main loop for only those to be stored.
 func TestFewEntriesPerRequest(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		logs := map[uint32]*requestLog{}

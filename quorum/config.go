@@ -24,6 +24,8 @@ type Config struct {
 	Stores disk.Stores // in place of the folders, for tests; default: on disk
 	// LogKind says how the log is stored; default: as the folder is, or disk.DefaultLogKind.
 	LogKind disk.LogKind
+	// SegmentBytes is the size of a file of the log, if LogKind is disk.LogWAL; default 16 MiB.
+	SegmentBytes int
 
 	Stream  raft.StreamLayer // raft's connections; Addr is this member's address in Peers
 	Machine Machine
@@ -65,8 +67,8 @@ func (cfg *Config) check() error {
 		return errors.New("quorum: Stores must be complete")
 	case cfg.LogKind != "" && !cfg.LogKind.Known():
 		return fmt.Errorf("quorum: log store %q is neither %s nor %s", cfg.LogKind, disk.LogBolt, disk.LogWAL)
-	case cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0 || cfg.StallLimit < 0:
-		return errors.New("quorum: SnapshotBytes, TrailingBytes and StallLimit must not be negative")
+	case cfg.SegmentBytes < 0 || cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0 || cfg.StallLimit < 0:
+		return errors.New("quorum: SegmentBytes, SnapshotBytes, TrailingBytes and StallLimit must not be negative")
 	}
 	for _, p := range cfg.Peers {
 		if p.ID == cfg.Self && cfg.Stream.Addr().String() != p.Addr {

@@ -14,6 +14,7 @@ import (
 // A leader with a damaged state is replaced even if it does not hand over. It is never a candidate
 // again, even after restarts, but still stores and votes.
 func TestDamagedMemberOnlyVotes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -72,6 +73,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 // Damage is stored in the folder. A recovery removes the record, because the survivor's state is
 // the best there is.
 func TestRecoverDamagedMember(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, all := lost(t, disk.DefaultLogKind, 3, 3)
 		e.start(1)

@@ -25,6 +25,9 @@ import (
 
 const testTick = 800 * time.Millisecond // election timeout 200 ms
 
+// testSegment is the size of a file of the log in tests, in bytes. A start reads and writes one of them.
+const testSegment = 128 << 10
+
 // testAddr is an address in a test's network.
 type testAddr string
 
@@ -228,16 +231,17 @@ func (m *machine) Apply(batch []Committed) error {
 		m.at = map[string]time.Time{}
 	}
 	for _, c := range batch {
-		if c.Data != nil && m.refuse == string(c.Data) {
-			return fmt.Errorf("machine refuses %q", c.Data)
+		command := string(c.Data)
+		if c.Data != nil && m.refuse == command {
+			return fmt.Errorf("machine refuses %q", command)
 		}
 		if c.Index <= m.Index {
 			m.gaps = append(m.gaps, c.Index)
 		}
 		m.Index = c.Index
 		if c.Data != nil {
-			m.Commands = append(m.Commands, string(c.Data))
-			m.at[string(c.Data)] = time.Now()
+			m.Commands = append(m.Commands, command)
+			m.at[command] = time.Now()
 		}
 	}
 	return nil
@@ -348,7 +352,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	m.machine = &machine{restores: m.restores}
 	cfg := Config{
 		Self: id, Peers: e.peers, Stores: m.stores, Stream: l,
-		Machine: m.machine, Ask: e.ask(id), Tick: testTick, Logger: testLogger(id),
+		Machine: m.machine, Ask: e.ask(id), Tick: testTick, Logger: testLogger(id), SegmentBytes: testSegment,
 	}
 	if m.dir != "" {
 		cfg.Stores, cfg.Dir, cfg.LogKind = disk.Stores{}, m.dir, e.kind
@@ -482,11 +486,12 @@ func (e *ensemble) handOver(id uint32) {
 	}
 }
 
-// wait polls until cond holds.
+// wait polls until cond holds: every 5 ms at first, then less and less often, because some conditions
+// read files and become true after thousands of such steps.
 func (e *ensemble) wait(what string, cond func() bool) {
 	e.t.Helper()
-	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for begin := time.Now(); !cond(); time.Sleep(max(5*time.Millisecond, time.Since(begin)/20)) {
+		if time.Since(begin) > time.Minute {
 			e.t.Fatalf("waited a minute for %s", what)
 		}
 	}

@@ -35,7 +35,7 @@ var testPeers = []wire.Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "m2:3888"}, 
 func folderConfig(dir string, self uint32) Config {
 	return Config{
 		Self: self, Peers: testPeers, Dir: dir, Stream: idleStream{testAddr(testPeers[self-1].Addr)},
-		Machine: &machine{}, Tick: testTick,
+		Machine: &machine{}, Tick: testTick, SegmentBytes: testSegment,
 		Ask: func(context.Context, wire.Peer) (*proto.HelloReply, error) { return nil, errors.New("nobody") },
 	}
 }
@@ -51,12 +51,13 @@ const (
 	receiving    = "receiving-" // begins the name of a snapshot that is being received
 )
 
-// kinds runs a test on each kind of log.
+// kinds runs a test on each kind of log, beside other tests.
 func kinds(t *testing.T, test func(t *testing.T, kind disk.LogKind)) {
 	t.Helper()
+	t.Parallel()
 	for _, kind := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
 		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel() // tests with files wait for the disk
+			t.Parallel()
 			test(t, kind)
 		})
 	}
@@ -84,6 +85,7 @@ func write(t *testing.T, path, text string) {
 }
 
 func TestFolderInUse(t *testing.T) {
+	t.Parallel()
 	cfg := folderConfig(t.TempDir(), 1)
 	n, err := Open(cfg)
 	if err != nil {
@@ -101,19 +103,27 @@ func TestFolderInUse(t *testing.T) {
 
 // The order in which the configuration lists the servers does not matter.
 func TestServersInAnotherOrder(t *testing.T) {
+	t.Parallel()
 	cfg := folderConfig(t.TempDir(), 1)
 	openAndClose(t, cfg)
 	cfg.Peers = []wire.Peer{testPeers[2], testPeers[0], testPeers[1]}
 	openAndClose(t, cfg)
 }
 
-// emptyLog removes all entries from the log in the folder of a member that does not run.
-func emptyLog(t *testing.T, dir string) {
+// openStopped opens the data in the folder of a member that does not run.
+func openStopped(t *testing.T, dir string) *disk.Data {
 	t.Helper()
-	d, err := disk.OpenStopped(dir, "", hclog.NewNullLogger())
+	d, err := disk.OpenStopped(disk.Config{Dir: dir, SegmentBytes: testSegment, RaftLog: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// emptyLog removes all entries from the log in the folder of a member that does not run.
+func emptyLog(t *testing.T, dir string) {
+	t.Helper()
+	d := openStopped(t, dir)
 	last, _ := d.Log().LastIndex()
 	if err := errors.Join(d.Log().DeleteRange(1, last), d.Close()); err != nil {
 		t.Fatal(err)
@@ -233,6 +243,7 @@ func damagedSnapshotIsNotSkipped(t *testing.T, kind disk.LogKind) {
 }
 
 func TestOpenRefusesConfig(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(*Config){
 		"wildcard":          func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
 		"bind address":      func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },

@@ -16,6 +16,7 @@ import (
 // A leader of two members stays leader while the other one installs a snapshot, which takes far
 // longer than an election.
 func TestLongInstallKeepsTheLeader(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.compact()
@@ -78,6 +79,7 @@ func (e *ensemble) compacted(index uint64, ids ...uint32) {
 
 // A member that is too far behind gets a snapshot.
 func TestSnapshotIsInstalled(t *testing.T) {
+	t.Parallel()
 	for _, wiped := range []bool{false, true} {
 		t.Run(fmt.Sprintf("wiped=%t", wiped), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -105,6 +107,7 @@ func TestSnapshotIsInstalled(t *testing.T) {
 // If a leader dies while it sends a snapshot, without closing the connection, the receiver can
 // still elect another leader.
 func TestLeaderDiesSendingSnapshot(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.compact()
@@ -147,6 +150,7 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 // asks for a restart after it has installed the snapshot, because raft would rely on the old end of
 // the log. After the restart it has the same state as the others.
 func TestConflictingLogRestarts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.compact()
@@ -178,6 +182,7 @@ func TestConflictingLogRestarts(t *testing.T) {
 // A snapshot that holds nothing new is answered without raft, which would drop the entries after
 // it. If it comes a second time, the member restarts.
 func TestSecondInstallRestarts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 2)
 		e.begin()
@@ -220,6 +225,7 @@ func TestSecondInstallRestarts(t *testing.T) {
 // A member with the same bind address as another is still another candidate, because raft gets the
 // advertised addresses. (All listeners of memNetwork have one bind address.)
 func TestAdvertisedAddress(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.start(1, 2, 3)

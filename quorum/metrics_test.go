@@ -10,6 +10,7 @@ import (
 
 // An election is counted for each leader lost, on every member.
 func TestElectionFigures(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -39,6 +40,7 @@ func TestElectionFigures(t *testing.T) {
 
 // A write of the log is timed, and one that takes a second counts as slow.
 func TestWriteFigures(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		log := &stallLog{InmemStore: e.members[1].stores.Log.(*raft.InmemStore)}

@@ -125,7 +125,7 @@ func (n *Node) open() (err error) {
 	running := func() bool { return n.trans != nil && n.trans.Running() }
 	n.disk, err = disk.Open(disk.Config{
 		Member: n.cfg.Self, Servers: wire.Canonical(n.cfg.Peers),
-		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, Stores: n.cfg.Stores,
+		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
 		StallLimit: n.cfg.StallLimit, Running: running, Fail: n.fatal,
 		Logger: n.logger, RaftLog: newRaftLog(n.logger),
 	})

@@ -20,6 +20,7 @@ import (
 // Three members elect a leader, replicate, and survive the loss of their leader and a restart of
 // all.
 func TestEnsemble(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -56,6 +57,7 @@ func others(id uint32) []uint32 {
 
 // A single member bootstraps without asking others.
 func TestSingle(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		e.members[1].adjust = func(c *Config) { c.Ask = nil }
@@ -71,6 +73,7 @@ func TestSingle(t *testing.T) {
 // A leader that stops hands leadership over: a follower leads before an election timeout has
 // passed.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -88,6 +91,7 @@ func TestHandOver(t *testing.T) {
 // Leadership is handed over to the named member, which raft reaches. A member that it does not
 // reach is not among those that can be named, and neither is any other.
 func TestHandOverTo(t *testing.T) {
+	t.Parallel()
 	const tick = 2 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -258,6 +262,7 @@ func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
 
 // Every change of leadership is reported, however late it is read.
 func TestLeadershipLosesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -299,6 +304,7 @@ func TestLeadershipLosesNothing(t *testing.T) {
 
 // A state machine that fails ends the member, and applies nothing more.
 func TestMachineErrorStops(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		e.start(1)
@@ -344,6 +350,7 @@ func (b *brokenLog) StoreLogs(logs []*raft.Log) error {
 
 // A disk that fails once ends the member, whether it leads or follows. The others continue.
 func TestStoreErrorStops(t *testing.T) {
+	t.Parallel()
 	for _, role := range []string{"leader", "follower"} {
 		t.Run(role, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -385,6 +392,7 @@ func (f *failingStable) SetUint64(k []byte, v uint64) error {
 
 // raft panics when it cannot store its term; the member returns an error instead.
 func TestTermErrorStops(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		stable := &failingStable{StableStore: e.members[1].stores.Stable}
@@ -419,6 +427,7 @@ func (e *ensemble) leaderNow() uint32 {
 
 // If raft refuses all entries of a leader for two election timeouts, the leader ends.
 func TestRefusingLeaderStops(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		e.start(1)
@@ -442,6 +451,7 @@ func TestRefusingLeaderStops(t *testing.T) {
 }
 
 func TestProposeOutsideRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.start(1) // waits for the others
@@ -464,6 +474,7 @@ func TestProposeOutsideRun(t *testing.T) {
 
 // An entry that no log would take does not reach another member.
 func TestProposeTooLong(t *testing.T) {
+	t.Parallel()
 	if p := new(Node).Propose(make([]byte, disk.MaxEntry+1)); !errors.Is(p.Error(), disk.ErrTooLong) {
 		t.Errorf("Propose: %v", p.Error())
 	}
@@ -472,6 +483,7 @@ func TestProposeTooLong(t *testing.T) {
 // If raft hangs in apply and has no outcome for an entry when Run ends, the entry gets its outcome
 // then. A later outcome changes nothing.
 func TestRunEndsProposals(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		var m *stallMachine

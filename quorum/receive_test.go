@@ -44,6 +44,7 @@ func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body 
 // A snapshot that is incomplete, or does not match its request, is refused. The receiver keeps its
 // log, its state, its term and its snapshots, and accepts the next one.
 func TestBadSnapshotIsRefused(t *testing.T) {
+	t.Parallel()
 	bad := map[string]func(req *raft.InstallSnapshotRequest, body *string){
 		"garbage":                  func(_ *raft.InstallSnapshotRequest, body *string) { *body = "no" + (*body)[2:] },
 		"a bit":                    func(_ *raft.InstallSnapshotRequest, body *string) { *body = "[" + (*body)[1:] },

@@ -23,6 +23,8 @@ type Recovery struct {
 	Peers       []wire.Peer // the new server list, Self included
 	Machine     Machine     // an empty one, which must not be used afterwards
 	Logger      *slog.Logger
+
+	SegmentBytes int // as in Config
 }
 
 // Recover rewrites a stopped member's folder so that it can start without the members it knew,
@@ -40,7 +42,7 @@ func Recover(rec Recovery) (err error) {
 		return err
 	}
 	logger := newRaftLog(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
-	data, err := disk.OpenStopped(rec.Dir, rec.LogDir, logger)
+	data, err := disk.OpenStopped(disk.Config{Dir: rec.Dir, LogDir: rec.LogDir, SegmentBytes: rec.SegmentBytes, RaftLog: logger})
 	if err != nil {
 		return err
 	}

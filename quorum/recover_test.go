@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/disk"
@@ -30,7 +29,7 @@ func recoverOne(t *testing.T, kind disk.LogKind) {
 
 			alone := filepath.Join(t.TempDir(), "alone")
 			copyDir(t, e.members[1].dir, alone)
-			if err := Recover(Recovery{Dir: alone, Self: 1, Peers: e.peers[:1], Machine: &machine{}}); err != nil {
+			if err := Recover(Recovery{Dir: alone, Self: 1, Peers: e.peers[:1], Machine: &machine{}, SegmentBytes: testSegment}); err != nil {
 				t.Fatal(err)
 			}
 			one := newEnsemble(t, 1)
@@ -91,10 +90,7 @@ func lost(t *testing.T, kind disk.LogKind, members, writes int) (e *ensemble, al
 
 func storedTerm(t *testing.T, dir string) uint64 {
 	t.Helper()
-	d, err := disk.OpenStopped(dir, "", hclog.NewNullLogger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := openStopped(t, dir)
 	defer d.Close()
 	term, err := d.Stable().Term()
 	if err != nil {
@@ -106,7 +102,7 @@ func storedTerm(t *testing.T, dir string) uint64 {
 // recover recovers a member that is stopped, for the list it had.
 func (e *ensemble) recover(id uint32) {
 	e.t.Helper()
-	if err := Recover(Recovery{Dir: e.members[id].dir, Self: id, Peers: e.peers, Machine: &machine{}}); err != nil {
+	if err := Recover(Recovery{Dir: e.members[id].dir, Self: id, Peers: e.peers, Machine: &machine{}, SegmentBytes: testSegment}); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -146,10 +142,15 @@ func (e *ensemble) votes(ids ...uint32) {
 }
 
 // Recovery continues where it was, whichever member is killed on the way and however often, even
-// with a slow log. Nothing that was committed since is lost.
+// with a slow log. Nothing that was committed since is lost. With -short, one of four seeds is played
+// for each number of members, and both kinds of log occur.
 func TestRecoverWithKills(t *testing.T) {
+	t.Parallel()
 	for _, members := range []int{2, 3, 4, 5} {
 		for seed := range uint64(4) {
+			if testing.Short() && seed != uint64(members%4) {
+				continue
+			}
 			t.Run(fmt.Sprintf("%d members, seed %d", members, seed), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { recoverWithKills(t, members, seed) })
@@ -214,6 +215,7 @@ func (e *ensemble) ids() []uint32 { return slices.Sorted(maps.Keys(e.members)) }
 // No member is made a voter until the members without data could join through the voters: of five,
 // the survivor and two more. A member that was caught up, and then lost its disk, starts again.
 func TestRecoverFiveByAndBy(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, all := lost(t, disk.DefaultLogKind, 5, 5)
 		e.recover(1)
@@ -244,6 +246,7 @@ func TestRecoverFiveByAndBy(t *testing.T) {
 // those of the recovery. A recovered member that is still alone does not run beside another one
 // with data.
 func TestRecoverWithRivals(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		root := t.TempDir()
@@ -298,6 +301,7 @@ func TestRecoverWithRivals(t *testing.T) {
 
 // A member with data from before the recovery, and not recovered itself, is not admitted either.
 func TestRecoverWithOldMember(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.members[1].dir = filepath.Join(t.TempDir(), "1")
@@ -413,6 +417,7 @@ func recoverRefuses(t *testing.T, kind disk.LogKind) {
 
 // The settings that the meter computes.
 func TestMeter(t *testing.T) {
+	t.Parallel()
 	m := newMeter(1000, 1<<20, 64<<10)
 	m.limit = 1 << 20 // without chance
 	var entries, bytes int64
@@ -443,6 +448,7 @@ func TestMeter(t *testing.T) {
 
 // Bytes alone trigger a snapshot, and how much log is kept depends on their number.
 func TestSnapshotByBytes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		e.members[1].adjust = func(c *Config) {

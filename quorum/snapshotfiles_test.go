@@ -132,6 +132,7 @@ func flippedSnapshot(t *testing.T, kind disk.LogKind) {
 // A snapshot with the servers of another ensemble, or without any, keeps a member from starting.
 // Otherwise the member would wait for ever for a leader.
 func TestSnapshotOfOtherServers(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		servers raft.Configuration
 		want    error
@@ -165,6 +166,7 @@ func TestSnapshotOfOtherServers(t *testing.T) {
 
 // A snapshot of a newer version is reported as such, and the member says that nothing is damaged.
 func TestSnapshotOfNewerVersion(t *testing.T) {
+	t.Parallel()
 	body, err := json.Marshal(&machine{Index: 900, Newer: true})
 	if err != nil {
 		t.Fatal(err)
@@ -177,10 +179,7 @@ func TestSnapshotOfNewerVersion(t *testing.T) {
 		t.Run("log "+log, func(t *testing.T) {
 			dir, cfg := filledFolder(t, disk.DefaultLogKind)
 			index := map[string]uint64{"follows": 3, "ends before": 900, "is gone": 900}[log]
-			d, err := disk.OpenStopped(dir, "", hclog.NewNullLogger())
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := openStopped(t, dir)
 			storeSnapshot(t, d.Snapshots(), index, strings.Replace(string(body), "900", fmt.Sprint(index), 1), wire.Configuration(cfg.Peers))
 			if err := d.Close(); err != nil {
 				t.Fatal(err)

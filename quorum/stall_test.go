@@ -73,6 +73,7 @@ func hangs(err error) bool {
 // If a leader's log or machine hangs, the leader is replaced within 5 seconds, but not before the
 // limit. When it responds again it is a follower that has lost nothing and can lead.
 func TestStalledLeaderIsReplaced(t *testing.T) {
+	t.Parallel()
 	for _, where := range []string{"log", "machine"} {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -133,6 +134,7 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 // A follower's log hangs for half a minute. After that, the leader that the follower had catches it
 // up.
 func TestStalledFollowerCatchesUp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, logs, _ := stalls(t, func(*Config) {})
 		lead := e.leader(1, 2, 3)
@@ -160,6 +162,7 @@ func TestStalledFollowerCatchesUp(t *testing.T) {
 // twice. When the machine responds again, the member is caught up. If it has taken the snapshot for
 // a second one, that happens after a restart.
 func TestSnapshotForAStalledMachine(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, _, machines := stalls(t, func(c *Config) { c.SnapshotEvery, c.TrailingBytes = 20, 1 })
 		lead := e.leader(1, 2, 3)
@@ -199,6 +202,7 @@ func TestSnapshotForAStalledMachine(t *testing.T) {
 
 // A member that runs alone continues when its disk does.
 func TestStalledAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		log := &stallLog{InmemStore: e.members[1].stores.Log.(*raft.InmemStore)}

@@ -19,6 +19,7 @@ import (
 // Three new members begin one ensemble, in whatever order they are started, and not before all of
 // them run.
 func TestFirstStartInEveryOrder(t *testing.T) {
+	t.Parallel()
 	for _, order := range [][]uint32{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,6 +80,7 @@ func (e *ensemble) fill(count int, ids ...uint32) []string {
 // A member that lost its disk elects no leader until it has everything back, not even after it was
 // killed while it was catching up.
 func TestWipedMemberJoins(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -127,6 +129,7 @@ func TestWipedMemberJoins(t *testing.T) {
 // Two of three members lost their disks: one copy is not a majority, and no member may begin a new
 // ensemble.
 func TestTwoWipedOfThree(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -150,6 +153,7 @@ func TestTwoWipedOfThree(t *testing.T) {
 
 // A bootstrap that was killed half-way counts as no data, and is completed.
 func TestBootstrapKilledHalfWay(t *testing.T) {
+	t.Parallel()
 	entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration}
 	tests := []struct {
 		name  string
@@ -184,6 +188,7 @@ func TestBootstrapKilledHalfWay(t *testing.T) {
 // All members stop after a leader stored its first entry, which no other member has yet. The two
 // others have the bootstrap entry, so they do not count as wiped, and all start again.
 func TestStopBeforeFirstCommit(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		for id, m := range e.members {
@@ -206,6 +211,7 @@ func TestStopBeforeFirstCommit(t *testing.T) {
 
 // A majority begins only if configured to. The third member joins whenever it comes.
 func TestNewEnsembleByMajority(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.start(1, 2)
@@ -230,6 +236,7 @@ func TestNewEnsembleByMajority(t *testing.T) {
 // Of two members, the one that lost its disk votes for the other, because no other majority exists
 // and the other one has everything.
 func TestWipedOneOfTwo(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 2)
 		e.begin()
@@ -251,6 +258,7 @@ func TestWipedOneOfTwo(t *testing.T) {
 
 // A wiped member that starts before the others waits for them, then joins.
 func TestWipedStartsFirst(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -289,6 +297,7 @@ func (o *orderedStable) SetUint64(k []byte, v uint64) error {
 // Before a wiped member takes any entry, it has stored the others' term and then that it is
 // joining. So a leader that was deposed long ago cannot give it entries.
 func TestJoiningTermComesFirst(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -314,6 +323,7 @@ func TestJoiningTermComesFirst(t *testing.T) {
 
 // The verdicts on the answers of one round.
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	none, data, joining := &proto.HelloReply{}, &proto.HelloReply{HasData: true}, &proto.HelloReply{HasData: true, Joining: true}
 	alone := &proto.HelloReply{HasData: true, Recovery: 7, Recovering: true}
 	tests := []struct {
@@ -357,6 +367,7 @@ func TestJudge(t *testing.T) {
 
 // The configurations that a log may contain, in addition to the configured one.
 func TestCheckServers(t *testing.T) {
+	t.Parallel()
 	peers := []wire.Peer{{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:1"}, {ID: 3, Addr: "c:1"}}
 	server := func(id raft.ServerID, addr raft.ServerAddress, s raft.ServerSuffrage) raft.Server {
 		return raft.Server{ID: id, Address: addr, Suffrage: s}

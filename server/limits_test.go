@@ -328,7 +328,6 @@ func TestNewChecksConfig(t *testing.T) {
 }
 
 func TestStats(t *testing.T) {
-	t.Parallel() // it waits for real time
 	w := newWorld(t, true, nil)
 	c := w.connect()
 	c.must(jute.OpPing)
@@ -337,6 +336,7 @@ func TestStats(t *testing.T) {
 	if _, err := io.ReadAll(word); err != nil {
 		t.Fatal(err)
 	}
+	_ = word.Close() // the server waits a second for it
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 1 })
 	s := w.srv.Stats()
 	if s.Received != 3 || s.Sent != 3 || s.Latency.Count != 1 || s.Latency.Max < s.Latency.Min || s.Latency.Avg <= 0 || s.Ended["word"] != 1 {

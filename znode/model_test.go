@@ -767,7 +767,12 @@ func TestSortedAgainstMap(t *testing.T) {
 		}
 		copies = append(copies, copied{s, model})
 		for _, c := range copies {
-			compareSorted(t, &c.s, c.m)
+			var want []pair
+			for k, v := range c.m {
+				want = append(want, pair{k, v})
+			}
+			slices.SortFunc(want, func(a, b pair) int { return strings.Compare(string(a.key), string(b.key)) })
+			compareSorted(t, &c.s, want)
 		}
 		for k := range model {
 			s.drop(gen, k)
@@ -780,45 +785,62 @@ func TestSortedAgainstMap(t *testing.T) {
 
 // Ranges of keys are put and dropped. That joins branches, too, and leaves keys between the ranges.
 func TestSortedByRanges(t *testing.T) {
+	keys := make([]name, 24000)
+	for i := range keys {
+		keys[i] = name(fmt.Sprintf("%08d", i))
+	}
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			sortedByRanges(t, rand.New(rand.NewPCG(seed, 4)))
+			sortedByRanges(t, rand.New(rand.NewPCG(seed, 4)), keys)
 		})
 	}
 }
 
-func sortedByRanges(t *testing.T, r *rand.Rand) {
+// sortedByRanges uses keys, which are in order. The value of each is its place.
+func sortedByRanges(t *testing.T, r *rand.Rand, keys []name) {
 	var s sorted[name, int]
-	model := map[name]int{}
+	there := make([]bool, len(keys))
 	for round := range 60 {
-		from, length := r.IntN(20000), r.IntN(4000)
+		length := r.IntN(len(keys) / 6)
+		from := r.IntN(len(keys) - length)
 		grow := round%3 != 2
 		for i := from; i < from+length; i++ {
-			k := name(fmt.Sprintf("%08d", i))
 			switch {
 			case grow && r.IntN(4) == 0:
-				s.put(1, k, i)
-				model[k] = i
+				s.put(1, keys[i], i)
+				there[i] = true
 			case !grow:
-				s.drop(1, k)
-				delete(model, k)
+				s.drop(1, keys[i])
+				there[i] = false
 			}
 		}
-		compareSorted(t, &s, model)
+		var want []pair
+		for i, in := range there {
+			if in {
+				want = append(want, pair{keys[i], i})
+			}
+		}
+		compareSorted(t, &s, want)
 	}
 }
 
-func compareSorted(t *testing.T, s *sorted[name, int], model map[name]int) {
+// pair is a key of a sorted container with its value.
+type pair struct {
+	key   name
+	value int
+}
+
+// compareSorted compares a container with the pairs that it should hold, which are in order.
+func compareSorted(t *testing.T, s *sorted[name, int], pairs []pair) {
 	t.Helper()
 	var want, got []name
-	for k, v := range model {
-		want = append(want, k)
-		if g, ok := s.get(k); !ok || g != v {
-			t.Fatalf("%s = %d %t, want %d", k, g, ok, v)
+	for _, p := range pairs {
+		want = append(want, p.key)
+		if v, ok := s.get(p.key); !ok || v != p.value {
+			t.Fatalf("%s = %d %t, want %d", p.key, v, ok, p.value)
 		}
 	}
-	slices.Sort(want)
 	for k := range s.all() {
 		got = append(got, k)
 	}

@@ -22,7 +22,7 @@ type boltDir struct {
 
 func (d *boltDir) open() logFiles {
 	d.t.Helper()
-	log, err := openLog(LogBolt, d.dir, hclog.NewNullLogger())
+	log, err := openLog(LogBolt, d.dir, 0, hclog.NewNullLogger())
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -71,6 +71,7 @@ func (d *boltDir) old(do func(s *raftboltdb.BoltStore) error) {
 
 // The mark of a BoltDB never keeps a member with sound data from starting.
 func TestBoltMarkLags(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		do   func(d *boltDir)
@@ -188,12 +189,15 @@ func TestDamagedBolt(t *testing.T) {
 			write(d.t, d.path(boltMarkName), string(b))
 		}, 0},
 	}
+	whole := &boltDir{t: t, dir: t.TempDir()}
+	whole.store(9)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := &boltDir{t: t, dir: t.TempDir()}
-			d.store(9)
+			t.Parallel()
+			d := &boltDir{t: t, dir: filepath.Join(t.TempDir(), "copy"), n: whole.n}
+			take(t, whole.dir, d.dir)
 			tt.do(d)
-			log, err := openLog(LogBolt, d.dir, hclog.NewNullLogger())
+			log, err := openLog(LogBolt, d.dir, 0, hclog.NewNullLogger())
 			if err == nil {
 				err = log.GetLog(tt.read, new(raft.Log))
 				log.Close()
@@ -212,6 +216,7 @@ func TestDamagedBolt(t *testing.T) {
 
 // A raft.db with the votes of another member is not used.
 func TestOtherMembersVotes(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, kind LogKind) {
 		mine, others := folderConfig(t.TempDir(), 1), folderConfig(t.TempDir(), 2)
 		for _, cfg := range []*Config{&mine, &others} {

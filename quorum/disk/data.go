@@ -19,6 +19,7 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,8 @@ type Config struct {
 	LogDir  string  // folder of the log; default: Dir
 	LogKind LogKind // how the log is stored; default: as the folder is, or DefaultLogKind
 	Stores  Stores  // in place of the folders; default: on disk
+
+	SegmentBytes int // size of a file of the log, if the log is in raft-wal; default 16 MiB
 
 	StallLimit time.Duration // how long one operation may take; see Data.Stalled. Default: no limit
 
@@ -78,9 +81,8 @@ type Data struct {
 func Open(cfg Config) (*Data, error) {
 	d := &Data{bare: cfg.Stores, ops: operations{limit: cfg.StallLimit}}
 	if cfg.Dir != "" {
-		id := identity{Member: cfg.Member, Servers: cfg.Servers, Store: cfg.LogKind}
 		var err error
-		if d.folders, d.bare, d.closer, err = openFolders(cfg.Dir, cfg.LogDir, id, cfg.RaftLog); err != nil {
+		if d.folders, d.bare, d.closer, err = openFolders(cfg); err != nil {
 			return nil, err
 		}
 		warnOfLooseModes(d.folders, cfg.Logger)
@@ -95,27 +97,27 @@ func Open(cfg Config) (*Data, error) {
 	return d, nil
 }
 
-// OpenStopped locks the folders of a member that does not run and opens the stores in them. The
-// error is ErrNoData if no member has begun there.
-func OpenStopped(dir, logDir string, raftLog hclog.Logger) (*Data, error) {
+// OpenStopped locks the folders of a member that does not run and opens the stores in them. Of cfg
+// it uses Dir, LogDir, SegmentBytes and RaftLog. The error is ErrNoData if no member has begun there.
+func OpenStopped(cfg Config) (*Data, error) {
 	d := &Data{}
-	if err := d.openStopped(dir, logDir, raftLog); err != nil {
+	if err := d.openStopped(cfg); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
 
-func (d *Data) openStopped(dir, logDir string, raftLog hclog.Logger) (err error) {
-	if err := checkBegun(dir, logDir); err != nil {
+func (d *Data) openStopped(cfg Config) (err error) {
+	if err := checkBegun(cfg.Dir, cfg.LogDir); err != nil {
 		return err
 	}
-	if d.folders, err = lockFolders(dir, logDir); err != nil {
+	if d.folders, err = lockFolders(cfg.Dir, cfg.LogDir); err != nil {
 		return err
 	}
 	if err := checkWhole(d.folders); err != nil {
 		return err
 	}
-	if d.bare, d.closer, err = openStores(d.folders[0].dir, d.logFolder().dir, storeOf(d.folders), raftLog); err != nil {
+	if d.bare, d.closer, err = openStores(d.folders, storeOf(d.folders), cfg); err != nil {
 		return err
 	}
 	return d.guard(func() bool { return false }, nil)
@@ -241,16 +243,18 @@ func (f *writeMetrics) wrote(took time.Duration) {
 	}
 }
 
-// openStores opens the stores in a data folder; the log is in logDir.
-func openStores(dir, logDir string, kind LogKind, hl hclog.Logger) (s Stores, closer io.Closer, err error) {
+// openStores opens the stores in the folders of a member: the one for its data and, if the log has
+// its own, that. Of cfg it uses SegmentBytes and RaftLog.
+func openStores(fs []*folder, kind LogKind, cfg Config) (s Stores, closer io.Closer, err error) {
+	dir, logDir := fs[0].dir, fs[len(fs)-1].dir
 	if err := cleanUp(dir); err != nil {
 		return s, nil, fmt.Errorf("quorum: clean data folder: %w", err)
 	}
-	snaps, err := newSnapshotFiles(filepath.Join(dir, snapshotsDir), hl)
+	snaps, err := newSnapshotFiles(filepath.Join(dir, snapshotsDir), cfg.RaftLog)
 	if err != nil {
 		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
 	}
-	log, err := openLog(kind, logDir, hl)
+	log, err := openLog(kind, logDir, cmp.Or(cfg.SegmentBytes, walSegment), cfg.RaftLog)
 	if err != nil {
 		return s, nil, err
 	}

@@ -17,7 +17,7 @@ var testServers = []string{"server.1=m1:3888", "server.2=m2:3888", "server.3=m3:
 func folderConfig(dir string, member uint32) Config {
 	return Config{
 		Member: member, Servers: testServers, Dir: dir, Running: func() bool { return false },
-		Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+		Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), SegmentBytes: testSegment,
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/hashicorp/go-hclog"
 )
 
 // Faults of a data folder, for errors.Is.
@@ -266,8 +264,8 @@ func checkEmpty(dir string) error {
 }
 
 // openFolders locks the data folder and, if it is another one, the log's. It checks that they
-// belong to id and opens the stores in them. A new folder becomes id's.
-func openFolders(dir, logDir string, id identity, hl hclog.Logger) (fs []*folder, s Stores, closer io.Closer, err error) {
+// belong to cfg's member and opens the stores in them. A new folder becomes that member's.
+func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err error) {
 	defer func() {
 		if err != nil {
 			for _, f := range fs {
@@ -276,11 +274,11 @@ func openFolders(dir, logDir string, id identity, hl hclog.Logger) (fs []*folder
 			fs = nil
 		}
 	}()
-	fs, err = lockFolders(dir, logDir)
+	fs, err = lockFolders(cfg.Dir, cfg.LogDir)
 	if err != nil {
 		return fs, s, nil, err
 	}
-	id.Apart = len(fs) > 1
+	id := identity{Member: cfg.Member, Servers: cfg.Servers, Store: cfg.LogKind, Apart: len(fs) > 1}
 	for _, f := range fs {
 		if err := f.check(id); err != nil {
 			return fs, s, nil, err
@@ -303,7 +301,7 @@ func openFolders(dir, logDir string, id identity, hl hclog.Logger) (fs []*folder
 			return fs, s, nil, err
 		}
 	}
-	s, closer, err = openStores(fs[0].dir, fs[len(fs)-1].dir, id.Store, hl)
+	s, closer, err = openStores(fs, id.Store, cfg)
 	if err != nil {
 		return fs, s, nil, err
 	}

@@ -18,6 +18,7 @@ import (
 // The checks of a folder's owner. In each case dir is the own folder of member 1 of testServers
 // before spoil, and top is the operator's folder that contains it.
 func TestFolderIdentity(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		fresh bool // start from an empty folder instead
@@ -156,6 +157,7 @@ func logFolderApart(t *testing.T, kind LogKind) {
 // A folder from before there were own folders is used as it is, even if a folder or a file in it
 // has the name of one. A new folder like that is refused at its first start, and not at its second.
 func TestNameOfOwnFolderTaken(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		old  bool // the files lie in the operator's folders
@@ -217,6 +219,7 @@ func take(t *testing.T, from, to string) {
 
 // However raft.db is damaged, Open reports it, does not panic and starts nothing.
 func TestDamagedLog(t *testing.T) {
+	t.Parallel()
 	page := os.Getpagesize()
 	tests := []struct {
 		name  string
@@ -243,6 +246,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			cfg := folderConfig(t.TempDir(), 1)
 			cfg.LogKind = LogBolt
 			d, err := Open(cfg)
@@ -348,6 +352,7 @@ func (c *countingLog) DeleteRange(first, last uint64) error {
 
 // A log is shortened in steps, from the end at which no hole arises.
 func TestDeleteInSteps(t *testing.T) {
+	t.Parallel()
 	const size = 3*deleteChunk + 10
 	tests := []struct {
 		name                string
@@ -397,6 +402,7 @@ func TestDeleteInSteps(t *testing.T) {
 
 // A snapshot that is still being received when the folder is read does not count as a missing one.
 func TestUnfinishedSnapshotIsNotMissed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"2-30-1795180501669", "5-2035-1795180501669.tmp", "other", "1-2"} {
 		write(t, filepath.Join(dir, name, "meta.json"), "{}")

@@ -45,15 +45,16 @@ type logFiles interface {
 	io.Closer
 }
 
-// openLog opens the log in dir. If a file is damaged it returns an error, whatever the file holds.
-func openLog(kind LogKind, dir string, hl hclog.Logger) (logFiles, error) {
+// openLog opens the log in dir. New segments of raft-wal have size bytes. If a file is damaged it
+// returns an error, whatever the file holds.
+func openLog(kind LogKind, dir string, size int, hl hclog.Logger) (logFiles, error) {
 	bolt, err := openBolt(filepath.Join(dir, logName), map[LogKind]int{LogBolt: boltMap}[kind])
 	if err != nil {
 		return nil, err
 	} else if kind == LogBolt {
 		return bolt, nil
 	}
-	w, err := openWAL(filepath.Join(dir, walName), hl)
+	w, err := openWAL(filepath.Join(dir, walName), size, hl)
 	if err != nil {
 		return nil, errors.Join(err, bolt.Close())
 	}
@@ -79,7 +80,7 @@ func ReadLog(dir string) (LogReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openLog(id.Store, dir, hclog.NewNullLogger())
+	return openLog(id.Store, dir, walSegment, hclog.NewNullLogger())
 }
 
 // boltMap is how much address space a BoltDB maps at once, in bytes: more than the log takes

@@ -25,7 +25,7 @@ type benchLog struct {
 func openBenchLog(b *testing.B, kind LogKind) *benchLog {
 	b.Helper()
 	dir := b.TempDir()
-	files, err := openLog(kind, dir, hclog.NewNullLogger())
+	files, err := openLog(kind, dir, walSegment, hclog.NewNullLogger())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func BenchmarkOpenLog(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				files, err := openLog(kind, l.dir, hclog.NewNullLogger())
+				files, err := openLog(kind, l.dir, walSegment, hclog.NewNullLogger())
 				if err == nil {
 					err = files.Close()
 				}

@@ -25,6 +25,7 @@ func formerly(t *testing.T, dir string) {
 // If other users can read a member's files, the member logs that, and the command that changes it.
 // The operator's folder may have the name of a member's own one.
 func TestWarnsOfReaders(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		spoil func(t *testing.T, dir string) // may open a path to all
 		want  []string                       // the paths below dir that the command names; nil: nothing is logged

@@ -11,6 +11,7 @@ import (
 
 // A snapshot reaches the disk while it is being written, in the file that raft writes.
 func TestSnapshotIsWrittenOut(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	files, err := newSnapshotFiles(dir, hclog.NewNullLogger())
 	if err != nil {

@@ -63,6 +63,7 @@ func readSnapshot(s raft.SnapshotStore) (meta raft.SnapshotMeta, body string, er
 
 // Earlier versions use raft's own store: each store can read the other's files.
 func TestSnapshotsOfRaftsStore(t *testing.T) {
+	t.Parallel()
 	stores := []func(*testing.T, string) raft.SnapshotStore{
 		raftFiles, func(t *testing.T, dir string) raft.SnapshotStore { return testFiles(t, dir) },
 	}
@@ -79,6 +80,7 @@ func TestSnapshotsOfRaftsStore(t *testing.T) {
 
 // The two newest snapshots are kept.
 func TestSnapshotsAreReaped(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	files := testFiles(t, dir)
 	var all []string
@@ -168,6 +170,7 @@ func TestSnapshotBitFlips(t *testing.T) {
 
 // A damaged snapshot that a newer one has replaced does not matter.
 func TestOlderSnapshotIsDamaged(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	files := testFiles(t, dir)
 	var at []string

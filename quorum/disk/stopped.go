@@ -41,7 +41,7 @@ func (e Extent) Before(other Extent) bool {
 // Examine returns how far the data of a stopped member go. It changes no more than a start would:
 // it removes writes that a crash left incomplete. It returns ErrNoData if there are no data.
 func Examine(dir, logDir string) (e Extent, err error) {
-	d, err := OpenStopped(dir, logDir, hclog.NewNullLogger())
+	d, err := OpenStopped(Config{Dir: dir, LogDir: logDir, RaftLog: hclog.NewNullLogger()})
 	if err != nil {
 		return e, err
 	}

@@ -10,6 +10,7 @@ import (
 
 // The bytes of the files are counted once, wherever the log is.
 func TestDiskUsage(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"one folder", "two folders"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -21,8 +21,9 @@ import (
 const (
 	walName     = "wal" // folder of the segments
 	walMetaName = metadb.FileName
-	// walSegment is the size of a segment, in bytes. It is the disk space that an idle member
-	// takes, and what a start rewrites. Each time a segment is full, a write waits for a new file.
+	// walSegment is the size of a segment, in bytes, unless Config names another. It is the disk
+	// space that an idle member takes, and what a start rewrites. Each time a segment is full, a
+	// write waits for a new file.
 	walSegment = 16 << 20
 )
 
@@ -36,8 +37,8 @@ type walFiles struct {
 
 func (f *walFiles) Close() error { return errors.Join(f.wal.Close(), f.bolt.Close()) }
 
-// openWAL opens the segments in dir. It makes dir if it does not exist.
-func openWAL(dir string, hl hclog.Logger) (w *segments, err error) {
+// openWAL opens the segments in dir. It makes dir if it does not exist. New segments have size bytes.
+func openWAL(dir string, size int, hl hclog.Logger) (w *segments, err error) {
 	if err := os.Mkdir(dir, dirMode); err == nil {
 		err = syncDir(filepath.Dir(dir))
 		if err != nil {
@@ -47,7 +48,7 @@ func openWAL(dir string, hl hclog.Logger) (w *segments, err error) {
 		return nil, fmt.Errorf("quorum: open log: %w", err)
 	}
 	err = openSafely(dir, func() error {
-		w, err = openSegments(dir, walfs.New(), hl)
+		w, err = openSegments(dir, size, walfs.New(), hl)
 		if errors.Is(err, fs.ErrNotExist) { // a listed segment is missing
 			err = fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
@@ -59,15 +60,15 @@ func openWAL(dir string, hl hclog.Logger) (w *segments, err error) {
 	return w, nil
 }
 
-// openSegments opens the segments and the mark in dir.
-func openSegments(dir string, vfs types.VFS, hl hclog.Logger) (*segments, error) {
+// openSegments opens the segments and the mark in dir. New segments have size bytes.
+func openSegments(dir string, size int, vfs types.VFS, hl hclog.Logger) (*segments, error) {
 	mark, err := openMark(dir)
 	if err != nil {
 		return nil, err
 	}
 	files := &walSegments{SegmentFiler: segment.NewFiler(dir, walFS{vfs}), mark: mark}
 	meta := &walMeta{files: files}
-	w, err := wal.Open(dir, wal.WithSegmentSize(walSegment), wal.WithSegmentFiler(files), wal.WithMetaStore(meta), wal.WithLogger(hl))
+	w, err := wal.Open(dir, wal.WithSegmentSize(size), wal.WithSegmentFiler(files), wal.WithMetaStore(meta), wal.WithLogger(hl))
 	if err != nil {
 		return nil, errors.Join(err, meta.Close(), mark.Close())
 	}

@@ -28,6 +28,13 @@ func kinds(t *testing.T, test func(t *testing.T, kind LogKind)) {
 	}
 }
 
+const (
+	// testSegment is the size of a segment in tests, in bytes: a test fills several of them.
+	testSegment = 128 << 10
+	// testEntry is the size of a long entry, in bytes: 17 of them fill a segment.
+	testEntry = testSegment / 16
+)
+
 // walDir is a log in raft-wal that is opened again and again.
 type walDir struct {
 	t   *testing.T
@@ -38,7 +45,7 @@ type walDir struct {
 
 func (d *walDir) open() logFiles {
 	d.t.Helper()
-	log, err := openLog(LogWAL, d.dir, hclog.NewNullLogger())
+	log, err := openLog(LogWAL, d.dir, testSegment, hclog.NewNullLogger())
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -59,7 +66,7 @@ func (d *walDir) fill() string {
 	d.t.Helper()
 	log := d.open()
 	meta, full := d.read(d.meta()), d.segments()[0]
-	d.append(log, 17, 1<<20)
+	d.append(log, 17, testEntry)
 	if err := log.Close(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -208,6 +215,7 @@ func TestWALAfterCrash(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			d := &walDir{t: t, dir: t.TempDir()}
 			d.store(2, 100)
 			d.store(1, 100)
@@ -235,7 +243,7 @@ func TestWALShortened(t *testing.T) {
 	}
 	log := d.open()
 	for range 40 {
-		d.append(log, 1, 1<<20)
+		d.append(log, 1, testEntry)
 	}
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
@@ -274,28 +282,28 @@ func TestDamagedWAL(t *testing.T) {
 		{"length in the last segment", func(d *walDir) { d.flip(d.segments()[1], 32+4) }, 0},
 		{"kind of record in the last segment", func(d *walDir) { d.write(d.segments()[1], d.zero(d.segments()[1], 32)) }, 0},
 		{"entry in the last segment", func(d *walDir) { d.flip(d.segments()[1], 200) }, 0},
-		{"entry in a full segment", func(d *walDir) { d.flip(d.segments()[0], 1<<19) }, 4},
+		{"entry in a full segment", func(d *walDir) { d.flip(d.segments()[0], testEntry/2) }, 4},
 		{"full segment is cut in its index", func(d *walDir) { // an offset of 4 bytes for each entry
 			if err := os.Truncate(d.segments()[0], int64(len(d.read(d.segments()[0]))-40)); err != nil {
 				d.t.Fatal(err)
 			}
 		}, 18},
 		{"last segment is cut in the middle", func(d *walDir) { d.cut(d.used() / 2) }, 0},
-		{"last segment is cut before its last batch", func(d *walDir) { d.cut(d.used() - 1<<20) }, 0},
+		{"last segment is cut before its last batch", func(d *walDir) { d.cut(d.used() - testEntry) }, 0},
 		{"last segment is cut after its last batch", func(d *walDir) { d.cut(d.used()) }, 0},
 		{"last segment is cut to nothing", func(d *walDir) { d.cut(0) }, 0},
 		{"last segment is gone", func(d *walDir) { os.Remove(d.segments()[1]) }, 0},
-		{"last segment is all zeros", func(d *walDir) { d.write(d.segments()[1], make([]byte, walSegment)) }, 0},
+		{"last segment is all zeros", func(d *walDir) { d.write(d.segments()[1], make([]byte, testSegment)) }, 0},
 		{"last batch is zeros", func(d *walDir) {
 			b, end := d.read(d.segments()[1]), d.used()
-			clear(b[end-1<<20 : end])
+			clear(b[end-testEntry : end])
 			d.write(d.segments()[1], b)
 		}, 0},
 		{"last segment is huge", func(d *walDir) { d.cut(1 << 40) }, 0},
 		{"list is older than the segments", func(d *walDir) {
 			old := d.read(d.meta())
 			log := d.open()
-			d.append(log, 17, 1<<20)
+			d.append(log, 17, testEntry)
 			d.append(log, 1, 100)
 			log.Close()
 			d.write(d.meta(), old)
@@ -317,7 +325,7 @@ func TestDamagedWAL(t *testing.T) {
 	log := whole.open()
 	whole.append(log, 3, 100)
 	for range 20 {
-		whole.append(log, 1, 1<<20)
+		whole.append(log, 1, testEntry)
 	}
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
@@ -403,7 +411,7 @@ func TestWALMarkLags(t *testing.T) {
 			d.write(d.mark(), old)
 		}},
 		{"lost power in a new segment", func(d *walDir) {
-			d.store(17, 1<<20)
+			d.store(17, testEntry)
 			d.store(1, 100)
 			old := d.read(d.mark())
 			d.store(5, 100)
@@ -454,7 +462,7 @@ func TestWALMarkLags(t *testing.T) {
 			d.n = 4
 		}},
 		{"killed while a segment was made", func(d *walDir) {
-			d.store(17, 1<<20)
+			d.store(17, testEntry)
 			d.open().Close()
 			if d.used() != 0 {
 				d.t.Fatal("no segment is empty")
@@ -464,6 +472,7 @@ func TestWALMarkLags(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			d := &walDir{t: t, dir: t.TempDir()}
 			tt.do(d)
 			d.check(1)
@@ -475,6 +484,7 @@ func TestWALMarkLags(t *testing.T) {
 
 // A segment that a start has rewritten is protected too, although the mark names the one before.
 func TestWALZeroedAfterStart(t *testing.T) {
+	t.Parallel()
 	d := &walDir{t: t, dir: t.TempDir()}
 	d.store(5, 1000)
 	d.open().Close()
@@ -482,7 +492,7 @@ func TestWALZeroedAfterStart(t *testing.T) {
 	b, end := d.read(last), d.used()
 	clear(b[end-100 : end])
 	d.write(last, b)
-	if log, err := openLog(LogWAL, d.dir, hclog.NewNullLogger()); !errors.Is(err, ErrDamaged) {
+	if log, err := openLog(LogWAL, d.dir, testSegment, hclog.NewNullLogger()); !errors.Is(err, ErrDamaged) {
 		if err == nil {
 			log.Close()
 		}
@@ -507,7 +517,7 @@ func (d *walDir) flip(path string, at int) {
 func TestEntryTooLong(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, kind LogKind) {
-		log, err := openLog(kind, t.TempDir(), hclog.NewNullLogger())
+		log, err := openLog(kind, t.TempDir(), walSegment, hclog.NewNullLogger())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -530,6 +540,7 @@ func TestEntryTooLong(t *testing.T) {
 
 // A folder keeps its kind of log.
 func TestLogKind(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, kind LogKind) {
 		for _, apart := range []bool{false, true} {
 			cfg := folderConfig(t.TempDir(), 1)
@@ -556,9 +567,14 @@ func TestLogKind(t *testing.T) {
 		}
 	})
 	cfg := folderConfig(t.TempDir(), 1)
+	cfg.SegmentBytes = 0
 	openAndClose(t, cfg)
 	if id, _ := readIdentity(own(cfg.Dir)); id.Store != DefaultLogKind {
 		t.Errorf("a new folder has %q", id.Store)
+	}
+	d := &walDir{t: t, dir: own(cfg.Dir)}
+	if size := len(d.read(d.segments()[0])); size != 16<<20 {
+		t.Errorf("a new folder has a segment of %d bytes, want the 16 MiB that docs/storage.md promises", size)
 	}
 	write(t, filepath.Join(own(cfg.Dir), identityName), `{"format": 1, "member": 1, "servers": ["1 m1:3888"]}`)
 	if id, err := readIdentity(own(cfg.Dir)); err != nil || id.Store != LogBolt {
@@ -589,7 +605,7 @@ func TestWALFullDisk(t *testing.T) {
 	d.store(1, 100)
 	open := func() (log *segments, err error) {
 		err = openSafely(dir, func() error {
-			log, err = openSegments(dir, disk, hclog.NewNullLogger())
+			log, err = openSegments(dir, testSegment, disk, hclog.NewNullLogger())
 			return err
 		})
 		return log, err
@@ -608,7 +624,7 @@ func TestWALFullDisk(t *testing.T) {
 	disk.full = true
 	entry := func() *raft.Log {
 		d.n++
-		return &raft.Log{Index: d.n, Term: 1, Data: walData(d.n, 1<<20)}
+		return &raft.Log{Index: d.n, Term: 1, Data: walData(d.n, testEntry)}
 	}
 	for err == nil {
 		err = log.StoreLog(entry())
