@@ -50,7 +50,8 @@ func TestCommandsPageHelp(t *testing.T) {
 		if strings.Contains(text, "\n"+want+"\n") {
 			continue
 		}
-		block := regexp.MustCompile(`(?m)^    rollcall ` + regexp.QuoteMeta(name) + `(?: \[.*| [A-Z].*)?\n(?:(?:    .*)?\n)*`)
+		// The block ends before the first example, a line that begins with "$ ".
+		block := regexp.MustCompile(`(?m)^    rollcall ` + regexp.QuoteMeta(name) + `(?: \[.*| [A-Z].*)?\n(?:(?:    (?:[^$\n]|\$[^ \n]).*)?\n)*`)
 		if old := block.FindString(anew); *update && old != "" {
 			anew = strings.Replace(anew, old, want+"\n\n", 1)
 			continue
