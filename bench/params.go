@@ -59,14 +59,14 @@ func kinds() []kind {
 		{"get", 8, "request", "read a node's data", (*run).load},
 		{"set", 8, "request", "write a node's data", (*run).load},
 		{"create", 8, "request", "create nodes", (*run).load},
-		{"mix", 8, "request", "get and set, -reads per cent of them get", (*run).load},
+		{"mix", 8, "request", "get and set; -reads is the percentage of get", (*run).load},
 		{"children", 8, "request", "list a node's children", (*run).load},
 		{"multi", 8, "request", "a transaction of -ops sets", (*run).load},
-		{"sessions", 32, "session", "open and close sessions, -conns at once; with -hold keep so many alive (an op is a ping)", (*run).sessions},
+		{"sessions", 32, "session", "open and close sessions, -conns at once, or keep -hold sessions alive (op: a ping)", (*run).sessions},
 		{"ephemerals", 16, "session", "sessions with -each ephemeral nodes: from close until an observer has heard of all", (*run).ephemerals},
 		{"watches", 0, "event", "-watchers sessions watch one node: from the write to the first and the last event", (*run).watches},
-		{"expiry", 0, "session", "-silent sessions that fall silent at once, three times: how late they expire, and the median time from first to last (a burst may lie across the edge of a tick)", (*run).expiry},
-		{"failover", 4, "request", "-conns writers and readers on each member while -hook runs: gaps, sessions and writes lost", (*run).failover},
+		{"expiry", 0, "session", "-silent sessions fall silent at once, 3 times: how late and how far apart they expire", (*run).expiry},
+		{"failover", 4, "request", "-conns writers and readers per member while -hook runs: gaps, sessions and writes lost", (*run).failover},
 	}
 }
 
@@ -122,10 +122,10 @@ func Knobs() []Knob {
 	return []Knob{
 		{"conns", "`number` of connections (default 8; sessions 32, ephemerals 16, failover 4 of each kind on each member)", slices.Concat(loads, []string{"sessions", "ephemerals", "failover"}), whole("connections", 1, maxConns, func(p *Params) *int { return &p.Conns })},
 		{"window", "`number` of requests that each connection keeps under way (default 64)", loads, whole("requests", 1, maxWindow, func(p *Params) *int { return &p.Window })},
-		{"rate", "requests per `second`, of all connections; latency counts from when each was to start (default: as fast as answers come)", loads, setRate},
+		{"rate", "`number` of requests per second, of all connections; latency counts from when each was to start (default: as fast as answers come)", loads, setRate},
 		{"size", "`bytes` of a node's data (default 100)", slices.Concat(loads, []string{"failover"}), whole("bytes", 0, maxSize, func(p *Params) *int { return &p.Size })},
 		{"nodes", "`number` of nodes that requests are spread over (default 1000)", []string{"get", "set", "mix", "multi"}, whole("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes })},
-		{"reads", "`per cent` of get in a mix (default 90)", []string{"mix"}, whole("per cent", 0, 100, func(p *Params) *int { return &p.Reads })},
+		{"reads", "`percent` of requests in a mix that are get (default 90)", []string{"mix"}, whole("percent", 0, 100, func(p *Params) *int { return &p.Reads })},
 		{"children", "`number` of children to list (default 100)", []string{"children"}, whole("children", 1, maxChildren, func(p *Params) *int { return &p.Children })},
 		{"ops", "`number` of operations of a multi (default 10)", []string{"multi"}, whole("operations", 1, maxOps, func(p *Params) *int { return &p.Ops })},
 		{"duration", "`time` that is measured (default 10s)", timed, span(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration })},
@@ -135,7 +135,7 @@ func Knobs() []Knob {
 		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, whole("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
 		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
 		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
-		{"member", "`leader` or follower: connect to that member only, or to all that follow; servers say what they are when asked srvr", slices.Concat(loads, []string{"expiry"}), setMember},
+		{"member", "the `role` leader or follower: connect to that member only, or to all that follow; servers say what they are when asked srvr", slices.Concat(loads, []string{"expiry"}), setMember},
 		{"hook", "shell `command` to run after a quarter of the duration", []string{"failover"}, func(p *Params, v string) error { p.Hook = v; return nil }},
 	}
 }

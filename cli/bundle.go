@@ -87,8 +87,8 @@ func newBundle(w World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: Look, Args: Takes(0, 0, "flags only"),
 		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each member at --hosts the configuration, the last lines of the log, " +
-			"metrics, the environment of the process, goroutines and a profile of the memory. What cannot be had is named in the file MISSING. Passwords, digests and tokens are left out, and so are the data of " +
-			fmt.Sprintf("nodes. Paths, addresses and session ids are in it. A list has at most %d rows. Logs and profiles need the credentials of an administrator on the member's own machine.", bundleRows),
+			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what could not be collected. The archive has no passwords, digests, tokens or data of " +
+			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles need the credentials of an administrator on the member's own machine.", bundleRows),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			members, err := link.admins(cmd.Context())
 			if len(members) == 0 {

@@ -37,7 +37,7 @@ func newCreate(w World) *cobra.Command {
 	}
 	cmd := c.register(&cobra.Command{
 		Use: "create [flags] PATH [DATA]", Short: "create a node", Args: Takes(1, 2, "a path and data"),
-		Long: "Creates a node and prints its path. Without DATA and --file it has no data; DATA of - takes them from the input, up to its end.\n\n" +
+		Long: "Creates a node and prints its path. Without DATA or --file the node has no data. If DATA is -, the command reads the data from stdin.\n\n" +
 			"An ephemeral node lives as long as the session that makes it. With --hold the command keeps its session, and so the node, until Ctrl-C.",
 		Example: "  rollcall create -p /config/db '{\"host\":\"db1\"}'\n  rollcall create --auth digest:me:secret --acl auth::cdrwa --acl world:anyone:r /config/mine\n" +
 			"  rollcall create -e --hold /locks/maintenance",
@@ -46,7 +46,7 @@ func newCreate(w World) *cobra.Command {
 	fs.BoolVarP(&c.ephemeral, "ephemeral", "e", false, "the node lives as long as the session; needs --hold")
 	fs.BoolVarP(&c.sequence, "sequence", "s", false, "append a number to the name, which counts what was created below the parent")
 	fs.BoolVarP(&c.container, "container", "c", false, "the servers delete the node some time after its last child")
-	fs.DurationVarP(&c.ttl, "ttl", "t", 0, "the servers delete the node after so `long` without children and changes, such as 30s or 24h")
+	fs.DurationVarP(&c.ttl, "ttl", "t", 0, "the servers delete the node after this `duration` without children and changes, such as 30s or 24h")
 	fs.StringArrayVar(&c.acl, "acl", nil, "access control `list` as scheme:id:perms,...; may be repeated (default world:anyone:cdrwa)")
 	fs.BoolVarP(&c.parents, "parents", "p", false, "create the missing nodes above it, too, without data and with the same list")
 	fs.BoolVar(&c.hold, "hold", false, "keep the session until Ctrl-C; for --ephemeral")

@@ -27,8 +27,8 @@ func newDump(w World) *cobra.Command {
 	cmd := d.register(&cobra.Command{
 		Use: "dump [flags] PATH", Short: "write a subtree as JSON, for rollcall load", Args: Takes(1, 1, "one path"),
 		Long: "Writes the subtree at a node as one JSON document: paths, data and access control lists. Its end has a checksum, without which rollcall load takes nothing. It leaves out ephemeral nodes, " +
-			"which end with their sessions, and at / the servers' own nodes below " + subtree.Servers + ". It cannot keep versions, times, the counters of sequential nodes, and whether a node is a " +
-			"container or has a time to live: the servers tell no client.\n\nEach node is as it was when it was read. If others write meanwhile, the dump is no picture of one moment, and the summary says so.",
+			"which end with their sessions, and at / the servers' own nodes below " + subtree.Servers + ". It leaves out versions, times and the counters of sequential nodes, because a client cannot " +
+			"set them. It leaves out whether a node is a container or has a time to live, because the protocol does not show it.\n\nEach node is as it was when it was read. If others write meanwhile, the dump is no picture of one moment, and the summary says so.",
 		Example: "  rollcall dump /app >app.json\n  rollcall dump / --file backup.json",
 	}, false, d.run)
 	cmd.Flags().StringVar(&d.file, "file", "", "write to this `file`, which is replaced only when the dump is whole")

@@ -20,7 +20,7 @@ const (
 	WrongUse        // the command line is wrong; nothing was asked
 	NotFound        // the session or node does not exist
 	Refused         // credentials are missing or wrong, or do not allow it
-	NoMember        // no member answers, or none that serves clients
+	NoMember        // no member answers, or the one that was asked cannot serve the request now
 	Unknown         // the connection broke, and the change may have been made or not
 	Conflict        // the node is not as the change requires: it exists, has children or another version
 )
@@ -35,7 +35,7 @@ var statuses = []struct {
 	{WrongUse, "the command line is wrong, and nothing was asked"},
 	{NotFound, "there is no such session or node"},
 	{Refused, "credentials are missing or wrong, or do not allow it"},
-	{NoMember, "no member answers"},
+	{NoMember, "no member answers, or the one that was asked cannot serve the request now"},
 	{Unknown, "the outcome of a change is not known: the connection broke before the answer"},
 	{Conflict, "the node is not as the change requires: it exists already, has children or has another version"},
 }

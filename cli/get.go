@@ -17,6 +17,7 @@ func newStat(w World) *cobra.Command {
 	n := newNodes(w)
 	cmd := n.register(&cobra.Command{
 		Use: "stat [flags] PATH", Short: "print versions, times and sizes of a node", Args: Takes(1, 1, "one path"),
+		Long: "Prints the versions, times and sizes of a node.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		stat, err := s.Stat(ctx, args[0])
 		if err != nil {
@@ -46,8 +47,8 @@ func newGet(w World) *cobra.Command {
 	n, raw := newNodes(w), false
 	cmd := n.register(&cobra.Command{
 		Use: "get [flags] PATH", Short: "print the data of a node", Args: Takes(1, 1, "one path"),
-		Long: "Prints the data of a node, byte for byte. On a terminal, bytes that it would not simply show are escaped, and the last line is ended. -o wide, json and yaml show " +
-			"what the servers tell of the node, too. In JSON and YAML \"data\" is base64, and \"text\" the same data if they are UTF-8.",
+		Long: "Prints the data of a node, byte for byte. On a terminal it escapes bytes that are not printable, and ends the last line with a newline. -o wide, json and yaml " +
+			"also show the node's Stat. In JSON and YAML \"data\" is base64, and \"text\" the same data if they are UTF-8.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		data, stat, err := s.Get(ctx, args[0])
 		switch {
@@ -103,7 +104,7 @@ func newSync(w World) *cobra.Command {
 	n := newNodes(w)
 	cmd := n.register(&cobra.Command{
 		Use: "sync [flags] [PATH]", Short: "wait until the member has everything that was written before", Args: Takes(0, 1, "one path"),
-		Long: "Waits until the member that the command is connected to has applied everything that was written anywhere before, and prints how far that is. The path is only sent along.",
+		Long: "Waits until the member that the command is connected to has applied every write made before, on any member. Then it prints that member's address and zxid. The path has no effect.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		zxid, err := s.Sync(ctx, pathOr(args, "/"))
 		if err != nil {

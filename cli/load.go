@@ -64,9 +64,9 @@ func newLoad(w World) *cobra.Command {
 	l := &loading{nodes: newNodes(w)}
 	cmd := l.register(&cobra.Command{
 		Use: "load [flags] FILE", Short: "load a dump of rollcall dump", Args: Takes(1, 1, "one file"),
-		Long: "Loads what rollcall dump has written. FILE of - is the input. The whole file is checked first: a part of a dump, or one that was changed, loads nothing. Without --merge or --replace " +
-			"the subtree must not exist yet.\n\nThe nodes are created in steps of many, each of which the servers carry out as a whole or not at all. If the command is interrupted, it says how far it came; with " +
-			"--merge it then does the rest, and changes nothing that is already as in the file. Ephemeral nodes that exist belong to living sessions: they are never changed or deleted.",
+		Long: "Loads a dump made by rollcall dump. If FILE is -, it reads stdin. It checks the whole file first, and loads nothing from a truncated or changed one. Without --merge or --replace " +
+			"the subtree must not exist yet.\n\nNodes are created in transactions. If the command is interrupted, it says how far it came, and --merge does the rest. It never changes or deletes " +
+			"ephemeral nodes, because they belong to living sessions.",
 		Example: "  rollcall load --dry-run app.json\n  rollcall load --into /copy/app app.json",
 	}, true, nil)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args[0]) }

@@ -21,7 +21,7 @@ func newLs(w World) *cobra.Command {
 	n, long := newNodes(w), false
 	cmd := n.register(&cobra.Command{
 		Use: "ls [flags] [PATH]", Short: "list the children of a node", Args: Takes(0, 1, "one path"),
-		Long: "Lists the names of a node's children, one on each line; by default those of /. With -l, -o wide, json or yaml it lists them with what the servers tell of each.",
+		Long: "Lists the names of a node's children, one on each line; by default those of /. -l also shows some fields of each child's Stat. -o wide, json and yaml show all of them.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		top := pathOr(args, "/")
 		if n.format == "table" && !long {

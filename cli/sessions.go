@@ -32,8 +32,8 @@ func newSessions(w World) *cobra.Command {
 	f := &sessionsFlags{ask: newAsk(w)}
 	cmd := &cobra.Command{
 		Use: "sessions [flags]", Short: "list the sessions: where each is connected, when it was last heard", GroupID: Look, Args: Takes(0, 0, "flags only"),
-		Long: fmt.Sprintf("Lists the sessions of the ensemble by id. They are printed as they come, in bounded memory. Another order than that of the ids needs all of them first: "+
-			"--sort holds up to %d sessions in memory, or few more than N with --limit N. It sorts by one of %s.", maxSorted, strings.Join(sessionOrders(), ", ")),
+		Long: fmt.Sprintf("Lists the sessions of the ensemble, by id. It prints them as they arrive, in bounded memory. With --sort it reads all sessions before it prints the first. "+
+			"It then holds up to %d of them in memory, or few more than N with --limit N. It sorts by one of %s.", maxSorted, strings.Join(sessionOrders(), ", ")),
 		Example: "  rollcall sessions --member 2 --sort -ephemerals --limit 10\n  rollcall sessions --state disconnected --watch\n  rollcall sessions -o json | jq -r '.[].address'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.limit < 0 {

@@ -76,7 +76,7 @@ func newSet(w World) *cobra.Command {
 	n, data, version := newNodes(w), &dataSource{world: w}, int32(0)
 	cmd := n.register(&cobra.Command{
 		Use: "set [flags] PATH DATA", Short: "set the data of a node", Args: Takes(1, 2, "a path and data"),
-		Long:    "Sets the data of a node. DATA of - takes them from the input, up to its end.",
+		Long:    "Sets the data of a node. If DATA is -, the command reads the data from stdin.",
 		Example: "  rollcall set /config/db '{\"host\":\"db1\"}'\n  rollcall set --version 3 /config/db --file db.json",
 	}, true, func(ctx context.Context, s subtree.Space, args []string) error {
 		content, err := data.read(args[1:])

@@ -48,8 +48,8 @@ func newWatch(w World) *cobra.Command {
 	cmd := c.register(&cobra.Command{
 		Use: "watch [flags] PATH", Short: "print the events of a node, or of a subtree, as they come", Args: Takes(1, 1, "one path"),
 		Long: "Prints when a node is created, changed or deleted, and when its list of children changes, as it happens, until Ctrl-C or --count events. The node need not exist. " +
-			"With --recursive it prints the same of all nodes below it, except for lists of children: those would only repeat it. If the connection breaks, the command goes on with another " +
-			"member; changes meanwhile may be missing, and it says so. It needs no permission, but there is no event of a node that may not be read.",
+			"With --recursive it prints the events of all nodes below it, but not those of lists of children, which would only repeat them. If the connection breaks, the command connects to " +
+			"another member and says so. It may miss the changes made in between. Setting the watch needs no permission, but the servers send no events of nodes that the identity may not read.",
 	}, false, c.run)
 	cmd.Flags().BoolVarP(&c.recursive, "recursive", "r", false, "all nodes below it, too")
 	cmd.Flags().IntVarP(&c.count, "count", "n", 0, "end after so many `events` (0: at Ctrl-C)")

@@ -29,7 +29,7 @@ func newWhy(w World) *cobra.Command {
 		Use: "why [flags] [ID|PATH|ADDRESS]", Short: "say how sessions ended, and what removed nodes", GroupID: Look, Args: Takes(0, 1, "the id of a session, a path, or the address of a client"),
 		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a path. If the node exists, it names the owner. Without an argument it lists the " +
 			"sessions that ended last, and the nodes that were removed last, the newest first. The ensemble stores its last 10,000 ended sessions, so that no restart " +
-			"forgets them. Each member remembers the last removals of nodes in its memory alone: a member that is started again has forgotten those before.",
+			"forgets them. Each member remembers the last 10,000 removals in memory alone. After a restart it knows only those in the part of the log that it applies again.",
 		Example: "  rollcall why --since 10m\n  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall why 10.0.0.7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about := append(args, "")[0]
@@ -48,7 +48,7 @@ func newWhy(w World) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&a.limit, "limit", 20, "print the newest `N` of each list only")
-	cmd.Flags().DurationVar(&a.since, "since", 0, "only what happened within so `long`, such as 90s or 24h")
+	cmd.Flags().DurationVar(&a.since, "since", 0, "only what happened within this `duration`, such as 90s or 24h")
 	a.Register(cmd)
 	return cmd
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const benchHelp = `Puts load on an ensemble that speaks ZooKeeper's protocol and measures it. %s
-Nodes are made below /rollcall-bench-RANDOM and removed at the end. A case may have
-parameters of its own: set:conns=64,window=1. docs/bench.md explains each row.
+
+Nodes are made below /rollcall-bench-RANDOM and removed at the end. A case may have parameters of its own, as in set:conns=64,window=1. docs/bench.md explains each row.
 
 Cases:
 `
@@ -60,15 +60,15 @@ func newBench(w cli.World) *cobra.Command {
 		f.a.register(fs, "servers", "")
 	})
 	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.Tools
-	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h\nshows how to compare two.") + listOfCases()
+	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h shows how to compare two.") + listOfCases()
 	cmd.Flags().Lookup("output").Usage = "`format`: table or json"
 	compare := newBenchCommand(w, "compare", (*benchFlags).compare, func(f *benchFlags, fs *flag.FlagSet) {
 		f.a.register(fs, "a", "a-")
 		f.b.register(fs, "b", "b-")
-		fs.IntVar(&f.rounds, "rounds", bench.MinRounds, fmt.Sprintf("how many `times` each case runs on each, %d to %d", bench.MinRounds, bench.MaxRounds))
+		fs.IntVar(&f.rounds, "rounds", bench.MinRounds, fmt.Sprintf("`number` of times each case runs on each, %d to %d", bench.MinRounds, bench.MaxRounds))
 	})
 	compare.Short = "measure two ensembles by turns"
-	compare.Long = fmt.Sprintf(benchHelp, "This measures\ntwo of them, a and b, by turns.") + listOfCases()
+	compare.Long = fmt.Sprintf(benchHelp, "This measures two of them, a and b, by turns.") + listOfCases()
 	cmd.AddCommand(compare, &cobra.Command{
 		Use: keepCommand, Short: "hold sessions for another process", Hidden: true, Args: cli.Takes(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -127,7 +127,7 @@ func listOfCases() string {
 // register adds the flags of one ensemble; prefix tells two apart.
 func (s *sideFlags) register(fs *flag.FlagSet, servers, prefix string) {
 	fs.StringVar(&s.servers, servers, "", "`host:port,...` of the members; connections are spread over them")
-	fs.StringVar(&s.pids, prefix+"pids", "", "`numbers` of their processes, with commas, for CPU and memory per op")
+	fs.StringVar(&s.pids, prefix+"pids", "", "process `ids` of the servers, with commas, for CPU and memory per op")
 	if prefix == "" {
 		return
 	}

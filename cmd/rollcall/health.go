@@ -27,7 +27,7 @@ func newHealth(w cli.World) *cobra.Command {
 	addr, out := "", cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "health [flags] [zoo.cfg]", Short: "exit with 0 if the member of this machine serves clients", GroupID: cli.Run,
-		Long: "Prints the role of the member of this machine, and exits with 0, if it serves clients. Otherwise it exits with 1 and says why.",
+		Long: "If the member of this machine serves clients, prints its role and exits with 0. Otherwise says why not and exits with 1.",
 		Args: cli.Takes(0, 1, oneFile),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if addr == "" {

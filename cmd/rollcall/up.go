@@ -64,8 +64,8 @@ func newUp(w cli.World) *cobra.Command { return new(upFlags).command(w) }
 func (f *upFlags) command(w cli.World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.Run, Args: cli.Takes(0, 0, "flags only"),
-		Long: "Runs an ensemble in this process, on loopback, until Ctrl-C. It prints a line for each event that matters. On a terminal the members and sessions " +
-			"stand below these lines, as they are now.\n\n" +
+		Long: "Runs an ensemble in this process, on loopback, until Ctrl-C. It prints a line for each event that matters. On a terminal it also keeps " +
+			"tables of the members and sessions below these lines.\n\n" +
 			"Each member has a folder with its zoo.cfg and its data. The token of administrators is in the file token beside them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed); err != nil {
