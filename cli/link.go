@@ -167,7 +167,7 @@ func (l *Link) Config() (client.Config, error) {
 
 // openSession opens a session as client.Open does. It waits for at most openTime.
 func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
-	defer waiting(l.world, "a session at "+strings.Join(cfg.Servers, ",")).Done()
+	defer waiting(l.world, "a session at "+oneOf(cfg.Servers)).Done()
 	within, stop := context.WithTimeout(ctx, openTime)
 	defer stop()
 	c, err := client.Open(within, cfg)

@@ -67,7 +67,7 @@ func (n *nodes) space(ctx context.Context) (subtree.Space, error) {
 	}
 	c, err := n.openSession(ctx, cfg)
 	return subtree.Space{Client: c, Root: root, Waits: func() (over func()) {
-		return waiting(n.World, strings.Join(cfg.Servers, ",")).Done
+		return waiting(n.World, oneOf(cfg.Servers)).Done
 	}}, err
 }
 

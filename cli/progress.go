@@ -33,7 +33,7 @@ func WithProgress(w World) World {
 	if !w.ErrTerminal || w.line != nil {
 		return w
 	}
-	w.line = &line{out: w.Err}
+	w.line = &line{out: w.Err, columns: w.Columns}
 	w.Err = around{w.line, w.Err}
 	if w.OutTerminal {
 		w.Out = around{w.line, w.Out}
@@ -66,6 +66,18 @@ func waiting(w World, addr string) *Progress {
 	return p
 }
 
+// oneOf names servers of which one answers, in a few words. There is at least one.
+func oneOf(servers []string) string {
+	switch others := len(servers) - 1; others {
+	case 0:
+		return servers[0]
+	case 1:
+		return servers[0] + " and 1 other"
+	default:
+		return fmt.Sprintf("%s and %d others", servers[0], others)
+	}
+}
+
 // Add counts n more things as done.
 func (p *Progress) Add(n int) { p.done.Add(int64(n)) }
 
@@ -92,7 +104,8 @@ func (p *Progress) text() string {
 
 // line is the line of a terminal that shows progress. Its goroutine lives as long as there is work.
 type line struct {
-	out io.Writer // the terminal
+	out     io.Writer  // the terminal
+	columns func() int // of the terminal; nil: they are not known
 
 	mu    sync.Mutex
 	works []*Progress        // under way, in the order in which they began
@@ -159,7 +172,8 @@ func (l *line) draw(ctx context.Context) time.Duration {
 	case early > 0:
 		return early
 	case ctx.Err() == nil && !l.part:
-		_, _ = fmt.Fprintf(l.out, "%s%4.0f s  %s", clearLine, now.Sub(l.begun).Seconds(), l.shown().text()) // nothing can be done about an error
+		text := fmt.Sprintf("%4.0f s  %s", now.Sub(l.begun).Seconds(), l.shown().text())
+		_, _ = io.WriteString(l.out, clearLine+l.fitting(text)) // nothing can be done about an error
 		l.drawn = true
 	}
 	return progressEvery
@@ -173,6 +187,16 @@ func (l *line) shown() *Progress {
 		}
 	}
 	return l.works[0]
+}
+
+// fitting returns the beginning of text that leaves the last column of the terminal free. In a longer text the
+// terminal would go on in its next line, and clearLine would empty that one alone.
+func (l *line) fitting(text string) string {
+	columns := defaultColumns
+	if l.columns != nil {
+		columns = l.columns()
+	}
+	return firstColumns(Visible(text), columns-1)
 }
 
 // erase removes the line.

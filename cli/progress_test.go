@@ -99,6 +99,46 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
+// A line that is longer than the terminal would scroll it each time it is drawn. It is cut so that the last column
+// stays free, with 80 columns if the terminal does not say how many it has.
+func TestProgressFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		narrow := func() int { return 24 }
+		for _, tt := range []struct {
+			columns func() int
+			what    string
+			want    string
+		}{
+			{narrow, "zoo1.example.com:2181 and 2 others", "   2 s  waiting for zoo"},
+			{narrow, "日本:2181", "   2 s  waiting for 日"},
+			{narrow, "a\nb", `   2 s  waiting for a\x`},
+			{func() int { return 1 }, "zoo1:2181", ""},
+			{nil, strings.Repeat("x", 80), "   2 s  waiting for " + strings.Repeat("x", 59)},
+		} {
+			w, _, _ := testWorld()
+			screen := new(lockedBuffer)
+			w.Err, w.ErrTerminal, w.Columns = screen, true, tt.columns
+			p := waiting(WithProgress(w), tt.what)
+			time.Sleep(progressAfter)
+			synctest.Wait()
+			if got := screen.take(); got != clearLine+tt.want {
+				t.Errorf("%s: %q, want %q", tt.what, got, tt.want)
+			}
+			p.Done()
+			time.Sleep(lull)
+		}
+	})
+}
+
+// The line does not name all of many servers.
+func TestOneOf(t *testing.T) {
+	for want, servers := range map[string][]string{"a:1": {"a:1"}, "a:1 and 1 other": {"a:1", "b:1"}, "a:1 and 2 others": {"a:1", "b:1", "c:1"}} {
+		if got := oneOf(servers); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // What a command prints goes around the line, which then waits for another two seconds. A part of a line that the
 // command has printed stays. A pause begins anew, and work that counts says more than one that waits.
 func TestProgressGoesAround(t *testing.T) {
@@ -213,6 +253,8 @@ func TestProgressOfCommands(t *testing.T) {
 			args = append(args, "--file", filepath.Join(t.TempDir(), "b.tar.gz"))
 		case "word":
 			w.Env = []string{"ROLLCALL_HOSTS=" + silentUntil(t, screen.shown)}
+		case "get":
+			w.Env[1] = "ROLLCALL_HOSTS=" + holds(t, screen.shown) + ",127.0.0.1:1" + s.Root
 		}
 		all.Go(func() {
 			if err := onArgs(t.Context(), w, args...); err != nil && args[0] != "drain" { // the fake does not take it
@@ -222,6 +264,9 @@ func TestProgressOfCommands(t *testing.T) {
 			line := strings.LastIndex(text, " s  ")
 			if line < 0 || !strings.Contains(text[line:], clearLine) || strings.Contains(out.String(), clearLine) {
 				t.Errorf("%s: on the terminal %q, printed %q", command, text, out)
+			}
+			if args[0] == "get" && !strings.Contains(text, " and 1 other") {
+				t.Errorf("%s: on the terminal %q", command, text)
 			}
 		})
 	}

@@ -45,6 +45,16 @@ func plain[T ~string | ~[]byte](text T) bool {
 	return true
 }
 
+// firstColumns returns the beginning of text that takes at most that many columns. The text must be visible.
+func firstColumns(text string, columns int) string {
+	for i, r := range text {
+		if columns -= columnsOf(string(r)); columns < 0 {
+			return text[:i]
+		}
+	}
+	return text
+}
+
 // columnsOf returns how many columns of a terminal text takes. It must be visible.
 func columnsOf(text string) int {
 	if plain(text) {

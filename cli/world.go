@@ -21,6 +21,8 @@ type World struct {
 	InTerminal, OutTerminal, ErrTerminal bool
 	// Size returns the columns and lines of the terminal. It is nil if Out is none.
 	Size func() (columns, lines int)
+	// Columns returns the columns of the terminal that Err is. It is nil if they are not known.
+	Columns func() int
 
 	line *line // for progress; nil: there is none. See WithProgress
 }
@@ -32,15 +34,24 @@ func Process() World {
 		InTerminal: term.IsTerminal(int(os.Stdin.Fd())), OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if w.OutTerminal {
-		w.Size = func() (columns, lines int) {
-			columns, lines, err := term.GetSize(int(os.Stdout.Fd()))
-			if err != nil {
-				return defaultColumns, defaultLines
-			}
-			return columns, lines
+		w.Size = func() (columns, lines int) { return sizeOf(os.Stdout) }
+	}
+	if w.ErrTerminal {
+		w.Columns = func() int {
+			columns, _ := sizeOf(os.Stderr)
+			return columns
 		}
 	}
 	return w
+}
+
+// sizeOf returns the size of a terminal.
+func sizeOf(terminal *os.File) (columns, lines int) {
+	columns, lines, err := term.GetSize(int(terminal.Fd()))
+	if err != nil || columns == 0 || lines == 0 { // a serial console has 0 until somebody sets it
+		return defaultColumns, defaultLines
+	}
+	return columns, lines
 }
 
 // The size of a terminal that does not tell it.
