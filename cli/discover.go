@@ -13,13 +13,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
 const (
-	// defaultPort is the port for operators of rollcall serve, and upDistance how far it is above the
-	// clients' port with rollcall up.
+	// defaultPort is the port for operators of rollcall serve (admin.serverPort), and upDistance how far it is
+	// above the clients' port with rollcall up.
 	defaultPort = 8080
 	upDistance  = 3000
 	// probeTime is how long a member may take to say that it is one.
@@ -34,24 +33,15 @@ const (
 )
 
 // newHTTP returns a client that goes straight to a member: through no proxy, which would learn the
-// credentials, and to no other place that an answer names. allowed is asked before each connection, with its
-// address. If allowed is nil, every address is allowed. The terminal of w shows what the client waits for.
-func newHTTP(w World, allowed func(network, addr string, c syscall.RawConn) error) *http.Client {
+// credentials, and to no other place that an answer names. The terminal of w shows what the client waits for.
+func newHTTP(w World) *http.Client {
 	return &http.Client{
 		Transport: &requests{w, &http.Transport{
-			DialContext:           (&net.Dialer{Timeout: probeTime, Control: allowed}).DialContext,
+			DialContext:           (&net.Dialer{Timeout: probeTime}).DialContext,
 			ResponseHeaderTimeout: headerTime,
 		}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-// onlyHere allows connections to this machine alone, whatever localhost stands for.
-func onlyHere(_, addr string, _ syscall.RawConn) error {
-	if to, err := netip.ParseAddrPort(addr); err == nil && isHere(to.Addr().String()) {
-		return nil
-	}
-	return fmt.Errorf("%s is not an address of this machine", addr)
 }
 
 // isHere reports whether host is a loopback address or localhost.
@@ -60,21 +50,32 @@ func isHere(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// search returns the URL of a member that answers operators on one of the machines of hosts, and a client
-// that reaches it. Whoever listens at such a guessed port gets what the client sends. So if there will be
-// credentials, search looks on this machine alone, and finds nothing if none of hosts is on it.
+// search returns the URL of a member that answers operators on one of the machines of hosts, and the client that
+// has reached it. If there will be credentials, it tries the default address alone, and finds nothing if none of
+// hosts is on this machine: any user can listen at a free port, answer as a member does, and get what is sent there.
 func search(ctx context.Context, w World, hosts []string, credentials bool) (base string, reach *http.Client, err error) {
-	reach = newHTTP(w, nil)
-	if credentials {
-		here := slices.DeleteFunc(slices.Clone(hosts), func(addr string) bool { return !isHere(hostOf(addr)) })
-		if len(here) == 0 {
-			return "", nil, With(WrongUse, fmt.Errorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
-				hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultPort))))
-		}
-		hosts, reach = here, newHTTP(w, onlyHere)
+	reach = newHTTP(w)
+	if !credentials {
+		base, err = discover(ctx, reach, candidates(w, hosts))
+		return base, reach, err
 	}
-	base, err = discover(ctx, reach, candidates(hosts))
+	if !slices.ContainsFunc(hosts, func(addr string) bool { return isHere(hostOf(addr)) }) {
+		return "", nil, With(WrongUse, fmt.Errorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
+			hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultPort))))
+	}
+	base, err = discover(ctx, reach, []string{"http://" + net.JoinHostPort("127.0.0.1", w.operatorPort())})
+	if err != nil {
+		err = fmt.Errorf("%w, and so does ROLLCALL_ADMIN: without them, credentials are sent to this address alone; rollcall up prints the URLs of its members", err)
+	}
 	return base, reach, err
+}
+
+// operatorPort returns the port at which a member answers operators by default.
+func (w World) operatorPort() string {
+	if w.operators != "" {
+		return w.operators
+	}
+	return strconv.Itoa(defaultPort)
 }
 
 // hostOf returns the host of an address that Hosts has checked.
@@ -97,14 +98,14 @@ func baseURL(text string) (string, error) {
 
 // candidates returns the URLs where the members that take clients at hosts may answer operators, the likeliest
 // first: on the default port of such a machine another ensemble may answer.
-func candidates(hosts []string) []string {
+func candidates(w World, hosts []string) []string {
 	var near, usual []string
 	for _, addr := range hosts {
 		host, port, _ := net.SplitHostPort(addr) // Hosts has checked it
 		if n, _ := strconv.Atoi(port); n+upDistance <= 65535 {
 			near = append(near, "http://"+net.JoinHostPort(host, strconv.Itoa(n+upDistance)))
 		}
-		if u := "http://" + net.JoinHostPort(host, strconv.Itoa(defaultPort)); !slices.Contains(usual, u) {
+		if u := "http://" + net.JoinHostPort(host, w.operatorPort()); !slices.Contains(usual, u) {
 			usual = append(usual, u)
 		}
 	}

@@ -43,7 +43,7 @@ func NewLink(w World) *Link { return &Link{world: w} }
 func (l *Link) Register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	l.registerHosts(cmd, "`host:port,...` where members take clients")
-	fs.StringVar(&l.admin, "admin", "", "`URL,...` of members' ports for operators (ROLLCALL_ADMIN; default: found on the machines of --hosts; with credentials, on this machine alone)")
+	fs.StringVar(&l.admin, "admin", "", "`URL,...` of members' ports for operators (ROLLCALL_ADMIN; default: found on the machines of --hosts; with credentials, http://127.0.0.1:8080 alone)")
 	fs.StringVar(&l.tokenFile, "token-file", "", "`file` with the token of an administrator (ROLLCALL_TOKEN_FILE)")
 	for _, name := range []string{"hosts", "admin", "token-file", "auth"} {
 		share(fs, name)
@@ -190,7 +190,7 @@ func (l *Link) Admin(ctx context.Context) (*api.Client, error) {
 		return nil, err
 	}
 	if len(bases) > 0 {
-		return &api.Client{Base: bases[0], Auth: auth, HTTP: newHTTP(l.world, nil)}, nil
+		return &api.Client{Base: bases[0], Auth: auth, HTTP: newHTTP(l.world)}, nil
 	}
 	hosts, err := l.Hosts()
 	if err != nil {
@@ -215,7 +215,7 @@ func (l *Link) admins(ctx context.Context) (members []*api.Client, err error) {
 		return l.found(ctx, auth)
 	}
 	for _, base := range bases {
-		members = append(members, &api.Client{Base: base, Auth: auth, HTTP: newHTTP(l.world, nil)})
+		members = append(members, &api.Client{Base: base, Auth: auth, HTTP: newHTTP(l.world)})
 	}
 	return members, nil
 }
@@ -252,11 +252,14 @@ func (l *Link) found(ctx context.Context, auth string) (members []*api.Client, e
 	var failed []error
 	for i := range hosts {
 		base, reach, err := search(ctx, l.world, hosts[i:i+1], auth != "")
+		known := slices.ContainsFunc(members, func(m *api.Client) bool { return m.Base == base })
 		switch {
 		case err != nil:
 			failed = append(failed, err)
-		case !slices.ContainsFunc(members, func(m *api.Client) bool { return m.Base == base }):
+		case !known:
 			members = append(members, &api.Client{Base: base, Auth: auth, HTTP: reach})
+		case auth != "":
+			failed = append(failed, With(WrongUse, fmt.Errorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i])))
 		}
 	}
 	return members, errors.Join(failed...)

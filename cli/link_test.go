@@ -134,18 +134,18 @@ func TestDiscover(t *testing.T) {
 	defer func() { _ = hangs.Close() }()
 	silent, other, elsewhere, proxy, page := "http://"+hangs.Addr().String(), serve(200, `{"info":{"title":"Petstore"}}`), serve(302, ""), serve(502, string(api.OpenAPI)), serve(200, "<html>")
 	member := serve(200, string(api.OpenAPI))
-	if got, err := discover(t.Context(), newHTTP(World{}, nil), []string{silent, other, "http://127.0.0.1:1", elsewhere, proxy, page, member}); got != member || err != nil {
+	if got, err := discover(t.Context(), newHTTP(World{}), []string{silent, other, "http://127.0.0.1:1", elsewhere, proxy, page, member}); got != member || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 	likelier := serve(200, string(api.OpenAPI))
-	if got, err := discover(t.Context(), newHTTP(World{}, nil), []string{other, likelier, member}); got != likelier || err != nil {
+	if got, err := discover(t.Context(), newHTTP(World{}), []string{other, likelier, member}); got != likelier || err != nil {
 		t.Errorf("%s, %v, want %s", got, err, likelier)
 	}
-	_, err = discover(t.Context(), newHTTP(World{}, nil), []string{other, "http://127.0.0.1:1"})
+	_, err = discover(t.Context(), newHTTP(World{}), []string{other, "http://127.0.0.1:1"})
 	if StatusOf(err) != NoMember || !strings.Contains(err.Error(), other+": that is not a member") || !strings.Contains(err.Error(), "http://127.0.0.1:1: dial") {
 		t.Errorf("%v", err)
 	}
-	if got := candidates([]string{"a:2181", "[::1]:65000"}); strings.Join(got, " ") != "http://a:5181 http://a:8080 http://[::1]:8080" {
+	if got := candidates(World{}, []string{"a:2181", "[::1]:65000"}); strings.Join(got, " ") != "http://a:5181 http://a:8080 http://[::1]:8080" {
 		t.Errorf("%q", got)
 	}
 }

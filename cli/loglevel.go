@@ -34,7 +34,7 @@ func newLogLevel(w World) *cobra.Command {
 		Long: "Shows the level of the log of each member at --hosts, or of those that --admin names. A member logs messages of its level and of the levels above. The levels are " +
 			"debug, info, warn and error. With LEVEL the command sets the level there, until the member is started again or gets SIGHUP. That needs the " +
 			"credentials of an administrator, on the machine of the member.",
-		Example:   "  rollcall log-level --hosts 127.0.0.1:2181 --token-file /etc/rollcall/token debug",
+		Example:   "  rollcall log-level --admin http://127.0.0.1:8080 --token-file /etc/rollcall/token debug",
 		ValidArgs: levels,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && !slices.Contains(levels, args[0]) {

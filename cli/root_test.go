@@ -13,10 +13,12 @@ import (
 )
 
 // testWorld returns surroundings without a terminal, and what is printed there.
+// testWorld returns surroundings of which out and errs get the output. No member that runs on this machine is
+// found in them: nobody listens at port 1.
 func testWorld(env ...string) (w World, out, errs *bytes.Buffer) {
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	return World{In: strings.NewReader(""), Out: out, Err: errs, Env: env, Now: func() time.Time { return now }}, out, errs
+	return World{In: strings.NewReader(""), Out: out, Err: errs, Env: env, Now: func() time.Time { return now }, operators: "1"}, out, errs
 }
 
 // Flags work with one dash and with two. Values, arguments and words after "--" stay as they are.

@@ -151,7 +151,7 @@ func newSessionKill(w World) *cobra.Command {
 		Use: "kill [flags] ID...", Short: "end sessions, with their ephemeral nodes", Args: Takes(1, maxKills, fmt.Sprintf("up to %d ids of sessions", maxKills)),
 		Long: "Ends sessions as if they had expired: their ephemeral nodes are removed, and their clients are told that their sessions have expired. It needs the credentials of an " +
 			"administrator, on the machine of a member. On a terminal it asks first; elsewhere it needs --yes.",
-		Example: "  rollcall session kill --token-file /etc/rollcall/token 0x1000012f99a0001",
+		Example: "  rollcall session kill --admin http://127.0.0.1:8080 --token-file /etc/rollcall/token 0x1000012f99a0001",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, id := range args {
 				if err := checkID(id); err != nil {

@@ -538,8 +538,8 @@ var mutants = []mutant{
 		"./admin", "TestSilentConnectionsKeepNobodyOut",
 	},
 	{
-		"credentials for a guessed port of another machine", "cli/discover.go",
-		"	if credentials {\n", "	if false {\n",
+		"credentials for a port that is only guessed", "cli/discover.go",
+		"	if !credentials {\n", "	if true {\n",
 		"./cli", "TestCredentialsGoNowhereElse",
 	},
 }

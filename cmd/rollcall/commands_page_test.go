@@ -191,17 +191,17 @@ func shape(text string) []string {
 // threeMembers is an ensemble in this process, as rollcall up runs them.
 type threeMembers struct {
 	hosts []string
-	token string // file
+	env   []string // ROLLCALL_HOSTS, and what up prints for commands that change something
 }
 
 // startUp runs rollcall up until the test ends, and returns when all members serve.
 func startUp(t *testing.T) threeMembers {
 	t.Helper()
+	var exports string
 	for range 20 {
 		dir, base := t.TempDir(), 10_000+rand.IntN(18_000)
 		ctx, stop := context.WithCancel(context.Background())
-		ready, ended := make(chan struct{}), make(chan error, 1)
-		out := &watched{text: "ready: connect to", seen: func() { close(ready) }}
+		out, ended := &after{text: "to change something: export ", rest: make(chan string, 1)}, make(chan error, 1)
 		go func() {
 			ended <- runCommand(ctx, []string{"up", "--data", dir, "--ports", fmt.Sprintf("%d,%d,%d", base, base+1, base+2)}, nil, out, io.Discard)
 		}()
@@ -212,7 +212,7 @@ func startUp(t *testing.T) threeMembers {
 				t.Fatal(err)
 			}
 			continue
-		case <-ready:
+		case exports = <-out.rest:
 		}
 		t.Cleanup(func() {
 			stop()
@@ -220,15 +220,29 @@ func startUp(t *testing.T) threeMembers {
 				t.Error(err)
 			}
 		})
-		e := threeMembers{token: filepath.Join(dir, "token")}
+		var e threeMembers
 		for i := range 3 {
 			e.hosts = append(e.hosts, net.JoinHostPort("127.0.0.1", fmt.Sprint(base+i)))
 		}
+		e.env = append(strings.Fields(exports), "ROLLCALL_HOSTS="+strings.Join(e.hosts, ","))
 		e.awaitVotes(t)
 		return e
 	}
 	t.Fatal("no free ports")
 	return threeMembers{}
+}
+
+// after passes on what follows text in the first line that has it.
+type after struct {
+	text string
+	rest chan string // has room for one
+}
+
+func (a *after) Write(b []byte) (int, error) {
+	if _, rest, ok := strings.Cut(string(b), a.text); ok {
+		a.rest <- rest
+	}
+	return len(b), nil
 }
 
 // awaitVotes waits until every member has its vote. A member of a new ensemble serves clients a little
@@ -280,7 +294,7 @@ func (e threeMembers) run(t *testing.T, line string) (string, error) {
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	var out, errs bytes.Buffer
-	err := runCommand(ctx, args, []string{"ROLLCALL_HOSTS=" + strings.Join(e.hosts, ","), "ROLLCALL_TOKEN_FILE=" + e.token}, &out, &errs)
+	err := runCommand(ctx, args, e.env, &out, &errs)
 	if errs.Len() > 0 {
 		t.Logf("%s: %s", line, errs.String())
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,6 +79,31 @@ func TestUpOnTakenPort(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "address already in use; -port takes others") {
 		t.Errorf("%v", err)
 	}
+}
+
+// Where up does not serve operators another program listens, so up names neither that port nor the token.
+func TestUpNamesNoOthersPort(t *testing.T) {
+	for range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		out := &watched{text: "ready: connect to", seen: stop}
+		args := []string{"up", "-data", t.TempDir(), "-members", "1", "-port", fmt.Sprint(l.Addr().(*net.TCPAddr).Port - upHTTP)}
+		if err := runCommand(ctx, args, nil, out, io.Discard); errors.Is(err, syscall.EADDRINUSE) {
+			continue // one of the other ports
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if text := out.all.String(); !strings.Contains(text, "stopped") || strings.Contains(text, "token") {
+			t.Errorf("printed\n%s", text)
+		}
+		return
+	}
+	t.Fatal("no free ports")
 }
 
 // A port for HTTP that is in use is one warning, which names the keys to set, and no error. The

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -126,10 +127,14 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	var members []*member.Member
+	var urls []string // for operators, of the members that serve them
 	for i := range f.ports {
-		m, err := f.member(i, out, out.above(w.Err))
+		m, operators, err := f.member(i, out, out.above(w.Err))
 		if err != nil {
 			return fmt.Errorf("up: member %d: %w", i+1, err)
+		}
+		if operators != "" {
+			urls = append(urls, "http://"+operators)
 		}
 		members = append(members, m)
 		g.Go(func() error {
@@ -147,7 +152,7 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 				return nil
 			}
 		}
-		f.sayReady(out)
+		f.sayReady(out, urls)
 		if w.OutTerminal {
 			showLive(ctx, w, members, out)
 		}
@@ -158,14 +163,31 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 	return err
 }
 
-// sayReady prints where clients and operators can connect.
-func (f *upFlags) sayReady(out *teller) {
+// sayReady prints where clients can connect, and operators, at urls. Other programs may listen where members do
+// not answer operators, so the token is not for these ports.
+func (f *upFlags) sayReady(out *teller, urls []string) {
 	var connect []string
 	for _, port := range f.ports {
 		connect = append(connect, at(port))
 	}
 	out.say("ready: connect to %s (data in %s, Ctrl-C stops)", strings.Join(connect, ","), f.data)
-	out.say("console: http://%s/ (the token of administrators is in %s)", at(f.ports[0]+upHTTP), filepath.Join(f.data, upToken))
+	if len(urls) == 0 {
+		return
+	}
+	token := filepath.Join(f.data, upToken)
+	out.say("console: %s/ (the token of administrators is in %s)", urls[0], token)
+	out.say("to change something: export ROLLCALL_ADMIN=%s ROLLCALL_TOKEN_FILE=%s", strings.Join(urls, ","), inShell(token))
+}
+
+// inShell returns a word as a shell takes it, in quotes if it has other characters than most paths have.
+func inShell(word string) string {
+	special := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-", r)
+	}
+	if !strings.ContainsFunc(word, special) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // at returns the address of a port on loopback.
@@ -227,15 +249,15 @@ func (f *upFlags) config(i int, out *teller) (config.Config, error) {
 	return cfg, err
 }
 
-// member returns member i+1, which does not run yet.
-func (f *upFlags) member(i int, out *teller, stderr io.Writer) (*member.Member, error) {
+// member returns member i+1, which does not run yet, and where it answers operators, or "".
+func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member, operators string, err error) {
 	cfg, err := f.config(i, out)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	clients, err := net.Listen("tcp", cfg.ClientAddr)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	level := slog.LevelError // elections and partings are part of starting and stopping
 	if f.verbose {
@@ -246,10 +268,10 @@ func (f *upFlags) member(i int, out *teller, stderr io.Writer) (*member.Member, 
 	settings.Drain = 0 // all members stop together, so clients have nowhere to go
 	settings.Clients, settings.Events = clients, out.tell
 	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; -ports takes others", slog.New(slog.NewTextHandler(stderr, nil)))
-	m, err := member.New(settings)
+	m, err = member.New(settings)
 	if err != nil {
 		closeListeners(settings) // the error of New is the one to return
-		return nil, err
+		return nil, "", err
 	}
-	return m, nil
+	return m, addrOf(settings.Operators), nil
 }

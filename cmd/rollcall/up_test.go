@@ -133,6 +133,15 @@ func TestUpPorts(t *testing.T) {
 	}
 }
 
+// What up prints for the shell works there, whatever the folder is called.
+func TestInShell(t *testing.T) {
+	for word, want := range map[string]string{"rollcall-data/token": "rollcall-data/token", "my data/token": "'my data/token'", "a'b;$c": `'a'\''b;$c'`} {
+		if got := inShell(word); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // A line of up stands above the lines that stay below, and these are drawn again. Without a terminal
 // there are none.
 func TestLinesBelow(t *testing.T) {

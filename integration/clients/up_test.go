@@ -100,6 +100,9 @@ func startUp(ctx context.Context, t *testing.T, dir, ports string) (up *dialogue
 	if _, err := up.expect(ctx, "console: http://127.0.0.1:"); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := up.expect(ctx, "to change something: export ROLLCALL_ADMIN=http://127.0.0.1:"); err != nil {
+		t.Fatal(err)
+	}
 	_, connect, _ := strings.Cut(line, "ready: connect to ")
 	connect, _, _ = strings.Cut(connect, " ")
 	return up, strings.Split(connect, ",")
