@@ -25,8 +25,8 @@ func newDrain(w World) *cobra.Command {
 	over := 5 * time.Second
 	cmd := &cobra.Command{
 		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: Act, Args: Takes(0, 0, "flags only"),
-		Long: "Prepares the member of this machine for its stop. It hands leadership over, and closes the connections of its clients, spread over a time. Their sessions move to the other " +
-			"members. It tries to hand over for that time, or for 5s if that is longer. From then on it takes no client, and /readyz fails. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
+		Long: "Prepares the member of this machine for its stop. It takes no new client, and /readyz fails. It hands leadership over, and closes the connections of its clients, spread over a time. " +
+			"Their sessions move to the other members. It tries to hand over for that time, or for 5s if that is longer. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := link.Admin(cmd.Context())

@@ -473,6 +473,11 @@ var mutants = []mutant{
 		here, "TestLeaderWithoutItsPort",
 	},
 	{
+		"clients taken while a drain hands over", "member/drain.go",
+		"m.server.RefuseNew() // a client", "// a client",
+		"./member", "TestDrainTakesNoClientWhileItHandsOver",
+	},
+	{
 		"leadership handed round in circles", "member/succession.go",
 		"if !ended.IsZero() && now.Sub(ended) < rest {", "if false {",
 		here, "TestNobodyCanDoBetter",

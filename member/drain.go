@@ -37,9 +37,11 @@ func (m *Member) leave(ctx context.Context) {
 	m.server.Drain(ctx, m.cfg.Drain)
 }
 
-// yield fails /readyz and hands leadership over. If that fails within the time, yieldLoop tries again.
+// yield fails /readyz, refuses new clients and hands leadership over. If that fails within the time, yieldLoop
+// tries again.
 func (m *Member) yield(ctx context.Context, within time.Duration) error {
 	m.http.Stop()
+	m.server.RefuseNew() // a client that came now would be closed soon
 	m.node.Decline()
 	defer m.yielded.Do(func() { close(m.yields) })
 	ctx, cancel := context.WithTimeout(ctx, within)

@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -152,6 +153,41 @@ func TestDrainWaitsForAnHeir(t *testing.T) {
 		}
 		e.Wait("the heir leads", time.Minute, func() bool { return e.Leader() == heir })
 	})
+}
+
+// A member takes no client and is shown as drained from the first moment of a drain or a stop, while it still
+// tries to hand over. The clients that it has keep their connections until then.
+func TestDrainTakesNoClientWhileItHandsOver(t *testing.T) {
+	for name, leave := range map[string]func(ctx context.Context, e *cluster.Ensemble, id uint32){
+		"drain": func(ctx context.Context, e *cluster.Ensemble, id uint32) { e.Member(id).Drain(ctx, 0) },
+		"stop":  func(_ context.Context, e *cluster.Ensemble, id uint32) { e.Stop(id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, old, heir := drained(t, slog.DiscardHandler)
+				before, _ := e.Open(old, 20*time.Second)
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					leave(t.Context(), e, old)
+				}()
+				synctest.Wait() // it waits for the heir, which is stopped
+				if text, _ := e.Member(old).Health().Text(); e.Member(old).Role() != "leader" || !strings.Contains(text, "drained") {
+					t.Errorf("%s, and its health: %q; want a leader that is drained", e.Member(old).Role(), text)
+				}
+				if c, err := e.Dial(old); err == nil {
+					if resp, err := c.Open(20 * time.Second); err == nil {
+						t.Errorf("a new client got session %v", resp.SessionID)
+					}
+				}
+				if _, _, err := before.Call(1, jute.OpExists, &jute.ExistsRequest{Path: []byte("/x")}); err != nil {
+					t.Errorf("the client that it had: %v", err)
+				}
+				e.Resume(heir)
+				<-over
+			})
+		})
+	}
 }
 
 // A leader that is drained just when a follower has stopped hands over to the other one, whose turn comes at the latest

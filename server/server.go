@@ -331,7 +331,14 @@ func (s *Server) Retire() {
 	s.CutAll()
 }
 
-// Draining reports whether Drain was called.
+// RefuseNew refuses new connections from now on. The present ones stay open.
+func (s *Server) RefuseNew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+}
+
+// Draining reports whether RefuseNew or Drain was called.
 func (s *Server) Draining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,9 +349,7 @@ func (s *Server) Draining() bool {
 // evenly over a time, so that the clients do not all reach the other members at once. It returns how
 // many it has closed. If ctx ends it returns early, and Serve closes the rest.
 func (s *Server) Drain(ctx context.Context, over time.Duration) (closed int) {
-	s.mu.Lock()
-	s.draining = true
-	s.mu.Unlock()
+	s.RefuseNew()
 	conns := s.connections()
 	begin := time.Now()
 	for i, c := range conns {
