@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"rollcall/jute"
+	"rollcall/view"
 	"rollcall/znode"
 )
 
@@ -19,11 +20,11 @@ type EndsOf struct {
 // part of them at a time.
 func (m *Member) Ends(of EndsOf) iter.Seq[znode.End] {
 	return func(yield func(znode.End) bool) {
-		part, from := make([]znode.End, 0, listedPerLock), newClientFilter(of.Address)
+		part, from := make([]znode.End, 0, listedPerLock), view.NewClientFilter(of.Address)
 		for before, more := of.Before, true; more; {
 			part = m.ends(part[:0], before)
 			for _, end := range part {
-				wanted := (of.Session == 0 || of.Session == end.Session) && from.matches(end.Address)
+				wanted := (of.Session == 0 || of.Session == end.Session) && from.Matches(end.Address)
 				if wanted && !yield(end) {
 					return
 				}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"runtime"
 	"time"
 
@@ -112,7 +110,7 @@ func (v viewer) status() *proto.MemberStatus {
 
 // sessions returns sessions of the state from an id on.
 func (v viewer) sessions(ctx context.Context, q *proto.ViewSessions) *proto.SessionRows {
-	limit, want := rows(q.Limit), newClientFilter(string(q.Address))
+	limit, want := rows(q.Limit), view.NewClientFilter(string(q.Address))
 	r := &proto.SessionRows{Next: q.First, Rows: make([]*proto.SessionRow, 0, limit)}
 	free := make([]proto.SessionRow, limit) // one allocation, which is not under the lock
 	for range scannedPerView / sessionsPerLock {
@@ -125,7 +123,7 @@ func (v viewer) sessions(ctx context.Context, q *proto.ViewSessions) *proto.Sess
 
 // someSessions adds sessions from r.Next on, until all rows of free are taken or the lock was held long
 // enough, and sets r.Next to the id at which to go on. It is 0 if there are no more.
-func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, want clientFilter, r *proto.SessionRows) {
+func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, want view.ClientFilter, r *proto.SessionRows) {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
@@ -135,7 +133,7 @@ func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, wan
 			return
 		}
 		looked++
-		if q.Member != 0 && one.Owner.Member != q.Member || !want.matches(one.Address) {
+		if q.Member != 0 && one.Owner.Member != q.Member || !want.Matches(one.Address) {
 			continue
 		}
 		ephemerals := tree.EphemeralCountOf(one.ID)
@@ -151,38 +149,6 @@ func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, wan
 // ephemeralsPerLook is how many ephemeral nodes are counted in the time in which one session is looked
 // at.
 const ephemeralsPerLook = 32
-
-// clientFilter selects the clients at one address. The zero value selects all.
-type clientFilter struct {
-	text string     // host:port
-	host netip.Addr // without a port
-}
-
-func newClientFilter(text string) clientFilter {
-	if host, err := netip.ParseAddr(text); err == nil {
-		return clientFilter{host: host.Unmap().WithZone("")}
-	}
-	if at, err := netip.ParseAddrPort(text); err == nil {
-		return clientFilter{text: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()}
-	}
-	return clientFilter{text: text}
-}
-
-// matches reports whether a client's address, host:port, is selected.
-func (f clientFilter) matches(address string) bool {
-	if f == (clientFilter{}) {
-		return true
-	}
-	at, err := netip.ParseAddrPort(address)
-	if err != nil { // not TCP
-		host, _, _ := net.SplitHostPort(address)
-		return f.text == address || f.text == host && host != ""
-	}
-	if f.host.IsValid() {
-		return at.Addr().Unmap().WithZone("") == f.host
-	}
-	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String() == f.text
-}
 
 // factsPerTurn is how many sessions are looked up before other goroutines get their turn. A page takes a
 // millisecond of processor time, for which clients would wait.
@@ -237,22 +203,37 @@ func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
 
 // connections returns client connections from a number on.
 func (v viewer) connections(ctx context.Context, q *proto.ViewConnections) *proto.ConnectionRows {
-	limit, want := rows(q.Limit), newClientFilter(string(q.Address))
 	r := &proto.ConnectionRows{Boot: v.m.boot, Next: v.from(q.Boot, q.First, nil).Connection}
-	for looked := 0; looked < scannedPerView && ctx.Err() == nil; {
-		page := make([]tally.Connection, 0, limit-len(r.Rows))
-		page, r.Next = v.m.server.ConnectionsFrom(ctx, page, r.Next)
-		for i := range page {
-			if want.matches(page[i].Addr) {
-				r.Rows = append(r.Rows, connectionRow(&page[i]))
+	someConnections(ctx, v.m.server.ConnectionsFrom, view.NewClientFilter(string(q.Address)), rows(q.Limit), r)
+	return r
+}
+
+// connectionsPerPart is how many connections an answer takes from the server at a time, however few are
+// wanted: as many as the server looks at under one hold of its lock.
+const connectionsPerPart = 256
+
+// someConnections adds to r connections that are wanted, from r.Next on, until there are limit of them or
+// enough were looked at, and sets r.Next to the number at which to go on. It is 0 if there are no more. from
+// fills a part with connections, and returns the number at which the next part begins, or 0.
+func someConnections(ctx context.Context, from func(context.Context, []tally.Connection, uint64) ([]tally.Connection, uint64), want view.ClientFilter, limit int, r *proto.ConnectionRows) {
+	part := make([]tally.Connection, 0, connectionsPerPart)
+	for looked := 0; looked < scannedPerView && ctx.Err() == nil; looked += len(part) {
+		part, r.Next = from(ctx, part[:0], r.Next)
+		for i := range part {
+			switch {
+			case !want.Matches(part[i].Addr):
+			case len(r.Rows) == limit:
+				r.Next = part[i].Number
+				return
+			default:
+				r.Rows = append(r.Rows, connectionRow(&part[i]))
 			}
 		}
-		if looked += len(page); r.Next == 0 || len(r.Rows) == limit {
-			break
+		if r.Next == 0 || len(r.Rows) == limit {
+			return
 		}
 		runtime.Gosched() // clients wait for the processor meanwhile
 	}
-	return r
 }
 
 // from returns the place at which a page begins. Numbers of connections count for one run only.

@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -17,36 +18,6 @@ import (
 	"rollcall/view"
 	"rollcall/znode"
 )
-
-// A client's address is selected by host or by host and port, however each of them is written.
-func TestClientFilter(t *testing.T) {
-	tests := []struct {
-		filter, address string
-		want            bool
-	}{
-		{"", "10.0.0.1:5", true},
-		{"10.0.0.1", "10.0.0.1:5", true},
-		{"10.0.0.1", "10.0.0.11:5", false},
-		{"10.0.0.1:5", "10.0.0.1:5", true},
-		{"10.0.0.1:5", "10.0.0.1:55", false},
-		{"10.0.0.1", "[::ffff:10.0.0.1]:5", true},
-		{"10.0.0.1:5", "[::ffff:10.0.0.1]:5", true},
-		{"::ffff:10.0.0.1", "10.0.0.1:5", true},
-		{"[::ffff:10.0.0.1]:5", "10.0.0.1:5", true},
-		{"fe80::1", "[fe80::1%eth0]:5", true},
-		{"2001:db8::1", "[2001:db8:0::1]:5", true},
-		{"[2001:db8::1]:5", "[2001:db8::1]:5", true},
-		{"host", "10.0.0.1:5", false},
-		{"pipe", "pipe", true},
-		{"host", "host:5", true},
-		{"host", "pipe", false},
-	}
-	for _, tt := range tests {
-		if got := newClientFilter(tt.filter).matches(tt.address); got != tt.want {
-			t.Errorf("%q selects %q: %t, want %t", tt.filter, tt.address, got, tt.want)
-		}
-	}
-}
 
 // oldMember is a member whose version does not have the request.
 type oldMember struct {
@@ -104,6 +75,60 @@ func TestViewPeer(t *testing.T) {
 			t.Errorf("%v, want an error that says why it cannot be reached", err)
 		}
 	})
+}
+
+// An answer looks at connections part by part, of one size however few are wanted. It ends at the connection that
+// finds it full, and the next answer begins there, so that all answers together have each connection once.
+func TestSomeConnections(t *testing.T) {
+	const all, every = 10 * connectionsPerPart, 3
+	asked := 0
+	from := func(_ context.Context, part []tally.Connection, first uint64) (_ []tally.Connection, next uint64) {
+		asked++
+		for n := max(first, 1); n <= all; n++ {
+			if len(part) == cap(part) {
+				return part, n
+			}
+			part = append(part, tally.Connection{Number: n, Addr: fmt.Sprintf("10.0.0.%d:1", n%every)})
+		}
+		return part, 0
+	}
+	answer := func(ctx context.Context, address string, limit int, first uint64) *proto.ConnectionRows {
+		r := &proto.ConnectionRows{Next: first}
+		someConnections(ctx, from, view.NewClientFilter(address), limit, r)
+		return r
+	}
+	for _, tt := range []struct{ limit, most int }{
+		{1, 2}, {2, 2}, {every, 2}, {connectionsPerPart, 5}, {2 * all, 10}, // an answer that its last row fills may look for another one
+	} {
+		for address, want := range map[string]int{"": all, "10.0.0.1": (all + every - 1) / every, "10.0.0.1:1": (all + every - 1) / every} {
+			got := 0
+			for first, more := uint64(0), true; more; more = first != 0 {
+				asked = 0
+				r := answer(t.Context(), address, tt.limit, first)
+				for _, row := range r.Rows {
+					if row.Number < first || address != "" && row.Number%every != 1 {
+						t.Fatalf("%q from %d on: connection %d of %s", address, first, row.Number, row.Address)
+					}
+					first = row.Number + 1
+				}
+				if got, first = got+len(r.Rows), r.Next; len(r.Rows) > tt.limit || asked > tt.most {
+					t.Fatalf("%q, limit %d: %d rows after %d parts", address, tt.limit, len(r.Rows), asked)
+				}
+			}
+			if got != want {
+				t.Errorf("%q, limit %d: %d connections, want %d", address, tt.limit, got, want)
+			}
+		}
+	}
+	asked = 0
+	if r := answer(t.Context(), "10.0.0.9", 1, 0); asked != all/connectionsPerPart || len(r.Rows) > 0 || r.Next != 0 {
+		t.Errorf("a client that is not there: %d parts, %d rows, next %d", asked, len(r.Rows), r.Next)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if asked = 0; len(answer(over, "", 1, 0).Rows) > 0 || asked > 0 {
+		t.Errorf("%d parts after the end of its context", asked)
+	}
 }
 
 // Every field of a row that a member answers with gets its own value: no two are swapped, and none is left

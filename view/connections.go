@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"slices"
 
 	"rollcall/proto"
 	"rollcall/tally"
@@ -10,8 +11,10 @@ import (
 // Connections returns a page of the client connections that a filter selects: by member, and for each member
 // in the order in which they were made. The page may be shorter than its limit although others follow.
 func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page) (Answer[Connection], error) {
+	wanted := NewClientFilter(f.Address)
 	return gather(ctx, c, p, source[Connection]{
 		list: connectionList, only: f.Member,
+		keep: func(row Connection) bool { return wanted.Matches(row.Addr) }, // a member of an older version does not filter
 		request: func(boot uint64, from tally.Place, limit uint32) *proto.ViewRequest {
 			return &proto.ViewRequest{About: &proto.ViewRequest_Connections{Connections: &proto.ViewConnections{
 				Boot: boot, First: from.Connection, Limit: limit, Address: []byte(f.Address),
@@ -39,6 +42,7 @@ type source[T any] struct {
 	request func(boot uint64, from tally.Place, limit uint32) *proto.ViewRequest
 	read    func(member uint32, reply *proto.ViewReply) (part[T], error)
 	place   func(T) tally.Place // of a row
+	keep    func(T) bool        // whether a row is wanted; nil: all are
 }
 
 // part is what one member adds to a page.
@@ -84,6 +88,9 @@ func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a An
 			}
 			if err := placed(found.rows, s.place, first, found.next, limit); err != nil {
 				return err
+			}
+			if s.keep != nil {
+				found.rows = slices.DeleteFunc(found.rows, func(row T) bool { return !s.keep(row) })
 			}
 			parts[one.member] = found
 			return nil

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"bytes"
 	"context"
 	"sync"
 	"testing"
@@ -130,7 +129,7 @@ func (f *fake) connections(member uint32, q *proto.ViewConnections) *proto.Conne
 	r := &proto.ConnectionRows{Boot: uint64(member)}
 	for _, c := range f.conns[member] {
 		switch {
-		case q.Boot == uint64(member) && c.Number < q.First, len(q.Address) > 0 && !bytes.Equal(c.Address, q.Address):
+		case q.Boot == uint64(member) && c.Number < q.First, !NewClientFilter(string(q.Address)).Matches(string(c.Address)):
 		case len(r.Rows) == int(q.Limit):
 			r.Next = c.Number
 			return r

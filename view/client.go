@@ -1,0 +1,39 @@
+package view
+
+import (
+	"net"
+	"net/netip"
+)
+
+// ClientFilter selects the clients at one address. The zero value selects all.
+type ClientFilter struct {
+	text string     // host:port
+	host netip.Addr // without a port
+}
+
+// NewClientFilter returns the filter of a text: a host, or host:port. If it is empty, all clients are selected.
+func NewClientFilter(text string) ClientFilter {
+	if host, err := netip.ParseAddr(text); err == nil {
+		return ClientFilter{host: host.Unmap().WithZone("")}
+	}
+	if at, err := netip.ParseAddrPort(text); err == nil {
+		return ClientFilter{text: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()}
+	}
+	return ClientFilter{text: text}
+}
+
+// Matches reports whether a client's address, host:port, is selected.
+func (f ClientFilter) Matches(address string) bool {
+	if f == (ClientFilter{}) {
+		return true
+	}
+	at, err := netip.ParseAddrPort(address)
+	if err != nil { // not TCP
+		host, _, _ := net.SplitHostPort(address)
+		return f.text == address || f.text == host && host != ""
+	}
+	if f.host.IsValid() {
+		return at.Addr().Unmap().WithZone("") == f.host
+	}
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String() == f.text
+}
