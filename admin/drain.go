@@ -14,11 +14,14 @@ const (
 	drainOver = 5 * time.Second
 	// maxDrainOver bounds the time of a drain: a process that is to stop is killed after about as long.
 	maxDrainOver = time.Minute
+	// drainTime is how long a drain and its answer may take. The drain tries to hand over for as long as it may take
+	// to close connections.
+	drainTime = 2*maxDrainOver + answerTime
 )
 
 // drainEndpoint is the row of the drain.
 var drainEndpoint = endpoint{
-	method: "POST", path: "/v1/drain", class: changes, action: "drain", lasts: 2 * maxDrainOver, answers: api.Drained{}, takes: api.Drain{},
+	method: "POST", path: "/v1/drain", class: changes, action: "drain", lasts: drainTime, answers: api.Drained{}, takes: api.Drain{},
 	help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", ask: (*HTTP).v1Drain,
 }
 

@@ -1,7 +1,11 @@
 package admin
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -35,6 +39,28 @@ func TestV1Drain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A drain is answered although it took as long to hand over as it may take to close connections.
+func TestV1DrainIsAnsweredAfterTheLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newTestHTTP(t, "leader")
+		opsOf(h).handOver = maxDrainOver
+		p, stop := serveOn(t, h)
+		defer stop()
+		c := p.dial()
+		const body = `{"over_ms":60000}`
+		if _, err := fmt.Fprintf(c, "POST /v1/drain HTTP/1.1\r\nHost: localhost\r\nAuthorization: digest super:secret\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != 200 || !strings.Contains(string(text), `"took_ms":120000`) {
+			t.Errorf("%d %s, %v", answer.StatusCode, text, err)
+		}
+	})
 }
 
 // If the administrator leaves, the drain ends, and the audit log says how far it came.

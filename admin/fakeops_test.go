@@ -28,7 +28,8 @@ type fakeOps struct {
 	node     NodeQuery
 	change   NodeChange
 	next     view.Cursor
-	err      error // of all questions
+	handOver time.Duration // how long a drain tries to
+	err      error         // of all questions
 
 	asked   string // method
 	filter  view.Filter
@@ -190,9 +191,10 @@ func (f *fakeOps) Ends(session jute.SessionID, address string, before uint64) it
 	}
 }
 
-// Drain closes a connection every second.
+// Drain closes a connection every second, after handOver.
 func (f *fakeOps) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
 	f.asked = "drain " + over.String()
+	time.Sleep(f.handOver)
 	for ; over >= time.Second; over -= time.Second {
 		select {
 		case <-ctx.Done():

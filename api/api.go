@@ -312,6 +312,10 @@ type Line struct {
 	Text  string    `json:"text"`  // the whole line, as it was written
 }
 
+// MinHandOver is how long a drain tries, at least, to hand leadership over before it closes connections: a member
+// that has just started may need some seconds before it can lead, and a drain is not urgent.
+const MinHandOver = 5 * time.Second
+
 // Drain is how a member is drained.
 type Drain struct {
 	OverMs int64 `json:"over_ms"` // how long closing the clients' connections takes

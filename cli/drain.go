@@ -10,9 +10,6 @@ import (
 	"rollcall/api"
 )
 
-// handOverTime is how long a member tries, at least, to hand leadership over before it closes connections.
-const handOverTime = 5 * time.Second
-
 // drainedRow is what a drain has done, as JSON has it.
 type drainedRow struct {
 	Admin string `json:"admin"` // URL of the member's port for operators
@@ -26,7 +23,7 @@ func newDrain(w World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: Act, Args: Takes(0, 0, "flags only"),
 		Long: "Prepares the member of this machine for its stop. It takes no new client, and /readyz fails. It hands leadership over, and closes the connections of its clients, spread over a time. " +
-			"Their sessions move to the other members. It tries to hand over for that time, or for 5s if that is longer. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
+			"Their sessions move to the other members. It tries to hand over for that time, or for " + api.MinHandOver.String() + " if that is longer. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := link.Admin(cmd.Context())
@@ -34,7 +31,7 @@ func newDrain(w World) *cobra.Command {
 				return err
 			}
 			if t, ok := admin.HTTP.Transport.(*requests); ok {
-				t.ResponseHeaderTimeout += max(over, handOverTime) + over // the member answers when it is done
+				t.ResponseHeaderTimeout += max(over, api.MinHandOver) + over // to hand over and to close; headerTime is left for the answer
 			}
 			done, err := api.Post[api.Drained](cmd.Context(), admin, "drain", api.Drain{OverMs: over.Milliseconds()})
 			switch {

@@ -3,21 +3,18 @@ package member
 import (
 	"context"
 	"time"
+
+	"rollcall/api"
 )
 
-const (
-	// minHandOver is how long a drain tries, at least, to hand leadership over: a member that has just
-	// started may need some seconds before it can lead, and a drain is not urgent.
-	minHandOver = 5 * time.Second
-	// maxYieldPause is the longest time between two tries of a drained member that was elected to hand
-	// over. It takes no writes during a try.
-	maxYieldPause = time.Minute
-)
+// maxYieldPause is the longest time between two tries of a drained member that was elected to hand over. It
+// takes no writes during a try.
+const maxYieldPause = time.Minute
 
 // Drain prepares this member for its end, so that its clients notice as little as possible. From now on
 // /readyz fails, no client is taken, and other members do not hand leadership over to this one. Drain hands
 // leadership over, and then closes the clients' connections, so that the clients find a leader elsewhere. It
-// tries to hand over for that time, or for minHandOver if that is longer, and then spreads the closes evenly
+// tries to hand over for that time, or for api.MinHandOver if that is longer, and then spreads the closes evenly
 // over the time. It returns how many there were, and whether this member still leads, because no other one
 // took over.
 //
@@ -25,7 +22,7 @@ const (
 // once another one can. If ctx ends, Drain returns early, and the connections that are left stay open; another
 // call closes them. Only a new start ends the state.
 func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
-	err := m.yield(ctx, max(over, minHandOver))
+	err := m.yield(ctx, max(over, api.MinHandOver))
 	closed = m.server.Drain(ctx, over)
 	return closed, err != nil && m.node.Leading()
 }

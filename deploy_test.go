@@ -1,0 +1,48 @@
+package rollcall_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/api"
+)
+
+// A drain that the unit, the recipe for it or the manifests run before a stop ends before the process is killed. It
+// tries to hand over for as long as it may take to close connections.
+func TestDrainsEndBeforeTheKill(t *testing.T) {
+	const spare = 10 * time.Second // for the answer, and for the stop after it
+	find := func(file, pattern, unit string) time.Duration {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1)
+		if len(found) != 1 {
+			t.Fatalf("%s has %d times %q, want 1", file, len(found), pattern)
+		}
+		d, err := time.ParseDuration(strings.Replace(found[0][1]+unit, "min", "m", 1))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		return d
+	}
+	const service, manifest = "deploy/systemd/rollcall.service", "deploy/kubernetes/statefulset.yaml"
+	serviceKill := find(service, `(?m)^TimeoutStopSec=(\w+)$`, "")
+	for _, tt := range []struct {
+		file, pattern string
+		kill          time.Duration
+	}{
+		{service, `ExecStop=/usr/bin/rollcall drain --over (\w+)`, serviceKill},
+		{"docs/deploy.md", `ExecStop=/usr/bin/rollcall drain --over (\w+)`, serviceKill},
+		{manifest, `/rollcall, drain, --over, (\w+)`, find(manifest, `terminationGracePeriodSeconds: (\d+)`, "s")},
+	} {
+		over := find(tt.file, tt.pattern, "")
+		if longest := max(over, api.MinHandOver) + over; longest+spare > tt.kill {
+			t.Errorf("%s: drain --over %v takes up to %v, and the process is killed after %v", tt.file, over, longest, tt.kill)
+		}
+	}
+}
