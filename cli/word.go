@@ -20,8 +20,9 @@ const (
 	wordTime = 10 * time.Second
 	// maxLine is how much of a line is held in memory, in bytes. Longer ones are printed in parts.
 	maxLine = 64 << 10
-	// maxHeld is how much of an answer is held in memory for JSON and YAML, in bytes. Only lists of all sessions or
-	// watches of a large ensemble are longer.
+	// maxHeld is how long an answer may be that is printed as JSON or YAML, in bytes. Only lists of all sessions or
+	// watches of a large ensemble are longer. An answer is printed before the next member is asked, so at most
+	// two are in memory at a time, however many members there are.
 	maxHeld = 32 << 20
 )
 
@@ -43,27 +44,15 @@ func newWord(w World) *cobra.Command {
 			if !fourLetters.MatchString(args[0]) {
 				return With(WrongUse, fmt.Errorf("word: %.100q is not a word of four letters; docs/words.md lists them", args[0]))
 			}
+			if !out.Text() {
+				return printAnswers(cmd.Context(), w, out, hosts, args[0])
+			}
 			var failed []error
-			answers := []wordAnswer{}
 			for i, addr := range hosts {
-				if len(hosts) > 1 && out.Text() {
+				if len(hosts) > 1 {
 					_, _ = fmt.Fprintln(w.Out, map[bool]string{true: "\n"}[i > 0]+addr) // the answer's error counts
 				}
-				text := new(strings.Builder)
-				take := func(answer *bufio.Reader) error { return copyVisible(w.Out, answer) }
-				if !out.Text() {
-					take = func(answer *bufio.Reader) error { return copyBounded(text, answer) }
-				}
-				work := waiting(w, addr)
-				err := sendWord(cmd.Context(), addr, args[0], take)
-				if work.Done(); err != nil {
-					failed = append(failed, fmt.Errorf("word: %s: %w", addr, err))
-					continue
-				}
-				answers = append(answers, wordAnswer{addr, args[0], text.String()})
-			}
-			if !out.Text() && len(answers) > 0 {
-				failed = append(failed, Print(out, nil, rowsOf(answers)))
+				failed = append(failed, askWord(cmd.Context(), w, addr, args[0], func(answer *bufio.Reader) error { return copyVisible(w.Out, answer) }))
 			}
 			return errors.Join(failed...)
 		},
@@ -78,6 +67,41 @@ type wordAnswer struct {
 	Server string `json:"server"` // host:port
 	Word   string `json:"word"`
 	Answer string `json:"answer"` // as the member sent it
+}
+
+// printAnswers prints a row for each server that answers. It asks a server when the answer of the one before is
+// printed. If none answers, it prints nothing.
+func printAnswers(ctx context.Context, w World, out *Output, hosts []string, word string) error {
+	var failed []error
+	answered := 0
+	err := Print(out, nil, func(yield func(wordAnswer, error) bool) {
+		for _, addr := range hosts {
+			text := new(strings.Builder)
+			if err := askWord(ctx, w, addr, word, func(answer *bufio.Reader) error { return copyBounded(text, answer) }); err != nil {
+				failed = append(failed, err)
+				continue
+			}
+			if answered++; !yield(wordAnswer{addr, word, text.String()}, nil) {
+				return
+			}
+		}
+		if answered == 0 {
+			yield(wordAnswer{}, errors.Join(failed...))
+		}
+	})
+	if answered == 0 {
+		return err
+	}
+	return errors.Join(append(failed, err)...)
+}
+
+// askWord sends a word to the member at addr, and shows that it waits. take reads the answer.
+func askWord(ctx context.Context, w World, addr, word string, take func(answer *bufio.Reader) error) error {
+	defer waiting(w, addr).Done()
+	if err := sendWord(ctx, addr, word, take); err != nil {
+		return fmt.Errorf("word: %s: %w", addr, err)
+	}
+	return nil
 }
 
 // copyBounded copies an answer of at most maxHeld bytes.

@@ -61,6 +61,53 @@ func TestWord(t *testing.T) {
 	}
 }
 
+// As JSON or YAML, an answer is printed before the next server is asked: the second one here answers when some of the
+// first answer is printed. What a server has not answered is missing, and without any answer nothing is printed.
+func TestWordAnswersArePrintedAsTheyCome(t *testing.T) {
+	first := wordServer(t)
+	for _, format := range []string{"json", "yaml"} {
+		printed := make(chan struct{})
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if conn, err := l.Accept(); err == nil {
+				<-printed
+				_, _ = io.WriteString(conn, "the second answer")
+				_ = conn.Close()
+			}
+		}()
+		w, _, _ := testWorld()
+		r, out := io.Pipe()
+		w.Out = out
+		over := make(chan error)
+		go func() {
+			_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "-o", format, "--hosts", first + ",127.0.0.1:1," + l.Addr().String(), "wchp"})
+			_ = out.Close()
+			over <- err
+		}()
+		begin := make([]byte, 1000)
+		if _, err := io.ReadFull(r, begin); err != nil {
+			t.Fatal(err)
+		}
+		close(printed)
+		rest, _ := io.ReadAll(r)
+		if err := <-over; StatusOf(err) != NoMember || !strings.Contains(err.Error(), "word: 127.0.0.1:1: dial tcp") || strings.Count(err.Error(), "word:") != 1 {
+			t.Errorf("%s: %v", format, err)
+		}
+		if text := string(begin) + string(rest); strings.Count(text, "wchp") != 2 || !strings.Contains(text, "the second answer") {
+			t.Errorf("%s: %d bytes, which end in %.200q", format, len(text), text[max(0, len(text)-200):])
+		}
+		_ = l.Close()
+	}
+	w, out, _ := testWorld()
+	_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "-o", "json", "--hosts", "127.0.0.1:1,127.0.0.1:1", "wchp"})
+	if out.Len() > 0 || StatusOf(err) != NoMember || strings.Count(err.Error(), "word: 127.0.0.1:1: dial tcp") != 2 {
+		t.Errorf("without an answer: printed %q, %v", out, err)
+	}
+}
+
 // What is printed of lengths of time and of sizes.
 func TestUnits(t *testing.T) {
 	var b bytes.Buffer
