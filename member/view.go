@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -345,8 +346,19 @@ func (ask viewPeer) View(ctx context.Context, r *proto.ViewRequest) (*proto.View
 		return nil, fmt.Errorf("%w: %w", view.ErrBusy, err)
 	case codes.ResourceExhausted: // gRPC's own, from MaxCallRecvMsgSize
 		return nil, fmt.Errorf("%w: %w", view.ErrTooLong, err)
+	case codes.Unavailable:
+		return nil, unreached(err)
 	}
 	return nil, err
+}
+
+// unreached returns why a member was not reached, without gRPC's words around the reason.
+func unreached(err error) error {
+	text := status.Convert(err).Message()
+	if _, reason, ok := strings.Cut(text, "Error while dialing: "); ok {
+		text = strings.TrimSuffix(reason, `"`)
+	}
+	return errors.New(text)
 }
 
 // newView returns the Collector of this member.
