@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // complete completes the last word of text: a verb, a flag of a verb, or the path of a node. It returns
@@ -113,16 +114,18 @@ func flagsOf(v *verb) (all []string) {
 	return all
 }
 
-// commonPrefix returns what all texts begin with, in whole characters. There is at least one text.
+// commonPrefix returns what all texts begin with, in whole characters; a byte that is not UTF-8 is one. There
+// is at least one text.
 func commonPrefix(texts []string) string {
 	common := texts[0]
 	for _, text := range texts[1:] {
 		n := 0
-		for i, r := range common {
-			if !strings.HasPrefix(text[min(i, len(text)):], string(r)) {
+		for n < len(common) {
+			_, size := utf8.DecodeRuneInString(common[n:])
+			if !strings.HasPrefix(text, common[:n+size]) {
 				break
 			}
-			n = i + len(string(r))
+			n += size
 		}
 		common = common[:n]
 	}

@@ -50,7 +50,7 @@ func TestComplete(t *testing.T) {
 
 // Nothing but the last word is changed, and it is only made longer.
 func FuzzComplete(f *testing.F) {
-	for _, text := range []string{"ls /a", `get "/a`, "get 'b", "cr", "ls -", `"`, " \t"} {
+	for _, text := range []string{"ls /a", `get "/a`, "get 'b", "cr", "ls -", `"`, " \t", "0 /\x80/"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
