@@ -25,8 +25,8 @@ type audit struct {
 	count  int       // of refused requests in that minute
 }
 
-// request returns what a line says about a request. who names the administrator who sent it; it is "" if
-// the request has no credentials.
+// request returns the fields of a line about a request. who is the administrator who sent it, or "" if it
+// has no credentials.
 func (a *audit) request(e *endpoint, r *http.Request, who string) []any {
 	target := "this member"
 	if e.target != nil {
@@ -38,8 +38,8 @@ func (a *audit) request(e *endpoint, r *http.Request, who string) []any {
 	return []any{"action", e.action, "target", short(target), "by", who, "from", r.RemoteAddr}
 }
 
-// allowed logs a request that an endpoint has answered. failure is nil, or says why nothing was done, or
-// that nobody knows whether it was.
+// allowed logs a request that an endpoint has answered. failure is why it failed, or why its outcome is not
+// known; nil if it was done.
 func (a *audit) allowed(e *endpoint, r *http.Request, who string, failure *Failure) {
 	outcome := "done"
 	switch {

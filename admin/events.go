@@ -18,7 +18,8 @@ const (
 	// maxStreams is how many streams of events a member serves at once: a console for each of a few
 	// operators. It leaves most of maxConns for others.
 	maxStreams = 16
-	// maxBehind is how many events a reader may be behind before it is dropped: those of some seconds.
+	// maxBehind is how many unread events a reader may have, about those of some seconds. One more, and it
+	// is dropped.
 	maxBehind = 256
 	// lookEvery is the time between two looks at the ensemble while somebody reads.
 	lookEvery = time.Second

@@ -36,7 +36,7 @@ func (o *watchedOps) Buckets(context.Context) (view.Buckets, error) { return o.b
 
 func (o *watchedOps) Load() Load { return Load{} }
 
-// serveEvents returns an HTTP that serves in memory, what it looks at, and the function that ends it.
+// serveEvents starts an HTTP over pipes on a fake ensemble. stop ends it.
 func serveEvents(t *testing.T) (h *HTTP, ops *watchedOps, p *pipes, stop func()) {
 	t.Helper()
 	h, _ = newTestHTTP(t, "leader")
