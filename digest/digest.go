@@ -1,0 +1,90 @@
+// Package digest makes the identities of the scheme digest: a user, and a hash of the user with the password.
+package digest
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha3"
+	"crypto/sha512"
+	"encoding/base64"
+	"fmt"
+	"hash"
+	"strings"
+)
+
+// Alg is a hash function. The zero value is SHA1, ZooKeeper's default.
+type Alg uint8
+
+// algorithm is what is known about an Alg.
+type algorithm struct {
+	name  string // Java's
+	alias string // another name that Java takes
+	size  int    // bytes of a hash
+	make  func() hash.Hash
+}
+
+// algorithms has each Alg at its place. They are those of Java 17, except MD2 and MD5.
+var algorithms = [...]algorithm{
+	{"SHA1", "SHA", sha1.Size, sha1.New},
+	{"SHA-224", "SHA224", sha256.Size224, sha256.New224},
+	{"SHA-256", "SHA256", sha256.Size, sha256.New},
+	{"SHA-384", "SHA384", sha512.Size384, sha512.New384},
+	{"SHA-512", "SHA512", sha512.Size, sha512.New},
+	{"SHA-512/224", "SHA512/224", sha512.Size224, sha512.New512_224},
+	{"SHA-512/256", "SHA512/256", sha512.Size256, sha512.New512_256},
+	{"SHA3-224", "", 28, func() hash.Hash { return sha3.New224() }},
+	{"SHA3-256", "", 32, func() hash.Hash { return sha3.New256() }},
+	{"SHA3-384", "", 48, func() hash.Hash { return sha3.New384() }},
+	{"SHA3-512", "", 64, func() hash.Hash { return sha3.New512() }},
+}
+
+// Allowed names every algorithm, for errors and help.
+var Allowed = func() string {
+	var names []string
+	for _, a := range algorithms {
+		names = append(names, a.name)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}()
+
+// Parse returns the algorithm with a name, in any case of letters, as Java does. The error says which there are.
+func Parse(name string) (Alg, error) {
+	upper := strings.ToUpper(name)
+	if upper == "SHA-1" {
+		return 0, nil
+	}
+	for i, a := range algorithms {
+		if upper == a.name || upper == a.alias && upper != "" {
+			return Alg(i), nil
+		}
+	}
+	return 0, fmt.Errorf("allowed is %s", Allowed)
+}
+
+// String returns Java's name of the algorithm.
+func (a Alg) String() string {
+	if int(a) >= len(algorithms) {
+		return fmt.Sprintf("alg(%d)", uint8(a))
+	}
+	return algorithms[a].name
+}
+
+// Size returns how many bytes a hash has.
+func (a Alg) Size() int { return algorithms[a].size }
+
+// ID returns the identity that a "user:password" text gives: the user and the base64 of a hash of the whole text.
+// Without a colon, the whole text is the user.
+func (a Alg) ID(text string) string {
+	user, _, _ := strings.Cut(text, ":")
+	h := algorithms[a].make()
+	_, _ = h.Write([]byte(text)) // a hash takes everything
+	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
+}
+
+// Fits reports whether id, as ID returns it, has a hash of this algorithm's length.
+func (a Alg) Fits(id string) bool {
+	_, sum, _ := strings.Cut(id, ":")
+	raw, err := base64.StdEncoding.DecodeString(sum)
+	return err == nil && len(raw) == a.Size()
+}

@@ -1,0 +1,88 @@
+package sasl
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// directives are the values in a token, by their names in small letters. A value in quotes is
+// without them.
+type directives map[string]string
+
+// known are the directives that matter. Others are ignored, as RFC 2831 asks.
+const known = " username realm nonce cnonce nc qop digest-uri response maxbuf charset cipher authzid "
+
+func (d directives) has(key string) bool {
+	_, ok := d[key]
+	return ok
+}
+
+// parse reads a token: directives with commas between them. Spaces may be around each part, and
+// between two commas there may be nothing. A known directive may come once.
+func parse(token []byte) (directives, error) {
+	d := directives{}
+	rest := trim(string(token))
+	for rest != "" {
+		if rest[0] == ',' {
+			rest = trim(rest[1:])
+			continue
+		}
+		key, after, ok := strings.Cut(rest, "=")
+		key = strings.ToLower(strings.TrimRight(key, spaces))
+		if !ok || !isName(key) {
+			return nil, errors.New("sasl: the token is not a list of directives key=value")
+		}
+		value, after, err := cutValue(trim(after))
+		if err != nil {
+			return nil, fmt.Errorf("sasl: directive %s: %w", shown(key), err)
+		}
+		if rest = trim(after); rest != "" && rest[0] != ',' {
+			return nil, fmt.Errorf("sasl: directive %s: no comma after its value", shown(key))
+		}
+		if !strings.Contains(known, " "+key+" ") {
+			continue
+		}
+		if d.has(key) {
+			return nil, fmt.Errorf("sasl: directive %s comes twice", shown(key))
+		}
+		d[key] = value
+	}
+	return d, nil
+}
+
+const spaces = " \t\r\n"
+
+func trim(text string) string { return strings.TrimLeft(text, spaces) }
+
+func isName(key string) bool {
+	return key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+}
+
+// cutValue returns the value that text begins with, and the text after it. In quotes a backslash
+// stands before a character that counts as it is.
+func cutValue(text string) (value, rest string, err error) {
+	if !strings.HasPrefix(text, `"`) {
+		end := strings.IndexAny(text, ","+spaces)
+		if end < 0 {
+			end = len(text)
+		}
+		if end == 0 || strings.ContainsAny(text[:end], `"\`) {
+			return "", "", errors.New("its value is empty or has a quote in it")
+		}
+		return text[:end], text[end:], nil
+	}
+	var b strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return b.String(), text[i+1:], nil
+		case '\\':
+			if i++; i == len(text) {
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return "", "", errors.New("no quote at the end of its value")
+}

@@ -1,0 +1,167 @@
+package sasl
+
+import (
+	"crypto/md5"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxToken is the longest token of a client, in bytes. RFC 2831 has this limit for responses, and
+	// Java keeps it.
+	maxToken = 4096
+	// nonceBytes is how many random bytes a nonce has, as many as Java's. It is written in base64.
+	nonceBytes = 30
+	// maxShown is how many bytes of a client's text an error shows. Names are shorter.
+	maxShown = 64
+
+	firstCount = "00000001" // the nonce is new in each exchange, so a client counts it once
+	quality    = "auth"     // only authentication: messages after it are neither signed nor encrypted
+	uri        = "zookeeper/" + Realm
+)
+
+// ErrKerberos says that the client speaks another mechanism, Kerberos (GSSAPI).
+var ErrKerberos = errors.New("sasl: the client uses Kerberos (GSSAPI), which is not served; use DIGEST-MD5 with a user of the JAAS file")
+
+// Exchange is one login of a client. Make one with New.
+type Exchange struct {
+	users *Users
+	nonce string // "": the challenge has not been made
+	user  string // who has logged in
+	over  bool   // it has ended, whether the client has logged in or not
+}
+
+// New returns an exchange that expects the client's first token.
+func New(users *Users) *Exchange { return &Exchange{users: users} }
+
+// User returns the name of the user that has logged in, or "" if the exchange has not come so far.
+func (x *Exchange) User() string { return x.user }
+
+// Step takes a token of the client and returns the server's answer. done reports whether the client
+// has logged in. After an error the exchange is over, and every further step fails. The error's text
+// is for the log of the server: clients are only told that the login failed.
+func (x *Exchange) Step(token []byte) (answer []byte, done bool, err error) {
+	switch {
+	case x.over:
+		return nil, false, errors.New("sasl: the exchange is over; a connection can log in once")
+	case len(token) > maxToken:
+		err = fmt.Errorf("sasl: a token of %d bytes; allowed are %d", len(token), maxToken)
+	case x.nonce == "":
+		answer, err = x.challenge(token)
+	default:
+		answer, err = x.login(token)
+		done = err == nil
+	}
+	x.over = done || err != nil
+	return answer, done, err
+}
+
+// challenge answers the client's first token, which is empty in DIGEST-MD5.
+func (x *Exchange) challenge(token []byte) ([]byte, error) {
+	const kerberos = 0x60 // how the token of a GSSAPI client begins
+	switch {
+	case len(token) > 0 && token[0] == kerberos:
+		return nil, ErrKerberos
+	case len(token) > 0:
+		return nil, errors.New("sasl: the client's first token is not empty, so it uses another mechanism; only DIGEST-MD5 is served")
+	}
+	var random [nonceBytes]byte
+	_, _ = rand.Read(random[:]) // never fails
+	x.nonce = base64.StdEncoding.EncodeToString(random[:])
+	return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess`, Realm, x.nonce), nil
+}
+
+// login checks the client's response to the challenge, and returns the proof that the server knows
+// the password, too.
+func (x *Exchange) login(token []byte) ([]byte, error) {
+	d, err := parse(token)
+	if err != nil {
+		return nil, err
+	}
+	name, err := x.check(d)
+	if err != nil {
+		return nil, err
+	}
+	secret, known := x.users.digest(name)
+	right := subtle.ConstantTimeCompare([]byte(d.digest(secret, "AUTHENTICATE")), []byte(d["response"])) == 1
+	switch {
+	case !known:
+		return nil, fmt.Errorf("sasl: no user %s in the JAAS file", shown(name))
+	case !right:
+		return nil, fmt.Errorf("sasl: wrong password of user %s", shown(name))
+	}
+	x.user = name
+	return []byte("rspauth=" + d.digest(secret, "")), nil
+}
+
+// check returns the user's name in a response, or an error if the response is not one to this
+// challenge.
+func (x *Exchange) check(d directives) (name string, err error) {
+	if d.has("charset") && !strings.EqualFold(d["charset"], "utf-8") {
+		return "", fmt.Errorf("sasl: charset is %s; allowed is utf-8, or none for ISO 8859-1", shown(d["charset"]))
+	}
+	for _, needed := range []string{"username", "cnonce"} {
+		if !d.has(needed) {
+			return "", fmt.Errorf("sasl: the response has no %s", needed)
+		}
+	}
+	for _, fixed := range []struct{ key, value string }{
+		{"realm", Realm}, {"nonce", x.nonce}, {"nc", firstCount}, {"digest-uri", uri},
+	} {
+		if d[fixed.key] != fixed.value {
+			return "", fmt.Errorf("sasl: %s is %s; allowed is %s", fixed.key, shown(d[fixed.key]), shown(fixed.value))
+		}
+	}
+	if d.has("qop") && d["qop"] != quality {
+		return "", fmt.Errorf("sasl: qop is %s; allowed is %s, because messages are neither signed nor encrypted by SASL", shown(d["qop"]), quality)
+	}
+	if d.has("authzid") && d["authzid"] != "" && d["authzid"] != d["username"] {
+		return "", fmt.Errorf("sasl: user %s asks to act as %s; a user can act only as itself", shown(d["username"]), shown(d["authzid"]))
+	}
+	name = d["username"]
+	switch {
+	case !d.has("charset"):
+		name = fromLatin1(name)
+	case !utf8.ValidString(name):
+		return "", fmt.Errorf("sasl: user %s is not valid UTF-8", shown(name))
+	}
+	return name, nil
+}
+
+// digest returns what a response to the directives must be if method is AUTHENTICATE, and the
+// server's proof if it is empty. secret is the digest of name, realm and password.
+func (d directives) digest(secret [md5.Size]byte, method string) string {
+	session := string(secret[:]) + ":" + d["nonce"] + ":" + d["cnonce"]
+	if d.has("authzid") {
+		session += ":" + d["authzid"]
+	}
+	return hexMD5(strings.Join([]string{hexMD5(session), d["nonce"], d["nc"], d["cnonce"], quality, hexMD5(method + ":" + d["digest-uri"])}, ":"))
+}
+
+func hexMD5(text string) string {
+	sum := md5.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// fromLatin1 returns ISO 8859-1 as UTF-8.
+func fromLatin1(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		b.WriteRune(rune(text[i]))
+	}
+	return b.String()
+}
+
+// shown returns a client's text as an error shows it: quoted, and cut if it is long.
+func shown(text string) string {
+	if len(text) > maxShown {
+		return fmt.Sprintf("%q...", text[:maxShown])
+	}
+	return fmt.Sprintf("%q", text)
+}

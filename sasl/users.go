@@ -1,0 +1,77 @@
+// Package sasl has both sides of SASL with the mechanism DIGEST-MD5 (RFC 2831), as ZooKeeper's servers
+// and clients speak it, and reads users from a JAAS file as they do.
+//
+// Exchange is the server's side of one client's login, and Login the client's. Users are the users that may log in, shared by all exchanges. The
+// package has no connection, no clock and no goroutine. Nothing here puts a password into an error.
+package sasl
+
+import (
+	"crypto/md5"
+	"strings"
+	"sync/atomic"
+)
+
+// Realm is the realm of all users, and the name of the server in the digests. ZooKeeper's clients
+// have both built in.
+const Realm = "zk-sasl-md5"
+
+// Users are the users that may log in. Safe for concurrent use.
+type Users struct {
+	digests atomic.Pointer[map[string][md5.Size]byte] // by name: of name, realm and password
+}
+
+// NewUsers returns users with these passwords. It keeps only digests of them.
+func NewUsers(passwords map[string]string) *Users {
+	u := new(Users)
+	digests := make(map[string][md5.Size]byte, len(passwords))
+	for name, password := range passwords {
+		digests[name] = md5.Sum([]byte(latin1(name) + ":" + Realm + ":" + latin1(password)))
+	}
+	u.digests.Store(&digests)
+	return u
+}
+
+// Become replaces the users by those of now. Exchanges that have begun go by the new ones.
+func (u *Users) Become(now *Users) { u.digests.Store(now.digests.Load()) }
+
+// Count returns how many users there are.
+func (u *Users) Count() int { return len(*u.digests.Load()) }
+
+// Equal reports whether both have the same users with the same passwords.
+func (u *Users) Equal(other *Users) bool {
+	mine, theirs := *u.digests.Load(), *other.digests.Load()
+	for name, digest := range mine {
+		if had, ok := theirs[name]; !ok || had != digest {
+			return false
+		}
+	}
+	return len(mine) == len(theirs)
+}
+
+// digest returns the digest of a user, and false if there is no such user. The digest is that of no
+// password then, so that a client whose user is unknown waits as long as any other.
+func (u *Users) digest(name string) (digest [md5.Size]byte, ok bool) {
+	digest, ok = (*u.digests.Load())[name]
+	return digest, ok
+}
+
+// ValidName reports whether an ACL can name a user. ZooKeeper wants the syntax of a Kerberos principal
+// there: a name without an at sign, or a service, a slash and a host, which may be left out, an at
+// sign, and a realm. Each of these parts may be empty.
+func ValidName(name string) bool {
+	name, realm, whole := strings.Cut(name, "@")
+	return !whole || strings.Count(name, "/") <= 1 && !strings.ContainsAny(realm, "/@")
+}
+
+// latin1 returns the bytes of text that are digested: in ISO 8859-1 if that has all its characters,
+// and in UTF-8 otherwise. RFC 2831 wants that, and Java does it.
+func latin1(text string) string {
+	short := make([]byte, 0, len(text))
+	for _, r := range text {
+		if r > 0xff {
+			return text
+		}
+		short = append(short, byte(r))
+	}
+	return string(short)
+}
