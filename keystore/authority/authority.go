@@ -1,0 +1,177 @@
+// Package authority makes an authority for certificates, and the certificates that it signs. It is for
+// those who want certificates without a service that issues them, and for tests. It keeps nothing, and
+// writes no file.
+package authority
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+const (
+	// early is how long before it was made a certificate becomes valid, for machines whose clocks are late.
+	early = time.Hour
+	// serialBits is the length of a serial number: two certificates of an authority never have the same one.
+	serialBits = 128
+	// maxName is the longest name of a host in DNS.
+	maxName = 253
+)
+
+// Authority signs certificates.
+type Authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// New makes an authority with a new key. Its certificate is valid from an hour before now.
+func New(name string, now time.Time, valid time.Duration) (*Authority, error) {
+	tmpl := &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: now.Add(-early), NotAfter: now.Add(valid),
+	}
+	cert, key, err := new(Authority).Sign(tmpl)
+	return &Authority{cert, key}, err
+}
+
+// Read returns the authority of a certificate and its key, both in PEM as Files returns them.
+func Read(cert, key []byte) (*Authority, error) {
+	c, err := block(cert, "CERTIFICATE")
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	k, err := block(key, "PRIVATE KEY")
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	a := &Authority{}
+	if a.cert, err = x509.ParseCertificate(c); err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(k)
+	if err != nil {
+		return nil, err
+	}
+	own, ok := parsed.(*ecdsa.PrivateKey)
+	switch {
+	case !a.cert.IsCA:
+		return nil, errors.New("the certificate is not that of an authority")
+	case !ok || !own.PublicKey.Equal(a.cert.PublicKey):
+		return nil, errors.New("the key does not belong to the certificate")
+	}
+	a.key = own
+	return a, nil
+}
+
+func block(text []byte, kind string) ([]byte, error) {
+	b, _ := pem.Decode(text)
+	if b == nil || b.Type != kind {
+		return nil, fmt.Errorf("there is no %s in PEM", kind)
+	}
+	return b.Bytes, nil
+}
+
+// Files returns the certificate of the authority, which everybody may have, and its key.
+func (a *Authority) Files() (cert, key []byte, err error) {
+	key, err = pemKey(a.key)
+	return pemCert(a.cert), key, err
+}
+
+// Until returns when the authority's certificate expires.
+func (a *Authority) Until() time.Time { return a.cert.NotAfter }
+
+// Issue returns a new key with a certificate, in PEM, and in one file as ZooKeeper reads it. The certificate
+// is good for both sides of a connection, and for each of names: DNS names, which may begin with "*.", and
+// addresses. Its subject is the first of them. It expires no later than the authority.
+func (a *Authority) Issue(names []string, now time.Time, valid time.Duration) ([]byte, error) {
+	tmpl := &x509.Certificate{
+		NotBefore: now.Add(-early), NotAfter: now.Add(valid), BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if len(names) == 0 {
+		return nil, errors.New("a certificate needs a name")
+	}
+	tmpl.Subject.CommonName = names[0]
+	for _, name := range names {
+		if err := addName(tmpl, name); err != nil {
+			return nil, err
+		}
+	}
+	if tmpl.NotAfter.After(a.cert.NotAfter) {
+		tmpl.NotAfter = a.cert.NotAfter
+	}
+	cert, key, err := a.Sign(tmpl)
+	if err != nil {
+		return nil, err
+	}
+	private, err := pemKey(key)
+	return append(private, pemCert(cert)...), err
+}
+
+// Sign returns a certificate with what tmpl says, a new key and a serial number, and the key. It is for
+// certificates that Issue does not make. An Authority without a certificate lets the key sign itself.
+func (a *Authority) Sign(tmpl *x509.Certificate) (*x509.Certificate, crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if tmpl.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits)); err != nil {
+		return nil, nil, err
+	}
+	parent, signer := tmpl, crypto.Signer(key)
+	if a.cert != nil {
+		parent, signer = a.cert, a.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, key.Public(), signer)
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	return cert, key, err
+}
+
+// addName adds a name to those that a certificate is good for.
+func addName(tmpl *x509.Certificate, name string) error {
+	if addr, err := netip.ParseAddr(name); err == nil && addr.Zone() == "" {
+		tmpl.IPAddresses = append(tmpl.IPAddresses, addr.AsSlice())
+		return nil
+	}
+	if !dnsName(name) {
+		return fmt.Errorf("%q is neither a DNS name nor an address", name)
+	}
+	tmpl.DNSNames = append(tmpl.DNSNames, name)
+	return nil
+}
+
+// dnsName reports whether name can be that of a host, or of all hosts below a name.
+func dnsName(name string) bool {
+	if len(name) > maxName {
+		return false
+	}
+	for label := range strings.SplitSeq(strings.TrimPrefix(name, "*."), ".") {
+		const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+		if label == "" || len(label) > 63 || strings.Trim(label, letters) != "" || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func pemCert(cert *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+}
+
+func pemKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
+}

@@ -1,0 +1,100 @@
+package keystore
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// revocations are the lists of revoked certificates. A nil one means that revocation is not checked.
+type revocations struct {
+	lists []*x509.RevocationList
+}
+
+// loadCRLs reads a file of lists: one or more in PEM, or one in DER.
+func (m *material) loadCRLs(path string) (*revocations, error) {
+	f, err := m.readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseCRLs(f.Text)
+}
+
+func parseCRLs(data []byte) (*revocations, error) {
+	r := &revocations{}
+	for {
+		block, rest := pem.Decode(data)
+		if block == nil {
+			break
+		}
+		data = rest
+		if block.Type != "X509 CRL" {
+			continue
+		}
+		list, err := x509.ParseRevocationList(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("list %d: %w", len(r.lists)+1, err)
+		}
+		r.lists = append(r.lists, list)
+	}
+	if len(r.lists) > 0 {
+		return r, nil
+	}
+	list, err := x509.ParseRevocationList(data)
+	if err != nil {
+		return nil, errors.New("there is no list of revoked certificates in the file; allowed are blocks X509 CRL in PEM, or one list in DER")
+	}
+	return &revocations{lists: []*x509.RevocationList{list}}, nil
+}
+
+// check returns an error unless at least one of the chains, each of which leads from a certificate to an
+// authority, has nothing revoked in it.
+func (r *revocations) check(chains [][]*x509.Certificate, now time.Time) error {
+	if r == nil {
+		return nil
+	}
+	err := errors.New("no chain leads to an authority")
+	for _, chain := range chains {
+		if err = r.checkChain(chain, now); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (r *revocations) checkChain(chain []*x509.Certificate, now time.Time) error {
+	for i, cert := range chain[:len(chain)-1] {
+		if err := r.checkOne(cert, chain[i+1], now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOne returns an error unless a current list of the issuer does not have cert.
+func (r *revocations) checkOne(cert, issuer *x509.Certificate, now time.Time) error {
+	listed := false
+	for _, list := range r.lists {
+		if !bytes.Equal(list.RawIssuer, cert.RawIssuer) || list.CheckSignatureFrom(issuer) != nil {
+			continue
+		}
+		for _, entry := range list.RevokedCertificateEntries {
+			if entry.SerialNumber.Cmp(cert.SerialNumber) == 0 {
+				return fmt.Errorf("the certificate of %q was revoked at %s", cert.Subject, entry.RevocationTime.UTC().Format(time.DateTime))
+			}
+		}
+		listed = listed || current(list, now)
+	}
+	if !listed {
+		return fmt.Errorf("no current list of revoked certificates of %q is at hand, so its certificate of %q is refused", issuer.Subject, cert.Subject)
+	}
+	return nil
+}
+
+// current reports whether a list counts at now.
+func current(list *x509.RevocationList, now time.Time) bool {
+	return !now.Before(list.ThisUpdate) && (list.NextUpdate.IsZero() || !now.After(list.NextUpdate))
+}

@@ -1,0 +1,56 @@
+package keystore
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// seed gives f the files that match a pattern.
+func seed(f *testing.F, patterns ...string) {
+	for _, pattern := range patterns {
+		names, err := filepath.Glob(filepath.Join("testdata", pattern))
+		if err != nil || len(names) == 0 {
+			f.Fatalf("%s: %d files, %v", pattern, len(names), err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+}
+
+// No bytes make a reader panic or hang; a store that it reads can be used or is refused.
+func fuzz(f *testing.F, read func([]byte, string) (held, error)) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, err := guarded(read, data, "secret")
+		if err != nil {
+			return
+		}
+		for _, key := range h.keys {
+			h.leaf(key)
+		}
+		for _, cert := range h.certs {
+			h.chain(cert)
+		}
+		_, _ = h.authorities()
+	})
+}
+
+func FuzzPEM(f *testing.F) {
+	seed(f, "*.pem")
+	fuzz(f, readPEM)
+}
+
+func FuzzJava(f *testing.F) {
+	seed(f, "*.p12", "*.jks")
+	fuzz(f, readJava)
+}
+
+func FuzzCRLs(f *testing.F) {
+	seed(f, "*revoked*")
+	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = parseCRLs(data) })
+}

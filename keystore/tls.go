@@ -1,0 +1,145 @@
+package keystore
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// Auth says whether a server asks its clients for a certificate.
+type Auth int
+
+// The values are ZooKeeper's. The zero value is the strictest, and the default.
+const (
+	Need     Auth = iota // a client without a certificate that is believed is refused
+	Want                 // a client may have none; if it shows one, it must be believed
+	NoClient             // clients are not asked
+)
+
+// auths are the words for them.
+var auths = map[string]Auth{"need": Need, "want": Want, "none": NoClient}
+
+// ParseAuth returns the Auth of a word, in any case of letters, and whether there is one.
+func ParseAuth(word string) (Auth, bool) {
+	a, ok := auths[strings.ToLower(word)]
+	return a, ok
+}
+
+// Terms are what a server demands of a connection, beside keys.
+type Terms struct {
+	Auth     Auth
+	Min, Max uint16   // versions of TLS; 0: 1.2 and the newest
+	Ciphers  []uint16 // for TLS 1.2; nil: Go's
+}
+
+// protocols are the versions by their names in Java.
+var protocols = map[string]uint16{"tlsv1.2": tls.VersionTLS12, "tlsv1.3": tls.VersionTLS13}
+
+// VersionName returns the name in Java of a version of TLS.
+func VersionName(version uint16) string {
+	for name, v := range protocols {
+		if v == version {
+			return "TLSv" + strings.TrimPrefix(name, "tlsv")
+		}
+	}
+	return tls.VersionName(version)
+}
+
+// ParseProtocols returns the lowest and the highest version of a list of TLSv1.2 and TLSv1.3 with commas,
+// in any case of letters. TLS alone stands for both.
+func ParseProtocols(list string) (least, most uint16, ok bool) {
+	if strings.EqualFold(strings.TrimSpace(list), "TLS") {
+		return tls.VersionTLS12, tls.VersionTLS13, true
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		v, known := protocols[strings.ToLower(strings.TrimSpace(name))]
+		if !known {
+			return 0, 0, false
+		}
+		if least == 0 || v < least {
+			least = v
+		}
+		most = max(most, v)
+	}
+	return least, most, true
+}
+
+// ParseCiphers returns the cipher suites of a list with commas. The suites of TLS 1.3 may stand in it and
+// change nothing, because Go always allows all of those. The error names the first suite that is not
+// served.
+func ParseCiphers(list string) (ids []uint16, err error) {
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		suite := suiteOf(name)
+		if suite == nil {
+			return nil, fmt.Errorf("the cipher suite %q is not served; allowed are %s", name, strings.Join(suiteNames(), ", "))
+		}
+		if slices.Contains(suite.SupportedVersions, tls.VersionTLS12) {
+			ids = append(ids, suite.ID)
+		}
+	}
+	return ids, nil
+}
+
+func suiteOf(name string) *tls.CipherSuite {
+	for _, s := range tls.CipherSuites() {
+		if strings.EqualFold(s.Name, name) {
+			return s
+		}
+	}
+	return nil
+}
+
+func suiteNames() (names []string) {
+	for _, s := range tls.CipherSuites() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// clientAuths are crypto/tls's words for ours.
+var clientAuths = map[Auth]tls.ClientAuthType{Need: tls.RequireAndVerifyClientCert, Want: tls.VerifyClientCertIfGiven, NoClient: tls.NoClientCert}
+
+// Server returns a configuration for a server, in which each handshake uses the keys that there are when it
+// begins. There must be a key store, and a trust store unless t.Auth is NoClient.
+func (k *Keys) Server(t Terms) *tls.Config {
+	var last atomic.Pointer[serving]
+	config := func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		m := k.now.Load()
+		s := last.Load()
+		if s == nil || s.of != m {
+			s = &serving{m, k.serverConfig(m, t)}
+			last.Store(s)
+		}
+		return s.config, nil
+	}
+	return &tls.Config{MinVersion: max(t.Min, tls.VersionTLS12), MaxVersion: t.Max, GetConfigForClient: config}
+}
+
+// serving is a server's configuration with the keys that it was made of.
+type serving struct {
+	of     *material
+	config *tls.Config
+}
+
+func (k *Keys) serverConfig(m *material, t Terms) *tls.Config {
+	c := &tls.Config{
+		Certificates: []tls.Certificate{*m.certificate},
+		MinVersion:   max(t.Min, tls.VersionTLS12), MaxVersion: t.Max, CipherSuites: t.Ciphers,
+		ClientAuth: clientAuths[t.Auth], ClientCAs: m.roots, Time: k.o.Now,
+	}
+	if t.Auth != NoClient {
+		// crypto/tls has verified the chain, but not against lists. A session that is resumed has not
+		// been verified with the keys that there are now.
+		c.VerifyConnection = func(cs tls.ConnectionState) error {
+			if len(cs.PeerCertificates) == 0 || !cs.DidResume && m.crls == nil {
+				return nil
+			}
+			return k.Verify(cs.PeerCertificates, x509.ExtKeyUsageClientAuth)
+		}
+	}
+	return c
+}

@@ -1,0 +1,88 @@
+package keystore
+
+import (
+	"context"
+	"time"
+)
+
+// WatchInterval is how often Watch looks at the files: a new certificate is in use before an operator
+// has typed the next command, and reading a few kilobytes costs nothing.
+const WatchInterval = 10 * time.Second
+
+// settleTime is how long after a change was seen the files are read: one of them may be half written.
+// A part of a trust store can be read, and shuts out those whose authorities are in the other part.
+const settleTime = 200 * time.Millisecond
+
+// Watch reads the files again whenever their content has changed, until ctx ends. It compares contents,
+// so that it notices any way of replacing a file, such as Kubernetes' symbolic links. If a file cannot
+// be used, it logs why, once for each change, and what was read before stays. A certificate that is not
+// valid yet is tried again when it is. Watch also warns when the own certificate expires soon. With
+// Options.Fixed that is all it does: no change is noticed, and nothing is tried again, until Reload or
+// ReloadAndLog is called. One goroutine may call Watch.
+func (k *Keys) Watch(ctx context.Context) {
+	tick := time.NewTicker(WatchInterval)
+	defer tick.Stop()
+	tried := k.now.Load().sum
+	k.warnOfExpiry()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			k.warnOfExpiry()
+			if !k.o.Fixed {
+				tried = k.look(tried)
+			}
+		}
+	}
+}
+
+// look reloads the files if their content is neither what is in use nor what was tried last, or if it was
+// tried too early. It returns the sum of what they hold.
+func (k *Keys) look(tried sum) sum {
+	seen := k.contents()
+	if (seen == tried || seen == k.now.Load().sum) && !k.due() {
+		return seen
+	}
+	time.Sleep(settleTime)
+	seen = k.contents()
+	k.ReloadAndLog()
+	return seen
+}
+
+// contents returns the sum of the files as they are now. A file that cannot be read counts as empty.
+func (k *Keys) contents() sum {
+	var m material
+	paths := []string{k.o.Key.Location, k.o.Trust.Location}
+	if k.o.CRL {
+		paths = append(paths, k.o.CRLs)
+	}
+	for _, path := range paths {
+		if path != "" {
+			_, _ = m.readFile(path)
+		}
+	}
+	return m.sum
+}
+
+// ReloadAndLog reloads the files, and logs that they changed or why they cannot be used.
+func (k *Keys) ReloadAndLog() {
+	changed, err := k.Reload()
+	switch {
+	case err != nil:
+		k.o.Log.Error("keys are not read again; the former ones stay in use", "keys", k.o.Prefix+".*", "err", err)
+	case changed:
+		k.o.Log.Info("keys are read again", "keys", k.o.Prefix+".*", "until", k.until())
+		k.warnExposed()
+		k.o.Changed()
+	}
+}
+
+// until returns the time until which the own certificate is valid, or "" if there is none.
+func (k *Keys) until() string {
+	cert := k.Certificate()
+	if cert == nil {
+		return ""
+	}
+	return cert.Leaf.NotAfter.UTC().Format(time.RFC3339)
+}
