@@ -1,0 +1,122 @@
+package trust
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rollcall/keystore"
+)
+
+// With certificates, both ends show one of an authority that the other believes. The dialer checks
+// that the certificate is for the host of the member that it wants. The dialed side learns from the
+// hello which member speaks, and checks the certificate for that member's host: Conn.Speaks. So no
+// name is looked up.
+const certificateProtocol = "rollcall-certificate-1"
+
+// Certificates are what members show and believe.
+type Certificates struct {
+	Key, Trust keystore.Store
+	CRL        bool   // certificates are checked against the lists in CRLs
+	CRLs       string // file with lists of revoked certificates
+	AnyHost    bool   // a certificate need not be for the host of the member that shows it
+}
+
+// keyOptions say which files to read, and which certificate may be this member's. Whenever other files have been
+// read, changed is called; it may be nil.
+func (cfg Config) keyOptions(changed func()) keystore.Options {
+	c := cfg.Certificates
+	return keystore.Options{Prefix: "ssl.quorum", Key: c.Key, Trust: c.Trust, CRL: c.CRL, CRLs: c.CRLs, Log: cfg.Logger, Now: cfg.Now, Own: cfg.checkOwn, Changed: changed}
+}
+
+// checkOwn returns why the other members would not take a certificate for this member's, or nil. A member that is
+// alone shows its certificate to nobody.
+func (cfg Config) checkOwn(own *x509.Certificate) error {
+	host, known := cfg.Hosts[cfg.Self]
+	if cfg.Certificates.AnyHost || !known || len(cfg.Hosts) == 1 || own.VerifyHostname(host) == nil {
+		return nil
+	}
+	return fmt.Errorf("the certificate is for %s, but this member is server.%d, whose host is %s, so the other members would refuse it; use the file of server.%d, or a certificate for %s, or set ssl.quorum.hostnameVerification=false on all members",
+		namesOf(own), cfg.Self, host, cfg.Self, host)
+}
+
+// maxNames is how many names of a certificate an error shows.
+const maxNames = 8
+
+// namesOf returns the names and addresses that a certificate is for, with commas between them.
+func namesOf(c *x509.Certificate) string {
+	names := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	switch more := len(names) - maxNames; {
+	case len(names) == 0:
+		return "no host (its subjectAltName has none)"
+	case more > 0:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// dialerConfig returns the configuration of TLS for a connection to a member. It offers all that this
+// member can do, and the other side chooses.
+func (g *Guard) dialerConfig(to uint32) *tls.Config {
+	c := baseConfig()
+	c.InsecureSkipVerify = true // VerifyConnection stands for it
+	if g.certificates {
+		c.NextProtos = append(c.NextProtos, certificateProtocol)
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return g.keys.Certificate(), nil }
+	}
+	if g.secrets != nil {
+		c.NextProtos = append(c.NextProtos, secretProtocol)
+	}
+	c.VerifyConnection = func(state tls.ConnectionState) error {
+		switch {
+		case state.NegotiatedProtocol == certificateProtocol && g.certificates:
+			return g.verify(state.PeerCertificates, x509.ExtKeyUsageServerAuth, to)
+		case state.NegotiatedProtocol == secretProtocol && g.secrets != nil:
+			return nil // the proof follows
+		}
+		return errors.New("the member that answers speaks TLS for another purpose")
+	}
+	return c
+}
+
+// dialedConfig returns the configuration of TLS for a connection that has come in. If the dialer
+// offers certificates and this member has them, they count, else the secret.
+func (g *Guard) dialedConfig(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	switch {
+	case g.keys != nil && slices.Contains(hello.SupportedProtos, certificateProtocol):
+		return g.byCertificate, nil
+	case g.secrets != nil && slices.Contains(hello.SupportedProtos, secretProtocol):
+		return g.bySecret, nil
+	}
+	return nil, fmt.Errorf("the dialer offers %q, members prove themselves here by %s", hello.SupportedProtos, g.Ways())
+}
+
+// certificateConfig returns the configuration of TLS for the dialed side.
+func (g *Guard) certificateConfig() *tls.Config {
+	c := baseConfig()
+	c.NextProtos = []string{certificateProtocol}
+	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.keys.Certificate(), nil }
+	c.ClientAuth = tls.RequireAnyClientCert // VerifyConnection checks it
+	c.VerifyConnection = func(state tls.ConnectionState) error {
+		return g.keys.Verify(state.PeerCertificates, x509.ExtKeyUsageClientAuth)
+	}
+	return c
+}
+
+// verify checks a certificate that member has shown.
+func (g *Guard) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, member uint32) error {
+	if g.anyHost {
+		return g.keys.Verify(chain, usage)
+	}
+	host, known := g.hosts[member]
+	if !known {
+		return fmt.Errorf("member %d is not in the server list", member)
+	}
+	return g.keys.Verify(chain, usage, host)
+}

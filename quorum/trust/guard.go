@@ -1,0 +1,269 @@
+// Package trust makes the connections between members private, and proves which member is at the
+// other end before a byte of another protocol is read.
+//
+// There are two ways to prove a member: certificates of an authority, and a secret that the members
+// share. Both are TLS 1.3, which negotiates the way.
+//
+//   - Guard: what this member proves and asks for, on connections that it opens and that it accepts.
+//   - Secrets: the file with the secret that the members share, which is read again when it changes.
+//   - Conn: a connection with what its other end has proved.
+//   - Refusal: why a connection is refused.
+//
+// With a secret the certificate is made at the start, and nobody checks it: the proof that follows is
+// bound to the channel (proof.go).
+//
+// Guard.mu is the only lock. Guard.Run and the watch of the certificates that it starts are the only
+// goroutines.
+package trust
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"rollcall/keystore"
+)
+
+// Settings are what keys set. The zero Settings leave connections plain.
+type Settings struct {
+	SecretFile   string // file with the secrets that members share; "": none
+	SSL          bool   // members show certificates
+	Certificates Certificates
+	Unify        bool // plain connections are accepted too, and opened to members that know no others
+}
+
+// Config is what a Guard is built from.
+type Config struct {
+	Settings
+	Self   uint32
+	Hosts  map[uint32]string // by member: the host in its server line; needed for certificates
+	Logger *slog.Logger      // default: nothing is logged
+	Now    func() time.Time  // wall clock, for certificates; default: time.Now
+}
+
+// Guard makes connections private and proves members. A nil Guard leaves every connection plain. It
+// is safe for concurrent use.
+type Guard struct {
+	self          uint32
+	unify         bool
+	secrets       *Secrets       // nil: there are none
+	bySecret      *tls.Config    // of the dialed side; nil without secrets
+	keys          *keystore.Keys // nil: there are no certificates
+	byCertificate *tls.Config    // of the dialed side; nil without certificates
+	certificates  bool           // this member shows its certificate to those that it dials
+	anyHost       bool
+	hosts         map[uint32]string
+	log           *slog.Logger
+	again         chan struct{} // the files are to be read again now; one place
+	changed       chan struct{} // other keys are in use; one place
+
+	mu   sync.Mutex
+	open map[*Conn]uint32 // the connections on which a member was proved, with the member
+}
+
+// New reads the files and returns the Guard, or nil if cfg leaves connections plain. It starts
+// nothing. It returns an error if a file that it needs cannot be used, or the own certificate is not
+// valid now or is for another host.
+func New(cfg Config) (*Guard, error) {
+	if cfg.Plain() {
+		return nil, nil
+	}
+	if _, err := cfg.Missing(); err != nil {
+		return nil, err
+	}
+	g := &Guard{
+		self: cfg.Self, unify: cfg.Unify, certificates: cfg.SSL, anyHost: cfg.Certificates.AnyHost, hosts: cfg.Hosts, log: cfg.Logger,
+		again: make(chan struct{}, 1), changed: make(chan struct{}, 1), open: map[*Conn]uint32{},
+	}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if cfg.SecretFile != "" {
+		if g.secrets, err = openSecrets(cfg.SecretFile, g.log); err != nil {
+			return nil, err
+		}
+		if g.bySecret, err = secretConfig(); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.certified() {
+		if g.keys, err = keystore.Open(cfg.keyOptions(func() { wake(g.changed) })); err != nil {
+			return nil, err
+		}
+		g.byCertificate = g.certificateConfig()
+		if g.anyHost {
+			g.log.Warn("ssl.quorum.hostnameVerification=false: any certificate of the authority may speak as any member")
+		}
+	}
+	return g, nil
+}
+
+// Ways returns how members prove themselves here: "secret", "certificates" or "secret and certificates".
+func (g *Guard) Ways() string {
+	switch {
+	case g.keys == nil:
+		return "secret"
+	case g.secrets == nil:
+		return "certificates"
+	}
+	return "secret and certificates"
+}
+
+// watchInterval is how often the files are looked at. A rotation takes minutes, and there is SIGHUP
+// for an operator who does not want to wait.
+const watchInterval = keystore.WatchInterval
+
+// Run reads the files again when they change and when Reload asks for it, until ctx ends. After a
+// change it checks every open connection again, and closes those whose secret is no longer in the file
+// or whose certificate would be refused now. Their members connect again. If a file cannot be used,
+// what was read before stays in use. Time alone closes nothing: a certificate or a list of revoked ones
+// that has run out counts at the next change. The watch of the keys also warns before the own
+// certificate expires.
+func (g *Guard) Run(ctx context.Context) error {
+	if g == nil {
+		return nil
+	}
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	if g.keys != nil {
+		watch.Go(func() { g.keys.Watch(ctx) })
+	}
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case <-g.again:
+			if g.keys != nil {
+				g.keys.ReloadAndLog()
+			}
+		case <-g.changed:
+			g.closeDisproved()
+			continue
+		}
+		if g.secrets != nil && g.secrets.reload() {
+			g.closeDisproved()
+		}
+	}
+}
+
+// Reload makes Run read the files again now. It does not wait.
+func (g *Guard) Reload() {
+	if g != nil {
+		wake(g.again)
+	}
+}
+
+// wake puts a token into a channel with one place. It does not wait.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Unifies reports whether plain connections are accepted, too. The Guard must not be nil.
+func (g *Guard) Unifies() bool { return g.unify }
+
+// Until returns when this member's own certificate expires, or the zero Time if it has none.
+func (g *Guard) Until() time.Time {
+	if g == nil || g.keys == nil {
+		return time.Time{}
+	}
+	return g.keys.Certificate().Leaf.NotAfter
+}
+
+// ErrPlain is returned by Dialed if the other end has ended the connection without speaking TLS, and
+// this member may speak plainly with it: the caller opens another connection for that.
+var ErrPlain = errors.New("the member does not speak TLS")
+
+// errClosed is what the dialer sees if the dialed side closes the connection without an alert of TLS.
+var errClosed = errors.New("TLS handshake: the member closed the connection; its log says why")
+
+// Dialed makes a connection private that this member has opened to member to, and proves both ends.
+// The caller has set a deadline, and closes conn if Dialed returns an error.
+func (g *Guard) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
+	if g == nil || !g.certificates && g.secrets == nil {
+		return conn, nil
+	}
+	heard := &heard{Conn: conn}
+	t := tls.Client(heard, g.dialerConfig(to))
+	if err := t.Handshake(); err != nil {
+		if g.unify && !heard.anything && !isTimeout(err) {
+			return nil, fmt.Errorf("%w: %w", ErrPlain, err)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil, errClosed
+		}
+		return nil, fmt.Errorf("TLS handshake: %w", err)
+	}
+	c := &Conn{Conn: t, raw: conn, guard: g}
+	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
+		c.shown, c.member = shown{state.PeerCertificates, x509.ExtKeyUsageServerAuth}, to
+		return c, g.keep(c, to)
+	}
+	return g.proveDialer(c, to)
+}
+
+// Accepted makes a connection private that another member has opened, and has the member prove
+// itself. The caller has set a deadline, and closes conn if Accepted returns an error, which is a
+// *Refusal if somebody tried to speak. begin is called when the first message of TLS is here and is one
+// of a member, before anything is computed for it. If it returns an error, the handshake ends, and
+// Accepted returns an error that wraps it. A plain connection does not call it.
+func (g *Guard) Accepted(conn net.Conn, begin func() error) (*Conn, error) {
+	if g == nil {
+		return &Conn{Conn: conn, raw: conn}, nil
+	}
+	begun := &begun{Conn: conn}
+	if _, err := conn.Read(begun.first[:]); err != nil {
+		return nil, fmt.Errorf("no TLS handshake: %w", err)
+	}
+	switch begun.first[0] {
+	case helloByte:
+		if !g.unify {
+			return nil, refuse(PlainHello, "a plain hello, but this member takes none: portUnification is not set")
+		}
+		return &Conn{Conn: begun, raw: conn}, nil
+	case HandshakeByte:
+	default:
+		return nil, refuse(Stranger, "not a Rollcall member: it does not speak TLS")
+	}
+	admitted := func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		cfg, err := g.dialedConfig(hello)
+		if err == nil {
+			err = begin()
+		}
+		return cfg, err
+	}
+	t := tls.Server(begun, &tls.Config{GetConfigForClient: admitted, MinVersion: tls.VersionTLS13})
+	if err := t.Handshake(); err != nil {
+		return nil, refuse(BadHandshake, "TLS handshake: %w", err)
+	}
+	c := &Conn{Conn: t, raw: conn, guard: g}
+	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
+		c.shown = shown{state.PeerCertificates, x509.ExtKeyUsageClientAuth}
+		return c, nil // Speaks keeps it
+	}
+	return g.proveDialed(c)
+}
+
+// HandshakeByte is the first byte of every TLS connection.
+const HandshakeByte = 0x16
+
+// helloByte is the first byte of a plain hello.
+const helloByte = 'R'
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}

@@ -1,0 +1,549 @@
+package trust
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	old   = "the old secret of the tests"
+	fresh = "the new secret of the tests"
+	other = "a secret of somebody else"
+)
+
+// limit is the deadline that the tests set, as package wire does.
+const limit = 5 * time.Second
+
+// newGuard returns the guard of a member whose file has these secrets.
+func newGuard(t *testing.T, self uint32, unify bool, secrets ...string) *Guard {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	write(t, path, secrets...)
+	g, err := New(Config{Settings: Settings{SecretFile: path, Unify: unify}, Self: self})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// write replaces a file of secrets at once, so that nobody reads a part of it.
+func write(t *testing.T, path string, secrets ...string) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path+".new", []byte(strings.Join(secrets, "\n")+"\n"), 0o600), os.Rename(path+".new", path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outcome is what one end of a connection has come to.
+type outcome struct {
+	conn net.Conn
+	err  error
+}
+
+// admits lets every handshake begin.
+func admits() error { return nil }
+
+// accepts lets g accept conn as package wire does.
+func accepts(g *Guard, conn net.Conn) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		_ = conn.SetDeadline(time.Now().Add(limit))
+		c, err := g.Accepted(conn, admits)
+		if err != nil {
+			_ = conn.Close()
+			done <- outcome{nil, err}
+			return
+		}
+		done <- outcome{c, nil}
+	}()
+	return done
+}
+
+// dials lets g prove itself to member to over conn.
+func dials(g *Guard, conn net.Conn, to uint32) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		_ = conn.SetDeadline(time.Now().Add(limit))
+		c, err := g.Dialed(conn, to)
+		if err != nil {
+			_ = conn.Close()
+		}
+		done <- outcome{c, err}
+	}()
+	return done
+}
+
+// meet connects two guards: dialer is member 2, dialed is asked for as member 1.
+func meet(dialer, dialed *Guard) (out, in outcome) {
+	a, b := net.Pipe()
+	accepted, connected := accepts(dialed, b), dials(dialer, a, 1)
+	return <-connected, <-accepted
+}
+
+// wantRefusal fails the test unless an error is a refusal for a reason, and says say.
+func wantRefusal(t *testing.T, err error, why Reason, say string) {
+	t.Helper()
+	r, ok := errors.AsType[*Refusal](err)
+	if !ok || r.Reason != why || !strings.Contains(err.Error(), say) {
+		t.Errorf("refused with %v (%T), want reason %d and %q", err, err, why, say)
+	}
+}
+
+// Two members connect if they have a secret in common, in every order during a rotation, and what
+// they say then arrives.
+func TestSecrets(t *testing.T) {
+	tests := []struct {
+		name           string
+		dialer, dialed []string
+		meet           bool
+	}{
+		{"the same", []string{old}, []string{old}, true},
+		{"another", []string{old}, []string{other}, false},
+		{"dialer has both", []string{old, fresh}, []string{old}, true},
+		{"dialer has both, the other way round", []string{fresh, old}, []string{old}, true},
+		{"dialed has both", []string{old}, []string{old, fresh}, true},
+		{"dialed has both, the other way round", []string{old}, []string{fresh, old}, true},
+		{"both have both", []string{old, fresh}, []string{fresh, old}, true},
+		{"the old one is gone at the dialer", []string{fresh}, []string{old, fresh}, true},
+		{"the old one is gone at the dialed", []string{old, fresh}, []string{fresh}, true},
+		{"one was forgotten in the rotation", []string{old}, []string{fresh}, false},
+		{"two others", []string{old, fresh}, []string{other, "and yet another secret"}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				out, in := meet(newGuard(t, 2, false, tt.dialer...), newGuard(t, 1, false, tt.dialed...))
+				if time.Since(begin) != 0 {
+					t.Errorf("took %v", time.Since(begin))
+				}
+				if !tt.meet {
+					wantRefusal(t, in.err, NoProof, "says it is member 2")
+					if out.err == nil || !strings.HasSuffix(out.err.Error(), "no secret in common") {
+						t.Errorf("dialer: %v", out.err)
+					}
+					return
+				}
+				if out.err != nil || in.err != nil {
+					t.Fatalf("dialer %v, dialed %v", out.err, in.err)
+				}
+				speak(t, out.conn, in.conn)
+				speak(t, in.conn, out.conn)
+				c := in.conn.(*Conn)
+				if c.Speaks(2) != nil {
+					t.Errorf("Speaks(2): %v", c.Speaks(2))
+				}
+				wantRefusal(t, c.Speaks(3), OtherMember, "member 2 has proved itself, but it says that it is member 3")
+				_ = out.conn.Close()
+				if _, err := in.conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+					t.Errorf("after Close: %v, want EOF", err)
+				}
+				_ = in.conn.Close()
+			})
+		})
+	}
+}
+
+func speak(t *testing.T, from, to net.Conn) {
+	t.Helper()
+	go func() { _, _ = from.Write([]byte("a vote")) }()
+	heard := make([]byte, 6)
+	if _, err := io.ReadFull(to, heard); err != nil || string(heard) != "a vote" {
+		t.Errorf("heard %q, %v", heard, err)
+	}
+}
+
+// A secret that leaves the file takes its connections with it, at both ends, and no others. A file
+// that cannot be used changes nothing.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs bytes.Buffer
+		path := filepath.Join(t.TempDir(), "secret")
+		write(t, path, old, fresh)
+		g, err := New(Config{Settings: Settings{SecretFile: path}, Self: 1, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = g.Run(t.Context()) }()
+		_, withOld := meet(newGuard(t, 2, false, old), g)
+		_, withFresh := meet(newGuard(t, 2, false, fresh), g)
+		toOld, _ := meet(g, newGuard(t, 2, false, old))
+		if withOld.err != nil || withFresh.err != nil || toOld.err == nil {
+			t.Fatal(withOld.err, withFresh.err, "and to itself:", toOld.err)
+		}
+		away := newGuard(t, 3, false, old)
+		a, b := net.Pipe()
+		accepted, connected := accepts(away, b), dials(g, a, 3)
+		<-accepted
+		dialed := <-connected
+		for range 3 {
+			write(t, path, "short")
+			time.Sleep(watchInterval)
+		}
+		synctest.Wait()
+		for _, c := range []net.Conn{withOld.conn, withFresh.conn, dialed.conn} {
+			if !isOpen(c) {
+				t.Error("a bad file has closed a connection")
+			}
+		}
+		if n := strings.Count(logs.String(), "cannot be read again"); n != 1 || strings.Contains(logs.String(), "short\"") {
+			t.Errorf("%d lines about the bad file, want 1:\n%s", n, logs.String())
+		}
+		write(t, path, fresh)
+		time.Sleep(watchInterval + time.Second)
+		synctest.Wait()
+		if isOpen(withOld.conn) || isOpen(dialed.conn) || !isOpen(withFresh.conn) {
+			t.Errorf("open after the rotation: accepted with the old secret %t, dialed with it %t, with the new one %t", isOpen(withOld.conn), isOpen(dialed.conn), isOpen(withFresh.conn))
+		}
+		if _, in := meet(newGuard(t, 2, false, old), g); in.err == nil {
+			t.Error("the old secret still counts")
+		}
+		for _, c := range []net.Conn{withOld.conn, withFresh.conn, dialed.conn} {
+			_ = c.Close()
+		}
+		if len(g.open) != 0 {
+			t.Errorf("%d connections are kept after Close", len(g.open))
+		}
+	})
+}
+
+// A file that is read while it is being written counts as it is a moment later.
+func TestReloadOfHalfAFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, 1, false, old)
+		go func() { _ = g.Run(t.Context()) }()
+		_, in := meet(newGuard(t, 2, false, old), g)
+		time.Sleep(watchInterval - time.Millisecond)
+		write(t, g.secrets.path, old[:minSecret])
+		time.Sleep(settleTime / 2)
+		write(t, g.secrets.path, old, fresh)
+		time.Sleep(settleTime)
+		synctest.Wait()
+		if !isOpen(in.conn) || !g.secrets.has(fresh) || !g.secrets.has(old) {
+			t.Errorf("open %t, and the secrets are the new ones: %t", isOpen(in.conn), g.secrets.has(fresh))
+		}
+	})
+}
+
+func isOpen(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := c.Read(make([]byte, 1))
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// tlsTo opens TLS to a guard without a proof, and returns it after the handshake.
+func tlsTo(t *testing.T, g *Guard, cfg *tls.Config) (*tls.Conn, <-chan outcome, error) {
+	t.Helper()
+	a, b := net.Pipe()
+	in := accepts(g, b)
+	_ = a.SetDeadline(time.Now().Add(2 * limit))
+	cfg.InsecureSkipVerify = true
+	c := tls.Client(a, cfg)
+	return c, in, c.Handshake()
+}
+
+func proofTLS() *tls.Config { return &tls.Config{NextProtos: []string{secretProtocol}} }
+
+// What a stranger may try at a member's port: each is refused, within the deadline, without a word
+// that depends on the secret.
+func TestStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, 1, false, old)
+		plain := func(sent string) outcome {
+			a, b := net.Pipe()
+			in := accepts(g, b)
+			go func() { _, _ = a.Write([]byte(sent)) }()
+			defer func() { _ = a.Close() }()
+			return <-in
+		}
+		wantRefusal(t, plain("ROLLCALL\x00\x01").err, PlainHello, "portUnification")
+		wantRefusal(t, plain("GET / HTTP/1.1\r\n\r\n").err, Stranger, "does not speak TLS")
+
+		for _, cfg := range []*tls.Config{{MaxVersion: tls.VersionTLS12, NextProtos: []string{secretProtocol}}, {NextProtos: []string{"h2"}}} {
+			_, in, err := tlsTo(t, g, cfg)
+			wantRefusal(t, (<-in).err, BadHandshake, "TLS handshake")
+			if err == nil {
+				t.Error("the stranger's handshake is done")
+			}
+		}
+		_, in, _ := tlsTo(t, g, &tls.Config{}) // without a protocol
+		wantRefusal(t, (<-in).err, BadHandshake, "the dialer offers [], members prove themselves here by secret")
+
+		// nobody gets more than a nonce and the end
+		for name, send := range map[string][]byte{
+			"silent":    nil,
+			"truncated": make([]byte, dialerSize-1),
+			"garbage":   make([]byte, dialerSize),
+			"oversized": make([]byte, 100*dialerSize),
+		} {
+			c, in, err := tlsTo(t, g, proofTLS())
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			begin := time.Now()
+			got := make(chan []byte, 1)
+			go func() { all, _ := io.ReadAll(c); got <- all }()
+			go func() { _, _ = c.Write(send) }()
+			wantRefusal(t, (<-in).err, NoProof, "proof")
+			if n := len(<-got); n != nonceSize {
+				t.Errorf("%s: got %d bytes, want a nonce of %d", name, n, nonceSize)
+			}
+			if took := time.Since(begin); took > limit {
+				t.Errorf("%s: took %v", name, took)
+			}
+		}
+		if len(g.open) != 0 {
+			t.Errorf("%d connections are kept", len(g.open))
+		}
+	})
+}
+
+// A slow stranger does not get more time by sending a byte now and then.
+func TestSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, in, err := tlsTo(t, newGuard(t, 1, false, old), proofTLS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		begin := time.Now()
+		drips := make(chan struct{})
+		go func() {
+			defer close(drips)
+			for {
+				if _, err := c.Write([]byte{1}); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		defer func() { <-drips }()
+		if err := (<-in).err; err == nil || time.Since(begin) != limit {
+			t.Errorf("%v after %v, want the end after %v", err, time.Since(begin), limit)
+		}
+	})
+}
+
+// capture runs a dialer against a process that has no secret, and returns the dialer's message with
+// its outcome. answer makes the reply, if it is not nil.
+func capture(t *testing.T, g *Guard, n nonce, answer func(msg []byte) []byte) ([]byte, outcome) {
+	t.Helper()
+	a, b := net.Pipe()
+	out := dials(g, a, 1)
+	cfg, err := secretConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = b.SetDeadline(time.Now().Add(limit))
+	c := tls.Server(b, cfg)
+	msg := make([]byte, dialerSize)
+	if _, err = c.Write(n[:]); err == nil {
+		_, err = io.ReadFull(c, msg)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer != nil {
+		_, err = c.Write(answer(msg))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = b.Close()
+	return msg, <-out
+}
+
+// A process without the secret cannot pass itself off as a member: not with silence, not with
+// garbage, and not with the dialer's own proofs sent back.
+func TestFalseMember(t *testing.T) {
+	answers := map[string]func(msg []byte) []byte{
+		"nothing":          nil,
+		"garbage":          func([]byte) []byte { return make([]byte, proofSize) },
+		"the first proof":  func(msg []byte) []byte { return msg[8+nonceSize:][:proofSize] },
+		"the second proof": func(msg []byte) []byte { return msg[8+nonceSize+proofSize:] },
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, 2, false, old, fresh)
+			if _, out := capture(t, g, nonce{}, answer); out.err == nil || len(g.open) != 0 {
+				t.Errorf("the dialer takes it for member 1; %d connections kept", len(g.open))
+			}
+		})
+	}
+}
+
+// Proofs that were seen on one connection are worth nothing on another one, not even with the same
+// nonce.
+func TestReplay(t *testing.T) {
+	msg, _ := capture(t, newGuard(t, 2, false, old), nonce{}, nil)
+	c, in, err := tlsTo(t, newGuard(t, 1, false, old), proofTLS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, c) }()
+	if _, err := c.Write(msg); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, (<-in).err, NoProof, "says it is member 2")
+}
+
+// A relay with a TLS session to each side gets nothing accepted, though it passes on every byte.
+func TestRelay(t *testing.T) {
+	a, toDialer := net.Pipe()
+	toDialed, b := net.Pipe()
+	in, out := accepts(newGuard(t, 1, false, old), b), dials(newGuard(t, 2, false, old), a, 1)
+	cfg, err := secretConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := tls.Server(toDialer, cfg), tls.Client(toDialed, &tls.Config{NextProtos: []string{secretProtocol}, InsecureSkipVerify: true})
+	go func() { _, _ = io.Copy(near, far); _ = toDialer.Close() }()
+	go func() { _, _ = io.Copy(far, near); _ = toDialed.Close() }()
+	wantRefusal(t, (<-in).err, NoProof, "says it is member 2")
+	if o := <-out; o.err == nil {
+		t.Error("the dialer trusts the relay")
+	}
+}
+
+// A proof depends on everything that both ends know of their connection, on the secret and on whose proof it is.
+func TestProofDependsOnEverything(t *testing.T) {
+	e := exchange{from: 1, to: 2, dialed: nonce{3}, dialer: nonce{4}, keying: []byte("keying")}
+	first := e.prove(old, roleDialer)
+	for name, other := range map[string]proof{
+		"the secret":        e.prove(old+"x", roleDialer),
+		"the role":          e.prove(old, roleDialed),
+		"the dialer":        (&exchange{9, e.to, e.dialed, e.dialer, e.keying}).prove(old, roleDialer),
+		"the dialed":        (&exchange{e.from, 9, e.dialed, e.dialer, e.keying}).prove(old, roleDialer),
+		"the dialed nonce":  (&exchange{e.from, e.to, nonce{9}, e.dialer, e.keying}).prove(old, roleDialer),
+		"the dialer's":      (&exchange{e.from, e.to, e.dialed, nonce{9}, e.keying}).prove(old, roleDialer),
+		"the keying":        (&exchange{e.from, e.to, e.dialed, e.dialer, []byte("other")}).prove(old, roleDialer),
+		"members, swapped":  (&exchange{e.to, e.from, e.dialed, e.dialer, e.keying}).prove(old, roleDialer),
+		"nonces, exchanged": (&exchange{e.from, e.to, e.dialer, e.dialed, e.keying}).prove(old, roleDialer),
+	} {
+		if other == first {
+			t.Errorf("the proof is the same with another of these: %s", name)
+		}
+	}
+	if e.prove(old, roleDialer) != first {
+		t.Error("the same connection has two proofs")
+	}
+}
+
+// A proof names both ends: a member with the secret is refused if it means another one, or says
+// that it is the one it speaks to.
+func TestProofNamesBothEnds(t *testing.T) {
+	g := newGuard(t, 1, false, old)
+	for _, tt := range []struct {
+		self, to uint32
+		say      string
+	}{{2, 3, "meant for member 3"}, {1, 1, "another process with the secret says it is member 1"}} {
+		a, b := net.Pipe()
+		in, out := accepts(g, b), dials(newGuard(t, tt.self, false, old), a, tt.to)
+		wantRefusal(t, (<-in).err, OtherMember, tt.say)
+		if (<-out).err == nil {
+			t.Errorf("dialer %d to %d is accepted", tt.self, tt.to)
+		}
+	}
+}
+
+// With portUnification plain hellos are taken, with all their bytes, and a dialer that meets a plain
+// member learns of it. Without it, neither.
+func TestUnify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		in := accepts(newGuard(t, 1, true, old), b)
+		go func() { _, _ = a.Write([]byte("ROLLCALL")) }()
+		got := <-in
+		if got.err != nil {
+			t.Fatal(got.err)
+		}
+		hello := make([]byte, 8)
+		if _, err := io.ReadFull(got.conn, hello); err != nil || string(hello) != "ROLLCALL" || got.conn.(*Conn).Speaks(7) != nil {
+			t.Errorf("read %q, %v", hello, err)
+		}
+		for _, unify := range []bool{true, false} {
+			a, b := net.Pipe()
+			out := dials(newGuard(t, 2, unify, old), a, 1)
+			_, _ = io.ReadFull(b, hello)
+			_ = b.Close() // as a plain member does
+			if err := (<-out).err; err == nil || errors.Is(err, ErrPlain) != unify {
+				t.Errorf("unify %t: %v", unify, err)
+			}
+			a, b = net.Pipe()
+			out = dials(newGuard(t, 2, unify, old), a, 1)
+			go func() { _, _ = io.Copy(io.Discard, b) }() // it hangs: that says nothing about what it speaks
+			if err := (<-out).err; err == nil || errors.Is(err, ErrPlain) {
+				t.Errorf("unify %t, silence: %v", unify, err)
+			}
+			met, _ := meet(newGuard(t, 2, unify, old), newGuard(t, 1, false, other))
+			if met.err == nil || errors.Is(met.err, ErrPlain) {
+				t.Errorf("unify %t, another secret: %v", unify, met.err)
+			}
+		}
+	})
+}
+
+// Without a guard connections stay as they are.
+func TestNoGuard(t *testing.T) {
+	g, err := New(Config{Self: 1})
+	if g != nil || err != nil {
+		t.Fatal(g, err)
+	}
+	a, b := net.Pipe()
+	if c, err := g.Dialed(a, 2); c != a || err != nil {
+		t.Error(c, err)
+	}
+	if c, err := g.Accepted(b, admits); err != nil || c.Conn != b || c.Speaks(5) != nil {
+		t.Error(c, err)
+	}
+	g.Reload()
+	if err := g.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whatever a dialer sends in place of its proof, nobody is proved but with the secret.
+func FuzzProof(f *testing.F) {
+	secrets := []secret{old, fresh}
+	e := exchange{from: 2, to: 1, keying: make([]byte, 32)}
+	f.Add(e.dialerMessage(secrets))
+	f.Add(e.dialerMessage([]secret{other}))
+	f.Add(make([]byte, dialerSize))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		if len(sent) != dialerSize {
+			return
+		}
+		got := exchange{keying: e.keying}
+		s := got.readDialer((*[dialerSize]byte)(sent), secrets)
+		if s == "" {
+			return
+		}
+		p := got.prove(s, roleDialer)
+		if !bytes.Contains(sent[8+nonceSize:], p[:]) {
+			t.Fatalf("proved with %x", sent)
+		}
+	})
+}
+
+// A dialer that is refused without a word of TLS says where the reason is.
+func TestClosedWithoutAWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		out := dials(newGuard(t, 2, false, old), a, 1)
+		_, _ = b.Read(make([]byte, 4<<10)) // the first message of TLS
+		_ = b.Close()
+		if err := (<-out).err; err == nil || err.Error() != "TLS handshake: the member closed the connection; its log says why" {
+			t.Errorf("dialer: %v", err)
+		}
+	})
+}

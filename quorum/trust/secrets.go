@@ -1,0 +1,136 @@
+package trust
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"rollcall/secretfile"
+)
+
+const (
+	// maxSecrets is how many secrets a file may have: the present one and, during a rotation, the next.
+	maxSecrets = 2
+	// minSecret is the shortest secret, in bytes. Shorter ones could be guessed from one proof.
+	minSecret = 16
+	// maxSecret is the longest one; base64 of 32 random bytes has 44.
+	maxSecret = 1024
+	// maxSecretFile bounds what is read of the file. There is room for comments.
+	maxSecretFile = 16 << 10
+
+	// settleTime is how long after a change the file is read once more, and that reading counts: the first
+	// one may have met a file that was being written.
+	settleTime = 200 * time.Millisecond
+
+	secretKey = "ensembleSecretFile" // names the file in the configuration
+	howToMake = "make one with: head -c 32 /dev/urandom | base64"
+)
+
+// secret is a secret that members share. It must never be printed.
+type secret string
+
+// String keeps the secret out of texts and logs.
+func (secret) String() string { return "(a secret)" }
+
+// GoString does the same for the format %#v.
+func (secret) GoString() string { return "(a secret)" }
+
+// Secrets are the one or two secrets in a file, as they were when it was last read without an error.
+type Secrets struct {
+	path    string
+	log     *slog.Logger
+	current atomic.Pointer[[]secret]
+	failed  string // why the file could not be used when it was last read; "": it could. Guard.Run owns it
+}
+
+// openSecrets reads a file for the first time.
+func openSecrets(path string, log *slog.Logger) (*Secrets, error) {
+	s := &Secrets{path: path, log: log}
+	list, exposed, err := readSecrets(path)
+	if err != nil {
+		return nil, err
+	}
+	secretfile.LogExposed(log, secretKey, path, exposed)
+	s.current.Store(&list)
+	return s, nil
+}
+
+// now returns the present secrets.
+func (s *Secrets) now() []secret { return *s.current.Load() }
+
+// has reports whether a secret is one of the present ones.
+func (s *Secrets) has(one secret) bool { return slices.Contains(s.now(), one) }
+
+// reload reads the file again and reports whether the secrets have changed. A file that cannot be
+// used changes nothing, and its error is logged once. One goroutine may call it.
+func (s *Secrets) reload() bool {
+	list, exposed, err := readSecrets(s.path)
+	if err != nil || !slices.Equal(list, s.now()) {
+		time.Sleep(settleTime)
+		list, exposed, err = readSecrets(s.path)
+	}
+	if err != nil {
+		if err.Error() != s.failed {
+			s.log.Error("the ensemble's secrets cannot be read again, so the former ones stay in use", "err", err)
+		}
+		s.failed = err.Error()
+		return false
+	}
+	s.failed = ""
+	if slices.Equal(list, s.now()) {
+		return false
+	}
+	s.current.Store(&list)
+	s.log.Info("the ensemble's secrets were read again", "file", s.path, "secrets", len(list))
+	secretfile.LogExposed(s.log, secretKey, s.path, exposed)
+	return true
+}
+
+// readSecrets reads a file of secrets. exposed says that others may read the file.
+func readSecrets(path string) (list []secret, exposed string, err error) {
+	f, err := secretfile.Read(path, maxSecretFile)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w; %s", err, howToMake)
+	}
+	if err == nil {
+		list, err = parseSecrets(f.Text)
+	}
+	if err != nil {
+		return nil, "", secretfile.Wrong(secretKey, path, err)
+	}
+	return list, f.Exposed(), nil
+}
+
+// parseSecrets returns the secrets in the text of a file, which has one on a line. Blank lines and
+// those that begin with # do not count. Its errors show nothing of a secret.
+func parseSecrets(text []byte) (list []secret, err error) {
+	if len(text) > maxSecretFile {
+		return nil, fmt.Errorf("longer than %d bytes", maxSecretFile)
+	}
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		switch {
+		case len(list) == maxSecrets:
+			return nil, fmt.Errorf("line %d: more than %d secrets; during a rotation there are two, the present and the next", number, maxSecrets)
+		case bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }):
+			return nil, fmt.Errorf("line %d: a secret has visible characters of ASCII only; %s", number, howToMake)
+		case len(line) < minSecret || len(line) > maxSecret:
+			return nil, fmt.Errorf("line %d: a secret of %d bytes; allowed are %d to %d; %s", number, len(line), minSecret, maxSecret, howToMake)
+		}
+		list = append(list, secret(line))
+	}
+	if len(list) == 0 {
+		return nil, errors.New("there is no secret in it; " + howToMake)
+	}
+	return list, nil
+}
