@@ -15,9 +15,10 @@ import (
 // floors lists the packages by floor, the lowest first. A package imports only packages of lower
 // floors.
 var floors = [][]string{
-	{"jute", "proto", "fifo", "api", "console"},
-	{"sessiontracker", "znode", "tally", "logs"},
-	{"quorum/disk", "server/stream"},
+	{"secretfile"},
+	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl"},
+	{"sessiontracker", "znode", "tally", "logs", "logs/logtest"},
+	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
 	{"quorum/wire"},
 	{"quorum", "leader", "follower", "server", "client", "view"},
 	{"admin", "cli/subtree", "cli/shell"},

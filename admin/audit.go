@@ -5,7 +5,12 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	events "rollcall/audit"
 )
+
+// Acts is the audit log of a member. Add never blocks.
+type Acts interface{ Add(act events.Event) }
 
 // maxRefusals is how many refused requests of the class changes are logged in a minute. Everybody on this
 // machine can send them without end, and the log must stay readable.
@@ -18,15 +23,15 @@ const maxTarget = 300
 // audit logs each request of the class changes as one line, "audit". The lines about refused requests are
 // bounded, because strangers cause them. The others are not, because only administrators do.
 type audit struct {
-	log *slog.Logger
+	log  *slog.Logger
+	acts Acts
 
 	mu     sync.Mutex
 	minute time.Time // when the minute began in which refused requests are counted
 	count  int       // of refused requests in that minute
 }
 
-// request returns the fields of a line about a request. who is the administrator who sent it, or "" if it
-// has no credentials.
+// request returns the fields of the log line for r. who is the administrator, or "" if r has no credentials.
 func (a *audit) request(e *endpoint, r *http.Request, who string) []any {
 	target := "this member"
 	if e.target != nil {
@@ -49,6 +54,25 @@ func (a *audit) allowed(e *endpoint, r *http.Request, who string, failure *Failu
 		outcome = "failed: " + failure.Text
 	}
 	a.log.Info("audit", append(a.request(e, r, who), "outcome", short(outcome))...)
+	a.act(e, r, who, outcome)
+}
+
+// act puts a request into the audit log, too, if this member has one.
+func (a *audit) act(e *endpoint, r *http.Request, who, outcome string) {
+	if a.acts == nil {
+		return
+	}
+	act := events.Event{User: who, Address: r.RemoteAddr, Operation: e.action}
+	if e.target != nil {
+		act.Target = short(e.target(r))
+	}
+	if who == "" {
+		act.User = "nobody"
+	}
+	if outcome != "done" {
+		act.Result, act.Error = events.Failure, short(outcome)
+	}
+	a.acts.Add(act)
 }
 
 // refused logs a request that no endpoint has answered. Of more than maxRefusals in a minute it logs how
@@ -74,6 +98,7 @@ func (a *audit) refused(e *endpoint, r *http.Request, who, why string) {
 		line = append(line, "more", "further refused requests of this minute are only counted")
 	}
 	a.log.Info("audit", line...)
+	a.act(e, r, who, "refused: "+why)
 }
 
 // short returns text, or the beginning of it.

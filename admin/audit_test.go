@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	events "rollcall/audit"
 )
 
 // newAudited returns an HTTP, and the log into which it writes.
@@ -66,13 +68,22 @@ func TestAudit(t *testing.T) {
 			nil,
 			`level=INFO msg=audit action=set_trace_mask target="this member" by=super from=127.0.0.1:1 outcome="failed: setTraceMask requires long traceMask argument, got x"`,
 		},
-		{visit{method: "GET", path: "/debug/pprof/cmdline", header: signedIn}, nil, `level=INFO msg=audit action=profile target="this member" by=super from=127.0.0.1:1 outcome=done`},
+		{visit{method: "GET", path: "/debug/pprof/symbol", header: signedIn}, nil, `level=INFO msg=audit action=profile target="this member" by=super from=127.0.0.1:1 outcome=done`},
 	} {
 		h, log := newAudited(t)
+		acts := &acts{}
+		h.audit.acts = acts
 		opsOf(h).err = tt.err
 		tt.visit.to(h)
 		if got := strings.TrimSuffix(log.String(), "\n"); got != tt.want {
 			t.Errorf("%s %s:\n%s\nwant\n%s", tt.visit.method, tt.visit.path, got, tt.want)
+		}
+		outcome := "done"
+		if len(*acts) == 1 && (*acts)[0].Result == events.Failure {
+			outcome = (*acts)[0].Error
+		}
+		if len(*acts) != strings.Count(tt.want, "\n")+min(1, len(tt.want)) || tt.want != "" && !strings.Contains(tt.want, outcome) {
+			t.Errorf("%s %s: the audit log is told %+v, want what the log says: %s", tt.visit.method, tt.visit.path, *acts, tt.want)
 		}
 	}
 	h, log := newAudited(t)
@@ -127,3 +138,8 @@ func TestAuditIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// acts is an audit log that keeps what it is told.
+type acts []events.Event
+
+func (a *acts) Add(e events.Event) { *a = append(*a, e) }

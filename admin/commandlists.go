@@ -16,19 +16,26 @@ func (h *HTTP) connections(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-// connectionList writes the fields with the connections; brief leaves out what is known of their
-// sessions.
+// connectionList writes the fields with the connections: one with the plain ones, and one with those over
+// TLS. brief leaves out what is known of their sessions.
 func (h *HTTP) connectionList(j *pretty, brief bool) {
-	j.values("connections", func() {
-		for c := range h.source.Connections() {
-			j.item()
-			j.object(func() { j.connection(&c, brief) })
-			if j.p.err != nil {
-				return
+	for _, list := range []struct {
+		name   string
+		secure bool
+	}{{"connections", false}, {"secure_connections", true}} {
+		j.values(list.name, func() {
+			for c := range h.source.Connections() {
+				if j.p.err != nil {
+					return // checked for each connection: this list may write nothing more that would fail again
+				}
+				if (c.TLS != "") != list.secure {
+					continue
+				}
+				j.item()
+				j.object(func() { j.connection(&c, brief) })
 			}
-		}
-	})
-	j.values("secure_connections", func() {})
+		})
+	}
 }
 
 func (j *pretty) connection(c *tally.Connection, brief bool) {

@@ -28,7 +28,7 @@ type command struct {
 var commands = []command{
 	{"configuration", []string{"conf", "config"}, reads, true, false, "what conf says", (*HTTP).configuration},
 	{"connection_stat_reset", []string{"crst"}, changes, true, false, "sets the counters of the connections to zero", (*HTTP).resetConnections},
-	{"connections", []string{"cons"}, reads, true, true, "this member's client connections", (*HTTP).connections},
+	{"connections", []string{"cons"}, reads, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*HTTP).connections},
 	{"dirs", nil, reads, true, false, "bytes of the log's files and of all others", (*HTTP).dirs},
 	{"dump", nil, reads, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*HTTP).dump},
 	{"environment", []string{"env", "envi"}, reads, false, false, "the environment of the process", (*HTTP).environment},

@@ -2,26 +2,28 @@ package admin
 
 import (
 	"bytes"
-	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"strings"
+
+	"rollcall/digest"
+	"rollcall/secretfile"
 )
 
 const (
 	minToken = 16   // bytes of a token: fewer can be guessed
 	maxToken = 4096 // far more than any token needs, and less than maxHeader
+
+	maxTokenFile = maxToken + 2 // bytes of its file: a token and the end of its line
 )
 
 // credentials are what administrators prove themselves with. The zero value accepts nobody.
 type credentials struct {
-	superDigest string   // "super:" and the base64 of a SHA-1; "": nobody is super
+	superDigest string // "super:" and the base64 of a hash; "": nobody is super
+	alg         digest.Alg
 	token       [32]byte // SHA-256 of the token
 	hasToken    bool
 }
@@ -49,9 +51,7 @@ func (h *HTTP) who(r *http.Request) string {
 
 // super reports whether text is "super:" and the password of the super user.
 func (c *credentials) super(text string) bool {
-	sum := sha1.Sum([]byte(text))
-	digest := "super:" + base64.StdEncoding.EncodeToString(sum[:])
-	return subtle.ConstantTimeCompare([]byte(digest), []byte(c.superDigest)) == 1
+	return subtle.ConstantTimeCompare([]byte(c.alg.ID(text)), []byte(c.superDigest)) == 1
 }
 
 // bearer reports whether text is the token. The hashes have one length, so that the comparison
@@ -61,30 +61,36 @@ func (c *credentials) bearer(text string) bool {
 	return c.hasToken && subtle.ConstantTimeCompare(sum[:], c.token[:]) == 1
 }
 
-// readToken reads the token in a file, without the white space around it. It returns an error if
-// other users could read or change the file. Its group may read it: Kubernetes mounts secrets so.
-func readToken(path string) (token [32]byte, err error) {
-	info, err := os.Stat(path)
+// tokenKey names the token file in the configuration.
+const tokenKey = "admin.tokenFile"
+
+// readToken reads the token in a file, without the white space around it. exposed says that others may read
+// the file.
+func readToken(path string) (token [32]byte, exposed string, err error) {
+	f, err := secretfile.Read(path, maxTokenFile)
 	if err != nil {
-		return token, fmt.Errorf("admin: token file: %w", err)
+		return token, "", secretfile.Wrong(tokenKey, path, err)
 	}
-	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o027 != 0 {
-		return token, fmt.Errorf("admin: token file %s has mode %v; it must be a file that others cannot read and only its owner can change: chmod 600", path, mode)
+	text := bytes.TrimSpace(f.Text)
+	switch {
+	case len(f.Text) > maxTokenFile:
+		err = fmt.Errorf("the file has over %d bytes; it may have a token of %d to %d and the end of its line", maxTokenFile, minToken, maxToken)
+	case len(text) < minToken || len(text) > maxToken:
+		err = fmt.Errorf("the token has %d bytes; allowed are %d to %d", len(text), minToken, maxToken)
+	case bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
+		err = errors.New("the token has other characters than visible ones of ASCII")
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return token, fmt.Errorf("admin: token file: %w", err)
+	return sha256.Sum256(text), f.Exposed(), secretfile.Wrong(tokenKey, path, err)
+}
+
+// CheckToken reads the token file as NewHTTP does, and returns what is wrong with it.
+func (s HTTPSettings) CheckToken() []*secretfile.Fault {
+	if s.TokenFile == "" {
+		return nil
 	}
-	defer func() { _ = f.Close() }() // it was only read from
-	text, err := io.ReadAll(io.LimitReader(f, maxToken+1))
-	if err != nil {
-		return token, fmt.Errorf("admin: token file: %w", err)
+	_, exposed, err := readToken(s.TokenFile)
+	if fault := (*secretfile.Fault)(nil); errors.As(err, &fault) {
+		return []*secretfile.Fault{fault}
 	}
-	if text = bytes.TrimSpace(text); len(text) < minToken || len(text) > maxToken {
-		return token, fmt.Errorf("admin: the token in %s has %d bytes; allowed are %d to %d", path, len(text), minToken, maxToken)
-	}
-	if bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return token, errors.New("admin: the token in " + path + " has other characters than visible ones of ASCII")
-	}
-	return sha256.Sum256(text), nil
+	return secretfile.Warn(tokenKey, s.TokenFile, exposed)
 }

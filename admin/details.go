@@ -7,10 +7,16 @@ import "rollcall/tally"
 // of a map are the values of a label.
 type Details struct {
 	Health
-	Version string // of the program; Words fills it in
-	Term    uint64 // raft's
-	Applied uint64 // index of the last entry of the log that is applied here
-	Clients int    // sessions whose clients are connected to this member
+	Version      string            // of the program; Words fills it in
+	Term         uint64            // raft's
+	Applied      uint64            // index of the last entry of the log that is applied here
+	Certificates map[string]int64  // seconds until the certificate shown to "members" or "clients" expires; none is shown to others
+	TooFast      map[string]uint64 // connections to the ports for members that came too fast, by whether they came from addresses of "members" or from "others"
+	Clients      int               // sessions whose clients are connected to this member
+
+	MemoryUsed  int64  // bytes that the last run of the collector found in use
+	MemoryLimit int64  // bytes that may be in use before writes that add data are refused; 0: there is no limit
+	Refused     uint64 // writes refused for that
 
 	Requests   map[string]tally.Buckets // how long requests took, by class
 	Fsyncs     tally.Buckets            // writes of the log, until they are on disk
@@ -29,6 +35,7 @@ type Details struct {
 	Cut        map[string]uint64 // connections closed for want of a lease, by reason
 	Closed     map[string]uint64 // all connections ended or refused, by reason
 	Events     map[string]uint64 // events sent, by type
+	AuditLines map[string]uint64 // of the audit log, by what came of them; empty without one
 	Resent     uint64            // writes
 	Queues     map[string]int    // lengths, by queue
 	QueueBytes map[string]int

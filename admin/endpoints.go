@@ -270,12 +270,15 @@ func (h *HTTP) livez(w http.ResponseWriter, _ *http.Request) {
 
 // readyz says whether clients are served here.
 func (h *HTTP) readyz(w http.ResponseWriter, _ *http.Request) {
-	text, serves := h.source.Health().Text()
+	health := h.source.Health()
+	text, serves := health.Text()
 	switch {
 	case !serves:
 		sayHealth(w, http.StatusServiceUnavailable, text)
 	case h.stopping.Load():
 		sayHealth(w, http.StatusServiceUnavailable, "this member is stopping")
+	case health.Exposed != "":
+		sayHealth(w, http.StatusOK, text+"\n"+health.Exposed)
 	default:
 		sayHealth(w, http.StatusOK, text)
 	}

@@ -41,6 +41,7 @@ func (f *fakeSource) Ensemble() Ensemble {
 
 func (f *fakeSource) Stats() Stats {
 	return Stats{
+		Exposed: f.health.Exposed, NoMemory: f.health.NoMemory,
 		Role: f.role, Up: 90 * time.Second, Received: 746, Sent: 806, Connections: 1, Outstanding: 2, Zxid: 0x2000001e9, Nodes: 10,
 		Latency: tally.Summary{Count: 16, Min: 100 * time.Microsecond, Avg: 693750 * time.Nanosecond, Max: 12 * time.Millisecond},
 		Updates: tally.Summary{
@@ -88,7 +89,7 @@ func (f *fakeSource) Connections() iter.Seq[tally.Connection] {
 			AvgLatency: time.Millisecond, MaxLatency: 4 * time.Millisecond, Expires: began.Add(9500 * time.Millisecond),
 		},
 		{
-			Addr: "[::1]:4", Reading: true, Received: 1, Sent: 1, Session: 0x2000012f99a0001, Timeout: 4 * time.Second,
+			Addr: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", Reading: true, Received: 1, Sent: 1, Session: 0x2000012f99a0001, Timeout: 4 * time.Second,
 			Established: began, Xid: -1, Expires: began.Add(9 * time.Second),
 		},
 		{Addr: "10.0.0.2:46440", Received: 1, Expires: began.Add(9100 * time.Millisecond)},

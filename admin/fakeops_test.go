@@ -62,11 +62,11 @@ func newFakeOps() *fakeOps {
 				Lag: 1, LagKnown: true, Sessions: 1, Connections: 2, Watches: 3, DataBytes: 510, LogBytes: 1000, SnapshotIndex: 50, SnapshotAt: began,
 				Digest: view.Agrees, DigestIndex: 64, Version: "1", Started: began, ClockAhead: -20 * time.Millisecond,
 			},
-			{Member: 2, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true, Drained: true},
+			{Member: 2, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true, Drained: true, NoMemory: true},
 		},
 		rows: []view.Session{session, {ID: -0x7fffffffffffffff, State: view.Unknown, Member: 3, Timeout: time.Second}},
 		conns: []view.Connection{
-			{Member: 1, Connection: conn}, {Member: 2, Connection: tally.Connection{Number: 1, Addr: "[::1]:4"}},
+			{Member: 1, Connection: conn}, {Member: 2, Connection: tally.Connection{Number: 1, Addr: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256"}},
 		},
 		watches: []view.Watch{
 			{Member: 1, Watch: tally.Watch{Connection: 7, Session: 0x1000012f99a0001, Path: "/a", Data: true, Children: true}},

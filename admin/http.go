@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/api"
-
 	"rollcall/console"
+	"rollcall/digest"
+	"rollcall/secretfile"
 	"rollcall/view"
 )
 
@@ -69,13 +70,15 @@ type HTTPSettings struct {
 // HTTPConfig configures an HTTP. A field without a default is required.
 type HTTPConfig struct {
 	HTTPSettings
-	SuperDigest string // "super:" and the digest of the super user's password; "": there is none
+	SuperDigest string     // "super:" and the digest of the super user's password; "": there is none
+	Digest      digest.Alg // made that digest; default SHA1
 	Words       *Words
 	Source      Source
 	Operations  Operations
 	Keys        []api.Setting // every key of the configuration; nil: none is shown
 	Log         Log           // the log of this process; default: nobody can ask for it
 	Audit       *slog.Logger  // what administrators do is logged here; default: Logger
+	Acts        Acts          // and is told here, too; nil: it is not
 	Names       []string      // host names by which clients may call this member, besides addresses and localhost
 	Logger      *slog.Logger  // default: discard
 }
@@ -121,13 +124,15 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		cfg: cfg, words: cfg.Words, source: cfg.Source, ops: cfg.Operations, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		streams: newStreams(cfg.Operations), long: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), own: make(chan struct{}, maxPages),
 	}
-	h.audit.log = cmp.Or(cfg.Audit, h.log)
-	h.cred.superDigest = cfg.SuperDigest
+	h.audit.log, h.audit.acts = cmp.Or(cfg.Audit, h.log), cfg.Acts
+	h.cred.superDigest, h.cred.alg = cfg.SuperDigest, cfg.Digest
 	if cfg.TokenFile != "" {
+		var exposed string
 		var err error
-		if h.cred.token, err = readToken(cfg.TokenFile); err != nil {
+		if h.cred.token, exposed, err = readToken(cfg.TokenFile); err != nil {
 			return nil, err
 		}
+		secretfile.LogExposed(h.log, tokenKey, cfg.TokenFile, exposed)
 		h.cred.hasToken = true
 	}
 	for _, name := range append([]string{"localhost"}, cfg.Names...) {

@@ -2,11 +2,13 @@ package admin
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -197,6 +199,14 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// Nobody is shown the command line, because -set can give a secret there.
+func TestCommandLineIsNotServed(t *testing.T) {
+	h, _ := newAudited(t)
+	if w := (visit{method: "GET", path: "/debug/pprof/cmdline", header: signedIn}).to(h); w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), "admin.test") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
 // Without a super user and a token nobody is an administrator, whatever the request says.
 func TestNobodyIsAdministrator(t *testing.T) {
 	words, source := newTestWords(t, "leader")
@@ -223,10 +233,15 @@ func TestTokenFile(t *testing.T) {
 		{"its owner's", testToken, 0o600, ""},
 		{"its owner's, read only", testToken, 0o400, ""},
 		{"its group may read it", testToken + " \n", 0o440, ""},
-		{"its group may write it", testToken, 0o660, "chmod 600"},
-		{"others may read it", testToken, 0o604, "chmod 600"},
+		{"its group may write it", testToken, 0o660, ""},
+		{"others may read it", testToken, 0o604, ""},
 		{"too short", "0123456789abcde\n", 0o600, "has 15 bytes; allowed are 16 to 4096"},
-		{"too long", strings.Repeat("x", 5000), 0o600, "allowed are 16 to 4096"},
+		{"the longest", strings.Repeat("x", 4096) + "\n", 0o600, ""},
+		{"the longest, with a line end of Windows", strings.Repeat("x", 4096) + "\r\n", 0o600, ""},
+		{"too long", strings.Repeat("x", 4097), 0o600, "the token has 4097 bytes; allowed are 16 to 4096"},
+		{"too long, with a line end", strings.Repeat("x", 4097) + "\n", 0o600, "the token has 4097 bytes; allowed are 16 to 4096"},
+		{"the file too long", strings.Repeat("x", 5000), 0o600, "the file has over 4098 bytes; it may have a token of 16 to 4096 and the end of its line"},
+		{"a short token in a long file", testToken + strings.Repeat("\n", 5000), 0o600, "the file has over 4098 bytes"},
 		{"a blank in it", "0123456789 abcdef", 0o600, "visible ones"},
 		{"empty", "", 0o600, "has 0 bytes"},
 	} {
@@ -237,7 +252,11 @@ func TestTokenFile(t *testing.T) {
 		if err := os.Chmod(file, tt.mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, Words: words, Source: source, Operations: newFakeOps()})
+		var log bytes.Buffer
+		_, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, Words: words, Source: source, Operations: newFakeOps(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if exposed := tt.mode == 0o660 || tt.mode == 0o604; exposed != strings.Contains(log.String(), "a file with secrets is open to others") {
+			t.Errorf("%s: logged %q", tt.name, log.String())
+		}
 		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.err)
 		}
@@ -283,9 +302,11 @@ func TestProbes(t *testing.T) {
 	}{
 		{"leads", "leader", Health{HasLeader: true}, false, 200, 200, "leader"},
 		{"follows", "follower", Health{HasLeader: true}, false, 200, 200, "follower"},
+		{"follows, and anybody may be a member", "follower", Health{HasLeader: true, Exposed: "members are not authenticated"}, false, 200, 200, "follower\nmembers are not authenticated\n"},
 		{"stops", "follower", Health{HasLeader: true}, true, 200, 503, "stopping"},
 		{"no leader", "", Health{}, false, 200, 503, "no leader is known"},
 		{"drained", "follower", Health{HasLeader: true, Drained: true}, true, 200, 503, "drained"},
+		{"differs from the leader", "", Health{HasLeader: true, Disputed: "who is right?"}, false, 200, 503, "does not serve for now: who is right?"},
 		{"joins", "", Health{HasLeader: true, Joining: true}, false, 200, 503, "joining"},
 		{"starts", "", Health{HasLeader: true}, false, 200, 503, "starting"},
 		{"hangs", "", Health{HasLeader: true, Stalled: "applying entries takes 4s"}, false, 503, 503, "applying entries takes 4s"},
@@ -364,6 +385,9 @@ func TestCommandAnswers(t *testing.T) {
 			"last_zxid" : 8589934602, "last_response_time" : 1283859, "last_latency" : 2, "min_latency" : 0, "avg_latency" : 1, "max_latency" : 4 }, {`,
 		},
 		{"leader", "stats", `"connections" : [ { "remote_socket_address" : "10.0.0.1:46396", "interest_ops" : 5, "outstanding_requests" : 2, "packets_received" : 8, "packets_sent" : 9 }, {`},
+		{"leader", "stats", `"secure_connections" : [ { "remote_socket_address" : "[::1]:4", "interest_ops" : 1, "outstanding_requests" : 0, "packets_received" : 1, "packets_sent" : 1 } ],`},
+		{"leader", "cons", `"secure_connections" : [ { "remote_socket_address" : "[::1]:4", "interest_ops" : 1, "outstanding_requests" : 0, "packets_received" : 1,
+			"packets_sent" : 1, "session_id" : 144115269572886529,`},
 		{"leader", "server_stats", `"proposal_stats" : { "last_buffer_size" : 48, "min_buffer_size" : 36, "max_buffer_size" : 88 }, "node_count" : 11,`},
 		{"follower", "server_stats", `"max_buffer_size" : -1 }, "node_count" : 11,`},
 		{"follower", "leader", `"is_leader" : false, "leader_id" : 2, "leader_ip" : "b",`},

@@ -65,6 +65,8 @@ func fillField(f reflect.Value, next *int64) {
 		f.SetInt(*next)
 	case f.CanUint():
 		f.SetUint(uint64(*next))
+	case f.CanFloat():
+		f.SetFloat(float64(*next))
 	}
 	*next += 2
 }

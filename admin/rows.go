@@ -34,7 +34,7 @@ func memberRow(s view.Status) api.Member {
 		Member: s.Member, Role: s.Role, Leader: s.Leader, Term: s.Term, Clients: s.Clients, Quorum: s.Quorum, Election: s.Election,
 		Zxid: hexOf(s.Zxid), Applied: s.Applied, Committed: s.Committed, Sessions: s.Sessions, Connections: s.Connections, Watches: s.Watches,
 		DataBytes: s.DataBytes, LogBytes: s.LogBytes, Snapshot: s.SnapshotIndex, Digest: s.Digest.String(), DigestIndex: s.DigestIndex,
-		Version: s.Version, Started: at(s.Started), ClockMs: s.ClockAhead.Milliseconds(), Joining: s.Joining, Drained: s.Drained, Stalled: s.Stalled, Damaged: s.Damaged,
+		Version: s.Version, Started: at(s.Started), ClockMs: s.ClockAhead.Milliseconds(), Joining: s.Joining, Drained: s.Drained, NoMemory: s.NoMemory, Exposed: s.Exposed, Stalled: s.Stalled, Damaged: s.Damaged,
 	}
 	if s.LagKnown {
 		row.Lag = &s.Lag
@@ -64,6 +64,7 @@ func sessionRow(s view.Session) api.Session {
 
 func connectionRow(c view.Connection) api.Connection {
 	row := api.Connection{
+		TLS: c.TLS, Cipher: c.Cipher,
 		Member: c.Member, Number: c.Number, Address: c.Addr, Session: idOf(c.Session), TimeoutMs: c.Timeout.Milliseconds(), Established: at(c.Established),
 		Received: c.Received, Sent: c.Sent, Queued: c.Queued, LastZxid: hexOf(c.Zxid),
 		LastUs: c.LastLatency.Microseconds(), MinUs: c.MinLatency.Microseconds(), AvgUs: c.AvgLatency.Microseconds(), MaxUs: c.MaxLatency.Microseconds(),

@@ -17,11 +17,11 @@ func TestRowsKeepTheirFields(t *testing.T) {
 	ms, us := time.Millisecond, time.Microsecond
 	lag, written, left, heard := uint64(1), when(2), int64(8), int64(9)
 	conn := tally.Connection{
-		Number: 1, Addr: "a", Queued: 2, Received: 3, Sent: 4, Session: 5, Timeout: 6 * ms, Established: when(7), Replies: 8, Op: 4, Zxid: 9,
+		Number: 1, Addr: "a", TLS: "TLSv1.2", Cipher: "c", Queued: 2, Received: 3, Sent: 4, Session: 5, Timeout: 6 * ms, Established: when(7), Replies: 8, Op: 4, Zxid: 9,
 		LastLatency: 10 * us, MinLatency: 11 * us, AvgLatency: 12 * us, MaxLatency: 13 * us,
 	}
 	shown := api.Connection{
-		Member: 20, Number: 1, Address: "a", Session: "0x5", TimeoutMs: 6, Established: when(7), Received: 3, Sent: 4, Queued: 2, LastZxid: "0x9", LastOp: conn.Op.String(),
+		Member: 20, Number: 1, Address: "a", TLS: "TLSv1.2", Cipher: "c", Session: "0x5", TimeoutMs: 6, Established: when(7), Received: 3, Sent: 4, Queued: 2, LastZxid: "0x9", LastOp: conn.Op.String(),
 		LastUs: 10, MinUs: 11, AvgUs: 12, MaxUs: 13,
 	}
 	for _, tt := range []struct{ got, want any }{
@@ -29,12 +29,12 @@ func TestRowsKeepTheirFields(t *testing.T) {
 			memberRow(view.Status{
 				Member: 1, Clients: "c", Quorum: "q", Election: "e", Role: "r", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Lag: lag, LagKnown: true,
 				Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11, SnapshotIndex: 12, SnapshotAt: written, Digest: view.Agrees, DigestIndex: 13,
-				Version: "v", Started: when(14), ClockAhead: 15 * ms, Joining: true, Drained: true, Stalled: "s", Damaged: "d",
+				Version: "v", Started: when(14), ClockAhead: 15 * ms, Joining: true, Drained: true, NoMemory: true, Exposed: "e", Stalled: "s", Damaged: "d",
 			}),
 			api.Member{
 				Member: 1, Clients: "c", Quorum: "q", Election: "e", Role: "r", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: "0x6", Lag: &lag,
 				Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11, Snapshot: 12, SnapshotAt: &written, Digest: "agrees", DigestIndex: 13,
-				Version: "v", Started: when(14), ClockMs: 15, Joining: true, Drained: true, Stalled: "s", Damaged: "d",
+				Version: "v", Started: when(14), ClockMs: 15, Joining: true, Drained: true, NoMemory: true, Exposed: "e", Stalled: "s", Damaged: "d",
 			},
 		},
 		{

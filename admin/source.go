@@ -51,11 +51,16 @@ type Stats struct {
 	Role string        // "leader", "follower", "standalone"; "": not serving
 	Up   time.Duration // since its start
 
+	Exposed  string // as in Health
+	NoMemory bool   // as in Health
+
 	Received, Sent  uint64 // packets
 	Connections     int
 	Outstanding     int // requests
 	Handshakes      uint64
 	Rejected        uint64        // connections refused because there were too many
+	DropChance      float64       // with which the connection throttle refuses a new session
+	Deficit         int64         // tokens that are missing in its bucket
 	Sessionless     uint64        // connections closed because they opened no session in time
 	AuthFailed      uint64        // connections
 	ClientMemory    int64         // bytes of waiting requests and of output that clients have not read
@@ -71,6 +76,8 @@ type Stats struct {
 	Nodes           int   // in the tree, including the root
 	Ephemerals      int
 	DataSize        int64 // bytes of all paths and data
+	DataQuota       int64 // bytes that they may have in this term; 0: there is no limit
+	DataUsed        int64 // bytes that count against the quota
 	Sessions        int   // of the ensemble
 	Watches         int   // of this member's connections
 	WatchedPaths    int   // these three without watches on children alone
@@ -101,20 +108,30 @@ type Health struct {
 	Role      string // as in Stats; "": not serving
 	Stalled   string // why this member must not serve at the moment: its disk or apply hangs
 	Damage    string // why it no longer serves: its state is damaged
+	Disputed  string // why it does not serve for now: its state differs from the leader's, and no majority says who is right
 	Joining   bool   // it catches up and takes part in no election
 	Drained   bool   // it takes no more clients, because an operator has drained it or it is stopping
 	HasLeader bool   // this member knows a leader
+	Exposed   string // how the ports for members are open to processes that are no members; "": they are not
+	NoMemory  bool   // it is short of memory, and refuses its clients' writes that add data
 }
 
 func (h Health) serves() bool { return h.Role != "" && !h.Drained }
 
+// shortOfMemory says what NoMemory means.
+const shortOfMemory = "short of memory: writes that add data are refused"
+
 // Text returns the member's role, or why it does not serve clients.
 func (h Health) Text() (text string, serves bool) {
 	switch {
+	case h.serves() && h.NoMemory:
+		return h.Role + ", " + shortOfMemory, true
 	case h.serves():
 		return h.Role, true
 	case h.Damage != "":
 		return "the state of this member is damaged: " + h.Damage, false
+	case h.Disputed != "":
+		return "this member does not serve for now: " + h.Disputed, false
 	case h.Stalled != "":
 		return h.Stalled, false
 	case h.Drained:

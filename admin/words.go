@@ -242,4 +242,10 @@ func figures(p *page, s *Stats) {
 	if s.Role == "leader" {
 		p.printf("Proposal sizes last/min/max: %d/%d/%d\n", s.Proposals.Last, s.Proposals.Min, s.Proposals.Max)
 	}
+	if s.NoMemory { // what follows is not in ZooKeeper's answer, whose parsers do not look for it
+		p.printf("Problem: %s\n", shortOfMemory)
+	}
+	if s.Exposed != "" {
+		p.printf("Security: %s\n", s.Exposed)
+	}
 }

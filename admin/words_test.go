@@ -249,8 +249,12 @@ func TestGoClientReadsSrvr(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, _ := newTestWords(t, role)
+		w, source := newTestWords(t, role)
+		source.health.Exposed, source.health.NoMemory = "members are not authenticated", true
 		answer := w.ask(t, "srvr")
+		if !strings.HasSuffix(answer, "\nProblem: short of memory: writes that add data are refused\nSecurity: members are not authenticated\n") {
+			t.Errorf("srvr does not end with the problems:\n%s", answer)
+		}
 		go func() {
 			c, err := l.Accept()
 			if err != nil {

@@ -61,6 +61,8 @@ type Member struct {
 	ClockMs     int64      `json:"clock_ahead_ms"` // by how many milliseconds its clock is ahead of that of the member that was asked
 	Joining     bool       `json:"joining"`        // it catches up, and has no vote in elections
 	Drained     bool       `json:"drained"`        // it takes no more clients, because an operator has drained it or it is stopping
+	Exposed     string     `json:"exposed"`        // how its ports for members are open to processes that are no members; "": they are not
+	NoMemory    bool       `json:"no_memory"`      // it is short of memory, and refuses its clients' writes that add data
 	Stalled     string     `json:"stalled"`        // why its disk or apply is taken to hang; "": it does not
 	Damaged     string     `json:"damaged"`        // why its state is taken to be damaged; "": it is not
 }
@@ -86,6 +88,8 @@ type Connection struct {
 	Member      uint32    `json:"member"`      // the member that serves it
 	Number      uint64    `json:"number"`      // counts the connections of the member
 	Address     string    `json:"address"`     // of the client, host:port
+	TLS         string    `json:"tls"`         // its version, such as "TLSv1.3"; "": the connection is plain
+	Cipher      string    `json:"cipher"`      // the cipher suite of TLS; "": the connection is plain
 	Session     string    `json:"session"`     // that it carries; "": it has none yet
 	TimeoutMs   int64     `json:"timeout_ms"`  // of the session
 	Established time.Time `json:"established"` // when it was made

@@ -36,7 +36,6 @@ type CompareConfig struct {
 	Cases    []Params
 	Rounds   int
 	Progress func(line string)
-	Keeper   []string // as in Config
 }
 
 // Comparison is the result of a comparison.
@@ -188,7 +187,7 @@ func (c *comparing) turn(ctx context.Context, round, side int, cases []int) (err
 		}
 	}
 	for _, i := range cases {
-		result, err := c.one(ctx, Config{Target: target, Params: c.cfg.Cases[i], Progress: tell, Keeper: c.cfg.Keeper})
+		result, err := c.one(ctx, Config{Target: target, Params: c.cfg.Cases[i], Progress: tell})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}

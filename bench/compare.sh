@@ -16,7 +16,8 @@
 #   JVM_WARMUP (20s)                load before each turn, on both, so that Java has compiled its hot code
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the part alone; smaller ones are for a trial
 #   DATA (docs/performance/data)
-#   PORT (24600)                    the first of a hundred ports of 127.0.0.1
+#   PORT (24600)                    the first of two hundred ports of 127.0.0.1
+#   TLS                             not empty: clients of both connect over TLS. Choose another DATA
 #   WORK                            folder for data, on the disk to be measured (default: a new one in TMPDIR)
 set -euo pipefail
 shopt -s inherit_errexit
@@ -43,7 +44,7 @@ turn() {
   [ ${#list[@]} -gt 0 ] || return 0
   say "$part, round $round, $side: ${#list[@]} cases"
   start "$side" "$n" || { missed "$part: all of round $round on $side"; return 0; }
-  "$rollcall" bench -servers "$(servers "$n")" -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # if something is wrong, the cases fail
+  load "$n" -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # if something is wrong, the cases fail
   for row in "${list[@]}"; do
     measure "$part" "${row%%$'\t'*}" "$side" "$round" "$n" "${row#*$'\t'}"
   done

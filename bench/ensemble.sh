@@ -1,11 +1,13 @@
 # The scripts that measure source this file. It starts and stops ensembles of ZooKeeper or of Rollcall
 # on 127.0.0.1, one at a time, and keeps one line for each measured run.
 #
-#   PORT  the first of a hundred ports
+#   PORT  the first of two hundred ports
 #   WORK  folder for the members' data, new for each start
 #   DATA  folder for the measurements
+#   TLS   not empty: clients connect over TLS. Both sides show a certificate, as is ZooKeeper's default
 
 rollcall=$PWD/bin/rollcall
+netty=$(printf ':/usr/share/java/netty-%s.jar' buffer codec common handler resolver transport transport-native-epoll transport-native-unix-common)
 limit=60 # seconds until all members must serve
 started=0 # ensembles so far
 first=0   # port before that of the first member's clients
@@ -13,8 +15,19 @@ first=0   # port before that of the first member's clients
 # servers N prints the clients' addresses of N members.
 servers() {
   local i list=""
-  for ((i = 1; i <= $1; i++)); do list+=",127.0.0.1:$((first + i))"; done
+  for ((i = 1; i <= $1; i++)); do list+=",127.0.0.1:$((first + i${TLS:+ + 100}))"; done
   echo "${list#,}"
+}
+
+# certificates makes those for TLS in WORK/tls, unless they are there.
+certificates() { [ -d "$WORK/tls" ] || "$rollcall" certs --out "$WORK/tls" 127.0.0.1 >/dev/null; }
+
+# secured I prints the lines that give member I a port for clients over TLS. ZooKeeper needs Netty for it.
+secured() {
+  [ -n "${TLS:-}" ] || return 0
+  printf '%s\n' "secureClientPort=$((first + 100 + $1))" secureClientPortAddress=127.0.0.1 \
+    "ssl.keyStore.location=$WORK/tls/127.0.0.1.pem" "ssl.trustStore.location=$WORK/tls/ca.pem" \
+    serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
 }
 
 # config I N prints the zoo.cfg of member I of N. It is the same for ZooKeeper and Rollcall. CFG is added
@@ -23,12 +36,14 @@ config() {
   local i=$1 n=$2 j
   printf '%s\n' tickTime=2000 initLimit=10 syncLimit=5 "dataDir=$WORK/$i" "clientPort=$((first + i))" \
     clientPortAddress=127.0.0.1 maxClientCnxns=0 admin.enableServer=false '4lw.commands.whitelist=*' forceSync=yes ${CFG:-}
+  secured "$i"
   [ "$n" = 1 ] || for ((j = 1; j <= n; j++)); do echo "server.$j=127.0.0.1:$((PORT + j)):$((PORT + 10 + j))"; done
 }
 
 # launch KIND I N begins one member in the background and notes its process.
 launch() {
   local kind=$1 i=$2 n=$3 cfg=$WORK/cfg.$2 heap=1g
+  certificates || return
   mkdir -p "$WORK/$i"
   echo "$i" >"$WORK/$i/myid"
   config "$i" "$n" >"$cfg"
@@ -36,7 +51,7 @@ launch() {
   case $kind in
     Rollcall) set -- "$rollcall" serve "$cfg" ;;
     ZooKeeper) set -- java "-Xms$heap" "-Xmx$heap" -Dzookeeper.forceSync=yes -Dzookeeper.admin.enableServer=false \
-      -cp "/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+      -cp "/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar$netty" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
       org.apache.zookeeper.server.quorum.QuorumPeerMain "$cfg" ;;
   esac
   setsid "$@" >"$WORK/log.$i" 2>&1 </dev/null &
@@ -92,9 +107,10 @@ pids() { paste -sd, "$WORK/pids"; }
 
 # load N ARGS... runs rollcall bench against N members, for CASE_LIMIT seconds at most.
 load() {
-  local n=$1
+  local n=$1 over=()
   shift
-  timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench -servers "$(servers "$n")" -pids "$(pids)" -o json "$@"
+  [ -z "${TLS:-}" ] || over=(-tls-ca "$WORK/tls/ca.pem" -tls-cert "$WORK/tls/127.0.0.1.pem")
+  timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench "${over[@]}" -servers "$(servers "$n")" -pids "$(pids)" -o json "$@"
 }
 
 # kept PART ROW SIDE ROUND succeeds if that was measured already.

@@ -109,8 +109,7 @@ func (f *fakeServer) against(t *testing.T, text string, base Params) Result {
 	}
 	f.begun = time.Now()
 	r, err := Run(t.Context(), Config{
-		Target: Target{Servers: []string{"fake"}}, Params: p,
-		dial: f.dial, sleep: time.Sleep,
+		Target: Target{Servers: []string{"fake"}, Dial: f.dial}, Params: p, sleep: time.Sleep,
 	})
 	if err != nil {
 		t.Fatal(err)

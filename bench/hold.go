@@ -137,11 +137,11 @@ func (r *run) gather() (*crowd, error) {
 		c.holders = []holder{newHolding(r)}
 	case n > maxKeepers:
 		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)", r.p.Hold, maxKeepers, r.room)
-	case len(r.keeper) == 0:
+	case len(r.target.Keeper) == 0:
 		return nil, fmt.Errorf("%d sessions, but one process may have %d connections (ulimit -n)", r.p.Hold, r.room)
 	}
 	for len(c.holders) < n {
-		w, err := startKeeper(r.ctx, r.keeper)
+		w, err := startKeeper(r.ctx, r.target.Keeper)
 		if err != nil {
 			c.abandon()
 			return nil, err
@@ -229,9 +229,11 @@ func (r *run) hold() (Result, error) {
 	if n := len(c.holders); n > 1 {
 		r.tell(fmt.Sprintf("%d processes open sessions", n))
 	}
+	opening := time.Now()
 	if err := c.open(); err != nil {
 		return Result{}, err
 	}
+	took := time.Since(opening)
 	all, begin, end, err := c.watch()
 	if err != nil {
 		_, _ = c.close() // an earlier error is returned
@@ -253,7 +255,7 @@ func (r *run) hold() (Result, error) {
 	result := r.result(&tally{ok: *all.Pings}, begin, end)
 	result.Extra = []Figure{
 		faults("expired", all.Expired), faults("connections dropped", all.Dropped), faults("not closed", int64(r.p.Hold-closed)),
-		perSecond("closed", closed, over.at.Sub(closing.at)),
+		perSecond("opened", r.p.Hold, took), perSecond("closed", closed, over.at.Sub(closing.at)),
 	}
 	if len(r.procs.pids) > 0 {
 		result.Extra = append(result.Extra,

@@ -20,7 +20,7 @@ const keepArgument = "keep-sessions"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == keepArgument {
-		if err := ServeKeeper(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := ServeKeeper(context.Background(), nil, os.Stdin, os.Stdout); err != nil {
 			panic(err)
 		}
 		return
@@ -78,8 +78,7 @@ func TestHoldInProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := Run(t.Context(), Config{
-		Target: Target{Servers: []string{f.listen(t)}, PIDs: []int{os.Getpid()}}, Params: p,
-		Keeper: []string{os.Args[0], keepArgument}, room: 10,
+		Target: Target{Servers: []string{f.listen(t)}, PIDs: []int{os.Getpid()}, Keeper: []string{os.Args[0], keepArgument}}, Params: p, room: 10,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +91,7 @@ func TestHoldInProcesses(t *testing.T) {
 		extra[e.Name] = e.Value
 	}
 	// One connection is the run's own. On a slow machine some of the others may break.
-	if n := f.conns.Load(); n < 24 || n > 24+int64(extra["connections dropped"]) || extra["expired"] != 0 || extra["not closed"] > extra["connections dropped"] || extra["closed"] <= 0 {
+	if n := f.conns.Load(); n < 24 || n > 24+int64(extra["connections dropped"]) || extra["expired"] != 0 || extra["not closed"] > extra["connections dropped"] || extra["opened"] <= 0 || extra["closed"] <= 0 {
 		t.Errorf("%d connections, %v", n, extra)
 	}
 }
@@ -107,20 +106,20 @@ func TestHoldRefused(t *testing.T) {
 	servers := []string{(&fakeServer{begun: time.Now()}).listen(t)}
 	for want, cfg := range map[string]Config{
 		"1000 sessions, but one process may have 100 connections":         {room: 100},
-		"1000 sessions, but each of 16 processes may have 10 connections": {room: 10, Keeper: []string{"x"}},
-		"start a process for more sessions: exec: \"no-such-program\"":    {room: 500, Keeper: []string{"no-such-program"}},
-		"for more sessions: open: ":                                       {room: 500, Keeper: []string{"true"}},
+		"1000 sessions, but each of 16 processes may have 10 connections": {room: 10, Target: Target{Keeper: []string{"x"}}},
+		"start a process for more sessions: exec: \"no-such-program\"":    {room: 500, Target: Target{Keeper: []string{"no-such-program"}}},
+		"for more sessions: open: ":                                       {room: 500, Target: Target{Keeper: []string{"true"}}},
 	} {
-		cfg.Target, cfg.Params = Target{Servers: servers}, p
+		cfg.Target.Servers, cfg.Params = servers, p
 		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 	var out bytes.Buffer
-	if err := ServeKeeper(t.Context(), strings.NewReader(`{"Do":"dance"}`), &out); err != nil || !strings.Contains(out.String(), `unknown order \"dance\"`) {
+	if err := ServeKeeper(t.Context(), nil, strings.NewReader(`{"Do":"dance"}`), &out); err != nil || !strings.Contains(out.String(), `unknown order \"dance\"`) {
 		t.Errorf("%s, %v", &out, err)
 	}
-	if err := ServeKeeper(t.Context(), strings.NewReader(`dance`), io.Discard); err == nil {
+	if err := ServeKeeper(t.Context(), nil, strings.NewReader(`dance`), io.Discard); err == nil {
 		t.Error("input that is not an order was accepted")
 	}
 }
@@ -130,7 +129,7 @@ func TestHoldRefused(t *testing.T) {
 func TestCloseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Second, begun: time.Now(), stallFrom: 10 * time.Second, stallUntil: time.Hour}
-		r := &run{ctx: t.Context(), p: Params{Timeout: time.Minute}, tell: func(string) {}, dial: f.dial}
+		r := &run{ctx: t.Context(), p: Params{Timeout: time.Minute}, tell: func(string) {}, target: Target{Dial: f.dial}}
 		open := func() []*client.Client {
 			clients, err := r.openAll(t.Context(), 100, func(int) client.Config { return client.Config{Servers: []string{"a"}} }, func(int, *client.Client) {})
 			if err != nil {

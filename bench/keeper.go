@@ -99,10 +99,10 @@ func (w *keeper) abandon() {
 	_ = w.cmd.Wait() // its exit status does not matter
 }
 
-// ServeKeeper is the body of a process that Config.Keeper starts. It holds sessions as the orders
-// on in say, and answers on out, until in ends.
-func ServeKeeper(ctx context.Context, in io.Reader, out io.Writer) error {
-	h := newHolding(&run{ctx: ctx, tell: func(string) {}})
+// ServeKeeper is the body of a process that Target.Keeper starts. It holds sessions as the orders
+// on in say, and answers on out, until in ends. It connects with dial, or over TCP if that is nil.
+func ServeKeeper(ctx context.Context, dial Dial, in io.Reader, out io.Writer) error {
+	h := newHolding(&run{ctx: ctx, target: Target{Dial: dial}, tell: func(string) {}})
 	defer h.abandon()
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	for {

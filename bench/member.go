@@ -67,8 +67,8 @@ func (r *run) mode(addr string) (string, error) {
 
 // connect opens a connection to a server.
 func (r *run) connect(ctx context.Context, addr string) (net.Conn, error) {
-	if r.dial != nil {
-		return r.dial(ctx, addr)
+	if r.target.Dial != nil {
+		return r.target.Dial(ctx, addr)
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }

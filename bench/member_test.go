@@ -31,7 +31,7 @@ func TestMembers(t *testing.T) {
 		{"leader", []string{"e:1"}, "ask e:1 for its role: refused"},
 	} {
 		r := &run{ctx: t.Context(), p: Params{Member: c.member}, target: Target{Servers: c.among}}
-		r.dial = func(_ context.Context, addr string) (net.Conn, error) {
+		r.target.Dial = func(_ context.Context, addr string) (net.Conn, error) {
 			text, ok := says[addr]
 			if !ok {
 				return nil, errors.New("refused")

@@ -19,13 +19,13 @@ func TestNothingListens(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		_, err := Run(t.Context(), Config{Target: Target{Servers: []string{"a:1", "b:2"}}, Params: p, dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		_, err := Run(t.Context(), Config{Params: p, Target: Target{Servers: []string{"a:1", "b:2"}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 			if addr == "a:1" {
 				return nil, errors.New("refused")
 			}
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}})
+		}}})
 		if err == nil || !strings.Contains(err.Error(), "a:1: refused") || !strings.Contains(err.Error(), "b:2: context deadline exceeded") {
 			t.Errorf("%v, want what each server said", err)
 		}
@@ -35,13 +35,13 @@ func TestNothingListens(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		f := fakeServer{begun: time.Now()}
-		r := &run{ctx: t.Context(), target: Target{Servers: []string{"silent:1", "fake:2"}}, dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		r := &run{ctx: t.Context(), target: Target{Servers: []string{"silent:1", "fake:2"}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 			if addr == "fake:2" {
 				return f.dial(ctx, addr)
 			}
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}}
+		}}}
 		begun := time.Now()
 		if err := r.reachable(); err != nil || time.Since(begun) != 0 {
 			t.Errorf("%v after %v, want none at once", err, time.Since(begun))

@@ -29,20 +29,23 @@ type Target struct {
 	Name    string
 	Servers []string // host:port of each member; connections are spread over them in turn
 	PIDs    []int    // their processes, if they run on this machine and their CPU time is to be measured
+	Dial    Dial     // nil: TCP
+	// Keeper is a command that calls ServeKeeper with the same Dial. If a run holds more sessions than one
+	// process may open files, it starts several of these. nil: there are none.
+	Keeper []string
 }
+
+// Dial opens a connection to a server, within ctx.
+type Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 // Config configures one run of one case.
 type Config struct {
 	Target   Target
 	Params   Params
 	Progress func(line string) // called twice a second with a line about the run; nil: not called
-	// Keeper is a command that calls ServeKeeper. If a run holds more sessions than one process may
-	// open files, it starts several of these. nil: there are none.
-	Keeper []string
 
-	dial  func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
-	sleep func(time.Duration)                                      // waits for the pacer; nil: nanosleep
-	room  int                                                      // connections of one process; 0: as many as it may open
+	sleep func(time.Duration) // waits for the pacer; nil: nanosleep
+	room  int                 // connections of one process; 0: as many as it may open
 }
 
 const (
@@ -60,11 +63,9 @@ type run struct {
 	kind    kind
 	target  Target
 	procs   processes
-	room    int // how many connections this process may have
-	keeper  []string
+	room    int       // how many connections this process may have
 	keepers processes // processes that hold sessions, which count as part of this tool
 	tell    func(string)
-	dial    func(ctx context.Context, addr string) (net.Conn, error)
 	sleep   func(time.Duration)
 	homes   []string       // the servers over which connections are spread
 	control *client.Client // creates and deletes nodes
@@ -84,8 +85,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	r := &run{
 		ctx: ctx, p: cfg.Params, kind: k, target: cfg.Target,
 		procs: processes{root: "/proc", pids: cfg.Target.PIDs}, tell: func(string) {},
-		keeper: cfg.Keeper, keepers: processes{root: "/proc"},
-		dial: cfg.dial, sleep: cfg.sleep, room: cfg.room,
+		keepers: processes{root: "/proc"}, sleep: cfg.sleep, room: cfg.room,
 	}
 	if r.sleep == nil {
 		r.sleep = nanosleep
@@ -154,7 +154,7 @@ func (r *run) cleanUp() error {
 func (r *run) open(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*r.p.Timeout+drainTime)
 	defer stop()
-	cfg.Timeout, cfg.Dial = r.p.Timeout, r.dial
+	cfg.Timeout, cfg.Dial = r.p.Timeout, r.target.Dial
 	return client.Open(ctx, cfg)
 }
 

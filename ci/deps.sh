@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks for the Debian packages that make test needs: ZooKeeper, its clients and gcc. If this is root,
 # it installs those that are missing; otherwise it prints the command that does, and fails. With the
-# argument proof it also checks for those of make proof: Curator, systemd, Chromium, Prometheus, a JDK, docker-compose. A container
+# argument proof it also checks for those of make proof: Curator, systemd, Chromium, Prometheus, openssl, a JDK, docker-compose. A container
 # engine must run already: none is installed or started.
 set -euo pipefail
 
@@ -13,12 +13,14 @@ program() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
 
 package zookeeper
 package python3-kazoo
+package python3-pure-sasl # for logins of kazoo
 package libzookeeper-mt-dev
 program gcc gcc libc6-dev
 if [ "${1:-}" = proof ]; then
   package libcurator-recipes-java
   package systemd # only to check the unit
   package prometheus
+  program openssl openssl
   program javac default-jdk-headless
   program chromium chromium
   [ "${ROLLCALL_NO_DOCKER:-}" = 1 ] || docker compose version >/dev/null 2>&1 || program docker-compose docker-compose

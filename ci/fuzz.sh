@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for FUZZTIME (default 3s) each. It also fails if a package has
+# Runs every fuzz target of the module for FUZZTIME (default 2s) each. It also fails if a package has
 # fewer targets than ci/least-tests says.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/suite.sh
 
-fuzztime=${FUZZTIME:-3s}
+fuzztime=${FUZZTIME:-2s}
 [[ $fuzztime =~ [1-9] ]] || { echo "FUZZTIME=$fuzztime: want a time or a count above 0" >&2; exit 2; }
 
 out=$(mktemp) passed=$(mktemp)

@@ -91,7 +91,7 @@ schedules() {
 
 # drills runs whole ensembles with faults inside the test process. ROLLCALL_SCHEDULES sets the number of
 # schedules; the default is the test's. race-drills does the same, and the cases, under the race
-# detector. It always plays 40 schedules, because each takes seven times as long. make proof runs only
+# detector. It always plays 20 schedules, because each takes seven times as long. make proof runs only
 # race-drills; schedules plays more of them at full speed.
 drills() {
   local packages
@@ -101,7 +101,7 @@ drills() {
 race-drills() {
   local packages
   packages=$(drilled_packages) || return
-  ROLLCALL_SCHEDULES=40 raced "drills cases" $packages rollcall/integration/cases | quiet
+  ROLLCALL_SCHEDULES=20 raced "drills cases" $packages rollcall/integration/cases | quiet
 }
 drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|trials|hostile|differential|applications|console)'; }
 

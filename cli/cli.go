@@ -53,5 +53,5 @@ var groups = []*cobra.Group{
 // commands makes each command of this package.
 var commands = []func(World) *cobra.Command{
 	newStatus, newSessions, newSession, newWhoOwns, newWhy, newConnections, newWatches, newWord, newLogLevel, newDrain, newBundle, newShell,
-	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newWatch, newDump, newLoad,
+	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newWatch, newDump, newLoad, newHash,
 }

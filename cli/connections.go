@@ -49,6 +49,7 @@ func connectionColumns(now time.Time) []Column[api.Connection] {
 	return []Column[api.Connection]{
 		{Name: "member", Right: true, Cell: func(c api.Connection) string { return member(c.Member) }},
 		{Name: "address", Cell: func(c api.Connection) string { return c.Address }},
+		{Name: "tls", Cell: func(c api.Connection) string { return orDash(c.TLS) }},
 		{Name: "session", Cell: func(c api.Connection) string { return orDash(c.Session) }},
 		{Name: "age", Right: true, Cell: func(c api.Connection) string { return age(now, c.Established) }},
 		{Name: "received", Right: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Received, 10) }},
@@ -60,6 +61,7 @@ func connectionColumns(now time.Time) []Column[api.Connection] {
 		{Name: "number", Wide: true, Right: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Number, 10) }},
 		{Name: "timeout", Wide: true, Right: true, Cell: func(c api.Connection) string { return millis(&c.TimeoutMs) }},
 		{Name: "zxid", Wide: true, Right: true, Cell: func(c api.Connection) string { return c.LastZxid }},
+		{Name: "cipher", Wide: true, Cell: func(c api.Connection) string { return orDash(c.Cipher) }},
 	}
 }
 

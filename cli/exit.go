@@ -72,7 +72,7 @@ var answers = []struct {
 }{
 	{Unknown, []error{client.ErrConnectionLost, jute.OperationTimeout}},
 	{NotFound, []error{jute.NoNode, jute.NoWatcher}},
-	{Refused, []error{jute.NoAuth, jute.AuthFailed}},
+	{Refused, []error{jute.NoAuth, jute.AuthFailed, jute.SessionClosedRequireSaslAuth}},
 	{Conflict, []error{jute.NodeExists, jute.BadVersion, jute.NotEmpty, jute.NoChildrenForEphemerals}},
 	{NoMember, []error{client.ErrNotConnected}},
 }

@@ -138,7 +138,7 @@ func (f *fakeMember) mux() http.Handler {
 		if strings.Contains(r.FormValue("address"), "/") {
 			return &api.Error{Status: 400, Text: "allowed are an IP address, and one with a port"}
 		}
-		return pageOf(r, []api.Connection{*f.sessions[0].Connection, {Member: 2, Number: 9, Address: "[fd00::7]:41234", Established: ago(time.Second), LastZxid: "0x0"}})
+		return pageOf(r, []api.Connection{*f.sessions[0].Connection, {Member: 2, Number: 9, TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", Address: "[fd00::7]:41234", Established: ago(time.Second), LastZxid: "0x0"}})
 	})
 	handle("GET /v1/owner", func(r *http.Request) any {
 		if o, there := f.owners[r.FormValue("path")]; there {
@@ -179,7 +179,7 @@ func (f *fakeMember) status() api.List[api.Member] {
 			{
 				Member: 2, Role: "follower", Leader: 1, Term: 4, Clients: "10.0.1.2:2181", Quorum: "b:2888", Election: "b:3888", Zxid: "0x4000000a1", Applied: 90, Committed: 91,
 				Sessions: 1, Connections: 1, DataBytes: 510, LogBytes: 1000, Digest: "unknown", Version: "0.1.0", Started: ago(70 * time.Second), ClockMs: -20,
-				Joining: true, Drained: true, Stalled: "the disk hangs\x1b[0m", Damaged: "entry 7",
+				Joining: true, Drained: true, NoMemory: true, Stalled: "the disk hangs\x1b[0m", Damaged: "entry 7",
 			},
 			{
 				Member: 1, Role: "leader", Leader: 1, Term: 4, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Zxid: "0x4000000a1", Applied: 91, Committed: 91, Lag: ptr(uint64(0)),

@@ -15,6 +15,8 @@ import (
 	"rollcall/api"
 	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/sasl"
+	"rollcall/secretfile"
 )
 
 const (
@@ -34,6 +36,8 @@ type Link struct {
 	admin     string
 	tokenFile string
 	auth      []string
+	jaas      string
+	tls       TLS
 }
 
 // NewLink returns a Link whose settings come from the variables and defaults.
@@ -57,25 +61,20 @@ func (l *Link) registerHosts(cmd *cobra.Command, hosts string) {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&l.auth, "auth", nil, "`scheme:identity` such as digest:user:password, as addauth takes them; may be repeated (ROLLCALL_AUTH)")
 	_ = cmd.RegisterFlagCompletionFunc("auth", cobra.NoFileCompletions) // the flag is there
+	fs.StringVar(&l.jaas, "jaas", "", "JAAS `file` whose section Client has the user and password of a login by SASL, as zkCli.sh reads it (ROLLCALL_JAAS)")
+	share(fs, "jaas")
 }
 
-// registerAddresses adds the flag --hosts alone to cmd.
+// registerAddresses adds --hosts, and the flags for TLS, to cmd.
 func (l *Link) registerAddresses(cmd *cobra.Command, hosts string) {
 	cmd.Flags().StringVar(&l.hosts, "hosts", "", hosts+" (ROLLCALL_HOSTS; default "+defaultHosts+")")
 	_ = cmd.RegisterFlagCompletionFunc("hosts", cobra.NoFileCompletions) // the flag is there
-}
-
-// setting returns the value of a flag, or that of its variable.
-func (l *Link) setting(flag, variable string) string {
-	if flag != "" {
-		return flag
-	}
-	return l.world.Getenv(variable)
+	l.tls.Register(cmd, "")
 }
 
 // hostsText returns what --hosts says.
 func (l *Link) hostsText() string {
-	if text := l.setting(l.hosts, "ROLLCALL_HOSTS"); text != "" {
+	if text := l.world.setting(l.hosts, "ROLLCALL_HOSTS"); text != "" {
 		return text
 	}
 	return defaultHosts
@@ -122,7 +121,7 @@ func (l *Link) identities() ([]client.Auth, error) {
 
 // authorization returns the value of the header of that name, or "" if there are no credentials for it.
 func (l *Link) authorization() (string, error) {
-	if name := l.setting(l.tokenFile, "ROLLCALL_TOKEN_FILE"); name != "" {
+	if name := l.world.setting(l.tokenFile, "ROLLCALL_TOKEN_FILE"); name != "" {
 		token, err := readToken(name)
 		return "Bearer " + token, err
 	}
@@ -155,14 +154,42 @@ func readToken(name string) (string, error) {
 	return token, nil
 }
 
-// Config returns the configuration of a session with the members, which shows the identities of --auth.
+// Config returns the configuration of a session with the members, which logs in as --jaas says and shows the identities of --auth.
 func (l *Link) Config() (client.Config, error) {
 	hosts, err := l.Hosts()
 	if err != nil {
 		return client.Config{}, err
 	}
 	auth, err := l.identities()
-	return client.Config{Servers: hosts, Auth: auth}, err
+	if err != nil {
+		return client.Config{}, err
+	}
+	login, err := l.login()
+	if err != nil {
+		return client.Config{}, err
+	}
+	dial, err := l.tls.Dialer(l.world)
+	return client.Config{Servers: hosts, Login: login, Auth: auth, Dial: dial}, err
+}
+
+// loginSection is the section of a JAAS file that ZooKeeper's clients log in with.
+const loginSection = "Client"
+
+// login returns the user of --jaas, or nil.
+func (l *Link) login() (*client.Login, error) {
+	path := l.world.setting(l.jaas, "ROLLCALL_JAAS")
+	if path == "" {
+		return nil, nil
+	}
+	file, err := secretfile.Read(path, sasl.MaxFile)
+	var who client.Login
+	if err == nil {
+		who.User, who.Password, err = sasl.ParseClient(file.Text, loginSection)
+	}
+	if err != nil {
+		return nil, With(WrongUse, fmt.Errorf("--jaas %s: %w", path, err))
+	}
+	return &who, nil
 }
 
 // openSession opens a session as client.Open does. It waits for at most openTime.
@@ -175,11 +202,11 @@ func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Clie
 	case err == nil:
 		return c, nil
 	case StatusOf(err) == Refused:
-		return nil, fmt.Errorf("an identity of --auth is refused: %w", err)
+		return nil, fmt.Errorf("the login of --jaas or an identity of --auth is refused: %w", err)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	return nil, With(NoMember, fmt.Errorf("no member takes a session at %s within %v: %w; --hosts names others", strings.Join(cfg.Servers, ","), openTime, err))
+	return nil, With(NoMember, fmt.Errorf("no member takes a session at %s within %v: %w; %s", strings.Join(cfg.Servers, ","), openTime, err, adviceOnTLS(err)))
 }
 
 // Admin returns a client of a member's port for operators: of the first that --admin names, or else of one
@@ -225,7 +252,7 @@ func (l *Link) named() (auth string, bases []string, err error) {
 	if auth, err = l.authorization(); err != nil {
 		return "", nil, err
 	}
-	text := l.setting(l.admin, "ROLLCALL_ADMIN")
+	text := l.world.setting(l.admin, "ROLLCALL_ADMIN")
 	if text == "" {
 		return auth, nil, nil
 	}

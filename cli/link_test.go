@@ -202,3 +202,40 @@ func TestStopped(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A command logs in with the section Client of a JAAS file. An error names the flag and shows no password.
+func TestLogin(t *testing.T) {
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "client.jaas")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const module = " {org.apache.zookeeper.server.auth.DigestLoginModule required username=\"bob\" password=\"bobsecret\";};"
+	good := file("Client" + module)
+	for _, tt := range []struct {
+		env, args []string
+		user      string
+		want      string // a part of the error
+	}{
+		{nil, nil, "", ""},
+		{nil, []string{"--jaas", good}, "bob", ""},
+		{[]string{"ROLLCALL_JAAS=" + good}, nil, "bob", ""},
+		{[]string{"ROLLCALL_JAAS=/nowhere"}, []string{"--jaas", good}, "bob", ""},
+		{nil, []string{"--jaas", "/nowhere"}, "", "--jaas /nowhere: "},
+		{nil, []string{"--jaas", t.TempDir()}, "", "this is not a file"},
+		{nil, []string{"--jaas", file("Server" + module)}, "", `no section "Client"`},
+		{nil, []string{"--jaas", file("Client" + module + "x")}, "", "line 1: "},
+	} {
+		cfg, err := linkOf(t, tt.env, tt.args...).Config()
+		switch {
+		case tt.want != "" && (err == nil || StatusOf(err) != WrongUse || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret")):
+			t.Errorf("%q: %v, want %s", tt.args, err, tt.want)
+		case tt.want == "" && (err != nil || (cfg.Login != nil) != (tt.user != "")):
+			t.Errorf("%q: %v, %v", tt.args, cfg.Login, err)
+		case tt.user != "" && *cfg.Login != (client.Login{User: "bob", Password: "bobsecret"}):
+			t.Errorf("%q: %v", tt.args, *cfg.Login)
+		}
+	}
+}

@@ -85,12 +85,14 @@ var codeTexts = []struct {
 }{
 	{jute.NoNode, "there is no such node"},
 	{jute.NoAuth, "its access control list does not allow it; --auth scheme:identity shows another identity"},
+	{jute.SessionClosedRequireSaslAuth, "the servers serve only clients that have logged in; --jaas FILE logs in by SASL, --auth scheme:identity shows another identity"},
 	{jute.NodeExists, "there is such a node already"},
 	{jute.NotEmpty, "the node has children; rm -r deletes them, too"},
 	{jute.BadVersion, "the node has another version; rollcall stat shows it"},
 	{jute.NoChildrenForEphemerals, "the parent is an ephemeral node, which cannot have children"},
 	{jute.InvalidACL, "the servers do not accept this access control list: an entry has a scheme or id that they do not know, or it is auth and no identity was shown"},
 	{jute.QuotaExceeded, "a quota does not allow it"},
+	{jute.NoRoom, "there is no room for more data: dataQuota or the member's memoryLimit is reached; rollcall status says which"},
 	{jute.NotReadOnly, "the server is read-only at present"},
 }
 

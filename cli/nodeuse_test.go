@@ -18,31 +18,24 @@ import (
 	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/jute"
+	"rollcall/logs/logtest"
 )
 
 // live is an output that a test can wait for.
 type live struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	logtest.Buffer
 	more chan struct{} // has room for one
 }
 
 func newLive() *live { return &live{more: make(chan struct{}, 1)} }
 
 func (l *live) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	n, err := l.Buffer.Write(p)
 	select {
 	case l.more <- struct{}{}:
 	default:
 	}
-	return l.text.Write(p)
-}
-
-func (l *live) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	return n, err
 }
 
 // wait waits until so many lines have been printed.
@@ -158,15 +151,21 @@ func TestWatch(t *testing.T) {
 // awaitWatch waits until somebody watches a node.
 func awaitWatch(t *testing.T, s subtree.Space, path string) {
 	t.Helper()
+	awaitWatched(t, s, path, true)
+}
+
+// awaitWatched waits until somebody watches a node, or nobody does.
+func awaitWatched(t *testing.T, s subtree.Space, path string, want bool) {
+	t.Helper()
 	watched := func() bool {
 		state := oneMember.State()
 		state.RLock()
 		defer state.RUnlock()
 		return state.Watched(s.Full(path))
 	}
-	for end := time.Now().Add(time.Minute); !watched(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); watched() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("nobody watches %s", path)
+			t.Fatalf("%s is watched: %t, want %t", path, !want, want)
 		}
 	}
 }
@@ -225,6 +224,20 @@ func TestWatchJSON(t *testing.T) {
 		if fits(t, "watch", out.String()); strings.Count(out.String(), `"zxid":"0x`) != len(paths) {
 			t.Errorf("after %q printed %s", paths, out)
 		}
+		awaitWatched(t, s, "/a", false) // or the next step takes this watch for its own
+	}
+}
+
+// Ctrl-C before the watch is set leaves an array without events.
+func TestWatchStoppedAtOnce(t *testing.T) {
+	w, s := nodeWorld(t)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	out := newLive()
+	c := &watching{nodes: newNodes(w), events: make(chan eventRow, 1), ended: make(chan error, 1)}
+	c.Out, c.format = out, "json"
+	if err := c.run(ctx, s, []string{"/a"}); err != nil || strings.TrimSpace(out.String()) != "[]" {
+		t.Errorf("printed %q, %v", out, err)
 	}
 }
 
@@ -448,6 +461,15 @@ func TestUnread(t *testing.T) {
 		if err := on(t, w, line); StatusOf(err) != Refused || !strings.Contains(err.Error(), ": /a/b: its access control list does not allow it") {
 			t.Errorf("%s: %v", line, err)
 		}
+	}
+}
+
+// A command that has not logged in where it must says which flag does that.
+func TestLoginRequired(t *testing.T) {
+	answer := &client.Error{Op: jute.OpGetChildren, Path: "/a", Err: jute.SessionClosedRequireSaslAuth}
+	err := explainedNode("ls", subtree.Space{}, false, answer)
+	if StatusOf(err) != Refused || !strings.HasPrefix(err.Error(), "ls: /a: ") || !strings.Contains(err.Error(), "--jaas FILE") {
+		t.Errorf("status %d, %v", StatusOf(err), err)
 	}
 }
 

@@ -6,6 +6,8 @@ import "time"
 type Health struct {
 	Address string `json:"address"` // host:port where the member takes clients
 	Role    string `json:"role"`    // "leader", "follower" or "standalone"
+
+	Problems []string `json:"problems"` // what is wrong with the member although it serves clients, such as "members are not authenticated"
 }
 
 // Version is what rollcall version prints with -o json.

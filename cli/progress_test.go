@@ -13,57 +13,37 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/logs/logtest"
 )
-
-// lockedBuffer is a terminal on which several goroutines write.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(text []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(text)
-}
-
-// take returns what was written since the last call.
-func (b *lockedBuffer) take() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	text := b.text.String()
-	b.text.Reset()
-	return text
-}
 
 // A command that takes longer than two seconds shows its progress on a terminal, and removes the line when it is done.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, out, _ := testWorld()
-		errs := new(lockedBuffer)
+		errs := new(logtest.Buffer)
 		w.Err, w.ErrTerminal = errs, true
 		w = WithProgress(w)
 		p := NewProgress(w, "nodes", 200)
 		p.Add(50)
 		time.Sleep(progressAfter - time.Millisecond)
 		synctest.Wait()
-		if text := errs.take(); text != "" {
+		if text := errs.Take(); text != "" {
 			t.Errorf("too early: %q", text)
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if text, want := errs.take(), clearLine+"   2 s  [=======                       ] 50 of 200 nodes"; text != want {
+		if text, want := errs.Take(), clearLine+"   2 s  [=======                       ] 50 of 200 nodes"; text != want {
 			t.Errorf("%q, want %q", text, want)
 		}
 		p.Expect(0)
 		time.Sleep(progressEvery)
 		synctest.Wait()
-		if text, want := errs.take(), clearLine+"   2 s  50 nodes"; text != want {
+		if text, want := errs.Take(), clearLine+"   2 s  50 nodes"; text != want {
 			t.Errorf("%q, want %q", text, want)
 		}
 		p.Done()
 		p.Done()
-		if text := errs.take(); text != clearLine || out.Len() > 0 {
+		if text := errs.Take(); text != clearLine || out.Len() > 0 {
 			t.Errorf("at the end %q", text)
 		}
 	})
@@ -74,7 +54,7 @@ func TestNoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, terminal := range []bool{false, true} {
 			w, _, _ := testWorld()
-			errs := new(lockedBuffer)
+			errs := new(logtest.Buffer)
 			w.Err, w.ErrTerminal = errs, terminal
 			w = WithProgress(w)
 			p := NewProgress(w, "nodes", 0)
@@ -82,7 +62,7 @@ func TestNoProgress(t *testing.T) {
 				time.Sleep(time.Minute)
 			}
 			p.Done()
-			if text := errs.take(); text != "" {
+			if text := errs.Take(); text != "" {
 				t.Errorf("terminal %t: %q", terminal, text)
 			}
 		}
@@ -116,12 +96,12 @@ func TestProgressFits(t *testing.T) {
 			{nil, strings.Repeat("x", 80), "   2 s  waiting for " + strings.Repeat("x", 59)},
 		} {
 			w, _, _ := testWorld()
-			screen := new(lockedBuffer)
+			screen := new(logtest.Buffer)
 			w.Err, w.ErrTerminal, w.Columns = screen, true, tt.columns
 			p := waiting(WithProgress(w), tt.what)
 			time.Sleep(progressAfter)
 			synctest.Wait()
-			if got := screen.take(); got != clearLine+tt.want {
+			if got := screen.Take(); got != clearLine+tt.want {
 				t.Errorf("%s: %q, want %q", tt.what, got, tt.want)
 			}
 			p.Done()
@@ -144,14 +124,14 @@ func TestOneOf(t *testing.T) {
 func TestProgressGoesAround(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _, _ := testWorld()
-		screen := new(lockedBuffer)
+		screen := new(logtest.Buffer)
 		w.Out, w.Err, w.OutTerminal, w.ErrTerminal = screen, screen, true, true
 		w = WithProgress(w)
 		after := func(d time.Duration, want string) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
-			if got := screen.take(); got != want {
+			if got := screen.Take(); got != want {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
@@ -178,7 +158,7 @@ func TestProgressGoesAround(t *testing.T) {
 
 // shownLine is a terminal that closes shown when the line for progress appears.
 type shownLine struct {
-	lockedBuffer
+	logtest.Buffer
 	once  sync.Once
 	shown chan struct{}
 }
@@ -187,7 +167,7 @@ func (s *shownLine) Write(text []byte) (int, error) {
 	if strings.Contains(string(text), " s  ") {
 		s.once.Do(func() { close(s.shown) })
 	}
-	return s.lockedBuffer.Write(text)
+	return s.Buffer.Write(text)
 }
 
 // holds passes a connection on to the shared member. Everything after the first message, which opens a session,
@@ -260,7 +240,7 @@ func TestProgressOfCommands(t *testing.T) {
 			if err := onArgs(t.Context(), w, args...); err != nil && args[0] != "drain" { // the fake does not take it
 				t.Errorf("%s: %v", command, err)
 			}
-			text := screen.take()
+			text := screen.Take()
 			line := strings.LastIndex(text, " s  ")
 			if line < 0 || !strings.Contains(text[line:], clearLine) || strings.Contains(out.String(), clearLine) {
 				t.Errorf("%s: on the terminal %q, printed %q", command, text, out)

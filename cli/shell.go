@@ -50,9 +50,17 @@ func (l *Link) shellConfig(words []string) (shell.Config, error) {
 	if err != nil {
 		return shell.Config{}, err
 	}
+	login, err := l.login()
+	if err != nil {
+		return shell.Config{}, err
+	}
+	dial, err := l.tls.Dialer(l.world)
+	if err != nil {
+		return shell.Config{}, err
+	}
 	w := l.world
 	cfg := shell.Config{
-		Hosts: l.hostsText(), Auth: auth, In: w.In, Out: w.Out, Err: w.Err,
+		Hosts: l.hostsText(), Login: login, Auth: auth, Dial: dial, In: w.In, Out: w.Out, Err: w.Err,
 		InTerminal: w.InTerminal, OutTerminal: w.OutTerminal, ErrTerminal: w.ErrTerminal,
 		Colors: w.colours(), Size: w.Size, Visible: Visible,
 	}

@@ -156,6 +156,12 @@ func problemText(m memberRow) string {
 	if m.Joining {
 		problems = append(problems, "joining: it copies the data")
 	}
+	if m.Exposed != "" {
+		problems = append(problems, m.Exposed)
+	}
+	if m.NoMemory {
+		problems = append(problems, "short of memory: it refuses writes that add data")
+	}
 	if m.Drained {
 		problems = append(problems, "drained: it takes no clients")
 	}

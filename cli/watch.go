@@ -103,8 +103,8 @@ func (c *watching) run(ctx context.Context, s subtree.Space, args []string) erro
 	if c.recursive {
 		mode = jute.AddWatchPersistentRecursive
 	}
-	if err := s.Write(ctx, func(ctx context.Context) error { return s.Client.AddWatch(ctx, s.Full(args[0]), mode) }); err != nil {
-		return err
+	if err := s.Write(ctx, func(ctx context.Context) error { return s.Client.AddWatch(ctx, s.Full(args[0]), mode) }); err != nil && ctx.Err() == nil {
+		return err // after Ctrl-C there are no events, and JSON and YAML say that, too
 	}
 	switch rows := c.rows(ctx); c.format {
 	case "json":

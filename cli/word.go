@@ -44,15 +44,19 @@ func newWord(w World) *cobra.Command {
 			if !fourLetters.MatchString(args[0]) {
 				return With(WrongUse, fmt.Errorf("word: %.100q is not a word of four letters; docs/words.md lists them", args[0]))
 			}
+			dial, err := link.tls.Dialer(w)
+			if err != nil {
+				return err
+			}
 			if !out.Text() {
-				return printAnswers(cmd.Context(), w, out, hosts, args[0])
+				return printAnswers(cmd.Context(), w, dial, out, hosts, args[0])
 			}
 			var failed []error
 			for i, addr := range hosts {
 				if len(hosts) > 1 {
 					_, _ = fmt.Fprintln(w.Out, map[bool]string{true: "\n"}[i > 0]+addr) // the answer's error counts
 				}
-				failed = append(failed, askWord(cmd.Context(), w, addr, args[0], func(answer *bufio.Reader) error { return copyVisible(w.Out, answer) }))
+				failed = append(failed, askWord(cmd.Context(), w, dial, addr, args[0], func(answer *bufio.Reader) error { return copyVisible(w.Out, answer) }))
 			}
 			return errors.Join(failed...)
 		},
@@ -71,13 +75,13 @@ type wordAnswer struct {
 
 // printAnswers prints a row for each server that answers. It asks a server when the answer of the one before is
 // printed. If none answers, it prints nothing.
-func printAnswers(ctx context.Context, w World, out *Output, hosts []string, word string) error {
+func printAnswers(ctx context.Context, w World, dial Dialer, out *Output, hosts []string, word string) error {
 	var failed []error
 	answered := 0
 	err := Print(out, nil, func(yield func(wordAnswer, error) bool) {
 		for _, addr := range hosts {
 			text := new(strings.Builder)
-			if err := askWord(ctx, w, addr, word, func(answer *bufio.Reader) error { return copyBounded(text, answer) }); err != nil {
+			if err := askWord(ctx, w, dial, addr, word, func(answer *bufio.Reader) error { return copyBounded(text, answer) }); err != nil {
 				failed = append(failed, err)
 				continue
 			}
@@ -96,9 +100,9 @@ func printAnswers(ctx context.Context, w World, out *Output, hosts []string, wor
 }
 
 // askWord sends a word to the member at addr, and shows that it waits. take reads the answer.
-func askWord(ctx context.Context, w World, addr, word string, take func(answer *bufio.Reader) error) error {
+func askWord(ctx context.Context, w World, dial Dialer, addr, word string, take func(answer *bufio.Reader) error) error {
 	defer waiting(w, addr).Done()
-	if err := sendWord(ctx, addr, word, take); err != nil {
+	if err := sendWord(ctx, dial, addr, word, take); err != nil {
 		return fmt.Errorf("word: %s: %w", addr, err)
 	}
 	return nil
@@ -116,10 +120,12 @@ func copyBounded(out io.Writer, in io.Reader) error {
 }
 
 // sendWord sends a word to the member at addr. take reads the answer.
-func sendWord(ctx context.Context, addr, word string, take func(answer *bufio.Reader) error) error {
+func sendWord(ctx context.Context, dial Dialer, addr, word string, take func(answer *bufio.Reader) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	conn, err := (&net.Dialer{Timeout: wordTime}).DialContext(ctx, "tcp", addr)
+	within, cancel := context.WithTimeout(ctx, wordTime)
+	defer cancel()
+	conn, err := dial(within, addr)
 	if err != nil {
 		return With(NoMember, err)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -21,6 +22,8 @@ type World struct {
 	InTerminal, OutTerminal, ErrTerminal bool
 	// Size returns the columns and lines of the terminal. It is nil if Out is none.
 	Size func() (columns, lines int)
+	// Password asks on the terminal that In is, and returns what is typed without an echo. It is nil if In is none.
+	Password func(prompt string) (string, error)
 	// Columns returns the columns of the terminal that Err is. It is nil if they are not known.
 	Columns func() int
 
@@ -33,6 +36,14 @@ func Process() World {
 	w := World{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Environ(), Now: time.Now,
 		InTerminal: term.IsTerminal(int(os.Stdin.Fd())), OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+	if w.InTerminal {
+		w.Password = func(prompt string) (string, error) {
+			_, _ = fmt.Fprint(os.Stderr, prompt) // the output may be a file
+			text, err := term.ReadPassword(int(os.Stdin.Fd()))
+			_, _ = fmt.Fprintln(os.Stderr)
+			return string(text), err
+		}
 	}
 	if w.OutTerminal {
 		w.Size = func() (columns, lines int) { return sizeOf(os.Stdout) }
@@ -68,6 +79,14 @@ func (w World) Getenv(name string) string {
 		return ""
 	}
 	return w.Env[i][len(name)+1:]
+}
+
+// setting returns the value of a flag, or that of its variable.
+func (w World) setting(flag, variable string) string {
+	if flag != "" {
+		return flag
+	}
+	return w.Getenv(variable)
 }
 
 // colours reports whether the output may have colours: on a terminal that can show them, unless the

@@ -47,7 +47,8 @@ type Config struct {
 	Shuffle bool          // try the servers in a random order, drawn once
 	Timeout time.Duration // the session timeout to ask for; 0: DefaultTimeout
 	Resume  *Resume       // resume this session instead of opening a new one
-	Auth    []Auth        // identities to send first on every connection
+	Login   *Login        // the user to log in by SASL, first on every connection; nil: none
+	Auth    []Auth        // identities to send first on every connection, after the login
 
 	// MaxInFlight is how many requests may be in flight; 0: DefaultMaxInFlight.
 	MaxInFlight int
@@ -145,7 +146,7 @@ type Client struct {
 // Open connects to one of the servers. It returns when the session exists and its identities are
 // accepted. It tries the servers in turn until ctx ends, so give ctx a deadline. If ctx ends, the
 // error is ctx's, with the last failure. If the session to resume is gone, the error is ErrExpired.
-// If an identity is refused, it is jute.AuthFailed.
+// If the login or an identity is refused, it is jute.AuthFailed.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
 	c, err := newClient(cfg)
 	if err != nil {

@@ -185,9 +185,14 @@ func (l *link) handshake() error {
 		return fmt.Errorf("%w: session %v instead of %v", ErrProtocol, resp.SessionID, session.ID)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.session = Resume{ID: resp.SessionID, Password: append([]byte(nil), resp.Passwd...)}
 	c.timeout = time.Duration(resp.TimeOut) * time.Millisecond
+	c.mu.Unlock()
+	if err := l.logIn(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, a := range c.cfg.Auth {
 		l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, a.packet())
 		l.opening++

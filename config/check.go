@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"rollcall/api"
+	"rollcall/secretfile"
 )
 
 // Verdict says what came of a key.
@@ -42,23 +44,63 @@ type Report struct {
 	Config   Config    // complete if there is no error; its Keys are there if the sources could be read
 	Warnings []Warning // as of Load
 	Errors   []error   // why a member does not start with it; Load returns the first one
+	// FilesKnown reports whether Config names all files that a member would read. It is false if a value is
+	// refused or keys do not fit together, because Config lacks what follows from them then.
+	FilesKnown bool
 }
 
 // Check reads a configuration as Load does, and goes on after an error, so that it reports all that is
-// wrong with single keys. What concerns several keys is checked if they are all right by themselves.
+// wrong with single keys. What concerns several keys is checked if they are all right by themselves, up to the
+// first error.
 func Check(file string, env []string, flags Flags) Report {
 	d, all, err := read(file, env, flags)
 	if err != nil {
 		return Report{Warnings: all.warnings, Errors: []error{err}} // a source cannot be read
 	}
-	failed := d.accept(all.list)
-	if len(failed) == 0 {
-		if err := d.finish(); err != nil {
-			failed = []error{err}
+	r := Report{Errors: d.accept(all.list)}
+	if len(r.Errors) == 0 {
+		failed := d.finish()
+		r.FilesKnown = failed == nil
+		for _, err := range []error{failed, d.finishLogin()} { // neither step needs the other
+			if err != nil {
+				r.Errors = append(r.Errors, err)
+			}
 		}
 	}
 	d.Keys = d.explain()
-	return Report{Config: d.Config, Warnings: d.warnings, Errors: failed}
+	r.Config, r.Warnings = d.Config, d.warnings
+	return r
+}
+
+// Add adds what is wrong with files that keys name. A member does not start with those that are not mild.
+func (r *Report) Add(faults []*secretfile.Fault) {
+	for _, f := range faults {
+		where := f.Key
+		if i := slices.IndexFunc(r.Config.Keys, func(k Key) bool { return k.Name == f.Key }); i >= 0 {
+			k := &r.Config.Keys[i]
+			where = k.From
+			k.note(f)
+		}
+		if f.Mild {
+			r.Warnings = append(r.Warnings, Warning{Where: where, Text: f.Error()})
+			continue
+		}
+		r.Errors = append(r.Errors, fmt.Errorf("%s: %w", where, f))
+	}
+}
+
+// note adds what is wrong with the file that the key names. What a member does not start with counts more.
+func (k *Key) note(f *secretfile.Fault) {
+	if k.Verdict == InForce || k.Verdict == Dangerous {
+		k.Verdict = Dangerous
+		if !f.Mild {
+			k.Verdict = Refused
+		}
+	}
+	if k.Why != "" {
+		k.Why += "; "
+	}
+	k.Why += f.Err.Error()
 }
 
 // outcome is a setting with what came of it.
@@ -104,6 +146,8 @@ func (d *draft) explainOne(o outcome) Key {
 		row.Verdict, row.Why = Refused, o.err.Error()
 	case o.warning != "":
 		row.Verdict, row.Why = NoEffect, k.doc
+	case d.exposed[o.setting.key] != "":
+		row.Verdict, row.Why = Dangerous, d.exposed[o.setting.key]
 	case k.risk != nil:
 		if row.Why = k.risk(d); row.Why != "" {
 			row.Verdict = Dangerous
@@ -161,6 +205,20 @@ func riskOfACL(d *draft) string {
 		return ""
 	}
 	return "every client may read and change every node"
+}
+
+func riskOfPlainMembers(d *draft) string {
+	if !d.Trust.Unify {
+		return ""
+	}
+	return "every process that reaches a port for members may be a member; set it to false once every member has ensembleSecretFile or sslQuorum"
+}
+
+func riskOfAnyHost(d *draft) string {
+	if !d.Trust.Certificates.AnyHost {
+		return ""
+	}
+	return "any certificate of the authority may speak as any member"
 }
 
 // loopback reports whether host is one that only this machine reaches.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,13 +20,15 @@ func TestCheckVerdicts(t *testing.T) {
 		{"snapCount=1", Refused, "allowed"},
 		{"leaderServes=no", NoEffect, "the leader takes clients, too"},
 		{"leaderServes=yes", InForce, ""},
-		{"sslQuorum=true", Refused, "TLS is not served yet"},
+		{"group.1=1:2", Refused, "counted by heads"},
 		{"snapcount=5000", Unknown, "no such key"},
 		{"DigestAuthenticationProvider.superDigest=" + digest, InForce, ""},
 		{"DigestAuthenticationProvider.superdigest=" + digest, Unknown, "no such key"},
 		{"metricsProvider.ssl.keyStore.password=secret", NoEffect, "ZooKeeper's providers"},
 		{"authProvider.1=secret", NoEffect, "Java classes"},
-		{"ssl.keyStore.password=secret", NoEffect, "TLS is not served yet"},
+		{"zookeeper.SASLAuthenticationProvider.superPassword=secret", NoEffect, "in the JAAS file"},
+		{"kerberos.removeHostFromPrincipal=true", NoEffect, "Kerberos is not served"},
+		{"ssl.sslProvider=secret", NoEffect, "no such key is known"},
 
 		{"tickTime=500", InForce, ""},
 		{"tickTime=499", Dangerous, "taken for a dead one"},
@@ -40,14 +43,28 @@ func TestCheckVerdicts(t *testing.T) {
 		{"admin.serverAddress=0.0.0.0", Dangerous, "no HTTPS yet"},
 		{"metricsProvider.className=org.apache.zookeeper.metrics.impl.DefaultMetricsProvider", InForce, ""},
 		{"metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", Dangerous, "can read the metrics"},
+		{"portUnification=false", InForce, ""},
+		{"portUnification=true", Dangerous, "may be a member"},
+		{"ssl.quorum.hostnameVerification=true", InForce, ""},
+		{"ssl.quorum.hostnameVerification=false", Dangerous, "any certificate of the authority"},
+		{"ssl.quorum.clientAuth=none", Refused, "always prove themselves"},
 		{"skipACL=no", InForce, ""},
 		{"skipACL=yes", Dangerous, "every client"},
+		{"java.security.auth.login.config=DIR/users", InForce, ""},
+		{"java.security.auth.login.config=DIR/open", Dangerous, "the file is open to others"},
+		{"allowSaslFailedClients=false", InForce, ""},
+		{"allowSaslFailedClients=true", Dangerous, "without an identity"},
+		{"enforce.auth.schemes=digest", InForce, ""},
+		{"enforce.auth.schemes=digest,ip", Dangerous, "none is refused"},
 	}
 	for _, tt := range tests {
-		dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=2181\n" + tt.line + "\n"})
+		dir, at := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=2181\n" + tt.line + "\n", "users": jaasText, "open": jaasText})
+		if err := os.Chmod(filepath.Join(dir, "open"), 0o604); err != nil {
+			t.Fatal(err)
+		}
 		file := filepath.Join(dir, "zoo.cfg")
 		r := Check(file, nil, Flags{})
-		name, value, _ := strings.Cut(tt.line, "=")
+		name, value, _ := strings.Cut(at(tt.line), "=")
 		var found []Key
 		for _, k := range r.Config.Keys {
 			if k.From == file+":3" {
@@ -73,7 +90,7 @@ func TestCheckVerdicts(t *testing.T) {
 
 // Every risk of the table has a value that shows it in the test above.
 func TestEveryRiskIsTested(t *testing.T) {
-	tested := "tickTime minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className skipACL"
+	tested := "tickTime minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes"
 	for i := range keys {
 		if k := &keys[i]; k.risk != nil && !strings.Contains(tested, k.name) {
 			t.Errorf("%s: add its dangerous value to TestCheckVerdicts, and its name here", k.name)

@@ -9,6 +9,7 @@ import (
 // Running is what conf shows of a member besides its settings.
 type Running struct {
 	ClientPort        int // where clients connect now: clientPort=0 leaves the choice to the system
+	SecurePort        int // where they connect over TLS; -1: nowhere
 	DataSize, LogSize int64
 	ID                uint32 // this and the rest only in an ensemble
 	ElectionPort      int    // server.N's third field
@@ -26,7 +27,7 @@ type confLine struct {
 // confLines are all lines but the list of members, in ZooKeeper's order.
 var confLines = []confLine{
 	{name: "clientPort", value: func(r *Running) string { return strconv.Itoa(r.ClientPort) }},
-	{name: "secureClientPort", value: func(*Running) string { return "-1" }}, // there is none
+	{name: "secureClientPort", value: func(r *Running) string { return strconv.Itoa(r.SecurePort) }},
 	{name: "dataDir"},
 	{name: "dataDirSize", value: func(r *Running) string { return text(r.DataSize) }},
 	{name: "dataLogDir"},

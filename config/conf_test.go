@@ -16,7 +16,7 @@ func TestConf(t *testing.T) {
 		Dir: "/data", LogDir: "/log", Tick: 2 * time.Second, InitLimit: 10, SyncLimit: 5,
 		MinTimeout: 4 * time.Second, MaxTimeout: 40 * time.Second, Limits: server.Limits{MaxClientConns: 60},
 	}
-	const first = "clientPort=2181 secureClientPort=-1 dataDir=/data dataDirSize=510 dataLogDir=/log dataLogSize=1000 tickTime=2000 "
+	const first = "clientPort=2181 secureClientPort=2281 dataDir=/data dataDirSize=510 dataLogDir=/log dataLogSize=1000 tickTime=2000 "
 	const second = " minSessionTimeout=4000 maxSessionTimeout=40000 clientPortListenBacklog=-1 "
 	for _, tt := range []struct {
 		name     string
@@ -33,7 +33,7 @@ func TestConf(t *testing.T) {
 			s.Limits.MaxClientConns = tt.conns
 			var lines []string
 			for _, line := range Conf(s, Running{
-				ClientPort: 2181, DataSize: 510, LogSize: 1000, ID: 3, ElectionPort: 3888, QuorumPort: 2888, Ensemble: tt.ensemble,
+				ClientPort: 2181, SecurePort: 2281, DataSize: 510, LogSize: 1000, ID: 3, ElectionPort: 3888, QuorumPort: 2888, Ensemble: tt.ensemble,
 			}) {
 				lines = append(lines, fmt.Sprintf("%s=%s", line.Name, line.Value))
 			}

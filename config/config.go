@@ -19,9 +19,12 @@ import (
 	"time"
 
 	"rollcall/admin"
+	"rollcall/audit"
+	"rollcall/digest"
 	"rollcall/leader"
 	"rollcall/logs"
 	"rollcall/quorum/disk"
+	"rollcall/quorum/trust"
 	"rollcall/server"
 	"rollcall/znode"
 )
@@ -39,8 +42,11 @@ type Settings struct {
 	MaxTimeout time.Duration // default 20 ticks
 
 	Limits      server.Limits
-	InFlight    int    // transactions sent and not yet applied here, over all connections; default 1,000
-	SuperDigest string // "super:" and the digest; "": there is no super user
+	InFlight    int        // transactions sent and not yet applied here, over all connections; default 1,000
+	SuperDigest string     // "super:" and the digest; "": there is no super user
+	Digest      digest.Alg // hashes passwords in the scheme digest; default SHA1
+	NoDigest    bool       // nobody can authenticate in the scheme digest
+	Login       server.Login
 	// LinearizableReads makes every read wait for a proof that the leader still leads, and until
 	// this member has applied what was committed by then. By default reads may be stale.
 	LinearizableReads bool
@@ -53,6 +59,10 @@ type Settings struct {
 	StoreStallLimit time.Duration
 	Reaping         leader.Reaping     // when containers and nodes with a time to live are removed; default: as in ZooKeeper
 	HTTP            admin.HTTPSettings // what operators reach over HTTP
+	Trust           trust.Settings     // how the connections between members are protected; default: they are plain
+	ClientTLS       ClientTLS          // for Config.SecureAddr
+	SuperSubject    string             // the subject of the super user's certificate; "": nobody is super by certificate
+	Audit           audit.Settings     // the log of what clients change; default: there is none
 	NewEnsemble     bool               // bootstrap with a majority of empty members instead of all
 }
 
@@ -66,11 +76,20 @@ type Config struct {
 	Servers        []Server // by id; none or one for a standalone server
 	Standalone     bool
 	ClientAddr     string // host:port where clients connect; "" for none, port 0 for any
+	SecureAddr     string // host:port where clients connect over TLS; "" for none, port 0 for any
 	Keys           []Key  // every key in the order of the table, and then those that are unknown
 	ListenOnAllIPs bool   // listen for members on all interfaces, not on the host of this member's line
 	Log            logs.Settings
+	Memory         MemoryLimit // of this process
 
 	newID uint32 // SaveMyID writes it to Dir/myid; 0: nothing
+}
+
+// MemoryLimit is how much memory this process may use before it refuses writes that add data. If both
+// fields are 0 there is no limit.
+type MemoryLimit struct {
+	Bytes   int64
+	Percent int // of the memory that the process may use; wins over Bytes
 }
 
 // Self returns this member's own server line, and whether there is one.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rollcall/keystore"
 	"rollcall/server"
 )
 
@@ -21,9 +22,13 @@ type draft struct {
 	where    map[string]string // key → where it was set
 	outcomes []outcome         // of all settings, in order
 	warnings []Warning
+	exposed  map[string]string // key → what is said of its file, which others may read
 
 	clientPort        int    // -1: not set
 	clientHost        string // clientPortAddress
+	securePort        int    // -1: not set
+	secureHost        string // secureClientPortAddress
+	enabledProtocols  keystore.Terms
 	standaloneEnabled bool
 	idFromHost        bool
 	dynamicFile       string
@@ -33,13 +38,18 @@ type draft struct {
 	metricsEnabled    bool
 	metricsHost       string
 	metricsPort       int
+	jaasFile          string
+	jaasSection       string
+	requireSASL       bool
+	enforceAuth       bool
+	enforced          []string // schemes
 }
 
 // newDraft returns a draft in which every key that is served has its default.
 func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft {
 	d := &draft{
-		name: name, vars: vars, flags: flags, warnings: warnings, where: make(map[string]string),
-		clientPort: -1, clientHost: allHosts,
+		name: name, vars: vars, flags: flags, warnings: warnings, where: make(map[string]string), exposed: make(map[string]string),
+		clientPort: -1, clientHost: allHosts, securePort: -1, secureHost: allHosts,
 	}
 	d.NewEnsemble = flags.newEnsemble
 	for i := range keys {
@@ -76,10 +86,11 @@ func (d *draft) accept(list []setting) (failed []error) {
 	return failed
 }
 
-// finish checks what concerns several settings, and sets the values that follow from them.
+// finish checks what concerns several settings, and sets the values that follow from them. finishLogin does
+// that for logins.
 func (d *draft) finish() error {
 	for _, step := range []func() error{
-		d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishClient, d.finishAdmin,
+		d.finishSecrets, d.finishDigest, d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -191,6 +202,19 @@ func (d *draft) finishServers() error {
 	return nil
 }
 
+// finishMembers checks that the stores with the certificates of members are named if they are read, and read if the
+// first of them is named.
+func (d *draft) finishMembers() error {
+	if key, err := d.Trust.Missing(); err != nil {
+		return fmt.Errorf("%s: %w", d.at(key), err)
+	}
+	const key = "ssl.quorum.keyStore.location"
+	if where := d.where[key]; where != "" && !d.Trust.SSL && !d.Trust.Unify {
+		d.warn(where, key+" has no effect without sslQuorum or portUnification")
+	}
+	return nil
+}
+
 // finishClient sets the address where clients connect.
 func (d *draft) finishClient() error {
 	if d.clientPort < 0 && d.where["clientPortAddress"] != "" {
@@ -221,7 +245,7 @@ func (d *draft) finishClient() error {
 		}
 		d.ClientAddr = join(h, int(n))
 	}
-	if d.ClientAddr == "" {
+	if d.ClientAddr == "" && d.securePort < 0 {
 		d.warn(d.name, "no clientPort: no client can connect here")
 	}
 	return nil

@@ -23,7 +23,7 @@ var ownVariables = []ownVariable{
 	{variable{line: 13, name: "ZOO_CFG_EXTRA"}, "more `key=value`, with blanks between them"},
 	{variable{14, "ZOO_MY_ID", "1"}, "number of this member, written to `myid` in dataDir unless that exists. With a zoo.cfg in ZOO_CONF_DIR it counts too, but has no default"},
 	{variable{15, "ZOO_CONF_DIR", "/conf"}, "folder of a zoo.cfg that wins over these variables"},
-	{variable{line: 16, name: "JVMFLAGS"}, "`-Dzookeeper.key=value` and `-Djute.maxbuffer=value` set what zoo.cfg or the variables leave open; other Java options are ignored"},
+	{variable{line: 16, name: "JVMFLAGS"}, "`-Dzookeeper.key=value`, `-Djute.maxbuffer=value` and `-Djava.security.auth.login.config=path` set what zoo.cfg or the variables leave open; other Java options are ignored"},
 	{variable{line: 17, name: "SERVER_JVMFLAGS"}, "as JVMFLAGS, which wins over it"},
 	{variable{line: 18, name: "ZOO_LOG_DIR"}, noLogs},
 	{variable{line: 19, name: "ZOO_LOG4J_PROP"}, noLogs},

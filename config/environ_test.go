@@ -132,7 +132,7 @@ func TestDockerVariables(t *testing.T) {
 		"ZOO_ADMINSERVER_ENABLED=false", "ZOO_4LW_COMMANDS_WHITELIST=*", "ZOO_CFG_EXTRA=snapCount=12 tickTime=600",
 		"ZOO_AUTOPURGE_PURGEINTERVAL=1", "ZOO_LOG4J_PROP=INFO,CONSOLE", "ZOO_TICKTIME=1", "ZOO_SERVICE_HOST=10.0.0.1", "ZOO_PORT_2181_TCP=x",
 		"SERVER_JVMFLAGS=-Dzookeeper.maxCnxns=3 -Djute.maxbuffer=2000",
-		"JVMFLAGS=-Xmx1g -Djute.maxbuffer=3000 -Dzookeeper.DigestAuthenticationProvider.superDigest=super:x -Dzookeeper.snapCount=99 -Dzookeeper.foo=1 -Dlog.level=2 -Dflag",
+		"JVMFLAGS=-Xmx1g -Djute.maxbuffer=3000 -Dzookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4= -Dzookeeper.snapCount=99 -Dzookeeper.foo=1 -Dlog.level=2 -Dflag",
 	}
 	cfg, warnings, err := Load("", env, Flags{})
 	if err != nil {
@@ -140,7 +140,7 @@ func TestDockerVariables(t *testing.T) {
 	}
 	got := fmt.Sprint(cfg.LogDir, cfg.Tick, cfg.InitLimit, cfg.SyncLimit, cfg.Limits.MaxClientConns, cfg.Standalone,
 		cfg.Whitelist, cfg.SnapCount, cfg.Limits.MaxConns, cfg.Limits.MaxBuffer, cfg.SuperDigest)
-	want := fmt.Sprint(dir+"/log", 600*time.Millisecond, 7, 3, -1, false, []string{"*"}, 12, 3, 3000, "super:x")
+	want := fmt.Sprint(dir+"/log", 600*time.Millisecond, 7, 3, -1, false, []string{"*"}, 12, 3, 3000, "super:lK75jTNcA+U9vtVEw5vB51mj/w4=")
 	if got != want {
 		t.Errorf("Load: %s, want %s", got, want)
 	}

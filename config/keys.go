@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"rollcall/admin"
+	"rollcall/audit"
+	"rollcall/digest"
 	"rollcall/follower"
 	"rollcall/jute"
+	"rollcall/keystore"
 	"rollcall/leader"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
@@ -16,23 +19,39 @@ import (
 
 // Bounds of the values. Those that only one kind of key has stand in its row.
 const (
-	maxTickMillis   = 3_600_000 // an hour: 20 ticks still fit the 32 bits of a timeout on the wire
-	maxMillis       = 1<<31 - 1 // timeouts are 32 bit on the wire
-	maxTicks        = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
-	maxCount        = 1<<31 - 1 // Java's int
-	maxInFlight     = 1_000_000 // more transactions in flight than the log takes in a second
-	maxMultiOps     = 1_000_000 // operations of a multi: more than fit the longest request
-	maxConnFlight   = 100_000   // requests of one connection: each may hold a frame
-	minUnread       = 64 << 10
-	maxUnread       = 1 << 30
-	maxClientMemory = 1 << 40
-	maxHandshake    = 60 * 60 * 1000
-	minStall        = 100 // a disk that is only busy takes as long
-	maxStall        = 60 * 60 * 1000
-	maxPort         = 65535
+	maxTickMillis  = 3_600_000 // an hour: 20 ticks still fit the 32 bits of a timeout on the wire
+	maxMillis      = 1<<31 - 1 // timeouts are 32 bit on the wire
+	maxTicks       = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
+	maxCount       = 1<<31 - 1 // Java's int
+	maxInFlight    = 1_000_000 // more transactions in flight than the log takes in a second
+	maxMultiOps    = 1_000_000 // operations of a multi: more than fit the longest request
+	maxConnFlight  = 100_000   // requests of one connection: each may hold a frame
+	maxWeight      = 1000      // tokens of one session: weights compare the costs of sessions
+	maxSize        = 1 << 50   // bytes: far more than fits any memory
+	minMemoryLimit = 64 << 20  // bytes: a member without data uses a third of that
+	// maxMemoryPercent is the share that the collector is told to keep to: beyond that it runs all the time.
+	maxMemoryPercent = 90
+	minDataQuota     = 1 << 20 // bytes: a smaller one is more likely a number without its unit
+	leastShare       = 1e-6    // added to a chance, or taken from it: less would have no effect for days
+	minUnread        = 64 << 10
+	maxUnread        = 1 << 30
+	maxClientMemory  = 1 << 40
+	maxHandshake     = 60 * 60 * 1000
+	minStall         = 100 // a disk that is only busy takes as long
+	maxStall         = 60 * 60 * 1000
+	maxPort          = 65535
+
+	minAuditFile  = 64 << 10 // a few chunks of lines
+	maxAuditFile  = 1 << 40
+	maxAuditFiles = 1000 // each rotation renames all of them
 
 	minMaxBuffer = 1024    // below that, a client cannot connect with a chroot and a long ACL
 	maxMaxBuffer = 8 << 20 // a transaction is one log entry, and entries are far below the log's own limit
+
+	// DefaultMemoryPercent is the share of the memory past which writes that add data are refused. The
+	// collector keeps everything within softShare of cmd/rollcall, and needs room between the two: with
+	// less, it would take a large part of the processor time.
+	DefaultMemoryPercent = 75
 
 	// MinClientMemory is the least memory, in bytes, that clients may be given: four of the longest
 	// requests by default. With less, one of them would wait for another.
@@ -41,16 +60,14 @@ const (
 
 // Why a group of keys is not served.
 const (
-	noHTTPS    = "HTTPS is not served yet"
-	noRestore  = "snapshots are not sent or restored over HTTP yet"
-	noTLS      = "TLS is not served yet: the key would suggest an encryption that is not there"
-	noKeystore = "TLS is not served yet, and what would switch it on is refused"
-	noSASL     = "SASL is not served yet: connections would go unauthenticated"
-	noLocal    = "local sessions are not served yet"
-	noWeights  = "a majority is counted by heads: hierarchical quorums are not served"
-	noCache    = "there is no cache of responses: reads are answered from memory"
-	ownPurge   = "old snapshots and log files are always removed"
-	ownLog     = "the log store sizes its files itself"
+	noHTTPS   = "HTTPS is not served yet"
+	noRestore = "snapshots are not sent or restored over HTTP yet"
+	noSASL    = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum)"
+	noLocal   = "local sessions are not served yet"
+	noWeights = "a majority is counted by heads: hierarchical quorums are not served"
+	noCache   = "there is no cache of responses: reads are answered from memory"
+	ownPurge  = "old snapshots and log files are always removed"
+	ownLog    = "the log store sizes its files itself"
 )
 
 // keys is every key that Rollcall knows. The order is that of docs/configuration.md. `go test
@@ -110,6 +127,46 @@ var keys = []key{
 		doc: "connections of all clients; 0: no limit",
 	},
 	{
+		name: "connection_throttle_tokens", kind: number(0, maxCount, func(d *draft) *int { return &d.Limits.Throttle.Tokens }), def: "0",
+		doc: "capacity of the connection throttle's bucket of tokens: opening or resuming a session takes one, and a connection that finds none is closed; 0: no throttle ([security.md](security.md#connection-throttle))",
+	},
+	{
+		name: "connection_throttle_fill_time", kind: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.Limits.Throttle.FillTime }), def: text(server.DefaultFillTime),
+		doc: "ms after which tokens are added to the bucket, again and again",
+	},
+	{
+		name: "connection_throttle_fill_count", kind: number(1, maxCount, func(d *draft) *int { return &d.Limits.Throttle.FillCount }), def: text(server.DefaultFillCount),
+		doc: "tokens that are added each time",
+	},
+	{
+		name: "connection_throttle_freeze_time", kind: timeout(func(d *draft) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
+		doc: "new sessions are also refused by chance, and this is the least time between two changes of that chance, in ms; -1: nothing is refused by chance",
+	},
+	{
+		name: "connection_throttle_drop_increase", kind: share(leastShare, func(d *draft) *float64 { return &d.Limits.Throttle.Increase }), def: text(server.DefaultIncrease),
+		doc: "added to that chance when the bucket is empty",
+	},
+	{
+		name: "connection_throttle_drop_decrease", kind: share(leastShare, func(d *draft) *float64 { return &d.Limits.Throttle.Decrease }), def: text(server.DefaultDecrease),
+		doc: "taken from that chance when few tokens are missing",
+	},
+	{
+		name: "connection_throttle_decrease_ratio", kind: share(0, func(d *draft) *float64 { return &d.Limits.Throttle.Ratio }), def: "0",
+		doc: "how many tokens may be missing then, as a share of the bucket; 0: none",
+	},
+	{
+		name: "connection_throttle_weight_enabled", kind: boolean(func(d *draft) *bool { return &d.Limits.Throttle.Weighted }), def: "false",
+		doc: "true: opening a session and resuming one take as many tokens as the next two keys say. connection_throttle_tokens and connection_throttle_fill_count then count new sessions, not tokens",
+	},
+	{
+		name: "connection_throttle_global_session_weight", kind: number(1, maxWeight, func(d *draft) *int { return &d.Limits.Throttle.GlobalWeight }), def: text(server.DefaultGlobalWeight),
+		doc: "tokens that a new session takes, with weights",
+	},
+	{
+		name: "connection_throttle_renew_session_weight", kind: number(1, maxWeight, func(d *draft) *int { return &d.Limits.Throttle.RenewWeight }), def: text(server.DefaultRenewWeight),
+		doc: "tokens that resuming a session takes, with weights",
+	},
+	{
 		name: "jute.maxbuffer", kind: bytesOrHex(minMaxBuffer, maxMaxBuffer, func(d *draft) *int { return &d.Limits.MaxBuffer }), def: text(jute.DefaultMaxBuffer),
 		risk: riskOfBuffer,
 		doc:  "longest request, in bytes; decimal, or hexadecimal with 0x",
@@ -133,6 +190,10 @@ var keys = []key{
 	{
 		name: "clientMemoryLimit", kind: number(MinClientMemory, maxClientMemory, func(d *draft) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
 		doc: "Rollcall's own: bytes for all connections together, of requests that wait and of replies and events that clients leave unread. When they are used up, large requests wait, and the connections that hold the most are closed",
+	},
+	{
+		name: "memoryLimit", kind: memory(func(d *draft) *MemoryLimit { return &d.Memory }), def: text(DefaultMemoryPercent) + "%",
+		doc: "Rollcall's own: memory in use past which this member refuses its clients' creates and data that grow, with -1 (system error). A percentage is that of the memory of the machine or the cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
 	},
 	{
 		name: "handshakeTimeout", kind: millis(1, maxHandshake, func(d *draft) *time.Duration { return &d.Limits.Handshake }), def: text(server.DefaultHandshake),
@@ -183,7 +244,7 @@ var keys = []key{
 	},
 	{
 		name: "admin.tokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.TokenFile }), unset: "none",
-		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer TOKEN`. It is read at the start; others must not be able to read it (chmod 600)",
+		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer TOKEN`. It is read at the start. If others may read it, there is a warning (chmod 600)",
 	},
 	{
 		name: "metricsProvider.className", kind: metricsProvider(func(d *draft) *bool { return &d.metricsEnabled }), unset: "none",
@@ -213,6 +274,26 @@ var keys = []key{
 		doc: "Rollcall's own: events of this level and of higher ones are in the log. A running member reads it again at SIGHUP ([logs.md](logs.md))",
 	},
 	{
+		name: "audit.enable", kind: boolean(func(d *draft) *bool { return &d.Audit.Enable }), def: "false",
+		doc: "true: the audit log has a line for each change of a client, each session that begins or ends, each failed authentication and each act of an administrator ([audit.md](audit.md))",
+	},
+	{
+		name: "audit.format", kind: choice("zookeeper", "json", func(d *draft) *bool { return &d.Audit.ZooKeeper }), def: "json",
+		doc: "Rollcall's own: a line of the audit log is a JSON object, or as in ZooKeeper's",
+	},
+	{
+		name: "audit.file", kind: filePath(func(d *draft) *string { return &d.Audit.File }), unset: "standard output",
+		doc: "Rollcall's own: file of the audit log. Each member needs its own",
+	},
+	{
+		name: "audit.fileSize", kind: number(minAuditFile, maxAuditFile, func(d *draft) *int64 { return &d.Audit.FileSize }), def: text(audit.DefaultFileSize),
+		doc: "Rollcall's own: bytes of that file at which it is renamed to audit.file with `.1` at its end, and a new one begins",
+	},
+	{
+		name: "audit.files", kind: number(1, maxAuditFiles, func(d *draft) *int { return &d.Audit.Files }), def: text(audit.DefaultFiles),
+		doc: "Rollcall's own: old files of the audit log that are kept",
+	},
+	{
 		name: "skipACL", kind: yesNo(func(d *draft) *bool { return &d.Rules.SkipACL }), def: "no",
 		risk: riskOfACL,
 		doc:  "yes: ACLs are not checked; the leader's value counts",
@@ -224,6 +305,40 @@ var keys = []key{
 	{
 		name: "enforceQuota", kind: boolean(func(d *draft) *bool { return &d.Rules.EnforceQuota }), def: "false",
 		doc: "true: a write beyond a hard limit of a quota is refused; the leader's value counts",
+	},
+	{
+		name: "dataQuota", kind: size(minDataQuota, maxSize, func(d *draft) *uint64 { return &d.Rules.DataQuota }), def: "0",
+		doc: "Rollcall's own: bytes of all paths and data. A write that would add bytes beyond that is refused with -1 (system error); 0: no quota; the leader's value counts ([security.md](security.md#quota-of-all-data))",
+	},
+	{
+		name: jaasKey, kind: filePath(func(d *draft) *string { return &d.jaasFile }), unset: "none",
+		doc: "path of a JAAS file with the users who may log in by SASL ([security.md](security.md#passwords-and-sasl)); as in ZooKeeper, also as `-D` in SERVER_JVMFLAGS. A running member reads the file again at SIGHUP",
+	},
+	{
+		name: "sasl.serverconfig", kind: filled("a name", func(d *draft) *string { return &d.jaasSection }), def: "Server",
+		doc: "section of the JAAS file that has the users",
+	},
+	{
+		name: "superUser", kind: filled("a name", func(d *draft) *string { return &d.Login.SuperUser }), unset: "none",
+		doc: "user of SASL who becomes the super user",
+	},
+	{
+		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *draft) *bool { return &d.requireSASL }), def: "false",
+		doc: "true: a client is served only after it has logged in by SASL; other requests are answered with -124, and its connection is closed",
+	},
+	{
+		name: "allowSaslFailedClients", kind: boolean(func(d *draft) *bool { return &d.Login.KeepFailed }), def: "false",
+		risk: riskOfFailedClients,
+		doc:  "true: a client whose login by SASL fails stays connected without an identity, unless SASL is required",
+	},
+	{
+		name: "enforce.auth.enabled", kind: boolean(func(d *draft) *bool { return &d.enforceAuth }), def: "false",
+		doc: "true: a client is served only after it has proved an identity of one of enforce.auth.schemes",
+	},
+	{
+		name: "enforce.auth.schemes", kind: schemes(func(d *draft) *[]string { return &d.enforced }), unset: "none",
+		risk: riskOfSchemes,
+		doc:  "the schemes, with commas between them; sessionRequireClientSASLAuth=true wins over both keys",
 	},
 	{
 		name: "znode.container.checkIntervalMs", kind: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.Reaping.Interval }), def: text(leader.DefaultReapInterval),
@@ -238,8 +353,111 @@ var keys = []key{
 		doc: "ms after its last change that an empty container which never had a child is removed, too; 0: never; the leader's value counts",
 	},
 	{
+		name: "DigestAuthenticationProvider.enabled", kind: choice("false", "true", func(d *draft) *bool { return &d.NoDigest }), def: "true",
+		doc: "false: nobody can authenticate with a password in the scheme digest, nor over HTTP as the super user",
+	},
+	{
+		name: "DigestAuthenticationProvider.digestAlg", kind: digestAlg(func(d *draft) *digest.Alg { return &d.Digest }), def: "SHA1",
+		doc: "hash of passwords in the scheme digest, in any case of letters. All members must have the same one, and ACLs keep the digests that they have ([security.md](security.md#passwords))",
+	},
+	{
 		name: "DigestAuthenticationProvider.superDigest", secret: true, kind: superDigest(func(d *draft) *string { return &d.SuperDigest }), unset: "none",
 		doc: "`super:` and the digest of the super user's password",
+	},
+	{
+		name: "DigestAuthenticationProvider.superDigestPath", unset: "none",
+		kind: secretFile("DigestAuthenticationProvider.superDigest", superDigest(func(d *draft) *string { return &d.SuperDigest })),
+		doc:  "Rollcall's own: file whose first line is the value of DigestAuthenticationProvider.superDigest, so that it is in no command line and no zoo.cfg. If others may read it, there is a warning (chmod 600)",
+	},
+	{
+		name: "secureClientPort", kind: number(0, maxPort, func(d *draft) *int { return &d.securePort }), unset: "none",
+		doc: "port for clients over TLS, which needs ssl.keyStore.location and, unless ssl.clientAuth=none, ssl.trustStore.location; 0: the system chooses one. [security.md](security.md#clients) has an example",
+	},
+	{
+		name: "secureClientPortAddress", kind: host(func(d *draft) *string { return &d.secureHost }), unset: "all interfaces",
+		doc: "address for clients over TLS; needs secureClientPort",
+	},
+	{
+		name: "client.portUnification", kind: boolean(func(d *draft) *bool { return &d.ClientTLS.Unified }), def: "false",
+		doc: "clientPort takes connections over TLS, too, so that clients can be changed one by one",
+	},
+	{
+		name: "ssl.keyStore.location", kind: filePath(func(d *draft) *string { return &d.ClientTLS.Key.Location }), unset: "none",
+		doc: "file with the private key, its certificate and the chain to an authority, which the member shows to clients",
+	},
+	{
+		name: "ssl.keyStore.password", kind: filled("text", func(d *draft) *string { return &d.ClientTLS.Key.Password }), unset: "none", secret: true,
+		doc: "password of that file",
+	},
+	{
+		name: "ssl.keyStore.passwordPath", unset: "none",
+		kind: secretFile("ssl.keyStore.password", filled("text", func(d *draft) *string { return &d.ClientTLS.Key.Password })),
+		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+	},
+	{
+		name: "ssl.keyStore.type", kind: storeType(func(d *draft) *string { return &d.ClientTLS.Key.Type }), unset: "by the file's extension: .pem, .p12, .pfx or .jks",
+		doc: "format of the file. Files of PKCS12 and JKS are told apart by their content, as Java does",
+	},
+	{
+		name: "ssl.trustStore.location", kind: filePath(func(d *draft) *string { return &d.ClientTLS.Trust.Location }), unset: "none",
+		doc: "file with the authorities whose certificates clients may show",
+	},
+	{
+		name: "ssl.trustStore.password", kind: filled("text", func(d *draft) *string { return &d.ClientTLS.Trust.Password }), unset: "none", secret: true,
+		doc: "password of that file",
+	},
+	{
+		name: "ssl.trustStore.passwordPath", unset: "none",
+		kind: secretFile("ssl.trustStore.password", filled("text", func(d *draft) *string { return &d.ClientTLS.Trust.Password })),
+		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+	},
+	{
+		name: "ssl.trustStore.type", kind: storeType(func(d *draft) *string { return &d.ClientTLS.Trust.Type }), unset: "by the file's extension",
+		doc: "format of the file, as with ssl.keyStore.type",
+	},
+	{
+		name: "ssl.clientAuth", kind: clientAuth(func(d *draft) *keystore.Auth { return &d.ClientTLS.Terms.Auth }), def: "need",
+		doc: "whether a client over TLS shows a certificate: it must, it may, or it is not asked. The subject of one is an identity of the scheme x509",
+	},
+	{
+		name: "ssl.protocol", kind: protocols(func(d *draft) *keystore.Terms { return &d.ClientTLS.Terms }), unset: "TLSv1.2,TLSv1.3",
+		doc: "versions of TLS for clients, unless ssl.enabledProtocols says which",
+	},
+	{
+		name: "ssl.enabledProtocols", kind: protocols(func(d *draft) *keystore.Terms { return &d.enabledProtocols }), unset: "as ssl.protocol",
+		doc: "versions of TLS for clients",
+	},
+	{
+		name: "ssl.ciphersuites", kind: cipherSuites(func(d *draft) *[]uint16 { return &d.ClientTLS.Terms.Ciphers }), unset: "those that Go chooses",
+		doc: "cipher suites of TLS 1.2, by Java's names. All of TLS 1.3 are always allowed",
+	},
+	{
+		name: "ssl.crl", kind: boolean(func(d *draft) *bool { return &d.ClientTLS.CRL }), def: "false",
+		doc: "a client's certificate is believed only if a current list of its issuer, in ssl.crl.location, does not have it",
+	},
+	{
+		name: "ssl.crl.location", kind: filePath(func(d *draft) *string { return &d.ClientTLS.CRLs }), unset: "none",
+		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from the network",
+	},
+	{
+		name: "ssl.authProvider", kind: word("x509"), def: "x509",
+		doc: "what makes an identity of a client's certificate. Java classes cannot be loaded",
+	},
+	{
+		name: "ssl.handshakeDetectionTimeoutMillis", kind: millis(1, maxHandshake, func(d *draft) *time.Duration { return &d.ClientTLS.Detection }), def: text(server.DefaultDetection),
+		doc: "with client.portUnification, ms that a client may take for its first byte",
+	},
+	{
+		name: "netty.server.outstandingHandshake.limit", kind: number(1, maxCount, func(d *draft) *int { return &d.ClientTLS.Handshakes }), def: text(server.DefaultHandshakes),
+		doc: "handshakes of TLS under way. Above it, a new client gets the place of the one whose first message has been incomplete for longest. If there is none, it is refused and tries another member",
+	},
+	{
+		name: "client.certReload", kind: boolean(func(d *draft) *bool { return &d.ClientTLS.CertReload }), def: "true",
+		doc: "files with keys and certificates for clients are read again when they change. SIGHUP has them read at once, with this key or without",
+	},
+	{
+		name: "X509AuthenticationProvider.superUser", kind: filled("text", func(d *draft) *string { return &d.SuperSubject }), unset: "none",
+		doc: "subject of the certificate whose owner is super, as in an ACL: `CN=admin,O=Example`",
 	},
 	{
 		name: "server.N", kind: serverLine(), unset: "none: standalone",
@@ -263,11 +481,73 @@ var keys = []key{
 		name: "quorumListenOnAllIPs", kind: boolean(func(d *draft) *bool { return &d.ListenOnAllIPs }), def: "false",
 		doc: "true: listen for other members on all interfaces, not only on the address of this member's server line",
 	},
+	{
+		name: "ensembleSecretFile", env: variable{line: 23, name: "ROLLCALL_ENSEMBLE_SECRET_FILE"},
+		kind: filePath(func(d *draft) *string { return &d.Trust.SecretFile }), unset: "none",
+		doc: "Rollcall's own: file with the secret of 16 to 1024 characters that all members share. With it the connections between members are TLS, and both ends prove that they have the secret ([security.md](security.md#members)). For a rotation the file has two secrets, one on a line. It is read again when it changes and at SIGHUP",
+	},
+	{
+		name: "sslQuorum", kind: boolean(func(d *draft) *bool { return &d.Trust.SSL }), def: "false",
+		doc: "true: the connections between members are TLS, and each member shows a certificate for the host in its server line ([security.md](security.md#certificates-of-members)). It needs ssl.quorum.keyStore.location and ssl.quorum.trustStore.location",
+	},
+	{
+		name: "ssl.quorum.keyStore.location", kind: filePath(func(d *draft) *string { return &d.Trust.Certificates.Key.Location }), unset: "none",
+		doc: "file with this member's private key, its certificate and the chain to an authority. It is read again when it changes and at SIGHUP",
+	},
+	{
+		name: "ssl.quorum.keyStore.password", kind: filled("text", func(d *draft) *string { return &d.Trust.Certificates.Key.Password }), unset: "none", secret: true,
+		doc: "password of that file",
+	},
+	{
+		name: "ssl.quorum.keyStore.passwordPath", unset: "none",
+		kind: secretFile("ssl.quorum.keyStore.password", filled("text", func(d *draft) *string { return &d.Trust.Certificates.Key.Password })),
+		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+	},
+	{
+		name: "ssl.quorum.keyStore.type", kind: storeType(func(d *draft) *string { return &d.Trust.Certificates.Key.Type }), unset: "by the file's extension",
+		doc: "format of that file",
+	},
+	{
+		name: "ssl.quorum.trustStore.location", kind: filePath(func(d *draft) *string { return &d.Trust.Certificates.Trust.Location }), unset: "none",
+		doc: "file with the authorities of the members' certificates. It is read again when it changes and at SIGHUP",
+	},
+	{
+		name: "ssl.quorum.trustStore.password", kind: filled("text", func(d *draft) *string { return &d.Trust.Certificates.Trust.Password }), unset: "none", secret: true,
+		doc: "password of that file",
+	},
+	{
+		name: "ssl.quorum.trustStore.passwordPath", unset: "none",
+		kind: secretFile("ssl.quorum.trustStore.password", filled("text", func(d *draft) *string { return &d.Trust.Certificates.Trust.Password })),
+		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+	},
+	{
+		name: "ssl.quorum.trustStore.type", kind: storeType(func(d *draft) *string { return &d.Trust.Certificates.Trust.Type }), unset: "by the file's extension",
+		doc: "format of that file",
+	},
+	{
+		name: "ssl.quorum.hostnameVerification", kind: choice("false", "true", func(d *draft) *bool { return &d.Trust.Certificates.AnyHost }), def: "true",
+		risk: riskOfAnyHost,
+		doc:  "false: a member's certificate need not be for its host",
+	},
+	{
+		name: "ssl.quorum.crl", kind: boolean(func(d *draft) *bool { return &d.Trust.Certificates.CRL }), def: "false",
+		doc: "a member's certificate is believed only if a current list of its issuer, in ssl.quorum.crl.location, does not have it",
+	},
+	{
+		name: "ssl.quorum.crl.location", kind: filePath(func(d *draft) *string { return &d.Trust.Certificates.CRLs }), unset: "none",
+		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from the network",
+	},
+	{
+		name: "portUnification", kind: boolean(func(d *draft) *bool { return &d.Trust.Unify }), def: "false",
+		risk: riskOfPlainMembers,
+		doc:  "true: plain connections of members are accepted beside TLS, and opened to members that know no TLS: for the time in which members are moved to ensembleSecretFile or sslQuorum one by one",
+	},
 
 	{name: "peerType", def: "participant", status: refused, harmless: "participant", doc: "observers are not served yet, and a voter in an observer's place would count"},
 	{name: "group.N", unset: "none", status: refused, doc: noWeights},
 	{name: "weight.N", def: "1", status: refused, harmless: "1", doc: noWeights},
 	{name: "electionAlg", def: "3", status: refused, harmless: "3", doc: "members elect by raft; ZooKeeper refuses other values too"},
+	{name: "connection_throttle_local_session_weight", def: "1", status: noEffect, harmless: "*", doc: noLocal},
 	{name: "localSessionsEnabled", def: "false", status: refused, harmless: "false", doc: noLocal, kind: boolean(nil)},
 	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmless: "false", doc: noLocal, kind: boolean(nil)},
 	{name: "multiAddress.enabled", def: "false", status: refused, harmless: "false", doc: "a server line takes one address", kind: boolean(nil)},
@@ -281,6 +561,7 @@ var keys = []key{
 	{name: "clientPortListenBacklog", def: "-1", status: noEffect, harmless: "-1", doc: "the system's limit holds"},
 	{name: "tcpKeepAlive", def: "false", status: noEffect, harmless: "true", doc: "keep-alive is always on", kind: boolean(nil)},
 	{name: "clientTcpKeepAlive", def: "false", status: noEffect, harmless: "true", doc: "keep-alive is always on", kind: boolean(nil)},
+	{name: "serverCnxnFactory", unset: "none", status: noEffect, harmless: "*", doc: "there is one kind of connections, which serves TLS, too"},
 	{name: "forceSync", def: "yes", status: noEffect, harmless: "yes", doc: "the log is always on disk before it is acknowledged", kind: yesNo(nil)},
 	{name: "fsync.warningthresholdms", def: "1000", status: noEffect, doc: "not served yet"},
 	{name: "preAllocSize", def: "65536", status: noEffect, doc: ownLog},
@@ -289,26 +570,29 @@ var keys = []key{
 	{name: "autopurge.purgeInterval", env: variable{7, "ZOO_AUTOPURGE_PURGEINTERVAL", ""}, def: "0", status: noEffect, doc: ownPurge},
 	{name: "maxResponseCacheSize", def: "400", status: noEffect, harmless: "0", doc: noCache},
 	{name: "maxGetChildrenResponseCacheSize", def: "400", status: noEffect, harmless: "0", doc: noCache},
-	{name: "audit.enable", def: "false", status: noEffect, harmless: "false", doc: "what operators change is always in the log; what clients do is not", kind: boolean(nil)},
+	{name: "audit.impl.class", unset: "none", status: noEffect, doc: "Java classes cannot be loaded; audit.format and audit.file say how lines are written and where"},
 
-	{name: "DigestAuthenticationProvider.enabled", def: "true", status: refused, harmless: "true", doc: "the digest scheme cannot be switched off yet", kind: boolean(nil)},
-	{name: "DigestAuthenticationProvider.digestAlg", def: "SHA1", status: refused, harmless: "SHA1", doc: "digests are SHA1 as yet: those in ACLs would never match"},
-	{name: "authProvider.*", unset: "none", status: noEffect, doc: "Java classes cannot be loaded; the schemes are world, auth, digest, ip and super", secret: true},
-	{name: "sessionRequireClientSASLAuth", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
-	{name: "allowSaslFailedClients", def: "false", status: noEffect, harmless: "false", doc: "SASL is not served yet", kind: boolean(nil)},
-	{name: "enforce.auth.enabled", def: "false", status: refused, harmless: "false", doc: "not served yet: clients would stay unauthenticated", kind: boolean(nil)},
-	{name: "enforce.auth.schemes", unset: "none", status: noEffect, doc: "enforce.auth.enabled is refused"},
+	{name: "authProvider.*", unset: "none", status: noEffect, doc: "Java classes cannot be loaded, and need not be: the schemes are world, auth, digest, ip, sasl, x509 and super", secret: true},
+	{name: "SASLAuthenticationProvider.superPassword", unset: "none", status: noEffect, doc: "the password of the user super is in the JAAS file, as all others", secret: true},
+	{name: "kerberos.*", unset: "none", status: noEffect, doc: "Kerberos is not served; users log in with a name and a password (java.security.auth.login.config)"},
 	{name: "quorum.auth.enableSasl", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
 	{name: "quorum.auth.serverRequireSasl", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
 	{name: "quorum.auth.learnerRequireSasl", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
-	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: "quorum.auth.enableSasl is refused", secret: true},
+	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: noSASL, secret: true},
 
-	{name: "secureClientPort", unset: "none", status: refused, doc: noTLS},
-	{name: "secureClientPortAddress", unset: "none", status: refused, doc: noTLS},
-	{name: "sslQuorum", def: "false", status: refused, harmless: "false", doc: noTLS, kind: boolean(nil)},
-	{name: "portUnification", def: "false", status: refused, harmless: "false", doc: noTLS, kind: boolean(nil)},
-	{name: "ssl.quorum.*", unset: "none", status: noEffect, doc: noKeystore, secret: true},
-	{name: "ssl.*", unset: "none", status: noEffect, doc: noKeystore, secret: true},
+	{name: "sslQuorumReloadCertFiles", def: "true", status: noEffect, harmless: "true", doc: "files with certificates and secrets of members are always read again when they change, and at SIGHUP", kind: boolean(nil)},
+	{name: "ssl.quorum.clientAuth", def: "need", status: refused, harmless: "need", doc: "members always prove themselves to each other"},
+	{name: "ssl.quorum.protocol", def: "TLSv1.3", status: noEffect, harmless: "TLSv1.3", doc: "members always speak TLS 1.3"},
+	{name: "ssl.quorum.enabledProtocols", def: "TLSv1.3", status: noEffect, harmless: "TLSv1.3", doc: "members always speak TLS 1.3"},
+	{name: "ssl.quorum.ciphersuites", unset: "those of TLS 1.3", status: noEffect, doc: "members always speak TLS 1.3, all of whose suites are safe"},
+	{name: "ssl.quorum.ocsp", def: "false", status: refused, harmless: "false", doc: "servers of OCSP are not asked: set ssl.quorum.crl", kind: boolean(nil)},
+	{name: "ssl.quorum.clientHostnameVerification", def: "true", status: refused, harmless: "true", doc: "ssl.quorum.hostnameVerification counts for both ends of a connection", kind: boolean(nil)},
+	{name: "ssl.quorum.*", unset: "none", status: noEffect, doc: "no such key is known, or it says which of Java's libraries to use", secret: true},
+	{name: "ssl.hostnameVerification", def: "true", status: noEffect, harmless: "*", doc: "for clients, which hold a server's certificate against its name; a server does not hold a client's against an address", kind: boolean(nil)},
+	{name: "ssl.clientHostnameVerification", def: "false", status: refused, harmless: "false", doc: "a client's certificate is not held against its address: a name service that lies would decide", kind: boolean(nil)},
+	{name: "ssl.ocsp", def: "false", status: refused, harmless: "false", doc: "servers of OCSP are not asked: set ssl.crl", kind: boolean(nil)},
+	{name: "ssl.context.supplier.class", unset: "none", status: refused, doc: "Java classes cannot be loaded"},
+	{name: "ssl.*", unset: "none", status: noEffect, doc: "no such key is known, or it says which of Java's libraries to use", secret: true},
 
 	{name: "admin.forceHttps", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
 	{name: "admin.portUnification", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},

@@ -15,12 +15,23 @@ localSessionsEnabled localSessionsUpgradingEnabled autopurge.snapRetainCount aut
 quorumListenOnAllIPs 4lw.commands.whitelist snapCount snapSizeLimitInKb preAllocSize globalOutstandingLimit
 extendedTypesEnabled enforceQuota skipACL DigestAuthenticationProvider.superDigest DigestAuthenticationProvider.enabled
 DigestAuthenticationProvider.digestAlg authProvider.1 authProvider.sasl sessionRequireClientSASLAuth enforce.auth.enabled
-enforce.auth.schemes allowSaslFailedClients forceSync fsync.warningthresholdms cnxTimeout sslQuorum portUnification
-ssl.keyStore.location ssl.clientAuth ssl.quorum.keyStore.location multiAddress.enabled observerMasterPort audit.enable
+enforce.auth.schemes allowSaslFailedClients sasl.serverconfig superUser SASLAuthenticationProvider.superPassword
+kerberos.removeHostFromPrincipal java.security.auth.login.config serverCnxnFactory forceSync fsync.warningthresholdms cnxTimeout sslQuorum portUnification
+ssl.keyStore.location ssl.keyStore.password ssl.keyStore.passwordPath ssl.keyStore.type ssl.trustStore.location ssl.trustStore.password
+ssl.trustStore.passwordPath ssl.trustStore.type ssl.protocol ssl.enabledProtocols ssl.ciphersuites ssl.context.supplier.class
+ssl.hostnameVerification ssl.clientHostnameVerification ssl.crl ssl.ocsp ssl.clientAuth ssl.handshakeDetectionTimeoutMillis ssl.authProvider
+ssl.sslProvider client.portUnification client.certReload netty.server.outstandingHandshake.limit X509AuthenticationProvider.superUser
+ssl.quorum.keyStore.location
+sslQuorumReloadCertFiles ssl.quorum.clientAuth ssl.quorum.protocol ssl.quorum.enabledProtocols ssl.quorum.ciphersuites
+ssl.quorum.ocsp ssl.quorum.clientHostnameVerification ssl.quorum.context.supplier.class
+multiAddress.enabled observerMasterPort audit.enable audit.impl.class
 maxResponseCacheSize maxGetChildrenResponseCacheSize tcpKeepAlive clientTcpKeepAlive quorum.auth.enableSasl
 quorum.auth.serverRequireSasl quorum.auth.learnerRequireSasl quorum.auth.learnerLoginContext quorum.auth.kerberos.servicePrincipal
 jute.maxbuffer znode.container.checkIntervalMs znode.container.maxPerMinute znode.container.maxNeverUsedIntervalMs
-readonlymode.enabled
+readonlymode.enabled connection_throttle_tokens connection_throttle_fill_time connection_throttle_fill_count
+connection_throttle_freeze_time connection_throttle_drop_increase connection_throttle_drop_decrease
+connection_throttle_decrease_ratio connection_throttle_weight_enabled connection_throttle_global_session_weight
+connection_throttle_local_session_weight connection_throttle_renew_session_weight
 admin.enableServer admin.serverAddress admin.serverPort admin.commandURL admin.idleTimeout admin.forceHttps
 admin.portUnification admin.needClientAuth admin.snapshot.enabled admin.restore.enabled admin.rateLimiterIntervalInMS
 metricsProvider.className metricsProvider.httpHost metricsProvider.httpPort metricsProvider.exportJvmInfo metricsProvider.numWorkerThreads
@@ -43,8 +54,8 @@ func TestEveryKeyIsKnown(t *testing.T) {
 			t.Errorf("%s is in the table, but ZooKeeper has no such key", k.name)
 		}
 	}
-	if k := lookup("serverCnxnFactory"); k != nil {
-		t.Errorf("serverCnxnFactory is mistaken for %s", k.name)
+	if k := lookup("serverOther"); k != nil {
+		t.Errorf("serverOther is mistaken for %s", k.name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/admin"
+	"rollcall/digest"
 	"rollcall/logs"
 	"rollcall/quorum/disk"
 )
@@ -20,6 +21,7 @@ type kind struct {
 	// sees is made of allowed.
 	parse func(d *draft, s setting) error
 	show  func(d *draft) string // returns the value as conf shows it; nil: conf does not show it
+	of    string                // of a secretFile: the key whose value the file has
 }
 
 // errAllowed says that a value is not one of those that its kind allows.
@@ -77,6 +79,88 @@ func limit(most int64, field func(*draft) *int) kind {
 			return keep(d, field, int(n))
 		},
 		show: func(d *draft) string { return strconv.Itoa(max(*field(d), 0)) },
+	}
+}
+
+// share takes a number between least and 1, with decimals.
+func share(least float64, field func(*draft) *float64) kind {
+	return kind{
+		allowed: fmt.Sprintf("%v to 1, with decimals", least),
+		parse: func(d *draft, s setting) error {
+			n, err := strconv.ParseFloat(s.value, 64)
+			if err != nil || !(n >= least && n <= 1) { // this also refuses what is no number
+				return errAllowed
+			}
+			return keep(d, field, n)
+		},
+	}
+}
+
+// sizeUnits are the letters that may follow a number of bytes, and how many bytes each stands for.
+var sizeUnits = map[byte]int64{'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30, 't': 1 << 40}
+
+// parseSize reads a number of bytes, such as 4096, 512M or 2GiB. The units are powers of 1024.
+func parseSize(value string) (int64, error) {
+	digits := strings.TrimRight(value, "kKmMgGtTiIbB")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 {
+		return 0, errAllowed
+	}
+	unit := strings.ToLower(value[len(digits):])
+	if unit == "" {
+		return n, nil
+	}
+	factor, known := sizeUnits[unit[0]]
+	if rest := unit[1:]; !known || rest != "" && rest != "ib" && rest != "b" || n > maxSize/factor {
+		return 0, errAllowed
+	}
+	return n * factor, nil
+}
+
+// size takes a number of bytes between least and most, with a unit after it. 0 is allowed, too.
+func size[T int64 | uint64](least, most int64, field func(*draft) *T) kind {
+	return kind{
+		allowed: fmt.Sprintf("0, or %s to %s; bytes, or with K, M, G or T after the number", sizeText(least), sizeText(most)),
+		parse: func(d *draft, s setting) error {
+			n, err := parseSize(s.value)
+			if err != nil || n != 0 && (n < least || n > most) {
+				return errAllowed
+			}
+			return keep(d, field, T(n))
+		},
+	}
+}
+
+// sizeText returns a number of bytes with the largest unit of which it is a multiple.
+func sizeText(n int64) string {
+	for _, unit := range "TGMK" {
+		if factor := sizeUnits[byte(unit)|0x20]; n%factor == 0 {
+			return strconv.FormatInt(n/factor, 10) + string(unit)
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// memory takes a size, or a percentage of the memory.
+func memory(field func(*draft) *MemoryLimit) kind {
+	var l MemoryLimit
+	bytes := size(minMemoryLimit, maxSize, func(*draft) *int64 { return &l.Bytes })
+	return kind{
+		allowed: "1% to 90%, or " + bytes.allowed,
+		parse: func(d *draft, s setting) (err error) {
+			digits, percent := strings.CutSuffix(s.value, "%")
+			if l = (MemoryLimit{}); !percent {
+				err = bytes.parse(d, s)
+			} else if n, wrong := within(digits, 1, maxMemoryPercent); wrong == nil {
+				l.Percent = int(n)
+			} else {
+				err = wrong
+			}
+			if err != nil {
+				return err
+			}
+			return keep(d, field, l)
+		},
 	}
 }
 
@@ -181,6 +265,20 @@ func superDigest(field func(*draft) *string) kind {
 				return errAllowed
 			}
 			return keep(d, field, s.value)
+		},
+	}
+}
+
+// digestAlg takes the name of a hash function, as Java has it.
+func digestAlg(field func(*draft) *digest.Alg) kind {
+	return kind{
+		allowed: digest.Allowed,
+		parse: func(d *draft, s setting) error {
+			alg, err := digest.Parse(s.value)
+			if err != nil {
+				return err
+			}
+			return keep(d, field, alg)
 		},
 	}
 }

@@ -21,8 +21,26 @@ health() {
     xargs -r docker inspect --format '{{.Name}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{end}}'
 }
 
+# share puts a new secret into the volume of the secret, unless there is one. The volume is mounted in a
+# container that is never started: the image has no program that could write a file.
+share() {
+  local helper
+  helper=$(docker create --volume "${COMPOSE_PROJECT_NAME}_secret:/secret" "${ROLLCALL_IMAGE:-rollcall}")
+  if ! docker cp "$helper:/secret/secret" - >/dev/null 2>&1; then
+    local folder
+    folder=$(mktemp -d)
+    (umask 077 && head -c 32 /dev/urandom | base64 >"$folder/secret")
+    # 1000 is the image's user
+    tar -C "$folder" --owner=1000 --group=1000 --mode=400 -c secret | docker cp - "$helper:/secret"
+    rm -r "$folder"
+  fi
+  docker rm --force --volumes "$helper" >/dev/null # --volumes removes those without a name only
+}
+
 up() {
   local began=$SECONDS
+  compose up --no-start # makes the volumes
+  share
   compose up --detach
   until [ "$(health | grep -c ' running healthy$')" -eq 3 ]; do
     if [ $((SECONDS - began)) -ge "$limit" ]; then

@@ -1,6 +1,8 @@
 package follower
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -16,7 +18,9 @@ func benchFollower(b *testing.B, n int) *Follower {
 	b.Helper()
 	f, err := New(Config{
 		Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, Clients: &rig{}, Leader: (&rig{}).dial, Probe: (&rig{}).probe,
-		RaftTerm: func() uint64 { return 1 }, RaftLeader: func() uint32 { return 0 }, Joining: func() bool { return false }, Wall: time.Now, Damaged: func(string) {},
+		RaftTerm: func() uint64 { return 1 }, RaftLeader: func() uint32 { return 0 }, Joining: func() bool { return false }, Wall: time.Now,
+		Ask:     func(context.Context, uint32) (*proto.Marks, error) { return nil, errors.New("unreachable") },
+		Damaged: func(string) {}, Disputed: func(string) {},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -111,7 +111,12 @@ type Config struct {
 	RaftLeader func() uint32    // the member that raft takes for the leader now, 0: none; must not block
 	Joining    func() bool      // reports whether this member does not take part in proofs yet; must not block
 	Wall       func() time.Time // the wall clock: base of session ids, also reported to the leader
-	Damaged    func(why string) // called, perhaps repeatedly, when this member's state differs from that of the others; must not block
+
+	// The next four are for a leader's verdict that this member's state is wrong.
+	Members  []uint32                                                   // the ids of all members, this one included
+	Ask      func(ctx context.Context, id uint32) (*proto.Marks, error) // returns the marks that a member itself sends, or the error of ctx
+	Damaged  func(why string)                                           // called, perhaps repeatedly, when a majority has another state; must not block
+	Disputed func(why string)                                           // called repeatedly, at least once in two ticks, for as long as the leader has another state and nobody knows who is right; must not block
 
 	MaxInFlight      int // writes sent and not applied here; default 1,000
 	MaxInFlightBytes int // bytes of the same writes; default 16 MiB; a single write may be larger
@@ -144,6 +149,8 @@ type Follower struct {
 	asking    chan struct{}               // one place: a sync is waiting for a call to the leader
 	synced    chan struct{}               // one place: a sync may be complete
 	acked     chan struct{}               // one place: an acknowledgement may be due
+	accused   chan accusation             // one place: a leader says that this member's state is wrong
+	refuted   time.Time                   // when judgeLoop, which alone uses it, logged that a leader is wrong
 
 	mu      sync.Mutex
 	boot    uint64      // the member's current boot in the replicated state
@@ -172,8 +179,8 @@ func New(cfg Config) (*Follower, error) {
 		return nil, fmt.Errorf("follower: sync limit of %d ticks is negative", cfg.SyncLimit)
 	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
 		return nil, errors.New("follower: a limit is negative")
-	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.Probe == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Damaged == nil:
-		return nil, errors.New("follower: State, Clients, Leader, Probe, RaftTerm, RaftLeader, Joining, Wall and Damaged are required")
+	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.Probe == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Ask == nil || cfg.Damaged == nil || cfg.Disputed == nil:
+		return nil, errors.New("follower: State, Clients, Leader, Probe, RaftTerm, RaftLeader, Joining, Wall, Ask, Damaged and Disputed are required")
 	}
 	cfg.SyncLimit = cmp.Or(cfg.SyncLimit, defaultSyncLimit)
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
@@ -192,6 +199,7 @@ func New(cfg Config) (*Follower, error) {
 		asking:    make(chan struct{}, 1),
 		synced:    make(chan struct{}, 1),
 		acked:     make(chan struct{}, 1),
+		accused:   make(chan accusation, 1),
 		term:      newTerm(znode.Term{}),
 	}, nil
 }
@@ -205,6 +213,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	g.Go(func() error { return f.askLoop(ctx) })
 	g.Go(func() error { return f.completeLoop(ctx) })
 	g.Go(func() error { return f.lapseLoop(ctx) })
+	g.Go(func() error { return f.judgeLoop(ctx) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():

@@ -87,7 +87,7 @@ func TestOverGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.f.Touch(5, timeout)
-		if err := pings.Send(&proto.Ping{Term: 1, Nonce: 1001, Number: 1, Proof: 2}); err != nil {
+		if err := pings.Send(&proto.Ping{Term: 1, Nonce: 1001, Leader: 1, Number: 1, Proof: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if pong, err := pings.Recv(); err != nil || pong.Proof != 2 {
@@ -99,7 +99,7 @@ func TestOverGRPC(t *testing.T) {
 		}
 		wantFlushed(t, pong, map[uint64][]int64{1: {5}})
 		r.raftTerm.Store(2)
-		if err := pings.Send(&proto.Ping{Term: 1, Nonce: 1001, Number: 2}); err != nil {
+		if err := pings.Send(&proto.Ping{Term: 1, Nonce: 1001, Leader: 1, Number: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := pings.Recv(); status.Code(err) != codes.FailedPrecondition {

@@ -77,6 +77,9 @@ func (f *Follower) Closed(s znode.Session, _ znode.End) { f.leases.sessionClosed
 // Swept implements znode.Hooks. It does nothing.
 func (f *Follower) Swept(jute.SessionID, bool) {}
 
+// Removed implements znode.Hooks. It does nothing.
+func (f *Follower) Removed(znode.Removal, []string) {}
+
 // Overused implements znode.Hooks. It does nothing.
 func (f *Follower) Overused(znode.Quota) {}
 

@@ -62,19 +62,21 @@ func (f *Follower) listen(s *pingStream) error {
 		}
 		s.ask(ping)
 		f.queueAck(ping)
-		f.handleVerdict(ping.Verdict)
+		f.handleVerdict(ping)
 	}
 }
 
 // accept makes s the stream of the present leader, or refuses it. A leader may ping before its
 // TermStart has been applied here. Then only its term can be checked.
 func (f *Follower) accept(s *pingStream, ping *proto.Ping) error {
-	if term := f.cfg.RaftTerm(); ping.Term < term {
-		return status.Errorf(codes.FailedPrecondition, "ping of term %d in term %d", ping.Term, term)
+	if err := f.checkTerm(ping); err != nil {
+		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
+	case ping.Term == f.term.Term.Term && ping.Leader != f.term.Leader:
+		return notItsLeader(ping, f.term.Leader)
 	case ping.Term < f.term.Term.Term || ping.Term == f.term.Term.Term && ping.Nonce == f.retired:
 		return status.Errorf(codes.FailedPrecondition, "ping of term %d, which has ended", ping.Term)
 	case s.term == 0 && (f.stream == nil || f.stream.term <= ping.Term):
@@ -86,6 +88,28 @@ func (f *Follower) accept(s *pingStream, ping *proto.Ping) error {
 		return status.Errorf(codes.InvalidArgument, "pings of terms %d and %d on one stream", s.term, ping.Term)
 	}
 	return nil
+}
+
+// checkTerm returns an error unless raft is in the term of a ping and knows no other leader of it. raft
+// hears of a term before its leader pings, because the leader has asked for votes. So only a member
+// that is cut off from the others' raft, or one that claims a term, is ahead.
+func (f *Follower) checkTerm(ping *proto.Ping) error {
+	term := f.cfg.RaftTerm() // before its leader: raft forgets that before it takes a new term
+	leader := f.cfg.RaftLeader()
+	switch {
+	case ping.Term < term:
+		return status.Errorf(codes.FailedPrecondition, "ping of term %d in term %d", ping.Term, term)
+	case ping.Term > term:
+		return status.Errorf(codes.Unavailable, "ping of term %d, of which the log has not heard here: it is in term %d", ping.Term, term)
+	case leader != 0 && leader != ping.Leader:
+		return notItsLeader(ping, leader)
+	}
+	return nil
+}
+
+// notItsLeader returns the error for a ping of a member that does not lead its term.
+func notItsLeader(ping *proto.Ping, leader uint32) error {
+	return status.Errorf(codes.FailedPrecondition, "ping of member %d in term %d, which member %d leads", ping.Leader, ping.Term, leader)
 }
 
 func (f *Follower) dropStream(s *pingStream) {

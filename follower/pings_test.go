@@ -24,6 +24,7 @@ type fakePings struct {
 	t      *testing.T
 	ctx    context.Context
 	cancel context.CancelFunc
+	leader uint32
 	term   uint64
 	nonce  uint64
 	pings  chan *proto.Ping
@@ -56,7 +57,7 @@ func (s *fakePings) Send(pong *proto.Pong) error {
 
 // pings opens a stream, as the leader of term would, and sends the first ping.
 func (r *rig) pings(term, nonce uint64) *fakePings {
-	s := &fakePings{t: r.t, term: term, nonce: nonce, pings: make(chan *proto.Ping), pongs: make(chan *proto.Pong), ended: make(chan error, 1)}
+	s := &fakePings{t: r.t, leader: 1, term: term, nonce: nonce, pings: make(chan *proto.Ping), pongs: make(chan *proto.Pong), ended: make(chan error, 1)}
 	s.ctx, s.cancel = context.WithCancel(r.t.Context())
 	go func() {
 		err := r.f.Pings(s)
@@ -68,7 +69,7 @@ func (r *rig) pings(term, nonce uint64) *fakePings {
 
 func (s *fakePings) ping(p *proto.Ping) {
 	s.t.Helper()
-	p.Term, p.Nonce, p.Leader = s.term, s.nonce, 1
+	p.Term, p.Nonce, p.Leader = s.term, s.nonce, s.leader
 	select {
 	case s.pings <- p:
 	case <-s.ctx.Done():
@@ -294,7 +295,7 @@ func TestProof(t *testing.T) {
 }
 
 // Who may ping: the leader of the newest TermStart applied, or of a newer term that raft
-// has heard of.
+// has heard of. A term of which raft has not heard is no reason to leave the leader.
 func TestWhoMayPing(t *testing.T) {
 	ping := func() *proto.Ping { return &proto.Ping{Number: 1} }
 	bubble(t, nil, func(t *testing.T, r *rig) {
@@ -317,29 +318,78 @@ func TestWhoMayPing(t *testing.T) {
 		again := r.pings(4, 41) // the same leader has lost the stream
 		again.ping(ping())
 		again.pong(0)
+		ahead := r.pings(5, 50)
+		ahead.ping(ping())
+		if code := ahead.code(); code != codes.Unavailable {
+			t.Errorf("a term of which raft has not heard: %v, want Unavailable", code)
+		}
+		again.ping(ping())
+		again.pong(0)
+		known.ping(ping())
+		if code := known.code(); code != codes.Aborted {
+			t.Errorf("a stream that was replaced: %v, want Aborted", code)
+		}
+		r.raftTerm.Store(5)
+		r.raftLeader.Store(2)
 		next := r.pings(5, 50) // its TermStart is not applied here
+		next.leader = 2
 		next.ping(ping())
 		next.pong(0)
-		refused4 := r.pings(4, 41)
-		refused4.ping(ping())
-		again.ping(ping())
-		known.ping(ping())
-		for _, s := range []*fakePings{known, again, refused4} {
-			if code := s.code(); code != codes.Aborted {
-				t.Errorf("a stream that was replaced: %v, want Aborted", code)
-			}
-		}
+		refused(4, 41)
 		r.start(2, 5, 50)
 		next.ping(ping())
 		next.pong(0)
 		next.term = 6
+		r.raftTerm.Store(6)
 		next.ping(ping())
 		if code := next.code(); code != codes.InvalidArgument {
 			t.Errorf("another term on the same stream: %v, want InvalidArgument", code)
 		}
 		r.start(2, 6, 60)
-		r.raftTerm.Store(4) // only the TermStart shows it
+		r.raftTerm.Store(5) // only the TermStart shows it
 		refused(5, 50)
+	})
+}
+
+// A member that does not lead may not ping, whether raft or a TermStart says who leads, and its pings
+// do not end the leader's stream. If raft knows no leader yet, any member may be it: the next ping is
+// held against what is known then.
+func TestOnlyTheLeaderMayPing(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		beat := func(s *fakePings) { s.ping(&proto.Ping{Number: 1}) }
+		refused := func(s *fakePings) {
+			t.Helper()
+			if code := s.code(); code != codes.FailedPrecondition {
+				t.Errorf("member %d pings: %v, want FailedPrecondition", s.leader, code)
+			}
+		}
+		other := func() *fakePings {
+			s := r.pings(4, 40)
+			s.leader = 2
+			return s
+		}
+		r.raftTerm.Store(4)
+		early := other()
+		beat(early)
+		early.pong(0)
+		r.raftLeader.Store(1)
+		beat(early)
+		refused(early)
+
+		leader := r.pings(4, 40)
+		beat(leader)
+		leader.pong(0)
+		late := other()
+		beat(late)
+		refused(late)
+		r.start(1, 4, 40)
+		r.raftLeader.Store(0) // it was not heard for a moment
+		late = other()
+		beat(late)
+		refused(late)
+		beat(leader)
+		leader.pong(0)
+		leader.hangUp()
 	})
 }
 
@@ -402,13 +452,14 @@ func TestMergeLeavesWhatWasTaken(t *testing.T) {
 	}
 }
 
-// A leader pings and reads nothing. Its stream does not stay open: it ends when a newer leader has
+// A leader pings and reads nothing. Its stream does not stay open: it ends when a newer stream has
 // taken over, although the sender still waits.
 func TestPingsEndsWhileItsSenderWaits(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.raftTerm.Store(2)
 		old := r.pings(2, 2002)
 		old.ping(&proto.Ping{Number: 1}) // the pong is not read
-		r.pings(3, 3003).ping(&proto.Ping{Number: 1})
+		r.pings(2, 2002).ping(&proto.Ping{Number: 1})
 		old.ping(&proto.Ping{Number: 2})
 		if code := old.code(); code != codes.Aborted {
 			t.Errorf("the old stream ended with %v, want Aborted", code)

@@ -39,13 +39,16 @@ type rig struct {
 	joining    atomic.Bool
 	probed     atomic.Int64 // probes without an answer
 
-	mu      sync.Mutex
-	leaders map[uint32]*fakeLeader
-	dials   []time.Time
-	cut     []jute.SessionID
-	conns   []uint64 // that were cut
-	damages []string
-	ran     chan error
+	mu       sync.Mutex
+	leaders  map[uint32]*fakeLeader
+	dials    []time.Time
+	cut      []jute.SessionID
+	conns    []uint64 // that were cut
+	damages  []string
+	disputes []string
+	marks    map[uint32]func(ctx context.Context) (*proto.Marks, error) // what the other members answer; none: it is down
+	asks     int
+	ran      chan error
 }
 
 // fakeState has the parts of the state that apply needs: the rules of the log.
@@ -71,7 +74,8 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 		r := &rig{t: t, state: &fakeState{}, leaders: map[uint32]*fakeLeader{}, ran: make(chan error, 1)}
 		cfg := Config{
 			Self: self, Boot: ourBoot, Tick: tick, State: r.state, Clients: r, Leader: r.dial, Probe: r.probe,
-			RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, Joining: r.joining.Load, Wall: time.Now, Damaged: r.damaged,
+			RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, Joining: r.joining.Load, Wall: time.Now,
+			Members: []uint32{1, 2, self}, Ask: r.ask, Damaged: r.damaged, Disputed: r.disputed,
 		}
 		if change != nil {
 			change(&cfg)
@@ -116,6 +120,24 @@ func (r *rig) damaged(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.damages = append(r.damages, why)
+}
+
+func (r *rig) disputed(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.disputes = append(r.disputes, why)
+}
+
+// ask returns a member's marks.
+func (r *rig) ask(ctx context.Context, id uint32) (*proto.Marks, error) {
+	r.mu.Lock()
+	answer := r.marks[id]
+	r.asks++
+	r.mu.Unlock()
+	if answer == nil {
+		return nil, errors.New("unreachable")
+	}
+	return answer(ctx)
 }
 
 func (r *rig) cutSoFar() []jute.SessionID {

@@ -51,7 +51,7 @@ func TestLateAnnouncement(t *testing.T) {
 		e.Joined()
 		e.Kill(a)
 		underWay(e, a, leader)
-		e.OrphanForwarding(a, leader, 5*tick)
+		e.OrphanForwarding(a, leader, 4*tick)
 		died := time.Now()
 		e.Kill(a)
 		e.Network.Slow(a, leader, 0)
@@ -59,11 +59,11 @@ func TestLateAnnouncement(t *testing.T) {
 		e.Ready()
 		c := e.Connect(20*tick, a)
 		write(t, c, "/before", 10, nil)
-		if time.Since(died) > 4*tick {
+		if time.Since(died) > 3*tick {
 			t.Fatal("the announcement came before the next process served")
 		}
 		announced := announcements(t, e, leader, a)
-		time.Sleep(6 * tick)
+		time.Sleep(5 * tick)
 		if n := announcements(t, e, leader, a) - announced; n != 1 {
 			t.Fatalf("%d announcements came late, want 1: this shows nothing", n)
 		}

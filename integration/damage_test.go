@@ -179,8 +179,9 @@ func TestDamagedLeader(t *testing.T) {
 	})
 }
 
-// Two members differ while the third is away. The one that does not lead stops serving after the
-// time in which the third is waited for. When the third is back, it serves with the leader.
+// Two members differ while the third is away, so nobody can confirm the leader's verdict. After the time
+// in which the third is waited for, the one that does not lead serves no more, but it is not retired: it
+// may be the one that is right. When the third is back, a majority decides, and it is retired for good.
 func TestDamageWithoutAMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
@@ -191,21 +192,80 @@ func TestDamageWithoutAMajority(t *testing.T) {
 		if _, err := c.Create("/a", []byte("data"), jute.Persistent); err != nil {
 			t.Fatal(err)
 		}
+		own := e.Connect(20*time.Second, bad, leader)
 		e.Kill(away)
 		begin := time.Now()
 		const patience = 5 * time.Second // 5 ticks
-		spoil(t, e, bad, c, patience+damageLimit)
+		e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.Spoil(e.Member(bad).State(), "/a") })
+		for e.Member(bad).Role() != "" {
+			if time.Since(begin) > patience+damageLimit {
+				t.Fatalf("member %d, which is damaged, serves after %v", bad, time.Since(begin))
+			}
+			change(t, c)
+		}
 		if took := time.Since(begin); took < patience {
 			t.Errorf("the member stopped after %v, when the third one could still have decided", took)
 		}
-		change(t, c)
+		outOfService(t, e, bad)
+		if err := own.WaitConnected(10 * time.Second); err != nil || own.Member() != leader {
+			t.Errorf("its client is at %d, %v", own.Member(), err)
+		}
+		for range 150 { // half a minute
+			change(t, c)
+		}
+		for _, id := range []uint32{leader, bad} {
+			if why := e.Member(id).Damage(); why != "" {
+				t.Errorf("member %d is retired without a majority: %s", id, why)
+			}
+		}
 		e.Boot(away)
 		e.Ready()
+		begin = time.Now()
+		for e.Member(bad).Damage() == "" {
+			if time.Since(begin) > damageLimit {
+				t.Fatalf("a majority is up, and member %d is not retired after %v", bad, time.Since(begin))
+			}
+			change(t, c)
+		}
+		if why := e.Member(bad).Damage(); !strings.Contains(why, "2 of 3 members") {
+			t.Errorf("the reason is %q", why)
+		}
 		change(t, e.Connect(20*time.Second, away))
 		for _, id := range []uint32{leader, away} {
-			if why := e.Member(id).Damage(); why != "" {
-				t.Errorf("member %d: %s", id, why)
+			if why := e.Member(id).Damage(); why != "" || e.Member(id).Role() == "" {
+				t.Errorf("member %d does not serve: %q", id, why)
 			}
+		}
+	})
+}
+
+// The leader's state is the wrong one, and its verdict against the other of two cannot be confirmed. The
+// other serves again as soon as that leader is gone, and nothing that it has is lost.
+func TestDisputeEndsWithItsLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		wrong := e.Ready()
+		e.Joined()
+		right, away := e.Followers()[0], e.Followers()[1]
+		c := e.Connect(20*time.Second, wrong, away)
+		if _, err := c.Create("/a", []byte("data"), jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		e.Kill(away)
+		e.Wait("the leader to have the node to damage", time.Minute, func() bool { return znode.Spoil(e.Member(wrong).State(), "/a") })
+		begin := time.Now()
+		for e.Member(right).Role() != "" {
+			if time.Since(begin) > time.Minute {
+				t.Fatal("the member serves, although the leader has another state")
+			}
+			change(t, c)
+		}
+		e.Kill(wrong)
+		e.Boot(away)
+		e.Wait("the member that was right to serve", time.Minute, func() bool { return e.Member(right).Role() != "" })
+		change(t, e.Connect(20*time.Second, right))
+		if why := e.Member(right).Damage(); why != "" {
+			t.Errorf("it is retired: %s", why)
 		}
 	})
 }

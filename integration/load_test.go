@@ -59,7 +59,7 @@ func checkCase(t *testing.T, text string, r *bench.Result) {
 	switch {
 	case text == "get:rate=500" && r.Ops != 250:
 		t.Errorf("%d requests in half a second, not 250", r.Ops)
-	case strings.Contains(text, "hold") && (extra["expired"] != 0 || extra["connections dropped"] != 0 || extra["closed"] <= 0):
+	case strings.Contains(text, "hold") && (extra["expired"] != 0 || extra["connections dropped"] != 0 || extra["opened"] <= 0 || extra["closed"] <= 0):
 		t.Errorf("%v", extra)
 	case strings.HasPrefix(text, "watches") && (r.Ops != int64(20*extra["writes"]) || extra["first event p50"] > extra["last event p50"]):
 		t.Errorf("%d events, %v", r.Ops, extra)

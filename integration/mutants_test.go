@@ -73,6 +73,21 @@ var mutants = []mutant{
 		"./leader", wholePackage,
 	},
 	{
+		"request for another member passed to raft", "quorum/wire/serve.go",
+		"err = t.checkSpeaker(in.peer, command)", "err = nil",
+		"./quorum/wire", "TestImpostorIsRefused",
+	},
+	{
+		"message for another member passed on", "member/identity.go",
+		"case sender == nil || sender(message) == from:", "case true:",
+		"./member", "TestMemberSpeaksForItselfOnly",
+	},
+	{
+		"verdict believed without a majority", "follower/verdict.go",
+		"case theirs > members/2:", "case theirs > 0:",
+		"./follower", "TestVerdictNeedsAMajority",
+	},
+	{
 		"joining member votes", "quorum/node.go",
 		"Votes:     func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },", "Votes:     func() bool { return true },",
 		here, "TestWipedMember",
@@ -219,7 +234,7 @@ var mutants = []mutant{
 	},
 	{
 		"snapshot received in raft's main loop", "quorum/wire/serve.go",
-		"t.install(install, io.LimitReader(in.r, install.Size))", "t.pass(raft.RPC{Command: install, Reader: io.LimitReader(in.r, install.Size)}, nil)",
+		"t.install(r, install, io.LimitReader(in.r, install.Size))", "t.pass(raft.RPC{Command: install, Reader: io.LimitReader(in.r, install.Size)}, nil)",
 		"./quorum", "TestLeaderDiesSendingSnapshot|TestSnapshotIsInstalled",
 	},
 	{
@@ -299,7 +314,7 @@ var mutants = []mutant{
 	},
 	{
 		"ping of an old term answered", "follower/pings.go",
-		"if term := f.cfg.RaftTerm(); ping.Term < term {", "if term := f.cfg.RaftTerm(); false {",
+		"case ping.Term < term:", "case false:",
 		"./follower", wholePackage,
 	},
 	{
@@ -395,7 +410,12 @@ var mutants = []mutant{
 	{
 		"ends left out of the snapshot", "znode/snapshot.go",
 		"case lowest >= KillFormat || c.ends.count > 0:", "case false:",
-		here, "TestEndsOutliveTheMembers",
+		"./znode", "TestSnapshotVersions",
+	},
+	{
+		"rules left out of the snapshot", "znode/snapshot.go",
+		"case lowest >= saslFormat || c.term.late():", "case false:",
+		"./znode", "TestSnapshotVersions",
 	},
 	{
 		"end kept where older members keep none", "znode/session.go",
@@ -546,6 +566,41 @@ var mutants = []mutant{
 		"credentials for a port that is only guessed", "cli/discover.go",
 		"	if !credentials {\n", "	if true {\n",
 		"./cli", "TestCredentialsGoNowhereElse",
+	},
+	{
+		"proof not bound to the TLS connection", "quorum/trust/proof.go",
+		"	b = append(b, e.keying...)\n", "",
+		"./quorum/trust", "TestRelay",
+	},
+	{
+		"proof of one end good for the other", "quorum/trust/proof.go",
+		"	b = append(b, by...)\n", "",
+		"./quorum/trust", "TestFalseMember|TestProofNamesBothEnds",
+	},
+	{
+		"connections of a removed secret kept", "quorum/trust/open.go",
+		"case !g.secrets.has(c.secret):", "case false:",
+		"./quorum/trust", "TestReload",
+	},
+	{
+		"certificate of another host believed", "quorum/trust/certificates.go",
+		"return g.keys.Verify(chain, usage, host)", "return g.keys.Verify(chain, usage, host[:0])",
+		"./quorum/trust", "TestCertificates",
+	},
+	{
+		"revoked certificate good on open connections", "quorum/trust/open.go",
+		"return g.verify(c.shown.chain, c.shown.usage, member)", "return nil",
+		"./quorum/trust", "TestRevoked",
+	},
+	{
+		"handshake begins without a token", "quorum/trust/guard.go",
+		"err = begin()", "_ = begin()",
+		"./quorum/wire", "TestHandshakeFindsNoToken",
+	},
+	{
+		"strangers take the tokens of members", "quorum/wire/door.go",
+		"case known && !d.members.has(addr, now):", "case known && !d.strangers.has(strangersRate, now):",
+		"./quorum/wire", "TestStrangersEmptyNoMembersBucket",
 	},
 }
 

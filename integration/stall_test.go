@@ -231,6 +231,7 @@ func (*hanging) Applied(*proto.Txn, *znode.Result)   {}
 func (*hanging) Dropped(*proto.Txn)                  {}
 func (*hanging) Overused(znode.Quota)                {}
 func (*hanging) Swept(jute.SessionID, bool)          {}
+func (*hanging) Removed(znode.Removal, []string)     {}
 func (*hanging) Restored()                           {}
 
 // The same happens with a leader that hangs in apply. This test runs in real time, because a

@@ -9,7 +9,7 @@ type Code int32
 // These are all results that ZooKeeper knows. OnWire reports which of them servers send.
 const (
 	OK                           Code = 0
-	SystemError                  Code = -1
+	SystemError                  Code = -1 // see NoRoom
 	RuntimeInconsistency         Code = -2 // in a multi's results, after the operation that failed
 	DataInconsistency            Code = -3
 	ConnectionLoss               Code = -4
@@ -45,9 +45,14 @@ const (
 	ThrottledOp                  Code = -127
 )
 
+// NoRoom is Rollcall's answer to a write that would add data where there is no room for more. ZooKeeper has no such
+// answer. It is SystemError, which ZooKeeper never sends and every client knows: clients break on a code that they do
+// not know, and kazoo does on QuotaExceeded.
+const NoRoom = SystemError
+
 var codeNames = map[Code]string{
 	OK:                           "ok",
-	SystemError:                  "system error",
+	SystemError:                  "no room for more data",
 	RuntimeInconsistency:         "not run: an earlier operation of the multi failed",
 	DataInconsistency:            "data inconsistency",
 	ConnectionLoss:               "connection lost",
@@ -103,7 +108,7 @@ func (c Code) Err() error {
 // clients for themselves, or are internal. Clients break on codes that they do not know.
 func (c Code) OnWire() bool {
 	switch c {
-	case SystemError, DataInconsistency, ConnectionLoss, OperationTimeout, InvalidState,
+	case DataInconsistency, ConnectionLoss, OperationTimeout, InvalidState,
 		UnknownSession, APIError, InvalidCallback, Closing, Nothing, SessionMoved, RequestTimeout:
 		return false
 	}

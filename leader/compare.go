@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -107,7 +108,9 @@ func (c *comparison) byIndex() map[uint64][]marked {
 
 // decide compares the members' views at one index, and adds verdicts. A majority of the ensemble
 // that agrees is right. Without one, the leader (self) and the members that agree with it are
-// right, because one side must continue. But while some member has not reported, it could still
+// right, because one side must continue. A member at which several indexes differ gets the verdict with
+// which most agree, and of those the newest: the others have it in their marks for longest when the
+// member asks them. But while some member has not reported, it could still
 // make a majority: then decide reports undecided, and adds verdicts only if late is set. Digests of
 // different versions cannot be compared.
 func decide(index uint64, all []marked, self uint32, members int, late bool, verdicts map[uint32]*proto.Verdict) (undecided bool) {
@@ -134,8 +137,11 @@ func decide(index uint64, all []marked, self uint32, members int, late bool, ver
 				continue
 			}
 		}
-		verdicts[m.member] = &proto.Verdict{
+		v := &proto.Verdict{
 			Index: index, Own: m.as.digest, Theirs: right.digest, Agree: agree[right], Members: uint32(members),
+		}
+		if old := verdicts[m.member]; old == nil || cmp.Or(cmp.Compare(v.Agree, old.Agree), cmp.Compare(v.Index, old.Index)) > 0 {
+			verdicts[m.member] = v
 		}
 	}
 	return undecided

@@ -116,13 +116,10 @@ func TestVerdict(t *testing.T) {
 		e.members[2].marks(marksAt(0, 20, 30))
 		e.members[3].marks(marksAt(5, 20, 30))
 		e.at(4*tick + time.Millisecond)
-		want := &proto.Verdict{Own: 25, Theirs: 20, Index: 20, Agree: 2, Members: 3}
+		want := &proto.Verdict{Own: 35, Theirs: 30, Index: 30, Agree: 2, Members: 3} // the newest
 		v := e.members[3].told()
 		if v == nil {
 			t.Fatal("no member got a verdict")
-		}
-		if v.Index == 30 {
-			want.Index, want.Own, want.Theirs = 30, 35, 30
 		}
 		if v.String() != want.String() {
 			t.Errorf("told %v, want %v", v, want)
@@ -135,6 +132,27 @@ func TestVerdict(t *testing.T) {
 		}
 		e.end()
 	})
+}
+
+// Of several indexes at which a member differs, it is told the one at which most of the others agree, and
+// of those the newest, whatever the order in which they are compared.
+func TestVerdictIsTheBest(t *testing.T) {
+	x := func(n int, digest uint64) (all []marked) {
+		for i := range n {
+			all = append(all, marked{uint32(i + 1), view{1, digest}})
+		}
+		return append(all, marked{5, view{1, 99}})
+	}
+	at := map[uint64][]marked{10: x(3, 1), 20: x(4, 2), 30: x(4, 3), 40: x(3, 4)}
+	for _, order := range [][]uint64{{10, 20, 30, 40}, {40, 30, 20, 10}, {30, 40, 10, 20}} {
+		verdicts := map[uint32]*proto.Verdict{}
+		for _, index := range order {
+			decide(index, at[index], 1, 5, false, verdicts)
+		}
+		if v := verdicts[5]; v == nil || v.Index != 30 || v.Theirs != 3 || v.Agree != 4 {
+			t.Errorf("in the order %v: told %v", order, v)
+		}
+	}
 }
 
 // If no majority decides, the leader waits for the absent members. After that the leader's side is

@@ -2,6 +2,7 @@ package member
 
 import (
 	"sync/atomic"
+	"time"
 
 	"rollcall/admin"
 	"rollcall/znode"
@@ -23,6 +24,7 @@ func (s source) Details() admin.Details {
 	log, own, clients := m.node.Stats(), m.follower.Stats(), m.server.Stats()
 	d := admin.Details{
 		Health: s.Health(), Term: m.node.Term(), Applied: m.applied.Load(), Clients: clients.Sessions,
+		MemoryUsed: clients.MemoryUsed, MemoryLimit: clients.MemoryLimit, Refused: clients.NoMemory,
 		Requests: clients.Requests, Fsyncs: log.WriteTimes, Entries: log.EntrySizes, Applies: m.applies.Buckets(),
 		Flushes: own.Flushed, Held: own.Held, WriteGaps: own.Gaps, Elections: log.ElectionTimes,
 		Lateness: m.terms.count.Late.Buckets(), Pauses: m.terms.count.Pauses.Load(), TermsLed: m.terms.led.Load(),
@@ -38,12 +40,31 @@ func (s source) Details() admin.Details {
 			"requests": int(clients.Held), "waiting": own.Waiting.Bytes, "sent": own.Sent.Bytes, "proposals": 0,
 		},
 	}
+	d.Certificates, d.TooFast = m.certificates(), m.ports.hello.Door().Refused()
 	for _, why := range endReasons {
 		d.Ended[why.String()] = m.sessions.ended[why].Load()
+	}
+	if m.audit != nil {
+		written, dropped := m.audit.Counts()
+		d.AuditLines = map[string]uint64{"written": written, "lost": dropped}
 	}
 	if l := m.terms.current.Load(); l != nil {
 		term := l.Stats()
 		d.Queues["proposals"], d.QueueBytes["proposals"] = term.Waiting, term.Bytes
 	}
 	return d
+}
+
+// certificates returns in how many seconds the certificates expire that this member shows, by whom it
+// shows them to.
+func (m *Member) certificates() map[string]int64 {
+	left := map[string]int64{}
+	note := func(whom string, until time.Time) { left[whom] = int64(until.Sub(m.clock.Now()).Seconds()) }
+	if until := m.ports.guard.Until(); !until.IsZero() {
+		note("members", until)
+	}
+	if m.keys != nil && m.keys.Certificate() != nil {
+		note("clients", m.keys.Certificate().Leaf.NotAfter)
+	}
+	return left
 }

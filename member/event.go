@@ -20,6 +20,7 @@ const (
 	EventClosed  EventKind = "session closed"
 	EventKilled  EventKind = "session killed"
 	EventQuota   EventKind = "quota overused"
+	EventFilling EventKind = "data quota nearly used up"
 )
 
 // Event is one thing that happened in the ensemble.
@@ -28,13 +29,13 @@ type Event struct {
 	Term       uint64         // EventLeader: raft's term
 	Member     uint32         // the leader; the member that the session is attached to; 0 if to none
 	From       uint32         // EventMoved: the member it was attached to before
-	Session    jute.SessionID // all but EventLeader and EventQuota
+	Session    jute.SessionID // all but EventLeader, EventQuota and EventFilling
 	Timeout    time.Duration  // EventOpened, EventMoved: granted
 	Address    string         // the client's
 	Ephemerals int            // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
 	Silent     time.Duration  // EventExpired, EventKilled: for how long the leader had not heard from it
 	By         string         // EventKilled: who asked for it
-	Quota      znode.Quota    // EventQuota: a quota that is overused
+	Quota      znode.Quota    // EventQuota: a quota that is overused; EventFilling: the quota of all data, in Bytes and BytesLimit
 	Times      int            // EventQuota: writes that left any quota overused since the last EventQuota
 }
 
@@ -62,6 +63,9 @@ func (e Event) LogValue() slog.Value {
 		return slog.GroupValue(slog.String("path", e.Quota.Path),
 			slog.Int64("count", e.Quota.Count), slog.Int64("countLimit", e.Quota.CountLimit),
 			slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit), slog.Int("times", e.Times))
+	}
+	if e.Kind == EventFilling {
+		return slog.GroupValue(slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit))
 	}
 	attrs := []slog.Attr{slog.Any("session", e.Session), slog.Uint64("member", uint64(e.Member)), slog.String("client", e.Address)}
 	switch e.Kind {

@@ -14,7 +14,7 @@ import (
 type Loopback struct{ *loopback }
 
 // NewLoopback returns a listener that nobody has dialed yet.
-func NewLoopback() *Loopback { return &Loopback{newLoopback()} }
+func NewLoopback() *Loopback { return &Loopback{newLoopback(1)} }
 
 // Dial returns a connection to the listener.
 func (l *Loopback) Dial(ctx context.Context) (net.Conn, error) { return l.dial(ctx) }

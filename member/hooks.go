@@ -13,6 +13,7 @@ type hooks struct{ m *Member }
 
 func (h hooks) TermStarted(t znode.Term) {
 	h.m.terms.started(t)
+	h.m.filling = 0
 	h.m.succession.started(t)
 	h.m.follower.TermStarted(t)
 	h.m.http.LeaderChanged(t.Leader, t.Term)
@@ -68,6 +69,7 @@ func (h hooks) Closed(s znode.Session, end znode.End) {
 		h.m.sessions.ended[end.Reason].Add(1)
 		h.m.emit(endOf(end))
 	}
+	h.auditEnd(end)
 	h.m.follower.Closed(s, end)
 	h.m.server.Closed(s, end)
 	h.m.http.SessionEnded(s, end)
@@ -81,7 +83,15 @@ func (h hooks) Swept(id jute.SessionID, last bool) {
 	h.m.cfg.Hooks.Swept(id, last)
 }
 
+func (h hooks) Removed(of znode.Removal, paths []string) {
+	h.auditRemovals(of, paths)
+	h.m.cfg.Hooks.Removed(of, paths)
+}
+
 func (h hooks) Applied(txn *proto.Txn, r *znode.Result) {
+	if txn.GetBoot() == h.m.boot { // otherwise this member applies its old log once more
+		h.m.audit.Applied(h.m.state.TimeMs(), txn, r)
+	}
 	h.m.follower.Applied(txn, r)
 	h.m.cfg.Hooks.Applied(txn, r)
 }
@@ -102,6 +112,7 @@ func (h hooks) EntryEnd(index uint64) {
 	h.m.applied.Store(index)
 	h.m.terms.removeClosed()
 	h.m.follower.EntryEnd(index)
+	h.m.reportFilling()
 	h.m.cfg.Hooks.EntryEnd(index)
 }
 
@@ -124,6 +135,7 @@ func (deaf) Opened(znode.Session)                {}
 func (deaf) Attached(znode.Session, znode.Owner) {}
 func (deaf) Closed(znode.Session, znode.End)     {}
 func (deaf) Swept(jute.SessionID, bool)          {}
+func (deaf) Removed(znode.Removal, []string)     {}
 func (deaf) Applied(*proto.Txn, *znode.Result)   {}
 func (deaf) Dropped(*proto.Txn)                  {}
 func (deaf) Overused(znode.Quota)                {}

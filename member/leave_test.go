@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
 	"rollcall/jute"
+	"rollcall/logs/logtest"
 	"rollcall/member"
 )
 
@@ -212,7 +212,7 @@ func TestDrainPassesAStoppedMember(t *testing.T) {
 // when it fails, and one when it succeeds.
 func TestDrainedLeaderHandsOverLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
+		var log logtest.Buffer
 		e, old, heir := drained(t, slog.NewTextHandler(&log, nil))
 		if _, leads := e.Member(old).Drain(t.Context(), time.Millisecond); !leads {
 			t.Fatal("the drained member does not lead")
@@ -244,22 +244,4 @@ func drained(t *testing.T, log slog.Handler) (e *cluster.Ensemble, leader, heir 
 	e.Pause(heir)
 	time.Sleep(10 * time.Second) // the leader knows that it does not answer: nothing that it would send waits for Resume
 	return e, leader, heir
-}
-
-// lines is a log that members write to.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

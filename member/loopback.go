@@ -4,25 +4,28 @@ import (
 	"context"
 	"net"
 	"sync"
+
+	"rollcall/quorum/wire"
 )
 
-// loopback is a listener in memory: a member's connection to itself.
+// loopback is a listener in memory: a member's connection to itself. Both of its ends say so.
 type loopback struct {
+	self  uint32
 	conns chan net.Conn
 	once  sync.Once
 	done  chan struct{}
 }
 
-func newLoopback() *loopback {
-	return &loopback{conns: make(chan net.Conn), done: make(chan struct{})}
+func newLoopback(self uint32) *loopback {
+	return &loopback{self: self, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
 // dial waits until Accept takes the other end, ctx ends or the listener is closed.
 func (l *loopback) dial(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
-	case l.conns <- theirs:
-		return ours, nil
+	case l.conns <- &wire.Conn{Conn: theirs, Peer: l.self}:
+		return &wire.Conn{Conn: ours, Peer: l.self}, nil
 	case <-l.done:
 		return nil, net.ErrClosed
 	case <-ctx.Done():

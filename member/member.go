@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -34,9 +35,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/admin"
+	"rollcall/audit"
 	"rollcall/config"
 	"rollcall/follower"
 	"rollcall/jute"
+	"rollcall/keystore"
 	"rollcall/leader"
 	"rollcall/logs"
 	"rollcall/quorum"
@@ -68,7 +71,8 @@ type Config struct {
 	ID      uint32
 	Servers []Server // every voting member; if there is only one it opens no port for members
 
-	Clients      net.Listener  // where clients connect; Run closes it
+	Clients      net.Listener  // where clients connect; Run closes it; default: nowhere
+	Secure       net.Listener  // where clients connect over TLS; Run closes it; default: nowhere
 	Operators    net.Listener  // where HTTP is served; Run closes it; default: nowhere
 	Collectors   net.Listener  // where /metrics alone is served, to everybody; likewise
 	Drain        time.Duration // how long a graceful stop may take to close client connections; default: at once
@@ -78,11 +82,13 @@ type Config struct {
 	Version string    // this program's version, for srvr; default "dev"
 	Built   time.Time // date of the commit that it was built from
 
+	Memory  *server.Memory           // of this process; default: no limit
 	Network Network                  // default TCP
 	Bind    func(addr string) string // advertised address → the one to listen on; default the same
 	Stores  *disk.Stores             // default: files in Dir
 	Now     func() time.Time         // wall clock; default time.Now
 	Events  func(Event)              // called for each event in the ensemble, on the member that leads, by one goroutine
+	Lines   io.Writer                // where audit lines go that no file gets; default: standard output
 	Log     *logs.Log                // operators can ask for it over HTTP; default: they cannot
 	Logger  *slog.Logger             // default: that of Log, or discard
 
@@ -101,8 +107,6 @@ func (c *Config) complete() error {
 		return fmt.Errorf("member: id %d is not between 1 and 255", c.ID)
 	case c.Tick <= 0:
 		return fmt.Errorf("member: tick %v is not positive", c.Tick)
-	case c.Clients == nil:
-		return errors.New("member: Clients is required")
 	case c.Reaping.Interval < 0 || c.Reaping.PerMinute < 0 || c.Reaping.NeverUsed < 0:
 		return errors.New("member: a limit of the reaper is negative")
 	case c.InitLimit < 0 || c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0 || c.StoreStallLimit < 0:
@@ -161,10 +165,13 @@ type Member struct {
 	node       *quorum.Node
 	follower   *follower.Follower
 	server     *server.Server
+	keys       *keystore.Keys // for clients; nil: they do not connect over TLS
 	terms      *terms
 	succession *succession
 	peers      *peers
 	words      *admin.Words
+	audit      *audit.Log // nil: there is none
+	hashing    hashing
 	http       *admin.HTTP
 	viewer     viewer          // answers other members
 	view       *view.Collector // asks them
@@ -174,6 +181,7 @@ type Member struct {
 	yields     chan struct{} // closed when this member has been drained
 	yielded    sync.Once
 	damage     chan string // why this member's state is damaged; one place
+	dispute    atomic.Pointer[dispute]
 
 	leaving   atomic.Bool   // Run has been told to stop
 	announced atomic.Bool   // this process is the member's current run
@@ -182,6 +190,7 @@ type Member struct {
 	applied  atomic.Uint64   // index of the last entry applied
 	applies  tally.Durations // how long it took to apply an entry
 	quotas   quotas
+	filling  int // how many of the fillings are reached; the tree's lock guards it
 	sessions sessionCounters
 	dropped  atomic.Uint64 // transactions of this member that apply dropped because they were sent again after they had been applied
 	lost     atomic.Uint64 // events that Config.Events did not take in time
@@ -200,36 +209,51 @@ func New(cfg Config) (*Member, error) {
 	}
 	m := &Member{
 		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
-		own: newLoopback(), ready: make(chan struct{}), events: make(chan Event, maxEvents),
+		own: newLoopback(cfg.ID), ready: make(chan struct{}), events: make(chan Event, maxEvents),
 		yields: make(chan struct{}), damage: make(chan string, 1),
 	}
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
-	m.terms = newTerms(m)
-	m.succession = newSuccession(m)
-	m.peers = newPeers(cfg.Tick, m.dialMember)
-	m.viewer = newViewer(m)
-	m.state = znode.New(znode.Config{Self: cfg.ID, Hooks: hooks{m}, EnsembleText: cfg.EnsembleText})
 	var err error
-	if m.follower, err = follower.New(m.followerConfig()); err != nil {
+	if m.audit, err = audit.Open(m.auditConfig()); err != nil {
 		return nil, err
 	}
-	if m.words, err = admin.NewWords(m.wordsConfig()); err != nil {
-		return nil, err
-	}
-	if m.view, err = m.newView(); err != nil {
-		return nil, err
-	}
-	if m.http, err = admin.NewHTTP(m.httpConfig()); err != nil {
-		return nil, err
-	}
-	if m.server, err = server.New(m.serverConfig()); err != nil {
-		return nil, err
-	}
-	if err := m.open(); err != nil {
-		m.closePorts()
+	if err := m.assemble(); err != nil {
+		m.audit.Close()
 		return nil, err
 	}
 	return m, nil
+}
+
+// assemble makes the packages below, and opens what they need.
+func (m *Member) assemble() (err error) {
+	m.terms = newTerms(m)
+	m.succession = newSuccession(m)
+	m.peers = newPeers(m.cfg.Tick, m.dialMember)
+	m.viewer = newViewer(m)
+	m.state = znode.New(znode.Config{Self: m.cfg.ID, Hooks: hooks{m}, EnsembleText: m.cfg.EnsembleText})
+	if m.keys, err = m.openKeys(); err != nil {
+		return err
+	}
+	if m.follower, err = follower.New(m.followerConfig()); err != nil {
+		return err
+	}
+	if m.words, err = admin.NewWords(m.wordsConfig()); err != nil {
+		return err
+	}
+	if m.view, err = m.newView(); err != nil {
+		return err
+	}
+	if m.http, err = admin.NewHTTP(m.httpConfig()); err != nil {
+		return err
+	}
+	if m.server, err = server.New(m.serverConfig()); err != nil {
+		return err
+	}
+	if err := m.open(); err != nil {
+		m.closePorts()
+		return err
+	}
+	return nil
 }
 
 // open opens the ports for members, then the data folder.
@@ -237,6 +261,7 @@ func (m *Member) open() (err error) {
 	if m.ports, err = m.openPorts(); err != nil {
 		return err
 	}
+	m.warnOfExposure()
 	m.node, err = quorum.Open(m.quorumConfig())
 	return err
 }
@@ -244,14 +269,14 @@ func (m *Member) open() (err error) {
 func (m *Member) followerConfig() follower.Config {
 	return follower.Config{
 		Self: m.cfg.ID, Boot: m.boot, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
-		Leader:      m.leader,
-		Probe:       m.probe,
-		SyncLimit:   m.cfg.SyncLimit,
-		RaftTerm:    func() uint64 { return m.node.Term() },
-		RaftLeader:  func() uint32 { return m.node.LeaderID() },
-		Joining:     func() bool { return m.node.Joining() },
-		Wall:        m.clock.Now,
-		Damaged:     m.reportDamage,
+		Leader:     m.leader,
+		Probe:      m.probe,
+		SyncLimit:  m.cfg.SyncLimit,
+		RaftTerm:   func() uint64 { return m.node.Term() },
+		RaftLeader: func() uint32 { return m.node.LeaderID() },
+		Joining:    func() bool { return m.node.Joining() },
+		Wall:       m.clock.Now,
+		Members:    m.ids(), Ask: m.askMarks, Damaged: m.reportDamage, Disputed: m.reportDispute,
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
 	}
 }
@@ -266,9 +291,15 @@ func (m *Member) serverConfig() server.Config {
 	return server.Config{
 		Member: m.cfg.Wrap(m.follower), State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
-		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, LinearizableReads: m.cfg.LinearizableReads,
-		Words: m.words, Logger: m.log,
+		TLS: m.tls(), SuperSubject: m.cfg.SuperSubject,
+		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
+		Memory: m.cfg.Memory,
+		Words:  m.words, Audit: m.audit, Logger: m.log,
 	}
+}
+
+func (m *Member) auditConfig() audit.Config {
+	return audit.Config{Settings: m.cfg.Audit, Member: m.cfg.ID, Out: m.cfg.Lines, Logger: m.log}
 }
 
 func (m *Member) wordsConfig() admin.WordsConfig {
@@ -276,7 +307,7 @@ func (m *Member) wordsConfig() admin.WordsConfig {
 }
 
 func (m *Member) httpConfig() admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Logger: m.log}
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Logger: m.log}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
 	}
@@ -296,16 +327,26 @@ func (m *Member) httpConfig() admin.HTTPConfig {
 func (m *Member) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	m.audit.Start()
 	g, inner := errgroup.WithContext(inner)
 	g.Go(func() error { return m.node.Run(inner) })
 	g.Go(func() error { return m.follower.Run(inner) })
 	g.Go(func() error { return m.terms.run(inner) })
-	g.Go(func() error { return m.server.Serve(inner, m.cfg.Clients) })
+	if m.cfg.Clients != nil {
+		g.Go(func() error { return m.server.Serve(inner, m.cfg.Clients) })
+	}
+	if m.cfg.Secure != nil {
+		g.Go(func() error { return m.server.ServeTLS(inner, m.cfg.Secure) })
+	}
+	g.Go(func() error { return m.watchKeys(inner) })
 	g.Go(func() error { return m.eventLoop(inner) })
 	g.Go(func() error { return m.announceReady(inner) })
 	g.Go(func() error { return m.stallLoop(inner) })
 	g.Go(func() error { return m.damageLoop(inner) })
+	g.Go(func() error { return m.disputeLoop(inner) })
 	g.Go(func() error { return m.yieldLoop(inner) })
+	g.Go(func() error { return m.ports.guard.Run(inner) })
+	g.Go(func() error { return m.ports.hello.Door().Run(inner, wire.LookupSystem) })
 	if m.cfg.Operators != nil {
 		g.Go(func() error { return m.http.Serve(inner, m.cfg.Operators) })
 	}
@@ -324,6 +365,7 @@ func (m *Member) Run(ctx context.Context) error {
 		return nil
 	})
 	err := g.Wait()
+	m.audit.Close()
 	m.peers.close()
 	m.closePorts()
 	return err
@@ -352,11 +394,11 @@ func (m *Member) Ready() <-chan struct{} { return m.ready }
 func (m *Member) State() *znode.State { return m.state }
 
 // Role returns "leader", "follower" or "standalone". It returns "" while this member does not
-// serve: before its first term, while its disk or apply hangs, once its state is damaged, or while
-// there is no leader.
+// serve: before its first term, while its disk or apply hangs, once its state is damaged or while
+// nobody knows whether it is, or while there is no leader.
 func (m *Member) Role() string {
 	switch {
-	case m.node.Stalled() != nil || m.node.Damage() != "":
+	case m.node.Stalled() != nil || m.node.Damage() != "" || m.disputed() != "":
 		return ""
 	case m.terms.current.Load() != nil && m.cfg.EnsembleText == nil && len(m.cfg.Servers) == 1:
 		return "standalone"

@@ -12,13 +12,15 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/server"
 )
 
-// alwaysZero are the metrics that cannot leave 0. The first four are there for programs that read
+// alwaysZero are the metrics that cannot leave 0. The first three are there for programs that read
 // ZooKeeper's, and members have nothing of the kind. The others are filled in by admin.Words.
 var alwaysZero = []string{
-	"zk_local_sessions", "zk_connection_drop_probability", "zk_synced_non_voting_followers", "zk_synced_observers",
+	"zk_local_sessions", "zk_synced_non_voting_followers", "zk_synced_observers",
 	"Stats.Files", "Stats.MaxFiles",
+	"Stats.NoMemory", // these members have no memoryLimit; those of TestEveryOwnMetricLeavesZero have one
 }
 
 // watched is an ensemble in which each metric leaves 0 at some time.
@@ -37,6 +39,8 @@ func TestEveryMetricLeavesZero(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Write: diskTime, Adjust: func(cfg *member.Config) {
 			cfg.SnapCount, cfg.Limits.MaxClientConns = 20, -1
 			cfg.Limits.MaxConns, cfg.Limits.Budget = mostConns, 4<<20
+			cfg.Rules.DataQuota = 1 << 40
+			cfg.Limits.Throttle = server.Throttle{Tokens: 2 * mostConns, FillTime: time.Hour, Freeze: time.Millisecond}
 		}})
 		w := &watched{Ensemble: e, t: t, leader: e.Ready(), left: map[string]bool{}}
 		e.Joined()
@@ -44,7 +48,7 @@ func TestEveryMetricLeavesZero(t *testing.T) {
 		w.a, w.b = followers[0], followers[1]
 		w.client = e.Connect(20*time.Second, w.leader)
 		w.look()
-		for _, provoke := range []func(){w.latencies, w.nodes, w.snapshot, w.ends, w.fullMemory, w.waiting, w.slowDisk, w.wrongClock} {
+		for _, provoke := range []func(){w.latencies, w.nodes, w.snapshot, w.ends, w.fullMemory, w.waiting, w.throttle, w.slowDisk, w.wrongClock} {
 			provoke()
 			w.look()
 		}
@@ -200,6 +204,23 @@ func (w *watched) waiting() {
 	if _, err := sync.Wait(); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// throttle opens sessions until no token is left.
+func (w *watched) throttle() {
+	w.t.Helper()
+	for range 2*mostConns + 1 {
+		c, err := w.Dial(w.a)
+		if err == nil {
+			_, err = c.Open(20 * time.Second)
+		}
+		if err != nil {
+			return
+		}
+		_ = c.Close()
+		synctest.Wait()
+	}
+	w.t.Error("the throttle refuses nobody")
 }
 
 // slowDisk has a write of a follower's log that takes longer than a second.

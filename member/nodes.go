@@ -60,6 +60,8 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 	switch most := m.server.Limits().MaxBuffer; {
 	case m.Role() == "":
 		return "", stat, errNotServing
+	case m.server.LacksMemory(c.Op, body):
+		return "", stat, errNoMemory
 	case len(body) > most:
 		return "", stat, &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the change has %d bytes; at most %d are allowed, as jute.maxbuffer says", len(body), most)}
 	}
@@ -86,6 +88,9 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 		return "", stat, &admin.Failure{Status: http.StatusGatewayTimeout, Text: "no answer in time: the change may be made, or may be made soon; look at the node"}
 	}
 }
+
+// errNoMemory is the answer to a change that adds data while this member is short of memory.
+var errNoMemory = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member is short of memory and refuses what adds data; delete nodes, or give it more memory"}
 
 // errNothingDone is the answer to a change that has not been sent to a leader.
 var errNothingDone = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "no leader has answered; nothing was done: try again when /v1/status shows a leader"}
@@ -131,6 +136,7 @@ var nodeFailures = []struct {
 	{jute.NotEmpty, http.StatusConflict, "it has children; delete them first"},
 	{jute.NoChildrenForEphemerals, http.StatusConflict, "its parent is ephemeral and can have no children"},
 	{jute.QuotaExceeded, http.StatusConflict, "this would exceed a quota"},
-	{jute.InvalidACL, http.StatusBadRequest, "the acl is not allowed: an entry has the scheme world, digest, ip or x509, and an id that fits it"},
+	{jute.NoRoom, http.StatusConflict, "there is no room for more data: dataQuota is reached"},
+	{jute.InvalidACL, http.StatusBadRequest, "the acl is not allowed: an entry has the scheme world, digest, ip, sasl or x509, and an id that fits it"},
 	{jute.BadArguments, http.StatusBadRequest, "this node cannot be created or deleted"},
 }

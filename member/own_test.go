@@ -14,6 +14,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/server"
 )
 
 // ownTick is the tick of the ensemble in which each own metric leaves 0.
@@ -53,6 +54,7 @@ type provoked struct {
 	t            *testing.T
 	leader, a, b uint32
 	left         map[string]bool // by sample: whether it has left 0 on a member
+	memory       *server.Memory  // of all members
 }
 
 // severalPerRow are metrics of which one series stands for all. server.TestStats and the tests of each
@@ -74,6 +76,9 @@ func (p *provoked) look() {
 			if strings.HasPrefix(name, "rollcall_disk_") {
 				continue // these members have no files; quorum/disk.TestFree and the test with Prometheus have some
 			}
+			if strings.HasPrefix(name, "rollcall_member_connections_refused_total") {
+				continue // these members have no IP addresses; wire.TestStormOfHandshakes has some
+			}
 			name = severalPerRow.ReplaceAllString(name, "$1")
 			p.left[name] = p.left[name] || value != 0
 		}
@@ -83,11 +88,12 @@ func (p *provoked) look() {
 // Each series of Rollcall's own metrics leaves 0 at some time.
 func TestEveryOwnMetricLeavesZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &provoked{t: t, operators: operators{}, left: map[string]bool{}}
+		p := &provoked{t: t, operators: operators{}, left: map[string]bool{}, memory: server.NewMemory(1000)}
 		p.Ensemble = cluster.Start(t, 3, cluster.Options{Tick: ownTick, Write: time.Millisecond, Adjust: func(cfg *member.Config) {
 			cfg.Limits.MaxClientConns = -1
 			p.listen(cfg)
 			cfg.Operators, cfg.Collectors = nil, cfg.Operators // to everybody
+			cfg.Memory = p.memory
 		}})
 		for _, step := range []struct {
 			provoke func()
@@ -109,6 +115,7 @@ func TestEveryOwnMetricLeavesZero(t *testing.T) {
 			{p.unlinked, []string{`rollcall_vouching_cut_total{reason="unlinked"}`}},
 			{p.waiting, []string{`rollcall_queue_length{queue="proposals"}`, `rollcall_queue_bytes{queue="proposals"}`, `rollcall_queue_bytes{queue="requests"}`}},
 			{p.changeOfLeader, []string{`rollcall_write_gap_seconds_count`, `rollcall_writes_resent_total`}},
+			{p.fullMemory, []string{`rollcall_memory_full`, `rollcall_memory_used_bytes`, `rollcall_writes_refused_total`}},
 			{p.joining, []string{`rollcall_joining`}},
 			{p.stalled, []string{`rollcall_stalled`}},
 			{p.damaged, []string{`rollcall_damaged`, `rollcall_leader_pauses_total`}},
@@ -269,6 +276,20 @@ func (p *provoked) changeOfLeader() {
 	p.Boot(p.leader)
 	p.must(first.Wait())
 	p.must(second.Wait())
+}
+
+// fullMemory has a write of a client refused because memory is short.
+func (p *provoked) fullMemory() {
+	c := p.Connect(10*ownTick, p.a)
+	p.memory.Note(1001)
+	if _, err := c.Create("/full", nil, jute.Persistent); err == nil {
+		p.t.Error("a create is not refused")
+	}
+	if text, serves := p.Member(p.a).Health().Text(); !serves || !strings.Contains(text, "short of memory") {
+		p.t.Errorf("health: %q, %t", text, serves)
+	}
+	p.look()
+	p.memory.Note(500)
 }
 
 // joining starts a member without data, which does not get the log.

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"rollcall/proto"
@@ -53,7 +52,7 @@ func (p *peers) to(id uint32) (*grpc.ClientConn, error) {
 		return c, nil
 	}
 	c, err := grpc.NewClient(fmt.Sprintf("passthrough:///member-%d", id),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(identity{dialed: id}),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.open(ctx, id) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage),
 			// gRPC must not reopen a stream by itself. Its holder does that, and must see its end

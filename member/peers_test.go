@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"rollcall/quorum/wire"
 )
 
 // The start of an HTTP/2 connection.
@@ -29,7 +31,7 @@ func TestUnseenStreamEnds(t *testing.T) {
 			}
 			ours, theirs := net.Pipe()
 			go goAway(theirs)
-			return ours, nil
+			return &wire.Conn{Conn: ours, Peer: 2}, nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		c, err := p.follower(2)
@@ -66,7 +68,7 @@ func TestCloseHoldsUpNobody(t *testing.T) {
 			ours, theirs := net.Pipe()
 			go func() { _, _ = io.WriteString(theirs, settings) }()
 			go func() { _, _ = io.CopyN(io.Discard, theirs, 60) }() // enough to connect, not to say farewell
-			return ours, nil
+			return &wire.Conn{Conn: ours, Peer: 2}, nil
 		})
 		c, err := p.to(2)
 		if err != nil {

@@ -11,8 +11,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/quorum"
+	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
 	"rollcall/znode"
 )
@@ -20,6 +22,7 @@ import (
 // ports are the ports on which other members reach this one. An ensemble of one member has none:
 // its log goes nowhere, and only the member itself calls its gRPC services.
 type ports struct {
+	guard  *trust.Guard // nil: members' connections are plain
 	hello  wire.Hello
 	grpc   *wire.Listener // nil: there is none
 	stream *wire.Stream
@@ -28,9 +31,13 @@ type ports struct {
 // openPorts listens for members. If it returns an error, ports still holds what it opened before.
 func (m *Member) openPorts() (p ports, err error) {
 	peers := m.raftPeers()
-	p.hello = wire.NewHello(m.cfg.ID, peers)
+	if p.guard, err = trust.New(trust.Config{Settings: m.cfg.Trust, Self: m.cfg.ID, Hosts: hostsOf(m.cfg.Servers), Logger: m.log, Now: m.cfg.Now}); err != nil {
+		return p, fmt.Errorf("member: %w", err)
+	}
+	p.hello = wire.NewHello(m.cfg.ID, peers).Guarded(p.guard)
 	if len(peers) == 1 {
-		p.stream = wire.NewStream(wire.NewListener(newLoopback(), p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
+		p.hello = p.hello.Guarded(nil) // its log stays in memory
+		p.stream = wire.NewStream(wire.NewListener(newLoopback(m.cfg.ID), p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
 		return p, nil
 	}
 	self := m.serverByID(m.cfg.ID)
@@ -67,6 +74,17 @@ func raftPeers(servers []Server) []wire.Peer {
 	return peers
 }
 
+// hostsOf returns the host in the server line of each member.
+func hostsOf(servers []Server) map[uint32]string {
+	hosts := make(map[uint32]string, len(servers))
+	for _, s := range servers {
+		if host, _, err := net.SplitHostPort(s.Grpc); err == nil {
+			hosts[s.ID] = host
+		}
+	}
+	return hosts
+}
+
 // serverByID returns the Server with an id, or the zero Server if it is not in the list.
 func (m *Member) serverByID(id uint32) Server {
 	for _, s := range m.cfg.Servers {
@@ -94,11 +112,7 @@ func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 	if id == m.cfg.ID {
 		return m.own.dial(ctx)
 	}
-	conn, err := m.cfg.Network.Dial(ctx, m.serverByID(id).Grpc)
-	if err != nil {
-		return nil, err
-	}
-	return m.ports.hello.Dialed(conn, id)
+	return m.ports.hello.Dial(ctx, m.cfg.Network.Dial, m.serverByID(id).Grpc, id)
 }
 
 // leader implements follower.Config.Leader.
@@ -125,7 +139,11 @@ func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloRepl
 	if err != nil {
 		return nil, err
 	}
-	return c.Hello(ctx, &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: wire.ConfigHash(m.raftPeers())})
+	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: wire.ConfigHash(m.raftPeers())})
+	if err == nil {
+		m.compareHash(peer.ID, reply)
+	}
+	return reply, err
 }
 
 // services are the gRPC services that members call on this one, itself included.
@@ -144,8 +162,18 @@ func (s services) Hello(context.Context, *proto.HelloRequest) (*proto.HelloReply
 		Member: s.m.cfg.ID, ConfigHash: wire.ConfigHash(s.m.raftPeers()), Boot: s.m.boot,
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		Recovery: n.Recovery(), Recovering: n.Recovering(), CaughtUp: n.CaughtUp(),
-		LastIndex: n.LastIndex(), LastTerm: n.LastTerm(),
+		LastIndex: n.LastIndex(), LastTerm: n.LastTerm(), DigestAlg: s.m.hashAlg(),
 	}, nil
+}
+
+// Kill implements proto.LeaderServer. Who asked is what the other member says, so the log of the leader
+// names that member too.
+func (s services) Kill(ctx context.Context, r *proto.KillRequest) (*proto.KillReply, error) {
+	reply, err := s.terms.Kill(ctx, r)
+	if reply.GetOutcome() == proto.KillReply_CLOSED {
+		s.m.log.Info("session ended for an operator of another member", "peer", caller(ctx), "session", jute.SessionID(r.GetSession()), "by", r.GetBy())
+	}
+	return reply, err
 }
 
 // Pings implements proto.FollowerServer.
@@ -155,12 +183,21 @@ func (s services) Pings(stream proto.Follower_PingsServer) error { return s.m.fo
 // at once, and a member that does not read them is not waited for.
 const farewell = 200 * time.Millisecond
 
-// serveMembers runs the gRPC services until ctx ends.
-func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
-	srv := grpc.NewServer(
+// callerTimeout limits the time until a member's connection speaks gRPC. It says so at once.
+const callerTimeout = 5 * time.Second
+
+// memberServer returns a gRPC server for members, which refuses what they may not say.
+func memberServer(s *speakers) *grpc.Server {
+	return grpc.NewServer(
+		grpc.Creds(newCallers()), grpc.ConnectionTimeout(callerTimeout), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
 	)
+}
+
+// serveMembers runs the gRPC services until ctx ends.
+func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
+	srv := memberServer(newSpeakers(m.log))
 	s := services{terms: m.terms, viewer: m.viewer, m: m}
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)

@@ -11,6 +11,7 @@ import (
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
+	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
 	"rollcall/tally"
 	"rollcall/znode"
@@ -21,9 +22,10 @@ const surveyTime = 3 * time.Second
 
 // Recovery holds the parameters of Recover and Examine.
 type Recovery struct {
-	ID          uint32   // this member
-	Servers     []Server // the server list from now on, this member included
-	Dir, LogDir string   // as in Config
+	ID          uint32         // this member
+	Servers     []Server       // the server list from now on, this member included
+	Dir, LogDir string         // as in Config
+	Trust       trust.Settings // as in Config, for Examine
 	Logger      *slog.Logger
 	// Dial opens a connection to another member, for Examine; default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -59,15 +61,15 @@ func Examine(ctx context.Context, r Recovery) ([]Finding, error) {
 	if r.Dial == nil {
 		r.Dial = wire.DialTCP
 	}
-	hello := wire.NewHello(r.ID, raftPeers(r.Servers))
+	guard, err := trust.New(trust.Config{Settings: r.Trust, Self: r.ID, Hosts: hostsOf(r.Servers), Logger: r.Logger})
+	if err != nil {
+		return nil, err
+	}
+	hello := wire.NewHello(r.ID, raftPeers(r.Servers)).Guarded(guard)
 	p := newPeers(surveyTime, func(ctx context.Context, id uint32) (net.Conn, error) {
 		for _, s := range r.Servers {
 			if s.ID == id {
-				conn, err := r.Dial(ctx, s.Grpc)
-				if err != nil {
-					return nil, err
-				}
-				return hello.Dialed(conn, id)
+				return hello.Dial(ctx, r.Dial, s.Grpc, id)
 			}
 		}
 		return nil, fmt.Errorf("member: no member %d", id)

@@ -15,6 +15,7 @@ import (
 	"rollcall/config"
 	"rollcall/leader"
 	"rollcall/proto"
+	"rollcall/sasl"
 	"rollcall/server"
 	"rollcall/znode"
 )
@@ -22,8 +23,8 @@ import (
 // reaches says in which field of the packages' configurations each field of Config ends up. ""
 // means that Member uses it itself, and that another test checks it.
 var reaches = map[string]string{
-	"ID":                    "conf.electionPort conf.quorumPort conf.serverId follower.Self http.Names leader.Self quorum.Self start.Leader",
-	"Servers":               "leader.Members quorum.Peers",
+	"ID":                    "audit.Member conf.electionPort conf.quorumPort conf.serverId follower.Self http.Names leader.Self quorum.Self start.Leader",
+	"Servers":               "follower.Members leader.Members quorum.Peers",
 	"Dir":                   "conf.dataDir quorum.Dir",
 	"LogDir":                "conf.dataLogDir quorum.LogDir",
 	"Tick":                  "conf.tickTime follower.Tick leader.Tick quorum.Tick server.Tick",
@@ -42,6 +43,12 @@ var reaches = map[string]string{
 	"InFlight":              "follower.MaxInFlight",
 	"Drain":                 "", // TestLeave
 	"SuperDigest":           "http.SuperDigest server.SuperDigest",
+	"Digest":                "http.Digest server.Digest",
+	"NoDigest":              "server.NoDigest",
+	"Login.Users":           "", // server.TestSASLLogin; a pointer is no plain value
+	"Login.SuperUser":       "server.Login.SuperUser",
+	"Login.Schemes":         "server.Login.Schemes",
+	"Login.KeepFailed":      "server.Login.KeepFailed",
 	"HTTP.Addr":             "http.HTTPSettings.Addr",
 	"HTTP.CommandURL":       "http.HTTPSettings.CommandURL",
 	"HTTP.IdleTimeout":      "http.HTTPSettings.IdleTimeout",
@@ -53,6 +60,8 @@ var reaches = map[string]string{
 	"Rules.TTLNodes":        "start.TtlNodes",
 	"Rules.EnforceQuota":    "start.EnforceQuota",
 	"Rules.X509":            "start.X509",
+	"Rules.SASL":            "start.Sasl",
+	"Rules.DataQuota":       "start.DataQuota",
 	"Whitelist":             "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
 	"LogKind":               "quorum.LogKind",
@@ -63,16 +72,64 @@ var reaches = map[string]string{
 	"EnsembleText":          "conf.membership",
 	"Version":               "words.Version",
 	"Built":                 "words.Built",
+	"Trust.SecretFile":      "", // integration.TestSecret
+	"Trust.Unify":           "", // integration.TestSecret
 	"NewEnsemble":           "quorum.NewEnsemble",
 	"Keys":                  "http.Keys",
+	"Audit.Enable":          "audit.Settings.Enable",
+	"Audit.ZooKeeper":       "audit.Settings.ZooKeeper",
+	"Audit.File":            "audit.Settings.File",
+	"Audit.FileSize":        "audit.Settings.FileSize",
+	"Audit.Files":           "audit.Settings.Files",
+	"SuperSubject":          "server.SuperSubject",
+
+	"ClientTLS.Key.Location":   "keys.Key.Location",
+	"ClientTLS.Key.Password":   "keys.Key.Password",
+	"ClientTLS.Key.Type":       "keys.Key.Type",
+	"ClientTLS.Trust.Location": "keys.Trust.Location",
+	"ClientTLS.Trust.Password": "keys.Trust.Password",
+	"ClientTLS.Trust.Type":     "keys.Trust.Type",
+	"ClientTLS.CRL":            "keys.CRL",
+	"ClientTLS.CRLs":           "keys.CRLs",
+	"ClientTLS.Terms.Auth":     "terms.Auth",
+	"ClientTLS.Terms.Min":      "terms.Min",
+	"ClientTLS.Terms.Max":      "terms.Max",
+	"ClientTLS.Terms.Ciphers":  "terms.Ciphers",
+	"ClientTLS.Unified":        "server.TLS.Unified",
+	"ClientTLS.Detection":      "server.TLS.Detection",
+	"ClientTLS.Handshakes":     "server.TLS.Handshakes",
+	"ClientTLS.CertReload":     "keys.Fixed",
+
+	"Limits.Throttle.Tokens":       "server.Limits.Throttle.Tokens",
+	"Limits.Throttle.FillTime":     "server.Limits.Throttle.FillTime",
+	"Limits.Throttle.FillCount":    "server.Limits.Throttle.FillCount",
+	"Limits.Throttle.Freeze":       "server.Limits.Throttle.Freeze",
+	"Limits.Throttle.Increase":     "server.Limits.Throttle.Increase",
+	"Limits.Throttle.Decrease":     "server.Limits.Throttle.Decrease",
+	"Limits.Throttle.Ratio":        "server.Limits.Throttle.Ratio",
+	"Limits.Throttle.Weighted":     "server.Limits.Throttle.Weighted",
+	"Limits.Throttle.GlobalWeight": "server.Limits.Throttle.GlobalWeight",
+	"Limits.Throttle.RenewWeight":  "server.Limits.Throttle.RenewWeight",
+
+	// integration/kills.TestProtect
+	"Trust.SSL":                         "",
+	"Trust.Certificates.Key.Location":   "",
+	"Trust.Certificates.Key.Password":   "",
+	"Trust.Certificates.Key.Type":       "",
+	"Trust.Certificates.Trust.Location": "",
+	"Trust.Certificates.Trust.Password": "",
+	"Trust.Certificates.Trust.Type":     "",
+	"Trust.Certificates.CRL":            "",
+	"Trust.Certificates.CRLs":           "",
+	"Trust.Certificates.AnyHost":        "",
 }
 
 // judges are the fields that no configuration file can set: they are for tests, or New makes them
 // from others.
-var judges = []string{"Clients", "Operators", "Collectors", "Network", "Bind", "Stores", "Now", "Events", "Log", "Logger", "Hooks", "Wrap", "WrapLog"}
+var judges = []string{"Clients", "Secure", "Operators", "Collectors", "Network", "Memory", "Bind", "Stores", "Now", "Events", "Lines", "Log", "Logger", "Hooks", "Wrap", "WrapLog"}
 
-// defaults are the fields of rooms that no setting changes.
-var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes server.SuperSubject")
+// defaults are the fields of rooms that no setting changes, and keys.Fixed, which a setting switches off.
+var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes keys.Fixed")
 
 // Every setting reaches the packages that need it, and no other field of theirs. Each is changed
 // alone.
@@ -153,8 +210,12 @@ func (f leaf) set(n int) {
 		*v = []string{fmt.Sprint("word", n)}
 	case *[]config.Key:
 		*v = []config.Key{{Name: fmt.Sprint("key", n)}}
+	case *[]uint16:
+		*v = []uint16{uint16(n)}
 	case *[]byte:
 		*v = fmt.Append(nil, "text", n)
+	case **sasl.Users:
+		*v = sasl.NewUsers(map[string]string{"bob": fmt.Sprint(n)})
 	case *time.Time:
 		*v = time.Unix(int64(n+1), 0)
 	case *time.Duration:
@@ -169,6 +230,8 @@ func (f leaf) set(n int) {
 			f.value.SetString(fmt.Sprint("text", n))
 		case f.value.CanUint():
 			f.value.SetUint(uint64(n + 1))
+		case f.value.CanFloat():
+			f.value.SetFloat(1 / float64(n+2))
 		default:
 			f.value.SetInt(int64(n + 2000))
 		}
@@ -186,8 +249,12 @@ func (f leaf) change() (undo func()) {
 		*v = append(slices.Clone(*v), "more")
 	case *[]config.Key:
 		*v = append(slices.Clone(*v), config.Key{Name: "more"})
+	case *[]uint16:
+		*v = append(slices.Clone(*v), 1)
 	case *[]byte:
 		*v = append(slices.Clone(*v), " and more"...)
+	case **sasl.Users:
+		*v = sasl.NewUsers(nil)
 	case *time.Time:
 		*v = v.Add(time.Hour)
 	case *time.Duration:
@@ -198,8 +265,10 @@ func (f leaf) change() (undo func()) {
 			f.value.SetBool(false)
 		case reflect.String:
 			f.value.SetString(f.value.String() + "more")
-		case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 			f.value.SetUint(f.value.Uint() + 1)
+		case reflect.Float64:
+			f.value.SetFloat(f.value.Float() / 2)
 		default:
 			f.value.SetInt(f.value.Int() + 1)
 		}
@@ -218,7 +287,7 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	if err := cfg.complete(); err != nil {
 		t.Fatal(err)
 	}
-	m := &Member{cfg: cfg, log: cfg.Logger, clock: leader.NewClock(cfg.Now), own: newLoopback()}
+	m := &Member{cfg: cfg, log: cfg.Logger, clock: leader.NewClock(cfg.Now), own: newLoopback(cfg.ID)}
 	defer func() { _ = m.own.Close() }()
 	m.terms, m.peers = newTerms(m), newPeers(cfg.Tick, m.dialMember)
 	defer m.peers.close()
@@ -229,9 +298,12 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	all := map[string]string{}
 	flatten(all, "follower", reflect.ValueOf(m.followerConfig()))
 	flatten(all, "server", reflect.ValueOf(m.serverConfig()))
+	flatten(all, "keys", reflect.ValueOf(clientKeys(cfg.ClientTLS)))
+	flatten(all, "terms", reflect.ValueOf(m.clientTerms()))
 	flatten(all, "quorum", reflect.ValueOf(m.quorumConfig()))
 	flatten(all, "words", reflect.ValueOf(m.wordsConfig()))
 	flatten(all, "http", reflect.ValueOf(m.httpConfig()))
+	flatten(all, "audit", reflect.ValueOf(m.auditConfig()))
 	lines, members := source{m}.Settings(1, 1)
 	for _, line := range lines {
 		all["conf."+line.Name] = line.Value

@@ -28,9 +28,9 @@ func (s source) Stats() admin.Stats {
 	m := s.m
 	st, log, count := m.server.Stats(), m.node.Stats(), &m.terms.count
 	figures := admin.Stats{
-		Role: m.Role(), Up: time.Since(m.begun),
+		Role: m.Role(), Up: time.Since(m.begun), Exposed: m.exposure(), NoMemory: m.cfg.Memory.Full(),
 		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
-		Handshakes: st.Handshakes, Rejected: st.Rejected, Sessionless: st.Sessionless, AuthFailed: st.AuthFailed,
+		Handshakes: st.Handshakes, Rejected: st.Rejected, DropChance: st.DropChance, Deficit: st.Deficit, Sessionless: st.Sessionless, AuthFailed: st.AuthFailed,
 		ClientMemory: st.Held, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
 		Latency: st.Latency, Reads: st.Reads, Updates: st.Updates, Responses: st.Responses,
 		BytesIn: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
@@ -48,6 +48,7 @@ func (s source) Stats() admin.Stats {
 	tree.RLock()
 	defer tree.RUnlock()
 	figures.Zxid, figures.Nodes, figures.DataSize = tree.Zxid(), tree.NodeCount(), tree.DataSize()
+	figures.DataQuota, figures.DataUsed = int64(tree.Term().DataQuota), tree.DataUsed()
 	figures.Ephemerals, figures.Sessions = tree.EphemeralCount(), tree.SessionCount()
 	figures.Watches, figures.DataWatches = tree.WatchCount(), tree.NodeWatchCount()
 	figures.WatchedPaths, figures.Watching = tree.WatchedPaths(), tree.WatchingCount()
@@ -56,7 +57,7 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Damage(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.LeaderID() != 0}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Damage(), Disputed: s.m.disputed(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.LeaderID() != 0, Exposed: s.m.exposure(), NoMemory: s.m.cfg.Memory.Full()}
 	if err := n.Stalled(); err != nil {
 		health.Stalled = err.Error()
 	}
@@ -198,10 +199,18 @@ func (s source) Settings(data, log int64) (lines []admin.Line, members string) {
 	shown.MinTimeout, shown.MaxTimeout = m.server.Timeouts()
 	shown.Limits = m.server.Limits()
 	lines = config.Conf(shown, config.Running{
-		ClientPort: portOf(m.cfg.Clients.Addr().String()), DataSize: data, LogSize: log, ID: m.cfg.ID,
+		ClientPort: listened(m.cfg.Clients), SecurePort: listened(m.cfg.Secure), DataSize: data, LogSize: log, ID: m.cfg.ID,
 		ElectionPort: portOf(self.Raft), QuorumPort: portOf(self.Grpc), Ensemble: string(m.cfg.EnsembleText),
 	})
 	return lines, string(m.cfg.EnsembleText)
+}
+
+// listened returns the port of a listener, or -1 if there is none, as ZooKeeper shows it.
+func listened(l net.Listener) int {
+	if l == nil {
+		return -1
+	}
+	return portOf(l.Addr().String())
 }
 
 // absolute returns dir as an absolute path, if that can be found out. It leaves "" as it is.

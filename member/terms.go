@@ -157,6 +157,7 @@ func (t *terms) termStart(nonce uint64) ([]byte, error) {
 	body, err := protobuf.Marshal(&proto.TermStart{
 		Leader: t.m.cfg.ID, Nonce: nonce,
 		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota, X509: t.m.cfg.Rules.X509,
+		Sasl: t.m.cfg.Rules.SASL, DataQuota: t.m.cfg.Rules.DataQuota,
 	})
 	if err != nil {
 		return nil, err

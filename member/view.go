@@ -1,9 +1,11 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"time"
@@ -79,17 +81,28 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 // rows returns how many rows an answer may have.
 func rows(limit uint32) int { return int(min(limit, view.MaxRows)) }
 
+// clientAddress returns where clients connect: over TLS if nowhere else, and "" if nowhere.
+func (m *Member) clientAddress() string {
+	for _, l := range []net.Listener{m.cfg.Clients, m.cfg.Secure} {
+		if l != nil {
+			return l.Addr().String()
+		}
+	}
+	return ""
+}
+
 // status returns what an operator sees of this member. While its disk or apply hangs, it takes neither
 // the tree's lock nor reads the disk.
 func (v viewer) status() *proto.MemberStatus {
 	m := v.m
 	st := m.server.Stats()
 	s := &proto.MemberStatus{
-		Member: m.cfg.ID, Role: m.Role(), ClientAddress: m.cfg.Clients.Addr().String(),
+		Member: m.cfg.ID, Role: m.Role(), ClientAddress: m.clientAddress(),
 		Term: m.node.Term(), Leader: m.node.LeaderID(), Applied: m.applied.Load(), Committed: m.node.CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
-		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: m.node.Damage(), Drained: m.server.Draining(),
+		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Damage(), m.disputed()), Drained: m.server.Draining(),
+		Exposed: m.exposure(), NoMemory: m.cfg.Memory.Full(),
 	}
 	if err := m.node.Stalled(); err != nil {
 		s.Stalled = err.Error()
@@ -251,7 +264,7 @@ func connectionRow(c *tally.Connection) *proto.ConnectionRow {
 		Received: c.Received, Sent: c.Sent, Session: uint64(c.Session), TimeoutMs: uint32(c.Timeout.Milliseconds()),
 		EstablishedMs: c.Established.UnixMilli(), Replies: c.Replies, Op: int32(c.Op), Xid: c.Xid, Zxid: c.Zxid,
 		RepliedUs: uint64(c.Replied.Microseconds()), LastUs: uint64(c.LastLatency.Microseconds()), MinUs: uint64(c.MinLatency.Microseconds()),
-		AvgUs: uint64(c.AvgLatency.Microseconds()), MaxUs: uint64(c.MaxLatency.Microseconds()), ExpiresMs: c.Expires.UnixMilli(),
+		AvgUs: uint64(c.AvgLatency.Microseconds()), MaxUs: uint64(c.MaxLatency.Microseconds()), ExpiresMs: c.Expires.UnixMilli(), Tls: c.TLS, Cipher: c.Cipher,
 	}
 }
 

@@ -49,7 +49,7 @@ func TestViewPeer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := newLoopback()
+			l := newLoopback(2)
 			srv := grpc.NewServer()
 			proto.RegisterFollowerServer(srv, tt.server)
 			go func() { _ = srv.Serve(l) }() // it ends with Stop

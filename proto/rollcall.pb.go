@@ -433,6 +433,8 @@ type TermStart struct {
 	TtlNodes      bool                   `protobuf:"varint,4,opt,name=ttl_nodes,json=ttlNodes,proto3" json:"ttl_nodes,omitempty"`
 	EnforceQuota  bool                   `protobuf:"varint,5,opt,name=enforce_quota,json=enforceQuota,proto3" json:"enforce_quota,omitempty"`
 	X509          bool                   `protobuf:"varint,6,opt,name=x509,proto3" json:"x509,omitempty"`
+	Sasl          bool                   `protobuf:"varint,7,opt,name=sasl,proto3" json:"sasl,omitempty"`                            // ignored in an entry of a format before 5, and so is data_quota
+	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"` // bytes of all paths and data past which writes that add to them are refused; 0: no limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -507,6 +509,20 @@ func (x *TermStart) GetX509() bool {
 		return x.X509
 	}
 	return false
+}
+
+func (x *TermStart) GetSasl() bool {
+	if x != nil {
+		return x.Sasl
+	}
+	return false
+}
+
+func (x *TermStart) GetDataQuota() uint64 {
+	if x != nil {
+		return x.DataQuota
+	}
+	return 0
 }
 
 // Announce is the body of OpAnnounce: Txn.boot becomes the member's current boot and
@@ -980,6 +996,7 @@ type HelloReply struct {
 	// How far its data go, asked before a recovery; 0: raft does not run yet.
 	LastIndex     uint64 `protobuf:"varint,11,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
 	LastTerm      uint64 `protobuf:"varint,12,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
+	DigestAlg     string `protobuf:"bytes,13,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // that hashes passwords in the scheme digest; "": the scheme is off, or the member is older
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1096,6 +1113,13 @@ func (x *HelloReply) GetLastTerm() uint64 {
 		return x.LastTerm
 	}
 	return 0
+}
+
+func (x *HelloReply) GetDigestAlg() string {
+	if x != nil {
+		return x.DigestAlg
+	}
+	return ""
 }
 
 // Ping goes from the leader to a member every tick/2, and between for proofs and
@@ -2342,9 +2366,11 @@ type MemberStatus struct {
 	StartedMs     int64                  `protobuf:"varint,18,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"` // when this process started, since 1970
 	ClockMs       int64                  `protobuf:"varint,19,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`       // its wall clock, since 1970
 	Joining       bool                   `protobuf:"varint,20,opt,name=joining,proto3" json:"joining,omitempty"`
-	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"`  // why its disk or apply is taken to hang; then zxid, watches and what is on disk are not known
-	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"`  // why its state is taken to be damaged
-	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"` // it takes no more clients, and is about to stop; older members do not say so
+	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"`                    // why its disk or apply is taken to hang; then zxid, watches and what is on disk are not known
+	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"`                    // why its state is taken to be damaged
+	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"`                   // it takes no more clients, and is about to stop; older members do not say so
+	Exposed       string                 `protobuf:"bytes,24,opt,name=exposed,proto3" json:"exposed,omitempty"`                    // how its ports for members are open to processes that are no members; older members do not say so
+	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"` // it is short of memory, and refuses its clients' writes that add data; older members do not say so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2536,6 +2562,20 @@ func (x *MemberStatus) GetDamaged() string {
 func (x *MemberStatus) GetDrained() bool {
 	if x != nil {
 		return x.Drained
+	}
+	return false
+}
+
+func (x *MemberStatus) GetExposed() string {
+	if x != nil {
+		return x.Exposed
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetNoMemory() bool {
+	if x != nil {
+		return x.NoMemory
 	}
 	return false
 }
@@ -3071,6 +3111,8 @@ type ConnectionRow struct {
 	AvgUs         uint64                 `protobuf:"varint,18,opt,name=avg_us,json=avgUs,proto3" json:"avg_us,omitempty"`
 	MaxUs         uint64                 `protobuf:"varint,19,opt,name=max_us,json=maxUs,proto3" json:"max_us,omitempty"`
 	ExpiresMs     int64                  `protobuf:"varint,20,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"` // since 1970
+	Tls           string                 `protobuf:"bytes,21,opt,name=tls,proto3" json:"tls,omitempty"`                               // its version, such as "TLSv1.3"; "": the connection is plain. Older members do not say so
+	Cipher        string                 `protobuf:"bytes,22,opt,name=cipher,proto3" json:"cipher,omitempty"`                         // its cipher suite; "": the connection is plain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3243,6 +3285,20 @@ func (x *ConnectionRow) GetExpiresMs() int64 {
 		return x.ExpiresMs
 	}
 	return 0
+}
+
+func (x *ConnectionRow) GetTls() string {
+	if x != nil {
+		return x.Tls
+	}
+	return ""
+}
+
+func (x *ConnectionRow) GetCipher() string {
+	if x != nil {
+		return x.Cipher
+	}
+	return ""
 }
 
 // ViewWatches asks for the watches that cover a path, in the order of their connections, or for those of
@@ -4134,14 +4190,17 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x03ids\x18\b \x03(\v2\x15.rollcall.v1.IdentityR\x03ids\"2\n" +
 	"\bIdentity\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xaa\x01\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xdd\x01\n" +
 	"\tTermStart\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\rR\x06leader\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x19\n" +
 	"\bskip_acl\x18\x03 \x01(\bR\askipAcl\x12\x1b\n" +
 	"\tttl_nodes\x18\x04 \x01(\bR\bttlNodes\x12#\n" +
 	"\renforce_quota\x18\x05 \x01(\bR\fenforceQuota\x12\x12\n" +
-	"\x04x509\x18\x06 \x01(\bR\x04x509\">\n" +
+	"\x04x509\x18\x06 \x01(\bR\x04x509\x12\x12\n" +
+	"\x04sasl\x18\a \x01(\bR\x04sasl\x12\x1d\n" +
+	"\n" +
+	"data_quota\x18\b \x01(\x04R\tdataQuota\">\n" +
 	"\bAnnounce\x12\x1a\n" +
 	"\breplaces\x18\x01 \x01(\x06R\breplaces\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\rR\x06format\"b\n" +
@@ -4171,7 +4230,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
-	"configHash\"\xd5\x02\n" +
+	"configHash\"\xf4\x02\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
@@ -4190,7 +4249,9 @@ const file_rollcall_proto_rawDesc = "" +
 	" \x01(\bR\bcaughtUp\x12\x1d\n" +
 	"\n" +
 	"last_index\x18\v \x01(\x04R\tlastIndex\x12\x1b\n" +
-	"\tlast_term\x18\f \x01(\x04R\blastTerm\"\xca\x01\n" +
+	"\tlast_term\x18\f \x01(\x04R\blastTerm\x12\x1d\n" +
+	"\n" +
+	"digest_alg\x18\r \x01(\tR\tdigestAlg\"\xca\x01\n" +
 	"\x04Ping\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -4282,7 +4343,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\abuckets\x18\t \x01(\v2\x17.rollcall.v1.BucketRowsH\x00R\abucketsB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
-	"ViewStatus\"\x9b\x05\n" +
+	"ViewStatus\"\xd2\x05\n" +
 	"\fMemberStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12%\n" +
@@ -4310,7 +4371,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\ajoining\x18\x14 \x01(\bR\ajoining\x12\x18\n" +
 	"\astalled\x18\x15 \x01(\tR\astalled\x12\x18\n" +
 	"\adamaged\x18\x16 \x01(\tR\adamaged\x12\x18\n" +
-	"\adrained\x18\x17 \x01(\bR\adrained\"l\n" +
+	"\adrained\x18\x17 \x01(\bR\adrained\x12\x18\n" +
+	"\aexposed\x18\x18 \x01(\tR\aexposed\x12\x1b\n" +
+	"\tno_memory\x18\x19 \x01(\bR\bnoMemory\"l\n" +
 	"\fViewSessions\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x06R\x05first\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +
@@ -4352,7 +4415,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x0eConnectionRows\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12.\n" +
 	"\x04rows\x18\x02 \x03(\v2\x1a.rollcall.v1.ConnectionRowR\x04rows\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\x04R\x04next\"\x89\x04\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\"\xb3\x04\n" +
 	"\rConnectionRow\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\fR\aaddress\x12\x18\n" +
@@ -4377,7 +4440,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06avg_us\x18\x12 \x01(\x04R\x05avgUs\x12\x15\n" +
 	"\x06max_us\x18\x13 \x01(\x04R\x05maxUs\x12\x1d\n" +
 	"\n" +
-	"expires_ms\x18\x14 \x01(\x03R\texpiresMs\"\x9a\x01\n" +
+	"expires_ms\x18\x14 \x01(\x03R\texpiresMs\x12\x10\n" +
+	"\x03tls\x18\x15 \x01(\tR\x03tls\x12\x16\n" +
+	"\x06cipher\x18\x16 \x01(\tR\x06cipher\"\x9a\x01\n" +
 	"\vViewWatches\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x14\n" +

@@ -171,7 +171,7 @@ func (n *Node) Stalled() error { return n.disk.Stalled() }
 
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
-		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger,
+		Peers: n.cfg.Peers, Stream: n.cfg.Stream, Election: n.election, Logger: n.logger,
 		Raft: n.raft.Load, Fail: n.fatal, Spool: n.disk.NewSpool, Inspect: n.inspect,
 		Refused: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)

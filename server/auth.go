@@ -1,13 +1,9 @@
 package server
 
 import (
-	"crypto/sha1"
-	"crypto/tls"
-	"encoding/base64"
-	"fmt"
-	"net"
 	"strings"
 
+	"rollcall/audit"
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -33,10 +29,10 @@ func (c *conn) authenticate(body []byte) jute.Code {
 			return jute.OK
 		}
 	case "digest":
-		if p.Auth == nil { // an empty text is an identity, as in ZooKeeper
+		if p.Auth == nil || c.srv.cfg.NoDigest { // an empty text is an identity, as in ZooKeeper
 			return jute.AuthFailed
 		}
-		id := digestID(strings.ToValidUTF8(string(p.Auth), "\ufffd")) // as Java reads a string
+		id := c.srv.cfg.Digest.ID(strings.ToValidUTF8(string(p.Auth), "\ufffd")) // as Java reads a string
 		if super := c.srv.cfg.SuperDigest; super != "" && id == super {
 			if code := c.identify("super", ""); code != jute.OK {
 				return code
@@ -47,41 +43,18 @@ func (c *conn) authenticate(body []byte) jute.Code {
 	return jute.AuthFailed
 }
 
-// certify ends the TLS handshake of a connection that has one. If the listener verifies the
-// client's certificate, its subject becomes an identity. If that is the configured SuperSubject,
-// the connection gets the super user's identity too.
-func (c *conn) certify(conn net.Conn) error {
-	sock, ok := conn.(*tls.Conn)
-	if !ok {
-		return nil
+// auditAuth puts a failed authentication into the audit log, with the scheme that the client chose.
+func (c *conn) auditAuth(r *request, code jute.Code) {
+	scheme := "sasl"
+	if r.op == jute.OpAuth {
+		var p jute.AuthPacket
+		d := jute.NewDecoder(r.body)
+		p.Decode(&d)
+		scheme = string(p.Scheme)
 	}
-	if err := sock.Handshake(); err != nil { // within the handshake's deadline
-		return fmt.Errorf("server: TLS handshake: %w", err)
-	}
-	chains := sock.ConnectionState().VerifiedChains
-	if len(chains) == 0 {
-		return nil
-	}
-	c.subject = chains[0][0].Subject.String()
-	code := c.identify("x509", c.subject)
-	if c.subject == c.srv.cfg.SuperSubject && code == jute.OK {
-		code = c.identify("super", c.subject)
-	}
-	if code != jute.OK {
-		return fmt.Errorf("server: the certificate's subject has over %d bytes", maxIdentityBytes)
-	}
-	return nil
-}
-
-// refuseSASL answers the first token of a SASL exchange. Rollcall has no SASL mechanism. (In that
-// case ZooKeeper answers OK, and adds no identity.)
-func refuseSASL(body []byte) jute.Code {
-	var token jute.SASLToken
-	d := jute.NewDecoder(body)
-	if token.Decode(&d); d.Err() != nil {
-		return jute.MarshallingError
-	}
-	return jute.AuthFailed
+	c.srv.cfg.Audit.Add(audit.Event{
+		Session: c.session, Ids: r.ids, Operation: audit.Authenticate, Target: scheme, Result: audit.Failure, Error: code.Error(),
+	})
 }
 
 // identify adds an identity, unless the connection has it.
@@ -100,14 +73,6 @@ func (c *conn) identify(scheme, id string) jute.Code {
 	ids = append(ids, identity(scheme, id)) // a holder of the old slice sees no more than before
 	c.ids.Store(&ids)
 	return jute.OK
-}
-
-// digestID returns the identity that a "user:password" text gives in the digest scheme: the user
-// and a hash of the whole text. Without a colon, the whole text is the user.
-func digestID(text string) string {
-	user, _, _ := strings.Cut(text, ":")
-	sum := sha1.Sum([]byte(text))
-	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // clientInfo returns an identity in the form in which whoAmI shows it: for digest, only the user.

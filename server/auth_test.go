@@ -116,16 +116,21 @@ func TestAuthOfAnyBytes(t *testing.T) {
 	}
 }
 
-// digestID returns the identity in the digest scheme, as ZooKeeper computes it.
-func TestDigestID(t *testing.T) {
-	for text, want := range map[string]string{
-		"u:p":          "u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ=",
-		"super:secret": "super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
-	} {
-		if got := digestID(text); got != want {
-			t.Errorf("digestID(%q) = %s, want %s", text, got, want)
-		}
+// Passwords are hashed by the configured algorithm, the super user's among them. Without the scheme digest nobody has
+// a password.
+func TestDigestSettings(t *testing.T) {
+	w := newWorld(t, true, func(cfg *Config) {
+		cfg.Digest, cfg.SuperDigest = 2, "super:WTA5ucCHTdJq645xIMibj8HviTPeB5mMuJ4/+v1dIEw="
+	})
+	c := w.connect()
+	c.must(jute.OpAuth, auth("digest", "super:secret"))
+	if got := c.whoAmI(); !strings.Contains(got, "super:") {
+		t.Errorf("identities: %q", got)
 	}
+	c = newWorld(t, true, func(cfg *Config) { cfg.NoDigest = true }).connect()
+	c.send(jute.RequestHeader{Xid: jute.XidAuth, Op: jute.OpAuth}, auth("digest", "super:secret"))
+	c.expect(jute.XidAuth, jute.AuthFailed)
+	c.expectClosed()
 }
 
 // An identity holds for the requests after the auth packet, but not for waiting requests before it.

@@ -9,6 +9,7 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/sasl"
 	"rollcall/server/stream"
 	"rollcall/znode"
 )
@@ -27,7 +28,12 @@ type conn struct {
 	ordinal uint64 // counts the server's connections, from 1; set by register
 	number  uint64 // unique over members and their restarts: ordinal above Config.ConnBase
 
-	subject string // the client certificate's subject; "": none was verified
+	login  *sasl.Exchange // nil: the client has sent no token of SASL
+	proved bool           // entitled has found an identity that the client needs
+	used   bool           // a request was served that does more than prove an identity
+
+	tlsVersion, cipher string // of TLS; "": none. Guarded by the stream's lock
+	subject            string // the client certificate's subject; "": none was verified
 
 	// ids are the identities that the client has proved. The slice is replaced and never changed,
 	// because transactions share it.
@@ -37,6 +43,9 @@ type conn struct {
 	session jute.SessionID // 0 until the handshake has drawn or read one
 	queue   queue          // requests not answered; the first waits for the log, or for the client to take what was sent
 	shown   int64          // greatest zxid in a reply or event
+	opening bool           // has one of the server's openings
+	created bool           // this connection has opened the session, and not resumed it
+	refused bool           // the client was refused for want of an identity, and its session was never used
 	spared  bool           // its own closeSession is applied: no lease is needed any more
 	word    bool           // a four-letter word instead of a handshake
 	traffic traffic        // for operators
@@ -66,7 +75,7 @@ func hostOf(a net.Addr) string {
 // run serves the connection until it ends, or until its stream needs no reader.
 func (c *conn) run(sock net.Conn) {
 	c.stream.Limit(c.srv.cfg.Limits.Handshake, handshakeLate)
-	c.stream.Serve(c.handshake(sock))
+	c.stream.Serve(c.secured(sock) && c.handshake())
 }
 
 // MaySend implements stream.Permit. Every byte to a client that has a session tells it that the
@@ -114,9 +123,13 @@ func (c *conn) Ended(why stream.Reason) {
 		tree.RUnlock()
 	}
 	c.stream.Lock()
-	session, unanswered := c.session, c.queue.n
+	session, unanswered, refused := c.session, c.queue.n, c.refused
+	c.endOpening()
 	c.stream.Unlock()
 	c.srv.stats.outstanding.Add(-int64(unanswered))
+	if refused {
+		c.closeRefused(session)
+	}
 	if session != 0 {
 		c.srv.cfg.Member.Detach(session, c.number)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/subtle"
-	"net"
 	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
@@ -28,6 +27,7 @@ const (
 type handshake struct {
 	c           *conn
 	begun       time.Time
+	since       uint64 // attach: the since of the session when the client came; 0 if it was unknown here
 	session     jute.SessionID
 	attach      bool   // false: create
 	password    []byte // attach: the one that the client sent; create: the new session's
@@ -40,10 +40,7 @@ type handshake struct {
 // way. Apply then answers the client, and the reader waits for the next frame, to see if the client
 // gives up. Without a leader, the client waits for a third of the session's timeout, and at most
 // for Limits.Handshake.
-func (c *conn) handshake(sock net.Conn) bool {
-	if err := c.certify(sock); err != nil {
-		return c.stream.Lost(err)
-	}
+func (c *conn) handshake() bool {
 	word, ok := c.stream.Peek()
 	if !ok {
 		return false
@@ -53,7 +50,7 @@ func (c *conn) handshake(sock net.Conn) bool {
 		c.answerWord(string(word[:]))
 		return false
 	}
-	if c.srv.retired.Load() {
+	if c.srv.retired.Load() || c.srv.suspended.Load() {
 		c.stream.Drop(cutByMember)
 		return false
 	}
@@ -72,25 +69,63 @@ func (c *conn) handshake(sock net.Conn) bool {
 	return c.connect(&req)
 }
 
-// connect makes the checks that need no log, and submits the create or attach.
+// connect makes the checks that need no log, and submits the create or attach, or has it wait for a place.
 func (c *conn) connect(req *jute.ConnectRequest) bool {
 	record, known, zxid := c.lookup(req.SessionID)
 	if req.LastZxidSeen > zxid {
 		c.stream.Drop(clientAhead) // another member may have applied that zxid
 		return false
 	}
-	h := &handshake{c: c, begun: time.Now(), session: req.SessionID, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut)}
-	c.hurry(h.timeout / handshakeShare)
-	switch {
-	case req.SessionID == 0:
-		return h.create()
-	case known && !passwordIs(record, req.Passwd):
-		c.refuse(h.hasReadOnly, wrongPassword) // the session's present connection keeps it
+	h := &handshake{c: c, begun: time.Now(), session: req.SessionID, attach: req.SessionID != 0, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut), since: record.Since}
+	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong, and a part of it is enough to see that
+	if known && !passwordIs(record, h.password) {
+		return h.wrong()
+	}
+	if !c.srv.tokens.take(claimOf(req.SessionID, known), time.Now()) {
+		c.stream.Drop(throttled)
 		return false
 	}
-	h.attach = true
-	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong, and a part of it is enough to see that
-	return h.submit(record.Since)                                               // 0 if unknown here: other members may know it
+	c.hurry(h.timeout / handshakeShare)
+	if known || c.takeOpening() { // a client that comes back for a session that is known here waits for nobody
+		return h.enter()
+	}
+	h.enterLater()
+	return true
+}
+
+// enter submits the create or attach. If the handshake has waited for its place, the session may have come
+// meanwhile: then its password counts, but the attach is as old as its client. The client may have resumed the
+// session elsewhere, and this connection must not take it back.
+func (h *handshake) enter() bool {
+	if !h.attach {
+		return h.create()
+	}
+	if record, known, _ := h.c.lookup(h.session); known && !passwordIs(record, h.password) {
+		return h.wrong()
+	}
+	return h.submit(h.since) // 0 if it was unknown here: other members may know it
+}
+
+// enterLater enters when there is a place. It does not block: the reader must see if the client gives up
+// meanwhile, so that its place goes to another one.
+func (h *handshake) enterLater() {
+	h.c.stream.Lock()
+	defer h.c.stream.Unlock()
+	if h.c.stream.Dead() {
+		return
+	}
+	h.c.stream.Go(func() {
+		if h.c.awaitOpening() {
+			h.enter() // if it fails the connection has ended
+		}
+	})
+}
+
+// wrong refuses a wrong password. The session's present connection keeps it.
+func (h *handshake) wrong() bool {
+	h.c.srv.cfg.Audit.Refused(h.session, *h.c.ids.Load(), jute.OpAttach, jute.AuthFailed)
+	h.c.refuse(h.hasReadOnly, wrongPassword)
+	return false
 }
 
 // hurry ends the connection if its handshake takes longer than d from now. A client must not wait
@@ -171,6 +206,7 @@ func (h *handshake) Applied(res *znode.Result) {
 	c := h.c
 	c.stream.Lock()
 	defer c.stream.Unlock()
+	c.endOpening()
 	switch {
 	case c.stream.Dead():
 	case res.Code == jute.OK:
@@ -204,6 +240,7 @@ func (h *handshake) again(since uint64) {
 func (h *handshake) succeed(s *znode.Session) {
 	c := h.c
 	c.stream.Open(s.Timeout)
+	c.created = !h.attach
 	now := time.Now()
 	c.traffic.received++
 	c.traffic.reply(jute.OpCreateSession, 0, c.srv.cfg.State.Zxid(), now.Sub(c.srv.begun), now.Sub(h.begun))

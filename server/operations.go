@@ -20,6 +20,9 @@ type operation struct {
 	// header. The caller holds the lock and the tree's lock.
 	answer func(c *conn, b []byte, r *request) ([]byte, jute.Code)
 
+	// failed appends the record of an answer with an error. It is nil if such an answer is only a header.
+	failed func(b []byte) []byte
+
 	// weigh returns about how many bytes the answer will have. It is nil if they are few. The
 	// caller holds the tree's lock.
 	weigh func(c *conn, r *request) int64
@@ -68,7 +71,7 @@ func operations() map[jute.Op]operation {
 		jute.OpPing:   {take: (*conn).local},
 		jute.OpWhoAmI: {take: (*conn).local, answer: (*conn).whoAmI},
 		jute.OpAuth:   {take: (*conn).auth},
-		jute.OpSASL:   {take: (*conn).sasl},
+		jute.OpSASL:   {take: (*conn).sasl, answer: (*conn).nextToken, failed: noToken},
 	}
 }
 

@@ -41,7 +41,10 @@ func (c *conn) answer(r *request) {
 		b, header.Err = r.how.answer(c, b, r)
 	}
 	if header.Err != jute.OK {
-		b = header.Append(b[:begin]) // an error has no body
+		b = header.Append(b[:begin]) // and no more, for most operations
+		if r.how.failed != nil {
+			b = r.how.failed(b)
+		}
 	}
 	extra = out.Extra() - extra
 	out.B = jute.EndFrame(b, mark)

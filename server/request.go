@@ -19,19 +19,28 @@ func (c *conn) Frame(frame []byte) (more bool) {
 		c.stream.Drop(badFrame)
 		return false
 	}
-	if h.Op.Class() != jute.ClassIdentity {
+	served := h.Op.Class() == jute.ClassIdentity
+	if !served && c.entitled() {
+		served, c.used = true, true
 		c.srv.cfg.Member.Touch(c.session, c.stream.Timeout())
 	}
 	c.srv.stats.received.Add(1)
 	r := c.newRequest(h, d.Rest())
+	if !served {
+		return c.deny(r)
+	}
 	return r.how.take(c, r)
 }
 
 // write sends a write to the log, unless its record cannot be read.
 func (c *conn) write(r *request) bool {
 	if r.how.record(jute.NewDecoder(r.body)) != nil {
+		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, jute.MarshallingError)
 		r.code = jute.MarshallingError // takes no zxid
 		return c.local(r)
+	}
+	if c.srv.LacksMemory(r.op, r.body) {
+		return c.refuseGrowth(r)
 	}
 	return c.submit(r)
 }
@@ -40,10 +49,21 @@ func (c *conn) write(r *request) bool {
 // because a multi that cannot be read takes a zxid too.
 func (c *conn) multi(r *request) bool {
 	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
+		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, jute.MarshallingError)
 		c.stream.Drop(multiTooLong)
 		return false
 	}
+	if c.srv.LacksMemory(r.op, r.body) {
+		return c.refuseGrowth(r)
+	}
 	return c.submit(r)
+}
+
+// refuseGrowth answers a write that would add data while this member is short of memory. It takes no
+// zxid. The code is jute.NoRoom. A multi gets it in the header.
+func (c *conn) refuseGrowth(r *request) bool {
+	r.code = jute.NoRoom
+	return c.local(r)
 }
 
 // closeSession sends the close to the log. Requests after it are dropped.
@@ -55,16 +75,20 @@ func (c *conn) closeSession(r *request) bool {
 
 func (c *conn) auth(r *request) bool { return c.identified(r, c.authenticate(r.body)) }
 
-func (c *conn) sasl(r *request) bool { return c.identified(r, refuseSASL(r.body)) }
-
 // identified answers a request that proves an identity of the client.
 func (c *conn) identified(r *request, code jute.Code) bool {
 	if code == jute.MarshallingError { // drops the connection in this case only, as ZooKeeper does
 		c.stream.Drop(badFrame)
 		return false
 	}
+	if code != jute.OK {
+		c.auditAuth(r, code)
+		if r.op == jute.OpSASL { // after an auth packet the session stays, as in ZooKeeper
+			c.refuseSession()
+		}
+	}
 	r.code, r.noZxid = code, true
-	r.ends, r.why = code == jute.AuthFailed, authFailed
+	r.ends, r.why = code != jute.OK, authFailed
 	return c.local(r)
 }
 

@@ -43,6 +43,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/audit"
+	"rollcall/digest"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
@@ -59,6 +61,7 @@ type Limits struct {
 	MaxUnread      int           // bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
 	MaxMultiOps    int           // operations of a multi that writes; default 10,000: ten times the largest batches of known clients
 	Handshake      time.Duration // from accepting a connection to its session; default 10 s, ZooKeeper's
+	Throttle       Throttle      // how many sessions are opened and resumed; default: there is no throttle
 }
 
 // Defaults of Config and Limits. The table of keys in package config takes them from here.
@@ -93,10 +96,16 @@ type Config struct {
 	MinTimeout, MaxTimeout time.Duration // bounds of granted session timeouts; default 2 and 20 ticks
 	ConnBase               uint64        // random: connections are numbered from here, so that numbers are unique over members and their restarts
 	Limits                 Limits
-	SuperDigest            string       // "super:" and the base64 of a SHA-1; "": nobody is super
+	SuperDigest            string       // "super:" and the base64 of a hash; "": nobody is super
+	Digest                 digest.Alg   // hashes passwords in the scheme digest; default SHA1
+	NoDigest               bool         // nobody can authenticate in the scheme digest
 	SuperSubject           string       // the super user's subject in a client certificate; "": nobody is super by certificate
+	TLS                    TLS          // default: clients cannot connect over TLS
+	Login                  Login        // who may log in by SASL, and who must; default: nobody
+	Memory                 *Memory      // default: no limit
 	Words                  Words        // four-letter words; default: there are none
 	LinearizableReads      bool         // every read waits for a proof that the leader still leads; default: reads may be stale
+	Audit                  *audit.Log   // what clients do goes there, if it is not in the log of the ensemble; nil: nowhere
 	Logger                 *slog.Logger // default: discard
 }
 
@@ -107,16 +116,21 @@ type Server struct {
 	begun   time.Time
 	stats   counters
 	streams stream.Config // shared by all streams
+	tokens  *bucket       // of Limits.Throttle
 
+	openings   openings // the places of clients that wait for a new session
+	secure     *secure  // nil: no TLS
+	refusals   refusals // of clients that are not authenticated
 	operations *operationTable
 
-	mu       sync.Mutex
-	accepted uint64 // connections so far
-	conns    roster
-	byAddr   map[string]int           // connections by address
-	sessions map[jute.SessionID]*conn // connections whose handshake is done
-	draining bool                     // no new connections
-	retired  atomic.Bool              // no sessions are served any more
+	mu        sync.Mutex
+	accepted  uint64 // connections so far
+	conns     roster
+	byAddr    map[string]int           // connections by address
+	sessions  map[jute.SessionID]*conn // connections whose handshake is done
+	draining  bool                     // no new connections
+	retired   atomic.Bool              // no sessions are served any more
+	suspended atomic.Bool              // no sessions are served for now
 
 	fillMu sync.Mutex
 	filled [2][]*conn // connections with output since the last Flush and no flusher: with replies, with events only
@@ -146,14 +160,23 @@ func New(cfg Config) (*Server, error) {
 	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxMultiOps < 0 || l.Budget < 0 || l.Handshake < 0:
 		return nil, fmt.Errorf("server: negative limit: %+v", *l)
 	}
+	if err := l.Throttle.complete(); err != nil {
+		return nil, err
+	}
 	s := &Server{
 		cfg:      cfg,
 		begun:    time.Now(),
 		log:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
 		byAddr:   make(map[string]int),
 		sessions: make(map[jute.SessionID]*conn),
+		tokens:   newBucket(l.Throttle, time.Now()),
+		openings: newOpenings(),
 
 		operations: newOperationTable(),
+	}
+	var err error
+	if s.secure, err = newSecure(cfg.TLS); err != nil {
+		return nil, err
 	}
 	s.streams = stream.Config{
 		Tick: cfg.Tick, Handshake: l.Handshake, MaxFrame: l.MaxBuffer, MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
@@ -170,11 +193,24 @@ func (s *Server) Timeouts() (least, most time.Duration) { return s.cfg.MinTimeou
 
 // Serve accepts connections from l and serves them until ctx ends or l fails. If ctx ends, it
 // returns nil. It closes l. When it returns, all goroutines of its connections have ended. It may
-// run for several listeners at once.
+// run for several listeners at once. Connections are plain; they may speak TLS if TLS.Unified is set.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	return s.serve(ctx, &port{Listener: l})
+}
+
+// ServeTLS is Serve for connections that speak TLS. It needs Config.TLS.
+func (s *Server) ServeTLS(ctx context.Context, l net.Listener) error {
+	if s.secure == nil {
+		return errors.New("server: there are no keys for TLS")
+	}
+	return s.serve(ctx, &port{Listener: l, secure: true})
+}
+
+func (s *Server) serve(ctx context.Context, p *port) error {
+	l := p.Listener
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept returns its error
 	defer stop()
-	p := &port{Listener: l, streams: stream.Group{Config: &s.streams}}
+	p.streams.Config = &s.streams
 	err := s.accept(ctx, p)
 	_ = l.Close() // closed already, unless accept failed; then accept's error is returned
 	s.cutWhere(shutdown, func(c *conn) bool { return c.port == p })
@@ -189,6 +225,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // port is a listener, and what its connections share.
 type port struct {
 	net.Listener
+	secure  bool           // connections speak TLS
 	conns   sync.WaitGroup // connections that have not ended
 	streams stream.Group
 }
@@ -330,6 +367,16 @@ func (s *Server) Retire() {
 	s.retired.Store(true)
 	s.CutAll()
 }
+
+// Suspend closes every connection and serves no sessions until Resume is called. It may be called again
+// and again, and never blocks.
+func (s *Server) Suspend() {
+	s.suspended.Store(true)
+	s.CutAll()
+}
+
+// Resume ends what Suspend began. It does not undo Retire.
+func (s *Server) Resume() { s.suspended.Store(false) }
 
 // RefuseNew refuses new connections from now on. The present ones stay open.
 func (s *Server) RefuseNew() {

@@ -26,7 +26,10 @@ const (
 	shutdown                               // this server stops
 	tooManyOfAddr                          // Limits.MaxClientConns
 	tooMany                                // Limits.MaxConns
+	throttled                              // Limits.Throttle
 	handshakeLate                          // no session within Limits.Handshake: a silent client, or no leader
+	tlsFailed                              // the handshake of TLS failed
+	tlsCrowded                             // TLS.Handshakes: refused, or dropped for a newer client
 	multiTooLong                           // a multi of more than Limits.MaxMultiOps operations
 	notAHandshake                          // the first frame is not a ConnectRequest
 	clientAhead                            // the client has seen a zxid that is not applied here
@@ -35,7 +38,8 @@ const (
 	attachLost                             // the session was attached elsewhere twice while this attach was on its way
 	sessionMoved                           // attached by another connection, here or elsewhere
 	sessionGone                            // expired, or closed by someone else
-	authFailed                             // unknown scheme, or too many identities
+	authFailed                             // unknown scheme, failed login, or too many identities
+	unproved                               // answered -124: a request before an identity that Login.Schemes asks for
 	unknownOp                              // answered -6
 	restored                               // the state was replaced by a snapshot
 	cutByMember                            // Server.Cut
@@ -45,11 +49,12 @@ const (
 
 var reasonNames = [numReasons]string{
 	byClient: "client", sessionClosed: "session_closed", wordAnswered: "word", shutdown: "shutdown",
-	tooManyOfAddr: "max_client_cnxns", tooMany: "max_cnxns", handshakeLate: "handshake_timeout",
+	tooManyOfAddr: "max_client_cnxns", tooMany: "max_cnxns", throttled: "throttled", handshakeLate: "handshake_timeout",
+	tlsFailed: "tls_failed", tlsCrowded: "max_tls_handshakes",
 	badFrame: "bad_frame", multiTooLong: "multi_too_long", notAHandshake: "bad_handshake", clientAhead: "client_ahead",
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",
 	sessionMoved: "session_moved", sessionGone: "session_gone", notVouched: "not_vouched",
-	authFailed: "auth_failed", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
+	authFailed: "auth_failed", unproved: "not_authenticated", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
 	restored: "restored", cutByMember: "cut", overBudget: "over_budget", internal: "internal",
 }
 
@@ -71,14 +76,21 @@ type Stats struct {
 	BytesIn     uint64        // bytes of frames read
 	ReplyBytes  uint64        // bytes of replies to requests, without the lengths of frames
 	EventBytes  uint64        // bytes of events, without the lengths of frames
-	Rejected    uint64        // connections refused because there were too many
+	Rejected    uint64        // connections refused because there were too many, or by Limits.Throttle
+	DropChance  float64       // with which Limits.Throttle refuses a new session, at present
+	Deficit     int64         // tokens that are missing in its bucket, at present
 	Sessionless uint64        // connections ended because they had no session in time
 	AuthFailed  uint64        // connections ended because an auth request failed
 	Held        int64         // present bytes of waiting requests and of unread replies and events
 	OverBudget  uint64        // connections ended because they held more than their share
 
+	MemoryLimit int64 // bytes that this process may use before writes that add data are refused; 0: no limit
+	MemoryUsed  int64 // bytes in use
+	MemoryFull  bool  // writes that add data are refused
+
 	// What follows is counted since New. ResetStats does not set it to zero.
 
+	NoMemory uint64                   // writes refused because this process was short of memory
 	Ended    map[string]uint64        // connections ended or refused, by reason; Rejected, Sessionless, AuthFailed and OverBudget are parts of it
 	Requests map[string]tally.Buckets // the latency of requests by their class, connects among them
 	Events   map[string]uint64        // events queued, by type
@@ -148,7 +160,7 @@ func (s *Server) Stats() Stats {
 		Handshakes: c.handshakes.Load(), Malformed: c.malformed.Load(), Failed: c.failed.Load(),
 		Reads: c.latency(looks...), Updates: c.latency(updates...), Latency: c.latency(slices.Concat(looks, updates)...), Responses: c.responses.Spread(),
 		BytesIn: c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),
-		Rejected:    c.endedFor(tooManyOfAddr) + c.endedFor(tooMany),
+		Rejected:    c.endedFor(tooManyOfAddr) + c.endedFor(tooMany) + c.endedFor(tlsCrowded) + c.endedFor(throttled),
 		Sessionless: c.endedFor(handshakeLate), AuthFailed: c.endedFor(authFailed),
 		Held: s.streams.Budget.Used(), OverBudget: c.endedFor(overBudget),
 		Ended: make(map[string]uint64, numReasons), Requests: make(map[string]tally.Buckets, numClasses), Events: make(map[string]uint64, len(eventNames)),
@@ -162,6 +174,9 @@ func (s *Server) Stats() Stats {
 	for t, name := range eventNames {
 		st.Events[name] = c.events[t].Load()
 	}
+	st.MemoryLimit, st.MemoryUsed, st.NoMemory = s.cfg.Memory.Figures()
+	st.MemoryFull = s.cfg.Memory.Full()
+	st.DropChance, st.Deficit = s.tokens.state(time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Connections, st.Sessions = s.conns.n, len(s.sessions)

@@ -56,7 +56,7 @@ func (c *conn) show() (shown tally.Connection, ok bool) {
 	}
 	t := &c.traffic
 	shown = tally.Connection{
-		Number: c.ordinal, Addr: c.addr.String(), Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
+		Number: c.ordinal, Addr: c.addr.String(), TLS: c.tlsVersion, Cipher: c.cipher, Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
 		Queued: c.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Begun(), Expires: c.stream.Expires(),
 	}
 	timeout := c.stream.Timeout()

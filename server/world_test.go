@@ -294,6 +294,8 @@ func (m *fakeMember) Swept(id jute.SessionID, last bool) {
 	}
 }
 
+func (*fakeMember) Removed(znode.Removal, []string) {}
+
 func (m *fakeMember) EntryEnd(uint64) {
 	if m.entryEnd != nil {
 		m.entryEnd()

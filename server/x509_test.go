@@ -3,87 +3,74 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"math/big"
 	"net"
 	"testing"
 	"time"
 
 	"rollcall/jute"
+	"rollcall/keystore/authority"
 )
 
-// authority signs the certificates of one test.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+// signer signs the certificates of one test.
+type signer struct {
+	*authority.Authority
+	t *testing.T
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t *testing.T) signer {
 	t.Helper()
-	a := &authority{t: t}
-	a.cert, a.key = a.sign(pkix.Name{CommonName: "authority"}, nil)
-	return a
+	a, err := authority.New("authority", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer{a, t}
 }
 
-// sign makes a certificate, by its own key if by is nil.
-func (a *authority) sign(subject pkix.Name, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
+// issue returns a certificate that is good for this machine, and its key.
+func (a signer) issue(subject pkix.Name) tls.Certificate {
 	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key, err := a.Sign(&x509.Certificate{
+		Subject: subject, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	})
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: subject, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: by == nil, BasicConstraintsValid: true,
-	}
-	parent, signer := tmpl, key
-	if by != nil {
-		parent, signer = by.cert, by.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, key.Public(), signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key
-}
-
-func (a *authority) issue(subject pkix.Name) tls.Certificate {
-	a.t.Helper()
-	cert, key := a.sign(subject, a)
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 }
 
-func (a *authority) pool() *x509.CertPool {
+func (a signer) pool() *x509.CertPool {
+	a.t.Helper()
+	cert, _, err := a.Files()
+	if err != nil {
+		a.t.Fatal(err)
+	}
 	p := x509.NewCertPool()
-	p.AddCert(a.cert)
+	p.AppendCertsFromPEM(cert)
 	return p
 }
 
 // newTLSWorld serves TLS on loopback. certs are the certificates that the next connection shows.
-func newTLSWorld(t *testing.T, certs *[]tls.Certificate, a *authority, change func(*Config)) *world {
+func newTLSWorld(t *testing.T, certs *[]tls.Certificate, a signer, change func(*Config)) *world {
 	t.Helper()
-	w := newWorld(t, false, change)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: []tls.Certificate{a.issue(pkix.Name{CommonName: "server"})},
-		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: a.pool(),
+	w := newWorld(t, false, func(c *Config) {
+		c.TLS.Config = &tls.Config{
+			Certificates: []tls.Certificate{a.issue(pkix.Name{CommonName: "server"})},
+			ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: a.pool(),
+		}
+		if change != nil {
+			change(c)
+		}
 	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.srv.Serve(ctx, l) }()
+	go func() { done <- w.srv.ServeTLS(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

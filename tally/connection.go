@@ -12,6 +12,7 @@ import (
 type Connection struct {
 	Number                                          uint64         // counts the server's connections, from 1
 	Addr                                            string         // host:port
+	TLS, Cipher                                     string         // its version and cipher suite; "": the connection is plain
 	Reading                                         bool           // the server waits for requests
 	Writing                                         bool           // the client has not taken all
 	Queued                                          int            // requests not answered

@@ -109,9 +109,15 @@ func connection(r *proto.ConnectionRow) *tally.Connection {
 		Received: r.Received, Sent: r.Sent, Session: jute.SessionID(r.Session), Timeout: millis(uint64(r.TimeoutMs)),
 		Established: time.UnixMilli(r.EstablishedMs), Replies: r.Replies, Op: jute.Op(r.Op), Xid: r.Xid, Zxid: r.Zxid,
 		Replied: micros(r.RepliedUs), LastLatency: micros(r.LastUs), MinLatency: micros(r.MinUs), AvgLatency: micros(r.AvgUs), MaxLatency: micros(r.MaxUs),
-		Expires: time.UnixMilli(r.ExpiresMs),
+		Expires: time.UnixMilli(r.ExpiresMs), TLS: brief(r.Tls), Cipher: brief(r.Cipher),
 	}
 }
+
+// brief returns a text as long as the name of a cipher suite may be.
+func brief(text string) string { return text[:min(len(text), maxName)] }
+
+// maxName is longer than any name of a version of TLS or of a cipher suite, in bytes.
+const maxName = 64
 
 // watch returns a watch of a reply.
 func watch(r *proto.WatchRow) tally.Watch {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 	}
 	status, err := newFake(t, 1).status(answer{member: 1, asked: at(1000), came: at(1000), reply: &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{
 		Member: 1, Role: "r", ClientAddress: "c", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
-		SnapshotIndex: 12, SnapshotMs: 13, Version: "v", StartedMs: 14, ClockMs: 1015, Joining: true, Drained: true, Stalled: "s", Damaged: "d",
+		SnapshotIndex: 12, SnapshotMs: 13, Version: "v", StartedMs: 14, ClockMs: 1015, Joining: true, Drained: true, NoMemory: true, Stalled: "s", Damaged: "d",
 	}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -35,16 +36,16 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		{removals[0], Removal{Path: "/p", Removed: at(1), Zxid: 2, Part: 3, Cause: TimeOver, Member: 4, Session: 5, Address: "a"}},
 		{status, Status{
 			Member: 1, Role: "r", Clients: "c", Quorum: "q", Election: "e", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
-			SnapshotIndex: 12, SnapshotAt: at(13), Version: "v", Started: at(14), ClockAhead: 15 * ms, Joining: true, Drained: true, Stalled: "s", Damaged: "d",
+			SnapshotIndex: 12, SnapshotAt: at(13), Version: "v", Started: at(14), ClockAhead: 15 * ms, Joining: true, Drained: true, NoMemory: true, Stalled: "s", Damaged: "d",
 		}},
 		{
 			*connection(&proto.ConnectionRow{
 				Number: 1, Address: []byte("a"), Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, TimeoutMs: 6, EstablishedMs: 7, Replies: 8, Op: 9, Xid: 10, Zxid: 11,
-				RepliedUs: 12, LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16, ExpiresMs: 17,
+				RepliedUs: 12, LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16, ExpiresMs: 17, Tls: "TLSv1.3", Cipher: strings.Repeat("c", 65),
 			}),
 			tally.Connection{
 				Number: 1, Addr: "a", Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, Timeout: 6 * ms, Established: at(7), Replies: 8, Op: jute.Op(9), Xid: 10, Zxid: 11,
-				Replied: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, Expires: at(17),
+				Replied: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, Expires: at(17), TLS: "TLSv1.3", Cipher: strings.Repeat("c", 64),
 			},
 		},
 		{*connection(&proto.ConnectionRow{Reading: true}), tally.Connection{Reading: true, Established: at(0), Expires: at(0)}},

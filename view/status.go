@@ -41,10 +41,12 @@ type Status struct {
 	Started    time.Time     // its process
 	ClockAhead time.Duration // by how much its wall clock is ahead of that of the member that asked; as exact as half the time that the answer took
 
-	Joining bool   // it catches up, and has no vote in elections
-	Drained bool   // it takes no more clients, and is about to stop; members of older versions do not say so
-	Stalled string // why its disk or apply is taken to hang
-	Damaged string // why its state is taken to be damaged
+	Joining  bool   // it catches up, and has no vote in elections
+	Drained  bool   // it takes no more clients, and is about to stop; members of older versions do not say so
+	Exposed  string // how its ports for members are open to processes that are no members; members of older versions do not say so
+	NoMemory bool   // it is short of memory, and refuses its clients' writes that add data; members of older versions do not say so
+	Stalled  string // why its disk or apply is taken to hang
+	Damaged  string // why its state is taken to be damaged
 }
 
 // Verdict says whether a member's state is that of the others.
@@ -101,7 +103,7 @@ func (c *Collector) status(a answer) (s Status, err error) {
 	case len(r.GetMarks().GetIndexes()) != len(r.GetMarks().GetDigests()) || len(r.GetMarks().GetIndexes()) > maxMarks:
 		return s, fmt.Errorf("%d marks with %d digests, want as many, and at most %d", len(r.GetMarks().GetIndexes()), len(r.GetMarks().GetDigests()), maxMarks)
 	}
-	for _, text := range []string{r.Role, r.ClientAddress, r.Version, r.Stalled, r.Damaged} {
+	for _, text := range []string{r.Role, r.ClientAddress, r.Version, r.Stalled, r.Damaged, r.Exposed} {
 		if len(text) > maxText {
 			return s, fmt.Errorf("a text of %d bytes, at most %d are allowed", len(text), maxText)
 		}
@@ -113,7 +115,7 @@ func (c *Collector) status(a answer) (s Status, err error) {
 		Sessions: int(r.Sessions), Connections: int(r.Connections), Watches: int(r.Watches),
 		DataBytes: r.DataBytes, LogBytes: r.LogBytes, SnapshotIndex: r.SnapshotIndex,
 		Version: r.Version, Started: time.UnixMilli(r.StartedMs),
-		Joining: r.Joining, Stalled: r.Stalled, Damaged: r.Damaged, Drained: r.Drained,
+		Joining: r.Joining, Stalled: r.Stalled, Damaged: r.Damaged, Drained: r.Drained, Exposed: r.Exposed, NoMemory: r.NoMemory,
 	}
 	if r.SnapshotIndex != 0 {
 		s.SnapshotAt = time.UnixMilli(r.SnapshotMs)

@@ -10,6 +10,7 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/sasl"
 )
 
 // acl is a node's access control list, in order. It never changes, and all nodes with
@@ -34,8 +35,9 @@ type permitted struct {
 // entries.
 const maxACL = 1 << 20
 
-// allows reports whether one of the identities has any of the permissions.
-func (a *acl) allows(perms jute.Perm, who []*proto.Identity) bool {
+// allows reports whether one of the identities has any of the permissions. If sasl is set, the rule
+// SASL holds, with which the user superUser of SASL has the permissions of all other users of SASL.
+func (a *acl) allows(perms jute.Perm, who []*proto.Identity, sasl bool) bool {
 	if a.open&perms != 0 || len(a.entries) == 0 {
 		return true
 	}
@@ -44,7 +46,7 @@ func (a *acl) allows(perms jute.Perm, who []*proto.Identity) bool {
 			return true
 		}
 		for i := range a.entries {
-			if e := &a.entries[i]; e.perms&perms != 0 && e.matches(id) {
+			if e := &a.entries[i]; e.perms&perms != 0 && (e.matches(id) || sasl && e.scheme == "sasl" && isSuperUser(id)) {
 				return true
 			}
 		}
@@ -80,11 +82,15 @@ func (a *acl) list(admin bool) []jute.ACL {
 // or a snapshot's copy of a node, uses it. It is changed under the tree's write lock.
 type acls struct {
 	x509  bool                         // requests may name the subjects of certificates
+	sasl  bool                         // requests may name the users of SASL
 	known map[string]weak.Pointer[acl] // by text
 	sweep int                          // the size of known at which dead entries are removed next
 	list  []jute.ACL                   // scratch memory for expand and intern
 	text  []byte
 }
+
+// obey makes c follow a term's rules.
+func (c *acls) obey(r Rules) { c.x509, c.sasl = r.X509, r.SASL }
 
 // minSweep is the size below which a table is not swept.
 const minSweep = 64
@@ -165,11 +171,11 @@ func unique(list []jute.ACL) ([]jute.ACL, jute.Code) {
 // expand appends to c.list the entries that one entry of a request stands for.
 func (c *acls) expand(entry jute.ACL, who []*proto.Identity) jute.Code {
 	scheme := string(entry.ID.Scheme)
-	if scheme == "x509" && !c.x509 {
+	if scheme == "x509" && !c.x509 || scheme == "sasl" && !c.sasl {
 		return jute.InvalidACL
 	}
 	switch scheme {
-	case "world", "digest", "ip", "x509":
+	case "world", "digest", "ip", "x509", "sasl":
 		if entry.ID.ID == nil {
 			return jute.MarshallingError
 		}
@@ -243,7 +249,7 @@ func (c *acls) remember(a *acl) {
 // The result shares memory with entry.
 func permit(entry jute.ACL) (permitted, bool) {
 	p := permitted{perms: entry.Perms, scheme: borrow(entry.ID.Scheme), id: borrow(entry.ID.ID)}
-	ok := true
+	var ok bool
 	switch p.scheme {
 	case "world":
 		ok = p.id == "anyone"
@@ -254,9 +260,8 @@ func permit(entry jute.ACL) (permitted, bool) {
 		p.from, ok = parsePrefix(p.id)
 	case "x509":
 		ok = validDN(p.id)
-	case "sasl": // an identity, through an auth entry
-	default:
-		ok = false
+	case "sasl":
+		ok = sasl.ValidName(p.id)
 	}
 	return p, ok
 }

@@ -32,8 +32,8 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	case entry == nil:
 	case start != nil:
 		s.stamp(entry)
-		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOf(start)}
-		s.acls.x509 = s.term.X509
+		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOf(entry.GetFormat(), start)}
+		s.acls.obey(s.term.Rules)
 		s.hooks.TermStarted(s.term)
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// The entry comes from a leader whose term was over or had not opened yet. All members
@@ -80,8 +80,17 @@ func termStart(entry *proto.Entry) (*proto.TermStart, error) {
 	return &start, nil
 }
 
-func rulesOf(start *proto.TermStart) Rules {
-	return Rules{SkipACL: start.GetSkipAcl(), TTLNodes: start.GetTtlNodes(), EnforceQuota: start.GetEnforceQuota(), X509: start.GetX509()}
+// saslFormat is the first Entry.format whose TermStart has the rules SASL and DataQuota. Older
+// versions do not know these fields and would apply the entry without them.
+const saslFormat = 5
+
+// rulesOf returns the rules of a term that begins with start, in an entry of the given format.
+func rulesOf(format uint32, start *proto.TermStart) Rules {
+	r := Rules{SkipACL: start.GetSkipAcl(), TTLNodes: start.GetTtlNodes(), EnforceQuota: start.GetEnforceQuota(), X509: start.GetX509()}
+	if format >= saslFormat {
+		r.SASL, r.DataQuota = start.GetSasl(), start.GetDataQuota()
+	}
+	return r
 }
 
 // step runs one transaction if it is in turn.

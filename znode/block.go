@@ -20,9 +20,10 @@ import (
 // big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 4        // the newest version that can be read; content.version says which one is written
+	snapshotVersion = 5        // the newest version that can be read; content.version says which one is written
 	unsweptVersion  = 3        // the first version that records ended sessions with nodes left
 	endsVersion     = 4        // the first version that records how sessions ended
+	saslVersion     = 5        // the first version that records the rules SASL and DataQuota
 	oldestVersion   = 2        // the oldest version that can be read; version 1 had no digest
 	maxBlock        = 64 << 10 // reading needs one buffer of this size
 )

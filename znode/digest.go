@@ -28,6 +28,7 @@ import (
 // The ends of sessions are part of it, by the sum of their hashes, from the first one on that is
 // kept. Until then the digest is the same as without this part. The version therefore stays: members
 // that do not know this part never have such a state, because entries of their formats keep no ends.
+// The same holds for the rules SASL and DataQuota, which are part of it while one of them is set.
 const DigestVersion = 1
 
 const (
@@ -106,6 +107,10 @@ func (c *content) digest() uint64 {
 		p = add(p, uint64(c.ends.kept.n))
 		p = add(p, c.ends.count)
 		p = add(p, c.ends.sum)
+	}
+	if c.term.late() {
+		p = addBool(p, c.term.SASL)
+		p = add(p, c.term.DataQuota)
 	}
 	return xxhash.Sum64(p)
 }

@@ -26,7 +26,8 @@ func TestDigestIsFixed(t *testing.T) {
 	}{
 		{"everything before there were sweeps", sweptSample(t), 0x5e9e36983fc4b20e},
 		{"everything before ends were kept", leftSample(t, KillFormat-1), 0xd349d6af1fa2bce5},
-		{"everything", sample(t), 0x94e5b41ea23805b4},
+		{"everything before there were rules for SASL and data", endedSample(t), 0x94e5b41ea23805b4},
+		{"everything", sample(t), 0xec73b836f803eafc},
 	}
 	for _, tt := range tests {
 		if got := tt.w.s().Digest(); got != tt.want || DigestVersion != version {

@@ -131,7 +131,21 @@ func (d *drive) IntN(n int) int {
 }
 
 func (d *drive) rules() Rules {
-	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0}
+	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0, SASL: d.IntN(2) == 0, DataQuota: uint64(d.IntN(2) * d.IntN(modelQuota))}
+}
+
+// modelQuota bounds the quota of all data. The state of half of the logs is larger at times.
+const modelQuota = 1000
+
+// overfilled reports whether the quota of all data forbids a change that adds so many bytes. A term that
+// began in an entry of an older format has none.
+func (d *drive) overfilled(added int) bool {
+	used := added - len(d.model[configPath].data)
+	for path, n := range d.model {
+		used += len(path) + len(n.data)
+	}
+	quota := d.w.s().Term().DataQuota
+	return quota > 0 && added > 0 && uint64(used) > quota
 }
 
 // check runs after each step. Now and then it replaces the second state, lets a late state catch
@@ -277,7 +291,7 @@ func (d *drive) step() {
 	case n < 38: // a clock is set, or a leader with another clock takes over
 		w.now += int64(d.IntN(2*wrong) - wrong)
 	case n < 39: // as during an upgrade
-		w.format = KillFormat - uint32(d.IntN(2))
+		w.format = FormatLevel - uint32(d.IntN(3))
 	case n < 42:
 		d.sweep(1 + d.IntN(3))
 	case n < 50:
@@ -441,6 +455,8 @@ func (d *drive) apply(k *client, op jute.MultiOp) (string, jute.Code) {
 			return "", jute.QuotaExceeded
 		case !version(n, op.SetData.Version):
 			return "", jute.BadVersion
+		case path != configPath && d.overfilled(len(data)-len(n.data)):
+			return "", jute.NoRoom
 		}
 		n.version, n.data, n.mtime = n.version+1, data, d.w.now
 		d.model[path] = n
@@ -486,8 +502,11 @@ func (d *drive) create(k *client, op jute.MultiOp) (string, jute.Code) {
 		return "", jute.NoChildrenForEphemerals
 	}
 	n := modelNode{data: string(op.Create.Data), ctime: d.w.now, mtime: d.w.now}
-	if d.forbidden(path, 1, len(n.data)) {
+	switch {
+	case d.forbidden(path, 1, len(n.data)):
 		return "", jute.QuotaExceeded
+	case d.overfilled(len(path) + len(n.data)):
+		return "", jute.NoRoom
 	}
 	switch {
 	case op.Op == jute.OpCreateTTL:

@@ -86,6 +86,9 @@ func (r *Removal) size() int { return len(r.Path) + len(r.Address) }
 // have in common.
 func (s *State) remember(of Removal) {
 	of.AtMs, of.Zxid = s.now, s.zxid
+	if of.Cause != Deleted {
+		s.hooks.Removed(of, s.gone)
+	}
 	for _, path := range s.gone {
 		of.Path = path
 		s.removed.keep(of)

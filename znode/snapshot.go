@@ -39,6 +39,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	version := sn.version()
 	b := newBlockWriter(w, version)
 	sn.writeProgress(b)
+	if version >= saslVersion {
+		sn.writeLateRules(b)
+	}
 	sn.writeMembers(b)
 	var count recounted
 	count.sessions = sn.writeSessions(b)
@@ -64,6 +67,8 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 // format too, and an older member could not continue from c anyway.
 func (c *content) version() uint32 {
 	switch lowest := c.MinFormat(); {
+	case lowest >= saslFormat || c.term.late():
+		return saslVersion
 	case lowest >= KillFormat || c.ends.count > 0:
 		return endsVersion
 	case lowest >= stepsFormat || c.unswept.n > 0:
@@ -84,6 +89,12 @@ func (c *content) writeProgress(b *blockWriter) {
 	for _, rule := range []bool{c.term.SkipACL, c.term.TTLNodes, c.term.EnforceQuota, c.term.X509} {
 		b.bool(rule)
 	}
+}
+
+// writeLateRules writes the rules that older versions do not know.
+func (c *content) writeLateRules(b *blockWriter) {
+	b.bool(c.term.SASL)
+	b.u64(c.term.DataQuota)
 }
 
 // writeMembers writes the members that have announced themselves, by id.
@@ -247,7 +258,7 @@ func (s *State) Restore(r io.Reader) error {
 	s.content, s.acls = f.content, f.acls
 	s.removed = removedNodes{} // a state that was damaged may have removed them
 	s.marks.Store(nil)         // marks belong to the old state
-	s.acls.x509 = s.term.X509
+	s.acls.obey(s.term.Rules)
 	s.hooks.Restored()
 	return nil
 }
@@ -296,6 +307,9 @@ func (f *filler) fill() {
 	f.term.Leader = b.u32()
 	f.term.Index = b.u64()
 	f.term.Rules = Rules{SkipACL: b.bool(), TTLNodes: b.bool(), EnforceQuota: b.bool(), X509: b.bool()}
+	if b.version >= saslVersion {
+		f.term.SASL, f.term.DataQuota = b.bool(), b.u64()
+	}
 	f.readMembers()
 	f.readSessions()
 	if b.version >= unsweptVersion {

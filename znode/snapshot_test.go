@@ -21,6 +21,15 @@ import (
 
 // sample returns a world that contains something of every kind.
 func sample(t testing.TB) *world {
+	w := endedSample(t)
+	rules := w.rules
+	rules.SASL, rules.DataQuota = true, 1<<40
+	w.rule(rules)
+	return w
+}
+
+// endedSample returns a sample whose term has no rule of saslFormat.
+func endedSample(t testing.TB) *world {
 	w := leftSample(t, FormatLevel)
 	killed := w.connect()
 	w.kill(killed.id, killed.since(), "an operator")
@@ -261,6 +270,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 	var out bytes.Buffer
 	b := newBlockWriter(&out, snapshotVersion)
 	f.writeProgress(b)
+	f.writeLateRules(b)
 	f.writeMembers(b)
 	f.sessionSum = f.writeSessions(b)
 	f.writeUnswept(b)
@@ -394,6 +404,7 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 	}
 	out.u32(0)               // leader
 	out.raw(make([]byte, 4)) // rules
+	out.raw(make([]byte, 9)) // SASL and DataQuota
 	out.u32(0)               // members
 	out.u64(0)               // sessions
 	out.u64(0)               // ended sessions that left nodes

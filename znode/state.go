@@ -50,7 +50,8 @@ import (
 //   - 2: the log's time never goes back; see State.stamp. If a session has many nodes they are
 //     removed in steps, but the limit is per session and not per entry; see entryRemovals.
 //   - 3: the ends of sessions are not kept, and operators cannot end a session; see KillFormat.
-const FormatLevel = 4
+//   - 4: a term has no rules for SASL and for the quota of all data; see saslFormat.
+const FormatLevel = 5
 
 // Config is what a State is made with. The zero value is that of a standalone server without hooks.
 type Config struct {
@@ -130,10 +131,12 @@ type Term struct {
 // all members get the same state. That includes a member that has other settings, and one that
 // applies the log again after a restart with new settings.
 type Rules struct {
-	SkipACL      bool // do not check ACLs
-	TTLNodes     bool // allow nodes with a time to live
-	EnforceQuota bool // enforce the hard limits of quotas
-	X509         bool // ACLs may name the subjects of certificates
+	SkipACL      bool   // do not check ACLs
+	TTLNodes     bool   // allow nodes with a time to live
+	EnforceQuota bool   // enforce the hard limits of quotas
+	X509         bool   // ACLs may name the subjects of certificates
+	SASL         bool   // ACLs may name the users of SASL
+	DataQuota    uint64 // bytes of all paths and data past which writes that add to them are refused; 0: no limit
 }
 
 // Result is the result of a transaction. It is valid during the call that passes it; Path and Multi
@@ -181,6 +184,9 @@ type Hooks interface {
 	// Swept is called when some of the nodes that an ended session had left are gone, after the
 	// events of that. If last is set, none is left.
 	Swept(id jute.SessionID, last bool)
+	// Removed is called when nodes were removed that no client has deleted: their session has ended, or their
+	// time is over. of says what the removals have in common. paths is valid during the call.
+	Removed(of Removal, paths []string)
 	// Applied is called when a transaction of this member was in turn and has run, after the events
 	// that it caused. It is called for empty transactions too.
 	Applied(txn *proto.Txn, r *Result)
@@ -228,6 +234,9 @@ func (s *State) Index() uint64 { return s.index }
 
 // Zxid returns the zxid of the last transaction that took one.
 func (s *State) Zxid() int64 { return s.zxid }
+
+// TimeMs returns the log's time, in ms since 1970.
+func (s *State) TimeMs() int64 { return s.now }
 
 // Term returns the term of the last TermStart applied, or zero if there was none.
 func (s *State) Term() Term { return s.term }
@@ -312,6 +321,7 @@ func (noHooks) Opened(Session)                   {}
 func (noHooks) Attached(Session, Owner)          {}
 func (noHooks) Closed(Session, End)              {}
 func (noHooks) Swept(jute.SessionID, bool)       {}
+func (noHooks) Removed(Removal, []string)        {}
 func (noHooks) Applied(*proto.Txn, *Result)      {}
 func (noHooks) Dropped(*proto.Txn)               {}
 func (noHooks) Overused(Quota)                   {}

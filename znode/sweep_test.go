@@ -201,6 +201,8 @@ func TestSnapshotVersions(t *testing.T) {
 		{[]uint32{4, 3}, true, 3},
 		{[]uint32{4, 5}, false, 4},
 		{[]uint32{4, 4}, true, 4},
+		{[]uint32{5, 5}, false, 5},
+		{[]uint32{6, 5}, true, 5},
 	} {
 		w := newWorld(t)
 		w.s().allow(1)

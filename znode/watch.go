@@ -92,7 +92,7 @@ func (s *State) tell(r *watching, event jute.EventType, path string, a *acl) {
 		return
 	}
 	r.told = s.watches.turn
-	if s.term.SkipACL || a.open&jute.PermRead != 0 || a.allows(jute.PermRead, r.watcher.Identities()) {
+	if s.term.SkipACL || a.open&jute.PermRead != 0 || a.allows(jute.PermRead, r.watcher.Identities(), s.term.SASL) {
 		r.watcher.Event(event, path, s.zxid)
 	}
 }

@@ -80,6 +80,7 @@ func (w *world) startTerm(term, nonce uint64) {
 	w.append(term, &proto.Entry{Format: w.format, TimeMs: w.now, Txns: []*proto.Txn{{
 		Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{
 			Leader: 1, Nonce: nonce, SkipAcl: w.rules.SkipACL, TtlNodes: w.rules.TTLNodes, EnforceQuota: w.rules.EnforceQuota, X509: w.rules.X509,
+			Sasl: w.rules.SASL, DataQuota: w.rules.DataQuota,
 		}),
 	}}})
 }
@@ -164,6 +165,7 @@ func (o *recorder) Closed(s Session, end End) {
 }
 
 func (o *recorder) Swept(id jute.SessionID, last bool) { o.note("swept %v last %t", id, last) }
+func (*recorder) Removed(Removal, []string)            {}
 
 func (o *recorder) Applied(txn *proto.Txn, r *Result) {
 	o.result = *r

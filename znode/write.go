@@ -95,6 +95,8 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 		return nil, jute.NoChildrenForEphemerals
 	case s.forbids(path, 1, int64(len(req.Data))):
 		return nil, jute.QuotaExceeded
+	case s.overfills(len(path) + len(req.Data)):
+		return nil, jute.NoRoom
 	}
 	n := &node{
 		gen: s.gen.Load(), path: strings.Clone(path), data: bytes.Clone(req.Data), acl: list,
@@ -203,6 +205,8 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 		return nil, jute.QuotaExceeded
 	case req.Version != anyVersion && req.Version != n.version:
 		return nil, jute.BadVersion
+	case path != configPath && s.overfills(len(req.Data)-len(n.data)):
+		return nil, jute.NoRoom
 	}
 	gen := s.gen.Load()
 	n = s.edit(gen, path)
@@ -275,7 +279,7 @@ func (s *State) check(txn *proto.Txn, req *jute.CheckVersionRequest) jute.Code {
 
 // allows reports whether who has any of the permissions on a node with this list.
 func (s *State) allows(a *acl, perms jute.Perm, who []*proto.Identity) bool {
-	return s.term.SkipACL || a.allows(perms, who)
+	return s.term.SkipACL || a.allows(perms, who, s.term.SASL)
 }
 
 // pathToParse checks as much of the path of a create or delete as is needed to split it.

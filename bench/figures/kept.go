@@ -71,7 +71,7 @@ func (l *line) values() map[string]float64 {
 // units are the units that follow a value's name in a table.
 var units = map[string]string{
 	"p50": "ms", "p99": "ms", "max": "ms", "server CPU per op": "µs", "tool CPU per op": "µs", "RSS of the servers": "MiB",
-	"RSS growth per session": "B", "closed": "/s", "first to last": "ms", "first to last at most": "ms", "earliest by": "ms",
+	"RSS growth per session": "B", "opened": "/s", "closed": "/s", "first to last": "ms", "first to last at most": "ms", "earliest by": "ms",
 	"write p50": "ms", "first event p50": "ms", "last event p50": "ms", "last event max": "ms", "open p50": "ms", "open p99": "ms",
 	"close p50": "ms", "close p99": "ms", "whole session p50": "ms", "whole session p99": "ms", "tool late p99": "ms",
 }

@@ -34,6 +34,7 @@ const (
 // session is a session with an ensemble, and the watches that it has. It is safe for concurrent use.
 type session struct {
 	*target
+	connect  func(ctx context.Context, addr string) (net.Conn, error)
 	watching watchTable
 	event    func(jute.EventType, jute.KeeperState, string) // called with each event; it must not block
 	hint     func(text string)                              // called with what a person may want to know; it must not block
@@ -52,13 +53,13 @@ type session struct {
 func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperState, string), hint func(string)) *session {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &session{
-		target: t, watching: newWatchTable(), event: event, hint: hint, stop: stop, done: make(chan struct{}),
+		target: t, connect: cfg.Dial, watching: newWatchTable(), event: event, hint: hint, stop: stop, done: make(chan struct{}),
 		state: connecting, changed: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.done)
 		c, err := client.Open(ctx, client.Config{
-			Servers: slices.Clone(t.servers), Timeout: cfg.Timeout, Auth: slices.Clone(cfg.Auth),
+			Servers: slices.Clone(t.servers), Timeout: cfg.Timeout, Login: cfg.Login, Auth: slices.Clone(cfg.Auth),
 			Dial: s.dial, Watch: s.fired, State: s.turned,
 		})
 		s.change(func() {
@@ -81,8 +82,13 @@ func (s *session) change(do func()) {
 
 // dial connects to a server, and counts the failures.
 func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", addr)
+	connect := s.connect
+	if connect == nil {
+		connect = func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}
+	}
+	conn, err := connect(ctx, addr)
 	if err != nil {
 		s.change(func() { s.fails, s.reason = s.fails+1, err })
 	}
@@ -121,7 +127,7 @@ func (s *session) turned(state client.State, why error) {
 	case jute.StateExpired:
 		s.hint("The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens another one.")
 	case jute.StateAuthFailed:
-		s.hint("A server refused an identity, and ended the session. The verb connect opens another one.")
+		s.hint("A server refused the login or an identity, and ended the session. The verb connect opens another one.")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +34,10 @@ const maxTimeout = 24 * time.Hour
 type Config struct {
 	Hosts   string        // host:port,host:port/root; the ports and the root may be missing
 	Timeout time.Duration // the session timeout to ask for; 0: DefaultTimeout
+	Login   *client.Login // logs each session in by SASL; nil: no login
 	Auth    []client.Auth // identities of each session
+	// Dial opens a connection to a server; nil: TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	Command []string // the words of the only command; nil: lines are read from In
 

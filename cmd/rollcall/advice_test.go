@@ -45,7 +45,7 @@ func TestAdvice(t *testing.T) {
 		{"folder in use", "up", fmt.Errorf("folder: %w", disk.ErrInUse), "stop the other rollcall up"},
 		{"other number of members", "up", fmt.Errorf("folder: %w", disk.ErrServersChanged), "-members and -port"},
 		{"nothing to recover", "recover", fmt.Errorf("folder: %w", disk.ErrNoData), "of a member that has data"},
-		{"folder read-only", "serve", readOnly, "dataDir and dataLogDir must be"},
+		{"folder read-only", "serve", disk.Explain(fmt.Errorf("quorum: %w", readOnly), true), "dataDir and dataLogDir must be"},
 		{"folder read-only", "up", readOnly, "-data must name"},
 		{"disk that fails", "serve", fmt.Errorf("quorum: append: %w", &fs.PathError{Op: "write", Path: "/data/x.wal", Err: syscall.EIO}), "look at the kernel's log"},
 		{"snapshot", "serve", fmt.Errorf("%w: twice", wire.ErrRestart), "start this member again"},
@@ -54,6 +54,8 @@ func TestAdvice(t *testing.T) {
 		{"no member", "bench", refused, "a running member takes clients"},
 		{"has advice already", "serve", fmt.Errorf("x: %w", told{readOnly}), ""},
 		{"file of the data is missing", "serve", fmt.Errorf("%w: %w. The way out: ...", disk.ErrDamaged, &fs.PathError{Op: "open", Path: "/data/meta.json", Err: syscall.ENOENT}), ""},
+		{"another file", "serve", fmt.Errorf("audit: %w; set audit.file", readOnly), ""},
+		{"another file", "recover", fmt.Errorf("ensembleSecretFile: %w", readOnly), ""},
 		{"nothing to do", "serve", errors.New("anything"), ""},
 		{"another command's", "health", fmt.Errorf("%w", disk.ErrInUse), ""},
 	} {
@@ -97,6 +99,9 @@ func TestCommandsAdvise(t *testing.T) {
 	dir, at := inDir(t, map[string]string{
 		"alone.cfg": "dataDir=DIR\nclientPort=0\n", "file": "", "file.cfg": "dataDir=DIR\ndataLogDir=DIR/file\nclientPort=0\n",
 		"quorum.cfg": ensemble(taken + ":" + free), "election.cfg": ensemble("127.0.0.1:" + free + ":" + port), "myid": "1",
+		"audit.cfg":  "dataDir=DIR\nclientPort=0\naudit.enable=true\naudit.file=DIR/none/audit.log\n",
+		"secret.cfg": "dataDir=DIR\nclientPort=0\nensembleSecretFile=DIR/none\n", "token.cfg": "dataDir=DIR\nclientPort=0\nadmin.tokenFile=DIR/none\n",
+		"key.cfg": "dataDir=DIR\nclientPort=0\nsecureClientPort=0\nssl.clientAuth=none\nssl.keyStore.location=DIR/none.pem\n",
 	})
 	for _, tt := range []struct{ name, args, want string }{
 		{"no file", "serve DIR/none.cfg", "serve: open DIR/none.cfg: no such file or directory; name a zoo.cfg"},
@@ -107,6 +112,10 @@ func TestCommandsAdvise(t *testing.T) {
 		{"port for the log", "serve DIR/election.cfg", "listen for the log: listen tcp " + taken + ": bind: address already in use; another process"},
 		{"address", "serve -client 192.0.2.1:0 DIR/alone.cfg", "cannot assign requested address; this machine has no such address"},
 		{"folder of the log", "serve DIR/file.cfg", "not a directory; dataDir and dataLogDir must be folders"},
+		{"no folder for the audit log", "serve DIR/audit.cfg", "audit: open DIR/none/audit.log: no such file or directory; set audit.file to a path where this user may write, or audit.enable=false"},
+		{"no secret", "serve DIR/secret.cfg", "ensembleSecretFile=DIR/none: no such file or directory; it must name a file that this user may read; make one with"},
+		{"no token", "serve DIR/token.cfg", "admin.tokenFile=DIR/none: no such file or directory; it must name a file that this user may read"},
+		{"no key", "serve DIR/key.cfg", "ssl.keyStore.location=DIR/none.pem: no such file or directory; it must name a file that this user may read"},
 		{"recover without data", "recover -yes DIR/alone.cfg", "; run it with the zoo.cfg of a member that has data"},
 		{"health of nobody", "health -addr 127.0.0.1:1", "connection refused; no process listens there"},
 		{"health without a port", "health -addr localhost", "-addr localhost: allowed is host:port"},
@@ -114,7 +123,7 @@ func TestCommandsAdvise(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := runCommand(t.Context(), strings.Fields(at(tt.args)), nil, io.Discard, io.Discard)
-			if err == nil || !strings.Contains(err.Error(), at(tt.want)) {
+			if err == nil || !strings.Contains(err.Error(), at(tt.want)) || strings.Contains(err.Error(), "dataDir and") != strings.Contains(tt.want, "dataDir and") {
 				t.Errorf("%s: %v\nwant %s", tt.args, err, at(tt.want))
 			}
 		})

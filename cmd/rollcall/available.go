@@ -19,7 +19,7 @@ const (
 	// waiting requests may take. The garbage collector may leave as much again unfreed. The state,
 	// the log and the traffic between members need memory too.
 	clientShare = 8
-	// softShare is the part of a cgroup's limit, in percent, that Go's collector is told to keep to.
+	// softShare is the part of the memory, in percent, that Go's collector is told to keep to.
 	softShare = 90
 )
 
@@ -28,15 +28,27 @@ func clientMemory(configured int64, members int) int64 {
 	if configured != 0 {
 		return configured
 	}
+	available := availableMemory()
+	if available == 0 {
+		return 0 // the server's own default
+	}
+	return max(available/clientShare/int64(members), config.MinClientMemory)
+}
+
+// availableMemory returns the bytes of memory that this process may use: the least of the collector's limit
+// (GOMEMLIMIT), the machine's memory and the cgroup's limit. It returns 0 if none of them is known.
+func availableMemory() int64 {
 	limit := debug.SetMemoryLimit(-1) // asks only
 	if limit == math.MaxInt64 {
 		limit = 0
 	}
-	least := least(limit, least(machineMemory(os.DirFS("/")), cgroupMemory(os.DirFS("/"))))
-	if least == 0 {
-		return 0 // the server's own default
-	}
-	return max(least/clientShare/int64(members), config.MinClientMemory)
+	return least(limit, systemMemory())
+}
+
+// systemMemory returns the bytes of memory that the machine has and the cgroup allows, or 0 if neither is
+// known.
+func systemMemory() int64 {
+	return least(machineMemory(os.DirFS("/")), cgroupMemory(os.DirFS("/")))
 }
 
 // least returns the smaller of two limits. A limit of 0 is none.
@@ -47,8 +59,8 @@ func least(a, b int64) int64 {
 	return min(a, b)
 }
 
-// keepWithin sets the collector's limit from the cgroup's, unless the environment sets one. Without
-// it the collector would not know of the cgroup, and the kernel would kill the process.
+// keepWithin sets the collector's limit from that of the system, unless the environment sets one. Without
+// it the collector would not know of the machine's memory or the cgroup, and the kernel would kill the process.
 func keepWithin(limit int64, env []string) {
 	if limit > 0 && !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		debug.SetMemoryLimit(limit / 100 * softShare)

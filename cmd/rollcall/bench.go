@@ -28,6 +28,7 @@ Cases:
 
 // benchFlags are the flags of `rollcall bench` and of `rollcall bench compare`.
 type benchFlags struct {
+	world  cli.World
 	params bench.Params
 	set    map[string]bool // knobs that were given
 	output string
@@ -39,49 +40,63 @@ type benchFlags struct {
 // sideFlags are the flags about one ensemble.
 type sideFlags struct {
 	name, servers, pids, start, stop string
+	tls                              cli.TLS
 }
 
 // keepCommand is the argument of the processes that a bench starts for more sessions than one process may
 // hold.
 const keepCommand = "keep-sessions"
 
-// keeperCommand returns the command line of such a process, or nil if the path of this program is not known.
-func keeperCommand() []string {
+// keeperCommand returns the command line of such a process, which connects as tls says. It is nil if the path of
+// this program is not known.
+func keeperCommand(tls *cli.TLS) []string {
 	program, err := os.Executable()
 	if err != nil {
 		return nil
 	}
-	return []string{program, "bench", keepCommand}
+	return append([]string{program, "bench", keepCommand}, tls.Args()...)
+}
+
+// newKeeper returns the command of such a process.
+func newKeeper(w cli.World) *cobra.Command {
+	var tls cli.TLS
+	cmd := &cobra.Command{
+		Use: keepCommand, Short: "hold sessions for another process", Hidden: true, Args: cli.Takes(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dial, err := tls.Dialer(w)
+			if err != nil {
+				return err
+			}
+			runtime.GOMAXPROCS(1)
+			return bench.ServeKeeper(cmd.Context(), bench.Dial(dial), w.In, w.Out)
+		},
+	}
+	tls.Register(cmd, "")
+	return cmd
 }
 
 // newBench returns the command that measures an ensemble.
 func newBench(w cli.World) *cobra.Command {
-	cmd := newBenchCommand(w, "bench", (*benchFlags).measure, func(f *benchFlags, fs *flag.FlagSet) {
-		f.a.register(fs, "servers", "")
+	cmd := newBenchCommand(w, "bench", (*benchFlags).measure, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
+		f.a.register(cmd, fs, "servers", "")
 	})
 	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.Tools
 	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h shows how to compare two.") + listOfCases()
 	cmd.Flags().Lookup("output").Usage = "`format`: table or json"
-	compare := newBenchCommand(w, "compare", (*benchFlags).compare, func(f *benchFlags, fs *flag.FlagSet) {
-		f.a.register(fs, "a", "a-")
-		f.b.register(fs, "b", "b-")
+	compare := newBenchCommand(w, "compare", (*benchFlags).compare, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
+		f.a.register(cmd, fs, "a", "a-")
+		f.b.register(cmd, fs, "b", "b-")
 		fs.IntVar(&f.rounds, "rounds", bench.MinRounds, fmt.Sprintf("`number` of times each case runs on each, %d to %d", bench.MinRounds, bench.MaxRounds))
 	})
 	compare.Short = "measure two ensembles by turns"
 	compare.Long = fmt.Sprintf(benchHelp, "This measures two of them, a and b, by turns.") + listOfCases()
-	cmd.AddCommand(compare, &cobra.Command{
-		Use: keepCommand, Short: "hold sessions for another process", Hidden: true, Args: cli.Takes(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			runtime.GOMAXPROCS(1)
-			return bench.ServeKeeper(cmd.Context(), w.In, w.Out)
-		},
-	})
+	cmd.AddCommand(compare, newKeeper(w))
 	return cmd
 }
 
 // newBenchCommand returns a command that runs cases. register adds the flags that only this one has.
-func newBenchCommand(w cli.World, name string, run func(*benchFlags, context.Context, []bench.Params, io.Writer, func(string), func()) error, register func(*benchFlags, *flag.FlagSet)) *cobra.Command {
-	f := &benchFlags{params: bench.Defaults(), set: map[string]bool{}}
+func newBenchCommand(w cli.World, name string, run func(*benchFlags, context.Context, []bench.Params, io.Writer, func(string), func()) error, register func(*benchFlags, *cobra.Command, *flag.FlagSet)) *cobra.Command {
+	f := &benchFlags{world: w, params: bench.Defaults(), set: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use: name + " [flags] CASE...", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -101,7 +116,7 @@ func newBenchCommand(w cli.World, name string, run func(*benchFlags, context.Con
 		},
 	}
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	register(f, fs)
+	register(f, cmd, fs)
 	fs.IntVar(&f.cpus, "cpus", 0, fmt.Sprintf("how many `processors` this tool may use at once, 1 to %d (default 1, with a rate 2: fewer wake-ups cost less CPU time)", maxCPUs))
 	fs.BoolVar(&f.params.Keep, "keep", false, "leave the nodes")
 	for _, k := range bench.Knobs() {
@@ -125,7 +140,8 @@ func listOfCases() string {
 }
 
 // register adds the flags of one ensemble; prefix tells two apart.
-func (s *sideFlags) register(fs *flag.FlagSet, servers, prefix string) {
+func (s *sideFlags) register(cmd *cobra.Command, fs *flag.FlagSet, servers, prefix string) {
+	s.tls.Register(cmd, prefix)
 	fs.StringVar(&s.servers, servers, "", "`host:port,...` of the members; connections are spread over them")
 	fs.StringVar(&s.pids, prefix+"pids", "", "process `ids` of the servers, with commas, for CPU and memory per op")
 	if prefix == "" {
@@ -185,8 +201,8 @@ func (f *benchFlags) useCPUs(cases []bench.Params) error {
 }
 
 // target returns the ensemble that the flags describe. flagName is the flag of its servers.
-func (s *sideFlags) target(flagName string) (bench.Target, error) {
-	t := bench.Target{Name: s.name}
+func (s *sideFlags) target(w cli.World, flagName string) (bench.Target, error) {
+	t := bench.Target{Name: s.name, Keeper: keeperCommand(&s.tls)}
 	if s.servers == "" {
 		return t, fmt.Errorf("-%s host:port,... names the servers", flagName)
 	}
@@ -201,20 +217,22 @@ func (s *sideFlags) target(flagName string) (bench.Target, error) {
 	if t.PIDs, err = bench.ParsePIDs(s.pids); err != nil {
 		return t, err
 	}
-	return t, nil
+	dial, err := s.tls.Dialer(w)
+	t.Dial = bench.Dial(dial)
+	return t, err
 }
 
 func (f *benchFlags) measure(ctx context.Context, cases []bench.Params, stdout io.Writer, progress func(string), clear func()) error {
 	if f.output != "table" && f.output != "json" {
 		return fmt.Errorf("-o %q; there are table and json", f.output)
 	}
-	target, err := f.a.target("servers")
+	target, err := f.a.target(f.world, "servers")
 	if err != nil {
 		return err
 	}
 	var results []bench.Result
 	for _, p := range cases {
-		result, failed := bench.Run(ctx, bench.Config{Target: target, Params: p, Progress: progress, Keeper: keeperCommand()})
+		result, failed := bench.Run(ctx, bench.Config{Target: target, Params: p, Progress: progress})
 		clear()
 		if failed != nil {
 			err = failed
@@ -239,9 +257,9 @@ func (f *benchFlags) compare(ctx context.Context, cases []bench.Params, stdout i
 	if !ok {
 		return fmt.Errorf("-o %q; there are table, json and markdown", f.output)
 	}
-	cfg := bench.CompareConfig{Cases: cases, Rounds: f.rounds, Progress: progress, Keeper: keeperCommand()}
+	cfg := bench.CompareConfig{Cases: cases, Rounds: f.rounds, Progress: progress}
 	for i, s := range []*sideFlags{&f.a, &f.b} {
-		t, err := s.target(string("ab"[i]))
+		t, err := s.target(f.world, string("ab"[i]))
 		if err != nil {
 			return err
 		}

@@ -28,9 +28,9 @@ import (
 // commandsPage describes every command. Its examples are run, and its help texts are those of the commands.
 const commandsPage = "../../docs/commands.md"
 
-// notShared are the commands whose examples on the page are not run, because they run or stop members, take a
-// terminal, or take long. Other tests run them.
-var notShared = []string{"up", "serve", "health", "recover", "bench", "bench compare", "drain", "watch", "completion", "help", "man"}
+// notShared are the commands whose examples on the page are not run, because they run or stop members, read a terminal or a
+// password, or take long. Other tests run them.
+var notShared = []string{"up", "serve", "health", "recover", "bench", "bench compare", "drain", "watch", "certs", "completion", "help", "man", "hash"}
 
 // pageSession is the id of the session that holds /locks/backup on the page.
 const pageSession = "0x1000012f99a0001"

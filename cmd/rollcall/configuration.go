@@ -12,6 +12,7 @@ import (
 	"rollcall/api"
 	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/member"
 )
 
 // newConfiguration returns the commands that show a configuration key by key.
@@ -52,9 +53,13 @@ func newConfigCheck(w cli.World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check [flags] [zoo.cfg]", Short: "what would hold in a member with this zoo.cfg", Args: cli.Takes(0, 1, oneFile),
 		Long: "Reads a configuration as rollcall serve does, with the same flags, and starts nothing. It shows every key: the value, the default, where the value is from, " +
-			"and what is unknown, without effect, dangerous or refused. The exit status is 1 if a member would not start with it.",
+			"and what is unknown, without effect, dangerous or refused. It also reads the files that keys name: secrets, passwords, keys and certificates. A certificate that " +
+			"expires within 30 days is a warning, and so are ports for members on which nobody has to prove who it is. The exit status is 1 if a member would not start with it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := config.Check(fileOf(args), w.Env, flags)
+			if r.FilesKnown {
+				r.Add(member.CheckFiles(r.Config))
+			}
 			if len(r.Config.Keys) > 0 {
 				if err := cli.Print(out, keyColumns, rowsOf(r.Config.Keys)); err != nil {
 					return err
@@ -62,6 +67,9 @@ func newConfigCheck(w cli.World) *cobra.Command {
 			}
 			for _, warning := range besides(r) {
 				_, _ = fmt.Fprintln(w.Err, "warning:", cli.Visible(warning.String())) // the status tells the result
+			}
+			if !r.FilesKnown && len(r.Config.Keys) > 0 {
+				_, _ = fmt.Fprintln(w.Err, "warning: not all files with secrets and certificates were read; correct what is refused, and check again")
 			}
 			return refusals(r.Errors)
 		},

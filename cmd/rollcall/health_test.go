@@ -43,6 +43,10 @@ func TestHealth(t *testing.T) {
 	const srvr = "Zookeeper version: 3.9.5-1\nLatency min/avg/max: 0/0.0/0\nMode: follower\nNode count: 5\n"
 	tests := []struct{ name, answer, want, err string }{
 		{name: "serving", answer: srvr, want: "ADDR: follower\n"},
+		{
+			name: "with problems", answer: srvr + "Problem: short of memory: writes that add data are refused\nSecurity: members are not authenticated\n",
+			want: "ADDR: follower\nshort of memory: writes that add data are refused\nmembers are not authenticated\n",
+		},
 		{name: "not serving", answer: "This ZooKeeper instance is not currently serving requests\n", err: "health: ADDR: not serving: This ZooKeeper instance is not currently serving requests"},
 		{name: "closed", answer: "\n", err: "health: ADDR: closed without an answer"},
 		{name: "endless", answer: strings.Repeat("x", 2*maxHealthAnswer), err: "health: ADDR: not serving: xxx"},
@@ -70,9 +74,9 @@ func TestHealth(t *testing.T) {
 func TestHealthSilent(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
-	_, err := askMode(ctx, answerWord(t, ""))
+	_, err := askHealth(ctx, answerWord(t, ""))
 	if err == nil || !strings.HasPrefix(err.Error(), "no answer in time") {
-		t.Errorf("askMode: %v", err)
+		t.Errorf("askHealth: %v", err)
 	}
 }
 
@@ -106,6 +110,15 @@ func TestHealthAddr(t *testing.T) {
 				t.Errorf("healthAddr = %q, %v, want %q", got, err, tt.want)
 			}
 		})
+	}
+	const secure = "dataDir=DIR\nsecureClientPort=2281\nssl.clientAuth=none\nssl.keyStore.location=DIR/key.pem\n"
+	for lines, want := range map[string]string{
+		"": "ask http://127.0.0.1:8080/readyz instead", "admin.serverAddress=::\nadmin.serverPort=8081\n": "ask http://[::1]:8081/readyz instead", "admin.enableServer=false\n": "set admin.enableServer=true",
+	} {
+		dir, _ := inDir(t, map[string]string{"zoo.cfg": secure + lines})
+		if _, err := healthAddr(dir+"/zoo.cfg", nil); err == nil || !strings.Contains(err.Error(), "only secureClientPort; "+want) {
+			t.Errorf("healthAddr with TLS alone, %q: %v, want %s", lines, err, want)
+		}
 	}
 	env := []string{"ZOO_CONF_DIR=" + t.TempDir(), "ZOO_DATA_DIR=" + t.TempDir()}
 	if got, err := healthAddr("", env); got != "127.0.0.1:2181" || err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -41,15 +42,17 @@ func heard(t *testing.T, conn *net.UnixConn) string {
 	return string(b[:n])
 }
 
-// A member tells systemd that it has started, its role, that it works, and that it stops.
+// A member tells systemd that it has started, its role, that it works, and that it stops. Without clientPort it opens
+// no port for clients.
 func TestServeNotifies(t *testing.T) {
-	dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=0\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\ntickTime=500\n"})
+	dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nadmin.enableServer=false\ntickTime=500\n"})
 	name := filepath.Join(t.TempDir(), "notify")
 	conn := systemdSocket(t, name)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
+	var log bytes.Buffer // read when the member has ended
 	go func() {
-		done <- runCommand(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=2000000"}, io.Discard, io.Discard)
+		done <- runCommand(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=2000000"}, io.Discard, &log)
 	}()
 	if got := heard(t, conn); got != "STATUS=opening the data folder" {
 		t.Errorf("at first %q", got)
@@ -66,6 +69,9 @@ func TestServeNotifies(t *testing.T) {
 		t.Error(err)
 	}
 	for !strings.HasPrefix(heard(t, conn), "STOPPING=1\nSTATUS=") {
+	}
+	if text := log.String(); !strings.Contains(text, `clients="" tls=""`) || !strings.Contains(text, "no clientPort: no client can connect here") {
+		t.Errorf("a member without a port for clients logs\n%s", text)
 	}
 }
 

@@ -22,6 +22,8 @@ var withoutOutput = map[string]string{
 	"dump":          "its output is one JSON document, which load reads",
 	"shell":         "prints what zkCli.sh prints",
 	"man":           "prints nothing, but writes files",
+	"certs":         "writes files, and prints their paths",
+	"hash":          "prints one line, the value of a key or the id of an ACL",
 }
 
 // Every command takes -o with each format, and docs/commands.schema.json has the schema of its JSON. Those that do

@@ -55,7 +55,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	if !out.Text() {
 		stdout = w.Err // JSON is alone on stdout
 	}
-	recovery := member.Recovery{ID: cfg.MyID, Servers: voters(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, Logger: logger}
+	recovery := member.Recovery{ID: cfg.MyID, Servers: voters(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust, Logger: logger}
 	asking := cli.NewProgress(w, "asking the other members", 0)
 	findings, err := survey(ctx, recovery, force, stdout)
 	asking.Done()

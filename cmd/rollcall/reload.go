@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"maps"
 	"os"
 	"os/signal"
@@ -11,6 +12,7 @@ import (
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/logs"
+	"rollcall/member"
 )
 
 // reloadOnHangup reads the configuration again whenever the process gets SIGHUP, until stop is called.
@@ -37,7 +39,22 @@ func (f *memberFlags) reloadOnHangup(w cli.World, args []string, cfg config.Conf
 	}
 }
 
-// reload reads the configuration again and sets the level of the log. The other keys have an effect when
+// reloadFiles makes a member read its files again whenever the process gets SIGHUP, until ctx ends.
+func reloadFiles(ctx context.Context, m *member.Member) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	for {
+		select {
+		case <-hangups:
+			m.Reload()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload reads the configuration again, and sets the level of the log and the users of SASL. The other keys have an effect when
 // the member is started again; reload logs which of them have changed.
 func (f *memberFlags) reload(w cli.World, args []string, started config.Config, log *logs.Log) {
 	before := log.Level()
@@ -47,9 +64,13 @@ func (f *memberFlags) reload(w cli.World, args []string, started config.Config, 
 		return
 	}
 	level := f.level(cfg)
-	line := []any{"logLevel", logs.LevelName(level), "before", logs.LevelName(before)}
+	line := []any{"member", started.MyID, "logLevel", logs.LevelName(level), "before", logs.LevelName(before)}
 	if later := changedKeys(started.Keys, cfg.Keys); len(later) > 0 {
 		line = append(line, "later", strings.Join(later, ", ")) // at the next start
+	}
+	if mine, now := started.Login.Users, cfg.Login.Users; mine != nil && now != nil && !mine.Equal(now) {
+		mine.Become(now) // the member's own
+		line = append(line, "users", now.Count())
 	}
 	log.SetLevel(level)
 	log.Always().Info("configuration read again", line...)

@@ -11,6 +11,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/sasl"
 )
 
 // journal collects the lines of a log.
@@ -41,10 +42,10 @@ func TestReload(t *testing.T) {
 		level slog.Level
 		want  string
 	}{
-		{base + "logLevel=debug\ntickTime=500\nserver.1=a:1:2\nnosuch=1\n", slog.LevelDebug, `level=INFO msg="configuration read again" logLevel=debug before=warn later="nosuch, server.1, tickTime"`},
+		{base + "logLevel=debug\ntickTime=500\nserver.1=a:1:2\nnosuch=1\n", slog.LevelDebug, `level=INFO msg="configuration read again" member=1 logLevel=debug before=warn later="nosuch, server.1, tickTime"`},
 		{base + "logLevel=loud\n", slog.LevelDebug, `level=ERROR msg="the configuration cannot be read again, so nothing has changed; correct it before the next start" err="DIR/zoo.cfg:3: logLevel=loud: allowed is debug, info, warn or error"`},
-		{base, slog.LevelInfo, `level=INFO msg="configuration read again" logLevel=info before=debug`},
-		{base + "logLevel=error\n", slog.LevelError, `level=INFO msg="configuration read again" logLevel=error before=info`},
+		{base, slog.LevelInfo, `level=INFO msg="configuration read again" member=1 logLevel=info before=debug`},
+		{base + "logLevel=error\n", slog.LevelError, `level=INFO msg="configuration read again" member=1 logLevel=error before=info`},
 	} {
 		if err := os.WriteFile(file, []byte(at(tt.text)), 0o600); err != nil {
 			t.Fatal(err)
@@ -130,5 +131,37 @@ func TestChangedKeys(t *testing.T) {
 	now := keys("tickTime", "3000", "server.1", "a:1:2", "syncLimit", "5", "logLevel", "debug")
 	if got := strings.Join(changedKeys(then, now), " "); got != "odd server.1 tickTime" {
 		t.Errorf("%s", got)
+	}
+}
+
+// At SIGHUP the users of SASL are read again, and replace those that the member has. If the file cannot be
+// used, they stay.
+func TestReloadUsers(t *testing.T) {
+	dir, at := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=2181\njava.security.auth.login.config=DIR/jaas\n", "jaas": jaasFile})
+	var out strings.Builder
+	var f memberFlags
+	args := []string{filepath.Join(dir, "zoo.cfg")}
+	cfg, log, err := f.configured(cli.World{Err: &out}, "serve", args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := memberConfig(cfg, log).Login.Users
+	for _, tt := range []struct {
+		text string
+		want *sasl.Users
+		line string
+	}{
+		{jaasFile, sasl.NewUsers(map[string]string{"bob": "b"}), "logLevel=info before=info\n"},
+		{strings.Replace(jaasFile, `"b"`, `"new" user_eve="hush"`, 1), sasl.NewUsers(map[string]string{"bob": "new", "eve": "hush"}), "logLevel=info before=info users=2\n"},
+		{strings.Replace(jaasFile, `"b"`, `hush hush`, 1), sasl.NewUsers(map[string]string{"bob": "new", "eve": "hush"}), "nothing has changed"},
+	} {
+		out.Reset()
+		if err := os.WriteFile(at("DIR/jaas"), []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f.reload(cli.World{}, args, cfg, log)
+		if !users.Equal(tt.want) || !strings.Contains(out.String(), tt.line) || strings.Contains(out.String(), "hush") {
+			t.Errorf("%d users, and the log says %s, want %s", users.Count(), out.String(), tt.line)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -52,13 +51,18 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) e
 	if err := cfg.SaveMyID(); err != nil {
 		return told{fmt.Errorf("serve: %w", err)}
 	}
-	keepWithin(cgroupMemory(os.DirFS("/")), w.Env)
-	clients, err := listenClients(cfg.ClientAddr)
-	if err != nil {
+	memory := newMemory(cfg.Memory, availableMemory(), logger)
+	keepWithin(systemMemory(), w.Env)
+	settings := memberConfig(cfg, log)
+	settings.Memory = memory
+	var err error
+	if settings.Clients, err = listenClients(cfg.ClientAddr); err != nil {
 		return fmt.Errorf("serve: clients: %w", err)
 	}
-	settings := memberConfig(cfg, log)
-	settings.Clients = clients
+	if settings.Secure, err = listenClients(cfg.SecureAddr); err != nil {
+		closeListeners(settings)
+		return fmt.Errorf("serve: clients over TLS: %w", err)
+	}
 	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; set another admin.serverPort, or admin.enableServer=false", logger)
 	settings.Collectors = listenHTTP(cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", logger)
 	settings.Events = func(e member.Event) { logger.Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
@@ -71,12 +75,14 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) e
 		}
 		return fmt.Errorf("serve: %w", err)
 	}
-	logger.Info("member starts", "member", cfg.MyID, "version", builtFrom().version(), "clients", clients.Addr().String(),
-		"http", addrOf(settings.Operators), "metrics", addrOf(settings.Collectors), "data", cfg.Dir, "members", len(settings.Servers), "tick", cfg.Tick)
+	logger.Info("member starts", "member", cfg.MyID, "version", builtFrom().version(), "clients", addrOf(settings.Clients), "tls", addrOf(settings.Secure),
+		"http", addrOf(settings.Operators), "metrics", addrOf(settings.Collectors), "data", cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", cfg.Tick)
 	var beside sync.WaitGroup
 	over, stop := context.WithCancel(ctx)
 	beside.Go(func() { keepSmall(over, w.Env, m.Ready()) })
+	beside.Go(func() { watchMemory(over, memory, logger) })
 	beside.Go(func() { systemd.run(over, m.Health) })
+	beside.Go(func() { reloadFiles(over, m) })
 	err = m.Run(ctx)
 	stop()
 	beside.Wait()
@@ -91,7 +97,7 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) e
 // are at the debug level, and so are not in the log.
 func eventLevel(kind member.EventKind) slog.Level {
 	switch kind {
-	case member.EventQuota:
+	case member.EventQuota, member.EventFilling:
 		return slog.LevelWarn
 	case member.EventLeader, member.EventExpired, member.EventKilled:
 		return slog.LevelInfo
@@ -164,11 +170,10 @@ func logWarnings(log *slog.Logger, warnings []config.Warning) {
 	}
 }
 
-// listenClients opens the port for clients. A member without one, whose addr is "", gets a listener on
-// loopback that nobody knows of.
+// listenClients opens a port for clients. The result is nil if addr is "".
 func listenClients(addr string) (net.Listener, error) {
 	if addr == "" {
-		return net.Listen("tcp", "127.0.0.1:0")
+		return nil, nil
 	}
 	return net.Listen("tcp", addr)
 }
@@ -198,7 +203,7 @@ func addrOf(l net.Listener) string {
 
 // closeListeners closes the listeners of a member that could not be made.
 func closeListeners(cfg member.Config) {
-	for _, l := range []net.Listener{cfg.Clients, cfg.Operators, cfg.Collectors} {
+	for _, l := range []net.Listener{cfg.Clients, cfg.Secure, cfg.Operators, cfg.Collectors} {
 		if l != nil {
 			_ = l.Close()
 		}

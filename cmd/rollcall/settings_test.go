@@ -23,6 +23,13 @@ const ensembleCfg = "dataDir=DIR\ntickTime=2000\ninitLimit=10\nsyncLimit=5\nclie
 // prometheusCfg is ensembleCfg with a port for metrics.
 const prometheusCfg = ensembleCfg + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n"
 
+// tlsCfg is ensembleCfg with a port for clients over TLS.
+const tlsCfg = ensembleCfg + "secureClientPort=2281\nssl.keyStore.location=/key.pem\nssl.trustStore.location=/ca.pem\n"
+
+// jaasFile has users of SASL in two sections.
+const jaasFile = "Server{org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=\"b\";};" +
+	"Users{org.apache.zookeeper.server.auth.DigestLoginModule required user_eve=\"e\" user_ann=\"a\";};"
+
 // settingCase lists the fields that a key changes in a member's configuration, with their new
 // values. The key must not change any other field.
 type settingCase struct {
@@ -46,12 +53,24 @@ var settingCases = []settingCase{
 	{key: "maxClientCnxns", value: "11", want: "Limits.MaxClientConns 11"},
 	{key: "maxClientCnxns", value: "0", want: "Limits.MaxClientConns -1"},
 	{key: "maxCnxns", value: "12", want: "Limits.MaxConns 12"},
+	{key: "connection_throttle_tokens", value: "31", want: "Limits.Throttle.Tokens 31"},
+	{key: "connection_throttle_fill_time", value: "32", want: "Limits.Throttle.FillTime 32ms"},
+	{key: "connection_throttle_fill_count", value: "33", want: "Limits.Throttle.FillCount 33"},
+	{key: "connection_throttle_freeze_time", value: "34", want: "Limits.Throttle.Freeze 34ms"},
+	{key: "connection_throttle_drop_increase", value: "0.35", want: "Limits.Throttle.Increase 0.35"},
+	{key: "connection_throttle_drop_decrease", value: "0.36", want: "Limits.Throttle.Decrease 0.36"},
+	{key: "connection_throttle_decrease_ratio", value: "0.37", want: "Limits.Throttle.Ratio 0.37"},
+	{key: "connection_throttle_weight_enabled", value: "true", want: "Limits.Throttle.Weighted true"},
+	{key: "connection_throttle_global_session_weight", value: "38", want: "Limits.Throttle.GlobalWeight 38"},
+	{key: "connection_throttle_renew_session_weight", value: "39", want: "Limits.Throttle.RenewWeight 39"},
 	{key: "jute.maxbuffer", value: "0x1234", want: "Limits.MaxBuffer 4660"},
 	{key: "globalOutstandingLimit", value: "13", want: "InFlight 13"},
 	{key: "connectionOutstandingLimit", value: "14", want: "Limits.MaxInFlight 14"},
 	{key: "connectionUnreadLimit", value: "70000", want: "Limits.MaxUnread 70000"},
 	{key: "multiOperationLimit", value: "321", want: "Limits.MaxMultiOps 321"},
 	{key: "clientMemoryLimit", value: "5000000", want: "Limits.Budget 5000000"},
+	{key: "memoryLimit", value: "300M", want: "memory {314572800 0}"},
+	{key: "memoryLimit", value: "33%", want: "memory {0 33}"},
 	{key: "handshakeTimeout", value: "1500", want: "Limits.Handshake 1.5s"},
 	{key: "readConsistency", value: "linearizable", want: "LinearizableReads true"},
 	{key: "snapCount", value: "16", want: "SnapCount 16"},
@@ -60,9 +79,15 @@ var settingCases = []settingCase{
 	{key: "4lw.commands.whitelist", value: "ruok, mntr", want: "Whitelist [ruok mntr]"},
 	{key: "logFormat", value: "json", want: "log {JSON:true Level:INFO}"},
 	{key: "logLevel", value: "warn", want: "log {JSON:false Level:WARN}"},
+	{key: "audit.enable", value: "true", want: "Audit.Enable true"},
+	{key: "audit.format", value: "zookeeper", want: "Audit.ZooKeeper true"},
+	{key: "audit.file", value: "DIR/audit", want: "Audit.File DIR/audit"},
+	{key: "audit.fileSize", value: "70000", want: "Audit.FileSize 70000"},
+	{key: "audit.files", value: "3", want: "Audit.Files 3"},
 	{key: "skipACL", value: "yes", want: "Rules.SkipACL true"},
 	{key: "extendedTypesEnabled", value: "true", want: "Rules.TTLNodes true"},
 	{key: "enforceQuota", value: "true", want: "Rules.EnforceQuota true"},
+	{key: "dataQuota", value: "3g", want: "Rules.DataQuota 3221225472"},
 	{key: "znode.container.checkIntervalMs", value: "1800", want: "Reaping.Interval 1.8s"},
 	{key: "znode.container.maxPerMinute", value: "19", want: "Reaping.PerMinute 19"},
 	{key: "znode.container.maxNeverUsedIntervalMs", value: "2100", want: "Reaping.NeverUsed 2.1s"},
@@ -77,6 +102,9 @@ var settingCases = []settingCase{
 	{key: "metricsProvider.exportJvmInfo", value: "false", want: "HTTP.BareMetrics true"},
 	{key: "admin.tokenFile", value: "DIR/token", want: "HTTP.TokenFile DIR/token"},
 	{key: "DigestAuthenticationProvider.superDigest", value: "super:abc=", want: "SuperDigest super:abc="},
+	{key: "DigestAuthenticationProvider.digestAlg", value: "sha256", want: "Digest SHA-256"},
+	{key: "DigestAuthenticationProvider.enabled", value: "false", want: "NoDigest true"},
+	{key: "DigestAuthenticationProvider.superDigestPath", value: "DIR/digest", want: "SuperDigest super:abc="},
 	{
 		key: "server.4", value: "d:2000:3000:participant;127.0.0.1:2185",
 		want: "EnsembleText server.1=a:2888:3888:participant|server.2=b:2888:3888:participant|server.3=c:2888:3888:participant|server.4=d:2000:3000:participant;127.0.0.1:2185|version=0\n" +
@@ -96,13 +124,58 @@ var settingCases = []settingCase{
 		key: "serverIdFromHostname", value: "true", base: "dataDir=DIR/empty\nclientPort=2181\n", env: "HOSTNAME=rollcall-6.members",
 		want: "ID 7\nServers [{7 standalone:1 standalone:2}]",
 	},
+	{key: "ensembleSecretFile", value: "DIR/secret", want: "Trust.SecretFile DIR/secret"},
+	{key: "sslQuorum", value: "true", base: ensembleCfg + "ssl.quorum.keyStore.location=a\nssl.quorum.trustStore.location=b\n", want: "Trust.SSL true"},
+	{key: "ssl.quorum.keyStore.location", value: "DIR/own.pem", want: "Trust.Certificates.Key.Location DIR/own.pem"},
+	{key: "ssl.quorum.keyStore.password", value: "p1", want: "Trust.Certificates.Key.Password p1"},
+	{key: "ssl.quorum.keyStore.passwordPath", value: "DIR/digest", want: "Trust.Certificates.Key.Password super:abc="},
+	{key: "ssl.quorum.keyStore.type", value: "pkcs12", want: "Trust.Certificates.Key.Type PKCS12"},
+	{key: "ssl.quorum.trustStore.location", value: "DIR/ca.pem", want: "Trust.Certificates.Trust.Location DIR/ca.pem"},
+	{key: "ssl.quorum.trustStore.password", value: "p3", want: "Trust.Certificates.Trust.Password p3"},
+	{key: "ssl.quorum.trustStore.passwordPath", value: "DIR/digest", want: "Trust.Certificates.Trust.Password super:abc="},
+	{key: "ssl.quorum.trustStore.type", value: "JKS", want: "Trust.Certificates.Trust.Type JKS"},
+	{key: "ssl.quorum.hostnameVerification", value: "false", want: "Trust.Certificates.AnyHost true"},
+	{key: "ssl.quorum.crl", value: "true", want: "Trust.Certificates.CRL true"},
+	{key: "ssl.quorum.crl.location", value: "DIR/crl.pem", want: "Trust.Certificates.CRLs DIR/crl.pem"},
+	{key: "portUnification", value: "true", want: "Trust.Unify true"},
+	{key: "java.security.auth.login.config", value: "DIR/jaas", want: "Rules.SASL true"},
+	{key: "java.security.auth.login.config", value: "DIR/jaas", base: ensembleCfg + "sasl.serverconfig=Users\n", want: "Rules.SASL true"},
+	{key: "sasl.serverconfig", value: "Users", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n", want: ""},
+	{key: "superUser", value: "bob", want: "Login.SuperUser bob"},
+	{key: "sessionRequireClientSASLAuth", value: "true", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n", want: "Login.Schemes [sasl]"},
+	{key: "allowSaslFailedClients", value: "true", want: "Login.KeepFailed true"},
+	{key: "enforce.auth.enabled", value: "true", base: ensembleCfg + "enforce.auth.schemes=digest, x509\n", want: "Login.Schemes [digest x509]"},
+	{key: "enforce.auth.schemes", value: "sasl,digest", base: ensembleCfg + "enforce.auth.enabled=true\nenforce.auth.schemes=ip\n", want: "Login.Schemes [sasl digest]"},
 	{key: "quorumListenOnAllIPs", value: "true", want: "Bind :2888"},
+	{key: "secureClientPort", value: "2282", base: tlsCfg, want: "secure 0.0.0.0:2282"},
+	{key: "secureClientPortAddress", value: "127.0.0.7", base: tlsCfg, want: "secure 127.0.0.7:2281"},
+	{key: "client.portUnification", value: "true", base: tlsCfg, want: "ClientTLS.Unified true"},
+	{key: "ssl.keyStore.location", value: "DIR/key.pem", base: tlsCfg, want: "ClientTLS.Key.Location DIR/key.pem"},
+	{key: "ssl.keyStore.password", value: "hush", base: tlsCfg, want: "ClientTLS.Key.Password hush"},
+	{key: "ssl.keyStore.passwordPath", value: "DIR/digest", base: tlsCfg, want: "ClientTLS.Key.Password super:abc="},
+	{key: "ssl.keyStore.type", value: "pkcs12", base: tlsCfg, want: "ClientTLS.Key.Type PKCS12"},
+	{key: "ssl.trustStore.location", value: "DIR/ca.pem", base: tlsCfg, want: "ClientTLS.Trust.Location DIR/ca.pem"},
+	{key: "ssl.trustStore.password", value: "hush", base: tlsCfg, want: "ClientTLS.Trust.Password hush"},
+	{key: "ssl.trustStore.passwordPath", value: "DIR/digest", base: tlsCfg, want: "ClientTLS.Trust.Password super:abc="},
+	{key: "ssl.trustStore.type", value: "JKS", base: tlsCfg, want: "ClientTLS.Trust.Type JKS"},
+	{key: "ssl.clientAuth", value: "Want", base: tlsCfg, want: "ClientTLS.Terms.Auth 1"},
+	{key: "ssl.clientAuth", value: "none", base: tlsCfg, want: "ClientTLS.Terms.Auth 2\nRules.X509 false"},
+	{key: "ssl.protocol", value: "TLSv1.2", base: tlsCfg, want: "ClientTLS.Terms.Max 771\nClientTLS.Terms.Min 771"},
+	{key: "ssl.enabledProtocols", value: "TLSv1.3", base: tlsCfg, want: "ClientTLS.Terms.Max 772\nClientTLS.Terms.Min 772"},
+	{key: "ssl.ciphersuites", value: "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256", base: tlsCfg, want: "ClientTLS.Terms.Ciphers [49195]"},
+	{key: "ssl.crl", value: "true", base: tlsCfg, want: "ClientTLS.CRL true"},
+	{key: "ssl.crl.location", value: "DIR/crl.pem", base: tlsCfg, want: "ClientTLS.CRLs DIR/crl.pem"},
+	{key: "ssl.authProvider", value: "X509", base: tlsCfg, want: ""},
+	{key: "ssl.handshakeDetectionTimeoutMillis", value: "1234", base: tlsCfg, want: "ClientTLS.Detection 1.234s"},
+	{key: "netty.server.outstandingHandshake.limit", value: "250", base: tlsCfg, want: "ClientTLS.Handshakes 250"},
+	{key: "client.certReload", value: "false", base: tlsCfg, want: "ClientTLS.CertReload false"},
+	{key: "X509AuthenticationProvider.superUser", value: "CN=root,O=Ops", base: tlsCfg, want: "SuperSubject CN=root,O=Ops"},
 	{key: "-new-ensemble", want: "NewEnsemble true"},
 	{key: "-myid", value: "2", want: "ID 2"},
 }
 
 // given lists the fields of member.Config that no key sets.
-var given = strings.Fields("Clients Operators Collectors Drain Version Built Network Stores Now Events Log Logger Hooks Wrap WrapLog Rules.X509")
+var given = strings.Fields("Clients Secure Memory Operators Collectors Drain Version Built Network Stores Now Events Lines Log Logger Hooks Wrap WrapLog Login.Users")
 
 // Every key that is served sets fields of a member's configuration. Every field there is set by
 // some key, except those in given.
@@ -123,7 +196,7 @@ func TestEveryKeyReachesTheMember(t *testing.T) {
 			if strings.HasPrefix(tt.key, "-") {
 				args, line = []string{strings.TrimSuffix(tt.key+"="+tt.value, "=")}, ""
 			}
-			dir, at := inDir(t, map[string]string{"myid": "1", "dynamic": tt.dynamic, "before": base, "after": base + line + "\n"})
+			dir, at := inDir(t, map[string]string{"myid": "1", "dynamic": tt.dynamic, "digest": "super:abc=\n", "jaas": jaasFile, "before": base, "after": base + line + "\n"})
 			other := filepath.Join(dir, "other")
 			if err := errors.Join(os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "myid"), []byte("1"), 0o600)); err != nil {
 				t.Fatal(err)
@@ -163,7 +236,7 @@ func settingsIn(t *testing.T, env, file string, args ...string) map[string]strin
 }
 
 func settingsOf(cfg config.Config) map[string]string {
-	all := map[string]string{"clients": cfg.ClientAddr, "log": fmt.Sprintf("%+v", cfg.Log)}
+	all := map[string]string{"clients": cfg.ClientAddr, "secure": cfg.SecureAddr, "log": fmt.Sprintf("%+v", cfg.Log), "memory": fmt.Sprint(cfg.Memory)}
 	flattenSettings(all, "", reflect.ValueOf(memberConfig(cfg, nil)))
 	all["Bind"] = cfg.Bind("host:2888")
 	delete(all, "Keys") // these say where each value is from

@@ -71,6 +71,8 @@ func (t *teller) tell(e member.Event) {
 		t.say("%s: %v by %s%s", e.Kind, e.Session, e.By, ephemerals(e.Ephemerals))
 	case member.EventQuota:
 		t.say("quota overused: %s has %d nodes of %d, %d bytes of %d", e.Quota.Path, e.Quota.Count, e.Quota.CountLimit, e.Quota.Bytes, e.Quota.BytesLimit)
+	case member.EventFilling:
+		t.say("%s: %d bytes of %d", e.Kind, e.Quota.Bytes, e.Quota.BytesLimit)
 	}
 }
 

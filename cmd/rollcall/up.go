@@ -24,6 +24,7 @@ import (
 	"rollcall/config"
 	"rollcall/logs"
 	"rollcall/member"
+	"rollcall/server"
 )
 
 const (
@@ -49,13 +50,14 @@ syncLimit=5
 4lw.commands.whitelist=*
 `
 
-// upFlags are the flags of `rollcall up`.
+// upFlags are the flags of `rollcall up`, and what all its members share.
 type upFlags struct {
 	data    string
 	port    int
 	members int
 	ports   []int
 	verbose bool
+	memory  *server.Memory // of all members together
 }
 
 // newUp returns the command that runs a whole ensemble in this process, on loopback.
@@ -126,6 +128,12 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 		return fmt.Errorf("up: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	logger := logs.New(out.above(w.Err), logs.Settings{Level: slog.LevelInfo}, false).Logger()
+	f.memory = newMemory(config.MemoryLimit{Percent: config.DefaultMemoryPercent}, availableMemory(), logger)
+	g.Go(func() error {
+		watchMemory(ctx, f.memory, logger)
+		return nil
+	})
 	var members []*member.Member
 	var urls []string // for operators, of the members that serve them
 	for i := range f.ports {
@@ -266,6 +274,7 @@ func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member
 	cfg.Limits.Budget = clientMemory(0, len(f.ports))
 	settings := memberConfig(cfg, logs.New(stderr, logs.Settings{Level: level}, false))
 	settings.Drain = 0 // all members stop together, so clients have nowhere to go
+	settings.Memory = f.memory
 	settings.Clients, settings.Events = clients, out.tell
 	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; -ports takes others", slog.New(slog.NewTextHandler(stderr, nil)))
 	m, err = member.New(settings)

@@ -45,7 +45,13 @@ function role(m) {
   if (m.silent) {
     return h('span', { title: m.silent.detail }, badge(m.silent.reason, 'bad'));
   }
-  const trouble = m.damaged ? 'damaged' : m.stalled ? 'hangs' : m.joining ? 'joining' : m.drained ? 'drained' : '';
+  const works = state(m);
+  return m.exposed ? h('span', {}, works, ' ', badge(m.exposed, 'warn')) : works;
+}
+
+// state returns what a member that has answered does, or what keeps it from that.
+function state(m) {
+  const trouble = m.damaged ? 'damaged' : m.stalled ? 'hangs' : m.joining ? 'joining' : m.drained ? 'drained' : m.no_memory ? 'short of memory' : '';
   if (trouble) {
     return badge(trouble, trouble === 'joining' || trouble === 'drained' ? 'warn' : 'bad');
   }
@@ -80,8 +86,10 @@ function describe(m) {
     ['Leader', m.leader === 0 ? 'knows none' : `member ${m.leader}, term ${count(m.term)}`],
     ['Damaged', m.damaged || null, 'bad'],
     ['Hangs', m.stalled || null, 'bad'],
+    ['Exposed', m.exposed || null, 'warn'],
     ['Joining', m.joining ? 'it catches up, and has no vote yet' : null],
     ['Drained', m.drained ? 'it takes no clients, and is about to stop' : null],
+    ['Memory', m.no_memory ? 'it refuses writes that add data' : null],
     ['Digest', `${m.digest}${m.digest_index ? `, compared at log entry ${count(m.digest_index)}` : ''}`],
     ['Lag', m.lag == null ? 'not known: no leader has answered' : `${count(m.lag)} log entries`],
     ['Applied', `log entry ${count(m.applied)}, zxid ${m.zxid}`],

@@ -115,12 +115,14 @@ func (s *stage) company() {
 	s.says("isro", "rw")
 }
 
+var sizesLine = regexp.MustCompile(`(?m)^Proposal sizes last/min/max: (\d+)/(\d+)/(\d+)$`)
+
 func wordMode(s *stage) {
 	want := "Mode: " + s.role() + "\n"
 	k := s.open(s.at, usual)
 	k.create("/a", jute.Ephemeral)
 	got := s.word(s.at, "srvr")
-	sizes := regexp.MustCompile(`(?m)^Proposal sizes last/min/max: (\d+)/(\d+)/(\d+)$`).FindStringSubmatch(got)
+	sizes := sizesLine.FindStringSubmatch(got)
 	if !strings.Contains(got, want) || (sizes != nil) != (s.place == leader) {
 		s.Fatalf("srvr: %q, want %q", got, want)
 	}
@@ -130,7 +132,10 @@ func wordMode(s *stage) {
 	k.set("/a", strings.Repeat("x", 5000))
 	k.set("/a", "x")
 	s.quiesce()
-	after := regexp.MustCompile(`last/min/max: (\d+)/(\d+)/(\d+)\n$`).FindStringSubmatch(s.word(s.at, "srvr"))
+	after := sizesLine.FindStringSubmatch(s.word(s.at, "srvr"))
+	if after == nil {
+		s.Fatalf("srvr no longer shows the sizes that it showed before: %q", got)
+	}
 	last, _ := strconv.Atoi(after[1])
 	most, _ := strconv.Atoi(after[3])
 	if after[2] != sizes[2] || most < 5000 || most > 5200 || last > 200 {

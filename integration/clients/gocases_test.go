@@ -34,6 +34,19 @@ func TestKazooCases(t *testing.T) {
 	}
 }
 
+// A client of kazoo lives on when there is no room for its data. It breaks on codes that it does not know.
+func TestKazooNoRoom(t *testing.T) {
+	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: "dataQuota=1M\n"})
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	defer cancel()
+	cmd := exec.Command(python, "-B", "python/kazoo_cases.py", "no-room", e.Members[0].Clients)
+	if err := obey(ctx, "kazoo-no-room", cmd, map[string]func() error{"ok": func() error { return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("client scenario: kazoo-no-room ok")
+}
+
 // 356: what go-zookeeper reports about a connection, from the beginning.
 func TestGoStates(t *testing.T) {
 	l := startLone(t)

@@ -16,10 +16,14 @@ const zkCLI = "/usr/share/zookeeper/bin/zkCli.sh"
 // zkcli starts Debian's zkCli.sh. With a command, it runs only that; without one, it gets commands
 // as lines.
 func zkcli(at seat, command ...string) (*dialogue, error) {
+	return talk("zkCli.sh "+strings.Join(command, " "), zkcliCommand(at, command...))
+}
+
+func zkcliCommand(at seat, command ...string) *exec.Cmd {
 	cmd := exec.Command(zkCLI, append([]string{"-server", strings.Join(at.hosts, ",")}, command...)...)
 	// These flags make a small virtual machine that starts fast.
 	cmd.Env = append(os.Environ(), "JVMFLAGS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx128m")
-	return talk("zkCli.sh "+strings.Join(command, " "), cmd)
+	return cmd
 }
 
 // stays selects the seats on surviving members: zkCli.sh tries addresses in random order.

@@ -205,6 +205,7 @@ func (w *witness) Applied(*proto.Txn, *znode.Result) {}
 func (w *witness) Dropped(*proto.Txn)                {}
 func (w *witness) Overused(znode.Quota)              {}
 func (w *witness) Swept(jute.SessionID, bool)        {}
+func (w *witness) Removed(znode.Removal, []string)   {}
 func (w *witness) EntryEnd(uint64)                   {}
 func (w *witness) Restored()                         {}
 

@@ -27,6 +27,7 @@ type fake struct {
 	mu      sync.Mutex
 	silent  []api.Silence // the members that do not answer
 	secret  string        // what the header Authorization must have; "": anything
+	exposed string        // what member 1 says of its ports for members
 	streams int           // how often the events were asked for
 	asked   []url.Values  // by the requests for sessions
 }
@@ -141,6 +142,9 @@ func (f *fake) status() api.List[api.Member] {
 			Member: id, Role: "follower", Leader: 2, Term: 7, Clients: fmt.Sprintf("10.0.0.%d:2181", id), Lag: &lag, Sessions: n, Connections: n + 1,
 			Digest: "agrees", DigestIndex: 120_000, Applied: 120_331, Committed: 120_331, Zxid: "0x700000f2a", DataBytes: 81 << 20, LogBytes: 12 << 20,
 			Version: "0.1.0-dev", Started: f.begun, ClockMs: int64(id)*3 - 6, Snapshot: 100_000,
+		}
+		if id == 1 {
+			m.Exposed = f.exposed
 		}
 		if id == 2 {
 			m.Role, m.Sessions, m.Connections = "leader", len(f.sessions)-2*n, len(f.sessions)-2*n

@@ -18,9 +18,11 @@ const mostElements = 4000
 // axis has all of them in a few bars.
 func TestManySessions(t *testing.T) {
 	f := newFake(t, 100_000)
+	f.exposed = "members are not authenticated"
 	p := newTab(t, f.URL, "")
 	p.shows("#axis-text", "100,000 sessions in buckets of 1 s")
 	p.shows("#tiles", "100,000")
+	p.shows("#ensemble .rows", "members are not authenticated")
 	p.click("nav a", "Sessions")
 	p.shows("#sessions .pager", "sessions 1 to 100")
 	p.click("#sessions .pager button", "Next")

@@ -20,6 +20,7 @@ func TestEnsemble(t *testing.T) {
 	s := newStack(t)
 	s.up(t, "make", "up")
 	s.checkSettings(t)
+	s.checkSecret(t)
 	s.checkVersion(t)
 	t.Logf("image of %s bytes", s.docker(t, "image", "inspect", "--format", "{{.Size}}", s.project))
 
@@ -28,6 +29,7 @@ func TestEnsemble(t *testing.T) {
 	faults.play(t, "killed", s.leader(t), kill)
 	faults.play(t, "cut", s.leader(t), cut)
 	faults.play(t, "follower-cut", s.follower(t), cut)
+	s.rotateSecret(t)
 	for _, c := range faults.clients {
 		c.Close()
 	}
@@ -37,6 +39,7 @@ func TestEnsemble(t *testing.T) {
 	}
 	s.up(t, "deploy/ensemble.sh", "up") // the same image, although the tree may have changed meanwhile
 	read(t, s, "/kept")
+	read(t, s, "/rotated")
 
 	if _, _, err := s.run(t.Context(), patience, "make", "down", "VOLUMES=1"); err != nil {
 		t.Fatal(err)
@@ -94,8 +97,10 @@ func (s *stack) checkSettings(t *testing.T) {
 		t.Errorf("user %q, read-only root %t, want 1000:1000, true", other.Config.User, other.HostConfig.ReadonlyRootfs)
 	}
 	for _, m := range s.members {
-		want := []mount{{Name: s.project + "_" + m.service, Destination: "/data"}}
-		if got := m.inspect(t).Mounts; !slices.Equal(got, want) {
+		want := []mount{{Name: s.project + "_" + m.service, Destination: "/data"}, {Name: s.project + "_secret", Destination: "/secret"}}
+		got := m.inspect(t).Mounts
+		slices.SortFunc(got, func(a, b mount) int { return strings.Compare(a.Destination, b.Destination) })
+		if !slices.Equal(got, want) {
 			t.Errorf("%s keeps its data in %v, want %v", m.service, got, want)
 		}
 	}
@@ -121,10 +126,46 @@ func (s *stack) checkSettings(t *testing.T) {
 		if got := dial("clients", port); !strings.Contains(got, refused) {
 			t.Errorf("port %d on the clients' network: %s, want %s", port, got, refused)
 		}
-		if got := dial("members", port); !strings.Contains(got, "no answer") && !strings.Contains(got, "closed") {
+		if got := dial("members", port); !strings.Contains(got, "no answer") && !strings.Contains(got, "closed") && !strings.Contains(got, "reset by peer") {
 			t.Errorf("port %d on the members' network: %s, want somebody who hangs up", port, got)
 		}
 	}
+}
+
+// checkSecret checks that members have proved the secret to each other: none says that it has not.
+func (s *stack) checkSecret(t *testing.T) {
+	t.Helper()
+	for _, m := range s.members {
+		stdout, stderr, err := s.run(t.Context(), patience, "docker", "logs", m.inspect(t).ID)
+		if log := stdout + stderr; err != nil || !strings.Contains(log, "member starts") || strings.Contains(log, "not authenticated") || strings.Contains(log, "open to others") {
+			t.Errorf("%s: %v, logged\n%s", m.service, err, log)
+		}
+	}
+}
+
+// rotateSecret runs the commands of docs/security.md that change the secret of the ensemble of compose.yaml. It
+// does not wait until the members look at the file, but sends them SIGHUP.
+func (s *stack) rotateSecret(t *testing.T) {
+	t.Helper()
+	var ids []string
+	for _, m := range s.members {
+		ids = append(ids, m.inspect(t).ID)
+	}
+	all := strings.Join(ids, " ")
+	reads := func(secrets string) string {
+		return "docker kill --signal HUP " + all + "; for m in " + all + "; do until docker logs $m 2>&1 | grep -q " + secrets + "; do sleep 0.1; done; done\n"
+	}
+	block := blocksOf(text(t, "../../docs/security.md"))["Rotate the secret"][4]
+	before, after, _ := strings.Cut(block, "sleep 15 ")
+	_, after, found := strings.Cut(after, "\n")
+	if !found || !strings.HasPrefix(before, "umask 077\n") {
+		t.Fatalf("the block for compose.yaml in docs/security.md is not as this test knows it:\n%s", block)
+	}
+	commands := strings.NewReplacer("rollcall_secret", s.project+"_secret", " rollcall)", " "+s.project+")").Replace(before + reads("secrets=2") + after)
+	if stdout, stderr, err := s.run(t.Context(), patience, "bash", "-euo", "pipefail", "-c", "cd $(mktemp -d)\n"+commands+reads("secrets=1")); err != nil {
+		t.Fatalf("%v:\n%s%s", err, stdout, stderr)
+	}
+	write(t, s, "/rotated")
 }
 
 // faults plays faults on one ensemble, one after another, with more clients each time.

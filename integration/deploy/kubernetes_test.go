@@ -82,7 +82,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// The image runs with what the manifests give a pod: its name, zoo.cfg, the token, a volume, a root that
+// The image runs with what the manifests give a pod: its name, zoo.cfg, the token, the members' secret, a volume, a root that
 // cannot be written. The members find their numbers, the probes are answered to the kubelet, and the leader
 // is drained before it stops.
 func TestPods(t *testing.T) {
@@ -184,7 +184,7 @@ func (p *pods) start(t *testing.T, i int) {
 		"create", "--name", p.names[i], "--hostname", fmt.Sprintf("rollcall-%d", i),
 		"--network", p.project, "--network-alias", fmt.Sprintf("rollcall-%d.rollcall-members", i), "--publish", "127.0.0.1::8080",
 		"--user", "1000:1000", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges:true",
-		"--volume", "/data", "--volume", "/conf", "--volume", "/token",
+		"--volume", "/data", "--volume", "/conf", "--volume", "/token", "--volume", "/secret",
 	}
 	for _, v := range p.pod.Env {
 		args = append(args, "--env", v.Name+"="+v.Value)
@@ -194,6 +194,7 @@ func (p *pods) start(t *testing.T, i int) {
 	p.put(t, i, "/data", tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o2775, Gid: 1000}, "")
 	p.put(t, i, "/conf", tar.Header{Name: "zoo.cfg", Mode: 0o644}, p.zooCfg)
 	p.put(t, i, "/token", tar.Header{Name: "token", Mode: 0o440, Gid: 1000}, strings.Repeat("x", 20)+"\n")
+	p.put(t, i, "/secret", tar.Header{Name: "secret", Mode: 0o440, Gid: 1000}, strings.Repeat("y", 44)+"\n")
 	p.docker(t, "start", p.names[i])
 }
 

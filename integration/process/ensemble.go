@@ -30,6 +30,7 @@ type Member struct {
 	Config  string   // the path of its zoo.cfg
 	Data    string   // its folder
 	Log     string   // the path of its output
+	Audit   string   // the path of its audit log, if Config.Audited
 	Binary  string   // the binary for its next start; "": Config.Binary
 	Process *Process // the last process; nil before the first start
 }
@@ -42,6 +43,7 @@ type Config struct {
 	Size     int           // number of members
 	Tick     time.Duration // tickTime
 	Lines    string        // more lines of zoo.cfg, each with its line end
+	Audited  bool          // each member has an audit log in Member.Audit
 	Patience time.Duration // how long members may take until they serve; default: Patience
 }
 
@@ -60,6 +62,7 @@ func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
 			ID:     i + 1,
 			Config: filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", i+1)),
 			Log:    filepath.Join(dir, fmt.Sprintf("member%d.log", i+1)),
+			Audit:  filepath.Join(dir, fmt.Sprintf("audit%d.log", i+1)),
 		}
 		ports := freePorts(t, nextAddress(), 3)
 		m.Clients = ports[0].String()
@@ -71,6 +74,10 @@ func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
 	for _, m := range e.Members {
 		m.Data = filepath.Join(dir, fmt.Sprintf("data%d", m.ID))
 		host, port, _ := strings.Cut(m.Clients, ":")
+		own := lines
+		if cfg.Audited {
+			own += "audit.enable=true\naudit.file=" + m.Audit + "\n"
+		}
 		e.write(m.Config, fmt.Sprintf(`tickTime=%d
 initLimit=10
 syncLimit=5
@@ -78,7 +85,7 @@ dataDir=%s
 clientPortAddress=%s
 clientPort=%s
 4lw.commands.whitelist=*
-%s%s`, cfg.Tick.Milliseconds(), m.Data, host, port, lines, servers.String()))
+%s%s`, cfg.Tick.Milliseconds(), m.Data, host, port, own, servers.String()))
 		e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
 		e.Start(m)
 	}

@@ -3,6 +3,8 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"syscall"
 
 	"github.com/hashicorp/raft-wal/types"
@@ -16,8 +18,32 @@ func full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// ErrUnusable is matched by errors of a data folder or a folder of the log that this user may not make, read
+// or write, or that is no folder. Errors of other files never match it.
+var ErrUnusable = errors.New("the folder is unusable")
+
+// unusable is an error that matches ErrUnusable. Its text stays as it is.
+type unusable struct{ error }
+
+func (u unusable) Unwrap() error   { return u.error }
+func (unusable) Is(err error) bool { return err == ErrUnusable }
+
+// markUnusable makes err, which is about the data, match ErrUnusable if its cause is the folder and not its
+// content. A file that is missing from the data is damage, and not marked.
+func markUnusable(err error) error {
+	var path *fs.PathError
+	if !errors.As(err, &path) || errors.Is(err, ErrDamaged) {
+		return err
+	}
+	if !slices.Contains([]error{syscall.EACCES, syscall.EPERM, syscall.ENOTDIR, syscall.EROFS, syscall.ENOENT}, path.Err) {
+		return err
+	}
+	return unusable{err}
+}
+
 // Explain adds advice to an error that ends this member, if there is any: to free space on a full
-// disk, or to get damaged data from elsewhere. others says whether the ensemble has other members.
+// disk, or to get damaged data from elsewhere. The result matches ErrUnusable if err is about the folder
+// itself. others says whether the ensemble has other members.
 func Explain(err error, others bool) error {
 	switch {
 	case err == nil, errors.Is(err, ErrFull), errors.Is(err, errExplained), errors.Is(err, ErrNewerFormat):
@@ -25,7 +51,7 @@ func Explain(err error, others bool) error {
 	case full(err):
 		return fmt.Errorf("%w (%w). Free space there, at least %d MiB, and start this member again: nothing that was acknowledged is lost", ErrFull, err, (freeToStart+1<<20-1)>>20)
 	case !errors.Is(err, ErrDamaged) && !errors.Is(err, types.ErrCorrupt):
-		return err
+		return markUnusable(err)
 	case others:
 		return explained{fmt.Errorf("%w. The way out: if the other members have their data, move this member's data folder and log folder away "+
 			"and start it with empty ones: it gets everything from them. If not, put a copy of the folders in their place", err)}

@@ -39,8 +39,10 @@ func (e Extent) Before(other Extent) bool {
 }
 
 // Examine returns how far the data of a stopped member go. It changes no more than a start would:
-// it removes writes that a crash left incomplete. It returns ErrNoData if there are no data.
+// it removes writes that a crash left incomplete. It returns ErrNoData if there are no data. An error of
+// the folder itself matches ErrUnusable.
 func Examine(dir, logDir string) (e Extent, err error) {
+	defer func() { err = markUnusable(err) }()
 	d, err := OpenStopped(Config{Dir: dir, LogDir: logDir, RaftLog: hclog.NewNullLogger()})
 	if err != nil {
 		return e, err

@@ -14,7 +14,7 @@ func checkRequest(command any) error {
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:
 		for i, e := range req.Entries {
-			if err := checkEntry(e, req.PrevLogEntry+1+uint64(i)); err != nil {
+			if err := checkEntry(e, req.PrevLogEntry+1+uint64(i), req.Term); err != nil {
 				return err
 			}
 		}
@@ -27,13 +27,46 @@ func checkRequest(command any) error {
 	return nil
 }
 
-// checkEntry checks an entry that should have index.
-func checkEntry(e *raft.Log, index uint64) error {
+// maxTermStep is how far a term may be above this member's own. Each election raises the term by one, and
+// a recovery by some ten thousand, so no ensemble comes near it. But a member that claims the highest term
+// that there is would end all elections for ever, and no recovery helps then. In steps of this size it
+// takes 2^32 requests, each of which waits for a disk.
+const maxTermStep = 1 << 32
+
+// checkTerm returns an error for a term that no election has reached. own is this member's term.
+func checkTerm(term, own uint64) error {
+	if term > own && term-own > maxTermStep {
+		return fmt.Errorf("%w: term %d, which is too far above this member's term, %d", errBounds, term, own)
+	}
+	return nil
+}
+
+// termOf returns the term of a request of raft's, or 0 if it has none.
+func termOf(command any) uint64 {
+	switch req := command.(type) {
+	case *raft.AppendEntriesRequest:
+		return req.Term
+	case *raft.InstallSnapshotRequest:
+		return req.Term
+	case *raft.RequestVoteRequest:
+		return req.Term
+	case *raft.RequestPreVoteRequest:
+		return req.Term
+	}
+	return 0
+}
+
+// checkEntry checks an entry that should have index, in a request of term. Its own term is never above
+// that. Members vote by the term of the last entry, so one of a term that is never reached would end all
+// elections, as an impossible term does.
+func checkEntry(e *raft.Log, index, term uint64) error {
 	switch {
 	case e == nil:
 		return fmt.Errorf("%w: entry %d is nil", errBounds, index)
 	case e.Index != index:
 		return fmt.Errorf("%w: entry %d where entry %d is due", errBounds, e.Index, index)
+	case e.Term > term:
+		return fmt.Errorf("%w: entry %d of term %d in a request of term %d", errBounds, index, e.Term, term)
 	}
 	switch e.Type {
 	case raft.LogCommand, raft.LogNoop, raft.LogBarrier:

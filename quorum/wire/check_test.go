@@ -1,10 +1,18 @@
 package wire
 
 import (
+	"bufio"
 	"errors"
+	"log/slog"
+	"math"
+	"net"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/disk"
@@ -25,18 +33,20 @@ func TestCheckRequest(t *testing.T) {
 		right   bool
 	}{
 		{"heartbeat", &raft.AppendEntriesRequest{Term: 1}, true},
-		{"entries", &raft.AppendEntriesRequest{Entries: entries(1, disk.MaxEntry)}, true},
-		{"configuration", &raft.AppendEntriesRequest{Entries: entry(func(e *raft.Log) { e.Type, e.Data = raft.LogConfiguration, configuration })}, true},
+		{"entries", &raft.AppendEntriesRequest{Term: 1, Entries: entries(1, disk.MaxEntry)}, true},
+		{"configuration", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type, e.Data = raft.LogConfiguration, configuration })}, true},
 		{"snapshot", &raft.InstallSnapshotRequest{SnapshotVersion: 1, Configuration: configuration}, true},
 		{"vote", &raft.RequestVoteRequest{}, true},
-		{"no entry", &raft.AppendEntriesRequest{Entries: []*raft.Log{nil}}, false},
-		{"gap", &raft.AppendEntriesRequest{PrevLogEntry: 1, Entries: entries(1)}, false},
-		{"index", &raft.AppendEntriesRequest{Entries: entry(func(e *raft.Log) { e.Index = 3 })}, false},
-		{"type", &raft.AppendEntriesRequest{Entries: entry(func(e *raft.Log) { e.Type = 6 })}, false},
-		{"deprecated type", &raft.AppendEntriesRequest{Entries: entry(func(e *raft.Log) { e.Type = raft.LogAddPeerDeprecated })}, false},
-		{"too long", &raft.AppendEntriesRequest{Entries: entries(disk.MaxEntry + 1)}, false},
-		{"no configuration", &raft.AppendEntriesRequest{Entries: entry(func(e *raft.Log) { e.Type = raft.LogConfiguration })}, false},
-		{"wrong configuration", &raft.AppendEntriesRequest{Entries: entry(func(e *raft.Log) { e.Type, e.Data = raft.LogConfiguration, []byte("\x81\xa7Servers\x07") })}, false},
+		{"no entry", &raft.AppendEntriesRequest{Term: 1, Entries: []*raft.Log{nil}}, false},
+		{"gap", &raft.AppendEntriesRequest{Term: 1, PrevLogEntry: 1, Entries: entries(1)}, false},
+		{"index", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Index = 3 })}, false},
+		{"entries of earlier terms", &raft.AppendEntriesRequest{Term: 9, Entries: entries(1, 2)}, true},
+		{"term", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Term = 2 })}, false},
+		{"type", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type = 6 })}, false},
+		{"deprecated type", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type = raft.LogAddPeerDeprecated })}, false},
+		{"too long", &raft.AppendEntriesRequest{Term: 1, Entries: entries(disk.MaxEntry + 1)}, false},
+		{"no configuration", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type = raft.LogConfiguration })}, false},
+		{"wrong configuration", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type, e.Data = raft.LogConfiguration, []byte("\x81\xa7Servers\x07") })}, false},
 		{"snapshot without configuration", &raft.InstallSnapshotRequest{SnapshotVersion: 1}, false},
 		{"snapshot with a configuration of too many servers", &raft.InstallSnapshotRequest{SnapshotVersion: 1, Configuration: tooMany}, false},
 		{"snapshot with a configuration and more", &raft.InstallSnapshotRequest{SnapshotVersion: 1, Configuration: append(slices.Clip(configuration), 0)}, false},
@@ -52,5 +62,87 @@ func TestCheckRequest(t *testing.T) {
 	}
 	if err := checkRequest(tests[5].request); !errors.Is(err, errBounds) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A term that no election can have reached is refused: what a request claims never reaches raft, and what
+// is answered to a candidate or to a member that joins is an error. Without that, one answer or request
+// with the highest term ended all elections for ever.
+func TestImpossibleTerms(t *testing.T) {
+	for _, tt := range []struct {
+		term, own uint64
+		right     bool
+	}{
+		{0, 5, true},
+		{5, 5, true},
+		{maxTermStep, 0, true},
+		{maxTermStep + 1, 0, false},
+		{maxTermStep + 9, 9, true},
+		{math.MaxUint64, 0, false},
+		{math.MaxUint64, math.MaxUint64 - 1, true},
+	} {
+		if err := checkTerm(tt.term, tt.own); (err == nil) != tt.right || err != nil && !errors.Is(err, errBounds) {
+			t.Errorf("term %d in term %d: %v", tt.term, tt.own, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan any, 1)
+		p := newPipes(func(c net.Conn) { go answerEach(c, answers) })
+		tr := New(Config{
+			Peers: []Peer{{1, "m1:1"}, {2, "m2:1"}}, Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler),
+			Raft: func() *raft.Raft { return new(raft.Raft) }, MayStand: func() error { return nil },
+		})
+		tr.SetHeartbeatHandler(nil) // raft runs
+		tr.Start()
+		h := headerOf(2, "m2:1")
+		for name, b := range map[string][]byte{
+			"entries":  encode(t, requestAppend, &raft.AppendEntriesRequest{RPCHeader: h, Term: maxTermStep + 1}),
+			"vote":     encode(t, requestVote, &raft.RequestVoteRequest{RPCHeader: h, Term: maxTermStep + 1}),
+			"pre-vote": encode(t, requestPreVote, &raft.RequestPreVoteRequest{RPCHeader: h, Term: maxTermStep + 1}),
+			"snapshot": encode(t, requestSnapshot, &raft.InstallSnapshotRequest{
+				RPCHeader: h, Term: maxTermStep + 1, SnapshotVersion: 1, Configuration: raft.EncodeConfiguration(Configuration([]Peer{{1, "m1:1"}})),
+			}),
+		} {
+			conn := p.connect(2)
+			if !send(conn, b) {
+				t.Fatal("not read")
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+			said := make([]byte, 4096)
+			if n, err := conn.Read(said); err != nil || !strings.Contains(string(said[:n]), "too far above") {
+				t.Errorf("%s: answered %q, %v", name, said[:n], err)
+			}
+			conn.Close()
+		}
+		answers <- &raft.RequestVoteResponse{Term: math.MaxUint64}
+		if err := tr.RequestVote("2", "m2:1", &raft.RequestVoteRequest{Term: 5}, new(raft.RequestVoteResponse)); !errors.Is(err, errBounds) {
+			t.Errorf("a vote is answered with the highest term: %v", err)
+		}
+		answers <- &raft.RequestPreVoteResponse{Term: math.MaxUint64}
+		if err := tr.RequestPreVote("2", "m2:1", &raft.RequestPreVoteRequest{Term: 5}, new(raft.RequestPreVoteResponse)); !errors.Is(err, errBounds) {
+			t.Errorf("a pre-vote is answered with the highest term: %v", err)
+		}
+		answers <- &raft.RequestPreVoteResponse{Term: math.MaxUint64}
+		if term, err := tr.AskTerm(Peer{1, "m1:1"}, Peer{2, "m2:1"}); err == nil {
+			t.Errorf("a member that joins takes over term %d", term)
+		}
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// answerEach answers each request on a connection with what comes from answers.
+func answerEach(c net.Conn, answers <-chan any) {
+	r := bufio.NewReader(c)
+	dec, enc := codec.NewDecoder(r, new(codec.MsgpackHandle)), newEncoder(c)
+	for {
+		var request any
+		if _, err := r.ReadByte(); err != nil {
+			return
+		}
+		if dec.Decode(&request) != nil || enc.Encode("") != nil || enc.Encode(<-answers) != nil {
+			return
+		}
 	}
 }

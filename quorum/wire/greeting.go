@@ -29,16 +29,16 @@ type greeted struct {
 // closed. If there are too many of its kind, it closes the oldest of them that has sent nothing: a
 // member says hello at once, so the connection that has been silent for longest is not a member's.
 // It closes none of the other kind: strangers cannot take the places of members.
-func (l *Listener) admit(conn net.Conn) *greeted {
+func (l *Listener) admit(conn net.Conn, addr netip.Addr) *greeted {
 	limitUnacknowledged(conn, unacknowledged)
-	g := &greeted{Conn: conn, addr: remoteIP(conn)}
+	g := &greeted{Conn: conn, addr: addr}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return nil
 	}
 	l.came++
-	g.order, g.member = l.came, l.isMember(g.addr)
+	g.order, g.member = l.came, l.hello.door.isMember(g.addr)
 	if oldest, n := l.oldest(g.member); n >= maxHandshakes {
 		oldest.crowded = true
 		delete(l.greeting, oldest)
@@ -63,26 +63,12 @@ func (l *Listener) oldest(member bool) (oldest *greeted, n int) {
 	return oldest, n
 }
 
-// isMember reports whether an address is a member's: it is in the server list, or a member's last
-// correct hello came from it. Names are not looked up.
-func (l *Listener) isMember(addr netip.Addr) bool {
-	if l.hello.addrs[addr] {
-		return true
-	}
-	for _, learnt := range l.learnt {
-		if learnt == addr {
-			return addr.IsValid()
-		}
-	}
-	return false
-}
-
 // noteHello records that a connection has said the hello of member from.
 func (l *Listener) noteHello(g *greeted, from uint32) {
+	l.hello.door.learn(from, g.addr)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g.said = true
-	l.learnt[from] = g.addr
 }
 
 // doneGreeting removes a connection from those that are being greeted, and reports whether it was
@@ -94,38 +80,19 @@ func (l *Listener) doneGreeting(g *greeted) (crowded bool) {
 	return g.crowded
 }
 
-func remoteIP(conn net.Conn) netip.Addr {
-	ap, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ap.Addr().Unmap()
-}
-
-// literal returns the IP address in a peer's address, or the zero Addr if that has a name.
-func literal(addr string) netip.Addr {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ip.Unmap()
-}
-
-// greet reads one hello and passes the connection to Accept, or closes it and logs why.
+// greet takes one connection through its handshake and hello, and passes it to Accept. Or it closes
+// the connection and logs why.
 func (l *Listener) greet(g *greeted) {
-	from, err := l.answer(g)
+	private, from, err := l.answer(g)
 	if err == nil {
 		l.noteHello(g, from)
 		select {
-		case l.ready <- &Conn{Conn: g.Conn, Peer: from}:
+		case l.ready <- &Conn{Conn: private, Peer: from}:
 			l.doneGreeting(g)
 			return
 		case <-l.closed:
 			err = errors.New("the listener is closed")
+			_ = private.Close()
 		}
 	}
 	if l.doneGreeting(g) {

@@ -2,15 +2,17 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
+
+	"rollcall/quorum/trust"
 )
 
 // Every connection between members begins with the hello, on both ports:
@@ -18,8 +20,8 @@ import (
 //	dialer → magic (8), version (2), from (4), to (4), hash of the server list (32)
 //	dialed → 0, or a code (1), the length of a text (1) and the text
 //
-// Integers are big-endian. The hello keeps strangers and misconfigured members from reaching raft
-// or gRPC. It is not authentication, which is left to TLS.
+// Integers are big-endian. The hello keeps misconfigured members from reaching raft or gRPC. It is no
+// authentication: package trust does that before, and the hello must name the member that was proved.
 const (
 	helloMagic   = "ROLLCALL"
 	helloVersion = 1
@@ -55,22 +57,29 @@ var errRefused = errors.New("connection refused by member")
 type Hello struct {
 	self  uint32
 	known map[uint32]bool
-	addrs map[netip.Addr]bool // the IP addresses in the server list
 	hash  [hashSize]byte
+	door  *Door        // of the Listeners with this hello
+	guard *trust.Guard // nil: connections are plain
 }
 
 // NewHello returns the hello of member self among peers.
 func NewHello(self uint32, peers []Peer) Hello {
 	h := Hello{
-		self: self, known: make(map[uint32]bool, len(peers)), addrs: make(map[netip.Addr]bool, len(peers)),
-		hash: [hashSize]byte(ConfigHash(peers)),
+		self: self, known: make(map[uint32]bool, len(peers)),
+		hash: [hashSize]byte(ConfigHash(peers)), door: newDoor(peers),
 	}
 	for _, p := range peers {
 		h.known[p.ID] = true
-		if addr := literal(p.Addr); addr.IsValid() {
-			h.addrs[addr] = true
-		}
 	}
+	return h
+}
+
+// Door returns the Door that all Listeners with this hello share.
+func (h Hello) Door() *Door { return h.door }
+
+// Guarded returns the hello over connections that guard makes private. If guard is nil, they are plain.
+func (h Hello) Guarded(guard *trust.Guard) Hello {
+	h.guard = guard
 	return h
 }
 
@@ -80,22 +89,48 @@ type Conn struct {
 	Peer uint32 // the member at the other end
 }
 
-// Dialed says hello to member to on a new connection and waits for the answer, both within 5 s. If
-// it returns an error it has closed conn.
+// Dial opens a connection to member to, which listens at addr, within ctx. Then it does what Dialed
+// does. A member that knows plain connections only gets one, if this member may open one.
+func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
+	conn, err := dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	private, err := h.Dialed(conn, to)
+	if !errors.Is(err, trust.ErrPlain) {
+		return private, err
+	}
+	if conn, err = dial(ctx, addr); err != nil {
+		return nil, err
+	}
+	return h.Guarded(nil).Dialed(conn, to)
+}
+
+// Dialed makes a new connection private, says hello to member to and waits for the answer, all of it
+// within 5 s. If it returns an error it has closed conn.
 func (h Hello) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
 	limitUnacknowledged(conn, unacknowledged)
-	err := h.greet(conn, to)
+	private, err := h.prove(conn, to)
 	if err != nil {
 		conn.Close()
+		return nil, fmt.Errorf("quorum: connect to member %d: %w", to, err)
+	}
+	if err := h.greet(private, to); err != nil {
+		_ = private.Close() // err says more
 		return nil, fmt.Errorf("quorum: hello to member %d: %w", to, err)
 	}
-	return &Conn{Conn: conn, Peer: to}, nil
+	return &Conn{Conn: private, Peer: to}, nil
+}
+
+// prove makes a new connection private and sets the deadline of the handshake and the hello.
+func (h Hello) prove(conn net.Conn, to uint32) (net.Conn, error) {
+	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return nil, err
+	}
+	return h.guard.Dialed(conn, to)
 }
 
 func (h Hello) greet(conn net.Conn, to uint32) error {
-	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
-		return err
-	}
 	if _, err := conn.Write(h.preface(to)); err != nil {
 		return err
 	}
@@ -132,15 +167,21 @@ func (r *refusal) Error() string { return r.text }
 
 var errStranger = errors.New("not a Rollcall member: wrong magic")
 
+// errPrivate is for a stranger that begins as a member with TLS does.
+var errPrivate = errors.New("a TLS handshake, but this member takes plain connections only: neither ensembleSecretFile nor sslQuorum is set")
+
 // read reads a hello and returns the member that sent it. The error is a *refusal if the dialer
-// must be told.
-func (h Hello) read(r io.Reader) (from uint32, err error) {
+// must be told. speaks returns an error if the dialer has proved that it is another member.
+func (h Hello) read(r io.Reader, speaks func(uint32) error) (from uint32, err error) {
 	var b [helloSize]byte
 	if _, err := io.ReadFull(r, b[:len(helloMagic)]); err != nil {
 		return 0, fmt.Errorf("no hello: %w", err)
 	}
 	rest := b[len(helloMagic):]
 	if !bytes.Equal(b[:len(helloMagic)], []byte(helloMagic)) {
+		if h.guard == nil && b[0] == trust.HandshakeByte {
+			return 0, errPrivate
+		}
 		return 0, errStranger
 	}
 	if _, err := io.ReadFull(r, rest); err != nil {
@@ -148,6 +189,9 @@ func (h Hello) read(r io.Reader) (from uint32, err error) {
 	}
 	version := binary.BigEndian.Uint16(rest)
 	from, to := binary.BigEndian.Uint32(rest[2:]), binary.BigEndian.Uint32(rest[6:])
+	if err := speaks(from); err != nil {
+		return 0, err
+	}
 	switch {
 	case version != helloVersion:
 		return 0, &refusal{helloBadVersion, fmt.Sprintf("protocol version %d, member %d speaks %d", version, h.self, helloVersion)}
@@ -176,10 +220,9 @@ type Listener struct {
 
 	mu       sync.Mutex
 	greeting map[*greeted]bool
-	came     uint64                // number of connections so far
-	learnt   map[uint32]netip.Addr // by member: the address that its last hello came from
-	err      error                 // error of the inner Accept; set before closed is closed
-	logged   [helloCodes]time.Time
+	came     uint64 // number of connections so far
+	err      error  // error of the inner Accept; set before closed is closed
+	logged   [int(helloCodes) + int(trust.Reasons)]time.Time
 }
 
 // NewListener starts greeting the connections that inner accepts. Close ends its goroutines. If
@@ -191,7 +234,7 @@ func NewListener(inner net.Listener, hello Hello, logger *slog.Logger) *Listener
 	l := &Listener{
 		Listener: inner, hello: hello, log: logger,
 		ready:  make(chan *Conn),
-		closed: make(chan struct{}), greeting: map[*greeted]bool{}, learnt: map[uint32]netip.Addr{},
+		closed: make(chan struct{}), greeting: map[*greeted]bool{},
 	}
 	l.wg.Go(l.acceptLoop)
 	return l
@@ -236,7 +279,13 @@ func (l *Listener) acceptLoop() {
 		conn, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			if g := l.admit(conn); g != nil {
+			addr := remoteIP(conn)
+			if why := l.hello.door.open(addr); why != nil {
+				conn.Close()
+				l.refused(conn, why)
+				continue
+			}
+			if g := l.admit(conn, addr); g != nil {
 				l.wg.Go(func() { l.greet(g) })
 				continue
 			}
@@ -263,11 +312,24 @@ func isTemporary(err error) bool {
 	return !errors.Is(err, net.ErrClosed) && errors.As(err, &ne) && ne.Temporary()
 }
 
-func (l *Listener) answer(conn net.Conn) (uint32, error) {
-	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
-		return 0, err
+// answer makes a new connection private, reads its hello and answers it. It returns the private
+// connection. If it returns an error, it has closed that.
+func (l *Listener) answer(g *greeted) (private *trust.Conn, from uint32, err error) {
+	if err := g.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return nil, 0, err
 	}
-	from, err := l.hello.read(conn)
+	begin := func() error { return l.hello.door.begin(g.addr) }
+	if private, err = l.hello.guard.Accepted(g.Conn, begin); err != nil {
+		return nil, 0, err
+	}
+	if from, err = l.answerHello(private); err != nil {
+		_ = private.Close() // err says more
+	}
+	return private, from, err
+}
+
+func (l *Listener) answerHello(conn *trust.Conn) (from uint32, err error) {
+	from, err = l.hello.read(conn, conn.Speaks)
 	if err != nil {
 		if r, ok := errors.AsType[*refusal](err); ok {
 			text := r.text[:min(len(r.text), 255)]
@@ -283,9 +345,15 @@ func (l *Listener) answer(conn net.Conn) (uint32, error) {
 
 // refused logs a refusal, each kind at most once in refusalInterval.
 func (l *Listener) refused(conn net.Conn, err error) {
-	kind := helloOK // for strangers, and for silent and broken connections
+	if why, ok := errors.AsType[tooFast](err); ok {
+		l.hello.door.log(l.log, conn.RemoteAddr().String(), why)
+		return
+	}
+	kind := int(helloOK) // for silent and broken connections, and strangers that speak no TLS
 	if r, ok := errors.AsType[*refusal](err); ok {
-		kind = r.code
+		kind = int(r.code)
+	} else if r, ok := errors.AsType[*trust.Refusal](err); ok {
+		kind = int(helloCodes) + int(r.Reason)
 	}
 	l.mu.Lock()
 	quiet := l.err != nil || !l.logged[kind].IsZero() && time.Since(l.logged[kind]) < refusalInterval

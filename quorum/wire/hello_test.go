@@ -2,6 +2,8 @@ package wire
 
 import (
 	"bytes"
+	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,12 +11,15 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/trust"
 )
 
 var testPeers = []Peer{{1, "m1:3888"}, {2, "m2:3888"}, {3, "m3:3888"}}
@@ -354,6 +359,120 @@ func TestStreamTCP(t *testing.T) {
 	}
 }
 
+// guarded returns the hello of a member that has a secret.
+func guarded(t testing.TB, self uint32, secret string, unify bool) Hello {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g, err := trust.New(trust.Config{Settings: trust.Settings{SecretFile: path, Unify: unify}, Self: self})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewHello(self, testPeers).Guarded(g)
+}
+
+// With a secret, the hello is inside TLS and names the member that was proved. Strangers learn nothing,
+// and each kind of them is logged with address and reason.
+func TestGuardedListener(t *testing.T) {
+	const secret, other = "the secret of the members", "the secret of a stranger"
+	lying := guarded(t, 2, secret, false)
+	lying.self = 3
+	tests := []struct {
+		name   string
+		dialer Hello
+		logged string // "": it is let in
+	}{
+		{"member", guarded(t, 2, secret, false), ""},
+		{"other secret", guarded(t, 2, other, false), "the proof is wrong"},
+		{"plain", NewHello(2, testPeers), "portUnification is not set"},
+		{"another member's name", lying, "member 2 has proved itself, but it says that it is member 3"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logs bytes.Buffer
+				come := make(arrivals)
+				l := NewListener(come, guarded(t, 1, secret, false), slog.New(slog.NewTextHandler(&logs, nil)))
+				defer l.Close()
+				conn, err := tt.dialer.Dialed(come.from("10.0.0.7:1"), 1)
+				synctest.Wait()
+				if tt.logged != "" {
+					if err == nil || errors.Is(err, errRefused) || !strings.Contains(logs.String(), tt.logged) || !strings.Contains(logs.String(), "10.0.0.7:1") {
+						t.Errorf("Dialed: %v; logged %q, want %q", err, logs.String(), tt.logged)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				in, err := l.Accept()
+				if err != nil || in.(*Conn).Peer != 2 {
+					t.Fatal(in, err)
+				}
+				go func() { _, _ = conn.Write([]byte("raft")) }()
+				heard := make([]byte, 4)
+				if _, err := io.ReadFull(in, heard); err != nil || string(heard) != "raft" {
+					t.Errorf("heard %q, %v", heard, err)
+				}
+				in.Close()
+				conn.Close()
+			})
+		})
+	}
+}
+
+// With portUnification a member speaks with plain members both ways, and privately with the others.
+// A plain member tells from the log what a private one wants.
+func TestUnifiedPorts(t *testing.T) {
+	const secret = "the secret of the members"
+	for _, tt := range []struct {
+		name           string
+		dialer, dialed Hello
+		private, meet  bool
+		logged         string
+	}{
+		{"both unify", guarded(t, 2, secret, true), guarded(t, 1, secret, true), true, true, ""},
+		{"to a plain one", guarded(t, 2, secret, true), NewHello(1, testPeers), false, true, "neither ensembleSecretFile nor sslQuorum"},
+		{"from a plain one", NewHello(2, testPeers), guarded(t, 1, secret, true), false, true, ""},
+		{"to one that is done", guarded(t, 2, secret, true), guarded(t, 1, secret, false), true, true, ""},
+		{"from one that is done", guarded(t, 2, secret, false), guarded(t, 1, secret, true), true, true, ""},
+		{"done, to a plain one", guarded(t, 2, secret, false), NewHello(1, testPeers), false, false, "neither ensembleSecretFile nor sslQuorum"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logs bytes.Buffer
+				come := make(arrivals)
+				l := NewListener(come, tt.dialed, slog.New(slog.NewTextHandler(&logs, nil)))
+				defer l.Close()
+				dial := func(context.Context, string) (net.Conn, error) { return come.from("10.0.0.7:1"), nil }
+				conn, err := tt.dialer.Dial(t.Context(), dial, "m1:3888", 1)
+				if (err == nil) != tt.meet {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !strings.Contains(logs.String(), tt.logged) || tt.logged == "" && logs.Len() > 0 {
+					t.Errorf("logged %q, want %q", logs.String(), tt.logged)
+				}
+				if err != nil {
+					return
+				}
+				in, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, private := in.(*Conn).Conn.(*trust.Conn).Conn.(*tls.Conn)
+				if private != tt.private || in.(*Conn).Peer != 2 {
+					t.Errorf("private %t from member %d, want %t from 2", private, in.(*Conn).Peer, tt.private)
+				}
+				in.Close()
+				conn.Close()
+			})
+		})
+	}
+}
+
 // No preface may crash a listener, or admit a stranger.
 func FuzzHello(f *testing.F) {
 	hello := NewHello(1, testPeers)
@@ -363,7 +482,7 @@ func FuzzHello(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		r := bytes.NewReader(sent)
-		from, err := hello.read(r)
+		from, err := hello.read(r, func(uint32) error { return nil })
 		if read := len(sent) - r.Len(); read > helloSize {
 			t.Fatalf("read %d bytes", read)
 		}

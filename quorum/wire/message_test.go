@@ -33,10 +33,10 @@ func encode(t testing.TB, kind byte, request any) []byte {
 	return b.Bytes()
 }
 
-// requests returns some of each kind, as long as members send them.
+// requests returns some of each kind, as long as members send them. They are those of member 255.
 func requests(t testing.TB) map[string][]byte {
 	t.Helper()
-	header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("255"), Addr: []byte(strings.Repeat("a", maxHostInTests))}
+	header := headerOf(255, longAddr)
 	many := entries(1, 200, 70_000, 1, 1, 1, 1, 1)
 	for _, e := range many {
 		e.AppendedAt, e.Extensions = time.Now(), []byte("x")
@@ -55,7 +55,11 @@ func requests(t testing.TB) map[string][]byte {
 	}
 }
 
-const maxHostInTests = 260 // the longest address, with its port
+var longAddr = strings.Repeat("a", 260) // the longest address, with its port
+
+func headerOf(member uint32, addr string) raft.RPCHeader {
+	return raft.RPCHeader{ProtocolVersion: 3, ID: []byte(Peer{ID: member}.ServerID()), Addr: []byte(addr)}
+}
 
 // follow reads a request whose bytes come in pieces of n, and returns its length.
 func follow(request []byte, n int) (size int, err error) {
@@ -236,10 +240,11 @@ func TestConnectionsOfOneMember(t *testing.T) {
 	newTestTransport(t, s)
 	beat := requests(t)["heartbeat"]
 	other := s.connect(2)
+	theirs := encode(t, requestAppend, &raft.AppendEntriesRequest{RPCHeader: headerOf(2, "m2:1")})
 	defer other.Close()
 	var conns []net.Conn
 	for range maxPeerConns {
-		c := s.connect(1)
+		c := s.connect(255)
 		defer c.Close()
 		if !send(c, beat) || !answered(c) {
 			t.Fatal("not served")
@@ -249,15 +254,18 @@ func TestConnectionsOfOneMember(t *testing.T) {
 	if !send(conns[0], beat) || !answered(conns[0]) {
 		t.Fatal("not served")
 	}
-	conns = append(conns, s.connect(1))
+	conns = append(conns, s.connect(255))
 	defer conns[maxPeerConns].Close()
 	if _, err := conns[1].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection that was idle for longest: %v, want its end", err)
 	}
-	for i, c := range append(conns, other) {
+	for i, c := range conns {
 		if i != 1 && (!send(c, beat) || !answered(c)) {
 			t.Errorf("connection %d is closed", i)
 		}
+	}
+	if !send(other, theirs) || !answered(other) {
+		t.Error("the connection of another member is closed")
 	}
 }
 

@@ -21,16 +21,15 @@ var ErrRestart = errors.New("quorum: restart needed after a snapshot was install
 // fits into memory, so a greater number is garbage.
 const maxSnapshot = 1 << 40
 
-// install receives the body of a snapshot, and passes the request to raft when it is complete. It
-// runs in the goroutine of its connection, so this member continues to vote and answer however slow
-// the sender is. inConn ends a body that stalls.
-func (t *Transport) install(req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
+// install receives the body of a snapshot, and passes the request to r when it is complete. r is nil
+// until raft runs. install runs in the goroutine of its connection, so this member continues to vote and
+// answer however slow the sender is. inConn ends a body that stalls.
+func (t *Transport) install(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
 	if req.Size < 0 || req.Size > maxSnapshot {
 		return nil, errBadRequest // the answer ends its connection
 	}
 	// The sender reads the answer only when it has sent all of the body.
 	defer func() { _, _ = io.Copy(io.Discard, body) }()
-	r := t.cfg.Raft()
 	if !t.running.Load() || r == nil {
 		return nil, errStarting
 	}

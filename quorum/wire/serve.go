@@ -46,12 +46,14 @@ type conns struct {
 
 	mu     sync.Mutex
 	open   map[*inConn]struct{}
-	bytes  int       // of requests that are being received, or that raft has
-	told   time.Time // when a refused request was last logged
+	bytes  int                  // of requests that are being received, or that raft has
+	told   map[uint32]time.Time // by member: when a refused request was last logged
 	closed bool
 }
 
-func newConns(log *slog.Logger) *conns { return &conns{log: log, open: map[*inConn]struct{}{}} }
+func newConns(log *slog.Logger) *conns {
+	return &conns{log: log, open: map[*inConn]struct{}{}, told: map[uint32]time.Time{}}
+}
 
 // add takes over a new connection. If its member has maxPeerConns already, add closes the one that
 // has been idle for longest.
@@ -134,12 +136,14 @@ func (c *conns) release(in *inConn) {
 	in.held, in.whole, in.used = 0, false, time.Now()
 }
 
-// refused logs a request that raft cannot have sent, at most one in each refusalInterval.
+// refused logs a request that raft cannot have sent, at most one of each member in each
+// refusalInterval.
 func (c *conns) refused(in *inConn, err error) {
 	c.mu.Lock()
-	quiet := c.closed || !c.told.IsZero() && time.Since(c.told) < refusalInterval
+	last := c.told[in.peer]
+	quiet := c.closed || !last.IsZero() && time.Since(last) < refusalInterval
 	if !quiet {
-		c.told = time.Now()
+		c.told[in.peer] = time.Now()
 	}
 	c.mu.Unlock()
 	if !quiet {
@@ -163,7 +167,7 @@ func (c *conns) close() {
 type inConn struct {
 	net.Conn
 	owner *conns
-	peer  uint32 // the member that the other end says it is; 0: unknown
+	peer  uint32 // the member at the other end; 0: unknown
 	r     *bufio.Reader
 	w     *bufio.Writer
 	enc   *codec.Encoder
@@ -272,8 +276,8 @@ func (t *Transport) acceptLoop() {
 }
 
 // serve answers the requests on a connection, one after the other. The connection ends at the first
-// that cannot be decoded, and after a snapshot: raft sends no request after it, and what comes may
-// be the rest of a body.
+// that cannot be decoded or that speaks for another member, and after a snapshot: raft sends no
+// request after it, and what comes may be the rest of a body.
 func (t *Transport) serve(in *inConn) {
 	defer func() { _ = in.Close() }()
 	for {
@@ -281,7 +285,15 @@ func (t *Transport) serve(in *inConn) {
 		if err == nil {
 			err = checkRequest(command)
 		}
-		if errors.Is(err, errBounds) || errors.Is(err, errRequests) {
+		if err == nil {
+			err = t.checkSpeaker(in.peer, command)
+		}
+		r := t.cfg.Raft() // once: a request that is checked before raft runs must not get to it
+		if err == nil && r != nil {
+			err = checkTerm(termOf(command), r.CurrentTerm())
+		}
+		impostor := errors.Is(err, errImpostor)
+		if impostor || errors.Is(err, errBounds) || errors.Is(err, errRequests) {
 			t.conns.refused(in, err)
 		}
 		if command == nil {
@@ -292,19 +304,19 @@ func (t *Transport) serve(in *inConn) {
 		switch {
 		case err != nil:
 		case isInstall:
-			resp, err = t.install(install, io.LimitReader(in.r, install.Size))
+			resp, err = t.install(r, install, io.LimitReader(in.r, install.Size))
 		default:
-			resp, err = t.answer(command)
+			resp, err = t.answer(r, in.peer, command)
 		}
-		if in.respond(resp, err) != nil || isInstall {
+		if in.respond(resp, err) != nil || isInstall || impostor {
 			return
 		}
 	}
 }
 
-// answer answers a request, with raft's answer unless raft must not see the request.
-func (t *Transport) answer(command any) (any, error) {
-	r := t.cfg.Raft()
+// answer answers a request of member peer, with r's answer unless raft must not see the request. r is nil
+// until raft runs.
+func (t *Transport) answer(r *raft.Raft, peer uint32, command any) (any, error) {
 	if !t.running.Load() || r == nil {
 		return nil, errStarting
 	}
@@ -325,7 +337,7 @@ func (t *Transport) answer(command any) (any, error) {
 			return &raft.RequestPreVoteResponse{Term: r.CurrentTerm()}, nil
 		}
 	case *raft.TimeoutNowRequest:
-		if err := cmp.Or(t.cfg.MayStand(), t.cfg.MayTake()); err != nil {
+		if err := cmp.Or(checkHandOver(r, peer), t.cfg.MayStand(), t.cfg.MayTake()); err != nil {
 			return nil, err
 		}
 	}

@@ -19,7 +19,7 @@ type Stream struct {
 	dial  DialFunc
 }
 
-// DialFunc opens a connection to addr (host:port), over TCP or TLS, within ctx.
+// DialFunc opens a connection to addr (host:port) within ctx.
 type DialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
 // DialTCP is the DialFunc for plain TCP.
@@ -52,11 +52,7 @@ func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Co
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	conn, err := s.dial(ctx, string(address))
-	if err != nil {
-		return nil, err
-	}
-	return s.hello.Dialed(conn, to)
+	return s.hello.Dial(ctx, s.dial, string(address), to)
 }
 
 type memberAddr string

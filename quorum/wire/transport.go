@@ -3,6 +3,7 @@
 //   - Peer: one member of the server list, which every member writes in the same form.
 //   - Hello, Listener, Stream: the hello with which every connection between members begins, on
 //     both of their ports, and raft's connections after it.
+//   - Door: bounds how many TLS handshakes strangers can begin, and whose addresses are members'.
 //   - Transport: raft's transport. It speaks the bytes of raft's own, checks the size of what
 //     arrives before decoding it, and avoids raft's known problems with elections, commits,
 //     pipelines and snapshots.
@@ -37,6 +38,7 @@ var (
 // its member. Every field is required. The functions may be called by any goroutine, and must not
 // wait unless the field says so.
 type Config struct {
+	Peers    []Peer           // the server list
 	Stream   raft.StreamLayer // connections to other members: a *Stream
 	Election time.Duration    // raft's election timeout
 	Logger   *slog.Logger
@@ -69,11 +71,13 @@ type Config struct {
 //   - A snapshot is received and verified outside the main loop, and the leader's heartbeats
 //     are answered while raft installs it.
 //   - A request that would make raft panic is refused.
+//   - A request that speaks for another member than its sender is refused.
 //   - A joining member takes part in no election.
 //   - A leader sends nothing while its stores or state machine hang, or if its state is
 //     damaged.
 type Transport struct {
 	cfg    Config
+	peers  map[uint32]Peer
 	dialer *dialer
 	conns  *conns
 	rpcs   chan raft.RPC
@@ -93,8 +97,12 @@ type Transport struct {
 // New returns a Transport over cfg.Stream, which it owns. The caller must call Close, even if it
 // does not call Start.
 func New(cfg Config) *Transport {
+	peers := make(map[uint32]Peer, len(cfg.Peers))
+	for _, p := range cfg.Peers {
+		peers[p.ID] = p
+	}
 	return &Transport{
-		cfg: cfg, dialer: &dialer{stream: cfg.Stream, timeout: rpcTimeout(cfg.Election)}, conns: newConns(cfg.Logger),
+		cfg: cfg, peers: peers, dialer: &dialer{stream: cfg.Stream, timeout: rpcTimeout(cfg.Election)}, conns: newConns(cfg.Logger),
 		rpcs: make(chan raft.RPC), closed: make(chan struct{}),
 	}
 }
@@ -221,12 +229,18 @@ func clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 
 // RequestVote implements raft.Transport.
 func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return t.stand(to, requestVote, req, resp)
+	if err := t.stand(to, requestVote, req, resp); err != nil {
+		return err
+	}
+	return checkTerm(resp.Term, req.Term) // raft takes over a term that it is answered
 }
 
 // RequestPreVote implements raft.WithPreVote.
 func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return t.stand(to, requestPreVote, req, resp)
+	if err := t.stand(to, requestPreVote, req, resp); err != nil {
+		return err
+	}
+	return checkTerm(resp.Term, req.Term)
 }
 
 // stand sends a candidate's request, if this member may be one.
@@ -262,7 +276,7 @@ func (t *Transport) AskTerm(self, p Peer) (uint64, error) {
 	if err := t.dialer.call(raft.ServerAddress(p.Addr), requestPreVote, req, 0, &resp); err != nil {
 		return 0, err
 	}
-	if resp.Granted || resp.Term == 0 {
+	if resp.Granted || resp.Term == 0 || checkTerm(resp.Term, 0) != nil {
 		return 0, fmt.Errorf("quorum: member %d answered term %d", p.ID, resp.Term)
 	}
 	return resp.Term, nil

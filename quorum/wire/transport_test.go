@@ -129,7 +129,7 @@ func TestSecondRequestStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes(nil)
 		newTestTransport(t, p)
-		conn := p.connect(2)
+		conn := p.connect(255)
 		defer conn.Close()
 		if !send(conn, append(requests(t)["heartbeat"], unfinished(100)...)) || !answered(conn) {
 			t.Fatal("the first request is not served")
@@ -149,7 +149,7 @@ func TestNothingAfterASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes(nil)
 		newTestTransport(t, p)
-		conn := p.connect(2)
+		conn := p.connect(255)
 		defer conn.Close()
 		heartbeat := requests(t)["heartbeat"]
 		if !send(conn, append(requests(t)["snapshot"], heartbeat...)) || !answered(conn) {

@@ -3,6 +3,8 @@ package stream
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"time"
 
@@ -15,6 +17,10 @@ const (
 	// reply.
 	LingerTime  = time.Second
 	LingerBytes = 4 << 20
+	// FarewellTime is how long the last message of TLS may take when a socket is closed. A client that
+	// reads gets it at once. For one that does not read, crypto/tls would wait 5 s, and the stream would
+	// keep its memory and its place for as long.
+	FarewellTime = 100 * time.Millisecond
 )
 
 // Reason says why a stream ended. Each has one, the first that was given.
@@ -141,8 +147,24 @@ func (s *Stream) HangUp(why Reason) {
 	}
 	s.mu.Unlock()
 	if sock != nil {
-		_ = sock.Close() // nothing more is to be sent; the reader's later close does no harm
+		_ = below(sock).Close() // nothing more is to be sent; the reader's later close does no harm
 	}
+}
+
+// part closes a socket when there is nothing more to send. With TLS it waits FarewellTime at most.
+func part(sock socket) {
+	late := time.AfterFunc(FarewellTime, func() { _ = below(sock).Close() })
+	defer late.Stop()
+	_ = sock.Close() // the same
+}
+
+// below returns the socket that TLS has been put around, or else sock. Closing TLS sends a message first,
+// which may wait.
+func below(sock socket) io.Closer {
+	if tls, ok := sock.(interface{ NetConn() net.Conn }); ok {
+		return tls.NetConn()
+	}
+	return sock
 }
 
 // Finish makes what is queued the last thing that the client is sent. Flush or FlushLater sends it.
@@ -205,6 +227,20 @@ func (s *Stream) finishSent() {
 	s.changed.Broadcast()
 }
 
+// dropInput reads and drops what the client sends, within bounds. It gives the reader's large buffer back first,
+// because very many clients may close at the same time, and each of them has LingerTime.
+func (s *Stream) dropInput() {
+	n := len(s.reader.in.rest)
+	s.reader.in.free()
+	var scrap [512]byte
+	for n < LingerBytes {
+		k, err := s.reader.in.src.Read(scrap[:])
+		if n += k; err != nil {
+			return
+		}
+	}
+}
+
 // linger waits until the last reply is sent and the client has closed its side. It reads and drops
 // what the client sends meanwhile, within bounds. If the client has gone, it waits for the reply no
 // longer than a client may be silent.
@@ -214,13 +250,7 @@ func (s *Stream) linger() {
 	if !s.alive() {
 		return
 	}
-	var scrap [512]byte
-	for n := 0; n < LingerBytes; {
-		k, err := s.reader.in.Read(scrap[:])
-		if n += k; err != nil {
-			break
-		}
-	}
+	s.dropInput()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	timer := time.AfterFunc(s.idleAfter(), func() { s.Drop(Idle) })
@@ -247,7 +277,7 @@ func (s *Stream) leave() {
 	}
 	s.mu.Unlock()
 	if sock != nil {
-		_ = sock.Close() // there is nothing more to send
+		part(sock)
 	}
 	s.mu.Lock()
 	for s.helpers > 0 {

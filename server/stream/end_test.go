@@ -64,7 +64,7 @@ func TestEnds(t *testing.T) {
 }
 
 // After the last reply the client has LingerTime to close its side. Bytes that it sends meanwhile
-// are dropped.
+// are dropped, and the stream has no large buffer meanwhile.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -77,7 +77,12 @@ func TestLinger(t *testing.T) {
 		o.serve(t)
 		c.send("last")
 		c.expect("bye")
+		synctest.Wait()
+		if o.reader.in.big != nil {
+			t.Error("a large buffer is held while the client may close")
+		}
 		c.send("more")
+		synctest.Wait()
 		begun := time.Now()
 		if why := o.whyEnded(t); why != Reasons {
 			t.Errorf("ended for reason %d", why)
@@ -108,6 +113,41 @@ func TestHangUp(t *testing.T) {
 		close(hang)
 		o.whyEnded(t)
 	})
+}
+
+// polite is a connection that says goodbye before it closes, as crypto/tls does.
+type polite struct{ net.Conn }
+
+func (p polite) NetConn() net.Conn { return p.Conn }
+
+func (p polite) Close() error {
+	_ = p.SetWriteDeadline(time.Now().Add(5 * time.Second))
+	_, _ = io.WriteString(p.Conn, "goodbye")
+	return p.Conn.Close()
+}
+
+// A client that reads gets the goodbye of TLS. One that does not read does not keep the stream for longer
+// than FarewellTime.
+func TestFarewell(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			o, c := ownerOf(t, polite{ours}, theirs, nil)
+			o.serve(t)
+			begun, want := time.Now(), FarewellTime
+			o.Drop(Reasons)
+			if reads {
+				want = 0
+				if got, err := io.ReadAll(c.in); string(got) != "goodbye" || err != nil {
+					t.Errorf("the client got %q and %v", got, err)
+				}
+			}
+			o.whyEnded(t)
+			if took := time.Since(begun); took != want {
+				t.Errorf("it reads: %t; the end took %v, want %v", reads, took, want)
+			}
+		})
+	}
 }
 
 // A Limit ends a stream in time. A later Limit replaces it, and Open removes it.

@@ -163,6 +163,19 @@ func (s *Stream) Init(sock net.Conn, group *Group, owner Owner) {
 	s.changed.L = &s.mu
 }
 
+// Wrap has the stream read from sock and write to it. sock is around the socket that the stream has had. It
+// returns false if the stream has ended. Only the reader calls it, before it reads anything.
+func (s *Stream) Wrap(sock net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end.dead {
+		return false
+	}
+	s.sock, s.raw = sock, rawOf(sock)
+	s.reader.in.src = sock
+	return true
+}
+
 // Lock takes the connection's lock.
 func (s *Stream) Lock() { s.mu.Lock() }
 

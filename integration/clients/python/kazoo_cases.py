@@ -10,7 +10,7 @@ import logging
 import sys
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, RolledBackError
+from kazoo.exceptions import BadVersionError, RolledBackError, SystemZookeeperError
 from kazoo.protocol.states import KazooState
 from kazoo.security import make_acl
 
@@ -102,7 +102,29 @@ def chroot_multi(host):
     root.client.stop()
 
 
+def no_room(host):
+    """A write past dataQuota (1M) is an error, alone and in a transaction, and the client goes on."""
+    c = Case(host)
+    c.client.create("/large", b"x" * 900000)
+    try:
+        c.client.create("/more", b"x" * 200000)
+        check(False, "there was room")
+    except SystemZookeeperError:
+        pass
+    t = c.client.transaction()
+    t.create("/small")
+    t.create("/more", b"x" * 200000)
+    kinds = [type(result) for result in t.commit()]
+    check(kinds == [RolledBackError, SystemZookeeperError], kinds)
+    check(c.client.exists("/small") is None, "half a transaction happened")
+    c.client.delete("/large")
+    c.client.create("/more", b"x" * 200000)
+    check(c.states == [KazooState.CONNECTED], c.states)
+    c.client.stop()
+
+
 CASES = {
+    "no-room": no_room,
     "chroot-multi": chroot_multi,
     "start-again": start_again,
     "expired": expired,

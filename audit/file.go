@@ -1,0 +1,174 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+)
+
+const (
+	// lookPause is how often the file is looked for under its name: somebody may have moved or removed it.
+	lookPause = time.Second
+	// maxLine is more than the longest line has, in bytes. A crash leaves a part of one at most.
+	maxLine = 256 << 10
+	// fileMode is that of the files: the owner writes them, and the group may read them.
+	fileMode = 0o640
+)
+
+// sink is where lines go. write takes whole lines; if it fails, none of them is there.
+type sink interface {
+	write(lines []byte) error
+	close() error
+}
+
+// stream is a sink that is not a file: standard output.
+type stream struct{ io.Writer }
+
+func (s stream) write(lines []byte) error {
+	_, err := s.Write(lines)
+	return err
+}
+
+func (s stream) close() error { return nil }
+
+// file is a sink that is a file. When the file would be longer than its limit, it gets the name path.1, and
+// path.1 gets path.2, and so on. If somebody else moves or removes the file, as logrotate does, file makes another
+// one.
+type file struct {
+	path   string
+	most   int64 // bytes
+	kept   int   // old files
+	warn   func(msg string, args ...any)
+	f      *os.File
+	size   int64
+	due    int64 // the size at which to rotate
+	looked time.Time
+}
+
+// openFile opens a file to append to. If a crash has left a part of a line, openFile removes it.
+func openFile(path string, most int64, kept int, warn func(msg string, args ...any)) (*file, error) {
+	w := &file{path: path, most: most, kept: kept, warn: warn}
+	return w, w.open()
+}
+
+func (w *file) open() error {
+	f, err := os.OpenFile(w.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, fileMode)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", w.path)
+	}
+	if err == nil {
+		w.size, err = trim(f, info.Size())
+	}
+	if err != nil {
+		_ = f.Close() // the error before is the one that matters
+		return err
+	}
+	w.f, w.due, w.looked = f, w.most, time.Now()
+	return nil
+}
+
+// trim removes the end of a file that is no whole line, and returns the new size.
+func trim(f *os.File, size int64) (int64, error) {
+	tail := make([]byte, min(size, maxLine))
+	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+		return size, err
+	}
+	torn := int64(len(tail) - bytes.LastIndexByte(tail, '\n') - 1)
+	if torn == 0 || torn == int64(len(tail)) && size > maxLine {
+		return size, nil // the second: not a file of lines, which is left alone
+	}
+	return size - torn, f.Truncate(size - torn)
+}
+
+func (w *file) write(lines []byte) error {
+	if err := w.ready(int64(len(lines))); err != nil {
+		return err
+	}
+	n, err := w.f.Write(lines)
+	if err != nil && n > 0 {
+		if e := w.f.Truncate(w.size); e != nil {
+			w.drop() // open removes what is there of a line
+			return errors.Join(err, e)
+		}
+		n = 0
+	}
+	w.size += int64(n)
+	return err
+}
+
+// ready sees to it that the file is open, still has its name, and has room for so many bytes.
+func (w *file) ready(more int64) error {
+	if w.f != nil && time.Since(w.looked) >= lookPause {
+		w.look()
+	}
+	if w.f == nil {
+		if err := w.open(); err != nil {
+			return err
+		}
+	}
+	if w.size > 0 && w.size+more > w.due {
+		return w.rotate()
+	}
+	return nil
+}
+
+// look closes the file if it does not have its name any more. It also finds out whether somebody has emptied it.
+func (w *file) look() {
+	w.looked = time.Now()
+	here, err := w.f.Stat()
+	there, gone := os.Stat(w.path)
+	if err != nil || gone != nil || !os.SameFile(here, there) {
+		w.drop()
+		return
+	}
+	w.size = here.Size()
+}
+
+// drop closes the file, which is opened again when it is needed.
+func (w *file) drop() {
+	_ = w.f.Close() // every write was checked
+	w.f = nil
+}
+
+// rotate gives the file the name of the first old one, and opens a new one. The oldest one goes. The system writes
+// the old file to the disk when it likes: to wait for that would hold up the log of the ensemble on the same disk. If a file cannot
+// be renamed, no line is lost for that: the present file goes on, and rotate is tried again when it has grown as much.
+func (w *file) rotate() error {
+	w.drop()
+	for i := w.kept - 1; i >= 0; i-- {
+		if err := os.Rename(w.old(i), w.old(i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			w.warn("the audit log is not rotated, so it grows; this user must be able to rename files in its folder", "err", err)
+			break
+		}
+	}
+	err := w.open()
+	w.due = w.size + w.most
+	return err
+}
+
+// old returns the name of the i-th old file, from 1; of 0 that of the file itself.
+func (w *file) old(i int) string {
+	if i == 0 {
+		return w.path
+	}
+	return w.path + "." + strconv.Itoa(i)
+}
+
+// close writes the file to the disk and closes it.
+func (w *file) close() error {
+	if w.f == nil {
+		return nil
+	}
+	err := errors.Join(w.f.Sync(), w.f.Close())
+	w.f = nil
+	return err
+}

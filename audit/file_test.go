@@ -1,0 +1,192 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// opened opens the file audit in a new folder, with room for 100 bytes and two old files.
+func opened(t *testing.T) (*file, string, *bytes.Buffer) {
+	t.Helper()
+	var warnings bytes.Buffer
+	path := filepath.Join(t.TempDir(), "audit")
+	w, err := openFile(path, 100, 2, slog.New(slog.NewTextHandler(&warnings, nil)).Warn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, path, &warnings
+}
+
+func put(t *testing.T, w *file, line string) {
+	t.Helper()
+	if err := w.write([]byte(line + "\n")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A file that is full is renamed, and so many are kept. No line is in two files or in none.
+func TestRotation(t *testing.T) {
+	w, path, _ := opened(t)
+	for i := range 10 {
+		put(t, w, fmt.Sprintf("%039d", i)) // two of them fit
+	}
+	put(t, w, strings.Repeat("x", 200)) // longer than a file: it gets one of its own
+	put(t, w, "last")
+	line := func(i int) string { return fmt.Sprintf("%039d\n", i) }
+	for name, want := range map[string]string{path: "last\n", path + ".1": strings.Repeat("x", 200) + "\n", path + ".2": line(8) + line(9)} {
+		if got := read(t, name); got != want {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+	}
+	if _, err := os.Stat(path + ".3"); err == nil {
+		t.Error("there is a third old file")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o027 != 0 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if err := w.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// If old files cannot be renamed, the file grows, and a warning says why.
+func TestRotationFails(t *testing.T) {
+	w, path, warnings := opened(t)
+	if err := os.MkdirAll(path+".1/full", 0o700); err != nil { // a file is not renamed over a folder
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(path+".2/full", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		put(t, w, fmt.Sprintf("%039d", i))
+	}
+	if got := read(t, path); len(got) != 400 {
+		t.Errorf("the file has %d bytes", len(got))
+	}
+	if n := strings.Count(warnings.String(), "is not rotated"); n < 1 || n > 4 {
+		t.Errorf("%d warnings: %s", n, warnings)
+	}
+}
+
+// Somebody else may move the file, remove it or empty it.
+func TestMovedFile(t *testing.T) {
+	w, path, _ := opened(t)
+	put(t, w, "one")
+	later := func() { w.looked = time.Now().Add(-lookPause) }
+	if err := os.Rename(path, path+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	later()
+	put(t, w, "two")
+	if got := read(t, path); got != "two\n" || read(t, path+".moved") != "one\n" {
+		t.Errorf("the new file has %q", got)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	later()
+	put(t, w, "three")
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	later()
+	put(t, w, strings.Repeat("4", 97))
+	if got := read(t, path); got != strings.Repeat("4", 97)+"\n" {
+		t.Errorf("after it was emptied it has %q", got)
+	}
+}
+
+// A crash leaves a part of a line. Later lines are whole.
+func TestCrash(t *testing.T) {
+	for before, want := range map[string]string{
+		"":              "",
+		"one\n":         "one\n",
+		"one\ntw":       "one\n",
+		"on":            "",
+		"one\n\x00\x00": "one\n",
+	} {
+		w, path, _ := opened(t)
+		if err := w.close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		put(t, w, "next")
+		if got := read(t, path); got != want+"next\n" {
+			t.Errorf("%q became %q", before, got)
+		}
+	}
+	w, path, _ := opened(t)
+	other := strings.Repeat("x", maxLine+1) // not a file of lines
+	if err := os.WriteFile(path, []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.drop()
+	if err := w.open(); err != nil || read(t, path) != other {
+		t.Errorf("a file of something else was changed: %v", err)
+	}
+}
+
+// If the disk takes only a part of what is written, nothing of it stays.
+func TestShortWrite(t *testing.T) {
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	w, path, _ := opened(t)
+	put(t, w, "one")
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 10, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := w.write([]byte("a line that is too long\n"))
+	if e := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); e != nil {
+		t.Fatal(e)
+	}
+	if err == nil || read(t, path) != "one\n" {
+		t.Errorf("%v; the file has %q", err, read(t, path))
+	}
+	put(t, w, "two")
+	if got := read(t, path); got != "one\ntwo\n" {
+		t.Errorf("the file has %q", got)
+	}
+}
+
+// A file that cannot be written is an error that says what to do.
+func TestOpenFails(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{dir, dir + "/none/audit", "/dev/null"} {
+		l, err := Open(Config{Settings: Settings{Enable: true, File: path}})
+		if err == nil || l != nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "set audit.file to a path") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	l, err := Open(Config{Settings: Settings{Enable: true, File: dir + "/audit"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // it was never started
+	if err := os.Remove(dir + "/audit"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/digest"
+)
+
+// maxPassword is the longest password, in bytes: more than anybody types, and less than an auth packet may have.
+const maxPassword = 4 << 10
+
+// newHash returns the command that prints the digest of a password.
+func newHash(w World) *cobra.Command {
+	var alg string
+	cmd := &cobra.Command{
+		Use: "hash [flags] USER", Short: "print the digest of a user's password, for ACLs and the super user", GroupID: Tools, Args: Takes(1, 1, "one user"),
+		Long: "Prints the identity of a user in the scheme digest: the user and a hash of the user with the password. It is the id of an ACL, and with the user super the value of " +
+			"DigestAuthenticationProvider.superDigest. The command asks for the password if its input is a terminal. Otherwise the first line of its input is the password. " +
+			"--alg must be what DigestAuthenticationProvider.digestAlg is on all members.",
+		Example: "  rollcall hash super > /etc/rollcall/super\n  rollcall hash --alg SHA-256 bob < password",
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := digest.Parse(alg)
+			if err != nil {
+				return With(WrongUse, fmt.Errorf("hash: --alg %.100q: %w", alg, err))
+			}
+			if user := args[0]; user == "" || strings.Contains(user, ":") || !utf8.ValidString(user) {
+				return With(WrongUse, fmt.Errorf("hash: %.100q is no user: allowed is a name in UTF-8 without a colon; the password is not an argument, because others could see it", user))
+			}
+			password, err := w.newPassword()
+			if err != nil {
+				return fmt.Errorf("hash: %w", err)
+			}
+			_, err = fmt.Fprintln(w.Out, a.ID(args[0]+":"+password))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&alg, "alg", digest.Alg(0).String(), "hash `function`: "+digest.Allowed)
+	return cmd
+}
+
+// newPassword returns a password that somebody chooses. On a terminal it asks twice.
+func (w World) newPassword() (string, error) {
+	if w.Password == nil {
+		text, err := io.ReadAll(io.LimitReader(w.In, maxPassword+2)) // with the end of its line
+		if err != nil {
+			return "", fmt.Errorf("read the password: %w", err)
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		return checkPassword(strings.TrimSuffix(line, "\r"))
+	}
+	password, err := w.Password("Password: ")
+	if err != nil {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	if _, err := checkPassword(password); err != nil {
+		return "", err
+	}
+	again, err := w.Password("The same again: ")
+	if err != nil {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	if again != password {
+		return "", errors.New("the two passwords differ; nothing was printed")
+	}
+	return password, nil
+}
+
+// checkPassword returns the password, or what is wrong with it.
+func checkPassword(password string) (string, error) {
+	switch {
+	case password == "":
+		return "", errors.New("the password is empty; type one, or give it as the first line of the input")
+	case len(password) > maxPassword:
+		return "", fmt.Errorf("the password has over %d bytes", maxPassword)
+	case !utf8.ValidString(password):
+		return "", errors.New("the password is not UTF-8, so clients could not send it")
+	}
+	return password, nil
+}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Dialer opens a connection to a member's port for clients, within ctx.
+type Dialer func(ctx context.Context, addr string) (net.Conn, error)
+
+// TLS are the flags that say how to connect over TLS. The zero value connects plainly, unless the variables say
+// otherwise.
+type TLS struct{ prefix, ca, cert, key string }
+
+// Register adds the flags to cmd. Their names begin with prefix, which tells the flags of two ensembles apart.
+func (s *TLS) Register(cmd *cobra.Command, prefix string) {
+	s.prefix = prefix
+	fs := cmd.Flags()
+	s.add(fs, &s.ca, "tls-ca", "`file` in PEM with the authorities that members are held against: connects over TLS, to secureClientPort (ROLLCALL_TLS_CA)")
+	s.add(fs, &s.cert, "tls-cert", "`file` in PEM with the certificate to show (ROLLCALL_TLS_CERT)")
+	s.add(fs, &s.key, "tls-key", "`file` in PEM with its private key (ROLLCALL_TLS_KEY; default: that of --"+prefix+"tls-cert)")
+}
+
+func (s *TLS) add(fs *pflag.FlagSet, field *string, name, usage string) {
+	fs.StringVar(field, s.prefix+name, "", usage)
+	if s.prefix == "" {
+		share(fs, name)
+	}
+}
+
+// Args returns the arguments with which a command whose flags have no prefix connects in the same way, if it
+// has the same variables.
+func (s *TLS) Args() []string {
+	var args []string
+	for _, f := range [][2]string{{"--tls-ca=", s.ca}, {"--tls-cert=", s.cert}, {"--tls-key=", s.key}} {
+		if f[1] != "" {
+			args = append(args, f[0]+f[1])
+		}
+	}
+	return args
+}
+
+// Dialer returns how to connect to members: plainly, unless there are authorities. An error is about the flags,
+// and has the status WrongUse. It reads the files now.
+func (s *TLS) Dialer(w World) (Dialer, error) {
+	ca, cert := w.setting(s.ca, "ROLLCALL_TLS_CA"), w.setting(s.cert, "ROLLCALL_TLS_CERT")
+	key := w.setting(s.key, "ROLLCALL_TLS_KEY")
+	name := "--" + s.prefix + "tls-" // how a flag begins
+	switch {
+	case ca == "" && (cert != "" || key != ""):
+		return nil, With(WrongUse, fmt.Errorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name))
+	case ca == "":
+		var plain net.Dialer
+		return func(ctx context.Context, addr string) (net.Conn, error) { return plain.DialContext(ctx, "tcp", addr) }, nil
+	case cert == "" && key != "":
+		return nil, With(WrongUse, fmt.Errorf("%skey needs %[1]scert", name))
+	case key == "":
+		key = cert
+	}
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, With(WrongUse, fmt.Errorf("%sca: %w", name, err))
+	}
+	d := tls.Dialer{Config: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}}
+	if !d.Config.RootCAs.AppendCertsFromPEM(text) {
+		return nil, With(WrongUse, fmt.Errorf("%sca: there is no certificate in PEM in %s", name, ca))
+	}
+	if cert != "" {
+		own, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, With(WrongUse, fmt.Errorf("%scert %s, %[1]skey %[3]s: %w", name, cert, key, err))
+		}
+		d.Config.Certificates = []tls.Certificate{own}
+	}
+	return func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }, nil
+}
+
+// adviceOnTLS says what can be done when no session was opened.
+func adviceOnTLS(err error) string {
+	var unbelieved *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &unbelieved):
+		return "--tls-ca must name the authority of the member's certificate, and --hosts a name that is in the certificate"
+	case errors.As(err, &plain):
+		return "--hosts must name secureClientPort, because --tls-ca is set"
+	case errors.As(err, &op) && op.Op == "remote error": // an alert of the member's
+		return "--tls-cert must name a certificate that the member accepts; its log says why it refuses this one"
+	}
+	return "--hosts names others"
+}

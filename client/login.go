@@ -1,0 +1,56 @@
+package client
+
+import (
+	"fmt"
+
+	"rollcall/jute"
+	"rollcall/sasl"
+)
+
+// Login is a user who logs in by SASL with the mechanism DIGEST-MD5.
+type Login struct{ User, Password string }
+
+// logIn logs in, if there is a user. The session exists, and the connection carries nothing else yet. If the
+// server refuses the user, or does not prove that it knows the password, the error is jute.AuthFailed.
+func (l *link) logIn() error {
+	who := l.c.cfg.Login
+	if who == nil {
+		return nil
+	}
+	login, token := sasl.NewLogin(who.User, who.Password), []byte{}
+	for {
+		answer, err := l.exchange(token)
+		if err != nil {
+			return err
+		}
+		var done bool
+		switch token, done, err = login.Step(answer); {
+		case err != nil:
+			return fmt.Errorf("client: login: %w: %w", err, jute.AuthFailed)
+		case done:
+			return nil
+		}
+	}
+}
+
+// exchange sends a token and returns the server's, which is valid until the next call of next.
+func (l *link) exchange(token []byte) ([]byte, error) {
+	frame := jute.SASLToken{Token: token}.Append(jute.RequestHeader{Op: jute.OpSASL}.Append(nil))
+	if err := jute.WriteFrame(l.conn, frame); err != nil {
+		return nil, err
+	}
+	frame, err := l.next(maxHandshake)
+	if err != nil {
+		return nil, err
+	}
+	d := jute.NewDecoder(frame)
+	var header jute.ReplyHeader
+	if header.Decode(&d); d.Err() == nil && header.Err != jute.OK {
+		return nil, fmt.Errorf("client: the server refuses the login of user %s: %w", l.c.cfg.Login.User, jute.AuthFailed)
+	}
+	var answer jute.SASLToken
+	if answer.Decode(&d); d.Err() != nil {
+		return nil, fmt.Errorf("%w: no answer to a login", ErrProtocol)
+	}
+	return answer.Token, nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/cli"
+	"rollcall/keystore/authority"
+)
+
+const (
+	day = 24 * time.Hour
+	// hostDays and authorityDays are for how long certificates are valid by default: a year, after which
+	// somebody has looked at them, and ten.
+	hostDays      = 365
+	authorityDays = 3650
+	// maxDays is the longest time that can be asked for, a century.
+	maxDays = 36500
+)
+
+// newCerts returns the command that makes an authority and certificates.
+func newCerts(w cli.World) *cobra.Command {
+	var c certs
+	cmd := &cobra.Command{
+		Use: "certs [flags] HOST[,NAME...]...", Short: "make an authority, and a certificate for each host", GroupID: cli.Run, Args: cli.Takes(1, maxCertHosts, "hosts"),
+		Long: "Makes the files that TLS needs, for those who have no authority of their own. In the folder --out it writes ca.pem, which everybody may have, ca.key, which signs " +
+			"certificates and is best kept off the members' machines, and HOST.pem for each host: a private key with its certificate. That is good for both sides of a connection: " +
+			"for members (ssl.quorum.*), for the port for clients (ssl.*), and for clients, whose identity is CN=HOST. Further names and addresses of a host follow after commas. If there " +
+			"is an authority in the folder, it signs certificates for further hosts. No file is overwritten.",
+		RunE: func(_ *cobra.Command, args []string) error {
+			files, err := c.make(args, time.Now())
+			if err == nil {
+				err = write(files)
+			}
+			if err != nil {
+				return fmt.Errorf("certs: %w", err)
+			}
+			for _, f := range files {
+				if _, err := fmt.Fprintln(w.Out, f.path); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&c.out, "out", "certs", "`folder` for the files; it is made if it is not there")
+	cmd.Flags().IntVar(&c.days, "days", hostDays, "for how many days the hosts' certificates are valid")
+	cmd.Flags().IntVar(&c.authorityDays, "ca-days", authorityDays, "for how many days a new authority is valid")
+	return cmd
+}
+
+// maxCertHosts bounds the hosts of one call: more than an ensemble has members.
+const maxCertHosts = 1000
+
+// certs are the settings of the command.
+type certs struct {
+	out                 string
+	days, authorityDays int
+}
+
+// newFile is a file to be written.
+type newFile struct {
+	path string
+	text []byte
+	mode fs.FileMode
+}
+
+// make returns the files for hosts, of which none is there. Each host is its names, with commas.
+func (c *certs) make(hosts []string, now time.Time) ([]newFile, error) {
+	for flag, days := range map[string]int{"--days": c.days, "--ca-days": c.authorityDays} {
+		if days < 1 || days > maxDays {
+			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s %d: allowed is 1 to %d", flag, days, maxDays))
+		}
+	}
+	ca, files, err := c.authority(now)
+	if err != nil {
+		return nil, err
+	}
+	for _, host := range hosts {
+		names := strings.Split(host, ",")
+		text, err := ca.Issue(names, now, time.Duration(c.days)*day)
+		if err == nil && strings.HasPrefix(names[0], "*") {
+			err = errors.New("the first name gives the file its name and must be a whole one; put it first")
+		}
+		if err != nil {
+			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s: %w", host, err))
+		}
+		files = append(files, newFile{filepath.Join(c.out, names[0]+".pem"), text, 0o600})
+	}
+	return files, nil
+}
+
+// authority returns the authority of the folder. If it is new, its files are to be written.
+func (c *certs) authority(now time.Time) (*authority.Authority, []newFile, error) {
+	certPath, keyPath := filepath.Join(c.out, "ca.pem"), filepath.Join(c.out, "ca.key")
+	cert, errCert := os.ReadFile(certPath)
+	key, errKey := os.ReadFile(keyPath)
+	switch {
+	case errCert == nil && errKey == nil:
+		ca, err := authority.Read(cert, key)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s and %s: %w", certPath, keyPath, err)
+		}
+		return ca, nil, nil
+	case !errors.Is(errCert, fs.ErrNotExist) || !errors.Is(errKey, fs.ErrNotExist):
+		return nil, nil, fmt.Errorf("an authority is a certificate and its key, and one of the two cannot be read; put it back, or choose another --out: %w", errors.Join(errCert, errKey))
+	}
+	ca, err := authority.New("Rollcall", now, time.Duration(c.authorityDays)*day)
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, key, err = ca.Files()
+	return ca, []newFile{{certPath, cert, 0o644}, {keyPath, key, 0o600}}, err
+}
+
+// write writes files, unless one of them is there.
+func write(files []newFile) error {
+	for i, f := range files {
+		if _, err := os.Lstat(f.path); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is there already, and nothing is overwritten; remove it first if its key is not needed any more", f.path)
+		}
+		for _, other := range files[:i] {
+			if other.path == f.path {
+				return cli.With(cli.WrongUse, fmt.Errorf("%s would be written twice; name each host once", f.path))
+			}
+		}
+	}
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+			return err
+		}
+		if err := writeNew(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNew writes one file, which must not be there.
+func writeNew(f newFile) error {
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(f.text)
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/cli"
+	"rollcall/keystore"
+)
+
+// certsIn runs the command in a folder.
+func certsIn(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	err := run(context.Background(), append([]string{"certs", "--out", dir}, args...), cli.World{Out: &out, Err: &out})
+	return out.String(), err
+}
+
+// The command makes an authority and a key store for each host. Later calls add hosts to that authority. Keys can be
+// read only by their owner, and the stores are what members and clients read.
+func TestCerts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made")
+	out, err := certsIn(t, dir, "--days", "30", "zk1.example,10.0.0.1", "zk2.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Join([]string{"ca.pem", "ca.key", "zk1.example.pem", "zk2.example.pem", ""}, "\n"); strings.ReplaceAll(out, dir+"/", "") != want {
+		t.Errorf("it prints\n%s", out)
+	}
+	if out, err = certsIn(t, dir, "app"); err != nil || out != filepath.Join(dir, "app.pem")+"\n" {
+		t.Errorf("a further host: %q, %v", out, err)
+	}
+	for name, names := range map[string][]string{"zk1.example": {"zk1.example", "10.0.0.1"}, "zk2.example": {"zk2.example"}, "app": {"app"}} {
+		path := filepath.Join(dir, name+".pem")
+		k, err := keystore.Open(keystore.Options{Key: keystore.Store{Location: path}, Trust: keystore.Store{Location: filepath.Join(dir, "ca.pem")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := k.Certificate().Leaf
+		for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+			for _, host := range names {
+				if err := k.Verify([]*x509.Certificate{leaf}, usage, host); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		if got := keystore.Subject(leaf); got != "CN="+name {
+			t.Errorf("the subject of %s is %s", name, got)
+		}
+		days := map[bool]int{true: 30, false: hostDays}[name != "app"]
+		if got := time.Until(leaf.NotAfter).Round(day); got != time.Duration(days)*day {
+			t.Errorf("%s is valid for %v, want %d days", name, got, days)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "ca.key")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("ca.key: %v, %v", info.Mode(), err)
+	}
+}
+
+// Nothing is overwritten, and what is wrong leaves no file behind.
+func TestCertsRefuses(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made")
+	if _, err := certsIn(t, dir, "zk1"); err != nil {
+		t.Fatal(err)
+	}
+	before := listing(t, dir)
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"zk2", "zk1"}, "zk1.pem is there already, and nothing is overwritten"},
+		{[]string{"ca"}, "ca.pem is there already"},
+		{[]string{"zk2", "zk2"}, "would be written twice"},
+		{[]string{"zk2", "../zk3"}, `"../zk3" is neither a DNS name nor an address`},
+		{[]string{"*.example"}, "must be a whole one"},
+		{[]string{"--days", "0", "zk2"}, "--days 0: allowed is 1 to 36500"},
+		{[]string{"--ca-days", "40000", "zk2"}, "--ca-days 40000: allowed is 1 to 36500"},
+		{nil, "hosts"},
+	} {
+		if _, err := certsIn(t, dir, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %v, want %s", tt.args, err, tt.want)
+		}
+	}
+	if after := listing(t, dir); after != before {
+		t.Errorf("the folder has %s, and had %s", after, before)
+	}
+	if err := os.Remove(filepath.Join(dir, "ca.key")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := certsIn(t, dir, "zk2"); err == nil || !strings.Contains(err.Error(), "one of the two cannot be read") {
+		t.Errorf("without ca.key: %v", err)
+	}
+}
+
+func listing(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/config"
+	"rollcall/server"
+)
+
+func TestMemoryLimit(t *testing.T) {
+	const gib = 1 << 30
+	for _, tt := range []struct {
+		configured      config.MemoryLimit
+		available, want int64
+		warns           bool
+	}{
+		{config.MemoryLimit{}, gib, 0, false},
+		{config.MemoryLimit{Bytes: 5}, 0, 5, false},
+		{config.MemoryLimit{Bytes: gib / 2}, gib, gib / 2, false},
+		{config.MemoryLimit{Bytes: gib}, gib, gib, true},
+		{config.MemoryLimit{Percent: 75}, 1000, 750, false},
+		{config.MemoryLimit{Percent: 90}, 1000, 900, false},
+		{config.MemoryLimit{Percent: 75}, 0, 0, false},
+	} {
+		var out bytes.Buffer
+		limit, _, _ := newMemory(tt.configured, tt.available, slog.New(slog.NewTextHandler(&out, nil))).Figures()
+		if warns := strings.Contains(out.String(), "larger than the collector can keep to"); limit != tt.want || warns != tt.warns {
+			t.Errorf("%+v of %d: %d, want %d; warning: %q", tt.configured, tt.available, limit, tt.want, &out)
+		}
+	}
+}
+
+// The log says when memory is short, and when it is enough again, once each. While it is short, the collector
+// is started from time to time, so that freed memory is seen.
+func TestWatchMemory(t *testing.T) {
+	held := make([]byte, 64<<20)
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	m := server.NewMemory(48 << 20)
+	m.Note(48<<20 + 1) // as a look would, after the collector has run
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go watchMemory(ctx, m, log)
+		defer cancel()
+		synctest.Wait()
+		if _, used, _ := m.Figures(); used < int64(len(held)) || !m.Full() {
+			t.Errorf("%d bytes are in use, %d are held; full: %t", used, len(held), m.Full())
+		}
+	})
+	held = nil
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go watchMemory(ctx, m, log)
+		defer cancel()
+		synctest.Wait()
+		if m.Full() {
+			t.Error("memory is not short any more, and full")
+		}
+	})
+	if text := out.String(); strings.Count(text, "enough memory again") != 1 || strings.Contains(text, "this member is short of memory") {
+		t.Errorf("log: %s", text)
+	}
+	m.Note(1 << 40)
+	tellMemory(m, log)
+	if !strings.Contains(out.String(), "this member is short of memory") {
+		t.Errorf("log: %s", &out)
+	}
+	watchMemory(t.Context(), nil, log) // returns at once
+}
+
+// A client can write tens of megabytes in a second, so a fraction of one passes at most before writes are
+// refused.
+func TestWatchMemorySoon(t *testing.T) {
+	runtime.GC()
+	m := server.NewMemory(48 << 20)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go watchMemory(ctx, m, slog.New(slog.DiscardHandler))
+		synctest.Wait()
+		if m.Full() {
+			t.Fatal("memory is short at the start")
+		}
+		held := make([]byte, 64<<20)
+		runtime.GC()
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		if !m.Full() {
+			t.Error("0.2 s after the collector has found 64 MiB in use, of 48 MiB, memory is not short")
+		}
+		runtime.KeepAlive(held)
+	})
+}

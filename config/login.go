@@ -1,0 +1,97 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rollcall/sasl"
+	"rollcall/secretfile"
+)
+
+// jaasKey is the key with the path of the JAAS file. It is a property of Java, not of ZooKeeper.
+const jaasKey = "java.security.auth.login.config"
+
+// loginSchemes are the schemes of which a client can have identities.
+var loginSchemes = []string{"digest", "ip", "sasl", "x509"}
+
+// schemes takes a list of schemes with commas.
+func schemes(field func(*draft) *[]string) kind {
+	list := words(field)
+	return kind{
+		allowed: strings.Join(loginSchemes, ", ") + ", with commas between them",
+		parse: func(d *draft, s setting) error {
+			if err := list.parse(d, s); err != nil {
+				return err
+			}
+			for _, scheme := range *field(d) {
+				if !slices.Contains(loginSchemes, scheme) {
+					return errAllowed
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// finishLogin reads the users of SASL, and decides which identities clients need. As in ZooKeeper,
+// sessionRequireClientSASLAuth wins over enforce.auth.enabled.
+func (d *draft) finishLogin() error {
+	if err := d.readUsers(); err != nil {
+		return fmt.Errorf("%s: %s=%s: %w", d.at(jaasKey), jaasKey, Brief(d.jaasFile), err)
+	}
+	from := "enforce.auth.schemes"
+	switch {
+	case d.requireSASL:
+		from, d.Login.Schemes = "sessionRequireClientSASLAuth", []string{"sasl"}
+	case d.enforceAuth && len(d.enforced) == 0:
+		return fmt.Errorf("%s: enforce.auth.enabled=true needs enforce.auth.schemes; allowed are %s", d.at("enforce.auth.enabled"), strings.Join(loginSchemes, ", "))
+	case d.enforceAuth:
+		d.Login.Schemes = d.enforced
+	case len(d.enforced) > 0:
+		d.warn(d.at(from), "enforce.auth.schemes has no effect without enforce.auth.enabled=true")
+	}
+	if d.Login.Users == nil && slices.Equal(d.Login.Schemes, []string{"sasl"}) {
+		return fmt.Errorf("%s: %s asks for SASL, and no client can log in by it; set %s to a JAAS file with users, too", d.at(from), from, jaasKey)
+	}
+	return nil
+}
+
+// readUsers reads the users in the JAAS file, if there is one.
+func (d *draft) readUsers() error {
+	if d.jaasFile == "" {
+		return nil
+	}
+	f, err := secretfile.Read(d.jaasFile, sasl.MaxFile)
+	if err != nil {
+		return err
+	}
+	users, err := sasl.ParseJAAS(f.Text, d.jaasSection)
+	if err != nil {
+		return err
+	}
+	d.expose(jaasKey, f.Exposed())
+	if super := d.Login.SuperUser; super != "" {
+		if _, ok := users[super]; !ok {
+			d.warn(d.at("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by SASL", Brief(super), Brief(d.jaasSection))
+		}
+	}
+	d.Login.Users, d.Rules.SASL = sasl.NewUsers(users), true
+	return nil
+}
+
+// These say why a value is dangerous, or "".
+
+func riskOfFailedClients(d *draft) string {
+	if !d.Login.KeepFailed {
+		return ""
+	}
+	return "a client whose login fails is served without an identity, and does not notice"
+}
+
+func riskOfSchemes(d *draft) string {
+	if !slices.Contains(d.enforced, "ip") {
+		return ""
+	}
+	return "every client has an identity of the scheme ip, so none is refused"
+}

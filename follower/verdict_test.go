@@ -1,0 +1,214 @@
+package follower
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// marked returns what a member answers that has a digest at index 7.
+func marked(digest uint64) *proto.Marks {
+	return &proto.Marks{Version: znode.DigestVersion, Indexes: []uint64{3, 7}, Digests: []uint64{33, digest}}
+}
+
+// answers makes members answer with these marks.
+func (r *rig) answers(marks map[uint32]*proto.Marks) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.marks = map[uint32]func(context.Context) (*proto.Marks, error){}
+	for id, m := range marks {
+		r.marks[id] = func(context.Context) (*proto.Marks, error) { return m, nil }
+	}
+}
+
+// judged is what came of verdicts: how often the member was said to be damaged, and disputed.
+func (r *rig) judged() (damages, disputes, asks int) {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.damages), len(r.disputes), r.asks
+}
+
+// accused is a member of three, of raft's term 2, that has marked index 7.
+func accused(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.raftTerm.Store(2)
+		r.state.marks = []znode.Mark{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
+		test(t, r)
+	})
+}
+
+// A verdict counts if it is about the present state, and not from a leader whose term is over.
+func TestVerdict(t *testing.T) {
+	tests := []struct {
+		name  string
+		v     *proto.Verdict
+		term  uint64
+		taken bool
+	}{
+		{"of a mark that is here", &proto.Verdict{Index: 7, Own: 77, Theirs: 1, Agree: 2, Members: 3}, 2, true},
+		{"of another digest there", &proto.Verdict{Index: 7, Own: 78, Theirs: 1}, 2, false},
+		{"of an index that is not marked", &proto.Verdict{Index: 8, Own: 77, Theirs: 1}, 2, false},
+		{"of no difference", &proto.Verdict{Index: 7, Own: 77, Theirs: 77}, 2, false},
+		{"none", nil, 2, false},
+		{"from an old leader", &proto.Verdict{Index: 7, Own: 77, Theirs: 1}, 1, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			accused(t, func(t *testing.T, r *rig) {
+				r.answers(map[uint32]*proto.Marks{1: marked(1), 2: marked(1)})
+				s := r.pings(tt.term, 11)
+				s.ping(&proto.Ping{Number: 1, Verdict: tt.v})
+				s.hangUp()
+				damages, disputes, asks := r.judged()
+				if got := damages > 0; got != tt.taken || got != (asks > 0) || disputes > 0 {
+					t.Fatalf("taken %t after %d questions, want %t; %d disputes", got, asks, tt.taken, disputes)
+				}
+				const why = "after log entry 7 this member's state has the digest 000000000000004d, that of 2 of 3 members has 0000000000000001"
+				if tt.taken && r.damages[0] != why {
+					t.Errorf("because %q", r.damages[0])
+				}
+			})
+		})
+	}
+}
+
+// A member retires only if a majority of the ensemble itself confirms the verdict. If a majority has
+// its state, nothing happens, whatever the leader says. Otherwise it serves no more for the moment.
+func TestVerdictNeedsAMajority(t *testing.T) {
+	other := func(change func(*proto.Marks)) *proto.Marks {
+		m := marked(1)
+		change(m)
+		return m
+	}
+	tests := []struct {
+		name              string
+		theirs            uint64 // as the leader says
+		marks             map[uint32]*proto.Marks
+		leader            uint32
+		damaged, disputed bool
+	}{
+		{"both confirm", 1, map[uint32]*proto.Marks{1: marked(1), 2: marked(1)}, 1, true, false},
+		{"the leader lies", 1, map[uint32]*proto.Marks{1: marked(1), 2: marked(77)}, 1, false, false},
+		{"the leader alone confirms", 1, map[uint32]*proto.Marks{1: marked(1)}, 1, false, true},
+		{"the leader does not confirm", 1, map[uint32]*proto.Marks{2: marked(1)}, 1, false, true},
+		{"three different states", 1, map[uint32]*proto.Marks{1: marked(1), 2: marked(2)}, 1, false, true},
+		{"another state than the leader says", 1, map[uint32]*proto.Marks{1: marked(2), 2: marked(2)}, 1, false, true},
+		{"nobody answers, and the verdict is of digest 0", 0, nil, 1, false, true},
+		{"other version", 1, map[uint32]*proto.Marks{1: marked(1), 2: other(func(m *proto.Marks) { m.Version-- })}, 1, false, true},
+		{"older member without marks", 1, map[uint32]*proto.Marks{1: marked(1), 2: nil}, 1, false, true},
+		{"not so far yet", 1, map[uint32]*proto.Marks{1: marked(1), 2: other(func(m *proto.Marks) { m.Indexes[1] = 6 })}, 1, false, true},
+		{"fewer digests than indexes", 1, map[uint32]*proto.Marks{1: marked(1), 2: other(func(m *proto.Marks) { m.Digests = m.Digests[:1] })}, 1, false, true},
+		{"of itself, confirmed", 1, map[uint32]*proto.Marks{1: marked(1), 2: marked(1)}, self, true, false},
+		{"of itself, not confirmed", 1, map[uint32]*proto.Marks{1: marked(1)}, self, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			accused(t, func(t *testing.T, r *rig) {
+				r.answers(tt.marks)
+				s := r.pings(2, 11)
+				s.leader = tt.leader
+				s.ping(&proto.Ping{Number: 1, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: tt.theirs, Agree: 2, Members: 3}})
+				s.hangUp()
+				if damages, disputes, _ := r.judged(); damages > 0 != tt.damaged || disputes > 0 != tt.disputed {
+					t.Errorf("damaged %d, disputed %d times; want %t, %t", damages, disputes, tt.damaged, tt.disputed)
+				}
+			})
+		})
+	}
+}
+
+// While the others are asked, pings are answered, and no second question is under way. What comes back
+// counts only if the state and the term are still those of the verdict. A member that does not answer
+// is waited for no longer than a tick.
+func TestVerdictIsJudgedAside(t *testing.T) {
+	tests := []struct {
+		name    string
+		change  func(r *rig)
+		damages int
+	}{
+		{"nothing changes", func(*rig) {}, 1},
+		{"a snapshot has replaced the state", func(r *rig) { r.state.marks = []znode.Mark{{Index: 7, Digest: 1}} }, 0},
+		{"the leader is deposed", func(r *rig) { r.raftTerm.Store(3) }, 0},
+	}
+	verdict := &proto.Verdict{Index: 7, Own: 77, Theirs: 1, Agree: 2, Members: 3}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			accused(t, func(t *testing.T, r *rig) {
+				release := make(chan struct{})
+				slow := func(context.Context) (*proto.Marks, error) {
+					<-release
+					return marked(1), nil
+				}
+				r.marks = map[uint32]func(context.Context) (*proto.Marks, error){1: slow, 2: slow}
+				s := r.pings(2, 11)
+				for i := range uint64(20) {
+					s.ping(&proto.Ping{Number: i + 1, Verdict: verdict})
+					s.pong(0)
+				}
+				if _, _, asks := r.judged(); asks != 2 {
+					t.Errorf("%d questions are under way, want one to each of the others", asks)
+				}
+				tt.change(r)
+				close(release)
+				if damages, disputes, _ := r.judged(); damages != tt.damages || disputes > 0 {
+					t.Errorf("damaged %d times, want %d; disputed %d times", damages, tt.damages, disputes)
+				}
+				s.cancel()
+				_ = s.code() // it waits for the end
+			})
+		})
+	}
+	t.Run("nobody answers", func(t *testing.T) {
+		accused(t, func(t *testing.T, r *rig) {
+			mute := func(ctx context.Context) (*proto.Marks, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			r.marks = map[uint32]func(context.Context) (*proto.Marks, error){1: mute, 2: mute}
+			s := r.pings(2, 11)
+			for i := range uint64(120) { // 12 ticks
+				s.ping(&proto.Ping{Number: i + 1, Verdict: verdict})
+				s.pong(0)
+				time.Sleep(tick / 10)
+			}
+			damages, disputes, asks := r.judged()
+			if damages > 0 || disputes != 8 || asks != 2*(disputes+1) { // one more is under way
+				t.Errorf("in 12 ticks: damaged %d times, disputed %d times, %d questions; a question lasts a tick and the pause half of one", damages, disputes, asks)
+			}
+			s.hangUp()
+		})
+	})
+}
+
+// A member that has been judged once is judged again when the leader repeats the verdict: one that could
+// not confirm may be able to now.
+func TestVerdictIsJudgedAgain(t *testing.T) {
+	accused(t, func(t *testing.T, r *rig) {
+		all := map[uint32]*proto.Marks{1: marked(1)}
+		r.answers(maps.Clone(all))
+		s := r.pings(2, 11)
+		repeat := func(number uint64) {
+			s.ping(&proto.Ping{Number: number, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: 1}})
+			s.pong(0)
+		}
+		repeat(1)
+		if damages, disputes, _ := r.judged(); damages > 0 || disputes != 1 {
+			t.Fatalf("one member away: damaged %d, disputed %d times", damages, disputes)
+		}
+		all[2] = marked(1)
+		r.answers(all)
+		repeat(2)
+		time.Sleep(tick / judgements)
+		if damages, disputes, _ := r.judged(); damages != 1 || disputes != 1 {
+			t.Errorf("it is back: damaged %d, disputed %d times", damages, disputes)
+		}
+		s.hangUp()
+	})
+}

@@ -1,0 +1,248 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"rollcall/integration/process"
+	"rollcall/proto"
+	"rollcall/quorum/trust"
+	"rollcall/quorum/wire"
+)
+
+const (
+	thief    = 3                      // the member whose identity is stolen
+	thiefFor = 4 * time.Second        // how long it leads and says that another member is damaged
+	beat     = 100 * time.Millisecond // its heartbeats
+	// raft's requests, as quorum/wire numbers them.
+	appendEntries = 0
+	requestVote   = 1
+)
+
+// stolen speaks as member 3, which is down, with the secret of the ensemble.
+type stolen struct {
+	ensemble
+	hello wire.Hello
+}
+
+// dial opens a connection to one of a member's ports.
+func (s stolen) dial(ctx context.Context, to uint32, port int) (net.Conn, error) {
+	return s.hello.Dial(ctx, wire.DialTCP, s.ports[to-1][port], to)
+}
+
+// grpc returns a gRPC connection to a member.
+func (s stolen) grpc(t *testing.T, to uint32) *grpc.ClientConn {
+	t.Helper()
+	c, err := grpc.NewClient("passthrough:///member", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.dial(ctx, to, 0) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// header is what raft's requests of a member begin with.
+func (s stolen) header(as uint32) raft.RPCHeader {
+	p := s.list[as-1]
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(p.ServerID()), Addr: []byte(p.Addr)}
+}
+
+// ask sends a request of raft's on a connection and reads the answer.
+func ask(c net.Conn, kind byte, request, answer any) error {
+	_ = c.SetDeadline(time.Now().Add(process.Patience)) // if it fails, so will the rest
+	if _, err := c.Write([]byte{kind}); err != nil {
+		return err
+	}
+	handle := new(codec.MsgpackHandle)
+	handle.TimeNotBuiltin = true
+	if err := codec.NewEncoder(c, handle).Encode(request); err != nil {
+		return err
+	}
+	var text string
+	dec := codec.NewDecoder(c, new(codec.MsgpackHandle))
+	if err := errors.Join(dec.Decode(&text), dec.Decode(answer)); err != nil {
+		return err
+	}
+	if text != "" {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// view returns what a member says of itself.
+func (s stolen) view(t *testing.T, c *grpc.ClientConn) *proto.MemberStatus {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
+	defer cancel()
+	reply, err := proto.NewFollowerClient(c).View(ctx, &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.GetStatus()
+}
+
+// Somebody has stolen one member's identity. It may speak as that member, and only as that one: requests
+// and messages for others are refused, on both ports. It may take the leadership, because raft believes a
+// member that says it leads a later term. But as a leader it retires nobody: its verdicts are refuted by
+// the members themselves. Once it is gone the ensemble works as before.
+func TestStolenIdentity(t *testing.T) {
+	secret := secretFile(t)
+	e, o := startMembers(t, "", "ensembleSecretFile="+secret+"\n")
+	o.measure(t, 2*time.Second) // the members have marks by then
+	guard, err := trust.New(trust.Config{Settings: trust.Settings{SecretFile: secret}, Self: thief})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stolen{ensemble: known(t, e.Members[0])}
+	s.hello = wire.NewHello(thief, s.list).Guarded(guard)
+	e.Members[thief-1].Process.Kill()
+	o.sessions = slices.DeleteFunc(o.sessions, func(c *other) bool { return c.member.ID == thief })
+	e.Settle()
+
+	s.speaksForOthers(t)
+	victim := s.grpc(t, 1)
+	before := s.view(t, victim)
+	if len(before.GetMarks().GetIndexes()) == 0 {
+		t.Fatal("the member has no marks: this test shows nothing")
+	}
+	s.lies(t, before)
+	for id := uint32(1); id < thief; id++ {
+		if why := s.view(t, s.grpc(t, id)).GetDamaged(); why != "" {
+			t.Errorf("member %d is out of service: %s", id, why)
+		}
+	}
+	if !strings.Contains(output(t, e.Members[0]), "but a majority has the same state: check the leader") {
+		t.Error("the member does not log that its leader is wrong")
+	}
+	e.Start(e.Members[thief-1])
+	e.Settle()
+	for _, m := range e.Members {
+		if m.Mode() == "" {
+			t.Errorf("member %d serves no more", m.ID)
+		}
+	}
+}
+
+// speaksForOthers checks that what names another member is refused, and that a term is not changed by it.
+func (s stolen) speaksForOthers(t *testing.T) {
+	t.Helper()
+	const refusal = "a member may speak for itself only"
+	for kind, request := range map[byte]any{
+		appendEntries: &raft.AppendEntriesRequest{RPCHeader: s.header(2), Term: 1 << 20},
+		requestVote:   &raft.RequestVoteRequest{RPCHeader: s.header(2), Term: 1 << 20, LeadershipTransfer: true},
+	} {
+		c, err := s.dial(t.Context(), 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer map[string]any
+		if err := ask(c, kind, request, &answer); err == nil || !strings.Contains(err.Error(), refusal) {
+			t.Errorf("%T of another member: %v, want it refused", request, err)
+		}
+		_ = c.Close()
+	}
+	conn := s.grpc(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
+	defer cancel()
+	follower, leader := proto.NewFollowerClient(conn), proto.NewLeaderClient(conn)
+	leads := proto.NewLeaderClient(s.grpc(t, s.view(t, conn).GetLeader())) // only it reads writes
+	for name, say := range map[string]func() error{
+		"a hello": func() error {
+			_, err := follower.Hello(ctx, &proto.HelloRequest{Member: 2})
+			return err
+		},
+		"a sync": func() error {
+			_, err := leader.Sync(ctx, &proto.SyncRequest{Member: 2})
+			return err
+		},
+		"a ping": func() error {
+			stream, err := follower.Pings(ctx)
+			if err == nil {
+				err = stream.Send(&proto.Ping{Leader: 2, Term: 1 << 20})
+			}
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+		"writes": func() error {
+			stream, err := leads.Forward(ctx)
+			if err == nil {
+				err = stream.Send(&proto.Forwarded{Member: 1})
+			}
+			if err == nil {
+				_, err = stream.CloseAndRecv()
+			}
+			return err
+		},
+	} {
+		if err := say(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), refusal) {
+			t.Errorf("%s of another member: %v, want it refused", name, err)
+		}
+	}
+	if term := s.view(t, conn).GetTerm(); term >= 1<<20 {
+		t.Errorf("the term is %d", term)
+	}
+}
+
+// lies leads both members in a later term, and says for a while that member 1 is damaged.
+func (s stolen) lies(t *testing.T, victim *proto.MemberStatus) {
+	t.Helper()
+	term := victim.GetTerm() + 1000
+	var rafts []net.Conn
+	for id := uint32(1); id < thief; id++ {
+		c, err := s.dial(t.Context(), id, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		rafts = append(rafts, c)
+	}
+	lead := func() {
+		for _, c := range rafts {
+			if err := ask(c, appendEntries, &raft.AppendEntriesRequest{RPCHeader: s.header(thief), Term: term}, new(raft.AppendEntriesResponse)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	lead()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	pings, err := proto.NewFollowerClient(s.grpc(t, 1)).Pings(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	marks := victim.GetMarks()
+	n := uint64(0)
+	for end := time.Now().Add(thiefFor); time.Now().Before(end); time.Sleep(beat) {
+		lead()
+		n++
+		ping := &proto.Ping{Term: term, Leader: thief, Number: n}
+		if i := len(marks.GetIndexes()) - 1; i >= 0 {
+			ping.Verdict = &proto.Verdict{Index: marks.GetIndexes()[i], Own: marks.GetDigests()[i], Theirs: 7, Agree: 2, Members: 3}
+		}
+		if err := pings.Send(ping); err != nil {
+			t.Fatal(err)
+		}
+		pong, err := pings.Recv()
+		if err != nil {
+			t.Fatalf("the leader's ping: %v", err)
+		}
+		if pong.GetMarks() != nil {
+			marks = pong.GetMarks()
+		}
+	}
+}

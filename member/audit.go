@@ -1,0 +1,44 @@
+package member
+
+import (
+	"rollcall/audit"
+	"rollcall/znode"
+)
+
+// leads reports whether this member leads in the term of the entry that is being applied. What no client has asked
+// for is in the leader's audit log alone, and not once more when a member applies its old log again.
+func (h hooks) leads() bool { return h.m.audit != nil && h.m.terms.table != nil }
+
+// auditEnd puts the end of a session into the audit log, unless its client asked for it: that is in the log of the
+// member that the client asked.
+func (h hooks) auditEnd(end znode.End) {
+	if end.Reason == znode.Closed || !h.leads() {
+		return
+	}
+	e := audit.Event{AtMs: end.AtMs, Zxid: end.Zxid, Session: end.Session, Address: end.Address, Operation: "expireSession", Timeout: end.Timeout}
+	if end.Reason == znode.Killed {
+		e.Operation, e.User = "killSession", end.By
+	} else {
+		e.Reason = "not heard from for " + end.Silent.String()
+	}
+	h.m.audit.Add(e)
+}
+
+// removalOperations says what the audit log calls a removal that no client asked for: the first is ZooKeeper's
+// name.
+var removalOperations = map[znode.Cause]struct{ name, reason string }{
+	znode.SessionEnded: {"ephemeralZNodeDeletionOnSessionCloseOrExpire", "its session ended"},
+	znode.TimeOver:     {"delete", "its time to live is over"},
+	znode.Unused:       {"delete", "a container without children"},
+}
+
+// auditRemovals puts nodes that no client has deleted into the audit log.
+func (h hooks) auditRemovals(of znode.Removal, paths []string) {
+	if !h.leads() {
+		return
+	}
+	how := removalOperations[of.Cause]
+	for _, path := range paths {
+		h.m.audit.Add(audit.Event{AtMs: of.AtMs, Zxid: of.Zxid, Session: of.Session, Operation: how.name, Path: path, Reason: how.reason})
+	}
+}

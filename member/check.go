@@ -1,0 +1,41 @@
+package member
+
+import (
+	"strings"
+	"time"
+
+	"rollcall/config"
+	"rollcall/keystore"
+	"rollcall/quorum/trust"
+	"rollcall/secretfile"
+)
+
+// CheckFiles reads the files with secrets and certificates that a member with these settings would read when
+// it starts, and returns everything that is wrong with them. It also says if there are none and the members' ports
+// are open to others. It starts nothing. The files that package config reads itself are not among them.
+func CheckFiles(cfg config.Config) []*secretfile.Fault {
+	faults := append(trustOf(cfg).Check(), checkExposure(cfg)...)
+	if cfg.SecureAddr != "" || cfg.ClientTLS.Unified {
+		faults = append(faults, keystore.Check(clientKeys(cfg.ClientTLS))...)
+	}
+	return append(faults, cfg.HTTP.CheckToken()...)
+}
+
+// trustOf returns what a member with these settings proves to others, and asks of them.
+func trustOf(cfg config.Config) trust.Config {
+	hosts := make(map[uint32]string, len(cfg.Servers))
+	for _, s := range cfg.Servers {
+		hosts[s.ID] = s.Host
+	}
+	return trust.Config{Settings: cfg.Trust, Self: cfg.MyID, Hosts: hosts, Now: time.Now}
+}
+
+// checkExposure says of this member's server line that nobody has to prove who it is there.
+func checkExposure(cfg config.Config) []*secretfile.Fault {
+	self, known := cfg.Self()
+	if !known || len(cfg.Servers) == 1 || !cfg.Trust.Plain() || local(cfg.Bind, self.QuorumAddr(), self.ElectionAddr()) {
+		return nil
+	}
+	key, line, _ := strings.Cut(self.String(), "=")
+	return secretfile.Warn(key, line, adviceOnExposure)
+}

@@ -1,0 +1,77 @@
+package member
+
+import (
+	"context"
+	"time"
+
+	"rollcall/proto"
+)
+
+// A dispute is a verdict of the leader that no majority confirms or refutes: of two members one differs,
+// or the third is away. Nobody knows which state is the right one. The leader and those who agree with it
+// go on, because one side must. This member serves nobody meanwhile, so that clients do not read two
+// different states. It keeps its state, and stays a voter and a candidate: it may be the one that is right.
+
+// disputeTicks is for how many ticks a dispute lasts after the last verdict. While it lasts, a verdict is
+// judged at least every two ticks.
+const disputeTicks = 3
+
+// dispute is why this member does not serve, until then.
+type dispute struct {
+	why   string
+	until time.Time
+}
+
+// reportDispute implements follower.Config.Disputed. It never blocks.
+func (m *Member) reportDispute(why string) {
+	before := m.disputed()
+	m.dispute.Store(&dispute{"its state differs from the leader's, and no majority says who is right: " + why, time.Now().Add(disputeTicks * m.cfg.Tick)})
+	m.server.Suspend()
+	if before == "" {
+		m.log.Error("this member does not serve for now: its state differs from the leader's, and no majority says who is right; start the members that are away, or empty the data folder of the member that is wrong", "reason", why)
+	}
+}
+
+// disputed returns why this member does not serve, or "" if there is no dispute. A leader serves: it is
+// the side that goes on.
+func (m *Member) disputed() string {
+	d := m.dispute.Load()
+	if d == nil || time.Now().After(d.until) || m.terms.current.Load() != nil {
+		return ""
+	}
+	return d.why
+}
+
+// disputeLoop serves again once a dispute is over.
+func (m *Member) disputeLoop(ctx context.Context) error {
+	ticker := time.NewTicker(m.cfg.Tick / 2)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if d := m.dispute.Load(); d != nil && m.disputed() == "" && m.dispute.CompareAndSwap(d, nil) {
+			m.log.Info("the leader says no more that this member's state is wrong")
+			m.server.Resume()
+			if m.disputed() != "" { // it has just said so again
+				m.server.Suspend()
+			}
+		}
+	}
+}
+
+// askMarks implements follower.Config.Ask.
+func (m *Member) askMarks(ctx context.Context, id uint32) (*proto.Marks, error) {
+	reply, err := viewOver(m.peers, id).View(ctx, &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})
+	return reply.GetStatus().GetMarks(), err
+}
+
+// ids returns the ids of all members.
+func (m *Member) ids() (ids []uint32) {
+	for _, s := range m.cfg.Servers {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}

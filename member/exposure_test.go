@@ -1,0 +1,106 @@
+package member_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/keystore/authority"
+	"rollcall/member"
+)
+
+// A member whose ports for members others can reach says so if nobody has to prove there who it is. On
+// loopback it does not.
+func TestExposure(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("a secret of the members in tests"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, want, protection string
+		members                int
+		adjust                 func(cfg *member.Config)
+	}{
+		{"plain", "members are not authenticated", "none", 3, func(*member.Config) {}},
+		{"alone", "", "no ports", 1, func(*member.Config) {}},
+		{"secret", "", "secret", 3, func(cfg *member.Config) { cfg.Trust.SecretFile = secret }},
+		{"unified", "plain members are still accepted", "secret or plain", 3, func(cfg *member.Config) { cfg.Trust.SecretFile, cfg.Trust.Unify = secret, true }},
+		{"plain on loopback", "", "none", 3, func(cfg *member.Config) {
+			cfg.Bind = func(addr string) string { return "127.0.0." + strings.TrimPrefix(addr, "m") }
+			listen := cfg.Network.Listen
+			cfg.Network.Listen = func(addr string) (net.Listener, error) { return listen("m" + strings.TrimPrefix(addr, "127.0.0.")) }
+		}},
+		{"the log's port on loopback alone", "members are not authenticated", "none", 3, func(cfg *member.Config) {
+			log := cfg.Servers[cfg.ID-1].Raft
+			cfg.Bind = func(addr string) string {
+				return strings.Replace(addr, map[bool]string{true: "m", false: "-"}[addr == log], "127.0.0.", 1)
+			}
+			listen := cfg.Network.Listen
+			cfg.Network.Listen = func(addr string) (net.Listener, error) { return listen(strings.Replace(addr, "127.0.0.", "m", 1)) }
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := cluster.Start(t, tt.members, cluster.Options{Adjust: tt.adjust})
+				at := e.Ready()
+				if got := statusOf(t, e, at).Exposed; got != tt.want {
+					t.Errorf("the status says %q, want %q", got, tt.want)
+				}
+				if got := e.Member(at).Protection(); got != tt.protection {
+					t.Errorf("protected by %q, want %q", got, tt.protection)
+				}
+				if got := e.Member(at).Health().Exposed; got != tt.want {
+					t.Errorf("health says %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// The metric of the own certificate's validity falls with time, and a member without one has none.
+func TestCertificateMetric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := authority.New("authority", time.Now(), 1000*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trusted, _, err := a.Files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, dir := operators{}, t.TempDir()
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
+			o.listen(cfg)
+			cfg.Operators, cfg.Collectors = nil, cfg.Operators // to everybody
+			if cfg.ID == 3 {
+				cfg.Trust.Unify = true
+				return
+			}
+			own, err := a.Issue([]string{fmt.Sprintf("m%d", cfg.ID)}, time.Now(), 100*time.Hour)
+			cfg.Trust.SSL, cfg.Trust.Unify = true, true
+			cfg.Trust.Certificates.Key.Location = filepath.Join(dir, fmt.Sprintf("own%d.pem", cfg.ID))
+			cfg.Trust.Certificates.Trust.Location = filepath.Join(dir, "trusted.pem")
+			if err := errors.Join(err, os.WriteFile(cfg.Trust.Certificates.Key.Location, own, 0o600), os.WriteFile(cfg.Trust.Certificates.Trust.Location, trusted, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}})
+		e.Ready()
+		const name = `rollcall_certificate_valid_seconds{shown_to="members"}`
+		before, _ := o.samples(t, 1)
+		time.Sleep(time.Hour)
+		after, _ := o.samples(t, 1)
+		if left := after[name]; left <= 98*3600 || left >= 99*3600 || before[name]-left < 3599 {
+			t.Errorf("%v seconds are left, and an hour before %v", left, before[name])
+		}
+		if none, _ := o.samples(t, 3); none[name] != 0 {
+			t.Errorf("a member without a certificate shows %v", none[name])
+		}
+	})
+}

@@ -1,0 +1,44 @@
+package member
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"rollcall/logs/logtest"
+	"rollcall/proto"
+)
+
+// Each algorithm of another member is warned of once, until it is the same as here. A member that names none, as
+// of the version before, is not warned of.
+func TestCompareHash(t *testing.T) {
+	var log logtest.Buffer
+	m := &Member{log: slog.New(slog.NewTextHandler(&log, nil))}
+	long := strings.Repeat("x", maxHashName)
+	for i, step := range []struct {
+		member     uint32
+		alg, there string // there: of the warning; "": there is none
+	}{
+		{2, "", ""},
+		{2, "SHA1", ""},
+		{2, "SHA-256", "SHA-256"},
+		{2, "SHA-256", ""},
+		{3, "SHA-256", "SHA-256"},
+		{2, "SHA-512", "SHA-512"},
+		{2, "SHA-512", ""},
+		{2, "SHA1", ""},
+		{2, "SHA-512", "SHA-512"},
+		{2, "", ""},
+		{3, long + "y", long},
+	} {
+		m.compareHash(step.member, &proto.HelloReply{DigestAlg: step.alg})
+		got := log.Take()
+		if step.there == "" && got != "" || step.there != "" && !strings.HasSuffix(got, "here=SHA1 there="+step.there+"\n") {
+			t.Errorf("step %d: %q is logged of %q, want %q", i, got, step.alg, step.there)
+		}
+	}
+	m.cfg.NoDigest = true
+	if m.compareHash(4, &proto.HelloReply{DigestAlg: "SHA-256"}); log.String() != "" {
+		t.Errorf("without the scheme: %s", log.String())
+	}
+}

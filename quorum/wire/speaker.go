@@ -1,0 +1,50 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+)
+
+// A member may speak for itself only. raft believes what a request says of its sender: it follows
+// the leader that an AppendEntries or a snapshot names, and counts its vote for the candidate that
+// asks. So each request is held against the member that the connection belongs to (Conn.Peer) before
+// raft sees it.
+
+// errImpostor is wrapped by the error for a request that speaks for another member than the one that
+// its connection belongs to.
+var errImpostor = errors.New("quorum: a member may speak for itself only")
+
+// errNotLeader is wrapped by the error for a leadership that is handed over by a member that this one
+// does not follow.
+var errNotLeader = errors.New("quorum: leadership is taken over from the leader only")
+
+// checkSpeaker returns an error unless a request names the member peer as its sender. raft has always
+// sent its id and address with every request. Some requests have a second address, which raft reads only
+// if that one is empty.
+func (t *Transport) checkSpeaker(peer uint32, command any) error {
+	sender, ok := t.peers[peer]
+	if !ok {
+		return fmt.Errorf("%w: the connection is not known to be a member's", errImpostor)
+	}
+	req, ok := command.(raft.WithRPCHeader)
+	if !ok {
+		return fmt.Errorf("%w: a request of type %T names nobody", errImpostor, command)
+	}
+	header := req.GetRPCHeader()
+	if string(header.ID) != string(sender.ServerID()) || string(header.Addr) != sender.Addr {
+		return fmt.Errorf("%w: the request says that it is from member %.20q at %.300q", errImpostor, header.ID, header.Addr)
+	}
+	return nil
+}
+
+// checkHandOver returns an error unless raft follows the member that hands leadership over. raft would
+// stand for election whoever asks, and the others would vote although they have a leader. The leader
+// hands over only to a member that has taken its entries in this term, so that member knows it.
+func checkHandOver(r *raft.Raft, peer uint32) error {
+	if _, leader := r.LeaderWithID(); MemberID(leader) != peer {
+		return fmt.Errorf("%w: member %d hands it over, and the leader is %.20q", errNotLeader, peer, leader)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/audit"
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/sasl"
+)
+
+// Login says how clients log in besides with auth packets, and which of them are served.
+type Login struct {
+	Users     *sasl.Users // who may log in by SASL; nil: nobody, because SASL is not served
+	SuperUser string      // the user of SASL that becomes the super user; "": none
+	// Schemes are those of which a client must have proved an identity before it is served anything
+	// but auth and sasl. If there are none, all clients are served.
+	Schemes []string
+	// KeepFailed serves clients whose login by SASL has failed, without an identity. It has no
+	// effect if Schemes has sasl.
+	KeepFailed bool
+}
+
+// sasl takes a token of a login by SASL.
+func (c *conn) sasl(r *request) bool {
+	var token jute.SASLToken
+	d := jute.NewDecoder(r.body)
+	if token.Decode(&d); d.Err() != nil {
+		c.stream.Drop(badFrame)
+		return false
+	}
+	var code jute.Code
+	r.body, code = c.logIn(r, token.Token)
+	return c.identified(r, code)
+}
+
+// logIn answers a token of a client. The answer is nil if there is no token for the client.
+func (c *conn) logIn(r *request, token []byte) (answer []byte, code jute.Code) {
+	how := &c.srv.cfg.Login
+	if how.Users == nil {
+		return nil, c.loginFailed("SASL is not configured on this member: java.security.auth.login.config names no file")
+	}
+	if c.login == nil {
+		c.login = sasl.New(how.Users)
+	}
+	answer, done, err := c.login.Step(token)
+	switch {
+	case err != nil && how.KeepFailed && !slices.Contains(how.Schemes, "sasl"):
+		c.logRefusal("SASL login failed, and the client stays connected", err.Error())
+		c.auditAuth(r, jute.AuthFailed)
+		return nil, jute.OK
+	case err != nil:
+		return nil, c.loginFailed(err.Error())
+	case !done:
+		return answer, jute.OK
+	}
+	user := c.login.User()
+	if code = c.identify("sasl", user); code == jute.OK && user == how.SuperUser {
+		code = c.identify("super", "")
+	}
+	if code != jute.OK {
+		return nil, c.loginFailed("the connection has too many identities")
+	}
+	return answer, jute.OK
+}
+
+// loginFailed logs why a login by SASL has failed, and returns the code that the client gets. After it
+// the connection ends.
+func (c *conn) loginFailed(reason string) jute.Code {
+	c.logRefusal("SASL login failed", reason)
+	if slices.Contains(c.srv.cfg.Login.Schemes, "sasl") {
+		return jute.SessionClosedRequireSaslAuth
+	}
+	return jute.AuthFailed
+}
+
+// logRefusal logs that the client has been refused, unless another line says so of a client in the same
+// second.
+func (c *conn) logRefusal(message, reason string) {
+	if unlogged, due := c.srv.refusals.due(time.Now()); due {
+		c.srv.log.Warn(message, "client", c.addr, "session", c.session, "reason", reason, "unlogged", unlogged)
+	}
+}
+
+// nextToken appends the server's answer to a token.
+func (c *conn) nextToken(b []byte, r *request) ([]byte, jute.Code) {
+	return jute.SASLToken{Token: r.body}.Append(b), jute.OK
+}
+
+// noToken appends the record of an answer to a login that failed. Java's client reads the record of an
+// error, too, while it logs in. Without one it would connect again for ever, and not report the failure.
+func noToken(b []byte) []byte { return jute.SASLToken{}.Append(b) }
+
+// entitled reports whether the client has proved an identity that it needs to be served.
+func (c *conn) entitled() bool {
+	schemes := c.srv.cfg.Login.Schemes
+	if len(schemes) == 0 || c.proved {
+		return true
+	}
+	c.proved = slices.ContainsFunc(c.Identities(), func(id *proto.Identity) bool { return slices.Contains(schemes, id.GetScheme()) })
+	return c.proved
+}
+
+// deny answers any request of a client that is not entitled, and ends the connection.
+func (c *conn) deny(r *request) bool {
+	c.logRefusal("client is not authenticated", fmt.Sprintf("it asks for %v without an identity of the schemes %s", r.op, strings.Join(c.srv.cfg.Login.Schemes, ", ")))
+	c.srv.cfg.Audit.Add(audit.Event{
+		Session: c.session, Ids: r.ids, Operation: audit.Authenticate, Target: strings.Join(c.srv.cfg.Login.Schemes, ","), Result: audit.Failure,
+		Error: jute.SessionClosedRequireSaslAuth.Error(), Reason: "the client asked for " + r.op.String() + " without such an identity",
+	})
+	r.code, r.noZxid = jute.SessionClosedRequireSaslAuth, true
+	r.ends, r.why = true, unproved
+	c.refuseSession()
+	return c.local(r)
+}
+
+// refuseSession notes that the connection ends because the client lacks an identity. Its session is closed
+// then, if this connection has opened it, the client has proved no identity, and no request was served in
+// it. Such a session has no nodes and no watches. All others stay: a client may have resumed a session of
+// another one.
+func (c *conn) refuseSession() {
+	const address = 1 // the identity that every client has
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	c.refused = c.created && !c.used && len(*c.ids.Load()) == address
+}
+
+// closeRefused closes the session of a refused client through the log. The transaction names this connection,
+// so it does nothing if the session has been resumed on another one.
+func (c *conn) closeRefused(session jute.SessionID) {
+	// This connection has nothing in the log, so that the member takes the transaction. If it did not, the
+	// session would end at its timeout.
+	_ = c.srv.cfg.Member.Offer(&proto.Txn{
+		Session: int64(session), Conn: c.number, Op: int32(jute.OpCloseSession), Ids: *c.ids.Load(),
+	}, nil)
+}

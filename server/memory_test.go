@@ -1,0 +1,119 @@
+package server
+
+import (
+	"testing"
+
+	"rollcall/jute"
+)
+
+func TestMemoryFull(t *testing.T) {
+	m := NewMemory(1000)
+	for _, step := range []struct {
+		used          int64
+		changed, full bool
+	}{
+		{1000, false, false}, {1001, true, true}, {1001, false, true}, {1000, false, true}, {951, false, true}, {950, true, false}, {1000, false, false}, {5000, true, true}, {0, true, false},
+	} {
+		if changed := m.Note(step.used); changed != step.changed || m.Full() != step.full {
+			t.Errorf("%d used: changed %t, full %t; want %t, %t", step.used, changed, m.Full(), step.changed, step.full)
+		}
+		if limit, used, _ := m.Figures(); limit != 1000 || used != step.used {
+			t.Errorf("%d of %d, want %d of 1000", used, limit, step.used)
+		}
+	}
+	if none := NewMemory(0); none.Full() {
+		t.Error("no limit is exceeded")
+	} else if limit, used, refused := none.Figures(); limit != 0 || used != 0 || refused != 0 {
+		t.Errorf("without a limit: %d of %d, %d refused", used, limit, refused)
+	}
+}
+
+// zxid returns that of the last transaction.
+func (w *world) zxid() int64 {
+	w.state.RLock()
+	defer w.state.RUnlock()
+	return w.state.Zxid()
+}
+
+// While a member is short of memory, writes that add data are refused and take no zxid. All others go on.
+// The connection stays in order.
+func TestShortOfMemory(t *testing.T) {
+	multi := func(ops ...jute.MultiOp) raw { return jute.AppendMulti(nil, ops) }
+	op := func(of jute.Op, path, data string) jute.MultiOp {
+		return jute.MultiOp{
+			Op: of, Create: jute.CreateRequest{Path: []byte(path), Data: []byte(data), ACL: jute.OpenACL}, Delete: jute.DeleteRequest{Path: []byte(path), Version: -1},
+			SetData: jute.SetDataRequest{Path: []byte(path), Data: []byte(data), Version: -1}, Check: jute.CheckVersionRequest{Path: []byte(path), Version: -1},
+		}
+	}
+	tests := []struct {
+		name string
+		op   jute.Op
+		rec  record
+		want jute.Code
+	}{
+		{"create", jute.OpCreate, create("/b", "", 0), jute.NoRoom},
+		{"create2", jute.OpCreate2, create("/b", "", 0), jute.NoRoom},
+		{"container", jute.OpCreateContainer, create("/b", "", jute.Container), jute.NoRoom},
+		{"TTL", jute.OpCreateTTL, jute.CreateTTLRequest{CreateRequest: create("/b", "", jute.PersistentWithTTL).(jute.CreateRequest), TTL: 5}, jute.NoRoom},
+		{"longer data", jute.OpSetData, setData("/a", "12345"), jute.NoRoom},
+		{"as long", jute.OpSetData, setData("/a", "abcd"), jute.OK},
+		{"shorter", jute.OpSetData, setData("/a", "a"), jute.OK},
+		{"no node", jute.OpSetData, setData("/none", ""), jute.NoNode},
+		{"unreadable", jute.OpCreate, raw("x"), jute.MarshallingError},
+		{"unreadable multi", jute.OpMulti, raw("x"), jute.MarshallingError},
+		{"multi that creates", jute.OpMulti, multi(op(jute.OpDelete, "/a", ""), op(jute.OpCreate, "/b", "")), jute.NoRoom},
+		{"multi that grows", jute.OpMulti, multi(op(jute.OpCheck, "/a", ""), op(jute.OpSetData, "/a", "12345")), jute.NoRoom},
+		{"multi that shrinks", jute.OpMulti, multi(op(jute.OpCheck, "/a", ""), op(jute.OpSetData, "/a", "1"), op(jute.OpDelete, "/old", "")), jute.OK},
+		{"delete", jute.OpDelete, jute.DeleteRequest{Path: []byte("/old"), Version: -1}, jute.OK},
+		{"read", jute.OpGetData, getData("/a", true), jute.OK},
+		{"sync", jute.OpSync, jute.SyncRequest{Path: []byte("/")}, jute.OK},
+		{"ping", jute.OpPing, raw(""), jute.OK},
+		{"ACL", jute.OpSetACL, jute.SetACLRequest{Path: []byte("/a"), ACL: jute.OpenACL, Version: -1}, jute.OK},
+		{"close", jute.OpCloseSession, raw(""), jute.OK},
+	}
+	for name, tcp := range map[string]bool{"memory": false, "tcp": true} {
+		for _, tt := range tests {
+			t.Run(name+" "+tt.name, func(t *testing.T) {
+				memory := NewMemory(1000)
+				w := newWorld(t, tcp, func(c *Config) { c.Memory = memory })
+				c := w.connect()
+				c.must(jute.OpCreate, create("/a", "1234", 0))
+				c.must(jute.OpCreate, create("/old", "", 0))
+				memory.Note(1001)
+				zxid := w.zxid()
+				h, rest := c.call(tt.op, tt.rec)
+				if h.Err != tt.want {
+					t.Errorf("%v, want %v", h.Err, tt.want)
+				}
+				refused := tt.want == jute.NoRoom
+				if refused && (w.zxid() != zxid || h.Zxid != zxid || len(rest) != 0) {
+					t.Errorf("zxid %#x in the log and %#x in the reply, was %#x; %d bytes after the header", w.zxid(), h.Zxid, zxid, len(rest))
+				}
+				if s := w.srv.Stats(); (s.NoMemory == 1) != refused || !s.MemoryFull || s.MemoryLimit != 1000 || s.MemoryUsed != 1001 {
+					t.Errorf("%d refused; full %t, %d of %d", s.NoMemory, s.MemoryFull, s.MemoryUsed, s.MemoryLimit)
+				}
+				if tt.op != jute.OpCloseSession {
+					w.connect()
+					memory.Note(0)
+					c.must(jute.OpCreate, create("/new", "", 0))
+				}
+			})
+		}
+	}
+}
+
+// A refusal comes after the replies to earlier writes that are still on their way.
+func TestShortOfMemoryInOrder(t *testing.T) {
+	memory := NewMemory(1000)
+	w := newWorld(t, false, func(c *Config) { c.Memory = memory })
+	c := w.connect()
+	c.must(jute.OpCreate, create("/a", "1234", 0))
+	memory.Note(1001)
+	w.hold()
+	c.request(jute.OpSetData, setData("/a", "1"))
+	first := c.xid
+	c.request(jute.OpCreate, create("/b", "", 0))
+	w.release()
+	c.expect(first, jute.OK)
+	c.expect(first+1, jute.NoRoom)
+}

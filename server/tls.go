@@ -1,0 +1,193 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"rollcall/audit"
+	"rollcall/jute"
+	"rollcall/keystore"
+	"rollcall/server/stream"
+)
+
+// TLS says how clients connect over TLS.
+type TLS struct {
+	Config     *tls.Config   // nil: they cannot
+	Unified    bool          // Serve takes TLS too, and tells it from plain connections by the first byte
+	Detection  time.Duration // how long that byte may take; default 5 s, ZooKeeper's
+	Handshakes int           // TLS handshakes under way, above which the oldest silent one is dropped; default 4,096
+}
+
+// Defaults of TLS.
+const (
+	DefaultDetection = 5 * time.Second
+	// DefaultHandshakes bounds the memory of clients that have proved nothing. A handshake was measured to
+	// hold 37 KB if the client has sent little, and 165 KB if it has sent all of maxHandshakeBytes. That is
+	// 150 MiB for all of them, or 650 MiB. So many handshakes take a processor some seconds,
+	// and a client that is refused tries another member.
+	DefaultHandshakes = 4096
+)
+
+const (
+	// refusalPause is the time between two lines about failed handshakes, or logins, because a stranger may retry
+	// for ever.
+	refusalPause = time.Second
+	// tlsRecord is the first byte of a TLS handshake. Plain connections begin with a length, whose first
+	// byte is 0, or with a letter.
+	tlsRecord = 22
+)
+
+// secure is the server's side of TLS.
+type secure struct {
+	cfg      TLS
+	config   *tls.Config
+	turns    turns
+	places   tlsPlaces
+	refusals refusals
+}
+
+func newSecure(cfg TLS) (*secure, error) {
+	if cfg.Config == nil {
+		return nil, nil
+	}
+	if cfg.Detection < 0 || cfg.Handshakes < 0 {
+		return nil, fmt.Errorf("server: a limit of TLS is negative: %v, %d", cfg.Detection, cfg.Handshakes)
+	}
+	cfg.Detection = cmp.Or(cfg.Detection, DefaultDetection)
+	cfg.Handshakes = cmp.Or(cfg.Handshakes, DefaultHandshakes)
+	s := &secure{cfg: cfg, turns: newTurns(), places: tlsPlaces{limit: cfg.Handshakes}}
+	s.config = cfg.Config.Clone()
+	find := s.config.GetConfigForClient
+	s.config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if err := hello.Conn.(*turnSocket).begin(); err != nil {
+			return nil, err
+		}
+		if find == nil {
+			return nil, nil
+		}
+		return find(hello)
+	}
+	return s, nil
+}
+
+// secured has a connection speak TLS if it has to, and reports whether it goes on. It returns when the
+// handshake of TLS is done.
+func (c *conn) secured(sock net.Conn) bool {
+	s := c.srv.secure
+	if s == nil || !c.port.secure && !s.cfg.Unified {
+		return true
+	}
+	if !c.port.secure {
+		c.stream.Limit(min(s.cfg.Detection, c.srv.cfg.Limits.Handshake), handshakeLate)
+		first, err := stream.FirstByte(sock)
+		if err != nil {
+			return c.stream.Lost(err)
+		}
+		c.stream.Limit(c.srv.cfg.Limits.Handshake-time.Since(c.stream.Begun()), handshakeLate)
+		if first != tlsRecord {
+			return true
+		}
+	}
+	return c.shakeHands(s, sock)
+}
+
+// shakeHands makes the handshake of TLS, if there is a place for it.
+func (c *conn) shakeHands(s *secure, sock net.Conn) bool {
+	mine, loser := s.places.take(c)
+	if mine == nil {
+		c.stream.Drop(tlsCrowded)
+		s.refused(c, errFull)
+		return false
+	}
+	if loser != nil {
+		loser.conn.stream.Drop(tlsCrowded)
+	}
+	err := c.handshakeAt(s, mine, sock)
+	if mine.leave() {
+		err = errCrowded
+	}
+	if err != nil {
+		c.stream.Drop(tlsFailed) // unless it has ended
+		s.refused(c, err)
+	}
+	return err == nil
+}
+
+// handshakeAt makes the handshake of TLS at a place.
+func (c *conn) handshakeAt(s *secure, at *tlsPlace, sock net.Conn) error {
+	ctx := c.stream.Context()
+	below := &turnSocket{Conn: sock, turns: s.turns, place: at, ended: ctx.Done()}
+	own := tls.Server(below, s.config)
+	if !c.stream.Wrap(own) {
+		return context.Canceled
+	}
+	err := own.HandshakeContext(ctx)
+	below.finish()
+	if err != nil {
+		return err
+	}
+	return c.certify(own)
+}
+
+// refused puts a failed handshake into the audit log, and logs why it failed. It does neither if the client just
+// went away, as a probe of the port does, or if the handshake took too long.
+func (s *secure) refused(c *conn, err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
+		return
+	}
+	err = keystore.Explained(err)
+	if !errors.Is(err, errFull) && !errors.Is(err, errCrowded) { // these say nothing of who the client is
+		c.srv.cfg.Audit.Add(audit.Event{Address: c.addr.String(), Operation: audit.Authenticate, Target: "tls", Result: audit.Failure, Error: err.Error()})
+	}
+	if unlogged, due := s.refusals.due(time.Now()); due {
+		c.srv.log.Warn("a client's TLS handshake failed", "client", c.addr, "err", err, "unlogged", unlogged)
+	}
+}
+
+// certify notes what operators see of TLS, and makes the subject of a client's certificate an identity, if it
+// has shown one. If that is the configured SuperSubject, the connection gets the super user's identity too.
+func (c *conn) certify(sock *tls.Conn) error {
+	state := sock.ConnectionState()
+	c.stream.Lock()
+	c.tlsVersion, c.cipher = keystore.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
+	c.stream.Unlock()
+	chains := state.VerifiedChains
+	if len(chains) == 0 {
+		return nil
+	}
+	c.subject = keystore.Subject(chains[0][0])
+	code := c.identify("x509", c.subject)
+	if c.subject == c.srv.cfg.SuperSubject && code == jute.OK {
+		code = c.identify("super", c.subject)
+	}
+	if code != jute.OK {
+		return fmt.Errorf("server: the certificate's subject has over %d bytes", maxIdentityBytes)
+	}
+	return nil
+}
+
+// refusals limits the lines about failed handshakes, or logins.
+type refusals struct {
+	mu      sync.Mutex
+	next    time.Time
+	skipped int
+}
+
+// due reports whether a line is due at now, and how many there were since the last one that were not.
+func (r *refusals) due(now time.Time) (skipped int, due bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Before(r.next) {
+		r.skipped++
+		return 0, false
+	}
+	skipped, r.skipped, r.next = r.skipped, 0, now.Add(refusalPause)
+	return skipped, true
+}

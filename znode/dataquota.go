@@ -1,0 +1,19 @@
+package znode
+
+// The rule DataQuota bounds the bytes of all paths and data. Past it, a create or setData that adds
+// bytes is refused with NoRoom. An operation of a multi is checked after the operations before
+// it, so a multi may make the room that it needs. Everything else goes on, also in a state that is past
+// the quota already, because the leader's quota has become smaller. The rule holds for the super user,
+// too. ACLs and sessions do not count, nor does the data of /zookeeper/config.
+
+// DataUsed returns the bytes that count against Rules.DataQuota: those of all paths and data, except
+// the data of /zookeeper/config. That text is not in the log, so a refusal must not depend on it.
+func (s *State) DataUsed() int64 {
+	return s.dataSize - int64(len(s.get(configPath).data))
+}
+
+// overfills reports whether the quota of all data forbids a change that adds so many bytes. It is not
+// for the data of /zookeeper/config: members may have texts of different lengths there.
+func (s *State) overfills(added int) bool {
+	return s.term.DataQuota > 0 && added > 0 && uint64(s.DataUsed())+uint64(added) > s.term.DataQuota
+}
