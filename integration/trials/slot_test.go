@@ -28,6 +28,8 @@ const (
 	patience = time.Minute
 	// answers is how long a connection may take for all its requests.
 	answers = 10 * time.Second
+	// snapshots is how many a member has at least, so that some trials damage one that it does not need.
+	snapshots = 2
 	// look is the interval at which it is asked.
 	look = 10 * time.Millisecond
 )
@@ -72,9 +74,9 @@ func castOfOne(t *testing.T, store string, rng *rand.Rand) cast {
 	e := process.StartEnsemble(t, config(1, store))
 	c := cast{members: e.Members, want: map[string]string{}}
 	m := e.Members[0]
-	for range 2 {
+	for n := range snapshots {
 		create(t, m, rng, c.want, 150)
-		awaitSnapshot(t, m)
+		awaitSnapshots(t, m, n+1)
 	}
 	create(t, m, rng, c.want, 60)
 	e.KillAll()
@@ -90,9 +92,11 @@ func castOfThree(t *testing.T, store string, rng *rand.Rand) cast {
 	leader := e.Settle()
 	e.Joined() // the second and the third member of the trials must elect a leader
 	c := cast{want: map[string]string{}}
-	create(t, leader, rng, c.want, 150)
-	for _, m := range e.Members {
-		awaitSnapshot(t, m)
+	for n := range snapshots {
+		create(t, leader, rng, c.want, 150)
+		for _, m := range e.Members {
+			awaitSnapshots(t, m, n+1)
+		}
 	}
 	create(t, leader, rng, c.want, 30)
 	behind, ahead := e.Members[leader.ID%3], e.Members[(leader.ID+1)%3]
@@ -257,22 +261,18 @@ func readOnce(m *process.Member, want map[string]string) error {
 	return nil
 }
 
-// awaitSnapshot waits until a member has a snapshot that it did not have before.
-func awaitSnapshot(t *testing.T, m *process.Member) {
+// awaitSnapshots waits until a member has n snapshots.
+func awaitSnapshots(t *testing.T, m *process.Member, n int) {
 	t.Helper()
-	list := func() string {
+	has := func() int {
 		var all []string
-		found, _ := filepath.Glob(filepath.Join(m.Data, "*", "*", "state.bin")) // the pattern is valid
-		deeper, _ := filepath.Glob(filepath.Join(m.Data, "*", "*", "*", "state.bin"))
-		for _, path := range append(found, deeper...) {
-			if !strings.Contains(path, ".tmp") {
-				all = append(all, path)
-			}
+		for _, pattern := range []string{filepath.Join("*", "*"), filepath.Join("*", "*", "*")} {
+			found, _ := filepath.Glob(filepath.Join(m.Data, pattern, "state.bin")) // the pattern is valid
+			all = append(all, found...)
 		}
-		return strings.Join(all, " ")
+		return len(slices.DeleteFunc(all, func(path string) bool { return strings.Contains(path, ".tmp") }))
 	}
-	before := list()
-	if err := process.Until(t.Context(), "a snapshot", func() bool { return list() != "" && (list() != before || before != "") }); err != nil {
+	if err := process.Until(t.Context(), fmt.Sprintf("%d snapshots", n), func() bool { return has() >= n }); err != nil {
 		t.Fatal(err)
 	}
 }
