@@ -21,9 +21,9 @@ import (
 	"rollcall/integration/process"
 )
 
-// elsewhere are the blocks of docs/security.md that TestSecurityPage does not run, by their first lines, with
+// outsideSecurity are the blocks of docs/security.md that TestSecurityPage does not run, by their first lines, with
 // the reason.
-var elsewhere = map[string]string{
+var outsideSecurity = map[string]string{
 	"old=$(kubectl get secret rollcall-secret -o jsonpath='{.data.secret}' | base64 -d)": "needs Kubernetes",
 	"umask 077":                    "TestEnsemble runs it, in containers",
 	"zookeeper.client.secure=true": "clients.TestZkCLITLS has such a file",
@@ -35,7 +35,7 @@ var elsewhere = map[string]string{
 // run: a secret and its rotation, certificates, TLS for clients, renewal, revocation, users and passwords. A
 // session goes on meanwhile.
 func TestSecurityPage(t *testing.T) {
-	p := newPage(t)
+	p := newPage(t, "security.md", outsideSecurity)
 	session := connect(t, p.Addresses(p.Members[1]), "/kept")
 
 	p.makeSecret()
@@ -73,19 +73,21 @@ func TestSecurityPage(t *testing.T) {
 	p.wantAll()
 }
 
-// page is docs/security.md with the members on which its commands run.
+// page is a page of docs with the members on which its commands run.
 type page struct {
 	*process.Ensemble
 	t      *testing.T
+	name   string
 	dir    string                     // stands for /root, and for where the administrator works
 	path   string                     // PATH, with rollcall
 	owner  string                     // flags of install
 	blocks map[string][]string        // by section
 	used   map[string]bool            // blocks
+	others map[string]string          // blocks that are not run, by their first lines, with the reason
 	ports  map[*process.Member]string // for clients over TLS
 }
 
-func newPage(t *testing.T) *page {
+func newPage(t *testing.T, name string, others map[string]string) *page {
 	t.Helper()
 	dir := t.TempDir()
 	binary, err := process.Build(dir)
@@ -97,10 +99,10 @@ func newPage(t *testing.T) *page {
 		t.Fatal(err)
 	}
 	p := &page{
-		t: t, dir: dir, path: filepath.Dir(binary) + ":" + os.Getenv("PATH"), owner: "-o " + me.Uid + " -g " + me.Gid,
-		blocks: blocksOf(text(t, "../../docs/security.md")), used: map[string]bool{}, ports: map[*process.Member]string{},
+		t: t, name: name, others: others, dir: dir, path: filepath.Dir(binary) + ":" + os.Getenv("PATH"), owner: "-o " + me.Uid + " -g " + me.Gid,
+		blocks: blocksOf(text(t, filepath.Join("../../docs", name))), used: map[string]bool{}, ports: map[*process.Member]string{},
 	}
-	p.Ensemble = process.StartEnsemble(t, process.Config{Binary: binary, Size: 3, Tick: 200 * time.Millisecond, Lines: "maxSessionTimeout=15000\n"})
+	p.Ensemble = process.StartEnsemble(t, process.Config{Binary: binary, Size: 3, Tick: 200 * time.Millisecond, Lines: "maxSessionTimeout=15000\n" + process.AnyHTTP})
 	for _, m := range p.Members {
 		p.ports[m] = fmt.Sprint(process.FreePort(t).Port)
 		if err := os.Mkdir(p.etc(m), 0o700); err != nil {
@@ -141,7 +143,7 @@ func (p *page) block(section string, n int) []string {
 	p.t.Helper()
 	list := p.blocks[section]
 	if len(list) < n {
-		p.t.Fatalf("docs/security.md has no block %d in its section %q", n, section)
+		p.t.Fatalf("docs/%s has no block %d in its section %q", p.name, n, section)
 	}
 	p.used[list[n-1]] = true
 	return strings.Split(strings.TrimSuffix(list[n-1], "\n"), "\n")
@@ -153,8 +155,8 @@ func (p *page) wantAll() {
 	for _, section := range slices.Sorted(maps.Keys(p.blocks)) {
 		for i, block := range p.blocks[section] {
 			first, _, _ := strings.Cut(block, "\n")
-			if p.used[block] == (elsewhere[first] != "") {
-				p.t.Errorf("block %d of section %q, %q: run here %t, and elsewhere %q", i+1, section, first, p.used[block], elsewhere[first])
+			if p.used[block] == (p.others[first] != "") {
+				p.t.Errorf("block %d of section %q, %q: run here %t, and elsewhere %q", i+1, section, first, p.used[block], p.others[first])
 			}
 		}
 	}
@@ -171,7 +173,7 @@ var raftAddress = regexp.MustCompile(`(?m)^server\.(\d)=([^:]+):\d+:(\d+)$`)
 func (p *page) fit(m *process.Member, text string) string {
 	p.t.Helper()
 	pairs := []string{
-		"/etc/rollcall", p.etc(m), "/root", p.dir, "-o rollcall -g rollcall", p.owner,
+		"/etc/rollcall", p.etc(m), "/var/lib/rollcall", m.Data, "/root", p.dir, "-o rollcall -g rollcall", p.owner, "runuser -u rollcall -- ", "",
 		"zk1.example.org:2281", p.secure(m), "secureClientPort=2281", "secureClientPort=" + p.ports[m],
 	}
 	for _, match := range raftAddress.FindAllStringSubmatch(p.config(m), -1) {
