@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -41,11 +42,11 @@ func addrOf(w *world) string {
 }
 
 // A port that takes both serves plain connections and those over TLS. A plain one gets into a loop as on a
-// port of its own. A client that sends nothing is not waited for.
+// port of its own.
 func TestUnifiedPort(t *testing.T) {
 	a := newAuthority(t)
 	w := newWorld(t, true, func(c *Config) {
-		c.TLS = TLS{Config: a.tlsConfig(), Unified: true, Detection: 300 * time.Millisecond}
+		c.TLS = TLS{Config: a.tlsConfig(), Unified: true, Detection: patience}
 	})
 	addr := addrOf(w)
 	plain := w.connect()
@@ -67,18 +68,23 @@ func TestUnifiedPort(t *testing.T) {
 	if len(page) != 2 || page[0].TLS != "" || page[0].Cipher != "" || page[1].TLS != "TLSv1.3" || !strings.HasPrefix(page[1].Cipher, "TLS_") {
 		t.Errorf("operators see %+v", page)
 	}
-	silent, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	if _, err := silent.Read(make([]byte, 1)); err == nil {
-		t.Error("a client that sends nothing is answered")
-	}
-	waitFor(t, func() bool { return w.srv.Stats().Ended["handshake_timeout"] == 1 })
 	if secure, plain := inLoop(w, secure), inLoop(w, plain); secure || plain != (runtime.GOOS == "linux") {
 		t.Errorf("in a loop: TLS %t, plain %t; want false, %t", secure, plain, (runtime.GOOS == "linux"))
 	}
+}
+
+// A port that takes both does not wait for a client that sends nothing.
+func TestUnifiedPortWaitsForTheFirstByte(t *testing.T) {
+	const detection = 300 * time.Millisecond
+	w := newWorld(t, true, func(c *Config) {
+		c.TLS = TLS{Config: newAuthority(t).tlsConfig(), Unified: true, Detection: detection}
+		c.Limits.Handshake = 2 * patience
+	})
+	began, silent := time.Now(), w.open()
+	if _, err := silent.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) < detection {
+		t.Errorf("a client that sends nothing gets %v after %v, want the end after %v", err, time.Since(began), detection)
+	}
+	waitFor(t, func() bool { return w.srv.Stats().Ended["handshake_timeout"] == 1 })
 }
 
 // inLoop reports whether a loop serves a client's connection.
@@ -153,32 +159,37 @@ func TestStrangersKeepNoTurn(t *testing.T) {
 // A handshake waits for its turn, and gets it when another one has signed. If there is none in time, the
 // connection ends.
 func TestHandshakesTakeTurns(t *testing.T) {
-	a := newAuthority(t)
-	w := newWorld(t, true, func(c *Config) {
-		c.TLS, c.Limits.Handshake = TLS{Config: a.tlsConfig(), Unified: true}, 500*time.Millisecond
-	})
-	addr, turns := addrOf(w), w.srv.secure.turns
-	for range cap(turns) {
-		turns <- struct{}{}
-	}
-	if _, err := a.secureDial(addr); err == nil {
-		t.Error("a handshake does not wait for its turn")
-	}
-	waitFor(t, func() bool { return w.srv.Stats().Ended["handshake_timeout"] == 1 })
-	waits := make(chan error, 1)
-	go func() {
-		c, err := a.secureDial(addr)
-		if err == nil {
-			_ = c.Close()
+	synctest.Test(t, func(t *testing.T) {
+		w, config, _ := bubble(t, func(*TLS) {})
+		turns := w.srv.secure.turns
+		for range cap(turns) {
+			turns <- struct{}{}
 		}
-		waits <- err
-	}()
-	waitFor(t, func() bool { return underWay(w) == 1 })
-	<-turns
-	if err := <-waits; err != nil {
-		t.Errorf("when there is a turn: %v", err)
-	}
-	waitFor(t, func() bool { return len(turns) == cap(turns)-1 })
+		if err := tls.Client(w.dial(), config).Handshake(); err == nil {
+			t.Error("a handshake does not wait for its turn")
+		}
+		synctest.Wait()
+		if n := w.srv.Stats().Ended["handshake_timeout"]; n != 1 {
+			t.Errorf("%d handshakes took too long, want 1", n)
+		}
+		waits := make(chan error, 1)
+		go func() { waits <- tls.Client(w.dial(), config).Handshake() }()
+		synctest.Wait()
+		if n := underWay(w); n != 1 || len(waits) != 0 {
+			t.Errorf("%d handshakes are under way, and %d are done, want 1 and none", n, len(waits))
+		}
+		<-turns
+		if err := <-waits; err != nil {
+			t.Errorf("when there is a turn: %v", err)
+		}
+		synctest.Wait()
+		if n := len(turns); n != cap(turns)-1 {
+			t.Errorf("%d turns are held, want %d", n, cap(turns)-1)
+		}
+		for len(turns) > 0 {
+			<-turns
+		}
+	})
 }
 
 // underWay returns how many handshakes have a place.
@@ -422,6 +433,7 @@ func TestHandshakeOfTooManyBytes(t *testing.T) {
 // and goes away is not.
 func TestFailedHandshakesAreLogged(t *testing.T) {
 	a := newAuthority(t)
+	began := time.Now()
 	var log bytes.Buffer
 	lines := newAuditLines(t)
 	w := newWorld(t, true, func(c *Config) {
@@ -441,7 +453,7 @@ func TestFailedHandshakesAreLogged(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return w.srv.Stats().Ended["tls_failed"] == 3 })
-	if n := strings.Count(log.String(), "a client's TLS handshake failed"); n != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") || !strings.Contains(log.String(), "didn't provide a certificate") {
+	if n := strings.Count(log.String(), "a client's TLS handshake failed"); n == 0 || n > 1+int(time.Since(began)/refusalPause) || !strings.Contains(log.String(), "client=127.0.0.1:") || !strings.Contains(log.String(), "didn't provide a certificate") {
 		t.Errorf("%d lines:\n%s", n, &log)
 	}
 	const line = `"address":"127.0.0.1","operation":"authenticate","target":"tls","result":"failure","error":"tls: client didn't provide a certificate"`

@@ -392,40 +392,42 @@ func manyWatches(request func(paths []string) record) (frames [][]byte, counts [
 // Case 240: a client comes back with 100,000 watches. All are set, each fires once, and all of them
 // go with the connection.
 func TestManyWatches(t *testing.T) {
-	w := newWorld(t, false, nil)
-	c, k := w.connect(), w.connect()
-	frames, counts := manyWatches(func(paths []string) record {
-		return jute.SetWatches2{Data: [][]byte{}, Exist: pathList(paths), Child: [][]byte{}, Persistent: [][]byte{}, Recursive: pathList(paths[:1])}
-	})
-	if len(frames) < 30 {
-		t.Fatalf("%d requests", len(frames))
-	}
-	go func() {
-		for _, b := range frames {
-			_, _ = c.Write(b)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c, k := w.connect(), w.connect()
+		frames, counts := manyWatches(func(paths []string) record {
+			return jute.SetWatches2{Data: [][]byte{}, Exist: pathList(paths), Child: [][]byte{}, Persistent: [][]byte{}, Recursive: pathList(paths[:1])}
+		})
+		if len(frames) < 30 {
+			t.Fatalf("%d requests", len(frames))
 		}
-	}()
-	for i := range frames {
-		c.expect(int32(i+1), jute.OK)
-	}
-	if n := w.watches(); n != 100_000 {
-		t.Errorf("%d watches", n)
-	}
-	k.must(jute.OpCreate, create("/services", "", 0))
-	k.must(jute.OpCreate, create("/services/a-service-with-a-name", "", 0))
-	k.must(jute.OpCreate, create("/services/a-service-with-a-name/instances", "", 0))
-	for _, n := range []int{counts[0] + 5, 99_999} {
-		path := fmt.Sprintf("/services/a-service-with-a-name/instances/%07d", n)
-		k.must(jute.OpCreate, create(path, "", 0))
-		k.must(jute.OpSetData, setData(path, ""))
-		c.expectEvent(jute.EventNodeCreated, path)
-	}
-	c.must(jute.OpPing)
-	if n := w.watches(); n != 100_000-2 {
-		t.Errorf("%d watches", n)
-	}
-	_ = c.Close()
-	waitFor(t, func() bool { return w.watches() == 0 })
+		go func() {
+			for _, b := range frames {
+				_, _ = c.Write(b)
+			}
+		}()
+		for i := range frames {
+			c.expect(int32(i+1), jute.OK)
+		}
+		if n := w.watches(); n != 100_000 {
+			t.Errorf("%d watches", n)
+		}
+		k.must(jute.OpCreate, create("/services", "", 0))
+		k.must(jute.OpCreate, create("/services/a-service-with-a-name", "", 0))
+		k.must(jute.OpCreate, create("/services/a-service-with-a-name/instances", "", 0))
+		for _, n := range []int{counts[0] + 5, 99_999} {
+			path := fmt.Sprintf("/services/a-service-with-a-name/instances/%07d", n)
+			k.must(jute.OpCreate, create(path, "", 0))
+			k.must(jute.OpSetData, setData(path, ""))
+			c.expectEvent(jute.EventNodeCreated, path)
+		}
+		c.must(jute.OpPing)
+		if n := w.watches(); n != 100_000-2 {
+			t.Errorf("%d watches", n)
+		}
+		_ = c.Close()
+		waitFor(t, func() bool { return w.watches() == 0 })
+	})
 }
 
 // A client that missed 100,000 changes gets all their events, in order, although it reads only

@@ -568,7 +568,7 @@ func (c *client) expectEvent(t jute.EventType, path string) int64 {
 }
 
 // soon is how long a connection may take to end. It is much shorter than the idle timeout.
-const soon = 3 * time.Second
+const soon = 8 * time.Second
 
 // expectClosed reads the end of the connection, with no byte before it.
 func (c *client) expectClosed() {
