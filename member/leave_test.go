@@ -223,6 +223,7 @@ func TestDrainedLeaderHandsOverLater(t *testing.T) {
 		}
 		e.Resume(heir)
 		e.Wait("the heir leads", 2*time.Minute, func() bool { return e.Leader() == heir })
+		time.Sleep(time.Second) // the drained member looks every few milliseconds whether it still leads
 		for want, n := range map[string]int{"this member is drained and leads": 1, "this member is drained and was the leader": 1} {
 			if got := strings.Count(log.String(), want); got != n {
 				t.Errorf("logged %q %d times, want %d:\n%s", want, got, n, log.String())
