@@ -20,7 +20,7 @@ var floors = [][]string{
 	{"sessiontracker", "znode", "tally", "logs", "logs/logtest"},
 	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
 	{"quorum/wire"},
-	{"quorum", "leader", "follower", "server", "client", "view"},
+	{"quorum", "leader", "follower", "server", "client", "view", "backup"},
 	{"admin", "cli/subtree", "cli/shell"},
 	{"config"},
 	{"member", "bench", "cli"},

@@ -1,0 +1,10 @@
+// Package backup owns the format of backups: one file with the whole state of an ensemble at one index of its
+// log.
+//
+//   - Head: what a backup says of itself. It is the first line of the file, as JSON.
+//   - Writer and Reader: the framing of the state, with checksums and an end.
+//   - Paced: a writer at a bounded rate.
+//   - Part: a file that has its name once it is whole.
+//
+// The state itself is a stream of package znode. The package has no goroutines and no locks.
+package backup

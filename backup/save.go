@@ -1,0 +1,86 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// partSuffix ends the name of a file that is not whole yet.
+const partSuffix = ".part"
+
+// suffix ends the name of a backup that this package names.
+const suffix = ".backup"
+
+// fileMode is for the owner alone: a backup has the passwords of sessions and all data.
+const fileMode = 0o600
+
+// Name returns the name of a backup, with the time and the index in its head. Names sort by time.
+func Name(h Head) string { return nameAfter("rollcall-", h) }
+
+func nameAfter(prefix string, h Head) string {
+	return fmt.Sprintf("%s%s-%d%s", prefix, h.Time.UTC().Format(timeInName), h.Index, suffix)
+}
+
+// timeInName is the time in the name of a backup.
+const timeInName = "20060102T150405Z"
+
+// ErrExists says that there is a file of that name.
+var ErrExists = errors.New("there is such a file already; name another one, or remove it")
+
+// Part is a file that is being written. It gets its name by Commit. Until then its name ends in .part.
+type Part struct {
+	*os.File
+	dir string
+}
+
+// Create makes a file in dir that is to become a backup. name is a part of its name meanwhile.
+func Create(dir, name string) (*Part, error) {
+	f, err := os.CreateTemp(dir, name+".*"+partSuffix)
+	if err != nil {
+		return nil, err
+	}
+	return &Part{f, dir}, f.Chmod(fileMode)
+}
+
+// Commit makes the file durable under a name in its folder. After an error there is no file.
+func (p *Part) Commit(name string) error {
+	path := filepath.Join(p.dir, name)
+	err := errors.Join(p.Sync(), p.Close())
+	if err == nil {
+		err = free(path)
+	}
+	if err == nil {
+		err = os.Rename(p.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(p.Name()))
+	}
+	return syncDir(p.dir)
+}
+
+// Abort removes the file.
+func (p *Part) Abort() error { return errors.Join(p.Close(), os.Remove(p.Name())) }
+
+// free returns an error if there is something at path.
+func free(path string) error {
+	switch _, err := os.Lstat(path); {
+	case err == nil:
+		return fmt.Errorf("%s: %w", path, ErrExists)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	default:
+		return err
+	}
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,65 @@
+package backup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A file has its name once it is committed, is readable for its owner alone, and replaces no other file.
+func TestSave(t *testing.T) {
+	dir := t.TempDir()
+	name := Name(someHead())
+	if name != "rollcall-20260102T030405Z-7.backup" {
+		t.Errorf("name %s", name)
+	}
+	p, err := Create(dir, "rollcall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.WriteString("whole"); err != nil {
+		t.Fatal(err)
+	}
+	if names := namesIn(t, dir); len(names) != 1 || !strings.HasSuffix(names[0], partSuffix) {
+		t.Errorf("before it is whole there is %q", names)
+	}
+	if err := p.Commit(name); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	info, statErr := os.Stat(filepath.Join(dir, name))
+	if err != nil || statErr != nil || string(text) != "whole" || info.Mode().Perm() != 0o600 {
+		t.Errorf("%q: %v, %v, %v", text, info.Mode(), err, statErr)
+	}
+	second, err := Create(dir, "rollcall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Commit(name); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), name) {
+		t.Errorf("a second one of the same name: %v", err)
+	}
+	third, err := Create(dir, "rollcall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := third.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if names := namesIn(t, dir); len(names) != 1 || names[0] != name {
+		t.Errorf("left are %q", names)
+	}
+}
+
+func namesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
