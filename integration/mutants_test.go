@@ -163,8 +163,8 @@ var mutants = []mutant{
 		here, within200,
 	},
 	{
-		"cursor lost in the snapshot", "znode/snapshot.go",
-		"b.u64(m.cursor)", "b.u64(0)",
+		"cursor lost in the snapshot", "znode/sections.go",
+		"p.u64(m.Cursor)", "p.u64(0)",
 		here, within200,
 	},
 	{
@@ -403,18 +403,18 @@ var mutants = []mutant{
 		"./quorum", "TestDamaged",
 	},
 	{
-		"snapshot that an older member cannot read", "znode/snapshot.go",
-		"case lowest >= stepsFormat || c.unswept.n > 0:", "case true:",
+		"snapshot that an older member cannot read", "znode/image.go",
+		"case lowest >= stepsFormat:", "case true:",
 		"./znode", "TestSnapshotVersions",
 	},
 	{
-		"ends left out of the snapshot", "znode/snapshot.go",
-		"case lowest >= KillFormat || c.ends.count > 0:", "case false:",
+		"ends left out of the snapshot", "znode/image.go",
+		"case lowest >= KillFormat:", "case false:",
 		"./znode", "TestSnapshotVersions",
 	},
 	{
-		"rules left out of the snapshot", "znode/snapshot.go",
-		"case lowest >= saslFormat || c.term.late():", "case false:",
+		"rules left out of the snapshot", "znode/image.go",
+		"case lowest >= saslFormat:", "case false:",
 		"./znode", "TestSnapshotVersions",
 	},
 	{

@@ -20,7 +20,7 @@ import (
 // big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 5        // the newest version that can be read; content.version says which one is written
+	snapshotVersion = 5        // the newest version that can be read; Head.version says which one is written
 	unsweptVersion  = 3        // the first version that records ended sessions with nodes left
 	endsVersion     = 4        // the first version that records how sessions ended
 	saslVersion     = 5        // the first version that records the rules SASL and DataQuota
@@ -187,6 +187,13 @@ func (b *blockReader) corrupt(format string, args ...any) {
 		b.err = fmt.Errorf("%w: "+format, append([]any{ErrCorrupt}, args...)...)
 	}
 	b.rest = nil
+}
+
+// fail makes err, if it is one, the first error.
+func (b *blockReader) fail(err error) {
+	if err != nil && b.err == nil {
+		b.err, b.rest = err, nil
+	}
 }
 
 // fill reads len(p) bytes into p.

@@ -127,63 +127,6 @@ func (e *End) hash() uint64 {
 	return xxhash.Sum64(p)
 }
 
-// writeEnds writes how many ends were ever kept, then those that still are, oldest first. It
-// returns the sum of their hashes.
-func (c *content) writeEnds(b *blockWriter) (sum uint64) {
-	b.u64(c.ends.count)
-	b.u64(uint64(c.ends.kept.n))
-	for _, e := range c.ends.kept.all() {
-		b.u64(uint64(e.Session))
-		b.text(e.Address)
-		b.u32(e.Member)
-		b.u32(e.Leader)
-		b.u64(e.Term)
-		b.u64(uint64(e.AtMs))
-		b.u64(uint64(e.Zxid))
-		b.u32(uint32(e.Reason))
-		b.u64(uint64(e.Silent))
-		b.u32(uint32(e.Timeout / time.Millisecond))
-		b.u32(uint32(e.Ephemerals))
-		b.text(e.By)
-		sum += e.hash()
-	}
-	return sum
-}
-
-// readEnds reads what writeEnds wrote.
-func (f *filler) readEnds() {
-	b, last := f.b, int64(0)
-	f.ends.count = b.u64()
-	n := b.u64()
-	if n > min(f.ends.count, maxEnds) || n == 0 && f.ends.count > 0 {
-		b.corrupt("%d of %d ends of sessions", n, f.ends.count)
-		return
-	}
-	for i := range n {
-		e := f.readEnd()
-		e.Number = f.ends.count - n + 1 + i
-		if !e.sound() || e.Zxid <= last || e.Zxid > f.zxid || uint64(e.Session) > f.members[uint64(e.Session)>>56].highest {
-			b.corrupt("end %d, of session %v, does not follow the one before", e.Number, e.Session)
-			return
-		}
-		f.ends.put(f.gen, e)
-		last = e.Zxid
-	}
-}
-
-func (f *filler) readEnd() *End {
-	b := f.b
-	e := &End{Session: jute.SessionID(b.u64()), Address: b.text(), Member: b.u32(), Leader: b.u32(), Term: b.u64(), AtMs: int64(b.u64()), Zxid: int64(b.u64())}
-	if reason := b.u32(); reason <= uint32(Killed) {
-		e.Reason = Reason(reason)
-	}
-	e.Silent = time.Duration(b.u64())
-	e.Timeout = time.Duration(b.u32()) * time.Millisecond
-	e.Ephemerals = int(b.u32())
-	e.By = b.text()
-	return e
-}
-
 // sound reports whether e can be in a state.
 func (e *End) sound() bool {
 	switch {

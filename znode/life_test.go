@@ -290,9 +290,9 @@ func TestCandidatesAfterFailedMulti(t *testing.T) {
 func nodesOf(t *testing.T, s *State) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	out := newBlockWriter(&b, snapshotVersion)
-	s.writeNodes(out)
-	if err := out.close(); err != nil {
+	out := newSections(&b, &Head{Version: snapshotVersion})
+	s.walk(s.get(rootPath), func(n *node) bool { out.node(n); return true })
+	if err := out.finish(0); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

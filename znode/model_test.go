@@ -174,6 +174,7 @@ func (d *drive) checkAll() {
 	checkInvariants(d.w.t, d.w.s())
 	checkInvariants(d.w.t, d.w.states[1])
 	d.compare()
+	checkImage(d.w.t, d.w.s())
 }
 
 // catchUp makes a state from the last copy and the log after it, or from the whole log if there is

@@ -96,7 +96,7 @@ func TestFormatBeforeSASL(t *testing.T) {
 	if got, want := w.s().Term().Rules, (Rules{TTLNodes: true}); got != want {
 		t.Errorf("rules %+v, want %+v", got, want)
 	}
-	if v := w.s().version(); v >= saslVersion {
+	if v := w.s().head().Version; v >= saslVersion {
 		t.Errorf("snapshot version %d", v)
 	}
 	for _, rules := range []Rules{{SASL: true}, {DataQuota: 5}} {
@@ -105,7 +105,7 @@ func TestFormatBeforeSASL(t *testing.T) {
 		if got := w.s().Term().Rules; got != rules {
 			t.Errorf("rules %+v, want %+v", got, rules)
 		}
-		if v := w.s().version(); v != saslVersion {
+		if v := w.s().head().Version; v != saslVersion {
 			t.Errorf("%+v: snapshot version %d, want %d, the first that has them", rules, v, saslVersion)
 		}
 	}

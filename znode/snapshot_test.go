@@ -266,39 +266,52 @@ func (f *forged) end(number endNumber) *End {
 	return &spoilt
 }
 
+// forgedHead returns the head, with the counts of the spoilt lists.
+func (f *forged) forgedHead() Head {
+	h := f.head()
+	h.Version, h.Nodes = snapshotVersion, uint64(len(f.nodes))+f.more
+	return h
+}
+
 func (f *forged) bytes(t *testing.T) []byte {
 	var out bytes.Buffer
-	b := newBlockWriter(&out, snapshotVersion)
-	f.writeProgress(b)
-	f.writeLateRules(b)
-	f.writeMembers(b)
-	f.sessionSum = f.writeSessions(b)
-	f.writeUnswept(b)
-	f.ends.sum = f.writeEnds(b)
-	b.u64(uint64(len(f.nodes)) + f.more)
-	lists := map[*acl]uint32{}
-	f.nodeSum = 0
+	h := f.forgedHead()
+	p := newSections(&out, &h)
+	f.nodeSum, f.sessionSum, f.ends.sum = 0, 0, 0
+	for _, s := range f.sessions.all() {
+		p.session(s)
+		f.sessionSum += s.hash()
+	}
+	for _, id := range f.unsweptIDs() {
+		p.ended(id)
+	}
+	for _, e := range f.ends.kept.all() {
+		p.end(e)
+		f.ends.sum += e.hash()
+	}
 	for _, n := range f.nodes {
 		n.acl.hash = xxhash.Sum64String(n.acl.text)
-		n.write(b, lists)
+		p.node(n)
 		f.nodeSum += n.hash()
 	}
-	b.u64(f.digest() + f.off)
-	if err := b.close(); err != nil {
+	if err := p.finish(f.digest() + f.off); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
 }
 
-// Restore rejects snapshots whose checksums are right but whose contents are not.
-func TestRestoreRejectsNonsense(t *testing.T) {
+// spoiling is a way to spoil a snapshot of everything.
+type spoiling struct {
+	name  string
+	spoil func(f *forged)
+	want  string // in the error
+}
+
+// spoilings returns ways that leave the checksums right. The first one spoils nothing.
+func spoilings() []spoiling {
 	const first = 1<<56 + 1 // a session's id
 	swapped := func(text, old, new string) *acl { return &acl{text: strings.Replace(text, old, new, 1)} }
-	tests := []struct {
-		name  string
-		spoil func(f *forged)
-		want  string // in the error
-	}{
+	return []spoiling{
 		{"nothing", func(*forged) {}, "sound"},
 		{"digest", func(f *forged) { f.off = 1 }, "its digest is"},
 		{"no parent", func(f *forged) { f.at("/null").path = "/large/x/y" }, "no parent"},
@@ -357,12 +370,21 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 		{"end for no reason", func(f *forged) { f.end(2).Reason = 0 }, "end 2"},
 		{"end for an unknown reason", func(f *forged) { f.end(2).Reason = Killed + 1 }, "end 2"},
 	}
-	for _, tt := range tests {
+}
+
+// forge returns the content of a true snapshot after it was spoilt.
+func (tt spoiling) forge(t *testing.T) *forged {
+	f := &forged{content: sample(t).s().Snapshot().content}
+	f.walk(f.get(rootPath), func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
+	tt.spoil(f)
+	return f
+}
+
+// Restore rejects snapshots whose checksums are right but whose contents are not.
+func TestRestoreRejectsNonsense(t *testing.T) {
+	for _, tt := range spoilings() {
 		t.Run(tt.name, func(t *testing.T) {
-			w := sample(t)
-			f := &forged{content: w.s().Snapshot().content}
-			f.walk(f.get(rootPath), func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
-			tt.spoil(f)
+			f := tt.forge(t)
 			err := New(Config{}).Restore(bytes.NewReader(f.bytes(t)))
 			if _, _, verr := Verify(bytes.NewReader(f.bytes(t))); fmt.Sprint(verr) != fmt.Sprint(err) {
 				t.Errorf("Verify says %v", verr)
@@ -484,17 +506,10 @@ func FuzzRestore(f *testing.F) {
 	f.Add(encode(f, small.s().Snapshot()))
 	f.Add(encode(f, sample(f).s().Snapshot()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		b = mend(b)
-		f := filler{b: newBlockReader(bytes.NewReader(b)), gen: 1}
-		f.paths = newIndex()
-		f.fill()
-		const tail = 8 + 4 + 16 // digest, sum, end
-		if f.b.u64(); f.b.close() != nil || len(b) < len(snapshotMagic)+4+4+tail {
+		b, ok := seal(b)
+		if !ok {
 			return
 		}
-		digest := binary.BigEndian.AppendUint64(nil, f.digest())
-		copy(b[len(b)-tail:], digest)
-		b = mend(b)
 		s := New(Config{})
 		_, _, verr := Verify(bytes.NewReader(b))
 		err := s.Restore(bytes.NewReader(b))
@@ -514,6 +529,20 @@ func FuzzRestore(f *testing.F) {
 		}
 		checkTree(t, s)
 	})
+}
+
+// seal corrects the digest and the checksums, and returns false if the bytes are no snapshot all the same.
+func seal(b []byte) ([]byte, bool) {
+	b = mend(b)
+	f := filler{b: newBlockReader(bytes.NewReader(b)), gen: 1}
+	f.paths = newIndex()
+	f.fill()
+	const tail = 8 + 4 + 16 // digest, sum, end
+	if f.b.u64(); f.b.close() != nil || len(b) < len(snapshotMagic)+4+4+tail {
+		return nil, false
+	}
+	copy(b[len(b)-tail:], binary.BigEndian.AppendUint64(nil, f.digest()))
+	return mend(b), true
 }
 
 // mend corrects the checksums, so that the fuzzer gets past them.

@@ -261,6 +261,14 @@ func (n *node) copy(gen uint64) *node {
 	return &c
 }
 
+// setFamily sets the zxid of the last change of n's children, and how many were created. n has no family
+// yet.
+func (n *node) setFamily(pzxid int64, creates int32) {
+	if creates != 0 || pzxid != n.czxid {
+		n.family = &family{pzxid: pzxid, creates: creates}
+	}
+}
+
 // found returns n's family, after creating it if n had none. n must be of the present generation.
 func (n *node) found() *family {
 	if n.family == nil {
