@@ -1,0 +1,119 @@
+package quorum
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
+)
+
+// Replaying holds the parameters of Replay.
+type Replaying struct {
+	Dir, LogDir string  // as in Config
+	Machine     Machine // an empty one
+	Logger      *slog.Logger
+
+	SegmentBytes int // as in Config
+}
+
+// replayBatch is how many entries Replay applies at a time, so that it never holds a whole log in memory.
+const replayBatch = 64
+
+// Replay brings a machine to the state that a stopped member's data have: its newest snapshot, and all entries of
+// its log after it. The last entries may be ones that no majority has stored; the next leader would commit them if
+// this member became it. Replay changes no more than a start would. It refuses a member that had not caught up when
+// it stopped, and one whose state was found to be damaged, because other members have a better state.
+func Replay(r Replaying) (e disk.Extent, err error) {
+	defer func() { err = disk.Explain(err, true) }()
+	logger := newRaftLog(cmp.Or(r.Logger, slog.New(slog.DiscardHandler)))
+	data, err := disk.OpenStopped(disk.Config{Dir: r.Dir, LogDir: r.LogDir, SegmentBytes: r.SegmentBytes, RaftLog: logger})
+	if err != nil {
+		return e, err
+	}
+	defer func() { err = errors.Join(err, data.Close()) }()
+	if err := replayable(data, r.Machine); err != nil {
+		return e, err
+	}
+	if e, err = restoreNewest(data, r.Machine); err != nil {
+		return e, err
+	}
+	return replayLog(data, r.Machine, e)
+}
+
+// replayable returns an error if the state in a folder is not one that a member could serve.
+func replayable(data *disk.Data, m Machine) error {
+	if !data.HasData() {
+		return disk.ErrNoData
+	}
+	stable := data.Stable()
+	joining, err := stable.GetUint64(keyJoining)
+	if err != nil {
+		return fmt.Errorf("quorum: read state: %w", err)
+	}
+	if joining != 0 {
+		return errors.New("quorum: this member had not caught up when it stopped; take the data of another one")
+	}
+	why, err := stable.Value(keyDamage)
+	if err != nil {
+		return fmt.Errorf("quorum: read state: %w", err)
+	}
+	if len(why) > 0 {
+		return fmt.Errorf("quorum: the state of this member is %w: %s; take the data of another one", disk.ErrDamaged, why)
+	}
+	if err := data.Repair(m.Verify, true); err != nil {
+		return err
+	}
+	return data.CheckReadable(m.Verify)
+}
+
+// restoreNewest restores the newest snapshot that is sound, and returns how far it goes. If the newest one is not
+// sound, the log reaches as far: see disk.Data.CheckReadable.
+func restoreNewest(data *disk.Data, m Machine) (e disk.Extent, err error) {
+	list, err := data.Snapshots().List()
+	if err != nil {
+		return e, fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	var failed error
+	for _, meta := range list {
+		_, from, err := data.Snapshots().Open(meta.ID)
+		if err == nil {
+			err = m.Restore(from)
+		}
+		if err == nil {
+			return disk.Extent{Index: meta.Index, Term: meta.Term}, nil
+		}
+		failed = errors.Join(failed, fmt.Errorf("quorum: snapshot %s: %w", meta.ID, err))
+	}
+	return e, failed
+}
+
+// replayLog applies the entries after a snapshot, and returns how far they go.
+func replayLog(data *disk.Data, m Machine, e disk.Extent) (disk.Extent, error) {
+	last, err := data.Log().LastIndex()
+	if err != nil {
+		return e, fmt.Errorf("quorum: read log: %w", err)
+	}
+	batch := make([]Committed, 0, replayBatch)
+	for e.Index < last {
+		batch = batch[:0]
+		for len(batch) < replayBatch && e.Index < last {
+			var l raft.Log
+			if err := data.Log().GetLog(e.Index+1, &l); err != nil {
+				return e, fmt.Errorf("quorum: read log: entry %d: %w", e.Index+1, err)
+			}
+			c := Committed{Index: l.Index, Term: l.Term}
+			if l.Type == raft.LogCommand {
+				c.Data = l.Data
+			}
+			batch, e = append(batch, c), disk.Extent{Index: l.Index, Term: l.Term, At: l.AppendedAt}
+		}
+		if err := m.Apply(batch); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
