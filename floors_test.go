@@ -17,7 +17,7 @@ import (
 var floors = [][]string{
 	{"secretfile"},
 	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl"},
-	{"sessiontracker", "znode", "tally", "logs", "logs/logtest"},
+	{"zkdata", "sessiontracker", "znode", "tally", "logs", "logs/logtest"},
 	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
 	{"quorum/wire"},
 	{"quorum", "leader", "follower", "server", "client", "view", "backup"},

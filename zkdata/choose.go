@@ -1,0 +1,96 @@
+package zkdata
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+)
+
+// sums makes sums of transactions.
+var sums = maphash.MakeSeed()
+
+// survey is what choose knows about a folder.
+type survey struct {
+	epoch, zxid int64
+	sums        map[int64]uint64 // of transactions, by zxid
+}
+
+// choose returns which of several folders to read and why, and notes about transactions in which they
+// differ.
+func choose(folders []Folder) (chosen int, why string, notes []string, err error) {
+	var all []survey
+	for _, f := range folders {
+		one, err := look(f)
+		if err != nil {
+			return 0, "", nil, err
+		}
+		all = append(all, one)
+	}
+	for i := range all {
+		if best := &all[chosen]; all[i].epoch > best.epoch || all[i].epoch == best.epoch && all[i].zxid > best.zxid {
+			chosen = i
+		}
+	}
+	best := &all[chosen]
+	why = fmt.Sprintf("it has the highest epoch, %d, and among those the highest zxid, %s", best.epoch, zxidText(best.zxid))
+	for i := range all {
+		if i == chosen {
+			continue
+		}
+		why += fmt.Sprintf("; %s has %d and %s", folders[i], all[i].epoch, zxidText(all[i].zxid))
+		if zxid, differs := best.contradicts(&all[i]); differs {
+			notes = append(notes, fmt.Sprintf("%s and %s have different transactions %s; those of the former are used. If clients have seen the other one, the servers had lost data before", folders[chosen], folders[i], zxidText(zxid)))
+		}
+	}
+	return chosen, why, notes, nil
+}
+
+// contradicts returns the first zxid under which a and b have different transactions.
+func (a *survey) contradicts(b *survey) (zxid int64, differs bool) {
+	for z, sum := range a.sums {
+		if other, ok := b.sums[z]; ok && other != sum && (!differs || z < zxid) {
+			zxid, differs = z, true
+		}
+	}
+	return zxid, differs
+}
+
+// look reads the logs of a folder, but applies nothing.
+func look(f Folder) (survey, error) {
+	files, err := f.list()
+	if err != nil {
+		return survey{}, err
+	}
+	one := survey{epoch: files.epoch, sums: map[int64]uint64{}}
+	for _, snapshot := range files.snapshots {
+		one.zxid = max(one.zxid, snapshot.zxid)
+	}
+	for i, log := range files.logs {
+		if err := one.lookAt(log, i == len(files.logs)-1); err != nil {
+			return survey{}, fmt.Errorf("%w (or leave this folder out)", err)
+		}
+	}
+	one.epoch = max(one.epoch, Epoch(one.zxid))
+	return one, nil
+}
+
+// lookAt reads one log.
+func (one *survey) lookAt(file dataFile, newest bool) error {
+	log, err := openLog(file.path, newest)
+	if err != nil || log == nil {
+		return err
+	}
+	defer log.close()
+	for {
+		rec, err := log.next()
+		if err != nil || rec == nil {
+			return err
+		}
+		zxid := int64(binary.BigEndian.Uint64(rec.body[zxidAt:]))
+		one.zxid = max(one.zxid, zxid)
+		one.sums[zxid] = maphash.Bytes(sums, rec.body)
+	}
+}
+
+// zxidAt is where the zxid is in the head of a transaction.
+const zxidAt = 8 + 4
