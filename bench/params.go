@@ -59,14 +59,14 @@ func kinds() []kind {
 		{"get", 8, "request", "read a node's data", (*run).load},
 		{"set", 8, "request", "write a node's data", (*run).load},
 		{"create", 8, "request", "create nodes", (*run).load},
-		{"mix", 8, "request", "get and set; -reads is the percentage of get", (*run).load},
+		{"mix", 8, "request", "get and set; --reads is the percentage of get", (*run).load},
 		{"children", 8, "request", "list a node's children", (*run).load},
-		{"multi", 8, "request", "a transaction of -ops sets", (*run).load},
-		{"sessions", 32, "session", "open and close sessions, -conns at once, or keep -hold sessions alive (op: a ping)", (*run).sessions},
-		{"ephemerals", 16, "session", "sessions with -each ephemeral nodes: from close until an observer has heard of all", (*run).ephemerals},
-		{"watches", 0, "event", "-watchers sessions watch one node: from the write to the first and the last event", (*run).watches},
-		{"expiry", 0, "session", "-silent sessions fall silent at once, 3 times: how late and how far apart they expire", (*run).expiry},
-		{"failover", 4, "request", "-conns writers and readers per member while -hook runs: gaps, sessions and writes lost", (*run).failover},
+		{"multi", 8, "request", "a transaction of --ops sets", (*run).load},
+		{"sessions", 32, "session", "open and close sessions, --conns at once, or keep --hold sessions alive (op: a ping)", (*run).sessions},
+		{"ephemerals", 16, "session", "sessions with --each ephemeral nodes: from close until an observer has heard of all", (*run).ephemerals},
+		{"watches", 0, "event", "--watchers sessions watch one node: from the write to the first and the last event", (*run).watches},
+		{"expiry", 0, "session", "--silent sessions fall silent at once, 3 times: how late, how far apart they expire", (*run).expiry},
+		{"failover", 4, "request", "--conns writers and readers per member while --hook runs: gaps, sessions, writes lost", (*run).failover},
 	}
 }
 
@@ -88,7 +88,7 @@ func Cases() [][2]string {
 	return list
 }
 
-// Knob is a parameter as a flag (`-conns 8`) or as part of a case (`get:conns=8`).
+// Knob is a parameter as a flag (`--conns 8`) or as part of a case (`get:conns=8`).
 type Knob struct {
 	Name, Usage string
 	cases       []string // the cases that take it
@@ -248,7 +248,7 @@ func (p *Params) check() error {
 		return fmt.Errorf("bench: window %d: %d bytes in flight on each connection; allowed are %d", p.Window, bytes, maxUnderWay)
 	}
 	if p.Case == "failover" && p.Hook == "" {
-		return errors.New("bench: failover needs -hook, a command that breaks something")
+		return errors.New("bench: failover needs --hook, a command that breaks something")
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func TestParseCaseErrors(t *testing.T) {
 		"multi:ops=1000,size=1000":       "longer than a request may be",
 		"set:size=1000000":               "window 64: 64006400 bytes in flight",
 		"multi:window=2000":              "bytes in flight",
-		"failover":                       "failover needs -hook",
+		"failover":                       "failover needs --hook",
 		"sessions:hold=1,hold=1,hold=-5": "hold: -5 sessions",
 	} {
 		if _, err := ParseCase(text, base); err == nil || !strings.Contains(err.Error(), want) {

@@ -77,7 +77,7 @@ func flagRows() []string {
 	new(Flags).Register(fs)
 	fs.VisitAll(func(f *flag.Flag) {
 		value, usage := flag.UnquoteUsage(f)
-		rows = append(rows, fmt.Sprintf("| `%s` | %s |", strings.TrimSpace("-"+f.Name+" "+value), usage))
+		rows = append(rows, fmt.Sprintf("| `%s` | %s |", strings.TrimSpace("--"+f.Name+" "+value), usage))
 	})
 	return rows
 }

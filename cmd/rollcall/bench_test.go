@@ -29,7 +29,7 @@ func TestBenchFlags(t *testing.T) {
 		{[]string{at, "-pids=99999999", "get"}, "no process 99999999"},
 		{[]string{at, "-o=xml", "get"}, `-o "xml"; there are table and json`},
 		{[]string{at, "-cpus=-1", "get"}, "-cpus -1; allowed are 1 to 64"},
-		{[]string{at, "failover"}, "failover needs -hook"},
+		{[]string{at, "failover"}, "failover needs --hook"},
 		{[]string{at, "-a=b:1", "get"}, "unknown shorthand flag: 'a' in -a=b:1; rollcall bench -h lists its flags"},
 		{[]string{at, "-tls-cert=x", "get"}, "bench: --tls-cert and --tls-key need --tls-ca"},
 		{[]string{at, "-tls-ca=no-such-file", "get"}, "bench: --tls-ca: open no-such-file"},

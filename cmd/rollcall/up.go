@@ -81,7 +81,7 @@ func (f *upFlags) command(w cli.World) *cobra.Command {
 	fs.StringVar(&f.data, "data", "rollcall-data", "`folder` for the members' data, made if missing")
 	fs.IntVar(&f.port, "port", 2181, "client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and 2,000 above, and serve HTTP on those 3,000 above")
 	fs.IntVar(&f.members, "members", upMembers, fmt.Sprintf("`number` of members, 1 to %d", upMaxMembers))
-	fs.IntSliceVar(&f.ports, "ports", nil, "client `port,...` of each member, instead of -port and -members")
+	fs.IntSliceVar(&f.ports, "ports", nil, "client `port,...` of each member, instead of --port and --members")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "also print the log lines of the members")
 	return cmd
 }
