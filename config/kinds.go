@@ -99,9 +99,9 @@ func share(least float64, field func(*draft) *float64) kind {
 // sizeUnits are the letters that may follow a number of bytes, and how many bytes each stands for.
 var sizeUnits = map[byte]int64{'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30, 't': 1 << 40}
 
-// parseSize reads a number of bytes, such as 4096, 512M or 2GiB. The units are powers of 1024.
+// parseSize reads a number of bytes, such as 4096, 512M or 2G. The units are powers of 1024.
 func parseSize(value string) (int64, error) {
-	digits := strings.TrimRight(value, "kKmMgGtTiIbB")
+	digits := strings.TrimRight(value, "kKmMgGtT")
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 {
 		return 0, errAllowed
@@ -110,8 +110,8 @@ func parseSize(value string) (int64, error) {
 	if unit == "" {
 		return n, nil
 	}
-	factor, known := sizeUnits[unit[0]]
-	if rest := unit[1:]; !known || rest != "" && rest != "ib" && rest != "b" || n > maxSize/factor {
+	factor := sizeUnits[unit[0]]
+	if len(unit) > 1 || n > maxSize/factor {
 		return 0, errAllowed
 	}
 	return n * factor, nil
