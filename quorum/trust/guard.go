@@ -26,6 +26,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"rollcall/keystore"
@@ -202,7 +203,7 @@ func (g *Guard) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
 		if g.unify && !heard.anything && !isTimeout(err) {
 			return nil, fmt.Errorf("%w: %w", ErrPlain, err)
 		}
-		if errors.Is(err, io.EOF) {
+		if endedByOther(err) {
 			return nil, errClosed
 		}
 		return nil, fmt.Errorf("TLS handshake: %w", err)
@@ -213,6 +214,12 @@ func (g *Guard) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
 		return c, g.keep(c, to)
 	}
 	return g.proveDialer(c, to)
+}
+
+// endedByOther reports whether an error says that the other end has closed the connection. A system that closes a socket
+// with unread bytes resets the connection, and then a write may fail, too.
+func endedByOther(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // Accepted makes a connection private that another member has opened, and has the member prove

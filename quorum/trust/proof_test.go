@@ -535,15 +535,43 @@ func FuzzProof(f *testing.F) {
 	})
 }
 
-// A dialer that is refused without a word of TLS says where the reason is.
+// closedSays is the error of a dialer that is refused without a word of TLS: it says where the reason is.
+const closedSays = "TLS handshake: the member closed the connection; its log says why"
+
 func TestClosedWithoutAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		out := dials(newGuard(t, 2, false, old), a, 1)
 		_, _ = b.Read(make([]byte, 4<<10)) // the first message of TLS
 		_ = b.Close()
-		if err := (<-out).err; err == nil || err.Error() != "TLS handshake: the member closed the connection; its log says why" {
+		if err := (<-out).err; err == nil || err.Error() != closedSays {
 			t.Errorf("dialer: %v", err)
 		}
 	})
+}
+
+// A connection that is reset counts as closed: the system resets it if not all bytes were read.
+func TestResetWithoutAWord(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := dials(newGuard(t, 2, false, old), a, 1)
+	if _, err := b.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	_ = b.(*net.TCPConn).SetLinger(0) // Close resets
+	_ = b.Close()
+	if err := (<-out).err; err == nil || err.Error() != closedSays {
+		t.Errorf("dialer: %v", err)
+	}
 }
