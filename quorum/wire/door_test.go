@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -140,6 +142,45 @@ func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 		}
 		if n := len(d.addresses.named["m1"]); n != maxNamed {
 			t.Errorf("%d addresses of a name, want %d", n, maxNamed)
+		}
+	})
+}
+
+// The names are looked up at the same time. A name that the name service does not answer for delays no other one, and the
+// next look only by lookupTimeout, however many such names there are.
+func TestNamesAreLookedUpTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDoor([]Peer{{1, "m1:1"}, {2, "m2:1"}, {3, "m3:1"}, {4, "m4:1"}})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var mu sync.Mutex
+		asked := map[string]int{}
+		addr := netip.MustParseAddr("10.0.0.4")
+		go func() {
+			_ = d.Run(ctx, func(ctx context.Context, host string) ([]netip.Addr, error) {
+				mu.Lock()
+				asked[host]++
+				mu.Unlock()
+				if host == "m4" {
+					return []netip.Addr{addr}, nil
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+		}()
+		refuse := func() { begun(d, "10.0.0.9", 2*sourceRate.burst) }
+		refuse()
+		synctest.Wait()
+		if !d.isMember(addr) {
+			t.Error("the address of m4 is not known, because the other names are not answered for")
+		}
+		refuse() // so that a second look is wanted
+		time.Sleep(lookupTimeout + lookupInterval)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if want := map[string]int{"m1": 2, "m2": 2, "m3": 2, "m4": 2}; !maps.Equal(asked, want) {
+			t.Errorf("asked %v, want %v", asked, want)
 		}
 	})
 }
