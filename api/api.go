@@ -40,7 +40,7 @@ type Member struct {
 	Role        string     `json:"role"`           // "leader", "follower" or "standalone"; "": it serves no client
 	Leader      uint32     `json:"leader"`         // the member that it takes for the leader; 0: none
 	Term        uint64     `json:"term"`           // raft's
-	Clients     string     `json:"clients"`        // host:port where it listens for clients
+	Clients     string     `json:"clients"`        // host:port where it listens for clients: of its port for TLS if it has no plain one; "": it takes none
 	Quorum      string     `json:"quorum"`         // host:port of its port for members
 	Election    string     `json:"election"`       // host:port of its port for the log
 	Zxid        string     `json:"zxid"`           // "0x…", of the last transaction applied
