@@ -206,7 +206,7 @@ func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Clie
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	return nil, With(NoMember, fmt.Errorf("no member takes a session at %s within %v: %w; %s", strings.Join(cfg.Servers, ","), openTime, err, adviceOnTLS(err)))
+	return nil, With(NoMember, fmt.Errorf("no member takes a session at %s within %v: %w; %s", strings.Join(cfg.Servers, ","), openTime, err, l.tls.advice(l.world, err)))
 }
 
 // Admin returns a client of a member's port for operators: of the first that --admin names, or else of one

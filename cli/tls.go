@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -83,8 +85,8 @@ func (s *TLS) Dialer(w World) (Dialer, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }, nil
 }
 
-// adviceOnTLS says what can be done when no session was opened.
-func adviceOnTLS(err error) string {
+// advice says what can be done when no session was opened.
+func (s *TLS) advice(w World, err error) string {
 	var unbelieved *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
 	var op *net.OpError
@@ -95,6 +97,8 @@ func adviceOnTLS(err error) string {
 		return "--hosts must name secureClientPort, because --tls-ca is set"
 	case errors.As(err, &op) && op.Op == "remote error": // an alert of the member's
 		return "--tls-cert must name a certificate that the member accepts; its log says why it refuses this one"
+	case w.setting(s.ca, "ROLLCALL_TLS_CA") == "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // so a port for TLS ends a plain connection
+		return "--hosts names others; if that is secureClientPort, --tls-ca must name the authority of its certificate"
 	}
 	return "--hosts names others"
 }

@@ -3,10 +3,13 @@ package cli
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,8 +78,28 @@ func TestDialTLS(t *testing.T) {
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%q %q: %v, want %s", tt.env, tt.args, err, tt.want)
 		}
-		if got := adviceOnTLS(err); tt.advice != "" && !strings.HasPrefix(got, tt.advice) {
+		if got := link.tls.advice(link.world, err); tt.advice != "" && !strings.HasPrefix(got, tt.advice) {
 			t.Errorf("%q: the advice is %q, want %q", tt.args, got, tt.advice)
+		}
+	}
+}
+
+// A plain client whose connections are ended at once may have the port for TLS. A client over TLS has not.
+func TestAdviceForPlainClients(t *testing.T) {
+	const plain, other = "--hosts names others; if that is secureClientPort, --tls-ca must name the authority of its certificate", "--hosts names others"
+	for _, tt := range []struct {
+		args []string
+		err  error
+		want string
+	}{
+		{nil, io.EOF, plain},
+		{nil, syscall.ECONNRESET, plain},
+		{nil, syscall.ECONNREFUSED, other},
+		{[]string{"--tls-ca", "ca.pem"}, io.EOF, other},
+	} {
+		link := linkOf(t, nil, tt.args...)
+		if got := link.tls.advice(link.world, fmt.Errorf("client: connect: %w", tt.err)); got != tt.want {
+			t.Errorf("%q, %v: the advice is %q, want %q", tt.args, tt.err, got, tt.want)
 		}
 	}
 }
