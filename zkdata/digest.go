@@ -30,9 +30,7 @@ func (d *digest) matches(value int64) bool {
 // start computes the digest of s. From then on, changes of s update it.
 func (d *digest) start(s *State) {
 	*d = digest{on: true}
-	for _, n := range s.nodes {
-		d.add(n)
-	}
+	s.each(d.add)
 }
 
 // add adds n, which is new or has just changed.

@@ -287,25 +287,26 @@ func (r *reader) checkTraces() *Damage {
 }
 
 // checkACLs checks that all nodes have an ACL.
-func (r *reader) checkACLs() *Damage {
-	for _, n := range r.state.nodes {
+func (r *reader) checkACLs() (d *Damage) {
+	r.state.each(func(n *Node) {
 		if n.ACL == nil {
-			return &Damage{File: r.report.Snapshot, What: fmt.Sprintf("the node %.100q has the ACL number %d, which is not in the file", n.Path, n.missing), Remedy: useOther}
+			d = &Damage{File: r.report.Snapshot, What: fmt.Sprintf("the node %.100q has the ACL number %d, which is not in the file", n.Path, n.missing), Remedy: useOther}
 		}
-	}
-	return nil
+	})
+	return d
 }
 
 // readTTL353 reads the owners that 3.5.3 gave to TTL nodes.
 func (s *State) readTTL353() {
-	for _, n := range s.nodes {
-		if s.Kind(n) == Ephemeral && n.Owner&^mask353 == mark353 {
-			if _, ok := s.Sessions[jute.SessionID(n.Owner)]; !ok && n.Owner&mask353 <= ttlMask {
-				s.disown(n)
-				n.Owner = TTLOwner(n.Owner & mask353)
-			}
+	s.each(func(n *Node) {
+		if s.Kind(n) != Ephemeral || n.Owner&^mask353 != mark353 || n.Owner&mask353 > ttlMask {
+			return
 		}
-	}
+		if _, ok := s.Sessions[jute.SessionID(n.Owner)]; !ok {
+			s.disown(n)
+			n.Owner = TTLOwner(n.Owner & mask353)
+		}
+	})
 }
 
 // disown takes n out of its owner's nodes.

@@ -213,6 +213,27 @@ func (s *State) Walk(visit func(n *Node) error) error {
 	return nil
 }
 
+// each calls visit for each node. It is faster than Walk and than the map of nodes, because it goes
+// mostly in the order of memory. visit adds and removes nothing.
+func (s *State) each(visit func(n *Node)) {
+	root := s.nodes["/"]
+	for n := root; n != nil; {
+		visit(n)
+		switch {
+		case n.child != nil:
+			n = n.child
+		default:
+			for n != root && n.next == nil {
+				n = n.parent
+			}
+			if n == root {
+				return
+			}
+			n = n.next
+		}
+	}
+}
+
 // share returns the list that is kept for equal lists.
 func (s *State) share(acl []jute.ACL) []jute.ACL {
 	var b []byte
