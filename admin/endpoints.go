@@ -66,7 +66,7 @@ func endpoints(commandURL string) []endpoint {
 		{method: "GET", path: "/livez", class: open, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: (*HTTP).livez},
 		{method: "GET", path: "/readyz", class: open, help: "200 if clients are served here; 503 with the reason if not", serve: (*HTTP).readyz},
 	}
-	all = slices.Concat(all, consolePages, []endpoint{metricsEndpoint}, v1, nodeEndpoints, logEndpoints, []endpoint{drainEndpoint}, profiles)
+	all = slices.Concat(all, consolePages, []endpoint{metricsEndpoint}, v1, nodeEndpoints, logEndpoints, []endpoint{drainEndpoint, backupEndpoint}, profiles)
 	for i := range commands {
 		c := &commands[i]
 		serve := func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.command(w, r, c) }

@@ -2,9 +2,11 @@ package admin
 
 import (
 	"context"
+	"io"
 	"iter"
 	"time"
 
+	"rollcall/backup"
 	"rollcall/jute"
 	"rollcall/tally"
 	"rollcall/view"
@@ -28,8 +30,9 @@ type fakeOps struct {
 	node     NodeQuery
 	change   NodeChange
 	next     view.Cursor
-	handOver time.Duration // how long a drain tries to
-	err      error         // of all questions
+	handOver time.Duration                  // how long a drain tries to
+	err      error                          // of all questions
+	state    func(io.Writer) (int64, error) // writes the state of a copy; nil: it is some text
 
 	asked   string // method
 	filter  view.Filter
@@ -204,6 +207,22 @@ func (f *fakeOps) Drain(ctx context.Context, over time.Duration) (closed int, le
 		closed++
 	}
 	return closed, f.err != nil
+}
+
+// Copy returns a copy of index 7.
+func (f *fakeOps) Copy(context.Context) (Copy, error) {
+	f.asked = "copy"
+	if f.err != nil {
+		return Copy{}, f.err
+	}
+	c := Copy{Head: backup.Head{Index: 7, Time: began}, WriteTo: f.state}
+	if c.WriteTo == nil {
+		c.WriteTo = func(w io.Writer) (int64, error) {
+			n, err := io.WriteString(w, "the state")
+			return int64(n), err
+		}
+	}
+	return c, nil
 }
 
 func (f *fakeOps) KillSession(_ context.Context, id jute.SessionID, by string) error {

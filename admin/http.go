@@ -101,6 +101,7 @@ type HTTP struct {
 	long     chan struct{} // has room for maxLong: the long answers that are under way
 	pages    chan struct{} // has room for maxPages: the same for those under /v1/
 	own      chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
+	backups  chan struct{} // has room for maxBackups: the backups that are under way
 	stopping atomic.Bool
 }
 
@@ -123,6 +124,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	h := &HTTP{
 		cfg: cfg, words: cfg.Words, source: cfg.Source, ops: cfg.Operations, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		streams: newStreams(cfg.Operations), long: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), own: make(chan struct{}, maxPages),
+		backups: make(chan struct{}, maxBackups),
 	}
 	h.audit.log, h.audit.acts = cmp.Or(cfg.Audit, h.log), cfg.Acts
 	h.cred.superDigest, h.cred.alg = cfg.SuperDigest, cfg.Digest

@@ -160,7 +160,9 @@ func (d *description) operation(e *endpoint) object {
 		return object{}
 	}
 	answers := object{"200": object{"description": e.help, "content": d.content(e.answers)}}
-	if e.ask == nil { // a stream of events
+	if _, binary := e.answers.([]byte); binary {
+		answers["200"] = object{"description": e.help, "content": object{"application/octet-stream": object{"schema": object{"type": "string", "format": "binary"}}}}
+	} else if e.ask == nil { // a stream of events
 		answers["200"] = object{"description": e.help, "content": object{"text/event-stream": object{"schema": d.schema(reflect.TypeOf(e.answers))}}}
 	}
 	for _, status := range statuses(e) {

@@ -41,6 +41,8 @@ type Operations interface {
 	// KillSession ends a session, and returns when that is done or ctx ends. by, of at most znode.MaxBy
 	// bytes, says who asked. The error is a *Failure.
 	KillSession(ctx context.Context, id jute.SessionID, by string) error
+	// Copy returns a copy of the state at one index, for a backup. The error is a *Failure.
+	Copy(ctx context.Context) (Copy, error)
 	// Drain hands leadership over, takes no more clients and closes the connections of the present ones,
 	// spread over a time. It returns how many it has closed, and whether this member still leads. If ctx
 	// ends, it returns early.

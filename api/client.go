@@ -17,6 +17,8 @@ const (
 	// maxAnswer is the longest answer that a Client reads, in bytes: a page of rows, or a node with
 	// the largest data in base64.
 	maxAnswer = 32 << 20
+	// maxFailure is how much of the answer of a member that refuses a stream is read, in bytes: a sentence.
+	maxFailure = 64 << 10
 	// PageRows is the most rows that a member returns at a time, and how many it does unless it is asked for
 	// fewer.
 	PageRows = 1000
@@ -124,11 +126,52 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	return nil
 }
 
+// Stream asks for path below /v1/, with the parameters of query, and calls read with the body of the answer
+// while it arrives. It returns what read returns, or an *Error if the member refuses. read needs a bound of its
+// own for what it keeps.
+func (c *Client) Stream(ctx context.Context, path string, query url.Values, read func(io.Reader) error) error {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	answer, err := c.ask(ctx, http.MethodGet, "/v1/"+path, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }() // it was only read from
+	if answer.StatusCode == http.StatusOK {
+		return read(answer.Body)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxFailure))
+	if err != nil {
+		return fmt.Errorf("api: %s: %w", c.Base, err)
+	}
+	return failure(answer.StatusCode, text)
+}
+
 // send sends a request and adds the body of the answer to into.
 func (c *Client) send(ctx context.Context, method, path string, body []byte, into *bytes.Buffer) error {
+	answer, err := c.ask(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }() // it was only read from
+	_, err = into.ReadFrom(io.LimitReader(answer.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("api: %s: %w", c.Base, err)
+	case into.Len() > maxAnswer:
+		return fmt.Errorf("api: %s: the answer has more than %d bytes", c.Base, maxAnswer)
+	case answer.StatusCode != http.StatusOK:
+		return failure(answer.StatusCode, into.Bytes())
+	}
+	return nil
+}
+
+// ask sends a request, and returns the answer with its body unread.
+func (c *Client) ask(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+path, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("api: %w", err)
+		return nil, fmt.Errorf("api: %w", err)
 	}
 	if c.Auth != "" {
 		r.Header.Set("Authorization", c.Auth)
@@ -143,19 +186,9 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, int
 	caller.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	answer, err := caller.Do(r)
 	if err != nil {
-		return fmt.Errorf("api: %w", err)
+		return nil, fmt.Errorf("api: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }() // it was only read from
-	_, err = into.ReadFrom(io.LimitReader(answer.Body, maxAnswer+1))
-	switch {
-	case err != nil:
-		return fmt.Errorf("api: %s: %w", c.Base, err)
-	case into.Len() > maxAnswer:
-		return fmt.Errorf("api: %s: the answer has more than %d bytes", c.Base, maxAnswer)
-	case answer.StatusCode != http.StatusOK:
-		return failure(answer.StatusCode, into.Bytes())
-	}
-	return nil
+	return answer, nil
 }
 
 // failure returns the error of an answer whose status is not 200.

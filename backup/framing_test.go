@@ -21,7 +21,7 @@ func someHead() Head {
 	return Head{
 		Format: format, Version: Version, Program: "1.2.3", Member: 2,
 		Servers: []Server{{1, "m1:2888", "m1:3888", "m1:2181"}, {2, "m2:2888", "m2:3888", ""}},
-		Time:    at, Confirmed: true, AsOf: at.Add(-time.Second), Index: 7, Term: 3, Zxid: 3<<32 | 9, Nodes: 4, Sessions: 1, DataBytes: 12, Digest: digestText(77),
+		Time:    at, Confirmed: true, AsOf: at.Add(-time.Second), Index: 7, Term: 3, Zxid: 3<<32 | 9, Nodes: 4, Sessions: 1, DataBytes: 12, Digest: Digest(77),
 	}
 }
 

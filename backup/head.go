@@ -41,8 +41,8 @@ var (
 	ErrCorrupt = errors.New("the backup is damaged")
 )
 
-// Head is what a backup says of itself. Except for the servers and the times, all of it is compared with the
-// state.
+// Head is what a backup says of itself. Index, Term, Zxid, Nodes, Sessions and Digest are compared with the
+// state when it is read.
 type Head struct {
 	Format  string    `json:"format"`
 	Version int       `json:"version"`
@@ -73,8 +73,8 @@ type Server struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// digestText returns a digest as Head.Digest has it.
-func digestText(digest uint64) string { return fmt.Sprintf("%016x", digest) }
+// Digest returns a digest as Head.Digest has it.
+func Digest(digest uint64) string { return fmt.Sprintf("%016x", digest) }
 
 // line returns the first line of a backup.
 func (h Head) line() ([]byte, error) {

@@ -11,8 +11,8 @@ import (
 // partSuffix ends the name of a file that is not whole yet.
 const partSuffix = ".part"
 
-// suffix ends the name of a backup that this package names.
-const suffix = ".backup"
+// Suffix ends the name of a backup that this package names.
+const Suffix = ".backup"
 
 // fileMode is for the owner alone: a backup has the passwords of sessions and all data.
 const fileMode = 0o600
@@ -21,7 +21,7 @@ const fileMode = 0o600
 func Name(h Head) string { return nameAfter("rollcall-", h) }
 
 func nameAfter(prefix string, h Head) string {
-	return fmt.Sprintf("%s%s-%d%s", prefix, h.Time.UTC().Format(timeInName), h.Index, suffix)
+	return fmt.Sprintf("%s%s-%d%s", prefix, h.Time.UTC().Format(timeInName), h.Index, Suffix)
 }
 
 // timeInName is the time in the name of a backup.

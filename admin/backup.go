@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"rollcall/backup"
+)
+
+const (
+	// maxBackups is how many backups of a member may be under way at once. Each keeps the state as it was when
+	// it began, which takes memory for everything that is changed meanwhile. A second one is for an operator
+	// whose first connection hangs.
+	maxBackups = 2
+	// backupTime is how long a backup may take: enough for 50 GiB at the default rate.
+	backupTime = time.Hour
+	// defaultBackupRate bounds a backup, in MiB in a second, so that it takes little of the processor and the
+	// network from the clients.
+	defaultBackupRate = 16
+	// maxBackupRate is the highest rate that may be asked for, in MiB in a second.
+	maxBackupRate = 4096
+)
+
+// Copy is the state of a member at one index.
+type Copy struct {
+	Head backup.Head
+	// WriteTo writes the state. An error that is none of w says why the state is not to be trusted.
+	WriteTo func(w io.Writer) (int64, error)
+}
+
+// backupEndpoint is the row of backups. A backup has the passwords of sessions and everybody's data, so it stays
+// on the member's machine, as what changes it does.
+var backupEndpoint = endpoint{
+	method: "GET", path: "/v1/backup", class: changes, action: "backup", lasts: backupTime, answers: []byte{}, params: backupParams,
+	fails: []int{http.StatusServiceUnavailable},
+	help:  "a backup of the ensemble's state at one index, at a bounded rate; cut short if the member fails meanwhile", serve: (*HTTP).v1Backup,
+}
+
+var backupParams = []string{"rate"}
+
+// v1Backup sends a backup. If it fails after the head, the answer ends without the end of a backup.
+func (h *HTTP) v1Backup(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(&endpoint{params: backupParams}, r, h.who(r))
+	rate := int64(defaultBackupRate)
+	if q.values.Has("rate") {
+		rate = int64(q.number("rate"))
+	}
+	if q.err != nil {
+		q.err.write(w, r)
+		return
+	}
+	select {
+	case h.backups <- struct{}{}:
+		defer func() { <-h.backups }()
+	default:
+		(&Failure{http.StatusServiceUnavailable, "other backups of this member are being made; try again when they are done"}).write(w, r)
+		return
+	}
+	c, err := h.ops.Copy(r.Context())
+	if err != nil {
+		failure(err).write(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", `attachment; filename="`+backup.Name(c.Head)+`"`)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if err := c.send(r.Context(), w, rate<<20); err != nil {
+		h.log.Warn("a backup was not finished", "index", c.Head.Index, "to", r.RemoteAddr, "err", err)
+		noteOutcome(w, &Failure{http.StatusInternalServerError, err.Error()})
+	}
+}
+
+// send writes the backup to w at a rate, in bytes in a second.
+func (c *Copy) send(ctx context.Context, w io.Writer, rate int64) error {
+	out, err := backup.NewWriter(backup.Paced(ctx, w, rate), c.Head)
+	if err != nil {
+		return err
+	}
+	if _, err := c.WriteTo(out); err != nil {
+		return err
+	}
+	return out.Close()
+}

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// A stream is read while it arrives. A refusal is an Error, and an answer that is cut is no end.
+func TestStream(t *testing.T) {
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.String() {
+		case "/v1/backup?rate=2":
+			_, _ = io.WriteString(w, strings.Repeat("state", 1000))
+		case "/v1/cut":
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "state")
+		default:
+			http.Error(w, `{"error":"the member `+r.URL.Path+` is joining"}`, http.StatusServiceUnavailable)
+		}
+	}))
+	defer member.Close()
+	c := &Client{Base: member.URL, Auth: "Bearer x"}
+	var text []byte
+	read := func(body io.Reader) (err error) {
+		text, err = io.ReadAll(body)
+		return err
+	}
+	if err := c.Stream(t.Context(), "backup", url.Values{"rate": {"2"}}, read); err != nil || len(text) != 5000 {
+		t.Errorf("%d bytes: %v", len(text), err)
+	}
+	if err := c.Stream(t.Context(), "cut", nil, read); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("an answer that is cut: %v", err)
+	}
+	text = nil
+	var refused *Error
+	if err := c.Stream(t.Context(), "other", nil, read); !errors.As(err, &refused) || refused.Status != 503 || refused.Text != "the member /v1/other is joining" || text != nil {
+		t.Errorf("a refusal: %v, %q", err, text)
+	}
+}

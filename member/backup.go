@@ -1,0 +1,58 @@
+package member
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/backup"
+)
+
+// confirmTime is how long a backup waits for a leader to confirm that this member is up to date: longer than an
+// election takes.
+const confirmTime = 3 * time.Second
+
+// Copy implements admin.Operations.
+func (o operations) Copy(ctx context.Context) (admin.Copy, error) { return o.m.copyState(ctx) }
+
+// copyState returns the state at one index. If a leader answers in time, the copy has every write that was
+// acknowledged before. The error is an *admin.Failure.
+func (m *Member) copyState(ctx context.Context) (admin.Copy, error) {
+	health := m.Health()
+	switch {
+	case health.Damage != "" || health.Disputed != "":
+		text, _ := health.Text()
+		return admin.Copy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; make the backup from another member"}
+	case health.Joining:
+		return admin.Copy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member is joining the ensemble, and its state may be far behind; make the backup from another member"}
+	}
+	confirmed := false
+	if health.HasLeader {
+		within, cancel := context.WithTimeout(ctx, confirmTime)
+		confirmed = m.follower.AwaitSync(within) == nil
+		cancel()
+	}
+	m.state.RLock()
+	own := snapshot{m.state.Snapshot(), func(err error) { m.reportDamage(err.Error()) }}
+	m.state.RUnlock()
+	if own.Index() == 0 {
+		return admin.Copy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member has no state yet; try again when /v1/status shows a leader"}
+	}
+	return admin.Copy{Head: m.backupHead(own, confirmed), WriteTo: own.WriteTo}, nil
+}
+
+// backupHead returns the head of a backup of a copy.
+func (m *Member) backupHead(own snapshot, confirmed bool) backup.Head {
+	h := backup.Head{
+		Program: m.cfg.Version, Member: m.cfg.ID, Time: m.clock.Now().UTC().Truncate(time.Millisecond), Confirmed: confirmed,
+		AsOf: time.UnixMilli(own.Now()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
+		Nodes: own.Nodes(), Sessions: own.Sessions(), DataBytes: own.DataSize(), Digest: backup.Digest(own.Digest()),
+	}
+	if len(m.cfg.Servers) > 1 {
+		for _, s := range m.cfg.Servers {
+			h.Servers = append(h.Servers, backup.Server{ID: s.ID, Quorum: s.Grpc, Election: s.Raft, Client: clientAddr(m.cfg.EnsembleText, s.ID)})
+		}
+	}
+	return h
+}

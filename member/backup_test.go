@@ -1,0 +1,142 @@
+package member_test
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/backup"
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/znode"
+)
+
+// backedUp returns a backup of a member, as HTTP sends it.
+func backedUp(t *testing.T, c admin.Copy) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	w, err := backup.NewWriter(&file, c.Head)
+	if err == nil {
+		_, err = c.WriteTo(w)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+// A backup of any member has every write that was acknowledged before it began, and none that came after it. It is
+// restored to the same state.
+func TestCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		e.Joined()
+		c := e.Connect(20*time.Second, leader)
+		if _, err := c.Create("/e", nil, jute.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range e.IDs() {
+			if _, err := c.Create("/n", []byte("data"), jute.PersistentSequential); err != nil {
+				t.Fatal(err)
+			}
+			written, err := e.Member(id).Operations().Copy(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Create("/later", nil, jute.PersistentSequential); err != nil {
+				t.Fatal(err)
+			}
+			file := backedUp(t, written)
+			nodes, later := 0, 0
+			h, _, err := backup.Read(bytes.NewReader(file), znode.Visitor{Node: func(n znode.Node) error {
+				if strings.HasPrefix(n.Path, "/n0") {
+					nodes++
+				}
+				if strings.HasPrefix(n.Path, "/later") {
+					later++
+				}
+				return nil
+			}})
+			if err != nil || nodes != int(id) || later != int(id)-1 || !h.Confirmed || h.Member != id || len(h.Servers) != 3 || h.Sessions != 1 || h.Servers[2].ID != 3 {
+				t.Errorf("member %d: %d nodes, %d later ones, %+v: %v", id, nodes, later, h, err)
+			}
+			r, err := backup.NewReader(bytes.NewReader(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			restored := znode.New(znode.Config{Self: 1})
+			if err := restored.Restore(r); err != nil {
+				t.Fatal(err)
+			}
+			restored.RLock()
+			if backup.Digest(restored.Digest()) != h.Digest || restored.DataSize() != h.DataBytes || restored.Zxid() != h.Zxid {
+				t.Errorf("member %d: restored to digest %016x with %d bytes, %+v", id, restored.Digest(), restored.DataSize(), h)
+			}
+			restored.RUnlock()
+		}
+	})
+}
+
+// A member without a majority makes a backup of what it has, and says that the last writes may be missing.
+func TestCopyWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		e.Ready()
+		e.Joined()
+		last := e.Followers()[0]
+		for _, id := range e.IDs() {
+			if id != last {
+				e.Kill(id)
+			}
+		}
+		for _, wait := range []time.Duration{0, time.Minute} { // it does not know yet; it knows
+			time.Sleep(wait)
+			begun := time.Now()
+			c, err := e.Member(last).Operations().Copy(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, _, err := backup.Verify(bytes.NewReader(backedUp(t, c))); err != nil || h.Confirmed || h.AsOf.IsZero() || time.Since(begun) > 5*time.Second {
+				t.Errorf("after %v: %+v in %v: %v", wait, h, time.Since(begun), err)
+			}
+		}
+	})
+}
+
+// A member that has not caught up, or whose state is damaged, makes no backup.
+func TestNoCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		e.Ready()
+		e.Joined()
+		one := e.Followers()[0]
+		refused := func(want string) {
+			t.Helper()
+			_, err := e.Member(one).Operations().Copy(t.Context())
+			f, ok := errors.AsType[*admin.Failure](err)
+			if !ok || f.Status != http.StatusServiceUnavailable || !strings.Contains(f.Text, want) || !strings.Contains(f.Text, "from another member") {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		e.Kill(one)
+		e.Wipe(one)
+		e.Boot(one)
+		e.BlockLog(e.Leader(), one)
+		e.Wait("the member to join", time.Minute, e.Member(one).Joining)
+		refused("is joining the ensemble")
+		e.UnblockLog(e.Leader(), one)
+		e.Wait("the member to have caught up", time.Minute, func() bool {
+			_, err := e.Member(one).Operations().Copy(t.Context())
+			return err == nil && !e.Member(one).Joining()
+		})
+		e.Member(one).Break("a test says so")
+		e.Wait("the member to know of its damage", time.Minute, func() bool { return e.Member(one).Damage() != "" })
+		refused("a test says so")
+	})
+}
