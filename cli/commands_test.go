@@ -37,6 +37,8 @@ var goldens = []goldenLine{
 	{"watches", "watches /config"},
 	{"log-level", "log-level"},
 	{"log-level-set", "log-level debug --token-file TOKEN"},
+	{"backup-inspect", "backup inspect --depth 2 " + sampleFile},
+	{"backup-verify", "backup verify " + sampleFile},
 	{"watches-of-session", "watches --session 0x1000012f99a0001"},
 }
 

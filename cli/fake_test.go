@@ -30,6 +30,8 @@ type fakeMember struct {
 	owners   map[string]api.Owner
 	level    string // of its log
 	broken   string // the cursor of a page of sessions that fails
+	backup   []byte // what a backup sends
+	refusal  int    // the status of a refused backup; 0: none is
 
 	mu    sync.Mutex
 	asked []string // "METHOD path?query Authorization"
@@ -154,6 +156,15 @@ func (f *fakeMember) mux() http.Handler {
 	})
 	handle("GET /v1/removals", func(r *http.Request) any {
 		return pageOf(r, slices.DeleteFunc(slices.Clone(f.removals), func(e api.Removal) bool { return r.FormValue("path") != "" && e.Path != r.FormValue("path") }))
+	})
+	mux.HandleFunc("GET /v1/backup", func(w http.ResponseWriter, r *http.Request) {
+		f.note(r)
+		if f.refusal != 0 {
+			w.WriteHeader(f.refusal)
+			_ = json.NewEncoder(w).Encode(api.Failure{Error: map[int]string{503: "this member is joining the ensemble", 401: "this needs credentials"}[f.refusal]})
+			return
+		}
+		_, _ = w.Write(f.backup)
 	})
 	return mux
 }

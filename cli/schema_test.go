@@ -30,7 +30,7 @@ var outputs = map[string]any{
 	"why": lately{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
 	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": created{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
 	"load": loadedRow{}, "load --dry-run": []changeRow{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
-	"drain": drainedRow{}, "rm": removed{}, "rm --dry-run": []removable{}, "support-bundle": bundled{}, "word": []wordAnswer{}, "health": Health{}, "version": Version{}, "recover": Recovered{},
+	"drain": drainedRow{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removed{}, "rm --dry-run": []removable{}, "support-bundle": bundled{}, "word": []wordAnswer{}, "health": Health{}, "version": Version{}, "recover": Recovered{},
 }
 
 // docs/commands.schema.json has the schema of each output. Its keys are in lower case.
@@ -199,7 +199,7 @@ func TestResultsAsJSON(t *testing.T) {
 func (g goldenLine) schema() string {
 	words := strings.Fields(g.line)
 	switch {
-	case words[0] == "session":
+	case words[0] == "session" || words[0] == "backup":
 		return words[0] + " " + words[1]
 	case words[0] != "why" || len(words) == 1 || strings.HasPrefix(words[1], "--"):
 		return words[0]

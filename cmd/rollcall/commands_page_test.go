@@ -147,7 +147,7 @@ func (x example) isLike(output string) bool {
 }
 
 // readOnly are the commands that change nothing. Their examples are run again with -o json.
-var readOnly = []string{"status", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "sync", "version", "word"}
+var readOnly = []string{"status", "backup inspect", "backup verify", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "sync", "version", "word"}
 
 // changesNothing returns which command of readOnly a command line runs, or "".
 func changesNothing(line string) string {

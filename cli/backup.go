@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/backup"
+)
+
+// newBackup returns the command about backups.
+func newBackup(w World) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "backup", Short: "save the state of an ensemble to a file, and check such files", GroupID: Act,
+		Args: func(*cobra.Command, []string) error {
+			return With(WrongUse, errors.New("backup: say save, inspect or verify: rollcall backup save FILE, rollcall backup verify FILE"))
+		},
+		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused
+	}
+	cmd.AddCommand(newBackupSave(w), newBackupInspect(w), newBackupVerify(w))
+	return cmd
+}
+
+// backupRow is what a backup says of itself, as JSON has it.
+type backupRow struct {
+	File string `json:"file"` // "-": it was written to standard output
+	Size int64  `json:"size"` // of the file, in bytes
+	backup.Head
+}
+
+var backupColumns = []Column[backupRow]{
+	{Name: "file", Cell: func(r backupRow) string { return r.File + ", " + Size(r.Size) }},
+	{Name: "made", Cell: func(r backupRow) string {
+		return fmt.Sprintf("%s by member %d, rollcall %s", r.Time.UTC().Format("2006-01-02 15:04:05 MST"), r.Member, r.Program)
+	}},
+	{Name: "state", Cell: func(r backupRow) string {
+		return fmt.Sprintf("index %d of term %d, zxid 0x%x, digest 0x%s", r.Index, r.Term, r.Zxid, r.Digest)
+	}},
+	{Name: "as of", Cell: asOf},
+	{Name: "nodes", Cell: func(r backupRow) string {
+		return fmt.Sprintf("%d, with %s of paths and data", r.Nodes, Size(r.DataBytes))
+	}},
+	{Name: "sessions", Cell: func(r backupRow) string { return fmt.Sprint(r.Sessions) }},
+	{Name: "servers", Cell: serversText},
+}
+
+// asOf says how fresh the state was.
+func asOf(r backupRow) string {
+	if r.Confirmed {
+		return "the beginning of the backup: a leader has confirmed that no write is missing"
+	}
+	return r.AsOf.UTC().Format("2006-01-02 15:04:05 MST") + ", by the last entry of the log: the member knew no leader, and the last writes may be missing"
+}
+
+// serversText returns the server list, as in zoo.cfg.
+func serversText(r backupRow) string {
+	text := ""
+	for i, s := range r.Servers {
+		if i > 0 {
+			text += "  "
+		}
+		text += fmt.Sprintf("%d=%s %s %s", s.ID, s.Quorum, s.Election, orDash(s.Client))
+	}
+	return orDash(text)
+}

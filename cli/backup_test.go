@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"rollcall/backup"
+	"rollcall/znode"
+)
+
+// sampleFile is a backup of six nodes.
+const sampleFile = "../backup/testdata/version-1.backup"
+
+// sampleName is the name that it has in a folder.
+const sampleName = "rollcall-20260102T030405Z-7.backup"
+
+func sampleBackup(t *testing.T) []byte {
+	t.Helper()
+	file, err := os.ReadFile(sampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A backup that arrives whole is in a file of the name that was given, in a folder under its own name, or on
+// standard output, and is the same everywhere.
+func TestBackupSave(t *testing.T) {
+	f, token, dir := newFakeMember(t), tokenFile(t), t.TempDir()
+	f.backup = sampleBackup(t)
+	named := filepath.Join(dir, "mine")
+	for _, tt := range []struct{ target, file string }{{named, named}, {dir, filepath.Join(dir, sampleName)}, {"-", ""}} {
+		out, errs, err := f.execute(t, nil, "backup", "save", "--token-file", token, "--rate", "5", tt.target)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.target, err)
+		}
+		got := out.Bytes()
+		if tt.file != "" {
+			if !strings.Contains(out.String(), tt.file) || !strings.Contains(out.String(), "index 7 of term 3, zxid 0x300000009") {
+				t.Errorf("%s: it prints %s", tt.target, out)
+			}
+			if got, err = os.ReadFile(tt.file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(got, f.backup) || errs.Len() > 0 {
+			t.Errorf("%s: %d bytes, %d were sent; %s", tt.target, len(got), len(f.backup), errs)
+		}
+		if asked := f.requests(); len(asked) != 1 || asked[0] != "GET /v1/backup?rate=5 Bearer abcdefghijklmnop" {
+			t.Errorf("%s: asked %q", tt.target, asked)
+		}
+	}
+	if names := filesIn(t, dir); len(names) != 2 {
+		t.Errorf("there are %q", names)
+	}
+	for _, format := range []string{"json", "yaml"} {
+		out, _, err := f.execute(t, nil, "backup", "save", "-o", format, "--token-file", token, filepath.Join(dir, format))
+		if err != nil || !strings.Contains(out.String(), "index") {
+			t.Errorf("%s: %s %v", format, out, err)
+		}
+		if format == "json" {
+			fits(t, "backup save", out.String())
+		}
+	}
+}
+
+// A backup that is not whole leaves no file, and the error says why.
+func TestBackupSaveFails(t *testing.T) {
+	whole := sampleBackup(t)
+	full := func(w *World) { w.OutTerminal = true }
+	for _, tt := range []struct {
+		name, target string
+		sent         []byte
+		refusal      int
+		prepare      func(*World)
+		status       Status
+		want         string
+	}{
+		{"cut", "DIR", whole[:900], 0, nil, Failed, "cut short at byte 900"},
+		{"cut in the head", "DIR", whole[:9], 0, nil, Failed, "cut short at byte 9"},
+		{"nothing", "DIR", []byte{}, 0, nil, Failed, "nothing was saved"},
+		{"changed", "DIR", append(append([]byte{}, whole[:900]...), make([]byte, 400)...), 0, nil, Failed, "checksum"},
+		{"another answer", "DIR", []byte("<html>"), 0, nil, Failed, "not a backup"},
+		{"joining", "DIR", nil, 503, nil, NoMember, "is joining"},
+		{"without credentials", "DIR", nil, 401, nil, Refused, "--token-file"},
+		{"no such folder", "DIR/a/b", whole, 0, nil, Failed, "no such file or directory"},
+		{"a file that exists", sampleFile, whole, 0, nil, Failed, "there is such a file already"},
+		{"to a terminal", "-", whole, 0, full, WrongUse, "no text for a terminal"},
+	} {
+		f, dir := newFakeMember(t), t.TempDir()
+		f.backup, f.refusal = tt.sent, tt.refusal
+		_, _, err := f.execute(t, tt.prepare, "backup", "save", strings.Replace(tt.target, "DIR", dir, 1))
+		if err == nil || StatusOf(err) != tt.status || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: status %d, %v; want %d, %q", tt.name, StatusOf(err), err, tt.status, tt.want)
+		}
+		if names := filesIn(t, dir); len(names) > 0 {
+			t.Errorf("%s: left are %q", tt.name, names)
+		}
+	}
+}
+
+// A disk that is full is the reason, and not the backup.
+func TestBackupSaveToFullDisk(t *testing.T) {
+	f := newFakeMember(t)
+	f.backup = sampleBackup(t)
+	_, _, err := f.execute(t, func(w *World) { w.Out = brokenPipe{} }, "backup", "save", "-")
+	if err == nil || err.Error() != "backup save: no space left on device" {
+		t.Errorf("%v", err)
+	}
+}
+
+// brokenPipe is an output that takes nothing.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A member that sends nothing any more ends the command.
+func TestBackupSaveFromSilentMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		var why error
+		l := lively{from: r, quiet: func(err error) {
+			why = err
+			_ = w.CloseWithError(err)
+		}}
+		go func() { _, _ = w.Write([]byte("some")) }()
+		text, err := io.ReadAll(&l)
+		if string(text) != "some" || err == nil || why == nil || !strings.Contains(why.Error(), "nothing for 30s") {
+			t.Errorf("%q, %v, %v", text, err, why)
+		}
+	})
+}
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// Verify prints a line for each backup in a folder, and fails if one of them is not sound.
+func TestBackupVerify(t *testing.T) {
+	f, dir, whole := newFakeMember(t), t.TempDir(), sampleBackup(t)
+	if _, _, err := f.execute(t, nil, "backup", "verify", dir); err == nil || !strings.Contains(err.Error(), "ends in .backup") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	for name, text := range map[string][]byte{"a.backup": whole, "b.backup": whole[:900], "c.backup.1.part": whole[:9], "d.txt": nil} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, _, err := f.execute(t, nil, "backup", "verify", dir, sampleFile)
+	if err == nil || StatusOf(err) != Failed || err.Error() != "backup verify: 1 of 3 backups cannot be used" {
+		t.Errorf("%v", err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], "yes") || !strings.HasPrefix(lines[2], "NO") || !strings.Contains(lines[2], "the backup is damaged: it is cut short at byte 900") || !strings.HasPrefix(lines[3], "yes") {
+		t.Errorf("it prints\n%s", out)
+	}
+	if asked := f.requests(); len(asked) > 0 {
+		t.Errorf("it asked a member: %q", asked)
+	}
+	if _, _, err := f.execute(t, nil, "backup", "verify", filepath.Join(dir, "nosuch")); err == nil || !strings.Contains(err.Error(), "nosuch") {
+		t.Errorf("no such file: %v", err)
+	}
+}
+
+// Inspect reads standard input, too, and refuses a backup that is not sound.
+func TestBackupInspect(t *testing.T) {
+	f := newFakeMember(t)
+	stdin := func(text []byte) func(*World) { return func(w *World) { w.In = bytes.NewReader(text) } }
+	out, _, err := f.execute(t, stdin(sampleBackup(t)), "backup", "inspect", "--depth", "2", "--limit", "1", "-")
+	if err != nil || !strings.Contains(out.String(), "/zookeeper\n") || strings.Contains(out.String(), "/app") {
+		t.Errorf("%s, %v", out, err)
+	}
+	if _, _, err := f.execute(t, stdin(sampleBackup(t)[:700]), "backup", "inspect", "-"); !errors.Is(err, backup.ErrCorrupt) {
+		t.Errorf("%v", err)
+	}
+	for _, flag := range []string{"--depth=0", "--depth=17", "--limit=0", "--limit=10001"} {
+		if _, _, err := f.execute(t, nil, "backup", "inspect", flag, sampleFile); StatusOf(err) != WrongUse {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
+// Subtrees are added up level by level, and only the largest are kept.
+func TestSubtrees(t *testing.T) {
+	u := &subtrees{open: make([]subtreeRow, 2), limit: 3}
+	add := func(path string, data int) {
+		if err := u.add(znode.Node{Path: path, Data: make([]byte, data)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("/", 5)
+	for i := range 1000 {
+		add(fmt.Sprintf("/a%03d", i), 1)
+	}
+	add("/b", 10)
+	add("/b/c", 100)
+	add("/b/c/d", 1000)
+	add("/b/cc", 1)
+	add("/c", 0)
+	want := []subtreeRow{{"/b", 4, 0, 2 + 10 + 4 + 100 + 6 + 1000 + 5 + 1}, {"/b/c", 2, 0, 4 + 100 + 6 + 1000}, {"/a000", 1, 0, 6}}
+	if got := u.largest(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

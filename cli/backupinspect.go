@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/backup"
+	"rollcall/znode"
+)
+
+const (
+	// maxDepth is how many levels of subtrees a backup's inspection may count.
+	maxDepth = 16
+	// maxSubtrees is how many subtrees it may show.
+	maxSubtrees = 10_000
+)
+
+// inspectedRow is what is in a backup, as JSON has it.
+type inspectedRow struct {
+	backupRow
+	Ephemerals int          `json:"ephemerals"`
+	Subtrees   []subtreeRow `json:"subtrees"` // the largest, largest first
+}
+
+// subtreeRow is what a subtree of a backup takes.
+type subtreeRow struct {
+	Path       string `json:"path"`
+	Nodes      int    `json:"nodes"`
+	Ephemerals int    `json:"ephemerals"`
+	Bytes      int64  `json:"bytes"` // of paths and data
+}
+
+var subtreeColumns = []Column[subtreeRow]{
+	{Name: "bytes", Right: true, Cell: func(r subtreeRow) string { return Size(r.Bytes) }},
+	{Name: "nodes", Right: true, Cell: func(r subtreeRow) string { return fmt.Sprint(r.Nodes) }},
+	{Name: "ephemerals", Right: true, Cell: func(r subtreeRow) string { return fmt.Sprint(r.Ephemerals) }},
+	{Name: "path", Cell: func(r subtreeRow) string { return r.Path }},
+}
+
+// newBackupInspect returns the command that says what is in a backup.
+func newBackupInspect(w World) *cobra.Command {
+	out, depth, limit := NewOutput(w), 1, 10
+	cmd := &cobra.Command{
+		Use: "inspect [flags] FILE|-", Short: "print what is in a backup", Args: Takes(1, 1, "a file, or - for standard input"),
+		Long: "Reads a whole backup, checks it as backup verify does, and prints what it says of itself, and its largest subtrees. It asks no member.",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if depth < 1 || depth > maxDepth || limit < 1 || limit > maxSubtrees {
+				return With(WrongUse, fmt.Errorf("backup inspect: allowed are a --depth of 1 to %d, and a --limit of 1 to %d", maxDepth, maxSubtrees))
+			}
+			u := &subtrees{open: make([]subtreeRow, depth), limit: limit}
+			row, err := readBackup(w, args[0], znode.Visitor{Node: u.add})
+			if err != nil {
+				return fmt.Errorf("backup inspect: %w", err)
+			}
+			return printInspected(w, out, inspectedRow{row, u.ephemerals, u.largest()})
+		},
+	}
+	cmd.Flags().IntVar(&depth, "depth", depth, "`levels` of subtrees that are counted")
+	cmd.Flags().IntVar(&limit, "limit", limit, "the most `subtrees` that are printed")
+	out.Register(cmd)
+	return cmd
+}
+
+// readBackup reads a backup, from standard input if the file is "-".
+func readBackup(w World, file string, v znode.Visitor) (row backupRow, err error) {
+	row.File = file
+	in := w.In
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return row, err
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		in = f
+	}
+	if in == nil {
+		in = strings.NewReader("")
+	}
+	work := NewProgress(w, "reading "+file, 0)
+	defer work.Done()
+	row.Head, row.Size, err = backup.Read(in, v)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
+	return row, err
+}
+
+func printInspected(w World, out *Output, row inspectedRow) error {
+	if !out.Text() {
+		return printOne(out, nil, row)
+	}
+	var text bytes.Buffer
+	text.Write(lines(out, backupColumns, row.backupRow))
+	text.WriteByte('\n')
+	table := bufio.NewWriter(&text)
+	if err := printTable(out, table, subtreeColumns, rowsOf(row.Subtrees)); err != nil {
+		return err
+	}
+	_ = table.Flush() // to memory
+	_, err := w.Out.Write(text.Bytes())
+	return err
+}
+
+// subtrees adds up what subtrees take. Nodes come parents first, so all of a subtree come together, and one
+// subtree of each level is open at a time.
+type subtrees struct {
+	open       []subtreeRow // by level, from 1 on; Path is "" if none is open
+	limit      int
+	closed     []subtreeRow // the largest so far, and some more
+	ephemerals int
+}
+
+// add adds the next node.
+func (u *subtrees) add(n znode.Node) error {
+	if n.Owner != 0 {
+		u.ephemerals++
+	}
+	level, at := 0, 0
+	for at < len(n.Path) && n.Path != "/" && level < len(u.open) {
+		end := strings.IndexByte(n.Path[at+1:], '/')
+		if end < 0 {
+			end = len(n.Path) - at - 1
+		}
+		at += end + 1
+		o := &u.open[level]
+		if o.Path != n.Path[:at] {
+			u.close(level)
+			o.Path = n.Path[:at]
+		}
+		o.Nodes++
+		o.Bytes += int64(len(n.Path) + len(n.Data))
+		if n.Owner != 0 {
+			o.Ephemerals++
+		}
+		level++
+	}
+	return nil
+}
+
+// close closes the open subtrees from a level on.
+func (u *subtrees) close(level int) {
+	for i := level; i < len(u.open); i++ {
+		if u.open[i].Path != "" {
+			u.closed = append(u.closed, u.open[i])
+		}
+		u.open[i] = subtreeRow{}
+	}
+	if len(u.closed) >= 2*u.limit+maxDepth {
+		u.cut()
+	}
+}
+
+// cut keeps the largest.
+func (u *subtrees) cut() {
+	slices.SortStableFunc(u.closed, func(a, b subtreeRow) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Path, b.Path))
+	})
+	u.closed = u.closed[:min(len(u.closed), u.limit)]
+}
+
+// largest returns the largest subtrees, when all nodes have been added.
+func (u *subtrees) largest() []subtreeRow {
+	u.close(0)
+	u.cut()
+	return append([]subtreeRow{}, u.closed...)
+}

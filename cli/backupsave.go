@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+	"rollcall/backup"
+)
+
+// backupSilence is for how long a member may send nothing of a backup: longer than its writes take on a disk
+// that is slow, and than a pause of its process that its ensemble survives.
+const backupSilence = 30 * time.Second
+
+// newBackupSave returns the command that makes a backup.
+func newBackupSave(w World) *cobra.Command {
+	link, out, rate := NewLink(w), NewOutput(w), 0
+	cmd := &cobra.Command{
+		Use: "save [flags] FILE|FOLDER|-", Short: "save the whole state of an ensemble to a file", Args: Takes(1, 1, "a file, a folder, or - for standard output"),
+		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, with all nodes and sessions. It checks the backup while it arrives. " +
+			"The file has its name once it is whole and on the disk, and replaces no other file. In a folder its name has the time and the index. " +
+			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. It needs the credentials of an administrator.",
+		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups\n  rollcall backup save --token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "-" && w.OutTerminal {
+				return With(WrongUse, errors.New("backup save: a backup is no text for a terminal; give a file or a folder, or redirect the output"))
+			}
+			s := &saving{w: w, query: url.Values{}}
+			if rate != 0 {
+				s.query.Set("rate", strconv.Itoa(rate))
+			}
+			row, err := s.save(cmd.Context(), link, args[0])
+			if err != nil {
+				return fmt.Errorf("backup save: %w", err)
+			}
+			if args[0] == "-" {
+				return nil // the output has the backup
+			}
+			return printOne(out, backupColumns, row)
+		},
+	}
+	cmd.Flags().IntVar(&rate, "rate", 0, "the most `MiB` in a second, 1 to 4096 (default 16)")
+	link.Register(cmd)
+	out.Register(cmd)
+	return cmd
+}
+
+// saving is a backup that is being saved.
+type saving struct {
+	w     World
+	query url.Values
+	wrote error // the error of the file
+}
+
+// save asks for a backup and saves it to target.
+func (s *saving) save(ctx context.Context, link *Link, target string) (row backupRow, err error) {
+	to, err := destinationOf(s.w, target)
+	if err != nil {
+		return row, err
+	}
+	admin, err := link.Admin(ctx)
+	if err != nil {
+		return row, err
+	}
+	ctx, quiet := context.WithCancelCause(ctx)
+	defer quiet(nil)
+	err = admin.Stream(ctx, "backup", s.query, func(body io.Reader) error {
+		row, err = s.receive(&lively{from: body, quiet: quiet}, to)
+		return err
+	})
+	var refused *api.Error
+	switch {
+	case err == nil:
+		return row, nil
+	case s.wrote != nil:
+		return row, s.wrote
+	case context.Cause(ctx) != nil:
+		return row, fmt.Errorf("%s: nothing was saved: %w", admin.Base, context.Cause(ctx))
+	case errors.As(err, &refused):
+		return row, fmt.Errorf("%s: %w", admin.Base, Explained(err))
+	}
+	return row, fmt.Errorf("%s: nothing was saved: %w; if the member has stopped, ask another one", admin.Base, Explained(err))
+}
+
+// receive saves a backup that arrives.
+func (s *saving) receive(body io.Reader, to destination) (row backupRow, err error) {
+	out, err := to.open()
+	if err != nil {
+		s.wrote = err
+		return row, err
+	}
+	progress := NewProgress(s.w, "MiB of the backup", 0)
+	defer progress.Done()
+	row.Head, row.Size, err = backup.Verify(io.TeeReader(body, &counter{s, out, progress, 0}))
+	if err != nil {
+		return row, errors.Join(err, to.abort())
+	}
+	row.File, s.wrote = to.commit(row.Head)
+	return row, s.wrote
+}
+
+// counter writes what arrives, counts it, and keeps the error.
+type counter struct {
+	saving   *saving
+	out      io.Writer
+	progress *Progress
+	part     int // bytes that are not counted yet
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.out.Write(p)
+	if err != nil {
+		c.saving.wrote = err
+	}
+	c.part += n
+	c.progress.Add(c.part >> 20)
+	c.part &= 1<<20 - 1
+	return n, err
+}
+
+// lively reads from another reader, and ends the request if nothing arrives for backupSilence.
+type lively struct {
+	from  io.Reader
+	quiet context.CancelCauseFunc
+}
+
+func (l *lively) Read(p []byte) (int, error) {
+	over := time.AfterFunc(backupSilence, func() { l.quiet(fmt.Errorf("the member has sent nothing for %v", backupSilence)) })
+	defer over.Stop()
+	return l.from.Read(p)
+}
+
+// destination is where a backup is saved.
+type destination interface {
+	open() (io.Writer, error)
+	commit(backup.Head) (name string, err error)
+	abort() error
+}
+
+// destinationOf returns the destination that an argument means.
+func destinationOf(w World, target string) (destination, error) {
+	if target == "-" {
+		return toOutput{w.Out}, nil
+	}
+	info, err := os.Stat(target)
+	switch {
+	case err == nil && info.IsDir():
+		return &toFile{dir: target}, nil
+	case err == nil:
+		return nil, fmt.Errorf("%s: %w", target, backup.ErrExists)
+	case errors.Is(err, os.ErrNotExist):
+		return &toFile{dir: filepath.Dir(target), name: filepath.Base(target)}, nil
+	}
+	return nil, err
+}
+
+// toOutput is standard output.
+type toOutput struct{ out io.Writer }
+
+func (o toOutput) open() (io.Writer, error)           { return o.out, nil }
+func (o toOutput) commit(backup.Head) (string, error) { return "-", nil }
+func (o toOutput) abort() error                       { return nil }
+
+// toFile is a file, or a new one in a folder.
+type toFile struct {
+	dir, name string // name is "" for one that the head gives
+	part      *backup.Part
+}
+
+func (f *toFile) open() (out io.Writer, err error) {
+	name := f.name
+	if name == "" {
+		name = "rollcall"
+	}
+	f.part, err = backup.Create(f.dir, name)
+	return f.part, err
+}
+
+func (f *toFile) commit(h backup.Head) (string, error) {
+	if f.name == "" {
+		f.name = backup.Name(h)
+	}
+	return filepath.Join(f.dir, f.name), f.part.Commit(f.name)
+}
+
+func (f *toFile) abort() error { return f.part.Abort() }

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/backup"
+	"rollcall/znode"
+)
+
+// verifiedRow is a backup that was checked, as JSON has it.
+type verifiedRow struct {
+	File   string    `json:"file"`
+	Sound  bool      `json:"sound"`
+	Why    string    `json:"why"` // it is not sound
+	Time   time.Time `json:"time"`
+	Index  uint64    `json:"index"`
+	Nodes  int       `json:"nodes"`
+	Size   int64     `json:"size"`
+	Digest string    `json:"digest"`
+}
+
+var verifiedColumns = []Column[verifiedRow]{
+	{Name: "sound", Cell: func(r verifiedRow) string { return map[bool]string{true: "yes", false: "NO"}[r.Sound] }, Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Green, false: Red}[r.Sound] }},
+	{Name: "index", Right: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Index) }},
+	{Name: "nodes", Right: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Nodes) }},
+	{Name: "size", Right: true, Cell: func(r verifiedRow) string { return Size(r.Size) }},
+	{Name: "digest", Wide: true, Cell: func(r verifiedRow) string { return orDash(r.Digest) }},
+	{Name: "file", Cell: func(r verifiedRow) string { return r.File }},
+	{Name: "why", Cell: func(r verifiedRow) string { return r.Why }},
+}
+
+// newBackupVerify returns the command that checks backups.
+func newBackupVerify(w World) *cobra.Command {
+	out := NewOutput(w)
+	cmd := &cobra.Command{
+		Use: "verify [flags] FILE|FOLDER...", Short: "check that backups are whole and unchanged", Args: Takes(1, -1, "files, or folders with backups"),
+		Long: "Reads whole backups, or all that end in " + backup.Suffix + " in a folder, and makes every check that a restore makes: checksums, the order and the kinds of nodes, their sessions, " +
+			"and the digest of the state. It asks no member, and needs little memory. If a backup is not sound, the exit status is 1.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := backupFiles(args)
+			if err != nil {
+				return fmt.Errorf("backup verify: %w", err)
+			}
+			bad := 0
+			err = Print(out, verifiedColumns, func(yield func(verifiedRow, error) bool) {
+				for _, file := range files {
+					row, err := verifyFile(cmd.Context(), w, file)
+					if !row.Sound {
+						bad++
+					}
+					if !yield(row, err) || err != nil {
+						return
+					}
+				}
+			})
+			if err == nil && bad > 0 {
+				err = fmt.Errorf("%d of %d backups cannot be used", bad, len(files))
+			}
+			if err != nil {
+				return fmt.Errorf("backup verify: %w", err)
+			}
+			return nil
+		},
+	}
+	out.Register(cmd)
+	return cmd
+}
+
+// backupFiles returns the files that arguments mean.
+func backupFiles(args []string) (files []string, err error) {
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		switch {
+		case err != nil:
+			return nil, err
+		case !info.IsDir():
+			files = append(files, arg)
+			continue
+		}
+		entries, err := os.ReadDir(arg)
+		if err != nil {
+			return nil, err
+		}
+		before := len(files)
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), backup.Suffix) {
+				files = append(files, filepath.Join(arg, e.Name()))
+			}
+		}
+		if len(files) == before {
+			return nil, fmt.Errorf("%s: no file in this folder ends in %s", arg, backup.Suffix)
+		}
+	}
+	return files, nil
+}
+
+// verifyFile checks one backup. The error is that of the command, if it is to end.
+func verifyFile(ctx context.Context, w World, file string) (verifiedRow, error) {
+	if err := ctx.Err(); err != nil {
+		return verifiedRow{}, errors.New("stopped before all were checked")
+	}
+	row, err := readBackup(w, file, znode.Visitor{})
+	v := verifiedRow{File: file, Sound: err == nil, Time: row.Time, Index: row.Index, Nodes: row.Nodes, Size: row.Size, Digest: row.Digest}
+	if err != nil {
+		v.Why = reasonOf(err)
+	}
+	return v, nil
+}
+
+// reasonOf returns an error without the name of the file in front, which is in a column of its own.
+func reasonOf(err error) string {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner.Error()
+	}
+	return err.Error()
+}
