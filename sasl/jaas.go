@@ -94,6 +94,7 @@ func readJAAS(text []byte, section string) (*jaas, error) {
 type jaas struct {
 	rest    string // what follows token
 	line    int    // of the end of token
+	before  int    // the line on which the token before it ends
 	token   token
 	section string // the one that is wanted
 	users   map[string]string
@@ -141,10 +142,17 @@ func (p *jaas) readModule(wanted bool) {
 		p.failAt(at, "after the class of a login module; allowed is required, requisite, sufficient or optional")
 	}
 	for p.err == nil && p.token.kind != ';' {
+		if p.token.kind == '}' || p.token.kind == endOfFile {
+			p.failAt(p.before, noSemicolon)
+			return
+		}
 		p.readOption(wanted)
 	}
 	p.expect(';', "; after the last option")
 }
+
+// noSemicolon is said of the line on which a login module ends.
+const noSemicolon = "the login module ends here without ; after its last option; add the ;"
 
 // checkModule refuses a login module that the wanted section cannot have.
 func (p *jaas) checkModule(class string, line int) {
@@ -160,7 +168,11 @@ func (p *jaas) checkModule(class string, line int) {
 // readOption reads key="value".
 func (p *jaas) readOption(wanted bool) {
 	at := p.token.line
+	before := p.before
 	key := p.expect(word, "an option, or ;")
+	if p.token.kind == word && strings.Contains(key, ".") { // the class of the next login module, and its flag
+		p.failAt(before, noSemicolon)
+	}
 	p.expect('=', "= after the name of an option")
 	value := p.expect(word, "a value in double quotes")
 	if p.err == nil && strings.Contains(value, "${") {
@@ -199,6 +211,7 @@ func (p *jaas) expect(kind tokenKind, what string) string {
 		return ""
 	}
 	text := p.token.text
+	p.before = p.line
 	p.next()
 	return text
 }
