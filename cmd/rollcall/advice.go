@@ -26,22 +26,22 @@ type advice struct {
 // advices are all rows. The first that fits counts.
 var advices = []advice{
 	{on("serve"), is(syscall.EADDRINUSE), "another process listens there: stop it, or choose another port (clientPort or secureClientPort for clients; for members the server line, which is the same on all members)"},
-	{on("up"), is(syscall.EADDRINUSE), "-port takes others"},
+	{on("up"), is(syscall.EADDRINUSE), "--port takes others"},
 	{on("serve"), is(syscall.EADDRNOTAVAIL), "this machine has no such address: correct clientPortAddress or this member's server line (quorumListenOnAllIPs=true listens for members on all addresses)"},
 	{on("serve", "up"), listening(syscall.EACCES), "this user may not use that port: choose one above 1023"},
 	{on("serve"), unknownHost, "this machine cannot resolve that host: correct clientPortAddress or this member's server line, or write an IP address there"},
-	{on("up"), is(disk.ErrInUse), "stop the other rollcall up, or give this one a folder of its own with -data"},
+	{on("up"), is(disk.ErrInUse), "stop the other rollcall up, or give this one a folder of its own with --data"},
 	{on("serve", "recover"), is(disk.ErrInUse), "stop the other process, or give each member a dataDir of its own"},
-	{on("up"), is(disk.ErrServersChanged), "for rollcall up: -members and -port must be as when the folder was made, or -data must name another folder"},
+	{on("up"), is(disk.ErrServersChanged), "for rollcall up: --members and --port must be as when the folder was made, or --data must name another folder"},
 	{on("recover"), is(disk.ErrNoData), "run it with the zoo.cfg of a member that has data; a member without data is started with rollcall serve"},
-	{on("up"), unusableFile, "-data must name a folder that this user may make and write"},
+	{on("up"), unusableFile, "--data must name a folder that this user may make and write"},
 	{on("serve", "recover"), is(disk.ErrUnusable), "dataDir and dataLogDir must be folders that this user may make and write"},
 	{on("serve", "recover", "up"), is(syscall.EIO), "the disk cannot be read or written there: look at the kernel's log, and replace it if it fails"},
 	{on("serve", "up"), is(wire.ErrRestart), "start this member again: it goes on from that snapshot"},
 
-	{on("health"), is(syscall.ECONNREFUSED), "no process listens there: start the member with rollcall serve, or name its address with -addr"},
+	{on("health"), is(syscall.ECONNREFUSED), "no process listens there: start the member with rollcall serve, or name its address with --addr"},
 	{on("health"), is(os.ErrDeadlineExceeded), "the member is starting, hangs or is overloaded: its log says which; a port for TLS alone does not answer either"},
-	{on("health"), unknownHost, "this machine cannot resolve that host: name an address with -addr host:port"},
+	{on("health"), unknownHost, "this machine cannot resolve that host: name an address with --addr host:port"},
 	{on("bench"), is(syscall.ECONNREFUSED), "no process listens there: each address must be one where a running member takes clients"},
 	{on("bench"), unknownHost, "this machine cannot resolve that host: name addresses where members take clients"},
 }

@@ -43,7 +43,7 @@ func TestAdvice(t *testing.T) {
 		{"folder in use", "serve", fmt.Errorf("folder: %w", disk.ErrInUse), "stop the other process"},
 		{"folder in use", "recover", fmt.Errorf("folder: %w", disk.ErrInUse), "stop the other process"},
 		{"folder in use", "up", fmt.Errorf("folder: %w", disk.ErrInUse), "stop the other rollcall up"},
-		{"other number of members", "up", fmt.Errorf("folder: %w", disk.ErrServersChanged), "-members and -port"},
+		{"other number of members", "up", fmt.Errorf("folder: %w", disk.ErrServersChanged), "--members and --port"},
 		{"nothing to recover", "recover", fmt.Errorf("folder: %w", disk.ErrNoData), "of a member that has data"},
 		{"folder read-only", "serve", disk.Explain(fmt.Errorf("quorum: %w", readOnly), true), "dataDir and dataLogDir must be"},
 		{"folder read-only", "up", readOnly, "-data must name"},
@@ -119,7 +119,7 @@ func TestCommandsAdvise(t *testing.T) {
 		{"recover without data", "recover -yes DIR/alone.cfg", "; run it with the zoo.cfg of a member that has data"},
 		{"health of nobody", "health -addr 127.0.0.1:1", "connection refused; no process listens there"},
 		{"health without a port", "health -addr localhost", "-addr localhost: allowed is host:port"},
-		{"up in a file", "up -port 60999 -members 1 -data DIR/file", "not a directory; -data must name a folder"},
+		{"up in a file", "up -port 60999 -members 1 -data DIR/file", "not a directory; --data must name a folder"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := runCommand(t.Context(), strings.Fields(at(tt.args)), nil, io.Discard, io.Discard)

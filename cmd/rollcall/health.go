@@ -49,7 +49,7 @@ func newHealth(w cli.World) *cobra.Command {
 // answer within healthTimeout, or if the member does not serve clients.
 func health(ctx context.Context, addr string, out *cli.Output) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return cli.With(cli.WrongUse, fmt.Errorf("health: -addr %s: allowed is host:port", config.Brief(addr)))
+		return cli.With(cli.WrongUse, fmt.Errorf("health: --addr %s: allowed is host:port", config.Brief(addr)))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()
@@ -78,7 +78,7 @@ func healthAddr(file string, env []string) (string, error) {
 	case cfg.SecureAddr != "":
 		return "", errors.New("health speaks no TLS, and the configuration has no port for plain clients, only secureClientPort; set admin.enableServer=true and admin.serverPort, and ask /readyz there instead")
 	}
-	return "", errors.New("the configuration names no port for clients; use -addr host:port")
+	return "", errors.New("the configuration names no port for clients; use --addr host:port")
 }
 
 // fromHere returns an address on which a member listens as its own machine reaches it. It reports whether the

@@ -76,7 +76,7 @@ func TestUpOnTakenPort(t *testing.T) {
 	}
 	args := []string{"up", "-data", t.TempDir(), "-port", fmt.Sprint(port)}
 	err = runCommand(t.Context(), args, nil, io.Discard, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "address already in use; -port takes others") {
+	if err == nil || !strings.Contains(err.Error(), "address already in use; --port takes others") {
 		t.Errorf("%v", err)
 	}
 }

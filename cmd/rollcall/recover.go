@@ -122,7 +122,7 @@ func behind(findings []member.Finding) error {
 	if !findings[0].Before(most.Extent) {
 		return nil
 	}
-	return fmt.Errorf("member %d (%s) has more data than member %d: recover that one, or give -force and lose what only that one has",
+	return fmt.Errorf("member %d (%s) has more data than member %d: recover that one, or give --force and lose what only that one has",
 		most.ID, most.Raft, findings[0].ID)
 }
 

@@ -91,13 +91,13 @@ func (f *upFlags) command(w cli.World) *cobra.Command {
 func (f *upFlags) check(given func(flag string) bool) error {
 	switch {
 	case given("ports") && (given("port") || given("members")):
-		return errors.New("up: -ports has the port of each member: leave out -port and -members")
+		return errors.New("up: --ports has the port of each member: leave out --port and --members")
 	case given("ports") && (len(f.ports) < 1 || len(f.ports) > upMaxMembers):
-		return fmt.Errorf("up: -ports names %d ports; allowed are 1 to %d, one for each member", len(f.ports), upMaxMembers)
+		return fmt.Errorf("up: --ports names %d ports; allowed are 1 to %d, one for each member", len(f.ports), upMaxMembers)
 	case f.members < 1 || f.members > upMaxMembers:
-		return fmt.Errorf("up: -members %d; allowed are 1 to %d", f.members, upMaxMembers)
+		return fmt.Errorf("up: --members %d; allowed are 1 to %d", f.members, upMaxMembers)
 	case f.port < 1 || f.port+f.members-1+upHTTP > maxPort:
-		return fmt.Errorf("up: -port %d; allowed are 1 to %d", f.port, maxPort-upHTTP-f.members+1)
+		return fmt.Errorf("up: --port %d; allowed are 1 to %d", f.port, maxPort-upHTTP-f.members+1)
 	}
 	if !given("ports") {
 		for i := range f.members {
@@ -107,7 +107,7 @@ func (f *upFlags) check(given func(flag string) bool) error {
 	used := map[int]bool{}
 	for _, port := range f.ports {
 		if port < 1 || port+upHTTP > maxPort {
-			return fmt.Errorf("up: -ports %d; allowed are 1 to %d", port, maxPort-upHTTP)
+			return fmt.Errorf("up: --ports %d; allowed are 1 to %d", port, maxPort-upHTTP)
 		}
 		for _, above := range []int{0, upQuorum, upElection, upHTTP} {
 			if used[port+above] {
@@ -276,7 +276,7 @@ func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member
 	settings.Drain = 0 // all members stop together, so clients have nowhere to go
 	settings.Memory = f.memory
 	settings.Clients, settings.Events = clients, out.tell
-	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; -ports takes others", slog.New(slog.NewTextHandler(stderr, nil)))
+	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; --ports takes others", slog.New(slog.NewTextHandler(stderr, nil)))
 	m, err = member.New(settings)
 	if err != nil {
 		closeListeners(settings) // the error of New is the one to return
