@@ -74,7 +74,10 @@ func (r *logReader) next() (*record, error) {
 		return nil, r.unlessEnd(start)
 	}
 	sum, n := binary.BigEndian.Uint64(head), int64(int32(binary.BigEndian.Uint32(head[8:])))
-	if n < txnHead || n > maxValue || n >= r.size-start-recordHead {
+	if n < 0 || n > maxValue {
+		return nil, r.damage(start, fmt.Sprintf("a record of %d bytes; allowed are %d to %d", n, txnHead, maxValue))
+	}
+	if n < txnHead || n >= r.size-start-recordHead {
 		return nil, nil
 	}
 	body := r.body(int(n) + 1)

@@ -114,8 +114,8 @@ func (r *reader) readSnapshot() error {
 func (r *reader) begin(s *State, snap *snapshot) {
 	r.state, r.highest = s, snap.highest
 	r.report.Snapshot, r.report.SnapshotZxid = snap.file, snap.zxid
-	if snap.digestZxid != snap.zxid {
-		return
+	if snap.digestZxid == 0 || snap.digestZxid != snap.zxid {
+		return // there is none, or it is of a later state
 	}
 	s.digest.start(s)
 	if !s.digest.matches(snap.digest) {

@@ -186,7 +186,7 @@ func (s *State) decodeOp(t *txn, kind jute.Op, d *jute.Decoder) (op, error) {
 		o.path = string(d.ReadBytes())
 		d.ReadInt32()
 	default:
-		return o, errors.New("this kind is not known; " + updateFirst)
+		return o, errors.New("this kind is not known")
 	}
 	return o, errors.Join(err, d.Err())
 }

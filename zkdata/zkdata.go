@@ -83,9 +83,8 @@ func (d *Damage) Error() string {
 
 // These are what operators can do about damage.
 const (
-	useOther    = "use the folder of another member"
-	useOtherOr  = "use the folder of another member, or ask for ZooKeeper's own way, which goes on without what is missing"
-	updateFirst = "let a ZooKeeper that knows it start from the folder once and stop, or use the folder of another member"
+	useOther   = "use the folder of another member"
+	useOtherOr = "use the folder of another member, or ask for ZooKeeper's own way, which goes on without what is missing"
 )
 
 // zxidText returns a zxid as ZooKeeper prints it.
