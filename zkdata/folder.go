@@ -81,18 +81,23 @@ func (f Folder) list() (*files, error) {
 
 // inside returns dir, or the folder version-2 in it.
 func inside(dir string) (string, error) {
-	sub := filepath.Join(dir, version2)
-	switch info, err := os.Stat(sub); {
-	case err == nil && info.IsDir():
-		return sub, nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	info, err := os.Stat(dir)
+	if err != nil {
 		return "", err
 	}
-	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is no folder: name the dataDir of a ZooKeeper", dir)
+	if !info.IsDir() {
+		return "", fmt.Errorf("%s is no folder: name the dataDir of a ZooKeeper", dir)
 	}
-	return dir, err
+	sub := filepath.Join(dir, version2)
+	switch info, err = os.Stat(sub); {
+	case errors.Is(err, fs.ErrNotExist):
+		return dir, nil
+	case err != nil:
+		return "", err
+	case !info.IsDir():
+		return "", fmt.Errorf("%s is no folder: name the dataDir of a ZooKeeper", sub)
+	}
+	return sub, nil
 }
 
 // look appends the files of dir whose names are kind, a dot and a zxid, by zxid.
