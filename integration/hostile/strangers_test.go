@@ -423,6 +423,9 @@ func TestStrangersOnMembersPorts(t *testing.T) {
 	if err := process.Until(t.Context(), "the member that restarts among strangers", func() bool { return restarted.Mode() != "" }); err != nil {
 		t.Error(err)
 	}
+	if err := process.Until(t.Context(), "strangers have tried often enough", func() bool { return c.tries.Load() >= leastTries }); err != nil {
+		t.Error(err)
+	}
 	end()
 	attacking.Wait()
 	c.check(t)

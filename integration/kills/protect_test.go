@@ -226,6 +226,10 @@ func (p *protected) sessionIDs() (ids []jute.SessionID) {
 	return ids
 }
 
+// A member that does not take a plain hello closes the connection at once, as fast as its machine can. One that takes
+// a hello waits 5 s for the rest.
+const closesWithin, waitsFor = 4 * time.Second, time.Second
+
 // wantPlain checks whether members take a plain hello, which is too short to be answered: a member
 // that takes one waits for the rest.
 func (p *protected) wantPlain(taken bool) {
@@ -237,7 +241,7 @@ func (p *protected) wantPlain(taken bool) {
 			p.t.Fatal(err)
 		}
 		_, _ = conn.Write([]byte("ROLLCALL"))
-		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(map[bool]time.Duration{true: waitsFor, false: closesWithin}[taken]))
 		answer, err := io.ReadAll(conn)
 		_ = conn.Close()
 		if waits := os.IsTimeout(err); waits != taken || len(answer) > 0 {
