@@ -413,7 +413,7 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 		}
 		return &proto.HelloReply{
 			Member: p.ID, ConfigHash: wire.ConfigHash(e.peers), HasData: m.node.HasData(), Joining: m.node.Joining(),
-			Recovery: m.node.Recovery(), Recovering: m.node.Recovering(), CaughtUp: m.node.CaughtUp(),
+			Recovery: m.node.Recovery(), Recovering: m.node.Recovering(), CaughtUp: m.node.CaughtUp(), LastIndex: m.node.LastIndex(),
 		}, nil
 	}
 }

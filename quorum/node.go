@@ -4,6 +4,7 @@
 //
 //   - Node: one member's raft. Open opens its data, which package disk keeps; Run runs it.
 //   - Machine: the state machine, which the caller provides.
+//   - Plant: fills the folders of a member of a new ensemble with a state.
 //   - Recover: rewrites a member's data after a majority has lost its data for good.
 //
 // # Changes to raft
@@ -65,6 +66,7 @@ type Node struct {
 	cfg      Config
 	logger   *slog.Logger
 	election time.Duration
+	planted  planted // what Open has found
 
 	disk    *disk.Data
 	fsm     *fsm
@@ -155,6 +157,9 @@ func (n *Node) read() error {
 	}
 	n.recovery.Store(recovery)
 	if err := n.disk.Repair(n.cfg.Machine.Verify, recovery != 0); err != nil {
+		return err
+	}
+	if n.planted, err = n.readPlanted(); err != nil {
 		return err
 	}
 	return errors.Join(n.checkSnapshot(), n.readDamage())

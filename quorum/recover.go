@@ -110,6 +110,9 @@ func startAnew(stable *disk.Stable, peers []wire.Peer) error {
 	if err := writeRecovery(stable, peers, binary.BigEndian.Uint64(number[:])|1); err != nil {
 		return err
 	}
+	if err := stable.Set(keyPlanted, nil); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
 	term, err := stable.Term()
 	if err == nil {
 		err = stable.SetTerm(term + recoveryTerms)

@@ -50,6 +50,8 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 		return 0, fmt.Errorf("quorum: read log: %w", err)
 	case n.HasData() && joining != 0:
 		return startJoining, nil // the term to join at is already stored
+	case n.planted.index != 0:
+		return n.awaitPlanted(ctx)
 	case n.HasData() && n.Recovery() != 0:
 		return startRunning, n.awaitNoRivals(ctx)
 	case n.HasData():

@@ -56,12 +56,13 @@ func (n *Node) Term() uint64 { return n.raftValue(0, (*raft.Raft).CurrentTerm) }
 // CommitIndex returns the last index that raft knows to be committed, or 0 before raft runs.
 func (n *Node) CommitIndex() uint64 { return n.raftValue(0, (*raft.Raft).CommitIndex) }
 
-// LastIndex returns the last index of log or snapshot, or 0 before raft runs.
-func (n *Node) LastIndex() uint64 { return n.raftValue(0, (*raft.Raft).LastIndex) }
+// LastIndex returns the last index of log or snapshot. Before raft runs it returns 0, or the index of
+// the planted state if this member has nothing else.
+func (n *Node) LastIndex() uint64 { return n.raftValue(n.planted.index, (*raft.Raft).LastIndex) }
 
-// LastTerm returns the term of the entry at LastIndex, or 0 before raft runs.
+// LastTerm returns the term of the entry at LastIndex, or 0.
 func (n *Node) LastTerm() uint64 {
-	return n.raftValue(0, func(r *raft.Raft) uint64 {
+	return n.raftValue(n.planted.term, func(r *raft.Raft) uint64 {
 		term, _ := strconv.ParseUint(r.Stats()["last_log_term"], 10, 64) // raft writes a number
 		return term
 	})

@@ -6,6 +6,7 @@
 //     run.
 //   - Stores: the same without the guards, for a member that does not have to keep anything
 //     (tests).
+//   - Plant: fills the empty folders of a member that has never run.
 //   - Examine, ReadLog: what the folders of a stopped member hold.
 //   - Explain: advice for an error that ends a member.
 //

@@ -109,19 +109,32 @@ func ownFolder(dir, other string) (string, error) {
 	case now:
 		return own, nil
 	}
+	if err := checkPlanted(own); err != nil {
+		return "", err
+	}
 	return own, checkOthers(dir)
 }
 
 // checkOthers returns an error if a folder in which no member has begun contains data.
 func checkOthers(dir string) error {
-	for _, pattern := range []string{filepath.Join("version-2", "*"), logName, filepath.Join(walName, walMetaName), filepath.Join(snapshotsDir, "*", metaFile)} {
-		switch found, err := filepath.Glob(filepath.Join(dir, pattern)); {
-		case err != nil:
+	found, err := filepath.Glob(filepath.Join(dir, "version-2", "*"))
+	switch {
+	case err != nil:
+		return fmt.Errorf("quorum: data folder %s: %w", dir, err)
+	case len(found) > 0:
+		return fmt.Errorf("quorum: data folder %s is %w: version-2 has ZooKeeper's data; give Rollcall a folder of its own", dir, errForeign)
+	}
+	return checkLeftovers(dir)
+}
+
+// checkLeftovers returns an error if a folder in which no member has begun contains data of one.
+func checkLeftovers(dir string) error {
+	for _, pattern := range []string{logName, filepath.Join(walName, walMetaName), filepath.Join(snapshotsDir, "*", metaFile)} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
 			return fmt.Errorf("quorum: data folder %s: %w", dir, err)
-		case len(found) == 0:
-		case strings.HasPrefix(pattern, "version-2"):
-			return fmt.Errorf("quorum: data folder %s is %w: version-2 has ZooKeeper's data; give Rollcall a folder of its own", dir, errForeign)
-		default:
+		}
+		if len(found) > 0 {
 			return fmt.Errorf("quorum: data folder %s is %w: it has %s, but no %s", dir, ErrDamaged, found[0], identityName)
 		}
 	}
@@ -159,6 +172,18 @@ func lockFolder(dir string) (*folder, error) {
 	if err := makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("quorum: create data folder: %w", err)
 	}
+	f, err := lockPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	if f.id, err = readIdentity(dir); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+// lockPath locks a folder, whatever it contains.
+func lockPath(dir string) (*folder, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, fmt.Errorf("quorum: lock data folder: %w", err)
@@ -169,11 +194,7 @@ func lockFolder(dir string) (*folder, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("quorum: data folder %s: %w", dir, err), lock.Close())
 	}
-	f := &folder{dir: dir, lock: lock}
-	if f.id, err = readIdentity(dir); err != nil {
-		return nil, errors.Join(err, f.close())
-	}
-	return f, nil
+	return &folder{dir: dir, lock: lock}, nil
 }
 
 func (f *folder) close() error { return f.lock.Close() } // this also releases the lock
@@ -296,6 +317,11 @@ func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err erro
 		}
 	}
 	complete := fs[0].id.Log
+	if complete { // a crash may have left marks in what was already whole
+		if err := unmark(fs); err != nil {
+			return fs, s, nil, err
+		}
+	}
 	for i := len(fs) - 1; i >= 0 && !complete; i-- { // the log's folder first: see checkWhole
 		if err := fs[i].write(id); err != nil {
 			return fs, s, nil, err

@@ -1,0 +1,93 @@
+package member
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/client"
+	"rollcall/config"
+	"rollcall/jute"
+	"rollcall/quorum/disk"
+	"rollcall/znode"
+)
+
+// A member that was planted starts with the sessions and nodes of the image. A client takes its session
+// over, although it has seen a late zxid, and the next zxid is above that.
+func TestPlant(t *testing.T) {
+	const id, zxid, term = 7<<56 + 3, 9<<32 + 5, 9
+	password := [16]byte{1, 2, 3}
+	image := func(w io.Writer) (uint64, error) {
+		nodes := []znode.Node{
+			{Path: "/"},
+			{Path: "/app", Data: []byte("of before"), Creates: 4},
+			{Path: "/app/lock", Owner: id, Czxid: zxid, Mzxid: zxid, Pzxid: zxid},
+			{Path: "/zookeeper"},
+			{Path: "/zookeeper/config"},
+			{Path: "/zookeeper/quota"},
+		}
+		iw, err := znode.NewImageWriter(w, znode.Head{
+			Index: 2, Zxid: zxid, Members: []znode.Progress{{ID: 7, Highest: id}}, Sessions: 1, Nodes: uint64(len(nodes)),
+		})
+		if err != nil {
+			return 0, err
+		}
+		if err := iw.Session(znode.Session{ID: id, Timeout: 10 * time.Second, Password: password}); err != nil {
+			return 0, err
+		}
+		for _, n := range nodes {
+			n.ACL = jute.OpenACL
+			if err := iw.Node(n); err != nil {
+				return 0, err
+			}
+		}
+		return iw.Close()
+	}
+	servers := []Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}}
+	p := Planting{ID: 1, Servers: servers, Dir: t.TempDir(), Index: 3, Term: term, Image: image}
+	if err := Plant(p); err == nil || !strings.Contains(err.Error(), "it goes to index 2") {
+		t.Errorf("the index of another image: %v", err)
+	}
+	p.Index = 2
+	if err := Plant(p); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		ID: 1, Servers: servers, Clients: listen(t),
+		Settings: config.Settings{Dir: p.Dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute},
+	}
+	_, stop := runAlone(t, cfg)
+	defer stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.Open(ctx, client.Config{
+		Servers: []string{cfg.Clients.Addr().String()}, Resume: &client.Resume{ID: id, Password: password[:], LastZxid: zxid},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Abandon()
+	if err := c.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := c.Session(); got != id {
+		t.Errorf("session %v, want %v", got, jute.SessionID(id))
+	}
+	data, _, err := c.Get(ctx, "/app", false)
+	if err != nil || !bytes.Equal(data, []byte("of before")) {
+		t.Errorf("%q, %v", data, err)
+	}
+	if st, err := c.Exists(ctx, "/app/lock", false); err != nil || st.EphemeralOwner != id {
+		t.Errorf("%+v, %v", st, err)
+	}
+	path, err := c.Create(ctx, "/app/n-", nil, jute.PersistentSequential, jute.OpenACL)
+	if err != nil || path != "/app/n-0000000004" {
+		t.Errorf("%q, %v", path, err)
+	}
+	if st, err := c.Exists(ctx, path, false); err != nil || st.Czxid < (term+1)<<32 {
+		t.Errorf("the first zxid is %#x, %v", st.Czxid, err)
+	}
+}
