@@ -115,7 +115,7 @@ func (fs *files) look(dir, kind string, to *[]dataFile) error {
 		digits, extension, _ := strings.Cut(rest, ".")
 		zxid, err := strconv.ParseInt(digits, 16, 64)
 		known := extension == "" || kind == "snapshot" && (extension == "gz" || extension == "snappy" || extension == "tmp")
-		if err != nil || zxid < 0 || !known || !e.Type().IsRegular() {
+		if err != nil || zxid < 0 || !known || !regular(path) {
 			fs.notes = append(fs.notes, path+": this is not the name of one of ZooKeeper's files; the file is not read")
 			continue
 		}
@@ -125,6 +125,13 @@ func (fs *files) look(dir, kind string, to *[]dataFile) error {
 		return cmp.Or(cmp.Compare(a.zxid, b.zxid), -cmp.Compare(a.path, b.path))
 	})
 	return nil
+}
+
+// regular reports whether the file at path may be read. It follows links, as ZooKeeper does, and leaves
+// it to open to say that one leads nowhere.
+func regular(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
 }
 
 // maxEpochFile is more than an epoch file ever has.

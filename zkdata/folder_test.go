@@ -124,7 +124,14 @@ func TestFolderRefused(t *testing.T) {
 			writeBase(t, dir, 1, nil)
 			writeText(t, filepath.Join(dir, "log.2"), "ZKLG")
 		}, Options{}, "move it out of the folder"},
-		{"an ACL", func(dir string) {
+		{"a snapshot that cannot be opened", func(dir string) {
+			writeBase(t, dir, 1, nil)
+			if err := os.Symlink("nowhere", filepath.Join(dir, "snapshot.2")); err != nil {
+				t.Fatal(err)
+			}
+			writeLog(t, dir, noop(2, 5)...)
+		}, Options{}, "snapshot.2"},
+		{"a changed text", func(dir string) {
 			path := writeBase(t, dir, 1, nil)
 			text, err := os.ReadFile(path)
 			if err != nil {
@@ -178,6 +185,9 @@ func TestTolerated(t *testing.T) {
 		{"an orphan", func(dir string) {
 			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/orphan", Owner: 7}) })
 		}, Options{}, "session 0x7 is not there; its 1 ephemeral nodes are removed"},
+		{"a TTL node of 3.5.3 by chance", func(dir string) {
+			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/orphan", Owner: mark353 | 5000}) })
+		}, Options{}, "needs emulate353TTLNodes"},
 		{"a TTL node of 3.5.3", func(dir string) {
 			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/t", Owner: mark353 | 5000}) })
 		}, Options{TTL353: true}, ""},

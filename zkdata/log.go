@@ -36,12 +36,12 @@ type record struct {
 func openLog(file string, newest bool) (*logReader, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, &Damage{File: file, What: err.Error()}
+		return nil, err
 	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, &Damage{File: file, What: err.Error()}
+		return nil, err
 	}
 	if info.Size() == 0 && newest {
 		return nil, f.Close()

@@ -331,7 +331,11 @@ func (r *reader) removeOrphans() {
 	}
 	slices.Sort(owners)
 	for _, owner := range owners {
-		r.note("session %v is not there; its %d ephemeral nodes are removed, as ZooKeeper does", jute.SessionID(owner), len(r.state.owned[owner]))
+		hint := ""
+		if owner&^mask353 == mark353 {
+			hint = ". If they are TTL nodes of ZooKeeper 3.5.3, which needs emulate353TTLNodes, say so and read again"
+		}
+		r.note("session %v is not there; its %d ephemeral nodes are removed, as ZooKeeper does%s", jute.SessionID(owner), len(r.state.owned[owner]), hint)
 		r.state.deleteOwned(owner, r.state.Zxid)
 	}
 }

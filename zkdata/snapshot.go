@@ -3,6 +3,7 @@ package zkdata
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 
 	"rollcall/jute"
@@ -30,6 +31,10 @@ type snapshot struct {
 // readSnapshot reads one file into an empty State.
 func readSnapshot(file string, zxid int64) (*State, *snapshot, error) {
 	src, closer, err := open(file)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return nil, nil, err // nothing says that the snapshot is not valid
+	}
 	if err != nil {
 		return nil, nil, &Damage{File: file, What: err.Error()}
 	}
