@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/tally"
 )
@@ -180,7 +181,7 @@ func (h *HTTP) serverStats(j *pretty, s *Stats, _ url.Values) string {
 		data, log = 0, 0 // as ZooKeeper
 	}
 	j.field("version", h.words.version)
-	j.field("read_only", false)
+	j.field("read_only", s.Role == api.ReadOnly)
 	j.fields("server_stats", func() {
 		j.field("packets_sent", s.Sent)
 		j.field("packets_received", s.Received)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"rollcall/api"
 )
 
 // command is one of ZooKeeper's AdminServer commands.
@@ -35,7 +37,7 @@ var commands = []command{
 	{"get_trace_mask", []string{"gtmk"}, reads, false, false, "the trace mask; nothing is traced", (*HTTP).traceMask},
 	{"hash", nil, reads, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*HTTP).hash},
 	{"initial_configuration", []string{"icfg"}, reads, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*HTTP).initialConfiguration},
-	{"is_read_only", []string{"isro"}, reads, true, false, "always false", (*HTTP).readOnly},
+	{"is_read_only", []string{"isro"}, reads, true, false, "whether this member serves in read-only mode", (*HTTP).readOnly},
 	{"leader", []string{"lead"}, reads, true, false, "whether this member leads, and which one does", (*HTTP).leader},
 	{"monitor", []string{"mntr"}, reads, true, false, "all metrics, without the zk_ of mntr", (*HTTP).monitor},
 	{"observer_connection_stat_reset", []string{"orst"}, changes, true, false, "nothing: there are no observers", (*HTTP).nothing},
@@ -205,8 +207,8 @@ func (h *HTTP) initialConfiguration(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) readOnly(j *pretty, _ *Stats, _ url.Values) string {
-	j.field("read_only", false)
+func (h *HTTP) readOnly(j *pretty, s *Stats, _ url.Values) string {
+	j.field("read_only", s.Role == api.ReadOnly)
 	return ""
 }
 
@@ -274,7 +276,7 @@ func (h *HTTP) zabState(j *pretty, _ *Stats, _ url.Values) string {
 		switch {
 		case health.Joining:
 			state = "synchronization"
-		case health.Role == "":
+		case health.Role == "", health.Role == api.ReadOnly:
 			state = "election"
 		default:
 			state = "broadcast"

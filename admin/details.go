@@ -14,6 +14,8 @@ type Details struct {
 	TooFast      map[string]uint64 // connections to the ports for members that came too fast, by whether they came from addresses of "members" or from "others"
 	Clients      int               // sessions whose clients are connected to this member
 
+	ReadOnlyClients int // clients with sessions of the read-only mode
+
 	MemoryUsed  int64  // bytes that the last run of the collector found in use
 	MemoryLimit int64  // bytes that may be in use before writes that add data are refused; 0: there is no limit
 	Refused     uint64 // writes refused for that

@@ -304,6 +304,7 @@ func TestProbes(t *testing.T) {
 		{"follows", "follower", Health{HasLeader: true}, false, 200, 200, "follower"},
 		{"follows, and anybody may be a member", "follower", Health{HasLeader: true, Exposed: "members are not authenticated"}, false, 200, 200, "follower\nmembers are not authenticated\n"},
 		{"stops", "follower", Health{HasLeader: true}, true, 200, 503, "stopping"},
+		{"read-only", api.ReadOnly, Health{}, false, 200, 503, "read-only: no leader is known"},
 		{"no leader", "", Health{}, false, 200, 503, "no leader is known"},
 		{"drained", "follower", Health{HasLeader: true, Drained: true}, true, 200, 503, "drained"},
 		{"differs from the leader", "", Health{HasLeader: true, Disputed: "who is right?"}, false, 200, 503, "does not serve for now: who is right?"},

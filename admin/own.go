@@ -37,6 +37,7 @@ var own = []ownMetric{
 	{name: "rollcall_applied_index", help: "index of the last entry of the log that this member has applied", values: one(func(d *Details) float64 { return float64(d.Applied) })},
 	{name: "rollcall_certificate_valid_seconds", label: "shown_to", help: "for how long the certificate that this member shows to other members or to clients is still valid; negative: it has expired", values: many(func(d *Details) map[string]int64 { return d.Certificates })},
 	{name: "rollcall_clients", help: "sessions whose clients are connected to this member", values: one(func(d *Details) float64 { return float64(d.Clients) })},
+	{name: "rollcall_read_only_clients", help: "clients with sessions of the read-only mode, which this member serves while it knows no leader (readonlymode.enabled)", values: one(func(d *Details) float64 { return float64(d.ReadOnlyClients) })},
 
 	{name: "rollcall_request_seconds", kind: histogram, label: "class", help: "time from reading a request to queueing its reply", buckets: func(d *Details) map[string]tally.Buckets { return d.Requests }},
 	{name: "rollcall_fsync_seconds", kind: histogram, help: "a write of the log, until it is on disk", buckets: alone(func(d *Details) tally.Buckets { return d.Fsyncs })},

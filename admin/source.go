@@ -4,6 +4,7 @@ import (
 	"iter"
 	"time"
 
+	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/tally"
 )
@@ -48,7 +49,7 @@ type Source interface {
 
 // Stats holds the metrics of one member.
 type Stats struct {
-	Role string        // "leader", "follower", "standalone"; "": not serving
+	Role string        // "leader", "follower", "standalone", api.ReadOnly; "": not serving
 	Up   time.Duration // since its start
 
 	Exposed  string // as in Health
@@ -116,10 +117,13 @@ type Health struct {
 	NoMemory  bool   // it is short of memory, and refuses its clients' writes that add data
 }
 
-func (h Health) serves() bool { return h.Role != "" && !h.Drained }
+// serves reports whether clients are served that do not ask for a read-only server.
+func (h Health) serves() bool { return h.Role != "" && h.Role != api.ReadOnly && !h.Drained }
 
 // shortOfMemory says what NoMemory means.
 const shortOfMemory = "short of memory: writes that add data are refused"
+
+const noLeader = "no leader is known: a majority of the members must be up and reach each other"
 
 // Text returns the member's role, or why it does not serve clients.
 func (h Health) Text() (text string, serves bool) {
@@ -138,8 +142,10 @@ func (h Health) Text() (text string, serves bool) {
 		return "this member takes no more clients: it is stopping, or drained until its next start", false
 	case h.Joining:
 		return "this member is joining the ensemble and has not caught up yet", false
+	case h.Role == api.ReadOnly:
+		return "read-only: " + noLeader + "; clients that ask for a read-only server are served", false
 	case !h.HasLeader:
-		return "no leader is known: a majority of the members must be up and reach each other", false
+		return noLeader, false
 	}
 	return "this member is starting, and its leader has not announced it yet", false
 }

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"rollcall/api"
 )
 
 // InterfaceLevel is the release of ZooKeeper whose behaviour this server offers to clients and
@@ -155,13 +157,16 @@ func (p *page) printf(format string, args ...any) {
 
 func (w *Words) ruok(p *page, _ *Stats, _ io.Reader) { p.printf("imok") }
 
-// isro tells whether this member accepts writes, which is unknown without a leader.
+// isro tells whether this member accepts writes, which is unknown while it does not serve.
 func (w *Words) isro(p *page, _ *Stats, _ io.Reader) {
-	if s := w.source.Stats(); s.Role == "" {
+	switch w.source.Stats().Role {
+	case "":
 		p.printf("null")
-		return
+	case api.ReadOnly:
+		p.printf("ro")
+	default:
+		p.printf("rw")
 	}
-	p.printf("rw")
 }
 
 func (w *Words) gtmk(p *page, _ *Stats, _ io.Reader) { p.printf("%d", w.mask.Load()) }
@@ -214,13 +219,22 @@ func (w *Words) conf(p *page, _ *Stats, _ io.Reader) {
 }
 
 func (w *Words) srvr(p *page, s *Stats, _ io.Reader) {
-	p.printf("Zookeeper version: %s\n", w.version)
+	w.head(p, s)
 	figures(p, s)
+}
+
+// head begins the answers to srvr and stat.
+func (w *Words) head(p *page, s *Stats) {
+	p.printf("Zookeeper version: %s\n", w.version)
+	if s.Role == api.ReadOnly {
+		p.printf("READ-ONLY mode; serving only read-only clients\n")
+	}
 }
 
 // stat is srvr with the list of connections after the version.
 func (w *Words) stat(p *page, s *Stats, _ io.Reader) {
-	p.printf("Zookeeper version: %s\nClients:\n", w.version)
+	w.head(p, s)
+	p.printf("Clients:\n")
 	for c := range w.source.Connections() {
 		if p.printf(" %s)\n", brief(&c)); p.err != nil {
 			return

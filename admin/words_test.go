@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"rollcall/api"
 )
 
 const (
@@ -68,6 +70,9 @@ func TestAnswer(t *testing.T) {
 		{name: "dirs", role: "follower", whitelist: "*", word: "dirs", want: "datadir_size: 510\nlogdir_size: 1000\n"},
 		{name: "hash", role: "follower", whitelist: "*", word: "hash"},
 		{name: "isro", role: "follower", whitelist: "*", word: "isro", want: "rw"},
+		{name: "case 312 isro in read-only mode", role: api.ReadOnly, whitelist: "*", word: "isro", want: "ro"},
+		{name: "srvr in read-only mode", role: api.ReadOnly, word: "srvr", want: versionLine + "READ-ONLY mode; serving only read-only clients\n" + figureLines + "Mode: read-only\nNode count: 11\n"},
+		{name: "stat in read-only mode", role: api.ReadOnly, whitelist: "*", word: "stat", want: versionLine + "READ-ONLY mode; serving only read-only clients\nClients:\n" + one + ")\n" + two + ")\n" + own + "\n" + figureLines + "Mode: read-only\nNode count: 11\n"},
 		{name: "case 333 not serving, ruok", whitelist: "*", word: "ruok", want: "imok"},
 		{name: "case 333 not serving, isro", whitelist: "*", word: "isro", want: "null"},
 		{name: "not serving, gtmk", whitelist: "*", word: "gtmk", want: "306"},

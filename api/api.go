@@ -34,10 +34,13 @@ type Caller struct {
 	Why           string `json:"why"`           // why the caller may not change anything; "" if it may
 }
 
+// ReadOnly is the role of a member that knows no leader, and serves the clients that ask for a read-only server.
+const ReadOnly = "read-only"
+
 // Member is the status of a member.
 type Member struct {
 	Member      uint32     `json:"member"`         // its id
-	Role        string     `json:"role"`           // "leader", "follower" or "standalone"; "": it serves no client
+	Role        string     `json:"role"`           // "leader", "follower", "standalone", or "read-only": it knows no leader, and serves clients that ask for that; "": it serves no client
 	Leader      uint32     `json:"leader"`         // the member that it takes for the leader; 0: none
 	Term        uint64     `json:"term"`           // raft's
 	Clients     string     `json:"clients"`        // host:port where it listens for clients: of its port for TLS if it has no plain one; "": it takes none

@@ -125,6 +125,8 @@ func roleTint(m memberRow) Tint {
 	switch m.Role {
 	case "":
 		return Red
+	case api.ReadOnly:
+		return Yellow
 	case "follower":
 		return Plain
 	}
@@ -152,6 +154,9 @@ func problemText(m memberRow) string {
 		if p.why != "" {
 			problems = append(problems, p.what+": "+p.why)
 		}
+	}
+	if m.Role == api.ReadOnly {
+		problems = append(problems, "read-only: it knows no leader")
 	}
 	if m.Joining {
 		problems = append(problems, "joining: it copies the data")

@@ -50,6 +50,7 @@ type Settings struct {
 	// LinearizableReads makes every read wait for a proof that the leader still leads, and until
 	// this member has applied what was committed by then. By default reads may be stale.
 	LinearizableReads bool
+	ReadOnlyMode      bool         // clients that ask for it are served without a leader, in sessions that only read
 	Rules             znode.Rules  // for the terms that this member leads
 	Whitelist         []string     // four-letter words served, "*" for all; srvr always is
 	SnapCount         uint64       // log entries between snapshots; default 100,000

@@ -90,7 +90,7 @@ func (d *draft) accept(list []setting) (failed []error) {
 // that for logins.
 func (d *draft) finish() error {
 	for _, step := range []func() error{
-		d.finishSecrets, d.finishDigest, d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin,
+		d.finishSecrets, d.finishDigest, d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishReadOnly,
 	} {
 		if err := step(); err != nil {
 			return err

@@ -63,7 +63,7 @@ const (
 	noHTTPS   = "HTTPS is not served yet"
 	noRestore = "snapshots are not sent or restored over HTTP yet"
 	noSASL    = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum)"
-	noLocal   = "local sessions are not served yet"
+	noLocal   = "local sessions are not served: such a session ends when its client moves to another member"
 	noWeights = "a majority is counted by heads: hierarchical quorums are not served"
 	noCache   = "there is no cache of responses: reads are answered from memory"
 	ownPurge  = "old snapshots and log files are always removed"
@@ -202,6 +202,10 @@ var keys = []key{
 	{
 		name: "readConsistency", kind: choice("linearizable", "sequential", func(d *draft) *bool { return &d.LinearizableReads }), def: "sequential",
 		doc: "Rollcall's own. sequential: a read may be stale unless it follows a sync, as in ZooKeeper. linearizable: no read is stale, and each waits for the leader",
+	},
+	{
+		name: readOnlyKey, kind: boolean(func(d *draft) *bool { return &d.ReadOnlyMode }), def: "false",
+		doc: "true: while no leader is known, clients that ask for a read-only server are served in sessions that only read ([sessions.md](sessions.md#read-only-mode)), and isro is always answered; not with readConsistency=linearizable",
 	},
 	{
 		name: "snapCount", kind: number(2, maxCount, func(d *draft) *uint64 { return &d.SnapCount }), def: text(quorum.DefaultSnapshotEvery),
@@ -552,7 +556,6 @@ var keys = []key{
 	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmless: "false", doc: noLocal, kind: boolean(nil)},
 	{name: "multiAddress.enabled", def: "false", status: refused, harmless: "false", doc: "a server line takes one address", kind: boolean(nil)},
 	{name: "reconfigEnabled", def: "false", status: noEffect, harmless: "false", doc: "reconfig requests are refused with -123: the server lines say who the members are", kind: boolean(nil)},
-	{name: "readonlymode.enabled", def: "false", status: noEffect, harmless: "false", doc: "read-only mode is not served yet", kind: boolean(nil)},
 	{name: "leaderServes", def: "yes", status: noEffect, harmless: "yes", doc: "the leader takes clients, too", kind: yesNo(nil)},
 	{name: "syncEnabled", def: "true", status: noEffect, harmless: "true", doc: "observers are not served yet", kind: boolean(nil)},
 	{name: "observerMasterPort", def: "0", status: noEffect, harmless: "0", doc: "observers are not served yet", kind: number[int](0, maxPort, nil)},

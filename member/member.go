@@ -35,6 +35,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/admin"
+	"rollcall/api"
 	"rollcall/audit"
 	"rollcall/config"
 	"rollcall/follower"
@@ -303,7 +304,7 @@ func (m *Member) auditConfig() audit.Config {
 }
 
 func (m *Member) wordsConfig() admin.WordsConfig {
-	return admin.WordsConfig{Whitelist: m.cfg.Whitelist, Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}}
+	return admin.WordsConfig{Whitelist: m.whitelist(), Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}}
 }
 
 func (m *Member) httpConfig() admin.HTTPConfig {
@@ -345,6 +346,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.damageLoop(inner) })
 	g.Go(func() error { return m.disputeLoop(inner) })
 	g.Go(func() error { return m.yieldLoop(inner) })
+	g.Go(func() error { return m.readOnlyLoop(inner) })
 	g.Go(func() error { return m.ports.guard.Run(inner) })
 	g.Go(func() error { return m.ports.hello.Door().Run(inner, wire.LookupSystem) })
 	if m.cfg.Operators != nil {
@@ -393,9 +395,10 @@ func (m *Member) Ready() <-chan struct{} { return m.ready }
 // State returns the replicated state, so that tests can compare members.
 func (m *Member) State() *znode.State { return m.state }
 
-// Role returns "leader", "follower" or "standalone". It returns "" while this member does not
-// serve: before its first term, while its disk or apply hangs, once its state is damaged or while
-// nobody knows whether it is, or while there is no leader.
+// Role returns "leader", "follower", "standalone", or api.ReadOnly while no leader is known and only
+// clients that ask for it are served. It returns "" while this member does not serve: before its first term, while
+// its disk or apply hangs, once its state is damaged or while nobody knows whether it is, or while there
+// is no leader.
 func (m *Member) Role() string {
 	switch {
 	case m.node.Stalled() != nil || m.node.Damage() != "" || m.disputed() != "":
@@ -404,6 +407,8 @@ func (m *Member) Role() string {
 		return "standalone"
 	case m.terms.current.Load() != nil:
 		return "leader"
+	case m.server.ReadOnly() && m.forsaken():
+		return api.ReadOnly
 	case m.node.LeaderID() == 0 || m.node.LeaderID() == m.cfg.ID || !m.announced.Load():
 		return ""
 	}

@@ -32,7 +32,7 @@ var errNotServing = &admin.Failure{Status: http.StatusServiceUnavailable, Text: 
 // Node implements admin.Operations. It reads everything under one hold of the tree's lock, which is as long as
 // that of any listing, and copies neither data nor names.
 func (o operations) Node(q admin.NodeQuery) (n admin.Node, err error) {
-	if o.m.Role() == "" {
+	if !o.m.servesAll() {
 		return n, errNotServing
 	}
 	path, who := []byte(q.Path), identities(q.Caller)
@@ -58,7 +58,7 @@ func (o operations) Node(q admin.NodeQuery) (n admin.Node, err error) {
 func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path string, stat jute.Stat, err error) {
 	m, body := o.m, changeBody(c)
 	switch most := m.server.Limits().MaxBuffer; {
-	case m.Role() == "":
+	case !m.servesAll():
 		return "", stat, errNotServing
 	case m.server.LacksMemory(c.Op, body):
 		return "", stat, errNoMemory

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/api"
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
@@ -93,7 +94,7 @@ func TestEveryOwnMetricLeavesZero(t *testing.T) {
 			cfg.Limits.MaxClientConns = -1
 			p.listen(cfg)
 			cfg.Operators, cfg.Collectors = nil, cfg.Operators // to everybody
-			cfg.Memory = p.memory
+			cfg.Memory, cfg.ReadOnlyMode = p.memory, true
 		}})
 		for _, step := range []struct {
 			provoke func()
@@ -112,6 +113,7 @@ func TestEveryOwnMetricLeavesZero(t *testing.T) {
 			{p.refused, []string{`rollcall_vouching_cut_total{reason="refused"}`, `rollcall_sessions_resumed_total`}},
 			{p.notRenewed, []string{`rollcall_vouching_cut_total{reason="not_renewed"}`}},
 			{p.notAcknowledged, []string{`rollcall_vouching_cut_total{reason="not_acknowledged"}`}},
+			{p.cutOff, []string{`rollcall_read_only_clients`}},
 			{p.unlinked, []string{`rollcall_vouching_cut_total{reason="unlinked"}`}},
 			{p.waiting, []string{`rollcall_queue_length{queue="proposals"}`, `rollcall_queue_bytes{queue="proposals"}`, `rollcall_queue_bytes{queue="requests"}`}},
 			{p.changeOfLeader, []string{`rollcall_write_gap_seconds_count`, `rollcall_writes_resent_total`}},
@@ -234,6 +236,17 @@ func (p *provoked) notAcknowledged() {
 	p.Isolate(p.a)
 	time.Sleep(8 * ownTick)
 	p.look() // no leader is known, touches wait
+	p.Rejoin(p.a)
+}
+
+// cutOff cuts a member off until it serves in read-only mode, and opens a session of that mode.
+func (p *provoked) cutOff() {
+	p.Isolate(p.a)
+	p.Wait("a read-only member", time.Minute, func() bool { return p.Member(p.a).Role() == api.ReadOnly })
+	c, err := p.Dial(p.a)
+	p.must(nil, err)
+	p.must(c.Handshake(jute.ConnectRequest{TimeOut: 20_000, ReadOnly: true, HasReadOnly: true}))
+	p.look()
 	p.Rejoin(p.a)
 }
 

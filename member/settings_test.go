@@ -56,6 +56,7 @@ var reaches = map[string]string{
 	"HTTP.BareMetrics":      "http.HTTPSettings.BareMetrics",
 	"HTTP.TokenFile":        "http.HTTPSettings.TokenFile",
 	"LinearizableReads":     "server.LinearizableReads",
+	"ReadOnlyMode":          "words.Whitelist",
 	"Rules.SkipACL":         "start.SkipAcl",
 	"Rules.TTLNodes":        "start.TtlNodes",
 	"Rules.EnforceQuota":    "start.EnforceQuota",

@@ -49,6 +49,10 @@ type conn struct {
 	spared  bool           // its own closeSession is applied: no lease is needed any more
 	word    bool           // a four-letter word instead of a handshake
 	traffic traffic        // for operators
+
+	// readOnly says that the session is one of the read-only mode: it is this connection's alone, and
+	// Config.Member does not know it. It is set, once, before the stream is opened.
+	readOnly bool
 }
 
 var (
@@ -79,9 +83,9 @@ func (c *conn) run(sock net.Conn) {
 }
 
 // MaySend implements stream.Permit. Every byte to a client that has a session tells it that the
-// session lives, so a valid lease is needed.
+// session lives, so a valid lease is needed. A session of the read-only mode lives as long as its connection.
 func (c *conn) MaySend(now time.Time) bool {
-	return c.spared || c.stream.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session, now)
+	return c.spared || c.readOnly || c.stream.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session, now)
 }
 
 // AwaitPermit implements stream.Permit. It waits half a tick at most.
@@ -123,14 +127,18 @@ func (c *conn) Ended(why stream.Reason) {
 		tree.RUnlock()
 	}
 	c.stream.Lock()
-	session, unanswered, refused := c.session, c.queue.n, c.refused
+	session, unanswered, refused, readOnly := c.session, c.queue.n, c.refused, c.readOnly
 	c.endOpening()
 	c.stream.Unlock()
 	c.srv.stats.outstanding.Add(-int64(unanswered))
 	if refused {
 		c.closeRefused(session)
 	}
-	if session != 0 {
+	switch {
+	case session == 0:
+	case readOnly:
+		c.srv.stats.readOnly.Add(-1)
+	default:
 		c.srv.cfg.Member.Detach(session, c.number)
 	}
 	c.srv.forget(c)

@@ -76,6 +76,9 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 		c.stream.Drop(clientAhead) // another member may have applied that zxid
 		return false
 	}
+	if c.srv.readOnly.Load() {
+		return c.connectReadOnly(req, time.Now())
+	}
 	h := &handshake{c: c, begun: time.Now(), session: req.SessionID, attach: req.SessionID != 0, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut), since: record.Since}
 	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong, and a part of it is enough to see that
 	if known && !passwordIs(record, h.password) {
@@ -241,14 +244,20 @@ func (h *handshake) succeed(s *znode.Session) {
 	c := h.c
 	c.stream.Open(s.Timeout)
 	c.created = !h.attach
-	now := time.Now()
-	c.traffic.received++
-	c.traffic.reply(jute.OpCreateSession, 0, c.srv.cfg.State.Zxid(), now.Sub(c.srv.begun), now.Sub(h.begun))
-	c.srv.stats.requests[classConnect].Add(now.Sub(h.begun))
+	c.welcomed(h.begun)
 	c.srv.established(s.ID, c)
 	c.connectResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,
 	})
+}
+
+// welcomed counts a handshake that has begun then, and is about to be answered with a session. The caller holds
+// the lock and the tree's lock.
+func (c *conn) welcomed(begun time.Time) {
+	now := time.Now()
+	c.traffic.received++
+	c.traffic.reply(jute.OpCreateSession, 0, c.srv.cfg.State.Zxid(), now.Sub(c.srv.begun), now.Sub(begun))
+	c.srv.stats.requests[classConnect].Add(now.Sub(begun))
 }
 
 // refuse answers that the client does not get the session, and ends the connection.

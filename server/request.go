@@ -22,12 +22,17 @@ func (c *conn) Frame(frame []byte) (more bool) {
 	served := h.Op.Class() == jute.ClassIdentity
 	if !served && c.entitled() {
 		served, c.used = true, true
-		c.srv.cfg.Member.Touch(c.session, c.stream.Timeout())
+		if !c.readOnly {
+			c.srv.cfg.Member.Touch(c.session, c.stream.Timeout())
+		}
 	}
 	c.srv.stats.received.Add(1)
 	r := c.newRequest(h, d.Rest())
 	if !served {
 		return c.deny(r)
+	}
+	if c.readOnly {
+		return c.takeReadOnly(r)
 	}
 	return r.how.take(c, r)
 }

@@ -28,7 +28,8 @@
 // Every byte to a client that has a session tells it that the session lives. A byte is sent only
 // while Member.Vouched is true. Otherwise the stream's flusher holds what is queued and asks for
 // the lease to be renewed, and closes the connection if that fails. The reply to the session's own
-// closeSession, and what was queued before it, are sent without a lease.
+// closeSession, and what was queued before it, are sent without a lease. A session of the read-only mode
+// (readonly.go) is in no log. It has no lease, and needs none.
 package server
 
 import (
@@ -131,6 +132,7 @@ type Server struct {
 	draining  bool                     // no new connections
 	retired   atomic.Bool              // no sessions are served any more
 	suspended atomic.Bool              // no sessions are served for now
+	readOnly  atomic.Bool              // no leader is known: new clients are served in read-only mode
 
 	fillMu sync.Mutex
 	filled [2][]*conn // connections with output since the last Flush and no flusher: with replies, with events only

@@ -33,6 +33,8 @@ const (
 	multiTooLong                           // a multi of more than Limits.MaxMultiOps operations
 	notAHandshake                          // the first frame is not a ConnectRequest
 	clientAhead                            // the client has seen a zxid that is not applied here
+	onlyReadOnly                           // this server is read-only, and the client does not take such a server, or comes back for a session
+	leaderIsBack                           // the read-only mode has ended
 	wrongPassword                          // found here, or when the attach was applied
 	sessionUnknown                         // unknown or expired when the attach was applied
 	attachLost                             // the session was attached elsewhere twice while this attach was on its way
@@ -51,7 +53,7 @@ var reasonNames = [numReasons]string{
 	byClient: "client", sessionClosed: "session_closed", wordAnswered: "word", shutdown: "shutdown",
 	tooManyOfAddr: "max_client_cnxns", tooMany: "max_cnxns", throttled: "throttled", handshakeLate: "handshake_timeout",
 	tlsFailed: "tls_failed", tlsCrowded: "max_tls_handshakes",
-	badFrame: "bad_frame", multiTooLong: "multi_too_long", notAHandshake: "bad_handshake", clientAhead: "client_ahead",
+	badFrame: "bad_frame", multiTooLong: "multi_too_long", notAHandshake: "bad_handshake", clientAhead: "client_ahead", onlyReadOnly: "read_only", leaderIsBack: "leader_back",
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",
 	sessionMoved: "session_moved", sessionGone: "session_gone", notVouched: "not_vouched",
 	authFailed: "auth_failed", unproved: "not_authenticated", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
@@ -64,7 +66,8 @@ type Stats struct {
 	Received    uint64 // packets: frames and four-letter words
 	Sent        uint64 // packets
 	Connections int
-	Sessions    int           // with a connection here
+	Sessions    int           // with a connection here, without those of the read-only mode
+	ReadOnly    int           // sessions of the read-only mode
 	Outstanding int           // requests that wait for the log
 	Handshakes  uint64        // requests for a session
 	Malformed   uint64        // requests that could not be read, answered with -5
@@ -100,6 +103,7 @@ type Stats struct {
 type counters struct {
 	received, sent atomic.Uint64
 	outstanding    atomic.Int64
+	readOnly       atomic.Int64 // sessions of the read-only mode
 	handshakes     atomic.Uint64
 	malformed      atomic.Uint64
 	failed         atomic.Uint64
@@ -156,7 +160,7 @@ func (c *counters) event(t jute.EventType, size int) {
 func (s *Server) Stats() Stats {
 	c := &s.stats
 	st := Stats{
-		Received: c.received.Load(), Sent: c.sent.Load(), Outstanding: int(c.outstanding.Load()),
+		Received: c.received.Load(), Sent: c.sent.Load(), Outstanding: int(c.outstanding.Load()), ReadOnly: int(c.readOnly.Load()),
 		Handshakes: c.handshakes.Load(), Malformed: c.malformed.Load(), Failed: c.failed.Load(),
 		Reads: c.latency(looks...), Updates: c.latency(updates...), Latency: c.latency(slices.Concat(looks, updates)...), Responses: c.responses.Spread(),
 		BytesIn: c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),

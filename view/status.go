@@ -16,7 +16,7 @@ type Status struct {
 	Clients  string // host:port where it listens for clients: of its port for TLS if it has no plain one; "": it takes none
 	Quorum   string // host:port of its port for members
 	Election string // host:port of its port for the log
-	Role     string // "leader", "follower", "standalone"; "": it serves no client
+	Role     string // "leader", "follower", "standalone", "read-only"; "": it serves no client
 	Term     uint64 // raft's
 	Leader   uint32 // that it knows; 0: none
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/api"
 	"rollcall/cli"
 	"rollcall/config"
 )
@@ -113,7 +114,11 @@ func askHealth(ctx context.Context, addr string) (h cli.Health, err error) {
 	if ctx.Err() != nil {
 		return h, fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
 	}
-	if h = healthIn(string(answer)); h.Role != "" {
+	switch h = healthIn(string(answer)); h.Role {
+	case "":
+	case api.ReadOnly:
+		return h, errors.New("read-only: the member knows no leader, and serves only clients that ask for a read-only server; it serves all when a majority of the members is up and has a leader")
+	default:
 		h.Address = addr
 		return h, nil
 	}

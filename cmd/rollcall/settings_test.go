@@ -73,6 +73,7 @@ var settingCases = []settingCase{
 	{key: "memoryLimit", value: "33%", want: "memory {0 33}"},
 	{key: "handshakeTimeout", value: "1500", want: "Limits.Handshake 1.5s"},
 	{key: "readConsistency", value: "linearizable", want: "LinearizableReads true"},
+	{key: "readonlymode.enabled", value: "true", want: "ReadOnlyMode true"},
 	{key: "snapCount", value: "16", want: "SnapCount 16"},
 	{key: "logStore", value: "boltdb", want: "LogKind boltdb"},
 	{key: "storeStallLimit", value: "1700", want: "StoreStallLimit 1.7s"},

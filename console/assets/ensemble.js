@@ -55,7 +55,7 @@ function state(m) {
   if (trouble) {
     return badge(trouble, trouble === 'joining' || trouble === 'drained' ? 'warn' : 'bad');
   }
-  return m.role ? badge(m.role, m.role === 'follower' ? 'plain' : 'good') : badge(m.leader ? 'serves nobody' : 'no leader', 'warn');
+  return m.role ? badge(m.role, { follower: 'plain', 'read-only': 'warn' }[m.role] ?? 'good') : badge(m.leader ? 'serves nobody' : 'no leader', 'warn');
 }
 
 function lag(m) {

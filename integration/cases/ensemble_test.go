@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"strings"
 	"time"
 
 	"rollcall/integration/cluster"
@@ -8,11 +9,10 @@ import (
 	"rollcall/member"
 )
 
-// These are limits for waiting.
+// These are what cases wait for.
 const (
 	membership = "changes of membership"
 	local      = "local sessions"
-	readOnly   = "read-only mode"
 )
 
 // ensembles is group Q: members that come and go, and the content of the configuration node.
@@ -36,9 +36,9 @@ var ensembles = []row{
 	{number: 307, name: "zxids and local sessions", later: local},
 	{number: 308, name: "local session elsewhere", later: local},
 	{number: 309, name: "local session upgraded", later: local},
-	{number: 310, name: "read-only client", later: readOnly},
-	{number: 311, name: "read-only operations", later: readOnly},
-	{number: 312, name: "isro", later: readOnly},
+	{number: 310, name: "read-only client", where: three, run: readOnlyClient, options: readOnlyOn, differs: "a new session in read-only mode"},
+	{number: 311, name: "read-only operations", where: three, run: readOnlyOperations, options: readOnlyOn},
+	{number: 312, name: "isro", where: three, run: readOnlyWords, options: readOnlyOn},
 }
 
 // Rollcall's clients on other members notice nothing.
@@ -142,4 +142,66 @@ func reconfigDisabled(s *stage) {
 			s.Errorf("zxid %#x, want %#x", r.Zxid, z+1+int64(i))
 		}
 	}
+}
+
+var readOnlyOn = cluster.Options{Adjust: func(cfg *member.Config) { cfg.ReadOnlyMode, cfg.Whitelist = true, nil }}
+
+// forsaken stops the two other members, and waits until the remaining one serves in read-only mode.
+func (s *stage) forsaken() {
+	s.Helper()
+	s.Joined() // a member that joins is not read-only
+	s.Kill(s.other())
+	s.Kill(s.third())
+	s.Wait("a read-only member", time.Minute, func() bool { return s.Member(s.at).Role() == "read-only" })
+}
+
+// openReadOnly opens a session of the read-only mode at s.at.
+func (s *stage) openReadOnly() *session {
+	s.Helper()
+	k := s.start(s.at, jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), ReadOnly: true, HasReadOnly: true})
+	if !k.granted.ReadOnly || k.granted.SessionID == 0 {
+		s.Fatalf("granted %+v, want a read-only session", k.granted)
+	}
+	return k
+}
+
+func readOnlyClient(s *stage) {
+	kept := s.open(s.at, usual)
+	s.quiesce()
+	s.forsaken()
+	s.unanswered(s.at, jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), HasReadOnly: true}, tick)
+	back := claim(kept.granted)
+	back.ReadOnly = true
+	s.unanswered(s.at, back, tick)
+	k := s.openReadOnly()
+	s.company()
+	k.mustEnd(patience) // it comes back for an ordinary session
+	if s.lives(s.at, k.id()) {
+		s.Errorf("session %v is in the state", k.id())
+	}
+}
+
+func readOnlyOperations(s *stage) {
+	s.open(s.at, usual).create("/a", jute.Persistent)
+	s.quiesce()
+	s.forsaken()
+	k := s.openReadOnly()
+	k.ok(jute.OpGetData, jute.GetDataRequest{Path: []byte("/a")})
+	k.want(jute.NotReadOnly, jute.OpCreate, create("/b", jute.Persistent))
+	k.want(jute.NotReadOnly, jute.OpSync, jute.SyncRequest{Path: []byte("/a")})
+	k.want(jute.NotReadOnly, jute.OpMulti, multi{opCreate("/b", 0)})
+	k.ok(jute.OpCloseSession, nil)
+	k.mustEnd(patience)
+	s.company()
+	s.absent("/b")
+}
+
+func readOnlyWords(s *stage) {
+	s.says("isro", "rw")
+	s.forsaken()
+	s.says("isro", "ro")
+	if got := s.word(s.at, "srvr"); !strings.Contains(got, "\nREAD-ONLY mode; serving only read-only clients\n") || !strings.Contains(got, "\nMode: read-only\n") {
+		s.Errorf("srvr: %q", got)
+	}
+	s.company()
 }

@@ -514,9 +514,10 @@ func (e *Ensemble) Healed() uint32 {
 	return e.Leader()
 }
 
-// serves reports whether a running member serves, or need not serve because it is damaged.
+// serves reports whether a running member serves all clients, or need not serve because it is damaged.
 func (e *Ensemble) serves(id uint32) bool {
-	return e.Member(id).Damage() != "" || e.Member(id).Role() != ""
+	role := e.Member(id).Role()
+	return e.Member(id).Damage() != "" || role != "" && role != api.ReadOnly
 }
 
 // Joined waits until every running member takes part in elections.

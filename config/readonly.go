@@ -1,0 +1,18 @@
+package config
+
+import "fmt"
+
+// readOnlyKey is ZooKeeper's name of the key.
+const readOnlyKey = "readonlymode.enabled"
+
+// finishReadOnly checks what the read-only mode needs of other keys.
+func (d *draft) finishReadOnly() error {
+	switch {
+	case !d.ReadOnlyMode:
+	case d.LinearizableReads:
+		return fmt.Errorf("%s: %s=true and readConsistency=linearizable: a read without a leader may be stale; leave one of the two out", d.at(readOnlyKey), readOnlyKey)
+	case d.Standalone:
+		d.warn(d.at(readOnlyKey), "%s has no effect on a standalone server: it is its own leader", readOnlyKey)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"time"
+
+	"rollcall/jute"
+)
+
+// The methods of this file serve clients while no leader is known. Such a client has asked for a read-only
+// server, and gets a session of this connection alone: it is not in the log, no leader hears of it, and it ends
+// with its connection or when its client is silent for its timeout. Nothing of it reaches Config.Member, so no
+// lease is needed to answer it, and the answer says nothing about a session of the ensemble.
+
+// ServeReadOnly has new clients served in read-only mode, until EndReadOnly is called. Those that have not asked
+// for a read-only server, and those that come back for a session, are closed unanswered. Connections with
+// sessions of the ensemble stay as they are. ServeReadOnly may be called again and again, and never blocks.
+func (s *Server) ServeReadOnly() { s.readOnly.Store(true) }
+
+// EndReadOnly ends the read-only mode, and closes the connections of its clients, so that they open sessions of
+// the ensemble. It may be called again and again, and never blocks.
+func (s *Server) EndReadOnly() {
+	if s.readOnly.Swap(false) {
+		s.cutWhere(leaderIsBack, (*conn).servedReadOnly)
+	}
+}
+
+// ReadOnly reports whether new clients are served in read-only mode.
+func (s *Server) ReadOnly() bool { return s.readOnly.Load() }
+
+func (c *conn) servedReadOnly() bool {
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	return c.readOnly
+}
+
+// connectReadOnly serves a handshake in read-only mode. A client that comes back for a session gets no answer,
+// because any answer would tell it that the session lives, or that it has ended, and nobody knows.
+func (c *conn) connectReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
+	if !req.ReadOnly || req.SessionID != 0 {
+		c.stream.Drop(onlyReadOnly)
+		return false
+	}
+	if !c.srv.tokens.take(opens, time.Now()) {
+		c.stream.Drop(throttled)
+		return false
+	}
+	opened := c.openReadOnly(req, begun)
+	c.stream.Flush()
+	return opened
+}
+
+// openReadOnly answers the handshake, unless the read-only mode has just ended.
+func (c *conn) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
+	tree := c.srv.cfg.State
+	tree.RLock()
+	defer tree.RUnlock()
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	if c.stream.Dead() {
+		return false
+	}
+	c.readOnly = true
+	if !c.srv.readOnly.Load() { // if it ends after this, EndReadOnly sees c.readOnly
+		c.stream.DropLocked(leaderIsBack)
+		return false
+	}
+	for known := true; known; _, known = tree.Session(c.session) {
+		c.session = readOnlySession()
+	}
+	password := make([]byte, passwordSize)
+	_, _ = rand.Read(password) // never fails: crypto/rand ends the program instead
+	timeout := c.srv.grant(req.TimeOut)
+	c.stream.Open(timeout)
+	c.srv.stats.readOnly.Add(1)
+	c.welcomed(begun)
+	c.connectResponse(jute.ConnectResponse{
+		TimeOut: int32(timeout.Milliseconds()), SessionID: c.session, Passwd: password, ReadOnly: true, HasReadOnly: req.HasReadOnly,
+	})
+	return true
+}
+
+// readOnlySession draws the id of a session in read-only mode. Its first byte is 0, which is the id of no member,
+// so no session of this ensemble ever gets it.
+func readOnlySession() jute.SessionID {
+	var b [8]byte
+	_, _ = rand.Read(b[1:]) // never fails: crypto/rand ends the program instead
+	return jute.SessionID(binary.BigEndian.Uint64(b[:]))
+}
+
+// takeReadOnly takes in a request of a client in read-only mode. What needs a leader is refused, and the end of
+// the session is answered here. The rest is served as for any other client.
+func (c *conn) takeReadOnly(r *request) bool {
+	switch r.op.Class() {
+	case jute.ClassCreate, jute.ClassWrite, jute.ClassSync:
+		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, jute.NotReadOnly)
+		r.code = jute.NotReadOnly
+		return c.local(r)
+	}
+	if r.op == jute.OpCloseSession {
+		r.ends, r.why = true, sessionClosed
+		return c.local(r)
+	}
+	return r.how.take(c, r)
+}
