@@ -19,7 +19,7 @@ var floors = [][]string{
 	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl"},
 	{"zkdata", "sessiontracker", "znode", "tally", "logs", "logs/logtest"},
 	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
-	{"quorum/wire"},
+	{"quorum/wire", "crossing"},
 	{"quorum", "leader", "follower", "server", "client", "view", "backup"},
 	{"admin", "cli/subtree", "cli/shell"},
 	{"config"},

@@ -326,3 +326,10 @@ func (c *acls) parseACL(text []byte) (*acl, bool) {
 	a, ok := c.intern(list)
 	return a, ok && a.text == string(text)
 }
+
+// CanHold reports whether a node's list can have an entry. Entries of other schemes would let nobody in, because no
+// client can show such an identity, and are refused wherever they come from.
+func CanHold(entry jute.ACL) bool {
+	_, ok := permit(entry)
+	return ok
+}
