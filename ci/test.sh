@@ -103,7 +103,7 @@ race-drills() {
   packages=$(drilled_packages) || return
   ROLLCALL_SCHEDULES=20 raced "drills cases" $packages rollcall/integration/cases | quiet
 }
-drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|trials|hostile|differential|applications|console)'; }
+drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|moves|trials|hostile|differential|applications|console)'; }
 
 # quiet drops the lines of go test -v about tests that started or passed. What the tests print stays.
 quiet() { grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)' || true; }
@@ -122,6 +122,9 @@ few-kills() {
   ROLLCALL_FIRST=${ROLLCALL_FIRST:-1001} ROLLCALL_KILLS=${ROLLCALL_KILLS:-4} \
     tests -run '^TestKills$' ./integration/kills | quiet
 }
+
+# moves takes data from Debian's ZooKeeper to the real binary and back, under clients that hold locks.
+moves() { tests ./integration/moves | quiet; }
 
 # trials damages files of members that are down, and starts the real binary on them. ROLLCALL_TRIALS
 # sets the number of trials; the default is the test's.
@@ -179,7 +182,7 @@ lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }
 
 [ $# -gt 0 ] || set -- unit cases schedules sequences clients few-kills
-[ "$*" != proof ] || set -- race benches race-drills more-clients kills trials hostile console packages deploy differential builds lint mutants fuzz
+[ "$*" != proof ] || set -- race benches race-drills more-clients kills moves trials hostile console packages deploy differential builds lint mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

@@ -31,7 +31,7 @@ var advices = []advice{
 	{on("serve", "up"), listening(syscall.EACCES), "this user may not use that port: choose one above 1023"},
 	{on("serve"), unknownHost, "this machine cannot resolve that host: correct clientPortAddress or this member's server line, or write an IP address there"},
 	{on("up"), is(disk.ErrInUse), "stop the other rollcall up, or give this one a folder of its own with --data"},
-	{on("serve", "recover"), is(disk.ErrInUse), "stop the other process, or give each member a dataDir of its own"},
+	{on("serve", "recover", "import", "export"), is(disk.ErrInUse), "stop the other process, or give each member a dataDir of its own"},
 	{on("up"), is(disk.ErrServersChanged), "for rollcall up: --members and --port must be as when the folder was made, or --data must name another folder"},
 	{on("recover"), is(disk.ErrNoData), "run it with the zoo.cfg of a member that has data; a member without data is started with rollcall serve"},
 	{on("up"), unusableFile, "--data must name a folder that this user may make and write"},

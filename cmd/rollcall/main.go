@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, w cli.World) error {
 func newRoot(w cli.World) *cobra.Command {
 	w = cli.WithProgress(w)
 	root := cli.NewRoot(w, builtFrom().String(), builtFrom().built())
-	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newBench(w), newVersion(w), newConfiguration(w), newCerts(w))
+	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newImport(w), newExport(w), newBench(w), newVersion(w), newConfiguration(w), newCerts(w))
 	return root
 }
 

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/cli"
+	"rollcall/config"
+	"rollcall/crossing"
+	"rollcall/member"
+	"rollcall/zkdata"
+)
+
+// maxSources bounds the servers whose folders one import reads: ZooKeeper has no more in an ensemble.
+const maxSources = 255
+
+// newImport returns the command that takes over ZooKeeper's data.
+func newImport(w cli.World) *cobra.Command {
+	i := importing{w: w}
+	cmd := &cobra.Command{
+		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.Run, Args: cli.Takes(1, maxSources, "folders of ZooKeeper's servers"),
+		Long: "Fills the empty folders of one member of a new ensemble with the state of a ZooKeeper ensemble that is stopped: all nodes, and all sessions with the passwords that " +
+			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it follows after a comma. Give the folders of all servers: the state is that of " +
+			"the server that ZooKeeper would elect. Run it on each member's machine with its zoo.cfg and copies of the same folders: it prints a digest, which must be the same everywhere. Nothing in a DATADIR " +
+			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the folders are copies. docs/moving-in.md has the steps.",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := i.run(args); err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
+			return nil
+		},
+	}
+	i.flags.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&i.file, "config", "", "`zoo.cfg` of the member to fill")
+	flags.BoolVar(&i.check, "check", false, "write nothing, and say what would carry over; does not need --config")
+	flags.BoolVar(&i.options.AsZooKeeper, "as-zookeeper", false, "where files are damaged, go on as ZooKeeper would, although transactions may be missing")
+	flags.BoolVar(&i.options.TrustEmpty, "trust-empty", false, "begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
+	flags.BoolVar(&i.options.TTL353, "ttl-353", false, "read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
+	return cmd
+}
+
+// importing is one call of the command.
+type importing struct {
+	w       cli.World
+	flags   memberFlags
+	file    string
+	check   bool
+	options zkdata.Options
+
+	cfg    config.Config // if configured
+	logger *slog.Logger
+}
+
+func (i *importing) run(sources []string) error {
+	if i.file == "" && !i.check {
+		return cli.With(cli.WrongUse, errors.New("--config names no zoo.cfg of the member to fill"))
+	}
+	if i.file != "" {
+		cfg, log, err := i.flags.configured(i.w, "import", []string{i.file})
+		if err != nil {
+			return err
+		}
+		i.cfg, i.logger = cfg, log.Logger()
+	}
+	plan, err := i.examine(sources)
+	if err != nil {
+		return err
+	}
+	if err := i.tell(planText(plan, i.advice(plan))); err != nil {
+		return err
+	}
+	if len(plan.Refused) > 0 {
+		return cli.With(cli.Conflict, fmt.Errorf("%d reasons against it: %s", len(plan.Refused), strings.Join(plan.Refused, "; ")))
+	}
+	if i.check {
+		digest, err := plan.Write(io.Discard)
+		if err != nil {
+			return cli.With(cli.Conflict, err)
+		}
+		return i.tell(fmt.Sprintf("The state has the digest %016x. Nothing was written.\n", digest))
+	}
+	return i.plant(plan)
+}
+
+// examine reads the sources.
+func (i *importing) examine(sources []string) (*crossing.Plan, error) {
+	reading := cli.NewProgress(i.w, "reading ZooKeeper's files", 0)
+	defer reading.Done()
+	state, report, err := zkdata.Read(foldersOf(sources), i.options)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.tell(reportText(report)); err != nil {
+		return nil, err
+	}
+	return crossing.Examine(state)
+}
+
+// foldersOf returns the folders of the servers that the arguments name.
+func foldersOf(sources []string) (folders []zkdata.Folder) {
+	for _, text := range sources {
+		data, logs, _ := strings.Cut(text, ",")
+		folders = append(folders, zkdata.Folder{Data: data, Logs: logs})
+	}
+	return folders
+}
+
+// plant fills the member's folders.
+func (i *importing) plant(plan *crossing.Plan) error {
+	writing := cli.NewProgress(i.w, "writing the member's files", 0)
+	digest := uint64(0)
+	err := member.Plant(member.Planting{
+		ID: i.cfg.MyID, Servers: voters(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind, Logger: i.logger,
+		Index: plan.Head().Index, Term: plan.Term,
+		Image: func(to io.Writer) (_ uint64, err error) {
+			digest, err = plan.Write(to)
+			return digest, err
+		},
+	})
+	writing.Done()
+	if err != nil {
+		return err
+	}
+	return i.tell(fmt.Sprintf("Member %d has the state with digest %016x. All members must have the same.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.file))
+}
+
+// tell prints a text for the user.
+func (i *importing) tell(text string) error {
+	_, err := io.WriteString(i.w.Out, text)
+	return err
+}
+
+// advice returns what zoo.cfg should say for this state. Without a zoo.cfg it returns nothing.
+func (i *importing) advice(plan *crossing.Plan) (lines []string) {
+	if i.file == "" {
+		return nil
+	}
+	rules := i.cfg.Rules
+	for _, row := range []struct {
+		needed bool
+		text   string
+	}{
+		{plan.TTLs > 0 && !rules.TTLNodes, "without extendedTypesEnabled=true, clients cannot create nodes with a time to live; those that there are stay as they are"},
+		{plan.SASL > 0 && !rules.SASL, "without SASL (authProvider.sasl and a JAAS file), nobody gets what lists give to its users"},
+		{plan.X509 > 0 && !rules.X509, "without TLS for clients (secureClientPort), nobody gets what lists give to the subjects of certificates"},
+		{rules.DataQuota > 0 && uint64(plan.Bytes) > rules.DataQuota, "dataQuota is smaller than this state: writes that add to it will be refused"},
+	} {
+		if row.needed {
+			lines = append(lines, row.text)
+		}
+	}
+	return lines
+}
+
+// reportText says what was read.
+func reportText(r *zkdata.Report) string {
+	var b strings.Builder
+	from := "an empty tree"
+	if r.Snapshot != "" {
+		from = r.Snapshot
+	}
+	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Folder, from, countOf(r.Transactions, "transaction"), countOf(len(r.Logs), "log"), countOf(r.Digests, "digest"))
+	if r.Why != "" {
+		fmt.Fprintf(&b, "  chosen: %s\n", r.Why)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "  note: %s\n", note)
+	}
+	for _, loss := range r.Losses {
+		fmt.Fprintf(&b, "  lost: %s\n", loss)
+	}
+	return b.String()
+}
+
+// planText says what carries over, and what does not.
+func planText(p *crossing.Plan, advice []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Carries over, up to zxid %#x:\n", p.Zxid)
+	for _, row := range []struct {
+		n    int
+		what string
+	}{
+		{p.Nodes, "node"},
+		{p.Sessions, "session"},
+		{p.Ephemerals, "ephemeral node"},
+		{p.Containers, "container"},
+		{p.TTLs, "node with a time to live"},
+		{p.Quotas, "quota"},
+	} {
+		fmt.Fprintf(&b, "  %s\n", countOf(row.n, row.what))
+	}
+	for _, group := range []struct {
+		name string
+		rows []string
+	}{{"Does not carry over", p.Dropped}, {"To think of", advice}, {"Prevents the import", p.Refused}} {
+		if len(group.rows) > 0 {
+			fmt.Fprintf(&b, "%s:\n  %s\n", group.name, strings.Join(group.rows, "\n  "))
+		}
+	}
+	return b.String()
+}
+
+// countOf returns a number and what it counts.
+func countOf(n int, what string) string {
+	if n != 1 {
+		first, rest, _ := strings.Cut(what, " with ")
+		what = first + "s"
+		if rest != "" {
+			what += " with " + rest
+		}
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

@@ -1,0 +1,24 @@
+package member
+
+import (
+	"log/slog"
+
+	"rollcall/quorum"
+	"rollcall/quorum/disk"
+	"rollcall/tally"
+	"rollcall/znode"
+)
+
+// Stopped returns the state that the folder of a stopped member has, and how far it goes. It refuses the folders that
+// quorum.Replay refuses. dir and logDir are as in Config.
+func Stopped(dir, logDir string, logger *slog.Logger) (*znode.Snapshot, disk.Extent, error) {
+	state := znode.New(znode.Config{})
+	extent, err := quorum.Replay(quorum.Replaying{
+		Dir: dir, LogDir: logDir, Logger: logger,
+		Machine: machine{state: state, damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)},
+	})
+	if err != nil {
+		return nil, disk.Extent{}, err
+	}
+	return state.Snapshot(), extent, nil
+}
