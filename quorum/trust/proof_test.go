@@ -374,10 +374,12 @@ func TestFalseMember(t *testing.T) {
 	}
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
-			g := newGuard(t, 2, false, old, fresh)
-			if _, out := capture(t, g, nonce{}, answer); out.err == nil || len(g.open) != 0 {
-				t.Errorf("the dialer takes it for member 1; %d connections kept", len(g.open))
-			}
+			synctest.Test(t, func(t *testing.T) {
+				g := newGuard(t, 2, false, old, fresh)
+				if _, out := capture(t, g, nonce{}, answer); out.err == nil || len(g.open) != 0 {
+					t.Errorf("the dialer takes it for member 1; %d connections kept", len(g.open))
+				}
+			})
 		})
 	}
 }
@@ -385,34 +387,38 @@ func TestFalseMember(t *testing.T) {
 // Proofs that were seen on one connection are worth nothing on another one, not even with the same
 // nonce.
 func TestReplay(t *testing.T) {
-	msg, _ := capture(t, newGuard(t, 2, false, old), nonce{}, nil)
-	c, in, err := tlsTo(t, newGuard(t, 1, false, old), proofTLS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _, _ = io.Copy(io.Discard, c) }()
-	if _, err := c.Write(msg); err != nil {
-		t.Fatal(err)
-	}
-	wantRefusal(t, (<-in).err, NoProof, "says it is member 2")
+	synctest.Test(t, func(t *testing.T) {
+		msg, _ := capture(t, newGuard(t, 2, false, old), nonce{}, nil)
+		c, in, err := tlsTo(t, newGuard(t, 1, false, old), proofTLS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		if _, err := c.Write(msg); err != nil {
+			t.Fatal(err)
+		}
+		wantRefusal(t, (<-in).err, NoProof, "says it is member 2")
+	})
 }
 
 // A relay with a TLS session to each side gets nothing accepted, though it passes on every byte.
 func TestRelay(t *testing.T) {
-	a, toDialer := net.Pipe()
-	toDialed, b := net.Pipe()
-	in, out := accepts(newGuard(t, 1, false, old), b), dials(newGuard(t, 2, false, old), a, 1)
-	cfg, err := secretConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	near, far := tls.Server(toDialer, cfg), tls.Client(toDialed, &tls.Config{NextProtos: []string{secretProtocol}, InsecureSkipVerify: true})
-	go func() { _, _ = io.Copy(near, far); _ = toDialer.Close() }()
-	go func() { _, _ = io.Copy(far, near); _ = toDialed.Close() }()
-	wantRefusal(t, (<-in).err, NoProof, "says it is member 2")
-	if o := <-out; o.err == nil {
-		t.Error("the dialer trusts the relay")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a, toDialer := net.Pipe()
+		toDialed, b := net.Pipe()
+		in, out := accepts(newGuard(t, 1, false, old), b), dials(newGuard(t, 2, false, old), a, 1)
+		cfg, err := secretConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		near, far := tls.Server(toDialer, cfg), tls.Client(toDialed, &tls.Config{NextProtos: []string{secretProtocol}, InsecureSkipVerify: true})
+		go func() { _, _ = io.Copy(near, far); _ = toDialer.Close() }()
+		go func() { _, _ = io.Copy(far, near); _ = toDialed.Close() }()
+		wantRefusal(t, (<-in).err, NoProof, "says it is member 2")
+		if o := <-out; o.err == nil {
+			t.Error("the dialer trusts the relay")
+		}
+	})
 }
 
 // A proof depends on everything that both ends know of their connection, on the secret and on whose proof it is.

@@ -332,7 +332,7 @@ func TestStreamTCP(t *testing.T) {
 		t.Errorf("Addr = %v", s.Addr())
 	}
 	dialer := &Stream{hello: NewHello(2, peers), ids: s.ids, dial: DialTCP}
-	conn, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Second)
+	conn, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +354,7 @@ func TestStreamTCP(t *testing.T) {
 		t.Error("dialed an address that is no member's")
 	}
 	dialer.hello = NewHello(2, peers[1:])
-	if _, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Second); !errors.Is(err, errRefused) {
+	if _, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Minute); !errors.Is(err, errRefused) {
 		t.Errorf("with another server list: %v", err)
 	}
 }

@@ -190,7 +190,7 @@ func TestReadRefuses(t *testing.T) {
 
 // send writes a request and reports whether all of it was accepted.
 func send(conn net.Conn, b []byte) bool {
-	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
 	_, err := conn.Write(b)
 	return err == nil
 }
@@ -236,37 +236,41 @@ func TestMutatedRequestsTakeLittleMemory(t *testing.T) {
 // A member's connections make room for its newest one: the one that has been idle for longest is
 // closed.
 func TestConnectionsOfOneMember(t *testing.T) {
-	s := newPipes(nil)
-	newTestTransport(t, s)
-	beat := requests(t)["heartbeat"]
-	other := s.connect(2)
-	theirs := encode(t, requestAppend, &raft.AppendEntriesRequest{RPCHeader: headerOf(2, "m2:1")})
-	defer other.Close()
-	var conns []net.Conn
-	for range maxPeerConns {
-		c := s.connect(255)
-		defer c.Close()
-		if !send(c, beat) || !answered(c) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPipes(nil)
+		newTestTransport(t, s)
+		beat := requests(t)["heartbeat"]
+		other := s.connect(2)
+		theirs := encode(t, requestAppend, &raft.AppendEntriesRequest{RPCHeader: headerOf(2, "m2:1")})
+		defer other.Close()
+		var conns []net.Conn
+		for range maxPeerConns {
+			c := s.connect(255)
+			defer c.Close()
+			if !send(c, beat) || !answered(c) {
+				t.Fatal("not served")
+			}
+			time.Sleep(time.Millisecond) // it is idle from then on
+			conns = append(conns, c)
+		}
+		if !send(conns[0], beat) || !answered(conns[0]) {
 			t.Fatal("not served")
 		}
-		conns = append(conns, c)
-	}
-	if !send(conns[0], beat) || !answered(conns[0]) {
-		t.Fatal("not served")
-	}
-	conns = append(conns, s.connect(255))
-	defer conns[maxPeerConns].Close()
-	if _, err := conns[1].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the connection that was idle for longest: %v, want its end", err)
-	}
-	for i, c := range conns {
-		if i != 1 && (!send(c, beat) || !answered(c)) {
-			t.Errorf("connection %d is closed", i)
+		time.Sleep(time.Millisecond)
+		conns = append(conns, s.connect(255))
+		defer conns[maxPeerConns].Close()
+		if _, err := conns[1].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("the connection that was idle for longest: %v, want its end", err)
 		}
-	}
-	if !send(other, theirs) || !answered(other) {
-		t.Error("the connection of another member is closed")
-	}
+		for i, c := range conns {
+			if i != 1 && (!send(c, beat) || !answered(c)) {
+				t.Errorf("connection %d is closed", i)
+			}
+		}
+		if !send(other, theirs) || !answered(other) {
+			t.Error("the connection of another member is closed")
+		}
+	})
 }
 
 // answered reads an answer of raft's, of the length that it has in these tests.

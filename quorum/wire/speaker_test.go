@@ -135,7 +135,7 @@ func TestHandOverComesFromTheLeader(t *testing.T) {
 // the transport on which it hears of others.
 func leaderless(t *testing.T) (*raft.Raft, *raft.InmemTransport) {
 	t.Helper()
-	_, transport := raft.NewInmemTransport("m1:1")
+	_, transport := raft.NewInmemTransportWithTimeout("m1:1", time.Minute)
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.LogOutput = "1", io.Discard
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour
@@ -159,7 +159,7 @@ func leaderless(t *testing.T) (*raft.Raft, *raft.InmemTransport) {
 // hear makes the raft behind a transport hear from a leader.
 func hear(t *testing.T, by *raft.InmemTransport, leader raft.RPCHeader) {
 	t.Helper()
-	addr, far := raft.NewInmemTransport(raft.ServerAddress(leader.Addr))
+	addr, far := raft.NewInmemTransportWithTimeout(raft.ServerAddress(leader.Addr), time.Minute)
 	far.Connect("m1:1", by)
 	req := &raft.AppendEntriesRequest{RPCHeader: leader, Term: 5}
 	if err := far.AppendEntries("1", "m1:1", req, new(raft.AppendEntriesResponse)); err != nil {
