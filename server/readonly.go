@@ -81,8 +81,9 @@ func (c *conn) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
 	return true
 }
 
-// readOnlySession draws the id of a session in read-only mode. Its first byte is 0, which is the id of no member,
-// so no session of this ensemble ever gets it.
+// readOnlySession draws the id of a session in read-only mode. Its first byte is 0, which is the id of no member, so
+// no member ever draws it. Sessions that came from elsewhere may have such ids, so the caller looks whether there is
+// one.
 func readOnlySession() jute.SessionID {
 	var b [8]byte
 	_, _ = rand.Read(b[1:]) // never fails: crypto/rand ends the program instead
