@@ -3,6 +3,7 @@ package crossing
 import (
 	"fmt"
 	"io"
+	"path"
 
 	"rollcall/jute"
 	"rollcall/zkdata"
@@ -21,12 +22,19 @@ type Losses struct {
 	TTLs           int // ZooKeeper removes these when it starts, unless extendedTypesEnabled is set there
 }
 
-// Back returns the state that an image has as ZooKeeper's.
-func Back(image io.Reader) (*zkdata.State, Losses, error) {
-	b := back{state: zkdata.NewState(), born: map[jute.SessionID]bool{}}
-	if _, _, err := znode.ReadImage(image, znode.Visitor{Head: b.head, Session: b.session, Node: b.node}); err != nil {
+// Back returns the state that an image has as ZooKeeper's. term is the last one that the member knows: ZooKeeper's next
+// epoch is a later one.
+func Back(image io.Reader, term uint64) (*zkdata.State, Losses, error) {
+	b := back{state: zkdata.NewState(), born: map[jute.SessionID]bool{}, bereft: map[string]bool{}}
+	h, _, err := znode.ReadImage(image, znode.Visitor{Head: b.head, Session: b.session, Node: b.node})
+	if err != nil {
 		return nil, Losses{}, fmt.Errorf("crossing: %w", err)
 	}
+	if latest := max(term, h.Term.Term); latest > maxEpoch {
+		return nil, Losses{}, fmt.Errorf("crossing: term %d is too high for an epoch of ZooKeeper; allowed is up to %d", latest, maxEpoch)
+	}
+	b.removeChildren()
+	b.state.Epoch = max(zkdata.Epoch(b.state.Zxid), int64(max(term, h.Term.Term)))
 	b.losses.Nodes, b.losses.Sessions, b.losses.Born = b.state.Len(), len(b.state.Sessions), len(b.born)
 	return b.state, b.losses, nil
 }
@@ -35,12 +43,25 @@ func Back(image io.Reader) (*zkdata.State, Losses, error) {
 type back struct {
 	state  *zkdata.State
 	born   map[jute.SessionID]bool // sessions with a password that ZooKeeper does not know
+	bereft map[string]bool         // the parents of nodes that were left out
 	losses Losses
 }
 
 func (b *back) head(h znode.Head) error {
-	b.state.Zxid, b.state.Epoch = h.Zxid, zkdata.Epoch(h.Zxid)
+	b.state.Zxid = h.Zxid
 	return nil
+}
+
+// removeChildren records the removal of the nodes that were left out with their parents, as a transaction of its own. A
+// client that sets its watch on such a parent again then hears that the children have changed.
+func (b *back) removeChildren() {
+	if len(b.bereft) == 0 {
+		return
+	}
+	b.state.Zxid++
+	for parent := range b.bereft {
+		b.state.Get(parent).Pzxid = b.state.Zxid
+	}
 }
 
 func (b *back) session(s znode.Session) error {
@@ -60,6 +81,7 @@ func (b *back) node(n znode.Node) error {
 	case n.Owner != 0:
 		if _, lives := b.state.Sessions[n.Owner]; !lives {
 			b.losses.Ended++
+			b.bereft[path.Dir(n.Path)] = true
 			return nil
 		}
 		if b.born[n.Owner] {

@@ -23,8 +23,8 @@ import (
 // firstIndex is the index of the log at which an imported state begins: after that of raft's first entry.
 const firstIndex = 2
 
-// maxEpoch is the last of ZooKeeper's epochs that a term can follow: the terms after it must fit into the upper half
-// of a zxid, which is not negative, and there must be elections enough for ever.
+// maxEpoch is the last of ZooKeeper's epochs that a term can follow. Terms are in the upper half of zxids, which are not
+// negative. Half of the range stays free for later elections.
 const maxEpoch = math.MaxInt32 / 2
 
 // The nodes that always exist.

@@ -93,7 +93,7 @@ func image(t *testing.T, s *zkdata.State) (*Plan, []byte) {
 // configuration node does not: it is the server list of another ensemble.
 func TestThereAndBack(t *testing.T) {
 	p, there := image(t, sample(t))
-	back, losses, err := Back(bytes.NewReader(there))
+	back, losses, err := Back(bytes.NewReader(there), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestConfigurationNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, there = image(t, config)
-	back, _, err := Back(bytes.NewReader(there))
+	back, _, err := Back(bytes.NewReader(there), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,11 +262,21 @@ func TestBackCounts(t *testing.T) {
 	if _, err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, losses, err := Back(&b)
+	there := b.Bytes()
+	s, losses, err := Back(bytes.NewReader(there), 9)
 	if want := (Losses{Nodes: 6, Sessions: 2, Born: 1, BornEphemerals: 1, Ended: 1}); err != nil || losses != want || s.Get("/ended") != nil {
-		t.Errorf("%+v, %v; want %+v", losses, err, want)
+		t.Fatalf("%+v, %v; want %+v", losses, err, want)
 	}
-	if _, _, err := Back(strings.NewReader("rollcall")); err == nil {
-		t.Error("bytes that are no image are taken")
+	// Who watched the children of the root hears that one is gone, and epochs go on after the last term.
+	if s.Zxid != h.Zxid+1 || s.Get("/").Pzxid != s.Zxid || s.Get("/kept").Pzxid != 0 || s.Epoch != 9 {
+		t.Errorf("zxid %#x of epoch %d, after %#x; the root has %#x", s.Zxid, s.Epoch, h.Zxid, s.Get("/").Pzxid)
+	}
+	for want, read := range map[string]func() (*zkdata.State, Losses, error){
+		"cut short":              func() (*zkdata.State, Losses, error) { return Back(bytes.NewReader(there[:len(there)-1]), 9) },
+		"1073741824 is too high": func() (*zkdata.State, Losses, error) { return Back(bytes.NewReader(there), maxEpoch+1) },
+	} {
+		if _, _, err := read(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

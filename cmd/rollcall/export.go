@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/cli"
+	"rollcall/config"
 	"rollcall/crossing"
 	"rollcall/member"
 	"rollcall/quorum/disk"
@@ -28,7 +30,11 @@ func newExport(w cli.World) *cobra.Command {
 			if file == "" {
 				return cli.With(cli.WrongUse, errors.New("export: --config names no zoo.cfg of the member"))
 			}
-			if err := export(w, &flags, file, args[0]); err != nil {
+			cfg, log, err := flags.configured(w, "export", []string{file})
+			if err != nil {
+				return err
+			}
+			if err := export(w, cfg, log.Logger(), args[0]); err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
 			return nil
@@ -39,19 +45,16 @@ func newExport(w cli.World) *cobra.Command {
 	return cmd
 }
 
-func export(w cli.World, flags *memberFlags, file, out string) error {
-	cfg, log, err := flags.configured(w, "export", []string{file})
-	if err != nil {
-		return err
-	}
+// export writes the state of the member of a configuration.
+func export(w cli.World, cfg config.Config, logger *slog.Logger, out string) error {
 	reading := cli.NewProgress(w, "reading the member's files", 0)
-	snapshot, extent, err := member.Stopped(cfg.Dir, cfg.LogDir, log.Logger())
+	snapshot, extent, err := member.Stopped(cfg.Dir, cfg.LogDir, logger)
 	reading.Done()
 	if err != nil {
 		return err
 	}
 	writing := cli.NewProgress(w, "writing ZooKeeper's files", 0)
-	losses, err := writeForZooKeeper(snapshot, out)
+	losses, err := writeForZooKeeper(snapshot, extent.Term, out)
 	writing.Done()
 	if err != nil {
 		return err
@@ -61,13 +64,13 @@ func export(w cli.World, flags *memberFlags, file, out string) error {
 }
 
 // writeForZooKeeper writes a state into an empty folder.
-func writeForZooKeeper(snapshot *znode.Snapshot, out string) (crossing.Losses, error) {
+func writeForZooKeeper(snapshot *znode.Snapshot, term uint64, out string) (crossing.Losses, error) {
 	image, to := io.Pipe()
 	go func() { // ends when all is written, or at the latest when image is closed
 		_, err := snapshot.WriteTo(to)
 		_ = to.CloseWithError(err) // never fails
 	}()
-	state, losses, err := crossing.Back(image)
+	state, losses, err := crossing.Back(image, term)
 	_ = image.Close() // never fails
 	if err != nil {
 		return losses, err

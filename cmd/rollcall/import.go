@@ -29,6 +29,13 @@ func newImport(w cli.World) *cobra.Command {
 			"the server that ZooKeeper would elect. Run it on each member's machine with its zoo.cfg and copies of the same folders: it prints a digest, which must be the same everywhere. Nothing in a DATADIR " +
 			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the folders are copies. docs/moving-in.md has the steps.",
 		RunE: func(_ *cobra.Command, args []string) error {
+			if i.file != "" {
+				cfg, log, err := i.flags.configured(w, "import", []string{i.file})
+				if err != nil {
+					return err
+				}
+				i.cfg, i.logger = cfg, log.Logger()
+			}
 			if err := i.run(args); err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
@@ -39,6 +46,7 @@ func newImport(w cli.World) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&i.file, "config", "", "`zoo.cfg` of the member to fill")
 	flags.BoolVar(&i.check, "check", false, "write nothing, and say what would carry over; does not need --config")
+	flags.BoolVar(&i.few, "few", false, "take the folders of fewer servers than a majority, although the others may have later transactions")
 	flags.BoolVar(&i.options.AsZooKeeper, "as-zookeeper", false, "where files are damaged, go on as ZooKeeper would, although transactions may be missing")
 	flags.BoolVar(&i.options.TrustEmpty, "trust-empty", false, "begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
 	flags.BoolVar(&i.options.TTL353, "ttl-353", false, "read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
@@ -51,6 +59,7 @@ type importing struct {
 	flags   memberFlags
 	file    string
 	check   bool
+	few     bool
 	options zkdata.Options
 
 	cfg    config.Config // if configured
@@ -62,11 +71,9 @@ func (i *importing) run(sources []string) error {
 		return cli.With(cli.WrongUse, errors.New("--config names no zoo.cfg of the member to fill"))
 	}
 	if i.file != "" {
-		cfg, log, err := i.flags.configured(i.w, "import", []string{i.file})
-		if err != nil {
+		if err := i.checkSources(len(sources)); err != nil {
 			return err
 		}
-		i.cfg, i.logger = cfg, log.Logger()
 	}
 	plan, err := i.examine(sources)
 	if err != nil {
@@ -86,6 +93,16 @@ func (i *importing) run(sources []string) error {
 		return i.tell(fmt.Sprintf("The state has the digest %016x. Nothing was written.\n", digest))
 	}
 	return i.plant(plan)
+}
+
+// checkSources returns an error if so few folders are given that the state may not be the latest. What clients were told is done
+// is on a majority of ZooKeeper's servers, so any majority of them has it.
+func (i *importing) checkSources(given int) error {
+	servers := len(voters(i.cfg))
+	if given > servers/2 || i.few {
+		return nil
+	}
+	return cli.With(cli.WrongUse, fmt.Errorf("the folders of %d of %d servers are given, and the others may have later transactions: give those of a majority, or --few if there are no others", given, servers))
 }
 
 // examine reads the sources.

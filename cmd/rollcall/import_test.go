@@ -147,6 +147,21 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
+// The folders of a minority may lack what clients were told is done.
+func TestImportOfFew(t *testing.T) {
+	servers := []string{"initLimit=10", "syncLimit=5", "server.1=127.0.0.1:2888:3888", "server.2=127.0.0.1:2889:3889", "server.3=127.0.0.1:2890:3890"}
+	file, _ := zooCfg(t, servers...)
+	source := zooKeepers(t)
+	if _, err := command(t, "import", "--check", "--myid", "1", "--config", file, source); cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), "1 of 3 servers are given") {
+		t.Errorf("one of three: %v", err)
+	}
+	for _, args := range [][]string{{source, source}, {"--few", source}} {
+		if out, err := command(t, append([]string{"import", "--check", "--myid", "1", "--config", file}, args...)...); err != nil {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+}
+
 // The texts name everything that is special.
 func TestImportTexts(t *testing.T) {
 	report := &zkdata.Report{
