@@ -16,9 +16,6 @@ const (
 	maxBackups = 2
 	// backupTime is how long a backup may take: enough for 50 GiB at the default rate.
 	backupTime = time.Hour
-	// defaultBackupRate bounds a backup, in MiB in a second, so that it takes little of the processor and the
-	// network from the clients.
-	defaultBackupRate = 16
 	// maxBackupRate is the highest rate that may be asked for, in MiB in a second.
 	maxBackupRate = 4096
 )
@@ -43,9 +40,9 @@ var backupParams = []string{"rate"}
 // v1Backup sends a backup. If it fails after the head, the answer ends without the end of a backup.
 func (h *HTTP) v1Backup(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(&endpoint{params: backupParams}, r, h.who(r))
-	rate := int64(defaultBackupRate)
-	if q.values.Has("rate") {
-		rate = int64(q.number("rate"))
+	rate := int64(q.number("rate")) << 20
+	if rate == 0 {
+		rate = backup.DefaultRate
 	}
 	if q.err != nil {
 		q.err.write(w, r)
@@ -68,14 +65,14 @@ func (h *HTTP) v1Backup(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	if err := c.send(r.Context(), w, rate<<20); err != nil {
+	if err := c.Send(r.Context(), w, rate); err != nil {
 		h.log.Warn("a backup was not finished", "index", c.Head.Index, "to", r.RemoteAddr, "err", err)
 		noteOutcome(w, &Failure{http.StatusInternalServerError, err.Error()})
 	}
 }
 
-// send writes the backup to w at a rate, in bytes in a second.
-func (c *Copy) send(ctx context.Context, w io.Writer, rate int64) error {
+// Send writes the backup to w at a rate, in bytes in a second.
+func (c *Copy) Send(ctx context.Context, w io.Writer, rate int64) error {
 	out, err := backup.NewWriter(backup.Paced(ctx, w, rate), c.Head)
 	if err != nil {
 		return err

@@ -115,7 +115,7 @@ func TestBackupsAreBounded(t *testing.T) {
 		defer leave()
 		c := Copy{Head: backup.Head{Time: began}, WriteTo: opsOf(h).state}
 		begun := time.Now()
-		if err := c.send(ctx, io.Discard, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > time.Second {
+		if err := c.Send(ctx, io.Discard, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > time.Second {
 			t.Errorf("a client that left: %v after %v", err, time.Since(begun))
 		}
 	})

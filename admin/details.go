@@ -38,6 +38,7 @@ type Details struct {
 	Closed     map[string]uint64 // all connections ended or refused, by reason
 	Events     map[string]uint64 // events sent, by type
 	AuditLines map[string]uint64 // of the audit log, by what came of them; empty without one
+	Backups    map[string]uint64 // that the member makes by itself, by what came of them; empty without a schedule
 	Resent     uint64            // writes
 	Queues     map[string]int    // lengths, by queue
 	QueueBytes map[string]int

@@ -59,6 +59,7 @@ var own = []ownMetric{
 	{name: "rollcall_member_connections_refused_total", kind: counter, label: "from", help: "new connections to the ports for members that were closed because they came faster than this member takes them", values: many(func(d *Details) map[string]uint64 { return d.TooFast })},
 	{name: "rollcall_watch_events_total", kind: counter, label: "type", help: "events that were sent to this member's clients because a watch fired", values: many(func(d *Details) map[string]uint64 { return d.Events })},
 	{name: "rollcall_audit_lines_total", kind: counter, label: "outcome", help: "lines of the audit log that were written, or were lost because the disk did not take them in time", values: many(func(d *Details) map[string]uint64 { return d.AuditLines })},
+	{name: "rollcall_backups_total", kind: counter, label: "outcome", help: "backups that this member has made by itself (backup.dir), or has failed to make", values: many(func(d *Details) map[string]uint64 { return d.Backups })},
 	{name: "rollcall_writes_refused_total", kind: counter, help: "writes of this member's clients that were refused because it was short of memory", values: one(func(d *Details) float64 { return float64(d.Refused) })},
 	{name: "rollcall_writes_resent_total", kind: counter, help: "writes that this member sent again because the leader, or the stream to it, had changed", values: one(func(d *Details) float64 { return float64(d.Resent) })},
 

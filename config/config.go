@@ -20,6 +20,7 @@ import (
 
 	"rollcall/admin"
 	"rollcall/audit"
+	"rollcall/backup"
 	"rollcall/digest"
 	"rollcall/leader"
 	"rollcall/logs"
@@ -64,6 +65,7 @@ type Settings struct {
 	ClientTLS       ClientTLS          // for Config.SecureAddr
 	SuperSubject    string             // the subject of the super user's certificate; "": nobody is super by certificate
 	Audit           audit.Settings     // the log of what clients change; default: there is none
+	Backup          backup.Schedule    // the backups that this member makes by itself; default: none
 	NewEnsemble     bool               // bootstrap with a majority of empty members instead of all
 }
 

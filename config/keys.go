@@ -7,6 +7,7 @@ import (
 
 	"rollcall/admin"
 	"rollcall/audit"
+	"rollcall/backup"
 	"rollcall/digest"
 	"rollcall/follower"
 	"rollcall/jute"
@@ -44,6 +45,10 @@ const (
 	minAuditFile  = 64 << 10 // a few chunks of lines
 	maxAuditFile  = 1 << 40
 	maxAuditFiles = 1000 // each rotation renames all of them
+
+	minBackupEvery = 60_000                    // ms: a backup of a large state takes about as long
+	maxBackupEvery = 366 * 24 * 60 * 60 * 1000 // ms: a year
+	maxBackups     = 10_000                    // files in one folder
 
 	minMaxBuffer = 1024    // below that, a client cannot connect with a chroot and a long ACL
 	maxMaxBuffer = 8 << 20 // a transaction is one log entry, and entries are far below the log's own limit
@@ -296,6 +301,18 @@ var keys = []key{
 	{
 		name: "audit.files", kind: number(1, maxAuditFiles, func(d *draft) *int { return &d.Audit.Files }), def: text(audit.DefaultFiles),
 		doc: "Rollcall's own: old files of the audit log that are kept",
+	},
+	{
+		name: "backup.dir", kind: filePath(func(d *draft) *string { return &d.Backup.Dir }), unset: "no backups are made",
+		doc: "Rollcall's own: folder where this member puts backups by itself ([backup.md](backup.md#regular-backups)). It must exist; members may share it",
+	},
+	{
+		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery, func(d *draft) *time.Duration { return &d.Backup.Every }), def: text(backup.DefaultEvery),
+		doc: "Rollcall's own: time in ms from one of these backups to the next",
+	},
+	{
+		name: "backup.keep", kind: number(1, maxBackups, func(d *draft) *int { return &d.Backup.Keep }), def: text(backup.DefaultKeep),
+		doc: "Rollcall's own: how many of these backups are kept. The oldest is deleted when a newer one has been read back",
 	},
 	{
 		name: "skipACL", kind: yesNo(func(d *draft) *bool { return &d.Rules.SkipACL }), def: "no",

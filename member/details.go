@@ -48,6 +48,9 @@ func (s source) Details() admin.Details {
 		written, dropped := m.audit.Counts()
 		d.AuditLines = map[string]uint64{"written": written, "lost": dropped}
 	}
+	if m.cfg.Backup.Dir != "" {
+		d.Backups = map[string]uint64{"written": m.backups.written.Load(), "failed": m.backups.failed.Load()}
+	}
 	if l := m.terms.current.Load(); l != nil {
 		term := l.Stats()
 		d.Queues["proposals"], d.QueueBytes["proposals"] = term.Waiting, term.Bytes

@@ -83,3 +83,6 @@ func (m *Member) CountPause() { m.terms.count.Pauses.Add(1) }
 
 // Break makes the member's state damaged.
 func (m *Member) Break(why string) { m.reportDamage(why) }
+
+// Details returns the metrics that only Prometheus gets.
+func (m *Member) Details() admin.Details { return source{m}.Details() }

@@ -183,6 +183,7 @@ type Member struct {
 	yielded    sync.Once
 	damage     chan string // why this member's state is damaged; one place
 	dispute    atomic.Pointer[dispute]
+	backups    ownBackups
 
 	leaving   atomic.Bool   // Run has been told to stop
 	announced atomic.Bool   // this process is the member's current run
@@ -347,6 +348,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.disputeLoop(inner) })
 	g.Go(func() error { return m.yieldLoop(inner) })
 	g.Go(func() error { return m.readOnlyLoop(inner) })
+	g.Go(func() error { return m.backupLoop(inner) })
 	g.Go(func() error { return m.ports.guard.Run(inner) })
 	g.Go(func() error { return m.ports.hello.Door().Run(inner, wire.LookupSystem) })
 	if m.cfg.Operators != nil {

@@ -82,6 +82,9 @@ var reaches = map[string]string{
 	"Audit.File":            "audit.Settings.File",
 	"Audit.FileSize":        "audit.Settings.FileSize",
 	"Audit.Files":           "audit.Settings.Files",
+	"Backup.Dir":            "", // TestOwnBackups
+	"Backup.Every":          "", // TestOwnBackups
+	"Backup.Keep":           "", // TestOwnBackups
 	"SuperSubject":          "server.SuperSubject",
 
 	"ClientTLS.Key.Location":   "keys.Key.Location",

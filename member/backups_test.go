@@ -1,0 +1,90 @@
+package member_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/backup"
+	"rollcall/integration/cluster"
+	"rollcall/member"
+)
+
+// Each member makes its own backups when they are due, also after a restart, keeps the newest, and tries again after a
+// failure.
+func TestOwnBackups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "backups")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
+			cfg.Backup = backup.Schedule{Dir: dir, Every: 2 * time.Minute, Keep: 2}
+		}})
+		e.Ready()
+		e.Joined()
+		one := e.Followers()[0]
+		count := func() (all []string, own int) {
+			t.Helper()
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, entry := range entries {
+				all = append(all, entry.Name())
+			}
+			return all, len(slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !strings.HasPrefix(name, "member-"+string(rune('0'+one))) }))
+		}
+		check := func(when string, total, want int) {
+			t.Helper()
+			if all, own := count(); len(all) != total || own != want {
+				t.Errorf("%s: there are %q, want %d, %d of member %d", when, all, total, want, one)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		check("at first", 3, 1)
+		e.Kill(one)
+		e.Boot(one)
+		time.Sleep(30 * time.Second)
+		check("after a restart", 3, 1)
+		time.Sleep(2 * time.Minute)
+		check("when the next one was due", 6, 2)
+		before, _ := count()
+		time.Sleep(2 * time.Minute)
+		check("when another one was due", 6, 2)
+		after, _ := count()
+		if slices.ContainsFunc(after[:1], func(name string) bool { return name == before[0] }) {
+			t.Errorf("the oldest is still there: %q", after)
+		}
+		for _, name := range after {
+			f, err := os.Open(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, _, err := backup.Verify(f); err != nil || !h.Confirmed {
+				t.Errorf("%s: %+v: %v", name, h, err)
+			}
+			_ = f.Close()
+		}
+		if err := os.Rename(dir, dir+"-away"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
+		figures := e.Member(one).Details().Backups
+		if figures["failed"] == 0 || figures["written"] != 2 { // since the restart
+			t.Errorf("without the folder: %v; there were %q, then %q", figures, before, after)
+		}
+		if err := os.Rename(dir+"-away", dir); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if now := e.Member(one).Details().Backups; now["written"] != 3 || now["failed"] < figures["failed"] {
+			t.Errorf("with the folder again: %v, before %v", now, figures)
+		}
+		check("with the folder again", 6, 2)
+	})
+}
