@@ -11,20 +11,26 @@ var sums = maphash.MakeSeed()
 
 // survey is what choose knows about a folder.
 type survey struct {
-	epoch, zxid int64
-	sums        map[int64]uint64 // of transactions, by zxid
+	epoch, zxid int64 // by which ZooKeeper elects
+	accepted    int64
+	sums        map[int64]uint64 // of the newest transactions, by zxid
 }
 
-// choose returns which of several folders to read and why, and notes about transactions in which they
-// differ.
-func choose(folders []Folder) (chosen int, why string, notes []string, err error) {
+// maxSums is how many transactions are compared between two folders. Servers differ in the newest ones,
+// and have at most a few snapshots' worth of them.
+const maxSums = 1 << 20
+
+// choose returns which of several folders to read and why, the highest epoch that a server has
+// accepted, and notes about transactions in which the folders differ.
+func choose(folders []Folder) (chosen int, why string, accepted int64, notes []string, err error) {
 	var all []survey
 	for _, f := range folders {
 		one, err := look(f)
 		if err != nil {
-			return 0, "", nil, err
+			return 0, "", 0, nil, err
 		}
 		all = append(all, one)
+		accepted = max(accepted, one.accepted, one.epoch)
 	}
 	for i := range all {
 		if best := &all[chosen]; all[i].epoch > best.epoch || all[i].epoch == best.epoch && all[i].zxid > best.zxid {
@@ -42,7 +48,7 @@ func choose(folders []Folder) (chosen int, why string, notes []string, err error
 			notes = append(notes, fmt.Sprintf("%s and %s have different transactions %s; those of the former are used. If clients have seen the other one, the servers had lost data before", folders[chosen], folders[i], zxidText(zxid)))
 		}
 	}
-	return chosen, why, notes, nil
+	return chosen, why, accepted, notes, nil
 }
 
 // contradicts returns the first zxid under which a and b have different transactions.
@@ -55,22 +61,23 @@ func (a *survey) contradicts(b *survey) (zxid int64, differs bool) {
 	return zxid, differs
 }
 
-// look reads the logs of a folder, but applies nothing.
+// look reads the logs of a folder after its newest snapshot, but applies nothing.
 func look(f Folder) (survey, error) {
 	files, err := f.list()
 	if err != nil {
 		return survey{}, err
 	}
-	one := survey{epoch: files.epoch, sums: map[int64]uint64{}}
-	for _, snapshot := range files.snapshots {
-		one.zxid = max(one.zxid, snapshot.zxid)
+	one := survey{accepted: files.accepted, sums: map[int64]uint64{}}
+	if len(files.snapshots) > 0 {
+		one.zxid = files.snapshots[0].zxid
 	}
-	for i, log := range files.logs {
-		if err := one.lookAt(log, i == len(files.logs)-1); err != nil {
+	logs := files.logsFrom(one.zxid)
+	for i, log := range logs {
+		if err := one.lookAt(log, i == len(logs)-1); err != nil {
 			return survey{}, fmt.Errorf("%w (or leave this folder out)", err)
 		}
 	}
-	one.epoch = max(one.epoch, Epoch(one.zxid))
+	one.epoch = max(files.current, Epoch(one.zxid))
 	return one, nil
 }
 
@@ -88,6 +95,9 @@ func (one *survey) lookAt(file dataFile, newest bool) error {
 		}
 		zxid := int64(binary.BigEndian.Uint64(rec.body[zxidAt:]))
 		one.zxid = max(one.zxid, zxid)
+		if len(one.sums) == maxSums {
+			clear(one.sums)
+		}
 		one.sums[zxid] = maphash.Bytes(sums, rec.body)
 	}
 }

@@ -59,8 +59,8 @@ func mustRead(t *testing.T, dir string) *State {
 	return s
 }
 
-// Whichever byte of a file is wrong, Read returns the right state, or refuses the file by its name and
-// an offset.
+// If a byte of a file is wrong, Read returns the right state, or refuses the file by its name and an
+// offset. One byte of three is tried, and one of 61 with -short and among zeros.
 func TestEveryByteWrong(t *testing.T) {
 	for _, name := range golden {
 		t.Run(name, func(t *testing.T) {
@@ -133,6 +133,7 @@ func TestEveryCut(t *testing.T) {
 			dir, copies := copyFolder(t, name)
 			want := mustRead(t, dir)
 			newest := newestLog(t, dir)
+			ends, states := wholeRecords(t, dir, newest)
 			shorter, refused := 0, 0
 			for _, path := range copies {
 				text, err := os.ReadFile(path)
@@ -154,10 +155,17 @@ func TestEveryCut(t *testing.T) {
 					case err != nil:
 						t.Fatalf("%s: %d bytes: %v: want what names a file", path, size, err)
 					case dump(s) == dump(want):
-					case path == newest && s.Zxid < want.Zxid:
+					case path == newest:
+						whole := 0
+						for whole < len(ends) && ends[whole] <= int64(size) {
+							whole++
+						}
+						if dump(s) != states[whole] {
+							t.Fatalf("%s: %d bytes: %s; want the state after %d whole records, %s", path, size, dump(s), whole, states[whole])
+						}
 						shorter++
-						whole := bytes.TrimRight(text[:size], "\x00") // a record begins with zeros
-						if len(report.Notes) == 0 && len(whole) > headSize && whole[len(whole)-1] != recordEnd {
+						rest := bytes.TrimRight(text[:size], "\x00") // a record begins with zeros
+						if len(report.Notes) == 0 && len(rest) > headSize && rest[len(rest)-1] != recordEnd {
 							t.Fatalf("%s: %d bytes: the cut is not noted", path, size)
 						}
 					default:
@@ -172,6 +180,40 @@ func TestEveryCut(t *testing.T) {
 				t.Errorf("%d refused, %d shorter: want some of each", refused, shorter)
 			}
 		})
+	}
+}
+
+// wholeRecords returns where the records of a folder's newest log end, and the state after each number
+// of them.
+func wholeRecords(t *testing.T, dir, newest string) (ends []int64, states []string) {
+	t.Helper()
+	log, err := openLog(newest, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.close()
+	text, err := os.ReadFile(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := int64(headSize); ; end = log.offset() {
+		if err := os.Truncate(newest, end); err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, dump(mustRead(t, dir)))
+		if err := os.WriteFile(newest, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if end > headSize {
+			ends = append(ends, end)
+		}
+		rec, err := log.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec == nil {
+			return ends, states
+		}
 	}
 }
 

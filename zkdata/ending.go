@@ -14,8 +14,8 @@ const maxCut = 64 << 20
 
 // ending judges what follows the last record of a log, from the offset start on. Zeros, or nothing,
 // are what ZooKeeper leaves. A record that is cut is what a crash leaves: a beginning of it, and then
-// zeros or nothing. Its transaction was not on this member's disk, so that this member has confirmed
-// it to nobody. The note says so.
+// zeros or nothing. Its transaction was not on the member's disk yet, so that the member had not
+// confirmed it, unless forceSync was off or the file is a copy that is not whole. There is a note.
 //
 // Everything else is damage: ZooKeeper reads it as an end too, and drops the transactions that follow.
 // last is the zxid of the last record.

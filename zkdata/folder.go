@@ -35,7 +35,8 @@ const version2 = "version-2"
 type files struct {
 	snapshots []dataFile // the newest first
 	logs      []dataFile // the oldest first
-	epoch     int64      // the epoch that the server has joined last, or accepted
+	current   int64      // the epoch that the server has joined last; 0: none
+	accepted  int64      // the highest epoch that it has promised to join
 	notes     []string
 }
 
@@ -44,6 +45,18 @@ type files struct {
 type dataFile struct {
 	path string
 	zxid int64
+}
+
+// logsFrom returns the logs that may have transactions after zxid: the last one that begins at it or
+// before, and all later ones.
+func (fs *files) logsFrom(zxid int64) []dataFile {
+	first := 0
+	for i, log := range fs.logs {
+		if log.zxid <= zxid {
+			first = i
+		}
+	}
+	return fs.logs[first:]
 }
 
 // list finds the files of a folder.
@@ -69,12 +82,11 @@ func (f Folder) list() (*files, error) {
 		return nil, fmt.Errorf("%s has no snapshot and no log: name the dataDir of a ZooKeeper, and its dataLogDir if it has one", f)
 	}
 	slices.Reverse(found.snapshots)
-	for _, name := range []string{"currentEpoch", "acceptedEpoch"} {
-		epoch, err := readEpoch(filepath.Join(data, name))
-		if err != nil {
-			return nil, err
-		}
-		found.epoch = max(found.epoch, epoch)
+	if found.current, err = readEpoch(filepath.Join(data, "currentEpoch")); err != nil {
+		return nil, err
+	}
+	if found.accepted, err = readEpoch(filepath.Join(data, "acceptedEpoch")); err != nil {
+		return nil, err
 	}
 	return found, nil
 }

@@ -53,6 +53,16 @@ func TestChoose(t *testing.T) {
 	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "different transactions 0x9") {
 		t.Errorf("notes %q; want one about 0x9", report.Notes)
 	}
+	// A server that has accepted the epoch 2 has not joined it, and is not elected for it. But there may
+	// have been a leader of that epoch.
+	writeText(t, filepath.Join(folders[3].Data, "acceptedEpoch"), "2\n")
+	s, report, err = Read(folders, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Zxid != second+4 || s.Epoch != 2 || report.Folder != folders[1] {
+		t.Errorf("zxid %#x, epoch %d of %v; want the second folder's, and epoch 2", s.Zxid, s.Epoch, report.Folder)
+	}
 	// A server that has joined the epoch 3 knows that the others' longer log is of an older one.
 	writeText(t, filepath.Join(folders[2].Data, "currentEpoch"), "3\n")
 	s, report, err = Read(folders, Options{})
@@ -107,6 +117,7 @@ func TestFolderRefused(t *testing.T) {
 			writeText(t, dir, "")
 		}, Options{}, "is no folder"},
 		{"no snapshot", func(dir string) { writeLog(t, dir, noop(1, 2)...) }, Options{}, "snapshot.trust.empty"},
+		{"no log", func(dir string) { writeBase(t, dir, 1, nil) }, Options{}, "name the dataLogDir too"},
 		{"no first log", func(dir string) { writeLog(t, dir, noop(5, 6)...) }, Options{TrustEmpty: true}, "between 0x0 and this one are missing"},
 		{"no valid snapshot", func(dir string) {
 			writeText(t, filepath.Join(dir, "snapshot.3"), "ZKSN")
@@ -181,16 +192,19 @@ func TestTolerated(t *testing.T) {
 			}
 		}, Options{}, "the last record is cut"},
 		{"no snapshot of 3.4", func(dir string) { writeLog(t, dir, noop(1, 5)...) }, Options{TrustEmpty: true}, ""},
-		{"a snapshot only", func(dir string) { writeBase(t, dir, 5, nil) }, Options{}, ""},
+		{"a snapshot only", func(dir string) { writeBase(t, dir, 5, nil) }, Options{NoLogs: true}, ""},
 		{"an orphan", func(dir string) {
 			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/orphan", Owner: 7}) })
-		}, Options{}, "session 0x7 is not there; its 1 ephemeral nodes are removed"},
+		}, Options{NoLogs: true}, "session 0x7 is not there; its 1 ephemeral nodes are removed"},
 		{"a TTL node of 3.5.3 by chance", func(dir string) {
 			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/orphan", Owner: mark353 | 5000}) })
-		}, Options{}, "needs emulate353TTLNodes"},
+		}, Options{NoLogs: true}, "needs emulate353TTLNodes"},
 		{"a TTL node of 3.5.3", func(dir string) {
 			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/t", Owner: mark353 | 5000}) })
-		}, Options{TTL353: true}, ""},
+		}, Options{TTL353: true, NoLogs: true}, ""},
+		{"a version of the configuration", func(dir string) {
+			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: configPath, Mzxid: 1 << 32}) })
+		}, Options{NoLogs: true}, ""},
 	} {
 		dir := t.TempDir()
 		tt.fill(dir)
@@ -237,8 +251,8 @@ func TestDigestInASCII(t *testing.T) {
 	if c.digest.sum == s.digest.sum || !s.digest.matches(int64(c.digest.sum)) || !s.digest.matches(int64(s.digest.sum)) {
 		t.Errorf("digests %+v and %+v", s.digest, c.digest)
 	}
-	s.change("/höher", func(n *Node) { n.Version++ })
-	c.change("/h?her", func(n *Node) { n.Version++ })
+	s.change(&txn{zxid: 6}, "/höher", func(n *Node) { n.Version++ })
+	c.change(&txn{zxid: 6}, "/h?her", func(n *Node) { n.Version++ })
 	if !s.digest.matches(int64(c.digest.sum)) {
 		t.Errorf("after a change: digests %+v and %+v", s.digest, c.digest)
 	}

@@ -203,13 +203,27 @@ func TestApply(t *testing.T) {
 		{"closeSession with a digest only", append(session, logged{zxid: 3, client: me, kind: jute.OpCloseSession, digest: jute.AppendInt64(jute.AppendInt32(nil, 1), 0)}), func(s *State) bool {
 			return len(s.Sessions) == 0 && s.Get("/e") == nil
 		}},
+		{"an ephemeral node that is there from later", append(session, []logged{
+			{zxid: 3, client: me, kind: jute.OpSetData, body: setBody("/later", "x", 1)},
+			{zxid: 4, client: me, kind: jute.OpSetACL, body: jute.AppendInt32(appendACL(pathBody("/later"), nil), 1)},
+			{zxid: 5, client: me, kind: jute.OpCreateSession, body: jute.AppendInt32(nil, 4000)},
+			{zxid: 6, client: me, kind: jute.OpCreate, body: createBody("/later", "", true, 3)},
+		}...), func(s *State) bool {
+			n := s.Get("/later")
+			return string(n.Data) == "new" && n.Mzxid == 6 && n.Version == 0 && n.Aversion == 0 && len(n.ACL) == 1 && s.Get("/").Creates == 3
+		}},
+		{"a counter that goes on into the epoch", append(noop(1<<32-1, 1<<32-1), noop(1<<32, 1<<32)...), func(s *State) bool { return s.Zxid == 1<<32 }},
 		{"an ephemeral node without its session", session[1:], func(s *State) bool {
 			return s.Get("/e") == nil && s.Get("/").Creates == 1
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			writeBase(t, dir, tt.txns[0].zxid-1, nil)
+			writeBase(t, dir, tt.txns[0].zxid-1, func(s *State) {
+				if strings.Contains(tt.name, "from later") {
+					mustAdd(t, s, Node{Path: "/later", Data: []byte("new"), Owner: me, Czxid: 6, Mzxid: 6, Pzxid: 6})
+				}
+			})
 			writeLog(t, dir, tt.txns...)
 			if s := mustRead(t, dir); !tt.want(s) {
 				t.Errorf("the state is\n%s", dump(s))
@@ -252,8 +266,7 @@ func noop(first, last int64) (txns []logged) {
 	return txns
 }
 
-// Transactions that ZooKeeper would silently lose are refused, and ZooKeeper's own way is there for
-// who asks for it.
+// Transactions that ZooKeeper would silently lose are refused. Options.AsZooKeeper goes ZooKeeper's way.
 func TestLosses(t *testing.T) {
 	second := int64(1) << 32
 	for _, tt := range []struct {
@@ -370,7 +383,10 @@ func patch(t *testing.T, path string, offset int, b ...byte) {
 func TestDigestLater(t *testing.T) {
 	dir := t.TempDir()
 	writeBase(t, dir, 1, nil)
-	s := mustRead(t, dir)
+	s, _, err := Read([]Folder{{Data: dir}}, Options{NoLogs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.digest.start(s)
 	txns := noop(2, 4)
 	txns[0].digest, txns[2].digest = digestOf(1), digestOf(s.digest.sum)

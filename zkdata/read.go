@@ -17,7 +17,7 @@ func Read(folders []Folder, options Options) (*State, *Report, error) {
 	case 1:
 		return readFolder(folders[0], options)
 	}
-	chosen, why, notes, err := choose(folders)
+	chosen, why, accepted, notes, err := choose(folders)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -25,6 +25,7 @@ func Read(folders []Folder, options Options) (*State, *Report, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	s.Epoch = max(s.Epoch, accepted)
 	report.Why = why
 	report.Notes = append(report.Notes, notes...)
 	return s, report, nil
@@ -127,15 +128,12 @@ func (r *reader) begin(s *State, snap *snapshot) {
 
 // readLogs applies all transactions after the snapshot.
 func (r *reader) readLogs() error {
-	logs := r.files.logs
-	first := 0
-	for i, log := range logs {
-		if log.zxid <= r.state.Zxid {
-			first = i
-		}
+	logs := r.files.logsFrom(r.state.Zxid)
+	if len(logs) == 0 && !r.options.NoLogs {
+		return &Damage{File: r.report.Snapshot, What: "there is a snapshot, but no log beside it", Remedy: "name the dataLogDir too; if there is none and the server has no logs, say so"}
 	}
-	for i := first; i < len(logs); i++ {
-		if err := r.readLog(logs[i], i == len(logs)-1); err != nil {
+	for i, log := range logs {
+		if err := r.readLog(log, i == len(logs)-1); err != nil {
 			return err
 		}
 	}
@@ -214,9 +212,9 @@ func (r *reader) readTxn(log *logReader, rec *record, t *txn, last int64) error 
 }
 
 // follows reports whether a transaction may be the next one after last: the next of its epoch, or the
-// first of a later one.
+// first of a later one. A standalone server counts on into the epoch.
 func follows(zxid, last int64) bool {
-	return zxid == last+1 && counter(zxid) != 0 || Epoch(zxid) > Epoch(last) && counter(zxid) == 1
+	return zxid == last+1 || Epoch(zxid) > Epoch(last) && counter(zxid) == 1
 }
 
 // compare compares the tree with the digest of t. ZooKeeper writes a wrong digest now and then, and
@@ -255,7 +253,7 @@ func (r *reader) finish() error {
 		return d
 	}
 	s.digest = digest{}
-	s.Epoch = max(r.files.epoch, Epoch(s.Zxid))
+	s.Epoch = max(r.files.current, r.files.accepted, Epoch(s.Zxid))
 	if r.options.TTL353 {
 		s.readTTL353()
 	}

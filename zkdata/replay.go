@@ -7,9 +7,9 @@ import (
 )
 
 // apply does what ZooKeeper does with a transaction when it starts. A snapshot is written while
-// transactions go on, so it may have parts of later ones. Applying those again must lead to the state
-// that they led to: what is there already is kept, what is gone stays so, and the counters of a parent
-// only rise.
+// transactions go on, so it may have parts of later ones. When those are applied again, the state must
+// become the one that they led to. So a node that is there already is kept, a node that is gone is
+// ignored, and the counters of a parent only rise.
 func (s *State) apply(t *txn) {
 	switch t.kind {
 	case jute.OpCreateSession:
@@ -30,17 +30,19 @@ func (s *State) applyOp(t *txn, o *op) {
 	case jute.OpDelete, jute.OpDeleteContainer:
 		s.deletePath(o.path, t.zxid)
 	case jute.OpSetData, jute.OpReconfig:
-		s.change(o.path, func(n *Node) {
+		s.change(t, o.path, func(n *Node) {
 			n.Data, n.Version, n.Mzxid, n.Mtime = bytes.Clone(o.data), o.version, t.zxid, t.time
 		})
 	case jute.OpSetACL:
-		s.change(o.path, func(n *Node) { n.ACL, n.missing, n.Aversion = o.acl, 0, o.version })
+		s.change(t, o.path, func(n *Node) { n.ACL, n.missing, n.Aversion = o.acl, 0, o.version })
 	}
 }
 
-// change changes the node at path, if there is one.
-func (s *State) change(path string, change func(n *Node)) {
-	if n := s.nodes[path]; n != nil {
+// change changes the node at path, if there is one. If the node was created after t, the snapshot has
+// it from then, and t changed one before it. ZooKeeper spoils such a node, if logs of before 3.6 do not
+// say that the closing of a session had removed the one before.
+func (s *State) change(t *txn, path string, change func(n *Node)) {
+	if n := s.nodes[path]; n != nil && n.Czxid <= t.zxid {
 		s.digest.sub(n)
 		change(n)
 		s.digest.add(n)

@@ -148,9 +148,14 @@ func (r *snapshotReader) readNodes() error {
 		if err := r.state.Add(n); err != nil {
 			return err
 		}
-		r.highest = max(r.highest, n.Czxid, n.Mzxid, n.Pzxid)
+		if n.Path != configPath {
+			r.highest = max(r.highest, n.Czxid, n.Mzxid, n.Pzxid)
+		}
 	}
 }
+
+// configPath is a node whose mzxid is the version of the configuration, and may be above every zxid.
+const configPath = "/zookeeper/config"
 
 // nodeSize is how much of a node follows its data.
 const nodeSize = 6*8 + 3*4 + 8

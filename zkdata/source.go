@@ -118,8 +118,8 @@ func (s *source) count() int {
 	return int(n)
 }
 
-// bytes reads a string or a buffer. It returns nil for null. A short value is valid until the next
-// call and has no memory of its own, and owned is false.
+// bytes reads a string or a buffer, and returns nil for null. If owned is false, value is part of the
+// window, and is valid until the next call.
 func (s *source) bytes() (value []byte, owned bool) {
 	n := int(s.int32())
 	switch {

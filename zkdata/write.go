@@ -18,7 +18,7 @@ import (
 )
 
 // Write writes a folder version-2 into dir, from which a ZooKeeper of 3.4 to 3.9 starts: one snapshot,
-// and the epochs. There must be no folder version-2 in dir yet, and it appears as a whole: if Write
+// the epochs, and a log without transactions, which shows that no dataLogDir was forgotten. There must be no folder version-2 in dir yet, and it appears as a whole: if Write
 // fails or is interrupted, there is at most a folder version-2.partial, which the next Write replaces.
 //
 // The nodes that ZooKeeper itself makes must be there, and the session of every ephemeral node, or
@@ -42,6 +42,13 @@ func (s *State) Write(dir string) error {
 		return err
 	}
 	if err := writeFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)), s.writeSnapshot); err != nil {
+		return err
+	}
+	err := writeFile(filepath.Join(partial, "log."+strconv.FormatInt(s.Zxid+1, 16)), func(w io.Writer) error {
+		_, err := w.Write(appendHead(logMagic, 0))
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	for _, name := range []string{"currentEpoch", "acceptedEpoch"} {
@@ -110,6 +117,11 @@ func syncFolder(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
+// appendHead returns what readHead reads, with the number of the database that ZooKeeper writes.
+func appendHead(magic string, database int64) []byte {
+	return jute.AppendInt64(jute.AppendInt32([]byte(magic), formatVersion), database)
+}
+
 // snapshotWriter writes the parts of a snapshot, and keeps its first error.
 type snapshotWriter struct {
 	w   io.Writer
@@ -132,8 +144,7 @@ func (w *snapshotWriter) seal() {
 // writeSnapshot writes what readSnapshot reads.
 func (s *State) writeSnapshot(to io.Writer) error {
 	w := &snapshotWriter{w: to, sum: adler32.New()}
-	b := append([]byte(snapshotMagic), 0, 0, 0, formatVersion)
-	b = jute.AppendInt64(b, -1) // the number of the database, as ZooKeeper writes it
+	b := appendHead(snapshotMagic, -1)
 	b = jute.AppendCount(b, len(s.Sessions))
 	for _, id := range slices.Sorted(maps.Keys(s.Sessions)) {
 		b = jute.AppendInt32(jute.AppendInt64(b, int64(id)), s.Sessions[id])

@@ -9,7 +9,7 @@
 //
 // Where ZooKeeper tolerates damage and nothing is lost, Read does the same and says so in Report.Notes.
 // Where ZooKeeper would silently lose transactions, Read refuses, unless Options.AsZooKeeper asks for
-// ZooKeeper's way. Refusals are of type Damage, and name the file and the offset.
+// ZooKeeper's way. Such a refusal is a Damage, which names the file and the offset.
 //
 // # Memory
 //
@@ -31,12 +31,15 @@ import (
 
 // Options say how Read goes on where it would refuse.
 type Options struct {
-	// AsZooKeeper goes on wherever ZooKeeper itself would go on, although transactions may be
-	// missing. Report.Losses lists each place.
+	// AsZooKeeper goes on as ZooKeeper would where transactions are missing, where a log has an end
+	// that no crash leaves, and where a digest differs. Report.Losses lists each place.
 	AsZooKeeper bool
 	// TrustEmpty begins with an empty tree if a folder has logs and no snapshot, as ZooKeeper does
 	// with snapshot.trust.empty. Folders of 3.4 may be so.
 	TrustEmpty bool
+	// NoLogs reads a folder that has a snapshot and no log. Without it the folder is refused, because
+	// its logs may be in a dataLogDir that was forgotten.
+	NoLogs bool
 	// TTL353 reads the owners of TTL nodes as 3.5.3 wrote them, as ZooKeeper does with
 	// emulate353TTLNodes. Sessions of servers 128 to 143 cannot be told from them.
 	TTL353 bool

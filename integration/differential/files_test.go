@@ -1,0 +1,235 @@
+package differential
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	zkclient "rollcall/client"
+	"rollcall/integration/process"
+	"rollcall/jute"
+	"rollcall/zkdata"
+)
+
+// zkdata reads the files of a ZooKeeper that was killed under load as ZooKeeper itself reads them, field
+// by field. ZooKeeper starts from the files that zkdata writes, and has the same again; its clients
+// resume their sessions with the passwords that zkdata computes.
+func TestFiles(t *testing.T) {
+	killed := t.TempDir()
+	addr, server := startFiles(t, killed)
+	sessions := loadFiles(t, addr, server)
+	state, report, err := zkdata.Read([]zkdata.Folder{{Data: killed}}, zkdata.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d nodes, %d sessions, snapshot 0x%x, %d transactions, %d digests", state.Len(), len(state.Sessions), report.SnapshotZxid, report.Transactions, report.Digests)
+	if report.SnapshotZxid == 0 || state.Len() < 100 || len(state.Sessions) < len(sessions) {
+		t.Error("that is too little to compare")
+	}
+	written := t.TempDir()
+	if err := state.Write(written); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{killed, written} {
+		addr, server := startFiles(t, dir)
+		for i, id := range sessions {
+			password := zkdata.Password(id)
+			c := openFiles(t, addr, &zkclient.Resume{ID: id, Password: password[:]})
+			if got, _ := c.Session(); got != id {
+				t.Errorf("session %v was not resumed: %v", id, got)
+			}
+			if i == 0 {
+				compareFiles(t, c, state)
+			}
+			c.Abandon()
+		}
+		server.Kill()
+	}
+}
+
+// startFiles runs a standalone ZooKeeper on the files in dir, which writes many snapshots.
+func startFiles(t *testing.T, dir string) (addr string, p *process.Process) {
+	t.Helper()
+	addr = freeAddr(t)
+	host, port, _ := net.SplitHostPort(addr) // freeAddr has joined them
+	config := filepath.Join(dir, "zoo.cfg")
+	// The sessions live on through all that follows.
+	text := fmt.Sprintf("tickTime=2000\nmaxSessionTimeout=600000\ndataDir=%s\nclientPortAddress=%s\nclientPort=%s\nmaxClientCnxns=0\nadmin.enableServer=false\n", dir, host, port)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var classPath []string
+	for _, jar := range jars {
+		classPath = append(classPath, filepath.Join("/usr/share/java", jar+".jar"))
+	}
+	cmd := exec.Command("java", "-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Dfile.encoding=UTF-8",
+		"-Dzookeeper.forceSync=no", "-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.snapCount=100", "-Dzookeeper.preAllocSize=64",
+		"-Dznode.container.checkIntervalMs=86400000", "-Dzookeeper.DigestAuthenticationProvider.superDigest="+super,
+		"-cp", strings.Join(classPath, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", config)
+	var printed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &printed
+	p = process.Start(t, "ZooKeeper", cmd, func() string { return "see its log" })
+	return addr, p
+}
+
+// openFiles opens a session of the super user, or resumes one. It waits until the server serves.
+func openFiles(t *testing.T, addr string, resume *zkclient.Resume) *zkclient.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), ready)
+	defer cancel()
+	c, err := zkclient.Open(ctx, zkclient.Config{
+		Servers: []string{addr}, Timeout: 10 * time.Minute, Resume: resume,
+		Auth: []zkclient.Auth{{Scheme: "digest", Auth: []byte("super:secret")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Abandon)
+	return c
+}
+
+// The load: enough for some snapshots, which are written while it goes on.
+const (
+	filesClients = 4
+	filesOps     = 1200
+)
+
+// loadFiles changes nodes by chance, and kills the server in the middle of that. It returns sessions
+// that were open then.
+func loadFiles(t *testing.T, addr string, server *process.Process) (sessions []jute.SessionID) {
+	t.Helper()
+	ctx, killed := context.WithCancel(t.Context())
+	defer killed()
+	var done atomic.Int64
+	var dying atomic.Bool
+	var running sync.WaitGroup
+	for i := range filesClients {
+		c := openFiles(t, addr, nil)
+		id, _ := c.Session()
+		sessions = append(sessions, id)
+		running.Go(func() {
+			chance := rand.New(rand.NewPCG(uint64(i), 1))
+			for {
+				err := changeFiles(ctx, c, chance)
+				if dying.Load() {
+					c.Abandon()
+					return
+				}
+				if err != nil && !answered(err) {
+					t.Errorf("a request before the kill: %v", err)
+					return
+				}
+				if done.Add(1) == filesOps {
+					dying.Store(true)
+					server.Kill()
+					killed()
+				}
+			}
+		})
+	}
+	running.Wait()
+	return sessions
+}
+
+// answered reports whether a server has answered with err.
+func answered(err error) bool {
+	var code jute.Code
+	return errors.As(err, &code) && code != jute.ConnectionLoss && code != jute.SessionExpired
+}
+
+// changeFiles does one operation, which may well be impossible.
+func changeFiles(ctx context.Context, c *zkclient.Client, chance *rand.Rand) (err error) {
+	path := fmt.Sprintf("/n%d", chance.IntN(20))
+	if chance.IntN(3) != 0 {
+		path += fmt.Sprintf("/é%d", chance.IntN(10))
+	}
+	switch chance.IntN(10) {
+	case 0, 1, 2:
+		_, err = c.Create(ctx, path, make([]byte, chance.IntN(2000)), jute.Persistent, nil)
+	case 3:
+		_, err = c.Create(ctx, path+"-", nil, jute.EphemeralSequential, nil)
+	case 4:
+		_, err = c.Create(ctx, path+"c", nil, jute.Container, nil)
+	case 5:
+		_, err = c.CreateTTL(ctx, path+"t", nil, jute.PersistentWithTTL, nil, time.Hour)
+	case 6:
+		_, err = c.Set(ctx, path, make([]byte, chance.IntN(2000)), -1)
+	case 7:
+		err = c.Delete(ctx, path, -1)
+	case 8:
+		_, err = c.SetACL(ctx, path, []jute.ACL{{Perms: jute.Perm(chance.IntN(31)), ID: jute.OpenACL[0].ID}}, -1)
+	case 9:
+		_, err = c.Multi(ctx, []jute.MultiOp{
+			{Op: jute.OpCreate, Create: jute.CreateRequest{Path: []byte(path + "m"), ACL: jute.OpenACL}},
+			{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(path + "m"), Version: -1}},
+			{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte(path), Version: -1}},
+		})
+	}
+	return err
+}
+
+// compareFiles compares what a server says of each node with the state.
+func compareFiles(t *testing.T, c *zkclient.Client, s *zkdata.State) {
+	t.Helper()
+	nodes := map[string]string{}
+	children := map[string]int32{}
+	err := s.Walk(func(n *zkdata.Node) error {
+		if i := strings.LastIndexByte(n.Path, '/'); n.Path != "/" {
+			children[max(n.Path[:i], "/")]++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Walk(func(n *zkdata.Node) error {
+		stat := jute.Stat{
+			Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime, Version: n.Version, Aversion: n.Aversion,
+			Cversion: 2*n.Creates - children[n.Path], DataLength: int32(len(n.Data)), NumChildren: children[n.Path],
+		}
+		if s.Kind(n) == zkdata.Ephemeral {
+			stat.EphemeralOwner = jute.SessionID(n.Owner)
+		}
+		nodes[n.Path] = fmt.Sprintf("%q %+v %q", n.Data, stat, n.ACL)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for todo := []string{"/"}; len(todo) > 0; todo = todo[1:] {
+		path := todo[0]
+		data, stat, err := c.Get(t.Context(), path, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		acl, _, err := c.GetACL(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%q %+v %q", data, stat, acl); got != nodes[path] {
+			t.Errorf("%s: ZooKeeper has\n%s\nread was\n%s", path, got, nodes[path])
+		}
+		delete(nodes, path)
+		names, _, err := c.Children(t.Context(), path, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			todo = append(todo, strings.TrimSuffix(path, "/")+"/"+name)
+		}
+	}
+	for path := range nodes {
+		t.Errorf("%s: ZooKeeper does not have it", path)
+	}
+}
