@@ -63,8 +63,8 @@ func (p *Planting) check() error {
 // is planted with the same state and the same number; members that have no data join later, as after the
 // loss of a disk. It is all or nothing: see disk.Plant.
 //
-// A member that was planted must not be planted again after the ensemble has run: it would have forgotten
-// its votes. It starts with empty folders instead.
+// After any member of the ensemble has started, no member may be planted again: it would have forgotten its
+// votes. It starts with empty folders instead, and joins.
 func Plant(p Planting) (err error) {
 	defer func() { err = disk.Explain(err, false) }()
 	if err := p.check(); err != nil {
@@ -142,8 +142,8 @@ func (n *Node) tookPart() (bool, error) {
 	return term > n.planted.term, nil
 }
 
-// awaitPlanted makes a member that has nothing but its planted state wait until a majority has the same one.
-// So members with different states form no ensemble: at most one of the states has a majority, and raft does
+// awaitPlanted makes a member that has nothing but its planted state wait until a majority has the same one,
+// and, unless Config.NewEnsemble is set, until all members answer: one that does not might have gone on. So members with different states form no ensemble: at most one of the states has a majority, and raft does
 // not run on a member with another. If the others have gone on already, this member may have been planted a
 // second time, and may have forgotten votes and entries. It then joins as a member that has lost its data does.
 func (n *Node) awaitPlanted(ctx context.Context) (start, error) {
@@ -179,10 +179,14 @@ func (n *Node) evaluatePlanted(answers map[uint32]*proto.HelloReply) verdict {
 	all := len(n.cfg.Peers)
 	v := verdict{start: startRunning, need: joinQuorum(all), recovery: n.Recovery()}
 	var rivals []wire.Peer
+	var silent []string
 	same, begun := 1, false // this member is one of those with the same state
 	for _, peer := range wire.Sorted(n.cfg.Peers) {
-		a := answers[peer.ID]
+		a, answered := answers[peer.ID]
 		switch {
+		case peer.ID == n.cfg.Self:
+		case !answered:
+			silent = append(silent, fmt.Sprintf("member %d (%s)", peer.ID, peer.Addr))
 		case !a.GetHasData():
 		case a.GetRecovery() != n.Recovery():
 			rivals = append(rivals, peer)
@@ -201,7 +205,9 @@ func (n *Node) evaluatePlanted(answers map[uint32]*proto.HelloReply) verdict {
 	case begun:
 		v.start = startJoining
 		v.waiting = fmt.Sprintf("%d members of the ensemble, which has begun without this one; there are %d", v.need, len(v.full))
+	case same > all/2 && (len(silent) == 0 || n.cfg.NewEnsemble):
 	case same > all/2:
+		v.waiting = fmt.Sprintf("all members, which must be there when the ensemble first starts; silent: %s", list(silent))
 	case len(rivals) > 0:
 		v.waiting = fmt.Sprintf("a majority with the same state: %s have another one. Fill the folders of all members with the same state", list(wire.Canonical(rivals)))
 	default:

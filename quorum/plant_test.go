@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -177,6 +178,11 @@ func TestPlantedLate(t *testing.T) {
 			e.plant(id, "old", 1)
 		}
 		e.start(1, 2)
+		e.unled(1, 2) // all members must be there when the ensemble first starts
+		e.stop(1)
+		e.stop(2)
+		e.withoutAll(1, 2)
+		e.start(1, 2)
 		e.propose("new", 1, 2)
 		e.applied([]string{"old", "new"}, 1, 2)
 		e.stop(2)
@@ -189,6 +195,44 @@ func TestPlantedLate(t *testing.T) {
 		e.stop(1)
 		e.propose("last", 2, 3) // it votes
 		e.applied([]string{"old", "new", "on", "last"}, 2, 3)
+	})
+}
+
+// withoutAll lets members begin a new ensemble without all members.
+func (e *ensemble) withoutAll(ids ...uint32) {
+	for _, id := range ids {
+		e.members[id].adjust = func(cfg *Config) { cfg.NewEnsemble = true }
+	}
+}
+
+// A member that is planted a second time has forgotten what it had. With one that has never started, it could
+// elect a leader that lacks acknowledged writes, so both wait for the third, and join.
+func TestPlantedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		for id := range e.members {
+			e.plant(id, "old", 1)
+		}
+		e.withoutAll(1, 2)
+		e.start(1, 2)
+		e.propose("new", 1, 2)
+		e.applied([]string{"old", "new"}, 1, 2)
+		e.stop(1)
+		e.stop(2)
+		e.members[2].dir, e.members[2].adjust = "", nil
+		e.plant(2, "old", 1)
+		e.start(2, 3)
+		e.unled(2, 3)
+		e.start(1)
+		e.unled(1, 2, 3) // two of three have nothing: member 1 alone cannot say what was acknowledged
+		if got := e.members[1].machine.commands(); !slices.Equal(got, []string{"old"}) && !slices.Equal(got, []string{"old", "new"}) {
+			t.Errorf("member 1 has %q", got)
+		}
+		for _, id := range []uint32{2, 3} {
+			if got := e.members[id].node.plantedNow(t); got != plantedIndex || e.members[id].node.raft.Load() != nil {
+				t.Errorf("member %d has gone on to index %d", id, got)
+			}
+		}
 	})
 }
 
@@ -206,6 +250,7 @@ func TestPlantedTookPart(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
+		e.withoutAll(1)
 		e.start(2)
 		e.wait("raft", func() bool { return e.members[2].node.raft.Load() != nil })
 		e.start(1)

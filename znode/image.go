@@ -12,7 +12,7 @@ import (
 
 // Head is what an image says before its sessions and nodes.
 type Head struct {
-	Version uint32 // of the snapshot; 0 in NewImageWriter: the one that a State with this content writes
+	Version uint32 // of the snapshot. If it is 0, NewImageWriter uses the version in which a State would write this content
 	Index   uint64 // the last entry applied
 	Zxid    int64  // the last transaction that took one
 	Now     int64  // the log's time, in ms since 1970

@@ -105,6 +105,10 @@ func plantedFolders(dir, logDir string) (fs []*folder, err error) {
 	return fs, nil
 }
 
+// elsewhere is the advice for a folder that is not empty. To fill one again after its ensemble has started would
+// make a member forget its votes.
+const elsewhere = "if a member of this ensemble has ever started, do not fill any folder again: start a member that has lost its data with an empty folder, and it joins. Otherwise choose an empty folder"
+
 // mayPlant returns an error if a member has begun in an operator's folder, or cannot begin there.
 func mayPlant(dir string, dirs []string) error {
 	own := filepath.Join(dir, ownName)
@@ -126,7 +130,7 @@ func mayPlant(dir string, dirs []string) error {
 			}
 		}
 		if there && !marked {
-			return explained{fmt.Errorf("quorum: data folder %s %w: it has %s, so a member has run there. The way out: choose an empty folder, or move %s away", dir, ErrHasData, path, filepath.Dir(path))}
+			return explained{fmt.Errorf("quorum: data folder %s %w: it has %s, so it is that of a member. The way out: %s", dir, ErrHasData, path, elsewhere)}
 		}
 	}
 	return checkLeftovers(dir)
@@ -142,7 +146,7 @@ func lockEmpty(own string) (*folder, error) {
 	if entries, err := os.ReadDir(own); err == nil && !marked {
 		for _, e := range entries {
 			if name := e.Name(); name != lockName && name != identityName+tmpSuffix && name != plantingName+tmpSuffix {
-				return nil, explained{fmt.Errorf("quorum: data folder %s %w: it has %s. The way out: choose an empty folder, or move %s away", own, ErrHasData, name, own)}
+				return nil, explained{fmt.Errorf("quorum: data folder %s %w: it has %s. The way out: %s", own, ErrHasData, name, elsewhere)}
 			}
 		}
 	}
