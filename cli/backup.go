@@ -12,9 +12,9 @@ import (
 // newBackup returns the command about backups.
 func newBackup(w World) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "backup", Short: "save the state of an ensemble to a file, and check such files", GroupID: Act,
+		Use: "backup", Short: "save the state of an ensemble to a file, check such files, and begin a new ensemble with one", GroupID: Act,
 		Args: func(*cobra.Command, []string) error {
-			return With(WrongUse, errors.New("backup: say save, inspect or verify: rollcall backup save FILE, rollcall backup verify FILE"))
+			return With(WrongUse, errors.New("backup: say save, inspect, verify or restore: rollcall backup save FILE, rollcall backup verify FILE"))
 		},
 		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused
 	}

@@ -30,7 +30,7 @@ var outputs = map[string]any{
 	"why": lately{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
 	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": created{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
 	"load": loadedRow{}, "load --dry-run": []changeRow{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
-	"drain": drainedRow{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removed{}, "rm --dry-run": []removable{}, "support-bundle": bundled{}, "word": []wordAnswer{}, "health": Health{}, "version": Version{}, "recover": Recovered{},
+	"drain": drainedRow{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removed{}, "rm --dry-run": []removable{}, "support-bundle": bundled{}, "word": []wordAnswer{}, "health": Health{}, "version": Version{}, "recover": Recovered{}, "backup restore": Restored{},
 }
 
 // docs/commands.schema.json has the schema of each output. Its keys are in lower case.

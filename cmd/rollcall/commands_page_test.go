@@ -30,7 +30,7 @@ const commandsPage = "../../docs/commands.md"
 
 // notShared are the commands whose examples on the page are not run, because they run or stop members, read a terminal or a
 // password, or take long. Other tests run them.
-var notShared = []string{"up", "serve", "health", "recover", "import", "export", "bench", "bench compare", "drain", "watch", "certs", "completion", "help", "man", "hash"}
+var notShared = []string{"up", "serve", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "drain", "watch", "certs", "completion", "help", "man", "hash"}
 
 // pageSession is the id of the session that holds /locks/backup on the page.
 const pageSession = "0x1000012f99a0001"

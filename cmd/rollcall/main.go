@@ -36,6 +36,11 @@ func newRoot(w cli.World) *cobra.Command {
 	w = cli.WithProgress(w)
 	root := cli.NewRoot(w, builtFrom().String(), builtFrom().built())
 	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newImport(w), newExport(w), newBench(w), newVersion(w), newConfiguration(w), newCerts(w))
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "backup" {
+			cmd.AddCommand(newRestore(w))
+		}
+	}
 	return root
 }
 

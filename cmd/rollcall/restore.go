@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/backup"
+	"rollcall/cli"
+	"rollcall/config"
+	"rollcall/member"
+	"rollcall/znode"
+)
+
+// restoring are the settings of the command.
+type restoring struct {
+	file     string
+	configs  []string
+	sessions string
+}
+
+// newRestore returns the command that fills the folders of a new ensemble with a backup.
+func newRestore(w cli.World) *cobra.Command {
+	r, out := restoring{sessions: "keep"}, cli.NewOutput(w)
+	cmd := &cobra.Command{
+		Use: "restore [flags] FILE zoo.cfg...", Short: "begin a new ensemble with the state in a backup", Args: cli.Takes(2, -1, "a backup, and the zoo.cfg of each member on this machine"),
+		Long: "Fills the empty folders of the members of a new ensemble with the state in a backup. It fills those of the members whose zoo.cfg it gets. For members on " +
+			"other machines, run it there, with the same backup and flags. Then start the members: they elect a leader and serve. Nodes keep all that clients can see of them, and zxids go on. " +
+			"By default sessions are kept, and clients can resume them. With --sessions close they have ended, and their ephemeral nodes are gone. " +
+			"Folders that are not empty are refused; ZooKeeper's version-2 may be beside.",
+		Example: "  rollcall backup restore ensemble.backup /etc/rollcall/zoo.cfg\n  rollcall backup restore --sessions close ensemble.backup a/zoo.cfg b/zoo.cfg c/zoo.cfg",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.file, r.configs = args[0], args[1:]
+			if err := r.restore(cmd.Context(), w, out); err != nil {
+				return fmt.Errorf("backup restore: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&r.sessions, "sessions", r.sessions, "`keep|close` the sessions in the backup")
+	out.Register(cmd)
+	return cmd
+}
+
+func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) error {
+	if r.sessions != "keep" && r.sessions != "close" {
+		return cli.With(cli.WrongUse, fmt.Errorf("--sessions %q: allowed are keep and close", r.sessions))
+	}
+	members, err := r.members(w)
+	if err != nil {
+		return err
+	}
+	work := cli.NewProgress(w, "reading "+r.file, 0)
+	state, closed, err := r.state(ctx)
+	work.Done()
+	if err != nil {
+		return err
+	}
+	h := state.Head()
+	done := cli.Restored{
+		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.Term(), Nodes: h.Nodes, Sessions: h.Sessions, Closed: closed, Filled: []cli.RestoredMember{},
+	}
+	for i, cfg := range members {
+		work := cli.NewProgress(w, fmt.Sprintf("filling %s", cfg.Dir), 0)
+		done.Digest, err = fill(cfg, state)
+		work.Done()
+		if err != nil {
+			return r.partly(done, i, err)
+		}
+		done.Filled = append(done.Filled, cli.RestoredMember{Member: cfg.MyID, Config: r.configs[i], Data: cfg.Dir})
+	}
+	return cli.PrintText(out, restoredText(done, members), done)
+}
+
+// members reads the configurations, which are those of different members with one server list.
+func (r *restoring) members(w cli.World) (members []config.Config, err error) {
+	seen := map[uint32]string{}
+	for _, file := range r.configs {
+		cfg, warnings, err := config.Load(file, w.Env, config.Flags{})
+		logWarnings(slog.New(slog.NewTextHandler(w.Err, nil)), warnings)
+		if err != nil {
+			return nil, err
+		}
+		if other, ok := seen[cfg.MyID]; ok {
+			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s and %s are both of member %d; give the zoo.cfg of each member once", other, file, cfg.MyID))
+		}
+		if len(members) > 0 && (cfg.Standalone || !slices.Equal(voters(cfg), voters(members[0]))) {
+			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s and %s have different server lists; the members of an ensemble have the same one", r.configs[0], file))
+		}
+		seen[cfg.MyID] = file
+		members = append(members, cfg)
+	}
+	return members, nil
+}
+
+// state reads the backup with all checks, and returns the state to restore.
+func (r *restoring) state(ctx context.Context) (state *member.Restored, closed int, err error) {
+	read := func(v znode.Visitor) error {
+		f, err := os.Open(r.file)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		if _, _, err := backup.Read(untilDone{ctx, f}, v); err != nil {
+			return fmt.Errorf("%s: %w", r.file, err)
+		}
+		return nil
+	}
+	image := member.Image(read)
+	if r.sessions == "close" {
+		if closed, image, err = member.CloseSessions(read, "rollcall backup restore"); err != nil {
+			return nil, 0, err
+		}
+	}
+	state, err = member.Restore(image)
+	return state, closed, err
+}
+
+// untilDone is a reader that ends with its context.
+type untilDone struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.Reader.Read(p)
+}
+
+// fill fills the folders of a member, and returns the digest of its state.
+func fill(cfg config.Config, state *member.Restored) (digest string, err error) {
+	err = member.Plant(member.Planting{
+		ID: cfg.MyID, Servers: voters(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
+		Index: state.Head().Index, Term: state.Term(),
+		Image: func(w io.Writer) (uint64, error) {
+			sum, err := state.WriteImage(w)
+			digest = backup.Digest(sum)
+			return sum, err
+		},
+	})
+	return digest, err
+}
+
+// partly returns the error for a member whose folders could not be filled, after those of others were.
+func (r *restoring) partly(done cli.Restored, failed int, err error) error {
+	err = fmt.Errorf("%s: %w", r.configs[failed], err)
+	if len(done.Filled) == 0 {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("the folders of %s are filled; run the command again with the others only, %s", strings.Join(r.configs[:failed], ", "), strings.Join(r.configs[failed:], ", ")))
+}
+
+// restoredText says what was done, and what to do next.
+func restoredText(done cli.Restored, members []config.Config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d nodes and %d sessions, as of index %d", done.File, done.Nodes, done.Sessions, done.Index)
+	if done.Closed > 0 {
+		fmt.Fprintf(&b, "; %d sessions are closed", done.Closed)
+	}
+	fmt.Fprintf(&b, "\nThe last zxid is 0x%x. New ones begin above 0x%x.\n", done.Zxid, done.Term<<32)
+	for _, m := range done.Filled {
+		fmt.Fprintf(&b, "Member %d has it in %s.\n", m.Member, m.Data)
+	}
+	if all := len(voters(members[0])); len(members) < all {
+		fmt.Fprintf(&b, "%d of %d members are filled. Fill the others with the same backup and the same flags.\n", len(members), all)
+	}
+	fmt.Fprintf(&b, "Start the members now, each with its zoo.cfg: rollcall serve %s\n", done.Filled[0].Config)
+	return b.String()
+}

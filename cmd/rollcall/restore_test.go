@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/backup"
+	"rollcall/client"
+	"rollcall/jute"
+	"rollcall/quorum/disk"
+	"rollcall/znode"
+)
+
+const restoredSession = 7<<56 + 1
+
+// writeBackup writes a backup of a session, its ephemeral node and a plain one, and returns its name.
+func writeBackup(t *testing.T, dir string) string {
+	t.Helper()
+	nodes := []znode.Node{
+		{Path: "/"},
+		{Path: "/app", Data: []byte("of before"), Czxid: 4, Mzxid: 5<<32 + 6, Version: 3, Creates: 2},
+		{Path: "/lock", Owner: restoredSession},
+		{Path: "/zookeeper"},
+		{Path: "/zookeeper/config"},
+		{Path: "/zookeeper/quota"},
+	}
+	h := znode.Head{
+		Index: 20, Zxid: 5<<32 + 9, Term: znode.Term{Term: 5, Leader: 7}, Sessions: 1, Nodes: uint64(len(nodes)),
+		Members: []znode.Progress{{ID: 7, Boot: 8, Format: znode.FormatLevel, Highest: restoredSession}},
+	}
+	write := func(w io.Writer) (digest uint64) {
+		iw, err := znode.NewImageWriter(w, h)
+		if err == nil {
+			err = iw.Session(znode.Session{ID: restoredSession, Timeout: 20 * time.Second, Password: [16]byte{1}})
+		}
+		for _, n := range nodes {
+			n.ACL = jute.OpenACL
+			err = errors.Join(err, iw.Node(n))
+		}
+		digest, cerr := iw.Close()
+		if err = errors.Join(err, cerr); err != nil {
+			t.Fatal(err)
+		}
+		return digest
+	}
+	name := filepath.Join(dir, "ensemble.backup")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := backup.NewWriter(f, backup.Head{Index: h.Index, Term: 5, Zxid: h.Zxid, Nodes: len(nodes), Sessions: 1, Digest: backup.Digest(write(io.Discard))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(w)
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// writeConfigs writes the zoo.cfg of each of three members with ports from base on.
+func writeConfigs(t *testing.T, base int) (files, clients []string) {
+	t.Helper()
+	dir := t.TempDir()
+	servers := ""
+	for i := range 3 {
+		servers += fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", i+1, base+3*i, base+3*i+1)
+	}
+	for i := range 3 {
+		data := filepath.Join(dir, fmt.Sprint(i+1))
+		if err := os.Mkdir(data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", i+1))
+		text := fmt.Sprintf("dataDir=%s\ntickTime=500\ninitLimit=10\nsyncLimit=5\nclientPortAddress=127.0.0.1\nclientPort=%d\nadmin.enableServer=false\n%s", data, base+3*i+2, servers)
+		for name, text := range map[string]string{file: text, filepath.Join(data, "myid"): fmt.Sprint(i + 1)} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files, clients = append(files, file), append(clients, fmt.Sprintf("127.0.0.1:%d", base+3*i+2))
+	}
+	return files, clients
+}
+
+// restoreCommand runs the command and returns what it prints.
+func restoreCommand(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out strings.Builder
+	err := runCommand(t.Context(), append([]string{"backup", "restore"}, args...), nil, &out, io.Discard)
+	return out.String(), err
+}
+
+// serveAll runs members until the test ends. It returns false if a port is taken.
+func serveAll(t *testing.T, files []string) bool {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, len(files))
+	for _, file := range files {
+		go func() { ended <- runCommand(ctx, []string{"serve", file}, nil, io.Discard, io.Discard) }()
+	}
+	select {
+	case err := <-ended:
+		stop()
+		for range len(files) - 1 {
+			<-ended
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+		return false
+	case <-time.After(time.Second): // ports are opened at once
+	}
+	t.Cleanup(func() {
+		stop()
+		for range files {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return true
+}
+
+// A backup begins a new ensemble, whose members start at once. A client resumes its session, or finds that it has
+// ended, as the flag says. It sees the node that the backup has, and new zxids are above those of the backup.
+func TestRestoreBeginsAnEnsemble(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		file := writeBackup(t, t.TempDir())
+		var clients []string
+		for tries := 0; ; tries++ {
+			if tries == 20 {
+				t.Fatal("no free ports")
+			}
+			var configs []string
+			configs, clients = writeConfigs(t, 10_000+rand.IntN(18_000))
+			args, want := append([]string{file}, configs...), []string{"5 nodes and 0 sessions", "1 sessions are closed"}
+			if keep {
+				want = []string{"6 nodes and 1 sessions, as of index 20", "The last zxid is 0x500000009. New ones begin above 0x1000500000000.", "Member 3 has it in "}
+			} else {
+				args = append([]string{"--sessions", "close"}, args...)
+			}
+			out, err := restoreCommand(t, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range append(want, "Start the members now, each with its zoo.cfg: rollcall serve "+configs[0]) {
+				if !strings.Contains(out, text) {
+					t.Errorf("prints %q, want %q", out, text)
+				}
+			}
+			if _, err := restoreCommand(t, args...); !errors.Is(err, disk.ErrHasData) {
+				t.Errorf("a second time: %v", err)
+			}
+			if serveAll(t, configs) {
+				break
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cfg := client.Config{Servers: clients}
+		if keep {
+			cfg.Resume = &client.Resume{ID: restoredSession, Password: append([]byte{1}, make([]byte, 15)...), LastZxid: 5<<32 + 9}
+		}
+		c, err := client.Open(ctx, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Abandon)
+		if id, _ := c.Session(); (id == restoredSession) != keep {
+			t.Errorf("session %v", id)
+		}
+		data, st, err := c.Get(ctx, "/app", false)
+		if err != nil || string(data) != "of before" || st.Version != 3 || st.Mzxid != 5<<32+6 {
+			t.Errorf("%q, %+v, %v", data, st, err)
+		}
+		if st, err := c.Exists(ctx, "/lock", false); keep && (err != nil || st.EphemeralOwner != restoredSession) || !keep && err == nil {
+			t.Errorf("/lock: %+v, %v", st, err)
+		}
+		path, err := c.Create(ctx, "/app/n-", nil, jute.PersistentSequential, jute.OpenACL)
+		if err != nil || path != "/app/n-0000000002" {
+			t.Errorf("%q, %v", path, err)
+		}
+		if st, err := c.Exists(ctx, path, false); err != nil || st.Czxid < (5+1<<16)<<32 {
+			t.Errorf("%+v, %v", st, err)
+		}
+	}
+}
+
+// Restore names what is wrong, and then fills nothing.
+func TestRestoreRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := writeBackup(t, dir)
+	configs, _ := writeConfigs(t, 20_000)
+	others, _ := writeConfigs(t, 21_000)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(dir, "cut.backup")
+	if err := os.WriteFile(cut, whole[:len(whole)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{file}, "zoo.cfg"},
+		{[]string{"--sessions", "drop", file, configs[0]}, "allowed are keep and close"},
+		{[]string{file, configs[0], configs[0]}, "are both of member 1"},
+		{[]string{file, configs[0], others[1]}, "different server lists"},
+		{[]string{file, filepath.Join(dir, "none.cfg")}, "none.cfg"},
+		{[]string{filepath.Join(dir, "none.backup"), configs[0]}, "none.backup"},
+		{[]string{cut, configs[0]}, "cut short at byte"},
+		{[]string{"--sessions", "close", cut, configs[0]}, "cut short at byte"},
+	} {
+		if _, err := restoreCommand(t, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
+		}
+	}
+	out, err := restoreCommand(t, file, configs[0])
+	if err != nil || !strings.Contains(out, "1 of 3 members are filled. Fill the others with the same backup and the same flags.") {
+		t.Errorf("%q, %v", out, err)
+	}
+	_, err = restoreCommand(t, file, configs[1], configs[0], configs[2])
+	if err == nil || !strings.Contains(err.Error(), configs[1]+" are filled; run the command again with the others only, "+configs[0]+", "+configs[2]) {
+		t.Errorf("%v", err)
+	}
+	if out, err = restoreCommand(t, "-o", "json", file, configs[2]); err != nil || !strings.Contains(out, `"member": 3`) && !strings.Contains(out, `"member":3`) {
+		t.Errorf("%q, %v", out, err)
+	}
+}

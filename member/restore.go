@@ -1,0 +1,166 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/quorum/disk"
+	"rollcall/znode"
+
+	pb "google.golang.org/protobuf/proto"
+)
+
+const (
+	// restoredTerms is added to the term of a state that a new ensemble gets. It is more elections than its
+	// former ensemble can have held after that state, so no client has seen a later zxid.
+	restoredTerms = 1 << 16
+	// killsPerEntry and sweptPerEntry are as many as a leader puts into an entry.
+	killsPerEntry, sweptPerEntry = 64, 500
+)
+
+// Image reads an image, such as a backup, from its beginning, and calls v with its parts.
+type Image func(v znode.Visitor) error
+
+// Restored is the state that the members of a new ensemble get.
+type Restored struct {
+	head znode.Head
+	read Image
+}
+
+// Restore reads an image, and returns the state that a new ensemble gets from it. It drops what the image
+// says of the members of the former ensemble, and the connections of sessions. It keeps the greatest id of a
+// session of each member, so that no id is used twice. read is called again for each member that is filled.
+func Restore(read Image) (*Restored, error) {
+	var h znode.Head
+	err := read(znode.Visitor{
+		Head:    func(has znode.Head) error { h = has; return nil },
+		Unswept: func(jute.SessionID) error { h.Unswept++; return nil },
+		End:     func(e znode.End) error { h.Ends++; h.EndsEver = e.Number; return nil },
+		Node:    func(znode.Node) error { h.Nodes++; return nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.Version, h.Index = 0, max(h.Index, disk.BootstrapIndex+1)
+	members := h.Members
+	h.Members = nil
+	for _, m := range members {
+		if m.Highest != 0 {
+			h.Members = append(h.Members, znode.Progress{ID: m.ID, Highest: m.Highest})
+		}
+	}
+	return &Restored{h, read}, nil
+}
+
+// Head returns what the image for the new ensemble says before its sessions and nodes.
+func (r *Restored) Head() znode.Head { return r.head }
+
+// Term returns the raft term of the state. The first leader leads in a later one.
+func (r *Restored) Term() uint64 {
+	return max(r.head.Term.Term, uint64(r.head.Zxid)>>32) + restoredTerms
+}
+
+// WriteImage writes the image for the new ensemble, and returns its digest. Its signature is that of
+// Planting.Image.
+func (r *Restored) WriteImage(w io.Writer) (digest uint64, err error) {
+	iw, err := znode.NewImageWriter(w, r.head)
+	if err != nil {
+		return 0, err
+	}
+	err = r.read(znode.Visitor{
+		Session: func(s znode.Session) error {
+			s.Owner = znode.Owner{}
+			return iw.Session(s)
+		},
+		Unswept: iw.Unswept, End: iw.End, Node: iw.Node,
+	})
+	if err != nil {
+		return 0, err
+	}
+	return iw.Close()
+}
+
+// CloseSessions returns the state of an image after all of its sessions have ended as by an operator who is
+// named by, and how many there were. Their ephemeral nodes are gone, and quotas count without them. It needs
+// memory for the whole state.
+func CloseSessions(read Image, by string) (closed int, without Image, err error) {
+	s := znode.New(znode.Config{})
+	if err := restoreState(s, read); err != nil {
+		return 0, nil, err
+	}
+	s.Lock()
+	defer s.Unlock()
+	term := s.Term()
+	apply := func(txns ...*proto.Txn) error {
+		return s.Apply(s.Index()+1, term.Term, &proto.Entry{Format: znode.FormatLevel, Term: term.Term, Nonce: term.Nonce, TimeMs: s.TimeMs(), Txns: txns})
+	}
+	sessions := slices.Collect(s.Sessions())
+	for some := range slices.Chunk(sessions, killsPerEntry) {
+		var txns []*proto.Txn
+		for _, session := range some {
+			body, err := pb.Marshal(&proto.Kill{Since: session.Since, By: by})
+			if err != nil {
+				return 0, nil, err
+			}
+			txns = append(txns, &proto.Txn{Op: int32(jute.OpKill), Session: int64(session.ID), Body: body})
+		}
+		if err := apply(txns...); err != nil {
+			return 0, nil, err
+		}
+	}
+	for s.Unswept() {
+		body, err := pb.Marshal(&proto.Sweep{Nodes: sweptPerEntry})
+		if err == nil {
+			err = apply(&proto.Txn{Op: int32(jute.OpSweep), Body: body})
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+	}
+	if s.SessionCount() > 0 {
+		return 0, nil, fmt.Errorf("member: %d sessions have not ended", s.SessionCount())
+	}
+	sn := s.Snapshot()
+	return len(sessions), func(v znode.Visitor) error {
+		return through(func(w io.Writer) error {
+			_, err := sn.WriteTo(w)
+			return err
+		}, func(r io.Reader) error {
+			_, _, err := znode.ReadImage(r, v)
+			return err
+		})
+	}, nil
+}
+
+// restoreState reads an image into a state.
+func restoreState(s *znode.State, read Image) error {
+	r, err := Restore(read)
+	if err != nil {
+		return err
+	}
+	return through(func(w io.Writer) error {
+		_, err := r.WriteImage(w)
+		return err
+	}, s.Restore)
+}
+
+// through passes what write writes to read. Its goroutine ends before it returns.
+func through(write func(io.Writer) error, read func(io.Reader) error) error {
+	r, w := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := write(w)
+		_ = w.CloseWithError(err) // never fails
+		wrote <- err
+	}()
+	err := read(r)
+	_ = r.CloseWithError(err) // never fails
+	if why := <-wrote; why != nil && !errors.Is(why, io.ErrClosedPipe) {
+		return why // the reader has got the same error, or one that it led to
+	}
+	return err
+}
