@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// paceEvery is how long a writer at a bounded rate may write before it looks at the rate: so long as a busy
-// member needs for some writes of its clients.
+// paceEvery is how far a writer may be ahead of its rate before it pauses. A busy member needs as long for some
+// writes of its clients.
 const paceEvery = 5 * time.Millisecond
 
 // paced writes at a bounded rate.
@@ -19,8 +19,8 @@ type paced struct {
 	n     int64 // bytes since begun
 }
 
-// Paced returns a writer to w that writes at most rate bytes in a second, in parts without a pause between them
-// of paceEvery at most. Its Write returns early with the error of ctx if that ends. rate is positive.
+// Paced returns a writer to w that writes at most rate bytes in a second. It pauses when it is ahead of the rate by
+// paceEvery. If ctx ends, Write returns early with the error of ctx. rate is positive.
 func Paced(ctx context.Context, w io.Writer, rate int64) io.Writer {
 	return &paced{ctx: ctx, w: w, rate: rate, begun: time.Now()}
 }

@@ -14,9 +14,6 @@ const partSuffix = ".part"
 // Suffix ends the name of a backup that this package names.
 const Suffix = ".backup"
 
-// fileMode is for the owner alone: a backup has the passwords of sessions and all data.
-const fileMode = 0o600
-
 // Name returns the name of a backup, with the time and the index in its head. Names sort by time.
 func Name(h Head) string { return nameAfter("rollcall-", h) }
 
@@ -36,45 +33,35 @@ type Part struct {
 	dir string
 }
 
-// Create makes a file in dir that is to become a backup. name is a part of its name meanwhile.
+// Create makes a file in dir that is to become a backup. name is a part of its name meanwhile. Its owner alone can
+// read it, because a backup has the passwords of sessions and all data.
 func Create(dir, name string) (*Part, error) {
 	f, err := os.CreateTemp(dir, name+".*"+partSuffix)
 	if err != nil {
 		return nil, err
 	}
-	return &Part{f, dir}, f.Chmod(fileMode)
+	return &Part{f, dir}, nil
 }
 
-// Commit makes the file durable under a name in its folder. After an error there is no file.
+// Commit makes the file durable under a name in its folder, and replaces no other file. After an error there is no
+// file, unless the folder could not be made durable.
 func (p *Part) Commit(name string) error {
 	path := filepath.Join(p.dir, name)
 	err := errors.Join(p.Sync(), p.Close())
 	if err == nil {
-		err = free(path)
+		err = os.Link(p.Name(), path)
 	}
-	if err == nil {
-		err = os.Rename(p.Name(), path)
+	if errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%s: %w", path, ErrExists)
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(p.Name()))
+	if err := errors.Join(err, os.Remove(p.Name())); err != nil {
+		return err
 	}
 	return syncDir(p.dir)
 }
 
 // Abort removes the file.
 func (p *Part) Abort() error { return errors.Join(p.Close(), os.Remove(p.Name())) }
-
-// free returns an error if there is something at path.
-func free(path string) error {
-	switch _, err := os.Lstat(path); {
-	case err == nil:
-		return fmt.Errorf("%s: %w", path, ErrExists)
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	default:
-		return err
-	}
-}
 
 // syncDir makes the names in dir durable.
 func syncDir(dir string) error {
