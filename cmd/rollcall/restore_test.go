@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,10 +69,9 @@ func writeBackup(t *testing.T, dir string) string {
 	return name
 }
 
-// writeConfigs writes the zoo.cfg of each of three members with ports from base on.
-func writeConfigs(t *testing.T, base int) (files, clients []string) {
+// writeConfigs writes the zoo.cfg of each of three members into dir, with ports from base on.
+func writeConfigs(t *testing.T, dir string, base int) (files, clients []string) {
 	t.Helper()
-	dir := t.TempDir()
 	servers := ""
 	for i := range 3 {
 		servers += fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", i+1, base+3*i, base+3*i+1)
@@ -132,29 +132,64 @@ func serveAll(t *testing.T, files []string) bool {
 	return true
 }
 
+// runRestoring runs the commands of docs/restoring.md in dir, except those that start members. It returns what they
+// print.
+func runRestoring(t *testing.T, dir string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/restoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	defer t.Chdir(back) // for the page, and a second try
+	var out strings.Builder
+	ran := 0
+	for _, m := range regexp.MustCompile(`(?m)^        rollcall (.*)$`).FindAllStringSubmatch(string(page), -1) {
+		if args := strings.Fields(m[1]); args[0] != "serve" {
+			ran++
+			if err := runCommand(t.Context(), args, nil, &out, io.Discard); err != nil {
+				t.Fatalf("rollcall %s: %v", m[1], err)
+			}
+		}
+	}
+	if ran < 2 {
+		t.Errorf("%d commands of the page were run", ran)
+	}
+	return out.String()
+}
+
 // A backup begins a new ensemble, whose members start at once. A client resumes its session, or finds that it has
 // ended, as the flag says. It sees the node that the backup has, and new zxids are above those of the backup.
 func TestRestoreBeginsAnEnsemble(t *testing.T) {
 	for _, keep := range []bool{true, false} {
-		file := writeBackup(t, t.TempDir())
 		var clients []string
 		for tries := 0; ; tries++ {
 			if tries == 20 {
 				t.Fatal("no free ports")
 			}
+			dir := t.TempDir()
+			file := writeBackup(t, dir)
 			var configs []string
-			configs, clients = writeConfigs(t, 10_000+rand.IntN(18_000))
+			configs, clients = writeConfigs(t, dir, 10_000+rand.IntN(18_000))
 			args, want := append([]string{file}, configs...), []string{"5 nodes and 0 sessions", "1 sessions are closed"}
 			if keep {
 				want = []string{"6 nodes and 1 sessions, as of index 20", "The last zxid is 0x500000009. New ones begin above 0x1000500000000.", "Member 3 has it in "}
 			} else {
 				args = append([]string{"--sessions", "close"}, args...)
 			}
-			out, err := restoreCommand(t, args...)
-			if err != nil {
+			var out string
+			var err error
+			start := "rollcall serve " + configs[0]
+			if keep {
+				out, start = runRestoring(t, dir), "rollcall serve zoo1.cfg"
+			} else if out, err = restoreCommand(t, args...); err != nil {
 				t.Fatal(err)
 			}
-			for _, text := range append(want, "Start the members now, each with its zoo.cfg: rollcall serve "+configs[0]) {
+			for _, text := range append(want, "Start the members now, each with its zoo.cfg: "+start) {
 				if !strings.Contains(out, text) {
 					t.Errorf("prints %q, want %q", out, text)
 				}
@@ -201,8 +236,8 @@ func TestRestoreBeginsAnEnsemble(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := writeBackup(t, dir)
-	configs, _ := writeConfigs(t, 20_000)
-	others, _ := writeConfigs(t, 21_000)
+	configs, _ := writeConfigs(t, t.TempDir(), 20_000)
+	others, _ := writeConfigs(t, t.TempDir(), 21_000)
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
