@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,6 +50,7 @@ func newImport(w cli.World) *cobra.Command {
 	flags.BoolVar(&i.check, "check", false, "write nothing, and say what would carry over; does not need --config")
 	flags.BoolVar(&i.few, "few", false, "take the folders of fewer servers than a majority, although the others may have later transactions")
 	flags.BoolVar(&i.options.AsZooKeeper, "as-zookeeper", false, "where files are damaged, go on as ZooKeeper would, although transactions may be missing")
+	flags.BoolVar(&i.options.NoLogs, "no-logs", false, "take a folder with a snapshot and no log")
 	flags.BoolVar(&i.options.TrustEmpty, "trust-empty", false, "begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
 	flags.BoolVar(&i.options.TTL353, "ttl-353", false, "read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
 	return cmd
@@ -71,7 +74,7 @@ func (i *importing) run(sources []string) error {
 		return cli.With(cli.WrongUse, errors.New("--config names no zoo.cfg of the member to fill"))
 	}
 	if i.file != "" {
-		if err := i.checkSources(len(sources)); err != nil {
+		if err := i.checkSources(foldersOf(sources)); err != nil {
 			return err
 		}
 	}
@@ -96,13 +99,17 @@ func (i *importing) run(sources []string) error {
 }
 
 // checkSources returns an error if so few folders are given that the state may not be the latest. What clients were told is done
-// is on a majority of ZooKeeper's servers, so any majority of them has it.
-func (i *importing) checkSources(given int) error {
+// is in the logs of a majority of ZooKeeper's servers, so any majority of them has it.
+func (i *importing) checkSources(given []zkdata.Folder) error {
 	servers := len(voters(i.cfg))
-	if given > servers/2 || i.few {
-		return nil
+	if len(given) <= servers/2 && !i.few {
+		return cli.With(cli.WrongUse, fmt.Errorf("the folders of %d of %d servers are given, and the others may have later transactions: give those of a majority, or --few if there are no others", len(given), servers))
 	}
-	return cli.With(cli.WrongUse, fmt.Errorf("the folders of %d of %d servers are given, and the others may have later transactions: give those of a majority, or --few if there are no others", given, servers))
+	apart := func(f zkdata.Folder) bool { return f.Logs != "" }
+	if dir := i.cfg.LogDir; dir != "" && filepath.Clean(dir) != filepath.Clean(i.cfg.Dir) && !i.options.NoLogs && !slices.ContainsFunc(given, apart) {
+		return cli.With(cli.WrongUse, fmt.Errorf("%s has a dataLogDir, and no server's is given: name it after a comma, as in %s,LOGS, or give --no-logs if there are none", i.file, given[0].Data))
+	}
+	return nil
 }
 
 // examine reads the sources.

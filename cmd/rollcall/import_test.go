@@ -162,6 +162,28 @@ func TestImportOfFew(t *testing.T) {
 	}
 }
 
+// A folder without logs is taken only if that is meant: a dataLogDir may have been forgotten.
+func TestImportWithoutLogs(t *testing.T) {
+	source := zooKeepers(t)
+	logs, err := filepath.Glob(filepath.Join(source, "version-2", "log.*"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("%q, %v", logs, err)
+	}
+	if err := os.Remove(logs[0]); err != nil {
+		t.Fatal(err)
+	}
+	file, _ := zooCfg(t)
+	apart, _ := zooCfg(t, "dataLogDir="+t.TempDir())
+	for _, tt := range []struct{ file, want string }{{file, "there is a snapshot, but no log beside it"}, {apart, apart + " has a dataLogDir, and no server's is given: name it after a comma, as in " + source + ",LOGS"}} {
+		if _, err := command(t, "import", "--config", tt.file, source); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want %q", err, tt.want)
+		}
+		if out, err := command(t, "import", "--check", "--no-logs", "--config", tt.file, source); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+}
+
 // The texts name everything that is special.
 func TestImportTexts(t *testing.T) {
 	report := &zkdata.Report{
