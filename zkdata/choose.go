@@ -51,10 +51,10 @@ func choose(folders []Folder) (chosen int, why string, accepted int64, notes []s
 	return chosen, why, accepted, notes, nil
 }
 
-// contradicts returns the first zxid under which a and b have different transactions.
-func (a *survey) contradicts(b *survey) (zxid int64, differs bool) {
-	for z, sum := range a.sums {
-		if other, ok := b.sums[z]; ok && other != sum && (!differs || z < zxid) {
+// contradicts returns the first zxid under which one and other have different transactions.
+func (one *survey) contradicts(other *survey) (zxid int64, differs bool) {
+	for z, sum := range one.sums {
+		if its, ok := other.sums[z]; ok && its != sum && (!differs || z < zxid) {
 			zxid, differs = z, true
 		}
 	}

@@ -158,7 +158,7 @@ func readEpoch(path string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	text, err := io.ReadAll(io.LimitReader(f, maxEpochFile))
 	if err != nil {
 		return 0, err

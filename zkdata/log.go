@@ -40,7 +40,7 @@ func openLog(file string, newest bool) (*logReader, error) {
 	}
 	info, err := f.Stat()
 	if err != nil {
-		f.Close()
+		_ = f.Close() // only read
 		return nil, err
 	}
 	if info.Size() == 0 && newest {
@@ -54,7 +54,7 @@ func openLog(file string, newest bool) (*logReader, error) {
 	if err == nil {
 		return r, nil
 	}
-	f.Close()
+	_ = f.Close() // only read
 	remedy := useOther
 	if info.Size() < headSize+recordHead {
 		remedy = "it is too short to hold a transaction: move it out of the folder"
@@ -63,7 +63,7 @@ func openLog(file string, newest bool) (*logReader, error) {
 }
 
 // close closes the file.
-func (r *logReader) close() { r.f.Close() }
+func (r *logReader) close() { _ = r.f.Close() }
 
 // next returns the next record, or nil if what follows is none. The caller then asks ending what it
 // is.

@@ -38,7 +38,7 @@ func readSnapshot(file string, zxid int64) (*State, *snapshot, error) {
 	if err != nil {
 		return nil, nil, &Damage{File: file, What: err.Error()}
 	}
-	defer closer.Close()
+	defer func() { _ = closer.Close() }() // only read
 	r := snapshotReader{source: src, state: NewState(), snapshot: snapshot{file: file, zxid: zxid}}
 	if err := r.read(); err != nil {
 		return nil, nil, &Damage{File: file, Offset: r.offset(), What: err.Error(), packed: r.size < 0}

@@ -21,7 +21,7 @@ func open(name string) (*source, io.Closer, error) {
 	}
 	src, err := unpack(f, name)
 	if err != nil {
-		f.Close()
+		_ = f.Close() // only read
 		return nil, nil, err
 	}
 	return src, f, nil

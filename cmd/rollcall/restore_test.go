@@ -113,7 +113,7 @@ func serveAll(t *testing.T, files []string) bool {
 	case err := <-ended:
 		stop()
 		for range len(files) - 1 {
-			<-ended
+			err = errors.Join(err, <-ended)
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			t.Fatal(err)

@@ -209,7 +209,7 @@ func TestPlantRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { f.close() })
+			t.Cleanup(func() { _ = f.close() })
 		}, ErrInUse, ""},
 	}
 	for _, tt := range tests {
