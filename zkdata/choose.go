@@ -21,11 +21,12 @@ type survey struct {
 const maxSums = 1 << 20
 
 // choose returns which of several folders to read and why, the highest epoch that a server has
-// accepted, and notes about transactions in which the folders differ.
-func choose(folders []Folder) (chosen int, why string, accepted int64, notes []string, err error) {
+// accepted, and notes about transactions in which the folders differ. Damage that hides transactions is an error, unless
+// losses are taken: a folder that is sound but older must not win unnoticed.
+func choose(folders []Folder, losses bool) (chosen int, why string, accepted int64, notes []string, err error) {
 	var all []survey
 	for _, f := range folders {
-		one, err := look(f)
+		one, err := look(f, losses)
 		if err != nil {
 			return 0, "", 0, nil, err
 		}
@@ -62,7 +63,7 @@ func (one *survey) contradicts(other *survey) (zxid int64, differs bool) {
 }
 
 // look reads the logs of a folder after its newest snapshot, but applies nothing.
-func look(f Folder) (survey, error) {
+func look(f Folder, losses bool) (survey, error) {
 	files, err := f.list()
 	if err != nil {
 		return survey{}, err
@@ -73,7 +74,7 @@ func look(f Folder) (survey, error) {
 	}
 	logs := files.logsFrom(one.zxid)
 	for i, log := range logs {
-		if err := one.lookAt(log, i == len(logs)-1); err != nil {
+		if err := one.lookAt(log, i == len(logs)-1, losses); err != nil {
 			return survey{}, fmt.Errorf("%w (or leave this folder out)", err)
 		}
 	}
@@ -82,18 +83,27 @@ func look(f Folder) (survey, error) {
 }
 
 // lookAt reads one log.
-func (one *survey) lookAt(file dataFile, newest bool) error {
+func (one *survey) lookAt(file dataFile, newest, losses bool) error {
 	log, err := openLog(file.path, newest)
 	if err != nil || log == nil {
 		return err
 	}
 	defer log.close()
+	last := file.zxid - 1 // in this log
 	for {
+		start := log.offset()
 		rec, err := log.next()
-		if err != nil || rec == nil {
+		if err != nil {
+			return err
+		}
+		if rec == nil {
+			if _, err = log.ending(start, last); losses {
+				return nil
+			}
 			return err
 		}
 		zxid := int64(binary.BigEndian.Uint64(rec.body[zxidAt:]))
+		last = zxid
 		one.zxid = max(one.zxid, zxid)
 		if len(one.sums) == maxSums {
 			clear(one.sums)

@@ -1,6 +1,7 @@
 package zkdata
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -255,5 +256,33 @@ func TestDigestInASCII(t *testing.T) {
 	c.change(&txn{zxid: 6}, "/h?her", func(n *Node) { n.Version++ })
 	if !s.digest.matches(int64(c.digest.sum)) {
 		t.Errorf("after a change: digests %+v and %+v", s.digest, c.digest)
+	}
+}
+
+// A folder whose log is damaged before its end is refused even beside a sound one that is older. What ZooKeeper
+// would do, it does only if asked.
+func TestChooseDamaged(t *testing.T) {
+	var folders []Folder
+	var path string
+	for _, n := range []int64{3, 9} {
+		dir := t.TempDir()
+		writeBase(t, dir, 1, nil)
+		path, _ = writeLog(t, dir, noop(2, n)...)
+		folders = append(folders, Folder{Data: dir})
+	}
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(log[headSize : headSize+recordHead+40]) // the first record, before whole ones
+	if err := os.WriteFile(path, log, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var d *Damage
+	if _, _, err := Read(folders, Options{}); !errors.As(err, &d) || d.File != path || d.Offset != headSize {
+		t.Errorf("beside a sound folder: %v, want damage of %s at %d", err, path, headSize)
+	}
+	if s, _, err := Read(folders, Options{AsZooKeeper: true}); err != nil || s.Zxid != 3 {
+		t.Errorf("as ZooKeeper: zxid %v: %v", s, err)
 	}
 }

@@ -17,7 +17,7 @@ func Read(folders []Folder, options Options) (*State, *Report, error) {
 	case 1:
 		return readFolder(folders[0], options)
 	}
-	chosen, why, accepted, notes, err := choose(folders)
+	chosen, why, accepted, notes, err := choose(folders, options.AsZooKeeper)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,7 +38,7 @@ func (s *State) Write(dir string) error {
 	if err := os.RemoveAll(partial); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(partial, 0o755); err != nil {
+	if err := os.MkdirAll(partial, 0o700); err != nil {
 		return err
 	}
 	if err := writeFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)), s.writeSnapshot); err != nil {
@@ -93,7 +93,7 @@ func (s *State) writable() error {
 
 // writeFile writes a file, and waits until it is on the disk.
 func writeFile(path string, write func(w io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func checkOthers(dir string) error {
 	case err != nil:
 		return fmt.Errorf("quorum: data folder %s: %w", dir, err)
 	case len(found) > 0:
-		return fmt.Errorf("quorum: data folder %s is %w: version-2 has ZooKeeper's data; give Rollcall a folder of its own", dir, errForeign)
+		return fmt.Errorf("quorum: data folder %s is %w: version-2 has ZooKeeper's data. The way out: take them over with rollcall import, or choose an empty folder for a new ensemble without data", dir, errForeign)
 	}
 	return checkLeftovers(dir)
 }
