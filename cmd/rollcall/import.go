@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,6 +74,9 @@ func (i *importing) run(sources []string) error {
 	if i.file == "" && !i.check {
 		return cli.With(cli.WrongUse, errors.New("--config names no zoo.cfg of the member to fill"))
 	}
+	if err := eachOnce(foldersOf(sources)); err != nil {
+		return cli.With(cli.WrongUse, err)
+	}
 	if i.file != "" {
 		if err := i.checkSources(foldersOf(sources)); err != nil {
 			return err
@@ -96,6 +100,28 @@ func (i *importing) run(sources []string) error {
 		return i.tell(fmt.Sprintf("The state has the digest %016x. Nothing was written.\n", digest))
 	}
 	return i.plant(plan)
+}
+
+// eachOnce returns an error if a folder is given twice, by whatever path: it would count as those of two servers.
+func eachOnce(given []zkdata.Folder) error {
+	type place struct {
+		path string
+		info os.FileInfo
+	}
+	var seen []place
+	for _, f := range given {
+		info, err := os.Stat(f.Data)
+		if err != nil {
+			continue // reading it says why
+		}
+		for _, s := range seen {
+			if os.SameFile(s.info, info) {
+				return fmt.Errorf("%s and %s are the same folder: give the folders of each server once", s.path, f.Data)
+			}
+		}
+		seen = append(seen, place{f.Data, info})
+	}
+	return nil
 }
 
 // checkSources returns an error if so few folders are given that the state may not be the latest. What clients were told is done

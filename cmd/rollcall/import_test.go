@@ -155,7 +155,17 @@ func TestImportOfFew(t *testing.T) {
 	if _, err := command(t, "import", "--check", "--myid", "1", "--config", file, source); cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), "1 of 3 servers are given") {
 		t.Errorf("one of three: %v", err)
 	}
-	for _, args := range [][]string{{source, source}, {"--few", source}} {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(source, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, again := range []string{source, source + "/.", link} {
+		_, err := command(t, "import", "--check", "--myid", "1", "--config", file, source, again)
+		if want := source + " and " + again + " are the same folder"; cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, args := range [][]string{{source, zooKeepers(t)}, {"--few", source}} {
 		if out, err := command(t, append([]string{"import", "--check", "--myid", "1", "--config", file}, args...)...); err != nil {
 			t.Errorf("%q: %v\n%s", args, err, out)
 		}
