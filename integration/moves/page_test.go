@@ -3,11 +3,15 @@ package moves
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"rollcall/integration/process"
 )
 
 // page is the runbook whose commands TestMovingInPage runs.
@@ -16,7 +20,10 @@ const page = "../../docs/moving-in.md"
 // The names that the page has for what a site has elsewhere.
 const (
 	pageConfig = "/etc/zookeeper/conf/zoo.cfg"
-	pageBack   = "/srv/back"
+	pageData   = "/var/lib/zookeeper"
+	pageMember = "/etc/rollcall/zoo.cfg"
+	pageState  = "/var/lib/rollcall"
+	pageBack   = "/srv/out/back"
 )
 
 // step is one command of the page, with the output that it shows.
@@ -26,7 +33,8 @@ type step struct {
 }
 
 var (
-	commandLine = regexp.MustCompile(`^( +)(?:\$ (rollcall .+)|(systemctl .+))$`)
+	commandLine = regexp.MustCompile(`^( +)(?:\$ (?:runuser -u rollcall -- )?((?:rollcall|sed|cp) .+)|(systemctl .+))$`)
+	furthest    = regexp.MustCompile(`, up to index (\d+) of term (\d+), `)
 	number      = regexp.MustCompile(`\b(?:0x)?[0-9a-f]*[0-9][0-9a-f]*\b|\b[0-9a-f]{16}\b`)
 )
 
@@ -70,23 +78,99 @@ func shape(lines []string) (all []string) {
 // play runs a command of the page for one server, and checks that it prints what the page shows.
 func (s *site) play(st step, m *server, folders []string) {
 	s.t.Helper()
+	s.shown(st, s.played(st, m, folders))
+}
+
+// played runs a command of the page for one server, and returns what it prints, with the names of the page.
+func (s *site) played(st step, m *server, folders []string) string {
+	s.t.Helper()
 	var pairs []string
 	for i, folder := range folders {
 		pairs = append(pairs, fmt.Sprintf("/srv/zoo%d", i+1), folder)
 	}
-	pairs = append(pairs, pageConfig, m.Config, pageBack, s.back())
-	line := strings.NewReplacer(pairs...).Replace(strings.TrimPrefix(st.line, "rollcall "))
-	out := mustRun(s.t, strings.Fields(line)...)
+	pairs = append(pairs, pageConfig, m.Config, pageData, m.Data, pageMember, m.member, pageState, s.state(m), pageBack, s.backOf(m))
+	line := strings.NewReplacer(pairs...).Replace(st.line)
+	cmd := exec.CommandContext(s.t.Context(), "sh", "-ec", line)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(rollcall)+":"+os.Getenv("PATH"), "ROLLCALL_ADMIN="+m.admin)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%s: %v\n%s", line, err, text)
+	}
+	out := string(text)
 	for i := 0; i < len(pairs); i += 2 {
 		out = strings.ReplaceAll(out, pairs[i+1], pairs[i])
 	}
+	return out
+}
+
+// shown checks that a command printed what the page shows, if it shows something.
+func (s *site) shown(st step, out string) {
+	s.t.Helper()
 	if got, want := shape(strings.Split(out, "\n")), shape(st.output); len(want) > 0 && !slices.Equal(got, want) {
 		s.t.Errorf("%s prints\n%s\nas the page shows it\n%s\nwant\n%s", st.line, out, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// back returns the folder into which the page exports.
+// state returns the folder for the state of a member.
+func (s *site) state(m *server) string { return filepath.Join(s.dir, fmt.Sprintf("state%d", m.ID)) }
+
+// back returns the folder from which ZooKeeper comes back.
 func (s *site) back() string { return filepath.Join(s.dir, "back") }
+
+// backOf returns the folder into which a member is exported.
+func (s *site) backOf(m *server) string { return filepath.Join(s.dir, fmt.Sprintf("export%d", m.ID)) }
+
+// install makes the folder and the place of the zoo.cfg that a package of Rollcall brings to each machine.
+func (s *site) install() {
+	s.t.Helper()
+	for _, m := range s.servers {
+		m.member = filepath.Join(s.dir, fmt.Sprintf("rollcall%d.cfg", m.ID))
+		if err := os.Mkdir(s.state(m), 0o700); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// openAdmin gives each member a port for operators. The servers of ZooKeeper have none here, because all would take the same one.
+func (s *site) openAdmin() {
+	s.t.Helper()
+	for _, m := range s.servers {
+		text, err := os.ReadFile(m.member)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		port := process.FreePort(s.t)
+		m.admin = "http://" + port.String()
+		open := fmt.Sprintf("admin.serverAddress=%v\nadmin.serverPort=%d\n", port.IP, port.Port)
+		write(s.t, m.member, strings.Replace(string(text), "admin.enableServer=false\n", open, 1))
+	}
+}
+
+// export runs the page's export for each member, and takes the one whose data go furthest.
+func (s *site) export(st step) {
+	s.t.Helper()
+	var best struct {
+		at  [2]int // term and index
+		out string
+		m   *server
+	}
+	for _, m := range s.servers {
+		out := s.played(st, m, nil)
+		found := furthest.FindStringSubmatch(out)
+		if found == nil {
+			s.t.Fatalf("an export says no index and term:\n%s", out)
+		}
+		index, _ := strconv.Atoi(found[1]) // digits
+		term, _ := strconv.Atoi(found[2])
+		if at := [2]int{term, index}; best.m == nil || slices.Compare(at[:], best.at[:]) > 0 {
+			best.at, best.out, best.m = at, out, m
+		}
+	}
+	s.shown(st, best.out)
+	if err := os.Rename(s.backOf(best.m), s.back()); err != nil {
+		s.t.Fatal(err)
+	}
+}
 
 // The commands of docs/moving-in.md, run on three servers of ZooKeeper with different tails: one dies early. The
 // members have what the servers had, node by node and field by field, and so has ZooKeeper on the way back. Twenty
@@ -94,35 +178,43 @@ func (s *site) back() string { return filepath.Join(s.dir, "back") }
 func TestMovingInPage(t *testing.T) {
 	all := steps(t)
 	s := newSite(t, 3, false)
+	s.install()
 	s.startZooKeeper()
 	acked, held := busy(t, s)
 	live := s.servers[0].Clients
 	before := dumpOf(t, live)
 	var played []string
 	for _, st := range all {
-		verb := strings.Join(strings.Fields(st.line)[:2], " ")
+		words := strings.Fields(st.line)
+		verb := words[0]
+		if verb == "rollcall" || verb == "systemctl" {
+			verb += " " + words[1]
+		}
 		if strings.Contains(st.line, " --check ") {
 			verb += " --check"
 		}
 		played = append(played, verb)
 		switch verb {
-		case "rollcall config", "rollcall import":
+		case "sed", "cp", "rollcall config", "rollcall import", "rollcall status", "rollcall sessions":
 			for _, m := range s.servers {
 				s.play(st, m, s.folders())
+			}
+			if verb == "sed" {
+				s.openAdmin()
 			}
 		case "rollcall import --check":
 			s.play(st, s.servers[0], s.copied().folders())
 			same(t, before, dumpOf(t, live)) // nothing has changed
-		case "systemctl stop":
+		case "systemctl disable":
 			if strings.HasSuffix(st.line, "zookeeper") {
 				s.kill()
 			} else {
 				s.stop()
 			}
 		case "rollcall export":
-			s.play(st, s.servers[0], nil)
+			s.export(st)
 			s.comeBack()
-		case "systemctl start":
+		case "systemctl enable":
 			if strings.HasSuffix(st.line, "rollcall") {
 				s.startRollcall()
 			} else {
@@ -141,8 +233,8 @@ func TestMovingInPage(t *testing.T) {
 	}
 	held.leave()
 	want := []string{
-		"rollcall config", "rollcall import --check", "systemctl stop", "rollcall import", "systemctl start",
-		"systemctl stop", "rollcall export", "systemctl start",
+		"sed", "cp", "rollcall config", "rollcall import --check", "systemctl disable", "rollcall import", "systemctl enable", "rollcall status", "rollcall sessions",
+		"systemctl disable", "rollcall export", "systemctl enable",
 	}
 	if !slices.Equal(played, want) {
 		t.Errorf("the page has the commands %q, want %q", played, want)

@@ -35,8 +35,10 @@ type site struct {
 // server is one place of a site.
 type server struct {
 	process.Member
-	logs string // dataLogDir; "": none
-	runs int    // how often a process was started here
+	member string // zoo.cfg of Rollcall's member; the same as Config unless it has been moved
+	admin  string // URL of the member's port for operators, if it has one
+	logs   string // dataLogDir; "": none
+	runs   int    // how often a process was started here
 }
 
 // newSite makes the files of size servers that are not running. If apart is set, the logs have folders of
@@ -50,6 +52,7 @@ func newSite(t *testing.T, size int, apart bool) *site {
 		name := fmt.Sprint(m.ID)
 		m.Clients = process.FreePort(t).String()
 		m.Config, m.Data = filepath.Join(s.dir, "zoo"+name+".cfg"), filepath.Join(s.dir, "data"+name)
+		m.member = m.Config
 		if apart {
 			m.logs = filepath.Join(s.dir, "logs"+name)
 		}
@@ -173,7 +176,7 @@ func javaPath() string {
 func (s *site) startRollcall() {
 	s.t.Helper()
 	for _, m := range s.servers {
-		s.start(m, exec.Command(rollcall, "serve", m.Config))
+		s.start(m, exec.Command(rollcall, "serve", m.member))
 	}
 	s.serves()
 }
