@@ -27,8 +27,8 @@ type Copy struct {
 	WriteTo func(w io.Writer) (int64, error)
 }
 
-// backupEndpoint is the row of backups. A backup has the passwords of sessions and everybody's data, so it stays
-// on the member's machine, as what changes it does.
+// backupEndpoint is the row of backups. A backup has the passwords of sessions and everybody's data, so only the
+// member's own machine may ask for it, as for requests that change something.
 var backupEndpoint = endpoint{
 	method: "GET", path: "/v1/backup", class: changes, action: "backup", lasts: backupTime, answers: []byte{}, params: backupParams,
 	fails: []int{http.StatusServiceUnavailable},

@@ -19,14 +19,21 @@ func Read(r io.Reader, v znode.Visitor) (Head, int64, error) {
 	if err != nil {
 		return Head{}, 0, err
 	}
+	size, err := b.Verify(v)
+	return b.Head, size, err
+}
+
+// Verify reads the rest of a backup, as Read does, for a caller that has looked at the head. It returns the length of
+// the backup in bytes.
+func (b *Reader) Verify(v znode.Visitor) (int64, error) {
 	found, digest, err := znode.ReadImage(b, v)
 	if b.err != nil && !errors.Is(b.err, io.EOF) {
 		err = b.err // it says where; the state only seems to be cut short there
 	}
 	if err != nil {
-		return b.Head, b.Size(), err
+		return b.Size(), err
 	}
-	return b.Head, b.Size(), b.Head.compare(found, digest)
+	return b.Size(), b.Head.compare(found, digest)
 }
 
 // compare returns an error if the head says something else than the state.

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +33,7 @@ type backupRow struct {
 var backupColumns = []Column[backupRow]{
 	{Name: "file", Cell: func(r backupRow) string { return r.File + ", " + Size(r.Size) }},
 	{Name: "made", Cell: func(r backupRow) string {
-		return fmt.Sprintf("%s by member %d, rollcall %s", r.Time.UTC().Format("2006-01-02 15:04:05 MST"), r.Member, r.Program)
+		return fmt.Sprintf("%s by member %d, rollcall %s", moment(r.Time), r.Member, r.Program)
 	}},
 	{Name: "state", Cell: func(r backupRow) string {
 		return fmt.Sprintf("index %d of term %d, zxid 0x%x, digest 0x%s", r.Index, r.Term, r.Zxid, r.Digest)
@@ -50,8 +51,11 @@ func asOf(r backupRow) string {
 	if r.Confirmed {
 		return "the beginning of the backup: a leader has confirmed that no write is missing"
 	}
-	return r.AsOf.UTC().Format("2006-01-02 15:04:05 MST") + ", by the last entry of the log: the member knew no leader, and the last writes may be missing"
+	return moment(r.AsOf) + ", by the last entry of the log: no leader has confirmed the backup, and the last writes may be missing"
 }
+
+// moment returns a time for people, to the second.
+func moment(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
 
 // serversText returns the server list, as in zoo.cfg.
 func serversText(r backupRow) string {

@@ -106,6 +106,70 @@ func TestBackupSaveFails(t *testing.T) {
 	}
 }
 
+// unconfirmedBackup returns the sample as a member without a leader makes it.
+func unconfirmedBackup(t *testing.T) []byte {
+	t.Helper()
+	in, err := backup.NewReader(bytes.NewReader(sampleBackup(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Head.Confirmed = false
+	var file bytes.Buffer
+	out, err := backup.NewWriter(&file, in.Head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+// A backup that no leader has confirmed is saved only with --unconfirmed, and the command says what it is.
+func TestBackupSaveUnconfirmed(t *testing.T) {
+	f, dir := newFakeMember(t), t.TempDir()
+	f.backup = unconfirmedBackup(t)
+	for _, target := range []string{dir, "-"} {
+		out, _, err := f.execute(t, nil, "backup", "save", target)
+		if StatusOf(err) != NoMember || err == nil || !strings.Contains(err.Error(), "nothing was saved: no leader has confirmed") || !strings.Contains(err.Error(), "--unconfirmed") || out.Len() > 0 {
+			t.Errorf("%s: status %d, %v, printed %q", target, StatusOf(err), err, out)
+		}
+		if names := filesIn(t, dir); len(names) > 0 {
+			t.Errorf("%s: left are %q", target, names)
+		}
+	}
+	const said = "no leader has confirmed this backup: it is as of 2026-01-02 03:04:04 UTC"
+	out, errs, err := f.execute(t, nil, "backup", "save", "--unconfirmed", "-")
+	if err != nil || !bytes.Equal(out.Bytes(), f.backup) || !strings.Contains(errs.String(), said) {
+		t.Errorf("to the output: %v, %d bytes, %s", err, out.Len(), errs)
+	}
+	out, errs, err = f.execute(t, nil, "backup", "save", "--unconfirmed", dir)
+	if err != nil || !strings.Contains(out.String(), "no leader has confirmed the backup") || !strings.Contains(errs.String(), said) || len(filesIn(t, dir)) != 1 {
+		t.Errorf("to a folder: %v, %s%s", err, out, errs)
+	}
+	out, _, err = f.execute(t, nil, "backup", "verify", dir)
+	if err != nil || !strings.Contains(out.String(), "yes    NO         2026-01-02 03:04:04 UTC") {
+		t.Errorf("verified: %v, %s", err, out)
+	}
+}
+
+// A rate that no member takes is refused before one is asked.
+func TestBackupRate(t *testing.T) {
+	f := newFakeMember(t)
+	for _, rate := range []string{"0", "-1", "4097", "5MiB", ""} {
+		_, _, err := f.execute(t, nil, "backup", "save", "--rate="+rate, t.TempDir())
+		if want := fmt.Sprintf("backup save: --rate %q: allowed is a number of MiB from 1 to 4096, such as 5", rate); StatusOf(err) != WrongUse || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if asked := f.requests(); len(asked) > 0 {
+		t.Errorf("asked %q", asked)
+	}
+}
+
 // A disk that is full is the reason, and not the backup.
 func TestBackupSaveToFullDisk(t *testing.T) {
 	f := newFakeMember(t)
@@ -161,7 +225,10 @@ func TestBackupVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, _, err := f.execute(t, nil, "backup", "verify", dir, sampleFile)
+	out, errs, err := f.execute(t, nil, "backup", "verify", dir, sampleFile)
+	if !strings.Contains(errs.String(), dir+": not read: 2 files not ending in .backup\n") {
+		t.Errorf("it says %q", errs)
+	}
 	if err == nil || StatusOf(err) != Failed || err.Error() != "backup verify: 1 of 3 backups cannot be used" {
 		t.Errorf("%v", err)
 	}
@@ -187,6 +254,9 @@ func TestBackupInspect(t *testing.T) {
 	}
 	if _, _, err := f.execute(t, stdin(sampleBackup(t)[:700]), "backup", "inspect", "-"); !errors.Is(err, backup.ErrCorrupt) {
 		t.Errorf("%v", err)
+	}
+	if _, _, err := f.execute(t, nil, "backup", "inspect", t.TempDir()); StatusOf(err) != WrongUse || !strings.Contains(err.Error(), "is a folder, and inspect takes one file") {
+		t.Errorf("a folder: %v", err)
 	}
 	for _, flag := range []string{"--depth=0", "--depth=17", "--limit=0", "--limit=10001"} {
 		if _, _, err := f.execute(t, nil, "backup", "inspect", flag, sampleFile); StatusOf(err) != WrongUse {

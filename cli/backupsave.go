@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"rollcall/api"
 	"rollcall/backup"
+	"rollcall/znode"
 )
 
 // backupSilence is for how long a member may send nothing of a backup: longer than its writes take on a disk
@@ -23,24 +25,28 @@ const backupSilence = 30 * time.Second
 
 // newBackupSave returns the command that makes a backup.
 func newBackupSave(w World) *cobra.Command {
-	link, out, rate := NewLink(w), NewOutput(w), 0
+	link, out, rate, unconfirmed := NewLink(w), NewOutput(w), backupRate(0), false
 	cmd := &cobra.Command{
 		Use: "save [flags] FILE|FOLDER|-", Short: "save the whole state of an ensemble to a file", Args: Takes(1, 1, "a file, a folder, or - for standard output"),
 		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, with all nodes and sessions. It checks the backup while it arrives. " +
 			"The file has its name once it is whole and on the disk, and replaces no other file. In a folder its name has the time and the index. " +
-			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. It needs the credentials of an administrator.",
+			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. " +
+			"If no leader confirms that the member has the last writes, the command saves nothing, unless --unconfirmed is given. It needs the credentials of an administrator.",
 		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups\n  rollcall backup save --token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && w.OutTerminal {
 				return With(WrongUse, errors.New("backup save: a backup is no text for a terminal; give a file or a folder, or redirect the output"))
 			}
-			s := &saving{w: w, query: url.Values{}}
+			s := &saving{w: w, query: url.Values{}, unconfirmed: unconfirmed}
 			if rate != 0 {
-				s.query.Set("rate", strconv.Itoa(rate))
+				s.query.Set("rate", rate.String())
 			}
 			row, err := s.save(cmd.Context(), link, args[0])
 			if err != nil {
 				return fmt.Errorf("backup save: %w", err)
+			}
+			if !row.Confirmed {
+				warn(w, "backup save: saved, but no leader has confirmed this backup: it is as of %s, and the last writes may be missing", moment(row.AsOf))
 			}
 			if args[0] == "-" {
 				return nil // the output has the backup
@@ -48,17 +54,44 @@ func newBackupSave(w World) *cobra.Command {
 			return printOne(out, backupColumns, row)
 		},
 	}
-	cmd.Flags().IntVar(&rate, "rate", 0, "the most `MiB` in a second, 1 to 4096 (default 16)")
+	cmd.Flags().Var(&rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 16)", maxBackupRate))
+	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "also save a backup that no leader has confirmed")
 	link.Register(cmd)
 	out.Register(cmd)
 	return cmd
 }
 
+// maxBackupRate is the highest rate that a member takes, in MiB in a second.
+const maxBackupRate = 4096
+
+// backupRate is the flag --rate, in MiB in a second. If it is 0, the flag is not given.
+type backupRate int
+
+// Set implements pflag.Value.
+func (r *backupRate) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxBackupRate {
+		return fmt.Errorf("allowed is a number of MiB from 1 to %d, such as 5", maxBackupRate)
+	}
+	*r = backupRate(n)
+	return nil
+}
+
+// String implements pflag.Value.
+func (r *backupRate) String() string { return strconv.Itoa(int(*r)) }
+
+// Type implements pflag.Value.
+func (r *backupRate) Type() string { return "MiB" }
+
+// errUnconfirmed says that a backup may lack writes that were acknowledged before it began.
+var errUnconfirmed = errors.New("no leader has confirmed that this member has the last writes; ask a member that follows a leader, or add --unconfirmed to save what this one has")
+
 // saving is a backup that is being saved.
 type saving struct {
-	w     World
-	query url.Values
-	wrote error // the error of the file
+	w           World
+	query       url.Values
+	unconfirmed bool  // a backup that no leader has confirmed is saved, too
+	wrote       error // the error of the file
 }
 
 // save asks for a backup and saves it to target.
@@ -85,6 +118,8 @@ func (s *saving) save(ctx context.Context, link *Link, target string) (row backu
 		return row, s.wrote
 	case context.Cause(ctx) != nil:
 		return row, fmt.Errorf("%s: nothing was saved: %w", admin.Base, context.Cause(ctx))
+	case errors.Is(err, errUnconfirmed):
+		return row, With(NoMember, fmt.Errorf("%s: nothing was saved: %w", admin.Base, errUnconfirmed))
 	case errors.As(err, &refused):
 		return row, fmt.Errorf("%s: %w", admin.Base, Explained(err))
 	}
@@ -100,7 +135,21 @@ func (s *saving) receive(body io.Reader, to destination) (row backupRow, err err
 	}
 	progress := NewProgress(s.w, "MiB of the backup", 0)
 	defer progress.Done()
-	row.Head, row.Size, err = backup.Verify(io.TeeReader(body, &counter{s, out, progress, 0}))
+	var first bytes.Buffer // what is read with the head; the output gets it if the head is accepted
+	c := &counter{s, &first, progress, 0}
+	in, err := backup.NewReader(io.TeeReader(body, c))
+	if err == nil && !in.Head.Confirmed && !s.unconfirmed {
+		err = errUnconfirmed
+	}
+	if err == nil {
+		c.out = out
+		_, err = first.WriteTo(out)
+		s.wrote = err
+	}
+	if err == nil {
+		row.Head = in.Head
+		row.Size, err = in.Verify(znode.Visitor{})
+	}
 	if err != nil {
 		return row, errors.Join(err, to.abort())
 	}

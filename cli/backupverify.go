@@ -17,18 +17,22 @@ import (
 
 // verifiedRow is a backup that was checked, as JSON has it.
 type verifiedRow struct {
-	File   string    `json:"file"`
-	Sound  bool      `json:"sound"`
-	Why    string    `json:"why"` // it is not sound
-	Time   time.Time `json:"time"`
-	Index  uint64    `json:"index"`
-	Nodes  int       `json:"nodes"`
-	Size   int64     `json:"size"`
-	Digest string    `json:"digest"`
+	File      string    `json:"file"`
+	Sound     bool      `json:"sound"`
+	Why       string    `json:"why"` // it is not sound
+	Time      time.Time `json:"time"`
+	Confirmed bool      `json:"confirmed"` // a leader has confirmed that no write is missing
+	AsOf      time.Time `json:"as_of"`     // the log's time of the last entry
+	Index     uint64    `json:"index"`
+	Nodes     int       `json:"nodes"`
+	Size      int64     `json:"size"`
+	Digest    string    `json:"digest"`
 }
 
 var verifiedColumns = []Column[verifiedRow]{
 	{Name: "sound", Cell: func(r verifiedRow) string { return map[bool]string{true: "yes", false: "NO"}[r.Sound] }, Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Green, false: Red}[r.Sound] }},
+	{Name: "confirmed", Cell: confirmedText, Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Plain, false: Yellow}[r.Confirmed] }},
+	{Name: "as of", Cell: asOfText},
 	{Name: "index", Right: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Index) }},
 	{Name: "nodes", Right: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Nodes) }},
 	{Name: "size", Right: true, Cell: func(r verifiedRow) string { return Size(r.Size) }},
@@ -37,15 +41,31 @@ var verifiedColumns = []Column[verifiedRow]{
 	{Name: "why", Cell: func(r verifiedRow) string { return r.Why }},
 }
 
+// confirmedText says whether a leader has confirmed the backup, or "-" if its head cannot be read.
+func confirmedText(r verifiedRow) string {
+	if r.AsOf.IsZero() {
+		return unknown
+	}
+	return map[bool]string{true: "yes", false: "NO"}[r.Confirmed]
+}
+
+// asOfText returns the log's time of the last entry, or "-" if the head cannot be read.
+func asOfText(r verifiedRow) string {
+	if r.AsOf.IsZero() {
+		return unknown
+	}
+	return moment(r.AsOf)
+}
+
 // newBackupVerify returns the command that checks backups.
 func newBackupVerify(w World) *cobra.Command {
 	out := NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "verify [flags] FILE|FOLDER...", Short: "check that backups are whole and unchanged", Args: Takes(1, -1, "files, or folders with backups"),
 		Long: "Reads whole backups, or all that end in " + backup.Suffix + " in a folder, and makes every check that a restore makes: checksums, the order and the kinds of nodes, their sessions, " +
-			"and the digest of the state. It asks no member, and needs little memory. If a backup is not sound, the exit status is 1.",
+			"and the digest of the state. It asks no member, and needs little memory. It also prints whether a leader has confirmed the backup, and the time of its last entry in the log. If a backup is not sound, the exit status is 1.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := backupFiles(args)
+			files, err := backupFiles(w, args)
 			if err != nil {
 				return fmt.Errorf("backup verify: %w", err)
 			}
@@ -74,8 +94,8 @@ func newBackupVerify(w World) *cobra.Command {
 	return cmd
 }
 
-// backupFiles returns the files that arguments mean.
-func backupFiles(args []string) (files []string, err error) {
+// backupFiles returns the files that arguments mean. It says how many others are in their folders.
+func backupFiles(w World, args []string) (files []string, err error) {
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		switch {
@@ -89,14 +109,19 @@ func backupFiles(args []string) (files []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		before := len(files)
+		before, others := len(files), 0
 		for _, e := range entries {
 			if strings.HasSuffix(e.Name(), backup.Suffix) {
 				files = append(files, filepath.Join(arg, e.Name()))
+			} else if !e.IsDir() {
+				others++
 			}
 		}
 		if len(files) == before {
 			return nil, fmt.Errorf("%s: no file in this folder ends in %s", arg, backup.Suffix)
+		}
+		if others > 0 {
+			warn(w, "backup verify: %s: not read: %s not ending in %s", arg, plural(others, "file", "files"), backup.Suffix)
 		}
 	}
 	return files, nil
@@ -108,7 +133,7 @@ func verifyFile(ctx context.Context, w World, file string) (verifiedRow, error) 
 		return verifiedRow{}, errors.New("stopped before all were checked")
 	}
 	row, err := readBackup(w, file, znode.Visitor{})
-	v := verifiedRow{File: file, Sound: err == nil, Time: row.Time, Index: row.Index, Nodes: row.Nodes, Size: row.Size, Digest: row.Digest}
+	v := verifiedRow{File: file, Sound: err == nil, Time: row.Time, Confirmed: row.Confirmed, AsOf: row.AsOf, Index: row.Index, Nodes: row.Nodes, Size: row.Size, Digest: row.Digest}
 	if err != nil {
 		v.Why = reasonOf(err)
 	}

@@ -79,6 +79,11 @@ func (m *Member) backUp(ctx context.Context, keeper *backup.Keeper) error {
 		return fmt.Errorf("backup of index %d: %w", c.Head.Index, err)
 	}
 	m.backups.written.Add(1)
-	m.log.Info("backup made", "file", name, "index", c.Head.Index, "confirmed", c.Head.Confirmed, "took", time.Since(begun).Round(time.Millisecond))
+	took := time.Since(begun).Round(time.Millisecond)
+	if !c.Head.Confirmed {
+		m.log.Warn("backup made, but no leader has confirmed it; the last writes may be missing", "file", name, "index", c.Head.Index, "as_of", c.Head.AsOf, "took", took)
+		return nil
+	}
+	m.log.Info("backup made", "file", name, "index", c.Head.Index, "took", took)
 	return nil
 }

@@ -1,6 +1,9 @@
 package member_test
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,5 +89,52 @@ func TestOwnBackups(t *testing.T) {
 			t.Errorf("with the folder again: %v, before %v", now, figures)
 		}
 		check("with the folder again", 6, 2)
+	})
+}
+
+// A backup that no leader has confirmed is kept, and the log warns of it.
+func TestOwnBackupWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "backups")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&text, nil))
+		e := cluster.Start(t, 3, cluster.Options{
+			Logger: func(uint32) *slog.Logger { return log },
+			Adjust: func(cfg *member.Config) { cfg.Backup = backup.Schedule{Dir: dir, Every: 2 * time.Minute, Keep: 1} },
+		})
+		e.Ready()
+		e.Joined()
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		const warning = `level=WARN msg="backup made, but no leader has confirmed it`
+		if strings.Contains(text.String(), warning) {
+			t.Errorf("with a leader the log has %s", text.String())
+		}
+		last := e.Followers()[0]
+		for _, id := range e.IDs() {
+			if id != last {
+				e.Kill(id)
+			}
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if !strings.Contains(text.String(), warning) {
+			t.Errorf("without a leader the log has %s", text.String())
+		}
+		names, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("member-%d-*", last)))
+		if err != nil || len(names) != 1 {
+			t.Fatalf("there are %q: %v", names, err)
+		}
+		f, err := os.Open(names[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		if h, _, err := backup.Verify(f); err != nil || h.Confirmed {
+			t.Errorf("%s: %+v: %v", names[0], h, err)
+		}
 	})
 }
