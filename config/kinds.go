@@ -143,14 +143,14 @@ func sizeText(n int64) string {
 
 // memory takes a size, or a percentage of the memory.
 func memory(field func(*draft) *MemoryLimit) kind {
-	var l MemoryLimit
-	bytes := size(minMemoryLimit, maxSize, func(*draft) *int64 { return &l.Bytes })
+	bytes := func(l *MemoryLimit) kind { return size(minMemoryLimit, maxSize, func(*draft) *int64 { return &l.Bytes }) }
 	return kind{
-		allowed: "1% to 90%, or " + bytes.allowed,
+		allowed: "1% to 90%, or " + bytes(nil).allowed,
 		parse: func(d *draft, s setting) (err error) {
+			var l MemoryLimit
 			digits, percent := strings.CutSuffix(s.value, "%")
-			if l = (MemoryLimit{}); !percent {
-				err = bytes.parse(d, s)
+			if !percent {
+				err = bytes(&l).parse(d, s)
 			} else if n, wrong := within(digits, 1, maxMemoryPercent); wrong == nil {
 				l.Percent = int(n)
 			} else {
