@@ -102,8 +102,8 @@ func TestBackupsAreBounded(t *testing.T) {
 		request := visit{method: "GET", path: "/v1/backup?rate=1", header: signedIn}
 		for range maxBackups {
 			go request.to(h)
+			synctest.Wait()
 		}
-		synctest.Wait()
 		if w := request.to(h); w.Code != 503 || !strings.Contains(w.Body.String(), "other backups") {
 			t.Errorf("one more: %d %s", w.Code, w.Body)
 		}

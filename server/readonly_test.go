@@ -86,6 +86,7 @@ func TestReadOnlySession(t *testing.T) {
 		lone.request(jute.OpCheck, jute.CheckVersionRequest{Path: []byte("/n"), Version: -1})
 		lone.expect(lone.xid, jute.Unimplemented)
 		lone.expectClosed()
+		synctest.Wait()
 		if n := w.srv.Stats().ReadOnly; n != 2 {
 			t.Errorf("%d read-only sessions counted, want 2", n)
 		}
