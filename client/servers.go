@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // maxServers is how many servers a list may name: more than any ensemble has, and few enough to ask all of
@@ -41,7 +42,10 @@ func parseServer(addr string, port int) (string, error) {
 		return "", errors.New("an address is missing; allowed is host:port,host:port")
 	}
 	host, number, err := net.SplitHostPort(addr)
-	bare := strings.TrimSuffix(strings.TrimPrefix(addr, "["), "]")
+	bare := addr
+	if strings.HasPrefix(addr, "[") && strings.HasSuffix(addr, "]") {
+		bare = addr[1 : len(addr)-1]
+	}
 	if err != nil && (!strings.Contains(bare, ":") || net.ParseIP(bare) != nil) {
 		if port == 0 {
 			return "", fmt.Errorf("%.200q has no port; allowed is host:port", addr)
@@ -50,7 +54,7 @@ func parseServer(addr string, port int) (string, error) {
 	}
 	n, bad := strconv.ParseUint(number, 10, 16)
 	switch {
-	case err != nil || strings.ContainsAny(host, " []"):
+	case err != nil || strings.ContainsAny(host, "[]") || strings.ContainsFunc(host, unicode.IsSpace):
 		return "", fmt.Errorf("%.200q is not host:port; an IPv6 address stands in brackets, as in [::1]:2181", addr)
 	case host == "":
 		return "", fmt.Errorf("%.200q has no host; allowed is host:port", addr)

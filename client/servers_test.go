@@ -35,6 +35,9 @@ func TestParseServers(t *testing.T) {
 		{"a:65536", 0, `"a:65536": ` + number},
 		{":1", 0, `":1" has no host; allowed is host:port`},
 		{"a:b:c", 2181, `"a:b:c" is not host:port; an IPv6 address stands in brackets, as in [::1]:2181`},
+		{"[a", 2181, `"[a" is not host:port; an IPv6 address stands in brackets, as in [::1]:2181`},
+		{"[\v0", 3, `"[\v0" is not host:port; an IPv6 address stands in brackets, as in [::1]:2181`},
+		{"a\vb:1", 0, `"a\vb:1" is not host:port; an IPv6 address stands in brackets, as in [::1]:2181`},
 		{"a b:1", 0, `"a b:1" is not host:port; an IPv6 address stands in brackets, as in [::1]:2181`},
 		{strings.Repeat("a:1,", maxServers) + "a:1", 0, "33 addresses; at most 32 are allowed"},
 	} {
