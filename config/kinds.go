@@ -143,7 +143,9 @@ func sizeText(n int64) string {
 
 // memory takes a size, or a percentage of the memory.
 func memory(field func(*draft) *MemoryLimit) kind {
-	bytes := func(l *MemoryLimit) kind { return size(minMemoryLimit, maxSize, func(*draft) *int64 { return &l.Bytes }) }
+	bytes := func(l *MemoryLimit) kind {
+		return size(minMemoryLimit, maxSize, func(*draft) *int64 { return &l.Bytes })
+	}
 	return kind{
 		allowed: "1% to 90%, or " + bytes(nil).allowed,
 		parse: func(d *draft, s setting) (err error) {
