@@ -142,10 +142,12 @@ func (n *Node) tookPart() (bool, error) {
 	return term > n.planted.term, nil
 }
 
-// awaitPlanted makes a member that has nothing but its planted state wait until a majority has the same one,
-// and, unless Config.NewEnsemble is set, until all members answer: one that does not might have gone on. So members with different states form no ensemble: at most one of the states has a majority, and raft does
-// not run on a member with another. If the others have gone on already, this member may have been planted a
-// second time, and may have forgotten votes and entries. It then joins as a member that has lost its data does.
+// awaitPlanted makes a member that has nothing but its planted state wait until a majority has the same
+// state. Unless Config.NewEnsemble is set, it also waits until all members answer, because one that does not
+// might have gone on. Members with different states therefore form no ensemble: at most one of the states has
+// a majority, and raft does not run on a member with another one. If the others have gone on already, this
+// member may have been planted a second time, and may have forgotten votes and entries. It then joins as a
+// member that has lost its data does.
 func (n *Node) awaitPlanted(ctx context.Context) (start, error) {
 	if took, err := n.tookPart(); took || err != nil {
 		return startRunning, err
