@@ -31,7 +31,8 @@ type audit struct {
 	count  int       // of refused requests in that minute
 }
 
-// request returns the fields of the log line for r. who is the administrator, or "" if r has no credentials.
+// request returns the fields of the log line for r. The argument who names the administrator. It is "" if r has
+// no credentials.
 func (a *audit) request(e *endpoint, r *http.Request, who string) []any {
 	target := "this member"
 	if e.target != nil {

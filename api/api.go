@@ -43,7 +43,7 @@ type Member struct {
 	Role        string     `json:"role"`           // "leader", "follower", "standalone", or "read-only": it knows no leader, and serves clients that ask for that; "": it serves no client
 	Leader      uint32     `json:"leader"`         // the member that it takes for the leader; 0: none
 	Term        uint64     `json:"term"`           // raft's
-	Clients     string     `json:"clients"`        // host:port where it listens for clients: of its port for TLS if it has no plain one; "": it takes none
+	Clients     string     `json:"clients"`        // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
 	Quorum      string     `json:"quorum"`         // host:port of its port for members
 	Election    string     `json:"election"`       // host:port of its port for the log
 	Zxid        string     `json:"zxid"`           // "0x…", of the last transaction applied

@@ -1,7 +1,7 @@
 // Package backup owns the format of backups: one file with the whole state of an ensemble at one index of its
 // log.
 //
-//   - Head: what a backup says of itself. It is the first line of the file, as JSON.
+//   - Head: the description of a backup. It is the first line of the file, in JSON.
 //   - Writer and Reader: the framing of the state, with checksums and an end.
 //   - Paced: a writer at a bounded rate.
 //   - Part: a file that has its name once it is whole.

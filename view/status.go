@@ -13,7 +13,7 @@ import (
 // Status is the status of a member.
 type Status struct {
 	Member   uint32
-	Clients  string // host:port where it listens for clients: of its port for TLS if it has no plain one; "": it takes none
+	Clients  string // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
 	Quorum   string // host:port of its port for members
 	Election string // host:port of its port for the log
 	Role     string // "leader", "follower", "standalone", "read-only"; "": it serves no client

@@ -256,14 +256,14 @@ func planText(p *crossing.Plan, advice []string) string {
 	return b.String()
 }
 
-// countOf returns a number and what it counts.
-func countOf(n int, what string) string {
+// countOf returns n and the noun that it counts, such as "1 log" or "2 nodes with a time to live". The plural ends in s.
+func countOf(n int, noun string) string {
 	if n != 1 {
-		first, rest, _ := strings.Cut(what, " with ")
-		what = first + "s"
+		first, rest, _ := strings.Cut(noun, " with ")
+		noun = first + "s"
 		if rest != "" {
-			what += " with " + rest
+			noun += " with " + rest
 		}
 	}
-	return fmt.Sprintf("%d %s", n, what)
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -13,8 +13,8 @@ import (
 	"rollcall/zkdata"
 )
 
-// BenchmarkImport is the time that rollcall import takes for nodes with 100 bytes of data: what a move adds to the time of a
-// restart.
+// BenchmarkImport measures how long rollcall import takes for nodes with 100 bytes of data. A move takes that much longer
+// than a restart.
 func BenchmarkImport(b *testing.B) {
 	nodes := 1_000_000
 	if testing.Short() {

@@ -207,8 +207,8 @@ func compareFiles(t *testing.T, c *zkclient.Client, s *zkdata.State) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for todo := []string{"/"}; len(todo) > 0; todo = todo[1:] {
-		path := todo[0]
+	for unread := []string{"/"}; len(unread) > 0; unread = unread[1:] {
+		path := unread[0]
 		data, stat, err := c.Get(t.Context(), path, false)
 		if err != nil {
 			t.Fatal(err)
@@ -226,7 +226,7 @@ func compareFiles(t *testing.T, c *zkclient.Client, s *zkdata.State) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			todo = append(todo, strings.TrimSuffix(path, "/")+"/"+name)
+			unread = append(unread, strings.TrimSuffix(path, "/")+"/"+name)
 		}
 	}
 	for path := range nodes {

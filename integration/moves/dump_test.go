@@ -41,8 +41,8 @@ func dumpOf(t *testing.T, server string) dump {
 	if err := c.Sync(t.Context(), "/"); err != nil {
 		t.Fatal(err)
 	}
-	for todo := []string{"/"}; len(todo) > 0; todo = todo[1:] {
-		path := todo[0]
+	for unread := []string{"/"}; len(unread) > 0; unread = unread[1:] {
+		path := unread[0]
 		children, text, err := look(t.Context(), c, path)
 		if errors.Is(err, jute.NoNode) {
 			continue // it has ended meanwhile
@@ -52,7 +52,7 @@ func dumpOf(t *testing.T, server string) dump {
 		}
 		d[path] = text
 		for _, name := range children {
-			todo = append(todo, strings.TrimSuffix(path, "/")+"/"+name)
+			unread = append(unread, strings.TrimSuffix(path, "/")+"/"+name)
 		}
 	}
 	return d
