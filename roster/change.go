@@ -1,0 +1,77 @@
+package roster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Change is a change of a list, in the texts of ZooKeeper's reconfig. If Members has a list, the change
+// replaces all servers, and the other fields have no effect, as in ZooKeeper.
+type Change struct {
+	Joining string // server lines with commas between them: servers to add, or to change if their id is known
+	Leaving string // ids with commas between them; an unknown id changes nothing
+	Members string // the server lines of a whole list, with commas or newlines between them
+}
+
+// Apply returns the list after the change. The leaving servers go first. Each server that the change names
+// must have an address for clients, as ZooKeeper demands, and at least one participant must remain.
+func (l List) Apply(c Change) (List, error) {
+	named, err := c.named()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range named {
+		if s.ClientPort == 0 {
+			return nil, fmt.Errorf("server.%d has no port for clients; write its line with ;clientPort at the end", s.ID)
+		}
+	}
+	next := named
+	if c.Members == "" {
+		left, err := parseIDs(c.Leaving)
+		if err != nil {
+			return nil, err
+		}
+		kept := slices.DeleteFunc(slices.Clone(l), func(s Server) bool {
+			_, joins := named.Find(s.ID)
+			return joins || slices.Contains(left, int64(s.ID))
+		})
+		if next, err = append(kept, named...).finish(); err != nil {
+			return nil, err
+		}
+	}
+	if len(next.Voters()) == 0 {
+		return nil, errors.New("no participant would be left; an ensemble needs one to vote")
+	}
+	return next, nil
+}
+
+// named returns the servers whose lines the change has. Nobody needs to join.
+func (c Change) named() (List, error) {
+	if c.Members != "" {
+		return ParseList(c.Members)
+	}
+	if c.Joining == "" {
+		return nil, nil
+	}
+	return ParseLines(strings.Split(c.Joining, ","))
+}
+
+// parseIDs returns the ids of a text with commas. ZooKeeper accepts any number, so there may be ids that no
+// server can have.
+func parseIDs(text string) ([]int64, error) {
+	var ids []int64
+	for _, field := range strings.Split(text, ",") {
+		if field = strings.TrimSpace(field); field == "" {
+			continue
+		}
+		id, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("leaving server %.80q: allowed are the ids of servers, with commas between them", field)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
