@@ -84,17 +84,20 @@ func TestReadFrameReaderError(t *testing.T) {
 func TestReadFrameAllocatesWhatArrives(t *testing.T) {
 	for _, arrives := range []int{0, 1, frameStep - 1, frameStep, frameStep + 1, 100_000, 1 << 20} {
 		input := append(AppendInt32(nil, 1<<30), make([]byte, arrives)...)
-		r := bytes.NewReader(input)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err := ReadFrame(r, nil, math.MaxInt32)
-		runtime.ReadMemStats(&after)
-		if !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Fatalf("%d bytes: %v, want %v", arrives, err, io.ErrUnexpectedEOF)
+		got := uint64(math.MaxUint64)
+		for range 5 { // the least counts: the runtime allocates now and then, too
+			r := bytes.NewReader(input)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := ReadFrame(r, nil, math.MaxInt32)
+			runtime.ReadMemStats(&after)
+			if !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Fatalf("%d bytes: %v, want %v", arrives, err, io.ErrUnexpectedEOF)
+			}
+			got = min(got, after.TotalAlloc-before.TotalAlloc)
 		}
 		// Each step doubles the last, so all of them together are less than four times the bytes.
-		got, limit := after.TotalAlloc-before.TotalAlloc, uint64(4*arrives+2*frameStep)
-		if got > limit {
+		if limit := uint64(4*arrives + 2*frameStep); got > limit {
 			t.Errorf("%d of 2^30 bytes arrived: allocated %d bytes, want at most %d", arrives, got, limit)
 		}
 	}
