@@ -1,6 +1,7 @@
 package rollcall_test
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"net/url"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"rollcall/backup"
+	"rollcall/znode"
 )
 
 // pages returns the text of every Markdown page of the tree by its path.
@@ -207,4 +211,31 @@ func comparisons(text string) (rows []string) {
 		}
 	}
 	return rows
+}
+
+// docs/upgrade.md has a row for each format of the log that this version knows, and for no other, and the version of backups.
+func TestUpgradePage(t *testing.T) {
+	page, err := os.ReadFile("docs/upgrade.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var formats []string
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \| .*\| version \d+ \|$`).FindAllStringSubmatch(string(page), -1) {
+		formats = append(formats, m[1])
+	}
+	var want []string
+	for n := range znode.FormatLevel {
+		want = append(want, fmt.Sprint(n+1))
+	}
+	if !slices.Equal(formats, want) {
+		t.Errorf("docs/upgrade.md has the formats %q, and this version knows %q", formats, want)
+	}
+	for _, row := range []string{
+		fmt.Sprintf("| An entry of the log | its format, 1 to %d |", znode.FormatLevel),
+		fmt.Sprintf("| A backup | %d, around a snapshot |", backup.Version),
+	} {
+		if !strings.Contains(string(page), row) {
+			t.Errorf("docs/upgrade.md lacks %q", row)
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 // floors lists the packages by floor, the lowest first. A package imports only packages of lower
 // floors.
 var floors = [][]string{
-	{"secretfile"},
+	{"secretfile", "roster"},
 	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl"},
 	{"zkdata", "sessiontracker", "znode", "tally", "logs", "logs/logtest"},
 	{"quorum/disk", "quorum/trust", "server/stream", "audit"},

@@ -37,22 +37,34 @@ func (h *HTTP) refuse(c class, r *http.Request) *Failure {
 		return &Failure{http.StatusForbidden, "requests from pages of another origin are refused"}
 	}
 	signedIn := h.who(r) != ""
+	needs := h.needs(r)
 	if c == reads && signedIn {
 		return nil
 	}
 	switch {
 	case !local(r.RemoteAddr) && c == reads:
-		return &Failure{http.StatusUnauthorized, "from another machine this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
+		return &Failure{http.StatusUnauthorized, "from another machine " + needs}
 	case !local(r.RemoteAddr):
 		return &Failure{http.StatusForbidden, "this is answered on the member's own machine alone: connect to a loopback address"}
 	case !h.known(r.Host):
 		return &Failure{http.StatusForbidden, "the Host header is none of this member's names; use its address or localhost"}
 	case c == changes && !signedIn:
-		return &Failure{http.StatusUnauthorized, "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
+		return &Failure{http.StatusUnauthorized, needs}
 	case c == changes && r.Method == http.MethodPost && !sendsJSON(r):
 		return &Failure{http.StatusUnsupportedMediaType, "the Content-Type of this request must be application/json"}
 	}
 	return nil
+}
+
+// needs says what is wrong with the credentials of a request that proves nothing.
+func (h *HTTP) needs(r *http.Request) string {
+	switch {
+	case h.cred == (credentials{alg: h.cred.alg}):
+		return "this needs credentials, and the member knows none: set admin.tokenFile or DigestAuthenticationProvider.superDigest, and start it again"
+	case len(r.Header.Values("Authorization")) > 0:
+		return "the credentials of this request are wrong: the member knows another token or password (admin.tokenFile, DigestAuthenticationProvider.superDigest), or the header is not Authorization: Bearer TOKEN, or digest super:PASSWORD"
+	}
+	return "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"
 }
 
 // local reports whether addr, a host:port, is on this machine's loopback interface.

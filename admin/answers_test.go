@@ -70,6 +70,10 @@ func example(e *endpoint) visit {
 		v.body = `{"path":"/a","data":"eA==","version":3}`
 	case api.NodeDelete:
 		v.body = `{"path":"/a"}`
+	case api.MembersChange:
+		v.body = `{"leaving":"3","version":"0x400000005"}`
+	case api.MembersLead:
+		v.body = `{"member":2}`
 	case api.LogLevel:
 		v.body = `{"level":"info"}`
 	}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -16,8 +17,6 @@ const (
 	maxBackups = 2
 	// backupTime is how long a backup may take: enough for 50 GiB at the default rate.
 	backupTime = time.Hour
-	// maxBackupRate is the highest rate that may be asked for, in MiB in a second.
-	maxBackupRate = 4096
 )
 
 // Copy is the state of a member at one index.
@@ -37,7 +36,7 @@ var backupEndpoint = endpoint{
 
 var backupParams = []string{"rate"}
 
-// v1Backup sends a backup. If it fails after the head, the answer ends without the end of a backup.
+// v1Backup sends a backup.
 func (h *HTTP) v1Backup(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(&endpoint{params: backupParams}, r, h.who(r))
 	rate := int64(q.number("rate")) << 20
@@ -48,27 +47,35 @@ func (h *HTTP) v1Backup(w http.ResponseWriter, r *http.Request) {
 		q.err.write(w, r)
 		return
 	}
+	if failed := h.sendCopy(w, r, rate); failed != nil {
+		failed.write(w, r)
+	}
+}
+
+// sendCopy sends a backup at a rate, in bytes in a second. It returns why there is none. If it fails later, the answer ends
+// without the end of a backup.
+func (h *HTTP) sendCopy(w http.ResponseWriter, r *http.Request, rate int64) *Failure {
 	select {
 	case h.backups <- struct{}{}:
 		defer func() { <-h.backups }()
 	default:
-		(&Failure{http.StatusServiceUnavailable, "other backups of this member are being made; try again when they are done"}).write(w, r)
-		return
+		return &Failure{http.StatusServiceUnavailable, "other backups of this member are being made; try again when they are done"}
 	}
 	c, err := h.ops.Copy(r.Context())
 	if err != nil {
-		failure(err).write(w, r)
-		return
+		return failure(err)
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+backup.Name(c.Head)+`"`)
+	w.Header().Set(lastZxid, fmt.Sprintf("0x%x", uint64(c.Head.Zxid)))
 	if r.Method == http.MethodHead {
-		return
+		return nil
 	}
 	if err := c.Send(r.Context(), w, rate); err != nil {
 		h.log.Warn("a backup was not finished", "index", c.Head.Index, "to", r.RemoteAddr, "err", err)
 		noteOutcome(w, &Failure{http.StatusInternalServerError, err.Error()})
 	}
+	return nil
 }
 
 // Send writes the backup to w at a rate, in bytes in a second.

@@ -24,35 +24,39 @@ type command struct {
 	// answer writes the fields of the answer, or returns why there are none. stats is filled in only
 	// if serving is set.
 	answer func(h *HTTP, j *pretty, s *Stats, query url.Values) (why string)
+	// own is what an endpoint has that does not answer as the others: its method, its time, and serve. Then answer is nil.
+	own *endpoint
 }
 
 // commands are all of them, by name. Their fields and the types of these are ZooKeeper's.
 var commands = []command{
-	{"configuration", []string{"conf", "config"}, reads, true, false, "what conf says", (*HTTP).configuration},
-	{"connection_stat_reset", []string{"crst"}, changes, true, false, "sets the counters of the connections to zero", (*HTTP).resetConnections},
-	{"connections", []string{"cons"}, reads, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*HTTP).connections},
-	{"dirs", nil, reads, true, false, "bytes of the log's files and of all others", (*HTTP).dirs},
-	{"dump", nil, reads, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*HTTP).dump},
-	{"environment", []string{"env", "envi"}, reads, false, false, "the environment of the process", (*HTTP).environment},
-	{"get_trace_mask", []string{"gtmk"}, reads, false, false, "the trace mask; nothing is traced", (*HTTP).traceMask},
-	{"hash", nil, reads, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*HTTP).hash},
-	{"initial_configuration", []string{"icfg"}, reads, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*HTTP).initialConfiguration},
-	{"is_read_only", []string{"isro"}, reads, true, false, "whether this member serves in read-only mode", (*HTTP).readOnly},
-	{"leader", []string{"lead"}, reads, true, false, "whether this member leads, and which one does", (*HTTP).leader},
-	{"monitor", []string{"mntr"}, reads, true, false, "all metrics, without the zk_ of mntr", (*HTTP).monitor},
-	{"observer_connection_stat_reset", []string{"orst"}, changes, true, false, "nothing: there are no observers", (*HTTP).nothing},
-	{"observers", []string{"obsr"}, reads, true, false, "an empty list: there are no observers", (*HTTP).observers},
-	{"ruok", nil, open, true, false, "no error, if this member serves clients", (*HTTP).nothing},
-	{"server_stats", []string{"srvr"}, reads, true, false, "what srvr says", (*HTTP).serverStats},
-	{"set_trace_mask", []string{"stmk"}, changes, false, false, "sets the trace mask to the parameter traceMask", (*HTTP).setTraceMask},
-	{"stat_reset", []string{"srst"}, changes, true, false, "sets the counters of the member to zero", (*HTTP).resetStats},
-	{"stats", []string{"stat"}, reads, true, true, "what stat says", (*HTTP).stats},
-	{"system_properties", []string{"sysp"}, reads, false, false, "those of Java's properties that mean something here", (*HTTP).systemProperties},
-	{"voting_view", nil, reads, true, false, "the server list", (*HTTP).votingView},
-	{"watch_summary", []string{"wchs"}, reads, true, false, "how many watches this member's connections have", (*HTTP).watchSummary},
-	{"watches", []string{"wchc"}, reads, true, true, "their paths, by session", (*HTTP).watches},
-	{"watches_by_path", []string{"wchp"}, reads, true, true, "their sessions, by path", (*HTTP).watchesByPath},
-	{"zabstate", nil, reads, false, false, "this member's addresses, and whether it takes part in an election", (*HTTP).zabState},
+	{"configuration", []string{"conf", "config"}, reads, true, false, "what conf says", (*HTTP).configuration, nil},
+	{"connection_stat_reset", []string{"crst"}, changes, true, false, "sets the counters of the connections to zero", (*HTTP).resetConnections, nil},
+	{"connections", []string{"cons"}, reads, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*HTTP).connections, nil},
+	{"dirs", nil, reads, true, false, "bytes of the log's files and of all others", (*HTTP).dirs, nil},
+	{"dump", nil, reads, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*HTTP).dump, nil},
+	{"environment", []string{"env", "envi"}, reads, false, false, "the environment of the process", (*HTTP).environment, nil},
+	{"get_trace_mask", []string{"gtmk"}, reads, false, false, "the trace mask; nothing is traced", (*HTTP).traceMask, nil},
+	{"hash", nil, reads, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*HTTP).hash, nil},
+	{"initial_configuration", []string{"icfg"}, reads, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*HTTP).initialConfiguration, nil},
+	{"is_read_only", []string{"isro"}, reads, true, false, "whether this member serves in read-only mode", (*HTTP).readOnly, nil},
+	{"leader", []string{"lead"}, reads, true, false, "whether this member leads, and which one does", (*HTTP).leader, nil},
+	{"monitor", []string{"mntr"}, reads, true, false, "all metrics, without the zk_ of mntr", (*HTTP).monitor, nil},
+	{"observer_connection_stat_reset", []string{"orst"}, changes, true, false, "nothing: this member keeps no counters of its own for observers", (*HTTP).nothing, nil},
+	{"observers", []string{"obsr"}, reads, true, false, "on a leader, the observers of the server list, and how many members without a vote have caught up", (*HTTP).observers, nil},
+	{"restore", []string{"rest"}, reads, false, false, "501: a member that serves is not given another state; the text says what to do instead", nil, &restoreCommand},
+	{"ruok", nil, open, true, false, "no error, if this member serves clients", (*HTTP).nothing, nil},
+	{"server_stats", []string{"srvr"}, reads, true, false, "what srvr says", (*HTTP).serverStats, nil},
+	{"set_trace_mask", []string{"stmk"}, changes, false, false, "sets the trace mask to the parameter traceMask", (*HTTP).setTraceMask, nil},
+	{"snapshot", []string{"snap"}, changes, false, false, "a backup, as `/v1/backup` sends it, at most one in `admin.rateLimiterIntervalInMS`", nil, &snapshotCommand},
+	{"stat_reset", []string{"srst"}, changes, true, false, "sets the counters of the member to zero", (*HTTP).resetStats, nil},
+	{"stats", []string{"stat"}, reads, true, true, "what stat says", (*HTTP).stats, nil},
+	{"system_properties", []string{"sysp"}, reads, false, false, "those of Java's properties that mean something here", (*HTTP).systemProperties, nil},
+	{"voting_view", nil, reads, true, false, "the servers of the list that vote", (*HTTP).votingView, nil},
+	{"watch_summary", []string{"wchs"}, reads, true, false, "how many watches this member's connections have", (*HTTP).watchSummary, nil},
+	{"watches", []string{"wchc"}, reads, true, true, "their paths, by session", (*HTTP).watches, nil},
+	{"watches_by_path", []string{"wchp"}, reads, true, true, "their sessions, by path", (*HTTP).watchesByPath, nil},
+	{"zabstate", nil, reads, false, false, "this member's addresses, and whether it takes part in an election", (*HTTP).zabState, nil},
 }
 
 // list shows the commands as links, as ZooKeeper does.
@@ -217,9 +221,20 @@ func (h *HTTP) monitor(j *pretty, s *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) observers(j *pretty, _ *Stats, _ url.Values) string {
-	j.field("synced_observers", 0)
-	j.values("observers", func() {})
+// observers lists the observers on a leader. Elsewhere the list is empty, as with ZooKeeper.
+func (h *HTTP) observers(j *pretty, s *Stats, _ url.Values) string {
+	j.field("synced_observers", s.SyncedObservers)
+	j.values("observers", func() {
+		for _, peer := range h.source.Ensemble().Peers {
+			if s.Role == "leader" && peer.Observer {
+				j.item()
+				j.object(func() {
+					j.field("remote_socket_address", peer.Quorum)
+					j.field("sid", peer.ID)
+				})
+			}
+		}
+	})
 	return ""
 }
 
@@ -241,6 +256,9 @@ func (h *HTTP) leader(j *pretty, s *Stats, _ url.Values) string {
 func (h *HTTP) votingView(j *pretty, _ *Stats, _ url.Values) string {
 	j.fields("current_config", func() {
 		for _, peer := range h.source.Ensemble().Peers {
+			if peer.Observer {
+				continue
+			}
 			j.fields(strconv.FormatUint(uint64(peer.ID), 10), func() {
 				j.values("server_addresses", func() { j.item(); j.value(peer.Quorum) })
 				j.values("election_addresses", func() { j.item(); j.value(peer.Election) })
@@ -254,8 +272,10 @@ func (h *HTTP) votingView(j *pretty, _ *Stats, _ url.Values) string {
 
 func (h *HTTP) zabState(j *pretty, _ *Stats, _ url.Values) string {
 	e, health := h.source.Ensemble(), h.source.Health()
+	voting := false
 	for _, peer := range e.Peers {
 		if peer.ID == e.Self {
+			voting = !peer.Observer
 			j.field("myid", e.Self)
 			j.field("is_leader", health.Role == "leader")
 			j.fields("quorum_address", func() { j.address(peer.Quorum) })
@@ -263,7 +283,7 @@ func (h *HTTP) zabState(j *pretty, _ *Stats, _ url.Values) string {
 			j.field("client_address", peer.Client)
 		}
 	}
-	j.field("voting", len(e.Peers) > 0)
+	j.field("voting", voting)
 	state := ""
 	if len(e.Peers) > 0 {
 		var zxid int64

@@ -66,7 +66,7 @@ func endpoints(commandURL string) []endpoint {
 		{method: "GET", path: "/livez", class: open, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: (*HTTP).livez},
 		{method: "GET", path: "/readyz", class: open, help: "200 if clients are served here; 503 with the reason if not", serve: (*HTTP).readyz},
 	}
-	all = slices.Concat(all, consolePages, []endpoint{metricsEndpoint}, v1, nodeEndpoints, logEndpoints, []endpoint{drainEndpoint, backupEndpoint}, profiles)
+	all = slices.Concat(all, consolePages, []endpoint{metricsEndpoint}, v1, membersEndpoints, nodeEndpoints, logEndpoints, []endpoint{drainEndpoint, backupEndpoint}, profiles)
 	for i := range commands {
 		c := &commands[i]
 		serve := func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.command(w, r, c) }
@@ -75,6 +75,9 @@ func endpoints(commandURL string) []endpoint {
 			method, action = http.MethodPost, c.name
 		}
 		e := endpoint{method: method, action: action, path: commandURL + "/" + c.name, class: c.class, long: c.long, help: c.help, serve: serve}
+		if c.own != nil {
+			e.method, e.lasts, e.serve = c.own.method, c.own.lasts, c.own.serve
+		}
 		all = append(all, e)
 		for _, name := range c.aliases {
 			e.path, e.alias = commandURL+"/"+name, true

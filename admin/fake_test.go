@@ -34,8 +34,14 @@ func (f *fakeSource) Ensemble() Ensemble {
 	if f.role == "standalone" {
 		return Ensemble{Self: 1, Leader: 1}
 	}
-	return Ensemble{Self: 1, Leader: 2, Peers: []Peer{
-		{ID: 1, Quorum: "a:2888", Election: "a:3888", Client: "0.0.0.0:2181"}, {ID: 2, Quorum: "b:2888", Election: "b:3888"},
+	self := uint32(1)
+	if f.role == "observer" {
+		self = 3
+	}
+	return Ensemble{Self: self, Leader: 2, Peers: []Peer{
+		{ID: 1, Quorum: "a:2888", Election: "a:3888", Client: "0.0.0.0:2181"},
+		{ID: 2, Quorum: "b:2888", Election: "b:3888"},
+		{ID: 3, Quorum: "c:2888", Election: "c:3888", Observer: true},
 	}}
 }
 
@@ -50,7 +56,7 @@ func (f *fakeSource) Stats() Stats {
 		},
 		Responses: tally.Spread{Last: -1, Min: -1, Max: -1}, Proposals: tally.Spread{Last: 48, Min: 36, Max: 88},
 		Ephemerals: 3, DataSize: 44, Sessions: 2, Watches: 5, WatchedPaths: 2, Watching: 2, DataWatches: 3, Voters: 3,
-		Learners: 2, Synced: 1, Leading: time.Minute,
+		Learners: 3, Synced: 1, SyncedObservers: 1, Leading: time.Minute,
 	}
 }
 

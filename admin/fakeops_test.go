@@ -2,12 +2,15 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"time"
 
+	"rollcall/api"
 	"rollcall/backup"
 	"rollcall/jute"
+	"rollcall/roster"
 	"rollcall/tally"
 	"rollcall/view"
 	"rollcall/znode"
@@ -30,8 +33,10 @@ type fakeOps struct {
 	node     NodeQuery
 	change   NodeChange
 	next     view.Cursor
-	handOver time.Duration                  // how long a drain tries to
-	err      error                          // of all questions
+	handOver time.Duration // how long a drain tries to
+	err      error         // of all questions
+	servers  view.Members
+	changed  MembersChange                  // of the last change of members
 	state    func(io.Writer) (int64, error) // writes the state of a copy; nil: it is some text
 
 	asked   string // method
@@ -43,6 +48,12 @@ type fakeOps struct {
 	by      string // of the last kill
 	address string
 	before  uint64
+}
+
+// testList is the list of the fake ensemble. Member 3 is not in it.
+var testList = roster.List{
+	{ID: 1, Host: "a", QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181},
+	{ID: 2, Host: "b", QuorumPort: 2888, ElectionPort: 3888, Observer: true},
 }
 
 var silentThree = []view.Silence{{Member: 3, Reason: view.Down, Detail: "connection refused"}}
@@ -88,6 +99,18 @@ func newFakeOps() *fakeOps {
 			Data: []byte("é\x00"), Children: []string{"a", "é"}, More: true,
 			ACL:  []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}, {Perms: jute.PermRead | 64, ID: jute.ID{Scheme: []byte("ip"), ID: []byte("10.0.0.0/8")}}},
 			Stat: jute.Stat{Czxid: 0x400000001, Mzxid: 0x400000002, Pzxid: 0x400000003, Ctime: began.UnixMilli(), Mtime: began.UnixMilli() + 5, Version: 1, Cversion: 2, Aversion: 3, EphemeralOwner: 5, DataLength: 3, NumChildren: 9},
+		},
+		servers: view.Members{
+			Ensemble: view.Ensemble{
+				ID: "ab12", Version: 0x400000005, List: testList,
+				Configured: []view.Configured{{Member: 1, Election: "a:3888", Voter: true}, {Member: 2, Election: "b:3888", Voter: true}, {Member: 3, Election: "c:3888"}},
+			},
+			Leader: 1, Committed: 91, Known: true, Silent: silentThree,
+			Servers: []view.Server{
+				{Member: 1, Listed: testList[0], Election: "a:3888", Configured: "a:3888", Voter: true, Needed: true, State: api.Leading, Answered: true, Applied: 90, Lag: 1},
+				{Member: 2, Listed: testList[1], Election: "b:3888", Voter: true, State: api.Observing, Answered: true, Applied: 91, Drained: true},
+				{Member: 3, Election: "c:3888", State: api.Silent, Detail: "down: connection refused"},
+			},
 		},
 		buckets: view.Buckets{
 			Leader: 2, Tick: 2 * time.Second, At: began, Buckets: []view.Bucket{{Due: -5 * time.Millisecond, Sessions: 3}, {Due: 1995 * time.Millisecond, Sessions: 40}},
@@ -215,7 +238,7 @@ func (f *fakeOps) Copy(context.Context) (Copy, error) {
 	if f.err != nil {
 		return Copy{}, f.err
 	}
-	c := Copy{Head: backup.Head{Index: 7, Time: began}, WriteTo: f.state}
+	c := Copy{Head: backup.Head{Index: 7, Zxid: 0x500000009, Time: began}, WriteTo: f.state}
 	if c.WriteTo == nil {
 		c.WriteTo = func(w io.Writer) (int64, error) {
 			n, err := io.WriteString(w, "the state")
@@ -223,6 +246,21 @@ func (f *fakeOps) Copy(context.Context) (Copy, error) {
 		}
 	}
 	return c, nil
+}
+
+func (f *fakeOps) Members(context.Context) (view.Members, error) {
+	f.asked = "members"
+	return f.servers, f.err
+}
+
+func (f *fakeOps) ChangeMembers(_ context.Context, c MembersChange) (MembersChanged, error) {
+	f.asked, f.changed = "change members", c
+	return MembersChanged{Version: 0x400000006, List: testList}, f.err
+}
+
+func (f *fakeOps) Lead(_ context.Context, member uint32) error {
+	f.asked = fmt.Sprintf("lead %d", member)
+	return f.err
 }
 
 func (f *fakeOps) KillSession(_ context.Context, id jute.SessionID, by string) error {

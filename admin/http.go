@@ -65,6 +65,9 @@ type HTTPSettings struct {
 	// BareMetrics leaves out the metrics of the Go runtime and of the process.
 	BareMetrics bool
 	TokenFile   string // file with the token of administrators; "": there is none
+	NoSnapshots bool   // ZooKeeper's command snapshot is refused
+	// SnapshotInterval is in how long a time the member sends one snapshot; default DefaultSnapshotInterval.
+	SnapshotInterval time.Duration
 }
 
 // HTTPConfig configures an HTTP. A field without a default is required.
@@ -86,23 +89,25 @@ type HTTPConfig struct {
 // HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent
 // use.
 type HTTP struct {
-	cfg      HTTPConfig
-	words    *Words
-	source   Source
-	ops      Operations
-	audit    audit
-	log      *slog.Logger
-	handler  http.Handler
-	metrics  http.Handler // of /metrics
-	console  *console.Console
-	cred     credentials
-	names    []string      // lower case
-	streams  *streams      // of events
-	long     chan struct{} // has room for maxLong: the long answers that are under way
-	pages    chan struct{} // has room for maxPages: the same for those under /v1/
-	own      chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
-	backups  chan struct{} // has room for maxBackups: the backups that are under way
-	stopping atomic.Bool
+	cfg     HTTPConfig
+	words   *Words
+	source  Source
+	ops     Operations
+	audit   audit
+	log     *slog.Logger
+	handler http.Handler
+	metrics http.Handler // of /metrics
+	console *console.Console
+	cred    credentials
+	names   []string      // lower case
+	streams *streams      // of events
+	long    chan struct{} // has room for maxLong: the long answers that are under way
+	pages   chan struct{} // has room for maxPages: the same for those under /v1/
+	own     chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
+	backups chan struct{} // has room for maxBackups: the backups that are under way
+	// snapshots has room for the last snapshot until its interval is over.
+	snapshots chan struct{}
+	stopping  atomic.Bool
 }
 
 // Defaults of HTTPSettings, which are ZooKeeper's.
@@ -118,13 +123,14 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}
 	cfg.CommandURL = cmp.Or(cfg.CommandURL, DefaultCommandURL)
 	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout)
+	cfg.SnapshotInterval = cmp.Or(cfg.SnapshotInterval, DefaultSnapshotInterval)
 	if err := CheckCommandURL(cfg.CommandURL); err != nil {
 		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
 	}
 	h := &HTTP{
 		cfg: cfg, words: cfg.Words, source: cfg.Source, ops: cfg.Operations, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		streams: newStreams(cfg.Operations), long: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), own: make(chan struct{}, maxPages),
-		backups: make(chan struct{}, maxBackups),
+		backups: make(chan struct{}, maxBackups), snapshots: make(chan struct{}, 1),
 	}
 	h.audit.log, h.audit.acts = cmp.Or(cfg.Audit, h.log), cfg.Acts
 	h.cred.superDigest, h.cred.alg = cfg.SuperDigest, cfg.Digest

@@ -82,9 +82,9 @@ var table = []metric{
 	{name: "quorum_size", who: ensemble, help: "voting members of the server list", value: func(s *Stats) float64 { return float64(s.Voters) }},
 	{name: "learners", who: leaders, help: "other members that are connected and answer", value: func(s *Stats) float64 { return float64(s.Learners) }},
 	{name: "followers", who: leaders, help: "the same, under its name before 3.6", value: func(s *Stats) float64 { return float64(s.Learners) }},
-	{name: "synced_followers", who: leaders, help: "those of them that have applied everything that was committed when they connected", value: func(s *Stats) float64 { return float64(s.Synced) }},
+	{name: "synced_followers", who: leaders, help: "those of them that vote and have applied everything that was committed when they connected", value: func(s *Stats) float64 { return float64(s.Synced) }},
 	{name: "synced_non_voting_followers", who: leaders, help: "always 0: there are none", value: none},
-	{name: "synced_observers", who: ensemble, help: "always 0: there are none", value: none},
+	{name: "synced_observers", who: ensemble, help: "on a leader, other members without a vote, such as observers, that have applied everything that was committed when they connected; elsewhere 0", value: func(s *Stats) float64 { return float64(s.SyncedObservers) }},
 	{name: "pending_syncs", who: leaders, help: "sync requests that wait for proof that this member leads", value: func(s *Stats) float64 { return float64(s.Syncs) }},
 	{name: "leader_uptime", unit: "ms", who: leaders, help: "since this term opened", value: func(s *Stats) float64 { return ms(s.Leading) }},
 	{name: "clock_difference", unit: "ms", who: leaders, help: "greatest difference between this member's clock and that of another connected member; not in ZooKeeper", value: func(s *Stats) float64 { return ms(s.Apart) }},
@@ -149,6 +149,8 @@ func (w *Words) monitor(s *Stats, text, number func(name, value string)) {
 		text("peer_state", "leading - broadcast")
 	case "follower":
 		text("peer_state", "following - broadcast")
+	case "observer":
+		text("peer_state", "observing - broadcast")
 	}
 	s.Files, s.MaxFiles = files()
 	for i := range table {

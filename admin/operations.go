@@ -27,6 +27,14 @@ type Operations interface {
 	Buckets(ctx context.Context) (view.Buckets, error)
 	Removals(ctx context.Context, path string, p view.Page) (view.Answer[view.Removal], error)
 
+	// Members returns the servers of the ensemble, with what each of them says of itself.
+	Members(ctx context.Context) (view.Members, error)
+	// ChangeMembers changes the list of servers through the log, and returns the list after that when the leader has
+	// applied it or ctx ends. Raft's configuration follows the list. The error is a *Failure.
+	ChangeMembers(ctx context.Context, c MembersChange) (MembersChanged, error)
+	// Lead hands leadership over to a member, and returns when that one leads or ctx ends. The error is a *Failure.
+	Lead(ctx context.Context, member uint32) error
+
 	// Node returns what the caller of q may see of a node. It reads this member's state, which may lag behind
 	// the leader's. The error is a *Failure.
 	Node(q NodeQuery) (Node, error)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"iter"
 	"time"
 
@@ -49,7 +50,7 @@ type Source interface {
 
 // Stats holds the metrics of one member.
 type Stats struct {
-	Role string        // "leader", "follower", "standalone", api.ReadOnly; "": not serving
+	Role string        // "leader", "follower", "observer", "standalone", api.ReadOnly; "": not serving
 	Up   time.Duration // since its start
 
 	Exposed  string // as in Health
@@ -84,7 +85,7 @@ type Stats struct {
 	WatchedPaths    int   // these three without watches on children alone
 	Watching        int   // connections
 	DataWatches     int
-	Voters          int           // members of the ensemble
+	Voters          int           // members of the ensemble that vote
 	Writes          tally.Summary // how long log writes took until they were on disk
 	SlowWrites      uint64        // those that took a second or more
 	Snapshots       tally.Summary
@@ -97,7 +98,8 @@ type Stats struct {
 	Held            bool          // this leader removes no TTL nodes or containers, because its clock is wrong
 	Proposals       tally.Spread  // bytes of transactions in this term
 	Learners        int           // this and the rest only on a leader
-	Synced          int
+	Synced          int           // voters
+	SyncedObservers int           // members without a vote
 	Syncs           int
 	Leading         time.Duration
 	Apart           time.Duration // the greatest difference to another member's clock
@@ -110,6 +112,7 @@ type Health struct {
 	Stalled   string // why this member must not serve at the moment: its disk or apply hangs
 	Damage    string // why it no longer serves: its state is damaged
 	Disputed  string // why it does not serve for now: its state differs from the leader's, and no majority says who is right
+	Removed   int64  // the version of the list that does not have this member any more; 0: it has
 	Joining   bool   // it catches up and takes part in no election
 	Drained   bool   // it takes no more clients, because an operator has drained it or it is stopping
 	HasLeader bool   // this member knows a leader
@@ -140,6 +143,8 @@ func (h Health) Text() (text string, serves bool) {
 		return h.Stalled, false
 	case h.Drained:
 		return "this member takes no more clients: it is stopping, or drained until its next start", false
+	case h.Removed != 0:
+		return fmt.Sprintf("this member was removed from the ensemble (the list of version 0x%x): stop it, or add it again", uint64(h.Removed)), false
 	case h.Joining:
 		return "this member is joining the ensemble and has not caught up yet", false
 	case h.Role == api.ReadOnly:
@@ -160,6 +165,7 @@ type Ensemble struct {
 type Peer struct {
 	ID                       uint32
 	Quorum, Election, Client string // Client is "" if the list does not name it
+	Observer                 bool   // it does not vote
 }
 
 // Line is one line of the answer to conf.

@@ -51,6 +51,12 @@ func TestV1Answers(t *testing.T) {
 		{"removals?path=/old", `{"path":"/old","removed":"2026-11-20T02:43:20Z","zxid":"0x4000000a1","cause":"session ended","session":"0x77","address":"10.0.0.3:1","member":3,"end":null},
 			{"path":"/ttl","removed":"2026-11-20T02:43:20Z","zxid":"0x4000000a0","cause":"ttl","session":"","address":"","member":0,"end":null},
 			{"path":"/container","removed":"2026-11-20T02:43:20Z","zxid":"0x40000009f","cause":"container","session":"","address":"","member":0,"end":null}],"next":"","silent":[{"member":3,`},
+		{"members", `{"ensemble":"ab12","version":"0x400000005","leader":1,"committed":91,"settled":false,"items":[
+			{"member":1,"server":"server.1=a:2888:3888:participant;0.0.0.0:2181","quorum":"a:2888","election":"a:3888","clients":"0.0.0.0:2181","configured":"a:3888","role":"participant","voter":true,
+			"state":"leader","applied":90,"lag":1,"needed":true,"drained":false,"detail":""},
+			{"member":2,"server":"server.2=b:2888:3888:observer","quorum":"b:2888","election":"b:3888","clients":"","configured":"","role":"observer","voter":true,"state":"observer","applied":91,"lag":0,"needed":false,"drained":true,"detail":""},
+			{"member":3,"server":"","quorum":"","election":"c:3888","clients":"","configured":"","role":"","voter":false,"state":"silent","applied":0,"lag":null,"needed":false,"drained":false,"detail":"down: connection refused"}],
+			"silent":[{"member":3,"reason":"down","detail":"connection refused"}]}`},
 		{"ends?session=0x9", `{"items":[],"next":"","silent":[]}`},
 		{"config", `{"items":[{"key":"tickTime","value":"100","default":"3000","from":"zoo.cfg:1","state":"dangerous","warning":"short"}],"next":"","silent":[]}`},
 	} {
@@ -277,7 +283,7 @@ func TestV1WhoAmI(t *testing.T) {
 		{visit{}, `{"member":1,"administrator":"","changes":false,"why":"this needs credentials:`},
 		{visit{header: signedIn}, `{"member":1,"administrator":"super","changes":true,"why":""}`},
 		{visit{header: token}, `{"member":1,"administrator":"token","changes":true,"why":""}`},
-		{visit{header: []string{"Authorization", "Bearer wrong"}}, `"administrator":"","changes":false,"why":"this needs credentials:`},
+		{visit{header: []string{"Authorization", "Bearer wrong"}}, `"administrator":"","changes":false,"why":"the credentials of this request are wrong:`},
 		{visit{header: token, from: "10.0.0.9:5"}, `"administrator":"token","changes":false,"why":"this is answered on the member's own machine alone`},
 		{visit{header: token, host: "evil.example:8080"}, `"administrator":"token","changes":false,"why":"the Host header`},
 	} {

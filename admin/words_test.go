@@ -166,7 +166,7 @@ func TestAnswerEndsEarly(t *testing.T) {
 // once.
 func TestMntr(t *testing.T) {
 	line := regexp.MustCompile(`^zk_(\w+)\t(.+)$`)
-	for role, state := range map[string]string{"leader": "leading - broadcast", "follower": "following - broadcast", "standalone": ""} {
+	for role, state := range map[string]string{"leader": "leading - broadcast", "follower": "following - broadcast", "observer": "observing - broadcast", "standalone": ""} {
 		w, _ := newTestWords(t, role, "mntr")
 		text := w.ask(t, "mntr")
 		values := map[string]string{}
@@ -191,11 +191,11 @@ func TestMntr(t *testing.T) {
 			want[name] = ""
 		}
 		if role != "standalone" {
-			want["quorum_size"], want["synced_observers"] = "3", "0"
+			want["quorum_size"], want["synced_observers"] = "3", "1"
 		}
 		if role == "leader" {
 			maps.Copy(want, map[string]string{
-				"learners": "2", "followers": "2", "synced_followers": "1", "pending_syncs": "0", "leader_uptime": "60000", "last_proposal_size": "48",
+				"learners": "3", "followers": "3", "synced_followers": "1", "pending_syncs": "0", "leader_uptime": "60000", "last_proposal_size": "48",
 			})
 		}
 		for name, value := range want {

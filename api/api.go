@@ -1,6 +1,6 @@
 // Package api is what members answer over HTTP under /v1/: the JSON, and a Client that asks for it.
 //
-//   - Caller, Member, Session, OneSession, Connection, Ephemeral, Watch, Owner, End, Removal, Buckets, Setting, Node: what the answers
+//   - Caller, Member, Members, Server, Session, OneSession, Connection, Ephemeral, Watch, Owner, End, Removal, Buckets, Setting, Node: what the answers
 //     consist of.
 //   - List: a page of them, the cursor of the next page, and the members that did not answer.
 //   - Client: asks a member, and reads lists page by page.
@@ -40,7 +40,7 @@ const ReadOnly = "read-only"
 // Member is the status of a member.
 type Member struct {
 	Member      uint32     `json:"member"`         // its id
-	Role        string     `json:"role"`           // "leader", "follower", "standalone", or "read-only": it knows no leader, and serves clients that ask for that; "": it serves no client
+	Role        string     `json:"role"`           // "leader", "follower", "observer", "standalone", or "read-only": it knows no leader, and serves clients that ask for that; "": it serves no client
 	Leader      uint32     `json:"leader"`         // the member that it takes for the leader; 0: none
 	Term        uint64     `json:"term"`           // raft's
 	Clients     string     `json:"clients"`        // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
@@ -68,6 +68,74 @@ type Member struct {
 	NoMemory    bool       `json:"no_memory"`      // it is short of memory, and refuses its clients' writes that add data
 	Stalled     string     `json:"stalled"`        // why its disk or apply is taken to hang; "": it does not
 	Damaged     string     `json:"damaged"`        // why its state is taken to be damaged; "": it is not
+}
+
+// These are the states of a server.
+const (
+	Leading    = "leader"
+	Following  = "follower"
+	Observing  = "observer"
+	CatchingUp = "catching up" // raft's configuration has it, and it copies the log
+	Waiting    = "joining"     // the list has it, and raft's configuration does not yet
+	Leaving    = "leaving"     // raft's configuration has it, and the list does not any more
+	Removed    = "removed"     // neither has it; only the member that answers can say that of itself
+	Silent     = "silent"      // it does not answer
+	Idle       = "not serving" // it answers, and serves no client; its detail says why, if that is known
+)
+
+// Members is the list of the ensemble's servers, and what each of them does.
+type Members struct {
+	Ensemble  string    `json:"ensemble"`  // the ensemble's id, in hexadecimal digits; "": this member does not know it yet
+	Version   string    `json:"version"`   // "0x…", of the list: the zxid of the change that set it
+	Leader    uint32    `json:"leader"`    // the member that leads; 0: this member knows none
+	Committed *uint64   `json:"committed"` // index of the last log entry that the leader knows to be committed; null: the leader did not answer
+	Settled   bool      `json:"settled"`   // raft's configuration is as the list says, for all servers that answer
+	Items     []Server  `json:"items"`     // the servers of the list and of raft's configuration, by id
+	Silent    []Silence `json:"silent"`    // the members that did not answer, by id
+}
+
+// Server is a server of the ensemble.
+type Server struct {
+	Member     uint32  `json:"member"`     // its id
+	Server     string  `json:"server"`     // its line in the list, such as "server.1=zoo1:2888:3888:participant;0.0.0.0:2181"; "": the list does not have it
+	Quorum     string  `json:"quorum"`     // host:port of its port for members, by the list
+	Election   string  `json:"election"`   // host:port of its port for the log, by the list, or else by raft's configuration
+	Clients    string  `json:"clients"`    // host:port of its port for clients, by the list; "": the list does not say
+	Configured string  `json:"configured"` // host:port of its port for the log in raft's configuration; "": that does not have it
+	Role       string  `json:"role"`       // in the list, "participant" or "observer"; "": the list does not have it
+	Voter      bool    `json:"voter"`      // it has a vote in raft's configuration
+	State      string  `json:"state"`      // "leader", "follower", "observer", "standalone", "read-only", "catching up", "joining", "leaving", "removed", "silent" or "not serving"
+	Applied    uint64  `json:"applied"`    // index of the last log entry applied; 0: it did not answer
+	Lag        *uint64 `json:"lag"`        // log entries that the leader knows to be committed and that are not applied here; null: it or the leader did not answer
+	Needed     bool    `json:"needed"`     // without it no majority of the voters would be alive
+	Drained    bool    `json:"drained"`    // it takes no more clients, because an operator has drained it or it is stopping
+	Detail     string  `json:"detail"`     // why it is silent, or why it serves nobody, if that is known
+}
+
+// MembersChange asks for a change of the list of servers. Either members has the whole new list, or joining and
+// leaving say what changes.
+type MembersChange struct {
+	Joining string `json:"joining"` // lines server.N=…, separated by commas, of servers to add or to change; left out: none
+	Leaving string `json:"leaving"` // ids of servers to remove, separated by commas; left out: none
+	Members string `json:"members"` // the lines server.N=… of all servers, separated by commas or newlines; left out: joining and leaving count
+	Version string `json:"version"` // "0x…", that the list must have; left out: any
+	Force   bool   `json:"force"`   // also make a change that leaves too few servers alive for a majority, or one voter; left out: refuse it
+}
+
+// MembersChanged says that the list of servers was changed. Raft's configuration follows it.
+type MembersChanged struct {
+	Version string   `json:"version"` // "0x…", of the list now
+	Servers []string `json:"servers"` // the lines server.N=… of the list now, by id
+}
+
+// MembersLead asks for another leader.
+type MembersLead struct {
+	Member uint32 `json:"member"` // that is to lead
+}
+
+// MembersLed says which member leads.
+type MembersLed struct {
+	Leader uint32 `json:"leader"` // the member that leads now
 }
 
 // Session is a session with what all members together know of it.

@@ -89,6 +89,10 @@ schedules() {
     tests -run '^TestSchedules$' ./integration | quiet
 }
 
+# changes plays schedules in which members come and go. ROLLCALL_SCHEDULES sets their number; the default is the
+# test's.
+changes() { tests -run '^TestChangingSchedules$' ./integration | quiet; }
+
 # drills runs whole ensembles with faults inside the test process. ROLLCALL_SCHEDULES sets the number of
 # schedules; the default is the test's. race-drills does the same, and the cases, under the race
 # detector. It always plays 20 schedules, because each takes seven times as long. make proof runs only
@@ -182,7 +186,7 @@ lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }
 
 [ $# -gt 0 ] || set -- unit cases schedules sequences clients few-kills
-[ "$*" != proof ] || set -- race benches race-drills more-clients kills moves trials hostile console packages deploy differential builds lint mutants fuzz
+[ "$*" != proof ] || set -- race benches race-drills changes more-clients kills moves trials hostile console packages deploy differential builds lint mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

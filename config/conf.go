@@ -14,6 +14,7 @@ type Running struct {
 	ID                uint32 // this and the rest only in an ensemble
 	ElectionPort      int    // server.N's third field
 	QuorumPort        int    // its second
+	Observer          bool   // it does not vote
 	Ensemble          string // the text of /zookeeper/config; "": standalone
 }
 
@@ -48,7 +49,7 @@ var confLines = []confLine{
 	{name: "electionAlg", ensemble: true},
 	{name: "electionPort", value: func(r *Running) string { return strconv.Itoa(r.ElectionPort) }, ensemble: true},
 	{name: "quorumPort", value: func(r *Running) string { return strconv.Itoa(r.QuorumPort) }, ensemble: true},
-	{name: "peerType", value: func(*Running) string { return "0" }, ensemble: true}, // participant
+	{name: "peerType", value: func(r *Running) string { return map[bool]string{false: "0", true: "1"}[r.Observer] }, ensemble: true},
 }
 
 // Conf returns what conf shows of a member, line by line. s are its settings, with every default filled

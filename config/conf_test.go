@@ -26,6 +26,8 @@ func TestConf(t *testing.T) {
 	}{
 		{"ensemble", "server.1=a:2888:3888:participant\nversion=0", 60, first + "maxClientCnxns=60" + second +
 			"serverId=3 initLimit=10 syncLimit=5 electionAlg=3 electionPort=3888 quorumPort=2888 peerType=0"},
+		{"observer", "server.3=a:2888:3888:observer\nversion=0", 60, first + "maxClientCnxns=60" + second +
+			"serverId=3 initLimit=10 syncLimit=5 electionAlg=3 electionPort=3888 quorumPort=2888 peerType=1"},
 		{"standalone", "", 60, first + "maxClientCnxns=60" + second + "serverId=0"},
 		{"no limit", "", -1, first + "maxClientCnxns=0" + second + "serverId=0"},
 	} {
@@ -33,7 +35,7 @@ func TestConf(t *testing.T) {
 			s.Limits.MaxClientConns = tt.conns
 			var lines []string
 			for _, line := range Conf(s, Running{
-				ClientPort: 2181, SecurePort: 2281, DataSize: 510, LogSize: 1000, ID: 3, ElectionPort: 3888, QuorumPort: 2888, Ensemble: tt.ensemble,
+				ClientPort: 2181, SecurePort: 2281, DataSize: 510, LogSize: 1000, ID: 3, ElectionPort: 3888, QuorumPort: 2888, Ensemble: tt.ensemble, Observer: tt.name == "observer",
 			}) {
 				lines = append(lines, fmt.Sprintf("%s=%s", line.Name, line.Value))
 			}

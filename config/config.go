@@ -15,7 +15,6 @@ package config
 
 import (
 	"net"
-	"strings"
 	"time"
 
 	"rollcall/admin"
@@ -26,6 +25,7 @@ import (
 	"rollcall/logs"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
+	"rollcall/roster"
 	"rollcall/server"
 	"rollcall/znode"
 )
@@ -74,9 +74,9 @@ type Settings struct {
 type Config struct {
 	Settings
 
-	MyID           uint32   // 1 to 255; 1 for a standalone server without myid and without server line
-	IDFrom         string   // the source of MyID: a file, a variable or a flag
-	Servers        []Server // by id; none or one for a standalone server
+	MyID           uint32          // 1 to 255; 1 for a standalone server without myid and without server line
+	IDFrom         string          // the source of MyID: a file, a variable or a flag
+	Servers        []roster.Server // by id; none or one for a standalone server
 	Standalone     bool
 	ClientAddr     string // host:port where clients connect; "" for none, port 0 for any
 	SecureAddr     string // host:port where clients connect over TLS; "" for none, port 0 for any
@@ -96,13 +96,13 @@ type MemoryLimit struct {
 }
 
 // Self returns this member's own server line, and whether there is one.
-func (c *Config) Self() (Server, bool) {
+func (c *Config) Self() (roster.Server, bool) {
 	for _, s := range c.Servers {
 		if s.ID == c.MyID {
 			return s, true
 		}
 	}
-	return Server{}, false
+	return roster.Server{}, false
 }
 
 // Bind returns where to listen for an advertised address of this member.
@@ -117,15 +117,11 @@ func (c *Config) Bind(addr string) string {
 	return net.JoinHostPort("", port)
 }
 
-// EnsembleText returns the content of /zookeeper/config, or nil for a standalone server, which has none.
+// EnsembleText returns the content of /zookeeper/config until the data have a list of servers, or nil for a
+// standalone server, which has none.
 func (c *Config) EnsembleText() []byte {
 	if c.Standalone {
 		return nil
 	}
-	var b strings.Builder
-	for _, s := range c.Servers {
-		b.WriteString(s.String() + "\n")
-	}
-	b.WriteString("version=0") // the server list's version: the list does not change while members run
-	return []byte(b.String())
+	return []byte(roster.List(c.Servers).Config(0)) // the list in the data has a version of its own
 }

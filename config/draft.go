@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"rollcall/keystore"
+	"rollcall/roster"
 	"rollcall/server"
 )
 
@@ -30,6 +31,7 @@ type draft struct {
 	secureHost        string // secureClientPortAddress
 	enabledProtocols  keystore.Terms
 	standaloneEnabled bool
+	observes          bool // peerType=observer
 	idFromHost        bool
 	dynamicFile       string
 	adminEnabled      bool
@@ -49,7 +51,7 @@ type draft struct {
 func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft {
 	d := &draft{
 		name: name, vars: vars, flags: flags, warnings: warnings, where: make(map[string]string), exposed: make(map[string]string),
-		clientPort: -1, clientHost: allHosts, securePort: -1, secureHost: allHosts,
+		clientPort: -1, clientHost: roster.AllHosts, securePort: -1, secureHost: roster.AllHosts,
 	}
 	d.NewEnsemble = flags.newEnsemble
 	for i := range keys {
@@ -90,7 +92,7 @@ func (d *draft) accept(list []setting) (failed []error) {
 // that for logins.
 func (d *draft) finish() error {
 	for _, step := range []func() error{
-		d.finishSecrets, d.finishDigest, d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishReadOnly,
+		d.finishSecrets, d.finishDigest, d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishReadOnly,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -162,16 +164,11 @@ func (d *draft) readDynamic() error {
 // finishServers decides, as ZooKeeper does, whether this is a standalone server or a member of an
 // ensemble.
 func (d *draft) finishServers() error {
-	slices.SortFunc(d.Servers, func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
-	isObserver := func(s Server) bool { return s.Observer }
-	if first := slices.IndexFunc(d.Servers, isObserver); first >= 0 {
-		if !slices.ContainsFunc(d.Servers, func(s Server) bool { return !s.Observer }) {
-			return fmt.Errorf("%s: only observers; an ensemble needs participants, and observers are not served yet", d.name)
-		}
-		id := d.Servers[first].ID
-		return fmt.Errorf("%s: server.%d is an observer: observers are not served yet; leave the line out", d.at(fmt.Sprintf("server.%d", id)), id)
+	slices.SortFunc(d.Servers, func(a, b roster.Server) int { return cmp.Compare(a.ID, b.ID) })
+	voters := len(roster.List(d.Servers).Voters())
+	if err := d.checkObservers(voters); err != nil {
+		return err
 	}
-	voters := len(d.Servers)
 	if voters == 0 && !d.standaloneEnabled {
 		return fmt.Errorf("%s: standaloneEnabled=false needs a server line; write one, or leave standaloneEnabled out", d.at("standaloneEnabled"))
 	}
@@ -184,9 +181,9 @@ func (d *draft) finishServers() error {
 	}
 	switch {
 	case voters == 2:
-		d.warn(d.name, "2 members: the ensemble stops when one of them does")
+		d.warn(d.name, "2 members with a vote: the ensemble stops when one of them does")
 	case voters%2 == 0:
-		d.warn(d.name, "%d members tolerate no more failures than %d", voters, voters-1)
+		d.warn(d.name, "%d members with a vote tolerate no more failures than %d", voters, voters-1)
 	}
 	for _, limit := range []struct {
 		key   string
@@ -196,8 +193,45 @@ func (d *draft) finishServers() error {
 			return fmt.Errorf("%s: %s is not set: an ensemble needs it, 1 to %d ticks", d.at(limit.key), limit.key, maxTicks)
 		}
 	}
-	if err := checkAddresses(d.Servers); err != nil {
+	if err := roster.CheckAddresses(d.Servers); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
+	}
+	return nil
+}
+
+// checkObservers checks that observers have an ensemble to observe. voters is how many of the servers are
+// participants.
+func (d *draft) checkObservers(voters int) error {
+	first := slices.IndexFunc(d.Servers, func(s roster.Server) bool { return s.Observer })
+	if first < 0 {
+		return nil
+	}
+	id := d.Servers[first].ID
+	where := d.at(fmt.Sprintf("server.%d", id))
+	switch {
+	case voters == 0:
+		return fmt.Errorf("%s: all servers are observers, and nobody could vote; write :participant instead of :observer for one or more", where)
+	case voters == 1 && d.standaloneEnabled:
+		return fmt.Errorf("%s: server.%d is an observer, and a standalone server has none; add standaloneEnabled=false for an ensemble with one vote", where, id)
+	}
+	return nil
+}
+
+// finishPeerType compares peerType with this member's server line. If they differ the line counts, as in ZooKeeper.
+func (d *draft) finishPeerType() error {
+	where := d.where["peerType"]
+	if where == "" {
+		return nil
+	}
+	self, ok := d.Self()
+	switch {
+	case !d.observes && !self.Observer:
+	case !ok || d.Standalone:
+		d.warn(where, "peerType=observer has no effect on a standalone server")
+	case d.observes && !self.Observer:
+		d.warn(where, "peerType=observer, but %v: the server line counts, and this member votes; write :observer there", self)
+	case !d.observes:
+		d.warn(where, "peerType=participant, but %v: the server line counts, and this member does not vote", self)
 	}
 	return nil
 }
@@ -225,7 +259,7 @@ func (d *draft) finishClient() error {
 	}
 	self, _ := d.Self()
 	if line := self.ClientAddr(); line != "" {
-		same := d.clientPort == self.ClientPort && (d.clientHost == allHosts || strings.EqualFold(d.clientHost, self.ClientHost))
+		same := d.clientPort == self.ClientPort && (d.clientHost == roster.AllHosts || strings.EqualFold(d.clientHost, self.ClientHost))
 		if d.clientPort >= 0 && !same && d.flags.client == "" {
 			return fmt.Errorf("%s: clients at %s, but server.%d says %s; make the two agree, or leave clientPort and clientPortAddress out", d.at("clientPort"), d.ClientAddr, self.ID, line)
 		}
@@ -240,7 +274,7 @@ func (d *draft) finishClient() error {
 		if err != nil {
 			return fmt.Errorf("-client %s: port: allowed is 0 to %d", Brief(d.flags.client), maxPort)
 		}
-		if h, err = parseHost(cmp.Or(h, allHosts)); err != nil {
+		if h, err = roster.ParseHost(cmp.Or(h, roster.AllHosts)); err != nil {
 			return fmt.Errorf("-client: %w", err)
 		}
 		d.ClientAddr = join(h, int(n))
@@ -261,3 +295,5 @@ func (d *draft) finishAdmin() error {
 	}
 	return nil
 }
+
+func join(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

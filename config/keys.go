@@ -15,6 +15,7 @@ import (
 	"rollcall/leader"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
+	"rollcall/roster"
 	"rollcall/server"
 )
 
@@ -66,7 +67,6 @@ const (
 // Why a group of keys is not served.
 const (
 	noHTTPS   = "HTTPS is not served yet"
-	noRestore = "snapshots are not sent or restored over HTTP yet"
 	noSASL    = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum)"
 	noLocal   = "local sessions are not served: such a session ends when its client moves to another member"
 	noWeights = "a majority is counted by heads: hierarchical quorums are not served"
@@ -252,6 +252,14 @@ var keys = []key{
 		doc: "ms after which an HTTP connection without a request is closed",
 	},
 	{
+		name: "admin.snapshot.enabled", kind: choice("false", "true", func(d *draft) *bool { return &d.HTTP.NoSnapshots }), def: "true",
+		doc: "false: the AdminServer command snapshot is refused. `rollcall backup` works all the same",
+	},
+	{
+		name: "admin.rateLimiterIntervalInMS", kind: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.HTTP.SnapshotInterval }), def: text(admin.DefaultSnapshotInterval),
+		doc: "ms in which a member answers the AdminServer command snapshot once",
+	},
+	{
 		name: "admin.tokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.TokenFile }), unset: "none",
 		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer TOKEN`. It is read at the start. If others may read it, there is a warning (chmod 600)",
 	},
@@ -261,7 +269,7 @@ var keys = []key{
 		doc:  "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",
 	},
 	{
-		name: "metricsProvider.httpHost", kind: host(func(d *draft) *string { return &d.metricsHost }), def: allHosts,
+		name: "metricsProvider.httpHost", kind: host(func(d *draft) *string { return &d.metricsHost }), def: roster.AllHosts,
 		doc: "address of that port",
 	},
 	{
@@ -482,7 +490,7 @@ var keys = []key{
 	},
 	{
 		name: "server.N", kind: serverLine(), unset: "none: standalone",
-		doc: "one line per member, N from 1 to 255; observers are refused",
+		doc: "one line per member, N from 1 to 255. An observer has no vote",
 	},
 	{
 		name: "serverIdFromHostname", env: variable{line: 22, name: "ROLLCALL_ID_FROM_HOSTNAME"},
@@ -495,8 +503,16 @@ var keys = []key{
 		doc: "false: one server line is an ensemble of one",
 	},
 	{
+		name: "peerType", kind: choice("observer", "participant", func(d *draft) *bool { return &d.observes }), def: "participant",
+		doc: "participant: this member votes; observer: it does not. Its server line says so, too (`:observer`), and counts if the two differ; the member warns then",
+	},
+	{
+		name: "reconfigEnabled", kind: boolean(func(d *draft) *bool { return &d.Rules.Reconfig }), def: "false",
+		doc: "true: clients that may write `/zookeeper/config` can change the list of servers (`reconfig`). The value of the leader counts, from the beginning of its term. Operators can change the list with either value",
+	},
+	{
 		name: "dynamicConfigFile", kind: filePath(func(d *draft) *string { return &d.dynamicFile }), unset: "none",
-		doc: "file with the server lines; it is read at the start and never written",
+		doc: "file with the server lines, and nothing else; then zoo.cfg has none. It is read at the start and never written",
 	},
 	{
 		name: "quorumListenOnAllIPs", kind: boolean(func(d *draft) *bool { return &d.ListenOnAllIPs }), def: "false",
@@ -564,7 +580,6 @@ var keys = []key{
 		doc:  "true: plain connections of members are accepted beside TLS, and opened to members that know no TLS: for the time in which members are moved to ensembleSecretFile or sslQuorum one by one",
 	},
 
-	{name: "peerType", def: "participant", status: refused, harmless: "participant", doc: "observers are not served yet, and a voter in an observer's place would count"},
 	{name: "group.N", unset: "none", status: refused, doc: noWeights},
 	{name: "weight.N", def: "1", status: refused, harmless: "1", doc: noWeights},
 	{name: "electionAlg", def: "3", status: refused, harmless: "3", doc: "members elect by raft; ZooKeeper refuses other values too"},
@@ -572,10 +587,9 @@ var keys = []key{
 	{name: "localSessionsEnabled", def: "false", status: refused, harmless: "false", doc: noLocal, kind: boolean(nil)},
 	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmless: "false", doc: noLocal, kind: boolean(nil)},
 	{name: "multiAddress.enabled", def: "false", status: refused, harmless: "false", doc: "a server line takes one address", kind: boolean(nil)},
-	{name: "reconfigEnabled", def: "false", status: noEffect, harmless: "false", doc: "reconfig requests are refused with -123: the server lines say who the members are", kind: boolean(nil)},
 	{name: "leaderServes", def: "yes", status: noEffect, harmless: "yes", doc: "the leader takes clients, too", kind: yesNo(nil)},
-	{name: "syncEnabled", def: "true", status: noEffect, harmless: "true", doc: "observers are not served yet", kind: boolean(nil)},
-	{name: "observerMasterPort", def: "0", status: noEffect, harmless: "0", doc: "observers are not served yet", kind: number[int](0, maxPort, nil)},
+	{name: "syncEnabled", def: "true", status: noEffect, harmless: "true", doc: "observers keep the log and snapshots on disk, as all members do", kind: boolean(nil)},
+	{name: "observerMasterPort", def: "0", status: noEffect, harmless: "0", doc: "observers get the log from the leader", kind: number[int](0, maxPort, nil)},
 	{name: "connectToLearnerMasterLimit", def: "0", status: noEffect, harmless: "0", doc: "members try to connect until they succeed"},
 	{name: "cnxTimeout", def: "5", status: noEffect, doc: "the limit for connecting to a member follows from the tick"},
 	{name: "clientPortListenBacklog", def: "-1", status: noEffect, harmless: "-1", doc: "the system's limit holds"},
@@ -617,8 +631,6 @@ var keys = []key{
 	{name: "admin.forceHttps", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
 	{name: "admin.portUnification", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
 	{name: "admin.needClientAuth", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
-	{name: "admin.snapshot.enabled", def: "true", status: noEffect, harmless: "false", doc: noRestore, kind: boolean(nil)},
-	{name: "admin.restore.enabled", def: "true", status: noEffect, harmless: "false", doc: noRestore, kind: boolean(nil)},
-	{name: "admin.rateLimiterIntervalInMS", def: "300000", status: noEffect, doc: noRestore},
+	{name: "admin.restore.enabled", def: "true", status: noEffect, harmless: "*", doc: "a member that serves is not given another state over HTTP; `rollcall backup restore` begins a new ensemble, or writes nodes into one that runs", kind: boolean(nil)},
 	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: "of ZooKeeper's providers alone", secret: true},
 }

@@ -12,6 +12,7 @@ import (
 	"rollcall/digest"
 	"rollcall/logs"
 	"rollcall/quorum/disk"
+	"rollcall/roster"
 )
 
 // kind is which values a key takes, and where they go. The zero kind takes any text and keeps none.
@@ -231,9 +232,9 @@ func filePath(field func(*draft) *string) kind {
 // host takes a name or an address.
 func host(field func(*draft) *string) kind {
 	return kind{
-		allowed: hostAllowed,
+		allowed: roster.HostAllowed,
 		parse: func(d *draft, s setting) error {
-			h, err := parseHost(s.value)
+			h, err := roster.ParseHost(s.value)
 			if err != nil {
 				return err
 			}
@@ -370,4 +371,28 @@ func text(value any) string {
 		return strconv.FormatInt(d.Milliseconds(), 10)
 	}
 	return fmt.Sprint(value)
+}
+
+// serverLine takes the line of one member, and adds it to the list.
+func serverLine() kind {
+	return kind{
+		allowed: "`host:quorumPort:electionPort[:participant or :observer][;[clientHost:]clientPort]`",
+		parse: func(d *draft, s setting) error {
+			id, err := roster.ParseID(strings.TrimPrefix(s.key, "server."), roster.MaxID)
+			if err != nil {
+				return fmt.Errorf("the number after server. must be %w", err)
+			}
+			server, err := roster.ParseServer(id, s.value)
+			if err != nil {
+				return err
+			}
+			for _, other := range d.Servers {
+				if other.ID == id {
+					return fmt.Errorf("server %d is named twice; remove one of the two", id)
+				}
+			}
+			d.Servers = append(d.Servers, server)
+			return nil
+		},
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"rollcall/leader"
 	"rollcall/quorum/disk"
+	"rollcall/roster"
 	"rollcall/znode"
 )
 
@@ -91,12 +92,24 @@ func TestLoadCases(t *testing.T) {
 			return !c.Standalone && len(c.Servers) == 1 && c.InitLimit == 1 && c.SyncLimit == 1
 		}},
 		{name: "case 371 no server line, standaloneEnabled=false", cfg: "standaloneEnabled=false", err: "DIR/zoo.cfg:2: standaloneEnabled=false needs a server line; write one, or leave standaloneEnabled out"},
-		{name: "case 372 two server lines", cfg: "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181", myid: "2", warning: "2 members", check: func(c Config) bool {
+		{name: "case 372 two server lines", cfg: "initLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181", myid: "2", warning: "2 members with a vote", check: func(c Config) bool {
 			return !c.Standalone && len(c.Servers) == 2 && c.MyID == 2
 		}},
-		{name: "case 373 only observers", cfg: "server.1=a:2888:3888:observer", err: "DIR/zoo.cfg: only observers; an ensemble needs participants, and observers are not served yet"},
-		{name: "case 375 an observer", cfg: three + "server.4=d:2888:3888:OBSERVER", myid: "4", err: "DIR/zoo.cfg:7: server.4 is an observer: observers are not served yet; leave the line out"},
-		{name: "case 376 a wrong server line", cfg: "server.1=h:2888", err: "DIR/zoo.cfg:2: server.1=h:2888: " + errShape.Error()},
+		{name: "case 373 only observers", cfg: "server.1=a:2888:3888:observer", err: "DIR/zoo.cfg:2: all servers are observers, and nobody could vote; write :participant instead of :observer for one or more"},
+		{name: "case 373 one participant with an observer", cfg: "server.1=a:2888:3888\nserver.2=b:2888:3888:observer", err: "DIR/zoo.cfg:3: server.2 is an observer, and a standalone server has none; add standaloneEnabled=false for an ensemble with one vote"},
+		{name: "case 375 an observer", cfg: three + "server.4=d:2888:3888:OBSERVER;127.0.0.1:2181", myid: "4", check: func(c Config) bool {
+			return c.Servers[3].Observer && c.ClientAddr == "127.0.0.1:2181"
+		}},
+		{name: "case 375 an observer that peerType calls a participant", cfg: three + "server.4=d:2888:3888:observer;2181\npeerType=participant", myid: "4", warning: "DIR/zoo.cfg:8: peerType=participant, but server.4=d:2888:3888:observer;0.0.0.0:2181: the server line counts, and this member does not vote", check: func(c Config) bool {
+			return c.Servers[3].Observer
+		}},
+		{name: "case 375 one participant and an observer", cfg: "standaloneEnabled=false\ninitLimit=5\nsyncLimit=2\npeerType=observer\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888:observer;2181", myid: "2", check: func(c Config) bool {
+			return !c.Standalone && c.Servers[1].Observer
+		}},
+		{name: "an observer by peerType alone", cfg: three + "peerType=Observer", myid: "2", warning: "DIR/zoo.cfg:7: peerType=observer, but server.2=b:2888:3888:participant;0.0.0.0:2181: the server line counts, and this member votes; write :observer there", check: func(c Config) bool {
+			return !c.Servers[1].Observer
+		}},
+		{name: "case 376 a wrong server line", cfg: "server.1=h:2888", err: "DIR/zoo.cfg:2: server.1=h:2888: allowed is host:quorumPort:electionPort[:participant|:observer][;[clientHost:]clientPort]"},
 		{name: "case 378 two addresses", cfg: "server.1=h:2888:3888|i:2888:3888", err: "DIR/zoo.cfg:2: server.1=h:2888:3888|i:2888:3888: several addresses per server are not served; write one"},
 		{name: "case 379 standaloneEnabled=yes", cfg: "standaloneEnabled=yes", err: "DIR/zoo.cfg:2: standaloneEnabled=yes: allowed is true or false"},
 		{name: "case 379 of a key without effect", cfg: "syncEnabled=1", err: "DIR/zoo.cfg:2: syncEnabled=1: allowed is true or false"},
@@ -108,6 +121,8 @@ func TestLoadCases(t *testing.T) {
 		{name: "case 381 dynamicConfigFile missing", cfg: "dynamicConfigFile=DIR/nowhere", err: "DIR/zoo.cfg:2: dynamicConfigFile: open DIR/nowhere: no such file or directory; it must name a file that this user may read"},
 		{name: "case 381 dynamicConfigFile empty", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "# nobody", err: "DIR/dynamic: no server line in it; write one for each member"},
 		{name: "case 382 version in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "server.1=a:2888:3888\nversion=100000000", err: "DIR/dynamic:2: version: allowed are server lines only"},
+		{name: "case 381 a wrong line in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "# members\nserver.1=a:2888", err: "DIR/dynamic:2: server.1=a:2888: allowed is host:quorumPort:electionPort[:participant|:observer][;[clientHost:]clientPort]"},
+		{name: "case 381 one server twice in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "server.1=a:2888:3888\nserver.1=b:2888:3888", err: "DIR/dynamic:2: server.1 is named twice, first in DIR/dynamic:1; remove one of the two"},
 		{name: "case 382 other key in the dynamic file", cfg: "dynamicConfigFile=DIR/dynamic", dynamic: "clientPort=2181", err: "DIR/dynamic:1: clientPort: allowed are server lines only"},
 		{name: "case 383 another port than the own line", cfg: three + "clientPort=2182", myid: "2", err: "DIR/zoo.cfg:7: clients at 0.0.0.0:2182, but server.2 says 0.0.0.0:2181; make the two agree, or leave clientPort and clientPortAddress out"},
 		{name: "case 383 another address than the own line", cfg: three + "clientPort=2181\nclientPortAddress=10.0.0.1", myid: "2", err: "DIR/zoo.cfg:7: clients at 10.0.0.1:2181, but server.2 says 0.0.0.0:2181; make the two agree, or leave clientPort and clientPortAddress out"},
@@ -171,6 +186,7 @@ skipACL=YES
 quorumListenOnAllIPs=TRUE
 extendedTypesEnabled=true
 enforceQuota=true
+reconfigEnabled=TRUE
 znode.container.checkIntervalMs=1000
 zookeeper.znode.container.maxPerMinute=77
 znode.container.maxNeverUsedIntervalMs=2500
@@ -179,8 +195,8 @@ znode.container.maxNeverUsedIntervalMs=2500
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("Load: %v, warnings:\n%s", err, texts(warnings))
 	}
-	line := func(id uint32, host string) Server {
-		return Server{ID: id, Host: host, QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181}
+	line := func(id uint32, host string) roster.Server {
+		return roster.Server{ID: id, Host: host, QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181}
 	}
 	want := newDraft("", environ{}, Flags{}, nil).Config // the defaults, so only keys that are set above need a line here
 	want.Dir, want.LogDir, want.Tick, want.InitLimit, want.SyncLimit = dir, at("DIR/log"), 2*time.Second, 5, 2
@@ -190,9 +206,9 @@ znode.container.maxNeverUsedIntervalMs=2500
 	l.Budget, l.Handshake = 50_000_000, 700*time.Millisecond
 	want.InFlight, want.SnapCount, want.StoreStallLimit, want.LogKind = 200, 5000, 900*time.Millisecond, disk.LogWAL
 	want.Whitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
-	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true}
+	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true, Reconfig: true}
 	want.Reaping = leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond}
-	want.MyID, want.IDFrom, want.Servers = 2, filepath.Join(dir, "myid"), []Server{line(1, "a"), line(2, "b"), line(3, "c")}
+	want.MyID, want.IDFrom, want.Servers = 2, filepath.Join(dir, "myid"), []roster.Server{line(1, "a"), line(2, "b"), line(3, "c")}
 	want.ClientAddr, want.ListenOnAllIPs, want.HTTP.Addr = "0.0.0.0:2181", true, "127.0.0.1:8080"
 	cfg.Keys = nil // TestCheckVerdicts is about these
 	if !reflect.DeepEqual(cfg, want) {
@@ -210,7 +226,7 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "no effect, pattern", line: "ssl.sslProvider=hush", warning: "zoo.cfg:3: ssl.sslProvider has no effect: "},
 		{name: "no effect, longest pattern", line: "zookeeper.quorum.auth.learnerLoginContext=x", warning: "quorum.auth.learnerLoginContext has no effect: SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum)"},
 		{name: "removals in a minute", line: "znode.container.maxPerMinute=0", err: "allowed is 1 to 2147483647"},
-		{name: "reconfig", line: "reconfigEnabled=true", warning: "reconfigEnabled has no effect: "},
+		{name: "reconfig", line: "reconfigEnabled=yes", err: "zoo.cfg:3: reconfigEnabled=yes: allowed is true or false"},
 		{name: "refused", line: "ssl.context.supplier.class=x", err: "zoo.cfg:3: ssl.context.supplier.class=x: refused: Java classes cannot be loaded; leave it out"},
 		{name: "refused, and nothing asked for", line: "zookeeper.sslQuorum=FALSE"},
 		{name: "certificates of members without a key", line: "sslQuorum=true", err: "zoo.cfg:3: sslQuorum=true needs ssl.quorum.keyStore.location; set it, or"},
@@ -223,7 +239,9 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "a key of members that is not used", line: "ssl.quorum.keyStore.location=k.pem", warning: "zoo.cfg:3: ssl.quorum.keyStore.location has no effect without sslQuorum or portUnification"},
 		{name: "refused, and something asked for", line: "zookeeper.quorum.auth.enableSasl=true", err: "zoo.cfg:3: quorum.auth.enableSasl=true: refused: SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum); allowed is false"},
 		{name: "election algorithm", line: "electionAlg=1", err: "zoo.cfg:3: electionAlg=1: refused: members elect by raft; ZooKeeper refuses other values too; allowed is 3"},
-		{name: "observer", line: "peerType=observer", err: "allowed is participant"},
+		{name: "observer alone", line: "peerType=observer", warning: "zoo.cfg:3: peerType=observer has no effect on a standalone server"},
+		{name: "participant", line: "peerType=participant"},
+		{name: "another peerType", line: "peerType=learner", err: "zoo.cfg:3: peerType=learner: allowed is observer or participant"},
 		{name: "local sessions", line: "localSessionsEnabled=true", err: "allowed is false"},
 		{name: "group", line: "group.1=1:2", err: "zoo.cfg:3: group.1=1:2: refused: "},
 		{name: "weight", line: "weight.1=0", err: "allowed is 1"},

@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"rollcall/roster"
 )
 
 // finishID sets the number of this member.
 func (d *draft) finishID() error {
-	most := uint32(maxServerID)
+	most := uint32(roster.MaxID)
 	if d.Rules.TTLNodes {
 		most-- // as for ZooKeeper: TTL nodes take the topmost number for themselves
 	}
@@ -35,7 +37,7 @@ func (d *draft) finishID() error {
 		return err
 	}
 	if d.flags.myID != "" {
-		id, err := parseID(d.flags.myID, most)
+		id, err := roster.ParseID(d.flags.myID, most)
 		if err != nil {
 			return fmt.Errorf("-myid %s: allowed is %w", Brief(d.flags.myID), err)
 		}
@@ -133,7 +135,7 @@ func readMyID(path string, most uint32) (uint32, error) {
 		return 0, withAdvice(err, "dataDir must be a folder, and its myid a file that this user may read, with the number of this member")
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
-	id, err := parseID(strings.TrimSpace(line), most)
+	id, err := roster.ParseID(strings.TrimSpace(line), most)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %q: allowed is a number from %w", path, Brief(line), err)
 	}
@@ -146,7 +148,7 @@ func (e *environ) myID(most uint32) (uint32, error) {
 	if e.given || !set && !e.complete {
 		return 0, nil
 	}
-	id, err := parseID(cmp.Or(strings.TrimSpace(text), "1"), most)
+	id, err := roster.ParseID(cmp.Or(strings.TrimSpace(text), "1"), most)
 	if err != nil {
 		return 0, fmt.Errorf("ZOO_MY_ID=%s: allowed is %w", Brief(text), err)
 	}

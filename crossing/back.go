@@ -94,8 +94,8 @@ func (b *back) node(n znode.Node) error {
 		b.losses.TTLs++
 		to.Owner = zkdata.TTLOwner(n.TTL)
 	}
-	if n.Path == configPath && n.Mzxid == 0 {
-		to.Data = []byte{} // ZooKeeper writes its own text when it starts
+	if n.Path == configPath && (n.Mzxid == 0 || n.Version < 0) { // ZooKeeper writes its own text when it starts
+		to.Data, to.Mzxid, to.Mtime, to.Version = []byte{}, 0, 0, 0
 	}
 	return b.state.Add(to)
 }

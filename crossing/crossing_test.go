@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/roster"
 	"rollcall/zkdata"
 	"rollcall/znode"
 )
@@ -200,6 +201,37 @@ func TestConfigurationNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := back.Get(configPath); string(n.Data) != "set" || n.Version != 3 || n.Mzxid != 1 {
+		t.Errorf("the configuration node is %+v", n)
+	}
+}
+
+// The text of the list of servers does not go back: ZooKeeper writes its own.
+func TestListDoesNotGoBack(t *testing.T) {
+	var b bytes.Buffer
+	list := roster.List{{ID: 1, Host: "a", QuorumPort: 1, ElectionPort: 2}}
+	w, err := znode.NewImageWriter(&b, znode.Head{Zxid: 9, Roster: znode.Roster{Version: 9, Servers: list}, Nodes: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []znode.Node{
+		{Path: "/"},
+		{Path: "/zookeeper"},
+		{Path: "/zookeeper/config", Data: []byte(list.Config(9)), Mzxid: 9, Mtime: 7, Version: -1},
+		{Path: "/zookeeper/quota"},
+	} {
+		n.ACL = jute.OpenACL
+		if err := w.Node(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	back, _, err := Back(&b, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := back.Get(configPath); len(n.Data) > 0 || n.Mzxid != 0 || n.Mtime != 0 || n.Version != 0 {
 		t.Errorf("the configuration node is %+v", n)
 	}
 }

@@ -50,6 +50,9 @@ var (
 	// ErrReplaced is returned by Run when another process of this member has announced itself
 	// since.
 	ErrReplaced = errors.New("follower: another process of this member has taken over")
+	// ErrAddedAgain is returned by Run when this member has been removed from the list of servers and added
+	// again. What it had sent before may still be under way, so it needs another boot.
+	ErrAddedAgain = errors.New("follower: this member was removed from the ensemble and added again: restart needed")
 	// ErrRefused means that the leader no longer counts a session as held by this member.
 	ErrRefused = errors.New("follower: session refused by the leader")
 	// ErrNotVouched means that a session's lease was not renewed in time.
@@ -113,7 +116,7 @@ type Config struct {
 	Wall       func() time.Time // the wall clock: base of session ids, also reported to the leader
 
 	// The next four are for a leader's verdict that this member's state is wrong.
-	Members  []uint32                                                   // the ids of all members, this one included
+	Members  func() []uint32                                            // returns the ids of the voters, perhaps this one included; must not block
 	Ask      func(ctx context.Context, id uint32) (*proto.Marks, error) // returns the marks that a member itself sends, or the error of ctx
 	Damaged  func(why string)                                           // called, perhaps repeatedly, when a majority has another state; must not block
 	Disputed func(why string)                                           // called repeatedly, at least once in two ticks, for as long as the leader has another state and nobody knows who is right; must not block
@@ -142,19 +145,21 @@ type Follower struct {
 
 	announced chan struct{}               // closed once this boot is the member's current one
 	ids       *sessiontracker.IDGenerator // set before announced is closed
-	replaced  chan struct{}               // closed once it no longer is
-	giveUp    sync.Once                   // closes replaced
-	leaving   chan struct{}               // closed once this member stops
-	leave     sync.Once                   // closes leaving
-	asking    chan struct{}               // one place: a sync is waiting for a call to the leader
-	synced    chan struct{}               // one place: a sync may be complete
-	acked     chan struct{}               // one place: an acknowledgement may be due
-	accused   chan accusation             // one place: a leader says that this member's state is wrong
-	refuted   time.Time                   // when judgeLoop, which alone uses it, logged that a leader is wrong
+	replaced  chan struct{}               // closed once it no longer is, or once this member was added again
+	giveUp    sync.Once                   // sets why and closes replaced
+	why       error
+	leaving   chan struct{}   // closed once this member stops
+	leave     sync.Once       // closes leaving
+	asking    chan struct{}   // one place: a sync is waiting for a call to the leader
+	synced    chan struct{}   // one place: a sync may be complete
+	acked     chan struct{}   // one place: an acknowledgement may be due
+	accused   chan accusation // one place: a leader says that this member's state is wrong
+	refuted   time.Time       // when judgeLoop, which alone uses it, logged that a leader is wrong
 
 	mu      sync.Mutex
 	boot    uint64      // the member's current boot in the replicated state
 	wasOurs bool        // cfg.Boot is, or once was, the current boot
+	list    int64       // version of the list of servers; 0: none
 	term    *term       // the newest TermStart applied; of term 0 before the first
 	retired uint64      // nonce of the TermStart before it, if raft's term was the same
 	stream  *pingStream // the present leader's stream; nil: none
@@ -179,8 +184,8 @@ func New(cfg Config) (*Follower, error) {
 		return nil, fmt.Errorf("follower: sync limit of %d ticks is negative", cfg.SyncLimit)
 	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
 		return nil, errors.New("follower: a limit is negative")
-	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.Probe == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Ask == nil || cfg.Damaged == nil || cfg.Disputed == nil:
-		return nil, errors.New("follower: State, Clients, Leader, Probe, RaftTerm, RaftLeader, Joining, Wall, Ask, Damaged and Disputed are required")
+	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.Probe == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Members == nil || cfg.Ask == nil || cfg.Damaged == nil || cfg.Disputed == nil:
+		return nil, errors.New("follower: State, Clients, Leader, Probe, RaftTerm, RaftLeader, Joining, Wall, Members, Ask, Damaged and Disputed are required")
 	}
 	cfg.SyncLimit = cmp.Or(cfg.SyncLimit, defaultSyncLimit)
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
@@ -219,7 +224,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-f.replaced:
-			return ErrReplaced
+			return f.why
 		}
 	})
 	return g.Wait()

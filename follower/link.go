@@ -165,23 +165,24 @@ func (f *Follower) send(ctx context.Context, stream proto.Leader_ForwardClient, 
 type announcement struct {
 	txn      *proto.Txn // nil: none was sent
 	replaces uint64
+	list     int64 // version of the list at that time; one from before this member was added again has no effect
 }
 
 // announce fills in a and returns true if an announcement must be sent. None is needed once this
 // boot has been the member's current one, or if the link has already sent one that replaces the
-// present boot.
+// present boot, under the present list of servers.
 func (f *Follower) announce(a *announcement) bool {
 	f.mu.Lock()
-	current, wasOurs := f.boot, f.wasOurs
+	current, wasOurs, list := f.boot, f.wasOurs, f.list
 	f.mu.Unlock()
-	if wasOurs || a.txn != nil && a.replaces == current {
+	if wasOurs || a.txn != nil && a.replaces == current && a.list == list {
 		return false
 	}
 	body, err := protobuf.Marshal(&proto.Announce{Replaces: current, Format: znode.FormatLevel})
 	if err != nil {
 		panic(err) // cannot happen: these are two numbers
 	}
-	a.replaces = current
+	a.replaces, a.list = current, list
 	a.txn = &proto.Txn{Member: f.cfg.Self, Boot: f.cfg.Boot, Op: int32(jute.OpAnnounce), Body: body}
 	return true
 }

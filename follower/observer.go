@@ -46,6 +46,8 @@ func (f *Follower) setBoot(boot uint64) {
 	f.mu.Unlock()
 	switch {
 	case boot == was:
+	case boot == 0: // this member has been removed; if it is added again, it announces itself as the first
+		f.out.wake()
 	case boot == f.cfg.Boot && !wasOurs:
 		highest := f.cfg.State.HighestSession(f.cfg.Self)
 		f.ids = sessiontracker.NewIDGenerator(f.cfg.Self, f.cfg.Wall().UnixMilli(), highest)
@@ -53,11 +55,38 @@ func (f *Follower) setBoot(boot uint64) {
 		f.out.open()
 		f.log.Debug("announced", "replaces", was)
 	case was == f.cfg.Boot:
-		f.giveUp.Do(func() { close(f.replaced) })
+		f.endFor(ErrReplaced)
 	default:
 		f.out.wake()
 	}
 }
+
+// Listed implements znode.Hooks. If this process was announced, and this member is in the list but has no boot, it
+// has been removed meanwhile.
+func (f *Follower) Listed(r znode.Roster) {
+	boot, _ := f.cfg.State.Boot(f.cfg.Self)
+	_, listed := r.Servers.Find(f.cfg.Self)
+	f.setBoot(boot)
+	f.mu.Lock()
+	f.list = r.Version
+	again := listed && f.wasOurs && boot == 0
+	f.mu.Unlock()
+	f.out.wake()
+	if again {
+		f.endFor(ErrAddedAgain)
+	}
+}
+
+// endFor makes Run end with an error.
+func (f *Follower) endFor(why error) {
+	f.giveUp.Do(func() {
+		f.why = why
+		close(f.replaced)
+	})
+}
+
+// Reconfigured implements znode.Hooks.
+func (f *Follower) Reconfigured(*proto.Txn, *znode.Result) {}
 
 // Opened implements znode.Hooks. Applied makes the lease, because it knows when the transaction
 // was sent.

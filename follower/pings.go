@@ -91,8 +91,9 @@ func (f *Follower) accept(s *pingStream, ping *proto.Ping) error {
 }
 
 // checkTerm returns an error unless raft is in the term of a ping and knows no other leader of it. raft
-// hears of a term before its leader pings, because the leader has asked for votes. So only a member
-// that is cut off from the others' raft, or one that claims a term, is ahead.
+// hears of a term before its leader pings, because the leader has asked for votes, and because it has
+// sent entries to observers too. So a leader whose term is not known here is cut off from this member's
+// raft, claims a term, or is early: it tries again.
 func (f *Follower) checkTerm(ping *proto.Ping) error {
 	term := f.cfg.RaftTerm() // before its leader: raft forgets that before it takes a new term
 	leader := f.cfg.RaftLeader()

@@ -75,7 +75,7 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 		cfg := Config{
 			Self: self, Boot: ourBoot, Tick: tick, State: r.state, Clients: r, Leader: r.dial, Probe: r.probe,
 			RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, Joining: r.joining.Load, Wall: time.Now,
-			Members: []uint32{1, 2, self}, Ask: r.ask, Damaged: r.damaged, Disputed: r.disputed,
+			Members: func() []uint32 { return []uint32{1, 2, self} }, Ask: r.ask, Damaged: r.damaged, Disputed: r.disputed,
 		}
 		if change != nil {
 			change(&cfg)
@@ -280,11 +280,12 @@ func (h *heard) times() int {
 // fakeLeader is a member's Leader service. It keeps what it receives and returns it in order, as a
 // log would: what was sent twice is there twice.
 type fakeLeader struct {
-	nonce  uint64
-	sync   func(ctx context.Context) (uint64, error)
-	kill   func(ctx context.Context, req *proto.KillRequest) (*proto.KillReply, error)
-	refuse bool        // streams
-	mute   atomic.Bool // no probe is answered
+	nonce       uint64
+	sync        func(ctx context.Context) (uint64, error)
+	kill        func(ctx context.Context, req *proto.KillRequest) (*proto.KillReply, error)
+	reconfigure func(ctx context.Context, req *proto.ReconfigureRequest) (*proto.ReconfigureReply, error)
+	refuse      bool        // streams
+	mute        atomic.Bool // no probe is answered
 
 	mu      sync.Mutex
 	got     []*proto.Txn
@@ -318,6 +319,17 @@ func (l *fakeLeader) Kill(ctx context.Context, req *proto.KillRequest, _ ...grpc
 		return nil, status.Error(codes.FailedPrecondition, "not leading")
 	}
 	return l.kill(ctx, req)
+}
+
+func (l *fakeLeader) HandOver(context.Context, *proto.HandOverRequest, ...grpc.CallOption) (*proto.HandOverReply, error) {
+	return nil, status.Error(codes.Unimplemented, "not in this test")
+}
+
+func (l *fakeLeader) Reconfigure(ctx context.Context, req *proto.ReconfigureRequest, _ ...grpc.CallOption) (*proto.ReconfigureReply, error) {
+	if req.Nonce != l.nonce || l.reconfigure == nil {
+		return nil, status.Error(codes.FailedPrecondition, "not leading")
+	}
+	return l.reconfigure(ctx, req)
 }
 
 // take returns what has been received since the last take.

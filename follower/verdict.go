@@ -16,6 +16,8 @@ import (
 // only if a majority of the ensemble has the digest of the verdict. If a majority has its own, it goes
 // on. Otherwise nobody knows who is right: it does not serve for as long as the leader says so, because
 // one side must continue and that is the leader's, but it keeps its state.
+//
+// The majority is one of the voters. An observer asks them too, and is not one of them.
 
 // judgements is how many verdicts are judged in a tick at most. The leader repeats them every half tick.
 const judgements = 2
@@ -69,17 +71,17 @@ func (f *Follower) judgeLoop(ctx context.Context) error {
 
 // judge asks the other members what they have where a verdict says that this one is wrong.
 func (f *Follower) judge(ctx context.Context, a accusation) {
-	theirs, own := f.witnesses(ctx, a.Verdict)
+	voters := f.cfg.Members()
+	theirs, own := f.witnesses(ctx, a.Verdict, voters)
 	if ctx.Err() != nil || !f.fits(a.Verdict) || f.cfg.RaftTerm() != a.term {
 		return // it may have become wrong while the others were asked
 	}
 	const text = "after log entry %d this member's state has the digest %016x, that of %d of %d members has %016x"
-	members := len(f.cfg.Members)
-	why := fmt.Sprintf(text, a.Index, a.Own, theirs, members, a.Theirs)
+	why := fmt.Sprintf(text, a.Index, a.Own, theirs, len(voters), a.Theirs)
 	switch {
-	case theirs > members/2:
+	case theirs > len(voters)/2:
 		f.cfg.Damaged(why)
-	case own > members/2:
+	case own > len(voters)/2:
 		if now := time.Now(); f.refuted.IsZero() || now.Sub(f.refuted) >= refutedInterval {
 			f.refuted = now
 			f.log.Error("the leader says that this member's state is wrong, but a majority has the same state: check the leader",
@@ -90,16 +92,17 @@ func (f *Follower) judge(ctx context.Context, a accusation) {
 	}
 }
 
-// witnesses asks all other members for their marks, and returns how many of the ensemble have the digest
-// theirs of a verdict, and how many have the digest own, this member included. A member that does not
-// answer within a tick, or that has no such mark, counts for neither.
-func (f *Follower) witnesses(ctx context.Context, v *proto.Verdict) (theirs, own int) {
+// witnesses asks the voters for their marks, and returns how many of them have the digest theirs of a
+// verdict, and how many have the digest own. It knows that of this member without asking. A voter that
+// does not answer within a tick, or that has no such mark, counts for neither.
+func (f *Follower) witnesses(ctx context.Context, v *proto.Verdict, voters []uint32) (theirs, own int) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Tick)
 	defer cancel()
 	var asking sync.WaitGroup
-	answers := make(chan uint64, len(f.cfg.Members))
-	for _, id := range f.cfg.Members {
+	answers := make(chan uint64, len(voters))
+	for _, id := range voters {
 		if id == f.cfg.Self {
+			answers <- v.Own
 			continue
 		}
 		asking.Go(func() {
@@ -110,7 +113,6 @@ func (f *Follower) witnesses(ctx context.Context, v *proto.Verdict) (theirs, own
 	}
 	asking.Wait()
 	close(answers)
-	own = 1
 	for digest := range answers {
 		switch digest {
 		case v.Theirs:

@@ -3,6 +3,8 @@ package follower
 import (
 	"context"
 	"maps"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,4 +213,55 @@ func TestVerdictIsJudgedAgain(t *testing.T) {
 		}
 		s.hangUp()
 	})
+}
+
+// An observer is judged by the voters alone, and is none of them. The list of voters is that of the moment.
+func TestVerdictOfAnObserver(t *testing.T) {
+	four := func(digests ...uint64) map[uint32]*proto.Marks {
+		marks := map[uint32]*proto.Marks{}
+		for i, digest := range digests {
+			if id := []uint32{1, 2, 4, 5}[i]; digest != 0 {
+				marks[id] = marked(digest)
+			}
+		}
+		return marks
+	}
+	tests := []struct {
+		name              string
+		voters            []uint32
+		marks             map[uint32]*proto.Marks
+		damaged, disputed bool
+	}{
+		{"most voters confirm", []uint32{1, 2, 4}, four(1, 1), true, false},
+		{"one voter confirms, and an observer", []uint32{1, 2, 4}, four(1, 0, 0, 1), false, true},
+		{"most voters have the observer's state", []uint32{1, 2, 4}, four(1, 77, 77), false, false},
+		{"half of the voters have it", []uint32{1, 2, 4, 5}, four(1, 77, 77), false, true},
+		{"one voter of three has it", []uint32{1, 2, 4}, four(1, 77), false, true},
+		{"the leader is the only voter", []uint32{1}, four(1), true, false},
+		{"no voters are known", nil, four(1, 1, 1, 1), false, true},
+		{"as a voter", []uint32{1, 2, self}, four(1, 77), false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var voters atomic.Pointer[[]uint32]
+			voters.Store(&[]uint32{1, 2, self})
+			bubble(t, func(cfg *Config) { cfg.Members = func() []uint32 { return *voters.Load() } }, func(t *testing.T, r *rig) {
+				r.raftTerm.Store(2)
+				r.state.marks = []znode.Mark{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
+				voters.Store(&tt.voters)
+				r.answers(tt.marks)
+				s := r.pings(2, 11)
+				s.ping(&proto.Ping{Number: 1, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: 1}})
+				s.hangUp()
+				damages, disputes, asks := r.judged()
+				if damages > 0 != tt.damaged || disputes > 0 != tt.disputed {
+					t.Errorf("damaged %d, disputed %d times; want %t, %t", damages, disputes, tt.damaged, tt.disputed)
+				}
+				others := len(slices.DeleteFunc(slices.Clone(tt.voters), func(id uint32) bool { return id == self }))
+				if asks != others {
+					t.Errorf("%d members were asked, want the other voters, %d", asks, others)
+				}
+			})
+		})
+	}
 }

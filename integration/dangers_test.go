@@ -24,8 +24,14 @@ const tick = time.Second // of cluster's ensembles, unless a test sets another
 // ensemble runs a test on three members that serve. a and b are the followers.
 func ensemble(t *testing.T, run func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32)) {
 	t.Helper()
+	ensembleWith(t, cluster.Options{}, run)
+}
+
+// ensembleWith does the same with options.
+func ensembleWith(t *testing.T, opts cluster.Options, run func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := cluster.Start(t, 3, cluster.Options{})
+		e := cluster.Start(t, 3, opts)
 		leader := e.Ready()
 		f := e.Followers()
 		run(t, e, leader, f[0], f[1])

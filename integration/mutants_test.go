@@ -69,7 +69,7 @@ var mutants = []mutant{
 	},
 	{
 		"leader proves to itself that it leads", "leader/proof.go",
-		"p.majority = members/2 + 1", "p.majority = 1",
+		"return answers > voters/2", "return answers > 0",
 		"./leader", wholePackage,
 	},
 	{
@@ -84,12 +84,12 @@ var mutants = []mutant{
 	},
 	{
 		"verdict believed without a majority", "follower/verdict.go",
-		"case theirs > members/2:", "case theirs > 0:",
+		"case theirs > len(voters)/2:", "case theirs > 0:",
 		"./follower", "TestVerdictNeedsAMajority",
 	},
 	{
 		"joining member votes", "quorum/node.go",
-		"Votes:     func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },", "Votes:     func() bool { return true },",
+		"!n.joining.Load() || n.otherOfTwo(candidate) },", "true || n.otherOfTwo(candidate) },",
 		here, "TestWipedMember",
 	},
 	{
@@ -379,7 +379,7 @@ var mutants = []mutant{
 	},
 	{
 		"empty member begins alone", "quorum/start.go",
-		"case len(n.cfg.Peers) == 1:", "case true:",
+		"case n.alone():", "case true:",
 		here, "TestTwoWipedOfThree|TestWipedMemberDoesNotElectALaggard",
 	},
 	{
@@ -474,7 +474,7 @@ var mutants = []mutant{
 	},
 	{
 		"half of the members are a majority", "leader/compare.go",
-		"if int(n) > members/2 {", "if int(n) >= members/2 {",
+		"if int(n) > len(voters)/2 {", "if int(n) >= len(voters)/2 {",
 		"./leader", wholePackage,
 	},
 	{
@@ -486,6 +486,21 @@ var mutants = []mutant{
 		"time without a leader counts as time without a link", "follower/probe.go",
 		"if t := f.leadership(); f.cfg.RaftLeader() != t.Leader {", "if t := f.leadership(); false {",
 		here, "TestUnreadBytesCountWhenTheyAreRead",
+	},
+	{
+		"observers prove that a leader leads", "leader/proof.go",
+		"if !m.Voter {", "if false {",
+		"./leader", "TestVotersProve",
+	},
+	{
+		"proof by a later leader's configuration", "leader/proof.go",
+		"if l.cfg.RaftTerm() != l.cfg.Term {", "if false {",
+		"./leader", "TestNoProofByALaterConfiguration",
+	},
+	{
+		"servers that answer the leader named by a member", "leader/reconfigure.go",
+		"txns[i].Reached = l.cfg.Present()", "_ = l.cfg.Present()",
+		"./leader", "TestReachedIsTheLeaders",
 	},
 	{
 		"leader that cannot lead stays", "leader/fitness.go",
@@ -544,7 +559,7 @@ var mutants = []mutant{
 	},
 	{
 		"write overtakes a list that apply has left", "server/queue.go",
-		"q.proofs > 0 || q.asides > 0 ||", "q.proofs > 0 ||",
+		"q.moves > 0 || q.asides > 0 ||", "q.moves > 0 ||",
 		"./server", "TestLongLists",
 	},
 	{
@@ -584,7 +599,7 @@ var mutants = []mutant{
 	},
 	{
 		"certificate of another host believed", "quorum/trust/certificates.go",
-		"return g.keys.Verify(chain, usage, host)", "return g.keys.Verify(chain, usage, host[:0])",
+		"return g.keys.Verify(chain, usage, hosts...)", "return g.keys.Verify(chain, usage, hosts[:0]...)",
 		"./quorum/trust", "TestCertificates",
 	},
 	{

@@ -233,14 +233,23 @@ func (r *run) faults(members int) cluster.Plan {
 			Who: cluster.Follower(1 + r.rng.IntN(members-1)), For: time.Second, Seed: 1,
 		})
 	}
-	if file := os.Getenv("ROLLCALL_PLAN"); file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			r.Fatal(err)
-		}
-		if plan, err = cluster.ParsePlan(string(text)); err != nil {
-			r.Fatal(err)
-		}
+	return planFromFile(r.T, plan)
+}
+
+// planFromFile returns the plan in the file that ROLLCALL_PLAN names, or the one that was drawn.
+func planFromFile(t *testing.T, drawn cluster.Plan) cluster.Plan {
+	t.Helper()
+	file := os.Getenv("ROLLCALL_PLAN")
+	if file == "" {
+		return drawn
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := cluster.ParsePlan(string(text))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return plan
 }
@@ -322,7 +331,7 @@ func (r *run) judge(silent *cluster.Client) {
 	}
 	r.Wait("the abandoned session to end", silentTimeout+5*time.Second, func() bool { return !r.lives(r.Leader(), silent.Session()) })
 	r.Equal() // so it has ended on all members, even on one that the log has only just reached again
-	r.living()
+	living(r.T, r.Member(1).State(), r.writers)
 	r.stamps()
 	r.aged()
 	r.large()
@@ -382,35 +391,35 @@ func (r *run) lives(member uint32, id jute.SessionID) bool {
 	return ok
 }
 
-// living checks that the sessions are those of the writers, and the ephemerals theirs. The members
-// have been found equal.
-func (r *run) living() {
-	s := r.Member(1).State()
+// living checks that the sessions in a state are those of the writers, and the ephemerals theirs. The
+// members have been found equal.
+func living(t *testing.T, s *znode.State, writers []*writer) {
+	t.Helper()
 	s.RLock()
 	defer s.RUnlock()
 	owners := map[jute.SessionID]string{}
-	for _, w := range r.writers {
+	for _, w := range writers {
 		owners[w.client.Session()] = w.dir + "-alive"
 	}
 	sessions := map[jute.SessionID]znode.Session{}
 	for session := range s.Sessions() {
 		sessions[session.ID] = session
 		if owners[session.ID] == "" && session.Timeout >= sessionTimeout {
-			r.Errorf("session %v lives, of a client that is not there", session.ID)
+			t.Errorf("session %v lives, of a client that is not there", session.ID)
 		}
 	}
 	n := 0
 	for id, path := range owners {
 		if _, ok := sessions[id]; !ok {
-			r.Errorf("session %v, of %s, is gone", id, path)
+			t.Errorf("session %v, of %s, is gone", id, path)
 		}
 		paths := s.GetEphemerals(id, nil)
 		n += len(paths)
 		if len(paths) != 1 || paths[0] != path {
-			r.Errorf("session %v has ephemerals %q, want %q", id, paths, path)
+			t.Errorf("session %v has ephemerals %q, want %q", id, paths, path)
 		}
 	}
 	if s.EphemeralCount() != n {
-		r.Errorf("%d ephemerals, of which %d belong to the sessions that live", s.EphemeralCount(), n)
+		t.Errorf("%d ephemerals, of which %d belong to the sessions that live", s.EphemeralCount(), n)
 	}
 }

@@ -39,14 +39,15 @@ type writer struct {
 }
 
 // startWriters opens a session on each member, and more until there are as many as asked for. Each
-// creates its nodes and then writes n times on its own.
-func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n int, timeout, pace time.Duration) []*writer {
+// creates its nodes and then writes n times on its own. Their clients also know the members of more, which
+// may come later.
+func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n int, timeout, pace time.Duration, more ...uint32) []*writer {
 	t.Helper()
 	var writers []*writer
 	for i := range sessions {
 		home := e.IDs()[i%len(e.IDs())]
 		order := []uint32{home}
-		for _, id := range e.IDs() {
+		for _, id := range append(e.IDs(), more...) {
 			if id != home {
 				order = append(order, id)
 			}

@@ -71,6 +71,7 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 		}
 		l.count.Committed.Add(batch.txns)
 		l.answerKills(batch.kills)
+		l.answerReconfigures(batch.changes)
 		l.logExpired()
 		if batch.removes {
 			l.pauseRemovals(begun)
@@ -103,10 +104,12 @@ type batch struct {
 	txns    uint64
 	removes bool // whether it removes sessions, or nodes that sessions have left
 	kills   []*kill
+	changes []*reconfigure // at most one
 }
 
 // seal makes an entry of what waits. Sessions that operators end, or whose expiry is decided, come
-// after the writes, in a limited number, so that writes pass between them.
+// after the writes, in a limited number, so that writes pass between them. The change of the list of
+// servers that an operator has asked for comes last.
 func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	sweeps, kills, due := l.takeRemovals(begun)
 	b.removes, b.kills = sweeps || len(kills)+len(due) > 0, kills
@@ -123,9 +126,14 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 		}
 		txns = append(txns, txn)
 	}
+	b.changes = l.reconfigures.take(1)
+	for _, r := range b.changes {
+		ends = append(ends, r.txn())
+	}
 	own := append(slices.Clone(txns), ends...)
 	txns = append(txns, l.intake.take(maxEntryOps-len(own), maxEntryBytes)...)
 	txns = append(txns, ends...)
+	l.setReached(txns)
 	for _, txn := range own {
 		l.count.Sizes.Add(pb.Size(txn))
 	}

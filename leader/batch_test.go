@@ -422,7 +422,8 @@ func TestNewChecksConfig(t *testing.T) {
 		"tick": func(c *Config) { c.Tick = 0 }, "sync limit": func(c *Config) { c.SyncLimit = 0 },
 		"clock": func(c *Config) { c.Clock = nil }, "log": func(c *Config) { c.Log = nil },
 		"sessions": func(c *Config) { c.Sessions = nil }, "applied": func(c *Config) { c.Applied = nil },
-		"self": func(c *Config) { c.Self = 9 }, "nodes": func(c *Config) { c.Nodes = nil },
+		"members": func(c *Config) { c.Members = nil }, "link": func(c *Config) { c.Link = nil },
+		"raft term": func(c *Config) { c.RaftTerm = nil }, "present": func(c *Config) { c.Present = nil }, "nodes": func(c *Config) { c.Nodes = nil },
 		"interval": func(c *Config) { c.Reaping.Interval = -1 }, "pace": func(c *Config) { c.Reaping.PerMinute = -1 },
 		"age": func(c *Config) { c.Reaping.NeverUsed = -1 },
 	} {

@@ -92,7 +92,7 @@ type clocks struct {
 	ahead map[uint32]time.Duration // by how much the member's clock was ahead of the leader's at its last answer on the open stream
 }
 
-func (c *clocks) init(members int) { c.ahead = make(map[uint32]time.Duration, members) }
+func (c *clocks) init() { c.ahead = make(map[uint32]time.Duration) }
 
 // record notes a member's clock, in ms since 1970, at now. It is 0 if the member's version does not
 // send it; then the clock is taken to be right.
@@ -113,14 +113,15 @@ func (c *clocks) forget(member uint32) {
 	delete(c.ahead, member)
 }
 
-// compare returns how many members' clocks agree with the leader's (its own included), how the
-// others differ, and the greatest difference.
-func (c *clocks) compare() (agree int, differ []string, most time.Duration) {
+// compare returns how many voters' clocks agree with the leader's (its own included), how those of the
+// other voters differ, and the greatest difference of any member.
+func (c *clocks) compare(voters []uint32) (agree int, differ []string, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, ahead := range c.ahead {
 		most = max(most, ahead.Abs())
 		switch by := ahead.Abs().Round(time.Second); {
+		case !slices.Contains(voters, id):
 		case !apart(ahead, 0):
 			agree++
 		case ahead > 0:
@@ -135,13 +136,14 @@ func (c *clocks) compare() (agree int, differ []string, most time.Duration) {
 
 // clockFault returns why nothing may be removed by this member's clock, or "" if there is no
 // reason. A clock is at fault if it has jumped, or if it does not agree with a majority of the
-// members. clockFault also reports whether a majority is known to agree.
+// voters. clockFault also reports whether a majority is known to agree.
 func (l *Leader) clockFault() (why string, agreed bool) {
 	if by := l.cfg.Clock.Jump(); by != 0 {
 		return fmt.Sprintf("it has jumped by %v", by.Round(time.Second)), false
 	}
-	agree, differ, _ := l.clocks.compare()
-	if agree > len(l.links)/2 {
+	voters := l.voters()
+	agree, differ, _ := l.clocks.compare(voters)
+	if agree > len(voters)/2 {
 		return "", true
 	}
 	return strings.Join(differ, ", "), false

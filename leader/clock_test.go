@@ -193,16 +193,16 @@ func TestReaperIsHeldByOthers(t *testing.T) {
 // member can report is taken for the leader's clock, or for one that differs by more than a century.
 func TestClocksOfOthers(t *testing.T) {
 	var c clocks
-	c.init(3)
+	c.init()
 	now := time.Now()
 	for _, ms := range []int64{-1 << 63, 1<<63 - 1, 1, -1} {
 		c.record(2, ms, now)
-		if agree, differ, most := c.compare(); agree != 0 || len(differ) != 1 || most < 50*year || most > 100*year {
+		if agree, differ, most := c.compare([]uint32{1, 2, 3}); agree != 0 || len(differ) != 1 || most < 50*year || most > 100*year {
 			t.Errorf("%d: %d agree, %v differ, %v apart", ms, agree, differ, most)
 		}
 	}
 	c.forget(2)
-	if agree, differ, most := c.compare(); agree != 0 || len(differ) != 0 || most != 0 {
+	if agree, differ, most := c.compare([]uint32{1, 2, 3}); agree != 0 || len(differ) != 0 || most != 0 {
 		t.Errorf("forgotten: %d agree, %v differ, %v apart", agree, differ, most)
 	}
 }

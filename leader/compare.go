@@ -3,6 +3,7 @@ package leader
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,10 +15,10 @@ const maxMarks = 64
 
 // comparison finds the members whose state differs from that of the others. It compares the digests
 // with which members mark the same indexes of the log. A member's marks describe what it has
-// applied, so at an equal index all digests should be equal, whichever member led.
+// applied, so at an equal index all digests should be equal, whichever member led. Observers and
+// members that are still joining are compared too, but a majority is one of the voters.
 type comparison struct {
 	self     uint32
-	members  int           // how many the ensemble has
 	patience time.Duration // how long to wait for members that have not reached an index
 
 	mu       sync.Mutex
@@ -27,9 +28,9 @@ type comparison struct {
 }
 
 func (c *comparison) init(cfg *Config) {
-	c.self, c.members = cfg.Self, len(cfg.Members)
+	c.self = cfg.Self
 	c.patience = time.Duration(cfg.SyncLimit) * cfg.Tick
-	c.marks = make(map[uint32]*proto.Marks, c.members)
+	c.marks = make(map[uint32]*proto.Marks)
 }
 
 // forget drops a member's marks and verdict, because the next marks may come from another process
@@ -50,7 +51,7 @@ func (c *comparison) verdict(member uint32) *proto.Verdict {
 
 // report records a member's marks, which are nil if it sent none, and compares them with those of
 // the others. It returns the verdicts that are new.
-func (c *comparison) report(member uint32, marks *proto.Marks, now time.Time) (fresh map[uint32]*proto.Verdict, err error) {
+func (c *comparison) report(member uint32, marks *proto.Marks, voters []uint32, now time.Time) (fresh map[uint32]*proto.Verdict, err error) {
 	if marks == nil {
 		return nil, nil
 	}
@@ -64,7 +65,7 @@ func (c *comparison) report(member uint32, marks *proto.Marks, now time.Time) (f
 	late := !c.split.IsZero() && now.Sub(c.split) >= c.patience
 	verdicts, undecided := map[uint32]*proto.Verdict{}, false
 	for index, marked := range c.byIndex() {
-		open := decide(index, marked, c.self, c.members, late, verdicts)
+		open := decide(index, marked, c.self, voters, late, verdicts)
 		undecided = undecided || open
 	}
 	switch {
@@ -106,25 +107,29 @@ func (c *comparison) byIndex() map[uint64][]marked {
 	return all
 }
 
-// decide compares the members' views at one index, and adds verdicts. A majority of the ensemble
-// that agrees is right. Without one, the leader (self) and the members that agree with it are
+// decide compares the members' views at one index, and adds verdicts. A majority of the voters that
+// agrees is right. Without one, the leader (self) and the members that agree with it are
 // right, because one side must continue. A member at which several indexes differ gets the verdict with
-// which most agree, and of those the newest: the others have it in their marks for longest when the
-// member asks them. But while some member has not reported, it could still
+// which most voters agree, and of those the newest: the others have it in their marks for longest when the
+// member asks them. But while some voter has not reported, it could still
 // make a majority: then decide reports undecided, and adds verdicts only if late is set. Digests of
 // different versions cannot be compared.
-func decide(index uint64, all []marked, self uint32, members int, late bool, verdicts map[uint32]*proto.Verdict) (undecided bool) {
-	agree := map[view]uint32{}
+func decide(index uint64, all []marked, self uint32, voters []uint32, late bool, verdicts map[uint32]*proto.Verdict) (undecided bool) {
+	agree, reported := map[view]uint32{}, 0
 	var right view
 	known := false
 	for _, m := range all {
-		if agree[m.as]++; m.member == self {
+		if slices.Contains(voters, m.member) {
+			reported++
+			agree[m.as]++
+		}
+		if m.member == self {
 			right, known = m.as, true
 		}
 	}
 	majority := false
 	for as, n := range agree {
-		if int(n) > members/2 {
+		if int(n) > len(voters)/2 {
 			right, known, majority = as, true, true
 		}
 	}
@@ -132,13 +137,13 @@ func decide(index uint64, all []marked, self uint32, members int, late bool, ver
 		switch {
 		case m.as.version != right.version || m.as.digest == right.digest || !known:
 			continue
-		case !majority && len(all) < members:
+		case !majority && reported < len(voters):
 			if undecided = true; !late {
 				continue
 			}
 		}
 		v := &proto.Verdict{
-			Index: index, Own: m.as.digest, Theirs: right.digest, Agree: agree[right], Members: uint32(members),
+			Index: index, Own: m.as.digest, Theirs: right.digest, Agree: agree[right], Members: uint32(len(voters)),
 		}
 		if old := verdicts[m.member]; old == nil || cmp.Or(cmp.Compare(v.Agree, old.Agree), cmp.Compare(v.Index, old.Index)) > 0 {
 			verdicts[m.member] = v
@@ -149,7 +154,7 @@ func decide(index uint64, all []marked, self uint32, members int, late bool, ver
 
 // compare reports the marks of an answer, and logs new verdicts.
 func (l *Leader) compare(m *link, marks *proto.Marks, now time.Time) error {
-	fresh, err := l.compared.report(m.id, marks, now)
+	fresh, err := l.compared.report(m.id, marks, l.voters(), now)
 	for id, v := range fresh {
 		l.log.Error("a member's state differs from that of the others", "peer", id, "index", v.Index,
 			"digest", fmt.Sprintf("%016x", v.Own), "others", fmt.Sprintf("%016x", v.Theirs), "agree", v.Agree)

@@ -16,8 +16,8 @@ func TestDecide(t *testing.T) {
 	const x, y, z = 0xa, 0xb, 0xc
 	tests := []struct {
 		name    string
-		members int
-		digests []uint64 // by members 1 (the leader), 2, 3...; 0: the member has not marked the index
+		members int      // voters
+		digests []uint64 // by members 1 (the leader), 2, 3...; 0: the member has not marked the index; the first of them are the voters
 		old     []uint32 // members whose digests are of another version
 		late    bool
 		wrong   []uint32
@@ -44,7 +44,17 @@ func TestDecide(t *testing.T) {
 		{name: "another version says nothing", members: 3, digests: []uint64{x, y, x}, old: []uint32{2}},
 		{name: "a majority of another version", members: 3, digests: []uint64{x, y, y}, old: []uint32{2, 3}},
 		{name: "a majority of another version has a minority", members: 5, digests: []uint64{x, y, y, y, z}, old: []uint32{2, 3, 4, 5}, wrong: []uint32{5}},
+		{name: "an observer differs", members: 3, digests: []uint64{x, x, x, y}, wrong: []uint32{4}},
+		{name: "observers are no majority", members: 3, digests: []uint64{x, x, 0, y, y, y}, wrong: []uint32{4, 5, 6}},
+		{name: "observers make up for no voter", members: 3, digests: []uint64{x, y, 0, y, y}, open: true},
+		{name: "observers do not decide", members: 3, digests: []uint64{x, y, 0, y, y}, late: true, wrong: []uint32{2, 4, 5}, open: true},
 		{name: "two versions", members: 5, digests: []uint64{x, x, y, z, z}, old: []uint32{4, 5}, wrong: []uint32{3}},
+	}
+	voters := func(n int) (ids []uint32) {
+		for id := range uint32(n) {
+			ids = append(ids, id+1)
+		}
+		return ids
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -59,7 +69,7 @@ func TestDecide(t *testing.T) {
 				}
 			}
 			verdicts := map[uint32]*proto.Verdict{}
-			open := decide(9, all, 1, tt.members, tt.late, verdicts)
+			open := decide(9, all, 1, voters(tt.members), tt.late, verdicts)
 			if wrong := slices.Sorted(maps.Keys(verdicts)); !slices.Equal(wrong, tt.wrong) || open != tt.open {
 				t.Errorf("against %v, undecided %t; want %v, %t", wrong, open, tt.wrong, tt.open)
 			}
@@ -147,7 +157,7 @@ func TestVerdictIsTheBest(t *testing.T) {
 	for _, order := range [][]uint64{{10, 20, 30, 40}, {40, 30, 20, 10}, {30, 40, 10, 20}} {
 		verdicts := map[uint32]*proto.Verdict{}
 		for _, index := range order {
-			decide(index, at[index], 1, 5, false, verdicts)
+			decide(index, at[index], 1, []uint32{1, 2, 3, 4, 5}, false, verdicts)
 		}
 		if v := verdicts[5]; v == nil || v.Index != 30 || v.Theirs != 3 || v.Agree != 4 {
 			t.Errorf("in the order %v: told %v", order, v)
@@ -189,7 +199,7 @@ func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 		if e.members[3].told() == nil {
 			t.Fatal("not told")
 		}
-		e.links[3].cut()
+		e.present()[3].cut()
 		e.members[3].marks(nil)
 		e.members[3].set(func() { e.members[3].verdict = nil })
 		e.at(4 * tick)
@@ -206,11 +216,11 @@ func TestMarksRefused(t *testing.T) {
 	c.init(&Config{Self: 1, Tick: tick, SyncLimit: 5})
 	long := marksAt(0, make([]uint64, maxMarks+1)...)
 	for _, marks := range []*proto.Marks{{Indexes: []uint64{1}}, {Digests: []uint64{1}}, long} {
-		if _, err := c.report(2, marks, time.Now()); err == nil || !strings.Contains(err.Error(), "member 2 sent") {
+		if _, err := c.report(2, marks, nil, time.Now()); err == nil || !strings.Contains(err.Error(), "member 2 sent") {
 			t.Errorf("%d and %d: %v", len(marks.Indexes), len(marks.Digests), err)
 		}
 	}
-	if _, err := c.report(2, marksAt(0, make([]uint64, maxMarks)...), time.Now()); err != nil {
+	if _, err := c.report(2, marksAt(0, make([]uint64, maxMarks)...), nil, time.Now()); err != nil {
 		t.Error(err)
 	}
 }

@@ -127,7 +127,7 @@ func (l *Leader) pingAll() uint64 {
 // allAnswered reports whether every reachable member has answered the ping. A member that has sent
 // nothing for a tick, the length of two pings, is unreachable and is not waited for.
 func (l *Leader) allAnswered(number uint64, now time.Time) bool {
-	for _, m := range l.links {
+	for _, m := range l.present() {
 		m.mu.Lock()
 		answered := m.answered >= number || !m.heard.IsZero() && now.Sub(m.heard) > l.cfg.Tick
 		m.mu.Unlock()
@@ -147,7 +147,7 @@ func (l *Leader) redialSilent(now time.Time, late bool) {
 	if l.cfg.Redial == nil {
 		return
 	}
-	for _, m := range l.links {
+	for _, m := range l.present() {
 		if m.id != l.cfg.Self && m.redialDue(now, l.cfg.Tick, l.cfg.SyncLimit, late) {
 			l.cfg.Redial(m.id)
 		}
@@ -175,7 +175,7 @@ func (m *link) redialDue(now time.Time, tick time.Duration, syncLimit int, late 
 // full time again.
 func (l *Leader) cutSilent(now time.Time, late bool) {
 	limit := time.Duration(l.cfg.SyncLimit) * l.cfg.Tick
-	for _, m := range l.links {
+	for _, m := range l.present() {
 		m.mu.Lock()
 		silent := !m.heard.IsZero() && now.Sub(m.heard) >= limit && !late
 		cut := m.cut

@@ -255,7 +255,7 @@ func TestLateCheckAsksAnew(t *testing.T) {
 	e, r, wake := due(t)
 	wake(time.Second)
 	wake(2 * time.Second)
-	for _, m := range e.links {
+	for _, m := range e.present() {
 		m.answer(e.asked.Load())
 	}
 	wake(500 * time.Millisecond)
@@ -267,7 +267,7 @@ func TestLateCheckAsksAnew(t *testing.T) {
 		t.Errorf("round asks with ping %d of %d", r.asked, e.asked.Load())
 	}
 	e.table.Touch(1, e.start.Add(11*time.Second), timeout)
-	for _, m := range e.links {
+	for _, m := range e.present() {
 		m.answer(r.asked)
 	}
 	wake(0)

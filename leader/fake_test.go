@@ -37,7 +37,8 @@ type fakeLog struct {
 	expired func(id jute.SessionID)
 	killed  func(id jute.SessionID)
 	swept   func()
-	fail    int // the future of this entry (from 1) fails at once
+	changed func(txn *proto.Txn) // a change of the list of servers that the leader has proposed is applied
+	fail    int                  // the future of this entry (from 1) fails at once
 
 	mu       sync.Mutex
 	proposed []*proto.Entry
@@ -125,6 +126,9 @@ func (f *fakeLog) applyOldest() {
 		}
 		if txn.Op == int32(jute.OpSweep) {
 			f.swept()
+		}
+		if txn.Op == int32(jute.OpReconfig) && txn.Member == 0 {
+			f.changed(txn)
 		}
 	}
 	close(future.done)
@@ -325,43 +329,73 @@ func (r *records) count(message string) (n int) {
 	return n
 }
 
-// ensemble is a Leader on member 1 of three.
+// ensemble is a Leader on member 1. All members are voters unless a test says otherwise.
 type ensemble struct {
 	*Leader
-	t       *testing.T
-	log     *fakeLog
-	table   *sessiontracker.GlobalTable
-	members []*fakeMember // from index 1
-	records *records
-	start   time.Time
-	applied atomic.Uint64
-	format  atomic.Uint32 // of entries; 0: 1
-	nodes   fakeNodes
-	stop    context.CancelFunc
-	ended   chan error // the error that Run returned
-	streams sync.WaitGroup
+	t         *testing.T
+	servers   atomic.Pointer[[]Member] // raft's configuration
+	raft      atomic.Uint64            // raft's term
+	answering atomic.Pointer[[]uint32] // the servers that answer
+	log       *fakeLog
+	table     *sessiontracker.GlobalTable
+	members   []*fakeMember // from index 1: those of the first configuration
+	all       []*fakeMember // and those that may join
+	records   *records
+	start     time.Time
+	applied   atomic.Uint64
+	format    atomic.Uint32 // of entries; 0: 1
+	nodes     fakeNodes
+	stop      context.CancelFunc
+	ended     chan error // the error that Run returned
+	streams   sync.WaitGroup
 }
 
 func session(id jute.SessionID, member uint32) sessiontracker.Seed {
 	return sessiontracker.Seed{ID: id, Timeout: timeout, Member: member, Since: uint64(id)}
 }
 
-// newEnsemble returns an ensemble whose leader does not run yet.
+// mostMembers is how many members a test may have.
+const mostMembers = 7
+
+// configure makes raft's configuration one of these voters and observers. It does not tell the leader.
+func (e *ensemble) configure(voters, observers []uint32) {
+	var all []Member
+	for _, id := range voters {
+		all = append(all, Member{ID: id, Voter: true})
+	}
+	for _, id := range observers {
+		all = append(all, Member{ID: id})
+	}
+	e.servers.Store(&all)
+}
+
+// link returns the fake member.
+func (e *ensemble) link(id uint32) (Link, error) { return e.all[id], nil }
+
+// newEnsemble returns an ensemble of three whose leader does not run yet.
 func newEnsemble(t *testing.T, sessions ...sessiontracker.Seed) *ensemble {
 	t.Helper()
+	return newEnsembleOf(t, []uint32{1, 2, 3}, nil, sessions...)
+}
+
+// newEnsembleOf is newEnsemble with these voters and observers.
+func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...sessiontracker.Seed) *ensemble {
+	t.Helper()
 	start := time.Now()
-	e := &ensemble{t: t, start: start, records: &records{}, members: make([]*fakeMember, 4), ended: make(chan error, 1)}
+	e := &ensemble{t: t, start: start, records: &records{}, all: make([]*fakeMember, mostMembers+1), ended: make(chan error, 1)}
 	e.table = sessiontracker.NewGlobalTable(start, tick, slices.Values(sessions))
 	e.log = &fakeLog{table: e.table, start: start, delay: time.Millisecond, closed: map[jute.SessionID]time.Duration{}, commit: 100}
-	links := map[uint32]Link{}
-	for id := uint32(1); id <= 3; id++ {
-		e.members[id] = &fakeMember{id: id}
-		links[id] = e.members[id]
+	for id := range e.all {
+		e.all[id] = &fakeMember{id: uint32(id)}
 	}
+	e.members = e.all[:1+len(voters)+len(observers)]
+	e.configure(voters, observers)
+	e.raft.Store(term)
+	e.answering.Store(&[]uint32{1, 2, 3})
 	var err error
 	e.Leader, err = New(Config{
 		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return max(e.format.Load(), 1) }, Tick: tick, SyncLimit: 5, Clock: NewClock(time.Now), Log: e.log,
-		Sessions: e.table, Members: links, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
+		Sessions: e.table, Members: func() []Member { return *e.servers.Load() }, RaftTerm: e.raft.Load, Link: e.link, Present: func() []uint32 { return *e.answering.Load() }, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {
 		t.Fatal(err)

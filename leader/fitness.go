@@ -38,7 +38,7 @@ func (l *Leader) checkFitness(now time.Time, late bool) {
 		l.fitness.proving, l.fitness.proved = begun, now
 	}
 	if late {
-		for _, m := range l.links {
+		for _, m := range l.present() {
 			m.excuse(now)
 		}
 		return
@@ -47,9 +47,9 @@ func (l *Leader) checkFitness(now time.Time, late bool) {
 		return
 	}
 	reached := l.cfg.Ensemble.Reached(l.cfg.Tick)
-	deaf := 0
+	links, deaf := l.present(), 0
 	for _, id := range reached {
-		if m := l.links[id]; m != nil && m.deaf(now) >= limit {
+		if m := links[id]; m != nil && m.deaf(now) >= limit {
 			deaf++
 		}
 	}

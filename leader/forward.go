@@ -65,9 +65,6 @@ func (l *Leader) read(stream proto.Leader_ForwardServer, f *forwarding) error {
 // member's stream this is.
 func (l *Leader) accept(f *forwarding, message *proto.Forwarded) error {
 	if f.member == 0 {
-		if l.links[message.Member] == nil {
-			return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
-		}
 		l.intake.setSender(f, message)
 		if err := l.check(f, message); err != nil {
 			return err
@@ -83,10 +80,13 @@ func (l *Leader) accept(f *forwarding, message *proto.Forwarded) error {
 }
 
 // check returns an error for a message that is meant for another term, or that names another member
-// than the stream's.
+// than the stream's, or one that is not in the ensemble.
 func (l *Leader) check(f *forwarding, message *proto.Forwarded) error {
 	if err := l.refuse(message.Nonce); err != nil {
 		return err
+	}
+	if !l.isMember(message.Member) {
+		return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
 	}
 	if message.Member != f.member || message.Boot != f.boot {
 		return status.Errorf(codes.InvalidArgument, "leader: writes of member %d on the stream of %d", message.Member, f.member)

@@ -33,60 +33,33 @@ type kill struct {
 // kills holds the kills that wait for an entry, and the sessions that those of the running entry have
 // ended.
 type kills struct {
-	mu      sync.Mutex
-	waiting []*kill // in the order they came
+	requests[*kill]
+
+	endedMu sync.Mutex
 	ended   []jute.SessionID
-}
-
-// add reports whether there was room for k.
-func (q *kills) add(k *kill) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.waiting) >= maxKills {
-		return false
-	}
-	q.waiting = append(q.waiting, k)
-	return true
-}
-
-// withdraw removes k. It reports false if k is in an entry already.
-func (q *kills) withdraw(k *kill) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.Index(q.waiting, k)
-	if i < 0 {
-		return false
-	}
-	q.waiting = slices.Delete(q.waiting, i, i+1)
-	return true
-}
-
-// take removes and returns all that wait.
-func (q *kills) take() []*kill {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	taken := q.waiting
-	q.waiting = nil
-	return taken
 }
 
 // sessionEnded records that a kill has ended a session.
 func (q *kills) sessionEnded(id jute.SessionID) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.endedMu.Lock()
+	defer q.endedMu.Unlock()
 	q.ended = append(q.ended, id)
 }
 
 // takeEnded removes and returns the sessions that were recorded.
 func (q *kills) takeEnded() []jute.SessionID {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.endedMu.Lock()
+	defer q.endedMu.Unlock()
 	ended := q.ended
 	q.ended = nil
 	return ended
 }
 
 // Kill implements proto.LeaderServer. It ends a session for an operator, unless its owner was set at
+// another index than the request says. It returns the outcome once this member has applied it. It
+// waits for the log, as long as the term and ctx last.
+//
+// If the code of the error is FailedPreco// Kill implements proto.LeaderServer. It ends a session for an operator, unless its owner was set at
 // another index than the request says. It returns the outcome once this member has applied it. It
 // waits for the log, as long as the term and ctx last.
 //

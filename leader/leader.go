@@ -3,13 +3,13 @@
 //
 //   - gathers the writes that members forward into entries of the log (batch.go, forward.go),
 //   - pings every member each half tick, enters the touches in their answers into the table,
-//     and acknowledges them (ping.go),
+//     and acknowledges them (ping.go), while members come and go (members.go),
 //   - compares the members' states, and tells those that differ (compare.go),
 //   - proves that it still leads before it acknowledges touches or answers a sync (proof.go),
 //   - hands over if it cannot do its work and another member may be able to (fitness.go),
 //   - closes the sessions whose clients no member has heard from (expire.go), at a pace that
 //     leaves room for others, and removes the nodes that ended sessions have left (sweep.go),
-//   - ends sessions for operators (kill.go),
+//   - ends sessions and changes the list of servers for operators (kill.go, reconfigure.go),
 //   - removes containers and nodes with a time to live that are due (reap.go), by a clock that
 //     has not jumped and that most members share (clock.go).
 //
@@ -77,38 +77,49 @@ type Config struct {
 	Clock       *Clock        // the member's wall clock, for the stamps on entries and for the reaper
 	Log         Log
 	Sessions    *sessiontracker.GlobalTable
-	Members     map[uint32]Link // every member, this one included: a majority of them proves that we lead
-	Applied     func() uint64   // returns the log index up to which Sessions is up to date; takes no lock that apply holds
-	Ensemble    Ensemble        // default: none, and this leader never hands over on its own
-	Redial      func(id uint32) // closes the connection that Members[id] uses; the next use opens another. Must not block. Default: nothing
-	Counters    *Counters       // keep counting over terms; default: new ones for this term
-	Logger      *slog.Logger    // default: discard
-	Nodes       Nodes
-	Reaping     Reaping
+	// Members returns the servers of raft's latest configuration, committed or not, this member
+	// included. A majority of the voters among them proves that we lead. Members must not block,
+	// because a lock is held. The caller does not change the result.
+	Members  func() []Member
+	RaftTerm func() uint64                 // raft's current term; must not block
+	Link     func(id uint32) (Link, error) // reaches a member of that configuration, whose address may have changed since the last call
+	// Present returns the ids of the servers that answer this member now: the voters among them are
+	// taken for those that could vote. It is asked when the list of servers is to change. It takes no
+	// lock that apply holds.
+	Present  func() []uint32
+	Applied  func() uint64   // returns the log index up to which Sessions is up to date; takes no lock that apply holds
+	Ensemble Ensemble        // default: none, and this leader never hands over on its own
+	Redial   func(id uint32) // closes the connection that the member's Link uses; the next use opens another. Must not block. Default: nothing
+	Counters *Counters       // keep counting over terms; default: new ones for this term
+	Logger   *slog.Logger    // default: discard
+	Nodes    Nodes
+	Reaping  Reaping
 }
 
 // Leader is one term of leading. It implements proto.LeaderServer for that term.
 type Leader struct {
 	proto.UnimplementedLeaderServer
 
-	cfg      Config
-	log      *slog.Logger
-	links    map[uint32]*link
-	proofs   proofs
-	compared comparison
-	clocks   clocks
-	intake   intake
-	expiry   expiry
-	removals removals
-	kills    kills
-	count    *Counters
-	fitness  fitness
-	handOver chan handOver
-	begun    time.Time
-	syncing  atomic.Int64  // Sync calls that wait for their proof
-	asked    atomic.Uint64 // number of the newest ping
-	answered chan struct{} // a member has answered a ping; capacity 1
-	over     chan struct{} // closed when the term ends
+	cfg          Config
+	log          *slog.Logger
+	links        atomic.Pointer[map[uint32]*link] // by member; replaced whole, see renewLinks
+	changed      chan struct{}                    // the members may be others; capacity 1
+	proofs       proofs
+	compared     comparison
+	clocks       clocks
+	intake       intake
+	expiry       expiry
+	removals     removals
+	kills        kills
+	reconfigures reconfigures
+	count        *Counters
+	fitness      fitness
+	handOver     chan handOver
+	begun        time.Time
+	syncing      atomic.Int64  // Sync calls that wait for their proof
+	asked        atomic.Uint64 // number of the newest ping
+	answered     chan struct{} // a member has answered a ping; capacity 1
+	over         chan struct{} // closed when the term ends
 
 	clockHeld bool // a fault of the clock has been logged; only for expireLoop
 
@@ -128,8 +139,8 @@ func New(cfg Config) (*Leader, error) {
 		return nil, errors.New("leader: Format, Clock, Log, Sessions, Applied and Nodes are required")
 	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
 		return nil, errors.New("leader: a limit of the reaper is negative")
-	case cfg.Members[cfg.Self] == nil:
-		return nil, fmt.Errorf("leader: member %d is not among the members", cfg.Self)
+	case cfg.Members == nil || cfg.RaftTerm == nil || cfg.Link == nil || cfg.Present == nil:
+		return nil, errors.New("leader: Members, RaftTerm, Link and Present are required")
 	}
 	cfg.Reaping.Interval = cmp.Or(cfg.Reaping.Interval, DefaultReapInterval)
 	cfg.Reaping.PerMinute = cmp.Or(cfg.Reaping.PerMinute, DefaultReapPerMinute)
@@ -137,21 +148,20 @@ func New(cfg Config) (*Leader, error) {
 	l := &Leader{
 		cfg:      cfg,
 		log:      logger.With("component", "leader", "term", cfg.Term),
-		links:    make(map[uint32]*link, len(cfg.Members)),
 		count:    cmp.Or(cfg.Counters, new(Counters)),
 		begun:    time.Now(),
+		changed:  make(chan struct{}, 1),
 		answered: make(chan struct{}, 1),
 		handOver: make(chan handOver),
 		over:     make(chan struct{}),
 	}
-	for id := range cfg.Members {
-		l.links[id] = &link{id: id, wake: make(chan struct{}, 1), fineAt: l.begun, patience: cfg.Tick, redial: l.begun.Add(cfg.Tick)}
-	}
+	l.renewLinks(l.begun)
 	l.fitness.proved = l.begun
 	l.count.Sizes.Reset() // they are a term's
-	l.proofs.init(len(cfg.Members))
+	l.proofs.init()
 	l.compared.init(&cfg)
-	l.clocks.init(len(cfg.Members))
+	l.clocks.init()
+	l.kills.most, l.reconfigures.most = maxKills, maxReconfigures
 	l.intake.init(&l.count.Sizes)
 	return l, nil
 }
@@ -169,9 +179,7 @@ func (l *Leader) Run(ctx context.Context) error {
 	g.Go(func() error { return l.expireLoop(ctx) })
 	g.Go(func() error { return l.reapLoop(ctx) })
 	g.Go(func() error { return l.handOverLoop(ctx) })
-	for id, m := range l.links {
-		g.Go(func() error { return l.pingLoop(ctx, m, l.cfg.Members[id]) })
-	}
+	g.Go(func() error { return l.memberLoop(ctx) })
 	err := g.Wait()
 	<-l.over
 	l.logExpired()
@@ -230,7 +238,7 @@ func (l *Leader) errOver() error {
 
 // wakeAll makes every link check what it has to send.
 func (l *Leader) wakeAll() {
-	for _, m := range l.links {
+	for _, m := range l.present() {
 		signal(m.wake)
 	}
 }

@@ -55,10 +55,11 @@ type ack struct {
 	refused []int64
 }
 
-// pingLoop keeps a stream to one member open for as long as the term lasts.
-func (l *Leader) pingLoop(ctx context.Context, m *link, to Link) error {
+// pingLoop keeps a stream to one member open until ctx ends, with the term or because the member has
+// gone.
+func (l *Leader) pingLoop(ctx context.Context, m *link) {
 	for ctx.Err() == nil {
-		if err := l.runStream(ctx, m, to); ctx.Err() == nil {
+		if err := l.runStream(ctx, m); ctx.Err() == nil {
 			l.markLost(m, err)
 			select {
 			case <-ctx.Done():
@@ -66,16 +67,19 @@ func (l *Leader) pingLoop(ctx context.Context, m *link, to Link) error {
 			}
 		}
 	}
-	return nil // stepping down is not a failure
 }
 
 // runStream opens a stream, pings, and listens until it breaks.
-func (l *Leader) runStream(ctx context.Context, m *link, to Link) error {
+func (l *Leader) runStream(ctx context.Context, m *link) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	m.streamOpened(cut, time.Now(), l.cfg.Log.CommitIndex())
 	l.compared.forget(m.id)
 	l.clocks.forget(m.id)
+	to, err := l.cfg.Link(m.id)
+	if err != nil {
+		return err
+	}
 	stream, err := to.Pings(ctx)
 	if err != nil {
 		return err
@@ -143,7 +147,7 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 		if m.heardFrom(now, pong, l.cfg.Tick) {
 			l.log.Info("member is back", "peer", m.id)
 		}
-		if pong.Proof != 0 && l.proofs.answer(m.id, pong.Proof) {
+		if pong.Proof != 0 && l.proofs.answer(m.id, pong.Proof, l.configuration) {
 			l.wakeAll() // acknowledgements have their proof, and another round may have begun
 		}
 		if err := l.touch(m, &a, pong, now); err != nil {

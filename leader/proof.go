@@ -11,12 +11,38 @@ import (
 )
 
 // proofs runs the rounds that prove that this leader still leads. A round is a number that is sent
-// to every member. It is done when a majority has sent it back: no member does so once it knows of
-// a later term. One round runs at a time, and all requests that come meanwhile share the next,
-// which begins after each of them came.
+// to every member. It is done when a majority of the voters has sent it back: no member does so once
+// it knows of a later term. One round runs at a time, and all requests that come meanwhile share the
+// next, which begins after each of them came.
+//
+// # Which majority
+//
+// The voters are those of raft's latest configuration when the answers are counted, even if that
+// configuration is not committed. This is sound, as the following steps show.
+//
+//  1. A round that is done must prove that no later term had a leader when the round began. Suppose
+//     that there was one, and take the first. A majority M of a configuration D has elected it, and
+//     each voter in M has refused this leader's term ever since.
+//  2. raft changes one voter at a time. It appends the next change when the last one is committed, and
+//     not before it has committed an entry of its own term. The later leader had everything that was
+//     committed, so its log was this leader's, or the beginning of it. Let C be this leader's latest
+//     configuration at that election. Then D is C, or D is the one before C and C was not
+//     committed. Majorities of two configurations that differ in one voter have a member in common.
+//     So each majority of C has a member in M. If C has one voter, raft commits a change at once, and may
+//     append another before a second member has either. That voter is in each of these majorities.
+//  3. This leader can therefore commit nothing more while C is its latest configuration. If C was
+//     committed, it can append one more change, C'. Then D is C, a majority of C' has a member in M
+//     too, and C' is never committed. So this leader never gets further than one step from D.
+//  4. Whichever of these configurations is counted, a majority of it has a member in M, which has
+//     answered nothing since the round began.
+//
+// This holds for configurations that this leader has appended or begun with. If raft here has learned
+// of a later term, its configuration may be a later leader's, and any number of steps away. So
+// answers count only if raft is in this term after the configuration was read.
+//
+// Observers and members that are still joining take part in no election. Their answers count for
+// nothing, however many they are. A leader that is not a voter counts the others alone.
 type proofs struct {
-	majority int
-
 	mu       sync.Mutex
 	begun    uint64            // newest round; under way if it is not done
 	done     uint64            // newest round that a majority has answered
@@ -25,9 +51,18 @@ type proofs struct {
 	changed  chan struct{}     // closed and replaced when done changes
 }
 
-func (p *proofs) init(members int) {
-	p.majority = members/2 + 1
-	p.answered = make(map[uint32]uint64, members)
+// configuration returns the members by which answers are counted: none if raft is in a later term. It
+// is called under the lock of proofs, so that the configuration is not older than the round.
+func (l *Leader) configuration() []Member {
+	members := l.cfg.Members()
+	if l.cfg.RaftTerm() != l.cfg.Term { // after the configuration was read: see proofs
+		return nil
+	}
+	return members
+}
+
+func (p *proofs) init() {
+	p.answered = make(map[uint32]uint64)
 	p.changed = make(chan struct{})
 }
 
@@ -45,20 +80,34 @@ func (p *proofs) begin() (round uint64, now bool) {
 }
 
 // answer records that member has answered a round, and reports whether that completes the round.
-func (p *proofs) answer(member uint32, round uint64) bool {
+func (p *proofs) answer(member uint32, round uint64, configuration func() []Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if round > p.begun || round <= p.answered[member] {
 		return false
 	}
 	p.answered[member] = round
-	n := 0
-	for _, round := range p.answered {
-		if round == p.begun {
-			n++
-		}
-	}
-	if p.done == p.begun || n < p.majority {
+	return p.count(configuration)
+}
+
+// recount reports whether the answers that are there complete the round, because the configuration is
+// another one.
+func (p *proofs) recount(configuration func() []Member) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count(configuration)
+}
+
+// forget drops what a member has answered.
+func (p *proofs) forget(member uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.answered, member)
+}
+
+// count completes the round if a majority has answered it, and reports whether it did.
+func (p *proofs) count(configuration func() []Member) bool {
+	if p.done == p.begun || !p.proved(configuration()) {
 		return false
 	}
 	p.done = p.begun
@@ -69,6 +118,21 @@ func (p *proofs) answer(member uint32, round uint64) bool {
 	close(p.changed)
 	p.changed = make(chan struct{})
 	return true
+}
+
+// proved reports whether most voters have answered the round.
+func (p *proofs) proved(members []Member) bool {
+	voters, answers := 0, 0
+	for _, m := range members {
+		if !m.Voter {
+			continue
+		}
+		voters++
+		if p.answered[m.ID] == p.begun {
+			answers++
+		}
+	}
+	return answers > voters/2
 }
 
 // state returns the newest round, and the newest that is done.

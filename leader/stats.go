@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,14 +32,16 @@ func (c *Counters) Reset() {
 
 // Stats describe the term as it is now.
 type Stats struct {
-	Learners int           // other members that have sent something on their open stream
-	Synced   int           // those of them that have since applied what was committed when it opened
-	Syncs    int           // calls of Sync that wait for their proof
-	Uptime   time.Duration // since the term opened
-	Apart    time.Duration // greatest difference between this member's clock and that of another
-	Held     bool          // nothing is reaped, because this member's clock is at fault
-	Waiting  int           // transactions that wait for an entry
-	Bytes    int           // of these
+	Learners        int           // other members that have sent something on their open stream
+	Synced          int           // those voters of them that have since applied what was committed when it opened
+	Observers       int           // those of them that do not vote: observers, and members that are still joining
+	SyncedObservers int           // those of Observers that have applied that much
+	Syncs           int           // calls of Sync that wait for their proof
+	Uptime          time.Duration // since the term opened
+	Apart           time.Duration // greatest difference between this member's clock and that of another
+	Held            bool          // nothing is reaped, because this member's clock is at fault
+	Waiting         int           // transactions that wait for an entry
+	Bytes           int           // of these
 }
 
 // Stats returns the present values.
@@ -46,20 +49,31 @@ func (l *Leader) Stats() Stats {
 	s := Stats{Syncs: int(l.syncing.Load()), Uptime: time.Since(l.begun)}
 	why, _ := l.clockFault()
 	s.Held = why != ""
-	_, _, s.Apart = l.clocks.compare()
+	_, _, s.Apart = l.clocks.compare(nil)
 	s.Waiting, s.Bytes = l.intake.depth()
-	for id, m := range l.links {
-		if id == l.cfg.Self {
+	voters := l.voters()
+	for id, m := range l.present() {
+		linked, synced := m.state()
+		switch votes := slices.Contains(voters, id); {
+		case id == l.cfg.Self || !linked:
 			continue
-		}
-		m.mu.Lock()
-		if m.linked {
-			s.Learners++
-		}
-		if m.synced {
+		case !votes:
+			s.Observers++
+			if synced {
+				s.SyncedObservers++
+			}
+		case synced:
 			s.Synced++
 		}
-		m.mu.Unlock()
+		s.Learners++
 	}
 	return s
+}
+
+// state reports whether the member has sent something on the open stream, and whether it has since applied
+// what was committed when it opened.
+func (m *link) state() (linked, synced bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.linked, m.synced
 }

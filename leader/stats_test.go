@@ -42,6 +42,27 @@ func TestStatsOfMembers(t *testing.T) {
 	})
 }
 
+// Observers are learners, and counted apart from the voters.
+func TestStatsOfObservers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsembleOf(t, []uint32{1, 2, 3}, []uint32{4, 5, 6})
+		for _, id := range []uint32{1, 2, 4, 5} {
+			e.all[id].applied = 100 // all that is committed
+		}
+		e.silence(6)
+		e.run()
+		e.at(tick)
+		if s := e.Stats(); s.Learners != 4 || s.Synced != 1 || s.Observers != 2 || s.SyncedObservers != 2 {
+			t.Errorf("%+v, want 4 learners, of them 1 synced voter, and 2 observers, both synced", s)
+		}
+		e.reconfigure([]uint32{1, 2, 3, 4}, []uint32{5, 6})
+		if s := e.Stats(); s.Learners != 4 || s.Synced != 2 || s.Observers != 1 || s.SyncedObservers != 1 {
+			t.Errorf("an observer has become a voter: %+v", s)
+		}
+		e.end()
+	})
+}
+
 // Transactions, including expiries, are counted when proposed and when committed. Sizes are those
 // of the transactions of this term.
 func TestCounters(t *testing.T) {

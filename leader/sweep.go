@@ -43,7 +43,7 @@ func (l *Leader) takeRemovals(now time.Time) (sweeps bool, kills []*kill, due []
 		l.removals.unswept.Store(true) // the next entry checks again
 		sweeps = true
 	}
-	kills = l.kills.take()
+	kills = l.kills.take(maxKills)
 	return sweeps, kills, l.takeDue(maxExpires - len(kills))
 }
 

@@ -49,10 +49,8 @@ func (m *Member) backupHead(own snapshot, confirmed bool) backup.Head {
 		AsOf: time.UnixMilli(own.Now()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
 		Nodes: own.Nodes(), Sessions: own.Sessions(), DataBytes: own.DataSize(), Digest: backup.Digest(own.Digest()),
 	}
-	if len(m.cfg.Servers) > 1 {
-		for _, s := range m.cfg.Servers {
-			h.Servers = append(h.Servers, backup.Server{ID: s.ID, Quorum: s.Grpc, Election: s.Raft, Client: clientAddr(m.cfg.EnsembleText, s.ID)})
-		}
+	for _, s := range m.servers() {
+		h.Servers = append(h.Servers, backup.Server{ID: s.ID, Quorum: s.QuorumAddr(), Election: s.ElectionAddr(), Client: s.ClientAddr()})
 	}
 	return h
 }

@@ -67,11 +67,3 @@ func (m *Member) askMarks(ctx context.Context, id uint32) (*proto.Marks, error) 
 	reply, err := viewOver(m.peers, id).View(ctx, &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})
 	return reply.GetStatus().GetMarks(), err
 }
-
-// ids returns the ids of all members.
-func (m *Member) ids() (ids []uint32) {
-	for _, s := range m.cfg.Servers {
-		ids = append(ids, s.ID)
-	}
-	return ids
-}

@@ -17,9 +17,9 @@ const (
 // exposure returns what is wrong with the protection of the members' ports, or "". Ports that only
 // this machine reaches need none.
 func (m *Member) exposure() string {
-	self := m.serverByID(m.cfg.ID)
+	self := m.self()
 	switch {
-	case len(m.cfg.Servers) == 1:
+	case m.alone():
 		return ""
 	case m.ports.guard != nil && m.ports.guard.Unifies():
 		return plainAccepted
@@ -40,7 +40,7 @@ func local(bind func(addr string) string, grpc, raft string) bool {
 func (m *Member) Protection() string {
 	guard := m.ports.guard
 	switch {
-	case len(m.cfg.Servers) == 1:
+	case m.alone():
 		return "no ports"
 	case guard == nil:
 		return "none"

@@ -88,10 +88,30 @@ func (h hooks) Removed(of znode.Removal, paths []string) {
 	h.m.cfg.Hooks.Removed(of, paths)
 }
 
+func (h hooks) Listed(r znode.Roster) {
+	h.m.roster.Store(&r)
+	h.m.relist()
+	boot, _ := h.m.state.Boot(h.m.cfg.ID)
+	h.m.announced.Store(boot == h.m.boot)
+	h.m.minFormat.Store(h.m.state.MinFormat())
+	h.m.follower.Listed(r)
+	h.m.cfg.Hooks.Listed(r)
+}
+
+func (h hooks) Reconfigured(txn *proto.Txn, r *znode.Result) {
+	if l := h.m.terms.current.Load(); l != nil {
+		list, _ := h.m.state.Roster()
+		l.Reconfigured(r, list.Version)
+	}
+	h.m.follower.Reconfigured(txn, r)
+	h.m.cfg.Hooks.Reconfigured(txn, r)
+}
+
 func (h hooks) Applied(txn *proto.Txn, r *znode.Result) {
 	if txn.GetBoot() == h.m.boot { // otherwise this member applies its old log once more
 		h.m.audit.Applied(h.m.state.TimeMs(), txn, r)
 	}
+	h.m.reconfigured(txn, r)
 	h.m.follower.Applied(txn, r)
 	h.m.cfg.Hooks.Applied(txn, r)
 }
@@ -117,6 +137,7 @@ func (h hooks) EntryEnd(index uint64) {
 }
 
 func (h hooks) Restored() {
+	h.m.roster.Store(nil) // if there is a list, Listed follows
 	h.m.applied.Store(h.m.state.Index())
 	boot, _ := h.m.state.Boot(h.m.cfg.ID)
 	h.m.minFormat.Store(h.m.state.MinFormat())
@@ -129,15 +150,17 @@ func (h hooks) Restored() {
 // deaf is the Config.Hooks of a member that nobody else observes.
 type deaf struct{}
 
-func (deaf) TermStarted(znode.Term)              {}
-func (deaf) Announced(uint32, uint64, uint64)    {}
-func (deaf) Opened(znode.Session)                {}
-func (deaf) Attached(znode.Session, znode.Owner) {}
-func (deaf) Closed(znode.Session, znode.End)     {}
-func (deaf) Swept(jute.SessionID, bool)          {}
-func (deaf) Removed(znode.Removal, []string)     {}
-func (deaf) Applied(*proto.Txn, *znode.Result)   {}
-func (deaf) Dropped(*proto.Txn)                  {}
-func (deaf) Overused(znode.Quota)                {}
-func (deaf) EntryEnd(uint64)                     {}
-func (deaf) Restored()                           {}
+func (deaf) TermStarted(znode.Term)                 {}
+func (deaf) Announced(uint32, uint64, uint64)       {}
+func (deaf) Opened(znode.Session)                   {}
+func (deaf) Attached(znode.Session, znode.Owner)    {}
+func (deaf) Closed(znode.Session, znode.End)        {}
+func (deaf) Swept(jute.SessionID, bool)             {}
+func (deaf) Removed(znode.Removal, []string)        {}
+func (deaf) Listed(znode.Roster)                    {}
+func (deaf) Reconfigured(*proto.Txn, *znode.Result) {}
+func (deaf) Applied(*proto.Txn, *znode.Result)      {}
+func (deaf) Dropped(*proto.Txn)                     {}
+func (deaf) Overused(znode.Quota)                   {}
+func (deaf) EntryEnd(uint64)                        {}
+func (deaf) Restored()                              {}

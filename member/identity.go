@@ -91,28 +91,32 @@ func caller(ctx context.Context) uint32 {
 // senders has, for each method that members call, the member that a message of it says it is from. nil:
 // its messages name nobody, and every member may send them. A method that is not here is refused.
 var senders = map[string]func(message any) uint32{
-	proto.Follower_Hello_FullMethodName: func(m any) uint32 { return m.(*proto.HelloRequest).GetMember() },
-	proto.Follower_Pings_FullMethodName: func(m any) uint32 { return m.(*proto.Ping).GetLeader() },
-	proto.Follower_View_FullMethodName:  nil,
-	proto.Leader_Forward_FullMethodName: func(m any) uint32 { return m.(*proto.Forwarded).GetMember() }, // its transactions: leader.Forward
-	proto.Leader_Sync_FullMethodName:    func(m any) uint32 { return m.(*proto.SyncRequest).GetMember() },
-	proto.Leader_Kill_FullMethodName:    nil,
+	proto.Follower_Hello_FullMethodName:     func(m any) uint32 { return m.(*proto.HelloRequest).GetMember() },
+	proto.Follower_Pings_FullMethodName:     func(m any) uint32 { return m.(*proto.Ping).GetLeader() },
+	proto.Follower_View_FullMethodName:      nil,
+	proto.Leader_Forward_FullMethodName:     func(m any) uint32 { return m.(*proto.Forwarded).GetMember() }, // its transactions: leader.Forward
+	proto.Leader_Sync_FullMethodName:        func(m any) uint32 { return m.(*proto.SyncRequest).GetMember() },
+	proto.Leader_Kill_FullMethodName:        nil,
+	proto.Leader_Reconfigure_FullMethodName: nil,
+	proto.Leader_HandOver_FullMethodName:    nil,
 }
 
 // impostorInterval is how often a message for another member is logged, for each member: it may send
 // them for ever.
 const impostorInterval = 10 * time.Second
 
-// speakers refuses what a member sends in another's name. It is safe for concurrent use.
+// speakers refuses what a member sends in another's name, and most of what a stranger to the server list sends. It is
+// safe for concurrent use. Ids are at most 255.
 type speakers struct {
-	log *slog.Logger
+	log   *slog.Logger
+	known func(id uint32) bool // which members the ensemble has
 
 	mu   sync.Mutex
 	told map[uint32]time.Time // by member: when a message was last logged
 }
 
-func newSpeakers(log *slog.Logger) *speakers {
-	return &speakers{log: log, told: map[uint32]time.Time{}}
+func newSpeakers(log *slog.Logger, known func(id uint32) bool) *speakers {
+	return &speakers{log: log, known: known, told: map[uint32]time.Time{}}
 }
 
 // check returns an error for a message of a method that its sender may not send.
@@ -122,6 +126,9 @@ func (s *speakers) check(ctx context.Context, method string, message any) error 
 	switch {
 	case !ok || from == 0:
 		return s.refuse(ctx, from, fmt.Sprintf("%s is called by a member that is not known, or is no method of members", method))
+	case method != proto.Follower_Hello_FullMethodName && !s.known(from):
+		// Whoever is not in the server list may only ask whether there is an ensemble.
+		return s.refuse(ctx, from, fmt.Sprintf("%s: it is not in the server list", method))
 	case sender == nil || sender(message) == from:
 		return nil
 	}

@@ -103,7 +103,11 @@ func as(l *loopback, member uint32) *peers {
 	})
 }
 
-// What a member says in its own name reaches the service, and what it says in another's does not. It is
+// anyID is the server list of tests in which all members are known.
+func anyID(uint32) bool { return true }
+
+// What a member says in its own name reaches the service, and what it says in another's does not. Who is not in the
+// server list may only say hello. It is
 // told, and its log line has its number and address, once in a while.
 func TestMemberSpeaksForItselfOnly(t *testing.T) {
 	says := map[string]func(ctx context.Context, f proto.FollowerClient, l proto.LeaderClient, as uint32) error{
@@ -141,7 +145,7 @@ func TestMemberSpeaksForItselfOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				l, s := newLoopback(1), polite{reached: make(chan string, 10)}
-				srv := memberServer(newSpeakers(slog.New(slog.NewTextHandler(&log, nil))))
+				srv := memberServer(newSpeakers(slog.New(slog.NewTextHandler(&log, nil)), func(id uint32) bool { return id != 9 }))
 				proto.RegisterFollowerServer(srv, s)
 				proto.RegisterLeaderServer(srv, s)
 				go func() { _ = srv.Serve(l) }() // it ends with Stop
@@ -173,6 +177,16 @@ func TestMemberSpeaksForItselfOnly(t *testing.T) {
 				}
 				if err := say(ctx, f, leader, 2); err != nil || len(s.reached) != 1 || <-s.reached != name {
 					t.Errorf("in its own name: %v", err)
+				}
+				stranger := as(l, 9)
+				defer stranger.close()
+				itsF, _ := stranger.follower(1)
+				itsL, err := stranger.leader(1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := say(ctx, itsF, itsL, 9); (err == nil) != (name == "hello") {
+					t.Errorf("of a member that is not in the server list: %v", err)
 				}
 				if _, err := f.View(ctx, &proto.ViewRequest{}); err != nil {
 					t.Errorf("a question of the view: %v", err)

@@ -52,11 +52,13 @@ import (
 	"rollcall/znode"
 )
 
-// Server is one voting member as it stands in the server list.
+// Server is one member as it stands in a server list.
 type Server struct {
 	ID   uint32 // 1 to 255
 	Grpc string // host:port between members, server.N's second field
 	Raft string // host:port of the log, server.N's third field
+
+	Observer bool // it does not vote
 }
 
 // Network is how a member connects to other members and listens for them. The default is TCP.
@@ -177,6 +179,10 @@ type Member struct {
 	viewer     viewer          // answers other members
 	view       *view.Collector // asks them
 	ports      ports
+	known      directory     // the servers of the ensemble
+	relisted   chan struct{} // their list has changed; one place
+	looked     chan struct{} // listLoop has seen another list; one place
+	told       atomic.Int64  // version of a list without this member, as one told that is in it and in raft's configuration; 0: none
 	ready      chan struct{}
 	events     chan Event
 	yields     chan struct{} // closed when this member has been drained
@@ -185,9 +191,11 @@ type Member struct {
 	dispute    atomic.Pointer[dispute]
 	backups    ownBackups
 
-	leaving   atomic.Bool   // Run has been told to stop
-	announced atomic.Bool   // this process is the member's current run
-	minFormat atomic.Uint32 // State.MinFormat
+	leaving   atomic.Bool                  // Run has been told to stop
+	announced atomic.Bool                  // this process is the member's current run
+	roster    atomic.Pointer[znode.Roster] // the state's list of servers; nil: it has none
+	reached   atomic.Pointer[[]uint32]     // servers that answered the leader at the last reconfig of this member\'s clients; nil: there was none
+	minFormat atomic.Uint32                // State.MinFormat
 
 	applied  atomic.Uint64   // index of the last entry applied
 	applies  tally.Durations // how long it took to apply an entry
@@ -213,6 +221,7 @@ func New(cfg Config) (*Member, error) {
 		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
 		own: newLoopback(cfg.ID), ready: make(chan struct{}), events: make(chan Event, maxEvents),
 		yields: make(chan struct{}), damage: make(chan string, 1),
+		relisted: make(chan struct{}, 1), looked: make(chan struct{}, 1),
 	}
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
 	var err error
@@ -264,8 +273,13 @@ func (m *Member) open() (err error) {
 		return err
 	}
 	m.warnOfExposure()
-	m.node, err = quorum.Open(m.quorumConfig())
-	return err
+	if m.node, err = quorum.Open(m.quorumConfig()); err != nil {
+		return err
+	}
+	if err := m.recall(); err != nil {
+		return errors.Join(err, m.node.Close())
+	}
+	return nil
 }
 
 func (m *Member) followerConfig() follower.Config {
@@ -278,7 +292,7 @@ func (m *Member) followerConfig() follower.Config {
 		RaftLeader: func() uint32 { return m.node.LeaderID() },
 		Joining:    func() bool { return m.node.Joining() },
 		Wall:       m.clock.Now,
-		Members:    m.ids(), Ask: m.askMarks, Damaged: m.reportDamage, Disputed: m.reportDispute,
+		Members:    m.voters, Ask: m.askMarks, Damaged: m.reportDamage, Disputed: m.reportDispute,
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
 	}
 }
@@ -297,6 +311,7 @@ func (m *Member) serverConfig() server.Config {
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory: m.cfg.Memory,
 		Words:  m.words, Audit: m.audit, Logger: m.log,
+		Settled: m.settled,
 	}
 }
 
@@ -316,7 +331,7 @@ func (m *Member) httpConfig() admin.HTTPConfig {
 	if name, err := os.Hostname(); err == nil {
 		cfg.Names = append(cfg.Names, name)
 	}
-	for _, addr := range []string{m.cfg.HTTP.Addr, m.serverByID(m.cfg.ID).Grpc} {
+	for _, addr := range []string{m.cfg.HTTP.Addr, m.self().Grpc} {
 		if host, _, err := net.SplitHostPort(addr); err == nil {
 			cfg.Names = append(cfg.Names, host)
 		}
@@ -340,6 +355,7 @@ func (m *Member) Run(ctx context.Context) error {
 	if m.cfg.Secure != nil {
 		g.Go(func() error { return m.server.ServeTLS(inner, m.cfg.Secure) })
 	}
+	g.Go(func() error { return m.listLoop(inner) })
 	g.Go(func() error { return m.watchKeys(inner) })
 	g.Go(func() error { return m.eventLoop(inner) })
 	g.Go(func() error { return m.announceReady(inner) })
@@ -348,6 +364,8 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.disputeLoop(inner) })
 	g.Go(func() error { return m.yieldLoop(inner) })
 	g.Go(func() error { return m.readOnlyLoop(inner) })
+	g.Go(func() error { return m.removedLoop(inner) })
+	g.Go(func() error { return m.askLoop(inner) })
 	g.Go(func() error { return m.backupLoop(inner) })
 	g.Go(func() error { return m.ports.guard.Run(inner) })
 	g.Go(func() error { return m.ports.hello.Door().Run(inner, wire.LookupSystem) })
@@ -394,10 +412,13 @@ func (m *Member) announceReady(ctx context.Context) error {
 // Ready returns a channel that is closed once this member serves clients.
 func (m *Member) Ready() <-chan struct{} { return m.ready }
 
+// Configuration returns raft's latest configuration, by id. It may not be committed.
+func (m *Member) Configuration() []wire.Peer { return m.node.Configuration() }
+
 // State returns the replicated state, so that tests can compare members.
 func (m *Member) State() *znode.State { return m.state }
 
-// Role returns "leader", "follower", "standalone", or api.ReadOnly while no leader is known and only
+// Role returns "leader", "follower", "observer", "standalone", or api.ReadOnly while no leader is known and only
 // clients that ask for it are served. It returns "" while this member does not serve: before its first term, while
 // its disk or apply hangs, once its state is damaged or while nobody knows whether it is, or while there
 // is no leader.
@@ -405,16 +426,26 @@ func (m *Member) Role() string {
 	switch {
 	case m.node.Stalled() != nil || m.node.Damage() != "" || m.disputed() != "":
 		return ""
-	case m.terms.current.Load() != nil && m.cfg.EnsembleText == nil && len(m.cfg.Servers) == 1:
+	case m.terms.current.Load() != nil && m.alone():
 		return "standalone"
 	case m.terms.current.Load() != nil:
 		return "leader"
+	case m.removed() != 0:
+		return ""
 	case m.server.ReadOnly() && m.forsaken():
 		return api.ReadOnly
 	case m.node.LeaderID() == 0 || m.node.LeaderID() == m.cfg.ID || !m.announced.Load():
 		return ""
+	case m.observes():
+		return "observer"
 	}
 	return "follower"
+}
+
+// observes reports whether this member is an observer by the list, and has no vote in raft's configuration.
+func (m *Member) observes() bool {
+	s, listed := m.reach(m.cfg.ID)
+	return listed && s.Observer && !slices.Contains(m.node.Voters(), m.cfg.ID)
 }
 
 // Health returns whether this member serves clients, or why not. It takes no lock that apply holds.

@@ -15,12 +15,13 @@ import (
 	"rollcall/server"
 )
 
-// alwaysZero are the metrics that cannot leave 0. The first three are there for programs that read
-// ZooKeeper's, and members have nothing of the kind. The others are filled in by admin.Words.
+// alwaysZero are the metrics that cannot leave 0. The first two are there for programs that read
+// ZooKeeper's, and members have nothing of the kind. This ensemble has no observers. The others are filled in by admin.Words.
 var alwaysZero = []string{
 	"zk_local_sessions", "zk_synced_non_voting_followers", "zk_synced_observers",
 	"Stats.Files", "Stats.MaxFiles",
-	"Stats.NoMemory", // these members have no memoryLimit; those of TestEveryOwnMetricLeavesZero have one
+	"Stats.SyncedObservers", // these members have no observers; those of TestMembersAreChanged have one
+	"Stats.NoMemory",        // these members have no memoryLimit; those of TestEveryOwnMetricLeavesZero have one
 }
 
 // watched is an ensemble in which each metric leaves 0 at some time.

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -38,10 +39,14 @@ type peers struct {
 	mu    sync.Mutex
 	conns map[uint32]*grpc.ClientConn
 	live  map[uint32]net.Conn // newest connection to each member, which may have ended
+	moves map[uint32]int      // how often each member has moved
 }
 
+// errMoved is why a connection is closed as soon as it is open.
+var errMoved = errors.New("member: the member has moved while it was dialed")
+
 func newPeers(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peers {
-	return &peers{dial: dial, tick: tick, conns: make(map[uint32]*grpc.ClientConn), live: make(map[uint32]net.Conn)}
+	return &peers{dial: dial, tick: tick, conns: make(map[uint32]*grpc.ClientConn), live: make(map[uint32]net.Conn), moves: make(map[uint32]int)}
 }
 
 // to returns the connection to a member. It does not wait until it is up.
@@ -88,12 +93,18 @@ func commit(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, met
 
 // open opens a connection to a member.
 func (p *peers) open(ctx context.Context, id uint32) (net.Conn, error) {
+	p.mu.Lock()
+	moves := p.moves[id]
+	p.mu.Unlock()
 	conn, err := p.dial(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.moves[id] != moves {
+		return nil, errors.Join(errMoved, conn.Close())
+	}
 	p.live[id] = conn
 	return conn, nil
 }
@@ -121,6 +132,14 @@ func (p *peers) giveUp(id uint32, conn net.Conn) {
 
 // redial closes the newest connection to a member, so that the next call opens another.
 func (p *peers) redial(id uint32) { p.giveUp(id, p.newest(id)) }
+
+// moved closes the connection to a member that another process may be by now, and those that are being opened.
+func (p *peers) moved(id uint32) {
+	p.mu.Lock()
+	p.moves[id]++
+	p.mu.Unlock()
+	p.redial(id)
+}
 
 // follower returns a client of a member's Follower service.
 func (p *peers) follower(id uint32) (proto.FollowerClient, error) {

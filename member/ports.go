@@ -19,10 +19,11 @@ import (
 	"rollcall/znode"
 )
 
-// ports are the ports on which other members reach this one. An ensemble of one member has none:
+// ports are the ports on which other members reach this one. A member that is alone has none:
 // its log goes nowhere, and only the member itself calls its gRPC services.
 type ports struct {
 	guard  *trust.Guard // nil: members' connections are plain
+	book   *wire.Book
 	hello  wire.Hello
 	grpc   *wire.Listener // nil: there is none
 	stream *wire.Stream
@@ -30,26 +31,26 @@ type ports struct {
 
 // openPorts listens for members. If it returns an error, ports still holds what it opened before.
 func (m *Member) openPorts() (p ports, err error) {
-	peers := m.raftPeers()
-	if p.guard, err = trust.New(trust.Config{Settings: m.cfg.Trust, Self: m.cfg.ID, Hosts: hostsOf(m.cfg.Servers), Logger: m.log, Now: m.cfg.Now}); err != nil {
+	p.book = wire.NewBook(m.cfg.ID, raftPeers(m.cfg.Servers))
+	if p.guard, err = trust.New(trust.Config{Settings: m.cfg.Trust, Self: m.cfg.ID, Hosts: hostsOf(m.cfg.Servers), Known: p.book.Hosts, Logger: m.log, Now: m.cfg.Now}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}
-	p.hello = wire.NewHello(m.cfg.ID, peers).Guarded(p.guard)
-	if len(peers) == 1 {
+	p.hello = wire.NewHello(p.book).Guarded(p.guard)
+	if m.alone() {
 		p.hello = p.hello.Guarded(nil) // its log stays in memory
-		p.stream = wire.NewStream(wire.NewListener(newLoopback(m.cfg.ID), p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
+		p.stream = wire.NewStream(wire.NewListener(newLoopback(m.cfg.ID), p.hello, m.log), p.hello, m.cfg.Network.Dial)
 		return p, nil
 	}
-	self := m.serverByID(m.cfg.ID)
+	self := m.self()
 	l, err := m.cfg.Network.Listen(m.cfg.Bind(self.Raft))
 	if err != nil {
 		return p, fmt.Errorf("member: listen for the log: %w", err)
 	}
-	p.stream = wire.NewStream(wire.NewListener(l, p.hello, m.log), p.hello, peers, m.cfg.Network.Dial)
+	p.stream = wire.NewStream(wire.NewListener(l, p.hello, m.log), p.hello, m.cfg.Network.Dial)
 	if l, err = m.cfg.Network.Listen(m.cfg.Bind(self.Grpc)); err != nil {
 		return p, fmt.Errorf("member: listen for members: %w", err)
 	}
-	p.grpc = wire.NewListener(l, p.hello, m.log)
+	p.grpc = wire.NewListener(l, p.hello.Open(), m.log)
 	return p, nil
 }
 
@@ -64,12 +65,10 @@ func (m *Member) closePorts() {
 	_ = m.own.Close()
 }
 
-func (m *Member) raftPeers() []wire.Peer { return raftPeers(m.cfg.Servers) }
-
 func raftPeers(servers []Server) []wire.Peer {
 	peers := make([]wire.Peer, 0, len(servers))
 	for _, s := range servers {
-		peers = append(peers, wire.Peer{ID: s.ID, Addr: s.Raft})
+		peers = append(peers, wire.Peer{ID: s.ID, Addr: s.Raft, Observer: s.Observer})
 	}
 	return peers
 }
@@ -85,21 +84,14 @@ func hostsOf(servers []Server) map[uint32]string {
 	return hosts
 }
 
-// serverByID returns the Server with an id, or the zero Server if it is not in the list.
-func (m *Member) serverByID(id uint32) Server {
-	for _, s := range m.cfg.Servers {
-		if s.ID == id {
-			return s
-		}
-	}
-	return Server{}
-}
-
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
-		Self: m.cfg.ID, Peers: m.raftPeers(), Dir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
-		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.reportDamage(err.Error()) }, m.server.Flush, &m.applies}, Ask: m.askHello, NewEnsemble: m.cfg.NewEnsemble,
+		Self: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), Book: m.ports.book, Wanted: m.wanted, Dir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
+		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.reportDamage(err.Error()) }, m.server.Flush, &m.applies}, NewEnsemble: m.cfg.NewEnsemble,
 		Tick: m.cfg.Tick, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
+	}
+	if !m.alone() {
+		cfg.Ask = m.askHello
 	}
 	if m.cfg.Stores != nil {
 		cfg.Stores = *m.cfg.Stores
@@ -112,7 +104,11 @@ func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 	if id == m.cfg.ID {
 		return m.own.dial(ctx)
 	}
-	return m.ports.hello.Dial(ctx, m.cfg.Network.Dial, m.serverByID(id).Grpc, id)
+	s, known := m.reach(id)
+	if !known {
+		return nil, fmt.Errorf("member: no address of member %d is known", id)
+	}
+	return m.ports.hello.Dial(ctx, m.cfg.Network.Dial, s.Grpc, id)
 }
 
 // leader implements follower.Config.Leader.
@@ -139,9 +135,11 @@ func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloRepl
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: wire.ConfigHash(m.raftPeers())})
+	hash := m.ports.book.Hash()
+	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: hash[:]})
 	if err == nil {
 		m.compareHash(peer.ID, reply)
+		m.learn(reply)
 	}
 	return reply, err
 }
@@ -156,10 +154,15 @@ type services struct {
 }
 
 // Hello implements proto.FollowerServer.
-func (s services) Hello(context.Context, *proto.HelloRequest) (*proto.HelloReply, error) {
+func (s services) Hello(ctx context.Context, _ *proto.HelloRequest) (*proto.HelloReply, error) {
 	n := s.m.node
+	if from := caller(ctx); from != s.m.cfg.ID {
+		n.Asked(from)
+	}
+	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
 	return &proto.HelloReply{
-		Member: s.m.cfg.ID, ConfigHash: wire.ConfigHash(s.m.raftPeers()), Boot: s.m.boot,
+		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot,
+		Ensemble: ensemble[:], Roster: s.m.rosterMessage(), Configuration: configurationMessage(n.Configuration()),
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		Recovery: n.Recovery(), Recovering: n.Recovering(), CaughtUp: n.CaughtUp(),
 		LastIndex: n.LastIndex(), LastTerm: n.LastTerm(), DigestAlg: s.m.hashAlg(),
@@ -197,7 +200,7 @@ func memberServer(s *speakers) *grpc.Server {
 
 // serveMembers runs the gRPC services until ctx ends.
 func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
-	srv := memberServer(newSpeakers(m.log))
+	srv := memberServer(newSpeakers(m.log, m.ports.book.Known))
 	s := services{terms: m.terms, viewer: m.viewer, m: m}
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)

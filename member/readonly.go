@@ -20,7 +20,7 @@ const (
 // readOnlyLoop serves in read-only mode while this member knows no leader, if the configuration says so. A member
 // that runs alone is its own leader.
 func (m *Member) readOnlyLoop(ctx context.Context) error {
-	if !m.cfg.ReadOnlyMode || len(m.cfg.Servers) == 1 {
+	if !m.cfg.ReadOnlyMode || m.alone() {
 		return nil
 	}
 	ticker := time.NewTicker(m.cfg.Tick / readOnlyChecks)
@@ -52,7 +52,7 @@ func (m *Member) readOnlyLoop(ctx context.Context) error {
 // must have applied the announcement of this process: before that its state may be much older than what clients
 // have seen, because a member learns from a leader how much of its own log is committed.
 func (m *Member) forsaken() bool {
-	return m.node.LeaderID() == 0 && m.announced.Load() && !m.node.Joining() && !m.server.Draining() &&
+	return m.node.LeaderID() == 0 && m.announced.Load() && !m.node.Joining() && m.removed() == 0 && !m.server.Draining() &&
 		m.node.Stalled() == nil && m.node.Damage() == "" && m.disputed() == ""
 }
 

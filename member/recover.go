@@ -65,7 +65,7 @@ func Examine(ctx context.Context, r Recovery) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	hello := wire.NewHello(r.ID, raftPeers(r.Servers)).Guarded(guard)
+	hello := wire.NewHello(wire.NewBook(r.ID, raftPeers(r.Servers))).Guarded(guard)
 	p := newPeers(surveyTime, func(ctx context.Context, id uint32) (net.Conn, error) {
 		for _, s := range r.Servers {
 			if s.ID == id {
@@ -98,7 +98,7 @@ func (r Recovery) examine(ctx context.Context, p *peers, id uint32) (disk.Extent
 	if err != nil {
 		return disk.Extent{}, err
 	}
-	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: r.ID, ConfigHash: wire.ConfigHash(raftPeers(r.Servers))})
+	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: r.ID})
 	switch {
 	case err != nil:
 		return disk.Extent{}, err

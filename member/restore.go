@@ -32,7 +32,7 @@ type Restored struct {
 }
 
 // Restore reads an image, and returns the state that a new ensemble gets from it. It drops what the image
-// says of the members of the former ensemble, and the connections of sessions. It keeps the greatest id of a
+// says of the members of the former ensemble, its list of servers, and the connections of sessions. It keeps the greatest id of a
 // session of each member, so that no id is used twice. read is called again for each member that is filled.
 func Restore(read Image) (*Restored, error) {
 	var h znode.Head
@@ -47,7 +47,7 @@ func Restore(read Image) (*Restored, error) {
 	}
 	h.Version, h.Index = 0, max(h.Index, disk.BootstrapIndex+1)
 	members := h.Members
-	h.Members = nil
+	h.Members, h.Roster = nil, znode.Roster{}
 	for _, m := range members {
 		if m.Highest != 0 {
 			h.Members = append(h.Members, znode.Progress{ID: m.ID, Highest: m.Highest})
@@ -76,7 +76,13 @@ func (r *Restored) WriteImage(w io.Writer) (digest uint64, err error) {
 			s.Owner = znode.Owner{}
 			return iw.Session(s)
 		},
-		Unswept: iw.Unswept, End: iw.End, Node: iw.Node,
+		Unswept: iw.Unswept, End: iw.End,
+		Node: func(n znode.Node) error {
+			if n.Path == znode.ConfigPath && n.Version < 0 { // the text of the former list
+				n.Data, n.Mzxid, n.Mtime, n.Version = nil, 0, 0, 0
+			}
+			return iw.Node(n)
+		},
 	})
 	if err != nil {
 		return 0, err

@@ -10,11 +10,12 @@ import (
 
 	"rollcall/jute"
 	"rollcall/quorum/disk"
+	"rollcall/roster"
 	"rollcall/znode"
 )
 
 // formerImage is an image of an ensemble that has run: member 3 and a member 9, which is gone, have
-// announced themselves, and two sessions have nodes below a quota.
+// announced themselves, two sessions have nodes below a quota, and there is a list of servers.
 func formerImage(t *testing.T, ephemerals int) []byte {
 	t.Helper()
 	const first, second = 3<<56 + 1, 9<<56 + 8
@@ -25,7 +26,7 @@ func formerImage(t *testing.T, ephemerals int) []byte {
 	nodes = append(nodes,
 		znode.Node{Path: "/app/plain", Data: []byte("kept"), Mzxid: 7<<32 + 3, Version: 4},
 		znode.Node{Path: "/lock", Owner: first},
-		znode.Node{Path: "/zookeeper"}, znode.Node{Path: "/zookeeper/config"},
+		znode.Node{Path: "/zookeeper"}, znode.Node{Path: "/zookeeper/config", Data: []byte("server.9=…"), Mzxid: 8 << 32, Mtime: 70, Version: -1},
 		znode.Node{Path: "/zookeeper/quota", Creates: 1}, znode.Node{Path: "/zookeeper/quota/app"},
 		znode.Node{Path: "/zookeeper/quota/app/zookeeper_limits", Data: []byte("count=9999,bytes=-1")},
 		znode.Node{Path: "/zookeeper/quota/app/zookeeper_stats", Data: fmt.Appendf(nil, "count=%d,bytes=%d", ephemerals+2, 2*ephemerals+4)},
@@ -35,6 +36,7 @@ func formerImage(t *testing.T, ephemerals int) []byte {
 		Index: 40, Zxid: 8<<32 + 3, Term: znode.Term{Term: 7, Nonce: 5, Leader: 9, Index: 12},
 		Members:  []znode.Progress{{ID: 3, Boot: 77, Cursor: 4, Format: znode.FormatLevel, Highest: first + 5}, {ID: 4, Boot: 78}, {ID: 9, Boot: 79, Format: 1, Highest: second}},
 		Sessions: 2, Nodes: uint64(len(nodes)),
+		Roster: znode.Roster{Version: 8 << 32, Servers: roster.List{{ID: 9, Host: "a", QuorumPort: 1, ElectionPort: 2}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +63,17 @@ func imageIn(b []byte) Image {
 	return func(v znode.Visitor) error {
 		_, _, err := znode.ReadImage(bytes.NewReader(b), v)
 		return err
+	}
+}
+
+// A restored state has no list of servers: the first leader of the new ensemble sets its own.
+func TestRestoreDropsTheList(t *testing.T) {
+	_, s := stateIn(t, imageIn(formerImage(t, 1)))
+	if r, ok := s.Roster(); ok {
+		t.Errorf("the list is %+v", r)
+	}
+	if data, st, code := s.GetData([]byte(znode.ConfigPath), nil, nil); code != jute.OK || len(data) > 0 || st.Mzxid != 0 || st.Mtime != 0 || st.Version != 0 {
+		t.Errorf("the node has %q, %+v, %v", data, st, code)
 	}
 }
 

@@ -2,7 +2,6 @@ package member
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"reflect"
 	"slices"
@@ -24,7 +23,7 @@ import (
 // means that Member uses it itself, and that another test checks it.
 var reaches = map[string]string{
 	"ID":                    "audit.Member conf.electionPort conf.quorumPort conf.serverId follower.Self http.Names leader.Self quorum.Self start.Leader",
-	"Servers":               "follower.Members leader.Members quorum.Peers",
+	"Servers":               "quorum.Peers",
 	"Dir":                   "conf.dataDir quorum.Dir",
 	"LogDir":                "conf.dataLogDir quorum.LogDir",
 	"Tick":                  "conf.tickTime follower.Tick leader.Tick quorum.Tick server.Tick",
@@ -55,6 +54,8 @@ var reaches = map[string]string{
 	"HTTP.MetricsAddr":      "http.HTTPSettings.MetricsAddr",
 	"HTTP.BareMetrics":      "http.HTTPSettings.BareMetrics",
 	"HTTP.TokenFile":        "http.HTTPSettings.TokenFile",
+	"HTTP.NoSnapshots":      "http.HTTPSettings.NoSnapshots",
+	"HTTP.SnapshotInterval": "http.HTTPSettings.SnapshotInterval",
 	"LinearizableReads":     "server.LinearizableReads",
 	"ReadOnlyMode":          "words.Whitelist",
 	"Rules.SkipACL":         "start.SkipAcl",
@@ -63,6 +64,7 @@ var reaches = map[string]string{
 	"Rules.X509":            "start.X509",
 	"Rules.SASL":            "start.Sasl",
 	"Rules.DataQuota":       "start.DataQuota",
+	"Rules.Reconfig":        "start.Reconfig",
 	"Whitelist":             "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
 	"LogKind":               "quorum.LogKind",
@@ -313,15 +315,11 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 		all["conf."+line.Name] = line.Value
 	}
 	all["conf.membership"] = members
-	term, err := m.terms.config(opening{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	term := m.terms.config(opening{})
 	flatten(all, "leader", reflect.ValueOf(term))
-	all["leader.Members"] = fmt.Sprint(slices.Sorted(maps.Keys(term.Members)))
 	var entry proto.Entry
 	var start proto.TermStart
-	text, err := m.terms.termStart(1)
+	text, err := m.terms.termStart(m.terms.format(), 1, nil)
 	if err == nil {
 		err = protobuf.Unmarshal(text, &entry)
 	}

@@ -2,17 +2,16 @@ package member
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"net"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"rollcall/admin"
 	"rollcall/config"
 	"rollcall/jute"
+	"rollcall/roster"
 	"rollcall/sessiontracker"
 	"rollcall/tally"
 )
@@ -34,7 +33,7 @@ func (s source) Stats() admin.Stats {
 		ClientMemory: st.Held, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
 		Latency: st.Latency, Reads: st.Reads, Updates: st.Updates, Responses: st.Responses,
 		BytesIn: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
-		Voters: len(m.cfg.Servers),
+		Voters: len(m.node.Voters()),
 		Writes: log.Writes, SlowWrites: log.SlowWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Stands,
 		Proposed: count.Proposed.Load(), Committed: count.Committed.Load(), Expired: count.Expired.Load(),
 		Proposals: count.Sizes.Spread(), Jump: m.clock.Jump(),
@@ -42,7 +41,7 @@ func (s source) Stats() admin.Stats {
 	if l := m.terms.current.Load(); l != nil {
 		term := l.Stats()
 		figures.Learners, figures.Synced, figures.Syncs, figures.Leading = term.Learners, term.Synced, term.Syncs, term.Uptime
-		figures.Apart, figures.Held = term.Apart, term.Held
+		figures.Apart, figures.Held, figures.SyncedObservers = term.Apart, term.Held, term.SyncedObservers
 	}
 	tree := m.state
 	tree.RLock()
@@ -57,7 +56,7 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Damage(), Disputed: s.m.disputed(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.LeaderID() != 0, Exposed: s.m.exposure(), NoMemory: s.m.cfg.Memory.Full()}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Damage(), Disputed: s.m.disputed(), Removed: s.m.removed(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.LeaderID() != 0, Exposed: s.m.exposure(), NoMemory: s.m.cfg.Memory.Full()}
 	if err := n.Stalled(); err != nil {
 		health.Stalled = err.Error()
 	}
@@ -66,25 +65,26 @@ func (s source) Health() admin.Health {
 
 func (s source) Ensemble() admin.Ensemble {
 	e := admin.Ensemble{Self: s.m.cfg.ID, Leader: s.m.node.LeaderID()}
-	if s.m.cfg.EnsembleText == nil {
-		return e
-	}
-	for _, peer := range s.m.cfg.Servers {
-		e.Peers = append(e.Peers, admin.Peer{ID: peer.ID, Quorum: peer.Grpc, Election: peer.Raft, Client: clientAddr(s.m.cfg.EnsembleText, peer.ID)})
+	for _, server := range s.m.servers() {
+		e.Peers = append(e.Peers, admin.Peer{ID: server.ID, Quorum: server.QuorumAddr(), Election: server.ElectionAddr(), Client: server.ClientAddr(), Observer: server.Observer})
 	}
 	return e
 }
 
-// clientAddr returns the client part of a member's line in the text of /zookeeper/config, or "" if
-// it has none.
-func clientAddr(text []byte, id uint32) string {
-	for line := range strings.Lines(string(text)) {
-		if rest, found := strings.CutPrefix(line, fmt.Sprintf("server.%d=", id)); found {
-			_, client, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), ";")
-			return client
-		}
+// servers returns the list of servers in the state, or the configured one while the state has none. It is
+// empty for a standalone server.
+func (m *Member) servers() roster.List {
+	list, _ := roster.ParseList(m.ensembleText())
+	return list
+}
+
+// ensembleText returns the text of the list of servers in the state, or the configured one while the state
+// has none. It is empty for a standalone server.
+func (m *Member) ensembleText() string {
+	if r := m.roster.Load(); r != nil {
+		return r.Text()
 	}
-	return ""
+	return string(m.cfg.EnsembleText)
 }
 
 func (s source) DiskUsage() (data, log int64, err error) { return s.m.node.DiskUsage() }
@@ -193,16 +193,16 @@ func (s source) ephemerals(part []ephemeral, from ephemeral) []ephemeral {
 
 func (s source) Settings(data, log int64) (lines []admin.Line, members string) {
 	m := s.m
-	self := m.serverByID(m.cfg.ID)
+	self, text := m.self(), m.ensembleText()
 	shown := m.cfg.Settings
 	shown.Dir, shown.LogDir = absolute(m.cfg.Dir), absolute(cmp.Or(m.cfg.LogDir, m.cfg.Dir))
 	shown.MinTimeout, shown.MaxTimeout = m.server.Timeouts()
 	shown.Limits = m.server.Limits()
 	lines = config.Conf(shown, config.Running{
 		ClientPort: listened(m.cfg.Clients), SecurePort: listened(m.cfg.Secure), DataSize: data, LogSize: log, ID: m.cfg.ID,
-		ElectionPort: portOf(self.Raft), QuorumPort: portOf(self.Grpc), Ensemble: string(m.cfg.EnsembleText),
+		ElectionPort: portOf(self.Raft), QuorumPort: portOf(self.Grpc), Ensemble: text, Observer: m.observes(),
 	})
-	return lines, string(m.cfg.EnsembleText)
+	return lines, text
 }
 
 // listened returns the port of a listener, or -1 if there is none, as ZooKeeper shows it.

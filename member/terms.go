@@ -21,6 +21,7 @@ import (
 	"rollcall/leader"
 	"rollcall/proto"
 	"rollcall/quorum"
+	"rollcall/roster"
 	"rollcall/sessiontracker"
 	"rollcall/znode"
 )
@@ -126,7 +127,12 @@ func (t *terms) term(ctx context.Context) error {
 	t.mu.Unlock()
 	defer t.termEnded()
 
-	entry, err := t.termStart(nonce)
+	format := t.format()
+	list, err := t.firstRoster(format)
+	if err != nil {
+		return err
+	}
+	entry, err := t.termStart(format, nonce, list)
 	if err != nil {
 		return err
 	}
@@ -139,11 +145,7 @@ func (t *terms) term(ctx context.Context) error {
 		return nil
 	case o = <-opened:
 	}
-	cfg, err := t.config(o)
-	if err != nil {
-		return err
-	}
-	l, err := leader.New(cfg)
+	l, err := leader.New(t.config(o))
 	if err != nil {
 		return err
 	}
@@ -153,19 +155,54 @@ func (t *terms) term(ctx context.Context) error {
 	return l.Run(ctx)
 }
 
-func (t *terms) termStart(nonce uint64) ([]byte, error) {
+// termStart returns the entry that opens a term. list is for a state that needs one; see firstRoster.
+func (t *terms) termStart(format uint32, nonce uint64, list *proto.Roster) ([]byte, error) {
 	body, err := protobuf.Marshal(&proto.TermStart{
 		Leader: t.m.cfg.ID, Nonce: nonce,
 		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota, X509: t.m.cfg.Rules.X509,
-		Sasl: t.m.cfg.Rules.SASL, DataQuota: t.m.cfg.Rules.DataQuota,
+		Sasl: t.m.cfg.Rules.SASL, DataQuota: t.m.cfg.Rules.DataQuota, Reconfig: t.m.cfg.Rules.Reconfig, Roster: list,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return protobuf.Marshal(&proto.Entry{
-		Format: t.format(), Nonce: nonce, TimeMs: t.m.clock.Now().UnixMilli(),
+		Format: format, Nonce: nonce, TimeMs: t.m.clock.Now().UnixMilli(),
 		Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: body}},
 	})
+}
+
+// firstRoster returns the list of servers that the configuration has, if the state needs it: because it has
+// none, or because the list is from before a recovery of this member's data. Otherwise it returns nil, and also if
+// raft's configuration is another one: a list begins with the servers that there are.
+func (t *terms) firstRoster(format uint32) (*proto.Roster, error) {
+	if format < znode.RosterFormat || t.m.cfg.EnsembleText == nil {
+		return nil, nil
+	}
+	t.m.state.RLock()
+	have, ok := t.m.state.Roster()
+	fresh := t.m.state.Term().Term == 0
+	t.m.state.RUnlock()
+	recovery := t.m.node.Recovery()
+	if ok && (recovery == 0 || recovery == have.Reset) {
+		return nil, nil
+	}
+	list, err := roster.ParseList(string(t.m.cfg.EnsembleText))
+	if err != nil {
+		return nil, fmt.Errorf("the configured list of servers: %w", err)
+	}
+	if recovery == 0 && !t.m.sameAsRaft(list) {
+		return nil, nil
+	}
+	r := znode.Roster{Reset: recovery, Servers: list}
+	var known bool
+	switch r.Ensemble, known = t.m.node.Ensemble(); {
+	case known:
+	case fresh || recovery != 0:
+		_, _ = rand.Read(r.Ensemble[:]) // it never fails
+	default: // of an earlier version, whose members have the hash of their list in place of an id
+		r.Ensemble = t.m.ports.book.Hash()
+	}
+	return r.Message(), nil
 }
 
 // format returns the format of the next entry: the highest that all members know that have
@@ -174,22 +211,42 @@ func (t *terms) format() uint32 {
 	return min(cmp.Or(t.m.minFormat.Load(), znode.FormatLevel), znode.FormatLevel)
 }
 
-func (t *terms) config(o opening) (leader.Config, error) {
-	links := make(map[uint32]leader.Link, len(t.m.cfg.Servers))
-	for _, s := range t.m.cfg.Servers {
-		c, err := t.m.peers.follower(s.ID)
-		if err != nil {
-			return leader.Config{}, err
-		}
-		links[s.ID] = c
-	}
+func (t *terms) config(o opening) leader.Config {
 	return leader.Config{
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: t.format,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit,
 		Clock: t.m.clock, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
 		Ensemble: t.m.succession, Redial: t.m.peers.redial,
-		Members: links, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
-	}, nil
+		Members: t.m.members, RaftTerm: t.m.node.Term, Link: t.link, Present: t.m.node.Present, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
+	}
+}
+
+// link reaches a member for the leader.
+func (t *terms) link(id uint32) (leader.Link, error) { return t.m.peers.follower(id) }
+
+// members returns the servers in raft's configuration. After a recovery, while the survivor is the only voter, all
+// servers that it is configured with count: it takes no client for good until one more has joined, because the others
+// may still run somewhere.
+func (m *Member) members() []leader.Member {
+	servers := m.node.Configuration()
+	if m.node.Recovery() != 0 && m.node.Recovering() {
+		servers = raftPeers(m.cfg.Servers)
+	}
+	members := make([]leader.Member, 0, len(servers))
+	for _, s := range servers {
+		members = append(members, leader.Member{ID: s.ID, Voter: !s.Observer})
+	}
+	return members
+}
+
+// voters returns those of the servers that take part in the log that vote.
+func (m *Member) voters() (ids []uint32) {
+	for _, server := range m.members() {
+		if server.Voter {
+			ids = append(ids, server.ID)
+		}
+	}
+	return ids
 }
 
 // abandon ends the present term without waiting for it, because it may hang in the log. If the log
@@ -306,6 +363,25 @@ func (t *terms) Kill(ctx context.Context, r *proto.KillRequest) (*proto.KillRepl
 	return nil, errNotLeading
 }
 
+// Reconfigure implements proto.LeaderServer.
+func (t *terms) Reconfigure(ctx context.Context, r *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
+	if l := t.current.Load(); l != nil {
+		return l.Reconfigure(ctx, r)
+	}
+	return nil, errNotLeading
+}
+
+// HandOver implements proto.LeaderServer.
+func (t *terms) HandOver(ctx context.Context, r *proto.HandOverRequest) (*proto.HandOverReply, error) {
+	if t.current.Load() == nil {
+		return nil, errNotLeading
+	}
+	if err := t.m.node.HandOverTo(ctx, r.GetTo()); err != nil {
+		return nil, status.Error(codes.Aborted, err.Error())
+	}
+	return &proto.HandOverReply{}, nil
+}
+
 // ownLeader calls the leader of the term that this member leads, without a network. It implements
 // proto.LeaderClient.
 type ownLeader struct{ *terms }
@@ -321,6 +397,16 @@ func (o ownLeader) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.Lea
 // Sync calls the Sync of terms.
 func (o ownLeader) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.CallOption) (*proto.SyncReply, error) {
 	return o.terms.Sync(ctx, r)
+}
+
+// Reconfigure calls the Reconfigure of terms.
+func (o ownLeader) Reconfigure(ctx context.Context, r *proto.ReconfigureRequest, _ ...grpc.CallOption) (*proto.ReconfigureReply, error) {
+	return o.terms.Reconfigure(ctx, r)
+}
+
+// HandOver calls the HandOver of terms.
+func (o ownLeader) HandOver(ctx context.Context, r *proto.HandOverRequest, _ ...grpc.CallOption) (*proto.HandOverReply, error) {
+	return o.terms.HandOver(ctx, r)
 }
 
 // Kill calls the Kill of terms.

@@ -374,18 +374,32 @@ func unreached(err error) error {
 	return errors.New(text)
 }
 
-// newView returns the Collector of this member.
-func (m *Member) newView() (*view.Collector, error) {
-	var members []view.Member
-	for _, s := range m.cfg.Servers {
-		peer := viewOver(m.peers, s.ID)
-		if s.ID == m.cfg.ID {
+// viewed returns the members that questions of operators go to: those of the list, those of raft's
+// configuration, and this one.
+func (m *Member) viewed() []view.Member {
+	all := map[uint32]view.Member{m.cfg.ID: {}}
+	for _, s := range m.servers() {
+		all[s.ID] = view.Member{}
+	}
+	for _, s := range m.node.Configuration() {
+		all[s.ID] = view.Member{}
+	}
+	members := make([]view.Member, 0, len(all))
+	for id := range all {
+		peer := viewOver(m.peers, id)
+		if id == m.cfg.ID {
 			peer = m.viewer.View // nothing is encoded and decoded
 		}
-		members = append(members, view.Member{ID: s.ID, Quorum: s.Grpc, Election: s.Raft, Peer: peer})
+		at, _ := m.reach(id)
+		members = append(members, view.Member{ID: id, Quorum: at.Grpc, Election: at.Raft, Peer: peer})
 	}
+	return members
+}
+
+// newView returns the Collector of this member.
+func (m *Member) newView() (*view.Collector, error) {
 	return view.New(view.Config{
-		Self: m.cfg.ID, Members: members, Leader: func() uint32 { return m.node.LeaderID() },
+		Self: m.cfg.ID, Members: m.viewed, Ensemble: m.ensemble, Leader: func() uint32 { return m.node.LeaderID() },
 		Deadline: min(m.cfg.Tick, view.MaxDeadline), Now: m.clock.Now,
 	})
 }

@@ -185,7 +185,7 @@ func (x KillReply_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KillReply_Outcome.Descriptor instead.
 func (KillReply_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{24, 0}
+	return file_rollcall_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Entry is one entry of the log: a batch of transactions that one leader sealed in
@@ -271,14 +271,15 @@ func (x *Entry) GetTxns() []*Txn {
 // the member's cursor + 1. The leader's own (member 0: TermStart, expire, kill, reap, sweep) have no seq.
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`    // the member that forwarded it; 0: the leader itself
-	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`       // the run of that member's process
-	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`          // counts 1, 2, 3... per boot; 0 only in announce and the leader's own
-	Session       int64                  `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"` // jute.SessionID
-	Conn          uint64                 `protobuf:"fixed64,5,opt,name=conn,proto3" json:"conn,omitempty"`       // the client connection, unique over members and boots; 0: none
-	Op            int32                  `protobuf:"zigzag32,6,opt,name=op,proto3" json:"op,omitempty"`          // jute.Op: a client's opcode or one of the log's own
-	Body          []byte                 `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`         // a client's request record as it arrived (jute), or a message below
-	Ids           []*Identity            `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`           // the connection's identities: always ("ip", address), and those that auth added
+	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`          // the member that forwarded it; 0: the leader itself
+	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`             // the run of that member's process
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`                // counts 1, 2, 3... per boot; 0 only in announce and the leader's own
+	Session       int64                  `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"`       // jute.SessionID
+	Conn          uint64                 `protobuf:"fixed64,5,opt,name=conn,proto3" json:"conn,omitempty"`             // the client connection, unique over members and boots; 0: none
+	Op            int32                  `protobuf:"zigzag32,6,opt,name=op,proto3" json:"op,omitempty"`                // jute.Op: a client's opcode or one of the log's own
+	Body          []byte                 `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`               // a client's request record as it arrived (jute), or a message below
+	Ids           []*Identity            `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`                 // the connection's identities: always ("ip", address), and those that auth added
+	Reached       []uint32               `protobuf:"varint,9,rep,packed,name=reached,proto3" json:"reached,omitempty"` // the servers that the leader reached; only in OpReconfig
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -369,6 +370,13 @@ func (x *Txn) GetIds() []*Identity {
 	return nil
 }
 
+func (x *Txn) GetReached() []uint32 {
+	if x != nil {
+		return x.Reached
+	}
+	return nil
+}
+
 // Identity is one (scheme, id) pair as in ZooKeeper's ACLs.
 type Identity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -435,6 +443,8 @@ type TermStart struct {
 	X509          bool                   `protobuf:"varint,6,opt,name=x509,proto3" json:"x509,omitempty"`
 	Sasl          bool                   `protobuf:"varint,7,opt,name=sasl,proto3" json:"sasl,omitempty"`                            // ignored in an entry of a format before 5, and so is data_quota
 	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"` // bytes of all paths and data past which writes that add to them are refused; 0: no limit
+	Roster        *Roster                `protobuf:"bytes,9,opt,name=roster,proto3" json:"roster,omitempty"`                         // the list of servers, if the state has none or its data were recovered; ignored in an entry of a format before 6, and so is reconfig
+	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                   // clients may change the list
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -525,6 +535,89 @@ func (x *TermStart) GetDataQuota() uint64 {
 	return 0
 }
 
+func (x *TermStart) GetRoster() *Roster {
+	if x != nil {
+		return x.Roster
+	}
+	return nil
+}
+
+func (x *TermStart) GetReconfig() bool {
+	if x != nil {
+		return x.Reconfig
+	}
+	return false
+}
+
+// Roster is the list of an ensemble's servers in one version.
+type Roster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ensemble      []byte                 `protobuf:"bytes,1,opt,name=ensemble,proto3" json:"ensemble,omitempty"` // the ensemble's id, 32 bytes
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`  // zxid of the transaction that made the list
+	Reset_        uint64                 `protobuf:"fixed64,3,opt,name=reset,proto3" json:"reset,omitempty"`     // number of the recovery that the list began with; 0: none
+	Servers       []string               `protobuf:"bytes,4,rep,name=servers,proto3" json:"servers,omitempty"`   // their lines "server.N=…", by id
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Roster) Reset() {
+	*x = Roster{}
+	mi := &file_rollcall_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Roster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Roster) ProtoMessage() {}
+
+func (x *Roster) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Roster.ProtoReflect.Descriptor instead.
+func (*Roster) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Roster) GetEnsemble() []byte {
+	if x != nil {
+		return x.Ensemble
+	}
+	return nil
+}
+
+func (x *Roster) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Roster) GetReset_() uint64 {
+	if x != nil {
+		return x.Reset_
+	}
+	return 0
+}
+
+func (x *Roster) GetServers() []string {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
 // Announce is the body of OpAnnounce: Txn.boot becomes the member's current boot and
 // its cursor 0, if replaces is its current one (0: none yet). Repeating changes nothing.
 type Announce struct {
@@ -537,7 +630,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_rollcall_proto_msgTypes[4]
+	mi := &file_rollcall_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +642,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[4]
+	mi := &file_rollcall_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +655,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{4}
+	return file_rollcall_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Announce) GetReplaces() uint64 {
@@ -591,7 +684,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_rollcall_proto_msgTypes[5]
+	mi := &file_rollcall_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +696,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[5]
+	mi := &file_rollcall_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +709,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{5}
+	return file_rollcall_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OpenSession) GetTimeoutMs() uint32 {
@@ -654,7 +747,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_rollcall_proto_msgTypes[6]
+	mi := &file_rollcall_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +759,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[6]
+	mi := &file_rollcall_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +772,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{6}
+	return file_rollcall_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Attach) GetPassword() []byte {
@@ -722,7 +815,7 @@ type Expire struct {
 
 func (x *Expire) Reset() {
 	*x = Expire{}
-	mi := &file_rollcall_proto_msgTypes[7]
+	mi := &file_rollcall_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +827,7 @@ func (x *Expire) String() string {
 func (*Expire) ProtoMessage() {}
 
 func (x *Expire) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[7]
+	mi := &file_rollcall_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +840,7 @@ func (x *Expire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expire.ProtoReflect.Descriptor instead.
 func (*Expire) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{7}
+	return file_rollcall_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Expire) GetSince() uint64 {
@@ -778,7 +871,7 @@ type Kill struct {
 
 func (x *Kill) Reset() {
 	*x = Kill{}
-	mi := &file_rollcall_proto_msgTypes[8]
+	mi := &file_rollcall_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +883,7 @@ func (x *Kill) String() string {
 func (*Kill) ProtoMessage() {}
 
 func (x *Kill) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[8]
+	mi := &file_rollcall_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +896,7 @@ func (x *Kill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kill.ProtoReflect.Descriptor instead.
 func (*Kill) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{8}
+	return file_rollcall_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Kill) GetSince() uint64 {
@@ -840,7 +933,7 @@ type Reap struct {
 
 func (x *Reap) Reset() {
 	*x = Reap{}
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +945,7 @@ func (x *Reap) String() string {
 func (*Reap) ProtoMessage() {}
 
 func (x *Reap) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +958,7 @@ func (x *Reap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reap.ProtoReflect.Descriptor instead.
 func (*Reap) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{9}
+	return file_rollcall_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Reap) GetPath() string {
@@ -893,7 +986,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +998,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1011,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{10}
+	return file_rollcall_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Sweep) GetNodes() uint32 {
@@ -938,7 +1031,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1043,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1056,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{11}
+	return file_rollcall_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HelloRequest) GetMember() uint32 {
@@ -994,16 +1087,19 @@ type HelloReply struct {
 	Recovering bool   `protobuf:"varint,9,opt,name=recovering,proto3" json:"recovering,omitempty"`              // it is the only voter of several members, so it alone decides whether one without data joins
 	CaughtUp   bool   `protobuf:"varint,10,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"` // it has everything that it missed and waits to become a voter; joining is set until then
 	// How far its data go, asked before a recovery; 0: raft does not run yet.
-	LastIndex     uint64 `protobuf:"varint,11,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
-	LastTerm      uint64 `protobuf:"varint,12,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
-	DigestAlg     string `protobuf:"bytes,13,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // that hashes passwords in the scheme digest; "": the scheme is off, or the member is older
+	LastIndex     uint64         `protobuf:"varint,11,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
+	LastTerm      uint64         `protobuf:"varint,12,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
+	DigestAlg     string         `protobuf:"bytes,13,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // that hashes passwords in the scheme digest; "": the scheme is off, or the member is older
+	Ensemble      []byte         `protobuf:"bytes,14,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                     // the ensemble's id, 32 bytes; empty: the member has none yet, or is older
+	Roster        *Roster        `protobuf:"bytes,15,opt,name=roster,proto3" json:"roster,omitempty"`                         // the list in the member's state; absent: it has none
+	Configuration *Configuration `protobuf:"bytes,16,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest configuration there; absent: raft does not run yet, or the member is older
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1111,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1124,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{12}
+	return file_rollcall_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HelloReply) GetMember() uint32 {
@@ -1122,6 +1218,132 @@ func (x *HelloReply) GetDigestAlg() string {
 	return ""
 }
 
+func (x *HelloReply) GetEnsemble() []byte {
+	if x != nil {
+		return x.Ensemble
+	}
+	return nil
+}
+
+func (x *HelloReply) GetRoster() *Roster {
+	if x != nil {
+		return x.Roster
+	}
+	return nil
+}
+
+func (x *HelloReply) GetConfiguration() *Configuration {
+	if x != nil {
+		return x.Configuration
+	}
+	return nil
+}
+
+// Configuration says which members raft replicates the log to, and which of them vote.
+type Configuration struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Servers       []*ConfiguredServer    `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"` // by id
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Configuration) Reset() {
+	*x = Configuration{}
+	mi := &file_rollcall_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Configuration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Configuration) ProtoMessage() {}
+
+func (x *Configuration) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Configuration.ProtoReflect.Descriptor instead.
+func (*Configuration) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Configuration) GetServers() []*ConfiguredServer {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+type ConfiguredServer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // host:port of its raft
+	Voter         bool                   `protobuf:"varint,3,opt,name=voter,proto3" json:"voter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfiguredServer) Reset() {
+	*x = ConfiguredServer{}
+	mi := &file_rollcall_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfiguredServer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfiguredServer) ProtoMessage() {}
+
+func (x *ConfiguredServer) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfiguredServer.ProtoReflect.Descriptor instead.
+func (*ConfiguredServer) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ConfiguredServer) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *ConfiguredServer) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ConfiguredServer) GetVoter() bool {
+	if x != nil {
+		return x.Voter
+	}
+	return false
+}
+
 // Ping goes from the leader to a member every tick/2, and between for proofs and
 // acknowledgements.
 type Ping struct {
@@ -1139,7 +1361,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1373,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1386,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{13}
+	return file_rollcall_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Ping) GetTerm() uint64 {
@@ -1231,7 +1453,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1465,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1478,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{14}
+	return file_rollcall_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Verdict) GetIndex() uint64 {
@@ -1307,7 +1529,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1541,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1554,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{15}
+	return file_rollcall_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Ack) GetBoot() uint64 {
@@ -1381,7 +1603,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1615,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1628,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{16}
+	return file_rollcall_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Pong) GetNumber() uint64 {
@@ -1484,7 +1706,7 @@ type Marks struct {
 
 func (x *Marks) Reset() {
 	*x = Marks{}
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1718,7 @@ func (x *Marks) String() string {
 func (*Marks) ProtoMessage() {}
 
 func (x *Marks) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1731,7 @@ func (x *Marks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Marks.ProtoReflect.Descriptor instead.
 func (*Marks) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{17}
+	return file_rollcall_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Marks) GetVersion() uint32 {
@@ -1547,7 +1769,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1781,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1794,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{18}
+	return file_rollcall_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Batch) GetNumber() uint64 {
@@ -1615,7 +1837,7 @@ type Forwarded struct {
 
 func (x *Forwarded) Reset() {
 	*x = Forwarded{}
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1849,7 @@ func (x *Forwarded) String() string {
 func (*Forwarded) ProtoMessage() {}
 
 func (x *Forwarded) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1862,7 @@ func (x *Forwarded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarded.ProtoReflect.Descriptor instead.
 func (*Forwarded) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{19}
+	return file_rollcall_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Forwarded) GetMember() uint32 {
@@ -1679,7 +1901,7 @@ type ForwardEnd struct {
 
 func (x *ForwardEnd) Reset() {
 	*x = ForwardEnd{}
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1913,7 @@ func (x *ForwardEnd) String() string {
 func (*ForwardEnd) ProtoMessage() {}
 
 func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1926,7 @@ func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardEnd.ProtoReflect.Descriptor instead.
 func (*ForwardEnd) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{20}
+	return file_rollcall_proto_rawDescGZIP(), []int{23}
 }
 
 type SyncRequest struct {
@@ -1717,7 +1939,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +1951,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1742,7 +1964,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{21}
+	return file_rollcall_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SyncRequest) GetMember() uint32 {
@@ -1768,7 +1990,7 @@ type SyncReply struct {
 
 func (x *SyncReply) Reset() {
 	*x = SyncReply{}
-	mi := &file_rollcall_proto_msgTypes[22]
+	mi := &file_rollcall_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +2002,7 @@ func (x *SyncReply) String() string {
 func (*SyncReply) ProtoMessage() {}
 
 func (x *SyncReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[22]
+	mi := &file_rollcall_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +2015,7 @@ func (x *SyncReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncReply.ProtoReflect.Descriptor instead.
 func (*SyncReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{22}
+	return file_rollcall_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SyncReply) GetIndex() uint64 {
@@ -1816,7 +2038,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +2050,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +2063,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{23}
+	return file_rollcall_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *KillRequest) GetNonce() uint64 {
@@ -1881,7 +2103,7 @@ type KillReply struct {
 
 func (x *KillReply) Reset() {
 	*x = KillReply{}
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +2115,7 @@ func (x *KillReply) String() string {
 func (*KillReply) ProtoMessage() {}
 
 func (x *KillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2128,7 @@ func (x *KillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
 func (*KillReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{24}
+	return file_rollcall_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KillReply) GetOutcome() KillReply_Outcome {
@@ -1914,6 +2136,240 @@ func (x *KillReply) GetOutcome() KillReply_Outcome {
 		return x.Outcome
 	}
 	return KillReply_UNSPECIFIED
+}
+
+// ReconfigureRequest is a change of the list of servers, with the fields of a client's reconfig.
+type ReconfigureRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`    // of the term it is sent to
+	Joining       string                 `protobuf:"bytes,2,opt,name=joining,proto3" json:"joining,omitempty"`  // server lines with commas between them
+	Leaving       string                 `protobuf:"bytes,3,opt,name=leaving,proto3" json:"leaving,omitempty"`  // ids with commas between them
+	Members       string                 `protobuf:"bytes,4,opt,name=members,proto3" json:"members,omitempty"`  // the server lines of a whole list; it wins over joining and leaving
+	Version       int64                  `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"` // of the list that the operator saw; -1: any
+	Force         bool                   `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`     // also if one voter would remain
+	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`            // who asked, at most 255 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReconfigureRequest) Reset() {
+	*x = ReconfigureRequest{}
+	mi := &file_rollcall_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReconfigureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReconfigureRequest) ProtoMessage() {}
+
+func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
+func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ReconfigureRequest) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *ReconfigureRequest) GetJoining() string {
+	if x != nil {
+		return x.Joining
+	}
+	return ""
+}
+
+func (x *ReconfigureRequest) GetLeaving() string {
+	if x != nil {
+		return x.Leaving
+	}
+	return ""
+}
+
+func (x *ReconfigureRequest) GetMembers() string {
+	if x != nil {
+		return x.Members
+	}
+	return ""
+}
+
+func (x *ReconfigureRequest) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ReconfigureRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *ReconfigureRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type ReconfigureReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          int32                  `protobuf:"zigzag32,1,opt,name=code,proto3" json:"code,omitempty"`     // jute.Code
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`        // why it was refused, or the new list
+	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of the list
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReconfigureReply) Reset() {
+	*x = ReconfigureReply{}
+	mi := &file_rollcall_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReconfigureReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReconfigureReply) ProtoMessage() {}
+
+func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReconfigureReply.ProtoReflect.Descriptor instead.
+func (*ReconfigureReply) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ReconfigureReply) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *ReconfigureReply) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ReconfigureReply) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// HandOverRequest names the member that is to lead.
+type HandOverRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            uint32                 `protobuf:"varint,1,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOverRequest) Reset() {
+	*x = HandOverRequest{}
+	mi := &file_rollcall_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOverRequest) ProtoMessage() {}
+
+func (x *HandOverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOverRequest.ProtoReflect.Descriptor instead.
+func (*HandOverRequest) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *HandOverRequest) GetTo() uint32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+type HandOverReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOverReply) Reset() {
+	*x = HandOverReply{}
+	mi := &file_rollcall_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOverReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOverReply) ProtoMessage() {}
+
+func (x *HandOverReply) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOverReply.ProtoReflect.Descriptor instead.
+func (*HandOverReply) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{31}
 }
 
 // ViewRequest asks a member for a page of what it knows. A limit is the most rows that the reply may
@@ -1938,7 +2394,7 @@ type ViewRequest struct {
 
 func (x *ViewRequest) Reset() {
 	*x = ViewRequest{}
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2406,7 @@ func (x *ViewRequest) String() string {
 func (*ViewRequest) ProtoMessage() {}
 
 func (x *ViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2419,7 @@ func (x *ViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRequest.ProtoReflect.Descriptor instead.
 func (*ViewRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{25}
+	return file_rollcall_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ViewRequest) GetAbout() isViewRequest_About {
@@ -2133,7 +2589,7 @@ type ViewReply struct {
 
 func (x *ViewReply) Reset() {
 	*x = ViewReply{}
-	mi := &file_rollcall_proto_msgTypes[26]
+	mi := &file_rollcall_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2601,7 @@ func (x *ViewReply) String() string {
 func (*ViewReply) ProtoMessage() {}
 
 func (x *ViewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[26]
+	mi := &file_rollcall_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2614,7 @@ func (x *ViewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
 func (*ViewReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{26}
+	return file_rollcall_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ViewReply) GetAbout() isViewReply_About {
@@ -2316,7 +2772,7 @@ type ViewStatus struct {
 
 func (x *ViewStatus) Reset() {
 	*x = ViewStatus{}
-	mi := &file_rollcall_proto_msgTypes[27]
+	mi := &file_rollcall_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2784,7 @@ func (x *ViewStatus) String() string {
 func (*ViewStatus) ProtoMessage() {}
 
 func (x *ViewStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[27]
+	mi := &file_rollcall_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,13 +2797,13 @@ func (x *ViewStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewStatus.ProtoReflect.Descriptor instead.
 func (*ViewStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{27}
+	return file_rollcall_proto_rawDescGZIP(), []int{34}
 }
 
 type MemberStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`                                        // "leader", "follower", "standalone"; "": it serves no client
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`                                        // "leader", "follower", "standalone", or "read-only": it serves reads without a leader; "": it serves no client
 	ClientAddress string                 `protobuf:"bytes,3,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"` // where it listens for clients
 	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`                                       // raft's
 	Leader        uint32                 `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`                                   // that it knows; 0: none
@@ -2377,7 +2833,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_rollcall_proto_msgTypes[28]
+	mi := &file_rollcall_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2845,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[28]
+	mi := &file_rollcall_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2858,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{28}
+	return file_rollcall_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MemberStatus) GetMember() uint32 {
@@ -2593,7 +3049,7 @@ type ViewSessions struct {
 
 func (x *ViewSessions) Reset() {
 	*x = ViewSessions{}
-	mi := &file_rollcall_proto_msgTypes[29]
+	mi := &file_rollcall_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +3061,7 @@ func (x *ViewSessions) String() string {
 func (*ViewSessions) ProtoMessage() {}
 
 func (x *ViewSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[29]
+	mi := &file_rollcall_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +3074,7 @@ func (x *ViewSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSessions.ProtoReflect.Descriptor instead.
 func (*ViewSessions) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{29}
+	return file_rollcall_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ViewSessions) GetFirst() uint64 {
@@ -2659,7 +3115,7 @@ type SessionRows struct {
 
 func (x *SessionRows) Reset() {
 	*x = SessionRows{}
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +3127,7 @@ func (x *SessionRows) String() string {
 func (*SessionRows) ProtoMessage() {}
 
 func (x *SessionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +3140,7 @@ func (x *SessionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRows.ProtoReflect.Descriptor instead.
 func (*SessionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{30}
+	return file_rollcall_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SessionRows) GetRows() []*SessionRow {
@@ -2715,7 +3171,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +3183,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +3196,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{31}
+	return file_rollcall_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SessionRow) GetId() uint64 {
@@ -2796,7 +3252,7 @@ type ViewFacts struct {
 
 func (x *ViewFacts) Reset() {
 	*x = ViewFacts{}
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +3264,7 @@ func (x *ViewFacts) String() string {
 func (*ViewFacts) ProtoMessage() {}
 
 func (x *ViewFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +3277,7 @@ func (x *ViewFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewFacts.ProtoReflect.Descriptor instead.
 func (*ViewFacts) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{32}
+	return file_rollcall_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ViewFacts) GetIds() []uint64 {
@@ -2840,7 +3296,7 @@ type FactRows struct {
 
 func (x *FactRows) Reset() {
 	*x = FactRows{}
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2852,7 +3308,7 @@ func (x *FactRows) String() string {
 func (*FactRows) ProtoMessage() {}
 
 func (x *FactRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +3321,7 @@ func (x *FactRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRows.ProtoReflect.Descriptor instead.
 func (*FactRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{33}
+	return file_rollcall_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FactRows) GetRows() []*FactRow {
@@ -2889,7 +3345,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3357,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3370,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{34}
+	return file_rollcall_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FactRow) GetId() uint64 {
@@ -2972,7 +3428,7 @@ type ViewConnections struct {
 
 func (x *ViewConnections) Reset() {
 	*x = ViewConnections{}
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3440,7 @@ func (x *ViewConnections) String() string {
 func (*ViewConnections) ProtoMessage() {}
 
 func (x *ViewConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3453,7 @@ func (x *ViewConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewConnections.ProtoReflect.Descriptor instead.
 func (*ViewConnections) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{35}
+	return file_rollcall_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ViewConnections) GetBoot() uint64 {
@@ -3039,7 +3495,7 @@ type ConnectionRows struct {
 
 func (x *ConnectionRows) Reset() {
 	*x = ConnectionRows{}
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3507,7 @@ func (x *ConnectionRows) String() string {
 func (*ConnectionRows) ProtoMessage() {}
 
 func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3520,7 @@ func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRows.ProtoReflect.Descriptor instead.
 func (*ConnectionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{36}
+	return file_rollcall_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ConnectionRows) GetBoot() uint64 {
@@ -3119,7 +3575,7 @@ type ConnectionRow struct {
 
 func (x *ConnectionRow) Reset() {
 	*x = ConnectionRow{}
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3131,7 +3587,7 @@ func (x *ConnectionRow) String() string {
 func (*ConnectionRow) ProtoMessage() {}
 
 func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3144,7 +3600,7 @@ func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRow.ProtoReflect.Descriptor instead.
 func (*ConnectionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{37}
+	return file_rollcall_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ConnectionRow) GetNumber() uint64 {
@@ -3318,7 +3774,7 @@ type ViewWatches struct {
 
 func (x *ViewWatches) Reset() {
 	*x = ViewWatches{}
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3330,7 +3786,7 @@ func (x *ViewWatches) String() string {
 func (*ViewWatches) ProtoMessage() {}
 
 func (x *ViewWatches) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3343,7 +3799,7 @@ func (x *ViewWatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWatches.ProtoReflect.Descriptor instead.
 func (*ViewWatches) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{38}
+	return file_rollcall_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ViewWatches) GetPath() []byte {
@@ -3400,7 +3856,7 @@ type WatchRows struct {
 
 func (x *WatchRows) Reset() {
 	*x = WatchRows{}
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3412,7 +3868,7 @@ func (x *WatchRows) String() string {
 func (*WatchRows) ProtoMessage() {}
 
 func (x *WatchRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3425,7 +3881,7 @@ func (x *WatchRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRows.ProtoReflect.Descriptor instead.
 func (*WatchRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{39}
+	return file_rollcall_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchRows) GetBoot() uint64 {
@@ -3471,7 +3927,7 @@ type WatchRow struct {
 
 func (x *WatchRow) Reset() {
 	*x = WatchRow{}
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3939,7 @@ func (x *WatchRow) String() string {
 func (*WatchRow) ProtoMessage() {}
 
 func (x *WatchRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3952,7 @@ func (x *WatchRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRow.ProtoReflect.Descriptor instead.
 func (*WatchRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{40}
+	return file_rollcall_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchRow) GetConnection() uint64 {
@@ -3558,7 +4014,7 @@ type ViewOwner struct {
 
 func (x *ViewOwner) Reset() {
 	*x = ViewOwner{}
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +4026,7 @@ func (x *ViewOwner) String() string {
 func (*ViewOwner) ProtoMessage() {}
 
 func (x *ViewOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +4039,7 @@ func (x *ViewOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewOwner.ProtoReflect.Descriptor instead.
 func (*ViewOwner) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{41}
+	return file_rollcall_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ViewOwner) GetPath() []byte {
@@ -3604,7 +4060,7 @@ type OwnerRow struct {
 
 func (x *OwnerRow) Reset() {
 	*x = OwnerRow{}
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3616,7 +4072,7 @@ func (x *OwnerRow) String() string {
 func (*OwnerRow) ProtoMessage() {}
 
 func (x *OwnerRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3629,7 +4085,7 @@ func (x *OwnerRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRow.ProtoReflect.Descriptor instead.
 func (*OwnerRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{42}
+	return file_rollcall_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OwnerRow) GetKind() NodeKind {
@@ -3665,7 +4121,7 @@ type ViewEphemerals struct {
 
 func (x *ViewEphemerals) Reset() {
 	*x = ViewEphemerals{}
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +4133,7 @@ func (x *ViewEphemerals) String() string {
 func (*ViewEphemerals) ProtoMessage() {}
 
 func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +4146,7 @@ func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEphemerals.ProtoReflect.Descriptor instead.
 func (*ViewEphemerals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{43}
+	return file_rollcall_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ViewEphemerals) GetSession() uint64 {
@@ -3724,7 +4180,7 @@ type EphemeralRows struct {
 
 func (x *EphemeralRows) Reset() {
 	*x = EphemeralRows{}
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +4192,7 @@ func (x *EphemeralRows) String() string {
 func (*EphemeralRows) ProtoMessage() {}
 
 func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +4205,7 @@ func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EphemeralRows.ProtoReflect.Descriptor instead.
 func (*EphemeralRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{44}
+	return file_rollcall_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *EphemeralRows) GetPaths() [][]byte {
@@ -3779,7 +4235,7 @@ type ViewRemovals struct {
 
 func (x *ViewRemovals) Reset() {
 	*x = ViewRemovals{}
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3791,7 +4247,7 @@ func (x *ViewRemovals) String() string {
 func (*ViewRemovals) ProtoMessage() {}
 
 func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3804,7 +4260,7 @@ func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRemovals.ProtoReflect.Descriptor instead.
 func (*ViewRemovals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{45}
+	return file_rollcall_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ViewRemovals) GetPath() []byte {
@@ -3846,7 +4302,7 @@ type RemovalRows struct {
 
 func (x *RemovalRows) Reset() {
 	*x = RemovalRows{}
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4314,7 @@ func (x *RemovalRows) String() string {
 func (*RemovalRows) ProtoMessage() {}
 
 func (x *RemovalRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +4327,7 @@ func (x *RemovalRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRows.ProtoReflect.Descriptor instead.
 func (*RemovalRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{46}
+	return file_rollcall_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RemovalRows) GetRows() []*RemovalRow {
@@ -3911,7 +4367,7 @@ type RemovalRow struct {
 
 func (x *RemovalRow) Reset() {
 	*x = RemovalRow{}
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4379,7 @@ func (x *RemovalRow) String() string {
 func (*RemovalRow) ProtoMessage() {}
 
 func (x *RemovalRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4392,7 @@ func (x *RemovalRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRow.ProtoReflect.Descriptor instead.
 func (*RemovalRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{47}
+	return file_rollcall_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RemovalRow) GetPath() []byte {
@@ -4005,7 +4461,7 @@ type ViewBuckets struct {
 
 func (x *ViewBuckets) Reset() {
 	*x = ViewBuckets{}
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4017,7 +4473,7 @@ func (x *ViewBuckets) String() string {
 func (*ViewBuckets) ProtoMessage() {}
 
 func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4030,7 +4486,7 @@ func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewBuckets.ProtoReflect.Descriptor instead.
 func (*ViewBuckets) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{48}
+	return file_rollcall_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ViewBuckets) GetLimit() uint32 {
@@ -4053,7 +4509,7 @@ type BucketRows struct {
 
 func (x *BucketRows) Reset() {
 	*x = BucketRows{}
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4065,7 +4521,7 @@ func (x *BucketRows) String() string {
 func (*BucketRows) ProtoMessage() {}
 
 func (x *BucketRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4078,7 +4534,7 @@ func (x *BucketRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRows.ProtoReflect.Descriptor instead.
 func (*BucketRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{49}
+	return file_rollcall_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BucketRows) GetLeads() bool {
@@ -4126,7 +4582,7 @@ type BucketRow struct {
 
 func (x *BucketRow) Reset() {
 	*x = BucketRow{}
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4594,7 @@ func (x *BucketRow) String() string {
 func (*BucketRow) ProtoMessage() {}
 
 func (x *BucketRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4607,7 @@ func (x *BucketRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRow.ProtoReflect.Descriptor instead.
 func (*BucketRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{50}
+	return file_rollcall_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BucketRow) GetDueMs() int64 {
@@ -4178,7 +4634,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x17\n" +
 	"\atime_ms\x18\x04 \x01(\x03R\x06timeMs\x12$\n" +
-	"\x04txns\x18\x05 \x03(\v2\x10.rollcall.v1.TxnR\x04txns\"\xbe\x01\n" +
+	"\x04txns\x18\x05 \x03(\v2\x10.rollcall.v1.TxnR\x04txns\"\xd8\x01\n" +
 	"\x03Txn\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x10\n" +
@@ -4187,10 +4643,11 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04conn\x18\x05 \x01(\x06R\x04conn\x12\x0e\n" +
 	"\x02op\x18\x06 \x01(\x11R\x02op\x12\x12\n" +
 	"\x04body\x18\a \x01(\fR\x04body\x12'\n" +
-	"\x03ids\x18\b \x03(\v2\x15.rollcall.v1.IdentityR\x03ids\"2\n" +
+	"\x03ids\x18\b \x03(\v2\x15.rollcall.v1.IdentityR\x03ids\x12\x18\n" +
+	"\areached\x18\t \x03(\rR\areached\"2\n" +
 	"\bIdentity\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xdd\x01\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xa6\x02\n" +
 	"\tTermStart\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\rR\x06leader\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x19\n" +
@@ -4200,7 +4657,15 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04x509\x18\x06 \x01(\bR\x04x509\x12\x12\n" +
 	"\x04sasl\x18\a \x01(\bR\x04sasl\x12\x1d\n" +
 	"\n" +
-	"data_quota\x18\b \x01(\x04R\tdataQuota\">\n" +
+	"data_quota\x18\b \x01(\x04R\tdataQuota\x12+\n" +
+	"\x06roster\x18\t \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12\x1a\n" +
+	"\breconfig\x18\n" +
+	" \x01(\bR\breconfig\"n\n" +
+	"\x06Roster\x12\x1a\n" +
+	"\bensemble\x18\x01 \x01(\fR\bensemble\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x14\n" +
+	"\x05reset\x18\x03 \x01(\x06R\x05reset\x12\x18\n" +
+	"\aservers\x18\x04 \x03(\tR\aservers\">\n" +
 	"\bAnnounce\x12\x1a\n" +
 	"\breplaces\x18\x01 \x01(\x06R\breplaces\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\rR\x06format\"b\n" +
@@ -4230,7 +4695,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
-	"configHash\"\xf4\x02\n" +
+	"configHash\"\xff\x03\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
@@ -4251,7 +4716,16 @@ const file_rollcall_proto_rawDesc = "" +
 	"last_index\x18\v \x01(\x04R\tlastIndex\x12\x1b\n" +
 	"\tlast_term\x18\f \x01(\x04R\blastTerm\x12\x1d\n" +
 	"\n" +
-	"digest_alg\x18\r \x01(\tR\tdigestAlg\"\xca\x01\n" +
+	"digest_alg\x18\r \x01(\tR\tdigestAlg\x12\x1a\n" +
+	"\bensemble\x18\x0e \x01(\fR\bensemble\x12+\n" +
+	"\x06roster\x18\x0f \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12@\n" +
+	"\rconfiguration\x18\x10 \x01(\v2\x1a.rollcall.v1.ConfigurationR\rconfiguration\"H\n" +
+	"\rConfiguration\x127\n" +
+	"\aservers\x18\x01 \x03(\v2\x1d.rollcall.v1.ConfiguredServerR\aservers\"Z\n" +
+	"\x10ConfiguredServer\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\rR\x06member\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xca\x01\n" +
 	"\x04Ping\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -4315,7 +4789,22 @@ const file_rollcall_proto_rawDesc = "" +
 	"\n" +
 	"\x06CLOSED\x10\x01\x12\b\n" +
 	"\x04GONE\x10\x02\x12\t\n" +
-	"\x05MOVED\x10\x03\"\x88\x04\n" +
+	"\x05MOVED\x10\x03\"\xb8\x01\n" +
+	"\x12ReconfigureRequest\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x18\n" +
+	"\ajoining\x18\x02 \x01(\tR\ajoining\x12\x18\n" +
+	"\aleaving\x18\x03 \x01(\tR\aleaving\x12\x18\n" +
+	"\amembers\x18\x04 \x01(\tR\amembers\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\x03R\aversion\x12\x14\n" +
+	"\x05force\x18\x06 \x01(\bR\x05force\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\"T\n" +
+	"\x10ReconfigureReply\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x11R\x04code\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\"!\n" +
+	"\x0fHandOverRequest\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\rR\x02to\"\x0f\n" +
+	"\rHandOverReply\"\x88\x04\n" +
 	"\vViewRequest\x121\n" +
 	"\x06status\x18\x01 \x01(\v2\x17.rollcall.v1.ViewStatusH\x00R\x06status\x127\n" +
 	"\bsessions\x18\x02 \x01(\v2\x19.rollcall.v1.ViewSessionsH\x00R\bsessions\x12.\n" +
@@ -4528,11 +5017,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bFollower\x12;\n" +
 	"\x05Hello\x12\x19.rollcall.v1.HelloRequest\x1a\x17.rollcall.v1.HelloReply\x121\n" +
 	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +
-	"\x04View\x12\x18.rollcall.v1.ViewRequest\x1a\x16.rollcall.v1.ViewReply2\xba\x01\n" +
+	"\x04View\x12\x18.rollcall.v1.ViewRequest\x1a\x16.rollcall.v1.ViewReply2\xcf\x02\n" +
 	"\x06Leader\x12<\n" +
 	"\aForward\x12\x16.rollcall.v1.Forwarded\x1a\x17.rollcall.v1.ForwardEnd(\x01\x128\n" +
 	"\x04Sync\x12\x18.rollcall.v1.SyncRequest\x1a\x16.rollcall.v1.SyncReply\x128\n" +
-	"\x04Kill\x12\x18.rollcall.v1.KillRequest\x1a\x16.rollcall.v1.KillReplyB\x10Z\x0erollcall/protob\x06proto3"
+	"\x04Kill\x12\x18.rollcall.v1.KillRequest\x1a\x16.rollcall.v1.KillReply\x12M\n" +
+	"\vReconfigure\x12\x1f.rollcall.v1.ReconfigureRequest\x1a\x1d.rollcall.v1.ReconfigureReply\x12D\n" +
+	"\bHandOver\x12\x1c.rollcall.v1.HandOverRequest\x1a\x1a.rollcall.v1.HandOverReplyB\x10Z\x0erollcall/protob\x06proto3"
 
 var (
 	file_rollcall_proto_rawDescOnce sync.Once
@@ -4547,117 +5038,132 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 }
 
 var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_rollcall_proto_goTypes = []any{
-	(NodeKind)(0),           // 0: rollcall.v1.NodeKind
-	(RemovalCause)(0),       // 1: rollcall.v1.RemovalCause
-	(KillReply_Outcome)(0),  // 2: rollcall.v1.KillReply.Outcome
-	(*Entry)(nil),           // 3: rollcall.v1.Entry
-	(*Txn)(nil),             // 4: rollcall.v1.Txn
-	(*Identity)(nil),        // 5: rollcall.v1.Identity
-	(*TermStart)(nil),       // 6: rollcall.v1.TermStart
-	(*Announce)(nil),        // 7: rollcall.v1.Announce
-	(*OpenSession)(nil),     // 8: rollcall.v1.OpenSession
-	(*Attach)(nil),          // 9: rollcall.v1.Attach
-	(*Expire)(nil),          // 10: rollcall.v1.Expire
-	(*Kill)(nil),            // 11: rollcall.v1.Kill
-	(*Reap)(nil),            // 12: rollcall.v1.Reap
-	(*Sweep)(nil),           // 13: rollcall.v1.Sweep
-	(*HelloRequest)(nil),    // 14: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),      // 15: rollcall.v1.HelloReply
-	(*Ping)(nil),            // 16: rollcall.v1.Ping
-	(*Verdict)(nil),         // 17: rollcall.v1.Verdict
-	(*Ack)(nil),             // 18: rollcall.v1.Ack
-	(*Pong)(nil),            // 19: rollcall.v1.Pong
-	(*Marks)(nil),           // 20: rollcall.v1.Marks
-	(*Batch)(nil),           // 21: rollcall.v1.Batch
-	(*Forwarded)(nil),       // 22: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),      // 23: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),     // 24: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),       // 25: rollcall.v1.SyncReply
-	(*KillRequest)(nil),     // 26: rollcall.v1.KillRequest
-	(*KillReply)(nil),       // 27: rollcall.v1.KillReply
-	(*ViewRequest)(nil),     // 28: rollcall.v1.ViewRequest
-	(*ViewReply)(nil),       // 29: rollcall.v1.ViewReply
-	(*ViewStatus)(nil),      // 30: rollcall.v1.ViewStatus
-	(*MemberStatus)(nil),    // 31: rollcall.v1.MemberStatus
-	(*ViewSessions)(nil),    // 32: rollcall.v1.ViewSessions
-	(*SessionRows)(nil),     // 33: rollcall.v1.SessionRows
-	(*SessionRow)(nil),      // 34: rollcall.v1.SessionRow
-	(*ViewFacts)(nil),       // 35: rollcall.v1.ViewFacts
-	(*FactRows)(nil),        // 36: rollcall.v1.FactRows
-	(*FactRow)(nil),         // 37: rollcall.v1.FactRow
-	(*ViewConnections)(nil), // 38: rollcall.v1.ViewConnections
-	(*ConnectionRows)(nil),  // 39: rollcall.v1.ConnectionRows
-	(*ConnectionRow)(nil),   // 40: rollcall.v1.ConnectionRow
-	(*ViewWatches)(nil),     // 41: rollcall.v1.ViewWatches
-	(*WatchRows)(nil),       // 42: rollcall.v1.WatchRows
-	(*WatchRow)(nil),        // 43: rollcall.v1.WatchRow
-	(*ViewOwner)(nil),       // 44: rollcall.v1.ViewOwner
-	(*OwnerRow)(nil),        // 45: rollcall.v1.OwnerRow
-	(*ViewEphemerals)(nil),  // 46: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),   // 47: rollcall.v1.EphemeralRows
-	(*ViewRemovals)(nil),    // 48: rollcall.v1.ViewRemovals
-	(*RemovalRows)(nil),     // 49: rollcall.v1.RemovalRows
-	(*RemovalRow)(nil),      // 50: rollcall.v1.RemovalRow
-	(*ViewBuckets)(nil),     // 51: rollcall.v1.ViewBuckets
-	(*BucketRows)(nil),      // 52: rollcall.v1.BucketRows
-	(*BucketRow)(nil),       // 53: rollcall.v1.BucketRow
+	(NodeKind)(0),              // 0: rollcall.v1.NodeKind
+	(RemovalCause)(0),          // 1: rollcall.v1.RemovalCause
+	(KillReply_Outcome)(0),     // 2: rollcall.v1.KillReply.Outcome
+	(*Entry)(nil),              // 3: rollcall.v1.Entry
+	(*Txn)(nil),                // 4: rollcall.v1.Txn
+	(*Identity)(nil),           // 5: rollcall.v1.Identity
+	(*TermStart)(nil),          // 6: rollcall.v1.TermStart
+	(*Roster)(nil),             // 7: rollcall.v1.Roster
+	(*Announce)(nil),           // 8: rollcall.v1.Announce
+	(*OpenSession)(nil),        // 9: rollcall.v1.OpenSession
+	(*Attach)(nil),             // 10: rollcall.v1.Attach
+	(*Expire)(nil),             // 11: rollcall.v1.Expire
+	(*Kill)(nil),               // 12: rollcall.v1.Kill
+	(*Reap)(nil),               // 13: rollcall.v1.Reap
+	(*Sweep)(nil),              // 14: rollcall.v1.Sweep
+	(*HelloRequest)(nil),       // 15: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),         // 16: rollcall.v1.HelloReply
+	(*Configuration)(nil),      // 17: rollcall.v1.Configuration
+	(*ConfiguredServer)(nil),   // 18: rollcall.v1.ConfiguredServer
+	(*Ping)(nil),               // 19: rollcall.v1.Ping
+	(*Verdict)(nil),            // 20: rollcall.v1.Verdict
+	(*Ack)(nil),                // 21: rollcall.v1.Ack
+	(*Pong)(nil),               // 22: rollcall.v1.Pong
+	(*Marks)(nil),              // 23: rollcall.v1.Marks
+	(*Batch)(nil),              // 24: rollcall.v1.Batch
+	(*Forwarded)(nil),          // 25: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),         // 26: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),        // 27: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),          // 28: rollcall.v1.SyncReply
+	(*KillRequest)(nil),        // 29: rollcall.v1.KillRequest
+	(*KillReply)(nil),          // 30: rollcall.v1.KillReply
+	(*ReconfigureRequest)(nil), // 31: rollcall.v1.ReconfigureRequest
+	(*ReconfigureReply)(nil),   // 32: rollcall.v1.ReconfigureReply
+	(*HandOverRequest)(nil),    // 33: rollcall.v1.HandOverRequest
+	(*HandOverReply)(nil),      // 34: rollcall.v1.HandOverReply
+	(*ViewRequest)(nil),        // 35: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),          // 36: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),         // 37: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),       // 38: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),       // 39: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),        // 40: rollcall.v1.SessionRows
+	(*SessionRow)(nil),         // 41: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),          // 42: rollcall.v1.ViewFacts
+	(*FactRows)(nil),           // 43: rollcall.v1.FactRows
+	(*FactRow)(nil),            // 44: rollcall.v1.FactRow
+	(*ViewConnections)(nil),    // 45: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),     // 46: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),      // 47: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),        // 48: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),          // 49: rollcall.v1.WatchRows
+	(*WatchRow)(nil),           // 50: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),          // 51: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),           // 52: rollcall.v1.OwnerRow
+	(*ViewEphemerals)(nil),     // 53: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),      // 54: rollcall.v1.EphemeralRows
+	(*ViewRemovals)(nil),       // 55: rollcall.v1.ViewRemovals
+	(*RemovalRows)(nil),        // 56: rollcall.v1.RemovalRows
+	(*RemovalRow)(nil),         // 57: rollcall.v1.RemovalRow
+	(*ViewBuckets)(nil),        // 58: rollcall.v1.ViewBuckets
+	(*BucketRows)(nil),         // 59: rollcall.v1.BucketRows
+	(*BucketRow)(nil),          // 60: rollcall.v1.BucketRow
 }
 var file_rollcall_proto_depIdxs = []int32{
 	4,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
 	5,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	18, // 2: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	17, // 3: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	21, // 4: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	20, // 5: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
-	4,  // 6: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	2,  // 7: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
-	30, // 8: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	32, // 9: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	35, // 10: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	38, // 11: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	41, // 12: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	44, // 13: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	46, // 14: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	48, // 15: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	51, // 16: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
-	31, // 17: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	33, // 18: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	36, // 19: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	39, // 20: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	42, // 21: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	45, // 22: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	47, // 23: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	49, // 24: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	52, // 25: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
-	20, // 26: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	34, // 27: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	37, // 28: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	40, // 29: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	40, // 30: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	43, // 31: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
-	0,  // 32: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	50, // 33: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
-	1,  // 34: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	53, // 35: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
-	14, // 36: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	16, // 37: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	28, // 38: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	22, // 39: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	24, // 40: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	26, // 41: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
-	15, // 42: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	19, // 43: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	29, // 44: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	23, // 45: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	25, // 46: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	27, // 47: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
-	42, // [42:48] is the sub-list for method output_type
-	36, // [36:42] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	7,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
+	7,  // 3: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
+	17, // 4: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
+	18, // 5: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
+	21, // 6: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	20, // 7: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	24, // 8: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	23, // 9: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	4,  // 10: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	2,  // 11: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
+	37, // 12: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	39, // 13: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	42, // 14: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	45, // 15: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	48, // 16: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	51, // 17: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	53, // 18: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	55, // 19: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	58, // 20: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	38, // 21: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	40, // 22: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	43, // 23: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	46, // 24: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	49, // 25: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	52, // 26: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	54, // 27: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	56, // 28: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	59, // 29: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	23, // 30: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	41, // 31: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	44, // 32: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	47, // 33: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	47, // 34: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	50, // 35: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	0,  // 36: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	57, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	1,  // 38: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
+	60, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	15, // 40: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	19, // 41: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	35, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	25, // 43: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	27, // 44: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	29, // 45: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
+	31, // 46: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
+	33, // 47: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	16, // 48: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	22, // 49: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	36, // 50: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	26, // 51: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	28, // 52: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	30, // 53: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
+	32, // 54: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
+	34, // 55: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	48, // [48:56] is the sub-list for method output_type
+	40, // [40:48] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -4665,7 +5171,7 @@ func file_rollcall_proto_init() {
 	if File_rollcall_proto != nil {
 		return
 	}
-	file_rollcall_proto_msgTypes[25].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[32].OneofWrappers = []any{
 		(*ViewRequest_Status)(nil),
 		(*ViewRequest_Sessions)(nil),
 		(*ViewRequest_Facts)(nil),
@@ -4676,7 +5182,7 @@ func file_rollcall_proto_init() {
 		(*ViewRequest_Removals)(nil),
 		(*ViewRequest_Buckets)(nil),
 	}
-	file_rollcall_proto_msgTypes[26].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[33].OneofWrappers = []any{
 		(*ViewReply_Status)(nil),
 		(*ViewReply_Sessions)(nil),
 		(*ViewReply_Facts)(nil),
@@ -4693,7 +5199,7 @@ func file_rollcall_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   51,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

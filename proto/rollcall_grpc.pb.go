@@ -213,9 +213,11 @@ var Follower_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Leader_Forward_FullMethodName = "/rollcall.v1.Leader/Forward"
-	Leader_Sync_FullMethodName    = "/rollcall.v1.Leader/Sync"
-	Leader_Kill_FullMethodName    = "/rollcall.v1.Leader/Kill"
+	Leader_Forward_FullMethodName     = "/rollcall.v1.Leader/Forward"
+	Leader_Sync_FullMethodName        = "/rollcall.v1.Leader/Sync"
+	Leader_Kill_FullMethodName        = "/rollcall.v1.Leader/Kill"
+	Leader_Reconfigure_FullMethodName = "/rollcall.v1.Leader/Reconfigure"
+	Leader_HandOver_FullMethodName    = "/rollcall.v1.Leader/HandOver"
 )
 
 // LeaderClient is the client API for Leader service.
@@ -232,6 +234,12 @@ type LeaderClient interface {
 	Sync(ctx context.Context, in *SyncRequest, opts ...grpc.CallOption) (*SyncReply, error)
 	// Kill ends a session for an operator, through the log. It answers when the leader has applied that.
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillReply, error)
+	// Reconfigure changes the list of servers for an operator, through the log. It answers when the leader
+	// has applied that.
+	Reconfigure(ctx context.Context, in *ReconfigureRequest, opts ...grpc.CallOption) (*ReconfigureReply, error)
+	// HandOver hands leadership over to a member, for an operator. It answers when the member that was asked
+	// does not lead any more.
+	HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverReply, error)
 }
 
 type leaderClient struct {
@@ -275,6 +283,26 @@ func (c *leaderClient) Kill(ctx context.Context, in *KillRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *leaderClient) Reconfigure(ctx context.Context, in *ReconfigureRequest, opts ...grpc.CallOption) (*ReconfigureReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReconfigureReply)
+	err := c.cc.Invoke(ctx, Leader_Reconfigure_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *leaderClient) HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HandOverReply)
+	err := c.cc.Invoke(ctx, Leader_HandOver_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LeaderServer is the server API for Leader service.
 // All implementations must embed UnimplementedLeaderServer
 // for forward compatibility.
@@ -289,6 +317,12 @@ type LeaderServer interface {
 	Sync(context.Context, *SyncRequest) (*SyncReply, error)
 	// Kill ends a session for an operator, through the log. It answers when the leader has applied that.
 	Kill(context.Context, *KillRequest) (*KillReply, error)
+	// Reconfigure changes the list of servers for an operator, through the log. It answers when the leader
+	// has applied that.
+	Reconfigure(context.Context, *ReconfigureRequest) (*ReconfigureReply, error)
+	// HandOver hands leadership over to a member, for an operator. It answers when the member that was asked
+	// does not lead any more.
+	HandOver(context.Context, *HandOverRequest) (*HandOverReply, error)
 	mustEmbedUnimplementedLeaderServer()
 }
 
@@ -307,6 +341,12 @@ func (UnimplementedLeaderServer) Sync(context.Context, *SyncRequest) (*SyncReply
 }
 func (UnimplementedLeaderServer) Kill(context.Context, *KillRequest) (*KillReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Kill not implemented")
+}
+func (UnimplementedLeaderServer) Reconfigure(context.Context, *ReconfigureRequest) (*ReconfigureReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reconfigure not implemented")
+}
+func (UnimplementedLeaderServer) HandOver(context.Context, *HandOverRequest) (*HandOverReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method HandOver not implemented")
 }
 func (UnimplementedLeaderServer) mustEmbedUnimplementedLeaderServer() {}
 func (UnimplementedLeaderServer) testEmbeddedByValue()                {}
@@ -372,6 +412,42 @@ func _Leader_Kill_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Leader_Reconfigure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReconfigureRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaderServer).Reconfigure(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Leader_Reconfigure_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaderServer).Reconfigure(ctx, req.(*ReconfigureRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Leader_HandOver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HandOverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaderServer).HandOver(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Leader_HandOver_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaderServer).HandOver(ctx, req.(*HandOverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Leader_ServiceDesc is the grpc.ServiceDesc for Leader service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -386,6 +462,14 @@ var Leader_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Kill",
 			Handler:    _Leader_Kill_Handler,
+		},
+		{
+			MethodName: "Reconfigure",
+			Handler:    _Leader_Reconfigure_Handler,
+		},
+		{
+			MethodName: "HandOver",
+			Handler:    _Leader_HandOver_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

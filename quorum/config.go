@@ -16,8 +16,14 @@ import (
 
 // Config is what a Node is opened with. Fields without a default are required.
 type Config struct {
-	Self  uint32      // this member's id
-	Peers []wire.Peer // all voting members, this one included
+	Self uint32 // this member's id
+	// Peers is the configured server list, this member included. They begin a new ensemble. A member
+	// without data asks them whether there is one, and afterwards they are only who is asked first.
+	Peers []wire.Peer
+	Book  *wire.Book // this member's, made with Peers; default: a new one
+	// Wanted returns the server list in the state of the machine, which raft's configuration follows while
+	// this member leads; false: the state has none, and Peers counts. See Node.WantedChanged. Default: none.
+	Wanted func() ([]wire.Peer, bool)
 
 	Dir    string      // data folder
 	LogDir string      // folder of the log; default: Dir
@@ -31,10 +37,11 @@ type Config struct {
 	Machine Machine
 
 	// Ask sends a Hello to another member and returns its answer. It is used while this member
-	// starts without data.
+	// starts without data, and while it leads, for members that are to be taken in. nil: this member is
+	// alone, and no other ever joins it.
 	Ask func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error)
-	// NewEnsemble allows a majority of members without data to begin a new ensemble. Otherwise all
-	// members must be reachable and have no data.
+	// NewEnsemble allows a majority of voters without data to begin a new ensemble. Otherwise all
+	// voters must be reachable and have no data.
 	NewEnsemble bool
 
 	Tick time.Duration // ZooKeeper's tickTime; election timeout is a quarter, at least 150 ms
@@ -72,18 +79,20 @@ func (cfg *Config) check() error {
 	}
 	for _, p := range cfg.Peers {
 		if p.ID == cfg.Self && cfg.Stream.Addr().String() != p.Addr {
-			return fmt.Errorf("quorum: the stream's address %q is not this member's, %q: raft tells candidates apart by it",
-				cfg.Stream.Addr(), p.Addr)
+			return fmt.Errorf("quorum: the stream's address %q is not this member's, %q", cfg.Stream.Addr(), p.Addr)
 		}
 	}
 	return nil
 }
 
+// alone reports whether no other member ever joins this one.
+func (n *Node) alone() bool { return n.cfg.Ask == nil }
+
 func (n *Node) raftConfig() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = n.self().ServerID()
 	election := n.election
-	if len(n.cfg.Peers) == 1 {
+	if n.alone() {
 		election = aloneElection
 	}
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = election, election, election

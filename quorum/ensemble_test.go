@@ -348,10 +348,11 @@ func (e *ensemble) start(ids ...uint32) {
 
 func (e *ensemble) tryStart(id uint32) error {
 	m := e.members[id]
-	l := e.stream(id, e.net.listen(e.peers[id-1].Addr))
+	book := wire.NewBook(id, e.peers)
+	l := e.stream(book, e.net.listen(e.peers[id-1].Addr))
 	m.machine = &machine{restores: m.restores}
 	cfg := Config{
-		Self: id, Peers: e.peers, Stores: m.stores, Stream: l,
+		Self: id, Peers: e.peers, Book: book, Stores: m.stores, Stream: l,
 		Machine: m.machine, Ask: e.ask(id), Tick: testTick, Logger: testLogger(id), SegmentBytes: testSegment,
 	}
 	if m.dir != "" {
@@ -378,8 +379,8 @@ func (e *ensemble) tryStart(id uint32) error {
 }
 
 // stream is the StreamLayer of a member's raft.
-func (e *ensemble) stream(id uint32, inner net.Listener) *wire.Stream {
-	hello := wire.NewHello(id, e.peers)
+func (e *ensemble) stream(book *wire.Book, inner net.Listener) *wire.Stream {
+	id, hello := book.Self().ID, wire.NewHello(book)
 	l := wire.NewListener(inner, hello, nil)
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
 		for _, p := range e.peers {
@@ -389,7 +390,7 @@ func (e *ensemble) stream(id uint32, inner net.Listener) *wire.Stream {
 		}
 		return nil, errors.New("no such host")
 	}
-	return wire.NewStream(l, hello, e.peers, dial)
+	return wire.NewStream(l, hello, dial)
 }
 
 func testLogger(id uint32) *slog.Logger {
@@ -411,11 +412,21 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 		if cut || m.node == nil {
 			return nil, errors.New("unavailable")
 		}
+		ensemble, _ := m.node.Ensemble()
 		return &proto.HelloReply{
+			Ensemble: ensemble[:], Configuration: configurationOf(m.node), LastTerm: m.node.LastTerm(),
 			Member: p.ID, ConfigHash: wire.ConfigHash(e.peers), HasData: m.node.HasData(), Joining: m.node.Joining(),
 			Recovery: m.node.Recovery(), Recovering: m.node.Recovering(), CaughtUp: m.node.CaughtUp(), LastIndex: m.node.LastIndex(),
 		}, nil
 	}
+}
+
+func configurationOf(n *Node) *proto.Configuration {
+	c := &proto.Configuration{}
+	for _, p := range n.Configuration() {
+		c.Servers = append(c.Servers, &proto.ConfiguredServer{Member: p.ID, Address: p.Addr, Voter: !p.Observer})
+	}
+	return c
 }
 
 var errKilled = errors.New("killed")

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 // Machine is the replicated state machine. One goroutine of raft's calls its methods, except
@@ -58,6 +59,8 @@ type fsm struct {
 	batch    []Committed
 	index    atomic.Uint64 // last entry applied
 	term     atomic.Uint64 // term of the last command applied, or contained in an installed snapshot
+	// configuration is the last that was committed since this process began.
+	configuration atomic.Pointer[[]wire.Peer]
 }
 
 // Apply implements raft.FSM. Only RecoverCluster calls it.
@@ -95,8 +98,12 @@ func (f *fsm) apply(logs []*raft.Log) {
 	}
 	clear(f.batch)
 	for _, l := range logs {
-		if l.Type == raft.LogCommand {
+		switch l.Type {
+		case raft.LogCommand:
 			f.term.Store(l.Term)
+		case raft.LogConfiguration:
+			peers := wire.Peers(raft.DecodeConfiguration(l.Data)) // raft has decoded it before
+			f.configuration.Store(&peers)
 		}
 	}
 	f.index.Store(logs[len(logs)-1].Index)

@@ -78,13 +78,13 @@ func (n *Node) HandOver(ctx context.Context) error {
 // heir returns the member to hand over to: of those that hold the log up to an index and were tried the
 // least often, the one with the longest log.
 func (n *Node) heir(tried map[uint32]int, index uint64) (heir wire.Peer, err error) {
-	best := -1
+	best, heirs := -1, n.heirs()
 	for _, id := range n.trans.Longest(n.election, index) {
-		i := slices.IndexFunc(n.cfg.Peers, func(p wire.Peer) bool { return p.ID == id && id != n.cfg.Self })
+		i := slices.IndexFunc(heirs, func(p wire.Peer) bool { return p.ID == id })
 		if i < 0 || best >= 0 && tried[id] >= best || !slices.Contains(n.Reached(n.election), id) {
 			continue
 		}
-		heir, best = n.cfg.Peers[i], tried[id]
+		heir, best = heirs[i], tried[id]
 	}
 	if best < 0 {
 		return wire.Peer{}, errNobody
@@ -92,18 +92,30 @@ func (n *Node) heir(tried map[uint32]int, index uint64) (heir wire.Peer, err err
 	return heir, nil
 }
 
+// heirs returns the other voters. If the server list wants some of them to vote, only those are returned: the
+// next leader should not be one that is to go.
+func (n *Node) heirs() []wire.Peer {
+	peers := slices.DeleteFunc(n.Configuration(), func(p wire.Peer) bool { return p.Observer || p.ID == n.cfg.Self })
+	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !n.wants(p.ID) })
+	if len(staying) > 0 {
+		return staying
+	}
+	return peers
+}
+
 // HandOverTo gives leadership to a member, and waits until this member has lost leadership or ctx
 // ends. It tries once. It fails if that member lags too far behind, or does not take leadership.
 func (n *Node) HandOverTo(ctx context.Context, id uint32) error {
-	i := slices.IndexFunc(n.cfg.Peers, func(p wire.Peer) bool { return p.ID == id })
+	peers := n.Configuration()
+	i := slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == id && !p.Observer })
 	if i < 0 {
-		return fmt.Errorf("quorum: hand over: %d is not a member", id)
+		return fmt.Errorf("quorum: hand over: %d is not a voting member", id)
 	}
 	r := n.raft.Load()
 	if !n.leadsOthers(r) {
 		return nil
 	}
-	if err := n.handOver(ctx, r, n.cfg.Peers[i]); err != nil {
+	if err := n.handOver(ctx, r, peers[i]); err != nil {
 		return fmt.Errorf("quorum: hand over: %w", err)
 	}
 	return nil

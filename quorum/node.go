@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,6 +68,7 @@ type Node struct {
 	logger   *slog.Logger
 	election time.Duration
 	planted  planted // what Open has found
+	list     []byte  // see List
 
 	disk    *disk.Data
 	fsm     *fsm
@@ -75,7 +77,12 @@ type Node struct {
 
 	raft       atomic.Pointer[raft.Raft]
 	joining    atomic.Bool
-	recovery   atomic.Uint64          // see Recovery
+	recovery   atomic.Uint64               // see Recovery
+	heard      atomic.Pointer[[]wire.Peer] // the configuration that others told this member when it joined; nil: none
+	answered   atomic.Pointer[[]uint32]    // the members that have answered then
+	wanted     chan struct{}               // the list has changed; one place
+	asked      asked
+	few        time.Time              // since when a voter that is to leave has waited for another; zero: none waits
 	damage     atomic.Pointer[string] // see SetDamage; nil: none
 	started    atomic.Bool
 	handing    atomic.Int32 // hand-overs under way
@@ -107,10 +114,14 @@ func Open(cfg Config) (*Node, error) {
 	cfg.SnapshotBytes = cmp.Or(cfg.SnapshotBytes, DefaultSnapshotBytes)
 	cfg.TrailingBytes = cmp.Or(cfg.TrailingBytes, DefaultTrailingBytes)
 	cfg.StallLimit = cmp.Or(cfg.StallLimit, disk.DefaultStallLimit)
+	if cfg.Book == nil {
+		cfg.Book = wire.NewBook(cfg.Self, cfg.Peers)
+	}
 	n := &Node{
 		cfg:        cfg,
 		logger:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum"),
 		election:   max(cfg.Tick/4, minElection),
+		wanted:     make(chan struct{}, 1),
 		ready:      make(chan struct{}),
 		leadership: make(chan bool, maxLeadership),
 		failed:     make(chan struct{}),
@@ -118,7 +129,7 @@ func Open(cfg Config) (*Node, error) {
 		proposed:   make(map[*Proposed]bool),
 	}
 	if err := n.open(); err != nil {
-		return nil, disk.Explain(err, len(cfg.Peers) > 1)
+		return nil, disk.Explain(err, cfg.Ask != nil)
 	}
 	return n, nil
 }
@@ -151,7 +162,7 @@ func (n *Node) read() error {
 		return fmt.Errorf("quorum: read state: %w", err)
 	}
 	n.joining.Store(joining != 0)
-	recovery, err := readRecovery(n.disk.Stable(), n.cfg.Peers)
+	recovery, err := readRecovery(n.disk.Stable())
 	if err != nil {
 		return err
 	}
@@ -162,7 +173,7 @@ func (n *Node) read() error {
 	if n.planted, err = n.readPlanted(); err != nil {
 		return err
 	}
-	return errors.Join(n.checkSnapshot(), n.readDamage())
+	return errors.Join(n.checkSnapshot(), n.readDamage(), n.readEnsemble(), n.readList())
 }
 
 // Close releases the stores and the folder of a Node that is not running. Run calls it.
@@ -176,13 +187,13 @@ func (n *Node) Stalled() error { return n.disk.Stalled() }
 
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
-		Peers: n.cfg.Peers, Stream: n.cfg.Stream, Election: n.election, Logger: n.logger,
+		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger,
 		Raft: n.raft.Load, Fail: n.fatal, Spool: n.disk.NewSpool, Inspect: n.inspect,
 		Refused: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
 		},
 		Installed: func(term uint64) { n.fsm.term.Store(max(n.fsm.term.Load(), term)) },
-		Votes:     func() bool { return !n.joining.Load() || len(n.cfg.Peers) == 2 },
+		Votes:     func(candidate uint32) bool { return !n.joining.Load() || n.otherOfTwo(candidate) },
 		Joining:   n.joining.Load,
 		MayStand: func() error {
 			if n.joining.Load() {
@@ -204,11 +215,22 @@ func (n *Node) newTransport() *wire.Transport {
 // errJoining says why a joining member is no candidate.
 var errJoining = errors.New("quorum: this member is joining and takes part in no election")
 
-func (n *Node) self() wire.Peer {
-	for _, p := range n.cfg.Peers {
-		if p.ID == n.cfg.Self {
-			return p
-		}
+// otherOfTwo reports whether the ensemble that this member joins has two voters, and a candidate is the other one.
+// That one has everything that was acknowledged. A member that was removed before may lack some of it. The other one
+// may lack it too if a nonvoter has become a voter without it. Every nonvoter comes in with the consent of both, so
+// the other one knows of it, and the exception counts only if all nonvoters have answered: newest has then seen the
+// configuration in which one of them votes.
+func (n *Node) otherOfTwo(candidate uint32) bool {
+	servers := n.Configuration()
+	voters := wire.Voters(servers)
+	if len(voters) != 2 || !slices.Contains(voters, n.cfg.Self) || !slices.Contains(voters, candidate) {
+		return false
 	}
-	panic("quorum: checked by Open")
+	var answered []uint32
+	if a := n.answered.Load(); a != nil {
+		answered = *a
+	}
+	return !slices.ContainsFunc(servers, func(p wire.Peer) bool { return p.Observer && !slices.Contains(answered, p.ID) })
 }
+
+func (n *Node) self() wire.Peer { return n.cfg.Book.Self() }

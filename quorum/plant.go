@@ -103,6 +103,9 @@ func (p *Planting) fill(d *disk.Data) error {
 	if err := d.VerifyNewest(p.Machine.Verify); err != nil {
 		return fmt.Errorf("quorum: the state that was written: %w", err)
 	}
+	if err := writeEnsemble(stable, wire.EnsembleID{}); err != nil {
+		return err
+	}
 	return writeRecovery(stable, p.Peers, number)
 }
 
@@ -179,7 +182,7 @@ func (n *Node) awaitPlanted(ctx context.Context) (start, error) {
 // evaluatePlanted applies the rules to the answers of one round.
 func (n *Node) evaluatePlanted(answers map[uint32]*proto.HelloReply) verdict {
 	all := len(n.cfg.Peers)
-	v := verdict{start: startRunning, need: joinQuorum(all), recovery: n.Recovery()}
+	v := verdict{start: startRunning, need: joinQuorum(all), recovery: n.Recovery(), ensemble: n.cfg.Book.Ensemble()}
 	var rivals []wire.Peer
 	var silent []string
 	same, begun := 1, false // this member is one of those with the same state

@@ -32,7 +32,7 @@ func snapshotRequest(e *ensemble, index uint64) (*raft.InstallSnapshotRequest, s
 func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body string) (raft.InstallSnapshotResponse, error) {
 	e.t.Helper()
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: e.stream(from, newMemListener()), MaxPool: 1, Timeout: time.Minute, Logger: hclog.NewNullLogger(),
+		Stream: e.stream(wire.NewBook(from, e.peers), newMemListener()), MaxPool: 1, Timeout: time.Minute, Logger: hclog.NewNullLogger(),
 	})
 	defer trans.Close()
 	var resp raft.InstallSnapshotResponse
@@ -58,8 +58,8 @@ func TestBadSnapshotIsRefused(t *testing.T) {
 		"no servers": func(req *raft.InstallSnapshotRequest, _ *string) {
 			req.Configuration = raft.EncodeConfiguration(raft.Configuration{})
 		},
-		"other servers": func(req *raft.InstallSnapshotRequest, _ *string) {
-			req.Configuration = raft.EncodeConfiguration(wire.Configuration(testPeers[:1]))
+		"only observers": func(req *raft.InstallSnapshotRequest, _ *string) {
+			req.Configuration = raft.EncodeConfiguration(wire.Configuration([]wire.Peer{{ID: 1, Addr: "m1:3888", Observer: true}}))
 		},
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -34,7 +34,7 @@ type Recovery struct {
 // run, there are two ensembles.
 //
 // Afterwards Self is the only voter. The other members must start with empty folders, and Self
-// admits them (see Node.admitLoop). Only one member may be recovered. If Recover is interrupted, it
+// admits them (see Node.followLoop). Only one member may be recovered. If Recover is interrupted, it
 // can be repeated.
 func Recover(rec Recovery) (err error) {
 	defer func() { err = disk.Explain(err, true) }()
@@ -73,7 +73,7 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	if err := data.BindTo(rec.Self); err != nil {
 		return err
 	}
-	if err := startAnew(stable, rec.Peers); err != nil {
+	if err := startAnew(data, rec.Peers); err != nil {
 		return err
 	}
 	if err := clearDamage(stable, logger); err != nil {
@@ -104,7 +104,11 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 }
 
 // startAnew gives the recovery a number, and raises the term above those of the lost members.
-func startAnew(stable *disk.Stable, peers []wire.Peer) error {
+func startAnew(data *disk.Data, peers []wire.Peer) error {
+	stable := data.Stable()
+	if _, err := adoptEnsemble(data); err != nil { // before the folder gets another server list
+		return err
+	}
 	var number [8]byte
 	_, _ = rand.Read(number[:]) // never fails: crypto/rand ends the program instead
 	if err := writeRecovery(stable, peers, binary.BigEndian.Uint64(number[:])|1); err != nil {

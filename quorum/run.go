@@ -19,7 +19,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("quorum: Run was called before")
 	}
-	err := disk.Explain(n.run(ctx), len(n.cfg.Peers) > 1)
+	err := disk.Explain(n.run(ctx), !n.alone())
 	if !errors.Is(err, errNotEnded) { // otherwise raft still uses the stores
 		err = errors.Join(err, n.Close())
 		close(n.leadership)
@@ -54,8 +54,8 @@ func (n *Node) run(ctx context.Context) error {
 	if how == startJoining {
 		loops.Go(func() { n.joinLoop(ctx, r) })
 	}
-	if n.Recovery() != 0 {
-		loops.Go(func() { n.admitLoop(ctx, r) })
+	if !n.alone() {
+		loops.Go(func() { n.followLoop(ctx, r) })
 	}
 	select {
 	case <-ctx.Done():
@@ -78,7 +78,7 @@ func (n *Node) begin(ctx context.Context) (start, error) {
 		err = n.bootstrap()
 		n.logger.Info("a new ensemble begins", "members", len(n.cfg.Peers))
 	case startJoining:
-		err = n.setJoining(true)
+		err = n.setJoining(true) // the ensemble is stored already
 		n.logger.Info("this member joins; it takes part in elections once it has caught up")
 	}
 	return how, err
@@ -99,6 +99,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 		return nil, errors.Join(err, n.trans.Close())
 	}
 	n.raft.Store(r)
+	n.cfg.Book.Follow(n.Configuration)
 	n.metrics.observe(r)
 	if err := n.checkStarted(r, newest); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
@@ -112,7 +113,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 // fatal ends the member: Run returns err. Only the first call counts.
 func (n *Node) fatal(err error) {
 	n.failing.Do(func() {
-		err := disk.Explain(err, len(n.cfg.Peers) > 1)
+		err := disk.Explain(err, !n.alone())
 		n.logger.Error("this member stops", "err", err)
 		n.failure = err
 		close(n.failed)

@@ -7,34 +7,39 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
-// checkSnapshot compares the configuration in the newest snapshot with the server list. With the
-// configuration of another ensemble, or with none, raft would start and never elect a leader.
+// checkSnapshot checks the configuration in the newest snapshot. With one without voters raft would start
+// and never elect a leader.
 func (n *Node) checkSnapshot() error {
 	list, err := n.disk.Snapshots().List()
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	if err := n.checkSnapshotServers(list[0].Configuration.Servers); err != nil {
+	if err := checkSnapshotServers(list[0].Configuration.Servers); err != nil {
 		return fmt.Errorf("quorum: snapshot %s: %w", list[0].ID, err)
 	}
 	return nil
 }
 
-// checkSnapshotServers compares the servers in a snapshot with the server list.
-func (n *Node) checkSnapshotServers(servers []raft.Server) error {
-	if len(servers) == 0 {
-		return fmt.Errorf("it is %w: it has no configuration", disk.ErrDamaged)
+// checkSnapshotServers checks the servers in a snapshot.
+func checkSnapshotServers(servers []raft.Server) error {
+	peers := wire.Peers(raft.Configuration{Servers: servers})
+	switch {
+	case len(peers) != len(servers):
+		return fmt.Errorf("it is %w: its configuration has servers that are no members: %v", disk.ErrDamaged, servers)
+	case len(wire.Voters(peers)) == 0:
+		return fmt.Errorf("it is %w: its configuration has no voter", disk.ErrDamaged)
 	}
-	return checkServers(servers, n.cfg.Peers, n.Recovery() != 0)
+	return nil
 }
 
 // inspect reads all of a received snapshot, and compares its content with the request. Without this
 // check raft would replace this member's log and state with whatever was received, and end the
 // process if it cannot be read.
 func (n *Node) inspect(s io.Reader, req *raft.InstallSnapshotRequest) error {
-	if err := n.checkSnapshotServers(raft.DecodeConfiguration(req.Configuration).Servers); err != nil {
+	if err := checkSnapshotServers(raft.DecodeConfiguration(req.Configuration).Servers); err != nil {
 		return err
 	}
 	if req.LastLogTerm > req.Term || req.ConfigurationIndex > req.LastLogIndex {

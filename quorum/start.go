@@ -2,9 +2,12 @@ package quorum
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,7 +63,7 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 		// It bootstrapped when no member had data, has kept that, and has since promised nothing
 		// that it does not know.
 		return startRunning, nil
-	case len(n.cfg.Peers) == 1:
+	case n.alone():
 		return startBootstrap, nil
 	}
 	var waiting string
@@ -87,21 +90,27 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 	}
 }
 
-// askAll asks every other member once, and returns the usable answers by member.
+// askAll asks everybody else who is known once, and returns the answers by member. Answers of other ensembles
+// are left out.
 func (n *Node) askAll(ctx context.Context) map[uint32]*proto.HelloReply {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	hash := wire.ConfigHash(n.cfg.Peers)
 	answers := map[uint32]*proto.HelloReply{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range n.cfg.Peers {
+	for _, p := range n.cfg.Book.Once() {
 		if p.ID == n.cfg.Self {
 			continue
 		}
 		wg.Go(func() {
 			reply, err := n.cfg.Ask(ctx, p)
-			if err != nil || reply.GetMember() != p.ID || !bytes.Equal(reply.GetConfigHash(), hash) {
+			if err == nil && reply.GetMember() != p.ID {
+				err = fmt.Errorf("member %d has answered", reply.GetMember())
+			}
+			if err == nil {
+				err = n.sameEnsemble(reply)
+			}
+			if err != nil {
 				n.logger.Debug("no usable answer", "peer", p.ID, "err", err)
 				return
 			}
@@ -114,6 +123,36 @@ func (n *Node) askAll(ctx context.Context) map[uint32]*proto.HelloReply {
 	return answers
 }
 
+// ensembleOf returns the ensemble of a member that has answered, or zero if it does not know one. The ensemble
+// of a member of an earlier version is the hash of its server list.
+func ensembleOf(a *proto.HelloReply) (id wire.EnsembleID) {
+	switch {
+	case len(a.GetEnsemble()) == len(id):
+		return wire.EnsembleID(a.GetEnsemble())
+	case len(a.GetConfigHash()) == len(id):
+		return wire.EnsembleID(a.GetConfigHash())
+	}
+	return id
+}
+
+// sameEnsemble returns an error for an answer of a member that is of another ensemble, or would begin one with
+// another server list.
+func (n *Node) sameEnsemble(a *proto.HelloReply) error {
+	theirs, own := ensembleOf(a), n.cfg.Book.Ensemble()
+	switch {
+	case theirs != wire.EnsembleID{} && own != wire.EnsembleID{} && theirs != own:
+		return errors.New("it is of another ensemble")
+	case theirs == wire.EnsembleID{} && !a.GetHasData() && !n.HasData() && !bytes.Equal(a.GetConfigHash(), n.hash()):
+		return errors.New("it has no data, and another server list")
+	}
+	return nil
+}
+
+func (n *Node) hash() []byte {
+	hash := n.cfg.Book.Hash()
+	return hash[:]
+}
+
 // verdict is what one round of answers allows. waiting says what is missing, if anything.
 type verdict struct {
 	start    start
@@ -121,15 +160,45 @@ type verdict struct {
 	full     []wire.Peer // voters with data
 	need     int         // how many of them are needed to join
 	recovery uint64      // number of the recovery that their data went through
+	ensemble wire.EnsembleID
+	servers  []wire.Peer // the newest configuration
+	answered []uint32    // who has answered
+}
+
+// newest returns the servers of the ensemble by the answer of the member with the longest log, as raft compares
+// logs: the latest configuration of the one that could lead. Without such an answer the configured servers count.
+func (n *Node) newest(answers map[uint32]*proto.HelloReply) (servers []wire.Peer) {
+	var best *proto.HelloReply
+	for _, a := range answers {
+		if len(a.GetConfiguration().GetServers()) == 0 || !a.GetHasData() {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(a.GetLastTerm(), best.GetLastTerm()), cmp.Compare(a.GetLastIndex(), best.GetLastIndex())) > 0 {
+			best = a
+		}
+	}
+	for _, s := range best.GetConfiguration().GetServers() {
+		servers = append(servers, wire.Peer{ID: s.GetMember(), Addr: s.GetAddress(), Observer: !s.GetVoter()})
+	}
+	if len(wire.Voters(servers)) == 0 {
+		servers = n.cfg.Peers
+	}
+	return wire.Sorted(servers)
 }
 
 // evaluate applies the rules to the answers of one round.
 func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
-	v := verdict{need: joinQuorum(len(n.cfg.Peers))}
+	v := verdict{servers: n.newest(answers), answered: slices.Collect(maps.Keys(answers))}
+	voters := slices.DeleteFunc(slices.Clone(v.servers), func(p wire.Peer) bool { return p.Observer })
+	all := voters
+	if _, votes := find(voters, n.cfg.Self); !votes {
+		all = append(slices.Clone(voters), n.self()) // its former self may have been one
+	}
+	v.need = joinQuorum(len(all))
 	var silent []string
-	recoveries := map[uint64]bool{}
+	recoveries, ensembles := map[uint64]bool{}, map[wire.EnsembleID]bool{}
 	data := false
-	for _, p := range wire.Sorted(n.cfg.Peers) {
+	for _, p := range voters {
 		a, answered := answers[p.ID]
 		switch {
 		case p.ID == n.cfg.Self:
@@ -141,28 +210,46 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 				continue
 			}
 			v.full = append(v.full, p)
-			v.recovery = a.GetRecovery()
-			recoveries[v.recovery] = true
+			v.recovery, v.ensemble = a.GetRecovery(), ensembleOf(a)
+			recoveries[v.recovery], ensembles[v.ensemble] = true, true
 			if a.GetRecovering() {
 				v.need = 1 // no other vote has counted since: see joinQuorum
 			}
 		}
 	}
-	all := len(n.cfg.Peers)
 	switch {
+	case len(ensembles) > 1:
+		v.waiting = fmt.Sprintf("the end of one of two ensembles: %s are of different ones; correct the server lines", wire.Canonical(v.full))
 	case len(recoveries) > 1:
 		v.waiting = fmt.Sprintf("the end of one of two ensembles: %s have data from before and after a recovery, or from several; empty the folders of those that must not continue",
 			wire.Canonical(v.full))
+	case data && len(v.full) >= v.need && !n.listed(answers):
+		v.waiting = fmt.Sprintf("a place in the server list, in which there is no member %d: add it on any member, with rollcall members add", n.cfg.Self)
 	case data && len(v.full) >= v.need:
 		v.start = startJoining
 	case data:
 		v.waiting = fmt.Sprintf("%d members with data, of which %d are there; silent: %s", v.need, len(v.full), list(silent))
-	case len(silent) == 0 || n.cfg.NewEnsemble && all-len(silent) > all/2:
+	case len(silent) == 0 || n.cfg.NewEnsemble && len(voters)-len(silent) > len(voters)/2:
 		v.start = startBootstrap
 	default:
 		v.waiting = list(silent)
 	}
 	return v
+}
+
+// listed reports whether this member is in the newest server list that the answers have. Without any list, the
+// configured one is the ensemble's.
+func (n *Node) listed(answers map[uint32]*proto.HelloReply) bool {
+	in, newest := true, int64(-1)
+	for _, a := range answers {
+		list := a.GetRoster()
+		if list == nil || list.GetVersion() <= newest {
+			continue
+		}
+		own := fmt.Sprintf("server.%d=", n.cfg.Self)
+		newest, in = list.GetVersion(), slices.ContainsFunc(list.GetServers(), func(line string) bool { return strings.HasPrefix(line, own) })
+	}
+	return in
 }
 
 // awaitNoRivals makes a recovered member that no other has followed wait while others have data:
@@ -226,6 +313,11 @@ func (n *Node) adoptTerm(v verdict) (waiting string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("quorum: write term: %w", err)
 	}
+	if err := n.join(v.ensemble); err != nil {
+		return "", err
+	}
+	n.heard.Store(&v.servers)
+	n.answered.Store(&v.answered)
 	if v.recovery != n.Recovery() {
 		if err := writeRecovery(n.disk.Stable(), n.cfg.Peers, v.recovery); err != nil {
 			return "", err
@@ -233,6 +325,16 @@ func (n *Node) adoptTerm(v verdict) (waiting string, err error) {
 		n.recovery.Store(v.recovery)
 	}
 	return "", nil
+}
+
+// join stores the ensemble that this member joins. If its members do not know it either, this member will hear
+// of it as they do.
+func (n *Node) join(id wire.EnsembleID) error {
+	if err := writeEnsemble(n.disk.Stable(), id); err != nil {
+		return err
+	}
+	n.cfg.Book.SetEnsemble(id)
+	return nil
 }
 
 // bootstrap writes the first entry, with the same bytes on every member. If an earlier attempt was
@@ -243,6 +345,9 @@ func (n *Node) bootstrap() error {
 		return fmt.Errorf("quorum: bootstrap: %w", err)
 	}
 	if err := n.setJoining(false); err != nil {
+		return err
+	}
+	if err := n.nameEnsemble(); err != nil {
 		return err
 	}
 	if err := n.disk.Stable().SetTerm(max(term, 1)); err != nil {
@@ -321,11 +426,7 @@ func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	if last := r.LastIndex(); last < newest {
 		return n.disk.Unusable(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d", newest, last))
 	}
-	future := r.GetConfiguration()
-	if err := future.Error(); err != nil {
-		return err
-	}
-	return checkServers(future.Configuration().Servers, n.cfg.Peers, n.Recovery() != 0)
+	return nil
 }
 
 var errNotEnded = errors.New("quorum: raft did not stop in time")

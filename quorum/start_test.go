@@ -357,41 +357,10 @@ func TestJudge(t *testing.T) {
 			for id := range tt.members {
 				n.cfg.Peers = append(n.cfg.Peers, wire.Peer{ID: uint32(id + 1), Addr: "h:1"})
 			}
+			n.cfg.Book = wire.NewBook(1, n.cfg.Peers)
 			v := n.evaluate(tt.answers)
 			if waits := v.waiting != ""; waits != tt.waits || !waits && v.start != tt.want {
 				t.Errorf("judge = %v, waiting for %q; want %v, waiting %t", v.start, v.waiting, tt.want, tt.waits)
-			}
-		})
-	}
-}
-
-// The configurations that a log may contain, in addition to the configured one.
-func TestCheckServers(t *testing.T) {
-	t.Parallel()
-	peers := []wire.Peer{{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:1"}, {ID: 3, Addr: "c:1"}}
-	server := func(id raft.ServerID, addr raft.ServerAddress, s raft.ServerSuffrage) raft.Server {
-		return raft.Server{ID: id, Address: addr, Suffrage: s}
-	}
-	a, b, c := server("1", "a:1", raft.Voter), server("2", "b:1", raft.Voter), server("3", "c:1", raft.Voter)
-	tests := []struct {
-		name             string
-		have             []raft.Server
-		fresh, recovered bool // whether it may be found without, and after, a recovery
-	}{
-		{"none yet", nil, true, true},
-		{"all", []raft.Server{a, b, c}, true, true},
-		{"all, in another order", []raft.Server{a, c, b}, true, true},
-		{"one alone", []raft.Server{a}, false, true},
-		{"one that learns", []raft.Server{a, server("3", "c:1", raft.Nonvoter)}, false, true},
-		{"a stranger", []raft.Server{a, b, server("4", "d:1", raft.Voter)}, false, false},
-		{"another address", []raft.Server{a, b, server("3", "x:1", raft.Voter)}, false, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			for recovered, want := range map[bool]bool{false: tt.fresh, true: tt.recovered} {
-				if err := checkServers(tt.have, peers, recovered); (err == nil) != want || err != nil && !errors.Is(err, disk.ErrServersChanged) {
-					t.Errorf("recovered %t: %v", recovered, err)
-				}
 			}
 		})
 	}

@@ -22,8 +22,9 @@ func (n *Node) Leadership() <-chan bool { return n.leadership }
 // bootstrap entry.
 func (n *Node) HasData() bool { return n.disk.HasData() }
 
-// Joining reports whether this member still has to catch up, or has caught up but is not a voter
-// yet. A member has to catch up if it lost its data, or if it is new among members that have data.
+// Joining reports whether this member still has to catch up, or is not in raft's configuration. A member has
+// to catch up if it lost its data, or if it is new among members that have data. An observer that has caught
+// up is not joining, and neither is a member that waits to become a voter.
 //
 // While it is joining it takes part in no election and must answer no proof round. There is one
 // exception: with only two members it votes for the other one, because no third member could elect
@@ -34,7 +35,7 @@ func (n *Node) Joining() bool {
 		return n.joining.Load()
 	}
 	r := n.raft.Load()
-	return r == nil || !n.votes(r)
+	return r == nil || !n.configured()
 }
 
 // Reached returns the ids of the other voting members that have answered this member's raft as a

@@ -48,8 +48,8 @@ func operations() map[jute.Op]operation {
 		jute.OpDelete:          {take: (*conn).write, record: readDelete},
 		jute.OpSetData:         {take: (*conn).write, record: readSetData, result: statResult},
 		jute.OpSetACL:          {take: (*conn).write, record: readSetACL, result: statResult},
-		jute.OpReconfig:        {take: (*conn).write, record: readReconfig}, // always refused
-		jute.OpMulti:           {take: (*conn).multi},                       // see appendMulti
+		jute.OpReconfig:        {take: (*conn).reconfig, record: readReconfig}, // see settle.go
+		jute.OpMulti:           {take: (*conn).multi},                          // see appendMulti
 		jute.OpCloseSession:    {take: (*conn).closeSession},
 		jute.OpSync:            {take: (*conn).sync}, // see appendSync
 

@@ -23,7 +23,8 @@ type request struct {
 
 	logged bool          // a write or a sync, answered when it is applied; other requests are answered when they are first
 	proves bool          // a sync or a linearizable read: it waits for the leader's proof
-	done   bool          // it is applied, or the proof has come
+	moves  bool          // a reconfig: when it is applied, its answer waits until the members have followed it
+	done   bool          // it is applied, or the proof has come, and the answer waits for nothing else
 	reply  []byte        // the reply, if it was applied before its turn
 	code   jute.Code     // the known answer to a request that is not served
 	noZxid bool          // auth: the reply's zxid is 0
@@ -80,13 +81,14 @@ type queue struct {
 	proofs      int // how many are syncs, or reads that wait for a proof
 	unapplied   int // how many are writes that are not applied
 	asides      int // how many are reads that apply does not answer
+	moves       int // how many are reconfigs
 }
 
 // late reports whether a read in the queue may be answered after a write that is submitted now.
-// Such a read follows a request that waits for a proof, is not answered by apply, or waits until
-// the client has taken more.
+// Such a read follows a request that waits for a proof or for the members, is not answered by apply,
+// or waits until the client has taken more.
 func (q *queue) late() bool {
-	return q.proofs > 0 || q.asides > 0 || q.first != nil && q.first.due()
+	return q.proofs > 0 || q.moves > 0 || q.asides > 0 || q.first != nil && q.first.due()
 }
 
 func (q *queue) push(r *request) {
@@ -100,6 +102,9 @@ func (q *queue) push(r *request) {
 	q.bytes += r.held
 	if r.aside {
 		q.asides++
+	}
+	if r.moves {
+		q.moves++
 	}
 	switch {
 	case r.proves:
@@ -129,6 +134,9 @@ func (q *queue) pop() *request {
 	}
 	if r.aside {
 		q.asides--
+	}
+	if r.moves {
+		q.moves--
 	}
 	return r
 }

@@ -319,6 +319,8 @@ func (c *conn) appendResult(b []byte, r *request, res *znode.Result) []byte {
 		return appendSync(b, r.body)
 	case r.op == jute.OpMulti:
 		return c.appendMulti(b, res.Multi)
+	case r.op == jute.OpReconfig:
+		return jute.GetDataResponse{Data: res.Data, Stat: res.Stat}.Append(b)
 	case r.how.result != nil:
 		return r.how.result(b, res.Path, &res.Stat)
 	}

@@ -257,10 +257,14 @@ func (r *request) applied(res *znode.Result) {
 		c.stream.DropLocked(sessionMoved) // no client may get this code
 		return
 	}
-	r.done = true
 	if !proves {
 		c.queue.unapplied--
 	}
+	if r.moves && res.Code == jute.OK {
+		c.holdBack(r, res)
+		return
+	}
+	r.done = true
 	switch {
 	case !r.logged: // a read, which answerReady answers in its turn
 	case c.queue.first == r && c.stream.Unsent() < stream.HighWater:

@@ -108,6 +108,11 @@ type Config struct {
 	LinearizableReads      bool         // every read waits for a proof that the leader still leads; default: reads may be stale
 	Audit                  *audit.Log   // what clients do goes there, if it is not in the log of the ensemble; nil: nowhere
 	Logger                 *slog.Logger // default: discard
+
+	// Settled reports whether the members of the ensemble are those of the present list, or as near to it as
+	// they can come now. changed is closed when that may have changed. Default: answers to reconfigs do not
+	// wait for it. It is called without any lock.
+	Settled func() (done bool, changed <-chan struct{})
 }
 
 // Server serves clients. Safe for concurrent use.

@@ -48,6 +48,8 @@ type fakeMember struct {
 	vouches  int
 	stall    chan struct{} // if not nil, Submit waits until it is closed
 	entryEnd func()        // called under the tree's lock when an entry is applied; may be nil
+
+	reconfigured *znode.Result // of every reconfig, instead of what the state makes of it; may be nil
 }
 
 func newFakeMember() *fakeMember {
@@ -275,11 +277,13 @@ func (m *fakeMember) silence(mute bool, vouch func(context.Context) error) {
 
 // The methods below are the Hooks: what a follower does and reports to the server.
 
-func (m *fakeMember) TermStarted(znode.Term)           {}
-func (m *fakeMember) Announced(uint32, uint64, uint64) {}
-func (m *fakeMember) Opened(znode.Session)             {}
-func (m *fakeMember) Dropped(*proto.Txn)               {}
-func (m *fakeMember) Overused(znode.Quota)             {}
+func (m *fakeMember) TermStarted(znode.Term)                 {}
+func (m *fakeMember) Announced(uint32, uint64, uint64)       {}
+func (m *fakeMember) Opened(znode.Session)                   {}
+func (m *fakeMember) Dropped(*proto.Txn)                     {}
+func (m *fakeMember) Listed(znode.Roster)                    {}
+func (m *fakeMember) Reconfigured(*proto.Txn, *znode.Result) {}
+func (m *fakeMember) Overused(znode.Quota)                   {}
 
 func (m *fakeMember) Attached(s znode.Session, old znode.Owner) { m.srv.Attached(s, old) }
 func (m *fakeMember) Restored()                                 { m.srv.Restored() }
@@ -305,6 +309,11 @@ func (m *fakeMember) EntryEnd(uint64) {
 func (m *fakeMember) Applied(txn *proto.Txn, r *znode.Result) {
 	if txn.Member != self {
 		return
+	}
+	if jute.Op(txn.Op) == jute.OpReconfig && m.reconfigured != nil {
+		zxid := r.Zxid
+		*r = *m.reconfigured
+		r.Zxid = zxid
 	}
 	if w := m.waiters[txn.Seq]; w != nil {
 		delete(m.waiters, txn.Seq)

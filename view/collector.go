@@ -33,7 +33,8 @@ const atOnce = 8
 // Config is what a Collector is built from. A field without a default is required.
 type Config struct {
 	Self     uint32           // the member that asks
-	Members  []Member         // of the ensemble, Self among them
+	Members  func() []Member  // of the ensemble as it is now, Self always among them; must not block. New does not call it
+	Ensemble func() Ensemble  // the list of servers and raft's configuration, as Self has them; may wait for the tree's lock
 	Leader   func() uint32    // the member that Self takes for the leader; 0: none; must not block
 	Deadline time.Duration    // within which members must have answered
 	Now      func() time.Time // wall clock of Self
@@ -51,29 +52,38 @@ type Member struct {
 // names the members that have not answered. It fails if Self does not answer and the question is one
 // about the replicated state, which is asked of Self. It is safe for concurrent use.
 type Collector struct {
-	cfg     Config
-	members []uint32 // ids, ascending
-	byID    map[uint32]Member
-	places  chan struct{} // a place for each question under way
+	cfg    Config
+	places chan struct{} // a place for each question under way
 }
 
 // New checks cfg and returns a Collector.
 func New(cfg Config) (*Collector, error) {
-	c := &Collector{cfg: cfg, byID: map[uint32]Member{}, places: make(chan struct{}, atOnce)}
-	for _, m := range cfg.Members {
-		c.byID[m.ID] = m
-		c.members = append(c.members, m.ID)
-	}
-	slices.Sort(c.members)
 	switch {
 	case cfg.Deadline <= 0:
 		return nil, fmt.Errorf("view: deadline %v is not positive", cfg.Deadline)
-	case cfg.Leader == nil || cfg.Now == nil:
-		return nil, errors.New("view: Leader and Now are required")
-	case !slices.Contains(c.members, cfg.Self):
-		return nil, fmt.Errorf("view: member %d is not among the members", cfg.Self)
+	case cfg.Leader == nil || cfg.Now == nil || cfg.Members == nil || cfg.Ensemble == nil:
+		return nil, errors.New("view: Leader, Now, Members and Ensemble are required")
 	}
-	return c, nil
+	return &Collector{cfg: cfg, places: make(chan struct{}, atOnce)}, nil
+}
+
+// members returns the ids of the members, ascending. A question asks those that it begins with.
+func (c *Collector) members() (ids []uint32) {
+	for _, m := range c.cfg.Members() {
+		ids = append(ids, m.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// member returns a member. It is zero if the ensemble has none with this id, or has it no more.
+func (c *Collector) member(id uint32) Member {
+	for _, m := range c.cfg.Members() {
+		if m.ID == id {
+			return m
+		}
+	}
+	return Member{}
 }
 
 // within calls collect with a context that ends at the deadline, when there is a place for it. An error
@@ -130,7 +140,7 @@ func (c *Collector) ask(ctx context.Context, requests map[uint32]*proto.ViewRequ
 
 func (c *Collector) askOne(ctx context.Context, id uint32, request *proto.ViewRequest) answer {
 	a := answer{member: id, asked: c.cfg.Now()}
-	if peer := c.byID[id].Peer; peer == nil {
+	if peer := c.member(id).Peer; peer == nil {
 		a.err = errors.New("it is not in this member's server list")
 	} else {
 		a.reply, a.err = peer.View(ctx, request)

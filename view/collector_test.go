@@ -174,18 +174,36 @@ func TestBadQuestions(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	good := Config{Self: 1, Members: []Member{{ID: 1}}, Leader: func() uint32 { return 1 }, Deadline: 1, Now: time.Now}
+	good := Config{Self: 1, Members: func() []Member { return []Member{{ID: 1}} }, Ensemble: func() Ensemble { return Ensemble{} }, Leader: func() uint32 { return 1 }, Deadline: 1, Now: time.Now}
 	if _, err := New(good); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*Config){
 		"deadline": func(c *Config) { c.Deadline = 0 }, "leader": func(c *Config) { c.Leader = nil },
-		"clock": func(c *Config) { c.Now = nil }, "self": func(c *Config) { c.Self = 2 },
+		"clock": func(c *Config) { c.Now = nil }, "members": func(c *Config) { c.Members = nil }, "ensemble": func(c *Config) { c.Ensemble = nil },
 	} {
 		bad := good
 		if change(&bad); func() error { _, err := New(bad); return err }() == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// A question is asked of the members that the ensemble has when it begins.
+func TestMembersComeAndGo(t *testing.T) {
+	f := newFake(t, 4)
+	all := f.members
+	f.members = []Member{all[3], all[0], all[1]}
+	if a, err := f.Status(t.Context()); err != nil || len(a.Rows) != 3 || a.Rows[1].Member != 2 || a.Rows[2].Member != 4 || len(a.Silent) != 0 {
+		t.Errorf("without member 3: %+v, %v", a, err)
+	}
+	f.members = all[:2]
+	a, err := f.Connections(t.Context(), ConnectionFilter{}, Page{})
+	if err != nil || len(a.Silent) != 0 || len(f.peers[3].requests()) != 0 {
+		t.Errorf("without members 3 and 4: %+v, %v", a, err)
+	}
+	if got := len(f.peers[4].requests()); got != 1 {
+		t.Errorf("member 4 was asked %d times, want once", got)
 	}
 }
 

@@ -65,8 +65,8 @@ func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a An
 	}
 	a.Silent = from.skipped()
 	began := tally.Place{Connection: from.First, Path: string(from.Path)}
-	requests := map[uint32]*proto.ViewRequest{}
-	for _, id := range c.members {
+	requests, members := map[uint32]*proto.ViewRequest{}, c.members()
+	for _, id := range members {
 		switch {
 		case s.only != 0 && id != s.only || id < from.Member || isSilent(a.Silent, id):
 		case id == from.Member:
@@ -101,7 +101,7 @@ func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a An
 		return Answer[T]{}, err
 	}
 	var end position
-	if a.Rows, end = join(c.members, parts, limit, s.place); end.Member != 0 {
+	if a.Rows, end = join(members, parts, limit, s.place); end.Member != 0 {
 		a.Next = end.cursor(s.list, a.Silent)
 	}
 	return a, nil

@@ -62,7 +62,7 @@ func (c *Collector) Removals(ctx context.Context, path string, p Page) (a Answer
 		Path: []byte(path), Zxid: from.Zxid, Part: from.Part, Limit: uint32(limit),
 	}}}
 	requests := map[uint32]*proto.ViewRequest{}
-	for _, id := range c.members {
+	for _, id := range c.members() {
 		if !isSilent(a.Silent, id) {
 			requests[id] = request
 		}

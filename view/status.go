@@ -16,7 +16,7 @@ type Status struct {
 	Clients  string // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
 	Quorum   string // host:port of its port for members
 	Election string // host:port of its port for the log
-	Role     string // "leader", "follower", "standalone", "read-only"; "": it serves no client
+	Role     string // "leader", "follower", "observer", "standalone", "read-only"; "": it serves no client
 	Term     uint64 // raft's
 	Leader   uint32 // that it knows; 0: none
 
@@ -66,8 +66,8 @@ func (v Verdict) String() string { return verdictNames[v] }
 
 // Status returns the status of each member that answers, by id.
 func (c *Collector) Status(ctx context.Context) (a Answer[Status], err error) {
-	requests := map[uint32]*proto.ViewRequest{}
-	for _, id := range c.members {
+	requests, members := map[uint32]*proto.ViewRequest{}, c.members()
+	for _, id := range members {
 		requests[id] = &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}}
 	}
 	marks := map[uint32]*proto.Marks{}
@@ -87,7 +87,7 @@ func (c *Collector) Status(ctx context.Context) (a Answer[Status], err error) {
 		return Answer[Status]{}, err
 	}
 	slices.SortFunc(a.Rows, func(a, b Status) int { return cmp.Compare(a.Member, b.Member) })
-	compareMarks(a.Rows, marks, len(c.members))
+	compareMarks(a.Rows, marks, len(members))
 	measureLag(a.Rows, c.cfg.Leader())
 	return a, nil
 }
@@ -108,7 +108,7 @@ func (c *Collector) status(a answer) (s Status, err error) {
 			return s, fmt.Errorf("a text of %d bytes, at most %d are allowed", len(text), maxText)
 		}
 	}
-	member := c.byID[a.member]
+	member := c.member(a.member)
 	s = Status{
 		Member: a.member, Clients: r.ClientAddress, Quorum: member.Quorum, Election: member.Election,
 		Role: r.Role, Term: r.Term, Leader: r.Leader, Applied: r.Applied, Committed: r.Committed, Zxid: r.Zxid,

@@ -4,7 +4,7 @@
 // the session was last heard to the leader. A Collector asks each member for what it knows and puts the
 // answers together.
 //
-//   - Status, Session, Connection, Watch, Owner: what the answers consist of.
+//   - Status, Members, Session, Connection, Watch, Owner: what the answers consist of.
 //   - Answer: a page of rows, the Cursor of the next page, and the members that did not answer.
 //   - Collector: asks all members at the same time, within one deadline.
 //

@@ -101,7 +101,7 @@ func (r *reader) readSnapshot() error {
 		return &d
 	}
 	if !r.options.TrustEmpty {
-		return &Damage{File: r.files.logs[0].path, What: "there are logs, but no snapshot. ZooKeeper does not start from that either, unless snapshot.trust.empty is set", Remedy: "if the logs are complete, which is so for a new server of 3.4, say that the tree began empty; otherwise " + useOther}
+		return &Damage{File: r.files.logs[0].path, What: "there are logs, but no snapshot. ZooKeeper does not start from that either, unless snapshot.trust.empty is set", Remedy: "if the logs are complete, which is so for a new server of 3.4, add --trust-empty, which begins with an empty tree; otherwise " + useOther}
 	}
 	r.state = NewState()
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/quota"} {
@@ -130,7 +130,7 @@ func (r *reader) begin(s *State, snap *snapshot) {
 func (r *reader) readLogs() error {
 	logs := r.files.logsFrom(r.state.Zxid)
 	if len(logs) == 0 && !r.options.NoLogs {
-		return &Damage{File: r.report.Snapshot, What: "there is a snapshot, but no log beside it", Remedy: "name the dataLogDir too; if there is none and the server has no logs, say so"}
+		return &Damage{File: r.report.Snapshot, What: "there is a snapshot, but no log beside it", Remedy: "name the dataLogDir too; if there is none and the server has no logs, add --no-logs"}
 	}
 	for i, log := range logs {
 		if err := r.readLog(log, i == len(logs)-1); err != nil {
@@ -331,7 +331,7 @@ func (r *reader) removeOrphans() {
 	for _, owner := range owners {
 		hint := ""
 		if owner&^mask353 == mark353 {
-			hint = ". If they are TTL nodes of ZooKeeper 3.5.3, which needs emulate353TTLNodes, say so and read again"
+			hint = ". If they are TTL nodes of ZooKeeper 3.5.3, which needs emulate353TTLNodes, add --ttl-353 and read again"
 		}
 		r.note("session %v is not there; its %d ephemeral nodes are removed, as ZooKeeper does%s", jute.SessionID(owner), len(r.state.owned[owner]), hint)
 		r.state.deleteOwned(owner, r.state.Zxid)

@@ -87,7 +87,7 @@ func (d *Damage) Error() string {
 // These are what operators can do about damage.
 const (
 	useOther   = "use the folder of another member"
-	useOtherOr = "use the folder of another member, or ask for ZooKeeper's own way, which goes on without what is missing"
+	useOtherOr = "use the folder of another member, or add --as-zookeeper, which goes on as ZooKeeper would, without what is missing"
 )
 
 // zxidText returns a zxid as ZooKeeper prints it.

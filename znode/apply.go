@@ -35,6 +35,9 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOf(entry.GetFormat(), start)}
 		s.acls.obey(s.term.Rules)
 		s.hooks.TermStarted(s.term)
+		if entry.GetFormat() >= RosterFormat {
+			s.beginRoster(start.GetRoster())
+		}
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// The entry comes from a leader whose term was over or had not opened yet. All members
 		// ignore it.
@@ -90,6 +93,9 @@ func rulesOf(format uint32, start *proto.TermStart) Rules {
 	if format >= saslFormat {
 		r.SASL, r.DataQuota = start.GetSasl(), start.GetDataQuota()
 	}
+	if format >= RosterFormat {
+		r.Reconfig = start.GetReconfig()
+	}
 	return r
 }
 
@@ -113,15 +119,18 @@ func (s *State) step(txn *proto.Txn) {
 	if own {
 		r.Zxid, r.Multi = s.zxid, slices.Clone(r.Multi)
 		s.hooks.Applied(txn, r)
+	} else if txn.GetMember() == 0 && jute.Op(txn.GetOp()) == jute.OpReconfig {
+		r.Zxid = s.zxid
+		s.hooks.Reconfigured(txn, r)
 	}
 }
 
 // announce makes txn.Boot its member's current run if it replaces the run that is current now. It
-// reports whether it did.
+// reports whether it did. A member that is not in the list of servers has no runs.
 func (s *State) announce(txn *proto.Txn) bool {
 	var req proto.Announce
 	id := txn.GetMember()
-	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 {
+	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 || !s.listed(id) {
 		return false
 	}
 	m := &s.members[id]
@@ -157,6 +166,8 @@ func (s *State) leadersOwn(op jute.Op) bool {
 		return true
 	case jute.OpKill:
 		return s.format >= KillFormat
+	case jute.OpReconfig:
+		return s.format >= RosterFormat
 	}
 	return false
 }
@@ -189,8 +200,11 @@ func (s *State) run(txn *proto.Txn, r *Result) {
 	case jute.OpMulti:
 		s.runMulti(txn, r)
 	case jute.OpReconfig:
-		s.take()
-		r.Code = jute.ReconfigDisabled // checked before the session, as in ZooKeeper
+		if txn.GetMember() == 0 {
+			s.runOperators(txn, r)
+		} else {
+			s.runReconfig(txn, r)
+		}
 	default:
 		s.unimplemented(txn, r)
 	}

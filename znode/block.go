@@ -20,10 +20,11 @@ import (
 // big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 5        // the newest version that can be read; Head.version says which one is written
+	snapshotVersion = 6        // the newest version that can be read; Head.version says which one is written
 	unsweptVersion  = 3        // the first version that records ended sessions with nodes left
 	endsVersion     = 4        // the first version that records how sessions ended
 	saslVersion     = 5        // the first version that records the rules SASL and DataQuota
+	rosterVersion   = 6        // the first version that records the list of servers
 	oldestVersion   = 2        // the oldest version that can be read; version 1 had no digest
 	maxBlock        = 64 << 10 // reading needs one buffer of this size
 )

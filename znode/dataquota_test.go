@@ -142,7 +142,7 @@ func TestDataQuotaIsTheSameEverywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k.must(k.auth("super", "").setData(configPath, strings.Repeat("mine ", 50), -1)) // longer than one text, shorter than the others
+	k.must(k.auth("super", "").setData(ConfigPath, strings.Repeat("mine ", 50), -1)) // longer than one text, shorter than the others
 	for i, s := range w.states {
 		if s.DataUsed() != w.s().DataUsed() || s.Digest() != w.s().Digest() {
 			t.Errorf("state %d: %d bytes count, and its digest is %x; want %d and %x", i, s.DataUsed(), s.Digest(), w.s().DataUsed(), w.s().Digest())

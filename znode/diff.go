@@ -21,6 +21,8 @@ func Diff(a, b *State) string {
 		return fmt.Sprintf("time %d, %d", x.now, y.now)
 	case x.term != y.term:
 		return fmt.Sprintf("term %+v, %+v", x.term, y.term)
+	case !x.roster.equal(&y.roster):
+		return fmt.Sprintf("list of servers %+v, %+v", x.roster, y.roster)
 	}
 	for id := range x.members {
 		if m, n := x.members[id], y.members[id]; m != n {

@@ -28,7 +28,8 @@ import (
 // The ends of sessions are part of it, by the sum of their hashes, from the first one on that is
 // kept. Until then the digest is the same as without this part. The version therefore stays: members
 // that do not know this part never have such a state, because entries of their formats keep no ends.
-// The same holds for the rules SASL and DataQuota, which are part of it while one of them is set.
+// The same holds for the rules SASL and DataQuota, which are part of it while one of them is set, and for
+// the list of servers and the rule Reconfig.
 const DigestVersion = 1
 
 const (
@@ -112,7 +113,18 @@ func (c *content) digest() uint64 {
 		p = addBool(p, c.term.SASL)
 		p = add(p, c.term.DataQuota)
 	}
+	if c.roster.Version != 0 || c.term.Reconfig {
+		p = addBool(p, c.term.Reconfig)
+		p = c.roster.append(p)
+	}
 	return xxhash.Sum64(p)
+}
+
+func (r *Roster) append(p []byte) []byte {
+	p = append(p, r.Ensemble[:]...)
+	p = add(p, uint64(r.Version))
+	p = add(p, r.Reset)
+	return add(p, xxhash.Sum64String(r.Servers.Text()))
 }
 
 func (m *member) append(p []byte) []byte {

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"rollcall/jute"
+	"rollcall/roster"
 )
 
 // All members must compute the same digest. If it changes, DigestVersion and the numbers here must
@@ -27,7 +28,8 @@ func TestDigestIsFixed(t *testing.T) {
 		{"everything before there were sweeps", sweptSample(t), 0x5e9e36983fc4b20e},
 		{"everything before ends were kept", leftSample(t, KillFormat-1), 0xd349d6af1fa2bce5},
 		{"everything before there were rules for SASL and data", endedSample(t), 0x94e5b41ea23805b4},
-		{"everything", sample(t), 0xec73b836f803eafc},
+		{"everything before there was a list of servers", ruledSample(t), 0xec73b836f803eafc},
+		{"everything", sample(t), 0xed40a646813fdafb},
 	}
 	for _, tt := range tests {
 		if got := tt.w.s().Digest(); got != tt.want || DigestVersion != version {
@@ -70,7 +72,7 @@ func TestDigestCoversEveryField(t *testing.T) {
 	eachField(t, "Session", &s, func() uint64 { return s.hash() })
 	end := End{Session: 7, By: "b"}
 	eachField(t, "End", &end, func() uint64 { return end.hash() })
-	c := content{tree: newTree(1, &acls{}), ends: ends{count: 1}}
+	c := content{tree: newTree(1, &acls{}), ends: ends{count: 1}, roster: Roster{Version: 1}}
 	eachField(t, "content", &c, func() uint64 { return c.digest() })
 	eachField(t, "tree", &c.tree, func() uint64 { return c.digest() })
 	eachField(t, "ends", &c.ends, func() uint64 { return c.digest() })
@@ -133,6 +135,8 @@ func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value
 			values = append(values, reflect.ValueOf(b))
 		}
 		return values
+	case roster.List:
+		return []reflect.Value{reflect.ValueOf(append(slices.Clone(x), roster.Server{ID: 1, Host: "a"}))}
 	case *acl:
 		return []reflect.Value{reflect.ValueOf(&acl{hash: x.hash + 1})}
 	}
@@ -167,7 +171,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 		seen[d] = what
 	}
 	whole := encode(t, w.s().Snapshot())
-	for _, path := range []string{"/", "/a", "/a/b", "/a!", "/e", "/null", "/large", configPath, quotaPath} {
+	for _, path := range []string{"/", "/a", "/a/b", "/a!", "/e", "/null", "/large", ConfigPath, quotaPath} {
 		fields := reflect.VisibleFields(reflect.TypeFor[node]())
 		for _, field := range fields {
 			name := "node." + field.Name
@@ -176,9 +180,6 @@ func TestDigestTellsStatesApart(t *testing.T) {
 			}
 			if uncovered[name] != "" || name == "node.path" {
 				continue
-			}
-			if path == configPath && (name == "node.data" || name == "node.version") {
-				continue // each member has its own data and version there
 			}
 			s := restored(t, whole)
 			x := s.edit(s.gen.Load(), path)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/roster"
 )
 
 // filler takes the parts of a snapshot in their order, and checks each. Restore fills a content with
@@ -68,12 +69,18 @@ func (f *filler) readHead() {
 	if b.version >= saslVersion {
 		h.Term.SASL, h.Term.DataQuota = b.bool(), b.u64()
 	}
+	if b.version >= rosterVersion {
+		h.Term.Reconfig = b.bool()
+	}
 	for count := b.u32(); count > 0 && b.err == nil; count-- {
 		m := Progress{ID: b.u32(), Boot: b.u64(), Cursor: b.u64(), Format: b.u32(), Highest: jute.SessionID(b.u64())}
 		if len(h.Members) > maxMember {
 			b.corrupt("more than %d members", maxMember+1)
 		}
 		h.Members = append(h.Members, m)
+	}
+	if b.version >= rosterVersion {
+		h.Roster = f.readRoster()
 	}
 	h.Sessions = b.u64()
 	if b.err == nil {
@@ -84,10 +91,33 @@ func (f *filler) readHead() {
 	}
 }
 
+// readRoster reads what sections.roster wrote.
+func (f *filler) readRoster() Roster {
+	b := f.b
+	r := Roster{Version: int64(b.u64())}
+	if r.Version == 0 || b.err != nil {
+		return r
+	}
+	b.raw(r.Ensemble[:])
+	r.Reset = b.u64()
+	text := b.text()
+	if b.err != nil {
+		return r
+	}
+	var err error
+	if r.Servers, err = roster.ParseList(text); err != nil || r.Servers.Text() != text {
+		b.corrupt(notCanonical)
+	}
+	return r
+}
+
 // takeHead returns why a snapshot cannot have this head, or "" if it can.
 func (f *filler) takeHead(h Head) (why string) {
 	f.head = h
-	f.index, f.zxid, f.now, f.term = h.Index, h.Zxid, h.Now, h.Term
+	f.index, f.zxid, f.now, f.term, f.roster = h.Index, h.Zxid, h.Now, h.Term, h.Roster
+	if why := h.Roster.sound(h.Zxid); why != "" {
+		return why
+	}
 	last := -1
 	for _, p := range h.Members {
 		m := member{boot: p.Boot, cursor: p.Cursor, format: p.Format, highest: uint64(p.Highest)}
@@ -355,7 +385,7 @@ func (f *filler) misplaced(n *node, last string) string {
 		return "has a wrong count of children"
 	case n.life() != (life{}) && isBuiltin(n.path):
 		return "cannot end"
-	case n.path == configPath && n.mzxid == 0 && (n.data != nil || n.version != 0):
+	case n.path == ConfigPath && n.mzxid == 0 && (n.data != nil || n.version != 0):
 		return "is not every member's own"
 	}
 	return ""

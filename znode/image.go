@@ -18,6 +18,7 @@ type Head struct {
 	Now     int64  // the log's time, in ms since 1970
 	Term    Term
 	Members []Progress // by id
+	Roster  Roster     // the list of servers, if there is one
 	// How many items the image has of each kind.
 	Sessions, Unswept, Ends, Nodes uint64
 	EndsEver                       uint64 // how many ends were ever kept: the number of the newest one
@@ -81,6 +82,8 @@ func (h *Head) version() uint32 {
 	}
 	common := uint32(unsweptVersion - 1)
 	switch {
+	case lowest >= RosterFormat:
+		common = rosterVersion
 	case lowest >= saslFormat:
 		common = saslVersion
 	case lowest >= KillFormat:
@@ -94,6 +97,8 @@ func (h *Head) version() uint32 {
 // needed returns the oldest snapshot version that can express the content.
 func (h *Head) needed() uint32 {
 	switch {
+	case h.Roster.Version != 0 || h.Term.Reconfig:
+		return rosterVersion
 	case h.Term.late():
 		return saslVersion
 	case h.EndsEver > 0:

@@ -131,7 +131,7 @@ func (d *drive) IntN(n int) int {
 }
 
 func (d *drive) rules() Rules {
-	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0, SASL: d.IntN(2) == 0, DataQuota: uint64(d.IntN(2) * d.IntN(modelQuota))}
+	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0, SASL: d.IntN(2) == 0, Reconfig: d.IntN(2) == 0, DataQuota: uint64(d.IntN(2) * d.IntN(modelQuota))}
 }
 
 // modelQuota bounds the quota of all data. The state of half of the logs is larger at times.
@@ -140,7 +140,7 @@ const modelQuota = 1000
 // overfilled reports whether the quota of all data forbids a change that adds so many bytes. A term that
 // began in an entry of an older format has none.
 func (d *drive) overfilled(added int) bool {
-	used := added - len(d.model[configPath].data)
+	used := added - len(d.model[ConfigPath].data)
 	for path, n := range d.model {
 		used += len(path) + len(n.data)
 	}
@@ -278,7 +278,14 @@ func (d *drive) step() {
 		w.entry(txn)
 	case n < 15:
 		w.rules = d.rules()
+		w.list = nil
+		if d.IntN(2) == 0 {
+			w.list = threeServers()
+			w.list.Reset_ = uint64(d.IntN(2))
+		}
+		before, _ := w.s().Roster()
 		w.startTerm(w.term+uint64(d.IntN(2)), uint64(d.IntN(1<<30)))
+		d.relist(before)
 	case n < 30:
 		var ops []jute.MultiOp
 		for range d.IntN(5) {
@@ -293,6 +300,8 @@ func (d *drive) step() {
 		w.now += int64(d.IntN(2*wrong) - wrong)
 	case n < 39: // as during an upgrade
 		w.format = FormatLevel - uint32(d.IntN(3))
+	case n < 40:
+		d.reconfig(k)
 	case n < 42:
 		d.sweep(1 + d.IntN(3))
 	case n < 50:
@@ -324,6 +333,43 @@ func (d *drive) op() jute.MultiOp {
 		return jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte(path), Data: []byte(d.text(path)), Version: version}}
 	default:
 		return jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: []byte(path), Version: version}}
+	}
+}
+
+// reconfig changes the list of servers, for a client or an operator. Member 1, whose clients write, stays in
+// it.
+func (d *drive) reconfig(k *client) {
+	w := d.w
+	joining, leaving := "", ""
+	if d.IntN(2) == 0 {
+		joining = fmt.Sprintf("server.%d=d%d:1:2;9", 3+d.IntN(3), d.IntN(4))
+	}
+	if d.IntN(2) == 0 {
+		leaving = fmt.Sprint(2 + d.IntN(5))
+	}
+	before, _ := w.s().Roster()
+	if d.IntN(2) == 0 {
+		k.auth("super", "").reconfig(joining, leaving, "", -1, everybody[d.IntN(3):]...)
+	} else {
+		w.operators(&proto.ReconfigureRequest{Joining: joining, Leaving: leaving, Version: -1, Force: d.IntN(2) == 0}, everybody[d.IntN(3):]...)
+	}
+	d.relist(before)
+}
+
+// relist brings the model up to date if the list is another one than before.
+func (d *drive) relist(before Roster) {
+	now, _ := d.w.s().Roster()
+	if now.Version == before.Version {
+		return
+	}
+	n := d.model[ConfigPath]
+	n.data, n.version, n.mtime = now.Text(), -1, d.w.s().TimeMs()
+	d.model[ConfigPath] = n
+	for id := uint32(1); id <= maxMember; id++ {
+		_, listed := now.Servers.Find(id)
+		if boot, _ := d.w.s().Boot(id); boot != 0 && !listed {
+			d.w.t.Errorf("member %d has the boot %d, and is not in the list %q", id, boot, now.Text())
+		}
 	}
 }
 
@@ -456,7 +502,7 @@ func (d *drive) apply(k *client, op jute.MultiOp) (string, jute.Code) {
 			return "", jute.QuotaExceeded
 		case !version(n, op.SetData.Version):
 			return "", jute.BadVersion
-		case path != configPath && d.overfilled(len(data)-len(n.data)):
+		case path != ConfigPath && d.overfilled(len(data)-len(n.data)):
 			return "", jute.NoRoom
 		}
 		n.version, n.data, n.mtime = n.version+1, data, d.w.now

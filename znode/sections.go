@@ -39,6 +39,7 @@ func newSections(w io.Writer, h *Head) *sections {
 	p := &sections{blockWriter: newBlockWriter(w, h.Version), head: h, lists: map[*acl]uint32{}}
 	p.progress()
 	p.members()
+	p.roster()
 	p.u64(h.Sessions)
 	return p
 }
@@ -83,6 +84,9 @@ func (p *sections) progress() {
 		p.bool(h.Term.SASL)
 		p.u64(h.Term.DataQuota)
 	}
+	if h.Version >= rosterVersion {
+		p.bool(h.Term.Reconfig)
+	}
 }
 
 // members writes the members that have announced themselves or opened sessions.
@@ -94,6 +98,20 @@ func (p *sections) members() {
 		p.u64(m.Cursor)
 		p.u32(m.Format)
 		p.u64(uint64(m.Highest))
+	}
+}
+
+// roster writes the list of servers, or version 0 if there is none.
+func (p *sections) roster() {
+	if p.head.Version < rosterVersion {
+		return
+	}
+	r := &p.head.Roster
+	p.u64(uint64(r.Version))
+	if r.Version != 0 {
+		p.raw(r.Ensemble[:])
+		p.u64(r.Reset)
+		p.text(r.Servers.Text())
 	}
 }
 

@@ -65,7 +65,7 @@ func (c *content) writeSections(p *sections) (count recounted) {
 // head returns what a snapshot of c says before its sessions and nodes.
 func (c *content) head() Head {
 	h := Head{
-		Index: c.index, Zxid: c.zxid, Now: c.now, Term: c.term,
+		Index: c.index, Zxid: c.zxid, Now: c.now, Term: c.term, Roster: c.roster,
 		Sessions: uint64(c.sessions.n), Unswept: uint64(c.unswept.n), Ends: uint64(c.ends.kept.n), EndsEver: c.ends.count,
 		Nodes: uint64(c.nodes),
 	}
@@ -79,9 +79,9 @@ func (c *content) head() Head {
 }
 
 // replicated returns the data and version that all members agree on. They differ from n's own only
-// for the config node: until a client sets it, each member keeps its own text there.
+// for the config node: until the log sets it, each member keeps its own text there.
 func (n *node) replicated() (data []byte, version int32) {
-	if n.mzxid == 0 && n.path == configPath {
+	if n.mzxid == 0 && n.path == ConfigPath {
 		return nil, 0
 	}
 	return n.data, n.version
@@ -104,6 +104,9 @@ func (s *State) Restore(r io.Reader) error {
 	s.marks.Store(nil)         // marks belong to the old state
 	s.acls.obey(s.term.Rules)
 	s.hooks.Restored()
+	if r, ok := s.Roster(); ok {
+		s.hooks.Listed(r)
+	}
 	return nil
 }
 

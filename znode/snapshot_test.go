@@ -17,10 +17,22 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"rollcall/jute"
+	"rollcall/proto"
 )
 
 // sample returns a world that contains something of every kind.
 func sample(t testing.TB) *world {
+	w := ruledSample(t)
+	w.rules.Reconfig = true
+	w.list = &proto.Roster{Ensemble: bytes.Repeat([]byte{5}, 32), Reset_: 77, Servers: []string{
+		"server.1=a:1:2:participant;0.0.0.0:3", "server.2=b:1:2:participant;0.0.0.0:3", "server.9=c:1:2:observer",
+	}}
+	w.rule(w.rules)
+	return w
+}
+
+// ruledSample returns a sample that has no list of servers.
+func ruledSample(t testing.TB) *world {
 	w := endedSample(t)
 	rules := w.rules
 	rules.SASL, rules.DataQuota = true, 1<<40
@@ -90,7 +102,7 @@ func TestSnapshotRestores(t *testing.T) {
 	if err := s.Restore(iotest.OneByteReader(bytes.NewReader(snapshot))); err != nil {
 		t.Fatal(err)
 	}
-	w.wantLog("restored")
+	w.wantLog("restored", "listed 300000000")
 	if d := Diff(w.s(), s); d != "" {
 		t.Error(d)
 	}
@@ -354,6 +366,19 @@ func spoilings() []spoiling {
 		{"count of ended sessions", func(f *forged) { f.unswept.n++ }, ""},
 		{"more ends than there were", func(f *forged) { f.ends.count = 1 }, "2 of 1 ends"},
 		{"more ends than are kept", func(f *forged) { f.ends.kept.n, f.ends.count = maxEnds+1, maxEnds+1 }, "10001 of 10001 ends"},
+		{"list of a later zxid", func(f *forged) { f.roster.Version = f.zxid + 1 }, "the list of servers has version 0x"},
+		{"list of a version below 0", func(f *forged) { f.roster.Version = -1 }, "the list of servers has version -0x1"},
+		{"list without a participant", func(f *forged) { f.roster.Servers = f.roster.Servers[2:] }, "no participant"},
+		{"list without a server", func(f *forged) { f.roster.Servers = nil }, "the list of servers"},
+		{"list out of order", func(f *forged) {
+			f.roster.Servers = slices.Clone(f.roster.Servers)
+			slices.Reverse(f.roster.Servers)
+		}, "canonical form"},
+		{"list with one server twice", func(f *forged) { f.roster.Servers = append(f.roster.Servers[:1:1], f.roster.Servers...) }, "canonical form"},
+		{"list with a shared address", func(f *forged) {
+			f.roster.Servers = slices.Clone(f.roster.Servers)
+			f.roster.Servers[1].Host = "a"
+		}, "canonical form"},
 		{"no ends of some", func(f *forged) { f.ends = ends{count: 2} }, "0 of 2 ends"},
 		{"count of ends", func(f *forged) { f.ends.kept.n, f.ends.count = 3, 3 }, ""},
 		{"end of session 0", func(f *forged) { f.end(2).Session = 0 }, "end 2"},
@@ -406,7 +431,7 @@ func TestRestoreRejectsConfigData(t *testing.T) {
 	f.paths = newIndex()
 	f.add(&node{gen: 1, path: rootPath, acl: &acl{}})
 	f.add(&node{gen: 1, path: zkPath, acl: &acl{}})
-	for _, n := range []*node{{path: configPath, data: []byte{}}, {path: configPath, version: -1}} {
+	for _, n := range []*node{{path: ConfigPath, data: []byte{}}, {path: ConfigPath, version: -1}} {
 		if f.misplaced(n, zkPath) == "" {
 			t.Errorf("%+v", n)
 		}
@@ -427,7 +452,9 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 	out.u32(0)               // leader
 	out.raw(make([]byte, 4)) // rules
 	out.raw(make([]byte, 9)) // SASL and DataQuota
+	out.raw(make([]byte, 1)) // Reconfig
 	out.u32(0)               // members
+	out.u64(0)               // the list of servers
 	out.u64(0)               // sessions
 	out.u64(0)               // ended sessions that left nodes
 	out.u64(0)               // ends
@@ -456,7 +483,8 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 func TestDiff(t *testing.T) {
 	changes := map[string]func(w *world, s *State){
 		"index": func(_ *world, s *State) { s.index++ }, "zxid": func(_ *world, s *State) { s.zxid++ }, "time": func(_ *world, s *State) { s.now++ },
-		"term": func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].cursor++ },
+		"list of servers": func(_ *world, s *State) { s.roster.Reset++ },
+		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].cursor++ },
 		"session": func(_ *world, s *State) { s.sessions.drop(s.gen.Add(1), 1<<56+1) },
 		`"/a/b"`:  func(_ *world, s *State) { s.remove(s.get("/a/b/c")); s.remove(s.get("/a/b")) },
 		`"/null"`: func(_ *world, s *State) { s.edit(s.gen.Add(1), "/null").data = []byte{} },

@@ -14,8 +14,8 @@
 // # Determinism
 //
 // Only the log decides. Nothing here reads a clock, draws random numbers, or ranges over a map
-// where the order could show. Config.EnsembleText does affect the state, so it must be equal on all
-// members. Every other setting that affects the state (Rules) is in the log.
+// where the order could show. Config.EnsembleText does affect the state until it has a list of servers, so
+// it must be equal on all members until then. Every other setting that affects the state (Rules) is in the log.
 //
 // # Copies
 //
@@ -51,13 +51,14 @@ import (
 //     removed in steps, but the limit is per session and not per entry; see entryRemovals.
 //   - 3: the ends of sessions are not kept, and operators cannot end a session; see KillFormat.
 //   - 4: a term has no rules for SASL and for the quota of all data; see saslFormat.
-const FormatLevel = 5
+//   - 5: the list of servers is not in the state, and nothing can change it; see RosterFormat.
+const FormatLevel = 6
 
 // Config is what a State is made with. The zero value is that of a standalone server without hooks.
 type Config struct {
 	Self         uint32 // this member's id, for Hooks.Applied and Dropped; 0: none
 	Hooks        Hooks  // may be nil
-	EnsembleText []byte // the data of /zookeeper/config; nil: standalone
+	EnsembleText []byte // the data of /zookeeper/config until the state has a list of servers; nil: standalone
 }
 
 // State is the state of one member. Make one with New. The package comment says which methods need
@@ -105,6 +106,7 @@ type content struct {
 	zxid       int64                        // the last transaction that took a zxid
 	now        int64                        // the log's time; see stamp
 	term       Term
+	roster     Roster
 }
 
 // maxMember is the greatest member id. It must fit into a session id's top byte.
@@ -137,15 +139,18 @@ type Rules struct {
 	X509         bool   // ACLs may name the subjects of certificates
 	SASL         bool   // ACLs may name the users of SASL
 	DataQuota    uint64 // bytes of all paths and data past which writes that add to them are refused; 0: no limit
+	Reconfig     bool   // clients may change the list of servers
 }
 
-// Result is the result of a transaction. It is valid during the call that passes it; Path and Multi
-// may be kept.
+// Result is the result of a transaction. It is valid during the call that passes it; Path, Data and
+// Multi may be kept, but not changed.
 type Result struct {
 	Code    jute.Code // for the reply's header: OK even for a failed multi, see Multi
 	Zxid    int64     // the transaction's own, or the last one if it took none
 	Path    string    // what a create created
-	Stat    jute.Stat // after create, setData, setACL
+	Stat    jute.Stat // after create, setData, setACL, reconfig
+	Data    []byte    // after reconfig: the new text of /zookeeper/config
+	Why     string    // why a reconfig was refused, in words, if Code does not say all
 	Multi   []OpResult
 	Session Session // after createSession and attach; also the present record if Code is SessionMoved
 	Later   bool    // after closeSession: nodes are left; Hooks.Swept is called when they are gone
@@ -187,6 +192,12 @@ type Hooks interface {
 	// Removed is called when nodes were removed that no client has deleted: their session has ended, or their
 	// time is over. of says what the removals have in common. paths is valid during the call.
 	Removed(of Removal, paths []string)
+	// Listed is called when the list of servers is another one, and after Restored if there is a list. The
+	// progress of members that are not in the list is gone.
+	Listed(r Roster)
+	// Reconfigured is called when a reconfig of the leader's own has run, whether it changed the list or not.
+	// r is valid during the call.
+	Reconfigured(txn *proto.Txn, r *Result)
 	// Applied is called when a transaction of this member was in turn and has run, after the events
 	// that it caused. It is called for empty transactions too.
 	Applied(txn *proto.Txn, r *Result)
@@ -322,6 +333,8 @@ func (noHooks) Attached(Session, Owner)          {}
 func (noHooks) Closed(Session, End)              {}
 func (noHooks) Swept(jute.SessionID, bool)       {}
 func (noHooks) Removed(Removal, []string)        {}
+func (noHooks) Listed(Roster)                    {}
+func (noHooks) Reconfigured(*proto.Txn, *Result) {}
 func (noHooks) Applied(*proto.Txn, *Result)      {}
 func (noHooks) Dropped(*proto.Txn)               {}
 func (noHooks) Overused(Quota)                   {}

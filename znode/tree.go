@@ -72,10 +72,10 @@ const (
 	rootPath   = "/"
 	zkPath     = "/zookeeper"
 	quotaPath  = "/zookeeper/quota"
-	configPath = "/zookeeper/config"
+	ConfigPath = "/zookeeper/config" // its data are the text of the list of servers
 )
 
-var builtin = [...]string{rootPath, zkPath, quotaPath, configPath}
+var builtin = [...]string{rootPath, zkPath, quotaPath, ConfigPath}
 
 // isBuiltin reports whether path names a node that always exists.
 func isBuiltin(path string) bool {
@@ -92,7 +92,7 @@ func newTree(gen uint64, acls *acls) tree {
 	t := tree{paths: newIndex()}
 	for _, path := range builtin {
 		n := &node{gen: gen, path: path, data: []byte{}, acl: acls.world(jute.PermAll)}
-		if path == configPath {
+		if path == ConfigPath {
 			n.acl, n.aversion = acls.world(jute.PermRead), -1
 		}
 		t.link(gen, n)
@@ -335,7 +335,7 @@ func (n *node) stat() jute.Stat {
 // data. The text is not in the log but is the same on all members; nil means standalone. It changes
 // the node as a write does but leaves the digest alone, which does not cover this data.
 func (t *tree) placeConfig(gen uint64, text []byte) {
-	n := t.writable(gen, configPath)
+	n := t.writable(gen, ConfigPath)
 	if n.mzxid != 0 {
 		return
 	}

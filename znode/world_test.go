@@ -24,6 +24,7 @@ type world struct {
 	now    int64
 	format uint32 // of entries
 	rules  Rules
+	list   *proto.Roster // that the next TermStarts have
 	seq    map[uint32]uint64
 	log    []logged
 	heard  *recorder
@@ -80,7 +81,7 @@ func (w *world) startTerm(term, nonce uint64) {
 	w.append(term, &proto.Entry{Format: w.format, TimeMs: w.now, Txns: []*proto.Txn{{
 		Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{
 			Leader: 1, Nonce: nonce, SkipAcl: w.rules.SkipACL, TtlNodes: w.rules.TTLNodes, EnforceQuota: w.rules.EnforceQuota, X509: w.rules.X509,
-			Sasl: w.rules.SASL, DataQuota: w.rules.DataQuota,
+			Sasl: w.rules.SASL, DataQuota: w.rules.DataQuota, Reconfig: w.rules.Reconfig, Roster: w.list,
 		}),
 	}}})
 }
@@ -172,9 +173,14 @@ func (o *recorder) Applied(txn *proto.Txn, r *Result) {
 	o.note("applied %v %d", jute.Op(txn.Op), r.Code)
 }
 func (o *recorder) Dropped(txn *proto.Txn) { o.note("dropped %v %d", jute.Op(txn.Op), txn.Seq) }
-func (o *recorder) Overused(q Quota)       { o.note("overused %+v", q) }
-func (o *recorder) EntryEnd(uint64)        { o.note("end") }
-func (o *recorder) Restored()              { o.note("restored") }
+func (o *recorder) Listed(r Roster)        { o.note("listed %x", r.Version) }
+func (o *recorder) Reconfigured(_ *proto.Txn, r *Result) {
+	o.result = *r
+	o.note("reconfigured %d", r.Code)
+}
+func (o *recorder) Overused(q Quota) { o.note("overused %+v", q) }
+func (o *recorder) EntryEnd(uint64)  { o.note("end") }
+func (o *recorder) Restored()        { o.note("restored") }
 
 // wantLog checks the calls that were recorded since the last check.
 func (w *world) wantLog(want ...string) {

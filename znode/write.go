@@ -205,7 +205,7 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 		return nil, jute.QuotaExceeded
 	case req.Version != anyVersion && req.Version != n.version:
 		return nil, jute.BadVersion
-	case path != configPath && s.overfills(len(req.Data)-len(n.data)):
+	case path != ConfigPath && s.overfills(len(req.Data)-len(n.data)):
 		return nil, jute.NoRoom
 	}
 	gen := s.gen.Load()

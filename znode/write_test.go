@@ -344,7 +344,7 @@ func TestBuiltinNodes(t *testing.T) {
 		{rootPath, jute.Stat{Cversion: -1, NumChildren: 1}, 0, []string{"zookeeper"}, jute.PermAll},
 		{zkPath, jute.Stat{Cversion: -2, NumChildren: 2}, -1, []string{"config", "quota"}, jute.PermAll},
 		{quotaPath, jute.Stat{}, 1, []string{}, jute.PermAll},
-		{configPath, jute.Stat{Aversion: -1}, 0, []string{}, jute.PermRead},
+		{ConfigPath, jute.Stat{Aversion: -1}, 0, []string{}, jute.PermRead},
 	}
 	for _, tt := range tests {
 		data, st, code := w.s().GetData([]byte(tt.path), k.ids, nil)
@@ -372,7 +372,7 @@ func TestBuiltinNodes(t *testing.T) {
 		}
 		k.must(k.delete(strings.TrimSuffix(tt.path, "/")+"/x", 0))
 	}
-	if r := k.setData(configPath, "mine", -1); r.Code != jute.NoAuth {
+	if r := k.setData(ConfigPath, "mine", -1); r.Code != jute.NoAuth {
 		t.Errorf("%v", r.Code)
 	}
 }
@@ -406,7 +406,7 @@ func TestConfigNode(t *testing.T) {
 	w.startTerm(1, 7)
 	w.announce(1, 0, bootOf(1))
 	read := func(s *State) (string, int32) {
-		data, st, code := s.GetData([]byte(configPath), nil, nil)
+		data, st, code := s.GetData([]byte(ConfigPath), nil, nil)
 		if code != jute.OK || int(st.DataLength) != len(data) {
 			t.Errorf("%v, %+v", code, st)
 		}
@@ -423,7 +423,7 @@ func TestConfigNode(t *testing.T) {
 		t.Errorf("%q version %d", got, v)
 	}
 	k := w.connectUnchecked()
-	k.setData(configPath, "mine", -1)
+	k.setData(ConfigPath, "mine", -1)
 	if got, v := read(s); got != "mine" || v != 0 {
 		t.Errorf("%q version %d", got, v)
 	}

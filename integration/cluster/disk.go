@@ -181,7 +181,8 @@ func (d *Disk) Log() []raft.Log {
 func (d *Disk) Votes(id uint32) (term uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if string(d.data.stable["LastVoteCand"]) != raftAddr(id) || len(d.data.stable["LastVoteTerm"]) != 8 {
+	voted := string(d.data.stable["LastVoteCand"]) // by the address for itself, and by a name for others
+	if voted != fmt.Sprintf("member-%d", id) && voted != serverLine(id, 0).Raft || len(d.data.stable["LastVoteTerm"]) != 8 {
 		return 0
 	}
 	return binary.BigEndian.Uint64(d.data.stable["LastVoteTerm"])

@@ -2,7 +2,7 @@
 // by member.New) are real; only the network and the disks are simulated in memory. In a
 // testing/synctest bubble, a minute with an election in it takes a fraction of a second.
 //
-//   - Ensemble: the members, what can be done to them, and clients.
+//   - Ensemble: the members, what can be done to them, and clients. Members may come and go.
 //   - Network: the connections and their faults. Disk: the stores and their faults. Clock: wall
 //     clocks.
 //   - Gate: a leader's entries on their way to the log.
@@ -16,10 +16,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,20 +32,22 @@ import (
 	"rollcall/leader"
 	"rollcall/member"
 	"rollcall/quorum/disk"
+	"rollcall/roster"
 	"rollcall/znode"
 )
 
 // Options are the settings of an Ensemble. The zero value is the server of the conformance cases: a
 // tick of 1 s, session timeouts of 2 to 20 s, super:secret, and TTL nodes.
 type Options struct {
-	Tick   time.Duration
-	Logger func(member uint32) *slog.Logger // default: discard
-	Events func(e member.Event)
-	Adjust func(cfg *member.Config) // changes each member's configuration after all other options
-	Write  time.Duration            // how long a write takes on each disk; default: no time
-	Record bool                     // record a history; see Ensemble.History
-	Linear bool                     // every read is linearizable
-	HTTP   bool                     // each member serves HTTP for operators; see Ensemble.Operator
+	Tick     time.Duration
+	Logger   func(member uint32) *slog.Logger // default: discard
+	Events   func(e member.Event)
+	Adjust   func(cfg *member.Config) // changes each member's configuration after all other options
+	Write    time.Duration            // how long a write takes on each disk; default: no time
+	Record   bool                     // record a history; see Ensemble.History
+	Linear   bool                     // every read is linearizable
+	Reconfig bool                     // clients may change the list of members
+	HTTP     bool                     // each member serves HTTP for operators; see Ensemble.Operator
 }
 
 // Ensemble is some members and their network. Use it from one goroutine, in a bubble.
@@ -53,8 +57,8 @@ type Ensemble struct {
 	t       *testing.T
 	ctx     context.Context
 	opts    Options
-	servers []member.Server
-	members map[uint32]*running
+	members map[uint32]*running // all that there have been
+	first   roster.List         // with which it begins
 	clients []*Client
 	record  *record      // nil: no history is recorded
 	exits   []string     // members that ended by themselves, with the reasons
@@ -64,6 +68,9 @@ type Ensemble struct {
 
 // running is one member. Its stores outlive each run of it, as disks do.
 type running struct {
+	self   member.Server   // its addresses
+	moves  int             // how often they have changed
+	list   []member.Server // the server list with which it starts
 	disk   *Disk
 	clock  *Clock
 	gate   *Gate
@@ -73,7 +80,8 @@ type running struct {
 	done   chan struct{} // closed when the run has ended; nil while the member is down
 	run    *run
 	booted time.Time
-	leaves bool // it was asked to stop, and nothing has waited for that yet
+	leaves bool     // it was asked to stop, and nothing has waited for that yet
+	hung   []uint32 // the hosts to which its links hang while it is paused
 }
 
 // run holds the error with which one run of a member ended.
@@ -88,10 +96,13 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Ensemble{Network: newNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
+	var list []member.Server
 	for id := uint32(1); id <= uint32(n); id++ {
-		e.servers = append(e.servers, member.Server{ID: id, Grpc: fmt.Sprintf("m%d:2888", id), Raft: raftAddr(id)})
-		e.members[id] = &running{disk: newDisk(), clock: newClock(), gate: new(Gate)}
-		e.members[id].disk.SetLatency(opts.Write)
+		list = append(list, serverLine(id, 0))
+	}
+	for _, s := range list {
+		e.members[s.ID] = e.newMember(s, list)
+		e.first = append(e.first, roster.Server{ID: s.ID, Host: host(s.ID, 0), QuorumPort: 2888, ElectionPort: 3888})
 	}
 	if opts.Record {
 		var err error
@@ -121,14 +132,26 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	return e
 }
 
-// IDs returns the members' ids in order, running or not.
-func (e *Ensemble) IDs() []uint32 {
-	ids := make([]uint32, 0, len(e.servers))
-	for _, s := range e.servers {
-		ids = append(ids, s.ID)
-	}
-	return ids
+func (e *Ensemble) newMember(self member.Server, list []member.Server) *running {
+	r := &running{self: self, list: list, disk: newDisk(), clock: newClock(), gate: new(Gate)}
+	r.disk.SetLatency(e.opts.Write)
+	return r
 }
+
+// serverLine returns the line of a member that has changed its addresses so many times.
+func serverLine(id uint32, moves int) member.Server {
+	return member.Server{ID: id, Grpc: host(id, moves) + ":2888", Raft: host(id, moves) + ":3888"}
+}
+
+func host(id uint32, moves int) string {
+	if moves == 0 {
+		return fmt.Sprintf("m%d", id)
+	}
+	return fmt.Sprintf("m%d-%d", id, moves)
+}
+
+// IDs returns the ids of all members that there have been, in order.
+func (e *Ensemble) IDs() []uint32 { return slices.Sorted(maps.Keys(e.members)) }
 
 // Boot starts a member that is down, with the stores that it had.
 func (e *Ensemble) Boot(id uint32) {
@@ -168,12 +191,13 @@ func (e *Ensemble) Boot(id uint32) {
 
 func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Config {
 	cfg := member.Config{
+		EnsembleText: e.members[id].text(),
 		Settings: config.Settings{
 			Tick: e.opts.Tick, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
 			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Whitelist: []string{"*"},
-			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true},
+			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true, Reconfig: e.opts.Reconfig},
 		},
-		ID: id, Servers: e.servers, Stores: &e.members[id].stores, Clients: clients,
+		ID: id, Servers: e.members[id].list, Stores: &e.members[id].stores, Clients: clients,
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial},
 		Now:     e.members[id].clock.Now, Events: e.opts.Events,
 		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },
@@ -194,7 +218,20 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 	return cfg
 }
 
-func raftAddr(id uint32) string   { return fmt.Sprintf("m%d:3888", id) }
+// text returns the list that a member's configuration has. A standalone server has none.
+func (r *running) text() []byte {
+	if len(r.list) == 1 {
+		return nil
+	}
+	var list roster.List
+	for _, s := range r.list {
+		h, _, _ := strings.Cut(s.Grpc, ":")
+		list = append(list, roster.Server{ID: s.ID, Host: h, QuorumPort: 2888, ElectionPort: 3888, ClientHost: host(s.ID, 0), ClientPort: 2181})
+	}
+	slices.SortFunc(list, func(a, b roster.Server) int { return int(a.ID) - int(b.ID) })
+	return []byte(list.Config(0))
+}
+
 func clientAddr(id uint32) string { return fmt.Sprintf("m%d:2181", id) }
 func httpAddr(id uint32) string   { return fmt.Sprintf("m%d:8080", id) }
 
@@ -239,7 +276,7 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 		e.record.down(id)
 	}
 	e.count(r)
-	if stop := r.stop; len(e.servers) == 1 {
+	if stop := r.stop; len(e.members) == 1 {
 		stop()
 	} else {
 		time.AfterFunc(e.opts.Tick, stop) // by then, cut off, it no longer leads, so it hands nothing over
@@ -342,6 +379,7 @@ func (e *Ensemble) Gate(id uint32) *Gate { return e.members[id].gate }
 // go on, because a goroutine in a bubble cannot be stopped.
 func (e *Ensemble) Pause(id uint32) {
 	e.Disk(id).Stall()
+	e.members[id].hung = append(e.IDs(), 0)
 	e.links(id, e.Network.Hang)
 }
 
@@ -351,9 +389,9 @@ func (e *Ensemble) Resume(id uint32) {
 	e.Disk(id).Release()
 }
 
-// links calls do for each direction between a host and all others, including the clients' host.
+// links calls do for each direction between a host and all others when it was paused, including the clients' host.
 func (e *Ensemble) links(id uint32, do func(from, to uint32)) {
-	for _, other := range append(e.IDs(), 0) {
+	for _, other := range e.members[id].hung { // a member that has come in meanwhile is not among them
 		if other != id {
 			do(id, other)
 			do(other, id)
@@ -378,18 +416,18 @@ func (e *Ensemble) others(id uint32, do func(a, b uint32)) {
 // ResetForwarding breaks the connection on which a follower forwards writes to a leader and asks it
 // for syncs. The log between them goes on.
 func (e *Ensemble) ResetForwarding(follower, leader uint32) {
-	e.Network.Reset(follower, e.servers[leader-1].Grpc)
+	e.Network.Reset(follower, e.addr(leader, GRPCPort))
 }
 
 // Forwards reports whether a follower has a connection on which it forwards writes to a leader.
 func (e *Ensemble) Forwards(follower, leader uint32) bool {
-	return e.Network.Connected(follower, e.servers[leader-1].Grpc)
+	return e.Network.Connected(follower, e.addr(leader, GRPCPort))
 }
 
 // OrphanForwarding takes that connection away from the follower only. The leader goes on reading,
 // late, what was sent on it, while the follower has a newer connection or is dead.
 func (e *Ensemble) OrphanForwarding(follower, leader uint32, late time.Duration) {
-	e.Network.orphan(follower, e.servers[leader-1].Grpc, late)
+	e.Network.orphan(follower, e.addr(leader, GRPCPort), late)
 }
 
 // Port is one of the two ports that a member has for the others.
@@ -447,19 +485,19 @@ func (e *Ensemble) ForgetFlows(from, to uint32, ports Port) {
 
 func (e *Ensemble) addr(id uint32, port Port) string {
 	if port == RaftPort {
-		return e.servers[id-1].Raft
+		return e.members[id].self.Raft
 	}
-	return e.servers[id-1].Grpc
+	return e.members[id].self.Grpc
 }
 
 // BlockLog keeps a leader's log from reaching a follower. Everything else goes on.
 func (e *Ensemble) BlockLog(leader, follower uint32) {
-	e.Network.block(leader, e.servers[follower-1].Raft)
+	e.Network.block(leader, e.addr(follower, RaftPort))
 }
 
 // UnblockLog ends BlockLog.
 func (e *Ensemble) UnblockLog(leader, follower uint32) {
-	e.Network.unblock(leader, e.servers[follower-1].Raft)
+	e.Network.unblock(leader, e.addr(follower, RaftPort))
 }
 
 // Wipe gives empty disks to a member that is down.
@@ -474,7 +512,7 @@ func (e *Ensemble) Wipe(id uint32) {
 // Running reports whether a member has been started and has not ended.
 func (e *Ensemble) Running(id uint32) bool {
 	r := e.members[id]
-	return r.done != nil && !r.leaves && e.Exited(id) == nil
+	return r != nil && r.done != nil && !r.leaves && e.Exited(id) == nil
 }
 
 // Booted returns when a running member was started.
@@ -488,17 +526,31 @@ func (e *Ensemble) Wait(what string, limit time.Duration, ok func() bool) {
 	e.t.Helper()
 	for end := time.Now().Add(limit); !ok(); {
 		if time.Now().After(end) {
+			e.report()
 			e.t.Fatalf("cluster: waited %v for %s", limit, what)
 		}
 		time.Sleep(e.opts.Tick / 10)
 	}
 }
 
-// Ready waits until every running member that is not damaged serves, and returns the leader.
+// report logs what each running member knows, for a test that has failed.
+func (e *Ensemble) report() {
+	e.t.Helper()
+	for _, id := range e.IDs() {
+		if e.Running(id) {
+			list, version := e.listOf(id)
+			m := e.Member(id)
+			e.t.Logf("member %d: role %q, joining %t, index %d, list %x %q, configuration %v", id, m.Role(), m.Joining(), index(m.State()), version, list.Lines(), m.Configuration())
+		}
+	}
+}
+
+// Ready waits until every running member that is not damaged serves, and returns the leader. Here and
+// below, members that have been removed do not count.
 func (e *Ensemble) Ready() uint32 {
 	e.t.Helper()
 	e.Wait("every member to serve", 60*e.opts.Tick, func() bool {
-		return !slices.ContainsFunc(e.IDs(), func(id uint32) bool { return e.Running(id) && !e.serves(id) })
+		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && !e.serves(id) })
 	})
 	return e.Leader()
 }
@@ -509,7 +561,7 @@ func (e *Ensemble) Healed() uint32 {
 	e.t.Helper()
 	e.Wait("every member to run and to serve", 60*e.opts.Tick, func() bool {
 		e.Restart()
-		return !slices.ContainsFunc(e.IDs(), func(id uint32) bool { return !e.Running(id) || !e.serves(id) })
+		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return !e.Running(id) || !e.serves(id) })
 	})
 	return e.Leader()
 }
@@ -524,7 +576,7 @@ func (e *Ensemble) serves(id uint32) bool {
 func (e *Ensemble) Joined() {
 	e.t.Helper()
 	e.Wait("every member to take part in elections", 60*e.opts.Tick, func() bool {
-		return !slices.ContainsFunc(e.IDs(), func(id uint32) bool { return e.Running(id) && e.Member(id).Joining() })
+		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && e.Member(id).Joining() })
 	})
 }
 
@@ -534,7 +586,7 @@ func (e *Ensemble) Leader() uint32 {
 	var leader uint32
 	e.Wait("a leader", 60*e.opts.Tick, func() bool {
 		leader = 0
-		for _, id := range e.IDs() {
+		for _, id := range e.Members() {
 			if !e.Running(id) {
 				continue
 			}
@@ -554,7 +606,7 @@ func (e *Ensemble) Leader() uint32 {
 func (e *Ensemble) Followers() []uint32 {
 	e.t.Helper()
 	leader := e.Leader()
-	return slices.DeleteFunc(e.IDs(), func(id uint32) bool { return id == leader || !e.Running(id) })
+	return slices.DeleteFunc(e.Members(), func(id uint32) bool { return id == leader || !e.Running(id) })
 }
 
 // Equal waits until all running members have applied the same log, and compares their states:
@@ -564,7 +616,7 @@ func (e *Ensemble) Equal() {
 	var diff string
 	e.Wait("all members to catch up", 60*e.opts.Tick, func() (settled bool) {
 		var states []*znode.State
-		for _, id := range e.IDs() {
+		for _, id := range e.Members() {
 			if e.Running(id) {
 				states = append(states, e.Member(id).State())
 			}

@@ -35,14 +35,28 @@ const (
 	Shut    Kind = "shut"    // Who's gRPC port and those of the others are separated; N: Ways
 	ShutLog Kind = "shutlog" // the same for raft's port
 	Forget  Kind = "forget"  // once: the network forgets the connections that Who has opened to Far; N: to which ports, a sum of Port
+
+	// These change the list of members; see Ensemble.Insist. By is how long an operator insists.
+	Add     Kind = "add"     // Who comes in; a member that was there before has its old disk, or an empty one if Seed is odd
+	Remove  Kind = "remove"  // Who is removed, and is stopped then if Seed is odd
+	Replace Kind = "replace" // Far comes in and Who is removed, with one change; Seed as for both
+	Demote  Kind = "demote"  // Who becomes an observer
+	Promote Kind = "promote" // Who becomes a participant again
+	Move    Kind = "move"    // Who is down for For and comes back at another address; the list changes first, or if Seed is odd afterwards
 )
+
+// changing lists the kinds that change the list of members.
+var changing = []Kind{Add, Remove, Replace, Demote, Promote, Move}
 
 // Target names a member. "leader", "follower1", "follower2" and so on, in the order of ids, are
 // resolved when the fault begins; "m1" is always member 1. "" is no member.
 type Target string
 
-// Leader is the member that leads when the fault begins.
-const Leader Target = "leader"
+// Leader is the member that leads when the fault begins. Observer is the first observer of the list.
+const (
+	Leader   Target = "leader"
+	Observer Target = "observer"
+)
 
 // Follower returns the n-th follower, counted from 1.
 func Follower(n int) Target { return Target(fmt.Sprintf("follower%d", n)) }
@@ -116,7 +130,7 @@ func parseFault(words []string) (f Fault, err error) {
 		return f, err
 	}
 	f.Kind, f.Who = Kind(words[1]), Target(words[2])
-	if f.Kind != Narrow && !slices.Contains(kinds, f.Kind) {
+	if f.Kind != Narrow && !slices.Contains(kinds, f.Kind) && !slices.Contains(changing, f.Kind) {
 		return f, fmt.Errorf("no such kind")
 	}
 	for _, w := range words[3:] {
@@ -262,4 +276,118 @@ func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.D
 		f.For = draw(10*time.Millisecond, 2*time.Second)
 	}
 	return f
+}
+
+// Changes returns how many of the faults change the list of members.
+func (p Plan) Changes() (n int) {
+	for _, f := range p {
+		if f.Changing() {
+			n++
+		}
+	}
+	return n
+}
+
+// Changing reports whether a fault changes the list of members.
+func (f Fault) Changing() bool { return slices.Contains(changing, f.Kind) }
+
+// insistence is how long an operator asks for a change. Elections and members that come back take less.
+const insistence = 20 * time.Second
+
+// ChangingPlan draws one to three changes of the list of an ensemble of three, and one or two other faults, all
+// of which begin within span. In every third plan, the leader is lost between two changes, and in every third
+// one a member is cut off while they are made. No disk is wiped.
+func ChangingPlan(rng *rand.Rand, span time.Duration) Plan {
+	d := drawing{rng: rng, span: span, next: 4, moves: rng.IntN(4) == 0}
+	p := d.some(1 + rng.IntN(2))
+	switch rng.IntN(3) {
+	case 0:
+		p = append(p, d.some(1)...)
+		lost := randomFault(rng, Losing[rng.IntN(len(Losing))], Leader, 3, span)
+		lost.At = p[0].At + time.Duration(rng.Int64N(int64(span/2)))
+		p = append(p, lost)
+	case 1:
+		apart := []Kind{Isolate, Cut, Pause, Hang, Shut, ShutLog}
+		part := randomFault(rng, apart[rng.IntN(len(apart))], d.anyone(), 3, span)
+		part.At = max(0, p[0].At-time.Duration(rng.Int64N(int64(span/2))))
+		p = append(p, part)
+	}
+	for range 1 + rng.IntN(2) {
+		p = append(p, randomFault(rng, calm[rng.IntN(len(calm))], d.anyone(), 3, span))
+	}
+	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
+// calm lists the kinds that a plan with changes draws. Those that take long, or are about clocks, are left out.
+var calm = []Kind{Kill, Stop, Pause, Isolate, Cut, Hang, Reset, Orphan, Stall, Fail, Forget}
+
+// drawing draws changes of the list.
+type drawing struct {
+	rng  *rand.Rand
+	span time.Duration
+	next int // the id of the next new member
+	gone int // how many voters fewer than three
+	// A member that moves is down until the others know where it is, and they need a majority to be told. So it moves in
+	// a plan in which nobody leaves, and alone.
+	moves, moved bool
+}
+
+// anyone returns the leader or a follower.
+func (d *drawing) anyone() Target {
+	if d.rng.IntN(3) == 0 {
+		return Leader
+	}
+	return Follower(1 + d.rng.IntN(2))
+}
+
+// some returns n changes, in the order of their times. Those that leave fewer than three voters do not follow
+// each other.
+func (d *drawing) some(n int) (p Plan) {
+	for range n {
+		kinds := []Kind{Add, Replace, Replace}
+		switch {
+		case d.moves:
+			kinds = []Kind{Add}
+			if !d.moved {
+				kinds = []Kind{Move}
+			}
+		case d.gone == 0:
+			kinds = append(kinds, Remove, Remove, Demote)
+		}
+		f := Fault{
+			At: time.Duration(d.rng.Int64N(int64(d.span))).Round(10 * time.Microsecond), Kind: kinds[d.rng.IntN(len(kinds))],
+			Who: d.anyone(), By: insistence, Seed: 1 + d.rng.Uint64N(1000),
+		}
+		switch f.Kind {
+		case Add:
+			f.Who = d.fresh()
+			d.gone--
+		case Replace:
+			f.Far = d.fresh()
+		case Remove, Demote:
+			d.gone++
+		case Move:
+			d.moved = true
+			f.For = time.Duration(1+d.rng.Int64N(1000)) * time.Millisecond
+		}
+		p = append(p, f)
+		if f.Kind == Demote && d.rng.IntN(2) == 0 {
+			p = append(p, Fault{At: f.At + d.span/2, Kind: Promote, Who: Observer, By: insistence})
+		}
+	}
+	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
+// fresh returns a new member, or at times one that has been there.
+func (d *drawing) fresh() Target {
+	id := d.next
+	if d.next < 6 {
+		d.next++
+	}
+	if d.rng.IntN(4) == 0 {
+		id = 1 + d.rng.IntN(3)
+	}
+	return Target("m" + strconv.Itoa(id))
 }

@@ -39,3 +39,31 @@ func TestParsePlanRefuses(t *testing.T) {
 		}
 	}
 }
+
+// The same holds for a plan that changes the list of members. Each plan changes it at least once, and has other
+// faults beside that.
+func TestChangingPlanReplays(t *testing.T) {
+	drawn := map[Kind]int{}
+	for seed := range uint64(300) {
+		draw := func() Plan { return ChangingPlan(rand.New(rand.NewPCG(seed, 5)), time.Second) }
+		p := draw()
+		got, err := ParsePlan(p.String())
+		if err != nil || !slices.Equal(got, p) {
+			t.Fatalf("%v\nbecame\n%v, %v", p, got, err)
+		}
+		if again := draw(); !slices.Equal(again, p) {
+			t.Fatalf("seed %d drew\n%v\nand then\n%v", seed, p, again)
+		}
+		for _, f := range p {
+			drawn[f.Kind]++
+		}
+		if p.Changes() == 0 || p.Changes() == len(p) {
+			t.Errorf("seed %d: %d changes of the list among %d faults", seed, p.Changes(), len(p))
+		}
+	}
+	for _, kind := range changing {
+		if drawn[kind] < 10 {
+			t.Errorf("%d faults of kind %s in 300 plans, want at least 10", drawn[kind], kind)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"rollcall/roster"
 )
 
 // Played is a fault that has begun, with the members that it hit.
@@ -72,6 +74,7 @@ func (pl *player) at(t time.Time, do func()) {
 
 // look records which member leads.
 func (pl *player) look() {
+	pl.e.settle()
 	for _, id := range pl.e.IDs() {
 		if pl.e.Running(id) && pl.e.Member(id).Role() == "leader" && id != pl.leader {
 			pl.leader = id
@@ -82,9 +85,11 @@ func (pl *player) look() {
 
 // resolve returns the member that t names, or 0 if there is none.
 func (pl *player) resolve(t Target) uint32 {
-	ids := pl.e.IDs()
-	if t == Leader {
+	switch t {
+	case Leader:
 		return pl.leader
+	case Observer:
+		return pl.e.observer()
 	}
 	if name, ok := strings.CutPrefix(string(t), "m"); ok {
 		n, _ := strconv.Atoi(name)
@@ -92,7 +97,7 @@ func (pl *player) resolve(t Target) uint32 {
 	}
 	name, _ := strings.CutPrefix(string(t), "follower")
 	n, _ := strconv.Atoi(name)
-	followers := slices.DeleteFunc(ids, func(id uint32) bool { return id == pl.leader })
+	followers := slices.DeleteFunc(pl.e.Members(), func(id uint32) bool { return id == pl.leader })
 	if n < 1 || n > len(followers) {
 		return 0
 	}
@@ -104,7 +109,7 @@ func (pl *player) resolve(t Target) uint32 {
 func (pl *player) begin(f Fault, giveUp time.Time) {
 	pl.look()
 	p := Played{Fault: f, Hit: pl.resolve(f.Who), Far: pl.resolve(f.Far)}
-	if p.Hit == 0 || !pl.e.Running(p.Hit) {
+	if f.Kind != Add && (p.Hit == 0 || !pl.e.Running(p.Hit)) || f.Far != "" && p.Far == 0 {
 		p.Hit = 0
 		if again := time.Now().Add(pl.e.opts.Tick / 20); again.Before(giveUp) {
 			pl.at(again, func() { pl.begin(f, giveUp) })
@@ -208,6 +213,8 @@ func (pl *player) do(p Played) (end func()) {
 	case Strand:
 		n.Cut(0, id)
 		return func() { n.Heal(0, id) }
+	case Add, Remove, Replace, Demote, Promote, Move:
+		return pl.change(p)
 	default:
 		e.t.Errorf("cluster: fault %s is not played", p.Kind)
 	}
@@ -227,6 +234,77 @@ func (pl *player) joins(id uint32, from time.Duration, giveUp time.Time) {
 			return
 		}
 		pl.e.record.hampered(from, id, pl.e.IDs())
+	})
+}
+
+// change asks for a change of the list, and does to the processes what an operator would.
+func (pl *player) change(p Played) (end func()) {
+	e, id := pl.e, p.Hit
+	c, done := roster.Change{}, func() {}
+	switch p.Kind {
+	case Add:
+		e.bring(id, p.Seed%2 == 1)
+		c.Joining = e.Line(id, false)
+	case Remove, Replace:
+		c.Leaving = strconv.Itoa(int(id))
+		if p.Seed%2 == 1 {
+			done = func() { pl.retire(id, time.Now().Add(joinPatience)) }
+		}
+		if p.Kind == Replace {
+			e.bring(p.Far, p.Seed%2 == 1)
+			c.Joining = e.Line(p.Far, false)
+		}
+	case Demote, Promote:
+		c.Joining = e.Line(id, p.Kind == Demote)
+	case Move:
+		e.crash(id, rand.New(rand.NewPCG(p.Seed, 2)))
+		e.Move(id)
+		c.Joining = e.Line(id, e.observes(id))
+		ask := func() { pl.insist(c, p.By, done) }
+		if p.Seed%2 == 0 {
+			ask()
+			ask = func() {}
+		}
+		return func() {
+			e.start(id)
+			ask()
+		}
+	}
+	pl.insist(c, p.By, done)
+	return nil
+}
+
+// insist asks for a change, and calls done when it has been made. Until then, or until nobody insists any more,
+// the plan is not over.
+func (pl *player) insist(c roster.Change, limit time.Duration, done func()) {
+	r := pl.e.Insist(c, limit)
+	var look func()
+	look = func() {
+		switch {
+		case !r.Done():
+			pl.at(time.Now().Add(pl.e.opts.Tick/20), look)
+		case r.Wait() == nil:
+			done()
+		}
+	}
+	look()
+}
+
+// retire stops a member that has been removed once raft's configuration has followed: it may need that vote until
+// then. If it comes back before, it stays.
+func (pl *player) retire(id uint32, giveUp time.Time) {
+	if !pl.e.Running(id) || time.Now().After(giveUp) || slices.Contains(pl.e.Members(), id) {
+		return
+	}
+	if !pl.e.departed(id) {
+		pl.at(time.Now().Add(pl.e.opts.Tick/20), func() { pl.retire(id, giveUp) })
+		return
+	}
+	pl.e.stopSoon(id)
+	pl.at(time.Now().Add(pl.e.opts.Tick), func() {
+		if pl.e.members[id].leaves {
+			_ = pl.e.stopMember(id) // its error, if any, shows in what it left
+		}
 	})
 }
 

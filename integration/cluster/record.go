@@ -25,15 +25,29 @@ const settling = 2 * time.Second
 type record struct {
 	to    *history.Recorder
 	start time.Time
+	tick  time.Duration
 	conns atomic.Uint64
 
 	mu      sync.Mutex
 	leaders map[uint64]uint32 // by term
+	changes changes
+}
+
+// changes is what a record knows of the list of members.
+type changes struct {
+	version int64
+	made    int // how often the list became another one
+	list    string
+	members []uint32                 // of the newest list
+	moving  bool                     // it is on its way from one list to another
+	union   []uint32                 // members of all lists on that way
+	left    map[uint32]time.Duration // when those that are in no list were removed
 }
 
 func newRecord(tick time.Duration, members []uint32, linear bool) (*record, error) {
 	r, err := history.NewRecorder(history.Config{Tick: tick, Slack: tick / 2, Members: members, Linear: linear})
-	return &record{to: r, start: time.Now(), leaders: map[uint64]uint32{}}, err
+	c := changes{members: members, union: members, left: map[uint32]time.Duration{}}
+	return &record{to: r, start: time.Now(), tick: tick, leaders: map[uint64]uint32{}, changes: c}, err
 }
 
 // leader returns the member that led in a term, or false if no TermStart of that term has been
@@ -136,7 +150,7 @@ func (r *record) fault(p Played, ids []uint32) {
 		for _, b := range others {
 			switch {
 			case a == b || b == 0:
-			case p.Kind == Kill || p.Kind == Wipe || p.Kind == Pause || p.Kind == Isolate || p.Kind == Cut:
+			case p.Kind == Kill || p.Kind == Wipe || p.Kind == Move || p.Kind == Pause || p.Kind == Isolate || p.Kind == Cut:
 				r.to.Cut(r.now(), a, b)
 				r.to.Healed(until, a, b)
 			default: // a member may receive the other's pings all the same
@@ -145,7 +159,7 @@ func (r *record) fault(p Played, ids []uint32) {
 		}
 	}
 	switch p.Kind {
-	case Step, Drift, Strand:
+	case Step, Drift, Strand, Add, Remove, Replace, Demote, Promote: // listed records what they do
 	case Cut, Hang, Slow, Narrow, Reset:
 		pairs(p.Hit, p.Far)
 	default:
@@ -162,6 +176,71 @@ func (r *record) hampered(from time.Duration, id uint32, ids []uint32) {
 		if other != id {
 			r.to.Hampered(from, r.now()+settling, id, other)
 		}
+	}
+}
+
+// listed records a list that some member has applied, when it is newer than all before. The ensemble is on
+// its way to it until settled. A member that is not in it may be heard by nobody from now on.
+func (r *record) listed(list znode.Roster) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.changes
+	if list.Version <= c.version {
+		return
+	}
+	members := idsOf(list.Servers)
+	text, first := list.Servers.Text(), c.version == 0
+	if text != c.list && !first {
+		c.made++
+	}
+	c.list = text
+	for _, id := range c.members {
+		if !slices.Contains(members, id) {
+			c.left[id] = r.now() - r.tick // what it heard last may not have reached the leader
+		}
+	}
+	c.version, c.members, c.moving = list.Version, members, true
+	if first {
+		c.moving = false
+		return
+	}
+	c.union = append(slices.Clone(c.union), members...)
+	slices.Sort(c.union)
+	c.union = slices.Compact(c.union)
+	r.to.Configured(r.now(), c.union, true)
+}
+
+// moves reports whether the ensemble is on its way to a list.
+func (r *record) moves() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changes.moving
+}
+
+// settled records that the members are those of the list of this version, unless there is a newer one.
+func (r *record) settled(version int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.changes
+	if version != c.version || !c.moving {
+		return
+	}
+	for _, id := range c.members {
+		if since, ok := c.left[id]; ok {
+			r.hampered(since, id, c.members)
+			delete(c.left, id)
+		}
+	}
+	c.moving, c.union = false, c.members
+	r.to.Configured(r.now(), c.members, false)
+}
+
+// strays records that the members which have been removed may have been heard by nobody since.
+func (r *record) strays() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, since := range r.changes.left {
+		r.hampered(since, id, r.changes.union)
 	}
 }
 
@@ -200,14 +279,17 @@ func (w *witness) TermStarted(t znode.Term) {
 	}
 }
 
-func (w *witness) Announced(uint32, uint64, uint64)  {}
-func (w *witness) Applied(*proto.Txn, *znode.Result) {}
-func (w *witness) Dropped(*proto.Txn)                {}
-func (w *witness) Overused(znode.Quota)              {}
-func (w *witness) Swept(jute.SessionID, bool)        {}
-func (w *witness) Removed(znode.Removal, []string)   {}
-func (w *witness) EntryEnd(uint64)                   {}
-func (w *witness) Restored()                         {}
+func (w *witness) Listed(r znode.Roster) { w.listed(r) }
+
+func (w *witness) Announced(uint32, uint64, uint64)       {}
+func (w *witness) Applied(*proto.Txn, *znode.Result)      {}
+func (w *witness) Dropped(*proto.Txn)                     {}
+func (w *witness) Overused(znode.Quota)                   {}
+func (w *witness) Reconfigured(*proto.Txn, *znode.Result) {}
+func (w *witness) Swept(jute.SessionID, bool)             {}
+func (w *witness) Removed(znode.Removal, []string)        {}
+func (w *witness) EntryEnd(uint64)                        {}
+func (w *witness) Restored()                              {}
 
 // listening records what one member's connections ask of it.
 type listening struct {
@@ -235,6 +317,7 @@ func (l listening) Vouch(ctx context.Context, id jute.SessionID) error {
 // History records the tree of every running member, and returns everything recorded so far. It
 // needs Options.Record.
 func (e *Ensemble) History() (history.History, error) {
+	e.record.strays()
 	for _, id := range e.IDs() {
 		if e.Running(id) {
 			e.record.to.Snapshot(e.record.now(), snapshotOf(id, e.Member(id).State()))

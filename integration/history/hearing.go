@@ -112,29 +112,53 @@ func (b *book) outages(leader, member uint32, counts func(Outage) bool) spans {
 func (b *book) paused(member uint32) spans { return b.deaf(member, member) }
 
 // alone returns when a leader could not hear a majority, including itself. Nothing that it decides
-// in that time can take effect.
+// in that time can take effect. While the members change, it may need any of the majorities on the way,
+// so the time counts unless it could hear all members of both lists.
 func (b *book) alone(leader uint32) spans {
+	deaf := map[uint32]spans{}
 	var edges []time.Duration
-	deaf := make([]spans, 0, len(b.Members))
-	for _, m := range b.Members {
-		d := b.deaf(leader, m)
-		deaf = append(deaf, d)
-		for _, s := range d {
+	for _, m := range b.everyMember() {
+		deaf[m] = b.deaf(leader, m)
+		for _, s := range deaf[m] {
 			edges = append(edges, s.from, s.to)
 		}
+	}
+	for _, c := range b.Configurations {
+		edges = append(edges, c.From)
 	}
 	slices.Sort(edges)
 	var out []span
 	for i := 1; i < len(edges); i++ {
-		heard := 0
-		for _, d := range deaf {
-			if !d.meet(edges[i-1], edges[i]) {
+		c, heard := b.configuration(edges[i-1]), 0
+		for _, m := range c.Members {
+			if !deaf[m].meet(edges[i-1], edges[i]) {
 				heard++
 			}
 		}
-		if heard*2 <= len(b.Members) {
+		if heard*2 <= len(c.Members) || c.Moving && heard < len(c.Members) {
 			out = append(out, span{from: edges[i-1], to: edges[i]})
 		}
 	}
 	return union(out)
+}
+
+// configuration returns the Configuration at a moment.
+func (b *book) configuration(at time.Duration) Configuration {
+	c := Configuration{Members: b.Members}
+	for _, next := range b.Configurations {
+		if next.From <= at {
+			c = next
+		}
+	}
+	return c
+}
+
+// everyMember returns all members that there have been.
+func (b *book) everyMember() []uint32 {
+	all := slices.Clone(b.Members)
+	for _, c := range b.Configurations {
+		all = append(all, c.Members...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }

@@ -37,7 +37,7 @@ import (
 type History struct {
 	Tick    time.Duration // of the ensemble
 	Slack   time.Duration // how much slow wires and disks may add to (b), besides Outages
-	Members []uint32
+	Members []uint32      // with which it begins
 	Linear  bool          // every read must be linearizable, not only those after a sync
 	End     time.Duration // of the recording
 
@@ -53,6 +53,15 @@ type History struct {
 	Terms     []Term // in the order of their numbers
 	Outages   []Outage
 	Snapshots []Snapshot
+
+	Configurations []Configuration // that followed Members, in the order of their times
+}
+
+// Configuration says which members vote from a moment on, until the next Configuration.
+type Configuration struct {
+	From    time.Duration
+	Members []uint32
+	Moving  bool // the ensemble is on its way from one list to another, and Members are those of both
 }
 
 // Moment says when something was recorded.

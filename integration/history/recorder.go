@@ -200,6 +200,13 @@ func (r *Recorder) Hampered(at, until time.Duration, a, b uint32) {
 	})
 }
 
+// Configured records that, from at on, these members vote. If moving is set, the ensemble is on its way
+// from one list to another, and members are those of both.
+func (r *Recorder) Configured(at time.Duration, members []uint32, moving bool) {
+	c := Configuration{From: at, Members: slices.Clone(members), Moving: moving}
+	r.add(at, 1, func(Moment) { r.h.Configurations = append(r.h.Configurations, c) })
+}
+
 // Snapshot records the content of the tree of s.Member; its Moment is filled in.
 func (r *Recorder) Snapshot(at time.Duration, s Snapshot) {
 	s.Nodes = slices.Clone(s.Nodes)
@@ -233,6 +240,7 @@ func (r *Recorder) History(end time.Duration) (History, error) {
 	h.Touches = slices.Clone(h.Touches)
 	h.Vouches = slices.Clone(h.Vouches)
 	h.Snapshots = slices.Clone(h.Snapshots)
+	h.Configurations = slices.Clone(h.Configurations)
 	h.Outages = slices.Clone(h.Outages)
 	for i := range h.Outages {
 		h.Outages[i].To = min(h.Outages[i].To, end)

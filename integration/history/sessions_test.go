@@ -353,3 +353,15 @@ func TestAlone(t *testing.T) {
 		t.Errorf("alone = %v, want 4 to 6", got)
 	}
 }
+
+// While the members change, a leader counts as alone unless it hears all members of both lists.
+// Afterwards the majority is that of the new list.
+func TestAloneWhileMembersChange(t *testing.T) {
+	h := History{Members: []uint32{1, 2, 3}, Configurations: []Configuration{
+		{From: 10, Members: []uint32{1, 2, 3, 4, 5}, Moving: true}, {From: 20, Members: []uint32{1, 4, 5}},
+	}, Outages: []Outage{{A: 1, B: 2, From: 5, To: 15}, {A: 1, B: 2, From: 25, To: 40}, {A: 1, B: 3, From: 25, To: 40}, {A: 1, B: 4, From: 30, To: 40}, {A: 1, B: 5, From: 35, To: 40}}}
+	got := newBook(&h).alone(1)
+	if len(got) != 2 || got[0].from != 10 || got[0].to != 15 || got[1].from != 35 || got[1].to != 40 {
+		t.Errorf("alone = %v, want 10 to 15 and 35 to 40", got)
+	}
+}

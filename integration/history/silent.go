@@ -27,7 +27,7 @@ func checkSilent(b *book, found func(Violation)) {
 	for _, term := range b.Terms {
 		alone, paused := b.alone(term.Leader), b.longPauses(term.Leader)
 		deaf := map[uint32][]spans{}
-		for _, m := range b.Members {
+		for _, m := range b.everyMember() {
 			deaf[m] = []spans{b.deaf(term.Leader, m), b.cutOff(term.Leader, m)}
 		}
 		for _, l := range b.order {

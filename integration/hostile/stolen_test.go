@@ -107,7 +107,7 @@ func TestStolenIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := stolen{ensemble: known(t, e.Members[0])}
-	s.hello = wire.NewHello(thief, s.list).Guarded(guard)
+	s.hello = wire.NewHello(wire.NewBook(thief, s.list)).Guarded(guard)
 	e.Members[thief-1].Process.Kill()
 	o.sessions = slices.DeleteFunc(o.sessions, func(c *other) bool { return c.member.ID == thief })
 	e.Settle()

@@ -77,10 +77,10 @@ func known(t *testing.T, m *process.Member) (e ensemble) {
 
 // hello returns the hello of a member to another one, as quorum/wire describes it.
 func (e ensemble) hello(from, to uint32) []byte {
-	b := append([]byte("ROLLCALL"), 0, 1)
+	b := append([]byte("ROLLCALL"), 0, 2)
 	b = binary.BigEndian.AppendUint32(b, from)
 	b = binary.BigEndian.AppendUint32(b, to)
-	return append(b, wire.ConfigHash(e.list)...)
+	return append(b, make([]byte, len(wire.EnsembleID{}))...)
 }
 
 // try is one connection of a stranger to a member's port. Its steps fail once one has failed.

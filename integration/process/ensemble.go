@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -21,12 +22,14 @@ type Ensemble struct {
 	Members []*Member
 	t       *testing.T
 	cfg     Config
+	dir     string
 }
 
 // Member is one member. Its folder outlives its process.
 type Member struct {
 	ID      int
 	Clients string   // its address for clients
+	Line    string   // its server line, without the client part
 	Config  string   // the path of its zoo.cfg
 	Data    string   // its folder
 	Log     string   // the path of its output
@@ -37,60 +40,89 @@ type Member struct {
 
 // Config configures an Ensemble.
 type Config struct {
-	Binary   string        // rollcall; see Build
-	Flags    []string      // of rollcall serve
-	Env      []string      // more environment variables, each NAME=value
-	Size     int           // number of members
-	Tick     time.Duration // tickTime
-	Lines    string        // more lines of zoo.cfg, each with its line end
-	Audited  bool          // each member has an audit log in Member.Audit
-	Patience time.Duration // how long members may take until they serve; default: Patience
+	Binary    string        // rollcall; see Build
+	Flags     []string      // of rollcall serve
+	Env       []string      // more environment variables, each NAME=value
+	Size      int           // number of members
+	Observers int           // how many of them have no vote; they have the highest ids
+	Tick      time.Duration // tickTime
+	Lines     string        // more lines of zoo.cfg, each with its line end
+	Audited   bool          // each member has an audit log in Member.Audit
+	Patience  time.Duration // how long members may take until they serve; default: Patience
 }
 
 // StartEnsemble starts the members and waits until they serve.
 func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
 	t.Helper()
-	e := &Ensemble{t: t, cfg: cfg}
-	dir := t.TempDir()
-	lines := cfg.Lines
+	e := &Ensemble{t: t, cfg: cfg, dir: t.TempDir()}
+	for i := range cfg.Size {
+		e.Members = append(e.Members, e.NewMember(i+1))
+	}
+	for _, m := range e.Members {
+		e.configure(m)
+		e.Start(m)
+	}
+	e.Settle()
+	return e
+}
+
+// NewMember returns a member with addresses of its own. It has no folder yet, and no process.
+func (e *Ensemble) NewMember(id int) *Member {
+	e.t.Helper()
+	ports, role := freePorts(e.t, nextAddress(), 3), ""
+	if id > e.cfg.Size-e.cfg.Observers && id <= e.cfg.Size {
+		role = ":observer"
+	}
+	return &Member{
+		ID: id, Clients: ports[0].String(), Line: fmt.Sprintf("server.%d=%v:%d%s", id, ports[1], ports[2].Port, role),
+		Config: filepath.Join(e.dir, fmt.Sprintf("zoo%d.cfg", id)),
+		Data:   filepath.Join(e.dir, fmt.Sprintf("data%d", id)),
+		Log:    filepath.Join(e.dir, fmt.Sprintf("member%d.log", id)),
+		Audit:  filepath.Join(e.dir, fmt.Sprintf("audit%d.log", id)),
+	}
+}
+
+// Add starts a new member with an empty folder. Its server list has the present members and itself. The
+// others do not know it before they are told.
+func (e *Ensemble) Add(m *Member) {
+	e.t.Helper()
+	e.Members = append(e.Members, m)
+	e.configure(m)
+	e.Start(m)
+}
+
+// Remove stops a member with SIGTERM, which is none from then on. The others have been told before.
+func (e *Ensemble) Remove(m *Member) {
+	e.t.Helper()
+	e.Members = slices.DeleteFunc(e.Members, func(other *Member) bool { return other == m })
+	e.stop(m)
+}
+
+// configure writes a member's zoo.cfg, with the server lines of all members, and its id.
+func (e *Ensemble) configure(m *Member) {
+	e.t.Helper()
+	lines := e.cfg.Lines
 	if !strings.Contains(lines, AnyHTTP) {
 		lines += "admin.enableServer=false\n"
 	}
-	var servers strings.Builder
-	for i := range cfg.Size {
-		m := &Member{
-			ID:     i + 1,
-			Config: filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", i+1)),
-			Log:    filepath.Join(dir, fmt.Sprintf("member%d.log", i+1)),
-			Audit:  filepath.Join(dir, fmt.Sprintf("audit%d.log", i+1)),
-		}
-		ports := freePorts(t, nextAddress(), 3)
-		m.Clients = ports[0].String()
-		if cfg.Size > 1 {
-			fmt.Fprintf(&servers, "server.%d=%v:%d\n", m.ID, ports[1], ports[2].Port)
-		}
-		e.Members = append(e.Members, m)
+	if e.cfg.Audited {
+		lines += "audit.enable=true\naudit.file=" + m.Audit + "\n"
 	}
-	for _, m := range e.Members {
-		m.Data = filepath.Join(dir, fmt.Sprintf("data%d", m.ID))
-		host, port, _ := strings.Cut(m.Clients, ":")
-		own := lines
-		if cfg.Audited {
-			own += "audit.enable=true\naudit.file=" + m.Audit + "\n"
+	for _, other := range e.Members {
+		if len(e.Members) > 1 {
+			lines += other.Line + "\n"
 		}
-		e.write(m.Config, fmt.Sprintf(`tickTime=%d
+	}
+	host, port, _ := strings.Cut(m.Clients, ":")
+	e.write(m.Config, fmt.Sprintf(`tickTime=%d
 initLimit=10
 syncLimit=5
 dataDir=%s
 clientPortAddress=%s
 clientPort=%s
 4lw.commands.whitelist=*
-%s%s`, cfg.Tick.Milliseconds(), m.Data, host, port, own, servers.String()))
-		e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
-		e.Start(m)
-	}
-	e.Settle()
-	return e
+%s`, e.cfg.Tick.Milliseconds(), m.Data, host, port, lines))
+	e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
 }
 
 func (e *Ensemble) write(path, text string) {
@@ -142,7 +174,7 @@ func (e *Ensemble) Settle() *Member {
 				continue
 			}
 			switch mode := m.Mode(); {
-			case mode == "follower":
+			case mode == "follower" || mode == "observer":
 			case (mode == "leader" || mode == "standalone") && leader == nil:
 				leader = m
 			default:
@@ -212,9 +244,23 @@ func (e *Ensemble) StopAll() {
 		}
 	}
 	for _, m := range e.Members {
-		if status, err := m.Process.Status(e.t.Context()); err != nil || status != 0 {
-			e.t.Fatalf("member %d after SIGTERM: exit status %d, %v; want 0", m.ID, status, err)
-		}
+		e.ended(m)
+	}
+}
+
+func (e *Ensemble) stop(m *Member) {
+	e.t.Helper()
+	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+		e.t.Fatal(err)
+	}
+	e.ended(m)
+}
+
+// ended waits until a member that was told to stop has ended, with status 0.
+func (e *Ensemble) ended(m *Member) {
+	e.t.Helper()
+	if status, err := m.Process.Status(e.t.Context()); err != nil || status != 0 {
+		e.t.Fatalf("member %d after SIGTERM: exit status %d, %v; want 0", m.ID, status, err)
 	}
 }
 

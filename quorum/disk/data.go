@@ -74,18 +74,19 @@ type Data struct {
 	snapshot   atomic.Bool  // a snapshot has been stored, by this or an earlier process
 	snapshotAt atomic.Int64 // log.bytes when the last snapshot was stored
 	refused    error        // see Refused
+	servers    []string
 }
 
 // Open opens a member's data. A folder without data becomes this member's. Open returns an error
-// for a folder of another member, of another server list or of a newer version, and for a damaged
-// one.
+// for a folder of another member or of a newer version, and for a damaged one.
 func Open(cfg Config) (*Data, error) {
-	d := &Data{bare: cfg.Stores, ops: operations{limit: cfg.StallLimit}}
+	d := &Data{bare: cfg.Stores, ops: operations{limit: cfg.StallLimit}, servers: cfg.Servers}
 	if cfg.Dir != "" {
 		var err error
 		if d.folders, d.bare, d.closer, err = openFolders(cfg); err != nil {
 			return nil, err
 		}
+		d.servers = d.folders[0].id.Servers
 		warnOfLooseModes(d.folders, cfg.Logger)
 		if err := bind(d.bare.Stable, d.logFolder().dir, cfg.Member); err != nil {
 			return nil, errors.Join(err, d.Close())
@@ -118,6 +119,7 @@ func (d *Data) openStopped(cfg Config) (err error) {
 	if err := checkWhole(d.folders); err != nil {
 		return err
 	}
+	d.servers = d.folders[0].id.Servers
 	if d.bare, d.closer, err = openStores(d.folders, storeOf(d.folders), cfg); err != nil {
 		return err
 	}
@@ -213,6 +215,9 @@ func (d *Data) BindTo(member uint32) error {
 	}
 	return nil
 }
+
+// Servers returns the server list for which the folder was made.
+func (d *Data) Servers() []string { return d.servers }
 
 // Rename makes the folders those of member in the given server list.
 func (d *Data) Rename(member uint32, servers []string) error {

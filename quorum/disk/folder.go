@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 )
 
@@ -49,12 +47,12 @@ const (
 	dirMode, fileMode = 0o700, 0o600
 )
 
-// identity says which member and server list a folder belongs to. A folder is never used under
-// another identity: this member would then count votes and entries as its own that it never gave.
+// identity says which member a folder belongs to. A folder is never used as another member's: that one would
+// then count votes and entries as its own that it never gave.
 type identity struct {
 	Format  int      `json:"format"`
 	Member  uint32   `json:"member"`
-	Servers []string `json:"servers"`   // canonical
+	Servers []string `json:"servers"`   // the list for which the folder was made, canonical; the ensemble's may have changed since
 	Apart   bool     `json:"log_apart"` // the log is in a folder of its own
 	Log     bool     `json:"log"`       // the log has been created: if it is missing, the folder is damaged
 	Store   LogKind  `json:"log_store"` // how the log is stored; older folders do not say
@@ -212,9 +210,6 @@ func (f *folder) check(want identity) error {
 	case f.id.Member != want.Member:
 		return fmt.Errorf("quorum: data folder %s %w: %s is of member %d, and this is member %d (myid). The way out: start each member with its own number and its own folder",
 			f.dir, ErrOtherMember, f.identity(), f.id.Member, want.Member)
-	case !slices.Equal(f.id.Servers, want.Servers):
-		return fmt.Errorf("quorum: data folder %s %w: %s has [%s], configured is [%s]. The way out: configure the list that the folder has",
-			f.dir, ErrServersChanged, f.identity(), strings.Join(f.id.Servers, ", "), strings.Join(want.Servers, ", "))
 	case f.id.Apart != want.Apart:
 		log, way := "apart from it, and dataLogDir names no other folder", "set dataLogDir to the folder that has the log"
 		if want.Apart {
@@ -282,6 +277,20 @@ func checkEmpty(dir string) error {
 		}
 	}
 	return nil
+}
+
+// MadeFor returns the server list for which a data folder was made, or nil if no member has begun there. The
+// ensemble's list may have changed since. It neither locks the folder nor changes anything.
+func MadeFor(dir string) ([]string, error) {
+	own, err := OwnFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	if there, err := exists(filepath.Join(own, identityName)); err != nil || !there {
+		return nil, err
+	}
+	id, err := readIdentity(own)
+	return id.Servers, err
 }
 
 // openFolders locks the data folder and, if it is another one, the log's. It checks that they

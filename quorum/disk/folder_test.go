@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -75,9 +74,6 @@ func TestFolderIdentity(t *testing.T) {
 		}},
 		{name: "other member", want: ErrOtherMember, say: []string{"identity.json", "member 1", "member 2", "The way out"}, spoil: func(_ *testing.T, _, top string, c *Config) {
 			*c = folderConfig(top, 2)
-		}},
-		{name: "other servers", want: ErrServersChanged, say: []string{"identity.json", "m3:3888", "m9:3888", "The way out"}, spoil: func(_ *testing.T, _, _ string, c *Config) {
-			c.Servers = append(slices.Clone(testServers[:2]), "server.3=m9:3888")
 		}},
 		{name: "log gone", want: ErrDamaged, say: []string{"raft.db", "gone"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
 			os.Remove(dir + "/raft.db")

@@ -114,9 +114,9 @@ func (g *Guard) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, member
 	if g.anyHost {
 		return g.keys.Verify(chain, usage)
 	}
-	host, known := g.hosts[member]
-	if !known {
+	hosts := g.hosts(member)
+	if len(hosts) == 0 {
 		return fmt.Errorf("member %d is not in the server list", member)
 	}
-	return g.keys.Verify(chain, usage, host)
+	return g.keys.Verify(chain, usage, hosts...)
 }

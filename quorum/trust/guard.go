@@ -44,9 +44,10 @@ type Settings struct {
 type Config struct {
 	Settings
 	Self   uint32
-	Hosts  map[uint32]string // by member: the host in its server line; needed for certificates
-	Logger *slog.Logger      // default: nothing is logged
-	Now    func() time.Time  // wall clock, for certificates; default: time.Now
+	Hosts  map[uint32]string            // by member: the host in its configured server line; needed for certificates
+	Known  func(member uint32) []string // hosts of a member now, each of which counts; nil: it is not known; default: that in Hosts
+	Logger *slog.Logger                 // default: nothing is logged
+	Now    func() time.Time             // wall clock, for certificates; default: time.Now
 }
 
 // Guard makes connections private and proves members. A nil Guard leaves every connection plain. It
@@ -60,7 +61,7 @@ type Guard struct {
 	byCertificate *tls.Config    // of the dialed side; nil without certificates
 	certificates  bool           // this member shows its certificate to those that it dials
 	anyHost       bool
-	hosts         map[uint32]string
+	hosts         func(member uint32) []string
 	log           *slog.Logger
 	again         chan struct{} // the files are to be read again now; one place
 	changed       chan struct{} // other keys are in use; one place
@@ -80,11 +81,14 @@ func New(cfg Config) (*Guard, error) {
 		return nil, err
 	}
 	g := &Guard{
-		self: cfg.Self, unify: cfg.Unify, certificates: cfg.SSL, anyHost: cfg.Certificates.AnyHost, hosts: cfg.Hosts, log: cfg.Logger,
+		self: cfg.Self, unify: cfg.Unify, certificates: cfg.SSL, anyHost: cfg.Certificates.AnyHost, hosts: cfg.Known, log: cfg.Logger,
 		again: make(chan struct{}, 1), changed: make(chan struct{}, 1), open: map[*Conn]uint32{},
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
+	}
+	if g.hosts == nil {
+		g.hosts = cfg.configured
 	}
 	var err error
 	if cfg.SecretFile != "" {
@@ -105,6 +109,14 @@ func New(cfg Config) (*Guard, error) {
 		}
 	}
 	return g, nil
+}
+
+// configured returns the host in the configured server line of a member.
+func (cfg Config) configured(member uint32) []string {
+	if host, known := cfg.Hosts[member]; known {
+		return []string{host}
+	}
+	return nil
 }
 
 // Ways returns how members prove themselves here: "secret", "certificates" or "secret and certificates".

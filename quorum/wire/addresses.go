@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -37,20 +38,24 @@ type addresses struct {
 	learnt map[uint32][]netip.Addr // by member: where its last hellos came from, the newest first
 }
 
-func newAddresses(peers []Peer) addresses {
-	a := addresses{listed: map[netip.Addr]bool{}, named: map[string][]netip.Addr{}, learnt: map[uint32][]netip.Addr{}}
-	for _, p := range peers {
-		host, _, err := net.SplitHostPort(p.Addr)
-		if err != nil {
-			continue // CheckPeers refuses it
-		}
+func newAddresses() addresses {
+	return addresses{named: map[string][]netip.Addr{}, learnt: map[uint32][]netip.Addr{}}
+}
+
+// list replaces the server list. What the names that stay stood for is kept.
+func (a *addresses) list(peers []Peer) {
+	a.listed, a.names = map[netip.Addr]bool{}, nil
+	for _, host := range hosts(peers) {
 		if ip, err := netip.ParseAddr(host); err == nil {
 			a.listed[ip.Unmap()] = true
 		} else if !slices.Contains(a.names, host) {
 			a.names = append(a.names, host)
 		}
 	}
-	return a
+	maps.DeleteFunc(a.named, func(host string, _ []netip.Addr) bool { return !slices.Contains(a.names, host) })
+	maps.DeleteFunc(a.learnt, func(id uint32, _ []netip.Addr) bool {
+		return !slices.ContainsFunc(peers, func(p Peer) bool { return p.ID == id })
+	})
 }
 
 // has reports whether addr is a member's: it is in the server list, a name there stood for it when it was

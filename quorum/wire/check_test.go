@@ -21,7 +21,7 @@ import (
 // Requests that raft would panic at, or that its log would refuse, do not reach it.
 func TestCheckRequest(t *testing.T) {
 	tooMany := raft.EncodeConfiguration(Configuration(make([]Peer, maxMember+1)))
-	configuration := raft.EncodeConfiguration(Configuration([]Peer{{1, "m1:1"}, {255, "m255:1"}}))
+	configuration := raft.EncodeConfiguration(Configuration([]Peer{{ID: 1, Addr: "m1:1"}, {ID: 255, Addr: "m255:1"}}))
 	entry := func(change func(*raft.Log)) []*raft.Log {
 		list := entries(1, 2)
 		change(list[1])
@@ -89,7 +89,7 @@ func TestImpossibleTerms(t *testing.T) {
 		answers := make(chan any, 1)
 		p := newPipes(func(c net.Conn) { go answerEach(c, answers) })
 		tr := New(Config{
-			Peers: []Peer{{1, "m1:1"}, {2, "m2:1"}}, Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler),
+			Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler),
 			Raft: func() *raft.Raft { return new(raft.Raft) }, MayStand: func() error { return nil },
 		})
 		tr.SetHeartbeatHandler(nil) // raft runs
@@ -100,7 +100,7 @@ func TestImpossibleTerms(t *testing.T) {
 			"vote":     encode(t, requestVote, &raft.RequestVoteRequest{RPCHeader: h, Term: maxTermStep + 1}),
 			"pre-vote": encode(t, requestPreVote, &raft.RequestPreVoteRequest{RPCHeader: h, Term: maxTermStep + 1}),
 			"snapshot": encode(t, requestSnapshot, &raft.InstallSnapshotRequest{
-				RPCHeader: h, Term: maxTermStep + 1, SnapshotVersion: 1, Configuration: raft.EncodeConfiguration(Configuration([]Peer{{1, "m1:1"}})),
+				RPCHeader: h, Term: maxTermStep + 1, SnapshotVersion: 1, Configuration: raft.EncodeConfiguration(Configuration([]Peer{{ID: 1, Addr: "m1:1"}})),
 			}),
 		} {
 			conn := p.connect(2)
@@ -123,7 +123,7 @@ func TestImpossibleTerms(t *testing.T) {
 			t.Errorf("a pre-vote is answered with the highest term: %v", err)
 		}
 		answers <- &raft.RequestPreVoteResponse{Term: math.MaxUint64}
-		if term, err := tr.AskTerm(Peer{1, "m1:1"}, Peer{2, "m2:1"}); err == nil {
+		if term, err := tr.AskTerm(Peer{ID: 1, Addr: "m1:1"}, Peer{ID: 2, Addr: "m2:1"}); err == nil {
 			t.Errorf("a member that joins takes over term %d", term)
 		}
 		if err := tr.Close(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -58,11 +59,26 @@ type Door struct {
 	logged    [origins]time.Time
 }
 
-func newDoor(peers []Peer) *Door {
-	return &Door{
-		wanted: make(chan struct{}, 1), addresses: newAddresses(peers),
+func newDoor(book *Book) *Door {
+	d := &Door{
+		wanted: make(chan struct{}, 1), addresses: newAddresses(),
 		members: newBuckets(memberRate, maxSources), sources: newBuckets(sourceRate, maxSources),
 	}
+	book.onChange(d.list)
+	return d
+}
+
+// list replaces the members whose addresses are known.
+func (d *Door) list(peers []Peer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.addresses.list(peers)
+}
+
+func (d *Door) names() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.addresses.names)
 }
 
 // Run looks the names in the server list up while connections are refused, at most once in each
@@ -75,8 +91,8 @@ func (d *Door) Run(ctx context.Context, lookup LookupFunc) error {
 			return nil
 		case <-d.wanted:
 		}
-		var all sync.WaitGroup                   // all at the same time, because a name service that hangs takes lookupTimeout for each
-		for _, name := range d.addresses.names { // they do not change
+		var all sync.WaitGroup // all at the same time, because a name service that hangs takes lookupTimeout for each
+		for _, name := range d.names() {
 			all.Go(func() { d.lookUp(ctx, lookup, name) })
 		}
 		all.Wait()

@@ -60,7 +60,6 @@ func (p *pipes) connect(member uint32) net.Conn {
 // newTestTransport returns a Transport over p whose raft is not running yet.
 func newTestTransport(t testing.TB, p *pipes) *Transport {
 	tr := New(Config{
-		Peers:  []Peer{{1, "m1:1"}, {2, "m2:1"}, {3, "m3:1"}, {255, longAddr}},
 		Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler), Stalled: noStall,
 		Raft: func() *raft.Raft { return nil }, Leads: func(uint64) bool { return false },
 	})

@@ -17,14 +17,19 @@ import (
 
 // Every connection between members begins with the hello, on both ports:
 //
-//	dialer → magic (8), version (2), from (4), to (4), hash of the server list (32)
+//	dialer → magic (8), version (2), from (4), to (4), ensemble (32)
 //	dialed → 0, or a code (1), the length of a text (1) and the text
 //
-// Integers are big-endian. The hello keeps misconfigured members from reaching raft or gRPC. It is no
+// Integers are big-endian. A member that does not know its ensemble yet says version 2 and an ensemble of
+// zeros; all others say version 1. Members of earlier versions know version 1 only, and have the hash of the
+// server list in place of the ensemble. Theirs was the first ensemble's id, so members of both kinds agree.
+//
+// The hello keeps misconfigured members from reaching raft or gRPC. It is no
 // authentication: package trust does that before, and the hello must name the member that was proved.
 const (
 	helloMagic   = "ROLLCALL"
-	helloVersion = 1
+	helloVersion = 1 // of a member that knows its ensemble
+	helloNew     = 2 // of a member that does not
 	helloSize    = len(helloMagic) + 2 + 4 + 4 + hashSize
 	hashSize     = 32
 
@@ -46,31 +51,35 @@ const (
 	helloBadVersion
 	helloBadFrom
 	helloBadTo
-	helloBadHash
+	helloBadEnsemble
 	helloCodes // number of codes
 )
 
 // errRefused is wrapped by the error that a dialer gets when the other side refused its hello.
 var errRefused = errors.New("connection refused by member")
 
+// errOldVersion is wrapped instead if the other side is of a version that does not know members without an
+// ensemble.
+var errOldVersion = fmt.Errorf("%w of an earlier version", errRefused)
+
 // Hello identifies this member. NewHello makes it, and it does not change afterwards.
 type Hello struct {
 	self  uint32
-	known map[uint32]bool
-	hash  [hashSize]byte
+	book  *Book
 	door  *Door        // of the Listeners with this hello
 	guard *trust.Guard // nil: connections are plain
+	any   bool         // members that the book does not know are let in
 }
 
-// NewHello returns the hello of member self among peers.
-func NewHello(self uint32, peers []Peer) Hello {
-	h := Hello{
-		self: self, known: make(map[uint32]bool, len(peers)),
-		hash: [hashSize]byte(ConfigHash(peers)), door: newDoor(peers),
-	}
-	for _, p := range peers {
-		h.known[p.ID] = true
-	}
+// NewHello returns the hello of the member whose book it is.
+func NewHello(book *Book) Hello {
+	return Hello{self: book.Self().ID, book: book, door: newDoor(book)}
+}
+
+// Open returns the hello of a Listener that lets members in that the book does not know: one that is new
+// asks whether it is one of the ensemble.
+func (h Hello) Open() Hello {
+	h.any = true
 	return h
 }
 
@@ -90,32 +99,43 @@ type Conn struct {
 }
 
 // Dial opens a connection to member to, which listens at addr, within ctx. Then it does what Dialed
-// does. A member that knows plain connections only gets one, if this member may open one.
+// does. A member that knows plain connections only gets one, if this member may open one. A member of an
+// earlier version gets the hash of the server list, if this member does not know its ensemble.
 func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
+	private, err := h.dial(ctx, dial, addr, to, h.book.Ensemble())
+	if errors.Is(err, trust.ErrPlain) {
+		h = h.Guarded(nil)
+		private, err = h.dial(ctx, dial, addr, to, h.book.Ensemble())
+	}
+	if errors.Is(err, errOldVersion) {
+		private, err = h.dial(ctx, dial, addr, to, h.book.Hash())
+	}
+	return private, err
+}
+
+func (h Hello) dial(ctx context.Context, dial DialFunc, addr string, to uint32, as EnsembleID) (net.Conn, error) {
 	conn, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	private, err := h.Dialed(conn, to)
-	if !errors.Is(err, trust.ErrPlain) {
-		return private, err
-	}
-	if conn, err = dial(ctx, addr); err != nil {
-		return nil, err
-	}
-	return h.Guarded(nil).Dialed(conn, to)
+	return h.dialed(conn, to, as)
 }
 
 // Dialed makes a new connection private, says hello to member to and waits for the answer, all of it
 // within 5 s. If it returns an error it has closed conn.
 func (h Hello) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
+	return h.dialed(conn, to, h.book.Ensemble())
+}
+
+// dialed does the same as a member of an ensemble.
+func (h Hello) dialed(conn net.Conn, to uint32, as EnsembleID) (net.Conn, error) {
 	limitUnacknowledged(conn, unacknowledged)
 	private, err := h.prove(conn, to)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("quorum: connect to member %d: %w", to, err)
 	}
-	if err := h.greet(private, to); err != nil {
+	if err := h.greet(private, to, as); err != nil {
 		_ = private.Close() // err says more
 		return nil, fmt.Errorf("quorum: hello to member %d: %w", to, err)
 	}
@@ -130,8 +150,8 @@ func (h Hello) prove(conn net.Conn, to uint32) (net.Conn, error) {
 	return h.guard.Dialed(conn, to)
 }
 
-func (h Hello) greet(conn net.Conn, to uint32) error {
-	if _, err := conn.Write(h.preface(to)); err != nil {
+func (h Hello) greet(conn net.Conn, to uint32, as EnsembleID) error {
+	if _, err := conn.Write(h.preface(to, as)); err != nil {
 		return err
 	}
 	var head [2]byte
@@ -146,15 +166,22 @@ func (h Hello) greet(conn net.Conn, to uint32) error {
 	}
 	text := make([]byte, head[1])
 	n, _ := io.ReadFull(conn, text) // whatever arrived is the best there is
+	if head[0] == helloBadVersion && as == (EnsembleID{}) {
+		return fmt.Errorf("%w: %q", errOldVersion, text[:n])
+	}
 	return fmt.Errorf("%w: %q", errRefused, text[:n])
 }
 
-func (h Hello) preface(to uint32) []byte {
+func (h Hello) preface(to uint32, as EnsembleID) []byte {
+	version := uint16(helloVersion)
+	if as == (EnsembleID{}) {
+		version = helloNew
+	}
 	b := append(make([]byte, 0, helloSize), helloMagic...)
-	b = binary.BigEndian.AppendUint16(b, helloVersion)
+	b = binary.BigEndian.AppendUint16(b, version)
 	b = binary.BigEndian.AppendUint32(b, h.self)
 	b = binary.BigEndian.AppendUint32(b, to)
-	return append(b, h.hash[:]...)
+	return append(b, as[:]...)
 }
 
 // refusal is the reason why a hello was refused: code for the dialer, text for both sides.
@@ -192,20 +219,27 @@ func (h Hello) read(r io.Reader, speaks func(uint32) error) (from uint32, err er
 	if err := speaks(from); err != nil {
 		return 0, err
 	}
+	theirs, own := EnsembleID(rest[10:]), h.book.Ensemble()
 	switch {
-	case version != helloVersion:
-		return 0, &refusal{helloBadVersion, fmt.Sprintf("protocol version %d, member %d speaks %d", version, h.self, helloVersion)}
+	case version != helloVersion && version != helloNew:
+		return 0, &refusal{helloBadVersion, fmt.Sprintf("protocol version %d, member %d speaks %d and %d", version, h.self, helloVersion, helloNew)}
 	case to != h.self:
 		return 0, &refusal{helloBadTo, fmt.Sprintf("meant for member %d, this is member %d", to, h.self)}
-	case !bytes.Equal(rest[10:], h.hash[:]):
-		return 0, &refusal{helloBadHash, fmt.Sprintf("member %d has another server list than member %d", from, h.self)}
+	case (version == helloNew) != (theirs == EnsembleID{}):
+		return 0, &refusal{helloBadEnsemble, fmt.Sprintf("protocol version %d with the ensemble %x", version, theirs[:shownEnsemble])}
+	case theirs != EnsembleID{} && own != EnsembleID{} && theirs != own:
+		return 0, &refusal{helloBadEnsemble, fmt.Sprintf("member %d is of the ensemble %x, and member %d of %x", from, theirs[:shownEnsemble], h.self, own[:shownEnsemble])}
 	case from == h.self:
 		return 0, &refusal{helloBadFrom, fmt.Sprintf("another process says it is member %d", from)}
-	case !h.known[from]:
+	case from == 0 || from > maxMember || !h.any && !h.book.Known(from) && (own == EnsembleID{} || theirs != own):
+		// One that says our ensemble may have come in, and lead, while this member was away.
 		return 0, &refusal{helloBadFrom, fmt.Sprintf("member %d is not in the server list", from)}
 	}
 	return from, nil
 }
+
+// shownEnsemble is how many bytes of an ensemble's id texts show: enough to tell two apart.
+const shownEnsemble = 4
 
 // Listener returns only connections that began with a correct hello; they are *Conn. It closes
 // silent ones after 5 s, or earlier to make room (greeting.go), and they never delay Accept. Close

@@ -22,19 +22,28 @@ import (
 	"rollcall/quorum/trust"
 )
 
-var testPeers = []Peer{{1, "m1:3888"}, {2, "m2:3888"}, {3, "m3:3888"}}
+var testPeers = []Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "m2:3888"}, {ID: 3, Addr: "m3:3888"}}
+
+var testEnsemble = EnsembleID{1, 2, 3}
+
+// testHello returns the hello of a member that knows its ensemble.
+func testHello(id uint32) Hello {
+	book := NewBook(id, testPeers)
+	book.SetEnsemble(testEnsemble)
+	return NewHello(book)
+}
 
 // newTestListener returns a Listener of member 1, over memory.
 func newTestListener(t *testing.T, logs io.Writer) (*Listener, arrivals) {
 	come := make(arrivals)
-	l := NewListener(come, NewHello(1, testPeers), slog.New(slog.NewTextHandler(logs, nil)))
+	l := NewListener(come, testHello(1), slog.New(slog.NewTextHandler(logs, nil)))
 	t.Cleanup(func() { l.Close() })
 	return l, come
 }
 
 // Which hellos are accepted, and what the other dialers are told.
 func TestHello(t *testing.T) {
-	hash := ConfigHash(testPeers)
+	right, none := testEnsemble[:], make([]byte, hashSize)
 	preface := func(magic string, version uint16, from, to uint32, hash []byte) []byte {
 		b := binary.BigEndian.AppendUint16([]byte(magic), version)
 		b = binary.BigEndian.AppendUint32(b, from)
@@ -48,15 +57,19 @@ func TestHello(t *testing.T) {
 		code int // of the answer; -1: none
 		say  string
 	}{
-		{"right", preface("ROLLCALL", 1, 2, 1, hash), 0, ""},
-		{"wrong magic", preface("ZOOKEEPE", 1, 2, 1, hash), -1, "not a Rollcall member"},
+		{"right", preface("ROLLCALL", 1, 2, 1, right), 0, ""},
+		{"wrong magic", preface("ZOOKEEPE", 1, 2, 1, right), -1, "not a Rollcall member"},
 		{"HTTP", []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), -1, "not a Rollcall member"},
-		{"wrong version", preface("ROLLCALL", 2, 2, 1, hash), int(helloBadVersion), "protocol version 2"},
-		{"wrong to", preface("ROLLCALL", 1, 2, 3, hash), int(helloBadTo), "meant for member 3"},
-		{"wrong hash", preface("ROLLCALL", 1, 2, 1, other), int(helloBadHash), "another server list"},
-		{"from itself", preface("ROLLCALL", 1, 1, 1, hash), int(helloBadFrom), "says it is member 1"},
-		{"from a stranger", preface("ROLLCALL", 1, 9, 1, hash), int(helloBadFrom), "not in the server list"},
-		{"cut short", preface("ROLLCALL", 1, 2, 1, hash)[:20], -1, "cut short"},
+		{"without an ensemble", preface("ROLLCALL", 2, 2, 1, none), 0, ""},
+		{"wrong version", preface("ROLLCALL", 3, 2, 1, right), int(helloBadVersion), "protocol version 3"},
+		{"new, with an ensemble", preface("ROLLCALL", 2, 2, 1, right), int(helloBadEnsemble), "protocol version 2"},
+		{"old, without one", preface("ROLLCALL", 1, 2, 1, none), int(helloBadEnsemble), "protocol version 1"},
+		{"wrong to", preface("ROLLCALL", 1, 2, 3, right), int(helloBadTo), "meant for member 3"},
+		{"other ensemble", preface("ROLLCALL", 1, 2, 1, other), int(helloBadEnsemble), "is of the ensemble 07070707, and member 1 of 01020300"},
+		{"from itself", preface("ROLLCALL", 1, 1, 1, right), int(helloBadFrom), "says it is member 1"},
+		{"from a member that came in meanwhile", preface("ROLLCALL", 1, 9, 1, right), 0, ""},
+		{"from a stranger", preface("ROLLCALL", 2, 9, 1, none), int(helloBadFrom), "not in the server list"},
+		{"cut short", preface("ROLLCALL", 1, 2, 1, right)[:20], -1, "cut short"},
 		{"silent", nil, -1, "no hello"},
 	}
 	for _, tt := range tests {
@@ -83,7 +96,7 @@ func TestHello(t *testing.T) {
 				}
 				if tt.code == 0 {
 					c, err := l.Accept()
-					if err != nil || c.(*Conn).Peer != 2 {
+					if from := binary.BigEndian.Uint32(tt.sent[10:]); err != nil || c.(*Conn).Peer != from {
 						t.Errorf("Accept: %v, %v", c, err)
 					}
 				}
@@ -98,7 +111,7 @@ func TestHello(t *testing.T) {
 
 // The dialer learns why it was refused, in bounded length and in bounded time.
 func TestDialed(t *testing.T) {
-	hello := NewHello(2, testPeers)
+	hello := NewHello(NewBook(2, testPeers))
 	tests := []struct {
 		name   string
 		answer []byte
@@ -125,7 +138,7 @@ func TestDialed(t *testing.T) {
 				}
 			}()
 			conn, err := hello.Dialed(a, 1)
-			if sent := <-got; !bytes.Equal(sent, hello.preface(1)) {
+			if sent := <-got; !bytes.Equal(sent, hello.preface(1, hello.book.Ensemble())) {
 				t.Errorf("sent %q", sent)
 			}
 			if tt.want == "" {
@@ -161,7 +174,7 @@ func TestSilentConnectionsHoldUpNobody(t *testing.T) {
 		}
 		begin := time.Now()
 		go func() {
-			_, _ = NewHello(2, testPeers).Dialed(come.from("m2:1"), 1)
+			_, _ = NewHello(NewBook(2, testPeers)).Dialed(come.from("m2:1"), 1)
 		}()
 		if _, err := l.Accept(); err != nil {
 			t.Fatal(err)
@@ -202,11 +215,11 @@ func (a arrivals) from(addr memberAddr) net.Conn {
 // from a correct hello. Of each kind, the oldest silent connection makes room for the newest.
 func TestMembersHavePlacesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		peers := []Peer{{1, "m1:3888"}, {2, "10.0.0.2:3888"}, {3, "m3:3888"}}
+		peers := []Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "10.0.0.2:3888"}, {ID: 3, Addr: "m3:3888"}}
 		come := make(arrivals)
-		l := NewListener(come, NewHello(1, peers), nil)
+		l := NewListener(come, NewHello(NewBook(1, peers)), nil)
 		defer l.Close()
-		if _, err := NewHello(3, peers).Dialed(come.from("10.0.0.3:1"), 1); err != nil {
+		if _, err := NewHello(NewBook(3, peers)).Dialed(come.from("10.0.0.3:1"), 1); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Accept(); err != nil {
@@ -257,8 +270,8 @@ func TestFloodKeepsNoMemberOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peers := []Peer{{1, inner.Addr().String()}, {2, "127.0.0.1:1"}}
-	l := NewListener(inner, NewHello(1, peers), nil)
+	peers := []Peer{{ID: 1, Addr: inner.Addr().String()}, {ID: 2, Addr: "127.0.0.1:1"}}
+	l := NewListener(inner, NewHello(NewBook(1, peers)), nil)
 	defer l.Close()
 	for range 3000 {
 		silent, err := DialTCP(t.Context(), inner.Addr().String())
@@ -271,7 +284,7 @@ func TestFloodKeepsNoMemberOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if conn, err = NewHello(2, peers).Dialed(conn, 1); err != nil {
+	if conn, err = NewHello(NewBook(2, peers)).Dialed(conn, 1); err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
@@ -285,7 +298,7 @@ func TestListenerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, come := newTestListener(t, io.Discard)
 		silent, greeted := come.from("m2:1"), come.from("m2:2")
-		if _, err := NewHello(2, testPeers).Dialed(greeted, 1); err != nil {
+		if _, err := NewHello(NewBook(2, testPeers)).Dialed(greeted, 1); err != nil {
 			t.Fatal(err) // and nobody accepts it
 		}
 		l.Close()
@@ -305,7 +318,7 @@ func TestRefusalsAreLoggedSparingly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs bytes.Buffer
 		_, come := newTestListener(t, &logs)
-		stranger := NewHello(9, append([]Peer{{9, "m9:3888"}}, testPeers...))
+		stranger := NewHello(NewBook(9, append([]Peer{{ID: 9, Addr: "m9:3888"}}, testPeers...)))
 		for range 25 { // seconds
 			if _, err := stranger.Dialed(come.from("m9:1"), 1); !errors.Is(err, errRefused) {
 				t.Fatal(err)
@@ -325,13 +338,15 @@ func TestStreamTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peers := []Peer{{1, inner.Addr().String()}, {2, "m2:3888"}}
-	s := NewStream(NewListener(inner, NewHello(1, peers), nil), NewHello(1, peers), peers, DialTCP)
+	peers := []Peer{{ID: 1, Addr: inner.Addr().String()}, {ID: 2, Addr: "m2:3888"}}
+	hello := NewHello(NewBook(1, peers))
+	s := NewStream(NewListener(inner, hello, nil), hello, DialTCP)
 	defer s.Close()
 	if s.Addr().String() != peers[0].Addr {
 		t.Errorf("Addr = %v", s.Addr())
 	}
-	dialer := &Stream{hello: NewHello(2, peers), ids: s.ids, dial: DialTCP}
+	book := NewBook(2, peers)
+	dialer := NewStream(nil, NewHello(book), DialTCP)
 	conn, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -353,9 +368,10 @@ func TestStreamTCP(t *testing.T) {
 	if _, err := s.Dial("nowhere:1", time.Second); err == nil {
 		t.Error("dialed an address that is no member's")
 	}
-	dialer.hello = NewHello(2, peers[1:])
+	hello.book.SetEnsemble(testEnsemble)
+	book.SetEnsemble(EnsembleID{7})
 	if _, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Minute); !errors.Is(err, errRefused) {
-		t.Errorf("with another server list: %v", err)
+		t.Errorf("of another ensemble: %v", err)
 	}
 }
 
@@ -370,7 +386,7 @@ func guarded(t testing.TB, self uint32, secret string, unify bool) Hello {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewHello(self, testPeers).Guarded(g)
+	return NewHello(NewBook(self, testPeers)).Guarded(g)
 }
 
 // With a secret, the hello is inside TLS and names the member that was proved. Strangers learn nothing,
@@ -386,7 +402,7 @@ func TestGuardedListener(t *testing.T) {
 	}{
 		{"member", guarded(t, 2, secret, false), ""},
 		{"other secret", guarded(t, 2, other, false), "the proof is wrong"},
-		{"plain", NewHello(2, testPeers), "portUnification is not set"},
+		{"plain", NewHello(NewBook(2, testPeers)), "portUnification is not set"},
 		{"another member's name", lying, "member 2 has proved itself, but it says that it is member 3"},
 	}
 	for _, tt := range tests {
@@ -434,11 +450,11 @@ func TestUnifiedPorts(t *testing.T) {
 		logged         string
 	}{
 		{"both unify", guarded(t, 2, secret, true), guarded(t, 1, secret, true), true, true, ""},
-		{"to a plain one", guarded(t, 2, secret, true), NewHello(1, testPeers), false, true, "neither ensembleSecretFile nor sslQuorum"},
-		{"from a plain one", NewHello(2, testPeers), guarded(t, 1, secret, true), false, true, ""},
+		{"to a plain one", guarded(t, 2, secret, true), NewHello(NewBook(1, testPeers)), false, true, "neither ensembleSecretFile nor sslQuorum"},
+		{"from a plain one", NewHello(NewBook(2, testPeers)), guarded(t, 1, secret, true), false, true, ""},
 		{"to one that is done", guarded(t, 2, secret, true), guarded(t, 1, secret, false), true, true, ""},
 		{"from one that is done", guarded(t, 2, secret, false), guarded(t, 1, secret, true), true, true, ""},
-		{"done, to a plain one", guarded(t, 2, secret, false), NewHello(1, testPeers), false, false, "neither ensembleSecretFile nor sslQuorum"},
+		{"done, to a plain one", guarded(t, 2, secret, false), NewHello(NewBook(1, testPeers)), false, false, "neither ensembleSecretFile nor sslQuorum"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -475,8 +491,8 @@ func TestUnifiedPorts(t *testing.T) {
 
 // No preface may crash a listener, or admit a stranger.
 func FuzzHello(f *testing.F) {
-	hello := NewHello(1, testPeers)
-	right := NewHello(2, testPeers).preface(1)
+	hello := testHello(1)
+	right := testHello(2).preface(1, testEnsemble)
 	f.Add(right)
 	f.Add(right[:9])
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
@@ -486,7 +502,7 @@ func FuzzHello(f *testing.F) {
 		if read := len(sent) - r.Len(); read > helloSize {
 			t.Fatalf("read %d bytes", read)
 		}
-		if err == nil && (from != 2 && from != 3 || !bytes.Equal(sent[:helloSize], NewHello(from, testPeers).preface(1))) {
+		if err == nil && (from != 2 && from != 3 || !bytes.Equal(sent[:helloSize], testHello(from).preface(1, testEnsemble)) && !bytes.Equal(sent[:helloSize], testHello(from).preface(1, EnsembleID{}))) {
 			t.Fatalf("let in %d with %q", from, sent)
 		}
 		if ref, ok := errors.AsType[*refusal](err); ok && (ref.code == helloOK || ref.code >= helloCodes) {

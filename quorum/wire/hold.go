@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -17,15 +18,15 @@ func heartbeat(req *raft.AppendEntriesRequest) bool {
 }
 
 // awaitMember waits until a member answers a heartbeat of the leader of term, and reports whether
-// it did. It returns false when the term ends, this process ends, or leadership is being handed
-// over, because raft may then wait for its requests.
+// it did. It returns false when the term ends, this process ends, the member is no longer at this address by raft's
+// configuration, or leadership is being handed over, because raft may then wait for its requests.
 //
 // raft sleeps between two requests to a member that is out of reach, finally for 10.24 s, and
 // nothing wakes it. So a request that fails is held here until the member answers a heartbeat. Only
 // then does it fail, and raft sends a new one at once, with all entries that have come meanwhile.
-func (t *Transport) awaitMember(to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
+func (t *Transport) awaitMember(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
 	beat := &raft.AppendEntriesRequest{RPCHeader: header, Term: term}
-	for t.cfg.Leads(term) {
+	for t.cfg.Leads(term) && t.isAt(id, to) {
 		if t.cfg.Stalled() == nil && t.dialer.call(to, requestAppend, beat, 0, new(raft.AppendEntriesResponse)) == nil {
 			return true
 		}
@@ -36,4 +37,13 @@ func (t *Transport) awaitMember(to raft.ServerAddress, header raft.RPCHeader, te
 		}
 	}
 	return false
+}
+
+// isAt reports whether a member has this address in raft's latest configuration.
+func (t *Transport) isAt(id raft.ServerID, addr raft.ServerAddress) bool {
+	r := t.cfg.Raft()
+	if r == nil {
+		return true
+	}
+	return slices.ContainsFunc(r.GetConfiguration().Configuration().Servers, func(s raft.Server) bool { return s.ID == id && s.Address == addr })
 }

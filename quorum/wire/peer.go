@@ -17,10 +17,11 @@ import (
 // maxMember is the highest member id. ZooKeeper's ids fit in the top byte of a session id.
 const maxMember = 255
 
-// Peer is one voting member.
+// Peer is one member.
 type Peer struct {
-	ID   uint32 // 1 to 255
-	Addr string // host:port at which others reach its raft; no two peers share one
+	ID       uint32 // 1 to 255
+	Addr     string // host:port at which others reach its raft; no two peers share one
+	Observer bool   // it does not vote
 }
 
 // ServerID returns the member's id as raft writes it.
@@ -56,8 +57,11 @@ func CheckPeers(self uint32, peers []Peer) error {
 		}
 		addrs[norm] = p.ID
 	}
-	if !ids[self] {
+	switch {
+	case !ids[self]:
 		return fmt.Errorf("quorum: this member, %d, is not in the server list", self)
+	case len(Voters(peers)) == 0:
+		return errors.New("quorum: the server list has only observers: nobody could vote")
 	}
 	return nil
 }
@@ -92,7 +96,11 @@ func Sorted(peers []Peer) []Peer {
 func Canonical(peers []Peer) []string {
 	lines := make([]string, 0, len(peers))
 	for _, p := range Sorted(peers) {
-		lines = append(lines, fmt.Sprintf("server.%d=%s", p.ID, p.Addr))
+		line := fmt.Sprintf("server.%d=%s", p.ID, p.Addr)
+		if p.Observer {
+			line += ":observer"
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }
@@ -100,8 +108,13 @@ func Canonical(peers []Peer) []string {
 // ConfigHash returns the SHA-256 of the canonical server list. It is the same on every member,
 // whatever the order of its own list.
 func ConfigHash(peers []Peer) []byte {
-	sum := sha256.Sum256([]byte(strings.Join(Canonical(peers), "\n")))
-	return sum[:]
+	hash := HashOf(Canonical(peers))
+	return hash[:]
+}
+
+// HashOf returns the hash of a server list that is in its canonical form.
+func HashOf(canonical []string) EnsembleID {
+	return sha256.Sum256([]byte(strings.Join(canonical, "\n")))
 }
 
 // Configuration returns peers as raft's bootstrap entry holds them, byte for byte the same on every
@@ -109,7 +122,33 @@ func ConfigHash(peers []Peer) []byte {
 func Configuration(peers []Peer) raft.Configuration {
 	var c raft.Configuration
 	for _, p := range Sorted(peers) {
-		c.Servers = append(c.Servers, raft.Server{ID: p.ServerID(), Address: raft.ServerAddress(p.Addr)})
+		s := raft.Server{ID: p.ServerID(), Address: raft.ServerAddress(p.Addr)}
+		if p.Observer {
+			s.Suffrage = raft.Nonvoter
+		}
+		c.Servers = append(c.Servers, s)
 	}
 	return c
+}
+
+// Peers is the inverse of Configuration. Servers whose id is no member's are left out.
+func Peers(c raft.Configuration) []Peer {
+	peers := make([]Peer, 0, len(c.Servers))
+	for _, s := range c.Servers {
+		if id := MemberID(s.ID); id != 0 {
+			peers = append(peers, Peer{ID: id, Addr: string(s.Address), Observer: s.Suffrage != raft.Voter})
+		}
+	}
+	return Sorted(peers)
+}
+
+// Voters returns the ids of the peers that vote, in their order.
+func Voters(peers []Peer) []uint32 {
+	ids := make([]uint32, 0, len(peers))
+	for _, p := range peers {
+		if !p.Observer {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids
 }

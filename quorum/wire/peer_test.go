@@ -15,23 +15,23 @@ func TestCheckPeers(t *testing.T) {
 		peers []Peer
 		want  string // part of the error; "" for none
 	}{
-		{"three", []Peer{{1, "a:3888"}, {2, "b:3888"}, {3, "[2001:db8::1]:3888"}}, ""},
-		{"one host, three ports", []Peer{{1, "a:3888"}, {2, "a:3889"}, {3, "a:3890"}}, ""},
-		{"same address", []Peer{{1, "a:3888"}, {2, "a:3888"}}, "share the address"},
-		{"same address, other case", []Peer{{1, "host:3888"}, {2, "HOST:3888"}}, "share the address"},
-		{"same address, absolute name", []Peer{{1, "host:3888"}, {2, "host.:3888"}}, "share the address"},
-		{"same address, other spelling", []Peer{{1, "[::1]:3888"}, {2, "[0:0::1]:3888"}}, "share the address"},
-		{"same address, mapped", []Peer{{1, "10.0.0.1:3888"}, {2, "[::ffff:10.0.0.1]:3888"}}, "share the address"},
-		{"wildcard", []Peer{{1, "0.0.0.0:3888"}}, "wildcard"},
-		{"wildcard of IPv6", []Peer{{1, "[::]:3888"}}, "wildcard"},
-		{"no host", []Peer{{1, ":3888"}}, "no host"},
-		{"no port", []Peer{{1, "a"}}, "missing port"},
-		{"port 0", []Peer{{1, "a:0"}}, "port"},
-		{"port too large", []Peer{{1, "a:65536"}}, "port"},
-		{"id twice", []Peer{{1, "a:1"}, {1, "b:1"}}, "listed twice"},
-		{"id 0", []Peer{{1, "a:1"}, {0, "b:1"}}, "not between 1 and 255"},
-		{"id 256", []Peer{{1, "a:1"}, {256, "b:1"}}, "not between 1 and 255"},
-		{"not listed", []Peer{{2, "a:1"}}, "not in the server list"},
+		{"three", []Peer{{ID: 1, Addr: "a:3888"}, {ID: 2, Addr: "b:3888"}, {ID: 3, Addr: "[2001:db8::1]:3888"}}, ""},
+		{"one host, three ports", []Peer{{ID: 1, Addr: "a:3888"}, {ID: 2, Addr: "a:3889"}, {ID: 3, Addr: "a:3890"}}, ""},
+		{"same address", []Peer{{ID: 1, Addr: "a:3888"}, {ID: 2, Addr: "a:3888"}}, "share the address"},
+		{"same address, other case", []Peer{{ID: 1, Addr: "host:3888"}, {ID: 2, Addr: "HOST:3888"}}, "share the address"},
+		{"same address, absolute name", []Peer{{ID: 1, Addr: "host:3888"}, {ID: 2, Addr: "host.:3888"}}, "share the address"},
+		{"same address, other spelling", []Peer{{ID: 1, Addr: "[::1]:3888"}, {ID: 2, Addr: "[0:0::1]:3888"}}, "share the address"},
+		{"same address, mapped", []Peer{{ID: 1, Addr: "10.0.0.1:3888"}, {ID: 2, Addr: "[::ffff:10.0.0.1]:3888"}}, "share the address"},
+		{"wildcard", []Peer{{ID: 1, Addr: "0.0.0.0:3888"}}, "wildcard"},
+		{"wildcard of IPv6", []Peer{{ID: 1, Addr: "[::]:3888"}}, "wildcard"},
+		{"no host", []Peer{{ID: 1, Addr: ":3888"}}, "no host"},
+		{"no port", []Peer{{ID: 1, Addr: "a"}}, "missing port"},
+		{"port 0", []Peer{{ID: 1, Addr: "a:0"}}, "port"},
+		{"port too large", []Peer{{ID: 1, Addr: "a:65536"}}, "port"},
+		{"id twice", []Peer{{ID: 1, Addr: "a:1"}, {ID: 1, Addr: "b:1"}}, "listed twice"},
+		{"id 0", []Peer{{ID: 1, Addr: "a:1"}, {ID: 0, Addr: "b:1"}}, "not between 1 and 255"},
+		{"id 256", []Peer{{ID: 1, Addr: "a:1"}, {ID: 256, Addr: "b:1"}}, "not between 1 and 255"},
+		{"not listed", []Peer{{ID: 2, Addr: "a:1"}}, "not in the server list"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -45,8 +45,8 @@ func TestCheckPeers(t *testing.T) {
 
 // All members write the same bytes, whatever the order of their lists.
 func TestCanonical(t *testing.T) {
-	a := []Peer{{2, "b:2"}, {10, "c:3"}, {1, "a:1"}}
-	b := []Peer{{1, "a:1"}, {2, "b:2"}, {10, "c:3"}}
+	a := []Peer{{ID: 2, Addr: "b:2"}, {ID: 10, Addr: "c:3"}, {ID: 1, Addr: "a:1"}}
+	b := []Peer{{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:2"}, {ID: 10, Addr: "c:3"}}
 	if !bytes.Equal(ConfigHash(a), ConfigHash(b)) || len(ConfigHash(a)) != hashSize {
 		t.Error("the hash depends on the order")
 	}
@@ -56,7 +56,7 @@ func TestCanonical(t *testing.T) {
 	if want := []string{"server.1=a:1", "server.2=b:2", "server.10=c:3"}; !slices.Equal(Canonical(a), want) {
 		t.Errorf("canonical = %q", Canonical(a))
 	}
-	for _, other := range [][]Peer{{{1, "a:1"}, {2, "b:2"}}, {{1, "a:1"}, {2, "b:2"}, {10, "c:4"}}, {{1, "a:1"}, {2, "b:2"}, {11, "c:3"}}} {
+	for _, other := range [][]Peer{{{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:2"}}, {{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:2"}, {ID: 10, Addr: "c:4"}}, {{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:2"}, {ID: 11, Addr: "c:3"}}} {
 		if bytes.Equal(ConfigHash(a), ConfigHash(other)) {
 			t.Errorf("%v has the same hash", other)
 		}

@@ -329,11 +329,11 @@ func (t *Transport) answer(r *raft.Raft, peer uint32, command any) (any, error) 
 			return t.answerHeartbeat(r, req)
 		}
 	case *raft.RequestVoteRequest:
-		if !t.cfg.Votes() {
+		if !t.cfg.Votes(peer) {
 			return &raft.RequestVoteResponse{Term: r.CurrentTerm()}, nil
 		}
 	case *raft.RequestPreVoteRequest:
-		if !t.cfg.Votes() {
+		if !t.cfg.Votes(peer) {
 			return &raft.RequestPreVoteResponse{Term: r.CurrentTerm()}, nil
 		}
 	case *raft.TimeoutNowRequest:

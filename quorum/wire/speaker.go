@@ -23,18 +23,39 @@ var errNotLeader = errors.New("quorum: leadership is taken over from the leader 
 // checkSpeaker returns an error unless a request names the member peer as its sender. raft has always
 // sent its id and address with every request. Some requests have a second address, which raft reads only
 // if that one is empty.
+//
+// raft tells candidates apart by the address alone, and stores it with its vote. Addresses change and may
+// pass from one member to another, so checkSpeaker puts a name in place of the address that only this
+// member ever has.
 func (t *Transport) checkSpeaker(peer uint32, command any) error {
-	sender, ok := t.peers[peer]
-	if !ok {
+	if peer == 0 {
 		return fmt.Errorf("%w: the connection is not known to be a member's", errImpostor)
 	}
-	req, ok := command.(raft.WithRPCHeader)
-	if !ok {
+	header := senderOf(command)
+	if header == nil {
 		return fmt.Errorf("%w: a request of type %T names nobody", errImpostor, command)
 	}
-	header := req.GetRPCHeader()
-	if string(header.ID) != string(sender.ServerID()) || string(header.Addr) != sender.Addr {
+	id := Peer{ID: peer}.ServerID()
+	if string(header.ID) != string(id) || len(header.Addr) == 0 {
 		return fmt.Errorf("%w: the request says that it is from member %.20q at %.300q", errImpostor, header.ID, header.Addr)
+	}
+	header.Addr = []byte("member-" + id)
+	return nil
+}
+
+// senderOf returns the part of a request in which raft names its sender, or nil.
+func senderOf(command any) *raft.RPCHeader {
+	switch req := command.(type) {
+	case *raft.AppendEntriesRequest:
+		return &req.RPCHeader
+	case *raft.RequestVoteRequest:
+		return &req.RPCHeader
+	case *raft.RequestPreVoteRequest:
+		return &req.RPCHeader
+	case *raft.InstallSnapshotRequest:
+		return &req.RPCHeader
+	case *raft.TimeoutNowRequest:
+		return &req.RPCHeader
 	}
 	return nil
 }

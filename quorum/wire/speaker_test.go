@@ -20,12 +20,10 @@ func TestCheckSpeaker(t *testing.T) {
 		{},
 		{ID: own.ID},
 		{Addr: own.Addr},
-		{ID: own.ID, Addr: others.Addr},
 		{ID: others.ID, Addr: own.Addr},
 		others,
 		headerOf(1, "m1:1"), headerOf(9, "m9:1"),
 		{ID: []byte("02"), Addr: own.Addr},
-		{ID: own.ID, Addr: []byte("M2:1")},
 	}
 	kinds := map[string]func(h raft.RPCHeader) any{
 		"entries":   func(h raft.RPCHeader) any { return &raft.AppendEntriesRequest{RPCHeader: h} },
@@ -34,11 +32,17 @@ func TestCheckSpeaker(t *testing.T) {
 		"pre-vote":  func(h raft.RPCHeader) any { return &raft.RequestPreVoteRequest{RPCHeader: h} },
 		"hand-over": func(h raft.RPCHeader) any { return &raft.TimeoutNowRequest{RPCHeader: h} },
 	}
-	tr := New(Config{Peers: []Peer{{1, "m1:1"}, {2, "m2:1"}, {3, "m3:1"}}, Stream: newPipes(nil)})
+	tr := New(Config{Stream: newPipes(nil)})
 	defer tr.Close()
 	for name, request := range kinds {
 		if err := tr.checkSpeaker(2, request(own)); err != nil {
 			t.Errorf("%s of its own: %v", name, err)
+		}
+		for _, addr := range []raft.RPCHeader{own, others} { // raft must not see it
+			req := request(raft.RPCHeader{ID: own.ID, Addr: addr.Addr})
+			if err := tr.checkSpeaker(2, req); err != nil || string(senderOf(req).Addr) != "member-2" {
+				t.Errorf("%s of member 2 at %s: %v, raft sees %q", name, addr.Addr, err, senderOf(req).Addr)
+			}
 		}
 		for _, h := range halves {
 			if err := tr.checkSpeaker(2, request(h)); !errors.Is(err, errImpostor) {
@@ -64,7 +68,6 @@ func TestImpostorIsRefused(t *testing.T) {
 		var log bytes.Buffer
 		p := newPipes(nil)
 		tr := New(Config{
-			Peers:  []Peer{{1, "m1:1"}, {2, "m2:1"}, {3, "m3:1"}},
 			Stream: p, Election: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Raft: func() *raft.Raft { return new(raft.Raft) }, Joining: func() bool { return false },
 		})
@@ -141,7 +144,7 @@ func leaderless(t *testing.T) (*raft.Raft, *raft.InmemTransport) {
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour
 	store := raft.NewInmemStore()
 	snaps := raft.NewInmemSnapshotStore()
-	if err := raft.BootstrapCluster(cfg, store, store, snaps, transport, Configuration([]Peer{{1, "m1:1"}, {2, "m2:1"}, {3, "m3:1"}})); err != nil {
+	if err := raft.BootstrapCluster(cfg, store, store, snaps, transport, Configuration([]Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m2:1"}, {ID: 3, Addr: "m3:1"}})); err != nil {
 		t.Fatal(err)
 	}
 	r, err := raft.NewRaft(cfg, &raft.MockFSM{}, store, store, snaps, transport)

@@ -13,8 +13,6 @@ import (
 // the advertised address of this member, not the one that the listener is bound to.
 type Stream struct {
 	*Listener
-	addr  memberAddr
-	ids   map[raft.ServerAddress]uint32
 	hello Hello
 	dial  DialFunc
 }
@@ -28,25 +26,17 @@ func DialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// NewStream returns the stream layer of member hello.self over l, which it owns. peers must be the
-// list that hello was made from.
-func NewStream(l *Listener, hello Hello, peers []Peer, dial DialFunc) *Stream {
-	s := &Stream{Listener: l, ids: map[raft.ServerAddress]uint32{}, hello: hello, dial: dial}
-	for _, p := range peers {
-		s.ids[raft.ServerAddress(p.Addr)] = p.ID
-		if p.ID == hello.self {
-			s.addr = memberAddr(p.Addr)
-		}
-	}
-	return s
+// NewStream returns the stream layer of a member over l, which it owns.
+func NewStream(l *Listener, hello Hello, dial DialFunc) *Stream {
+	return &Stream{Listener: l, hello: hello, dial: dial}
 }
 
-// Addr returns the advertised address.
-func (s *Stream) Addr() net.Addr { return s.addr }
+// Addr returns the configured address of this member.
+func (s *Stream) Addr() net.Addr { return memberAddr(s.hello.book.Self().Addr) }
 
 // Dial connects to a member and says hello. It implements raft.StreamLayer.
 func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	to, ok := s.ids[address]
+	to, ok := s.hello.book.member(address)
 	if !ok {
 		return nil, fmt.Errorf("quorum: dial %q: no such member", address)
 	}

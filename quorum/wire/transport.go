@@ -38,7 +38,6 @@ var (
 // its member. Every field is required. The functions may be called by any goroutine, and must not
 // wait unless the field says so.
 type Config struct {
-	Peers    []Peer           // the server list
 	Stream   raft.StreamLayer // connections to other members: a *Stream
 	Election time.Duration    // raft's election timeout
 	Logger   *slog.Logger
@@ -53,7 +52,7 @@ type Config struct {
 	Refused   func(req *raft.InstallSnapshotRequest, why error) // called when a snapshot is refused
 	Installed func(term uint64)                                 // called when a snapshot whose last entry is of term has been installed
 
-	Votes    func() bool                       // reports whether this member may vote: not while joining, except for the other one of two
+	Votes    func(candidate uint32) bool       // reports whether this member may vote for another: not while joining, except for the other one of two
 	Joining  func() bool                       // reports whether this member is joining
 	MayStand func() error                      // returns nil if this member may be a candidate, or why not: it is joining, stalled or damaged
 	MayTake  func() error                      // returns nil if this member takes leadership that another one hands over, or why not
@@ -77,7 +76,6 @@ type Config struct {
 //     damaged.
 type Transport struct {
 	cfg    Config
-	peers  map[uint32]Peer
 	dialer *dialer
 	conns  *conns
 	rpcs   chan raft.RPC
@@ -97,12 +95,8 @@ type Transport struct {
 // New returns a Transport over cfg.Stream, which it owns. The caller must call Close, even if it
 // does not call Start.
 func New(cfg Config) *Transport {
-	peers := make(map[uint32]Peer, len(cfg.Peers))
-	for _, p := range cfg.Peers {
-		peers[p.ID] = p
-	}
 	return &Transport{
-		cfg: cfg, peers: peers, dialer: &dialer{stream: cfg.Stream, timeout: rpcTimeout(cfg.Election)}, conns: newConns(cfg.Logger),
+		cfg: cfg, dialer: &dialer{stream: cfg.Stream, timeout: rpcTimeout(cfg.Election)}, conns: newConns(cfg.Logger),
 		rpcs: make(chan raft.RPC), closed: make(chan struct{}),
 	}
 }
@@ -179,15 +173,15 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	case err == nil:
 		t.contacts.note(id, resp.LastLog)
 	case !heartbeat(req):
-		t.awaitMember(to, req.RPCHeader, req.Term)
+		t.awaitMember(id, to, req.RPCHeader, req.Term)
 	}
 	return err
 }
 
 // InstallSnapshot implements raft.Transport. It waits until the member can be reached, and sends
 // nothing before.
-func (t *Transport) InstallSnapshot(_ raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	if !t.awaitMember(to, req.RPCHeader, req.Term) {
+func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if !t.awaitMember(id, to, req.RPCHeader, req.Term) {
 		return errNotReached
 	}
 	return t.dialer.sendSnapshot(to, req, data, resp)

@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"rollcall/api"
+	"rollcall/roster"
+	"rollcall/view"
+)
+
+// membersTime is how long an administrator waits for a change of the list or for another leader: an election takes
+// a few ticks.
+const membersTime = killTime
+
+// membersEndpoints are the endpoints of the list of servers.
+var membersEndpoints = []endpoint{
+	{
+		method: "GET", path: "/v1/members", class: reads, answers: api.Members{}, fails: []int{http.StatusServiceUnavailable},
+		help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", ask: (*HTTP).v1Members,
+	},
+	{
+		method: "POST", path: "/v1/members", class: changes, action: "change members", target: membersTarget, answers: api.MembersChanged{}, takes: api.MembersChange{}, fails: membersFailures,
+		help: "adds, changes or removes servers, through the log", ask: (*HTTP).v1ChangeMembers,
+	},
+	{
+		method: "POST", path: "/v1/members/lead", class: changes, action: "hand over leadership", target: membersTarget, answers: api.MembersLed{}, takes: api.MembersLead{}, fails: append([]int{http.StatusNotFound}, membersFailures...),
+		help: "hands leadership over to a member, and answers when that one leads", ask: (*HTTP).v1Lead,
+	},
+}
+
+// membersFailures are the statuses with which a change of the list fails.
+var membersFailures = []int{http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+
+// MembersChange is a change of the list of servers that an administrator asks for.
+type MembersChange struct {
+	roster.Change
+	Version int64  // that the list must have; -1: any
+	Force   bool   // make it although too few servers are alive for a majority afterwards, or although one voter is left
+	By      string // who asks
+}
+
+// MembersChanged is what became of it.
+type MembersChanged struct {
+	Version int64
+	List    roster.List
+}
+
+func (h *HTTP) v1Members(q *query) (any, error) {
+	m, err := h.ops.Members(q.Context())
+	if err != nil {
+		return nil, err
+	}
+	return membersRow(m), nil
+}
+
+func membersRow(m view.Members) api.Members {
+	row := api.Members{
+		Ensemble: m.ID, Version: hexOf(m.Version), Leader: m.Leader, Settled: m.Settled(), Silent: silences(m.Silent),
+		Items: make([]api.Server, len(m.Servers)),
+	}
+	if m.Known {
+		row.Committed = &m.Committed
+	}
+	for i := range m.Servers {
+		row.Items[i] = serverRow(m.Servers[i], m.Known)
+	}
+	return row
+}
+
+func serverRow(s view.Server, known bool) api.Server {
+	row := api.Server{
+		Member: s.Member, Election: s.Election, Configured: s.Configured, Voter: s.Voter, Needed: s.Needed, State: s.State, Applied: s.Applied, Drained: s.Drained, Detail: s.Detail,
+	}
+	if s.Listed.ID != 0 {
+		row.Role = "participant"
+		if s.Listed.Observer {
+			row.Role = "observer"
+		}
+	}
+	if s.Listed.Host != "" { // a standalone server has no ports for members
+		row.Server, row.Quorum, row.Clients = s.Listed.String(), s.Listed.QuorumAddr(), s.Listed.ClientAddr()
+	}
+	if known && s.Answered {
+		row.Lag = &s.Lag
+	}
+	return row
+}
+
+func (h *HTTP) v1ChangeMembers(q *query) (any, error) {
+	var body api.MembersChange
+	q.body(&body)
+	c := MembersChange{
+		Change: roster.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1, Force: body.Force, By: q.who + " from " + q.RemoteAddr,
+	}
+	q.SetPathValue(membersPath, changeText(body))
+	switch {
+	case body.Joining == "" && body.Leaving == "" && body.Members == "":
+		q.wrong("nothing is to be changed: give joining, leaving or members")
+	case body.Members != "" && body.Joining+body.Leaving != "":
+		q.wrong("members has a whole list; give either that, or joining and leaving")
+	}
+	if body.Version != "" {
+		digits, hex := strings.CutPrefix(body.Version, "0x")
+		version, err := strconv.ParseUint(digits, 16, 63)
+		if err != nil || !hex {
+			q.wrong("version: %.40q; write it as /v1/members does, such as 0x100000000", body.Version)
+		}
+		c.Version = int64(version)
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), membersTime)
+	defer cancel()
+	done, err := h.ops.ChangeMembers(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return api.MembersChanged{Version: hexOf(done.Version), Servers: append([]string{}, done.List.Lines()...)}, nil
+}
+
+func (h *HTTP) v1Lead(q *query) (any, error) {
+	var body api.MembersLead
+	if q.body(&body); body.Member < 1 || body.Member > maxMember {
+		q.wrong("member: %d; allowed are the numbers from 1 to %d", body.Member, maxMember)
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	q.SetPathValue(membersPath, fmt.Sprintf("member %d", body.Member))
+	ctx, cancel := context.WithTimeout(q.Context(), membersTime)
+	defer cancel()
+	if err := h.ops.Lead(ctx, body.Member); err != nil {
+		return nil, err
+	}
+	return api.MembersLed{Leader: body.Member}, nil
+}
+
+// membersPath is the name under which a request keeps what it asks for, for the audit log.
+const membersPath = "members"
+
+func membersTarget(r *http.Request) string { return cmp.Or(r.PathValue(membersPath), "the members") }
+
+// changeText returns a change for the audit log.
+func changeText(c api.MembersChange) string {
+	var parts []string
+	for _, p := range []struct{ what, text string }{{"joining", c.Joining}, {"leaving", c.Leaving}, {"members", c.Members}, {"version", c.Version}} {
+		if p.text != "" {
+			parts = append(parts, p.what+"="+p.text)
+		}
+	}
+	if c.Force {
+		parts = append(parts, "forced")
+	}
+	return strings.Join(parts, " ")
+}

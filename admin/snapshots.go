@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"rollcall/backup"
+)
+
+// DefaultSnapshotInterval is the default of HTTPSettings.SnapshotInterval, as in ZooKeeper.
+const DefaultSnapshotInterval = 5 * time.Minute
+
+// lastZxid is the header in which ZooKeeper's command snapshot gives the last zxid of its answer.
+const lastZxid = "last_zxid"
+
+// snapshotCommand and restoreCommand are ZooKeeper's commands about whole states. ZooKeeper 3.9 has them.
+var (
+	snapshotCommand = endpoint{method: http.MethodGet, lasts: backupTime, serve: (*HTTP).snapshot}
+	restoreCommand  = endpoint{method: http.MethodPost, serve: (*HTTP).noRestore}
+)
+
+// snapshot sends a backup, as v1Backup does, and at most one in the interval. It says why there is none with the statuses of ZooKeeper's command.
+func (h *HTTP) snapshot(w http.ResponseWriter, r *http.Request) {
+	failed := h.snapshotFault(r)
+	if failed == nil {
+		select {
+		case h.snapshots <- struct{}{}:
+			if failed = h.sendCopy(w, r, backup.DefaultRate); failed == nil {
+				time.AfterFunc(h.cfg.SnapshotInterval, func() { <-h.snapshots })
+				return
+			}
+			<-h.snapshots
+		default:
+			w.Header().Set("Retry-After", strconv.Itoa(int(h.cfg.SnapshotInterval/time.Second)+1))
+			failed = &Failure{http.StatusTooManyRequests, fmt.Sprintf("this member sends one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save", h.cfg.SnapshotInterval)}
+		}
+	}
+	h.say(w, failed.Status, "snapshot", func(*pretty) string { return failed.Text })
+}
+
+// snapshotFault returns why a request for a snapshot is not answered, or nil.
+func (h *HTTP) snapshotFault(r *http.Request) *Failure {
+	switch streaming := r.URL.Query()["streaming"]; {
+	case h.cfg.NoSnapshots:
+		return &Failure{http.StatusServiceUnavailable, "admin.snapshot.enabled=false has switched this command off"}
+	case len(streaming) == 1 && streaming[0] == "false":
+		return &Failure{http.StatusBadRequest, "streaming=false would write a snapshot to this member's disk, which members do by themselves; leave it out"}
+	case len(streaming) > 1, len(streaming) == 1 && streaming[0] != "true":
+		return &Failure{http.StatusBadRequest, "allowed is streaming=true, once, or no such parameter"}
+	}
+	return nil
+}
+
+// noRestore refuses to replace the state of a member that serves: its clients would see zxids go back, and it would differ from the
+// other members.
+func (h *HTTP) noRestore(w http.ResponseWriter, _ *http.Request) {
+	h.say(w, http.StatusNotImplemented, "restore", func(*pretty) string {
+		return "a member that serves is not given another state; rollcall backup restore begins a new ensemble with a backup, and with --subtree writes nodes of it into this one; rollcall import reads ZooKeeper's snapshots"
+	})
+}

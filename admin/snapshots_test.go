@@ -1,0 +1,84 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// ZooKeeper's command snapshot sends a backup with the last zxid in a header, and says in ZooKeeper's way why there is none.
+func TestSnapshotCommand(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		visit  visit
+		off    bool
+		status int
+		want   string // in the state, or in the answer
+	}{
+		{"plain", visit{header: signedIn, path: "snapshot"}, false, 200, "the state"},
+		{"streaming", visit{header: signedIn, path: "snap?streaming=true"}, false, 200, "the state"},
+		{"to the disk", visit{header: signedIn, path: "snapshot?streaming=false"}, false, 400, "leave it out"},
+		{"another value", visit{header: signedIn, path: "snapshot?streaming=yes"}, false, 400, "allowed is streaming=true"},
+		{"twice", visit{header: signedIn, path: "snapshot?streaming=true&streaming=true"}, false, 400, "allowed is streaming=true"},
+		{"switched off", visit{header: signedIn, path: "snapshot"}, true, 503, "admin.snapshot.enabled=false"},
+		{"without credentials", visit{path: "snapshot"}, false, 401, "credentials"},
+		{"from elsewhere", visit{path: "snapshot", header: signedIn, from: "10.0.0.9:5"}, false, 403, "own machine"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h, _ := newTestHTTP(t, "leader")
+			h.cfg.NoSnapshots = tt.off
+			tt.visit.method, tt.visit.path = "GET", "/commands/"+tt.visit.path
+			w := tt.visit.to(h)
+			got := w.Body.String()
+			if w.Code == 200 {
+				_, state, err := stateOf(w.Body)
+				if got = state; err != nil || w.Header().Get("last_zxid") != "0x500000009" {
+					t.Errorf("%s: last_zxid %q, %v", tt.name, w.Header().Get("last_zxid"), err)
+				}
+			}
+			if w.Code != tt.status || !strings.Contains(got, tt.want) {
+				t.Errorf("%s: %d %s, want %d %s", tt.name, w.Code, got, tt.status, tt.want)
+			}
+		})
+	}
+}
+
+// A member sends one snapshot in the interval. One that it could not send does not count.
+func TestSnapshotsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newTestHTTP(t, "leader")
+		request := visit{method: "GET", path: "/commands/snapshot", header: signedIn}
+		opsOf(h).err = &Failure{http.StatusServiceUnavailable, "this member is joining"}
+		if w := request.to(h); w.Code != 503 || !strings.Contains(w.Body.String(), `"error" : "this member is joining"`) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		opsOf(h).err = nil
+		if w := request.to(h); w.Code != 200 {
+			t.Errorf("after one that failed: %d %s", w.Code, w.Body)
+		}
+		if w := request.to(h); w.Code != 429 || w.Header().Get("Retry-After") != "301" || !strings.Contains(w.Body.String(), "one snapshot in 5m0s") {
+			t.Errorf("a second one: %d %v %s", w.Code, w.Header(), w.Body)
+		}
+		time.Sleep(DefaultSnapshotInterval + time.Millisecond)
+		if w := request.to(h); w.Code != 200 {
+			t.Errorf("after the interval: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(DefaultSnapshotInterval + time.Millisecond) // its timer ends
+	})
+}
+
+// ZooKeeper's command restore changes nothing, and says what to do instead.
+func TestRestoreCommand(t *testing.T) {
+	h, _ := newTestHTTP(t, "leader")
+	for _, name := range []string{"restore", "rest"} {
+		w := (visit{method: "POST", path: "/commands/" + name, header: []string{"Authorization", "digest super:secret", "Content-Type", "application/octet-stream"}}).to(h)
+		if w.Code != http.StatusNotImplemented || !strings.Contains(w.Body.String(), "rollcall backup restore begins") || !strings.Contains(w.Body.String(), `"command" : "restore"`) {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+	if w := (visit{method: "GET", path: "/commands/restore"}).to(h); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d %s", w.Code, w.Body)
+	}
+}

@@ -1,0 +1,281 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/roster"
+)
+
+// These schedules change the list of members step by step, at the moments at which that is most dangerous.
+
+// changeable runs a test as ensemble does. Clients may change the list.
+func changeable(t *testing.T, run func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32)) {
+	t.Helper()
+	ensembleWith(t, cluster.Options{Reconfig: true}, run)
+}
+
+func leaves(id uint32) roster.Change { return roster.Change{Leaving: strconv.Itoa(int(id))} }
+
+func comes(e *cluster.Ensemble, id uint32) roster.Change {
+	return roster.Change{Joining: e.Line(id, false)}
+}
+
+// mustChange asks a member for a change of the list, which must be made.
+func mustChange(t *testing.T, e *cluster.Ensemble, via uint32, c roster.Change) {
+	t.Helper()
+	if _, err := e.Reconfigure(context.Background(), via, c); err != nil {
+		t.Fatalf("%+v: %v", c, err)
+	}
+}
+
+// votes reports whether a member's configuration has a voter.
+func votes(e *cluster.Ensemble, member, voter uint32) bool {
+	for _, p := range e.Member(member).Configuration() {
+		if p.ID == voter {
+			return !p.Observer
+		}
+	}
+	return false
+}
+
+// A member is removed while it leads. It hands over before it leaves, so the others lead on in the next term, and
+// their clients notice nothing.
+func TestLeaderIsRemoved(t *testing.T) {
+	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		e.Joined()
+		before := term(e, leader).Term
+		c := e.Connect(sessionTimeout, a, b)
+		if _, err := c.Create("/before", nil, jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		mustChange(t, e, leader, leaves(leader))
+		e.Follow()
+		next := e.Ready()
+		if next == leader {
+			t.Fatalf("member %d, which was removed, leads", leader)
+		}
+		if _, err := c.Create("/after", nil, jute.Persistent); err != nil || c.Disconnects() > 0 {
+			t.Errorf("a client of another member: %v, %d disconnects", err, c.Disconnects())
+		}
+		if got := term(e, next).Term; got != before+1 {
+			t.Errorf("term %d became %d, want the next one", before, got)
+		}
+		e.Silent(leader)
+	})
+}
+
+// A member that is cut off is removed, and raft tells it nothing of that. When it is back it neither votes nor makes
+// anybody else do so: no term begins because of it. It serves nobody, asks the others, and says that it was removed.
+func TestRemovedMemberDisturbsNobody(t *testing.T) {
+	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		e.Joined()
+		c := e.Connect(sessionTimeout, a, leader)
+		e.Isolate(b)
+		mustChange(t, e, leader, leaves(b))
+		e.Follow()
+		before, voted := term(e, leader).Term, e.Disk(a).Votes(b)
+		time.Sleep(10 * tick) // it tries to be elected meanwhile
+		e.Rejoin(b)
+		for i := range 20 {
+			time.Sleep(tick)
+			if _, err := c.Create(fmt.Sprint("/", i), nil, jute.Persistent); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := term(e, e.Leader()).Term; got != before || e.Leader() != leader || c.Disconnects() > 0 {
+			t.Errorf("member %d led in term %d, now member %d in term %d; a client saw %d disconnects", leader, before, e.Leader(), got, c.Disconnects())
+		}
+		if got := e.Disk(a).Votes(b); got != voted {
+			t.Errorf("member %d has voted for the removed one in term %d", a, got)
+		}
+		e.Silent(b)
+		e.Wait("the removed member to hear of it", 20*tick, func() bool { return e.Member(b).Health().Removed != 0 })
+	})
+}
+
+// A member is removed, and its id comes back: with an empty disk, and with the old one. It serves as before, and
+// gives out no session id again.
+func TestIDIsUsedAgain(t *testing.T) {
+	for _, disk := range []string{"empty", "old"} {
+		t.Run(disk, func(t *testing.T) {
+			changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+				e.Joined()
+				_, first := e.Open(b, sessionTimeout)
+				e.Equal()
+				mustChange(t, e, leader, leaves(b))
+				e.Follow()
+				e.Kill(b)
+				if disk == "empty" {
+					e.Wipe(b)
+				}
+				c := e.Connect(sessionTimeout, a)
+				if _, err := c.Create("/meanwhile", nil, jute.Persistent); err != nil {
+					t.Fatal(err)
+				}
+				e.Boot(b)
+				time.Sleep(3 * tick)
+				if e.Member(b).Role() != "" {
+					t.Errorf("member %d serves as %s before it was added again", b, e.Member(b).Role())
+				}
+				mustChange(t, e, leader, comes(e, b))
+				e.Follow()
+				e.Healed()
+				e.Joined()
+				_, second := e.Open(b, sessionTimeout)
+				if second.SessionID == first.SessionID {
+					t.Errorf("session id %v was given out twice", first.SessionID)
+				}
+				e.Equal()
+				if !has(e, b, "/meanwhile") {
+					t.Error("a node is missing on the member that came back")
+				}
+			})
+		})
+	}
+}
+
+// A member is removed and added again while its process runs and has writes under way. Nothing is lost.
+func TestRemovedAndAddedAgain(t *testing.T) {
+	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		e.Joined()
+		writers := startWriters(t, e, rand.New(rand.NewPCG(1, 8)), sessions, 60, sessionTimeout, 40*time.Millisecond)
+		for range 3 {
+			time.Sleep(tick / 4)
+			mustChange(t, e, leader, leaves(b))
+			mustChange(t, e, leader, comes(e, b))
+			e.Follow()
+			e.Healed()
+		}
+		e.Wait("the writers", writersLimit, func() bool { return finished(writers) })
+		for _, w := range writers {
+			w.check(t)
+		}
+		e.Equal()
+	})
+}
+
+// A leader is killed when the list has changed and its configuration has not followed yet. The next one goes on,
+// also with the change after it.
+func TestTwoChangesAndALeaderLost(t *testing.T) {
+	for _, kind := range []string{"add", "remove"} {
+		t.Run(kind, func(t *testing.T) {
+			changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+				e.Joined()
+				e.Add(4)
+				e.Boot(4)
+				time.Sleep(2 * tick) // it waits for its place in the list
+				first, second := comes(e, 4), leaves(b)
+				if kind == "remove" {
+					first, second = second, first
+				}
+				done := e.Insist(first, 20*tick, a)
+				for slices.Equal(e.Members(), []uint32{1, 2, 3}) {
+					time.Sleep(time.Millisecond)
+				}
+				e.Kill(leader)
+				again := e.Insist(second, 20*tick, a)
+				time.Sleep(2 * tick)
+				e.Boot(leader) // it may be one of two voters
+				if err := done.Wait(); err != nil {
+					t.Error(err)
+				}
+				if err := again.Wait(); err != nil {
+					t.Error(err)
+				}
+				e.Follow()
+				e.Healed()
+				if want := []uint32{leader, a, 4}; !sameMembers(e.Members(), want) {
+					t.Errorf("the members are %v, want %v", e.Members(), want)
+				}
+				e.Equal()
+				e.Silent(b)
+			})
+		})
+	}
+}
+
+func sameMembers(a, b []uint32) bool {
+	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
+	return slices.Equal(a, b)
+}
+
+// A member is removed that does not hear of it. Another one loses its disk. It does not join on the word of the
+// removed one, whose configuration is old, but on that of the member that is left.
+func TestJoinerAfterARemoval(t *testing.T) {
+	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		e.Joined()
+		e.Isolate(b)
+		mustChange(t, e, leader, leaves(b))
+		e.Follow()
+		e.Kill(a)
+		e.Wipe(a)
+		e.Network.Cut(leader, a)
+		e.Network.Heal(a, b)
+		e.Boot(a)
+		time.Sleep(10 * tick)
+		if role := e.Member(a).Role(); role != "" || !e.Member(a).Joining() && e.Disk(a).Snapshots() > 0 {
+			t.Errorf("member %d serves as %q on the word of a member that was removed", a, role)
+		}
+		e.Network.Heal(leader, a)
+		e.Healed()
+		e.Joined()
+		e.Equal()
+		e.Rejoin(b)
+		time.Sleep(5 * tick)
+		e.Ready()
+		e.Silent(b)
+	})
+}
+
+// A leader that has removed a member in its own configuration, but not in that of the others, is cut off on the
+// ports of the log. The others elect one of them with the vote of that member. The old leader answers no sync from
+// then on, although the only other voter of its configuration still answers it.
+func TestProofUnderAnUncommittedChange(t *testing.T) {
+	shown := 0
+	for wait := range 12 {
+		ensembleWith(t, cluster.Options{Write: 5 * time.Millisecond, Reconfig: true}, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+			e.Joined()
+			old := e.Connect(sessionTimeout, leader)
+			done := e.Insist(leaves(b), 20*tick, leader)
+			for len(e.Members()) == 3 {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(time.Duration(wait) * time.Millisecond)
+			e.BlockLog(leader, a)
+			e.BlockLog(leader, b)
+			time.Sleep(20 * time.Millisecond) // for their disks
+			if votes(e, leader, b) || !votes(e, a, b) || !votes(e, b, b) {
+				return // the change has not begun, or has reached one of the others
+			}
+			shown++
+			c := e.Connect(sessionTimeout, a, b)
+			if _, err := c.Create("/new", nil, jute.Persistent); err != nil {
+				t.Fatal(err)
+			}
+			answer := old.Go(jute.OpSync, &jute.SyncRequest{Path: []byte("/")})
+			read := old.Go(jute.OpExists, &jute.ExistsRequest{Path: []byte("/new")})
+			_, synced := answer.Wait()
+			if _, err := read.Wait(); synced == nil && errors.Is(err, jute.NoNode) {
+				t.Error("a sync was answered by a leader that the others have replaced")
+			}
+			e.UnblockLog(leader, a)
+			e.UnblockLog(leader, b)
+			_ = done.Wait()
+			e.Follow()
+			e.Healed()
+			e.Equal()
+		})
+	}
+	if shown == 0 {
+		t.Error("the change was always committed, or not begun: this shows nothing")
+	}
+}

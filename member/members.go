@@ -1,0 +1,198 @@
+package member
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/admin"
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/roster"
+	"rollcall/view"
+	"rollcall/znode"
+)
+
+// ensemble returns the list of servers and raft's configuration, as this member has them.
+func (m *Member) ensemble() view.Ensemble {
+	e := view.Ensemble{List: m.servers()}
+	for _, s := range m.node.Configuration() {
+		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Election: s.Addr, Voter: !s.Observer})
+	}
+	switch r := m.roster.Load(); {
+	case r != nil:
+		e.ID, e.Version = hex.EncodeToString(r.Ensemble[:]), r.Version
+	case len(e.List) == 0:
+		e.List = roster.List{standalone(m.self())}
+	}
+	return e
+}
+
+// standalone returns the line of a standalone server, which has no addresses for members.
+func standalone(s Server) roster.Server {
+	line := roster.Server{ID: s.ID}
+	line.Host, line.QuorumPort = split(s.Grpc)
+	_, line.ElectionPort = split(s.Raft)
+	return line
+}
+
+// split returns the host and the port of host:port, or nothing.
+func split(addr string) (host string, port int) {
+	host, text, _ := net.SplitHostPort(addr)
+	port, _ = strconv.Atoi(text)
+	return host, port
+}
+
+// ChangeMembers implements admin.Operations.
+func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (admin.MembersChanged, error) {
+	if len(c.By) > znode.MaxBy {
+		c.By = c.By[:znode.MaxBy]
+	}
+	if !c.Force { // a survivor that is alone proves nothing, and must be able to leave the others out
+		if err := o.m.follower.AwaitSync(ctx); err != nil {
+			return admin.MembersChanged{}, noLeader(err)
+		}
+	}
+	if err := o.checkChange(ctx, c); err != nil {
+		return admin.MembersChanged{}, err
+	}
+	reply, doubtful, err := o.m.follower.Reconfigure(ctx, &proto.ReconfigureRequest{
+		Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.By,
+	})
+	if err := changeFailure(reply, doubtful, err); err != nil {
+		return admin.MembersChanged{}, err
+	}
+	list, err := roster.ParseList(reply.GetText())
+	if err != nil {
+		return admin.MembersChanged{}, &admin.Failure{Status: http.StatusGatewayTimeout, Text: "the list was changed, but the leader's answer cannot be read: " + err.Error() + "; ask for the list"}
+	}
+	return admin.MembersChanged{Version: reply.GetVersion(), List: list}, nil
+}
+
+// checkChange returns why a change is refused before the leader is asked: what it says is wrong, or the list would
+// have no majority that is alive.
+func (o operations) checkChange(ctx context.Context, c admin.MembersChange) error {
+	members, err := o.Members(ctx)
+	if err != nil {
+		return err
+	}
+	next, err := members.List.Apply(c.Change)
+	switch {
+	case err != nil:
+		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
+	case c.Force:
+		return nil
+	}
+	if err := members.Outage(next); err != nil {
+		return &admin.Failure{Status: http.StatusConflict, Text: err.Error() + "; start these members, or remove them instead; force makes the change all the same"}
+	}
+	return nil
+}
+
+// changeFailure returns the error of a change as an operator sees it.
+func changeFailure(reply *proto.ReconfigureReply, doubtful bool, err error) error {
+	code := jute.Code(reply.GetCode())
+	switch {
+	case err == nil && code == jute.OK:
+		return nil
+	case status.Code(err) == codes.Unimplemented:
+		return &admin.Failure{Status: http.StatusNotImplemented, Text: "the list of servers cannot be changed: a member runs an older version; upgrade it first"}
+	case status.Code(err) == codes.InvalidArgument:
+		return &admin.Failure{Status: http.StatusBadRequest, Text: status.Convert(err).Message()}
+	case doubtful:
+		return &admin.Failure{Status: http.StatusGatewayTimeout, Text: "the leader was lost meanwhile, so the change may have been made or not; ask for the list, and try again"}
+	case err != nil:
+		return noLeader(err)
+	case code == jute.BadArguments:
+		return &admin.Failure{Status: http.StatusBadRequest, Text: reply.GetText()}
+	case code == jute.BadVersion:
+		return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("the list was changed meanwhile: its version is 0x%x now; look at it, and try again", uint64(reply.GetVersion()))}
+	}
+	return &admin.Failure{Status: http.StatusConflict, Text: reply.GetText()}
+}
+
+func noLeader(err error) error {
+	return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("%v: %v; nothing was done: try again when /v1/status shows a leader", ErrNoLeader, err)}
+}
+
+// leadPause is the time between two looks at who leads.
+const leadPause = 100 * time.Millisecond
+
+// Lead implements admin.Operations. It asks the leader to hand over, again after an error, until that member leads.
+func (o operations) Lead(ctx context.Context, to uint32) error {
+	if err := o.checkLead(ctx, to); err != nil {
+		return err
+	}
+	var last error
+	for {
+		leader := o.m.node.LeaderID()
+		if leader == to {
+			return nil
+		}
+		if leader != 0 {
+			if err := o.handOver(ctx, leader, to); err != nil && ctx.Err() == nil {
+				last = err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return leadFailure(to, leader, last)
+		case <-time.After(leadPause):
+		}
+	}
+}
+
+func (o operations) handOver(ctx context.Context, leader, to uint32) error {
+	c, err := o.m.leader(ctx, leader)
+	if err == nil {
+		_, err = c.HandOver(ctx, &proto.HandOverRequest{To: to})
+	}
+	return err
+}
+
+// checkLead returns why a member cannot lead.
+func (o operations) checkLead(ctx context.Context, to uint32) error {
+	members, err := o.Members(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range members.Servers {
+		switch {
+		case s.Member != to:
+			continue
+		case s.Listed.Observer:
+			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d is an observer, which has no vote and cannot lead; promote it first", to)}
+		case !s.Voter:
+			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d does not vote yet (%s); wait until it does", to, s.State)}
+		case !s.Answered:
+			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d does not answer: %s; start it first", to, s.Detail)}
+		case s.Drained:
+			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d is drained, and takes no leadership until its next start", to)}
+		}
+		return nil
+	}
+	return &admin.Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", to)}
+}
+
+func leadFailure(to, leader uint32, last error) error {
+	text := fmt.Sprintf("member %d has not taken leadership in time; member %d leads", to, leader)
+	if leader == 0 {
+		text = fmt.Sprintf("member %d has not taken leadership in time; no leader is known", to)
+	}
+	switch {
+	case status.Code(last) == codes.Unimplemented:
+		return &admin.Failure{Status: http.StatusNotImplemented, Text: fmt.Sprintf("member %d leads and runs an older version, which does not hand over on request; drain it, or upgrade it first", leader)}
+	case last != nil && !errors.Is(last, context.DeadlineExceeded):
+		text += ": " + strings.TrimPrefix(status.Convert(last).Message(), "quorum: ")
+	}
+	return &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; try again"}
+}

@@ -1,0 +1,285 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/api"
+	"rollcall/integration/cluster"
+	"rollcall/roster"
+	"rollcall/view"
+)
+
+// failed checks that an error is a failure with a status and a text, and returns it.
+func failed(t *testing.T, err error, status int, want string) {
+	t.Helper()
+	f, ok := errors.AsType[*admin.Failure](err)
+	if !ok || f.Status != status || !strings.Contains(f.Text, want) {
+		t.Errorf("%v, want status %d and %q", err, status, want)
+	}
+}
+
+// Any member lists the servers, and names those that do not answer. A change that would leave too few of them alive
+// is refused before the leader is asked.
+func TestMembersFromAnyMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		down, asked := e.Followers()[0], e.Followers()[1]
+		e.Kill(down)
+		ops := e.Member(asked).Operations()
+		e.Wait("the member to be silent", time.Minute, func() bool {
+			m, err := ops.Members(t.Context())
+			return err == nil && m.Servers[down-1].State == api.Silent
+		})
+		m, err := ops.Members(t.Context())
+		if err != nil || len(m.Servers) != 3 || m.Leader != leader || !m.Known || !m.Settled() {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		for _, s := range m.Servers {
+			want := map[uint32]string{leader: api.Leading, asked: api.Following, down: api.Silent}[s.Member]
+			if s.State != want || !s.Voter || s.Listed.ID != s.Member || s.Listed.QuorumAddr() == "" || (s.Detail != "") != (s.Member == down) {
+				t.Errorf("%+v, want %s", s, want)
+			}
+		}
+		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Leaving: fmt.Sprint(asked)}, Version: -1})
+		failed(t, err, http.StatusConflict, "too few voters would be alive")
+		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Joining: "server.9=x:1"}, Version: -1})
+		failed(t, err, http.StatusBadRequest, "server.9: allowed is host:quorumPort:electionPort")
+	})
+}
+
+// A change that an operator asks any member for goes through the leader's log: all members have the new list. A
+// change of a version that is over is refused.
+func TestOperatorsChangeTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		asked, other := e.Followers()[0], e.Followers()[1]
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for _, at := range []uint32{leader, asked} {
+			ops := e.Member(at).Operations()
+			before, err := ops.Members(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line, _ := before.List.Find(other)
+			line.Observer = !line.Observer
+			change := admin.MembersChange{Change: roster.Change{Joining: line.String()}, Version: before.Version, By: "alice"}
+			after, err := ops.ChangeMembers(ctx, change)
+			if got, _ := after.List.Find(other); err != nil || got != line || after.Version <= before.Version || len(after.List) != 3 {
+				t.Fatalf("member %d was asked for %q: %+v, %v", at, change.Joining, after, err)
+			}
+			e.Wait("the new list at all members", time.Minute, func() bool {
+				for _, id := range e.IDs() {
+					m, err := e.Member(id).Operations().Members(ctx)
+					if err != nil || m.Version != after.Version || m.List.Text() != after.List.Text() {
+						return false
+					}
+				}
+				return true
+			})
+			_, err = ops.ChangeMembers(ctx, change)
+			failed(t, err, http.StatusConflict, fmt.Sprintf("its version is 0x%x now", after.Version))
+		}
+	})
+}
+
+// One of two members is replaced. The new one cannot vote yet, but it must answer the leader before it may be
+// put into the list. raft's configuration follows the list, and the leader serves with the new member alone.
+func TestReplaceOneOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 2, cluster.Options{})
+		leader := e.Ready()
+		old := e.Followers()[0]
+		e.Add(3)
+		ops := e.Member(leader).Operations()
+		change := func() (admin.MembersChanged, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			return ops.ChangeMembers(ctx, admin.MembersChange{
+				Change: roster.Change{Joining: e.Line(3, false), Leaving: fmt.Sprint(old)}, Version: -1, Force: true,
+			})
+		}
+		_, err := change()
+		failed(t, err, http.StatusConflict, "does not reach [3]")
+		e.Boot(3)
+		e.Wait("the leader to reach the new member", time.Minute, func() bool {
+			_, err = change()
+			return err == nil
+		})
+		e.Wait("raft's configuration to follow", time.Minute, func() bool {
+			m, err := ops.Members(t.Context())
+			return err == nil && m.Settled() && len(m.Servers) == 2 && m.Servers[1].Member == 3 && m.Servers[1].Voter
+		})
+		e.Kill(old)
+		if got := e.Ready(); got != leader {
+			t.Errorf("member %d leads, want %d", got, leader)
+		}
+	})
+}
+
+// An observer serves clients as long as most voters answer the leader, and no longer. It may then vote, and the
+// leader may leave: another member leads, and the one that has left serves nobody.
+func TestObserverServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		e.Add(4)
+		e.Boot(4)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		change := func(c roster.Change) {
+			t.Helper()
+			e.Wait("enough members to be seen alive for the change", time.Minute, func() bool {
+				_, err := e.Member(leader).Operations().ChangeMembers(ctx, admin.MembersChange{Change: c, Version: -1})
+				return err == nil
+			})
+			e.Wait("raft's configuration to follow", time.Minute, func() bool {
+				m, err := e.Member(4).Operations().Members(ctx)
+				return err == nil && m.Settled()
+			})
+		}
+		serves := func() bool {
+			c, err := e.Dial(4)
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(5 * time.Second)) // fails only on a closed connection
+			resp, err := c.Open(10 * time.Second)
+			return err == nil && resp.SessionID != 0
+		}
+		change(roster.Change{Joining: e.Line(4, true)})
+		e.Wait("the observer to serve", time.Minute, serves)
+
+		voters := slices.DeleteFunc(e.Followers(), func(id uint32) bool { return id == 4 })
+		for _, id := range voters {
+			e.Kill(id)
+		}
+		time.Sleep(time.Minute)
+		if serves() {
+			t.Error("an observer serves, though the leader alone answers of three voters")
+		}
+		for _, id := range voters {
+			e.Boot(id)
+		}
+		e.Wait("the observer to serve", time.Minute, serves)
+
+		leader = e.Ready()
+		change(roster.Change{Joining: e.Line(4, false)})
+		change(roster.Change{Leaving: fmt.Sprint(leader)})
+		if next := e.Ready(); next == leader {
+			t.Errorf("member %d leads, and it has left", next)
+		}
+		e.Silent(leader)
+	})
+}
+
+// Any member is asked to let another one lead.
+func TestLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		next, asked := e.Followers()[0], e.Followers()[1]
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for _, at := range []uint32{asked, leader, next} {
+			to := next
+			if at == leader {
+				to = asked
+			}
+			if err := e.Member(at).Operations().Lead(ctx, to); err != nil {
+				t.Errorf("member %d is asked to let member %d lead: %v", at, to, err)
+			}
+			if got := e.Ready(); got != to {
+				t.Errorf("member %d leads, want %d", got, to)
+			}
+		}
+		ops := e.Member(asked).Operations()
+		failed(t, ops.Lead(ctx, 9), http.StatusNotFound, "the ensemble has no member 9")
+		e.Kill(leader)
+		e.Wait("the member to be silent", time.Minute, func() bool {
+			m, err := ops.Members(t.Context())
+			return err == nil && m.Servers[leader-1].State == api.Silent
+		})
+		failed(t, ops.Lead(ctx, leader), http.StatusConflict, "does not answer: ")
+	})
+}
+
+// Servers are added, promoted, demoted and removed while clients are served, and any member shows where each of them is.
+// An observer serves, and counts as one everywhere.
+func TestMembersAreChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		e.Ready()
+		e.Joined()
+		ops := e.Member(e.Followers()[0]).Operations()
+		change := func(c roster.Change) {
+			t.Helper()
+			e.Wait("the change to be made", time.Minute, func() bool {
+				_, err := ops.ChangeMembers(t.Context(), admin.MembersChange{Change: c, Version: -1, By: "boss"})
+				if err != nil {
+					t.Logf("%+v: %v", c, err)
+				}
+				return err == nil
+			})
+		}
+		shows := func(id uint32, state string, voter bool) {
+			t.Helper()
+			var last view.Members
+			e.Wait(fmt.Sprintf("member %d to be shown as %s", id, state), time.Minute, func() bool {
+				m, err := ops.Members(t.Context())
+				if last = m; err != nil || !m.Settled() {
+					return false
+				}
+				for _, s := range m.Servers {
+					if s.Member == id {
+						return s.State == state && s.Voter == voter && s.Answered
+					}
+				}
+				return state == "gone"
+			})
+			if len(last.ID) != 64 || last.Version <= 0 {
+				t.Errorf("ensemble %q, version %x", last.ID, last.Version)
+			}
+		}
+		e.Add(4)
+		e.Boot(4)
+		change(roster.Change{Joining: e.Line(4, true)})
+		shows(4, api.Observing, false)
+		if role := e.Member(4).Role(); role != "observer" {
+			t.Errorf("the observer's role is %q", role)
+		}
+		leader := e.Leader()
+		e.Wait("the leader to count the observer", time.Minute, func() bool { return e.Member(leader).Shown().SyncedObservers == 1 })
+		if shown := e.Member(4).Shown(); shown.Voters != 3 || shown.Role != "observer" {
+			t.Errorf("the observer shows %d voters and its role %q", shown.Voters, shown.Role)
+		}
+		if s := e.Connect(20*time.Second, 4); s == nil {
+			t.Error("the observer takes no client")
+		}
+		failed(t, ops.Lead(t.Context(), 4), http.StatusConflict, "member 4 is an observer")
+
+		change(roster.Change{Joining: e.Line(4, false)})
+		shows(4, api.Following, true)
+		change(roster.Change{Leaving: fmt.Sprint(e.Followers()[1])})
+		change(roster.Change{Joining: e.Line(4, true)})
+		shows(4, api.Observing, false)
+		change(roster.Change{Leaving: "4"})
+		shows(4, "gone", false)
+		e.Wait("the removed member to serve no more", time.Minute, func() bool {
+			text, serves := e.Member(4).Health().Text()
+			return !serves && strings.Contains(text, "this member was removed from the ensemble (the list of version 0x")
+		})
+	})
+}

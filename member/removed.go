@@ -1,0 +1,112 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"rollcall/proto"
+	"rollcall/quorum/wire"
+)
+
+// lastAnswers is how long a member that has been removed goes on serving. A client that asked for the removal may
+// be connected to it, and its answer waits for at most a second (server.reconfigWait).
+const lastAnswers = 1500 * time.Millisecond
+
+// askRemoved is how often a member that knows no leader asks the others whether it was removed: nobody sends anything
+// to a member that is not in the list.
+const askRemoved = 5 * time.Second
+
+// askWhetherRemoved asks all other members, each for a tick at most.
+func (m *Member) askWhetherRemoved(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Tick)
+	defer cancel()
+	var asking sync.WaitGroup
+	for _, p := range m.ports.book.Once() {
+		if p.ID != m.cfg.ID {
+			asking.Go(func() {
+				if reply, err := m.askHello(ctx, p); err == nil {
+					m.tell(reply)
+				}
+			})
+		}
+	}
+	asking.Wait()
+}
+
+// tell records what another member says of the ensemble: that its list is newer and does not have this member, which
+// its raft does not have either. A member that is not in the list may still be a voter, until another one can take
+// its place.
+func (m *Member) tell(reply *proto.HelloReply) {
+	version, servers := m.newest()
+	if version == 0 || reply.GetRoster().GetVersion() != version || slices.ContainsFunc(servers, m.isSelf) {
+		return
+	}
+	if !slices.ContainsFunc(reply.GetConfiguration().GetServers(), func(s *proto.ConfiguredServer) bool { return s.GetMember() == m.cfg.ID }) {
+		m.told.Store(version)
+	}
+}
+
+func (m *Member) isSelf(s Server) bool { return s.ID == m.cfg.ID }
+
+// removed returns the version of the newest list if neither that nor raft's configuration has this member, or else 0.
+// While this member knows no leader, the configuration of one that does counts.
+func (m *Member) removed() int64 {
+	version, servers := m.newest()
+	switch {
+	case version == 0 || slices.ContainsFunc(servers, m.isSelf) || !m.node.HasData(): // without data it waits to be added
+		return 0
+	case (m.told.Load() != version || m.node.LeaderID() != 0) && slices.ContainsFunc(m.node.Configuration(), func(p wire.Peer) bool { return p.ID == m.cfg.ID }):
+		return 0
+	}
+	return version
+}
+
+// askLoop asks the others while this member knows no leader.
+func (m *Member) askLoop(ctx context.Context) error {
+	if m.alone() {
+		return nil
+	}
+	ticker := time.NewTicker(askRemoved)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if m.node.LeaderID() == 0 {
+			m.askWhetherRemoved(ctx)
+		}
+	}
+}
+
+// removedLoop closes the clients' connections of a member that has been removed, so that they go to the others
+// while their sessions have most of their timeouts left. Its leases would end by themselves, but much later.
+func (m *Member) removedLoop(ctx context.Context) error {
+	ticker := time.NewTicker(m.cfg.Tick / 4)
+	defer ticker.Stop()
+	for since := (time.Time{}); ; {
+		switch version := m.removed(); {
+		case version != 0 && since.IsZero():
+			since = time.Now()
+			m.log.Warn("this member was removed from the ensemble and serves no clients; stop it, or add it again", "version", fmt.Sprintf("0x%x", uint64(version)))
+		case version != 0 && time.Since(since) >= lastAnswers:
+			m.server.Suspend() // again and again: the end of a dispute undoes it
+		case version == 0 && !since.IsZero():
+			since = time.Time{}
+			m.log.Info("this member was added to the ensemble again")
+			if m.disputed() == "" {
+				m.server.Resume()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.looked:
+		case <-ticker.C:
+		}
+	}
+}

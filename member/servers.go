@@ -1,0 +1,255 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/proto"
+	"rollcall/quorum/wire"
+	"rollcall/roster"
+	"rollcall/znode"
+)
+
+// directory is the server list that others have told of, or that an earlier process of this member knew: the state
+// has none while this member starts, and an old one while it is behind. It is safe for concurrent use.
+type directory struct {
+	mu     sync.Mutex
+	others []Server // of the newest version
+	heard  int64    // that version
+
+	spreading sync.Mutex // one spread at a time
+	spread    []Server   // what the last one told; spreading guards it
+}
+
+// learn takes a list that another member has, unless it is older than what is known. It reports whether it did.
+func (d *directory) learn(version int64, servers roster.List) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if version <= d.heard {
+		return false
+	}
+	d.others, d.heard = serversOf(servers), version
+	return true
+}
+
+// newest returns the newest list that others have told of, and its version.
+func (d *directory) newest() (version int64, servers []Server) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.heard, d.others
+}
+
+// newest returns the newest list that this member knows, and its version: that of the state, or one that others have
+// told of, or that an earlier process knew. The version is 0 if it knows none. The list must not be changed.
+func (m *Member) newest() (version int64, servers []Server) {
+	version, servers = m.known.newest()
+	if r := m.roster.Load(); r != nil && r.Version >= version {
+		return r.Version, serversOf(r.Servers)
+	}
+	return version, servers
+}
+
+// reach returns where a member is reached: by the newest list, or by the configuration.
+func (m *Member) reach(id uint32) (Server, bool) {
+	_, newest := m.newest()
+	for _, servers := range [][]Server{newest, m.cfg.Servers} {
+		if i := slices.IndexFunc(servers, func(s Server) bool { return s.ID == id }); i >= 0 {
+			return servers[i], true
+		}
+	}
+	return Server{}, false
+}
+
+func serversOf(servers roster.List) []Server {
+	all := make([]Server, 0, len(servers))
+	for _, s := range servers {
+		all = append(all, serverOf(s))
+	}
+	return all
+}
+
+func serverOf(s roster.Server) Server {
+	return Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr(), Observer: s.Observer}
+}
+
+// alone reports whether this member is a standalone server, which no other ever joins.
+func (m *Member) alone() bool { return m.cfg.EnsembleText == nil && len(m.cfg.Servers) == 1 }
+
+// self returns this member as it is configured: it listens there, wherever the others look for it.
+func (m *Member) self() Server {
+	i := slices.IndexFunc(m.cfg.Servers, func(s Server) bool { return s.ID == m.cfg.ID })
+	return m.cfg.Servers[i] // New has checked it
+}
+
+// wanted implements quorum.Config.Wanted.
+func (m *Member) wanted() ([]wire.Peer, bool) {
+	r := m.roster.Load()
+	if r == nil {
+		return nil, false
+	}
+	return raftPeers(serversOf(r.Servers)), true
+}
+
+// learn takes the server list that another member of this ensemble has sent, if it is newer.
+func (m *Member) learn(reply *proto.HelloReply) {
+	list, own := reply.GetRoster(), m.ports.book.Ensemble()
+	if list == nil || own != (wire.EnsembleID{}) && string(list.GetEnsemble()) != string(own[:]) {
+		return
+	}
+	if err := m.learnList(list); err != nil {
+		m.log.Warn("another member's server list cannot be read", "peer", reply.GetMember(), "err", err)
+	}
+}
+
+// learnList takes a server list if it is newer than what is known.
+func (m *Member) learnList(list *proto.Roster) error {
+	servers, err := roster.ParseLines(list.GetServers())
+	if err != nil {
+		return err
+	}
+	if version, _ := m.newest(); list.GetVersion() > version && m.known.learn(list.GetVersion(), servers) {
+		m.spread()
+	}
+	return nil
+}
+
+// recall takes the server list that an earlier process of this member has stored.
+func (m *Member) recall() error {
+	var list proto.Roster
+	stored := m.node.List()
+	if len(stored) == 0 {
+		return nil
+	}
+	err := protobuf.Unmarshal(stored, &list)
+	if err == nil {
+		err = m.learnList(&list)
+	}
+	if err != nil {
+		return fmt.Errorf("member: the stored server list: %w", err)
+	}
+	return nil
+}
+
+// spread tells the packages below which servers the newest list has. The connection to a server that has come, or is
+// elsewhere now, is closed: the process that had its id before may still run and answer. The connection to one that
+// has gone is kept, because that one may vote until raft's configuration follows.
+func (m *Member) spread() {
+	m.known.spreading.Lock()
+	defer m.known.spreading.Unlock()
+	last := m.known.spread
+	if last == nil {
+		last = m.cfg.Servers
+	}
+	_, m.known.spread = m.newest()
+	m.ports.book.List(raftPeers(m.known.spread))
+	for _, s := range m.known.spread {
+		same := func(o Server) bool { return o.ID == s.ID && o.Grpc == s.Grpc }
+		if s.ID != m.cfg.ID && !slices.ContainsFunc(last, same) {
+			m.peers.moved(s.ID)
+		}
+	}
+}
+
+// sameAsRaft reports whether raft's configuration has the servers of a list, in the same roles and at the same
+// addresses. This member's address may differ: it may have been a standalone server. A difference is logged.
+func (m *Member) sameAsRaft(list roster.List) bool {
+	have, want := m.node.Configuration(), raftPeers(serversOf(list))
+	for i := range have {
+		if have[i].ID == m.cfg.ID && i < len(want) {
+			have[i].Addr = want[i].Addr
+		}
+	}
+	if slices.Equal(have, want) {
+		return true
+	}
+	m.log.Warn("the ensemble gets no list of servers from this member: its server lines are not the members that there are; correct them, and restart it",
+		"configured", wire.Canonical(want), "members", wire.Canonical(have))
+	return false
+}
+
+// rosterMessage returns the server list for other members, or nil if the state has none.
+func (m *Member) rosterMessage() *proto.Roster {
+	if r := m.roster.Load(); r != nil {
+		return r.Message()
+	}
+	return nil
+}
+
+func configurationMessage(servers []wire.Peer) *proto.Configuration {
+	c := &proto.Configuration{}
+	for _, s := range servers {
+		c.Servers = append(c.Servers, &proto.ConfiguredServer{Member: s.ID, Address: s.Addr, Voter: !s.Observer})
+	}
+	return c
+}
+
+// relist makes listLoop look at the list of the state. It does not block.
+func (m *Member) relist() {
+	select {
+	case m.relisted <- struct{}{}:
+	default:
+	}
+}
+
+// listLoop tells the packages below of each new list, and stores which ensemble this is.
+func (m *Member) listLoop(ctx context.Context) error {
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.relisted:
+		}
+		r := m.roster.Load()
+		if r == nil {
+			continue
+		}
+		m.spread()
+		m.node.WantedChanged()
+		select {
+		case m.looked <- struct{}{}:
+		default:
+		}
+		if err := m.node.SetEnsemble(r.Ensemble); err != nil {
+			return err
+		}
+		if err := m.store(r); err != nil {
+			return err
+		}
+		told = m.compareList(r, told)
+	}
+}
+
+// store stores a list for the next process.
+func (m *Member) store(r *znode.Roster) error {
+	list, err := protobuf.Marshal(r.Message())
+	if err != nil {
+		return fmt.Errorf("member: store the server list: %w", err)
+	}
+	return m.node.StoreList(list)
+}
+
+// compareList logs once that the configured server lines are not the ensemble's list, and returns whether they
+// differ.
+func (m *Member) compareList(r *znode.Roster, told bool) bool {
+	configured, err := roster.ParseList(string(m.cfg.EnsembleText))
+	if err != nil {
+		return told
+	}
+	differs := !slices.Equal(r.Servers.Lines(), configured.Lines())
+	switch {
+	case differs && !told:
+		m.log.Warn("the server lines in the configuration are not the ensemble's list; the list counts", "version", fmt.Sprintf("%#x", r.Version),
+			"list", r.Servers.Lines(), "configured", configured.Lines())
+	case !differs && told:
+		m.log.Info("the server lines in the configuration are the ensemble's list again", "version", fmt.Sprintf("%#x", r.Version))
+	}
+	return differs
+}
+
+// ServerLines returns servers as a data folder names those for which it was made.
+func ServerLines(servers []Server) []string { return wire.Canonical(raftPeers(servers)) }

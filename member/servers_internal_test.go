@@ -1,0 +1,117 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/config"
+	"rollcall/proto"
+	"rollcall/quorum/wire"
+	"rollcall/roster"
+	"rollcall/znode"
+)
+
+// ended reports whether a connection has been closed. Its other end sends nothing.
+func ended(conn net.Conn) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond)) // fails on a closed one
+	_, err := conn.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// When the list changes, connections to members that have come or that are elsewhere are closed, and those that are
+// being opened are not used. Connections to others stay, also to one that has gone.
+func TestConnectionsFollowTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := func(lines ...string) (all []Server) {
+			list, err := roster.ParseLines(lines)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return serversOf(list)
+		}
+		at := map[uint32]string{} // by member: the address to which the open connection leads
+		first := servers("server.1=a:2888:3888;2181", "server.2=b:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888;2181")
+		m := &Member{cfg: Config{ID: 1, Servers: first, Settings: config.Settings{Tick: time.Second}}}
+		m.ports.book = wire.NewBook(1, raftPeers(first))
+		var slow chan struct{} // dials wait for it
+		m.peers = newPeers(time.Second, func(_ context.Context, id uint32) (net.Conn, error) {
+			s, _ := m.reach(id)
+			if slow != nil {
+				<-slow
+			}
+			ours, theirs := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+			at[id] = s.Grpc
+			return &wire.Conn{Conn: ours, Peer: id}, nil
+		})
+		conns := map[uint32]net.Conn{}
+		open := func() {
+			for id := uint32(2); id <= 4; id++ {
+				if conns[id] != nil && !ended(conns[id]) {
+					continue
+				}
+				conn, err := m.peers.open(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns[id] = conn
+			}
+		}
+		closed := func() (ids []uint32) {
+			for id, conn := range conns {
+				if ended(conn) {
+					ids = append(ids, id)
+				}
+			}
+			slices.Sort(ids)
+			return ids
+		}
+		for version, step := range []struct {
+			lines  []string
+			closes []uint32
+		}{
+			{[]string{"server.1=a:2888:3888;2181", "server.2=b:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888:observer;2181"}, nil},
+			{[]string{"server.1=x:2888:3888;2181", "server.2=b2:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888;2181"}, []uint32{2}},
+			{[]string{"server.1=a:2888:3888;2181", "server.2=b2:2888:3888;2181", "server.4=d:2888:3888;2181"}, nil},
+			{[]string{"server.1=a:2888:3888;2181", "server.2=b2:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888;2182"}, []uint32{3}},
+		} {
+			open()
+			list, _ := roster.ParseLines(step.lines)
+			m.roster.Store(&znode.Roster{Version: int64(version + 1), Servers: list})
+			m.spread()
+			if got := closed(); !slices.Equal(got, step.closes) {
+				t.Errorf("after list %d the connections to %v are closed, want %v", version+1, got, step.closes)
+			}
+		}
+		open()
+		if at[2] != "b2:2888" {
+			t.Errorf("member 2 is reached at %q", at[2])
+		}
+
+		slow = make(chan struct{})
+		late := make(chan error, 1)
+		go func() {
+			_, err := m.peers.open(t.Context(), 2)
+			late <- err
+		}()
+		synctest.Wait()
+		m.learn(&proto.HelloReply{Member: 3, Roster: &proto.Roster{Version: 9, Servers: []string{"server.1=a:2888:3888;2181", "server.2=b3:2888:3888;2181"}}})
+		close(slow)
+		if err := <-late; !errors.Is(err, errMoved) {
+			t.Errorf("a connection to where the member was is used: %v", err)
+		}
+		if s, _ := m.reach(2); s.Grpc != "b3:2888" {
+			t.Errorf("another member has told a newer list, and member 2 is reached at %q", s.Grpc)
+		}
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	})
+}

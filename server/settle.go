@@ -1,0 +1,75 @@
+package server
+
+import (
+	"time"
+
+	"rollcall/znode"
+)
+
+// The answer to a reconfig that was applied waits until the members have followed it: those that were added take
+// part, and those that were removed do not. A client that has the answer to a removal may therefore stop the
+// server. The wait has an end, because a server that was added may be down. The list has changed all the same.
+
+const (
+	// reconfigWait is the longest that an answer waits. Adding a member that is up to date takes a few round
+	// trips.
+	reconfigWait = time.Second
+	// reconfigShare is the part of the session's timeout, as one in so many, that an answer waits at most. Clients
+	// take a server for dead that has not answered a ping for a third.
+	reconfigShare = 4
+)
+
+// reconfig sends a reconfig to the log. Until it is answered, later writes of the connection wait (queue.late), so
+// each connection has at most one answer that waits in settled.
+func (c *conn) reconfig(r *request) bool {
+	r.moves = c.srv.cfg.Settled != nil
+	return c.write(r)
+}
+
+// holdBack makes the answer to r, a reconfig that was applied, and has it sent when the members have followed. The
+// caller holds the lock and the tree's, and the stream has not ended.
+func (c *conn) holdBack(r *request, res *znode.Result) {
+	c.queue.answered(r, c.appendApplied(nil, r, res))
+	c.stream.Count()
+	limit := min(reconfigWait, c.stream.Timeout()/reconfigShare)
+	c.stream.Go(func() {
+		if c.awaitSettled(limit) {
+			c.settled(r)
+		}
+	})
+}
+
+// awaitSettled returns when Config.Settled reports true, or after limit. It returns false if the connection has
+// ended.
+func (c *conn) awaitSettled(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		done, changed := c.srv.cfg.Settled()
+		if done {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return true
+		case <-c.stream.Context().Done():
+			return false
+		}
+	}
+}
+
+// settled answers r, a reconfig that has waited, and the requests that wait for it.
+func (c *conn) settled(r *request) {
+	c.srv.cfg.State.RLock()
+	defer c.srv.cfg.State.RUnlock()
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	if c.stream.Closing() {
+		return
+	}
+	r.done = true
+	c.answerReady(false)
+	c.stream.Count()
+	c.stream.FlushLater()
+}

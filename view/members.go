@@ -1,0 +1,201 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"rollcall/api"
+	"rollcall/roster"
+)
+
+// Ensemble is what one member has of the ensemble's servers.
+type Ensemble struct {
+	ID         string // in hexadecimal digits; "": it is not known yet
+	Version    int64  // of the list
+	List       roster.List
+	Configured []Configured // raft's latest configuration, committed or not
+}
+
+// Configured is a server in raft's configuration.
+type Configured struct {
+	Member   uint32
+	Election string // host:port of its port for the log
+	Voter    bool
+}
+
+// Members is the ensemble's servers, and what each of them does.
+type Members struct {
+	Ensemble
+	Leader    uint32   // that this member knows; 0: none
+	Committed uint64   // index of the last log entry that the leader knows to be committed
+	Known     bool     // the leader has answered: Committed and the lags are known
+	Servers   []Server // of the list and of raft's configuration, by id
+	Silent    []Silence
+}
+
+// Server is a server of the ensemble.
+type Server struct {
+	Member     uint32
+	Listed     roster.Server // its line; its ID is 0 if the list does not have it
+	Election   string        // by the list, or else by raft's configuration
+	Configured string        // host:port of its port for the log in raft's configuration; "": that does not have it
+	Voter      bool          // in raft's configuration
+	Needed     bool          // without it no majority of the voters would be alive
+	State      string        // one of package api's
+	Answered   bool          // it has answered, and says:
+	Applied    uint64
+	Lag        uint64 // if Members.Known
+	Drained    bool
+	Detail     string // why it is silent or serves nobody, if that is known
+}
+
+// Members returns the servers, with what each of them says of itself.
+func (c *Collector) Members(ctx context.Context) (Members, error) {
+	status, err := c.Status(ctx)
+	if err != nil {
+		return Members{}, err
+	}
+	return c.join(c.cfg.Ensemble(), c.cfg.Leader(), status), nil
+}
+
+// join puts together what this member has and what the members have answered.
+func (c *Collector) join(e Ensemble, leader uint32, a Answer[Status]) Members {
+	m := Members{Ensemble: e, Leader: leader, Silent: a.Silent}
+	said := map[uint32]Status{}
+	for _, s := range a.Rows {
+		said[s.Member] = s
+		if s.Member == leader {
+			m.Committed, m.Known = s.Committed, true
+		}
+	}
+	for _, id := range e.ids(c.cfg.Self) {
+		m.Servers = append(m.Servers, m.server(id, said))
+	}
+	m.findNeeded()
+	return m
+}
+
+// findNeeded finds out which voters the majority that is alive cannot do without.
+func (m *Members) findNeeded() {
+	voters, alive := 0, 0
+	for _, s := range m.Servers {
+		if s.Voter {
+			voters++
+		}
+		if s.Voter && s.alive() {
+			alive++
+		}
+	}
+	for i := range m.Servers {
+		s := &m.Servers[i]
+		s.Needed = s.Voter && s.alive() && alive-1 < voters/2+1
+	}
+}
+
+// alive reports whether a server counts for a majority, as far as can be seen.
+func (s *Server) alive() bool { return s.Answered && s.State != api.Idle }
+
+// ids returns the ids of the servers of the list and of raft's configuration, and that of self.
+func (e Ensemble) ids(self uint32) []uint32 {
+	all := map[uint32]bool{self: true}
+	for _, s := range e.List {
+		all[s.ID] = true
+	}
+	for _, s := range e.Configured {
+		all[s.Member] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// configured returns a server of raft's configuration, and whether that has it.
+func (e Ensemble) configured(id uint32) (Configured, bool) {
+	i := slices.IndexFunc(e.Configured, func(s Configured) bool { return s.Member == id })
+	if i < 0 {
+		return Configured{}, false
+	}
+	return e.Configured[i], true
+}
+
+// server returns what is known of a server.
+func (m *Members) server(id uint32, said map[uint32]Status) Server {
+	in, configured := m.configured(id)
+	listed, isListed := m.List.Find(id)
+	s := Server{Member: id, Listed: listed, Election: in.Election, Configured: in.Election, Voter: in.Voter}
+	if isListed {
+		s.Election = listed.ElectionAddr()
+	}
+	status, answered := said[id]
+	s.Answered, s.Applied, s.Lag, s.Drained = answered, status.Applied, status.Lag, status.Drained
+	switch {
+	case !isListed && !configured:
+		s.State = api.Removed
+	case !answered:
+		s.State, s.Detail = api.Silent, m.silence(id)
+	case !isListed:
+		s.State = api.Leaving
+	case !configured:
+		s.State = api.Waiting
+	case status.Joining || !in.Voter && !listed.Observer:
+		s.State = api.CatchingUp
+	case status.Role == "":
+		s.State, s.Detail = api.Idle, cmp.Or(status.Stalled, status.Damaged)
+	default:
+		s.State = status.Role
+	}
+	return s
+}
+
+// silence returns why a member did not answer.
+func (m *Members) silence(id uint32) string {
+	for _, s := range m.Silent {
+		if s.Member == id {
+			return strings.TrimSuffix(s.Reason.String()+": "+s.Detail, ": ")
+		}
+	}
+	return "this member has no connection to it yet"
+}
+
+// Settled reports whether raft's configuration is as the list says, for all servers that answer.
+func (m *Members) Settled() bool {
+	for _, s := range m.Servers {
+		in, configured := m.configured(s.Member)
+		listed := s.Listed.ID != 0
+		switch {
+		case configured && !listed:
+			return false
+		case !configured && listed && s.Answered:
+			return false
+		case configured && listed && s.Answered && (in.Voter == s.Listed.Observer || in.Election != s.Listed.ElectionAddr()):
+			return false
+		}
+	}
+	return true
+}
+
+// Outage returns why no majority of the list would be alive, if it were the ensemble's, or nil. A server that the
+// ensemble does not have yet counts as alive: only the leader knows whether it can be reached.
+func (m *Members) Outage(next roster.List) error {
+	voters := next.Voters()
+	var silent []uint32
+	for _, id := range voters {
+		i := slices.IndexFunc(m.Servers, func(s Server) bool { return s.Member == id })
+		if i >= 0 && !m.Servers[i].alive() {
+			silent = append(silent, id)
+		}
+	}
+	alive, need := len(voters)-len(silent), len(voters)/2+1
+	if alive >= need {
+		return nil
+	}
+	return fmt.Errorf("too few voters would be alive, so the ensemble would stop: the list would have the voters %s, of which %s do not serve; alive: %d, needed for a majority: %d",
+		idText(voters), idText(silent), alive, need)
+}
+
+// idText returns ids with commas between them.
+func idText(ids []uint32) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ", "), "[]")
+}
