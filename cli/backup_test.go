@@ -35,7 +35,7 @@ func sampleBackup(t *testing.T) []byte {
 func TestBackupSave(t *testing.T) {
 	f, token, dir := newFakeMember(t), tokenFile(t), t.TempDir()
 	f.backup = sampleBackup(t)
-	named := filepath.Join(dir, "mine")
+	named := filepath.Join(dir, "mine.backup")
 	for _, tt := range []struct{ target, file string }{{named, named}, {dir, filepath.Join(dir, sampleName)}, {"-", ""}} {
 		out, errs, err := f.execute(t, nil, "backup", "save", "--token-file", token, "--rate", "5", tt.target)
 		if err != nil {
@@ -61,7 +61,7 @@ func TestBackupSave(t *testing.T) {
 		t.Errorf("there are %q", names)
 	}
 	for _, format := range []string{"json", "yaml"} {
-		out, _, err := f.execute(t, nil, "backup", "save", "-o", format, "--token-file", token, filepath.Join(dir, format))
+		out, _, err := f.execute(t, nil, "backup", "save", "-o", format, "--token-file", token, filepath.Join(dir, format+backup.Suffix))
 		if err != nil || !strings.Contains(out.String(), "index") {
 			t.Errorf("%s: %s %v", format, out, err)
 		}
@@ -90,7 +90,9 @@ func TestBackupSaveFails(t *testing.T) {
 		{"another answer", "DIR", []byte("<html>"), 0, nil, Failed, "not a backup"},
 		{"joining", "DIR", nil, 503, nil, NoMember, "is joining"},
 		{"without credentials", "DIR", nil, 401, nil, Refused, "--token-file"},
-		{"no such folder", "DIR/a/b", whole, 0, nil, Failed, "no such file or directory"},
+		{"no such folder above", "DIR/a/b.backup", whole, 0, nil, Failed, "no such file or directory"},
+		{"no such folder", "DIR/nix", whole, 0, nil, WrongUse, "there is no such folder, and the name of a new file ends in .backup; make the folder, or write "},
+		{"no such folder, with a slash", "DIR/nix/", whole, 0, nil, WrongUse, "nix.backup"},
 		{"a file that exists", sampleFile, whole, 0, nil, Failed, "there is such a file already"},
 		{"to a terminal", "-", whole, 0, full, WrongUse, "no text for a terminal"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ func newBackupSave(w World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "save [flags] FILE|FOLDER|-", Short: "save the whole state of an ensemble to a file", Args: Takes(1, 1, "a file, a folder, or - for standard output"),
 		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, with all nodes and sessions. It checks the backup while it arrives. " +
-			"The file has its name once it is whole and on the disk, and replaces no other file. In a folder its name has the time and the index. " +
+			"The name of a file ends in " + backup.Suffix + ". The file has it once it is whole and on the disk, and replaces no other file. In a folder, which must exist, its name has the time and the index. " +
 			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. " +
 			"If no leader confirms that the member has the last writes, the command saves nothing, unless --unconfirmed is given. It needs the credentials of an administrator.",
 		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups\n  rollcall backup save --token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
@@ -54,15 +55,12 @@ func newBackupSave(w World) *cobra.Command {
 			return printOne(out, backupColumns, row)
 		},
 	}
-	cmd.Flags().Var(&rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 16)", maxBackupRate))
+	cmd.Flags().Var(&rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 16)", backup.MaxRate))
 	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "also save a backup that no leader has confirmed")
 	link.Register(cmd)
 	out.Register(cmd)
 	return cmd
 }
-
-// maxBackupRate is the highest rate that a member takes, in MiB in a second.
-const maxBackupRate = 4096
 
 // backupRate is the flag --rate, in MiB in a second. If it is 0, the flag is not given.
 type backupRate int
@@ -70,8 +68,8 @@ type backupRate int
 // Set implements pflag.Value.
 func (r *backupRate) Set(text string) error {
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxBackupRate {
-		return fmt.Errorf("allowed is a number of MiB from 1 to %d, such as 5", maxBackupRate)
+	if err != nil || n < 1 || n > backup.MaxRate {
+		return fmt.Errorf("allowed is a number of MiB from 1 to %d, such as 5", backup.MaxRate)
 	}
 	*r = backupRate(n)
 	return nil
@@ -206,6 +204,8 @@ func destinationOf(w World, target string) (destination, error) {
 		return &toFile{dir: target}, nil
 	case err == nil:
 		return nil, fmt.Errorf("%s: %w", target, backup.ErrExists)
+	case errors.Is(err, os.ErrNotExist) && !strings.HasSuffix(target, backup.Suffix):
+		return nil, With(WrongUse, fmt.Errorf("%s: there is no such folder, and the name of a new file ends in %s; make the folder, or write %s%s", target, backup.Suffix, strings.TrimRight(target, "/"), backup.Suffix))
 	case errors.Is(err, os.ErrNotExist):
 		return &toFile{dir: filepath.Dir(target), name: filepath.Base(target)}, nil
 	}

@@ -20,6 +20,7 @@ type goldenLine struct{ name, line string }
 // goldens are command lines whose output is in testdata, in each format.
 var goldens = []goldenLine{
 	{"status", "status"},
+	{"members-list", "members list"},
 	{"sessions", "sessions"},
 	{"sessions-by-ephemerals", "sessions --sort -ephemerals --limit 2"},
 	{"session-show", "session show 0x1000012f99a0001"},

@@ -57,6 +57,9 @@ func search(ctx context.Context, w World, hosts []string, credentials bool) (bas
 	reach = newHTTP(w)
 	if !credentials {
 		base, err = discover(ctx, reach, candidates(w, hosts))
+		if err != nil {
+			err = fmt.Errorf("%w; --admin names the URL of one", err)
+		}
 		return base, reach, err
 	}
 	if !slices.ContainsFunc(hosts, func(addr string) bool { return isHere(hostOf(addr)) }) {
@@ -65,7 +68,7 @@ func search(ctx context.Context, w World, hosts []string, credentials bool) (bas
 	}
 	base, err = discover(ctx, reach, []string{"http://" + net.JoinHostPort("127.0.0.1", w.operatorPort())})
 	if err != nil {
-		err = fmt.Errorf("%w, and so does ROLLCALL_ADMIN: without them, credentials are sent to this address alone; rollcall up prints the URLs of its members", err)
+		err = fmt.Errorf("%w; --admin names the URL of one, and so does ROLLCALL_ADMIN: without them, credentials are sent to this address alone; rollcall up prints the URLs of its members", err)
 	}
 	return base, reach, err
 }
@@ -145,7 +148,7 @@ func discover(ctx context.Context, c *http.Client, urls []string) (string, error
 	for i, err := range bad {
 		reasons[i] = err.Error()
 	}
-	return "", With(NoMember, fmt.Errorf("no member answers operators (%s); --admin names the URL of one", strings.Join(reasons, ", ")))
+	return "", With(NoMember, fmt.Errorf("no member answers operators (%s)", strings.Join(reasons, ", ")))
 }
 
 // probe returns an error unless a member of Rollcall answers at base.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -26,19 +27,13 @@ func newDrain(w World) *cobra.Command {
 			"Their sessions move to the other members. It tries to hand over for that time, or for " + api.MinHandOver.String() + " if that is longer. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			admin, err := link.Admin(cmd.Context())
+			admin, err := link.First(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if t, ok := admin.HTTP.Transport.(*requests); ok {
-				t.ResponseHeaderTimeout += max(over, api.MinHandOver) + over // to hand over and to close; headerTime is left for the answer
-			}
-			done, err := api.Post[api.Drained](cmd.Context(), admin, "drain", api.Drain{OverMs: over.Milliseconds()})
-			switch {
-			case err != nil && arrived(err):
-				return With(Unknown, fmt.Errorf("drain: %s: it is not known how far it came: %w; repeat the command", admin.Base, err))
-			case err != nil:
-				return fmt.Errorf("drain: %s: %w", admin.Base, Explained(err))
+			done, err := drainOver(cmd.Context(), admin, over)
+			if err != nil {
+				return fmt.Errorf("drain: %w", err)
 			}
 			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.Base, done.Connections, time.Duration(done.TookMs)*time.Millisecond)
 			if err := PrintText(out, text, drainedRow{admin.Base, done}); err != nil {
@@ -54,4 +49,19 @@ func newDrain(w World) *cobra.Command {
 	out.Register(cmd)
 	cmd.Flags().DurationVar(&over, "over", over, "`time` over which the connections are closed, a minute at most")
 	return cmd
+}
+
+// drainOver asks a member to close its connections over a time, and waits for the end.
+func drainOver(ctx context.Context, admin *api.Client, over time.Duration) (api.Drained, error) {
+	if t, ok := admin.HTTP.Transport.(*requests); ok {
+		t.ResponseHeaderTimeout += max(over, api.MinHandOver) + over // to hand over and to close; headerTime is left for the answer
+	}
+	done, err := api.Post[api.Drained](ctx, admin, "drain", api.Drain{OverMs: over.Milliseconds()})
+	switch {
+	case err != nil && arrived(err):
+		return done, With(Unknown, fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", admin.Base, err))
+	case err != nil:
+		return done, fmt.Errorf("%s: %w", admin.Base, Explained(err))
+	}
+	return done, nil
 }

@@ -22,7 +22,7 @@ const (
 	Refused         // credentials are missing or wrong, or do not allow it
 	NoMember        // no member answers, or the one that was asked cannot serve the request now
 	Unknown         // the connection broke, and the change may have been made or not
-	Conflict        // the node is not as the change requires: it exists, has children or another version
+	Conflict        // the node or the list of servers is not as the change requires
 )
 
 // statuses says what each status means, for the help and the documentation.
@@ -37,7 +37,7 @@ var statuses = []struct {
 	{Refused, "credentials are missing or wrong, or do not allow it"},
 	{NoMember, "no member answers, or the one that was asked cannot serve the request now"},
 	{Unknown, "the outcome of a change is not known: the connection broke before the answer"},
-	{Conflict, "the node is not as the change requires: it exists already, has children or has another version"},
+	{Conflict, "the node or the list of servers is not as the change requires: it exists already, has children or has another version, or too few voters would be alive"},
 }
 
 // withStatus is an error with the status that it leads to.

@@ -104,6 +104,7 @@ func (f *fakeMember) mux() http.Handler {
 	}
 	handle("GET /v1/openapi.json", func(*http.Request) any { return json.RawMessage(api.OpenAPI) })
 	handle("GET /v1/status", func(*http.Request) any { return f.status() })
+	handle("GET /v1/members", func(*http.Request) any { return f.members() })
 	handle("GET /v1/sessions", func(r *http.Request) any {
 		if f.broken != "" && r.FormValue("from") == f.broken {
 			return &api.Error{Status: 503, Text: "too many questions"}
@@ -197,6 +198,24 @@ func (f *fakeMember) status() api.List[api.Member] {
 				Sessions: 1, Connections: 2, Watches: 3, DataBytes: 64 << 20, LogBytes: 300 << 10, Snapshot: 50, SnapshotAt: ptr(ago(2 * time.Hour)), Digest: "agrees", DigestIndex: 64,
 				Version: "0.1.0", Started: ago(200 * time.Hour),
 			},
+		},
+		Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused\x1b[31m"}},
+	}
+}
+
+func (f *fakeMember) members() api.Members {
+	return api.Members{
+		Ensemble: "ab12", Version: "0x400000005", Leader: 1, Committed: ptr(uint64(91)), Settled: true,
+		Items: []api.Server{
+			{
+				Member: 1, Server: "server.1=a:2888:3888:participant;0.0.0.0:2181", Quorum: "a:2888", Election: "a:3888", Clients: "0.0.0.0:2181", Configured: "a:3888", Role: "participant", Voter: true,
+				State: api.Leading, Applied: 91, Lag: ptr(uint64(0)), Needed: true,
+			},
+			{
+				Member: 2, Server: "server.2=b:2888:3888:observer", Quorum: "b:2888", Election: "b:3888", Configured: "b:3888", Role: "observer",
+				State: api.Observing, Applied: 88, Lag: ptr(uint64(3)), Drained: true,
+			},
+			{Member: 3, Election: "c:3888", Configured: "c:3888", Voter: true, State: api.Silent, Detail: "down: connection refused\x1b[31m"},
 		},
 		Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused\x1b[31m"}},
 	}

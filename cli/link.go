@@ -209,16 +209,48 @@ func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Clie
 	return nil, With(NoMember, fmt.Errorf("no member takes a session at %s within %v: %w; %s", strings.Join(cfg.Servers, ","), openTime, err, l.tls.advice(l.world, err)))
 }
 
-// Admin returns a client of a member's port for operators: of the first that --admin names, or else of one
-// that search finds on the machines of --hosts.
+// Admin returns a client of a member's port for operators: of the first that --admin names where a member
+// answers, or else of one that search finds on the machines of --hosts. If --admin names one alone, that one is
+// used, whether or not it answers.
 func (l *Link) Admin(ctx context.Context) (*api.Client, error) {
 	auth, bases, err := l.named()
 	if err != nil {
 		return nil, err
 	}
 	if len(bases) > 0 {
-		return &api.Client{Base: bases[0], Auth: auth, HTTP: newHTTP(l.world)}, nil
+		return l.answering(ctx, auth, bases)
 	}
+	return l.searched(ctx, auth)
+}
+
+// First returns a client of the first member that --admin names, or else of the one that Admin returns. A command
+// that is about the member itself uses it: it must not act on another one because this one is down.
+func (l *Link) First(ctx context.Context) (*api.Client, error) {
+	auth, bases, err := l.named()
+	if err != nil {
+		return nil, err
+	}
+	if len(bases) > 0 {
+		return l.answering(ctx, auth, bases[:1])
+	}
+	return l.searched(ctx, auth)
+}
+
+// answering returns a client of the first of the URLs where a member answers. It does not ask if there is only
+// one. Nothing gets the credentials before it has answered.
+func (l *Link) answering(ctx context.Context, auth string, bases []string) (*api.Client, error) {
+	reach, base := newHTTP(l.world), bases[0]
+	if len(bases) > 1 {
+		var err error
+		if base, err = discover(ctx, reach, bases); err != nil {
+			return nil, fmt.Errorf("--admin: %w", err)
+		}
+	}
+	return &api.Client{Base: base, Auth: auth, HTTP: reach}, nil
+}
+
+// searched returns a client of a member that search finds on the machines of --hosts.
+func (l *Link) searched(ctx context.Context, auth string) (*api.Client, error) {
 	hosts, err := l.Hosts()
 	if err != nil {
 		return nil, err

@@ -239,3 +239,24 @@ func TestLogin(t *testing.T) {
 		}
 	}
 }
+
+// If --admin names several members, a command asks the first that answers, and credentials go to that one alone. A
+// command about the member itself does not go on to another one.
+func TestAdminGoesOn(t *testing.T) {
+	f := newFakeMember(t)
+	const nobody = "http://127.0.0.1:1"
+	both := []string{"--admin", nobody + "," + f.URL, "--auth", "digest:super:x"}
+	if c, err := linkOf(t, nil, both...).Admin(t.Context()); err != nil || c.Base != f.URL || c.Auth != "digest super:x" {
+		t.Errorf("%v, %v, want %s", c, err, f.URL)
+	}
+	if asked := f.requests(); len(asked) != 1 || asked[0] != "GET /v1/openapi.json" {
+		t.Errorf("asked %q, want one question without credentials", asked)
+	}
+	if c, err := linkOf(t, nil, both...).First(t.Context()); err != nil || c.Base != nobody {
+		t.Errorf("the first is %v, %v, want %s", c, err, nobody)
+	}
+	_, err := linkOf(t, nil, "--admin", nobody+",http://127.0.0.1:2").Admin(t.Context())
+	if StatusOf(err) != NoMember || !strings.Contains(err.Error(), "--admin: no member answers operators (http://127.0.0.1:1: dial") || strings.Contains(err.Error(), "names the URL") {
+		t.Errorf("%v", err)
+	}
+}

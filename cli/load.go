@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	"rollcall/jute"
 )
 
 // loadedRow is what a load did, as JSON has it.
@@ -56,7 +54,6 @@ type loading struct {
 	into                           string
 	merge, replace, edited, dryRun bool
 	acl                            []string
-	would                          subtree.Loaded // what a dry run would have done
 }
 
 // newLoad returns the command that loads a dump.
@@ -151,98 +148,21 @@ func (l *loading) load(ctx context.Context, s subtree.Space, file io.ReadSeeker)
 	if err != nil {
 		return err
 	}
-	how := subtree.Loading{Into: l.into, Edited: l.edited, DryRun: l.dryRun, ACL: acl, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}}
+	work := &loadWork{
+		World: l.World, Output: l.Output, from: "the dump", again: "with --merge, " + sameAgain, noAuth: ", or --acl",
+		how: subtree.Loading{Into: l.into, Edited: l.edited, ACL: acl},
+		do: func(ctx context.Context, how subtree.Loading) (subtree.Loaded, error) {
+			return s.Load(ctx, file, how)
+		},
+	}
 	switch {
 	case l.merge:
-		how.Mode = subtree.Merge
+		work.how.Mode = subtree.Merge
 	case l.replace:
-		how.Mode = subtree.Replace
+		work.how.Mode, work.again = subtree.Replace, sameAgain
 	}
 	if l.dryRun {
-		if err := Print(l.Output, changeColumns, l.changes(ctx, s, file, how)); err != nil {
-			return err
-		}
-		warn(l.World, "of %s in the dump, %d would be created and %d get other data; %d others would be deleted, and %d left as they are", plural(l.would.Nodes+l.would.Skipped, "node", "nodes"), l.would.Created, l.would.Set, l.would.Deleted, l.would.Left)
-		return nil
+		return work.show(ctx)
 	}
-	progress := NewProgress(l.World, "nodes", 0)
-	defer progress.Done()
-	total, last := 0, ""
-	how.Begin = func(sum subtree.Summary) {
-		total = sum.Count
-		progress.Expect(sum.Count)
-	}
-	how.Each = func(c subtree.Change) {
-		if c.Path != last { // a node can have two changes
-			progress.Add(1)
-		}
-		last = c.Path
-	}
-	done, err := s.Load(ctx, file, how)
-	progress.Done()
-	if err != nil {
-		return l.failure(done, total, err)
-	}
-	return printOne(l.Output, loadedColumns, loadedRow(done))
-}
-
-// changes yields the changes that a load would make.
-func (l *loading) changes(ctx context.Context, s subtree.Space, file io.ReadSeeker, how subtree.Loading) iter.Seq2[changeRow, error] {
-	return func(yield func(changeRow, error) bool) {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		more := true
-		how.Each = func(c subtree.Change) {
-			if more && c.Action != "same" {
-				more = yield(changeRow(c), nil)
-			}
-			if !more {
-				stop()
-			}
-		}
-		done, err := s.Load(ctx, file, how)
-		switch {
-		case !more:
-		case err != nil:
-			yield(changeRow{}, l.failure(done, 0, err))
-		default:
-			l.would = done
-		}
-	}
-}
-
-// loadAdvice says what a user can do about an error of a load.
-var loadAdvice = []struct {
-	reason error
-	text   string
-}{
-	{subtree.ErrExists, "--merge or --replace loads into what exists, and --into loads elsewhere"},
-	{subtree.ErrIncomplete, "--merge deletes nothing"},
-	{subtree.ErrHidden, "dump again with --auth of an administrator of these nodes, or give all nodes another list with --acl"},
-	{subtree.ErrChecksum, "after an edit on purpose, --edited takes it"},
-	{jute.NoNode, "rollcall create -p makes what is missing"},
-	{jute.NoAuth, "a list in the dump may keep you from making children: use --auth digest:super:PASSWORD, or --acl"},
-}
-
-// failure returns the error of a load that has done so much of so many nodes, with what the user can do.
-func (l *loading) failure(done subtree.Loaded, total int, err error) error {
-	for _, a := range loadAdvice {
-		if errors.Is(err, a.reason) {
-			err = fmt.Errorf("%w; %s", err, a.text)
-		}
-	}
-	if errors.Is(err, subtree.ErrExists) {
-		err = With(Conflict, err)
-	}
-	again := "with --merge, the same command does the rest"
-	if l.replace {
-		again = "the same command does the rest"
-	}
-	switch {
-	case errors.Is(err, context.Canceled): // not wrapped: it is a failure
-		return fmt.Errorf("interrupted after %d of %d nodes; %s", done.Nodes, total, again)
-	case done == (subtree.Loaded{}) || l.dryRun:
-		return fmt.Errorf("%w; nothing was changed", err)
-	}
-	return fmt.Errorf("after %d of %d nodes: %w; %s", done.Nodes, total, err, again)
+	return work.carryOut(ctx)
 }

@@ -53,3 +53,49 @@ type RestoredMember struct {
 	Config string `json:"config"` // its zoo.cfg
 	Data   string `json:"data"`   // its data folder
 }
+
+// Exported is what rollcall export prints with -o json.
+type Exported struct {
+	Into           string `json:"into"`            // the folder for ZooKeeper
+	Backup         string `json:"backup"`          // the backup that was read; "": a member's data were
+	Confirmed      bool   `json:"confirmed"`       // false: the backup may lack the last writes
+	Index          uint64 `json:"index"`           // of the last entry of the log in the state
+	Term           uint64 `json:"term"`            // of that entry
+	Nodes          int    `json:"nodes"`           // that were written
+	Sessions       int    `json:"sessions"`        // that were written
+	Born           int    `json:"born"`            // of those, sessions that were opened in Rollcall: their clients get new ones
+	BornEphemerals int    `json:"born_ephemerals"` // ephemeral nodes of those
+	Ended          int    `json:"ended"`           // nodes of sessions that have ended; they were left out
+	TTLs           int    `json:"ttls"`            // nodes with a time to live, for which ZooKeeper needs extendedTypesEnabled
+}
+
+// Imported is what rollcall import prints with -o json.
+type Imported struct {
+	Read       ImportSource `json:"read"`
+	Zxid       int64        `json:"zxid"` // the last one that a client can have seen
+	Nodes      int          `json:"nodes"`
+	Bytes      int64        `json:"bytes"` // of paths and data
+	Sessions   int          `json:"sessions"`
+	Ephemerals int          `json:"ephemerals"`
+	Containers int          `json:"containers"`
+	TTLs       int          `json:"ttls"` // nodes with a time to live
+	Quotas     int          `json:"quotas"`
+	Dropped    []string     `json:"dropped"` // what does not carry over
+	Advice     []string     `json:"advice"`  // what zoo.cfg should say for this state
+	Refused    []string     `json:"refused"` // what prevents the import; then the exit status is 7
+	Digest     string       `json:"digest"`  // of the state; "": it was refused
+	Member     uint32       `json:"member"`  // whose folders were filled; 0: nothing was written
+	Data       string       `json:"data"`    // its data folder; "": nothing was written
+}
+
+// ImportSource is what rollcall import has read.
+type ImportSource struct {
+	Data         string   `json:"data"`         // the server's dataDir
+	Logs         string   `json:"logs"`         // its dataLogDir; "": it has none
+	Why          string   `json:"why"`          // why this server; "": there was one only
+	Snapshot     string   `json:"snapshot"`     // the file; "": the tree began empty
+	Transactions int      `json:"transactions"` // after the snapshot
+	Digests      int      `json:"digests"`      // that were compared
+	Notes        []string `json:"notes"`        // what was tolerated; nothing is lost
+	Losses       []string `json:"losses"`       // what was tolerated because of --as-zookeeper
+}

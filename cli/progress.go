@@ -81,6 +81,9 @@ func oneOf(servers []string) string {
 // Add counts n more things as done.
 func (p *Progress) Add(n int) { p.done.Add(int64(n)) }
 
+// Set sets how many things are done.
+func (p *Progress) Set(done int) { p.done.Store(int64(done)) }
+
 // Expect sets how many things have to be done in all.
 func (p *Progress) Expect(total int) { p.total.Store(int64(total)) }
 

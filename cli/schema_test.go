@@ -26,11 +26,14 @@ const schemaPage = "../docs/commands.schema.json"
 // outputs are the types of what the commands print with -o json.
 var outputs = map[string]any{
 	"status": []memberRow{}, "sessions": []api.Session{}, "session show": sessionDetail{}, "session kill": []api.End{}, "who-owns": api.Owner{},
+	"members list": []serverRow{}, "members add": membersDone{}, "members remove": membersDone{}, "members replace": membersDone{}, "members address": membersDone{},
+	"members promote": membersDone{}, "members demote": membersDone{}, "members lead": membersDone{}, "members drain": membersDone{},
 	"connections": []api.Connection{}, "watches": []api.Watch{}, "log-level": []levelRow{}, "config show": []api.Setting{}, "config check": []api.Setting{},
 	"why": lately{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
 	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": created{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
 	"load": loadedRow{}, "load --dry-run": []changeRow{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
 	"drain": drainedRow{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removed{}, "rm --dry-run": []removable{}, "support-bundle": bundled{}, "word": []wordAnswer{}, "health": Health{}, "version": Version{}, "recover": Recovered{}, "backup restore": Restored{},
+	"import": Imported{}, "export": Exported{}, "backup restore --subtree": loadedRow{}, "backup restore --subtree --dry-run": []changeRow{},
 }
 
 // docs/commands.schema.json has the schema of each output. Its keys are in lower case.
@@ -199,7 +202,7 @@ func TestResultsAsJSON(t *testing.T) {
 func (g goldenLine) schema() string {
 	words := strings.Fields(g.line)
 	switch {
-	case words[0] == "session" || words[0] == "backup":
+	case words[0] == "session" || words[0] == "backup" || words[0] == "members":
 		return words[0] + " " + words[1]
 	case words[0] != "why" || len(words) == 1 || strings.HasPrefix(words[1], "--"):
 		return words[0]

@@ -127,7 +127,7 @@ func roleTint(m memberRow) Tint {
 		return Red
 	case api.ReadOnly:
 		return Yellow
-	case "follower":
+	case "follower", "observer":
 		return Plain
 	}
 	return Green

@@ -27,8 +27,9 @@ type World struct {
 	// Columns returns the columns of the terminal that Err is. It is nil if they are not known.
 	Columns func() int
 
-	line      *line  // for progress; nil: there is none. See WithProgress
-	operators string // the port that operatorPort returns; "": defaultPort. Tests set it
+	line      *line         // for progress; nil: there is none. See WithProgress
+	looks     time.Duration // the time that every returns; 0: lookEvery. Tests set it
+	operators string        // the port that operatorPort returns; "": defaultPort. Tests set it
 }
 
 // Process returns the surroundings of this process.

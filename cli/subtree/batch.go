@@ -144,7 +144,7 @@ func (l *loader) carryOut(steps []step) error {
 		path := []byte(l.space.Full(s.record.Path))
 		switch {
 		case s.create:
-			ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: path, Data: s.record.Data, ACL: s.record.ACL}})
+			ops = append(ops, s.record.creation(path))
 		case s.set:
 			ops = append(ops, jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: path, Data: s.record.Data, Version: anyVersion}})
 		}
@@ -170,6 +170,18 @@ func (l *loader) carryOut(steps []step) error {
 		}
 	}
 	return nil
+}
+
+// creation returns the operation that creates the node at a path.
+func (r *Record) creation(path []byte) jute.MultiOp {
+	op := jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: path, Data: r.Data, ACL: r.ACL}}
+	switch {
+	case r.Container:
+		op.Op, op.Create.Flags = jute.OpCreateContainer, jute.Container
+	case r.TTL != 0:
+		op.Op, op.Create.Flags, op.TTL = jute.OpCreateTTL, jute.PersistentWithTTL, r.TTL
+	}
+	return op
 }
 
 // count adds up and tells what the steps have done.

@@ -194,11 +194,11 @@ func (c *checker) follows(r *Record) error {
 	switch {
 	case r.Path == c.last.Path:
 		return fmt.Errorf("%s is there twice", r.Path)
-	case r.Path == "/" || !isBelow(r.Path, c.found.Path):
+	case r.Path == "/" || !IsBelow(r.Path, c.found.Path):
 		return fmt.Errorf("%s is not below %s, the first node", r.Path, c.found.Path)
 	case comparePaths(r.Path, c.last.Path) < 0:
 		return fmt.Errorf("%s comes after %s; the order is parents first, then by name", r.Path, c.last.Path)
-	case !isBelow(c.last.Path, parent):
+	case !IsBelow(c.last.Path, parent):
 		return fmt.Errorf("the parent of %s is missing", r.Path)
 	case c.last.Owner != "" && parent == c.last.Path:
 		return fmt.Errorf("%s is below an ephemeral node", r.Path)

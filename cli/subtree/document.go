@@ -46,12 +46,16 @@ type Summary struct {
 	Bytes      int64     `json:"-"` // of data
 }
 
-// Record is a node of a dump.
+// Record is a node of a dump, or of another Source.
 type Record struct {
 	Path  string
 	Data  []byte // nil: null
 	ACL   []jute.ACL
 	Owner string // of an ephemeral node: its session, as "0x…"
+
+	// Container and TTL say which kind of node is created. A dump does not have them: the protocol does not show them.
+	Container bool
+	TTL       int64 // ms; 0: it has none
 }
 
 // record is the JSON of a Record.

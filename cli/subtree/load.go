@@ -64,29 +64,13 @@ var ErrHidden = errors.New("the dump has access control lists with digests that 
 // transactions of many nodes; lists are changed one by one after each of these.
 //
 // Ephemeral nodes of living sessions are never changed or deleted. Versions, times and counters of
-// sequential nodes begin anew, and every node becomes a plain one.
+// sequential nodes begin anew. A node that is created is a plain one, because a dump does not say more.
 func (s Space) Load(ctx context.Context, dump io.ReadSeeker, how Loading) (Loaded, error) {
-	l := &loader{space: s, ctx: ctx, how: how}
-	l.rest = &remover{space: s, ctx: ctx, how: Removing{Sessions: true, DryRun: how.DryRun, Each: l.removed}}
 	sum, err := Check(dump, how.Edited, nil)
 	if err != nil {
-		return l.done, err
+		return Loaded{}, err
 	}
-	l.from, l.into = sum.Path, how.Into
-	if l.into == "" {
-		l.into = sum.Path
-	}
-	switch {
-	case sum.Hidden > 0 && how.ACL == nil:
-		return l.done, ErrHidden
-	case sum.Unread > 0 && how.Mode == Replace:
-		return l.done, ErrIncomplete
-	}
-	if err := l.admit(); err != nil {
-		return l.done, err
-	}
-	how.Begin(sum)
-	return l.done, l.load(func(each func(*Record) error) error {
+	return s.LoadFrom(ctx, Source{Summary: sum, Read: func(each func(*Record) error) error {
 		if _, err := dump.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
@@ -95,7 +79,36 @@ func (s Space) Load(ctx context.Context, dump io.ReadSeeker, how Loading) (Loade
 			err = errors.New("the file was changed while it was loaded")
 		}
 		return err
-	})
+	}}, how)
+}
+
+// Source is a subtree that can be loaded. Its caller has checked that all of it can be read.
+type Source struct {
+	Summary // Path is the first node. Hidden and Unread keep it from being loaded as they do with a dump
+	// Read calls each with every node, in the order of Space.Walk. It can be called again. It returns an error of each
+	// at once.
+	Read func(each func(*Record) error) error
+}
+
+// LoadFrom loads a source that is no dump, as Load does. It reads the source once, or twice for Replace.
+func (s Space) LoadFrom(ctx context.Context, from Source, how Loading) (Loaded, error) {
+	l := &loader{space: s, ctx: ctx, how: how, from: from.Path, into: how.Into}
+	l.rest = &remover{space: s, ctx: ctx, how: Removing{Sessions: true, DryRun: how.DryRun, Each: l.removed}}
+	if l.into == "" {
+		l.into = from.Path
+	}
+	switch {
+	case from.Hidden > 0 && how.ACL == nil:
+		return l.done, ErrHidden
+	case from.Unread > 0 && how.Mode == Replace:
+		return l.done, ErrIncomplete
+	}
+	if err := l.admit(); err != nil {
+		return l.done, err
+	}
+	how.Begin(from.Summary)
+	err := l.load(from.Read)
+	return l.done, err
 }
 
 // load does all that changes something. read reads the dump from its beginning.

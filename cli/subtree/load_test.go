@@ -279,6 +279,49 @@ func nodesOfDocument(text string) string {
 	return nodes
 }
 
+// A source that is no dump is loaded as one, and can be interrupted: the same load does the rest,
+// and after it nothing is left to do.
+func TestLoadFrom(t *testing.T) {
+	s := newSpace(t)
+	records := []Record{{Path: "/app", ACL: jute.OpenACL}}
+	for i := range 2 * maxBatch {
+		records = append(records, Record{Path: fmt.Sprintf("/app/n%05d", i), ACL: jute.OpenACL, Container: i%2 == 0, TTL: int64(i % 2)})
+	}
+	source := Source{Summary: Summary{Path: "/app", Count: len(records)}, Read: func(each func(*Record) error) error {
+		for _, r := range records {
+			if err := each(&r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := 0
+	how := Loading{Mode: Replace, Begin: func(Summary) {}, Each: func(c Change) {
+		if c.Action != "same" {
+			changes++
+		}
+		cancel()
+	}}
+	done, err := s.LoadFrom(ctx, source, how)
+	if !errors.Is(err, context.Canceled) || done.Created == 0 || done.Created > 2*maxBatch {
+		t.Errorf("interrupted: %+v, %v", done, err)
+	}
+	s.create(t, "/app/other")
+	rest, err := s.LoadFrom(t.Context(), source, how)
+	if err != nil || rest.Nodes != len(records) || rest.Created != len(records)-done.Created || rest.Deleted != 1 {
+		t.Errorf("%+v, and then %+v, %v", done, rest, err)
+	}
+	changes, how.DryRun = 0, true
+	if again, err := s.LoadFrom(t.Context(), source, how); err != nil || again.Nodes != len(records) || changes > 0 {
+		t.Errorf("after all of it: %d changes, %+v, %v", changes, again, err)
+	}
+	source.Hidden = 1
+	if _, err := s.LoadFrom(t.Context(), source, how); !errors.Is(err, ErrHidden) {
+		t.Errorf("hidden digests: %v", err)
+	}
+}
+
 // A load that is interrupted has loaded whole steps. With Merge it then does the rest.
 func TestLoadInterrupted(t *testing.T) {
 	s := newSpace(t)

@@ -42,7 +42,7 @@ func (s Space) Remove(ctx context.Context, top string, how Removing) (Removed, e
 func (r *remover) subtree(top string) error {
 	var way []string // the nodes whose children are being visited
 	leave := func(next string) error {
-		for len(way) > 0 && !isBelow(next, way[len(way)-1]) {
+		for len(way) > 0 && !IsBelow(next, way[len(way)-1]) {
 			if err := r.add(way[len(way)-1]); err != nil {
 				return err
 			}

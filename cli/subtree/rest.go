@@ -32,7 +32,7 @@ func (l *loader) deleteRest(read func(func(*Record) error) error) error {
 		switch {
 		case readErr != nil:
 			return readErr
-		case more && wanted == n.Path || gone != "" && isBelow(n.Path, gone):
+		case more && wanted == n.Path || gone != "" && IsBelow(n.Path, gone):
 		default:
 			gone = n.Path
 			if err := l.delete(n); err != nil {

@@ -65,7 +65,7 @@ func (s Space) Relative(full string) string {
 		return full
 	}
 	up, above := "", s.Root
-	for above != "/" && !isBelow(full, above) {
+	for above != "/" && !IsBelow(full, above) {
 		up, above = up+"/..", parentOf(above)
 	}
 	if rest := strings.Trim(strings.TrimPrefix(full, above), "/"); rest != "" || up == "" {
@@ -82,8 +82,8 @@ func join(parent, name string) string {
 	return parent + "/" + name
 }
 
-// isBelow reports whether path is top or a node below it.
-func isBelow(path, top string) bool {
+// IsBelow reports whether path is top or a node below it.
+func IsBelow(path, top string) bool {
 	rest, below := strings.CutPrefix(path, top)
 	return below && (rest == "" || rest[0] == '/' || top == "/")
 }

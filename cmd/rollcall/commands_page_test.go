@@ -30,7 +30,7 @@ const commandsPage = "../../docs/commands.md"
 
 // notShared are the commands whose examples on the page are not run, because they run or stop members, read a terminal or a
 // password, or take long. Other tests run them.
-var notShared = []string{"up", "serve", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "drain", "watch", "certs", "completion", "help", "man", "hash"}
+var notShared = []string{"up", "serve", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "drain", "members add", "members remove", "members replace", "members address", "members promote", "members demote", "members drain", "watch", "certs", "completion", "help", "man", "hash"}
 
 // pageSession is the id of the session that holds /locks/backup on the page.
 const pageSession = "0x1000012f99a0001"
@@ -147,7 +147,7 @@ func (x example) isLike(output string) bool {
 }
 
 // readOnly are the commands that change nothing. Their examples are run again with -o json.
-var readOnly = []string{"status", "backup inspect", "backup verify", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "sync", "version", "word"}
+var readOnly = []string{"status", "members list", "backup inspect", "backup verify", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "sync", "version", "word"}
 
 // changesNothing returns which command of readOnly a command line runs, or "".
 func changesNothing(line string) string {

@@ -1,73 +1,129 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"rollcall/backup"
 	"rollcall/cli"
-	"rollcall/config"
 	"rollcall/crossing"
 	"rollcall/member"
-	"rollcall/quorum/disk"
-	"rollcall/znode"
 )
+
+// exporting is one call of the command.
+type exporting struct {
+	w      cli.World
+	out    *cli.Output
+	flags  memberFlags
+	file   string // zoo.cfg
+	backup string
+}
 
 // newExport returns the command that writes a member's data for ZooKeeper.
 func newExport(w cli.World) *cobra.Command {
-	var flags memberFlags
-	file := ""
+	e := exporting{w: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
-		Use: "export [flags] OUTDIR", Short: "write a stopped member's data for ZooKeeper", GroupID: cli.Run, Args: cli.Takes(1, 1, "one folder"),
+		Use: "export [flags] OUTDIR", Short: "write a stopped member's data, or a backup, for ZooKeeper", GroupID: cli.Run, Args: cli.Takes(1, 1, "one folder"),
 		Long: "Writes the state of a stopped member as a folder from which ZooKeeper 3.6 to 3.9 starts: OUTDIR, which must be empty or missing, is then a dataDir for each server. " +
-			"Stop all members first and take the one whose data go furthest. Sessions that were opened in ZooKeeper keep their clients. Sessions that were opened in Rollcall do not, because ZooKeeper " +
+			"Stop all members first and take the one whose data go furthest. With --backup, it writes the state in a backup instead, and the members may run. " +
+			"Sessions that were opened in ZooKeeper keep their clients. Sessions that were opened in Rollcall do not, because ZooKeeper " +
 			"computes passwords from ids: their clients get new sessions. docs/moving-in.md has the steps.",
-		RunE: func(_ *cobra.Command, args []string) error {
-			if file == "" {
-				return cli.With(cli.WrongUse, errors.New("export: --config names no zoo.cfg of the member"))
-			}
-			cfg, log, err := flags.configured(w, "export", []string{file})
-			if err != nil {
+		Example: "  rollcall export --config /etc/rollcall/zoo.cfg /srv/back\n  rollcall export --backup ensemble.backup /srv/back",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			done, err := e.run(cmd.Context(), args[0])
+			var already told
+			switch {
+			case errors.As(err, &already):
 				return err
-			}
-			if err := export(w, cfg, log.Logger(), args[0]); err != nil {
+			case err != nil:
 				return fmt.Errorf("export: %w", err)
 			}
-			return nil
+			return cli.PrintText(e.out, exportText(done), done)
 		},
 	}
-	flags.register(cmd)
-	cmd.Flags().StringVar(&file, "config", "", "`zoo.cfg` of the member")
+	e.flags.register(cmd)
+	cmd.Flags().StringVar(&e.file, "config", "", "`zoo.cfg` of the member")
+	cmd.Flags().StringVar(&e.backup, "backup", "", "write the state in this backup `file`, instead of a member's")
+	e.out.Register(cmd)
 	return cmd
 }
 
-// export writes the state of the member of a configuration.
-func export(w cli.World, cfg config.Config, logger *slog.Logger, out string) error {
-	reading := cli.NewProgress(w, "reading the member's files", 0)
-	snapshot, extent, err := member.Stopped(cfg.Dir, cfg.LogDir, logger)
+// run writes the state of the member of a configuration, or of a backup.
+func (e *exporting) run(ctx context.Context, into string) (cli.Exported, error) {
+	switch {
+	case e.file == "" && e.backup == "":
+		return cli.Exported{}, cli.With(cli.WrongUse, errors.New("--config names no zoo.cfg of the member, and --backup no backup"))
+	case e.file != "" && e.backup != "":
+		return cli.Exported{}, cli.With(cli.WrongUse, errors.New("--config is for a member's data, and --backup for a backup: give one of them"))
+	case e.backup != "":
+		return e.fromBackup(ctx, into)
+	}
+	cfg, log, err := e.flags.configured(e.w, "export", []string{e.file})
+	if err != nil {
+		return cli.Exported{}, err
+	}
+	reading := cli.NewProgress(e.w, "reading the member's files", 0)
+	snapshot, extent, err := member.Stopped(cfg.Dir, cfg.LogDir, log.Logger())
 	reading.Done()
 	if err != nil {
-		return err
+		return cli.Exported{}, err
 	}
-	writing := cli.NewProgress(w, "writing ZooKeeper's files", 0)
-	losses, err := writeForZooKeeper(snapshot, extent.Term, out)
-	writing.Done()
+	return e.write(snapshot, cli.Exported{Index: extent.Index, Term: extent.Term, Confirmed: true}, into)
+}
+
+// fromBackup writes the state in the backup. It reads the file twice: the first time to check all of it.
+func (e *exporting) fromBackup(ctx context.Context, into string) (done cli.Exported, err error) {
+	f, err := os.Open(e.backup)
 	if err != nil {
-		return err
+		return done, cli.With(cli.WrongUse, err)
 	}
-	_, err = io.WriteString(w.Out, exportText(extent, losses, out))
-	return err
+	defer func() { _ = f.Close() }() // it was only read
+	checking := cli.NewProgress(e.w, "checking "+e.backup, 0)
+	head, _, err := backup.Verify(untilDone{ctx, f})
+	checking.Done()
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return done, fmt.Errorf("%s: %w", e.backup, err)
+	}
+	again, err := backup.NewReader(untilDone{ctx, f})
+	if err == nil && (again.Head.Index != head.Index || again.Head.Digest != head.Digest) {
+		err = errors.New("the file was changed while it was read")
+	}
+	if err != nil {
+		return done, fmt.Errorf("%s: %w", e.backup, err)
+	}
+	return e.write(stateIn{again}, cli.Exported{Backup: e.backup, Index: head.Index, Term: head.Term, Confirmed: head.Confirmed}, into)
+}
+
+// stateIn writes the state that a backup has.
+type stateIn struct{ *backup.Reader }
+
+// WriteTo implements io.WriterTo.
+func (s stateIn) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.Reader) }
+
+// write writes the state into a folder, and returns done with what carried over.
+func (e *exporting) write(state io.WriterTo, done cli.Exported, into string) (cli.Exported, error) {
+	writing := cli.NewProgress(e.w, "writing ZooKeeper's files", 0)
+	l, err := writeForZooKeeper(state, done.Term, into)
+	writing.Done()
+	done.Into, done.Nodes, done.Sessions = into, l.Nodes, l.Sessions
+	done.Born, done.BornEphemerals, done.Ended, done.TTLs = l.Born, l.BornEphemerals, l.Ended, l.TTLs
+	return done, err
 }
 
 // writeForZooKeeper writes a state into an empty folder.
-func writeForZooKeeper(snapshot *znode.Snapshot, term uint64, out string) (crossing.Losses, error) {
+func writeForZooKeeper(from io.WriterTo, term uint64, out string) (crossing.Losses, error) {
 	image, to := io.Pipe()
 	go func() { // ends when all is written, or at the latest when image is closed
-		_, err := snapshot.WriteTo(to)
+		_, err := from.WriteTo(to)
 		_ = to.CloseWithError(err) // never fails
 	}()
 	state, losses, err := crossing.Back(image, term)
@@ -79,17 +135,20 @@ func writeForZooKeeper(snapshot *znode.Snapshot, term uint64, out string) (cross
 }
 
 // exportText says what was written, and what was not.
-func exportText(e disk.Extent, l crossing.Losses, out string) string {
+func exportText(e cli.Exported) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", countOf(l.Nodes, "node"), countOf(l.Sessions, "session"), e.Index, e.Term, out)
-	if l.Born > 0 {
-		fmt.Fprintf(&b, "%s opened in Rollcall, and %s of theirs, will end: their clients get new sessions.\n", countOf(l.Born, "session"), countOf(l.BornEphemerals, "ephemeral node"))
+	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", countOf(e.Nodes, "node"), countOf(e.Sessions, "session"), e.Index, e.Term, e.Into)
+	if !e.Confirmed {
+		b.WriteString("No leader had confirmed the backup: the last writes may be missing.\n")
 	}
-	if l.TTLs > 0 {
-		fmt.Fprintf(&b, "%s: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.\n", countOf(l.TTLs, "node with a time to live"))
+	if e.Born > 0 {
+		fmt.Fprintf(&b, "%s opened in Rollcall, and %s of theirs, will end: their clients get new sessions.\n", countOf(e.Born, "session"), countOf(e.BornEphemerals, "ephemeral node"))
 	}
-	if l.Ended > 0 {
-		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countOf(l.Ended, "node"))
+	if e.TTLs > 0 {
+		fmt.Fprintf(&b, "%s: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.\n", countOf(e.TTLs, "node with a time to live"))
+	}
+	if e.Ended > 0 {
+		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countOf(e.Ended, "node"))
 	}
 	b.WriteString("Copy the folder to each server's dataDir, add the server's myid, and start ZooKeeper.\n")
 	return b.String()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/backup"
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/crossing"
@@ -24,14 +26,14 @@ const maxSources = 255
 
 // newImport returns the command that takes over ZooKeeper's data.
 func newImport(w cli.World) *cobra.Command {
-	i := importing{w: w}
+	i := importing{w: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
 		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.Run, Args: cli.Takes(1, maxSources, "folders of ZooKeeper's servers"),
 		Long: "Fills the empty folders of one member of a new ensemble with the state of a ZooKeeper ensemble that is stopped: all nodes, and all sessions with the passwords that " +
 			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it follows after a comma. Give the folders of all servers: the state is that of " +
-			"the server that ZooKeeper would elect. Run it on each member's machine with its zoo.cfg and copies of the same folders: it prints a digest, which must be the same everywhere. Nothing in a DATADIR " +
+			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, the import is refused: a server of ZooKeeper may still run. Run it on each member's machine with its zoo.cfg and copies of the same folders: it prints a digest, which must be the same everywhere. Nothing in a DATADIR " +
 			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the folders are copies. docs/moving-in.md has the steps.",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if i.file != "" {
 				cfg, log, err := i.flags.configured(w, "import", []string{i.file})
 				if err != nil {
@@ -39,10 +41,10 @@ func newImport(w cli.World) *cobra.Command {
 				}
 				i.cfg, i.logger = cfg, log.Logger()
 			}
-			if err := i.run(args); err != nil {
+			if err := i.run(cmd.Context(), args); err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
-			return nil
+			return cli.PrintText(i.out, "", i.done)
 		},
 	}
 	i.flags.register(cmd)
@@ -50,27 +52,32 @@ func newImport(w cli.World) *cobra.Command {
 	flags.StringVar(&i.file, "config", "", "`zoo.cfg` of the member to fill")
 	flags.BoolVar(&i.check, "check", false, "write nothing, and say what would carry over; does not need --config")
 	flags.BoolVar(&i.few, "few", false, "take the folders of fewer servers than a majority, although the others may have later transactions")
+	flags.BoolVar(&i.running, "although-running", false, "import although a server of ZooKeeper seems to run; what it acknowledges from here on is lost")
 	flags.BoolVar(&i.options.AsZooKeeper, "as-zookeeper", false, "where files are damaged, go on as ZooKeeper would, although transactions may be missing")
 	flags.BoolVar(&i.options.NoLogs, "no-logs", false, "take a folder with a snapshot and no log")
 	flags.BoolVar(&i.options.TrustEmpty, "trust-empty", false, "begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
 	flags.BoolVar(&i.options.TTL353, "ttl-353", false, "read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
+	i.out.Register(cmd)
 	return cmd
 }
 
 // importing is one call of the command.
 type importing struct {
 	w       cli.World
+	out     *cli.Output
+	done    cli.Imported // so far
 	flags   memberFlags
 	file    string
 	check   bool
 	few     bool
+	running bool
 	options zkdata.Options
 
 	cfg    config.Config // if configured
 	logger *slog.Logger
 }
 
-func (i *importing) run(sources []string) error {
+func (i *importing) run(ctx context.Context, sources []string) error {
 	if i.file == "" && !i.check {
 		return cli.With(cli.WrongUse, errors.New("--config names no zoo.cfg of the member to fill"))
 	}
@@ -82,14 +89,24 @@ func (i *importing) run(sources []string) error {
 			return err
 		}
 	}
+	if !i.check && !i.running {
+		if signs := stillRunning(ctx, i.cfg, foldersOf(sources), os.DirFS("/")); len(signs) > 0 {
+			return cli.With(cli.Conflict, fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers first, because what they acknowledge from here on is not imported; --check tries the import with copies meanwhile, and --although-running imports nevertheless", strings.Join(signs, "; ")))
+		}
+	}
 	plan, err := i.examine(sources)
 	if err != nil {
 		return err
 	}
-	if err := i.tell(planText(plan, i.advice(plan))); err != nil {
+	advice := i.advice(plan)
+	i.note(plan, advice)
+	if err := i.tell(planText(plan, advice)); err != nil {
 		return err
 	}
 	if len(plan.Refused) > 0 {
+		if err := cli.PrintText(i.out, "", i.done); err != nil {
+			return err
+		}
 		return cli.With(cli.Conflict, fmt.Errorf("%d reasons against it: %s", len(plan.Refused), strings.Join(plan.Refused, "; ")))
 	}
 	if i.check {
@@ -97,7 +114,8 @@ func (i *importing) run(sources []string) error {
 		if err != nil {
 			return cli.With(cli.Conflict, err)
 		}
-		return i.tell(fmt.Sprintf("The state has the digest %016x. Nothing was written.\n", digest))
+		i.done.Digest = backup.Digest(digest)
+		return i.tell(fmt.Sprintf("The state has the digest %s. Nothing was written.\n", i.done.Digest))
 	}
 	return i.plant(plan)
 }
@@ -146,6 +164,10 @@ func (i *importing) examine(sources []string) (*crossing.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	i.done.Read = cli.ImportSource{
+		Data: report.Folder.Data, Logs: report.Folder.Logs, Why: report.Why, Snapshot: report.Snapshot,
+		Transactions: report.Transactions, Digests: report.Digests, Notes: listOf(report.Notes), Losses: listOf(report.Losses),
+	}
 	if err := i.tell(reportText(report)); err != nil {
 		return nil, err
 	}
@@ -163,6 +185,7 @@ func foldersOf(sources []string) (folders []zkdata.Folder) {
 
 // plant fills the member's folders.
 func (i *importing) plant(plan *crossing.Plan) error {
+	warnOfNewPlace(i.cfg, i.logger)
 	writing := cli.NewProgress(i.w, "writing the member's files", 0)
 	digest := uint64(0)
 	err := member.Plant(member.Planting{
@@ -177,11 +200,26 @@ func (i *importing) plant(plan *crossing.Plan) error {
 	if err != nil {
 		return err
 	}
+	i.done.Digest, i.done.Member, i.done.Data = backup.Digest(digest), i.cfg.MyID, i.cfg.Dir
 	return i.tell(fmt.Sprintf("Member %d has the state with digest %016x. All members must have the same.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.file))
 }
 
-// tell prints a text for the user.
+// note keeps what was found, for -o json.
+func (i *importing) note(p *crossing.Plan, advice []string) {
+	d := &i.done
+	d.Zxid, d.Nodes, d.Bytes, d.Sessions, d.Ephemerals = p.Zxid, p.Nodes, p.Bytes, p.Sessions, p.Ephemerals
+	d.Containers, d.TTLs, d.Quotas = p.Containers, p.TTLs, p.Quotas
+	d.Dropped, d.Advice, d.Refused = listOf(p.Dropped), listOf(advice), listOf(p.Refused)
+}
+
+// listOf returns a list that JSON shows as one, also if it is empty.
+func listOf(texts []string) []string { return append([]string{}, texts...) }
+
+// tell prints a text for people, unless the output is for programs.
 func (i *importing) tell(text string) error {
+	if !i.out.Text() {
+		return nil
+	}
 	_, err := io.WriteString(i.w.Out, text)
 	return err
 }

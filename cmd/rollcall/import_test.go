@@ -2,16 +2,18 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/crossing"
 	"rollcall/jute"
-	"rollcall/quorum/disk"
 	"rollcall/zkdata"
 )
 
@@ -49,7 +51,7 @@ func zooCfg(t *testing.T, lines ...string) (file, data string) {
 	t.Helper()
 	dir := t.TempDir()
 	file, data = filepath.Join(dir, "zoo.cfg"), filepath.Join(dir, "data")
-	text := "dataDir=" + data + "\nclientPort=2181\n" + strings.Join(lines, "\n") + "\n"
+	text := "dataDir=" + data + "\nclientPort=0\n" + strings.Join(lines, "\n") + "\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +93,79 @@ func TestImportThenExport(t *testing.T) {
 	}
 	if len(digests) != 1 {
 		t.Errorf("the digests are %v", digests)
+	}
+}
+
+// A backup can be exported, without a member. What ZooKeeper would read is the state in the backup.
+func TestExportOfBackup(t *testing.T) {
+	dir := t.TempDir()
+	file := writeBackup(t, dir)
+	back := filepath.Join(dir, "back")
+	out, err := command(t, "export", "--backup", file, "-o", "json", back)
+	if err != nil || !strings.Contains(out, `"nodes": 6`) || !strings.Contains(out, `"born": 1`) || !strings.Contains(out, `"confirmed": false`) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	fitsSchema(t, "export", out)
+	state, _, err := zkdata.Read([]zkdata.Folder{{Data: back}}, zkdata.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := state.Get("/app"); n == nil || string(n.Data) != "of before" || n.Mzxid != 5<<32+6 || n.Version != 3 || len(state.Sessions) != 1 {
+		t.Errorf("%+v, sessions %v", n, state.Sessions)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(dir, "cut.backup")
+	if err := os.WriteFile(cut, whole[:len(whole)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(dir, "other")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{other}, "--config names no zoo.cfg of the member, and --backup no backup"},
+		{[]string{"--backup", file, "--config", "zoo.cfg", other}, "give one of them"},
+		{[]string{"--backup", "none.backup", other}, "none.backup"},
+		{[]string{"--backup", cut, other}, cut + ": the backup is damaged: it is cut short at byte"},
+		{[]string{"--backup", file, back}, back},
+	} {
+		if out, err := command(t, append([]string{"export"}, tt.args...)...); err == nil || !strings.HasPrefix(err.Error(), "export: ") || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %v\n%s", tt.args, err, out)
+		}
+	}
+	if _, err := os.Stat(other); err == nil {
+		t.Error("an export that failed has written something")
+	}
+}
+
+// An import prints one JSON object as its schema says, also if it is refused.
+func TestImportAsJSON(t *testing.T) {
+	file, data := zooCfg(t)
+	good, strange := zooKeepers(t), []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("plugin"), ID: []byte("x")}}}
+	bad := zooKeepers(t, zkdata.Node{Path: "/strange", ACL: strange})
+	for _, tt := range []struct {
+		args   []string
+		want   []string
+		status cli.Status
+	}{
+		{[]string{"--check", good}, []string{`"member": 0`, `"nodes": 6`, `"refused": []`}, cli.OK},
+		{[]string{"--check", bad}, []string{`"digest": ""`, `"1 nodes, such as`}, cli.Conflict},
+		{[]string{"--config", file, good}, []string{`"member": 1`, `"data": "` + data + `"`, `"transactions": 0`}, cli.OK},
+	} {
+		var out, errs strings.Builder
+		err := runCommand(t.Context(), append([]string{"import", "-o", "json"}, tt.args...), nil, &out, &errs)
+		if cli.StatusOf(err) != tt.status {
+			t.Errorf("%q: %v\n%s", tt.args, err, errs.String())
+		}
+		fitsSchema(t, "import", out.String())
+		for _, want := range tt.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q printed %s, want %s", tt.args, out.String(), want)
+			}
+		}
 	}
 }
 
@@ -194,6 +269,84 @@ func TestImportWithoutLogs(t *testing.T) {
 	}
 }
 
+// An import is refused while something listens where ZooKeeper would, or while its process runs. A check is not, and a flag allows
+// it.
+func TestImportWhileZooKeeperRuns(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	taken := listener.Addr().String()
+	_, port, _ := net.SplitHostPort(taken)
+	source := zooKeepers(t)
+	for _, line := range []string{
+		"clientPort=" + port + "\nclientPortAddress=127.0.0.1",
+		"server.1=127.0.0.1:1:" + port + "\nserver.2=127.0.0.1:2:3\nserver.3=127.0.0.1:4:5\ninitLimit=10\nsyncLimit=5",
+	} {
+		file, data := zooCfg(t, line)
+		args := []string{"import", "--few", "--myid", "1", "--config", file, source}
+		_, err := command(t, args...)
+		if err == nil || cli.StatusOf(err) != cli.Conflict || !strings.Contains(err.Error(), "something takes connections at "+taken) || !strings.Contains(err.Error(), "--although-running imports") {
+			t.Errorf("%s: %v", line, err)
+		}
+		if _, err := os.Stat(data); err == nil {
+			t.Error("the data folder was created")
+		}
+		if out, err := command(t, append(args, "--check")...); err != nil {
+			t.Errorf("%s: check: %v\n%s", line, err, out)
+		}
+		if out, err := command(t, append(args, "--although-running")...); err != nil || !strings.Contains(out, "has the state with digest") {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
+	}
+}
+
+// The file that zkServer.sh writes counts only if the process is alive and is ZooKeeper's.
+func TestProcessOf(t *testing.T) {
+	dir := t.TempDir()
+	machine := fstest.MapFS{
+		"proc/17/cmdline": {Data: []byte("java\x00org.apache.zookeeper.server.quorum.QuorumPeerMain\x00")},
+		"proc/18/cmdline": {Data: []byte("nginx\x00")},
+	}
+	if sign := processOf(dir, machine); sign != "" {
+		t.Errorf("without a file: %s", sign)
+	}
+	for text, runs := range map[string]bool{"17": true, "17\n": true, "18\n": false, "19\n": false, "-1": false, "": false, "17 18": false} {
+		if err := os.WriteFile(filepath.Join(dir, pidFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if sign := processOf(dir, machine); (sign != "") != runs || runs && !strings.Contains(sign, "names process 17") {
+			t.Errorf("%q: %q", text, sign)
+		}
+	}
+}
+
+// A folder that is to be made in one that does not exist leaves a warning with its key.
+func TestWarnOfNewPlace(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		data, logs string
+		want       []string
+	}{
+		{dir, "", nil},
+		{filepath.Join(dir, "new"), "", nil},
+		{filepath.Join(dir, "new", "data"), "", []string{"key=dataDir"}},
+		{dir, filepath.Join(dir, "new", "log") + "/", []string{"key=dataLogDir"}},
+	} {
+		var log bytes.Buffer
+		warnOfNewPlace(config.Config{Settings: config.Settings{Dir: tt.data, LogDir: tt.logs}}, slog.New(slog.NewTextHandler(&log, nil)))
+		if n := strings.Count(log.String(), "level=WARN"); n != len(tt.want) || n > 0 && !strings.Contains(log.String(), tt.want[0]) {
+			t.Errorf("%+v: %s", tt, &log)
+		}
+	}
+	file, data := zooCfg(t, "dataLogDir="+filepath.Join(dir, "missing", "log"))
+	out, err := command(t, "import", "--no-logs", "--config", file, zooKeepers(t))
+	if err != nil || !strings.Contains(out, "the folder above a data folder is missing") || !strings.Contains(out, "key=dataLogDir") {
+		t.Errorf("%s: %v\n%s", data, err, out)
+	}
+}
+
 // The texts name everything that is special.
 func TestImportTexts(t *testing.T) {
 	report := &zkdata.Report{
@@ -202,8 +355,9 @@ func TestImportTexts(t *testing.T) {
 	if got, want := reportText(report), "Read /d and /l: an empty tree and 1 transaction after it in 2 logs; 0 digests compared.\n  chosen: it is the best\n  note: odd\n  lost: one\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	got := exportText(disk.Extent{Index: 9, Term: 4}, crossing.Losses{Nodes: 2, Sessions: 3, Born: 1, BornEphemerals: 2, Ended: 1, TTLs: 2}, "/out")
+	got := exportText(cli.Exported{Into: "/out", Index: 9, Term: 4, Nodes: 2, Sessions: 3, Born: 1, BornEphemerals: 2, Ended: 1, TTLs: 2})
 	want := `Wrote 2 nodes and 3 sessions, up to index 9 of term 4, into /out.
+No leader had confirmed the backup: the last writes may be missing.
 1 session opened in Rollcall, and 2 ephemeral nodes of theirs, will end: their clients get new sessions.
 2 nodes with a time to live: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.
 1 node of sessions that have ended were left out.

@@ -23,8 +23,6 @@ var withoutOutput = map[string]string{
 	"shell":         "prints what zkCli.sh prints",
 	"man":           "prints nothing, but writes files",
 	"certs":         "writes files, and prints their paths",
-	"import":        "writes files, and says in lines what carries over; the exit status tells the result",
-	"export":        "writes files, and says in lines what was written",
 	"hash":          "prints one line, the value of a key or the id of an ACL",
 }
 

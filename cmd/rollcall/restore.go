@@ -29,22 +29,42 @@ type restoring struct {
 // newRestore returns the command that fills the folders of a new ensemble with a backup.
 func newRestore(w cli.World) *cobra.Command {
 	r, out := restoring{sessions: "keep"}, cli.NewOutput(w)
+	live := cli.NewSubtreeRestore(w, out)
 	cmd := &cobra.Command{
-		Use: "restore [flags] FILE zoo.cfg...", Short: "begin a new ensemble with the state in a backup", Args: cli.Takes(2, -1, "a backup, and the zoo.cfg of each member on this machine"),
+		Use: "restore [flags] FILE zoo.cfg...", Short: "begin a new ensemble with the state in a backup, or write a subtree of it into one that runs",
 		Long: "Fills the empty folders of the members of a new ensemble with the state in a backup. It fills those of the members whose zoo.cfg it gets. For members on " +
 			"other machines, run it there, with the same backup and flags. Then start the members: they elect a leader and serve. Nodes keep all that clients can see of them, and zxids go on. " +
 			"By default sessions are kept, and clients can resume them. With --sessions close they have ended, and their ephemeral nodes are gone. " +
-			"Folders that are not empty are refused; ZooKeeper's version-2 may be beside.",
-		Example: "  rollcall backup restore ensemble.backup /etc/rollcall/zoo.cfg\n  rollcall backup restore --sessions close ensemble.backup a/zoo.cfg b/zoo.cfg c/zoo.cfg",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r.file, r.configs = args[0], args[1:]
-			if err := r.restore(cmd.Context(), w, out); err != nil {
-				return fmt.Errorf("backup restore: %w", err)
-			}
-			return nil
-		},
+			"Folders that are not empty are refused; ZooKeeper's version-2 may be beside.\n\nWith --subtree, the command writes a subtree of the backup into an ensemble that runs, as a client: it creates nodes that " +
+			"are missing, and sets data and access control lists that differ. With --delete it also deletes nodes that are not in the backup. It leaves out ephemeral nodes. Versions, times and the numbers of sequential nodes " +
+			"begin anew. On a terminal it asks before that; elsewhere it needs --yes. It can be repeated if it was interrupted.",
+		Example: "  rollcall backup restore ensemble.backup /etc/rollcall/zoo.cfg\n  rollcall backup restore --sessions close ensemble.backup a/zoo.cfg b/zoo.cfg c/zoo.cfg\n" +
+			"  rollcall backup restore --subtree /app --dry-run ensemble.backup",
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		asked, err := live.Asked(cmd.Flags())
+		switch {
+		case err != nil:
+			return fmt.Errorf("backup restore: %w", err)
+		case asked && cmd.Flags().Changed("sessions"):
+			return cli.With(cli.WrongUse, errors.New("backup restore: --sessions is for a new ensemble; --subtree restores no sessions"))
+		case asked:
+			return cli.Takes(1, 1, "with --subtree, a backup; --hosts names the ensemble")(cmd, args)
+		}
+		return cli.Takes(2, -1, "a backup, and the zoo.cfg of each member on this machine; --subtree restores into an ensemble that runs")(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 { // with --subtree
+			return live.Run(cmd.Context(), args[0])
+		}
+		r.file, r.configs = args[0], args[1:]
+		if err := r.restore(cmd.Context(), w, out); err != nil {
+			return fmt.Errorf("backup restore: %w", err)
+		}
+		return nil
 	}
 	cmd.Flags().StringVar(&r.sessions, "sessions", r.sessions, "`keep|close` the sessions in the backup")
+	live.Register(cmd)
 	out.Register(cmd)
 	return cmd
 }
@@ -67,7 +87,9 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 	done := cli.Restored{
 		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.Term(), Nodes: h.Nodes, Sessions: h.Sessions, Closed: closed, Filled: []cli.RestoredMember{},
 	}
+	logger := slog.New(slog.NewTextHandler(w.Err, nil))
 	for i, cfg := range members {
+		warnOfNewPlace(cfg, logger)
 		work := cli.NewProgress(w, fmt.Sprintf("filling %s", cfg.Dir), 0)
 		done.Digest, err = fill(cfg, state)
 		work.Done()

@@ -229,6 +229,19 @@ func TestRestoreBeginsAnEnsemble(t *testing.T) {
 		if st, err := c.Exists(ctx, path, false); err != nil || st.Czxid < (5+1<<16)<<32 {
 			t.Errorf("%+v, %v", st, err)
 		}
+		restoreIntoEnsemble(t, c, clients)
+	}
+}
+
+// restoreIntoEnsemble writes a node of the backup, which a client has changed, back into the ensemble that serves c.
+func restoreIntoEnsemble(t *testing.T, c *client.Client, clients []string) {
+	t.Helper()
+	if _, err := c.Set(t.Context(), "/app", []byte("of today"), -1); err != nil {
+		t.Fatal(err)
+	}
+	out, err := restoreCommand(t, "--subtree", "/app", "--yes", "--hosts", strings.Join(clients, ","), writeBackup(t, t.TempDir()))
+	if data, st, gerr := c.Get(t.Context(), "/app", false); err != nil || gerr != nil || string(data) != "of before" || st.Version != 5 {
+		t.Errorf("%s, %v: the node has %q, %+v, %v", out, err, data, st, gerr)
 	}
 }
 
@@ -250,7 +263,10 @@ func TestRestoreRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{file}, "zoo.cfg"},
+		{[]string{file}, "--subtree restores into an ensemble that runs"},
+		{[]string{"--subtree", "/app", file, configs[0]}, "--hosts names the ensemble"},
+		{[]string{"--subtree", "/app", "--sessions", "keep", file}, "--subtree restores no sessions"},
+		{[]string{"--yes", file, configs[0]}, "--yes is for --subtree"},
 		{[]string{"--sessions", "drop", file, configs[0]}, "allowed are keep and close"},
 		{[]string{file, configs[0], configs[0]}, "are both of member 1"},
 		{[]string{file, configs[0], others[1]}, "different server lists"},

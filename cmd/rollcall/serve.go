@@ -48,6 +48,7 @@ func newServe(w cli.World) *cobra.Command {
 // serve runs one member until ctx ends.
 func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) error {
 	logger, systemd := log.Logger(), newNotifier(w)
+	warnOfNewPlace(cfg, logger)
 	if err := cfg.SaveMyID(); err != nil {
 		return told{fmt.Errorf("serve: %w", err)}
 	}
@@ -232,7 +233,7 @@ func voters(cfg config.Config) []member.Server {
 	}
 	servers := make([]member.Server, 0, len(cfg.Servers))
 	for _, s := range cfg.Servers {
-		servers = append(servers, member.Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr()})
+		servers = append(servers, member.Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr(), Observer: s.Observer})
 	}
 	return servers
 }

@@ -104,6 +104,8 @@ var settingCases = []settingCase{
 	{key: "metricsProvider.httpHost", value: "::1", base: prometheusCfg, want: "HTTP.MetricsAddr [::1]:7000"},
 	{key: "metricsProvider.httpPort", value: "7001", base: prometheusCfg, want: "HTTP.MetricsAddr 0.0.0.0:7001"},
 	{key: "metricsProvider.exportJvmInfo", value: "false", want: "HTTP.BareMetrics true"},
+	{key: "admin.snapshot.enabled", value: "false", want: "HTTP.NoSnapshots true"},
+	{key: "admin.rateLimiterIntervalInMS", value: "60000", want: "HTTP.SnapshotInterval 1m0s"},
 	{key: "admin.tokenFile", value: "DIR/token", want: "HTTP.TokenFile DIR/token"},
 	{key: "DigestAuthenticationProvider.superDigest", value: "super:abc=", want: "SuperDigest super:abc="},
 	{key: "DigestAuthenticationProvider.digestAlg", value: "sha256", want: "Digest SHA-256"},
@@ -112,21 +114,21 @@ var settingCases = []settingCase{
 	{
 		key: "server.4", value: "d:2000:3000:participant;127.0.0.1:2185",
 		want: "EnsembleText server.1=a:2888:3888:participant|server.2=b:2888:3888:participant|server.3=c:2888:3888:participant|server.4=d:2000:3000:participant;127.0.0.1:2185|version=0\n" +
-			"Servers [{1 a:2888 a:3888} {2 b:2888 b:3888} {3 c:2888 c:3888} {4 d:2000 d:3000}]",
+			"Servers [{1 a:2888 a:3888 false} {2 b:2888 b:3888 false} {3 c:2888 c:3888 false} {4 d:2000 d:3000 false}]",
 	},
 	{
 		key: "standaloneEnabled", value: "false", base: "dataDir=DIR\ninitLimit=10\nsyncLimit=5\nclientPort=2181\nserver.1=a:2888:3888\n",
-		want: "EnsembleText server.1=a:2888:3888:participant|version=0\nServers [{1 a:2888 a:3888}]",
+		want: "EnsembleText server.1=a:2888:3888:participant|version=0\nServers [{1 a:2888 a:3888 false}]",
 	},
 	{
 		key: "dynamicConfigFile", value: "DIR/dynamic", base: "dataDir=DIR\ninitLimit=10\nsyncLimit=5\nclientPort=2181\n",
 		dynamic: "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n",
 		want: "EnsembleText server.1=a:1:2:participant|server.2=b:1:2:participant|server.3=c:1:2:participant|version=0\n" +
-			"Servers [{1 a:1 a:2} {2 b:1 b:2} {3 c:1 c:2}]",
+			"Servers [{1 a:1 a:2 false} {2 b:1 b:2 false} {3 c:1 c:2 false}]",
 	},
 	{
 		key: "serverIdFromHostname", value: "true", base: "dataDir=DIR/empty\nclientPort=2181\n", env: "HOSTNAME=rollcall-6.members",
-		want: "ID 7\nServers [{7 standalone:1 standalone:2}]",
+		want: "ID 7\nServers [{7 standalone:1 standalone:2 false}]",
 	},
 	{key: "ensembleSecretFile", value: "DIR/secret", want: "Trust.SecretFile DIR/secret"},
 	{key: "sslQuorum", value: "true", base: ensembleCfg + "ssl.quorum.keyStore.location=a\nssl.quorum.trustStore.location=b\n", want: "Trust.SSL true"},
@@ -150,6 +152,8 @@ var settingCases = []settingCase{
 	{key: "allowSaslFailedClients", value: "true", want: "Login.KeepFailed true"},
 	{key: "enforce.auth.enabled", value: "true", base: ensembleCfg + "enforce.auth.schemes=digest, x509\n", want: "Login.Schemes [digest x509]"},
 	{key: "enforce.auth.schemes", value: "sasl,digest", base: ensembleCfg + "enforce.auth.enabled=true\nenforce.auth.schemes=ip\n", want: "Login.Schemes [sasl digest]"},
+	{key: "reconfigEnabled", value: "true", want: "Rules.Reconfig true"},
+	{key: "peerType", value: "observer", want: ""},
 	{key: "quorumListenOnAllIPs", value: "true", want: "Bind :2888"},
 	{key: "secureClientPort", value: "2282", base: tlsCfg, want: "secure 0.0.0.0:2282"},
 	{key: "secureClientPortAddress", value: "127.0.0.7", base: tlsCfg, want: "secure 127.0.0.7:2281"},

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"rollcall/config"
 	"rollcall/logs"
 	"rollcall/member"
+	"rollcall/quorum/disk"
 	"rollcall/server"
 )
 
@@ -257,6 +259,19 @@ func (f *upFlags) config(i int, out *teller) (config.Config, error) {
 	return cfg, err
 }
 
+// sameList returns an error if the folder of a member was made for another number of members, or for other
+// ports. Members would keep their list, and those that are new would wait to be added to it.
+func sameList(settings member.Config) error {
+	made, err := disk.MadeFor(settings.Dir)
+	if err != nil || len(made) == 0 {
+		return err
+	}
+	if configured := member.ServerLines(settings.Servers); !slices.Equal(made, configured) {
+		return fmt.Errorf("%s %w: it has [%s], and this would be [%s]", settings.Dir, disk.ErrServersChanged, strings.Join(made, ", "), strings.Join(configured, ", "))
+	}
+	return nil
+}
+
 // member returns member i+1, which does not run yet, and where it answers operators, or "".
 func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member, operators string, err error) {
 	cfg, err := f.config(i, out)
@@ -273,6 +288,10 @@ func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member
 	}
 	cfg.Limits.Budget = clientMemory(0, len(f.ports))
 	settings := memberConfig(cfg, logs.New(stderr, logs.Settings{Level: level}, false))
+	if err := sameList(settings); err != nil {
+		closeListeners(settings)
+		return nil, "", errors.Join(err, clients.Close())
+	}
 	settings.Drain = 0 // all members stop together, so clients have nowhere to go
 	settings.Memory = f.memory
 	settings.Clients, settings.Events = clients, out.tell

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -14,8 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"rollcall/cli"
 	"rollcall/member"
+	"rollcall/quorum/disk"
 	"rollcall/view"
 	"rollcall/znode"
 )
@@ -93,6 +97,28 @@ func kindsOfEvents(t *testing.T) (kinds []member.EventKind) {
 		t.Fatalf("%d kinds of events: they are no longer found", len(kinds))
 	}
 	return kinds
+}
+
+// A folder for three members is not used for one: the ensemble would wait for the others.
+func TestUpWithOtherMembers(t *testing.T) {
+	dir := t.TempDir()
+	three := []member.Server{{ID: 1, Raft: "127.0.0.1:1"}, {ID: 2, Raft: "127.0.0.1:2"}, {ID: 3, Raft: "127.0.0.1:3"}}
+	settings := member.Config{Servers: three}
+	settings.Dir = dir
+	if err := sameList(settings); err != nil {
+		t.Errorf("a new folder: %v", err)
+	}
+	data, err := disk.Open(disk.Config{Member: 1, Servers: member.ServerLines(three), Dir: dir, RaftLog: hclog.NewNullLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(data.Close(), sameList(settings)); err != nil {
+		t.Errorf("the same members: %v", err)
+	}
+	settings.Servers = three[:1]
+	if err := sameList(settings); !errors.Is(err, disk.ErrServersChanged) {
+		t.Errorf("one of three: %v", err)
+	}
 }
 
 // The ports of members are checked before anything is made.

@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+	"rollcall/roster"
+)
+
+// newMembers returns the command about the servers of the ensemble.
+func newMembers(w World) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "members", Short: "list the servers of the ensemble, and add, change, remove or drain one", GroupID: Act,
+		Args: func(*cobra.Command, []string) error {
+			return With(WrongUse, errors.New("members: say list, add, remove, replace, address, promote, demote, lead or drain: rollcall members list"))
+		},
+		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused
+	}
+	cmd.AddCommand(newMembersList(w), newMembersAdd(w), newMembersRemove(w), newMembersReplace(w), newMembersAddress(w),
+		newMembersRole(w, "promote"), newMembersRole(w, "demote"), newMembersLead(w), newMembersDrain(w))
+	return cmd
+}
+
+// rateTime is the time between the two questions from which rollcall members list takes how fast a server copies
+// the log.
+const rateTime = time.Second
+
+// serverRow is a server in the list.
+type serverRow struct {
+	api.Server
+	Target *uint64 `json:"target"`     // index of the last log entry that the leader knows to be committed; null: the leader did not answer
+	Rate   *int64  `json:"rate_per_s"` // log entries that a server that catches up applies in a second; null: it is not known, or not catching up
+}
+
+// newMembersList returns the command that lists the servers.
+func newMembersList(w World) *cobra.Command {
+	a := newAsk(w)
+	cmd := &cobra.Command{
+		Use: "list [flags]", Short: "list the servers: addresses, roles, who votes, and how far each of them is", Args: Takes(0, 0, "flags only"),
+		Long: "Shows a row for each server of the ensemble's list and of raft's configuration. The list says which servers the ensemble wants. Raft's configuration says which ones have a copy of the log and a vote, " +
+			"and follows the list. A server that catches up has how far it is and at what rate, for which the command asks twice, a second apart.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows, members, err := serverRows(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			if !members.Settled {
+				warn(w, "raft's configuration does not follow the list yet")
+			}
+			return Print(a.Output, serverColumns, rowsOf(rows))
+		},
+	}
+	a.Register(cmd)
+	return cmd
+}
+
+// serverRows returns the servers by id. If one of them catches up, it asks twice.
+func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Members, err error) {
+	if members, err = one[api.Members](ctx, a, "members", nil); err != nil {
+		return nil, members, err
+	}
+	before, asked := map[uint32]uint64{}, time.Now()
+	for _, s := range members.Items {
+		if s.State == api.CatchingUp {
+			before[s.Member] = s.Applied
+		}
+	}
+	if len(before) > 0 {
+		if err := pause(ctx, rateTime); err != nil {
+			return nil, members, err
+		}
+		if members, err = one[api.Members](ctx, a, "members", nil); err != nil {
+			return nil, members, err
+		}
+	}
+	for _, s := range members.Items {
+		row := serverRow{Server: s, Target: members.Committed}
+		if from, known := before[s.Member]; known && s.State == api.CatchingUp {
+			row.Rate = rateOf(from, s.Applied, time.Since(asked))
+		}
+		rows = append(rows, row)
+	}
+	return rows, members, nil
+}
+
+// rateOf returns how many entries in a second a server has applied. It is nil if none were, or if it has begun anew.
+func rateOf(from, to uint64, over time.Duration) *int64 {
+	if to <= from || over <= 0 {
+		return nil
+	}
+	rate := int64(float64(to-from) / over.Seconds())
+	return &rate
+}
+
+// pause waits for d. It returns the error of ctx if that ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+var serverColumns = []Column[serverRow]{
+	{Name: "member", Right: true, Cell: func(r serverRow) string { return member(r.Member) }},
+	{Name: "role", Cell: func(r serverRow) string { return orDash(r.Role) }},
+	{Name: "votes", Cell: func(r serverRow) string { return map[bool]string{true: "yes", false: "no"}[r.Voter] }},
+	{Name: "state", Cell: serverText, Tint: serverTint},
+	{Name: "lag", Right: true, Cell: func(r serverRow) string {
+		if r.Lag == nil {
+			return unknown
+		}
+		return strconv.FormatUint(*r.Lag, 10)
+	}},
+	{Name: "quorum", Cell: func(r serverRow) string { return orDash(r.Quorum) }},
+	{Name: "election", Wide: true, Cell: func(r serverRow) string { return orDash(r.Election) }},
+	{Name: "clients", Cell: func(r serverRow) string { return orDash(r.Clients) }},
+	{Name: "applied", Wide: true, Right: true, Cell: func(r serverRow) string { return strconv.FormatUint(r.Applied, 10) }},
+	{Name: "detail", Cell: func(r serverRow) string { return r.Detail }},
+}
+
+// serverText returns the state of a server, with how far it is if it catches up.
+func serverText(r serverRow) string {
+	text := r.State
+	if r.State == api.CatchingUp && r.Target != nil {
+		text += fmt.Sprintf(" %d of %d", min(r.Applied, *r.Target), *r.Target)
+		if r.Rate != nil {
+			text += fmt.Sprintf(", %d/s", *r.Rate)
+		}
+	}
+	if r.Drained {
+		text += ", drained"
+	}
+	return text
+}
+
+func serverTint(r serverRow) Tint {
+	switch r.State {
+	case api.Leading:
+		return Green
+	case api.Silent, api.Idle, api.Removed:
+		return Red
+	case api.CatchingUp, api.Waiting, api.Leaving, api.ReadOnly:
+		return Yellow
+	}
+	return Plain
+}
+
+// serverOf returns the server that a line such as server.4=zoo4:2888:3888;2181 means.
+func serverOf(line string) (roster.Server, error) {
+	list, err := roster.ParseList(line)
+	switch {
+	case err != nil:
+		return roster.Server{}, With(WrongUse, err)
+	case len(list) != 1:
+		return roster.Server{}, With(WrongUse, fmt.Errorf("%.80q: give the line of one server", line))
+	case list[0].ClientPort == 0:
+		return roster.Server{}, With(WrongUse, fmt.Errorf("%v: the port for clients is missing; write the line with ;clientPort at the end", list[0]))
+	}
+	return list[0], nil
+}
+
+// idOf returns the id of a server.
+func idOf(text string) (uint32, error) {
+	id, err := roster.ParseID(text, roster.MaxID)
+	if err != nil {
+		return 0, With(WrongUse, fmt.Errorf("%.40q is not the id of a server: allowed is %w", text, err))
+	}
+	return id, nil
+}
+
+// find returns the server with an id, and whether the list has it.
+func find(m api.Members, id uint32) (s api.Server, listed bool) {
+	i := slices.IndexFunc(m.Items, func(s api.Server) bool { return s.Member == id })
+	if i < 0 {
+		return api.Server{}, false
+	}
+	return m.Items[i], m.Items[i].Role != ""
+}
+
+// membersDone says what a command has done.
+type membersDone struct {
+	Member  uint32 `json:"member"`  // that it was about; of replace the new one
+	Done    string `json:"done"`    // what has become of it: "votes", "observes", "removed", "replaced", "moved", "leads" or "drained"
+	Changed bool   `json:"changed"` // this command has changed something; false: all was as it should be
+	Version string `json:"version"` // of the list
+	Leader  uint32 `json:"leader"`  // the member that leads; 0: none is known
+}
+
+// work is a command that changes the list, and waits until raft's configuration has followed.
+type work struct {
+	*ask
+	name    string // of the command, as errors begin
+	force   bool
+	changed bool
+	said    string // the last line about the progress
+}
+
+func newWork(w World, name string) *work { return &work{ask: newAsk(w), name: "members " + name} }
+
+// Register adds the flags to cmd.
+func (k *work) Register(cmd *cobra.Command) {
+	k.ask.Register(cmd)
+	cmd.Flags().BoolVar(&k.force, "force", false, "also if too few voters would be alive for a majority, or one voter would be left")
+}
+
+// look asks for the list.
+func (k *work) look(ctx context.Context) (api.Members, error) {
+	m, err := one[api.Members](ctx, k.ask, "members", nil)
+	return m, k.wrap(err)
+}
+
+// wrap begins an error with the command.
+func (k *work) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", k.name, err)
+}
+
+// change asks for a change of the list as it is in m.
+func (k *work) change(ctx context.Context, m api.Members, c api.MembersChange) error {
+	admin, err := k.Admin(ctx)
+	if err != nil {
+		return k.wrap(err)
+	}
+	c.Version, c.Force = m.Version, k.force
+	_, err = api.Post[api.MembersChanged](ctx, admin, "members", c)
+	var answer *api.Error
+	switch {
+	case err == nil:
+		k.changed = true
+		return nil
+	case errors.As(err, &answer) && answer.Status == http.StatusConflict:
+		return k.wrap(fmt.Errorf("%w%s", err, k.forceHint(answer.Text)))
+	case arrived(err) || errors.As(err, &answer) && answer.Status == http.StatusGatewayTimeout:
+		return With(Unknown, k.wrap(fmt.Errorf("it is not known whether the list was changed: %w; run the command again: it goes on where it is", err)))
+	}
+	return k.wrap(Explained(err))
+}
+
+// forceHint names the flag, if the member speaks of force.
+func (k *work) forceHint(text string) string {
+	if k.force || !strings.Contains(text, "force ") {
+		return ""
+	}
+	return " (--force)"
+}
+
+// done prints what the command has done.
+func (k *work) done(m api.Members, id uint32, done, text string) error {
+	if !k.changed {
+		text += "; nothing was to be changed"
+	}
+	row := membersDone{Member: id, Done: done, Changed: k.changed, Version: m.Version, Leader: m.Leader}
+	return PrintText(k.Output, fmt.Sprintf("%s; the list has version %s\n", text, m.Version), row)
+}

@@ -1,0 +1,422 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/api"
+	"rollcall/roster"
+)
+
+// fakeEnsemble answers under /v1/members as a member does, about an ensemble that moves on by a step with each look.
+type fakeEnsemble struct {
+	*httptest.Server
+	mu      sync.Mutex
+	list    roster.List
+	raft    map[uint32]api.Server // raft's configuration: the fields Configured and Voter, and Applied
+	leader  uint32
+	version uint64
+	down    map[uint32]bool
+	drained bool
+	looks   int
+	stuck   int        // for how many looks nothing moves on
+	broken  int        // how many looks fail
+	refusal *api.Error // of the next change
+	posts   []string
+	onLook  func(n int)
+}
+
+// allEntries is how many entries the leader of the fake ensemble has committed.
+const allEntries = 1000
+
+func newFakeEnsemble(t *testing.T, list string) *fakeEnsemble {
+	t.Helper()
+	servers, err := roster.ParseList(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeEnsemble{list: servers, raft: map[uint32]api.Server{}, leader: 1, version: 0x400000005, down: map[uint32]bool{}}
+	for _, s := range servers {
+		f.raft[s.ID] = api.Server{Configured: s.ElectionAddr(), Voter: !s.Observer, Applied: allEntries}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(api.OpenAPI) })
+	mux.HandleFunc("GET /v1/members", func(w http.ResponseWriter, _ *http.Request) { f.look(w) })
+	mux.HandleFunc("GET /v1/whoami", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(api.Caller{Member: 3}) })
+	mux.HandleFunc("POST /v1/{what...}", f.post)
+	f.Server = httptest.NewServer(mux)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// look answers with the servers, and moves on.
+func (f *fakeEnsemble) look(w http.ResponseWriter) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.looks++; f.onLook != nil {
+		f.onLook(f.looks)
+	}
+	if f.broken > 0 {
+		f.broken--
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_ = json.NewEncoder(w).Encode(api.Failure{Error: "no answer"})
+		return
+	}
+	committed := uint64(allEntries)
+	m := api.Members{Version: fmt.Sprintf("0x%x", f.version), Leader: f.leader, Committed: &committed, Settled: true, Silent: []api.Silence{}, Items: []api.Server{}}
+	for id := uint32(1); id < 10; id++ {
+		if s, known := f.server(id); known {
+			m.Items = append(m.Items, s)
+		}
+	}
+	_ = json.NewEncoder(w).Encode(m)
+	if f.stuck > 0 {
+		f.stuck--
+		return
+	}
+	f.step()
+}
+
+func (f *fakeEnsemble) server(id uint32) (api.Server, bool) {
+	s, in := f.raft[id]
+	line, listed := f.list.Find(id)
+	s.Member, s.State, s.Drained, s.Needed = id, api.Following, f.drained && id == 3, f.needed(id)
+	if listed {
+		s.Server, s.Role, s.Quorum, s.Election, s.Clients = line.String(), roleOf(line), line.QuorumAddr(), line.ElectionAddr(), line.ClientAddr()
+	}
+	switch {
+	case f.down[id]:
+		s.State, s.Detail, s.Applied = api.Silent, "down: connection refused", 0
+	case !listed:
+		s.State = api.Leaving
+	case !in:
+		s.State = api.Waiting
+	case s.Applied < allEntries || !s.Voter && !line.Observer:
+		s.State = api.CatchingUp
+	case line.Observer:
+		s.State = api.Observing
+	case id == f.leader:
+		s.State = api.Leading
+	}
+	return s, in || listed
+}
+
+func (f *fakeEnsemble) needed(id uint32) bool {
+	voters, alive := 0, 0
+	for other, s := range f.raft {
+		if s.Voter {
+			voters++
+			if !f.down[other] && other != id {
+				alive++
+			}
+		}
+	}
+	return f.raft[id].Voter && alive < voters/2+1
+}
+
+// step moves raft's configuration towards the list.
+func (f *fakeEnsemble) step() {
+	for _, line := range f.list {
+		s, in := f.raft[line.ID]
+		switch {
+		case f.down[line.ID]:
+			continue
+		case !in || s.Configured != line.ElectionAddr():
+			s.Configured = line.ElectionAddr()
+		case s.Applied < allEntries:
+			s.Applied += allEntries / 2
+		default:
+			s.Voter = !line.Observer
+		}
+		f.raft[line.ID] = s
+	}
+	for id := range f.raft {
+		if _, listed := f.list.Find(id); !listed {
+			delete(f.raft, id)
+			if f.leader == id {
+				f.leader = f.list[0].ID
+			}
+		}
+	}
+}
+
+func (f *fakeEnsemble) post(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var body json.RawMessage
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	f.posts = append(f.posts, r.PathValue("what")+" "+string(body))
+	if f.refusal != nil {
+		w.WriteHeader(f.refusal.Status)
+		_ = json.NewEncoder(w).Encode(api.Failure{Error: f.refusal.Text})
+		f.refusal = nil
+		return
+	}
+	switch r.PathValue("what") {
+	case "members/lead":
+		var wanted api.MembersLead
+		_ = json.Unmarshal(body, &wanted)
+		f.leader = wanted.Member
+		_ = json.NewEncoder(w).Encode(api.MembersLed{Leader: f.leader})
+	case "drain":
+		f.drained, f.leader = true, 1
+		_ = json.NewEncoder(w).Encode(api.Drained{Connections: 7})
+	default:
+		var c api.MembersChange
+		_ = json.Unmarshal(body, &c)
+		list, err := f.list.Apply(roster.Change{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members})
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			_ = json.NewEncoder(w).Encode(api.Failure{Error: err.Error()})
+			return
+		}
+		f.list, f.version = list, f.version+1
+		_ = json.NewEncoder(w).Encode(api.MembersChanged{Version: fmt.Sprintf("0x%x", f.version), Servers: list.Lines()})
+	}
+}
+
+// sent returns what was posted since the last call.
+func (f *fakeEnsemble) sent() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	posts := f.posts
+	f.posts = nil
+	return posts
+}
+
+const (
+	oneToThree = "server.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181\nserver.3=c:2888:3888;2181"
+	four       = "server.4=d:2888:3888;2181"
+)
+
+// run runs a command line, in which words with blanks are not possible.
+func (f *fakeEnsemble) run(t *testing.T, line string, more ...string) (out, errs string, err error) {
+	t.Helper()
+	w, stdout, stderr := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_AUTH=digest:super:x")
+	w.looks = time.Millisecond
+	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), append(strings.Fields("members "+line), more...))
+	return stdout.String(), stderr.String(), err
+}
+
+// Each command changes the list once, waits until raft's configuration has followed, and says how far it is. Run again, it
+// changes nothing.
+func TestMembersCommands(t *testing.T) {
+	for _, tt := range []struct {
+		line  string
+		list  string // at the beginning; default: oneToThree
+		sent  []string
+		out   string
+		shows []string // lines of the progress
+	}{
+		{
+			line: "add " + four, sent: []string{`members {"joining":"server.4=d:2888:3888:participant;0.0.0.0:2181","leaving":"","members":"","version":"0x400000005","force":false}`},
+			out: "member 4 votes; the list has version 0x400000006\n", shows: []string{"member 4: joining", "member 4: catching up 0 of 1000"},
+		},
+		{
+			line: "add server.4=d:2888:3888:observer;2181 --force", sent: []string{`members {"joining":"server.4=d:2888:3888:observer;0.0.0.0:2181","leaving":"","members":"","version":"0x400000005","force":true}`},
+			out: "member 4 observes; the list has version 0x400000006\n", shows: []string{"member 4: joining", "member 4: catching up"},
+		},
+		{
+			line: "remove 3", sent: []string{`members {"joining":"","leaving":"3","members":"","version":"0x400000005","force":false}`},
+			out: "member 3 is not in the ensemble; the list has version 0x400000006\n", shows: []string{"member 3: leaving"},
+		},
+		{
+			line: "replace 3 " + four, sent: []string{`members {"joining":"server.4=`, `members {"joining":"","leaving":"3","members":"","version":"0x400000006","force":false}`},
+			out: "member 4 votes in place of member 3; the list has version 0x400000007\n", shows: []string{"member 4: catching up 0 of 1000", "member 3: leaving"},
+		},
+		{
+			line: "address 3 server.3=x:2888:3888;2181", sent: []string{`members {"joining":"server.3=x:2888:3888:participant;0.0.0.0:2181"`},
+			out: "member 3 is at x:2888; the list has version 0x400000006\n",
+		},
+		{
+			line: "demote 3", sent: []string{`members {"joining":"server.3=c:2888:3888:observer;0.0.0.0:2181"`}, out: "member 3 observes; the list has version 0x400000006\n",
+		},
+		{
+			line: "promote 4", list: oneToThree + "\nserver.4=d:2888:3888:observer;2181", sent: []string{`members {"joining":"server.4=d:2888:3888:participant;0.0.0.0:2181"`},
+			out: "member 4 votes; the list has version 0x400000006\n", shows: []string{"member 4: catching up 1000 of 1000"},
+		},
+		{line: "lead 2", sent: []string{`members/lead {"member":2}`}, out: "member 2 leads\n"},
+	} {
+		list := tt.list
+		if list == "" {
+			list = oneToThree
+		}
+		f := newFakeEnsemble(t, list)
+		f.stuck = 3
+		out, errs, err := f.run(t, tt.line)
+		sent := f.sent()
+		for _, s := range f.list {
+			if in := f.raft[s.ID]; in.Configured != s.ElectionAddr() || in.Voter == s.Observer {
+				t.Errorf("%s: it ends while raft's configuration has %+v for %v", tt.line, in, s)
+			}
+		}
+		if err != nil || out != tt.out || len(sent) != len(tt.sent) {
+			t.Errorf("%s: printed %q, sent %q, %v; want %q, %q", tt.line, out, sent, err, tt.out, tt.sent)
+			continue
+		}
+		for i := range sent {
+			if !strings.HasPrefix(sent[i], tt.sent[i]) {
+				t.Errorf("%s: sent %s, want %s", tt.line, sent[i], tt.sent[i])
+			}
+		}
+		for _, line := range tt.shows {
+			if !strings.Contains(errs, "rollcall: "+line) {
+				t.Errorf("%s: tells %q, want %q", tt.line, errs, line)
+			}
+		}
+		again, _, err := f.run(t, tt.line)
+		if sent := f.sent(); err != nil || len(sent) != 0 || again != unchanged(tt.out) {
+			t.Errorf("%s, again: printed %q, sent %q, %v", tt.line, again, sent, err)
+		}
+		words := strings.Fields(tt.line)
+		printed, _, err := f.run(t, tt.line+" -o json")
+		if err != nil {
+			t.Errorf("%s -o json: %v", tt.line, err)
+		}
+		fits(t, "members "+words[0], printed)
+	}
+}
+
+// unchanged returns what a command prints that finds everything as it should be. The list has its next versions from
+// commands that have changed it.
+func unchanged(out string) string {
+	return strings.Replace(out, "; the list", "; nothing was to be changed; the list", 1)
+}
+
+// A command that cannot do what it is asked says why, and with which status.
+func TestMembersCommandsRefuse(t *testing.T) {
+	for _, tt := range []struct {
+		line    string
+		refusal *api.Error
+		status  Status
+		want    string
+	}{
+		{"", nil, WrongUse, "say list, add, remove"},
+		{"add", nil, WrongUse, "it takes the line of a server"},
+		{"add server.4=d:1", nil, WrongUse, "members add: server.4: allowed is host:quorumPort"},
+		{"add server.4=d:1:2", nil, WrongUse, "the port for clients is missing; write the line with ;clientPort at the end"},
+		{"add " + four + "," + oneToThree[:25], nil, WrongUse, "give the line of one server"},
+		{"add server.3=d:2888:3888;2181", nil, Conflict, "the list has member 3 already, as server.3=c:2888:3888:participant;0.0.0.0:2181; rollcall members address"},
+		{"add " + four, &api.Error{Status: 409, Text: "too few; force makes it"}, Conflict, "members add: too few; force makes it (--force)"},
+		{"add --force " + four, &api.Error{Status: 409, Text: "too few; force makes it"}, Conflict, "members add: too few; force makes it"},
+		{"add " + four, &api.Error{Status: 504, Text: "the leader was lost"}, Unknown, "it is not known whether the list was changed: the leader was lost; run the command again"},
+		{"add " + four, &api.Error{Status: 401, Text: "this needs credentials"}, Refused, "--token-file or --auth"},
+		{"remove x", nil, WrongUse, `"x" is not the id of a server: allowed is 1 to 255`},
+		{"replace 3 server.3=d:2888:3888;2181", nil, WrongUse, "the new server needs another id than 3"},
+		{"replace 7 " + four, nil, NotFound, "the list has no member 7"},
+		{"address 3 " + four, nil, WrongUse, "the line is that of server 4, not of 3"},
+		{"address 4 " + four, nil, NotFound, "the list has no member 4"},
+		{"address 3 server.3=d:2888:3888:observer;2181", nil, Conflict, "member 3 is a participant in the list"},
+		{"promote 7", nil, NotFound, "the list has no member 7"},
+		{"demote 5", nil, WrongUse, "rollcall members address 5 'server.5=e:2888:3888:participant;clientPort' adds it"},
+		{"lead 0", nil, WrongUse, "is not the id of a server"},
+		{"lead 5", &api.Error{Status: 503, Text: "no leader"}, NoMember, "members lead: no leader"},
+		{"drain 9", nil, NotFound, "the list has no member 9"},
+		{"drain 2", nil, WrongUse, "none of the 1 ports for operators is that of member 2"},
+	} {
+		f := newFakeEnsemble(t, oneToThree+"\nserver.5=e:2888:3888")
+		f.refusal = tt.refusal
+		out, _, err := f.run(t, tt.line)
+		if out != "" || StatusOf(err) != tt.status || !strings.Contains(fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: printed %q, %v, status %d; want %q, status %d", tt.line, out, err, StatusOf(err), tt.want, tt.status)
+		}
+	}
+}
+
+// A command that is stopped while it waits says what goes on without it. Run again, it goes on where it is.
+func TestMembersCommandIsStopped(t *testing.T) {
+	f := newFakeEnsemble(t, oneToThree)
+	f.down[4] = true
+	stop := func(line string) error {
+		w, _, errs := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_AUTH=digest:super:x")
+		w.looks = time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f.onLook = func(int) {
+			if len(f.posts) > 0 && f.looks > 4 {
+				cancel()
+			}
+		}
+		_, err := Execute(ctx, NewRoot(w, "1", time.Time{}), strings.Fields(line))
+		if !strings.Contains(errs.String(), "member 4: silent (down: connection refused); start it") {
+			t.Errorf("tells %q", errs)
+		}
+		return err
+	}
+	err := stop("members replace 3 " + four)
+	if StatusOf(err) != Failed || !strings.Contains(fmt.Sprint(err), "members replace: stopped; the ensemble goes on adding member 4; run the command again: it goes on where it is; member 3 is still in the ensemble") {
+		t.Errorf("%v", err)
+	}
+	f.mu.Lock()
+	f.onLook, f.down[4] = nil, false
+	f.mu.Unlock()
+	f.sent()
+	out, _, err := f.run(t, "replace 3 "+four)
+	if sent := f.sent(); err != nil || len(sent) != 1 || !strings.Contains(sent[0], `"leaving":"3"`) || !strings.HasPrefix(out, "member 4 votes in place of member 3") {
+		t.Errorf("again: printed %q, sent %q, %v", out, sent, err)
+	}
+}
+
+// A command that waits goes on although a member does not answer for a while.
+func TestMembersCommandIsPatient(t *testing.T) {
+	f := newFakeEnsemble(t, oneToThree)
+	f.onLook = func(n int) {
+		if n == 2 {
+			f.broken = 3
+		}
+	}
+	if out, _, err := f.run(t, "add "+four); err != nil || !strings.HasPrefix(out, "member 4 votes") {
+		t.Errorf("printed %q, %v", out, err)
+	}
+}
+
+// A member is drained at its own port. The command refuses if the others have no majority.
+func TestMembersDrain(t *testing.T) {
+	f := newFakeEnsemble(t, oneToThree)
+	f.leader = 3
+	out, _, err := f.run(t, "drain 3 --over 100ms")
+	if sent := f.sent(); err != nil || out != "member 3: drained, 7 connections closed; it is safe to stop it\n" || len(sent) != 1 || sent[0] != `drain {"over_ms":100}` {
+		t.Errorf("printed %q, sent %q, %v", out, sent, err)
+	}
+	f.down[2] = true
+	_, _, err = f.run(t, "drain 3")
+	if sent := f.sent(); StatusOf(err) != Conflict || !strings.Contains(fmt.Sprint(err), "without member 3 no majority of the voters would be alive") || len(sent) != 0 {
+		t.Errorf("%v, sent %q", err, sent)
+	}
+	if out, _, err = f.run(t, "drain 3 --force -o json"); err != nil {
+		t.Error(err)
+	}
+	fits(t, "members drain", out)
+}
+
+// A server that catches up has its rate in the list.
+func TestMembersListHasRates(t *testing.T) {
+	for _, tt := range []struct {
+		from, to uint64
+		over     time.Duration
+		want     string
+	}{
+		{100, 600, 2 * time.Second, "250"},
+		{100, 100, time.Second, "none"},
+		{100, 50, time.Second, "none"},
+	} {
+		got := "none"
+		if rate := rateOf(tt.from, tt.to, tt.over); rate != nil {
+			got = fmt.Sprint(*rate)
+		}
+		if got != tt.want {
+			t.Errorf("%d to %d in %v: %s, want %s", tt.from, tt.to, tt.over, got, tt.want)
+		}
+	}
+	row := serverRow{Server: api.Server{State: api.CatchingUp, Applied: 1200}, Target: ptr(uint64(5000)), Rate: ptr(int64(800))}
+	if got := serverText(row); got != "catching up 1200 of 5000, 800/s" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+)
+
+// newMembersLead returns the command that hands leadership over.
+func newMembersLead(w World) *cobra.Command {
+	a := newAsk(w)
+	cmd := &cobra.Command{
+		Use: "lead [flags] ID", Short: "hand leadership over to a member", Args: Takes(1, 1, "the id of a member"),
+		Long:    "Hands leadership over to a member, and waits until it leads. Clients keep their sessions; writes wait meanwhile. The member must vote and have caught up. It needs the credentials of an administrator, on the machine of a member.",
+		Example: "  rollcall members lead --token-file /etc/rollcall/token 2",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k := &work{ask: a, name: "members lead"}
+			id, err := idOf(args[0])
+			if err != nil {
+				return k.wrap(err)
+			}
+			return k.lead(cmd.Context(), id)
+		},
+	}
+	a.Register(cmd)
+	return cmd
+}
+
+func (k *work) lead(ctx context.Context, id uint32) error {
+	m, err := k.look(ctx)
+	if err != nil {
+		return err
+	}
+	if m.Leader != id {
+		admin, err := k.Admin(ctx)
+		if err != nil {
+			return k.wrap(err)
+		}
+		if _, err := api.Post[api.MembersLed](ctx, admin, "members/lead", api.MembersLead{Member: id}); err != nil {
+			return k.wrap(Explained(err))
+		}
+		k.changed, m.Leader = true, id
+	}
+	return PrintText(k.Output, fmt.Sprintf("member %d leads\n", id), membersDone{Member: id, Done: "leads", Changed: k.changed, Version: m.Version, Leader: m.Leader})
+}
+
+// newMembersDrain returns the command that prepares one of the members for its stop.
+func newMembersDrain(w World) *cobra.Command {
+	k, over := newWork(w, "drain"), 5*time.Second
+	cmd := &cobra.Command{
+		Use: "drain [flags] ID", Short: "prepare a member for its stop, and say when it is safe", Args: Takes(1, 1, "the id of a member"),
+		Long: "Does what rollcall drain does, for the member with that id: it hands leadership over, takes no new clients, and closes the connections of the present ones, spread over a time. Then the command checks that the ensemble " +
+			"can do without the member, and says that it is safe to stop it. It refuses if no majority would be alive without the member, unless --force is given. " +
+			"The member's own port for operators must be among those of --admin, on this machine. It needs the credentials of an administrator.",
+		Example: "  rollcall members drain --token-file /etc/rollcall/token --over 30s 3",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := idOf(args[0])
+			if err != nil {
+				return k.wrap(err)
+			}
+			return k.drain(cmd.Context(), id, over)
+		},
+	}
+	k.Register(cmd)
+	cmd.Flags().DurationVar(&over, "over", over, "`time` over which the connections are closed, a minute at most")
+	return cmd
+}
+
+// drain drains a member, and waits until it is safe to stop it.
+func (k *work) drain(ctx context.Context, id uint32, over time.Duration) error {
+	m, err := k.look(ctx)
+	if err != nil {
+		return err
+	}
+	s, listed := find(m, id)
+	switch {
+	case !listed:
+		return With(NotFound, k.wrap(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", id)))
+	case s.Needed && !k.force:
+		return With(Conflict, k.wrap(fmt.Errorf("without member %d no majority of the voters would be alive, so the ensemble would stop; start the members that are down first, or add --force", id)))
+	}
+	admin, err := k.memberAt(ctx, id)
+	if err != nil {
+		return err
+	}
+	done, err := drainOver(ctx, admin, over)
+	if err != nil {
+		return k.wrap(err)
+	}
+	k.changed = true
+	m, err = k.until(ctx, id, fmt.Sprintf("member %d stays drained until its next start", id), func(m api.Members) bool {
+		s, _ := find(m, id)
+		return m.Leader != 0 && m.Leader != id && (!s.Needed || k.force) || len(m.Items) == 1
+	})
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("member %d: drained, %d connections closed; it is safe to stop it\n", id, done.Connections)
+	return PrintText(k.Output, text, membersDone{Member: id, Done: "drained", Changed: true, Version: m.Version, Leader: m.Leader})
+}
+
+// memberAt returns a client of the port for operators of a member.
+func (k *work) memberAt(ctx context.Context, id uint32) (*api.Client, error) {
+	all, err := k.admins(ctx)
+	reasons := []error{err}
+	for _, c := range all {
+		me, err := api.Get[api.Caller](ctx, c, "whoami", nil)
+		if err == nil && me.Member == id {
+			return c, nil
+		}
+		if err != nil {
+			reasons = append(reasons, fmt.Errorf("%s: %w", c.Base, Explained(err)))
+		}
+	}
+	if err := errors.Join(reasons...); err != nil && len(all) < 2 {
+		return nil, k.wrap(err)
+	}
+	return nil, With(WrongUse, k.wrap(fmt.Errorf("none of the %d ports for operators is that of member %d; name its port with --admin, or run rollcall drain on its machine", len(all), id)))
+}
