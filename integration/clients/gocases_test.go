@@ -47,6 +47,33 @@ func TestKazooNoRoom(t *testing.T) {
 	fmt.Println("client scenario: kazoo-no-room ok")
 }
 
+// A client of kazoo that asks for a read-only server reads from the last of three members, and its writes are refused. When the others
+// are back, it writes again.
+func TestKazooReadOnly(t *testing.T) {
+	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: tick, Lines: "readonlymode.enabled=true\n"})
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	defer cancel()
+	others, last := e.Members[:2], e.Members[2]
+	cmd := exec.Command(python, "-B", "python/kazoo_cases.py", "read-only", last.Clients)
+	if err := obey(ctx, "kazoo-read-only", cmd, map[string]func() error{
+		"stop the others": func() error {
+			process.KillAll(others)
+			return nil
+		},
+		"start the others": func() error {
+			for _, m := range others {
+				e.Start(m)
+			}
+			return nil
+		},
+		"ok": func() error { return nil },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("client scenario: kazoo-read-only ok")
+}
+
 // 356: what go-zookeeper reports about a connection, from the beginning.
 func TestGoStates(t *testing.T) {
 	l := startLone(t)

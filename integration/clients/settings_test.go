@@ -3,7 +3,6 @@ package clients
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -98,6 +97,8 @@ func TestSettingsOfLinks(t *testing.T) {
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 3 * tick, Lines: `syncLimit=1
 readConsistency=linearizable
 handshakeTimeout=12000
+reconfigEnabled=true
+DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
 `})
 	m := e.Members[2]
 	links := linkThroughProxies(t, e, m)
@@ -131,33 +132,36 @@ handshakeTimeout=12000
 	})
 }
 
-// linkThroughProxies restarts a member with a zoo.cfg that has proxies in place of the other
-// members' ports for pings and writes. It returns the proxies. Another member leads.
+// linkThroughProxies changes the list of servers so that it has proxies in place of the ports for pings and writes
+// of all members but one, and restarts that one. It returns the proxies. Another member leads.
 func linkThroughProxies(t *testing.T, e *process.Ensemble, m *process.Member) (links []*proxy) {
 	t.Helper()
+	var lines []string
+	for _, other := range e.Members {
+		key, addrs, _ := strings.Cut(other.Line, "=")
+		fields := strings.Split(addrs, ":") // host, port for pings and writes, port of the log
+		if other == m {
+			continue
+		}
+		link := startProxy(t, fields[0]+":"+fields[1], 0)
+		links = append(links, link)
+		_, port, _ := strings.Cut(link.addr, ":")
+		lines = append(lines, fmt.Sprintf("%s=%s:%s:%s;%s", key, fields[0], port, fields[2], other.Clients))
+		if host, _, _ := strings.Cut(link.addr, ":"); host != fields[0] {
+			t.Fatalf("the proxy listens at %s, and the member at %s", link.addr, fields[0])
+		}
+	}
+	c, _ := openFrom(t, m, "", longTimeout)
+	auth := &jute.AuthPacket{Scheme: []byte("digest"), Auth: []byte("super:secret")}
+	if r, _, err := c.Call(jute.XidAuth, jute.OpAuth, auth); err != nil || r.Err != jute.OK {
+		t.Fatal(r.Err, err)
+	}
+	must(t, c, jute.OpReconfig, jute.ReconfigRequest{JoiningServers: []byte(strings.Join(lines, ",")), CurConfigID: -1})
 	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if status, err := m.Process.Status(t.Context()); err != nil || status != 0 {
 		t.Fatalf("exit status %d, %v; want 0", status, err)
-	}
-	cfg, err := os.ReadFile(m.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.SplitAfter(string(cfg), "\n")
-	for i, line := range lines {
-		key, addrs, _ := strings.Cut(line, "=")
-		election := strings.LastIndexByte(addrs, ':')
-		if !strings.HasPrefix(key, "server.") || key == fmt.Sprintf("server.%d", m.ID) {
-			continue
-		}
-		link := startProxy(t, addrs[:election], 0)
-		links = append(links, link)
-		lines[i] = key + "=" + link.addr + addrs[election:]
-	}
-	if err := os.WriteFile(m.Config, []byte(strings.Join(lines, "")), 0o644); err != nil {
-		t.Fatal(err)
 	}
 	e.Start(m)
 	if e.Settle() == m {

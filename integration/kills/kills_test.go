@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,7 +93,9 @@ type run struct {
 	sum      *totals
 	writers  []*writer
 	visitors *visitors
-	left     map[string]bool // unfinished snapshots that kills have left
+	coming   []*process.Member // members that come in later; clients know their addresses
+	turn     atomic.Uint64     // counts questions, so that each goes to another member
+	left     map[string]bool   // unfinished snapshots that kills have left
 }
 
 func play(t *testing.T, seed uint64, kind disk.LogKind, sum *totals) {

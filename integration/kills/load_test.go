@@ -46,8 +46,11 @@ func (r *run) client(ctx context.Context, home int) *cluster.Client {
 	r.t.Helper()
 	var order []uint32
 	addrs := map[uint32]string{}
-	for i := range r.Members {
+	for i := range len(r.Members) + len(r.coming) {
 		m := r.Members[(home+i)%len(r.Members)]
+		if i >= len(r.Members) {
+			m = r.coming[i-len(r.Members)]
+		}
 		order = append(order, uint32(m.ID))
 		addrs[uint32(m.ID)] = m.Clients
 	}

@@ -32,19 +32,23 @@ type former struct {
 var formers = []former{
 	{
 		commit: "8c4d22e3e678b042a245cbb26fad357b81d03f90", format: 1, // snapshots of version 2
-		refuses: "start raft: data is damaged|has format [2-5], this version knows up to 1", hurried: formerHurried,
+		refuses: "start raft: data is damaged|has format [2-6], this version knows up to 1", hurried: formerHurried,
 	},
 	{
 		commit: "ed49b2650255581accdea3398e9a968ee2a0aa18", format: 2, // snapshots of version 3
-		refuses: "has format [3-5], this version knows up to 2|it has version [45], this program knows 2 to 3", hurried: formerHurried,
+		refuses: "has format [3-6], this version knows up to 2|it has version [4-6], this program knows 2 to 3", hurried: formerHurried,
 	},
 	{
 		commit: "8bc6cada8055dd4430fd92dc158ff2d2e958fcd0", format: 3, // snapshots of version 3
-		refuses: "has format [45], this version knows up to 3|it has version [45], this program knows 2 to 3", hurried: laterHurried,
+		refuses: "has format [4-6], this version knows up to 3|it has version [4-6], this program knows 2 to 3", hurried: laterHurried,
 	},
 	{
 		commit: "9f388cc2352295685692929e579c2c5de52788d8", format: 4, // snapshots of version 4
-		refuses: "has format 5, this version knows up to 4|it has version 5, this program knows 2 to 4", hurried: laterHurried,
+		refuses: "has format [56], this version knows up to 4|it has version [56], this program knows 2 to 4", hurried: laterHurried,
+	},
+	{
+		commit: "edccf2996f37fc4b2ac9a8513f60a86b453e3aeb", format: 5, // snapshots of version 5
+		refuses: "has format 6, this version knows up to 5|it has version 6, this program knows 2 to 5", hurried: laterHurried,
 	},
 }
 

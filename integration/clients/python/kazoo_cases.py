@@ -10,8 +10,16 @@ import logging
 import sys
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, RolledBackError, SystemZookeeperError
-from kazoo.protocol.states import KazooState
+from kazoo.exceptions import (
+    BadArgumentsError,
+    BadVersionError,
+    NewConfigNoQuorumError,
+    NoAuthError,
+    NotReadOnlyCallError,
+    RolledBackError,
+    SystemZookeeperError,
+)
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import make_acl
 
 from kazoo_client import PATIENCE, check, wait_for
@@ -123,7 +131,63 @@ def no_room(host):
     c.client.stop()
 
 
+def read_only(host):
+    """Without a leader a client that asks for it reads, and does not write. With a leader it writes again."""
+    writer = Case(host)
+    writer.client.create("/kept", b"x")
+    writer.client.stop()
+    pause("stop the others")
+    c = Case(host, read_only=True)
+    check(c.client.client_state == KeeperState.CONNECTED_RO, c.client.client_state)
+    check(c.client.get("/kept")[0] == b"x", "not the data from before")
+    try:
+        c.client.set("/kept", b"y")
+        check(False, "a write was taken")
+    except NotReadOnlyCallError:
+        pass
+    pause("start the others")
+    wait_for(lambda: c.client.client_state == KeeperState.CONNECTED, c.states)
+    c.client.set("/kept", b"y")
+    check(c.client.get("/kept")[0] == b"y", "not written")
+    c.client.stop()
+
+
+def reconfig(host):
+    """The list of servers is changed, as in kazoo's own tests: by the super user, and by nobody else."""
+    line = "server.100=127.0.0.9:11:12:observer;127.0.0.9:13"
+
+    def refused(client, error, **change):
+        try:
+            client.reconfig(**{**dict(joining=line, leaving=None, new_members=None), **change})
+            check(False, "reconfigured", change)
+        except error:
+            pass
+
+    c = Case(host)
+    refused(c.client, NoAuthError)
+    c.client.stop()
+    c = Case(host, auth_data=[("digest", "super:secret")])
+    refused(c.client, BadArgumentsError, joining="server.100=foo")
+    data, stat = c.client.reconfig(joining=line, leaving=None, new_members=None)
+    check(line.encode() in data and stat.version == -1, data, stat)
+    data, _ = c.client.reconfig(joining=None, leaving="100", new_members=None)
+    check(line.encode() not in data, data)
+    version = int(data.decode().split("\n")[-1].split("=")[1], base=16)
+    refused(c.client, BadVersionError, from_config=version + 1)
+    refused(c.client, BadVersionError, from_config=version - 1)
+    data, stat = c.client.reconfig(joining=line, leaving=None, new_members=None, from_config=version)
+    check(line.encode() in data and stat.mzxid > version, data, stat)
+    check(c.client.get("/zookeeper/config")[0] == data)
+    data, _ = c.client.reconfig(joining=None, leaving="100", new_members=None)
+    refused(c.client, NewConfigNoQuorumError, joining=",".join(
+        "server.%d=127.0.0.%d:11:12;127.0.0.%d:13" % (i, i, i) for i in (101, 102, 103)))
+    check(c.states == [KazooState.CONNECTED], c.states)
+    c.client.stop()
+
+
 CASES = {
+    "read-only": read_only,
+    "reconfig": reconfig,
     "no-room": no_room,
     "chroot-multi": chroot_multi,
     "start-again": start_again,

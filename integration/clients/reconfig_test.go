@@ -1,0 +1,210 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"rollcall/integration/process"
+)
+
+const (
+	configNode = "/zookeeper/config"
+	// absent is a server that nobody runs. Nothing listens on its ports, so an attempt to connect fails at once.
+	absent = "server.100=127.0.0.9:11:12:observer;127.0.0.9:13"
+)
+
+// changeable starts three members whose server lines clients may change. The super user's password is secret.
+func changeable(t *testing.T) (ctx context.Context, e *process.Ensemble) {
+	t.Helper()
+	e = process.StartEnsemble(t, process.Config{
+		Binary: rollcall, Size: 3, Tick: tick,
+		Lines: "reconfigEnabled=true\nDigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n",
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	t.Cleanup(cancel)
+	return ctx, e
+}
+
+// asks runs a program that needs nothing of the test but its end.
+func asks(ctx context.Context, t *testing.T, scenario string, cmd *exec.Cmd) {
+	t.Helper()
+	if err := obey(ctx, scenario, cmd, map[string]func() error{"ok": func() error { return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("client scenario: %s ok\n", scenario)
+}
+
+// kazoo changes the list of servers, as its own tests do.
+func TestKazooReconfig(t *testing.T) {
+	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	ctx, e := changeable(t)
+	asks(ctx, t, "kazoo-reconfig", exec.Command(python, "-B", "python/kazoo_cases.py", "reconfig", e.Members[0].Clients))
+}
+
+// go-zookeeper adds and removes an observer that nobody runs. It removes a follower, which is then stopped, and adds it
+// to the list again. It watches the list meanwhile.
+func TestGoReconfig(t *testing.T) {
+	ctx, e := changeable(t)
+	leader := e.Settle()
+	var follower *process.Member
+	for _, m := range e.Members {
+		if m != leader {
+			follower = m
+		}
+	}
+	c, err := dialGo(ctx, seat{name: "test", hosts: []string{leader.Clients}}, sessionTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.IncrementalReconfig([]string{absent}, nil, -1); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("reconfig by nobody: %v", err)
+	}
+	if err := c.AddAuth("digest", []byte("super:secret")); err != nil {
+		t.Fatal(err)
+	}
+	first := listOf(t, c)
+	own := strings.Split(first, "\n")[follower.ID-1] + ";" + follower.Clients
+	for _, s := range []struct {
+		joining, leaving string
+		version          int64
+		want             string // the error
+	}{
+		{joining: absent, version: 7, want: zk.ErrBadVersion.Error()},
+		{joining: "server.100=127.0.0.9", want: zk.ErrBadArguments.Error()},
+		{joining: "server.100=127.0.0.9:11:12:observer", want: zk.ErrBadArguments.Error()},
+		{leaving: "1,2", want: zk.ErrBadArguments.Error()},
+		{joining: strings.NewReplacer("observer", "participant").Replace(strings.Join([]string{absent, again(absent, 101), again(absent, 102)}, ",")), want: "unknown error: -13"},
+	} {
+		if _, err := c.IncrementalReconfig([]string{s.joining}, []string{s.leaving}, s.version-1); err == nil || err.Error() != s.want {
+			t.Errorf("reconfig with %+v: %v", s, err)
+		}
+	}
+	if now := listOf(t, c); now != first {
+		t.Errorf("refused changes have changed the list from %s to %s", first, now)
+	}
+	for _, s := range []struct {
+		joining, leaving, want string
+		then                   func()
+	}{
+		{joining: absent, want: absent},
+		{leaving: "100"},
+		{leaving: fmt.Sprint(follower.ID), then: follower.Process.Kill}, // nobody needs it any more
+		{joining: own, want: own},
+	} {
+		_, _, changed, err := c.GetW(configNode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat, err := c.IncrementalReconfig([]string{s.joining}, []string{s.leaving}, -1)
+		if err != nil {
+			t.Fatalf("joining %q, leaving %q: %v", s.joining, s.leaving, err)
+		}
+		if err := event(ctx, changed, zk.EventNodeDataChanged, configNode); err != nil {
+			t.Error(err)
+		}
+		text := listOf(t, c)
+		if !strings.HasSuffix(text, fmt.Sprintf("\nversion=%x", stat.Mzxid)) || !strings.Contains(text, s.want) || s.leaving != "" && strings.Contains(text, "server."+s.leaving+"=") {
+			t.Errorf("after joining %q, leaving %q the list is %s, zxid %#x", s.joining, s.leaving, text, stat.Mzxid)
+		}
+		if s.then != nil {
+			s.then()
+		}
+	}
+	if err := c.undisturbed(); err != nil {
+		t.Error(err)
+	}
+	fmt.Println("client scenario: go-reconfig ok")
+}
+
+// again returns a server line with another id and other ports.
+func again(line string, id int) string {
+	return strings.NewReplacer("100", fmt.Sprint(id), "127.0.0.9", fmt.Sprintf("127.0.0.%d", id)).Replace(line)
+}
+
+// listOf returns the list of servers.
+func listOf(t *testing.T, c *goClient) string {
+	t.Helper()
+	data, _, err := c.Get(configNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// zkCli.sh changes and shows the list.
+func TestZkCLIReconfig(t *testing.T) {
+	requireClient(t, zkCLI, "zookeeper")
+	ctx, e := changeable(t)
+	d, err := zkcli(seat{hosts: []string{e.Members[0].Clients}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.stop()
+	if _, err := d.expect(ctx, watched+"SyncConnected"); err != nil {
+		t.Fatal(err)
+	}
+	if err := exchanges(ctx, d, []exchange{
+		{"config", []string{"server.1=", "server.3=", "version="}},
+		{"reconfig -add " + absent, []string{"Insufficient permission : "}},
+		{"addauth digest super:secret", nil},
+		{"reconfig -v 5 -add " + absent, []string{"version No is not valid : "}},
+		{"reconfig -add " + absent, []string{"Committed new configuration:", absent}},
+		{"config -c", []string{"127.0.0.9:13"}},
+		{"config -w", []string{absent}},
+		{"reconfig -remove 100", []string{"Committed new configuration:", watched + "SyncConnected type:NodeDataChanged path:" + configNode}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := quit(ctx, d, 1); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("client scenario: zkcli-reconfig ok")
+}
+
+// Curator connects to the servers that the list has, once it has changed.
+func TestCuratorTracksTheList(t *testing.T) {
+	ctx, e := changeable(t)
+	asks(ctx, t, "curator-tracker", java(compileJava(t), "CuratorTracker", e.Members[0].Clients, absent))
+}
+
+// An observer serves clients: it forwards their writes, keeps their sessions while the leader changes, and counts in
+// no majority.
+func TestGoObserver(t *testing.T) {
+	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 4, Observers: 1, Tick: tick})
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	defer cancel()
+	observer := e.Members[3]
+	c, err := dialGo(ctx, seat{name: "test", hosts: []string{observer.Clients}}, sessionTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if list := listOf(t, c); strings.Count(list, ":participant") != 3 || strings.Count(list, ":observer") != 1 {
+		t.Errorf("the list is %s", list)
+	}
+	if _, err := c.Create("/e", nil, zk.FlagEphemeral, world); err != nil {
+		t.Fatal(err)
+	}
+	e.Settle().Process.Kill()
+	if _, err := c.Create("/after", nil, 0, world); err != nil { // two of three voters are a majority
+		t.Errorf("a write without the first leader: %v", err)
+	}
+	if err := errors.Join(c.holdsEphemeral("/e"), c.undisturbed()); err != nil {
+		t.Error(err)
+	}
+	e.Settle().Process.Kill() // one voter of three and the observer are none
+	if err := process.Until(ctx, "nobody leads", func() bool {
+		return !slices.ContainsFunc(e.Members, func(m *process.Member) bool { return m.Process.Running() && m.Mode() == "leader" })
+	}); err != nil {
+		t.Error(err)
+	}
+	fmt.Println("client scenario: go-observer ok")
+}

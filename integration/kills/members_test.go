@@ -1,0 +1,162 @@
+package kills
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+	"rollcall/quorum/disk"
+)
+
+// Each of three members is replaced by a new one, with another id and on other ports, under load. A leader is
+// killed while each change is made. Then the ensemble grows to five, and shrinks to three again. No session is
+// lost, and nothing acknowledged is.
+func TestMembersReplaced(t *testing.T) {
+	began := time.Now()
+	r := &run{t: t, sum: &totals{kills: map[role]int{}, kinds: map[disk.LogKind]int{}}, rng: rand.New(rand.NewPCG(1, 11)), left: map[string]bool{}}
+	r.Ensemble = process.StartEnsemble(t, process.Config{
+		Binary: rollcall, Flags: []string{"-v"}, Size: 3, Tick: tick,
+		Lines: "snapCount=2000\nmaxClientCnxns=0\nreconfigEnabled=true\nDigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n",
+	})
+	r.Joined()
+	for id := 4; id <= 8; id++ {
+		r.coming = append(r.coming, r.NewMember(id))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.load(ctx)
+	sessions := sessionsOf(r.writers)
+
+	for _, old := range slices.Clone(r.Members) {
+		next := r.comes()
+		r.change(line(next), fmt.Sprint(old.ID), r.killWhileChanging)
+		r.leave(old)
+		r.awaitAllServing()
+		r.awaitWrites()
+	}
+	r.judge(ctx)
+	for range 2 {
+		r.change(line(r.comes()), "", nil)
+	}
+	r.awaitAllServing()
+	r.judge(ctx)
+	first, second := r.Members[0], r.Members[1]
+	r.change("", fmt.Sprintf("%d,%d", first.ID, second.ID), r.killWhileChanging)
+	r.leave(first)
+	r.leave(second)
+	r.awaitAllServing()
+	r.judge(ctx)
+
+	if got := sessionsOf(r.writers); !slices.Equal(got, sessions) {
+		t.Errorf("sessions %v became %v", sessions, got)
+	}
+	if r.sum.kills[leader] == 0 {
+		t.Error("no member was killed while it led: this shows too little")
+	}
+	fmt.Printf("members 1 to 3 replaced by 4 to 6, then five members, then three: %d leaders killed, %d writes acknowledged, in %v\n",
+		r.sum.kills[leader], r.acked(), time.Since(began).Round(time.Second))
+}
+
+func sessionsOf(writers []*writer) (ids []jute.SessionID) {
+	for _, w := range writers {
+		ids = append(ids, w.client.Session())
+	}
+	return ids
+}
+
+// comes starts the next member that is to come in.
+func (r *run) comes() *process.Member {
+	r.t.Helper()
+	m := r.coming[0]
+	r.coming = r.coming[1:]
+	r.Add(m)
+	return m
+}
+
+// line returns a member's server line as reconfig wants it.
+func line(m *process.Member) string { return m.Line + ";" + m.Clients }
+
+// change asks for a change of the server list until a member has made it. meanwhile runs at the same time.
+func (r *run) change(joining, leaving string, meanwhile func()) {
+	r.t.Helper()
+	done := make(chan error, 1)
+	members := slices.Clone(r.Members)
+	go func() {
+		var last error
+		err := process.Until(r.t.Context(), "the list changes", func() bool {
+			last = reconfigure(members[r.turn.Add(1)%uint64(len(members))], joining, leaving)
+			return last == nil
+		})
+		if err != nil {
+			err = fmt.Errorf("%w: %w", err, last)
+		}
+		done <- err
+	}()
+	if meanwhile != nil {
+		meanwhile()
+	}
+	if err := <-done; err != nil {
+		r.t.Fatalf("reconfig %q %q: %v", joining, leaving, err)
+	}
+}
+
+// killWhileChanging kills the leader and starts it again.
+func (r *run) killWhileChanging() {
+	r.rest(400)
+	m := r.leads()
+	r.strike(leader, []*process.Member{m})
+	r.rest(400)
+	r.restart([]*process.Member{m})
+}
+
+// reconfigure asks one member for a change, as super.
+func reconfigure(m *process.Member, joining, leaving string) error {
+	raw, err := net.DialTimeout("tcp", m.Clients, time.Second)
+	if err != nil {
+		return err
+	}
+	conn := wire.New(raw)
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := conn.Open(sessionTimeout); err != nil {
+		return err
+	}
+	auth := &jute.AuthPacket{Scheme: []byte("digest"), Auth: []byte("super:secret")}
+	if r, _, err := conn.Call(jute.XidAuth, jute.OpAuth, auth); err != nil || r.Err != jute.OK {
+		return errors.Join(err, r.Err)
+	}
+	req := &jute.ReconfigRequest{CurConfigID: -1}
+	if joining != "" {
+		req.JoiningServers = []byte(joining)
+	}
+	if leaving != "" {
+		req.LeavingServers = []byte(leaving)
+	}
+	r, _, err := conn.Call(1, jute.OpReconfig, req)
+	if err == nil && r.Err != jute.OK {
+		err = r.Err
+	}
+	if err == nil {
+		_, _, err = conn.Call(2, jute.OpCloseSession, nil)
+	}
+	return err
+}
+
+// leave stops a member that has been removed, when its process has started.
+func (r *run) leave(m *process.Member) {
+	r.t.Helper()
+	if err := process.Until(r.t.Context(), "a removed member answers", func() bool { return m.Word("ruok") == "imok" }); err != nil {
+		r.t.Fatal(err)
+	}
+	r.Remove(m)
+}
