@@ -89,11 +89,11 @@ type page struct {
 
 func newPage(t *testing.T, name string, others map[string]string) *page {
 	t.Helper()
-	return newPageWith(t, name, others, "")
+	return newPageWith(t, name, others, 3, "")
 }
 
-// newPageWith does the same, with more lines in the members' configurations.
-func newPageWith(t *testing.T, name string, others map[string]string, lines string) *page {
+// newPageWith does the same, with size members and more lines in their configurations.
+func newPageWith(t *testing.T, name string, others map[string]string, size int, lines string) *page {
 	t.Helper()
 	dir := t.TempDir()
 	binary, err := process.Build(dir)
@@ -108,7 +108,7 @@ func newPageWith(t *testing.T, name string, others map[string]string, lines stri
 		t: t, name: name, others: others, dir: dir, path: filepath.Dir(binary) + ":" + os.Getenv("PATH"), owner: "-o " + me.Uid + " -g " + me.Gid,
 		blocks: blocksOf(text(t, filepath.Join("../../docs", name))), used: map[string]bool{}, ports: map[*process.Member]string{},
 	}
-	p.Ensemble = process.StartEnsemble(t, process.Config{Binary: binary, Size: 3, Tick: 200 * time.Millisecond, Lines: "maxSessionTimeout=15000\n" + process.AnyHTTP + lines})
+	p.Ensemble = process.StartEnsemble(t, process.Config{Binary: binary, Size: size, Tick: 200 * time.Millisecond, Lines: "maxSessionTimeout=15000\n" + process.AnyHTTP + lines})
 	for _, m := range p.Members {
 		p.ports[m] = fmt.Sprint(process.FreePort(t).Port)
 		if err := os.Mkdir(p.etc(m), 0o700); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // outsideRunbooks are the blocks of docs/runbooks.md that TestRunbooks does not run.
 var outsideRunbooks = map[string]string{
-	"export ROLLCALL_HOSTS=zk1:2181,zk2:2181,zk3:2181 ROLLCALL_ADMIN=http://zk1:8080,http://zk2:8080,http://zk3:8080": "the test sets these variables to its members",
+	"export ROLLCALL_ADMIN=http://127.0.0.1:8080": "the test names the members that run",
 }
 
 // The commands of docs/runbooks.md bring an ensemble back that has lost a machine, a majority, the room on a
@@ -190,7 +190,7 @@ func (p *page) status() string {
 		}
 		admin = append(admin, "http://"+addr)
 	}
-	return p.shell(p.dir, "rollcall status --admin "+strings.Join(admin, ",")+" --hosts "+strings.Join(p.Addresses(p.Members[0]), ","))
+	return p.shell(p.dir, "rollcall status --admin "+strings.Join(admin, ","))
 }
 
 // whole waits until all members have caught up, and have equal states.
