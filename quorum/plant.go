@@ -145,8 +145,8 @@ func (n *Node) tookPart() (bool, error) {
 	return term > n.planted.term, nil
 }
 
-// awaitPlanted makes a member that has nothing but its planted state wait until a majority has the same
-// state. Unless Config.NewEnsemble is set, it also waits until all members answer, because one that does not
+// awaitPlanted makes a member that has nothing but its planted state wait until a majority of the voters has the
+// same state. Unless Config.NewEnsemble is set, it also waits until all voters answer, because one that does not
 // might have gone on. Members with different states therefore form no ensemble: at most one of the states has
 // a majority, and raft does not run on a member with another one. If the others have gone on already, this
 // member may have been planted a second time, and may have forgotten votes and entries. It then joins as a
@@ -179,17 +179,24 @@ func (n *Node) awaitPlanted(ctx context.Context) (start, error) {
 	}
 }
 
-// evaluatePlanted applies the rules to the answers of one round.
+// evaluatePlanted applies the rules to the answers of one round. Only voters make a majority. An observer that has
+// gone on shows that the ensemble has begun.
 func (n *Node) evaluatePlanted(answers map[uint32]*proto.HelloReply) verdict {
-	all := len(n.cfg.Peers)
+	all := len(wire.Voters(n.cfg.Peers))
 	v := verdict{start: startRunning, need: joinQuorum(all), recovery: n.Recovery(), ensemble: n.cfg.Book.Ensemble()}
+	if self, _ := find(n.cfg.Peers, n.cfg.Self); self.Observer {
+		v.need = joinQuorum(all + 1) // its former self may have become a voter
+	}
 	var rivals []wire.Peer
 	var silent []string
-	same, begun := 1, false // this member is one of those with the same state
+	same, begun := 0, false
 	for _, peer := range wire.Sorted(n.cfg.Peers) {
 		a, answered := answers[peer.ID]
 		switch {
+		case peer.Observer:
+			begun = begun || a.GetHasData() && a.GetRecovery() == n.Recovery() && a.GetLastIndex() > n.planted.index
 		case peer.ID == n.cfg.Self:
+			same++
 		case !answered:
 			silent = append(silent, fmt.Sprintf("member %d (%s)", peer.ID, peer.Addr))
 		case !a.GetHasData():
@@ -209,14 +216,14 @@ func (n *Node) evaluatePlanted(answers map[uint32]*proto.HelloReply) verdict {
 		v.start = startJoining
 	case begun:
 		v.start = startJoining
-		v.waiting = fmt.Sprintf("%d members of the ensemble, which has begun without this one; there are %d", v.need, len(v.full))
+		v.waiting = fmt.Sprintf("%d voters of the ensemble, which has begun without this one; there are %d", v.need, len(v.full))
 	case same > all/2 && (len(silent) == 0 || n.cfg.NewEnsemble):
 	case same > all/2:
-		v.waiting = fmt.Sprintf("all members, which must be there when the ensemble first starts; silent: %s", list(silent))
+		v.waiting = fmt.Sprintf("all voters, which must be there when the ensemble first starts; silent: %s", list(silent))
 	case len(rivals) > 0:
 		v.waiting = fmt.Sprintf("a majority with the same state: %s have another one. Fill the folders of all members with the same state", list(wire.Canonical(rivals)))
 	default:
-		v.waiting = fmt.Sprintf("a majority with the same state: %d of %d members have it", same, all)
+		v.waiting = fmt.Sprintf("a majority with the same state: %d of %d voters have it", same, all)
 	}
 	return v
 }

@@ -13,7 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/proto"
 	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 const plantedIndex, plantedTerm = 100, 7
@@ -234,6 +236,36 @@ func TestPlantedTwice(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Only voters make the majority that a planted member waits for. Observers that are silent are not waited for.
+func TestPlantedVoters(t *testing.T) {
+	answer := func(index uint64) *proto.HelloReply { return &proto.HelloReply{HasData: true, LastIndex: index} }
+	same, later := answer(plantedIndex), answer(plantedIndex+1)
+	for _, tt := range []struct {
+		name    string
+		self    uint32
+		peers   []wire.Peer
+		answers map[uint32]*proto.HelloReply
+		start   start
+		waiting string // "": for nobody
+	}{
+		{"the observers are silent", 1, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{2: same, 3: same}, startRunning, ""},
+		{"a voter is silent", 1, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{2: same, 4: same, 5: same}, startRunning, "all voters"},
+		{"the observers alone have the state", 1, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{2: {}, 3: {}, 4: same, 5: same}, startRunning, "1 of 3 voters have it"},
+		{"one of them is an observer", 4, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{1: same, 2: {}, 3: {}, 5: same}, startRunning, "1 of 3 voters have it"},
+		{"an observer of voters with the state", 4, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{1: same, 2: same, 3: {}}, startRunning, ""},
+		{"an observer has gone on", 1, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{2: same, 3: same, 4: later}, startJoining, "2 voters of the ensemble, which has begun without this one; there are 0"},
+		{"the voters have gone on", 1, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{2: later, 3: later}, startJoining, ""},
+		{"the voters have gone on, without an observer", 4, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{1: later, 2: later}, startJoining, ""},
+		{"one voter has gone on, without an observer", 4, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{1: later}, startJoining, "there are 1"},
+	} {
+		n := &Node{cfg: Config{Self: tt.self, Peers: tt.peers, Book: wire.NewBook(tt.self, tt.peers)}, planted: planted{plantedIndex, plantedTerm}}
+		v := n.evaluatePlanted(tt.answers)
+		if v.start != tt.start || !strings.Contains(v.waiting, tt.waiting) || (tt.waiting == "") != (v.waiting == "") {
+			t.Errorf("%s: start %d, waits for %q; want %d, %q", tt.name, v.start, v.waiting, tt.start, tt.waiting)
+		}
+	}
 }
 
 // A member that has voted since it was planted needs no majority that has not begun.
