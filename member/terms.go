@@ -363,6 +363,13 @@ func (t *terms) Kill(ctx context.Context, r *proto.KillRequest) (*proto.KillRepl
 	return nil, errNotLeading
 }
 
+// configured implements quorum.Config.Configured.
+func (t *terms) configured() {
+	if l := t.current.Load(); l != nil {
+		l.MembersChanged()
+	}
+}
+
 // Reconfigure implements proto.LeaderServer.
 func (t *terms) Reconfigure(ctx context.Context, r *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
 	if l := t.current.Load(); l != nil {

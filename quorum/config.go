@@ -24,6 +24,8 @@ type Config struct {
 	// Wanted returns the server list in the state of the machine, which raft's configuration follows while
 	// this member leads; false: the state has none, and Peers counts. See Node.WantedChanged. Default: none.
 	Wanted func() ([]wire.Peer, bool)
+	// Configured is called when a change of raft's configuration was committed. It must not block. Default: nothing.
+	Configured func()
 
 	Dir    string      // data folder
 	LogDir string      // folder of the log; default: Dir

@@ -49,6 +49,8 @@ type fsm struct {
 	machine Machine
 	fail    func(error)
 	commits func() // called when entries were committed, before they are applied
+	// configured is called when a configuration was committed, which is raft's latest one by then.
+	configured func()
 	// timed runs an operation that may hang; what names it in an error.
 	timed    func(what string, op func() error) error
 	metrics  *metrics
@@ -104,6 +106,7 @@ func (f *fsm) apply(logs []*raft.Log) {
 		case raft.LogConfiguration:
 			peers := wire.Peers(raft.DecodeConfiguration(l.Data)) // raft has decoded it before
 			f.configuration.Store(&peers)
+			f.configured()
 		}
 	}
 	f.index.Store(logs[len(logs)-1].Index)

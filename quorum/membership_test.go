@@ -4,7 +4,9 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollcall/proto"
@@ -159,4 +161,37 @@ func TestDataOfAnUnknownEnsemble(t *testing.T) {
 	if err := open(others, nil); err != nil {
 		t.Errorf("another list of a known ensemble: %v", err)
 	}
+}
+
+// When the configuration gives a follower another address, the leader leaves the former one, although a pipeline is
+// open there: the follower hears nothing more until it is at the new address. Config.Configured is called on all
+// members that apply the change.
+func TestFormerAddressIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		var configured [4]atomic.Int32
+		for id, m := range e.members {
+			m.adjust = func(cfg *Config) { cfg.Configured = func() { configured[id].Add(1) } }
+		}
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		moved, other := others(lead)[0], others(lead)[1]
+		time.Sleep(time.Second) // in a pipeline
+		before := configured[lead].Load()
+		r := e.members[lead].node.raft.Load()
+		if err := r.AddVoter(wire.Peer{ID: moved}.ServerID(), "elsewhere:3888", 0, time.Second).Error(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := configured[lead].Load() - before; got != 1 || configured[other].Load() != configured[lead].Load() {
+			t.Errorf("Configured was called %d times on the leader, %d times in all on it and %d times on member %d", got, configured[lead].Load(), configured[other].Load(), other)
+		}
+		had := e.members[moved].machine.count()
+		e.propose("b", lead, other)
+		e.applied([]string{"a", "b"}, lead, other)
+		time.Sleep(5 * time.Second)
+		if got := e.members[moved].machine.count(); got != had {
+			t.Errorf("the leader still sends entries to the former address: %d commands became %d", had, got)
+		}
+	})
 }

@@ -114,6 +114,9 @@ func Open(cfg Config) (*Node, error) {
 	cfg.SnapshotBytes = cmp.Or(cfg.SnapshotBytes, DefaultSnapshotBytes)
 	cfg.TrailingBytes = cmp.Or(cfg.TrailingBytes, DefaultTrailingBytes)
 	cfg.StallLimit = cmp.Or(cfg.StallLimit, disk.DefaultStallLimit)
+	if cfg.Configured == nil {
+		cfg.Configured = func() {}
+	}
 	if cfg.Book == nil {
 		cfg.Book = wire.NewBook(cfg.Self, cfg.Peers)
 	}
@@ -147,7 +150,12 @@ func (n *Node) open() (err error) {
 	}
 	n.fsm = &fsm{
 		machine: n.cfg.Machine, fail: n.fatal, running: running, timed: n.disk.Timed, refused: n.disk.Refused, metrics: &n.metrics,
-		commits: func() { n.trans.Committed() }, // entries are applied only while raft runs, so n.trans is set
+		// entries are applied only while raft runs, so n.trans is set
+		commits: func() { n.trans.Committed() },
+		configured: func() {
+			n.trans.Configured()
+			n.cfg.Configured()
+		},
 	}
 	if err := n.read(); err != nil {
 		return errors.Join(err, n.disk.Close())

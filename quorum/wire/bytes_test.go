@@ -69,7 +69,7 @@ func TestSameRequestsAsRaft(t *testing.T) {
 					}()
 				})
 				theirs := raftsTransport(p)
-				if send.ours(&dialer{stream: p, timeout: time.Second}) == nil || send.rafts(theirs) == nil {
+				if send.ours(&dialer{stream: p, timeout: time.Second, at: nowhere}) == nil || send.rafts(theirs) == nil {
 					t.Error("a request without an answer has succeeded")
 				}
 				theirs.Close()

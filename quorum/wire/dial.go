@@ -37,16 +37,22 @@ func allowance(bytes int) time.Duration { return time.Duration(bytes) * time.Sec
 type dialer struct {
 	stream  raft.StreamLayer
 	timeout time.Duration // for a request without its bytes, and for dialing
+	at      addressFunc   // by raft's configuration
 	open    sync.Map      // *outConn → nil
 	idle    sync.Map      // raft.ServerAddress → chan *outConn, which has maxPool places
 	closed  atomic.Bool
 }
+
+// addressFunc returns the address of a member, and false if it is not known.
+type addressFunc func(member uint32) (raft.ServerAddress, bool)
 
 // outConn is a connection to a member. At most one goroutine sends on it at a time, and one waits
 // for answers.
 type outConn struct {
 	net.Conn
 	owner *dialer
+	peer  uint32 // the member at the other end; 0: unknown
+	to    raft.ServerAddress
 	w     *bufio.Writer
 	enc   *codec.Encoder // on w
 	dec   *codec.Decoder
@@ -65,14 +71,39 @@ func (d *dialer) getWithin(limit time.Duration, to raft.ServerAddress) (*outConn
 	if err != nil {
 		return nil, err
 	}
-	c := &outConn{Conn: conn, owner: d, w: bufio.NewWriterSize(conn, sendBuffer)}
+	c := &outConn{Conn: conn, owner: d, to: to, w: bufio.NewWriterSize(conn, sendBuffer)}
+	if dialed, ok := conn.(*Conn); ok {
+		c.peer = dialed.Peer
+	}
 	c.enc = newEncoder(c.w)
 	c.dec = codec.NewDecoder(bufio.NewReader(conn), new(codec.MsgpackHandle))
 	if d.open.Store(c, nil); d.closed.Load() {
 		_ = c.Close()
 		return nil, net.ErrClosed
 	}
+	if d.former(c) { // closeFormer may have missed it
+		_ = c.Close()
+		return nil, errMoved
+	}
 	return c, nil
+}
+
+// former reports whether the member at the other end has another address by now.
+func (d *dialer) former(c *outConn) bool {
+	addr, known := d.at(c.peer)
+	return known && addr != c.to
+}
+
+// closeFormer closes the connections to addresses that their members have left. raft would go on with a pipeline
+// that is open, and whoever is at that address may be another process by now.
+func (d *dialer) closeFormer() {
+	d.open.Range(func(open, _ any) bool {
+		if c := open.(*outConn); d.former(c) {
+			d.idle.Delete(c.to)
+			_ = c.Close() // its user gets an error
+		}
+		return true
+	})
 }
 
 func (d *dialer) pool(to raft.ServerAddress) chan *outConn {

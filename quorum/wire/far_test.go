@@ -48,6 +48,9 @@ func (p *pipes) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return ours, nil
 }
 
+// nowhere is the addressFunc of a member that knows no configuration.
+func nowhere(uint32) (raft.ServerAddress, bool) { return "", false }
+
 var errDown = errors.New("connection refused")
 
 // connect opens a connection in the name of a member.

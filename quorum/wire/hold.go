@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -41,9 +40,6 @@ func (t *Transport) awaitMember(id raft.ServerID, to raft.ServerAddress, header 
 
 // isAt reports whether a member has this address in raft's latest configuration.
 func (t *Transport) isAt(id raft.ServerID, addr raft.ServerAddress) bool {
-	r := t.cfg.Raft()
-	if r == nil {
-		return true
-	}
-	return slices.ContainsFunc(r.GetConfiguration().Configuration().Servers, func(s raft.Server) bool { return s.ID == id && s.Address == addr })
+	now, known := t.addressOf(MemberID(id))
+	return known && now == addr || t.cfg.Raft() == nil
 }

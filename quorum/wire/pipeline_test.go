@@ -23,7 +23,7 @@ type stream struct {
 
 func newStream(t *testing.T) *stream {
 	s := &stream{t: t}
-	d := &dialer{stream: newPipes(func(c net.Conn) { s.far = newFar(t, c) }), timeout: time.Minute}
+	d := &dialer{stream: newPipes(func(c net.Conn) { s.far = newFar(t, c) }), timeout: time.Minute, at: nowhere}
 	conn, err := d.get("m2:1")
 	if err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ var (
 	errReplaced   = errors.New("quorum: another snapshot is received instead")
 	errBadRequest = errors.New("quorum: snapshot of impossible size")
 	errNotReached = errors.New("quorum: the member was not reached while this one led")
+	errMoved      = errors.New("quorum: the member has another address by now")
 )
 
 // Config is what a Transport is built from: the network, and the functions through which it asks
@@ -95,10 +96,9 @@ type Transport struct {
 // New returns a Transport over cfg.Stream, which it owns. The caller must call Close, even if it
 // does not call Start.
 func New(cfg Config) *Transport {
-	return &Transport{
-		cfg: cfg, dialer: &dialer{stream: cfg.Stream, timeout: rpcTimeout(cfg.Election)}, conns: newConns(cfg.Logger),
-		rpcs: make(chan raft.RPC), closed: make(chan struct{}),
-	}
+	t := &Transport{cfg: cfg, conns: newConns(cfg.Logger), rpcs: make(chan raft.RPC), closed: make(chan struct{})}
+	t.dialer = &dialer{stream: cfg.Stream, timeout: rpcTimeout(cfg.Election), at: t.addressOf}
+	return t
 }
 
 // Start starts answering requests.
@@ -111,6 +111,24 @@ func (t *Transport) Running() bool { return t.running.Load() }
 // not wait.
 func (t *Transport) Committed() {
 	t.pipelines.Range(func(p, _ any) bool { p.(*pipeline).committed(); return true })
+}
+
+// Configured reports that another configuration of raft's was committed: connections to addresses that members have
+// left are closed. It does not wait: with TLS that may take time.
+func (t *Transport) Configured() { go t.dialer.closeFormer() }
+
+// addressOf implements addressFunc by raft's latest configuration.
+func (t *Transport) addressOf(member uint32) (raft.ServerAddress, bool) {
+	r := t.cfg.Raft()
+	if r == nil {
+		return "", false
+	}
+	for _, s := range r.GetConfiguration().Configuration().Servers { // does not wait
+		if MemberID(s.ID) == member {
+			return s.Address, true
+		}
+	}
+	return "", false
 }
 
 // LeaderEnd returns the end of the present leader's log, as its first request to this process

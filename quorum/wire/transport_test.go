@@ -220,3 +220,61 @@ func TestContactsLongest(t *testing.T) {
 		}
 	})
 }
+
+// membersAt makes connections to addresses that of names those of members.
+type membersAt struct {
+	*pipes
+	of map[raft.ServerAddress]uint32
+}
+
+func (m membersAt) Dial(to raft.ServerAddress, limit time.Duration) (net.Conn, error) {
+	conn, err := m.pipes.Dial(to, limit)
+	return &Conn{Conn: conn, Peer: m.of[to]}, err
+}
+
+// When a member has moved, the connections to its former address end: idle ones, and those in use. No other is opened
+// there. Those to other addresses stay.
+func TestFormerAddressesAreLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fars []*far
+		stream := membersAt{newPipes(func(c net.Conn) { fars = append(fars, newFar(t, c)) }), map[raft.ServerAddress]uint32{"m2:1": 2, "m2b:1": 2, "m3:1": 3}}
+		at := map[uint32]raft.ServerAddress{2: "m2:1", 3: "m3:1"}
+		d := &dialer{stream: stream, timeout: time.Minute, at: func(member uint32) (raft.ServerAddress, bool) {
+			addr, known := at[member]
+			return addr, known
+		}}
+		for _, to := range []raft.ServerAddress{"m2:1", "m2:1", "m3:1", "m3:1"} {
+			c, err := d.get(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(fars)%2 == 0 {
+				d.pool(to) <- c // the other one is in use
+			}
+		}
+		at[2] = "m2b:1"
+		d.closeFormer()
+		synctest.Wait()
+		for i, f := range fars {
+			select {
+			case <-f.ended:
+				if i >= 2 {
+					t.Errorf("connection %d, to a member that has not moved, has ended", i)
+				}
+			default:
+				if i < 2 {
+					t.Errorf("connection %d, to a former address, is open", i)
+				}
+			}
+		}
+		if c, err := d.get("m2:1"); !errors.Is(err, errMoved) {
+			t.Errorf("a connection to the former address: %v, %v", c, err)
+		}
+		if c, err := d.get("m2b:1"); err != nil || c.peer != 2 {
+			t.Errorf("a connection to the new address: %+v, %v", c, err)
+		}
+		if _, err := d.get("m3:1"); err != nil || len(fars) != 6 {
+			t.Errorf("%d connections were opened, want 6, because one was idle: %v", len(fars), err)
+		}
+	})
+}
