@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -173,6 +174,96 @@ func TestZkCLIReconfig(t *testing.T) {
 func TestCuratorTracksTheList(t *testing.T) {
 	ctx, e := changeable(t)
 	asks(ctx, t, "curator-tracker", java(compileJava(t), "CuratorTracker", e.Members[0].Clients, absent))
+}
+
+// kazoo knows one server at first. It watches the list, and keeps its session while all three servers are replaced.
+func TestKazooFollowsTheList(t *testing.T) {
+	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	ctx, e := changeable(t)
+	coming := newMembers(e)
+	cmd := exec.Command(python, append([]string{"-B", "python/kazoo_cases.py", "follows", e.Members[0].Clients}, clientsOf(coming)...)...)
+	follows(ctx, t, e, "kazoo-follows", cmd, coming)
+}
+
+// Curator knows one server at first. It follows the list by itself, and keeps its session while all three servers are
+// replaced.
+func TestCuratorFollowsTheList(t *testing.T) {
+	ctx, e := changeable(t)
+	coming := newMembers(e)
+	follows(ctx, t, e, "curator-follows", java(compileJava(t), "CuratorFollows", append([]string{e.Members[0].Clients}, clientsOf(coming)...)...), coming)
+}
+
+// newMembers returns three members that will replace the present ones.
+func newMembers(e *process.Ensemble) []*process.Member {
+	return []*process.Member{e.NewMember(4), e.NewMember(5), e.NewMember(6)}
+}
+
+func clientsOf(members []*process.Member) (addrs []string) {
+	for _, m := range members {
+		addrs = append(addrs, m.Clients)
+	}
+	return addrs
+}
+
+// follows runs a client that follows the list. When it asks for it, each member is replaced, the first one first: the
+// client is connected to that one.
+func follows(ctx context.Context, t *testing.T, e *process.Ensemble, scenario string, cmd *exec.Cmd, coming []*process.Member) {
+	t.Helper()
+	leaving := slices.Clone(e.Members)
+	var lines []string
+	for _, m := range leaving {
+		lines = append(lines, m.Line+";"+m.Clients)
+	}
+	if err := reconfigure(ctx, e.Members[1], lines, nil); err != nil { // the first list has no addresses for clients
+		t.Fatal(err)
+	}
+	if err := obey(ctx, scenario, cmd, map[string]func() error{
+		"replace all servers": func() error {
+			for i, m := range coming {
+				e.Add(m)
+				if err := replace(ctx, e, leaving[i], m); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"ok": func() error { return nil },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("client scenario: %s ok\n", scenario)
+}
+
+// replace puts a member that waits in the place of another one, and stops that one when it serves nobody any more.
+func replace(ctx context.Context, e *process.Ensemble, old, next *process.Member) error {
+	stays := e.Members[1] // the members leave in their order
+	if err := process.Until(ctx, "the list changes", func() bool {
+		return reconfigure(ctx, stays, []string{next.Line + ";" + next.Clients}, []string{fmt.Sprint(old.ID)}) == nil
+	}); err != nil {
+		return err
+	}
+	if err := process.Until(ctx, "the old member serves nobody", func() bool {
+		log, err := os.ReadFile(old.Log)
+		return err == nil && strings.Contains(string(log), "this member was removed from the ensemble")
+	}); err != nil {
+		return err
+	}
+	e.Remove(old)
+	return nil
+}
+
+// reconfigure changes the list, as super user, on one member.
+func reconfigure(ctx context.Context, m *process.Member, joining, leaving []string) error {
+	c, err := dialGo(ctx, seat{name: "operator", hosts: []string{m.Clients}}, sessionTimeout)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.AddAuth("digest", []byte("super:secret")); err != nil {
+		return err
+	}
+	_, err = c.IncrementalReconfig(joining, leaving, -1)
+	return err
 }
 
 // An observer serves clients: it forwards their writes, keeps their sessions while the leader changes, and counts in

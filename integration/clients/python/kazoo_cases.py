@@ -1,7 +1,8 @@
 """Cases of kazoo, one at a time, on one server.
 
-usage: kazoo_cases.py CASE HOST
+usage: kazoo_cases.py CASE HOST [LATER...]
 
+LATER are the servers at the end of the case, if others come in.
 It prints what shall happen to it ("block until expired", ...), waits for "go", prints "ok" at
 the end, waits for "go" and exits with status 0. Any error is a traceback and status 1.
 """
@@ -185,8 +186,31 @@ def reconfig(host):
     c.client.stop()
 
 
+def follows(host, *last):
+    """The client watches the list of servers, and goes on when all servers that it knew at first are gone."""
+    c = Case(host)
+    session = c.client.client_id[0]
+    c.client.create("/follows", ephemeral=True)
+
+    @c.client.DataWatch("/zookeeper/config")
+    def follow(data, _):
+        hosts = [line.split(";")[1] for line in data.decode().split("\n") if ";" in line]
+        if hosts:
+            c.client.set_hosts(",".join(hosts))
+
+    pause("replace all servers")
+    wait_for(lambda: c.client.connected, "a connection")
+    wait_for(lambda: {"%s:%d" % at for at in c.client.hosts} == set(last), last)
+    c.client.retry(c.client.ensure_path, "/written")
+    owner = c.client.retry(c.client.exists, "/follows").ephemeralOwner
+    check(c.client.client_id[0] == session == owner, "session", session, c.client.client_id, owner)
+    check(KazooState.LOST not in c.states, c.states)
+    c.client.stop()
+
+
 CASES = {
     "read-only": read_only,
+    "follows": follows,
     "reconfig": reconfig,
     "no-room": no_room,
     "chroot-multi": chroot_multi,
@@ -199,8 +223,8 @@ CASES = {
 
 def main():
     logging.basicConfig(level=logging.CRITICAL)
-    name, host = sys.argv[1:]
-    CASES[name](host)
+    name, *hosts = sys.argv[1:]
+    CASES[name](*hosts)
     pause("ok")
 
 
