@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"rollcall/quorum/disk"
 )
 
 // partSuffix ends the name of a file that is not whole yet.
@@ -27,9 +29,10 @@ const timeInName = "20060102T150405Z"
 // ErrExists says that there is a file of that name.
 var ErrExists = errors.New("there is such a file already; name another one, or remove it")
 
-// Part is a file that is being written. It gets its name by Commit. Until then its name ends in .part.
+// Part is a file that is being written. It gets its name by Commit. Until then its name ends in .part. It reaches the
+// disk while it is written. If the system wrote all of it in Commit, a log on the same disk would wait for that.
 type Part struct {
-	*os.File
+	*disk.Gradual
 	dir string
 }
 
@@ -40,7 +43,7 @@ func Create(dir, name string) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Part{f, dir}, nil
+	return &Part{disk.NewGradual(f), dir}, nil
 }
 
 // Commit makes the file durable under a name in its folder, and replaces no other file. After an error there is no

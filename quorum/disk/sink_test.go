@@ -32,14 +32,14 @@ func TestSnapshotIsWrittenOut(t *testing.T) {
 		if _, err := sink.Write(block); err != nil {
 			t.Fatal(err)
 		}
-		if k.meta.Size-k.out >= writeOut {
-			t.Fatalf("%d of %d bytes written out", k.out, k.meta.Size)
+		if k.meta.Size-k.file.out >= writeOut {
+			t.Fatalf("%d of %d bytes written out", k.file.out, k.meta.Size)
 		}
 	}
-	if k.out == 0 {
+	if k.file.out == 0 {
 		t.Error("nothing is written out")
 	}
-	if info, err := k.file.Stat(); err != nil || info.Size() < k.out {
+	if info, err := k.file.Stat(); err != nil || info.Size() < k.file.out {
 		t.Errorf("the file that is written out: %v, %v", info, err)
 	}
 	for range 2 { // raft closes once more

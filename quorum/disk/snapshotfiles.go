@@ -101,9 +101,12 @@ func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raf
 	if err := os.Mkdir(k.tmp, dirMode); err != nil {
 		return nil, err
 	}
-	var err error
-	k.file, err = os.OpenFile(filepath.Join(k.tmp, stateFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
-	return k, err
+	f, err := os.OpenFile(filepath.Join(k.tmp, stateFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	k.file = NewGradual(f)
+	return k, nil
 }
 
 // List implements raft.SnapshotStore. It returns the newest snapshots, newest first. It leaves out
@@ -271,15 +274,13 @@ func (s *snapshotFiles) removeOld() error {
 	return nil
 }
 
-// fileSink is a snapshot that is being written. It makes the system write the state to the disk a
-// little at a time.
+// fileSink is a snapshot that is being written.
 type fileSink struct {
 	store  *snapshotFiles
-	tmp    string // its folder until it is finished
-	file   *os.File
+	tmp    string   // its folder until it is finished
+	file   *Gradual // the state
 	meta   snapshotMeta
 	sum    hash.Hash64
-	out    int64 // bytes of the state that this sink has had written to the disk
 	closed bool
 }
 
@@ -290,10 +291,7 @@ func (k *fileSink) ID() string { return k.meta.ID }
 func (k *fileSink) Write(p []byte) (int, error) {
 	n, err := k.file.Write(p)
 	_, _ = k.sum.Write(p[:n]) // never fails
-	if k.meta.Size += int64(n); k.meta.Size-k.out >= writeOut {
-		writeBack(k.file, k.out, k.meta.Size-k.out)
-		k.out = k.meta.Size
-	}
+	k.meta.Size += int64(n)
 	return n, err
 }
 
