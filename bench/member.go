@@ -37,7 +37,7 @@ func (r *run) members() ([]string, error) {
 	return found, nil
 }
 
-// mode asks a server with the four-letter word srvr for its role: leader, follower or standalone.
+// mode asks a server with the four-letter word srvr for its role: leader, follower, observer or standalone.
 func (r *run) mode(addr string) (string, error) {
 	ctx, stop := context.WithTimeout(r.ctx, wordTime)
 	defer stop()

@@ -16,6 +16,7 @@ func TestMembers(t *testing.T) {
 		"a:1": "Rollcall version: 1\nMode: follower\nNode count: 5\n",
 		"b:1": "Zookeeper version: 3.8\nLatency min/avg/max: 0/0.0/0\nMode: leader\n",
 		"c:1": "Mode: follower\n",
+		"f:1": "Mode: observer\n",
 		"d:1": "This ZooKeeper instance is not currently serving requests\n",
 	}
 	for _, c := range []struct {
@@ -26,6 +27,8 @@ func TestMembers(t *testing.T) {
 		{"", []string{"a:1", "d:1", "e:1"}, "a:1 d:1 e:1"},
 		{"leader", []string{"a:1", "b:1", "c:1"}, "b:1"},
 		{"follower", []string{"a:1", "b:1", "c:1"}, "a:1 c:1"},
+		{"observer", []string{"a:1", "b:1", "f:1"}, "f:1"},
+		{"observer", []string{"a:1", "b:1"}, "no observer: a:1 is follower, b:1 is leader"},
 		{"leader", []string{"a:1", "c:1"}, "no leader: a:1 is follower, c:1 is follower"},
 		{"leader", []string{"b:1", "d:1"}, "ask d:1 for its role: unexpected answer to srvr: \"This ZooKeeper"},
 		{"leader", []string{"e:1"}, "ask e:1 for its role: refused"},

@@ -29,7 +29,7 @@ type Params struct {
 	Each     int           // ephemeral nodes per session
 	Watchers int
 	Silent   int
-	Member   string // the role to connect to: memberLeader, memberFollower or "" for all
+	Member   string // the role to connect to, such as memberLeader, or "" for all
 	Hook     string // a shell command
 	Keep     bool   // do not delete the nodes
 }
@@ -135,7 +135,7 @@ func Knobs() []Knob {
 		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, whole("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
 		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
 		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
-		{"member", "the `role` leader or follower: connect to that member only, or to all that follow; servers say what they are when asked srvr", slices.Concat(loads, []string{"expiry"}), setMember},
+		{"member", "the `role` leader, follower or observer: connect only to members that have it; servers say what they are when asked srvr", slices.Concat(loads, []string{"expiry"}), setMember},
 		{"hook", "shell `command` to run after a quarter of the duration", []string{"failover"}, func(p *Params, v string) error { p.Hook = v; return nil }},
 	}
 }
@@ -186,11 +186,12 @@ func setRate(p *Params, value string) error {
 const (
 	memberLeader   = "leader"
 	memberFollower = "follower"
+	memberObserver = "observer"
 )
 
 func setMember(p *Params, value string) error {
-	if value != memberLeader && value != memberFollower {
-		return fmt.Errorf("%q is neither %s nor %s", value, memberLeader, memberFollower)
+	if roles := []string{memberLeader, memberFollower, memberObserver}; !slices.Contains(roles, value) {
+		return fmt.Errorf("%q is no role; allowed are %s", value, strings.Join(roles, ", "))
 	}
 	p.Member = value
 	return nil

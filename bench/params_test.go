@@ -64,6 +64,7 @@ func TestParseCaseErrors(t *testing.T) {
 		"get:duration=5":                 `"5" is not a duration such as`,
 		"get:duration=1ms":               "1ms; allowed are 10ms to",
 		"get:timeout=2h":                 "allowed are",
+		"get:member=voter":               `"voter" is no role; allowed are leader, follower, observer`,
 		"multi:ops=1000,size=1000":       "longer than a request may be",
 		"set:size=1000000":               "window 64: 64006400 bytes in flight",
 		"multi:window=2000":              "bytes in flight",
