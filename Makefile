@@ -27,9 +27,9 @@ fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
 	go test -run '^$$' -bench . -benchmem -timeout 1h ./...
-compare: build ## writes docs/performance.md and docs/sizing.md: this Rollcall and ZooKeeper 3.8, by turns; 40 minutes on a quiet machine
+compare: build ## writes docs/performance.md and docs/sizing.md: this Rollcall and ZooKeeper 3.8, by turns; 50 minutes on a quiet machine
 	bench/compare.sh
-growth: build ## writes the curves in docs/performance.md, and docs/sizing.md; half an hour on a quiet machine
+growth: build ## writes the curves in docs/performance.md, and docs/sizing.md; 40 minutes on a quiet machine
 	bench/growth.sh
 lint: ## gofumpt, go vet, golangci-lint, and whether generated code is up to date
 	ci/lint.sh

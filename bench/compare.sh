@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # compare.sh measures Debian's ZooKeeper and this Rollcall on this machine, by turns, each as one server
-# and as three. Then it measures Rollcall alone. bench/compare.txt lists the cases. It takes 40 minutes,
+# and as three. Then it measures Rollcall alone. bench/compare.txt lists the cases. It takes 50 minutes,
 # during which nothing else should run. It needs Debian's package zookeeper and a Java runtime.
 #
 #   compare.sh                  runs all parts and writes the report
-#   compare.sh run PART...      runs these parts of three, one, idle15, idle and alone
+#   compare.sh run PART...      runs these parts of three, one, idle15, idle, alone and backup
 #   compare.sh report           writes docs/performance.md and docs/sizing.md from what is kept
 #
 # Each run of a case is kept as a line of DATA/PART.jsonl, and is not measured again while the line is
@@ -14,9 +14,10 @@
 #   DURATION (4s), WARMUP (1500ms)  of each case, unless compare.txt says otherwise
 #   ROUNDS (3), IDLE_ROUNDS (1)     how often each case runs on each
 #   JVM_WARMUP (20s)                load before each turn, on both, so that Java has compiled its hot code
-#   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the part alone; smaller ones are for a trial
+#   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
+#   BACKUP_DURATION (15s)           of each run of the part backup
 #   DATA (docs/performance/data)
-#   PORT (24600)                    the first of two hundred ports of 127.0.0.1
+#   PORT (24600)                    the first of 420 ports of 127.0.0.1
 #   TLS                             not empty: clients of both connect over TLS. Choose another DATA
 #   WORK                            folder for data, on the disk to be measured (default: a new one in TMPDIR)
 set -euo pipefail
@@ -25,6 +26,7 @@ cd "$(dirname "$0")/.."
 
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
 jvm_warmup=${JVM_WARMUP:-20s} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
+backup_nodes=20000 backup_duration=${BACKUP_DURATION:-15s} # longer than a backup of 1 M nodes takes at its usual rate
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
 
@@ -76,8 +78,8 @@ restart() {
   await 1
 }
 
-# grow creates the nodes in the member and leaves them there.
-grow() { load 1 -keep -duration 100ms -warmup 0s "get:nodes=$nodes,size=100" >/dev/null; }
+# grow N creates the nodes in N members and leaves them there.
+grow() { load "$1" -keep -duration 100ms -warmup 0s "get:nodes=$nodes,size=100" >/dev/null; }
 
 # snapshots prints how many snapshots the member has written since it started.
 snapshots() { word 1 mntr | awk '$1 == "zk_cnt_snapshottime" { n = $2 } END { print n + 0 }'; }
@@ -109,14 +111,14 @@ alone_round() {
   local round=$1 empty="start until it serves, one member, empty" load="2,000 sets per second while snapshots of 1 M nodes are written, against none" took
   if ! kept alone "$empty" Rollcall "$round"; then
     stop
-    started=$((started + 1)) first=$((PORT + 20 + started % 8 * 10))
+    other_ports
     took=$(seconds restart) || return
     sleep 5
     figure "memory of one member, idle and empty" "$round" "RSS MiB" "$(rss)"
     figure "$empty" "$round" seconds "$took"
   fi
   ! kept alone "$load" Rollcall "$round" || return 0
-  start Rollcall 1 && grow || return
+  start Rollcall 1 && grow 1 || return
   figure "memory of one member with 1 M nodes of 100 B, just written" "$round" "RSS MiB" "$(rss)"
   kill_all
   took=$(seconds restart) || return
@@ -146,6 +148,72 @@ beside() {
   figure "snapshots in that time" "$round" count "$written"
 }
 
+# backup measures sets at a fixed rate on three members, in pairs: while backups of one member are saved to the same
+# disk one after the other, and while none is. The two of a pair last equally long, on one ensemble, and in every
+# second round they come in the other order. Each round begins with empty folders.
+backup() {
+  local round role side sides row ADMIN=yes CFG=snapCount=100000000
+  for ((round = 1; round <= rounds; round++)); do
+    stop
+    sides=("no backups" Rollcall)
+    [ $((round % 2)) = 1 ] || sides=(Rollcall "no backups")
+    for role in "the leader" "a follower"; do
+      row="2,000 sets per second while backups of 1 M nodes are saved at $role, against none"
+      for side in "${sides[@]}"; do
+        ! kept backup "$row" "$side" "$round" || continue
+        if [ ! -f "$WORK/pids" ]; then
+          say "backup, round $round"
+          start Rollcall 3 && grow 3 || { missed "backup: round $round"; break 2; }
+        fi
+        backup_turn "$row" "$side" "$round" "${role#* }" || missed "backup: $row, $side, round $round"
+      done
+    done
+  done
+}
+
+# backup_turn ROW SIDE ROUND ROLE measures one of the two.
+backup_turn() {
+  local row=$1 side=$2 round=$3 role=$4 member result saver=""
+  rm -rf "$WORK/backups" "$WORK/over"
+  mkdir "$WORK/backups"
+  member=$(member_that_is "$role") || return
+  if [ "$side" = Rollcall ]; then
+    saving "$member" "$(($(znodes "$member") + backup_nodes))" &
+    saver=$!
+  fi
+  result=$(load 3 "set:conns=8,window=64,rate=2000,nodes=$backup_nodes,warmup=5s,duration=$backup_duration") || result=""
+  touch "$WORK/over"
+  [ -z "$saver" ] || wait "$saver" || return
+  [ -n "$result" ] || return
+  [ "$(snapshots)" -eq 0 ] || { echo "a snapshot was written beside the load" >&2; return 1; }
+  keep backup "$row" "$side" "$round" results "$result"
+}
+
+# saving I COUNT saves backups of member I, from when it has so many nodes until the file WORK/over is there. The
+# nodes that are written exist before the first backup begins, so writing them copies them.
+saving() {
+  until [ "$(znodes "$1")" -ge "$2" ]; do
+    [ ! -e "$WORK/over" ] || { echo "the load ended before it wrote" >&2; return 1; }
+    sleep 0.05
+  done
+  while [ ! -e "$WORK/over" ]; do
+    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >&2 || return
+  done
+}
+
+# znodes I prints how many nodes member I has.
+znodes() { word "$1" mntr | awk '$1 == "zk_znode_count" { print $2 }'; }
+
+# member_that_is ROLE prints the number of the first of three members with that role.
+member_that_is() {
+  local i
+  for i in 1 2 3; do
+    [ "$(word "$i" srvr | sed -n 's/^Mode: //p')" != "$1" ] || { echo "$i"; return; }
+  done
+  echo "no member is $1" >&2
+  return 1
+}
+
 # promote measures how long a new leader takes to make its table from the replicated sessions, in one
 # process.
 promote() {
@@ -165,14 +233,14 @@ part() {
     three) turns three 3 "$rounds" ;;
     one) turns one 1 "$rounds" ;;
     idle15 | idle) turns "$1" 3 "$idle_rounds" ;;
-    alone) alone ;;
+    alone | backup) "$1" ;;
   esac
 }
 
 # needs PART... fails if something is missing that these parts need.
 needs() {
-  [ "$*" != alone ] || return 0
+  [[ " $* " =~ " "(three|one|idle15|idle)" " ]] || return 0
   command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; return 1; }
 }
 
-measuring "three one idle15 idle alone" "" "$@"
+measuring "three one idle15 idle alone backup" "" "$@"

@@ -1,10 +1,13 @@
 # The scripts that measure source this file. It starts and stops ensembles of ZooKeeper or of Rollcall
 # on 127.0.0.1, one at a time, and keeps one line for each measured run.
 #
-#   PORT  the first of two hundred ports
+#   PORT  the first of 420 ports
 #   WORK  folder for the members' data, new for each start
 #   DATA  folder for the measurements
 #   TLS   not empty: clients connect over TLS. Both sides show a certificate, as is ZooKeeper's default
+#   CFG   words to add to each zoo.cfg, a line for each
+#   OBSERVERS  how many of the members, the last ones, have no vote
+#   ADMIN not empty: operators are served at port PORT + 400 + I, and WORK/token has their token. Rollcall alone
 
 rollcall=$PWD/bin/rollcall
 netty=$(printf ':/usr/share/java/netty-%s.jar' buffer codec common handler resolver transport transport-native-epoll transport-native-unix-common)
@@ -15,7 +18,7 @@ first=0   # port before that of the first member's clients
 # servers N prints the clients' addresses of N members.
 servers() {
   local i list=""
-  for ((i = 1; i <= $1; i++)); do list+=",127.0.0.1:$((first + i${TLS:+ + 100}))"; done
+  for ((i = 1; i <= $1; i++)); do list+=",127.0.0.1:$((first + i${TLS:+ + 200}))"; done
   echo "${list#,}"
 }
 
@@ -25,25 +28,39 @@ certificates() { [ -d "$WORK/tls" ] || "$rollcall" certs --out "$WORK/tls" 127.0
 # secured I prints the lines that give member I a port for clients over TLS. ZooKeeper needs Netty for it.
 secured() {
   [ -n "${TLS:-}" ] || return 0
-  printf '%s\n' "secureClientPort=$((first + 100 + $1))" secureClientPortAddress=127.0.0.1 \
+  printf '%s\n' "secureClientPort=$((first + 200 + $1))" secureClientPortAddress=127.0.0.1 \
     "ssl.keyStore.location=$WORK/tls/127.0.0.1.pem" "ssl.trustStore.location=$WORK/tls/ca.pem" \
     serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
 }
 
-# config I N prints the zoo.cfg of member I of N. It is the same for ZooKeeper and Rollcall. CFG is added
-# to it.
+# operated I prints the lines about operators of member I.
+operated() {
+  [ -n "${ADMIN:-}" ] || { echo admin.enableServer=false; return; }
+  printf '%s\n' "admin.serverPort=$((PORT + 400 + $1))" "admin.tokenFile=$WORK/token"
+}
+
+# config I N prints the zoo.cfg of member I of N. It is the same for ZooKeeper and Rollcall.
 config() {
-  local i=$1 n=$2 j
+  local i=$1 n=$2 j voters=$(($2 - ${OBSERVERS:-0})) role
   printf '%s\n' tickTime=2000 initLimit=10 syncLimit=5 "dataDir=$WORK/$i" "clientPort=$((first + i))" \
-    clientPortAddress=127.0.0.1 maxClientCnxns=0 admin.enableServer=false '4lw.commands.whitelist=*' forceSync=yes ${CFG:-}
+    clientPortAddress=127.0.0.1 maxClientCnxns=0 '4lw.commands.whitelist=*' forceSync=yes ${CFG:-}
   secured "$i"
-  [ "$n" = 1 ] || for ((j = 1; j <= n; j++)); do echo "server.$j=127.0.0.1:$((PORT + j)):$((PORT + 10 + j))"; done
+  operated "$i"
+  [ "$n" != 1 ] || return 0
+  [ "$voters" != 1 ] || echo standaloneEnabled=false # a standalone server has no observers
+  [ "$i" -le "$voters" ] || echo peerType=observer
+  for ((j = 1; j <= n; j++)); do
+    role=""
+    [ "$j" -le "$voters" ] || role=:observer
+    echo "server.$j=127.0.0.1:$((PORT + j)):$((PORT + 20 + j))$role"
+  done
 }
 
 # launch KIND I N begins one member in the background and notes its process.
 launch() {
   local kind=$1 i=$2 n=$3 cfg=$WORK/cfg.$2 heap=1g
   certificates || return
+  [ -z "${ADMIN:-}" ] || (umask 077 && echo "a-token-for-measuring-only" >"$WORK/token")
   mkdir -p "$WORK/$i"
   echo "$i" >"$WORK/$i/myid"
   config "$i" "$n" >"$cfg"
@@ -74,12 +91,15 @@ await() {
   done
 }
 
-# start KIND N starts N members with empty folders. The ports for clients change each time, because the
-# kernel keeps the ports of closed connections for a minute.
+# other_ports chooses the ports for clients of the next ensemble. They change each time, because the kernel
+# keeps the ports of closed connections for a minute.
+other_ports() { started=$((started + 1)) first=$((PORT + 40 + started % 8 * 20)); }
+
+# start KIND N starts N members with empty folders. An ensemble has 19 members at most, because of the ports.
 start() {
   local i
   stop
-  started=$((started + 1)) first=$((PORT + 20 + started % 8 * 10))
+  other_ports
   for ((i = 1; i <= $2; i++)); do launch "$1" "$i" "$2" || return; done
   await "$2"
 }

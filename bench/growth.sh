@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # growth.sh measures how Rollcall's costs grow with the number of sessions, nodes, watches, ephemeral
-# nodes and members, on this machine. It takes half an hour, during which nothing else should run. The
-# parts storage and bench, which run only if they are named, take another half hour.
+# nodes and members, on this machine. It takes 40 minutes, during which nothing else should run. The parts
+# storage and bench, which run only if they are named, take another half hour.
 #
 #   growth.sh                 runs the parts live to ephemerals and writes the report
 #   growth.sh run PART...     runs these parts
@@ -9,6 +9,7 @@
 #
 #   live        idle sessions of three members, in real connections   (DATA/live.jsonl)
 #   members     reads and writes of one to seven members              (DATA/members.jsonl)
+#   observers   the same of voters with observers beside them         (DATA/observers.jsonl)
 #   disk        bytes written for a write                             (DATA/disk.jsonl)
 #   sessions    sessions in one process, without connections          (DATA/sessions.txt)
 #   znodes      nodes in one process                                  (DATA/znodes.txt)
@@ -22,6 +23,8 @@
 #
 #   LIVE (1000 5000 15000 30000 57000)  sessions
 #   MEMBERS (1 3 5 7)
+#   VOTERS (1 3 5 7), BESIDE (0 1 2 4)  the voters, and the observers beside them, of the part observers
+#   OBSERVERS_DURATION (2s), OBSERVERS_WARMUP (500ms)  of its loads
 #   DURATION (4s), WARMUP (1500ms)      of each load; DISK_DURATION (10s) of those of disk
 #   ROUNDS (3)                          how often each benchmark runs, and each load of members and disk
 #   BENCHTIME (500ms; bench and storage 1s)  of each benchmark
@@ -60,6 +63,42 @@ members() {
       done
     done
   done
+}
+
+# observers loads ensembles of voters and observers: all members at once, and then one client at a member of
+# each role. The loads are short: a round takes about four minutes. The sizes come by turns in each round, so
+# that a disturbance of the machine does not hit all runs of one size.
+observers() {
+  local round voters n role OBSERVERS duration=${OBSERVERS_DURATION:-2s} warmup=${OBSERVERS_WARMUP:-500ms}
+  for ((round = 1; round <= rounds; round++)); do
+    for voters in ${VOTERS:-1 3 5 7}; do
+      for OBSERVERS in ${BESIDE:-0 1 2 4}; do
+        stop
+        n=$((voters + OBSERVERS))
+        observed "set 64x1" set:conns=64,window=1,nodes=100 || continue
+        observed "get 64x1" get:conns=64,window=1,nodes=100
+        while read -r role; do
+          observed "set at $role" "set:conns=1,window=1,nodes=100$([ $n = 1 ] || echo ",member=${role#* }")"
+        done < <(roles)
+      done
+    done
+  done
+}
+
+# roles prints the roles that there are among $voters voters and OBSERVERS observers. A standalone server has
+# the place of the leader.
+roles() {
+  echo the leader
+  [ "$voters" = 1 ] || echo a follower
+  [ "$OBSERVERS" = 0 ] || echo an observer
+}
+
+# observed ROW CASE measures a case on the ensemble that the loops of observers have reached.
+observed() {
+  local name="$voters+$OBSERVERS $1"
+  ! kept observers "$name" Rollcall "$round" || return 0
+  running Rollcall "$n" "observers, round $round, $voters+$OBSERVERS" || { missed "observers: $name, round $round"; return 1; }
+  measure observers "$name" Rollcall "$round" "$n" "$2"
 }
 
 # running KIND N WHAT says what is measured and starts N members, unless they run already.
@@ -134,7 +173,7 @@ storage() {
 
 part() {
   case $1 in
-    live | members | disk | ephemerals | storage) "$1" ;;
+    live | members | observers | disk | ephemerals | storage) "$1" ;;
     sessions) grown sessions 'BenchmarkGrowth$' ./sessiontracker ./follower ;;
     znodes) grown znodes 'BenchmarkGrowth$' ./znode ;;
     watches) grown watches 'BenchmarkWatchGrowth$' ./znode ;;
@@ -144,4 +183,4 @@ part() {
 
 needs() { return 0; }
 
-measuring "live members disk sessions znodes watches ephemerals" "storage bench" "$@"
+measuring "live members observers disk sessions znodes watches ephemerals" "storage bench" "$@"

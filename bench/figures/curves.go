@@ -80,6 +80,11 @@ func (k *kept) trace() []point {
 			}
 		}
 	}
+	for _, w := range watched {
+		for _, size := range k.withObservers() {
+			add(curveOf(size.voters, w.load, w.figure), w.unit, float64(size.observers), size.at(k, w.load, w.figure))
+		}
+	}
 	for _, g := range grown {
 		for _, n := range k.sizes(g.file, g.name) {
 			y := k.measured(g.file, g.name+strconv.FormatFloat(n, 'f', -1, 64), g.from)

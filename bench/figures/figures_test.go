@@ -86,6 +86,55 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// The ratio of a load with backups to the same without is the median of the rounds' ratios. A round without one of the
+// two does not count.
+func TestPairs(t *testing.T) {
+	const pairs = `{"row":"set","side":"no backups","round":1,"results":[{"latency":{"p99_us":1000}}]}
+{"row":"set","side":"Rollcall","round":1,"results":[{"latency":{"p99_us":1100}}]}
+{"row":"set","side":"Rollcall","round":2,"results":[{"latency":{"p99_us":6000}}]}
+{"row":"set","side":"no backups","round":2,"results":[{"latency":{"p99_us":5000}}]}
+{"row":"set","side":"no backups","round":3,"results":[{"latency":{"p99_us":2000}}]}
+{"row":"set","side":"Rollcall","round":3,"results":[{"latency":{"p99_us":2600}}]}
+{"row":"set","side":"Rollcall","round":4,"results":[{"latency":{"p99_us":9000}}]}
+{"row":"alone","side":"Rollcall","round":1,"results":[{"latency":{"p99_us":9000}}]}
+{"row":"apart","side":"Rollcall","round":1,"results":[{"latency":{"p99_us":9000}}]}
+{"row":"apart","side":"no backups","round":2,"results":[{"latency":{"p99_us":9000}}]}
+`
+	lines, err := parseLines([]byte(pairs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kept{parts: map[string][]line{"backup": lines}}
+	for _, c := range []struct{ row, target, reached, verdict string }{
+		{"set", "p99 <= 1.2x", "1.20x", "met"},
+		{"set", "p99 <= 1.19x", "1.20x", "**missed**"},
+		{"alone", "p99 <= 1.2x", "-", "not measured on no backups"},
+		{"apart", "p99 <= 1.2x", "-", "no pair was measured"},
+	} {
+		x := target{part: "backup", row: c.row}
+		if err := x.parse(c.target); err != nil {
+			t.Fatal(err)
+		}
+		if reached, verdict := k.judge(x); reached != c.reached || verdict != c.verdict {
+			t.Errorf("%s, %s: %s, %s; want %s, %s", c.row, c.target, reached, verdict, c.reached, c.verdict)
+		}
+	}
+	k.targets = []target{{part: "backup", row: "set", figure: "p99"}}
+	if got := k.All("backup"); !strings.Contains(got, "| set | p99, ms | without: 2 (1-5) | 4.30 (1.10-9) | 1.20x |") {
+		t.Errorf("all:\n%s", got)
+	}
+}
+
+// observed are runs of ensembles with observers, in no order.
+const observed = `{"row":"3+4 set 64x1","side":"Rollcall","round":1,"results":[{"per_second":7000,"server_cpu_us_per_op":200}]}
+{"row":"1+0 set at the leader","side":"Rollcall","round":1,"results":[{"latency":{"p50_us":300,"p99_us":1400}}]}
+{"row":"3+0 set 64x1","side":"Rollcall","round":1,"results":[{"per_second":13000,"server_cpu_us_per_op":80}]}
+{"row":"3+0 set 64x1","side":"Rollcall","round":2,"results":[{"per_second":15000,"server_cpu_us_per_op":120}]}
+{"row":"3+0 get 64x1","side":"Rollcall","round":1,"results":[{"per_second":80000,"server_cpu_us_per_op":9}]}
+{"row":"3+4 set at an observer","side":"Rollcall","round":1,"results":[{"latency":{"p50_us":2000,"p99_us":4000}}]}
+{"row":"another row","side":"Rollcall","round":1,"results":[{"per_second":1}]}
+`
+
 const benchText = `build: abc, 2026-01-02
 goos: linux
 BenchmarkGrowth/get/nodes=1000-2         	 1000	       200 ns/op	       0 B/op
@@ -105,6 +154,7 @@ func TestWrite(t *testing.T) {
 		filepath.Join(data, "znodes.txt"):      benchText,
 		filepath.Join(data, "storage-log.txt"): benchText,
 		filepath.Join(data, "three.jsonl"):     runs,
+		filepath.Join(data, "observers.jsonl"): observed,
 		filepath.Join(docs, "storage.md"):      "before\n" + measuredFrom + "old\n" + measuredTo + "after\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
@@ -117,6 +167,13 @@ func TestWrite(t *testing.T) {
 	for _, c := range [][2]string{
 		{"performance/curves.csv", "znodes: get,ns,1000,250,200,300,2\nznodes: get,ns,1000000,800,800,800,1\n"},
 		{"performance/znodes.svg", "</svg>"},
+		{"performance/curves.csv", "\"observers: set 64x1, ops/s: 3 voters\",/s,0,14000,13000,15000,2\n\"observers: set 64x1, ops/s: 3 voters\",/s,4,7000,7000,7000,1\n"},
+		{"performance/curves.csv", "\"observers: set at the leader, p50: 1 voter\",ms,0,0.3,0.3,0.3,1\n"},
+		{"performance/observers.svg", "3 voters</text>"},
+		{"performance/observers-p50.svg", "one client at an observer"},
+		{"performance/observers-p99.svg", "</svg>"},
+		{"performance.md", "| 1 | 0 | - | - | - | - | 0.300, 1.40 | - | - |\n| 3 | 0 | 14000 | 100 | 80000 | 9 | - | - | - |\n| 3 | 4 | 7000 | 200 | - | - | - | - | 2, 4 |\n"},
+		{"sizing.md", "a set took 100 µs of CPU time in 3 voters, and each observer added 25 µs."},
 		{"performance.md", "| 1,000,000 | 800 | - |"},
 		{"sizing.md", "(not measured)"},
 		{"sizing.md", "| a node of 100 B in a snapshot | 180 B |"},
@@ -130,5 +187,34 @@ func TestWrite(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(docs, "storage.md"))
 	if s := string(text); err != nil || !strings.HasPrefix(s, "before\n") || !strings.HasSuffix(s, "after\n") || strings.Contains(s, "old") {
 		t.Errorf("storage.md: %v\n%s", err, s)
+	}
+}
+
+// The pages have what the report writes from the recorded measurements. Text is changed in the templates.
+func TestPagesAreCurrent(t *testing.T) {
+	const docs = "../../docs"
+	written := t.TempDir()
+	storage, err := os.ReadFile(filepath.Join(docs, "storage.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(written, "storage.md"), storage, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(filepath.Join(docs, "performance", "data"), written); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"performance.md", "sizing.md", "storage.md"} {
+		is, err := os.ReadFile(filepath.Join(docs, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(written, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(is) != string(want) {
+			t.Errorf("docs/%s differs from what the report writes; change its template in bench/figures, and run bench/growth.sh report", name)
+		}
 	}
 }

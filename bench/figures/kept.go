@@ -167,6 +167,17 @@ func (k *kept) of(part, row, side, figure string) spread {
 	return spreadOf(values)
 }
 
+// rounds returns the values of a row on one side by round.
+func (k *kept) rounds(part, row, side, figure string) map[int]float64 {
+	values := map[int]float64{}
+	for _, l := range k.parts[part] {
+		if v, ok := l.values()[figure]; ok && l.Row == row && l.Side == side {
+			values[l.Round] = v
+		}
+	}
+	return values
+}
+
 func spreadOf(values []float64) spread {
 	if len(values) == 0 {
 		return spread{}

@@ -21,7 +21,7 @@ import (
 type page struct {
 	file   string // without its extension
 	x      string
-	linear bool // for the x axis
+	ticks  []float64 // of the x axis, which is then linear; otherwise it is logarithmic
 	panels []panel
 }
 
@@ -38,36 +38,49 @@ const (
 	panelHeight = 8 * vg.Centimeter
 )
 
+// membersDrawn and observersDrawn are the sizes of ensembles in the pictures.
+var (
+	membersDrawn   = []float64{1, 3, 5, 7}
+	observersDrawn = []float64{0, 1, 2, 4}
+)
+
 func pages() []page {
 	return []page{
-		{"live", "sessions", false, []panel{
+		{"live", "sessions", nil, []panel{
 			{"CPU time of all members for a ping, µs", true, []string{"live: CPU time of all members for a ping"}},
 			{"ping, ms", true, []string{"live: ping p50", "live: ping p99"}},
 			{"memory per session, all members, B", true, []string{"live: memory per session, all members"}},
 		}},
-		{"sessions", "sessions", false, []panel{
+		{"sessions", "sessions", nil, []panel{
 			{"per session, ns", true, []string{"sessions: touch at the leader", "sessions: touch and flush at a member", "sessions: answer to a ping, flushed and encoded"}},
 			{"promotion, ms", false, []string{"sessions: promotion"}},
 			{"memory of a session in the leader's table, B", true, []string{"sessions: table of the leader"}},
 		}},
-		{"znodes", "nodes", false, []panel{
+		{"znodes", "nodes", nil, []panel{
 			{"one request, ns", true, []string{"znodes: get", "znodes: setData", "znodes: create"}},
 			{"memory of a node of 100 B, B", true, []string{"znodes: memory", "znodes: length in a snapshot"}},
 			{"all of them, ms", false, []string{"znodes: snapshot", "znodes: restore"}},
 		}},
-		{"watches", "watches", false, []panel{
+		{"watches", "watches", nil, []panel{
 			{"a write, ns", true, []string{"watches: write that one hears"}},
 			{"memory of a watch, B", true, []string{"watches: memory"}},
 		}},
-		{"ephemerals", "ephemeral nodes of one session", false, []panel{
+		{"ephemerals", "ephemeral nodes of one session", nil, []panel{
 			{"close, ms", false, []string{"ephemerals: close of their session"}},
 			{"writes beside it, ms", false, []string{"ephemerals: p99 of writes, idle", "ephemerals: p99 of writes while it closes", "ephemerals: longest write while it closes"}},
 		}},
-		{"members", "members, all on one machine", true, []panel{
+		{"members", "members, all on one machine", membersDrawn, []panel{
 			{"requests per second", false, []string{"members: set 64x1, ops/s", "members: set 8x64, ops/s", "members: get 64x1, ops/s", "members: get 8x64, ops/s"}},
 			{"set, ms", false, []string{"members: set 64x1, p50", "members: set 64x1, p99", "members: set 8x64, p50", "members: set 8x64, p99"}},
 			{"get, ms", false, []string{"members: get 64x1, p50", "members: get 64x1, p99", "members: get 8x64, p50", "members: get 8x64, p99"}},
 		}},
+		{"observers", "observers, all on one machine", observersDrawn, []panel{
+			ofVoters("sets per second, 64 clients", setAtAll, "ops/s"),
+			ofVoters("CPU time of all members for a set, µs", setAtAll, "server CPU per op"),
+			ofVoters("gets per second, 64 clients", getAtAll, "ops/s"),
+		}},
+		{"observers-p50", "observers, all on one machine", observersDrawn, ofRoles("p50")},
+		{"observers-p99", "observers, all on one machine", observersDrawn, ofRoles("p99")},
 	}
 }
 
@@ -149,8 +162,7 @@ func (p *panel) plot(page *page, points []point) (*plot.Plot, error) {
 		l.Width, dots.Shape = vg.Points(1.5), plotutil.Shape(i)
 		one.Add(l, dots)
 		if len(p.curves) > 1 {
-			_, name, _ := strings.Cut(curve, ": ")
-			one.Legend.Add(name, l, dots)
+			one.Legend.Add(curve[strings.LastIndex(curve, ": ")+2:], l, dots)
 		}
 	}
 	if most == 0 {
@@ -171,8 +183,12 @@ func (p *panel) scale(one *plot.Plot, page *page, least, most float64) {
 		one.Y.Tick.Marker = counted{plot.LogTicks{Prec: 3}}
 		one.Y.Min, one.Y.Max = math.Pow(10, math.Floor(math.Log10(least))), most*math.Pow(10, room-1)*2
 	}
-	if page.linear {
-		one.X.Tick.Marker = plot.ConstantTicks([]plot.Tick{{Value: 1, Label: "1"}, {Value: 3, Label: "3"}, {Value: 5, Label: "5"}, {Value: 7, Label: "7"}})
+	if page.ticks != nil {
+		var ticks plot.ConstantTicks
+		for _, v := range page.ticks {
+			ticks = append(ticks, plot.Tick{Value: v, Label: number(v)})
+		}
+		one.X.Tick.Marker = ticks
 		return
 	}
 	one.X.Scale, one.X.Tick.Marker = plot.LogScale{}, counted{plot.LogTicks{Prec: 3}}

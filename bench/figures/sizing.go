@@ -43,7 +43,7 @@ func (k *kept) Machine() string {
 // Builds returns when each part was measured, and with which builds.
 func (k *kept) Builds() string {
 	var b strings.Builder
-	for _, part := range []string{"three", "one", "idle15", "idle", "alone", "live", "members", "disk"} {
+	for _, part := range []string{"three", "one", "idle15", "idle", "alone", "backup", "live", "members", "observers", "disk"} {
 		var first, last string
 		var builds []string
 		seen := map[string]bool{}
@@ -95,7 +95,7 @@ type sizing struct {
 	SessionAt, NodeAt, WatchAt, PromoteAt          string
 	Touch, TouchLength, Promote, NewLeader         figure
 	Snapshot, Restore                              figure
-	Members, OpenFiles                             string
+	Members, ObserverSet, OpenFiles                string // ObserverSet is "" if it was not measured
 	TouchesPerAnswer                               string
 	mostSessions                                   figure // sessions of the largest ensemble that was measured
 }
@@ -157,7 +157,7 @@ func (k *kept) sizing() *sizing {
 	z.Restore = ms / 1000
 	full := of("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
 	z.NodeRSS = (full - z.Idle) * (1 << 20) / million
-	z.Members, z.OpenFiles = k.fewer(), "(not measured)"
+	z.Members, z.ObserverSet, z.OpenFiles = k.fewer(), k.observerSet(), "(not measured)"
 	for row := range strings.Lines(k.machine) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(row), "open files of a process\t"); ok {
 			z.OpenFiles = n

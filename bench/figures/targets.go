@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -71,18 +72,44 @@ func (t *target) parse(text string) error {
 	return err
 }
 
+// without names, for the parts that measure Rollcall alone, the runs to which its others are compared.
+var without = map[string]string{"alone": "no snapshots", "backup": "no backups"}
+
 // other returns the side to which a part's Rollcall is compared.
-func (k *kept) other(part string) string {
-	if part == "alone" {
-		return "no snapshots"
+func (k *kept) other(part string) string { return cmp.Or(without[part], "ZooKeeper") }
+
+// ratio returns Rollcall's value divided by that of the other side. It is the ratio of their medians. In the part
+// backup, where the two runs of a round are a pair on one ensemble, it is the median of the pairs' ratios. If
+// there is none, missing says why.
+func (k *kept) ratio(part, row, figure string) (ratio float64, missing string) {
+	a, b := k.of(part, row, k.other(part), figure), k.of(part, row, "Rollcall", figure)
+	switch {
+	case b.runs == 0:
+		return 0, "not measured"
+	case a.runs == 0:
+		return 0, "not measured on " + k.other(part)
+	case a.median == 0:
+		return 0, "no ratio to 0"
+	case part != "backup":
+		return b.median / a.median, ""
 	}
-	return "ZooKeeper"
+	first, second := k.rounds(part, row, k.other(part), figure), k.rounds(part, row, "Rollcall", figure)
+	var ratios []float64
+	for round, v := range first {
+		if w, ok := second[round]; ok && v != 0 {
+			ratios = append(ratios, w/v)
+		}
+	}
+	if len(ratios) == 0 {
+		return 0, "no pair was measured"
+	}
+	return spreadOf(ratios).median, ""
 }
 
 // beside returns that side's cell.
 func (k *kept) beside(part, row, figure string) string {
 	s := k.of(part, row, k.other(part), figure)
-	if part == "alone" && s.runs > 0 {
+	if without[part] != "" && s.runs > 0 {
 		return "without: " + s.String()
 	}
 	return s.String()
@@ -97,14 +124,11 @@ func (k *kept) judge(t target) (reached, verdict string) {
 	}
 	value, unit := b.median, ""
 	if t.ratio {
-		a := k.of(t.part, t.row, k.other(t.part), t.figure)
-		if a.runs == 0 {
-			return "-", "not measured on " + k.other(t.part)
+		var missing string
+		if value, missing = k.ratio(t.part, t.row, t.figure); missing != "" {
+			return "-", missing
 		}
-		if a.median == 0 {
-			return "-", "no ratio to 0"
-		}
-		value, unit = b.median/a.median, "x"
+		unit = "x"
 	}
 	if t.atLeast && value >= t.limit || !t.atLeast && value <= t.limit {
 		return number(value) + unit, "met"
@@ -177,12 +201,11 @@ func (k *kept) All(parts ...string) string {
 		seen = append(seen, t.part+"|"+t.row)
 		name := t.row
 		for _, figure := range k.figures(t.part, t.row) {
-			a, r := k.of(t.part, t.row, k.other(t.part), figure), k.of(t.part, t.row, "Rollcall", figure)
-			ratio := "-"
-			if a.median != 0 && r.runs > 0 {
-				ratio = number(r.median/a.median) + "x"
+			cell := "-"
+			if ratio, missing := k.ratio(t.part, t.row, figure); missing == "" {
+				cell = number(ratio) + "x"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, titled(figure), k.beside(t.part, t.row, figure), r, ratio)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, titled(figure), k.beside(t.part, t.row, figure), k.of(t.part, t.row, "Rollcall", figure), cell)
 			name = ""
 		}
 	}

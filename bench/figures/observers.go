@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// ensemble is the size of an ensemble: voters, and observers beside them.
+type ensemble struct{ voters, observers int }
+
+// These are the loads of the part observers, as its rows name them after the size.
+const (
+	setAtAll = "set 64x1"
+	getAtAll = "get 64x1"
+	setAt    = "set at " // a role follows
+)
+
+// roles are the members at which one client was measured.
+var roles = []string{"the leader", "a follower", "an observer"}
+
+// watched lists the curves of ensembles with observers: there is one for each number of voters, over the number of
+// observers.
+var watched = []struct{ load, figure, unit string }{
+	{setAtAll, "ops/s", "/s"},
+	{setAtAll, "server CPU per op", "µs"},
+	{getAtAll, "ops/s", "/s"},
+	{getAtAll, "server CPU per op", "µs"},
+	{setAt + roles[0], "p50", "ms"},
+	{setAt + roles[0], "p99", "ms"},
+	{setAt + roles[1], "p50", "ms"},
+	{setAt + roles[1], "p99", "ms"},
+	{setAt + roles[2], "p50", "ms"},
+	{setAt + roles[2], "p99", "ms"},
+}
+
+// curveOf returns the name of such a curve.
+func curveOf(voters int, load, figure string) string {
+	unit := "voters"
+	if voters == 1 {
+		unit = "voter"
+	}
+	return fmt.Sprintf("observers: %s, %s: %d %s", load, figure, voters, unit)
+}
+
+// ofVoters returns a panel with the curves of a figure for each number of voters.
+func ofVoters(title, load, figure string) panel {
+	p := panel{title: title, linear: true}
+	for _, voters := range membersDrawn {
+		p.curves = append(p.curves, curveOf(int(voters), load, figure))
+	}
+	return p
+}
+
+// ofRoles returns the panels of one client's sets, one for each role.
+func ofRoles(figure string) []panel {
+	var list []panel
+	for _, role := range roles {
+		list = append(list, ofVoters(fmt.Sprintf("%s of sets, one client at %s, ms", figure, role), setAt+role, figure))
+	}
+	return list
+}
+
+// withObservers returns the sizes that were measured with observers, in order.
+func (k *kept) withObservers() []ensemble {
+	seen := map[ensemble]bool{}
+	for _, row := range k.rows("observers") {
+		var size ensemble
+		if _, err := fmt.Sscanf(row, "%d+%d", &size.voters, &size.observers); err == nil {
+			seen[size] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(seen), func(a, b ensemble) int {
+		if a.voters != b.voters {
+			return a.voters - b.voters
+		}
+		return a.observers - b.observers
+	})
+}
+
+// at returns a value of an ensemble of this size under a load.
+func (size ensemble) at(k *kept, load, figure string) spread {
+	return k.of("observers", fmt.Sprintf("%d+%d %s", size.voters, size.observers, load), "Rollcall", figure)
+}
+
+// observerSet returns what each observer adds to the CPU time of a set, or "" if it was not measured.
+func (k *kept) observerSet() string {
+	const voters, observers = 3, 4
+	without, with := ensemble{voters, 0}.at(k, setAtAll, "server CPU per op"), ensemble{voters, observers}.at(k, setAtAll, "server CPU per op")
+	if without.runs == 0 || with.runs == 0 {
+		return ""
+	}
+	return fmt.Sprintf("With 64 writers on one machine, a set took %s µs of CPU time in %d voters, and each observer added %s µs.",
+		number(without.median), voters, number((with.median-without.median)/observers))
+}
+
+// HasObservers reports whether ensembles with observers were measured.
+func (k *kept) HasObservers() bool { return len(k.parts["observers"]) > 0 }
+
+// Observers returns the table of ensembles with observers.
+func (k *kept) Observers() string {
+	var b bytes.Buffer
+	b.WriteString("| voters | observers | sets/s | CPU of all members for a set, µs | gets/s | CPU for a get, µs |")
+	for _, role := range roles {
+		fmt.Fprintf(&b, " set at %s: p50, p99, ms |", role)
+	}
+	b.WriteString("\n|---|---|---|---|---|---|---|---|---|\n")
+	cell := func(s spread) string {
+		if s.runs == 0 {
+			return "-"
+		}
+		return number(s.median)
+	}
+	for _, size := range k.withObservers() {
+		fmt.Fprintf(&b, "| %d | %d |", size.voters, size.observers)
+		for _, load := range []string{setAtAll, getAtAll} {
+			fmt.Fprintf(&b, " %s | %s |", cell(size.at(k, load, "ops/s")), cell(size.at(k, load, "server CPU per op")))
+		}
+		for _, role := range roles {
+			p50, p99 := size.at(k, setAt+role, "p50"), size.at(k, setAt+role, "p99")
+			if p50.runs == 0 {
+				b.WriteString(" - |")
+				continue
+			}
+			fmt.Fprintf(&b, " %s, %s |", cell(p50), cell(p99))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
