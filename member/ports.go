@@ -162,7 +162,7 @@ func (s services) Hello(ctx context.Context, _ *proto.HelloRequest) (*proto.Hell
 	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot,
-		Ensemble: ensemble[:], Roster: s.m.rosterMessage(), Configuration: configurationMessage(n.Configuration()),
+		Ensemble: ensemble[:], Roster: s.m.rosterMessage(), Configuration: configurationMessage(n.Latest()),
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		Recovery: n.Recovery(), Recovering: n.Recovering(), CaughtUp: n.CaughtUp(),
 		LastIndex: n.LastIndex(), LastTerm: n.LastTerm(), DigestAlg: s.m.hashAlg(),

@@ -38,13 +38,14 @@ func (m *Member) askWhetherRemoved(ctx context.Context) {
 
 // tell records what another member says of the ensemble: that its list is newer and does not have this member, which
 // its raft does not have either. A member that is not in the list may still be a voter, until another one can take
-// its place.
+// its place. A member whose raft does not run yet cannot say that.
 func (m *Member) tell(reply *proto.HelloReply) {
 	version, servers := m.newest()
 	if version == 0 || reply.GetRoster().GetVersion() != version || slices.ContainsFunc(servers, m.isSelf) {
 		return
 	}
-	if !slices.ContainsFunc(reply.GetConfiguration().GetServers(), func(s *proto.ConfiguredServer) bool { return s.GetMember() == m.cfg.ID }) {
+	configured := reply.GetConfiguration().GetServers()
+	if len(configured) > 0 && !slices.ContainsFunc(configured, func(s *proto.ConfiguredServer) bool { return s.GetMember() == m.cfg.ID }) {
 		m.told.Store(version)
 	}
 }

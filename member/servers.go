@@ -179,7 +179,11 @@ func (m *Member) rosterMessage() *proto.Roster {
 	return nil
 }
 
+// configurationMessage returns raft's configuration for other members, or nil if there is none.
 func configurationMessage(servers []wire.Peer) *proto.Configuration {
+	if len(servers) == 0 {
+		return nil
+	}
 	c := &proto.Configuration{}
 	for _, s := range servers {
 		c.Servers = append(c.Servers, &proto.ConfiguredServer{Member: s.ID, Address: s.Addr, Voter: !s.Observer})

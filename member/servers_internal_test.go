@@ -115,3 +115,26 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		}
 	})
 }
+
+// Another member says that this one was removed if its list and raft's configuration are without this one. A member
+// whose raft does not run yet says no configuration, and proves nothing.
+func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
+	list, err := roster.ParseList("server.2=b:2888:3888;2181,server.3=c:2888:3888;2181")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Member{cfg: Config{ID: 1}}
+	m.roster.Store(&znode.Roster{Version: 5, Servers: list})
+	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}, Configuration: configurationMessage(nil)}
+	if m.tell(said); m.told.Load() != 0 {
+		t.Error("removed, by the word of a member whose raft does not run")
+	}
+	said.Configuration = configurationMessage([]wire.Peer{{ID: 1}, {ID: 2}})
+	if m.tell(said); m.told.Load() != 0 {
+		t.Error("removed, by the word of a member in whose configuration this one is")
+	}
+	said.Configuration = configurationMessage([]wire.Peer{{ID: 2}, {ID: 3}})
+	if m.tell(said); m.told.Load() != 5 {
+		t.Error("not removed, though neither the list nor the configuration has this member")
+	}
+}

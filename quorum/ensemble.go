@@ -99,18 +99,26 @@ func adoptEnsemble(data *disk.Data) (id wire.EnsembleID, err error) {
 }
 
 // Configuration returns raft's latest configuration, by id. It may not be committed. Before raft runs,
-// and before it has a configuration, Configuration returns the voters of which a member hears when it joins, or
+// and before it has a configuration, Configuration returns the one of which a member hears when it joins, or
 // the configured servers.
 func (n *Node) Configuration() []wire.Peer {
-	if r := n.raft.Load(); r != nil {
-		if servers := wire.Peers(r.GetConfiguration().Configuration()); len(servers) > 0 { // does not wait
-			return servers
-		}
+	if servers := n.Latest(); len(servers) > 0 {
+		return servers
 	}
 	if heard := n.heard.Load(); heard != nil {
-		return *heard
+		return slices.Clone(heard.servers)
 	}
 	return wire.Sorted(n.cfg.Peers)
+}
+
+// Latest returns raft's latest configuration, by id. It may not be committed. It is empty before raft runs, and
+// before raft has one.
+func (n *Node) Latest() []wire.Peer {
+	r := n.raft.Load()
+	if r == nil {
+		return nil
+	}
+	return wire.Peers(r.GetConfiguration().Configuration()) // does not wait
 }
 
 // Follows reports whether the configuration that is committed, as far as this member knows, is what the server

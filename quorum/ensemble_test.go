@@ -423,7 +423,7 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 
 func configurationOf(n *Node) *proto.Configuration {
 	c := &proto.Configuration{}
-	for _, p := range n.Configuration() {
+	for _, p := range n.Latest() {
 		c.Servers = append(c.Servers, &proto.ConfiguredServer{Member: p.ID, Address: p.Addr, Voter: !p.Observer})
 	}
 	return c

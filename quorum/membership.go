@@ -205,8 +205,8 @@ func (n *Node) promotion(have, want []wire.Peer, answers map[uint32]*proto.Hello
 			ready = append(ready, h)
 		}
 	}
-	if voters := wire.Voters(want); n.Recovery() != 0 && len(wire.Voters(have)) == 1 && 1+len(ready) < joinQuorum(len(voters)) {
-		ready = nil // two voters are less safe than the one that was recovered
+	if voters := wire.Voters(want); n.Recovery() != 0 && len(wire.Voters(have)) == 1 && 1+len(ready) <= len(voters)/2 {
+		ready = nil // less than a majority of the list's voters is less safe than the one that was recovered
 	}
 	if len(ready) > 0 {
 		return n.put(fmt.Sprintf("member %d votes", ready[0].ID), ready[0]), true

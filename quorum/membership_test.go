@@ -45,8 +45,7 @@ func TestOtherOfTwo(t *testing.T) {
 		{"two others", peersOf(2, 3), []uint32{2, 3}, 2, false},
 	} {
 		n := &Node{cfg: Config{Self: 1}}
-		n.heard.Store(&tt.heard)
-		n.answered.Store(&tt.answered)
+		n.heard.Store(&heard{servers: tt.heard, answered: tt.answered})
 		if got := n.otherOfTwo(tt.candidate); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}
@@ -119,11 +118,11 @@ func TestWhoComesIn(t *testing.T) {
 
 // Without a list in the state, what a member is configured with counts after a recovery only.
 func TestWantedWithoutAList(t *testing.T) {
-	heard := peersOf(1, 2, 3)
+	servers := peersOf(1, 2, 3)
 	n := &Node{cfg: Config{Self: 1, Peers: peersOf(1, 2, 4), Wanted: func() ([]wire.Peer, bool) { return nil, false }}}
-	n.heard.Store(&heard)
-	if got := n.wantedPeers(); !slices.Equal(got, heard) {
-		t.Errorf("wants %v, want what there is, %v", got, heard)
+	n.heard.Store(&heard{servers: servers})
+	if got := n.wantedPeers(); !slices.Equal(got, servers) {
+		t.Errorf("wants %v, want what there is, %v", got, servers)
 	}
 	n.recovery.Store(7)
 	if got := n.wantedPeers(); !slices.Equal(got, n.cfg.Peers) {

@@ -77,10 +77,9 @@ type Node struct {
 
 	raft       atomic.Pointer[raft.Raft]
 	joining    atomic.Bool
-	recovery   atomic.Uint64               // see Recovery
-	heard      atomic.Pointer[[]wire.Peer] // the configuration that others told this member when it joined; nil: none
-	answered   atomic.Pointer[[]uint32]    // the members that have answered then
-	wanted     chan struct{}               // the list has changed; one place
+	recovery   atomic.Uint64         // see Recovery
+	heard      atomic.Pointer[heard] // what others have told this process while it was joining; nil: nothing
+	wanted     chan struct{}         // the list has changed; one place
 	asked      asked
 	few        time.Time              // since when a voter that is to leave has waited for another; zero: none waits
 	damage     atomic.Pointer[string] // see SetDamage; nil: none
@@ -223,22 +222,36 @@ func (n *Node) newTransport() *wire.Transport {
 // errJoining says why a joining member is no candidate.
 var errJoining = errors.New("quorum: this member is joining and takes part in no election")
 
+// heard is what other members tell a joining one of the ensemble.
+type heard struct {
+	servers  []wire.Peer // see newest
+	answered []uint32    // who has answered
+}
+
 // otherOfTwo reports whether the ensemble that this member joins has two voters, and a candidate is the other one.
 // That one has everything that was acknowledged. A member that was removed before may lack some of it. The other one
 // may lack it too if a nonvoter has become a voter without it. Every nonvoter comes in with the consent of both, so
 // the other one knows of it, and the exception counts only if all nonvoters have answered: newest has then seen the
 // configuration in which one of them votes.
+//
+// The configuration of which this member has heard must say so, and so must that in its own log. The log may have an
+// old one as long as this member is copying it. What this member has heard is old once it has copied a change.
 func (n *Node) otherOfTwo(candidate uint32) bool {
-	servers := n.Configuration()
+	h := n.heard.Load()
+	return h != nil && h.otherOfTwo(n.cfg.Self, candidate, n.Latest())
+}
+
+// otherOfTwo does that for member self. latest is the configuration in its log, or empty.
+func (h *heard) otherOfTwo(self, candidate uint32, latest []wire.Peer) bool {
+	return slices.Contains(h.answered, candidate) && h.areTwo(h.servers, self, candidate) &&
+		(len(latest) == 0 || h.areTwo(latest, self, candidate))
+}
+
+// areTwo reports whether a and b are the voters of a configuration, and all its nonvoters have answered.
+func (h *heard) areTwo(servers []wire.Peer, a, b uint32) bool {
 	voters := wire.Voters(servers)
-	if len(voters) != 2 || !slices.Contains(voters, n.cfg.Self) || !slices.Contains(voters, candidate) {
-		return false
-	}
-	var answered []uint32
-	if a := n.answered.Load(); a != nil {
-		answered = *a
-	}
-	return !slices.ContainsFunc(servers, func(p wire.Peer) bool { return p.Observer && !slices.Contains(answered, p.ID) })
+	return len(voters) == 2 && slices.Contains(voters, a) && slices.Contains(voters, b) &&
+		!slices.ContainsFunc(servers, func(p wire.Peer) bool { return p.Observer && !slices.Contains(h.answered, p.ID) })
 }
 
 func (n *Node) self() wire.Peer { return n.cfg.Book.Self() }

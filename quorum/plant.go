@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"time"
 
 	"rollcall/proto"
@@ -182,19 +183,22 @@ func (n *Node) awaitPlanted(ctx context.Context) (start, error) {
 // evaluatePlanted applies the rules to the answers of one round. Only voters make a majority. An observer that has
 // gone on shows that the ensemble has begun.
 func (n *Node) evaluatePlanted(answers map[uint32]*proto.HelloReply) verdict {
-	all := len(wire.Voters(n.cfg.Peers))
-	v := verdict{start: startRunning, need: joinQuorum(all), recovery: n.Recovery(), ensemble: n.cfg.Book.Ensemble()}
-	if self, _ := find(n.cfg.Peers, n.cfg.Self); self.Observer {
-		v.need = joinQuorum(all + 1) // its former self may have become a voter
+	ahead := maps.Clone(answers)
+	maps.DeleteFunc(ahead, func(_ uint32, a *proto.HelloReply) bool {
+		return !a.GetHasData() || a.GetRecovery() != n.Recovery() || a.GetLastIndex() <= n.planted.index
+	})
+	if len(ahead) > 0 {
+		return n.evaluateBegun(ahead)
 	}
+	all := len(wire.Voters(n.cfg.Peers))
+	var v verdict
 	var rivals []wire.Peer
 	var silent []string
-	same, begun := 0, false
+	same := 0
 	for _, peer := range wire.Sorted(n.cfg.Peers) {
 		a, answered := answers[peer.ID]
 		switch {
 		case peer.Observer:
-			begun = begun || a.GetHasData() && a.GetRecovery() == n.Recovery() && a.GetLastIndex() > n.planted.index
 		case peer.ID == n.cfg.Self:
 			same++
 		case !answered:
@@ -202,21 +206,11 @@ func (n *Node) evaluatePlanted(answers map[uint32]*proto.HelloReply) verdict {
 		case !a.GetHasData():
 		case a.GetRecovery() != n.Recovery():
 			rivals = append(rivals, peer)
-		case a.GetLastIndex() == n.planted.index:
+		default:
 			same++
-		case a.GetLastIndex() > n.planted.index:
-			begun = true
-			if !a.GetJoining() {
-				v.full = append(v.full, peer)
-			}
 		}
 	}
 	switch {
-	case begun && len(v.full) >= v.need:
-		v.start = startJoining
-	case begun:
-		v.start = startJoining
-		v.waiting = fmt.Sprintf("%d voters of the ensemble, which has begun without this one; there are %d", v.need, len(v.full))
 	case same > all/2 && (len(silent) == 0 || n.cfg.NewEnsemble):
 	case same > all/2:
 		v.waiting = fmt.Sprintf("all voters, which must be there when the ensemble first starts; silent: %s", list(silent))
@@ -225,5 +219,16 @@ func (n *Node) evaluatePlanted(answers map[uint32]*proto.HelloReply) verdict {
 	default:
 		v.waiting = fmt.Sprintf("a majority with the same state: %d of %d voters have it", same, all)
 	}
+	return v
+}
+
+// evaluateBegun applies the rules to the answers of members that have gone on from the planted state: this member
+// joins them, by the configuration that they have now.
+func (n *Node) evaluateBegun(ahead map[uint32]*proto.HelloReply) verdict {
+	v := n.evaluate(ahead)
+	if v.start != startJoining || v.waiting != "" {
+		v.waiting = "voters of the ensemble, which has begun without this member: " + cmp.Or(v.waiting, "none is known")
+	}
+	v.start = startJoining
 	return v
 }

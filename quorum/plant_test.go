@@ -241,7 +241,10 @@ func TestPlantedTwice(t *testing.T) {
 // Only voters make the majority that a planted member waits for. Observers that are silent are not waited for.
 func TestPlantedVoters(t *testing.T) {
 	answer := func(index uint64) *proto.HelloReply { return &proto.HelloReply{HasData: true, LastIndex: index} }
-	same, later := answer(plantedIndex), answer(plantedIndex+1)
+	same, later, grown := answer(plantedIndex), answer(plantedIndex+1), answer(plantedIndex+9)
+	for id := uint32(1); id <= 3; id++ {
+		grown.Configuration = &proto.Configuration{Servers: append(grown.GetConfiguration().GetServers(), &proto.ConfiguredServer{Member: id, Voter: true})}
+	}
 	for _, tt := range []struct {
 		name    string
 		self    uint32
@@ -255,10 +258,11 @@ func TestPlantedVoters(t *testing.T) {
 		{"the observers alone have the state", 1, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{2: {}, 3: {}, 4: same, 5: same}, startRunning, "1 of 3 voters have it"},
 		{"one of them is an observer", 4, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{1: same, 2: {}, 3: {}, 5: same}, startRunning, "1 of 3 voters have it"},
 		{"an observer of voters with the state", 4, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{1: same, 2: same, 3: {}}, startRunning, ""},
-		{"an observer has gone on", 1, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{2: same, 3: same, 4: later}, startJoining, "2 voters of the ensemble, which has begun without this one; there are 0"},
+		{"an observer has gone on", 1, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{2: same, 3: same, 4: later}, startJoining, "voters of the ensemble, which has begun without this member: member 2"},
 		{"the voters have gone on", 1, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{2: later, 3: later}, startJoining, ""},
 		{"the voters have gone on, without an observer", 4, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{1: later, 2: later}, startJoining, ""},
-		{"one voter has gone on, without an observer", 4, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{1: later}, startJoining, "there are 1"},
+		{"one voter has gone on, without an observer", 4, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{1: later}, startJoining, "2 members with data, of which 1 are there"},
+		{"the other one of two, to which a third has come", 1, peersOf(1, 2), map[uint32]*proto.HelloReply{2: grown}, startJoining, "silent: member 3"},
 	} {
 		n := &Node{cfg: Config{Self: tt.self, Peers: tt.peers, Book: wire.NewBook(tt.self, tt.peers)}, planted: planted{plantedIndex, plantedTerm}}
 		v := n.evaluatePlanted(tt.answers)

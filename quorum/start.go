@@ -161,12 +161,12 @@ type verdict struct {
 	need     int         // how many of them are needed to join
 	recovery uint64      // number of the recovery that their data went through
 	ensemble wire.EnsembleID
-	servers  []wire.Peer // the newest configuration
-	answered []uint32    // who has answered
+	heard
 }
 
 // newest returns the servers of the ensemble by the answer of the member with the longest log, as raft compares
-// logs: the latest configuration of the one that could lead. Without such an answer the configured servers count.
+// logs: the latest configuration of the one that could lead. Without such an answer the configured servers count:
+// no member has data, or all are of an earlier version, in which the servers do not change.
 func (n *Node) newest(answers map[uint32]*proto.HelloReply) (servers []wire.Peer) {
 	var best *proto.HelloReply
 	for _, a := range answers {
@@ -188,13 +188,9 @@ func (n *Node) newest(answers map[uint32]*proto.HelloReply) (servers []wire.Peer
 
 // evaluate applies the rules to the answers of one round.
 func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
-	v := verdict{servers: n.newest(answers), answered: slices.Collect(maps.Keys(answers))}
+	v := verdict{heard: heard{servers: n.newest(answers), answered: slices.Collect(maps.Keys(answers))}}
 	voters := slices.DeleteFunc(slices.Clone(v.servers), func(p wire.Peer) bool { return p.Observer })
-	all := voters
-	if _, votes := find(voters, n.cfg.Self); !votes {
-		all = append(slices.Clone(voters), n.self()) // its former self may have been one
-	}
-	v.need = joinQuorum(len(all))
+	v.need = n.joinQuorum(voters)
 	var silent []string
 	recoveries, ensembles := map[uint64]bool{}, map[wire.EnsembleID]bool{}
 	data := false
@@ -206,7 +202,10 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 			silent = append(silent, fmt.Sprintf("member %d (%s)", p.ID, p.Addr))
 		case a.GetHasData():
 			data = true
-			if a.GetJoining() {
+			if starting(a) {
+				silent = append(silent, fmt.Sprintf("member %d (%s), whose raft does not run yet", p.ID, p.Addr))
+			}
+			if a.GetJoining() || starting(a) {
 				continue
 			}
 			v.full = append(v.full, p)
@@ -235,6 +234,12 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 		v.waiting = list(silent)
 	}
 	return v
+}
+
+// starting reports whether a member that has data does not know the configuration yet that they have. Members of an
+// earlier version know no other than the configured one, and do not say it.
+func starting(a *proto.HelloReply) bool {
+	return len(a.GetEnsemble()) != 0 && len(a.GetConfiguration().GetServers()) == 0
 }
 
 // listed reports whether this member is in the newest server list that the answers have. Without any list, the
@@ -279,11 +284,20 @@ func list(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// joinQuorum returns how many other voters must answer a joining member. This member may have voted
-// before it lost its data. With so many answers, every majority to which its vote belonged has another
-// member among those that answered. While a recovered member is the only voter, its answer alone is
-// enough, because no other member has been in a majority since.
-func joinQuorum(members int) int { return members - members/2 }
+// joinQuorum returns how many of the voters of the newest configuration must answer this member, if it joins. It may
+// have voted before it lost its data. With so many answers, every majority to which its vote belonged has another
+// member among those that answered. Its former self may have voted in a configuration that is one step further, which
+// none of those that answer has yet. A majority meets those of all neighbours, also without this member's own vote in
+// them.
+//
+// Of two voters, the other one is enough: no configuration after theirs begins without its consent. While a recovered
+// member is the only voter, its answer alone is enough, because no other member has been in a majority since.
+func (n *Node) joinQuorum(voters []wire.Peer) int {
+	if _, votes := find(voters, n.cfg.Self); votes && len(voters) == 2 {
+		return 1
+	}
+	return len(voters)/2 + 1
+}
 
 // adoptTerm stores the greatest term of as many members as are needed to join. This member takes no
 // entries below that term. They may come from a leader that was deposed with the vote of this
@@ -316,8 +330,7 @@ func (n *Node) adoptTerm(v verdict) (waiting string, err error) {
 	if err := n.join(v.ensemble); err != nil {
 		return "", err
 	}
-	n.heard.Store(&v.servers)
-	n.answered.Store(&v.answered)
+	n.heard.Store(&v.heard)
 	if v.recovery != n.Recovery() {
 		if err := writeRecovery(n.disk.Stable(), n.cfg.Peers, v.recovery); err != nil {
 			return "", err
@@ -394,6 +407,10 @@ func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
 		case <-time.After(wait):
 		}
 		wait = n.election
+		if n.LeaderID() == 0 {
+			n.hear(ctx)
+			wait = askInterval
+		}
 		term, end := n.trans.LeaderEnd()
 		if term == 0 || term != r.CurrentTerm() || n.fsm.term.Load() != term || r.AppliedIndex() < end {
 			continue
@@ -404,6 +421,14 @@ func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
 		}
 		n.logger.Info("this member has caught up and takes part in elections", "index", r.AppliedIndex())
 		return
+	}
+}
+
+// hear asks the others anew what they know of the ensemble. There may be no leader without this member's vote, an
+// earlier process of this member may have heard it, and nonvoters may answer by now: see otherOfTwo.
+func (n *Node) hear(ctx context.Context) {
+	if v := n.evaluate(n.askAll(ctx)); v.start == startJoining && v.waiting == "" {
+		n.heard.Store(&v.heard)
 	}
 }
 
