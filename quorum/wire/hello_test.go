@@ -491,22 +491,49 @@ func TestUnifiedPorts(t *testing.T) {
 
 // No preface may crash a listener, or admit a stranger.
 func FuzzHello(f *testing.F) {
-	hello := testHello(1)
 	right := testHello(2).preface(1, testEnsemble)
 	f.Add(right)
 	f.Add(right[:9])
+	f.Add(testHello(3).preface(1, EnsembleID{}))
+	f.Add(Hello{self: 48}.preface(1, testEnsemble))
+	f.Add(Hello{self: 48}.preface(1, EnsembleID{}))
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
+	settled, joining := testHello(1), NewHello(NewBook(1, testPeers))
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		r := bytes.NewReader(sent)
-		from, err := hello.read(r, func(uint32) error { return nil })
-		if read := len(sent) - r.Len(); read > helloSize {
-			t.Fatalf("read %d bytes", read)
-		}
-		if err == nil && (from != 2 && from != 3 || !bytes.Equal(sent[:helloSize], testHello(from).preface(1, testEnsemble)) && !bytes.Equal(sent[:helloSize], testHello(from).preface(1, EnsembleID{}))) {
-			t.Fatalf("let in %d with %q", from, sent)
-		}
-		if ref, ok := errors.AsType[*refusal](err); ok && (ref.code == helloOK || ref.code >= helloCodes) {
-			t.Fatalf("code %d", ref.code)
+		for _, hello := range []Hello{settled, settled.Open(), joining, joining.Open()} {
+			r := bytes.NewReader(sent)
+			from, err := hello.read(r, func(uint32) error { return nil })
+			if read := len(sent) - r.Len(); read > helloSize {
+				t.Fatalf("read %d bytes", read)
+			}
+			if comes := comesIn(sent, hello.book.Ensemble(), hello.any); (err == nil) != (comes != 0) || from != comes {
+				t.Fatalf("ensemble %x, anybody %t: %q is let in as %d (%v), want %d", hello.book.Ensemble(), hello.any, sent, from, err, comes)
+			}
+			if ref, ok := errors.AsType[*refusal](err); ok && (ref.code == helloOK || ref.code >= helloCodes) {
+				t.Fatalf("code %d", ref.code)
+			}
 		}
 	})
+}
+
+// comesIn returns the member that comes in with a hello to member 1 of the ensemble own, or 0 if nobody does. A
+// member that says this ensemble's id may have any number: it may have come in while member 1 was away. Any other must be in the server list,
+// unless anybody may ask: one that knows no ensemble, and one of any ensemble if member 1 itself knows none.
+func comesIn(sent []byte, own EnsembleID, anybody bool) (from uint32) {
+	if len(sent) < helloSize || string(sent[:8]) != "ROLLCALL" {
+		return 0
+	}
+	version, from, to := binary.BigEndian.Uint16(sent[8:]), binary.BigEndian.Uint32(sent[10:]), binary.BigEndian.Uint32(sent[14:])
+	theirs, none := EnsembleID(sent[18:helloSize]), EnsembleID{}
+	switch {
+	case to != 1 || from < 2 || from > 255:
+		return 0
+	case version == 1 && own != none && theirs == own:
+		return from
+	case version == 2 && theirs == none, version == 1 && theirs != none && own == none:
+		if anybody || from == 2 || from == 3 {
+			return from
+		}
+	}
+	return 0
 }
