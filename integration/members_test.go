@@ -102,6 +102,36 @@ func TestRemovedMemberDisturbsNobody(t *testing.T) {
 	})
 }
 
+// A member that has been removed serves its clients until it has seen that. Until then what it hears keeps their
+// sessions: a client has its whole timeout from then on to go elsewhere, also the shortest one.
+func TestClientOfARemovedMember(t *testing.T) {
+	const timeout = 2 * tick
+	for phase := range 4 {
+		t.Run(fmt.Sprintf("phase=%d", phase), func(t *testing.T) {
+			changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+				e.Joined()
+				time.Sleep(time.Duration(phase) * tick / 4)
+				c, session := e.Open(b, timeout)
+				removal := e.Insist(leaves(b), 20*tick, leader)
+				heard := time.Now()
+				for {
+					asked := time.Now()
+					if _, _, err := c.Call(int32(jute.XidPing), jute.OpPing, nil); err != nil {
+						break
+					}
+					heard = asked
+					time.Sleep(tick / 8)
+				}
+				if err := removal.Wait(); err != nil || slices.Contains(e.Members(), b) {
+					t.Fatalf("the client of member %d was cut off, and its removal: %v", b, err)
+				}
+				time.Sleep(time.Until(heard.Add(timeout - tick/20)))
+				resume(t, e, a, session)
+			})
+		})
+	}
+}
+
 // A member is removed, and its id comes back: with an empty disk, and with the old one. It serves as before, and
 // gives out no session id again.
 func TestIDIsUsedAgain(t *testing.T) {

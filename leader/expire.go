@@ -127,7 +127,7 @@ func (l *Leader) pingAll() uint64 {
 // allAnswered reports whether every reachable member has answered the ping. A member that has sent
 // nothing for a tick, the length of two pings, is unreachable and is not waited for.
 func (l *Leader) allAnswered(number uint64, now time.Time) bool {
-	for _, m := range l.present() {
+	for m := range l.links.Load().all() {
 		m.mu.Lock()
 		answered := m.answered >= number || !m.heard.IsZero() && now.Sub(m.heard) > l.cfg.Tick
 		m.mu.Unlock()

@@ -23,6 +23,7 @@ import (
 const (
 	tick    = 2 * time.Second
 	timeout = 6 * time.Second
+	parting = 5 * time.Second
 	term    = 7
 	nonce   = 4711
 )
@@ -394,7 +395,7 @@ func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...session
 	e.answering.Store(&[]uint32{1, 2, 3})
 	var err error
 	e.Leader, err = New(Config{
-		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return max(e.format.Load(), 1) }, Tick: tick, SyncLimit: 5, Clock: NewClock(time.Now), Log: e.log,
+		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return max(e.format.Load(), 1) }, Tick: tick, SyncLimit: 5, Parting: parting, Clock: NewClock(time.Now), Log: e.log,
 		Sessions: e.table, Members: func() []Member { return *e.servers.Load() }, RaftTerm: e.raft.Load, Link: e.link, Present: func() []uint32 { return *e.answering.Load() }, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {

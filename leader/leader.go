@@ -74,9 +74,12 @@ type Config struct {
 	Format      func() uint32 // returns the format of the next entry, the highest that all members know; takes no lock that apply holds
 	Tick        time.Duration // ZooKeeper's tickTime; a ping goes out every Tick/2
 	SyncLimit   int           // ticks after which the streams of a silent member are closed
-	Clock       *Clock        // the member's wall clock, for the stamps on entries and for the reaper
-	Log         Log
-	Sessions    *sessiontracker.GlobalTable
+	// Parting is for how long a member that has left raft's configuration is still asked which clients it
+	// has heard. It must be longer than such a member serves them, by the time of two pings.
+	Parting  time.Duration
+	Clock    *Clock // the member's wall clock, for the stamps on entries and for the reaper
+	Log      Log
+	Sessions *sessiontracker.GlobalTable
 	// Members returns the servers of raft's latest configuration, committed or not, this member
 	// included. A majority of the voters among them proves that we lead. Members must not block,
 	// because a lock is held. The caller does not change the result.
@@ -102,8 +105,8 @@ type Leader struct {
 
 	cfg          Config
 	log          *slog.Logger
-	links        atomic.Pointer[map[uint32]*link] // by member; replaced whole, see renewLinks
-	changed      chan struct{}                    // the members may be others; capacity 1
+	links        atomic.Pointer[links] // replaced whole, see renewLinks
+	changed      chan struct{}         // the members may be others; capacity 1
 	proofs       proofs
 	compared     comparison
 	clocks       clocks
@@ -135,6 +138,8 @@ func New(cfg Config) (*Leader, error) {
 		return nil, fmt.Errorf("leader: tick %v is not positive", cfg.Tick)
 	case cfg.SyncLimit <= 0:
 		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
+	case cfg.Parting <= 0:
+		return nil, fmt.Errorf("leader: the time %v for members that leave is not positive", cfg.Parting)
 	case cfg.Format == nil || cfg.Clock == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.Applied == nil || cfg.Nodes == nil:
 		return nil, errors.New("leader: Format, Clock, Log, Sessions, Applied and Nodes are required")
 	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
@@ -238,7 +243,7 @@ func (l *Leader) errOver() error {
 
 // wakeAll makes every link check what it has to send.
 func (l *Leader) wakeAll() {
-	for _, m := range l.present() {
+	for m := range l.links.Load().all() {
 		signal(m.wake)
 	}
 }

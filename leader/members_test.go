@@ -111,8 +111,8 @@ func TestObserverTouches(t *testing.T) {
 	})
 }
 
-// A member that comes is pinged at once when the leader is told, otherwise within half a tick. One that
-// goes is pinged no more, nothing is kept of it, and its writes are refused.
+// A member that comes is pinged at once when the leader is told, otherwise within half a tick. When one
+// goes, nothing is kept of it, and its writes are refused. Some time later it is pinged no more.
 func TestMembersComeAndGo(t *testing.T) {
 	pings := func(m *fakeMember) (n int) {
 		m.set(func() { n = len(m.pings) })
@@ -143,18 +143,17 @@ func TestMembersComeAndGo(t *testing.T) {
 		if err := <-ended; !errors.Is(err, errGone) {
 			t.Errorf("its writes ended with %v", err)
 		}
+		left := time.Since(e.start)
+		nothingOf(e, 3)
+		e.at(left + tick)
+		nothingOf(e, 3)
+		e.at(left + parting + tick/2)
 		gone := pings(e.all[3])
-		e.at(5 * tick)
+		e.at(left + parting + 3*tick)
 		if n := pings(e.all[3]) - gone; n != 0 || e.all[3].stream.ctx.Err() == nil {
 			t.Errorf("%d pings to a member that has gone; its stream: %v", n, e.all[3].stream.ctx.Err())
 		}
-		e.proofs.mu.Lock()
-		answered := e.proofs.answered[3]
-		e.proofs.mu.Unlock()
-		_, clock := e.clocks.ahead[3]
-		if clock || e.compared.marks[3] != nil || answered != 0 || e.present()[3] != nil {
-			t.Errorf("kept of it: a clock %t, marks %v, round %d, link %v", clock, e.compared.marks[3], answered, e.present()[3])
-		}
+		nothingOf(e, 3)
 		stream, ended, _ = e.forward(1)
 		stream.in <- writes(3, 1, 2)
 		if err := soon(t, ended); status.Code(err) != codes.InvalidArgument {
@@ -165,9 +164,107 @@ func TestMembersComeAndGo(t *testing.T) {
 		}
 
 		e.reconfigure([]uint32{1, 2, 3, 4}, []uint32{5}) // it comes back
-		e.at(6 * tick)
+		e.at(left + parting + 4*tick)
 		if e.all[3].dials() != 2 || pings(e.all[3]) == gone {
 			t.Errorf("back: dialled %d times, %d pings", e.all[3].dials(), pings(e.all[3])-gone)
+		}
+		e.end()
+	})
+}
+
+// nothingOf checks that nothing is kept of a member that has left, except that it is asked for touches.
+func nothingOf(e *ensemble, id uint32) {
+	e.t.Helper()
+	e.proofs.mu.Lock()
+	answered := e.proofs.answered[id]
+	e.proofs.mu.Unlock()
+	e.clocks.mu.Lock()
+	_, clock := e.clocks.ahead[id]
+	e.clocks.mu.Unlock()
+	e.compared.mu.Lock()
+	marks := e.compared.marks[id]
+	e.compared.mu.Unlock()
+	if clock || marks != nil || answered != 0 || e.present()[id] != nil {
+		e.t.Errorf("kept of member %d: a clock %t, marks %v, round %d, link %v", id, clock, marks, answered, e.present()[id])
+	}
+}
+
+// A member that has left has clients for a while. What it hears from them keeps their sessions, as before, also
+// if nothing but the round before an expiry asks for it. Its answers to proof rounds count for nothing.
+func TestTouchesOfAMemberThatHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 3), session(2, 3))
+		e.run()
+		e.at(tick)
+		e.reconfigure([]uint32{1, 2}, nil)
+		left := time.Since(e.start)
+		m := e.all[3]
+		last := left + parting - tick/2
+		e.at(last - time.Millisecond)
+		m.touched.Touch(1, timeout)
+		e.at(last + timeout - time.Millisecond)
+		if at, closed := e.log.when(1); closed {
+			t.Errorf("closed at %v, though a member that left at %v heard it at %v", at, left, last)
+		}
+		if at, closed := e.log.when(2); !closed || at > left+timeout {
+			t.Errorf("a silent session was closed at %v (%t)", at, closed)
+		}
+		if len(m.acked()) == 0 {
+			t.Error("its touches are not acknowledged")
+		}
+		e.at(last + timeout + 2*tick)
+		if _, closed := e.log.when(1); !closed {
+			t.Error("the session stays open")
+		}
+		e.end()
+	})
+}
+
+// The round before an expiry waits for a member that has left.
+func TestRoundAsksMembersThatHaveLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 3))
+		e.cfg.Parting = 2 * timeout
+		m := e.all[3]
+		m.delay = tick / 4
+		e.run()
+		e.at(tick / 4)
+		e.reconfigure([]uint32{1, 2}, nil)
+		e.at(timeout + tick - time.Millisecond) // the step after this one, by which it is due at the latest
+		if at, closed := e.log.when(1); closed {
+			t.Fatalf("closed at %v already", at)
+		}
+		m.touched.Touch(1, timeout)
+		e.at(2 * timeout)
+		if at, closed := e.log.when(1); closed {
+			t.Errorf("closed at %v, before a member that has left had answered", at)
+		}
+		e.end()
+	})
+}
+
+// Nothing that a member that has left answers proves that this leader leads, even if it comes back meanwhile. When it
+// stops, nothing is logged.
+func TestMemberThatHasLeftProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsembleOf(t, []uint32{1, 2, 3}, nil)
+		e.run()
+		e.at(tick / 4)
+		e.reconfigure([]uint32{1, 2, 4}, nil)
+		e.silence(2, 4)
+		outcome := e.sync(t.Context())
+		e.at(tick)
+		e.silence(3)
+		e.reconfigure([]uint32{1, 2, 3}, nil)
+		e.at(2 * tick)
+		if len(outcome) != 0 {
+			t.Error("proved by what a member has answered while it was no member")
+		}
+		e.reconfigure([]uint32{1, 2}, nil)
+		close(e.all[3].stream.end)
+		e.at(3 * tick)
+		if n := e.records.count("member stops") + e.records.count("member is out of reach"); n != 0 {
+			t.Errorf("logged %v", e.records.seen)
 		}
 		e.end()
 	})

@@ -45,6 +45,7 @@ type link struct {
 	fineAt   time.Time     // when it last answered and said that it can reach this leader, or got a new deadline
 	redial   time.Time     // when its connection is closed unless it sends something
 	patience time.Duration // how long it gets after that
+	left     time.Time     // when it was seen that it has left raft's configuration; zero: it has not
 }
 
 // ack is an acknowledgement that waits for its proof.
@@ -144,16 +145,12 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 			return err
 		}
 		now := time.Now()
-		if m.heardFrom(now, pong, l.cfg.Tick) {
-			l.log.Info("member is back", "peer", m.id)
-		}
-		if pong.Proof != 0 && l.proofs.answer(m.id, pong.Proof, l.configuration) {
-			l.wakeAll() // acknowledgements have their proof, and another round may have begun
+		if back := m.heardFrom(now, pong, l.cfg.Tick); !m.parts() {
+			if err := l.countIn(m, pong, back, now); err != nil {
+				return err
+			}
 		}
 		if err := l.touch(m, &a, pong, now); err != nil {
-			return err
-		}
-		if err := l.compare(m, pong.Marks, now); err != nil {
 			return err
 		}
 		if bare := pong.Number == 0 && len(pong.Batches) == 0; bare || pong.More {
@@ -165,11 +162,25 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 		}
 		a = answer{}
 		if pong.Number != 0 {
-			l.clocks.record(m.id, pong.ClockMs, l.cfg.Clock.Now())
 			m.answer(pong.Number)
 			signal(l.answered)
 		}
 	}
+}
+
+// countIn counts what a member of raft's configuration has sent besides touches: that it is back, its answer
+// to a proof round, its clock and its marks.
+func (l *Leader) countIn(m *link, pong *proto.Pong, back bool, now time.Time) error {
+	if back {
+		l.log.Info("member is back", "peer", m.id)
+	}
+	if pong.Proof != 0 && l.proofs.answer(m.id, pong.Proof, l.configuration) {
+		l.wakeAll() // acknowledgements have their proof, and another round may have begun
+	}
+	if pong.Number != 0 {
+		l.clocks.record(m.id, pong.ClockMs, l.cfg.Clock.Now())
+	}
+	return l.compare(m, pong.Marks, now)
 }
 
 // touch enters a pong's batches into the table, each at the time it was first sent. It refuses a
@@ -197,10 +208,10 @@ func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) erro
 }
 
 // markLost logs that a member is out of reach or has stopped, once until it is back. It logs nothing in
-// two cases. A member that refuses pings knows a newer term, and this one is about to end. A member
-// that has not answered in this term may be starting: it gets a tick.
+// three cases. A member that refuses pings knows a newer term, and this one is about to end. A member
+// that has not answered in this term may be starting: it gets a tick. A member that has left may stop.
 func (l *Leader) markLost(m *link, err error) {
-	if status.Code(err) == codes.FailedPrecondition || !m.lose(time.Since(l.begun) > l.cfg.Tick) {
+	if status.Code(err) == codes.FailedPrecondition || m.parts() || !m.lose(time.Since(l.begun) > l.cfg.Tick) {
 		return
 	}
 	if errors.Is(err, io.EOF) {

@@ -11,9 +11,9 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// lastAnswers is how long a member that has been removed goes on serving. A client that asked for the removal may
+// LastAnswers is how long a member that has been removed goes on serving. A client that asked for the removal may
 // be connected to it, and its answer waits for at most a second (server.reconfigWait).
-const lastAnswers = 1500 * time.Millisecond
+const LastAnswers = 1500 * time.Millisecond
 
 // askRemoved is how often a member that knows no leader asks the others whether it was removed: nobody sends anything
 // to a member that is not in the list.
@@ -94,7 +94,7 @@ func (m *Member) removedLoop(ctx context.Context) error {
 		case version != 0 && since.IsZero():
 			since = time.Now()
 			m.log.Warn("this member was removed from the ensemble and serves no clients; stop it, or add it again", "version", fmt.Sprintf("0x%x", uint64(version)))
-		case version != 0 && time.Since(since) >= lastAnswers:
+		case version != 0 && time.Since(since) >= LastAnswers:
 			m.server.Suspend() // again and again: the end of a dispute undoes it
 		case version == 0 && !since.IsZero():
 			since = time.Time{}

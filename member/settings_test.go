@@ -26,7 +26,7 @@ var reaches = map[string]string{
 	"Servers":               "quorum.Peers",
 	"Dir":                   "conf.dataDir quorum.Dir",
 	"LogDir":                "conf.dataLogDir quorum.LogDir",
-	"Tick":                  "conf.tickTime follower.Tick leader.Tick quorum.Tick server.Tick",
+	"Tick":                  "conf.tickTime follower.Tick leader.Parting leader.Tick quorum.Tick server.Tick",
 	"InitLimit":             "conf.initLimit",
 	"SyncLimit":             "conf.syncLimit follower.SyncLimit leader.SyncLimit",
 	"MinTimeout":            "conf.minSessionTimeout server.MinTimeout",

@@ -214,7 +214,7 @@ func (t *terms) format() uint32 {
 func (t *terms) config(o opening) leader.Config {
 	return leader.Config{
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: t.format,
-		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit,
+		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, Parting: LastAnswers + t.m.cfg.Tick,
 		Clock: t.m.clock, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
 		Ensemble: t.m.succession, Redial: t.m.peers.redial,
 		Members: t.m.members, RaftTerm: t.m.node.Term, Link: t.link, Present: t.m.node.Present, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
