@@ -219,9 +219,22 @@ func (e *Ensemble) departed(id uint32) bool {
 	return false
 }
 
-// settle records when raft's configuration has become that of the newest list.
+// settle records whom the members that lead ask, and when raft's configuration has become that of the newest list.
 func (e *Ensemble) settle() {
-	if e.record == nil || !e.record.moves() || !e.Settled() {
+	if e.record == nil {
+		return
+	}
+	for _, id := range e.IDs() {
+		if !e.Running(id) || e.Member(id).Role() != "leader" {
+			continue
+		}
+		var configuration []uint32
+		for _, p := range e.Member(id).Configuration() {
+			configuration = append(configuration, p.ID)
+		}
+		e.record.leads(id, configuration, e.IDs())
+	}
+	if !e.record.moves() || !e.Settled() {
 		return
 	}
 	_, version := e.newest()

@@ -29,7 +29,7 @@ type record struct {
 	conns atomic.Uint64
 
 	mu      sync.Mutex
-	leaders map[uint64]uint32 // by term
+	terms   map[uint64]term // by number
 	changes changes
 }
 
@@ -38,25 +38,51 @@ type changes struct {
 	version int64
 	made    int // how often the list became another one
 	list    string
-	members []uint32                 // of the newest list
-	moving  bool                     // it is on its way from one list to another
-	union   []uint32                 // members of all lists on that way
-	left    map[uint32]time.Duration // when those that are in no list were removed
+	members []uint32 // of the newest list
+	moving  bool     // it is on its way from one list to another
+	union   []uint32 // members of all lists on that way
+
+	leading map[uint32]leading          // by member: when it last led
+	unasked map[[2]uint32]time.Duration // by a leader and another member, since when the first may not ask the second
+}
+
+// leading is what was seen of a member that led.
+type leading struct {
+	at            time.Duration
+	term          uint64
+	configuration []uint32 // the members in its raft's configuration
 }
 
 func newRecord(tick time.Duration, members []uint32, linear bool) (*record, error) {
 	r, err := history.NewRecorder(history.Config{Tick: tick, Slack: tick / 2, Members: members, Linear: linear})
-	c := changes{members: members, union: members, left: map[uint32]time.Duration{}}
-	return &record{to: r, start: time.Now(), tick: tick, leaders: map[uint64]uint32{}, changes: c}, err
+	c := changes{members: members, union: members, leading: map[uint32]leading{}, unasked: map[[2]uint32]time.Duration{}}
+	return &record{to: r, start: time.Now(), tick: tick, terms: map[uint64]term{}, changes: c}, err
+}
+
+// term is a term whose TermStart has been applied.
+type term struct {
+	number uint64
+	leader uint32
+	from   time.Duration // when it was first applied
 }
 
 // leader returns the member that led in a term, or false if no TermStart of that term has been
 // applied.
-func (r *record) leader(term uint64) (id uint32, ok bool) {
+func (r *record) leader(number uint64) (id uint32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id, ok = r.leaders[term]
-	return id, ok
+	t, ok := r.terms[number]
+	return t.leader, ok
+}
+
+// newestTerm returns the newest term that a member has led, or none.
+func (r *record) newestTerm(leader uint32) (newest term) {
+	for _, t := range r.terms {
+		if t.leader == leader && t.number >= newest.number {
+			newest = t
+		}
+	}
+	return newest
 }
 
 func (r *record) now() time.Duration { return time.Since(r.start) }
@@ -180,7 +206,7 @@ func (r *record) hampered(from time.Duration, id uint32, ids []uint32) {
 }
 
 // listed records a list that some member has applied, when it is newer than all before. The ensemble is on
-// its way to it until settled. A member that is not in it may be heard by nobody from now on.
+// its way to it until settled.
 func (r *record) listed(list znode.Roster) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,11 +220,6 @@ func (r *record) listed(list znode.Roster) {
 		c.made++
 	}
 	c.list = text
-	for _, id := range c.members {
-		if !slices.Contains(members, id) {
-			c.left[id] = r.now() - r.tick // what it heard last may not have reached the leader
-		}
-	}
 	c.version, c.members, c.moving = list.Version, members, true
 	if first {
 		c.moving = false
@@ -225,22 +246,50 @@ func (r *record) settled(version int64) {
 	if version != c.version || !c.moving {
 		return
 	}
-	for _, id := range c.members {
-		if since, ok := c.left[id]; ok {
-			r.hampered(since, id, c.members)
-			delete(c.left, id)
-		}
-	}
 	c.moving, c.union = false, c.members
 	r.to.Configured(r.now(), c.members, false)
 }
 
-// strays records that the members which have been removed may have been heard by nobody since.
-func (r *record) strays() {
+// leads records which of all members are in the configuration of one that leads now. A leader asks those alone
+// whom they have heard. It goes on asking one that has left for as long as that may have clients, but a later leader
+// never begins to.
+func (r *record) leads(leader uint32, configuration, all []uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, since := range r.changes.left {
-		r.hampered(since, id, r.changes.union)
+	c := &r.changes
+	now, last, term := r.now(), c.leading[leader], r.newestTerm(leader)
+	for _, id := range all {
+		pair := [2]uint32{leader, id}
+		since, unasked := c.unasked[pair]
+		switch in := slices.Contains(configuration, id); {
+		case in && unasked:
+			r.wasUnasked(pair, since)
+			delete(c.unasked, pair)
+		case in:
+		case last.term == term.number && slices.Contains(last.configuration, id):
+			c.unasked[pair] = last.at + member.LastAnswers + r.tick
+		case !unasked:
+			c.unasked[pair] = term.from
+		case last.term != term.number:
+			c.unasked[pair] = min(since, term.from)
+		}
+	}
+	c.leading[leader] = leading{at: now, term: term.number, configuration: configuration}
+}
+
+// neverAsked records that nobody has asked the members that have not come back.
+func (r *record) neverAsked() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for pair, since := range r.changes.unasked {
+		r.wasUnasked(pair, since)
+	}
+}
+
+// wasUnasked records that a leader has not asked a member since a moment, which may be still to come.
+func (r *record) wasUnasked(pair [2]uint32, since time.Duration) {
+	if since < r.now() {
+		r.hampered(since, pair[1], pair[:1])
 	}
 }
 
@@ -272,7 +321,9 @@ func (w *witness) Closed(s znode.Session, end znode.End) {
 
 func (w *witness) TermStarted(t znode.Term) {
 	w.mu.Lock()
-	w.leaders[t.Term] = t.Leader
+	if _, known := w.terms[t.Term]; !known {
+		w.terms[t.Term] = term{number: t.Term, leader: t.Leader, from: w.now()}
+	}
 	w.mu.Unlock()
 	if t.Leader == w.id {
 		w.to.Leads(w.now(), t.Term, t.Leader)
@@ -317,7 +368,8 @@ func (l listening) Vouch(ctx context.Context, id jute.SessionID) error {
 // History records the tree of every running member, and returns everything recorded so far. It
 // needs Options.Record.
 func (e *Ensemble) History() (history.History, error) {
-	e.record.strays()
+	e.settle()
+	e.record.neverAsked()
 	for _, id := range e.IDs() {
 		if e.Running(id) {
 			e.record.to.Snapshot(e.record.now(), snapshotOf(id, e.Member(id).State()))
