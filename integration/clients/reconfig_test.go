@@ -49,8 +49,8 @@ func TestKazooReconfig(t *testing.T) {
 	asks(ctx, t, "kazoo-reconfig", exec.Command(python, "-B", "python/kazoo_cases.py", "reconfig", e.Members[0].Clients))
 }
 
-// go-zookeeper adds and removes an observer that nobody runs. It removes a follower, which is then stopped, and adds it
-// to the list again. It watches the list meanwhile.
+// go-zookeeper adds and removes an observer that nobody runs. It removes a follower, which then serves nobody, and adds
+// it to the list again. That one ends, as docs/members.md says, and serves once it was started again. It watches the list meanwhile.
 func TestGoReconfig(t *testing.T) {
 	ctx, e := changeable(t)
 	leader := e.Settle()
@@ -93,12 +93,12 @@ func TestGoReconfig(t *testing.T) {
 	}
 	for _, s := range []struct {
 		joining, leaving, want string
-		then                   func()
+		serves                 bool // whether the follower does afterwards
 	}{
-		{joining: absent, want: absent},
-		{leaving: "100"},
-		{leaving: fmt.Sprint(follower.ID), then: follower.Process.Kill}, // nobody needs it any more
-		{joining: own, want: own},
+		{joining: absent, want: absent, serves: true},
+		{leaving: "100", serves: true},
+		{leaving: fmt.Sprint(follower.ID)},
+		{joining: own, want: own, serves: true},
 	} {
 		_, _, changed, err := c.GetW(configNode)
 		if err != nil {
@@ -115,8 +115,15 @@ func TestGoReconfig(t *testing.T) {
 		if !strings.HasSuffix(text, fmt.Sprintf("\nversion=%x", stat.Mzxid)) || !strings.Contains(text, s.want) || s.leaving != "" && strings.Contains(text, "server."+s.leaving+"=") {
 			t.Errorf("after joining %q, leaving %q the list is %s, zxid %#x", s.joining, s.leaving, text, stat.Mzxid)
 		}
-		if s.then != nil {
-			s.then()
+		if s.joining == own {
+			if status, err := follower.Process.Status(ctx); err != nil || status == 0 {
+				t.Fatalf("the follower that was added again: exit status %d, %v; it was to end, so that it is started again", status, err)
+			}
+			follower.Process.Forgive()
+			e.Start(follower)
+		}
+		if err := process.Until(ctx, fmt.Sprintf("the follower to serve: %t", s.serves), func() bool { return (follower.Mode() != "") == s.serves }); err != nil {
+			t.Errorf("after joining %q, leaving %q: %v", s.joining, s.leaving, err)
 		}
 	}
 	if err := c.undisturbed(); err != nil {
