@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -19,7 +20,8 @@ func TestSave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.WriteString("whole"); err != nil {
+	whole := bytes.Repeat([]byte("whole"), 1<<20) // longer than what is written to the disk at a time
+	if _, err := p.Write(whole); err != nil {
 		t.Fatal(err)
 	}
 	if names := namesIn(t, dir); len(names) != 1 || !strings.HasSuffix(names[0], partSuffix) {
@@ -30,8 +32,8 @@ func TestSave(t *testing.T) {
 	}
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	info, statErr := os.Stat(filepath.Join(dir, name))
-	if err != nil || statErr != nil || string(text) != "whole" || info.Mode().Perm() != 0o600 {
-		t.Errorf("%q: %v, %v, %v", text, info.Mode(), err, statErr)
+	if err != nil || statErr != nil || !bytes.Equal(text, whole) || info.Mode().Perm() != 0o600 {
+		t.Errorf("%d bytes: %v, %v, %v", len(text), info.Mode(), err, statErr)
 	}
 	second, err := Create(dir, "rollcall")
 	if err != nil {
