@@ -163,7 +163,8 @@ backup() {
         ! kept backup "$row" "$side" "$round" || continue
         if [ ! -f "$WORK/pids" ]; then
           say "backup, round $round"
-          start Rollcall 3 && grow 3 || { missed "backup: round $round"; break 2; }
+          # The first writes after so many nodes were made are slower, and belong to neither side.
+          start Rollcall 3 && grow 3 && load 3 "$(backup_load 8s)" >/dev/null || { missed "backup: round $round"; break 2; }
         fi
         backup_turn "$row" "$side" "$round" "${role#* }" || missed "backup: $row, $side, round $round"
       done
@@ -171,17 +172,21 @@ backup() {
   done
 }
 
+# backup_load DURATION prints the case that is measured.
+backup_load() { echo "set:conns=8,window=64,rate=2000,nodes=$backup_nodes,warmup=5s,duration=$1"; }
+
 # backup_turn ROW SIDE ROUND ROLE measures one of the two.
 backup_turn() {
   local row=$1 side=$2 round=$3 role=$4 member result saver=""
   rm -rf "$WORK/backups" "$WORK/over"
   mkdir "$WORK/backups"
   member=$(member_that_is "$role") || return
+  await_nodes "$member" -lt "$((nodes + backup_nodes))" || return # a follower may still remove those of the last run
   if [ "$side" = Rollcall ]; then
-    saving "$member" "$(($(znodes "$member") + backup_nodes))" &
+    saving "$member" &
     saver=$!
   fi
-  result=$(load 3 "set:conns=8,window=64,rate=2000,nodes=$backup_nodes,warmup=5s,duration=$backup_duration") || result=""
+  result=$(load 3 "$(backup_load "$backup_duration")") || result=""
   touch "$WORK/over"
   [ -z "$saver" ] || wait "$saver" || return
   [ -n "$result" ] || return
@@ -189,20 +194,26 @@ backup_turn() {
   keep backup "$row" "$side" "$round" results "$result"
 }
 
-# saving I COUNT saves backups of member I, from when it has so many nodes until the file WORK/over is there. The
-# nodes that are written exist before the first backup begins, so writing them copies them.
+# saving I saves backups of member I until the file WORK/over is there. The first one begins when the nodes that are
+# written exist, so writing them copies them.
 saving() {
-  until [ "$(znodes "$1")" -ge "$2" ]; do
-    [ ! -e "$WORK/over" ] || { echo "the load ended before it wrote" >&2; return 1; }
-    sleep 0.05
-  done
+  await_nodes "$1" -ge "$((nodes + backup_nodes))" || return
   while [ ! -e "$WORK/over" ]; do
-    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >&2 || return
+    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >/dev/null || return
   done
 }
 
-# znodes I prints how many nodes member I has.
-znodes() { word "$1" mntr | awk '$1 == "zk_znode_count" { print $2 }'; }
+# await_nodes I TEST COUNT waits until the number of member I's nodes passes a test such as -ge, 30 seconds at most.
+await_nodes() {
+  local i has=""
+  for ((i = 0; i < 600; i++)); do
+    has=$(word "$1" mntr | awk '$1 == "zk_znode_count" { print $2 }')
+    [ "${has:-0}" "$2" "$3" ] && return
+    sleep 0.05
+  done
+  echo "member $1 has $has nodes, and the test is $2 $3" >&2
+  return 1
+}
 
 # member_that_is ROLE prints the number of the first of three members with that role.
 member_that_is() {
