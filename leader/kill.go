@@ -59,10 +59,6 @@ func (q *kills) takeEnded() []jute.SessionID {
 // another index than the request says. It returns the outcome once this member has applied it. It
 // waits for the log, as long as the term and ctx last.
 //
-// If the code of the error is FailedPreco// Kill implements proto.LeaderServer. It ends a session for an operator, unless its owner was set at
-// another index than the request says. It returns the outcome once this member has applied it. It
-// waits for the log, as long as the term and ctx last.
-//
 // If the code of the error is FailedPrecondition or ResourceExhausted, nothing was done and another
 // try may succeed. If it is InvalidArgument or Unimplemented, no try will. After any other error the
 // session may have ended, or end soon.
@@ -79,32 +75,11 @@ func (l *Leader) Kill(ctx context.Context, request *proto.KillRequest) (*proto.K
 	k := &kill{id: jute.SessionID(request.Session), since: request.Since, by: request.By, done: make(chan proto.KillReply_Outcome, 1)}
 	heard, _ := l.cfg.Sessions.Heard(k.id, time.Now())
 	k.silent = heard.Ago
-	if !l.kills.add(k) {
-		return nil, status.Errorf(codes.ResourceExhausted, "leader: %d kills wait already", maxKills)
+	outcome, err := awaitApplied(ctx, l, &l.kills.requests, k, k.done)
+	if err != nil {
+		return nil, err
 	}
-	signal(l.intake.work)
-	select {
-	case outcome := <-k.done:
-		return &proto.KillReply{Outcome: outcome}, nil
-	case <-ctx.Done():
-		l.kills.withdraw(k) // without effect if it is in an entry
-		return nil, status.FromContextError(ctx.Err()).Err()
-	case <-l.over:
-		return l.overtaken(k)
-	}
-}
-
-// overtaken returns the answer to a kill whose term is over.
-func (l *Leader) overtaken(k *kill) (*proto.KillReply, error) {
-	if l.kills.withdraw(k) {
-		return nil, l.errOver()
-	}
-	select {
-	case outcome := <-k.done:
-		return &proto.KillReply{Outcome: outcome}, nil
-	default:
-		return nil, status.Errorf(codes.Aborted, "leader: term %d ended before the kill was applied", l.cfg.Term)
-	}
+	return &proto.KillReply{Outcome: outcome}, nil
 }
 
 // Killed records that a session has ended by a kill. Apply calls it; it does not block.

@@ -166,7 +166,8 @@ func New(cfg Config) (*Leader, error) {
 	l.proofs.init()
 	l.compared.init(&cfg)
 	l.clocks.init()
-	l.kills.most, l.reconfigures.most = maxKills, maxReconfigures
+	l.kills.what, l.kills.most = "kills", maxKills
+	l.reconfigures.what, l.reconfigures.most = "changes of the list of servers", maxReconfigures
 	l.intake.init(&l.count.Sizes)
 	return l, nil
 }

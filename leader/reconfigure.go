@@ -26,8 +26,8 @@ const (
 
 // reconfigure is a change of the list of servers that an operator has asked for.
 type reconfigure struct {
-	body []byte // the request
-	done chan *proto.ReconfigureReply
+	body []byte                       // the request
+	done chan *proto.ReconfigureReply // gets nil if it did not run
 }
 
 // reconfigures holds the changes that wait for an entry, and the outcome of the one in the running
@@ -73,19 +73,14 @@ func (l *Leader) Reconfigure(ctx context.Context, request *proto.ReconfigureRequ
 		return nil, errOlder
 	}
 	r := &reconfigure{body: body, done: make(chan *proto.ReconfigureReply, 1)}
-	if !l.reconfigures.add(r) {
-		return nil, status.Errorf(codes.ResourceExhausted, "leader: %d changes of the list of servers wait already", maxReconfigures)
+	reply, err := awaitApplied(ctx, l, &l.reconfigures.requests, r, r.done)
+	switch {
+	case err != nil:
+		return nil, err
+	case reply == nil:
+		return nil, errOlder // it did not run: a member with an older version came meanwhile
 	}
-	signal(l.intake.work)
-	select {
-	case reply := <-r.done:
-		return outcomeOf(reply)
-	case <-ctx.Done():
-		l.reconfigures.withdraw(r) // without effect if it is in an entry
-		return nil, status.FromContextError(ctx.Err()).Err()
-	case <-l.over:
-		return l.overtakenChange(r)
-	}
+	return reply, nil
 }
 
 var errOlder = status.Error(codes.Unimplemented, "leader: a member runs an older version, which cannot change the list of servers")
@@ -103,27 +98,6 @@ func encodeReconfigure(request *proto.ReconfigureRequest) ([]byte, error) {
 		return nil, status.Errorf(codes.InvalidArgument, "leader: the change of the list of servers has %d bytes, more than %d", len(body), maxReconfigureBytes)
 	}
 	return body, nil
-}
-
-// outcomeOf returns the answer to a change whose entry was applied. reply is nil if it did not run.
-func outcomeOf(reply *proto.ReconfigureReply) (*proto.ReconfigureReply, error) {
-	if reply == nil {
-		return nil, errOlder // a member with an older version came meanwhile
-	}
-	return reply, nil
-}
-
-// overtakenChange returns the answer to a change whose term is over.
-func (l *Leader) overtakenChange(r *reconfigure) (*proto.ReconfigureReply, error) {
-	if l.reconfigures.withdraw(r) {
-		return nil, l.errOver()
-	}
-	select {
-	case reply := <-r.done:
-		return outcomeOf(reply)
-	default:
-		return nil, status.Errorf(codes.Aborted, "leader: term %d ended before the change of the list of servers was applied", l.cfg.Term)
-	}
 }
 
 // Reconfigured records the outcome of a change, and the version that the list has since. Apply calls it;

@@ -194,7 +194,7 @@ type Member struct {
 	leaving   atomic.Bool                  // Run has been told to stop
 	announced atomic.Bool                  // this process is the member's current run
 	roster    atomic.Pointer[znode.Roster] // the state's list of servers; nil: it has none
-	reached   atomic.Pointer[[]uint32]     // servers that answered the leader at the last reconfig of this member\'s clients; nil: there was none
+	reached   atomic.Pointer[[]uint32]     // servers that answered the leader at the last reconfig of this member's clients; nil: there was none
 	minFormat atomic.Uint32                // State.MinFormat
 
 	applied  atomic.Uint64   // index of the last entry applied

@@ -19,7 +19,6 @@ import (
 	"rollcall/proto"
 	"rollcall/roster"
 	"rollcall/view"
-	"rollcall/znode"
 )
 
 // ensemble returns the list of servers and raft's configuration, as this member has them.
@@ -54,9 +53,6 @@ func split(addr string) (host string, port int) {
 
 // ChangeMembers implements admin.Operations.
 func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (admin.MembersChanged, error) {
-	if len(c.By) > znode.MaxBy {
-		c.By = c.By[:znode.MaxBy]
-	}
 	if !c.Force { // a survivor that is alone proves nothing, and must be able to leave the others out
 		if err := o.m.follower.AwaitSync(ctx); err != nil {
 			return admin.MembersChanged{}, noLeader(err)

@@ -159,8 +159,8 @@ func (m *Member) spread() {
 func (m *Member) sameAsRaft(list roster.List) bool {
 	have, want := m.node.Configuration(), raftPeers(serversOf(list))
 	for i := range have {
-		if have[i].ID == m.cfg.ID && i < len(want) {
-			have[i].Addr = want[i].Addr
+		if own, in := list.Find(m.cfg.ID); in && have[i].ID == m.cfg.ID {
+			have[i].Addr = own.ElectionAddr()
 		}
 	}
 	if slices.Equal(have, want) {

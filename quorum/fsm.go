@@ -61,7 +61,7 @@ type fsm struct {
 	batch    []Committed
 	index    atomic.Uint64 // last entry applied
 	term     atomic.Uint64 // term of the last command applied, or contained in an installed snapshot
-	// configuration is the last that was committed since this process began.
+	// configuration is the last that was committed since this process began, or since a snapshot was restored; nil: none.
 	configuration atomic.Pointer[[]wire.Peer]
 }
 
@@ -129,6 +129,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 // Restore implements raft.FSM. If it fails while raft is starting, raft tries an older snapshot.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	err := f.machine.Restore(r)
+	f.configuration.Store(nil) // the snapshot may have a newer one, which raft knows
 	switch {
 	case err == nil:
 	case f.running():
