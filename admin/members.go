@@ -40,7 +40,7 @@ var membersFailures = []int{http.StatusConflict, http.StatusNotImplemented, http
 type MembersChange struct {
 	roster.Change
 	Version int64  // that the list must have; -1: any
-	Force   bool   // make it although too few servers are alive for a majority afterwards, or although one voter is left
+	Force   bool   // make it although too few servers would serve for a majority, as far as this member sees, or although one voter is left
 	By      string // who asks
 }
 

@@ -119,7 +119,7 @@ type MembersChange struct {
 	Leaving string `json:"leaving"` // ids of servers to remove, separated by commas; left out: none
 	Members string `json:"members"` // the lines server.N=… of all servers, separated by commas or newlines; left out: joining and leaving count
 	Version string `json:"version"` // "0x…", that the list must have; left out: any
-	Force   bool   `json:"force"`   // also make a change that leaves too few servers alive for a majority, or one voter; left out: refuse it
+	Force   bool   `json:"force"`   // also make a change that leaves one voter, or after which too few servers would serve for a majority, as far as the member sees that is asked; left out: refuse it. The leader refuses a list of whose voters it does not reach a majority
 }
 
 // MembersChanged says that the list of servers was changed. Raft's configuration follows it.

@@ -89,7 +89,7 @@ func (o operations) checkChange(ctx context.Context, c admin.MembersChange) erro
 		return nil
 	}
 	if err := members.Outage(next); err != nil {
-		return &admin.Failure{Status: http.StatusConflict, Text: err.Error() + "; start these members, or remove them instead; force makes the change all the same"}
+		return &admin.Failure{Status: http.StatusConflict, Text: err.Error() + "; start these members, or remove them instead; force leaves it to the leader, which refuses a list of whose voters it does not reach a majority"}
 	}
 	return nil
 }
