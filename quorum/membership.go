@@ -88,11 +88,11 @@ func (f *follow) step(ctx context.Context) bool {
 		return false
 	}
 	if err := next.change(ctx, f); err != nil {
-		f.n.logger.Info("the configuration is not changed; this member will try again", "change", next.what, "err", err)
+		f.n.logger.Info("a step towards the server list was not made; this member will try again", "step", next.what, "err", err)
 		return false
 	}
 	f.n.few = time.Time{}
-	f.n.logger.Info("the configuration has changed", "change", next.what)
+	f.n.logger.Info("a step towards the server list was made", "step", next.what)
 	return true
 }
 
@@ -251,16 +251,18 @@ func (n *Node) departure(have, want []wire.Peer) (next change, goesOn bool) {
 			next.waits = fmt.Sprintf("a voter in place of member %d", h.ID)
 			continue
 		}
+		if h.ID == n.cfg.Self && !h.Observer {
+			return change{what: fmt.Sprintf("member %d hands leadership over before it leaves or stops voting", h.ID), change: func(ctx context.Context, _ *follow) error {
+				ctx, cancel := context.WithTimeout(ctx, handOverTries*n.election)
+				defer cancel()
+				return n.HandOver(ctx)
+			}}, true
+		}
 		what := fmt.Sprintf("member %d leaves", h.ID)
 		if stays {
 			what = fmt.Sprintf("member %d votes no more", h.ID)
 		}
 		return change{what: what, change: func(ctx context.Context, f *follow) error {
-			if h.ID == n.cfg.Self && !h.Observer {
-				ctx, cancel := context.WithTimeout(ctx, handOverTries*n.election)
-				defer cancel()
-				return n.HandOver(ctx)
-			}
 			remove := f.r.RemoveServer
 			if stays {
 				remove = f.r.DemoteVoter
