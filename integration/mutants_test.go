@@ -93,6 +93,26 @@ var mutants = []mutant{
 		here, "TestWipedMember",
 	},
 	{
+		"joining member votes by what it has copied so far", "quorum/node.go",
+		" && h.areTwo(h.servers, self, candidate) &&", " &&",
+		"./quorum", "TestCopiedConfigurationIsNotHeard",
+	},
+	{
+		"joining member hears the others once", "quorum/start.go",
+		"		if n.LeaderID() == 0 {\n			n.hear(ctx)", "		if false {\n			n.hear(ctx)",
+		"./quorum", "TestWipedVoterHearsObserverLater",
+	},
+	{
+		"half of the voters answer a joining member", "quorum/start.go",
+		"return len(voters)/2 + 1", "return (len(voters) + 1) / 2",
+		"./quorum", "TestJoinQuorumMeetsEveryMajority",
+	},
+	{
+		"server lines of a starting member for its configuration", "quorum/start.go",
+		"return len(a.GetEnsemble()) != 0 &&", "return len(a.GetEnsemble()) < 0 &&",
+		"./quorum", "TestStartingMemberIsSilent",
+	},
+	{
 		"ensemble begun before all have said that they have no data", "quorum/start.go",
 		"case len(silent) == 0 ||", "case true ||",
 		here, "TestFirstStartInEveryOrder",
