@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ func (r *run) load(ctx context.Context) {
 		r.writers = append(r.writers, w)
 	}
 	r.t.Cleanup(func() { r.again(r.Members, func([]*process.Member) {}) })
-	r.visitors = newVisitors(r.Members, rand.New(rand.NewPCG(r.rng.Uint64(), 2)))
+	r.visitors = newVisitors(slices.Concat(r.Members, r.coming), rand.New(rand.NewPCG(r.rng.Uint64(), 2)))
 	r.t.Cleanup(r.visitors.shutDown)
 }
 

@@ -44,6 +44,7 @@ type Config struct {
 	Flags     []string      // of rollcall serve
 	Env       []string      // more environment variables, each NAME=value
 	Size      int           // number of members
+	Grows     bool          // one member alone is an ensemble, which others can join, and not a standalone server
 	Observers int           // how many of them have no vote; they have the highest ids
 	Tick      time.Duration // tickTime
 	Lines     string        // more lines of zoo.cfg, each with its line end
@@ -108,8 +109,11 @@ func (e *Ensemble) configure(m *Member) {
 	if e.cfg.Audited {
 		lines += "audit.enable=true\naudit.file=" + m.Audit + "\n"
 	}
+	if e.cfg.Grows {
+		lines += "standaloneEnabled=false\n"
+	}
 	for _, other := range e.Members {
-		if len(e.Members) > 1 {
+		if len(e.Members) > 1 || e.cfg.Grows {
 			lines += other.Line + "\n"
 		}
 	}
