@@ -41,6 +41,9 @@ func Recover(rec Recovery) (err error) {
 	if err := wire.CheckPeers(rec.Self, rec.Peers); err != nil {
 		return err
 	}
+	if self, _ := find(rec.Peers, rec.Self); self.Observer {
+		return fmt.Errorf("quorum: member %d has no vote in the new server list, and would be alone in it", rec.Self)
+	}
 	logger := newRaftLog(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
 	data, err := disk.OpenStopped(disk.Config{Dir: rec.Dir, LogDir: rec.LogDir, SegmentBytes: rec.SegmentBytes, RaftLog: logger})
 	if err != nil {

@@ -396,9 +396,17 @@ func recoverRefuses(t *testing.T, kind disk.LogKind) {
 	if err := Recover(Recovery{Dir: dir, Self: 1, Peers: peers, Machine: refusing}); err == nil {
 		t.Error("recovered past an entry that the machine refuses")
 	}
+	dir, cfg = filledFolder(t, kind)
+	alone := []wire.Peer{{ID: 1, Addr: "m1:3888", Observer: true}, {ID: 2, Addr: "m2:3888"}}
+	if err := Recover(Recovery{Dir: dir, Self: 1, Peers: alone, Machine: &machine{}}); err == nil {
+		t.Error("recovered a member that would be an observer alone")
+	}
 	n, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n.Recovery() != 0 {
+		t.Error("a recovery that was refused has changed the folder")
 	}
 	if err := n.setJoining(true); err != nil {
 		t.Fatal(err)

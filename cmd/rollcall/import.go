@@ -143,17 +143,45 @@ func eachOnce(given []zkdata.Folder) error {
 }
 
 // checkSources returns an error if so few folders are given that the state may not be the latest. What clients were told is done
-// is in the logs of a majority of ZooKeeper's servers, so any majority of them has it.
+// is in the logs of a majority of ZooKeeper's servers that vote, so any majority of them has it.
 func (i *importing) checkSources(given []zkdata.Folder) error {
-	servers := len(voters(i.cfg))
-	if len(given) <= servers/2 && !i.few {
-		return cli.With(cli.WrongUse, fmt.Errorf("the folders of %d of %d servers are given, and the others may have later transactions: give those of a majority, or --few if there are no others", len(given), servers))
+	voters, folders := votersAmong(servers(i.cfg), given)
+	if folders <= voters/2 && !i.few {
+		err := fmt.Errorf("the folders of %d of %d servers that vote are given, and the others may have later transactions: give those of a majority, or --few if there are no others", folders, voters)
+		if voters < len(servers(i.cfg)) {
+			err = fmt.Errorf("%w; an observer's folder does not count, and any folder without its file myid may be one's", err)
+		}
+		return cli.With(cli.WrongUse, err)
 	}
 	apart := func(f zkdata.Folder) bool { return f.Logs != "" }
 	if dir := i.cfg.LogDir; dir != "" && filepath.Clean(dir) != filepath.Clean(i.cfg.Dir) && !i.options.NoLogs && !slices.ContainsFunc(given, apart) {
 		return cli.With(cli.WrongUse, fmt.Errorf("%s has a dataLogDir, and no server's is given: name it after a comma, as in %s,LOGS, or give --no-logs if there are none", i.file, given[0].Data))
 	}
 	return nil
+}
+
+// votersAmong returns how many of the servers vote, and how many of the folders are certainly those of voters. The file myid says
+// whose a folder is. Without it, a folder may be that of any observer whose folder is not known.
+func votersAmong(servers []member.Server, given []zkdata.Folder) (voters, folders int) {
+	observers := map[string]bool{}
+	for _, s := range servers {
+		if s.Observer {
+			observers[fmt.Sprint(s.ID)] = true
+		}
+	}
+	voters = len(servers) - len(observers)
+	unknown := 0
+	for _, f := range given {
+		switch id, err := os.ReadFile(filepath.Join(f.Data, "myid")); {
+		case err != nil:
+			unknown++
+		case observers[strings.TrimSpace(string(id))]:
+			delete(observers, strings.TrimSpace(string(id)))
+		default:
+			folders++
+		}
+	}
+	return voters, folders + max(0, unknown-len(observers))
 }
 
 // examine reads the sources.
@@ -189,7 +217,7 @@ func (i *importing) plant(plan *crossing.Plan) error {
 	writing := cli.NewProgress(i.w, "writing the member's files", 0)
 	digest := uint64(0)
 	err := member.Plant(member.Planting{
-		ID: i.cfg.MyID, Servers: voters(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind, Logger: i.logger,
+		ID: i.cfg.MyID, Servers: servers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind, Logger: i.logger,
 		Index: plan.Head().Index, Term: plan.Term,
 		Image: func(to io.Writer) (_ uint64, err error) {
 			digest, err = plan.Write(to)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -227,7 +228,7 @@ func TestImportOfFew(t *testing.T) {
 	servers := []string{"initLimit=10", "syncLimit=5", "server.1=127.0.0.1:2888:3888", "server.2=127.0.0.1:2889:3889", "server.3=127.0.0.1:2890:3890"}
 	file, _ := zooCfg(t, servers...)
 	source := zooKeepers(t)
-	if _, err := command(t, "import", "--check", "--myid", "1", "--config", file, source); cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), "1 of 3 servers are given") {
+	if _, err := command(t, "import", "--check", "--myid", "1", "--config", file, source); cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), "1 of 3 servers that vote are given") {
 		t.Errorf("one of three: %v", err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
@@ -243,6 +244,40 @@ func TestImportOfFew(t *testing.T) {
 	for _, args := range [][]string{{source, zooKeepers(t)}, {"--few", source}} {
 		if out, err := command(t, append([]string{"import", "--check", "--myid", "1", "--config", file}, args...)...); err != nil {
 			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// An observer's folder is not one of the majority. A folder without its id may be an observer's.
+func TestImportCountsVoters(t *testing.T) {
+	lines := []string{"initLimit=10", "syncLimit=5"}
+	for id := 1; id <= 5; id++ {
+		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d%s", id, 2887+id, 3887+id, map[bool]string{true: ":observer"}[id > 3]))
+	}
+	file, _ := zooCfg(t, lines...)
+	for _, tt := range []struct {
+		ids  []string // of the folders; "": the folder has none
+		want string
+	}{
+		{[]string{"1", "2"}, ""},
+		{[]string{"1", "4", "5"}, "1 of 3 servers that vote are given"},
+		{[]string{"", "", ""}, "1 of 3 servers that vote are given"},
+		{[]string{"", "", "4"}, "1 of 3 servers that vote are given"},
+		{[]string{"", "", "4", "5"}, ""},
+		{[]string{"", "", "", ""}, ""},
+	} {
+		args := []string{"import", "--check", "--myid", "1", "--config", file}
+		for _, id := range tt.ids {
+			dir := zooKeepers(t)
+			if id != "" {
+				if err := os.WriteFile(filepath.Join(dir, "myid"), []byte(id+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			args = append(args, dir)
+		}
+		if out, err := command(t, args...); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("folders of %q: %v, want %q\n%s", tt.ids, err, tt.want, out)
 		}
 	}
 }

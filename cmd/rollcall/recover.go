@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 const recoverWarning = `This is the way out when a majority of the members has lost its data for good.
 Member %d goes on with what it has, in a new ensemble of: %s.
 Writes that only the lost members had are gone, even if clients were told that they were done.
+These are the server lines of its zoo.cfg. If members have come in or gone since, correct the lines first.
 Recover one member only, the one with the most data. Then start it with this same server list,
 and the others with empty folders: it takes them in. Clients are served once a majority is there.
 `
@@ -55,7 +57,11 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	if !out.Text() {
 		stdout = w.Err // JSON is alone on stdout
 	}
-	recovery := member.Recovery{ID: cfg.MyID, Servers: voters(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust, Logger: logger}
+	servers := servers(cfg)
+	if slices.ContainsFunc(servers, func(s member.Server) bool { return s.ID == cfg.MyID && s.Observer }) {
+		return cli.With(cli.Conflict, fmt.Errorf("recover: member %d is an observer in its zoo.cfg, and the first member of the new ensemble must vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there and run this again", cfg.MyID))
+	}
+	recovery := member.Recovery{ID: cfg.MyID, Servers: servers, Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust, Logger: logger}
 	asking := cli.NewProgress(w, "asking the other members", 0)
 	findings, err := survey(ctx, recovery, force, stdout)
 	asking.Done()

@@ -113,7 +113,7 @@ func (r *restoring) members(w cli.World) (members []config.Config, err error) {
 		if other, ok := seen[cfg.MyID]; ok {
 			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s and %s are both of member %d; give the zoo.cfg of each member once", other, file, cfg.MyID))
 		}
-		if len(members) > 0 && (cfg.Standalone || !slices.Equal(voters(cfg), voters(members[0]))) {
+		if len(members) > 0 && (cfg.Standalone || !slices.Equal(servers(cfg), servers(members[0]))) {
 			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s and %s have different server lists; the members of an ensemble have the same one", r.configs[0], file))
 		}
 		seen[cfg.MyID] = file
@@ -161,7 +161,7 @@ func (u untilDone) Read(p []byte) (int, error) {
 // fill fills the folders of a member, and returns the digest of its state.
 func fill(cfg config.Config, state *member.Restored) (digest string, err error) {
 	err = member.Plant(member.Planting{
-		ID: cfg.MyID, Servers: voters(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
+		ID: cfg.MyID, Servers: servers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
 		Index: state.Head().Index, Term: state.Term(),
 		Image: func(w io.Writer) (uint64, error) {
 			sum, err := state.WriteImage(w)
@@ -192,7 +192,7 @@ func restoredText(done cli.Restored, members []config.Config) string {
 	for _, m := range done.Filled {
 		fmt.Fprintf(&b, "Member %d has it in %s.\n", m.Member, m.Data)
 	}
-	if all := len(voters(members[0])); len(members) < all {
+	if all := len(servers(members[0])); len(members) < all {
 		fmt.Fprintf(&b, "%d of %d members are filled. Fill the others with the same backup and the same flags.\n", len(members), all)
 	}
 	fmt.Fprintf(&b, "Start the members now, each with its zoo.cfg: rollcall serve %s\n", done.Filled[0].Config)

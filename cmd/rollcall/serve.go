@@ -216,7 +216,7 @@ func closeListeners(cfg member.Config) {
 func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 	cfg.Limits.Budget = clientMemory(cfg.Limits.Budget, 1)
 	return member.Config{
-		Settings: cfg.Settings, ID: cfg.MyID, Servers: voters(cfg), Drain: drainPace,
+		Settings: cfg.Settings, ID: cfg.MyID, Servers: servers(cfg), Drain: drainPace,
 		Bind: cfg.Bind, EnsembleText: cfg.EnsembleText(), Keys: cfg.Keys,
 		Version: builtFrom().version(), Built: builtFrom().built(), Log: log,
 	}
@@ -226,14 +226,14 @@ func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 // them, and it listens on no port for members.
 const standaloneAddr = "standalone"
 
-// voters returns the members that vote.
-func voters(cfg config.Config) []member.Server {
+// servers returns the members of the ensemble, observers included.
+func servers(cfg config.Config) []member.Server {
 	if cfg.Standalone {
 		return []member.Server{{ID: cfg.MyID, Grpc: standaloneAddr + ":1", Raft: standaloneAddr + ":2"}}
 	}
-	servers := make([]member.Server, 0, len(cfg.Servers))
+	all := make([]member.Server, 0, len(cfg.Servers))
 	for _, s := range cfg.Servers {
-		servers = append(servers, member.Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr(), Observer: s.Observer})
+		all = append(all, member.Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr(), Observer: s.Observer})
 	}
-	return servers
+	return all
 }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/cli"
+	"rollcall/client"
+	"rollcall/jute"
+)
+
+// roles writes the zoo.cfg of each of three voters and an observer into dir, with ports from base on. The server lines
+// have roles and the addresses for clients.
+func roles(t *testing.T, dir string, base int) (files, lines []string) {
+	t.Helper()
+	for id := 1; id <= 4; id++ {
+		role := "participant"
+		if id == 4 {
+			role = "observer"
+		}
+		port := base + 3*id
+		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d:%s;127.0.0.1:%d", id, port, port+1, role, port+2))
+	}
+	for id := 1; id <= 4; id++ {
+		data, file := filepath.Join(dir, fmt.Sprintf("data%d", id)), filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", id))
+		if err := os.Mkdir(data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("dataDir=%s\ntickTime=500\ninitLimit=10\nsyncLimit=5\nadmin.enableServer=false\n%s\n", data, strings.Join(lines, "\n"))
+		for name, text := range map[string]string{file: text, filepath.Join(data, "myid"): fmt.Sprint(id)} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files = append(files, file)
+	}
+	return files, lines
+}
+
+// The folders of voters and of an observer can be filled by an import and with a backup. The ensemble has the roles and the
+// addresses of its server lines, and the observer serves. If it alone is left, it is recovered once it votes.
+func TestFilledEnsembleHasRoles(t *testing.T) {
+	source := zooKeepers(t)
+	for _, tt := range []struct {
+		name, node string
+		fill       func(configs []string) [][]string // command lines
+	}{
+		{"restore", "/app", func(configs []string) [][]string {
+			return [][]string{append([]string{"backup", "restore", writeBackup(t, t.TempDir())}, configs...)}
+		}},
+		{"import", "/a", func(configs []string) (lines [][]string) {
+			for _, file := range configs {
+				lines = append(lines, []string{"import", "--few", "--config", file, source})
+			}
+			return lines
+		}},
+	} {
+		var configs, lines []string
+		dir := t.TempDir // outlives the members
+		t.Run(tt.name, func(t *testing.T) {
+			for tries := 0; ; tries++ {
+				if tries == 20 {
+					t.Fatal("no free ports")
+				}
+				configs, lines = roles(t, dir(), 10_000+rand.IntN(18_000))
+				for _, args := range tt.fill(configs) {
+					if out, err := command(t, args...); err != nil {
+						t.Fatalf("%q: %v\n%s", args, err, out)
+					}
+				}
+				if serveAll(t, configs) {
+					break
+				}
+			}
+			wantRoles(t, lines, tt.node)
+		})
+		if !t.Failed() {
+			recoverObserver(t, configs[3], lines[3])
+		}
+	}
+}
+
+// wantRoles checks as a client of the observer which servers the list has, and that a node is there.
+func wantRoles(t *testing.T, lines []string, node string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, observer, _ := strings.Cut(lines[3], ";")
+	c, err := client.Open(ctx, client.Config{Servers: []string{observer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Abandon)
+	if _, err := c.Create(ctx, "/written", nil, jute.Persistent, jute.OpenACL); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Exists(ctx, node, false); err != nil {
+		t.Errorf("%s: %v", node, err)
+	}
+	list, _, err := c.Get(ctx, "/zookeeper/config", false)
+	if want := strings.Join(lines, "\n") + "\nversion="; err != nil || !strings.HasPrefix(string(list), want) {
+		t.Errorf("the list is %q, %v; want %q", list, err, want)
+	}
+}
+
+// recoverObserver recovers a member whose line is that of an observer: not before it votes. A refusal changes nothing.
+func recoverObserver(t *testing.T, file, line string) {
+	t.Helper()
+	for range 2 {
+		out, err := command(t, "recover", "--yes", file)
+		if cli.StatusOf(err) != cli.Conflict || !strings.Contains(err.Error(), "remove :observer from its line server.4 there") {
+			t.Errorf("recovery of an observer: %v\n%s", err, out)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, []byte(strings.Replace(string(text), line, strings.Replace(line, "observer", "participant", 1), 1)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := command(t, "recover", "--yes", file); err != nil || !strings.Contains(out, "Member 4 can be started now.") {
+		t.Errorf("recovery of a former observer: %v\n%s", err, out)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- runCommand(ctx, []string{"serve", file}, nil, io.Discard, io.Discard) }()
+	_, address, _ := strings.Cut(line, ";")
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	c, err := client.Open(wait, client.Config{Servers: []string{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Exists(wait, "/written", false); err != nil {
+		t.Errorf("/written on the recovered member: %v", err)
+	}
+	c.Abandon()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
