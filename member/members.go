@@ -87,6 +87,8 @@ func (o operations) checkChange(ctx context.Context, c admin.MembersChange) erro
 		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
 	case c.Force:
 		return nil
+	case len(next.Voters()) == 1 && len(members.List.Voters()) > 1:
+		return &admin.Failure{Status: http.StatusConflict, Text: "one voter would be left, and no other member could take over from it; force makes the change all the same"}
 	}
 	if err := members.Outage(next); err != nil {
 		return &admin.Failure{Status: http.StatusConflict, Text: err.Error() + "; start these members, or remove them instead; force leaves it to the leader, which refuses a list of whose voters it does not reach a majority"}

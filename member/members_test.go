@@ -52,6 +52,8 @@ func TestMembersFromAnyMember(t *testing.T) {
 		}
 		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Leaving: fmt.Sprint(asked)}, Version: -1})
 		failed(t, err, http.StatusConflict, "too few voters would be alive")
+		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Leaving: fmt.Sprintf("%d,%d", asked, down)}, Version: -1})
+		failed(t, err, http.StatusConflict, "one voter would be left, and no other member could take over from it; force makes")
 		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Joining: "server.9=x:1"}, Version: -1})
 		failed(t, err, http.StatusBadRequest, "server.9: allowed is host:quorumPort:electionPort")
 	})

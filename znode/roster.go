@@ -174,7 +174,7 @@ func (s *State) runOperators(txn *proto.Txn, r *Result) {
 		return
 	}
 	s.take()
-	fewest := fewestVoters
+	fewest := min(fewestVoters, len(s.roster.Servers.Voters())) // one that is alone already may have observers
 	if req.GetForce() {
 		fewest = 1
 	}
@@ -188,7 +188,7 @@ func (s *State) runOperators(txn *proto.Txn, r *Result) {
 }
 
 // errNoList is the error of a reconfig without a list to change.
-var errNoList = errors.New("there is no list of servers: this is a standalone server, or some member has not been upgraded yet")
+var errNoList = errors.New("there is no list of servers: some member has not been upgraded yet, or this is a standalone server, which standaloneEnabled=false and its own line server.N make an ensemble of one")
 
 // nextList returns the list after a change of the list of this version, or why there is none. reached are
 // the servers that answer the leader. At least fewest participants must remain, and most of them must
@@ -206,7 +206,7 @@ func (s *State) nextList(c roster.Change, version int64, fewest int, reached []u
 	}
 	voters := next.Voters()
 	if len(voters) < fewest {
-		return nil, jute.BadArguments, fmt.Errorf("%d participants would be left, and at least %d must be", len(voters), fewest)
+		return nil, jute.BadArguments, fmt.Errorf("too few participants would be left: %d, and at least %d must be", len(voters), fewest)
 	}
 	silent := slices.DeleteFunc(slices.Clone(voters), func(id uint32) bool { return slices.Contains(reached, id) })
 	if 2*len(silent) >= len(voters) {

@@ -169,8 +169,8 @@ func TestReconfigRefuses(t *testing.T) {
 		{"no port for clients", nil, change{joining: "server.4=d:1:2", version: -1}, jute.BadArguments, "server.4 has no port for clients"},
 		{"a shared address", nil, change{joining: "server.4=A:2:3;9", version: -1}, jute.BadArguments, "server.1 has the address a:2 too"},
 		{"an odd id", nil, change{leaving: "x", version: -1}, jute.BadArguments, `leaving server "x"`},
-		{"one voter left", nil, change{leaving: "2,3", version: 0x200000000}, jute.BadArguments, "1 participants would be left, and at least 2 must be"},
-		{"one voter and observers left", nil, change{members: "server.1=a:1:2;9,server.2=b:1:2:observer;9", version: -1}, jute.BadArguments, "1 participants would be left"},
+		{"one voter left", nil, change{leaving: "2,3", version: 0x200000000}, jute.BadArguments, "too few participants would be left: 1, and at least 2 must be"},
+		{"one voter and observers left", nil, change{members: "server.1=a:1:2;9,server.2=b:1:2:observer;9", version: -1}, jute.BadArguments, "participants would be left: 1"},
 		{"no majority", nil, change{joining: line, version: -1, reached: []uint32{1, 2, 7}}, jute.NewConfigNoQuorum, "of the 4 participants of the new list the leader does not reach [3 4]"},
 		{"nobody reached", nil, change{leaving: "9", version: -1}, jute.NewConfigNoQuorum, "does not reach [1 2 3]"},
 		{"no right", func(w *world, _ *client) *client { return w.connect().auth("digest", "u:p") }, good, jute.NoAuth, "WRITE on /zookeeper/config"},
@@ -326,6 +326,7 @@ func TestReconfigForOperators(t *testing.T) {
 		{"no majority", &proto.ReconfigureRequest{Version: -1, Force: true}, []uint32{1}, jute.NewConfigNoQuorum, "[2 3]"},
 		{"a member leaves", &proto.ReconfigureRequest{Version: -1, Leaving: "3", By: long[1:]}, everybody, jute.OK, ""},
 		{"one voter by force", &proto.ReconfigureRequest{Version: -1, Leaving: "2", Force: true}, []uint32{1}, jute.OK, ""},
+		{"an observer beside one voter", &proto.ReconfigureRequest{Version: -1, Joining: "server.4=d:1:2:observer;9"}, []uint32{1}, jute.OK, ""},
 	} {
 		w.heard.log = nil
 		before := w.roster()
