@@ -188,7 +188,7 @@ func (s *State) runOperators(txn *proto.Txn, r *Result) {
 }
 
 // errNoList is the error of a reconfig without a list to change.
-var errNoList = errors.New("there is no list of servers: some member has not been upgraded yet, or this is a standalone server, which standaloneEnabled=false and its own line server.N make an ensemble of one")
+var errNoList = errors.New("there is no list of servers: nobody has become the leader since the last member was upgraded (rollcall members lead hands over), or this is a standalone server, which standaloneEnabled=false and its own line server.N make an ensemble of one")
 
 // nextList returns the list after a change of the list of this version, or why there is none. reached are
 // the servers that answer the leader. At least fewest participants must remain, and most of them must
