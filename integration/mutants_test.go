@@ -637,6 +637,116 @@ var mutants = []mutant{
 		"case known && !d.members.has(addr, now):", "case known && !d.strangers.has(strangersRate, now):",
 		"./quorum/wire", "TestStrangersEmptyNoMembersBucket",
 	},
+	{
+		"list followed before an entry of the term is applied", "quorum/membership.go",
+		"if f.n.cfg.Wanted != nil && f.n.fsm.term.Load() != f.r.CurrentTerm() {", "if false {",
+		"./quorum", "TestNewLeaderDoesNotFollowAnOldList",
+	},
+	{
+		"server comes in with a vote", "quorum/membership.go",
+		"		p.Observer = true\n", "",
+		"./quorum", "TestOneChangeAfterTheOther",
+	},
+	{
+		"server that has not joined votes", "quorum/membership.go",
+		"(!a.GetCaughtUp() || !slices.Contains(caught, p.ID)):", "!slices.Contains(caught, p.ID):",
+		"./quorum", "TestNextChange",
+	},
+	{
+		"server without the log votes", "quorum/membership.go",
+		"(!a.GetCaughtUp() || !slices.Contains(caught, p.ID)):", "!a.GetCaughtUp():",
+		"./quorum", "TestNextChange",
+	},
+	{
+		"new voter must have the log of this moment", "quorum/membership.go",
+		"Longest(f.n.election, f.ends[0])", "Longest(f.n.election, ends)",
+		"./quorum", "TestPromotionUnderLoad",
+	},
+	{
+		"voter leaves while another one catches up", "quorum/membership.go",
+		"return next, next.waits == \"\"", "return next, true",
+		"./quorum", "TestNextChange",
+	},
+	{
+		"two voters after a recovery of five", "quorum/membership.go",
+		"1+len(ready) <= len(voters)/2 {", "len(voters) < 0 {",
+		"./quorum", "TestRecoverFiveByAndBy",
+	},
+	{
+		"voter leaves before another one votes in its place", "quorum/membership.go",
+		"case len(wire.Voters(have)) <= len(wire.Voters(want)) && !n.mayShrink(have, want, h):", "case false:",
+		"./quorum", "TestVoterWaitsForItsReplacement",
+	},
+	{
+		"half of the voters leave for others that are down", "quorum/membership.go",
+		"(all <= 2 || remain > all/2) && (", "remain <= all && (",
+		"./quorum", "TestVotersLeaveWithoutReplacement",
+	},
+	{
+		"voter leaves those that are no majority", "quorum/membership.go",
+		"case !n.majority(have, h.ID):", "case false:",
+		"./quorum", "TestNextChange",
+	},
+	{
+		"voter moves away from those that are no majority", "quorum/membership.go",
+		" && !n.majority(have, p.ID) {", " && false {",
+		"./quorum", "TestNextChange",
+	},
+	{
+		"server gets a vote as it moves", "quorum/membership.go",
+		"		p.Observer = h.Observer\n", "",
+		"./quorum", "TestMoveGivesNoVote",
+	},
+	{
+		"leader leaves without a hand-over", "quorum/membership.go",
+		"if h.ID == n.cfg.Self && !h.Observer {", "if false {",
+		"./quorum", "TestLeaderThatGoesHandsOver",
+	},
+	{
+		"leader hands over to one that is to leave", "quorum/handover.go",
+		"if len(staying) > 0 {", "if false {",
+		"./quorum", "TestLeaderThatGoesHandsOver",
+	},
+	{
+		"address given to two servers", "quorum/membership.go",
+		"if h.Addr == p.Addr && h.ID != p.ID {", "if false {",
+		"./quorum", "TestNextChange|TestWhoComesIn",
+	},
+	{
+		"server of another recovery comes in", "quorum/membership.go",
+		"a.GetRecovery() != n.Recovery() || !a.GetJoining()", "!a.GetJoining()",
+		"./quorum", "TestNextChange",
+	},
+	{
+		"server of another ensemble comes in", "quorum/membership.go",
+		" && ensembleOf(a) == own", "",
+		"./quorum", "TestWhoComesIn",
+	},
+	{
+		"recovered member runs beside a rival", "quorum/admit.go",
+		"if !followed && n.only(voters(r)) {", "if !followed && false {",
+		"./quorum", "TestRecoverWithRivals",
+	},
+	{
+		"configured servers taken for a list", "quorum/ensemble.go",
+		"	if n.Recovery() != 0 {\n		return wire.Sorted(n.cfg.Peers)", "	if true {\n		return wire.Sorted(n.cfg.Peers)",
+		"./quorum", "TestWantedWithoutAList",
+	},
+	{
+		"wiped member stands for election", "quorum/node.go",
+		"			if n.joining.Load() {\n", "			if false {\n",
+		"./quorum", "TestWipedMemberStandsAside",
+	},
+	{
+		"wiped one of two votes although a third one may vote", "quorum/node.go",
+		"p.Observer && !slices.Contains(h.answered, p.ID) })", "false })",
+		"./quorum", "TestOtherOfTwo",
+	},
+	{
+		"candidates told apart by address", "quorum/wire/speaker.go",
+		"	header.Addr = []byte(\"member-\" + id)\n", "",
+		"./quorum/wire", "TestCheckSpeaker",
+	},
 }
 
 // mutate writes the file with the mutant in it, and returns both paths, absolute.

@@ -459,8 +459,13 @@ func (e *ensemble) alive(ids ...uint32) {
 
 // ended waits for Run and returns its error.
 func (e *ensemble) ended(id uint32) error {
+	e.t.Helper()
 	m := e.members[id]
-	<-m.done
+	select {
+	case <-m.done:
+	case <-time.After(time.Minute):
+		e.t.Fatalf("member %d still runs after a minute", id)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m.node = nil

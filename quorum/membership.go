@@ -276,11 +276,7 @@ func (n *Node) departure(have, want []wire.Peer) (next change, goesOn bool) {
 // majority reports whether the voters without one can be reached as a majority of themselves.
 func (n *Node) majority(have []wire.Peer, without uint32) bool {
 	voters := slices.DeleteFunc(wire.Voters(have), func(id uint32) bool { return id == without })
-	there := n.Reached(n.election)
-	if without != n.cfg.Self {
-		there = append(there, n.cfg.Self)
-	}
-	there = slices.DeleteFunc(there, func(id uint32) bool { return !slices.Contains(voters, id) })
+	there := slices.DeleteFunc(append(n.Reached(n.election), n.cfg.Self), func(id uint32) bool { return !slices.Contains(voters, id) })
 	return len(there) > len(voters)/2
 }
 

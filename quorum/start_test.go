@@ -126,6 +126,39 @@ func TestWipedMemberJoins(t *testing.T) {
 	})
 }
 
+// A member that lost its disk stands for election no more than it votes. Another one has less of the log than it has
+// copied so far, and would elect it; some of what was acknowledged would be gone.
+func TestWipedMemberStandsAside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		wiped, behind := others(lead)[0], others(lead)[1]
+		e.net.partition(lead, behind)
+		all := append([]string{"a"}, e.fill(400, lead, wiped)[1:]...)
+		e.kill(wiped)
+		mem := raft.NewInmemStore()
+		e.members[wiped].stores = disk.Stores{Log: &slowLog{mem, 30 * time.Millisecond}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
+		e.start(wiped)
+		e.wait("a part of the log", func() bool { return e.members[wiped].node.LastIndex() > e.members[behind].node.LastIndex()+50 })
+		e.kill(lead)
+		if n := e.members[wiped].node; !n.Joining() || n.LastIndex() > uint64(len(all)) {
+			t.Fatal("the wiped member has caught up: this shows nothing")
+		}
+		time.Sleep(10 * time.Second)
+		e.alive(wiped, behind)
+		if id := e.leaderNow(); id != 0 {
+			t.Fatalf("member %d leads without the end of the log", id)
+		}
+		e.net.heal()
+		e.start(lead)
+		e.propose("more", 1, 2, 3)
+		e.applied(append(all, "more"), 1, 2, 3)
+		e.joined(wiped)
+	})
+}
+
 // Two of three members lost their disks: one copy is not a majority, and no member may begin a new
 // ensemble.
 func TestTwoWipedOfThree(t *testing.T) {
