@@ -266,6 +266,41 @@ func TestJoinerAfterARemoval(t *testing.T) {
 	})
 }
 
+// Every member that a joining one is configured with has been removed. One of them was down when that was done. It has
+// heard of the present members since, by asking, and names them also after a restart.
+func TestJoinerThatKnowsOnlyRemovedMembers(t *testing.T) {
+	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		e.Joined()
+		e.Add(4)
+		e.Add(5)
+		e.Isolate(b)
+		for _, c := range []roster.Change{leaves(b), comes(e, 4), comes(e, 5), leaves(leader)} {
+			for _, id := range []uint32{4, 5} {
+				if c.Joining == e.Line(id, false) {
+					e.Boot(id)
+					time.Sleep(2 * tick) // it waits for its place in the list
+				}
+			}
+			mustChange(t, e, leader, c)
+			e.Follow()
+		}
+		e.Kill(leader)
+		e.Rejoin(b)
+		e.Wait("the removed member to hear of it", 20*tick, func() bool { return e.Member(b).Health().Removed != 0 })
+		time.Sleep(tick) // it stores what it has heard
+		e.Kill(b)
+		e.Kill(a)
+		e.Wipe(a)
+		e.Isolate(b)
+		e.Network.Heal(a, b)
+		e.Boot(b)
+		e.Boot(a)
+		e.Wait("the member to join those that are left", 60*tick, func() bool { return e.Member(a).Role() == "follower" })
+		e.Joined()
+		e.Equal()
+	})
+}
+
 // A leader that has removed a member in its own configuration, but not in that of the others, is cut off on the
 // ports of the log. The others elect one of them with the vote of that member. The old leader answers no sync from
 // then on, although the only other voter of its configuration still answers it.

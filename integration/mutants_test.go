@@ -747,6 +747,16 @@ var mutants = []mutant{
 		"	header.Addr = []byte(\"member-\" + id)\n", "",
 		"./quorum/wire", "TestCheckSpeaker",
 	},
+	{
+		"removed member answers with an old list", "member/servers.go",
+		"r := m.list()\n	if r == nil {\n		return nil, false", "r := m.roster.Load()\n	if r == nil {\n		return nil, false",
+		here, "TestJoinerThatKnowsOnlyRemovedMembers",
+	},
+	{
+		"list that others have told of not stored", "member/servers.go",
+		"if newest := m.list(); newest != nil", "if newest := m.roster.Load(); newest != nil",
+		here, "TestJoinerThatKnowsOnlyRemovedMembers",
+	},
 }
 
 // mutate writes the file with the mutant in it, and returns both paths, absolute.

@@ -160,9 +160,10 @@ func (s services) Hello(ctx context.Context, _ *proto.HelloRequest) (*proto.Hell
 		n.Asked(from)
 	}
 	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
+	list, hearsay := s.m.rosterMessage()
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot,
-		Ensemble: ensemble[:], Roster: s.m.rosterMessage(), Configuration: configurationMessage(n.Latest()),
+		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: configurationMessage(n.Latest()),
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		Recovery: n.Recovery(), Recovering: n.Recovering(), CaughtUp: n.CaughtUp(),
 		LastIndex: n.LastIndex(), LastTerm: n.LastTerm(), DigestAlg: s.m.hashAlg(),

@@ -38,10 +38,11 @@ func (m *Member) askWhetherRemoved(ctx context.Context) {
 
 // tell records what another member says of the ensemble: that its list is newer and does not have this member, which
 // its raft does not have either. A member that is not in the list may still be a voter, until another one can take
-// its place. A member whose raft does not run yet cannot say that.
+// its place. A member whose raft does not run yet, whose state does not have the list, or that was removed itself, does
+// not know that.
 func (m *Member) tell(reply *proto.HelloReply) {
 	version, servers := m.newest()
-	if version == 0 || reply.GetRoster().GetVersion() != version || slices.ContainsFunc(servers, m.isSelf) {
+	if version == 0 || reply.GetRoster().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, m.isSelf) {
 		return
 	}
 	configured := reply.GetConfiguration().GetServers()

@@ -9,6 +9,7 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 	"rollcall/roster"
 	"rollcall/znode"
@@ -17,40 +18,55 @@ import (
 // directory is the server list that others have told of, or that an earlier process of this member knew: the state
 // has none while this member starts, and an old one while it is behind. It is safe for concurrent use.
 type directory struct {
-	mu     sync.Mutex
-	others []Server // of the newest version
-	heard  int64    // that version
+	mu    sync.Mutex
+	heard *znode.Roster // the one of the newest version; nil: none
 
 	spreading sync.Mutex // one spread at a time
 	spread    []Server   // what the last one told; spreading guards it
 }
 
-// learn takes a list that another member has, unless it is older than what is known. It reports whether it did.
-func (d *directory) learn(version int64, servers roster.List) bool {
+// learn takes a list that another member has, unless it is older than the one that is known of that ensemble. It
+// reports whether it did.
+func (d *directory) learn(r *znode.Roster) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if version <= d.heard {
+	if d.heard != nil && d.heard.Ensemble == r.Ensemble && r.Version <= d.heard.Version {
 		return false
 	}
-	d.others, d.heard = serversOf(servers), version
+	d.heard = r
 	return true
 }
 
-// newest returns the newest list that others have told of, and its version.
-func (d *directory) newest() (version int64, servers []Server) {
+// newest returns the newest list that others have told of, or nil.
+func (d *directory) newest() *znode.Roster {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.heard, d.others
+	return d.heard
 }
 
-// newest returns the newest list that this member knows, and its version: that of the state, or one that others have
-// told of, or that an earlier process knew. The version is 0 if it knows none. The list must not be changed.
-func (m *Member) newest() (version int64, servers []Server) {
-	version, servers = m.known.newest()
-	if r := m.roster.Load(); r != nil && r.Version >= version {
-		return r.Version, serversOf(r.Servers)
+// list returns the newest list that this member knows: that of the state, or one that others have told of, or that an
+// earlier process knew. It returns nil if this member knows none of its ensemble. The list must not be changed.
+func (m *Member) list() *znode.Roster {
+	own, heard := m.roster.Load(), m.known.newest()
+	if heard == nil || !m.ours(heard) || own != nil && own.Version >= heard.Version {
+		return own
 	}
-	return version, servers
+	return heard
+}
+
+// ours reports whether a list may be this ensemble's, as far as this member knows its ensemble.
+func (m *Member) ours(r *znode.Roster) bool {
+	own := m.ports.book.Ensemble()
+	return own == wire.EnsembleID{} || own == r.Ensemble
+}
+
+// newest returns the servers of list and its version, or 0 if there is none.
+func (m *Member) newest() (version int64, servers []Server) {
+	r := m.list()
+	if r == nil {
+		return 0, nil
+	}
+	return r.Version, serversOf(r.Servers)
 }
 
 // reach returns where a member is reached: by the newest list, or by the configuration.
@@ -96,28 +112,28 @@ func (m *Member) wanted() ([]wire.Peer, bool) {
 
 // learn takes the server list that another member of this ensemble has sent, if it is newer.
 func (m *Member) learn(reply *proto.HelloReply) {
-	list, own := reply.GetRoster(), m.ports.book.Ensemble()
-	if list == nil || own != (wire.EnsembleID{}) && string(list.GetEnsemble()) != string(own[:]) {
+	if reply.GetRoster() == nil {
 		return
 	}
-	if err := m.learnList(list); err != nil {
+	if err := m.learnList(reply.GetRoster()); err != nil {
 		m.log.Warn("another member's server list cannot be read", "peer", reply.GetMember(), "err", err)
 	}
 }
 
-// learnList takes a server list if it is newer than what is known.
-func (m *Member) learnList(list *proto.Roster) error {
-	servers, err := roster.ParseLines(list.GetServers())
+// learnList takes a server list if it may be this ensemble's and is newer than what is known.
+func (m *Member) learnList(message *proto.Roster) error {
+	r, err := znode.RosterOf(message)
 	if err != nil {
 		return err
 	}
-	if version, _ := m.newest(); list.GetVersion() > version && m.known.learn(list.GetVersion(), servers) {
+	if version, _ := m.newest(); m.ours(&r) && r.Version > version && m.known.learn(&r) {
 		m.spread()
+		m.relist()
 	}
 	return nil
 }
 
-// recall takes the server list that an earlier process of this member has stored.
+// recall takes the server list that an earlier process of this member has stored. One of another ensemble is ignored.
 func (m *Member) recall() error {
 	var list proto.Roster
 	stored := m.node.List()
@@ -129,7 +145,7 @@ func (m *Member) recall() error {
 		err = m.learnList(&list)
 	}
 	if err != nil {
-		return fmt.Errorf("member: the stored server list: %w", err)
+		return disk.Explain(fmt.Errorf("member: the stored server list is %w: %w", disk.ErrDamaged, err), !m.alone())
 	}
 	return nil
 }
@@ -171,12 +187,14 @@ func (m *Member) sameAsRaft(list roster.List) bool {
 	return false
 }
 
-// rosterMessage returns the server list for other members, or nil if the state has none.
-func (m *Member) rosterMessage() *proto.Roster {
-	if r := m.roster.Load(); r != nil {
-		return r.Message()
+// rosterMessage returns the newest server list that this member knows for other members, or nil. hearsay reports
+// whether it is not the list of the state.
+func (m *Member) rosterMessage() (list *proto.Roster, hearsay bool) {
+	r := m.list()
+	if r == nil {
+		return nil, false
 	}
-	return nil
+	return r.Message(), r != m.roster.Load()
 }
 
 // configurationMessage returns raft's configuration for other members, or nil if there is none.
@@ -191,7 +209,7 @@ func configurationMessage(servers []wire.Peer) *proto.Configuration {
 	return c
 }
 
-// relist makes listLoop look at the list of the state. It does not block.
+// relist makes listLoop look at the lists. It does not block.
 func (m *Member) relist() {
 	select {
 	case m.relisted <- struct{}{}:
@@ -199,33 +217,43 @@ func (m *Member) relist() {
 	}
 }
 
-// listLoop tells the packages below of each new list, and stores which ensemble this is.
+// listLoop tells the packages below of each new list of the state, and stores which ensemble this is, and the newest
+// list.
 func (m *Member) listLoop(ctx context.Context) error {
 	told := false
+	var stored *znode.Roster
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-m.relisted:
 		}
-		r := m.roster.Load()
-		if r == nil {
-			continue
+		if r := m.roster.Load(); r != nil {
+			m.spread()
+			m.node.WantedChanged()
+			select {
+			case m.looked <- struct{}{}:
+			default:
+			}
+			if err := m.node.SetEnsemble(r.Ensemble); err != nil {
+				return err
+			}
+			told = m.compareList(r, told)
 		}
-		m.spread()
-		m.node.WantedChanged()
-		select {
-		case m.looked <- struct{}{}:
-		default:
+		if newest := m.list(); newest != nil && newest != stored && m.inEnsemble() {
+			if err := m.store(newest); err != nil {
+				return err
+			}
+			stored = newest
 		}
-		if err := m.node.SetEnsemble(r.Ensemble); err != nil {
-			return err
-		}
-		if err := m.store(r); err != nil {
-			return err
-		}
-		told = m.compareList(r, told)
 	}
+}
+
+// inEnsemble reports whether this member knows its ensemble. Until then, a list that it has heard of may be another
+// one's, and is not stored.
+func (m *Member) inEnsemble() bool {
+	_, known := m.node.Ensemble()
+	return known
 }
 
 // store stores a list for the next process.

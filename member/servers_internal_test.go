@@ -102,7 +102,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 			late <- err
 		}()
 		synctest.Wait()
-		m.learn(&proto.HelloReply{Member: 3, Roster: &proto.Roster{Version: 9, Servers: []string{"server.1=a:2888:3888;2181", "server.2=b3:2888:3888;2181"}}})
+		m.learn(&proto.HelloReply{Member: 3, Roster: &proto.Roster{Version: 9, Ensemble: make([]byte, 32), Servers: []string{"server.1=a:2888:3888;2181", "server.2=b3:2888:3888;2181"}}})
 		close(slow)
 		if err := <-late; !errors.Is(err, errMoved) {
 			t.Errorf("a connection to where the member was is used: %v", err)

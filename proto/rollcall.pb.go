@@ -1091,8 +1091,10 @@ type HelloReply struct {
 	LastTerm      uint64         `protobuf:"varint,12,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
 	DigestAlg     string         `protobuf:"bytes,13,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // that hashes passwords in the scheme digest; "": the scheme is off, or the member is older
 	Ensemble      []byte         `protobuf:"bytes,14,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                     // the ensemble's id, 32 bytes; empty: the member has none yet, or is older
-	Roster        *Roster        `protobuf:"bytes,15,opt,name=roster,proto3" json:"roster,omitempty"`                         // the list in the member's state; absent: it has none
+	Roster        *Roster        `protobuf:"bytes,15,opt,name=roster,proto3" json:"roster,omitempty"`                         // the newest list that the member knows; absent: it knows none
 	Configuration *Configuration `protobuf:"bytes,16,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest configuration there; absent: raft does not run yet, or the member is older
+	Hearsay       bool           `protobuf:"varint,17,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                      // roster is not the list in the member's state: others have told of it, or an earlier process knew it
+	Removed       bool           `protobuf:"varint,18,opt,name=removed,proto3" json:"removed,omitempty"`                      // the member was removed from the ensemble: its data and its configuration are old
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1237,6 +1239,20 @@ func (x *HelloReply) GetConfiguration() *Configuration {
 		return x.Configuration
 	}
 	return nil
+}
+
+func (x *HelloReply) GetHearsay() bool {
+	if x != nil {
+		return x.Hearsay
+	}
+	return false
+}
+
+func (x *HelloReply) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
 }
 
 // Configuration says which members raft replicates the log to, and which of them vote.
@@ -4695,7 +4711,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
-	"configHash\"\xff\x03\n" +
+	"configHash\"\xb3\x04\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
@@ -4719,7 +4735,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"digest_alg\x18\r \x01(\tR\tdigestAlg\x12\x1a\n" +
 	"\bensemble\x18\x0e \x01(\fR\bensemble\x12+\n" +
 	"\x06roster\x18\x0f \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12@\n" +
-	"\rconfiguration\x18\x10 \x01(\v2\x1a.rollcall.v1.ConfigurationR\rconfiguration\"H\n" +
+	"\rconfiguration\x18\x10 \x01(\v2\x1a.rollcall.v1.ConfigurationR\rconfiguration\x12\x18\n" +
+	"\ahearsay\x18\x11 \x01(\bR\ahearsay\x12\x18\n" +
+	"\aremoved\x18\x12 \x01(\bR\aremoved\"H\n" +
 	"\rConfiguration\x127\n" +
 	"\aservers\x18\x01 \x03(\v2\x1d.rollcall.v1.ConfiguredServerR\aservers\"Z\n" +
 	"\x10ConfiguredServer\x12\x16\n" +

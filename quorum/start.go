@@ -200,6 +200,9 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 		case p.ID == n.cfg.Self:
 		case !answered:
 			silent = append(silent, fmt.Sprintf("member %d (%s)", p.ID, p.Addr))
+		case a.GetRemoved():
+			data = true
+			silent = append(silent, fmt.Sprintf("the ensemble, from which member %d was removed", p.ID))
 		case a.GetHasData():
 			data = true
 			if starting(a) {

@@ -1,0 +1,79 @@
+package quorum
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/quorum/wire"
+)
+
+// standalone makes a member a server that no other ever joins.
+func (e *ensemble) standalone(id uint32) {
+	e.members[id].adjust = func(c *Config) { c.Ask, c.Peers = nil, []wire.Peer{e.peers[id-1]} }
+}
+
+// A standalone server draws the id of an ensemble of one. If it is configured as a member of an ensemble that runs, it
+// keeps its data, and that ensemble goes on without it.
+func TestStandaloneDataAreNotOverwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.standalone(3)
+		e.start(3)
+		e.propose("mine", 3)
+		own, known := e.members[3].node.Ensemble()
+		e.stop(3)
+		e.members[3].adjust = nil
+		for _, id := range []uint32{1, 2} {
+			e.members[id].adjust = func(c *Config) { c.NewEnsemble = true }
+		}
+		e.start(1, 2)
+		e.propose("theirs", 1, 2)
+		for _, id := range []uint32{1, 2} {
+			if err := e.members[id].node.SetEnsemble(wire.EnsembleID{7}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.start(3)
+		for i := range 30 {
+			time.Sleep(time.Second)
+			e.propose(fmt.Sprint("w", i), 1, 2)
+		}
+		e.alive(1, 2, 3)
+		if got, _ := e.members[3].node.Ensemble(); !known || got != own || own == (wire.EnsembleID{7}) {
+			t.Errorf("the ensemble %x, known %t, became %x", own[:4], known, got[:4])
+		}
+		e.stop(3)
+		e.applied([]string{"mine"}, 3)
+	})
+}
+
+// A standalone server that grows keeps its id, and those that join it get it.
+func TestStandaloneGrowsWithItsID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := listed(t, 1, 3)
+		adjust := e.members[1].adjust
+		e.standalone(1)
+		e.start(1)
+		e.propose("alone", 1)
+		own, _ := e.members[1].node.Ensemble()
+		e.stop(1)
+		e.members[1].adjust = adjust
+		e.start(1, 2, 3)
+		e.propose(listPrefix+"1 2 3", 1)
+		e.follows(1, "1 2 3")
+		for _, id := range e.ids() {
+			e.joined(id)
+			if got, known := e.members[id].node.Ensemble(); !known || got != own {
+				t.Errorf("member %d is of ensemble %x, want %x", id, got[:4], own[:4])
+			}
+			if err := e.members[id].node.SetEnsemble(wire.EnsembleID{7}); err != nil {
+				t.Error(err)
+			}
+			if got, _ := e.members[id].node.Ensemble(); got != own {
+				t.Errorf("a log of another ensemble makes member %d one of %x", id, got[:4])
+			}
+		}
+	})
+}
