@@ -757,6 +757,21 @@ var mutants = []mutant{
 		"if newest := m.list(); newest != nil", "if newest := m.roster.Load(); newest != nil",
 		here, "TestJoinerThatKnowsOnlyRemovedMembers",
 	},
+	{
+		"servers of the list prove before they vote", "member/terms.go",
+		"servers = raftPeers(m.cfg.Servers)", "_, all := m.newest(); servers = raftPeers(all)",
+		"./member", "TestRecoveredMemberServesWhileItGrows",
+	},
+	{
+		"recovered member forgets that others followed", "quorum/admit.go",
+		"	n.followed.Store(number != 0 && number == n.Recovery())\n", "	n.followed.Store(number > n.Recovery())\n",
+		"./quorum", "TestRivalsOfAMemberThatWasFollowed",
+	},
+	{
+		"hearsay says who was removed", "member/removed.go",
+		" || reply.GetHearsay() || ", " || ",
+		"./member", "TestWhenAMemberWasRemoved",
+	},
 }
 
 // mutate writes the file with the mutant in it, and returns both paths, absolute.

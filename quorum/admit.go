@@ -29,6 +29,9 @@ var ErrRival = errors.New("runs with data of its own")
 // recoverySize is the length of the value of keyRecovery.
 const recoverySize = 32 + 8
 
+// keyFollowed is the key in the stable store for the number of the recovery since which there have been several voters.
+var keyFollowed = []byte("RollcallFollowed")
+
 // readRecovery returns the number of the recovery that this member's data went through, or 0 if there was
 // none.
 func readRecovery(stable *disk.Stable) (uint64, error) {
@@ -55,10 +58,33 @@ func writeRecovery(stable *disk.Stable, peers []wire.Peer, number uint64) error 
 func (n *Node) Recovery() uint64 { return n.recovery.Load() }
 
 // Recovering reports whether this member is the only voter among several members, as it is after a
-// recovery. It then knows of everything that was promised since.
+// recovery until another one has followed. It then knows of everything that was promised since.
 func (n *Node) Recovering() bool {
 	r := n.raft.Load()
-	return r != nil && !n.joining.Load() && n.only(voters(r))
+	return r != nil && !n.joining.Load() && !n.followed.Load() && n.only(voters(r))
+}
+
+// noteFollowed stores that another voter has come in since this member's data were recovered or planted. Members with
+// other data are no danger any more, even if this one becomes the only voter again.
+func (n *Node) noteFollowed(r *raft.Raft) error {
+	if n.Recovery() == 0 || n.followed.Load() || len(voters(r)) < 2 {
+		return nil
+	}
+	if err := n.disk.Stable().SetUint64(keyFollowed, n.Recovery()); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	n.followed.Store(true)
+	return nil
+}
+
+// readFollowed reads what noteFollowed has stored. Another recovery makes it void.
+func (n *Node) readFollowed() error {
+	number, err := n.disk.Stable().GetUint64(keyFollowed)
+	if err != nil {
+		return fmt.Errorf("quorum: read state: %w", err)
+	}
+	n.followed.Store(number != 0 && number == n.Recovery())
+	return nil
 }
 
 // CaughtUp reports whether this member has all that it missed and waits for the leader to make it a
@@ -80,6 +106,7 @@ func (n *Node) checkRivals(r *raft.Raft, answers map[uint32]*proto.HelloReply, w
 		return nil
 	}
 	rivals, followed := n.rivals(answers)
+	followed = followed || n.followed.Load()
 	for _, p := range rivals {
 		if !followed && n.only(voters(r)) {
 			return fmt.Errorf("quorum: this member was recovered, but member %d (%s) %w; empty the folder of the one that must not continue",

@@ -44,7 +44,12 @@ func (n *Node) followLoop(ctx context.Context, r *raft.Raft) {
 		case <-ticker.C:
 		case <-n.wanted:
 		}
-		for ctx.Err() == nil && r.State() == raft.Leader && f.step(ctx) {
+		for again := true; again && ctx.Err() == nil; {
+			if err := n.noteFollowed(r); err != nil {
+				n.fatal(err)
+				return
+			}
+			again = r.State() == raft.Leader && f.step(ctx)
 		}
 	}
 }

@@ -78,6 +78,7 @@ type Node struct {
 	raft       atomic.Pointer[raft.Raft]
 	joining    atomic.Bool
 	recovery   atomic.Uint64         // see Recovery
+	followed   atomic.Bool           // there have been several voters since then
 	heard      atomic.Pointer[heard] // what others have told this process while it was joining; nil: nothing
 	wanted     chan struct{}         // the list has changed; one place
 	asked      asked
@@ -180,7 +181,7 @@ func (n *Node) read() error {
 	if n.planted, err = n.readPlanted(); err != nil {
 		return err
 	}
-	return errors.Join(n.checkSnapshot(), n.readDamage(), n.readEnsemble(), n.readList())
+	return errors.Join(n.checkSnapshot(), n.readDamage(), n.readFollowed(), n.readEnsemble(), n.readList())
 }
 
 // Close releases the stores and the folder of a Node that is not running. Run calls it.

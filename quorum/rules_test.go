@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -282,6 +283,43 @@ func TestMoveGivesNoVote(t *testing.T) {
 		})
 		time.Sleep(10 * followInterval)
 		e.checkHistory(1, "1 2 3", "1 2 3 (4)", "1 2 3 (4)")
+	})
+}
+
+// Once another voter has followed a recovered member, members with other data are left out and stop nobody: not when
+// that member has become the only voter again, and not after a restart.
+func TestRivalsOfAMemberThatWasFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := listed(t, 3, 3)
+		for _, m := range e.members {
+			if err := m.stores.Stable.Set(keyRecovery, binary.BigEndian.AppendUint64(wire.ConfigHash(e.peers), 7)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.beginListed(3)
+		e.propose(listPrefix+"1", 1, 2, 3)
+		e.follows(1, "1")
+		e.kill(2)
+		e.kill(3)
+		e.wipe(2)
+		adjust := e.members[2].adjust
+		e.standalone(2)
+		e.start(2)
+		e.propose("other", 2)
+		e.stop(2)
+		e.members[2].adjust = adjust
+		e.start(2)
+		for range 2 {
+			e.propose(listPrefix+"1 3", 1)
+			time.Sleep(10 * followInterval)
+			e.alive(1, 2)
+			if shown(e.members[1].node.Configuration()) != "1" || e.members[1].node.Recovering() {
+				t.Errorf("the configuration is %q", shown(e.members[1].node.Configuration()))
+			}
+			e.stop(1)
+			e.start(1)
+			e.wait("member 1 to lead", func() bool { return e.members[1].node.Leading() })
+		}
 	})
 }
 

@@ -55,7 +55,7 @@ func (n *Node) decide(ctx context.Context) (start, error) {
 		return startJoining, nil // the term to join at is already stored
 	case n.planted.index != 0:
 		return n.awaitPlanted(ctx)
-	case n.HasData() && n.Recovery() != 0:
+	case n.HasData() && n.Recovery() != 0 && !n.followed.Load():
 		return startRunning, n.awaitNoRivals(ctx)
 	case n.HasData():
 		return startRunning, nil
@@ -339,6 +339,7 @@ func (n *Node) adoptTerm(v verdict) (waiting string, err error) {
 			return "", err
 		}
 		n.recovery.Store(v.recovery)
+		n.followed.Store(false)
 	}
 	return "", nil
 }

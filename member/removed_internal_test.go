@@ -1,0 +1,76 @@
+package member
+
+import (
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/proto"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
+	"rollcall/roster"
+	"rollcall/znode"
+)
+
+// withData gives a member's stores an entry beyond the first one, of an ensemble.
+func withData(t *testing.T, servers roster.List, ensemble wire.EnsembleID) func(disk.Stores) {
+	return func(s disk.Stores) {
+		conf := raft.EncodeConfiguration(wire.Configuration(raftPeers(serversOf(servers))))
+		for _, err := range []error{
+			s.Stable.Set([]byte("RollcallEnsemble"), ensemble[:]),
+			s.Log.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: conf}, {Index: 2, Term: 1, Type: raft.LogNoop}}),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A member that knows no leader was removed if another one says so: one whose state has the newest list, which raft's
+// configuration there follows. A member without data waits to be added.
+func TestWhenAMemberWasRemoved(t *testing.T) {
+	own := wire.EnsembleID{1}
+	three := lines(t, serverOne, serverTwo, serverThree)
+	without, with := lines(t, serverTwo, serverThree), three
+	others := configurationMessage([]wire.Peer{{ID: 2}, {ID: 3}})
+	for _, tt := range []struct {
+		name    string
+		data    bool
+		list    roster.List // of version 5
+		said    *proto.HelloReply
+		removed bool
+	}{
+		{"nobody has said anything", true, without, nil, false},
+		{"it is in the list", true, with, &proto.HelloReply{Configuration: others}, false},
+		{"it is in neither", true, without, &proto.HelloReply{Configuration: others}, true},
+		{"it is still in raft's configuration", true, without, &proto.HelloReply{Configuration: configurationMessage(raftPeers(serversOf(three)))}, false},
+		{"raft does not run there", true, without, &proto.HelloReply{}, false},
+		{"the other one has only heard of the list", true, without, &proto.HelloReply{Configuration: others, Hearsay: true}, false},
+		{"the other one was removed, too", true, without, &proto.HelloReply{Configuration: others, Removed: true}, false},
+		{"the other one has an older list", true, without, &proto.HelloReply{Configuration: others, Roster: message(4, own, serverTwo)}, false},
+		{"the other one has none", true, without, &proto.HelloReply{Configuration: others, Roster: &proto.Roster{}}, false},
+		{"it has no data", false, without, &proto.HelloReply{Configuration: others}, false},
+	} {
+		var before func(disk.Stores)
+		if tt.data {
+			before = withData(t, three, own)
+		}
+		u := newUnstarted(t, three, before)
+		u.ports.book.SetEnsemble(own)
+		u.roster.Store(&znode.Roster{Ensemble: own, Version: 5, Servers: tt.list})
+		if tt.said != nil {
+			if tt.said.Roster == nil {
+				tt.said.Roster = message(5, own, tt.list.Lines()...)
+			}
+			u.tell(tt.said)
+		}
+		if got := u.removed(); (got == 5) != tt.removed || got != 0 && got != 5 {
+			t.Errorf("%s: removed by version %d, want %t", tt.name, got, tt.removed)
+		}
+		u.roster.Store(&znode.Roster{Ensemble: own, Version: 6, Servers: without})
+		if got := u.removed(); got != 0 {
+			t.Errorf("%s, and there is a newer list: removed by version %d", tt.name, got)
+		}
+	}
+}
