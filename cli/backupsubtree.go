@@ -141,51 +141,12 @@ func (r *SubtreeRestore) restore(ctx context.Context, work *loadWork) error {
 
 // source reads the whole backup with all checks, and returns the subtree in it.
 func (r *SubtreeRestore) source(s subtree.Space, file, from string) (subtree.Source, error) {
-	source := subtree.Source{Summary: subtree.Summary{Path: from}}
-	leave := s.Own
-	if subtree.IsBelow(from, subtree.Servers) {
-		leave = func(string) bool { return false }
-	}
-	read := func(each func(*subtree.Record) error) (backup.Head, error) {
-		left := "" // a node that is left out with all below it
-		row, err := readBackup(r.World, file, znode.Visitor{Node: func(n znode.Node) error {
-			path := s.Short(n.Path)
-			switch {
-			case !subtree.IsBelow(n.Path, s.Full(from)), left != "" && subtree.IsBelow(path, left):
-				return nil
-			case leave(path):
-				left = path
-				return nil
-			}
-			record := &subtree.Record{Path: path, Data: n.Data, ACL: n.ACL, Container: n.Container, TTL: n.TTL}
-			if n.Owner != 0 {
-				record.Owner = n.Owner.String()
-			}
-			return each(record)
-		}})
+	source, err := s.FromBackup(from, func(v znode.Visitor) (backup.Head, error) {
+		row, err := readBackup(r.World, file, v)
 		return row.Head, err
-	}
-	head, err := read(func(n *subtree.Record) error {
-		if source.Count++; source.Count == 1 && n.Owner != "" {
-			return fmt.Errorf("%s is an ephemeral node, which is not restored", n.Path)
-		}
-		if n.Owner != "" {
-			source.Ephemerals++
-		}
-		return nil
 	})
-	switch {
-	case err != nil:
-		return source, err
-	case source.Count == 0:
-		return source, With(Conflict, fmt.Errorf("%s has no node %s; rollcall backup inspect shows what is in it", file, s.Full(from)))
+	if errors.Is(err, subtree.ErrNotThere) {
+		err = With(Conflict, fmt.Errorf("%s: %w; rollcall backup inspect shows what is in it", file, err))
 	}
-	source.Read = func(each func(*subtree.Record) error) error {
-		now, err := read(each)
-		if err == nil && (now.Index != head.Index || now.Digest != head.Digest) {
-			err = fmt.Errorf("%s was changed while it was restored", file)
-		}
-		return err
-	}
-	return source, nil
+	return source, err
 }

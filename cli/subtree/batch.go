@@ -151,7 +151,7 @@ func (l *loader) carryOut(steps []step) error {
 	}
 	if len(ops) > 0 {
 		err := l.space.Write(l.ctx, func(ctx context.Context) error {
-			_, err := l.space.Client.Multi(ctx, ops)
+			_, err := l.space.nodes().Multi(ctx, ops)
 			return err
 		})
 		if err != nil {
@@ -161,7 +161,7 @@ func (l *loader) carryOut(steps []step) error {
 	for _, s := range steps {
 		if s.acl {
 			err := l.space.Write(l.ctx, func(ctx context.Context) error {
-				_, err := l.space.Client.SetACL(ctx, l.space.Full(s.record.Path), s.record.ACL, anyVersion)
+				_, err := l.space.nodes().SetACL(ctx, l.space.Full(s.record.Path), s.record.ACL, anyVersion)
 				return err
 			})
 			if err != nil {

@@ -124,7 +124,7 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 	}
 	for range maxTries {
 		err := s.within(ctx, func(ctx context.Context) error {
-			if err := s.Client.Ready(ctx); err != nil {
+			if err := s.nodes().Ready(ctx); err != nil {
 				return err
 			}
 			return s.sendDeletes(ctx, paths, left, errs)
@@ -152,7 +152,7 @@ func (s Space) sendDeletes(ctx context.Context, paths []string, indexes []int, e
 	for _, i := range indexes {
 		pending.Add(1)
 		request := jute.DeleteRequest{Path: []byte(s.Full(paths[i])), Version: anyVersion}
-		err := s.Client.Go(ctx, jute.OpDelete, request, func(r client.Reply, err error) {
+		err := s.nodes().Go(ctx, jute.OpDelete, request, func(r client.Reply, err error) {
 			if err == nil {
 				err = r.Err.Err()
 			}

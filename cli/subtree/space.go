@@ -3,6 +3,7 @@
 //   - Space: a session, and the node that its paths begin at.
 //   - Space.Walk: visits a subtree in order, with many requests in flight.
 //   - Space.Dump, Check and Space.Load: a subtree as a JSON document, and back.
+//   - Space.FromBackup and Space.LoadFrom: a subtree of a backup into an ensemble.
 //   - Space.Remove: deletes a subtree.
 //   - Usage: sums up nodes and bytes by subtree.
 //   - ParseACL: a list of permissions from its text.
@@ -27,9 +28,35 @@ import (
 // a path. It is safe for concurrent use.
 type Space struct {
 	Client *client.Client
+	Nodes  Nodes  // where the nodes are read and changed; nil: by Client
 	Root   string // "": paths are as the servers have them
 	// Waits, unless it is nil, is called when a request is sent, and over when that has its answer.
 	Waits func() (over func())
+}
+
+// Nodes are the nodes of an ensemble, for whoever has no session: a member that works for an administrator. A client.Client
+// has these methods. Sync and Dump need a Client.
+type Nodes interface {
+	Exists(ctx context.Context, path string, watch bool) (jute.Stat, error) // watch is false here and below
+	Get(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error)
+	GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat, error)
+	Children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error)
+	SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error)
+	Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error)
+
+	// Ready waits until requests can be sent.
+	Ready(ctx context.Context) error
+	// Go sends a request. The requests are carried out in the order of the calls. If the error is nil, done is called once,
+	// unless the answer is lost. It must not block.
+	Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error
+}
+
+// nodes returns where the nodes are.
+func (s Space) nodes() Nodes {
+	if s.Nodes != nil {
+		return s.Nodes
+	}
+	return s.Client
 }
 
 // Full returns a path of the space as the servers have it.
@@ -158,7 +185,7 @@ func (s Space) again(ctx context.Context, call func(context.Context) error) erro
 // Space, it is repeated if the connection breaks.
 func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error) {
 	err = s.again(ctx, func(ctx context.Context) error {
-		stat, err = s.Client.Exists(ctx, s.Full(path), false)
+		stat, err = s.nodes().Exists(ctx, s.Full(path), false)
 		return err
 	})
 	return stat, err
@@ -167,7 +194,7 @@ func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error
 // Get returns the data of a node, nil if they are null, and its Stat.
 func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Stat, err error) {
 	err = s.again(ctx, func(ctx context.Context) error {
-		data, stat, err = s.Client.Get(ctx, s.Full(path), false)
+		data, stat, err = s.nodes().Get(ctx, s.Full(path), false)
 		return err
 	})
 	return data, stat, err
@@ -176,7 +203,7 @@ func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Sta
 // ACL returns the access control list of a node.
 func (s Space) ACL(ctx context.Context, path string) (acl []jute.ACL, err error) {
 	err = s.again(ctx, func(ctx context.Context) error {
-		acl, _, err = s.Client.GetACL(ctx, s.Full(path))
+		acl, _, err = s.nodes().GetACL(ctx, s.Full(path))
 		return err
 	})
 	return acl, err
@@ -185,7 +212,7 @@ func (s Space) ACL(ctx context.Context, path string) (acl []jute.ACL, err error)
 // Children returns the names of a node's children, in no order, and its Stat.
 func (s Space) Children(ctx context.Context, path string) (names []string, stat jute.Stat, err error) {
 	err = s.again(ctx, func(ctx context.Context) error {
-		names, stat, err = s.Client.Children(ctx, s.Full(path), false)
+		names, stat, err = s.nodes().Children(ctx, s.Full(path), false)
 		return err
 	})
 	return names, stat, err
