@@ -1,4 +1,4 @@
-package subtree
+package subtree_test
 
 import (
 	"bytes"
@@ -12,19 +12,20 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/jute"
 )
 
 // dump returns the dump of a subtree, its summary and its warnings.
-func (s Space) dump(t *testing.T, top string, ephemerals bool) (text string, sum Summary, warnings []string) {
+func (s testSpace) dump(t *testing.T, top string, ephemerals bool) (text string, sum subtree.Summary, warnings []string) {
 	t.Helper()
 	var out bytes.Buffer
 	each := 0
-	sum, err := s.Dump(t.Context(), &out, top, Dumping{
+	sum, err := s.Dump(t.Context(), &out, top, subtree.Dumping{
 		Ephemerals: ephemerals, Now: time.Date(2026, 1, 2, 3, 4, 5, 6789000, time.UTC),
 		Warn: func(path, why string) { warnings = append(warnings, path+" "+why) },
-		Each: func(*Record) { each++ },
+		Each: func(*subtree.Record) { each++ },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestDump(t *testing.T) {
 		if !json.Valid([]byte(got)) {
 			t.Error("the dump is not JSON")
 		}
-		found, err := Check(strings.NewReader(got), false, nil)
+		found, err := subtree.Check(strings.NewReader(got), false, nil)
 		if err != nil || found != sum {
 			t.Errorf("checked as %+v, %v\nwritten as %+v", found, err, sum)
 		}
@@ -101,20 +102,20 @@ func TestDumpWarns(t *testing.T) {
 		t.Errorf("to the owner of all: %+v, %q", sum, warnings)
 	}
 
-	stranger := Space{Client: open(t, client.Config{}), Root: owner.Root}
+	stranger := testSpace{subtree.Space{Client: open(t, client.Config{}), Root: owner.Root}}
 	text, sum, warnings := stranger.dump(t, "/app", false)
-	wantLines(t, warnings, "/app/a "+noDigests, "/app/b "+noRead)
+	wantLines(t, warnings, "/app/a "+subtree.NoDigests, "/app/b "+subtree.NoRead)
 	if sum.Count != 3 || sum.Unread != 1 || sum.Hidden != 1 || sum.Newer != 0 {
 		t.Errorf("to a stranger: %+v", sum)
 	}
 	if !strings.Contains(text, `"digest:owner:x:cdrwa"`) {
 		t.Errorf("the digest is not hidden, so the case is void:\n%s", text)
 	}
-	if _, err := stranger.Dump(t.Context(), io.Discard, "/app/b", Dumping{}); !errors.Is(err, jute.NoAuth) {
+	if _, err := stranger.Dump(t.Context(), io.Discard, "/app/b", subtree.Dumping{}); !errors.Is(err, jute.NoAuth) {
 		t.Errorf("dump of a node that may not be read: %v", err)
 	}
 
-	sum, err := owner.Dump(t.Context(), io.Discard, "/app", Dumping{Each: func(r *Record) {
+	sum, err := owner.Dump(t.Context(), io.Discard, "/app", subtree.Dumping{Each: func(r *subtree.Record) {
 		if r.Path == "/app" {
 			if _, err := owner.Client.Set(t.Context(), owner.Full("/app/d"), []byte("new"), -1); err != nil {
 				t.Error(err)
@@ -132,19 +133,19 @@ func TestDumpInterrupted(t *testing.T) {
 	s.create(t, "/app", "/app/a 1", "/app/b 2", "/app/c 3")
 	whole, _, _ := s.dump(t, "/app", false)
 	for i := range len(whole) - 2 { // without the last brace it is cut off, without the line end it is not
-		if _, err := Check(strings.NewReader(whole[:i]), true, nil); err == nil {
+		if _, err := subtree.Check(strings.NewReader(whole[:i]), true, nil); err == nil {
 			t.Fatalf("the first %d of %d bytes passed as a whole dump:\n%s", i, len(whole), whole[:i])
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var part bytes.Buffer
-	if _, err := s.Dump(ctx, &part, "/app", Dumping{Each: func(*Record) { cancel() }}); !errors.Is(err, context.Canceled) {
+	if _, err := s.Dump(ctx, &part, "/app", subtree.Dumping{Each: func(*subtree.Record) { cancel() }}); !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupted dump ended with %v", err)
 	}
-	if _, err := Check(&part, true, nil); !errors.Is(err, ErrNotWhole) {
+	if _, err := subtree.Check(&part, true, nil); !errors.Is(err, subtree.ErrNotWhole) {
 		t.Errorf("an interrupted dump was checked with %v", err)
 	}
-	if _, err := s.Dump(t.Context(), failing{}, "/app", Dumping{Each: func(*Record) {}}); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := s.Dump(t.Context(), failing{}, "/app", subtree.Dumping{Each: func(*subtree.Record) {}}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a dump that cannot be written ended with %v", err)
 	}
 }
@@ -160,10 +161,10 @@ func TestDumpTops(t *testing.T) {
 	if _, err := s.Client.Create(t.Context(), s.Full("/lock"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Dump(t.Context(), io.Discard, "/lock", Dumping{}); !errors.Is(err, ErrEphemeral) {
+	if _, err := s.Dump(t.Context(), io.Discard, "/lock", subtree.Dumping{}); !errors.Is(err, subtree.ErrEphemeral) {
 		t.Errorf("an ephemeral node: %v", err)
 	}
-	all := Space{Client: s.Client}
+	all := testSpace{subtree.Space{Client: s.Client}}
 	if text, _, _ := all.dump(t, "/", false); strings.Contains(text, `"/zookeeper`) || !strings.Contains(text, `"`+s.Root+`"`) {
 		t.Errorf("the dump of everything:\n%s", text)
 	}

@@ -1,4 +1,4 @@
-package subtree
+package subtree_test
 
 import (
 	"context"
@@ -9,15 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/jute"
 )
 
 // load loads a dump and returns the changes that it told, without nodes that stayed the same.
-func (s Space) load(t *testing.T, text string, how Loading) (lines []string, done Loaded, err error) {
+func (s testSpace) load(t *testing.T, text string, how subtree.Loading) (lines []string, done subtree.Loaded, err error) {
 	t.Helper()
-	how.Begin = func(Summary) {}
-	how.Each = func(c Change) {
+	how.Begin = func(subtree.Summary) {}
+	how.Each = func(c subtree.Change) {
 		switch {
 		case c.Action == "same":
 		case c.Bytes > 0:
@@ -31,7 +32,7 @@ func (s Space) load(t *testing.T, text string, how Loading) (lines []string, don
 }
 
 // mustLoad is load for one that must not fail.
-func (s Space) mustLoad(t *testing.T, text string, how Loading) (lines []string, done Loaded) {
+func (s testSpace) mustLoad(t *testing.T, text string, how subtree.Loading) (lines []string, done subtree.Loaded) {
 	t.Helper()
 	lines, done, err := s.load(t, text, how)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s Space) mustLoad(t *testing.T, text string, how Loading) (lines []string,
 }
 
 // newDump returns a space with a tree at /app, and its dump.
-func newDump(t *testing.T) (Space, string) {
+func newDump(t *testing.T) (testSpace, string) {
 	t.Helper()
 	s := newSpace(t)
 	s.create(t, "/app", "/app/a ", "/app/a/b \xff\x00", "/app/c text")
@@ -59,9 +60,9 @@ func TestLoad(t *testing.T) {
 	s, text := newDump(t)
 	s.create(t, "/to")
 	want := []string{"create /to/copy", "create /to/copy/a", "create /to/copy/a/b 2", "create /to/copy/c 4"}
-	all := Loaded{Nodes: 4, Bytes: 6, Created: 4}
+	all := subtree.Loaded{Nodes: 4, Bytes: 6, Created: 4}
 	for _, dry := range []bool{true, false} {
-		told, done := s.mustLoad(t, text, Loading{Into: "/to/copy", DryRun: dry})
+		told, done := s.mustLoad(t, text, subtree.Loading{Into: "/to/copy", DryRun: dry})
 		wantLines(t, told, want...)
 		if done != all {
 			t.Errorf("dry run %v: %+v", dry, done)
@@ -77,7 +78,7 @@ func TestLoad(t *testing.T) {
 	wantLines(t, s.tree(t, "/app"), "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
 
 	// the lists of the dump can be replaced
-	_, _ = s.mustLoad(t, text, Loading{Into: "/to/open", ACL: jute.OpenACL})
+	_, _ = s.mustLoad(t, text, subtree.Loading{Into: "/to/open", ACL: jute.OpenACL})
 	wantLines(t, s.tree(t, "/to/open"), "/to/open", `/to/open/a ""`, `/to/open/a/b "\xff\x00"`, `/to/open/c "text"`)
 }
 
@@ -92,20 +93,20 @@ func nodesOf(dump string) string {
 // way, the servers' do not.
 func TestLoadAtRoot(t *testing.T) {
 	s, text := newDump(t)
-	if _, _, err := s.load(t, text, Loading{Into: "/"}); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "/app ") {
+	if _, _, err := s.load(t, text, subtree.Loading{Into: "/"}); !errors.Is(err, subtree.ErrExists) || !strings.Contains(err.Error(), "/app ") {
 		t.Errorf("a root with nodes: %v", err)
 	}
 	whole, _, _ := s.dump(t, "/", false)
-	inner := Space{Client: s.Client, Root: s.Full("/inner")}
+	inner := testSpace{subtree.Space{Client: s.Client, Root: s.Full("/inner")}}
 	s.create(t, "/inner")
-	inner.mustLoad(t, whole, Loading{})
+	inner.mustLoad(t, whole, subtree.Loading{})
 	wantLines(t, inner.tree(t, "/"), "/", "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
 	s.create(t, "/other")
-	other := Space{Client: s.Client, Root: s.Full("/other")}
-	other.mustLoad(t, text, Loading{Into: "/"})
+	other := testSpace{subtree.Space{Client: s.Client, Root: s.Full("/other")}}
+	other.mustLoad(t, text, subtree.Loading{Into: "/"})
 	wantLines(t, other.tree(t, "/"), "/", `/a ""`, `/a/b "\xff\x00"`, `/c "text" world:anyone:ra`)
-	missing := Space{Client: s.Client, Root: s.Full("/missing")}
-	missing.mustLoad(t, whole, Loading{}) // the root itself is made
+	missing := testSpace{subtree.Space{Client: s.Client, Root: s.Full("/missing")}}
+	missing.mustLoad(t, whole, subtree.Loading{}) // the root itself is made
 	wantLines(t, missing.tree(t, "/"), "/", "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
 }
 
@@ -113,34 +114,34 @@ func TestLoadAtRoot(t *testing.T) {
 func TestLoadRefuses(t *testing.T) {
 	s, text := newDump(t)
 	before := s.tree(t, "/")
-	hiding := document(`{"path":"/h","data":null,"acl":["digest:u:x:r"]}`)
+	hiding := subtree.Document(`{"path":"/h","data":null,"acl":["digest:u:x:r"]}`)
 	for _, tt := range []struct {
 		name, text string
-		how        Loading
+		how        subtree.Loading
 		want       error
 		part       string
 	}{
-		{"the top exists", text, Loading{}, ErrExists, "/app exists"},
-		{"half a dump", text[:len(text)/2], Loading{Into: "/x"}, ErrNotWhole, ""},
-		{"half a dump, edited", text[:len(text)/2], Loading{Into: "/x", Edited: true}, ErrNotWhole, ""},
-		{"an edited dump", strings.Replace(text, `"text":"text"`, `"text":"TEXT"`, 1), Loading{Into: "/x"}, nil, "differ"},
-		{"no parent", text, Loading{Into: "/x/y"}, jute.NoNode, "the parent of /x/y"},
-		{"hidden digests", hiding, Loading{}, ErrHidden, ""},
-		{"incomplete", strings.Replace(text, `"unread":0`, `"unread":1`, 1), Loading{Mode: Replace}, ErrIncomplete, ""},
+		{"the top exists", text, subtree.Loading{}, subtree.ErrExists, "/app exists"},
+		{"half a dump", text[:len(text)/2], subtree.Loading{Into: "/x"}, subtree.ErrNotWhole, ""},
+		{"half a dump, edited", text[:len(text)/2], subtree.Loading{Into: "/x", Edited: true}, subtree.ErrNotWhole, ""},
+		{"an edited dump", strings.Replace(text, `"text":"text"`, `"text":"TEXT"`, 1), subtree.Loading{Into: "/x"}, nil, "differ"},
+		{"no parent", text, subtree.Loading{Into: "/x/y"}, jute.NoNode, "the parent of /x/y"},
+		{"hidden digests", hiding, subtree.Loading{}, subtree.ErrHidden, ""},
+		{"incomplete", strings.Replace(text, `"unread":0`, `"unread":1`, 1), subtree.Loading{Mode: subtree.Replace}, subtree.ErrIncomplete, ""},
 	} {
 		_, done, err := s.load(t, tt.text, tt.how)
-		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.part) || done != (Loaded{}) {
+		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.part) || done != (subtree.Loaded{}) {
 			t.Errorf("%s: %+v, %v, want %v %q", tt.name, done, err, tt.want, tt.part)
 		}
 	}
 	if _, err := s.Client.Create(t.Context(), s.Full("/lock"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.load(t, text, Loading{Into: "/lock", Mode: Merge}); err == nil || !strings.Contains(err.Error(), "ephemeral node, which cannot have children") {
+	if _, _, err := s.load(t, text, subtree.Loading{Into: "/lock", Mode: subtree.Merge}); err == nil || !strings.Contains(err.Error(), "ephemeral node, which cannot have children") {
 		t.Errorf("into an ephemeral node: %v", err)
 	}
 	wantLines(t, s.tree(t, "/"), append(before, "/lock *")...)
-	if _, done := s.mustLoad(t, hiding, Loading{ACL: jute.OpenACL}); done.Created != 1 {
+	if _, done := s.mustLoad(t, hiding, subtree.Loading{ACL: jute.OpenACL}); done.Created != 1 {
 		t.Errorf("hidden digests, with other lists: %+v", done)
 	}
 }
@@ -177,31 +178,31 @@ func TestLoadMergeAndReplace(t *testing.T) {
 	set := []string{"set /app", "acl /app/a", "set /app/a/b 2", "create /app/c 4"}
 	wanted := []string{"/app", `/app/a ""`, `/app/a/b "\xff\x00"`}
 	for _, dry := range []bool{true, false} {
-		told, done := s.mustLoad(t, text, Loading{Mode: Merge, DryRun: dry})
+		told, done := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Merge, DryRun: dry})
 		wantLines(t, told, set...)
-		if done != (Loaded{Nodes: 4, Bytes: 6, Created: 1, Set: 2, ACLs: 1}) {
+		if done != (subtree.Loaded{Nodes: 4, Bytes: 6, Created: 1, Set: 2, ACLs: 1}) {
 			t.Errorf("merged %+v", done)
 		}
 	}
 	wantLines(t, s.tree(t, "/app"), append(slices.Clone(wanted), "/app/a/new", `/app/c "text" world:anyone:ra`, `/app/lock "me" *`, "/app/z", "/app/z/w", `/app/z/w/lock "me" *`, "/app/z/y", "/app/z/y/x")...)
-	if told, done := s.mustLoad(t, text, Loading{Mode: Merge}); len(told) > 0 || done.Nodes != 4 {
+	if told, done := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Merge}); len(told) > 0 || done.Nodes != 4 {
 		t.Errorf("merged again: %q, %+v", told, done)
 	}
 
-	s.remove(t, "/app/z/y", Removing{})
-	s.remove(t, "/app/a/new", Removing{})
-	s.remove(t, "/app/z", Removing{Sessions: true})
+	s.remove(t, "/app/z/y", subtree.Removing{})
+	s.remove(t, "/app/a/new", subtree.Removing{})
+	s.remove(t, "/app/z", subtree.Removing{Sessions: true})
 	s.create(t, "/app/z/w/v")
 	if _, err := s.Client.Set(t.Context(), s.Full("/app"), []byte("x"), -1); err != nil {
 		t.Fatal(err)
 	}
 	s.create(t, "/app/a/new", "/app/a/b/below")
-	dryTold, _ := s.mustLoad(t, text, Loading{Mode: Replace, DryRun: true})
-	told, done := s.mustLoad(t, text, Loading{Mode: Replace})
+	dryTold, _ := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Replace, DryRun: true})
+	told, done := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Replace})
 	wantLines(t, told, "set /app", "leave /app/lock", "leave /app/z/w/lock", "delete /app/a/b/below", "delete /app/a/new", "delete /app/z/w/v", "leave /app/z/w", "leave /app/z")
 	slices.Sort(dryTold)
 	wantLines(t, dryTold, "delete /app/a/b/below", "delete /app/a/new", "delete /app/z", "delete /app/z/w", "delete /app/z/w/v", "leave /app/lock", "leave /app/z/w/lock", "set /app")
-	if done != (Loaded{Nodes: 4, Bytes: 6, Set: 1, Deleted: 3, Left: 4}) {
+	if done != (subtree.Loaded{Nodes: 4, Bytes: 6, Set: 1, Deleted: 3, Left: 4}) {
 		t.Errorf("replaced %+v", done)
 	}
 	wantLines(t, s.tree(t, "/app"), append(wanted, `/app/c "text" world:anyone:ra`, `/app/lock "me" *`, "/app/z", "/app/z/w", `/app/z/w/lock "me" *`)...)
@@ -215,14 +216,14 @@ func TestLoadEphemerals(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _, _ := s.dump(t, "/app", true)
-	told, done := s.mustLoad(t, text, Loading{Into: "/copy"})
+	told, done := s.mustLoad(t, text, subtree.Loading{Into: "/copy"})
 	wantLines(t, told, "create /copy", "create /copy/b")
 	if done.Skipped != 1 {
 		t.Errorf("%+v", done)
 	}
-	plain := document(plainNode("/app"), plainNode("/app/a"), plainNode("/app/b"))
-	for _, mode := range []Mode{Merge, Replace} {
-		told, done = s.mustLoad(t, plain, Loading{Mode: mode})
+	plain := subtree.Document(subtree.PlainNode("/app"), subtree.PlainNode("/app/a"), subtree.PlainNode("/app/b"))
+	for _, mode := range []subtree.Mode{subtree.Merge, subtree.Replace} {
+		told, done = s.mustLoad(t, plain, subtree.Loading{Mode: mode})
 		wantLines(t, told, "leave /app/a")
 		if done.Left != 1 {
 			t.Errorf("%+v", done)
@@ -234,11 +235,11 @@ func TestLoadEphemerals(t *testing.T) {
 // large returns a dump of so many nodes with so many bytes of data each.
 func large(nodes, bytes int) string {
 	data := strings.Repeat("/", (bytes+2)/3*4) // not UTF-8
-	list := []string{plainNode("/app")}
+	list := []string{subtree.PlainNode("/app")}
 	for i := range nodes {
 		list = append(list, fmt.Sprintf(`{"path":"/app/n%05d","data":%q,"acl":["world:anyone:cdrwa"]}`, i, data))
 	}
-	return document(list...)
+	return subtree.Document(list...)
 }
 
 // A load goes on after connections break, whether or not the servers have carried out the request. It ends
@@ -246,16 +247,16 @@ func large(nodes, bytes int) string {
 func TestLoadOutlivesConnections(t *testing.T) {
 	s := newSpace(t)
 	for _, bytes := range []int{0, 30000} { // several steps by nodes, and by bytes
-		text := large(2*maxBatch+1, 0)
+		text := large(2*subtree.MaxBatch+1, 0)
 		if bytes > 0 {
 			text = large(50, bytes)
 		}
 		w := new(wire)
-		broken := Space{Client: open(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}
+		broken := testSpace{subtree.Space{Client: open(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
 		w.mu.Lock()
 		w.after, w.only = 3, 3
 		w.mu.Unlock()
-		_, done := broken.mustLoad(t, text, Loading{})
+		_, done := broken.mustLoad(t, text, subtree.Loading{})
 		if loaded, _, _ := s.dump(t, "/app", false); done.Nodes != strings.Count(text, `"path":"/app`)-1 || nodesOf(loaded) != strings.ReplaceAll(nodesOfDocument(text), "},{", "},\n{") {
 			t.Errorf("loaded %+v, and it is another tree", done)
 		}
@@ -264,9 +265,9 @@ func TestLoadOutlivesConnections(t *testing.T) {
 			t.Errorf("%d connections were used; the test wants more to break", len(w.conns))
 		}
 		w.mu.Unlock()
-		s.remove(t, "/app", Removing{})
+		s.remove(t, "/app", subtree.Removing{})
 	}
-	_, done, err := s.load(t, large(1, 2<<20), Loading{})
+	_, done, err := s.load(t, large(1, 2<<20), subtree.Loading{})
 	if !errors.Is(err, client.ErrConnectionLost) || !strings.Contains(err.Error(), "jute.maxbuffer") || done.Nodes != 1 {
 		t.Errorf("a node that is too large: %+v, %v", done, err)
 	}
@@ -283,11 +284,11 @@ func nodesOfDocument(text string) string {
 // and after it nothing is left to do.
 func TestLoadFrom(t *testing.T) {
 	s := newSpace(t)
-	records := []Record{{Path: "/app", ACL: jute.OpenACL}}
-	for i := range 2 * maxBatch {
-		records = append(records, Record{Path: fmt.Sprintf("/app/n%05d", i), ACL: jute.OpenACL, Container: i%2 == 0, TTL: int64(i % 2)})
+	records := []subtree.Record{{Path: "/app", ACL: jute.OpenACL}}
+	for i := range 2 * subtree.MaxBatch {
+		records = append(records, subtree.Record{Path: fmt.Sprintf("/app/n%05d", i), ACL: jute.OpenACL, Container: i%2 == 0, TTL: int64(i % 2)})
 	}
-	source := Source{Summary: Summary{Path: "/app", Count: len(records)}, Read: func(each func(*Record) error) error {
+	source := subtree.Source{Summary: subtree.Summary{Path: "/app", Count: len(records)}, Read: func(each func(*subtree.Record) error) error {
 		for _, r := range records {
 			if err := each(&r); err != nil {
 				return err
@@ -297,14 +298,14 @@ func TestLoadFrom(t *testing.T) {
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := 0
-	how := Loading{Mode: Replace, Begin: func(Summary) {}, Each: func(c Change) {
+	how := subtree.Loading{Mode: subtree.Replace, Begin: func(subtree.Summary) {}, Each: func(c subtree.Change) {
 		if c.Action != "same" {
 			changes++
 		}
 		cancel()
 	}}
 	done, err := s.LoadFrom(ctx, source, how)
-	if !errors.Is(err, context.Canceled) || done.Created == 0 || done.Created > 2*maxBatch {
+	if !errors.Is(err, context.Canceled) || done.Created == 0 || done.Created > 2*subtree.MaxBatch {
 		t.Errorf("interrupted: %+v, %v", done, err)
 	}
 	s.create(t, "/app/other")
@@ -317,7 +318,7 @@ func TestLoadFrom(t *testing.T) {
 		t.Errorf("after all of it: %d changes, %+v, %v", changes, again, err)
 	}
 	source.Hidden = 1
-	if _, err := s.LoadFrom(t.Context(), source, how); !errors.Is(err, ErrHidden) {
+	if _, err := s.LoadFrom(t.Context(), source, how); !errors.Is(err, subtree.ErrHidden) {
 		t.Errorf("hidden digests: %v", err)
 	}
 }
@@ -325,22 +326,22 @@ func TestLoadFrom(t *testing.T) {
 // A load that is interrupted has loaded whole steps. With Merge it then does the rest.
 func TestLoadInterrupted(t *testing.T) {
 	s := newSpace(t)
-	text := large(3*maxBatch, 0)
+	text := large(3*subtree.MaxBatch, 0)
 	ctx, cancel := context.WithCancel(t.Context())
-	how := Loading{Begin: func(Summary) {}, Each: func(c Change) {
+	how := subtree.Loading{Begin: func(subtree.Summary) {}, Each: func(c subtree.Change) {
 		if c.Path == "/app/n00000" {
 			cancel()
 		}
 	}}
 	done, err := s.Load(ctx, testFile(t, text), how)
-	if !errors.Is(err, context.Canceled) || done.Nodes == 0 || done.Nodes > 2*maxBatch {
+	if !errors.Is(err, context.Canceled) || done.Nodes == 0 || done.Nodes > 2*subtree.MaxBatch {
 		t.Errorf("interrupted: %+v, %v", done, err)
 	}
-	if _, _, err := s.load(t, text, Loading{}); !errors.Is(err, ErrExists) {
+	if _, _, err := s.load(t, text, subtree.Loading{}); !errors.Is(err, subtree.ErrExists) {
 		t.Errorf("once more: %v", err)
 	}
-	_, rest := s.mustLoad(t, text, Loading{Mode: Merge})
-	if rest.Nodes != 3*maxBatch+1 || rest.Created > rest.Nodes-done.Nodes || rest.Created == 0 {
+	_, rest := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Merge})
+	if rest.Nodes != 3*subtree.MaxBatch+1 || rest.Created > rest.Nodes-done.Nodes || rest.Created == 0 {
 		t.Errorf("%+v, and then %+v", done, rest)
 	}
 }
@@ -352,13 +353,13 @@ func TestLoadOfChangingFile(t *testing.T) {
 	s.create(t, "/app", "/app/x")
 	long, short := large(10, 0), large(9, 0)
 	f := &swapped{first: strings.NewReader(long), then: strings.NewReader(short)}
-	_, err := s.Load(t.Context(), f, Loading{Mode: Merge, Begin: func(Summary) {}, Each: func(Change) {}})
+	_, err := s.Load(t.Context(), f, subtree.Loading{Mode: subtree.Merge, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}})
 	if err == nil || !strings.Contains(err.Error(), "was changed while") {
 		t.Errorf("another file: %v", err)
 	}
 	f = &swapped{first: strings.NewReader(long), then: strings.NewReader(long), last: strings.NewReader(long[:100])}
-	_, err = s.Load(t.Context(), f, Loading{Mode: Replace, Begin: func(Summary) {}, Each: func(Change) {}})
-	if !errors.Is(err, ErrNotWhole) {
+	_, err = s.Load(t.Context(), f, subtree.Loading{Mode: subtree.Replace, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}})
+	if !errors.Is(err, subtree.ErrNotWhole) {
 		t.Errorf("a file that is cut off: %v", err)
 	}
 	if _, err := s.Stat(t.Context(), "/app/x"); err != nil {

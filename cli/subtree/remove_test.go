@@ -1,4 +1,4 @@
-package subtree
+package subtree_test
 
 import (
 	"errors"
@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/jute"
 )
 
 // remove removes a subtree and returns what it told, a deleted node with - and one that was left with =.
-func (s Space) remove(t *testing.T, top string, how Removing) (lines []string, done Removed) {
+func (s testSpace) remove(t *testing.T, top string, how subtree.Removing) (lines []string, done subtree.Removed) {
 	t.Helper()
 	how.Each = func(path string, deleted bool) {
 		lines = append(lines, map[bool]string{true: "-", false: "="}[deleted]+path)
@@ -31,25 +32,25 @@ func TestRemove(t *testing.T) {
 	if _, err := s.Client.Create(t.Context(), s.Full("/a/b/e"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
-	told, done := s.remove(t, "/a", Removing{DryRun: true})
+	told, done := s.remove(t, "/a", subtree.Removing{DryRun: true})
 	wantLines(t, told, "-/a/b/c", "-/a/b/e", "-/a/b", "-/a/d", "-/a")
-	if done != (Removed{Nodes: 5}) {
+	if done != (subtree.Removed{Nodes: 5}) {
 		t.Errorf("%+v", done)
 	}
 	wantLines(t, s.tree(t, "/"), "/", "/a", "/a/b", "/a/b/c", "/a/b/e *", "/a/d", "/ab")
 
-	told, done = s.remove(t, "/a", Removing{Sessions: true})
+	told, done = s.remove(t, "/a", subtree.Removing{Sessions: true})
 	wantLines(t, told, "=/a/b/e", "-/a/b/c", "=/a/b", "-/a/d", "=/a")
-	if done != (Removed{Nodes: 2, Left: 3}) {
+	if done != (subtree.Removed{Nodes: 2, Left: 3}) {
 		t.Errorf("%+v", done)
 	}
 	wantLines(t, s.tree(t, "/"), "/", "/a", "/a/b", "/a/b/e *", "/ab")
 
-	if told, _ = s.remove(t, "/a", Removing{}); len(told) != 3 {
+	if told, _ = s.remove(t, "/a", subtree.Removing{}); len(told) != 3 {
 		t.Errorf("told %q", told)
 	}
 	wantLines(t, s.tree(t, "/"), "/", "/ab")
-	if _, err := s.Remove(t.Context(), "/a", Removing{}); !errors.Is(err, jute.NoNode) {
+	if _, err := s.Remove(t.Context(), "/a", subtree.Removing{}); !errors.Is(err, jute.NoNode) {
 		t.Errorf("nothing to remove: %v", err)
 	}
 }
@@ -58,18 +59,18 @@ func TestRemove(t *testing.T) {
 // then find no node.
 func TestDeletesOutliveConnections(t *testing.T) {
 	s := newSpace(t)
-	paths := make([]string, maxDeletes)
+	paths := make([]string, subtree.MaxDeletes)
 	for i := range paths {
 		paths[i] = fmt.Sprintf("/n%d", i)
 		s.create(t, paths[i])
 	}
 	w := new(wire)
-	broken := Space{Client: open(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}
+	broken := testSpace{subtree.Space{Client: open(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
 	w.mu.Lock()
 	w.deaf = 1
 	w.mu.Unlock()
 	errs, lost := make([]error, len(paths)), 0
-	if err := broken.deleteAll(t.Context(), paths, errs); err != nil {
+	if err := broken.DeleteAll(t.Context(), paths, errs); err != nil {
 		t.Fatal(err)
 	}
 	for i, err := range errs {
@@ -87,7 +88,7 @@ func TestDeletesOutliveConnections(t *testing.T) {
 	w.mu.Lock()
 	w.after = 2 // the handshake passes
 	w.mu.Unlock()
-	if err := broken.deleteAll(t.Context(), paths, errs); !errors.Is(err, client.ErrConnectionLost) {
+	if err := broken.DeleteAll(t.Context(), paths, errs); !errors.Is(err, client.ErrConnectionLost) {
 		t.Errorf("over connections that all break: %v", err)
 	}
 	w.mu.Lock()
@@ -99,11 +100,11 @@ func TestDeletesOutliveConnections(t *testing.T) {
 func TestRemoveBesideOthers(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/a/z")
-	for i := range maxDeletes + 10 {
+	for i := range subtree.MaxDeletes + 10 {
 		s.create(t, fmt.Sprintf("/a/n%d", i))
 	}
 	told := 0
-	done, err := s.Remove(t.Context(), "/a", Removing{Each: func(string, bool) {
+	done, err := s.Remove(t.Context(), "/a", subtree.Removing{Each: func(string, bool) {
 		if told++; told == 1 { // the walk knows of /a/z
 			if err := s.Client.Delete(t.Context(), s.Full("/a/z"), -1); err != nil {
 				t.Error(err)
@@ -111,7 +112,7 @@ func TestRemoveBesideOthers(t *testing.T) {
 			s.create(t, "/a/later")
 		}
 	}})
-	if err != nil || done != (Removed{Nodes: maxDeletes + 10, Left: 1}) {
+	if err != nil || done != (subtree.Removed{Nodes: subtree.MaxDeletes + 10, Left: 1}) {
 		t.Errorf("%+v, %v", done, err)
 	}
 	wantLines(t, s.tree(t, "/"), "/", "/a", "/a/later")
@@ -125,7 +126,7 @@ func TestRemoveRefused(t *testing.T) {
 	if _, err := s.Client.SetACL(t.Context(), s.Full("/a/b"), noDelete, -1); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Remove(t.Context(), "/a", Removing{Each: func(string, bool) {}})
+	_, err := s.Remove(t.Context(), "/a", subtree.Removing{Each: func(string, bool) {}})
 	var named *client.Error
 	if !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.Full("/a/b/c") {
 		t.Errorf("a node that may not be deleted: %v", err)
@@ -134,7 +135,7 @@ func TestRemoveRefused(t *testing.T) {
 	if _, err := s.Client.SetACL(t.Context(), s.Full("/a/b"), noRead, -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = s.Remove(t.Context(), "/a", Removing{}); !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.Full("/a/b") {
+	if _, err = s.Remove(t.Context(), "/a", subtree.Removing{}); !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.Full("/a/b") {
 		t.Errorf("a node that may not be read: %v", err)
 	}
 }

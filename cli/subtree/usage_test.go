@@ -1,9 +1,10 @@
-package subtree
+package subtree_test
 
 import (
 	"fmt"
 	"testing"
 
+	"rollcall/cli/subtree"
 	"rollcall/jute"
 )
 
@@ -19,8 +20,8 @@ func TestSum(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lines []string
-	sum := NewSum(func(u Usage) { lines = append(lines, fmt.Sprintf("%+v", u)) })
-	for n, err := range s.Walk(t.Context(), "/", Walking{}) {
+	sum := subtree.NewSum(func(u subtree.Usage) { lines = append(lines, fmt.Sprintf("%+v", u)) })
+	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

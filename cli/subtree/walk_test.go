@@ -1,4 +1,4 @@
-package subtree
+package subtree_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/jute"
 )
@@ -24,14 +25,14 @@ func TestWalkVisitsInOrder(t *testing.T) {
 			return
 		}
 		for i := range widths[0] {
-			child := join(path, fmt.Sprintf("n%03d", i))
+			child := subtree.Join(path, fmt.Sprintf("n%03d", i))
 			want = append(want, child)
 			add(child, widths[1:]...)
 		}
 	}
 	add("/", 3, 1, 40, 2)
 	want = append(want, "/wide")
-	add("/wide", 2*maxAhead)
+	add("/wide", 2*subtree.MaxAhead)
 	want = append(want, "/wide.x") // after what is below /wide, though '.' is before '/'
 	shuffled := slices.Clone(want[1:])
 	rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
@@ -39,19 +40,19 @@ func TestWalkVisitsInOrder(t *testing.T) {
 	s.create(t, shuffled...)
 
 	var got []string
-	for n, err := range s.Walk(t.Context(), "/", Walking{}) {
+	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, n.Path)
-		if i := len(got); i > 1 && comparePaths(got[i-2], n.Path) >= 0 {
+		if i := len(got); i > 1 && subtree.ComparePaths(got[i-2], n.Path) >= 0 {
 			t.Errorf("%s before %s", got[i-2], n.Path)
 		}
 	}
 	wantLines(t, got, want...)
 
 	var last, shallow []string
-	for n, err := range s.Walk(t.Context(), "/", Walking{Levels: 2, Skip: func(path string) bool { return path == "/wide" }}) {
+	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{Levels: 2, Skip: func(path string) bool { return path == "/wide" }}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +71,7 @@ func TestWalkEnds(t *testing.T) {
 	for i := range 100 {
 		s.create(t, fmt.Sprintf("/n%d", i))
 	}
-	for n, err := range s.Walk(t.Context(), "/", Walking{}) {
+	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,14 +82,14 @@ func TestWalkEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var last error
-	for _, err := range s.Walk(ctx, "/", Walking{}) {
+	for _, err := range s.Walk(ctx, "/", subtree.Walking{}) {
 		cancel()
 		last = err
 	}
 	if !errors.Is(last, context.Canceled) {
 		t.Errorf("a walk whose context has ended ended with %v", last)
 	}
-	for _, err := range s.Walk(t.Context(), "/none", Walking{}) {
+	for _, err := range s.Walk(t.Context(), "/none", subtree.Walking{}) {
 		if !errors.Is(err, jute.NoNode) {
 			t.Errorf("a walk at a node that does not exist: %v", err)
 		}
@@ -100,9 +101,9 @@ func TestWalkLeavesOutVanished(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/b", "/b/c", "/d")
 	for _, whole := range []bool{false, true} {
-		vanishing := Space{Client: s.Client, Root: s.Root}
+		vanishing := testSpace{subtree.Space{Client: s.Client, Root: s.Root}}
 		var got []string
-		for n, err := range vanishing.Walk(t.Context(), "/", Walking{Whole: whole, Skip: func(path string) bool {
+		for n, err := range vanishing.Walk(t.Context(), "/", subtree.Walking{Whole: whole, Skip: func(path string) bool {
 			if path == "/b/c" { // the walk has just heard of it
 				if err := s.Client.Delete(context.Background(), s.Full(path), -1); err != nil {
 					t.Error(err)
@@ -130,7 +131,7 @@ func TestWalkOfUnreadable(t *testing.T) {
 	}
 	for _, whole := range []bool{false, true} {
 		var got []string
-		for n, err := range s.Walk(t.Context(), "/", Walking{Whole: whole}) {
+		for n, err := range s.Walk(t.Context(), "/", subtree.Walking{Whole: whole}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +156,7 @@ func TestWalkOutlivesConnections(t *testing.T) {
 	w.after, w.only = 3, 4
 	w.mu.Unlock()
 	var got []string
-	for n, err := range s.Walk(t.Context(), "/", Walking{Whole: true}) {
+	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{Whole: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +170,7 @@ func TestWalkOutlivesConnections(t *testing.T) {
 	w.after, w.only = 2, 0 // the handshake passes
 	w.mu.Unlock()
 	var last error
-	for _, err := range s.Walk(t.Context(), "/", Walking{}) {
+	for _, err := range s.Walk(t.Context(), "/", subtree.Walking{}) {
 		last = err
 	}
 	if !errors.Is(last, client.ErrConnectionLost) {

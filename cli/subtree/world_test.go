@@ -1,4 +1,4 @@
-package subtree
+package subtree_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/integration/alone"
 	"rollcall/jute"
@@ -42,10 +43,13 @@ func open(t *testing.T, cfg client.Config) *client.Client {
 
 var spaces atomic.Int64
 
+// testSpace is a space, with what tests do in it.
+type testSpace struct{ subtree.Space }
+
 // newSpace returns a space below a node of the test's own, which exists.
-func newSpace(t *testing.T) Space {
+func newSpace(t *testing.T) testSpace {
 	t.Helper()
-	s := Space{Client: open(t, client.Config{}), Root: fmt.Sprintf("/%s-%d", t.Name(), spaces.Add(1))}
+	s := testSpace{subtree.Space{Client: open(t, client.Config{}), Root: fmt.Sprintf("/%s-%d", t.Name(), spaces.Add(1))}}
 	if _, err := s.Client.Create(t.Context(), s.Root, nil, jute.Persistent, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +57,7 @@ func newSpace(t *testing.T) Space {
 }
 
 // create creates nodes. A text is a path, and after a blank the data.
-func (s Space) create(t *testing.T, nodes ...string) {
+func (s testSpace) create(t *testing.T, nodes ...string) {
 	t.Helper()
 	for _, text := range nodes {
 		path, data, hasData := strings.Cut(text, " ")
@@ -68,9 +72,9 @@ func (s Space) create(t *testing.T, nodes ...string) {
 }
 
 // tree returns all nodes of a space below top: paths, data and lists, and * after ephemeral ones.
-func (s Space) tree(t *testing.T, top string) (lines []string) {
+func (s testSpace) tree(t *testing.T, top string) (lines []string) {
 	t.Helper()
-	for n, err := range s.Walk(t.Context(), top, Walking{Whole: true}) {
+	for n, err := range s.Walk(t.Context(), top, subtree.Walking{Whole: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +82,8 @@ func (s Space) tree(t *testing.T, top string) (lines []string) {
 		if n.Data != nil {
 			line += fmt.Sprintf(" %q", n.Data)
 		}
-		if !sameACL(n.ACL, jute.OpenACL) {
-			line += " " + strings.Join(formatACL(n.ACL), ",")
+		if !subtree.SameACL(n.ACL, jute.OpenACL) {
+			line += " " + strings.Join(subtree.FormatACL(n.ACL), ",")
 		}
 		if n.Stat.EphemeralOwner != 0 {
 			line += " *"

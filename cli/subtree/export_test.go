@@ -1,0 +1,26 @@
+package subtree
+
+import "context"
+
+// The tests with a member are in a package of their own, because package member imports this one. This is what they use of its insides.
+
+const (
+	MaxAhead   = maxAhead
+	MaxBatch   = maxBatch
+	MaxDeletes = maxDeletes
+	NoDigests  = noDigests
+	NoRead     = noRead
+)
+
+var (
+	ComparePaths = comparePaths
+	Document     = document
+	FormatACL    = formatACL
+	Join         = join
+	PlainNode    = plainNode
+	SameACL      = sameACL
+)
+
+func (s Space) DeleteAll(ctx context.Context, paths []string, errs []error) error {
+	return s.deleteAll(ctx, paths, errs)
+}
