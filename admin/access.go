@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/netip"
@@ -50,10 +51,18 @@ func (h *HTTP) refuse(c class, r *http.Request) *Failure {
 		return &Failure{http.StatusForbidden, "the Host header is none of this member's names; use its address or localhost"}
 	case c == changes && !signedIn:
 		return &Failure{http.StatusUnauthorized, needs}
-	case c == changes && r.Method == http.MethodPost && !sendsJSON(r):
-		return &Failure{http.StatusUnsupportedMediaType, "the Content-Type of this request must be application/json"}
 	}
 	return nil
+}
+
+// mistyped returns nil if a request has the type of body that the endpoint takes. A page of another site can send no
+// such type without asking first.
+func (e *endpoint) mistyped(r *http.Request) *Failure {
+	wanted := cmp.Or(e.takesType, "application/json")
+	if e.class != changes || r.Method != http.MethodPost || sends(r, wanted) {
+		return nil
+	}
+	return &Failure{http.StatusUnsupportedMediaType, "the Content-Type of this request must be " + wanted}
 }
 
 // needs says what is wrong with the credentials of a request that proves nothing.
@@ -95,7 +104,7 @@ func (h *HTTP) known(host string) bool {
 	return slices.Contains(h.names, strings.ToLower(name))
 }
 
-func sendsJSON(r *http.Request) bool {
+func sends(r *http.Request, wanted string) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	return strings.EqualFold(strings.TrimSpace(kind), "application/json") && len(r.Header.Values("Content-Type")) == 1
+	return strings.EqualFold(strings.TrimSpace(kind), wanted) && len(r.Header.Values("Content-Type")) == 1
 }

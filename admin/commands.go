@@ -24,7 +24,7 @@ type command struct {
 	// answer writes the fields of the answer, or returns why there are none. stats is filled in only
 	// if serving is set.
 	answer func(h *HTTP, j *pretty, s *Stats, query url.Values) (why string)
-	// own is what an endpoint has that does not answer as the others: its method, its time, and serve. Then answer is nil.
+	// own is what an endpoint has that does not answer as the others: its method, the type of its body, its time, and serve. Then answer is nil.
 	own *endpoint
 }
 
@@ -44,7 +44,7 @@ var commands = []command{
 	{"monitor", []string{"mntr"}, reads, true, false, "all metrics, without the zk_ of mntr", (*HTTP).monitor, nil},
 	{"observer_connection_stat_reset", []string{"orst"}, changes, true, false, "nothing: this member keeps no counters of its own for observers", (*HTTP).nothing, nil},
 	{"observers", []string{"obsr"}, reads, true, false, "on a leader, the observers of the server list, and how many members without a vote have caught up", (*HTTP).observers, nil},
-	{"restore", []string{"rest"}, reads, false, false, "501: a member that serves is not given another state; the text says what to do instead", nil, &restoreCommand},
+	{"restore", []string{"rest"}, changes, false, false, "writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, &restoreCommand},
 	{"ruok", nil, open, true, false, "no error, if this member serves clients", (*HTTP).nothing, nil},
 	{"server_stats", []string{"srvr"}, reads, true, false, "what srvr says", (*HTTP).serverStats, nil},
 	{"set_trace_mask", []string{"stmk"}, changes, false, false, "sets the trace mask to the parameter traceMask", (*HTTP).setTraceMask, nil},

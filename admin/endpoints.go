@@ -35,6 +35,7 @@ type endpoint struct {
 	// class, of a query that is wrong (400) and of too many long answers (503).
 	answers, takes any
 	fails          []int
+	takesType      string // the type of the body of a POST; default application/json
 	// action names what an endpoint of the class changes does, and target what it does it to; nil: to this
 	// member. They are for the audit log.
 	action string
@@ -76,7 +77,7 @@ func endpoints(commandURL string) []endpoint {
 		}
 		e := endpoint{method: method, action: action, path: commandURL + "/" + c.name, class: c.class, long: c.long, help: c.help, serve: serve}
 		if c.own != nil {
-			e.method, e.lasts, e.serve = c.own.method, c.own.lasts, c.own.serve
+			e.method, e.takesType, e.lasts, e.serve = c.own.method, c.own.takesType, c.own.lasts, c.own.serve
 		}
 		all = append(all, e)
 		for _, name := range c.aliases {
@@ -112,7 +113,13 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range all {
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) {
-			if failure := h.refuse(e.class, r); failure != nil {
+			failure := h.refuse(e.class, r)
+			if failure == nil {
+				if failure = e.mistyped(r); failure != nil {
+					ignoreBody(w)
+				}
+			}
+			if failure != nil {
 				if e.class == changes {
 					h.audit.refused(&e, r, h.who(r), failure.Text)
 				}
@@ -124,8 +131,7 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && h.refuse(changes, r) != nil {
-			// No endpoint reads this body. Without the deadline, the server would wait for all of it before it answers.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a recorder of a test has none
+			ignoreBody(w)
 		}
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -139,6 +145,11 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// ignoreBody sets a deadline for a body that no endpoint reads. Without it, the server would wait for all of the body before it answers.
+func ignoreBody(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a recorder of a test has none
 }
 
 // noEndpoint turns the mux's answer to a request for which there is no endpoint into JSON.

@@ -39,6 +39,8 @@ type fakeOps struct {
 	changed  MembersChange                  // of the last change of members
 	state    func(io.Writer) (int64, error) // writes the state of a copy; nil: it is some text
 
+	restore func(context.Context, Restoring) (Restored, error) // restores; nil: Restore does it
+
 	asked   string // method
 	filter  view.Filter
 	conn    view.ConnectionFilter
@@ -246,6 +248,19 @@ func (f *fakeOps) Copy(context.Context) (Copy, error) {
 		}
 	}
 	return c, nil
+}
+
+// Restore reads the whole body, and keeps it in path.
+func (f *fakeOps) Restore(ctx context.Context, r Restoring) (Restored, error) {
+	if f.restore != nil {
+		return f.restore(ctx, r)
+	}
+	body, err := io.ReadAll(r.Body)
+	f.asked, f.path, f.address = "restore", string(body), r.Host
+	if err != nil {
+		return Restored{}, &Failure{400, err.Error()}
+	}
+	return Restored{Zxid: 0x600000001, Nodes: 9, Created: 2, Set: 3, ACLs: 4, Deleted: 5, Left: 6, Skipped: 7}, f.err
 }
 
 func (f *fakeOps) Members(context.Context) (view.Members, error) {

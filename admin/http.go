@@ -66,7 +66,9 @@ type HTTPSettings struct {
 	BareMetrics bool
 	TokenFile   string // file with the token of administrators; "": there is none
 	NoSnapshots bool   // ZooKeeper's command snapshot is refused
-	// SnapshotInterval is in how long a time the member sends one snapshot; default DefaultSnapshotInterval.
+	NoRestores  bool   // ZooKeeper's command restore is refused
+	// SnapshotInterval is in how long a time the member sends one snapshot, and how long after a restore it takes the next one; default
+	// DefaultSnapshotInterval.
 	SnapshotInterval time.Duration
 }
 
@@ -107,6 +109,7 @@ type HTTP struct {
 	backups chan struct{} // has room for maxBackups: the backups that are under way
 	// snapshots has room for the last snapshot until its interval is over.
 	snapshots chan struct{}
+	restores  chan struct{} // has room for the restore that is under way, or for the last one until its interval is over
 	stopping  atomic.Bool
 }
 
@@ -130,7 +133,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	h := &HTTP{
 		cfg: cfg, words: cfg.Words, source: cfg.Source, ops: cfg.Operations, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		streams: newStreams(cfg.Operations), long: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), own: make(chan struct{}, maxPages),
-		backups: make(chan struct{}, maxBackups), snapshots: make(chan struct{}, 1),
+		backups: make(chan struct{}, maxBackups), snapshots: make(chan struct{}, 1), restores: make(chan struct{}, 1),
 	}
 	h.audit.log, h.audit.acts = cmp.Or(cfg.Audit, h.log), cfg.Acts
 	h.cred.superDigest, h.cred.alg = cfg.SuperDigest, cfg.Digest

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -99,7 +98,7 @@ func (h *HTTP) v1Node(q *query) (any, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	asked := NodeQuery{Path: path, After: after, Limit: cmp.Or(q.number("limit"), view.MaxRows), Caller: Caller{Host: q.host(), Super: q.who != ""}}
+	asked := NodeQuery{Path: path, After: after, Limit: cmp.Or(q.number("limit"), view.MaxRows), Caller: Caller{Host: hostOfCaller(q.Request), Super: q.who != ""}}
 	n, err := h.ops.Node(asked)
 	if err != nil {
 		return nil, err
@@ -163,7 +162,7 @@ func (h *HTTP) changeNode(q *query, c NodeChange) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), changeTime)
 	defer cancel()
-	c.Host = q.host()
+	c.Host = hostOfCaller(q.Request)
 	path, stat, err := h.ops.ChangeNode(ctx, c)
 	if err != nil {
 		return nil, err
@@ -188,15 +187,6 @@ func version(v *int32) int32 {
 		return -1
 	}
 	return *v
-}
-
-// host returns the address of the caller, without a port, as ACLs have it.
-func (q *query) host() string {
-	from, err := netip.ParseAddrPort(q.RemoteAddr)
-	if err != nil { // it is nobody's
-		return ""
-	}
-	return from.Addr().Unmap().WithZone("").String()
 }
 
 // acl returns the list of a node to be created.

@@ -38,6 +38,10 @@ type Operations interface {
 	// Node returns what the caller of q may see of a node. It reads this member's state, which may lag behind
 	// the leader's. The error is a *Failure.
 	Node(q NodeQuery) (Node, error)
+	// Restore writes the nodes of a backup into the ensemble, through the log and as the super user, and deletes nodes that the backup
+	// lacks. It reads and checks the whole backup before. If it fails later or ctx ends, its Failure says how far it came; the
+	// same backup, sent again, does the rest. The error is a *Failure.
+	Restore(ctx context.Context, r Restoring) (Restored, error)
 	// ChangeNode creates, sets or deletes a node for an administrator, and returns its path and what it is then,
 	// when this member has applied that or ctx ends. The error is a *Failure.
 	ChangeNode(ctx context.Context, c NodeChange) (path string, stat jute.Stat, err error)

@@ -12,13 +12,13 @@ import (
 // DefaultSnapshotInterval is the default of HTTPSettings.SnapshotInterval, as in ZooKeeper.
 const DefaultSnapshotInterval = 5 * time.Minute
 
-// lastZxid is the header in which ZooKeeper's command snapshot gives the last zxid of its answer.
+// lastZxid is the header in which ZooKeeper's command snapshot gives the last zxid of its answer, and the field in which restore does.
 const lastZxid = "last_zxid"
 
 // snapshotCommand and restoreCommand are ZooKeeper's commands about whole states. ZooKeeper 3.9 has them.
 var (
 	snapshotCommand = endpoint{method: http.MethodGet, lasts: backupTime, serve: (*HTTP).snapshot}
-	restoreCommand  = endpoint{method: http.MethodPost, serve: (*HTTP).noRestore}
+	restoreCommand  = endpoint{method: http.MethodPost, takesType: "application/octet-stream", lasts: restoreTime, serve: (*HTTP).restore}
 )
 
 // snapshot sends a backup, as v1Backup does, and at most one in the interval. It says why there is none with the statuses of ZooKeeper's command.
@@ -51,12 +51,4 @@ func (h *HTTP) snapshotFault(r *http.Request) *Failure {
 		return &Failure{http.StatusBadRequest, "allowed is streaming=true, once, or no such parameter"}
 	}
 	return nil
-}
-
-// noRestore refuses to replace the state of a member that serves: its clients would see zxids go back, and it would differ from the
-// other members.
-func (h *HTTP) noRestore(w http.ResponseWriter, _ *http.Request) {
-	h.say(w, http.StatusNotImplemented, "restore", func(*pretty) string {
-		return "a member that serves is not given another state; rollcall backup restore begins a new ensemble with a backup, and with --subtree writes nodes of it into this one; rollcall import reads ZooKeeper's snapshots"
-	})
 }

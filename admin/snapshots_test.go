@@ -68,17 +68,3 @@ func TestSnapshotsAreLimited(t *testing.T) {
 		time.Sleep(DefaultSnapshotInterval + time.Millisecond) // its timer ends
 	})
 }
-
-// ZooKeeper's command restore changes nothing, and says what to do instead.
-func TestRestoreCommand(t *testing.T) {
-	h, _ := newTestHTTP(t, "leader")
-	for _, name := range []string{"restore", "rest"} {
-		w := (visit{method: "POST", path: "/commands/" + name, header: []string{"Authorization", "digest super:secret", "Content-Type", "application/octet-stream"}}).to(h)
-		if w.Code != http.StatusNotImplemented || !strings.Contains(w.Body.String(), "rollcall backup restore begins") || !strings.Contains(w.Body.String(), `"command" : "restore"`) {
-			t.Errorf("%s: %d %s", name, w.Code, w.Body)
-		}
-	}
-	if w := (visit{method: "GET", path: "/commands/restore"}).to(h); w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("GET: %d %s", w.Code, w.Body)
-	}
-}

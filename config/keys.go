@@ -256,8 +256,12 @@ var keys = []key{
 		doc: "false: the AdminServer command snapshot is refused. `rollcall backup` works all the same",
 	},
 	{
+		name: "admin.restore.enabled", kind: choice("false", "true", func(d *draft) *bool { return &d.HTTP.NoRestores }), def: "true",
+		doc: "false: the AdminServer command restore is refused. `rollcall backup restore` works all the same",
+	},
+	{
 		name: "admin.rateLimiterIntervalInMS", kind: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.HTTP.SnapshotInterval }), def: text(admin.DefaultSnapshotInterval),
-		doc: "ms in which a member answers the AdminServer command snapshot once",
+		doc: "ms in which a member answers the AdminServer command snapshot once, and ms after a restore until the AdminServer command restore takes the next one",
 	},
 	{
 		name: "admin.tokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.TokenFile }), unset: "none",
@@ -631,6 +635,5 @@ var keys = []key{
 	{name: "admin.forceHttps", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
 	{name: "admin.portUnification", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
 	{name: "admin.needClientAuth", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
-	{name: "admin.restore.enabled", def: "true", status: noEffect, harmless: "*", doc: "a member that serves is not given another state over HTTP; `rollcall backup restore` begins a new ensemble, or writes nodes into one that runs", kind: boolean(nil)},
 	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: "of ZooKeeper's providers alone", secret: true},
 }

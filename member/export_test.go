@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"rollcall/admin"
+	"rollcall/cli/subtree"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -50,6 +51,9 @@ func (m *Member) Answer(ctx context.Context, r *proto.ViewRequest) (*proto.ViewR
 
 // Operations returns what the endpoints under /v1/ ask.
 func (m *Member) Operations() admin.Operations { return operations{m.view, m} }
+
+// Inside returns the super user inside the member.
+func (m *Member) Inside() subtree.Nodes { return newInsider(m, "") }
 
 // Killable returns why a kill of a session is refused before a leader is asked.
 func (m *Member) Killable(id jute.SessionID) error {

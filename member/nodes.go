@@ -139,4 +139,5 @@ var nodeFailures = []struct {
 	{jute.NoRoom, http.StatusConflict, "there is no room for more data: dataQuota is reached"},
 	{jute.InvalidACL, http.StatusBadRequest, "the acl is not allowed: an entry has the scheme world, digest, ip, sasl or x509, and an id that fits it"},
 	{jute.BadArguments, http.StatusBadRequest, "this node cannot be created or deleted"},
+	{jute.Unimplemented, http.StatusConflict, "a node with a time to live needs extendedTypesEnabled=true in the configuration of all members"},
 }

@@ -55,6 +55,7 @@ var reaches = map[string]string{
 	"HTTP.BareMetrics":      "http.HTTPSettings.BareMetrics",
 	"HTTP.TokenFile":        "http.HTTPSettings.TokenFile",
 	"HTTP.NoSnapshots":      "http.HTTPSettings.NoSnapshots",
+	"HTTP.NoRestores":       "http.HTTPSettings.NoRestores",
 	"HTTP.SnapshotInterval": "http.HTTPSettings.SnapshotInterval",
 	"LinearizableReads":     "server.LinearizableReads",
 	"ReadOnlyMode":          "words.Whitelist",

@@ -1,4 +1,4 @@
-// Package subtree works on whole subtrees of an ensemble over ZooKeeper's protocol:
+// Package subtree works on whole subtrees of an ensemble, over ZooKeeper's protocol or inside a member:
 //
 //   - Space: a session, and the node that its paths begin at.
 //   - Space.Walk: visits a subtree in order, with many requests in flight.
@@ -42,7 +42,7 @@ type Nodes interface {
 	GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat, error)
 	Children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error)
 	SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error)
-	Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error)
+	Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error) // the results are not used
 
 	// Ready waits until requests can be sent.
 	Ready(ctx context.Context) error

@@ -105,6 +105,7 @@ var settingCases = []settingCase{
 	{key: "metricsProvider.httpPort", value: "7001", base: prometheusCfg, want: "HTTP.MetricsAddr 0.0.0.0:7001"},
 	{key: "metricsProvider.exportJvmInfo", value: "false", want: "HTTP.BareMetrics true"},
 	{key: "admin.snapshot.enabled", value: "false", want: "HTTP.NoSnapshots true"},
+	{key: "admin.restore.enabled", value: "false", want: "HTTP.NoRestores true"},
 	{key: "admin.rateLimiterIntervalInMS", value: "60000", want: "HTTP.SnapshotInterval 1m0s"},
 	{key: "admin.tokenFile", value: "DIR/token", want: "HTTP.TokenFile DIR/token"},
 	{key: "DigestAuthenticationProvider.superDigest", value: "super:abc=", want: "SuperDigest super:abc="},

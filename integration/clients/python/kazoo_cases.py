@@ -132,6 +132,32 @@ def no_room(host):
     c.client.stop()
 
 
+def restored(host):
+    """Another member restores a backup: the client keeps its session, its node and its watch."""
+    c = Case(host)
+    session = c.client.client_id[0]
+    c.client.create("/app", b"of before")
+    c.client.create("/app/kept", b"kept")
+    c.client.create("/app/mine", ephemeral=True)
+    pause("save")
+    c.client.set("/app", b"of today")
+    c.client.delete("/app/kept")
+    c.client.create("/new/below", makepath=True)
+    c.client.create("/app/later", ephemeral=True)
+    seen = []
+    c.client.get("/app", watch=seen.append)
+    pause("restore")
+    wait_for(lambda: len(seen) == 1, seen)
+    c.client.sync("/")
+    check(c.client.get("/app")[0] == b"of before")
+    check(c.client.get("/app/kept")[0] == b"kept")
+    check(c.client.exists("/new") is None, "not in the backup")
+    for path in ("/app/mine", "/app/later"):
+        check(c.client.exists(path).ephemeralOwner == session, path)
+    check(c.states == [KazooState.CONNECTED] and c.client.client_id[0] == session, c.states)
+    c.client.stop()
+
+
 def read_only(host):
     """Without a leader a client that asks for it reads, and does not write. With a leader it writes again."""
     writer = Case(host)
@@ -209,6 +235,7 @@ def follows(host, *last):
 
 
 CASES = {
+    "restored": restored,
     "read-only": read_only,
     "follows": follows,
     "reconfig": reconfig,

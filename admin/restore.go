@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// restoreTime is how long a restore may take: at backup.DefaultRate an hour is enough to send 50 GiB, and another hour each to check them, to write
+// them and to look for nodes that they lack.
+const restoreTime = 4 * backupTime
+
+// Restoring is a backup that an administrator has sent to be written into the ensemble.
+type Restoring struct {
+	Body io.Reader
+	Size int64  // of the body; -1: it is not known
+	Host string // address of the administrator, without a port
+}
+
+// Restored is what a restore has done.
+type Restored struct {
+	Zxid    int64 // the member's last one when all was written
+	Nodes   int   // of the backup that are now as it says
+	Created int
+	Set     int // data changed
+	ACLs    int // lists changed
+	Deleted int
+	Left    int // ephemeral nodes of living sessions, and nodes above them, that were left as they are
+	Skipped int // ephemeral nodes of the backup, which are not restored
+}
+
+// restore writes a backup into the ensemble: one at a time, and one that is done in the interval. ZooKeeper's command gives its server
+// another state instead, which would differ from that of the other members.
+func (h *HTTP) restore(w http.ResponseWriter, r *http.Request) {
+	done, failed := h.takeRestore(w, r)
+	if failed != nil {
+		h.say(w, failed.Status, "restore", func(*pretty) string { return failed.Text })
+		return
+	}
+	h.say(w, http.StatusOK, "restore", func(j *pretty) string {
+		j.field(lastZxid, done.Zxid)
+		j.field("nodes", done.Nodes)
+		j.field("created", done.Created)
+		j.field("set", done.Set)
+		j.field("acls", done.ACLs)
+		j.field("deleted", done.Deleted)
+		j.field("left", done.Left)
+		j.field("skipped", done.Skipped)
+		return ""
+	})
+}
+
+// takeRestore has the body restored, or returns why it is not, or not wholly.
+func (h *HTTP) takeRestore(w http.ResponseWriter, r *http.Request) (Restored, *Failure) {
+	switch {
+	case h.cfg.NoRestores:
+		ignoreBody(w)
+		return Restored{}, &Failure{http.StatusServiceUnavailable, "admin.restore.enabled=false has switched this command off"}
+	case r.ContentLength == 0:
+		return Restored{}, &Failure{http.StatusBadRequest, "the body is empty; send a backup, as the command snapshot and rollcall backup save make it"}
+	}
+	select {
+	case h.restores <- struct{}{}:
+	default:
+		ignoreBody(w)
+		w.Header().Set("Retry-After", strconv.Itoa(int(h.cfg.SnapshotInterval/time.Second)+1))
+		return Restored{}, &Failure{http.StatusTooManyRequests, fmt.Sprintf("this member takes one restore at a time, and the next one %v after it is done (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup restore --subtree", h.cfg.SnapshotInterval)}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), restoreTime)
+	defer cancel()
+	body := &pacedBody{body: r.Body, control: http.NewResponseController(w)}
+	done, err := h.ops.Restore(ctx, Restoring{Body: body, Size: r.ContentLength, Host: hostOfCaller(r)})
+	if err != nil {
+		<-h.restores // it can be sent again at once
+		return done, failure(err)
+	}
+	time.AfterFunc(h.cfg.SnapshotInterval, func() { <-h.restores })
+	return done, nil
+}
+
+// pacedBody gives the client answerPart for each part of a long body, in place of requestTime for all of it.
+type pacedBody struct {
+	body    io.Reader
+	control *http.ResponseController
+	err     error // after the end, the server itself reads, to see whether the client leaves
+}
+
+// Read implements io.Reader.
+func (b *pacedBody) Read(p []byte) (n int, err error) {
+	if b.err == nil {
+		b.err = b.control.SetReadDeadline(time.Now().Add(answerPart))
+	}
+	if b.err == nil {
+		n, b.err = b.body.Read(p)
+	}
+	return n, b.err
+}
+
+// hostOfCaller returns the address of who sent a request, without a port, as ACLs have it.
+func hostOfCaller(r *http.Request) string {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil { // it is nobody's
+		return ""
+	}
+	return from.Addr().Unmap().WithZone("").String()
+}

@@ -1,0 +1,165 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/cli/subtree"
+	"rollcall/client"
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// insider is the super user inside a member. It reads the member's state, and its writes go the way of every write of the member's
+// clients, in one order. It has no session, so it ends without a trace, and neither a password nor a limit of clients stands in its
+// way. It is a subtree.Nodes, and sets no watches.
+type insider struct {
+	m    *Member
+	conn uint64 // a number that no connection has
+	who  []*proto.Identity
+}
+
+var _ subtree.Nodes = (*insider)(nil)
+
+// newInsider returns the super user for an administrator at an address.
+func newInsider(m *Member, host string) *insider {
+	return &insider{m: m, conn: random(), who: identities(admin.Caller{Host: host, Super: true})}
+}
+
+// serving waits until this member serves all clients. In an election it may serve none for a while.
+func (i *insider) serving(ctx context.Context) error {
+	for !i.m.servesAll() {
+		select {
+		case <-ctx.Done():
+			return errNotServing
+		case <-time.After(i.m.cfg.Tick):
+		}
+	}
+	return nil
+}
+
+// look reads the state under the tree's lock.
+func (i *insider) look(ctx context.Context, op jute.Op, path string, read func(tree *znode.State, path []byte) jute.Code) error {
+	if err := i.serving(ctx); err != nil {
+		return err
+	}
+	tree := i.m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	if code := read(tree, []byte(path)); code != jute.OK {
+		return &client.Error{Op: op, Path: path, Err: code}
+	}
+	return nil
+}
+
+// Exists implements subtree.Nodes.
+func (i *insider) Exists(ctx context.Context, path string, _ bool) (stat jute.Stat, err error) {
+	err = i.look(ctx, jute.OpExists, path, func(tree *znode.State, path []byte) (code jute.Code) {
+		stat, code = tree.Exists(path, i.who, nil)
+		return code
+	})
+	return stat, err
+}
+
+// Get implements subtree.Nodes.
+func (i *insider) Get(ctx context.Context, path string, _ bool) (data []byte, stat jute.Stat, err error) {
+	err = i.look(ctx, jute.OpGetData, path, func(tree *znode.State, path []byte) (code jute.Code) {
+		data, stat, code = tree.GetData(path, i.who, nil)
+		return code
+	})
+	return data, stat, err
+}
+
+// GetACL implements subtree.Nodes.
+func (i *insider) GetACL(ctx context.Context, path string) (list []jute.ACL, stat jute.Stat, err error) {
+	err = i.look(ctx, jute.OpGetACL, path, func(tree *znode.State, path []byte) (code jute.Code) {
+		list, stat, code = tree.GetACL(path, i.who)
+		return code
+	})
+	return list, stat, err
+}
+
+// Children implements subtree.Nodes.
+func (i *insider) Children(ctx context.Context, path string, _ bool) (names []string, stat jute.Stat, err error) {
+	err = i.look(ctx, jute.OpGetChildren2, path, func(tree *znode.State, path []byte) (code jute.Code) {
+		names, stat, code = tree.Children(path, i.who, nil)
+		return code
+	})
+	return names, stat, err
+}
+
+// Ready implements subtree.Nodes.
+func (i *insider) Ready(ctx context.Context) error { return i.m.follower.AwaitSync(ctx) }
+
+// Go implements subtree.Nodes. It is for writes.
+func (i *insider) Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error {
+	return i.submit(ctx, op, rec, answered(done))
+}
+
+// answered is a znode.Waiter that passes on a result as the reply that a client would get, without its body.
+type answered func(client.Reply, error)
+
+// Applied implements znode.Waiter.
+func (a answered) Applied(r *znode.Result) {
+	a(client.Reply{ReplyHeader: jute.ReplyHeader{Zxid: r.Zxid, Err: r.Code}}, nil)
+}
+
+// submit hands over a write.
+func (i *insider) submit(ctx context.Context, op jute.Op, rec client.Record, w znode.Waiter) error {
+	if err := i.serving(ctx); err != nil {
+		return err
+	}
+	body := rec.Append(nil)
+	// A transaction of many small nodes must pass, however low jute.maxbuffer is.
+	switch most := max(i.m.server.Limits().MaxBuffer, jute.DefaultMaxBuffer); {
+	case i.m.server.LacksMemory(op, body):
+		return errNoMemory
+	case len(body) > most:
+		return &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("a node is too large: to write it takes a request of %d bytes, and at most %d are allowed, as jute.maxbuffer says", len(body), most)}
+	}
+	return i.m.follower.Submit(ctx, &proto.Txn{Conn: i.conn, Op: int32(op), Body: body, Ids: i.who}, w)
+}
+
+// change makes a change, and returns its result when it is applied here.
+func (i *insider) change(ctx context.Context, op jute.Op, rec client.Record) (znode.Result, error) {
+	applied := make(outcome, 1)
+	if err := i.submit(ctx, op, rec, applied); err != nil {
+		return znode.Result{}, err
+	}
+	select {
+	case r := <-applied:
+		return r, nil
+	case <-ctx.Done():
+		return znode.Result{}, ctx.Err()
+	}
+}
+
+// SetACL implements subtree.Nodes.
+func (i *insider) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
+	r, err := i.change(ctx, jute.OpSetACL, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version})
+	if err == nil && r.Code != jute.OK {
+		err = &client.Error{Op: jute.OpSetACL, Path: path, Err: r.Code}
+	}
+	return r.Stat, err
+}
+
+// Multi implements subtree.Nodes. It is for writes. If it succeeds, it returns no results.
+func (i *insider) Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error) {
+	r, err := i.change(ctx, jute.OpMulti, client.MultiRequest(ops))
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Code != jute.OK:
+		return nil, &client.Error{Op: jute.OpMulti, Err: r.Code}
+	}
+	for at := range r.Multi {
+		if code := r.Multi[at].Code; code != jute.OK {
+			return nil, &client.Error{Op: ops[at].Op, Path: string(ops[at].Path()), Err: code}
+		}
+	}
+	return nil, nil
+}

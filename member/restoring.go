@@ -1,0 +1,155 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+
+	"rollcall/admin"
+	"rollcall/backup"
+	"rollcall/cli/subtree"
+	"rollcall/client"
+	"rollcall/jute"
+	"rollcall/znode"
+)
+
+const (
+	// maxSpool is how many bytes a backup may have that a member restores over HTTP. An hour is enough to send so many at
+	// backup.DefaultRate.
+	maxSpool = 50 << 30
+	// spoolShare is the part of the free space of the data's disk, as one in so many, that the backup may take meanwhile. Its nodes come into the
+	// log and into the next snapshot, too.
+	spoolShare = 4
+)
+
+// Restore implements admin.Operations. The backup is kept in a file without a name until the restore ends, because it is read up to three times.
+func (o operations) Restore(ctx context.Context, r admin.Restoring) (admin.Restored, error) {
+	m := o.m
+	if err := m.takesWrites(ctx); err != nil {
+		return admin.Restored{}, err
+	}
+	most, err := m.spoolRoom()
+	if err != nil {
+		return admin.Restored{}, noSpool(err)
+	}
+	file, err := m.spool(ctx, r, most)
+	if err != nil {
+		return admin.Restored{}, err
+	}
+	defer func() { _ = file.Close() }() // it has no name, so it is gone with that
+	space := subtree.Space{Nodes: newInsider(m, r.Host)}
+	head, source, err := spooled(ctx, space, file)
+	if err != nil {
+		return admin.Restored{}, unsound(ctx, err)
+	}
+	m.log.Info("a backup is written into the ensemble", "index", head.Index, "digest", head.Digest, "nodes", source.Count, "from", r.Host)
+	done, err := space.LoadFrom(ctx, source, subtree.Loading{Mode: subtree.Replace, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}})
+	if err != nil {
+		return admin.Restored{}, unfinished(ctx, done, source.Count, err)
+	}
+	m.state.RLock()
+	defer m.state.RUnlock()
+	return admin.Restored{
+		Zxid: m.state.Zxid(), Nodes: done.Nodes, Created: done.Created, Set: done.Set, ACLs: done.ACLs, Deleted: done.Deleted, Left: done.Left, Skipped: done.Skipped,
+	}, nil
+}
+
+// takesWrites returns an error unless this member serves and a leader answers it.
+func (m *Member) takesWrites(ctx context.Context) error {
+	if !m.servesAll() {
+		return errNotServing
+	}
+	within, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	if m.follower.AwaitSync(within) != nil {
+		return errNothingDone
+	}
+	return nil
+}
+
+// spool writes a body of at most so many bytes into a file without a name, at a rate that leaves the disk to the log. The error is an
+// *admin.Failure.
+func (m *Member) spool(ctx context.Context, r admin.Restoring, most int64) (*os.File, error) {
+	tooLong := &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the backup has more than %d bytes, for which there is room: at most %d, and one in %d bytes that are free on the disk of the data; nothing was changed. rollcall backup restore --subtree needs no room here", most, int64(maxSpool), spoolShare)}
+	if r.Size > most {
+		return nil, tooLong
+	}
+	file, err := os.CreateTemp(m.cfg.Dir, "restore.*.part")
+	if err != nil {
+		return nil, noSpool(err)
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, noSpool(errors.Join(err, file.Close()))
+	}
+	n, err := io.Copy(backup.Paced(ctx, file, backup.DefaultRate), io.LimitReader(r.Body, most+1))
+	_, ofFile := errors.AsType[*fs.PathError](err)
+	var failed *admin.Failure
+	switch {
+	case err == nil && n <= most:
+		return file, nil
+	case err == nil:
+		failed = tooLong
+	case ofFile:
+		failed = noSpool(err)
+	default:
+		failed = &admin.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("the body ended after %d bytes: %v; nothing was changed", n, err)}
+	}
+	_ = file.Close() // nobody reads it
+	return nil, failed
+}
+
+// spoolRoom returns how many bytes a backup may have. Without a folder, members of tests have theirs in memory.
+func (m *Member) spoolRoom() (most int64, err error) {
+	if m.cfg.Dir == "" {
+		return maxSpool, nil
+	}
+	free, _, err := m.node.DiskFree()
+	return min(maxSpool, free/spoolShare), err
+}
+
+// noSpool returns the answer if the file for the body fails.
+func noSpool(err error) *admin.Failure {
+	return &admin.Failure{Status: http.StatusInsufficientStorage, Text: fmt.Sprintf("the backup cannot be kept on the disk of the data: %v; nothing was changed", err)}
+}
+
+// spooled checks a backup wholly, and returns its head and its nodes. Each time it is read, that takes no more from the clients than making it.
+func spooled(ctx context.Context, s subtree.Space, file *os.File) (head backup.Head, source subtree.Source, err error) {
+	source, err = s.FromBackup("/", func(v znode.Visitor) (backup.Head, error) {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return head, err
+		}
+		head, _, err = backup.Read(io.TeeReader(file, backup.Paced(ctx, io.Discard, backup.DefaultRate)), v)
+		return head, err
+	})
+	return head, source, err
+}
+
+// unsound returns the answer if a backup cannot be read before it is written.
+func unsound(ctx context.Context, err error) *admin.Failure {
+	if ctx.Err() != nil {
+		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "the request ended; nothing was changed"}
+	}
+	if _, ofFile := errors.AsType[*fs.PathError](err); ofFile {
+		return noSpool(err)
+	}
+	return &admin.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("the body is no backup that can be restored: %v; nothing was changed. rollcall backup verify checks a file", err)}
+}
+
+// unfinished returns the answer if a backup is written only in part.
+func unfinished(ctx context.Context, done subtree.Loaded, nodes int, err error) *admin.Failure {
+	failed := &admin.Failure{Status: http.StatusInternalServerError, Text: err.Error()}
+	code, isCode := errors.AsType[jute.Code](err)
+	of, ofNode := errors.AsType[*client.Error](err)
+	switch {
+	case ctx.Err() != nil:
+		failed.Text = "the request ended"
+	case isCode && ofNode:
+		failed.Text = nodeFailure(code, of.Path).Error()
+	}
+	failed.Text = fmt.Sprintf("ended when %d of %d nodes were as in the backup, %d others deleted, and perhaps some more: %s; the same backup, sent again, does the rest", done.Nodes, nodes, done.Deleted, failed.Text)
+	return failed
+}

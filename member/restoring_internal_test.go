@@ -1,0 +1,53 @@
+package member
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/config"
+	"rollcall/quorum/disk"
+)
+
+// A backup that is restored is kept on the disk of the data, in a file that has no name there, and may take a share of
+// what is free.
+func TestSpool(t *testing.T) {
+	dir := t.TempDir()
+	m, stop := runAlone(t, Config{
+		ID: 1, Servers: []Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Clients: listen(t),
+		Settings: config.Settings{Dir: dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute},
+	})
+	defer stop()
+	free, _, err := m.node.DiskFree()
+	most, rerr := m.spoolRoom()
+	if err := errors.Join(err, rerr); err != nil || most < 1 || most > maxSpool || most > free {
+		t.Fatalf("%d bytes for a backup, of %d: %v", most, free, err)
+	}
+	if most < maxSpool && (most > free/spoolShare*2 || most < free/spoolShare/2) { // others write to the disk, too
+		t.Errorf("%d bytes for a backup, of %d", most, free)
+	}
+	file, err := m.spool(t.Context(), admin.Restoring{Body: strings.NewReader("a backup"), Size: 8}, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if !strings.HasPrefix(file.Name(), dir) {
+		t.Errorf("it is kept as %s", file.Name())
+	}
+	kept := make([]byte, 9)
+	if n, err := file.ReadAt(kept, 0); string(kept[:n]) != "a backup" {
+		t.Errorf("it has %q, %v", kept[:n], err)
+	}
+	if _, err := os.Stat(file.Name()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it has a name: %v", err)
+	}
+	for _, size := range []int64{8, -1} { // -1: the body is in chunks
+		_, err := m.spool(t.Context(), admin.Restoring{Body: strings.NewReader("a backup"), Size: size}, 7)
+		if f, ok := errors.AsType[*admin.Failure](err); !ok || f.Status != 413 || !strings.Contains(f.Text, "more than 7 bytes, for which there is room") {
+			t.Errorf("a backup that is too large, of %d bytes: %v", size, err)
+		}
+	}
+}
