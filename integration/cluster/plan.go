@@ -380,14 +380,17 @@ func (d *drawing) some(n int) (p Plan) {
 	return p
 }
 
-// fresh returns a new member, or at times one that has been there.
+// fresh returns a new member, or at times one that has been there. In a plan in which a member moves, it returns new
+// ones only: an operator who adds the member that moves would give it its former address again.
 func (d *drawing) fresh() Target {
 	id := d.next
 	if d.next < 6 {
 		d.next++
 	}
 	if d.rng.IntN(4) == 0 {
-		id = 1 + d.rng.IntN(3)
+		if former := 1 + d.rng.IntN(3); !d.moves {
+			id = former
+		}
 	}
 	return Target("m" + strconv.Itoa(id))
 }

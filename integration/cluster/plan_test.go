@@ -67,3 +67,27 @@ func TestChangingPlanReplays(t *testing.T) {
 		}
 	}
 }
+
+// Where a member moves, nobody adds one that is there. If that was the moving one, the list would get its former
+// address again, and nobody would reach it.
+func TestMovingMemberIsNotAdded(t *testing.T) {
+	moves, adds := 0, 0
+	for seed := range uint64(1000) {
+		p := ChangingPlan(rand.New(rand.NewPCG(seed, 5)), time.Second)
+		if !slices.ContainsFunc(p, func(f Fault) bool { return f.Kind == Move }) {
+			continue
+		}
+		moves++
+		for _, f := range p {
+			if f.Kind != Add {
+				continue
+			}
+			if adds++; slices.Contains([]Target{"m1", "m2", "m3"}, f.Who) {
+				t.Errorf("seed %d: a member moves, and %s is added:\n%v", seed, f.Who, p)
+			}
+		}
+	}
+	if moves < 100 || adds < 50 {
+		t.Errorf("%d plans with a member that moves, with %d that come: too few", moves, adds)
+	}
+}
