@@ -750,7 +750,7 @@ var mutants = []mutant{
 	{
 		"removed member answers with an old list", "member/servers.go",
 		"r := m.list()\n	if r == nil {\n		return nil, false", "r := m.roster.Load()\n	if r == nil {\n		return nil, false",
-		here, "TestJoinerThatKnowsOnlyRemovedMembers",
+		"./member", "TestListsThatOthersTellOf",
 	},
 	{
 		"list that others have told of not stored", "member/servers.go",
