@@ -519,7 +519,7 @@ var mutants = []mutant{
 	},
 	{
 		"servers that answer the leader named by a member", "leader/reconfigure.go",
-		"txns[i].Reached = l.cfg.Present()", "_ = l.cfg.Present()",
+		"txns[i].Reached = l.cfg.Present(txn)", "_ = l.cfg.Present(txn)",
 		"./leader", "TestReachedIsTheLeaders",
 	},
 	{
@@ -619,12 +619,12 @@ var mutants = []mutant{
 	},
 	{
 		"certificate of another host believed", "quorum/trust/certificates.go",
-		"return g.keys.Verify(chain, usage, hosts...)", "return g.keys.Verify(chain, usage, hosts[:0]...)",
+		"return g.keys.Verify(s.chain, s.usage, hosts...)", "return g.keys.Verify(s.chain, s.usage, hosts[:0]...)",
 		"./quorum/trust", "TestCertificates",
 	},
 	{
 		"revoked certificate good on open connections", "quorum/trust/open.go",
-		"return g.verify(c.shown.chain, c.shown.usage, member)", "return nil",
+		"return g.verify(c.shown, member)", "return nil",
 		"./quorum/trust", "TestRevoked",
 	},
 	{
@@ -689,7 +689,7 @@ var mutants = []mutant{
 	},
 	{
 		"voter moves away from those that are no majority", "quorum/membership.go",
-		" && !n.majority(have, p.ID) {", " && false {",
+		" && !n.commits(have, p.ID) {", " && false {",
 		"./quorum", "TestNextChange",
 	},
 	{

@@ -396,7 +396,7 @@ func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...session
 	var err error
 	e.Leader, err = New(Config{
 		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return max(e.format.Load(), 1) }, Tick: tick, SyncLimit: 5, Parting: parting, Clock: NewClock(time.Now), Log: e.log,
-		Sessions: e.table, Members: func() []Member { return *e.servers.Load() }, RaftTerm: e.raft.Load, Link: e.link, Present: func() []uint32 { return *e.answering.Load() }, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
+		Sessions: e.table, Members: func() []Member { return *e.servers.Load() }, RaftTerm: e.raft.Load, Link: e.link, Present: func(*proto.Txn) []uint32 { return *e.answering.Load() }, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {
 		t.Fatal(err)

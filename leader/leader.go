@@ -86,10 +86,10 @@ type Config struct {
 	Members  func() []Member
 	RaftTerm func() uint64                 // raft's current term; must not block
 	Link     func(id uint32) (Link, error) // reaches a member of that configuration, whose address may have changed since the last call
-	// Present returns the ids of the servers that answer this member now: the voters among them are
-	// taken for those that could vote. It is asked when the list of servers is to change. It takes no
-	// lock that apply holds.
-	Present  func() []uint32
+	// Present returns the ids of the servers that are at their addresses in the list after a reconfig:
+	// the voters among them are taken for those that could vote. It does not wait, and takes no lock
+	// that apply holds.
+	Present  func(reconfig *proto.Txn) []uint32
 	Applied  func() uint64   // returns the log index up to which Sessions is up to date; takes no lock that apply holds
 	Ensemble Ensemble        // default: none, and this leader never hands over on its own
 	Redial   func(id uint32) // closes the connection that the member's Link uses; the next use opens another. Must not block. Default: nothing

@@ -120,8 +120,8 @@ func (l *Leader) answerReconfigures(changes []*reconfigure) {
 // txn returns the transaction that makes the change.
 func (r *reconfigure) txn() *proto.Txn { return &proto.Txn{Op: int32(jute.OpReconfig), Body: r.body} }
 
-// setReached writes into each change of the list of servers which of them answer this leader, because apply
-// cannot know it. What a member may have written there is replaced. The changed transaction is a copy: the
+// setReached writes into each change of the list of servers which of them are there, because apply cannot
+// know it. What a member may have written there is replaced. The changed transaction is a copy: the
 // member that leads may still be sending the original.
 func (l *Leader) setReached(txns []*proto.Txn) {
 	for i, txn := range txns {
@@ -129,6 +129,6 @@ func (l *Leader) setReached(txns []*proto.Txn) {
 			continue
 		}
 		txns[i] = pb.CloneOf(txn)
-		txns[i].Reached = l.cfg.Present()
+		txns[i].Reached = l.cfg.Present(txn)
 	}
 }

@@ -135,13 +135,18 @@ func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloRepl
 	if err != nil {
 		return nil, err
 	}
-	hash := m.ports.book.Hash()
-	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: hash[:]})
+	reply, err := c.Hello(ctx, m.hello())
 	if err == nil {
 		m.compareHash(peer.ID, reply)
 		m.learn(reply)
 	}
 	return reply, err
+}
+
+// hello returns what this member says of itself when it asks another one.
+func (m *Member) hello() *proto.HelloRequest {
+	hash := m.ports.book.Hash()
+	return &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: hash[:], Election: m.self().Raft}
 }
 
 // services are the gRPC services that members call on this one, itself included.
@@ -154,10 +159,10 @@ type services struct {
 }
 
 // Hello implements proto.FollowerServer.
-func (s services) Hello(ctx context.Context, _ *proto.HelloRequest) (*proto.HelloReply, error) {
+func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.HelloReply, error) {
 	n := s.m.node
 	if from := caller(ctx); from != s.m.cfg.ID {
-		n.Asked(from)
+		n.Met(wire.Peer{ID: from, Addr: r.GetElection()})
 	}
 	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
 	list, hearsay := s.m.rosterMessage()

@@ -217,7 +217,7 @@ func (t *terms) config(o opening) leader.Config {
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, Parting: LastAnswers + t.m.cfg.Tick,
 		Clock: t.m.clock, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
 		Ensemble: t.m.succession, Redial: t.m.peers.redial,
-		Members: t.m.members, RaftTerm: t.m.node.Term, Link: t.link, Present: t.m.node.Present, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
+		Members: t.m.members, RaftTerm: t.m.node.Term, Link: t.link, Present: t.m.present, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }
 
@@ -370,8 +370,12 @@ func (t *terms) configured() {
 	}
 }
 
-// Reconfigure implements proto.LeaderServer.
+// Reconfigure implements proto.LeaderServer. Before it asks for the change, it looks for the servers that come in.
 func (t *terms) Reconfigure(ctx context.Context, r *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
+	if t.current.Load() == nil {
+		return nil, errNotLeading
+	}
+	t.m.meet(ctx, roster.Change{Joining: r.GetJoining(), Leaving: r.GetLeaving(), Members: r.GetMembers()})
 	if l := t.current.Load(); l != nil {
 		return l.Reconfigure(ctx, r)
 	}

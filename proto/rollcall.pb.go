@@ -1025,6 +1025,7 @@ type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`                          // the member that asks
 	ConfigHash    []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"` // SHA-256 of the canonical server list
+	Election      string                 `protobuf:"bytes,3,opt,name=election,proto3" json:"election,omitempty"`                       // host:port at which others reach the log of the member that asks; "": it is older, and does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1071,6 +1072,13 @@ func (x *HelloRequest) GetConfigHash() []byte {
 		return x.ConfigHash
 	}
 	return nil
+}
+
+func (x *HelloRequest) GetElection() string {
+	if x != nil {
+		return x.Election
+	}
+	return ""
 }
 
 type HelloReply struct {
@@ -4707,11 +4715,12 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +
 	"\x05Sweep\x12\x14\n" +
-	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"G\n" +
+	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"c\n" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
-	"configHash\"\xb3\x04\n" +
+	"configHash\x12\x1a\n" +
+	"\belection\x18\x03 \x01(\tR\belection\"\xb3\x04\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -21,9 +20,6 @@ import (
 const (
 	// followInterval is how often a leader looks for what its configuration lacks.
 	followInterval = askInterval
-	// askedFor is how long a member that has asked this one counts as present. A member that waits asks each
-	// askInterval, or each askTimeout if others do not answer.
-	askedFor = 2*askTimeout + askInterval
 	// replacementWait is how long a voter that is to leave stays so that the one in its place can come in first. A
 	// member that is there comes in within a few rounds. One that cannot ask the leaving one comes in only after it.
 	replacementWait = 5 * askTimeout
@@ -230,7 +226,7 @@ func (n *Node) move(have, want []wire.Peer, answers map[uint32]*proto.HelloReply
 			next.waits = fmt.Sprintf("member %d, until the address of member %d is free", p.ID, holder)
 			continue
 		}
-		if !h.Observer && answers[p.ID] == nil && p.ID != n.cfg.Self && !n.majority(have, p.ID) {
+		if !h.Observer && answers[p.ID] == nil && p.ID != n.cfg.Self && !n.commits(have, p.ID) {
 			next.waits = fmt.Sprintf("member %d at %s, without which there is no majority", p.ID, p.Addr)
 			continue
 		}
@@ -285,6 +281,13 @@ func (n *Node) majority(have []wire.Peer, without uint32) bool {
 	return len(there) > len(voters)/2
 }
 
+// commits reports whether the voters without one can be reached as a majority of all voters.
+func (n *Node) commits(have []wire.Peer, without uint32) bool {
+	voters := wire.Voters(have)
+	there := slices.DeleteFunc(append(n.Reached(n.election), n.cfg.Self), func(id uint32) bool { return id == without || !slices.Contains(voters, id) })
+	return len(there) > len(voters)/2
+}
+
 // put returns the change that gives a server in the configuration its role and address.
 func (n *Node) put(what string, p wire.Peer) change {
 	return change{what: what, change: func(ctx context.Context, f *follow) error {
@@ -316,37 +319,6 @@ func await(ctx context.Context, change func() raft.IndexFuture) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// asked records which members have asked this one lately. It is safe for concurrent use. Ids are at most 255.
-type asked struct {
-	mu sync.Mutex
-	at map[uint32]time.Time
-}
-
-// Asked records that another member has sent a Hello.
-func (n *Node) Asked(id uint32) {
-	n.asked.mu.Lock()
-	defer n.asked.mu.Unlock()
-	if n.asked.at == nil {
-		n.asked.at = map[uint32]time.Time{}
-	}
-	n.asked.at[id] = time.Now()
-}
-
-// Present returns the ids of the members that could be voters now, in order: this one, those that answer its
-// raft while it leads, and those that have asked it lately because they want to join.
-func (n *Node) Present() []uint32 {
-	ids := append(n.trans.Reached(n.election), n.cfg.Self)
-	n.asked.mu.Lock()
-	for id, at := range n.asked.at {
-		if time.Since(at) <= askedFor {
-			ids = append(ids, id)
-		}
-	}
-	n.asked.mu.Unlock()
-	slices.Sort(ids)
-	return slices.Compact(ids)
 }
 
 // votes reports whether this member is a voter of its own configuration.

@@ -81,7 +81,7 @@ type Node struct {
 	followed   atomic.Bool           // there have been several voters since then
 	heard      atomic.Pointer[heard] // what others have told this process while it was joining; nil: nothing
 	wanted     chan struct{}         // the list has changed; one place
-	asked      asked
+	met        met
 	few        time.Time              // since when a voter that is to leave has waited for another; zero: none waits
 	damage     atomic.Pointer[string] // see SetDamage; nil: none
 	started    atomic.Bool

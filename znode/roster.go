@@ -132,6 +132,19 @@ func (s *State) showRoster() {
 	s.changed(change{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 }
 
+// ChangeOf returns the change of the list that a reconfig asks for.
+func ChangeOf(txn *proto.Txn) (roster.Change, error) {
+	if txn.GetMember() == 0 {
+		var req proto.ReconfigureRequest
+		err := pb.Unmarshal(txn.GetBody(), &req)
+		return roster.Change{Joining: req.GetJoining(), Leaving: req.GetLeaving(), Members: req.GetMembers()}, err
+	}
+	var req jute.ReconfigRequest
+	d := jute.NewDecoder(txn.GetBody())
+	req.Decode(&d)
+	return roster.Change{Joining: string(req.JoiningServers), Leaving: string(req.LeavingServers), Members: string(req.NewMembers)}, d.Err()
+}
+
 // runReconfig serves a client's reconfig. It checks in ZooKeeper's order.
 func (s *State) runReconfig(txn *proto.Txn, r *Result) {
 	if s.format < RosterFormat {
@@ -210,7 +223,7 @@ func (s *State) nextList(c roster.Change, version int64, fewest int, reached []u
 	}
 	silent := slices.DeleteFunc(slices.Clone(voters), func(id uint32) bool { return slices.Contains(reached, id) })
 	if 2*len(silent) >= len(voters) {
-		return nil, jute.NewConfigNoQuorum, fmt.Errorf("of the %d participants of the new list the leader does not reach %d; start them first", len(voters), silent)
+		return nil, jute.NewConfigNoQuorum, fmt.Errorf("of the %d participants of the new list the leader does not reach %d at their addresses there; start them there first", len(voters), silent)
 	}
 	return next, jute.OK, nil
 }

@@ -61,9 +61,9 @@ func namesOf(c *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// dialerConfig returns the configuration of TLS for a connection to a member. It offers all that this
-// member can do, and the other side chooses.
-func (g *Guard) dialerConfig(to uint32) *tls.Config {
+// dialerConfig returns the configuration of TLS for a connection to a member, at host if that is not "". It offers
+// all that this member can do, and the other side chooses.
+func (g *Guard) dialerConfig(to uint32, host string) *tls.Config {
 	c := baseConfig()
 	c.InsecureSkipVerify = true // VerifyConnection stands for it
 	if g.certificates {
@@ -76,7 +76,7 @@ func (g *Guard) dialerConfig(to uint32) *tls.Config {
 	c.VerifyConnection = func(state tls.ConnectionState) error {
 		switch {
 		case state.NegotiatedProtocol == certificateProtocol && g.certificates:
-			return g.verify(state.PeerCertificates, x509.ExtKeyUsageServerAuth, to)
+			return g.verify(shown{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to)
 		case state.NegotiatedProtocol == secretProtocol && g.secrets != nil:
 			return nil // the proof follows
 		}
@@ -110,13 +110,16 @@ func (g *Guard) certificateConfig() *tls.Config {
 }
 
 // verify checks a certificate that member has shown.
-func (g *Guard) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, member uint32) error {
-	if g.anyHost {
-		return g.keys.Verify(chain, usage)
+func (g *Guard) verify(s shown, member uint32) error {
+	switch {
+	case g.anyHost:
+		return g.keys.Verify(s.chain, s.usage)
+	case s.host != "":
+		return g.keys.Verify(s.chain, s.usage, s.host)
 	}
 	hosts := g.hosts(member)
 	if len(hosts) == 0 {
 		return fmt.Errorf("member %d is not in the server list", member)
 	}
-	return g.keys.Verify(chain, usage, hosts...)
+	return g.keys.Verify(s.chain, s.usage, hosts...)
 }

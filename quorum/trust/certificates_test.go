@@ -234,3 +234,44 @@ func TestCertificatesAtTheStart(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server that is not known yet is dialed at a host that an operator has named. Its certificate must be for that
+// host, and be of the authority. The host of a known member does not count then.
+func TestDialedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := newAuthority(t), newAuthority(t)
+		one := certified(t, 1, files(t, ours, hosts[1], soon()), "", nil)
+		const stranger, host = 7, "g.example"
+		of := func(a *authority.Authority, self uint32, host string) *Guard {
+			return certified(t, self, files(t, a, host, soon()), "", func(c *Config) { c.Certificates.AnyHost = true }) // takes any certificate for its own
+		}
+		for _, tt := range []struct {
+			name   string
+			dialed *Guard
+			to     uint32
+			host   string
+			say    string // the dialer's error; "": they meet
+		}{
+			{"for the host", of(ours, stranger, host), stranger, host, ""},
+			{"for another host", of(ours, stranger, "h.example"), stranger, host, "g.example"},
+			{"of another authority", of(theirs, stranger, host), stranger, host, "unknown authority"},
+			{"no host was named", of(ours, stranger, host), stranger, "", "member 7 is not in the server list"},
+			{"a known member at another host", of(ours, 2, host), 2, host, ""},
+			{"a known member at its host, not at that which was named", of(ours, 2, hosts[2]), 2, host, "g.example"},
+		} {
+			a, b := net.Pipe()
+			in := accepts(tt.dialed, b)
+			_ = a.SetDeadline(time.Now().Add(limit))
+			conn, err := one.DialedAt(a, tt.to, tt.host)
+			if tt.say == "" && err != nil || tt.say != "" && (err == nil || !strings.Contains(err.Error(), tt.say)) {
+				t.Errorf("%s: %v, want %q", tt.name, err, tt.say)
+			}
+			if err != nil {
+				_ = a.Close()
+			}
+			if <-in; err == nil {
+				_ = conn.Close()
+			}
+		}
+	})
+}

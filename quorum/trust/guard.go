@@ -206,11 +206,17 @@ var errClosed = errors.New("TLS handshake: the member closed the connection; its
 // Dialed makes a connection private that this member has opened to member to, and proves both ends.
 // The caller has set a deadline, and closes conn if Dialed returns an error.
 func (g *Guard) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
+	return g.DialedAt(conn, to, "")
+}
+
+// DialedAt does the same for a member that may not be known yet. Its certificate must be for host, whatever the hosts
+// of that member are. If host is "", it must be for one of those.
+func (g *Guard) DialedAt(conn net.Conn, to uint32, host string) (net.Conn, error) {
 	if g == nil || !g.certificates && g.secrets == nil {
 		return conn, nil
 	}
 	heard := &heard{Conn: conn}
-	t := tls.Client(heard, g.dialerConfig(to))
+	t := tls.Client(heard, g.dialerConfig(to, host))
 	if err := t.Handshake(); err != nil {
 		if g.unify && !heard.anything && !isTimeout(err) {
 			return nil, fmt.Errorf("%w: %w", ErrPlain, err)
@@ -222,7 +228,7 @@ func (g *Guard) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
 	}
 	c := &Conn{Conn: t, raw: conn, guard: g}
 	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
-		c.shown, c.member = shown{state.PeerCertificates, x509.ExtKeyUsageServerAuth}, to
+		c.shown, c.member = shown{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to
 		return c, g.keep(c, to)
 	}
 	return g.proveDialer(c, to)
@@ -270,7 +276,7 @@ func (g *Guard) Accepted(conn net.Conn, begin func() error) (*Conn, error) {
 	}
 	c := &Conn{Conn: t, raw: conn, guard: g}
 	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
-		c.shown = shown{state.PeerCertificates, x509.ExtKeyUsageClientAuth}
+		c.shown = shown{state.PeerCertificates, x509.ExtKeyUsageClientAuth, ""}
 		return c, nil // Speaks keeps it
 	}
 	return g.proveDialed(c)

@@ -10,13 +10,14 @@ import (
 type shown struct {
 	chain []*x509.Certificate // nil: it has shown none
 	usage x509.ExtKeyUsage    // what it must be meant for
+	host  string              // what it must be for; "": one of the hosts of the member
 }
 
 // stands returns nil if what the other end of c has proved as member counts now.
 func (g *Guard) stands(c *Conn, member uint32) error {
 	switch {
 	case c.shown.chain != nil:
-		return g.verify(c.shown.chain, c.shown.usage, member)
+		return g.verify(c.shown, member)
 	case !g.secrets.has(c.secret):
 		return errors.New("its secret was removed from the file")
 	}

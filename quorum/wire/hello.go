@@ -69,6 +69,7 @@ type Hello struct {
 	door  *Door        // of the Listeners with this hello
 	guard *trust.Guard // nil: connections are plain
 	any   bool         // members that the book does not know are let in
+	host  string       // of the members that are dialed; "": the book and the guard know them
 }
 
 // NewHello returns the hello of the member whose book it is.
@@ -80,6 +81,12 @@ func NewHello(book *Book) Hello {
 // asks whether it is one of the ensemble.
 func (h Hello) Open() Hello {
 	h.any = true
+	return h
+}
+
+// At returns the hello for a dialer of a member that may not be known yet: what proves it must be for this host.
+func (h Hello) At(host string) Hello {
+	h.host = host
 	return h
 }
 
@@ -147,7 +154,7 @@ func (h Hello) prove(conn net.Conn, to uint32) (net.Conn, error) {
 	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return nil, err
 	}
-	return h.guard.Dialed(conn, to)
+	return h.guard.DialedAt(conn, to, h.host)
 }
 
 func (h Hello) greet(conn net.Conn, to uint32, as EnsembleID) error {

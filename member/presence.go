@@ -1,0 +1,58 @@
+package member
+
+import (
+	"context"
+	"net"
+
+	"rollcall/proto"
+	"rollcall/roster"
+	"rollcall/znode"
+)
+
+// present implements leader.Config.Present.
+func (m *Member) present(reconfig *proto.Txn) []uint32 {
+	change, err := znode.ChangeOf(reconfig)
+	if err != nil {
+		return nil // apply refuses it
+	}
+	return m.node.Present(raftPeers(serversOf(m.after(change))))
+}
+
+// after returns the list of servers after a change, or as it is if the change cannot be made, or nil if there is none.
+func (m *Member) after(change roster.Change) roster.List {
+	r := m.roster.Load()
+	if r == nil {
+		return nil
+	}
+	if next, err := r.Servers.Apply(change); err == nil {
+		return next
+	}
+	return r.Servers
+}
+
+// meet looks for the servers that a change of the list names, where it says that they are. They may be strangers so
+// far: with certificates, such a server cannot come to this member before the list has its host. An administrator has
+// named the host, so the server is proved by that.
+func (m *Member) meet(ctx context.Context, change roster.Change) {
+	list := m.after(change)
+	if len(list) == 0 {
+		return
+	}
+	m.node.Meet(ctx, raftPeers(serversOf(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
+		s, _ := list.Find(id)
+		return m.askAt(ctx, s)
+	})
+}
+
+// askAt sends a Hello to a server at the addresses of its line, on a connection of its own.
+func (m *Member) askAt(ctx context.Context, s roster.Server) (*proto.HelloReply, error) {
+	there := newPeers(m.cfg.Tick, func(ctx context.Context, id uint32) (net.Conn, error) {
+		return m.ports.hello.At(s.Host).Dial(ctx, m.cfg.Network.Dial, s.QuorumAddr(), id)
+	})
+	defer there.close()
+	c, err := there.follower(s.ID)
+	if err != nil {
+		return nil, err
+	}
+	return c.Hello(ctx, m.hello())
+}

@@ -1,0 +1,135 @@
+package member_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/admin"
+	"rollcall/integration/cluster"
+	"rollcall/jute"
+	"rollcall/member"
+	"rollcall/roster"
+)
+
+// changeList asks a member for a change of the list, once.
+func changeList(t *testing.T, e *cluster.Ensemble, asked uint32, c roster.Change) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := e.Member(asked).Operations().ChangeMembers(ctx, admin.MembersChange{Change: c, Version: -1})
+	return err
+}
+
+// settled waits until raft's configuration is the list.
+func settled(t *testing.T, e *cluster.Ensemble) {
+	t.Helper()
+	e.Wait("raft's configuration to follow", time.Minute, e.Settled)
+}
+
+// one starts an ensemble of one member, which is no standalone server.
+func one(t *testing.T, opts cluster.Options) *cluster.Ensemble {
+	t.Helper()
+	adjust := opts.Adjust
+	opts.Adjust = func(cfg *member.Config) {
+		if cfg.ID == 1 {
+			cfg.EnsembleText = []byte("server.1=m1:2888:3888:participant;m1:2181")
+		}
+		if adjust != nil {
+			adjust(cfg)
+		}
+	}
+	e := cluster.Start(t, 1, opts)
+	e.Ready()
+	return e
+}
+
+// An ensemble of one grows to three, each time with one request, which comes as soon as the new member has been
+// started, or even before. With certificates, the new member cannot come to the leader, which does not know its host.
+func TestGrowsFromOne(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		certify bool
+		late    time.Duration // after the request, the new member is started
+	}{
+		{"plain", false, 0},
+		{"plain, started late", false, 2 * time.Second},
+		{"with certificates", true, 0},
+		{"with certificates, started late", true, 2 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var opts cluster.Options
+				if tt.certify {
+					opts.Adjust = certify(t)
+				}
+				e := one(t, opts)
+				for id := uint32(2); id <= 3; id++ {
+					e.Add(id)
+					outcome := make(chan error, 1)
+					go func() { outcome <- changeList(t, e, 1, roster.Change{Joining: e.Line(id, false)}) }()
+					time.Sleep(tt.late)
+					e.Boot(id)
+					if err := <-outcome; err != nil {
+						t.Fatalf("member %d: %v", id, err)
+					}
+					settled(t, e)
+				}
+				e.Ready()
+			})
+		})
+	}
+}
+
+// A member that waits somewhere else does not stand for the one that the list names.
+func TestStrangerIsNotPresent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := one(t, cluster.Options{Reconfig: true})
+		e.Add(2)
+		named := e.Line(2, false)
+		e.Move(2)
+		e.Boot(2)
+		time.Sleep(5 * time.Second) // it asks
+		failed(t, changeList(t, e, 1, roster.Change{Joining: named}), http.StatusConflict, "does not reach [2] at their addresses there")
+		if _, err := e.Reconfigure(t.Context(), 1, roster.Change{Joining: named}); err != jute.NewConfigNoQuorum { //nolint:errorlint // as it is
+			t.Errorf("a client's request: %v", err)
+		}
+		if _, err := e.Reconfigure(t.Context(), 1, roster.Change{Joining: e.Line(2, false)}); err != nil {
+			t.Errorf("a client's request that names its address: %v", err)
+		}
+		settled(t, e)
+	})
+}
+
+// One of two voters moves: it starts at its new address, and is asked itself for the change, because the other one
+// does not find it. As long as it is not there, the change is refused.
+func TestOneOfTwoVotersMoves(t *testing.T) {
+	for _, role := range []string{"leader", "follower"} {
+		synctest.Test(t, func(t *testing.T) {
+			e := cluster.Start(t, 2, cluster.Options{})
+			moved := e.Ready()
+			if role == "follower" {
+				moved = e.Followers()[0]
+			}
+			e.Kill(moved)
+			before := e.Line(moved, false)
+			e.Move(moved)
+			after := e.Line(moved, false)
+			e.Boot(moved)
+			e.Wait("the member that has moved to lead", time.Minute, func() bool { return e.Member(moved).Role() == "leader" })
+			if err := changeList(t, e, moved, roster.Change{Joining: after}); err != nil {
+				t.Fatalf("the %s: %v", role, err)
+			}
+			settled(t, e)
+			if got := e.Ready(); got != moved {
+				t.Errorf("the %s has moved, and member %d leads, want %d", role, got, moved)
+			}
+			for _, asked := range []uint32{moved, 3 - moved} {
+				failed(t, changeList(t, e, asked, roster.Change{Joining: before}), http.StatusConflict, "start them there first")
+			}
+			e.Ready()
+		})
+	}
+}

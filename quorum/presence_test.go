@@ -1,0 +1,148 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/proto"
+	"rollcall/quorum/wire"
+)
+
+// A member counts as present at its address in the list only: because it answers raft there, because it says that this
+// is its address, or because it was found there. One that says another address, or said this one too long ago, does not.
+func TestPresent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		n, away := e.members[lead].node, others(lead)[1]
+		e.stop(away)
+		time.Sleep(2 * n.election)
+		at := func(addr string, id uint32) wire.Peer { return wire.Peer{ID: id, Addr: addr} }
+		own, follower := e.peers[lead-1], e.peers[others(lead)[0]-1]
+		n.Met(at("here:1", 4))
+		n.Met(at("elsewhere:1", follower.ID))
+		n.Met(at("elsewhere:1", away))
+		n.Met(at(strings.Repeat("a", maxAddress+1), 5))
+		for _, tt := range []struct {
+			name string
+			peer wire.Peer
+			want bool
+		}{
+			{"this member", own, true},
+			{"this member, elsewhere", at("elsewhere:1", lead), false},
+			{"a follower", follower, true},
+			{"a follower at an address that it says it has", at("elsewhere:1", follower.ID), true},
+			{"a follower at another address", at("nowhere:1", follower.ID), false},
+			{"one that is down", e.peers[away-1], false},
+			{"one that does not answer raft, and says another address", at("elsewhere:1", away), true},
+			{"a stranger at the address that it says it has", at("here:1", 4), true},
+			{"a stranger at another address", at("there:1", 4), false},
+			{"a stranger with an endless address", at(strings.Repeat("a", maxAddress+1), 5), false},
+			{"one of which nobody has heard", at("here:1", 6), false},
+			{"a stranger at this member's address", at(own.Addr, 7), false},
+		} {
+			if got := len(n.Present([]wire.Peer{tt.peer})) == 1; got != tt.want {
+				t.Errorf("%s: present %t, want %t", tt.name, got, tt.want)
+			}
+		}
+		time.Sleep(metFor + time.Millisecond)
+		if got := n.Present([]wire.Peer{own, at("here:1", 4)}); !slices.Equal(got, []uint32{lead}) {
+			t.Errorf("present a while later: %v, want %d alone", got, lead)
+		}
+	})
+}
+
+// Meet waits for a majority of the voters, for a bounded time. It takes the word of nobody else, and of no other ensemble.
+func TestMeet(t *testing.T) {
+	other := wire.EnsembleID{9}
+	for _, tt := range []struct {
+		name  string
+		after time.Duration // until it answers
+		reply *proto.HelloReply
+		list  []uint32 // besides the leader
+		took  time.Duration
+		found bool
+	}{
+		{"at once", 0, &proto.HelloReply{Member: 4}, []uint32{4}, 0, true},
+		{"a second later", time.Second, &proto.HelloReply{Member: 4}, []uint32{4}, time.Second, true},
+		{"never", time.Hour, &proto.HelloReply{Member: 4}, []uint32{4}, presenceWait, false},
+		{"somebody else", 0, &proto.HelloReply{Member: 5}, []uint32{4}, presenceWait, false},
+		{"of another ensemble", 0, &proto.HelloReply{Member: 4, HasData: true, Ensemble: other[:]}, []uint32{4}, presenceWait, false},
+		{"without it there is a majority", time.Hour, nil, []uint32{2, 4}, 0, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnsemble(t, 3)
+			e.begin()
+			lead := e.leader(1, 2, 3)
+			n := e.members[lead].node
+			n.cfg.Book.SetEnsemble(wire.EnsembleID{1})
+			list := []wire.Peer{e.peers[lead-1]}
+			for _, id := range tt.list {
+				if id == 4 {
+					list = append(list, wire.Peer{ID: 4, Addr: "here:1"})
+				} else {
+					list = append(list, e.peers[others(lead)[0]-1])
+				}
+			}
+			begun := time.Now()
+			n.Meet(t.Context(), list, func(_ context.Context, id uint32) (*proto.HelloReply, error) {
+				if id != 4 || time.Since(begun) < tt.after {
+					return nil, errors.New("connection refused")
+				}
+				return tt.reply, nil
+			})
+			if took := time.Since(begun); took != tt.took {
+				t.Errorf("%s: took %v, want %v", tt.name, took, tt.took)
+			}
+			if got := slices.Contains(n.Present(list), 4); got != tt.found {
+				t.Errorf("%s: present %t, want %t", tt.name, got, tt.found)
+			}
+		})
+	}
+}
+
+// A leader of two does not give the other voter an address at which nobody answers: it could not commit that alone, and
+// the other one would stop to hear from it. It does so once the other one answers there.
+func TestOneOfTwoMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 2)
+		var want atomic.Pointer[[]wire.Peer]
+		var there atomic.Bool
+		for _, m := range e.members {
+			m.adjust = func(cfg *Config) {
+				ask := cfg.Ask
+				cfg.Wanted = func() ([]wire.Peer, bool) {
+					if w := want.Load(); w != nil {
+						return *w, true
+					}
+					return e.peers, true
+				}
+				cfg.Ask = func(ctx context.Context, p wire.Peer) (*proto.HelloReply, error) {
+					if want.Load() != nil && !there.Load() {
+						return nil, errors.New("connection refused")
+					}
+					return ask(ctx, p)
+				}
+			}
+		}
+		e.begin()
+		lead := e.leader(1, 2)
+		moved := 3 - lead
+		list := slices.Clone(e.peers)
+		list[moved-1].Addr = "elsewhere:1"
+		want.Store(&list)
+		time.Sleep(10 * time.Second)
+		if got := e.leader(1, 2); got != lead || !slices.Equal(e.members[lead].node.Configuration(), e.peers) {
+			t.Errorf("member %d led, and now %d does; the configuration is %v", lead, got, e.members[lead].node.Configuration())
+		}
+		there.Store(true)
+		e.wait("the configuration to follow", func() bool { return slices.Equal(e.members[lead].node.Configuration(), list) })
+	})
+}
