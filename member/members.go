@@ -74,14 +74,17 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 	return admin.MembersChanged{Version: reply.GetVersion(), List: list}, nil
 }
 
-// checkChange returns why a change is refused before the leader is asked: what it says is wrong, or the list would
-// have no majority that is alive.
+// checkChange returns why a change is refused before the leader is asked: what it says is wrong, servers would take each
+// other's addresses, or the list would have no majority that is alive.
 func (o operations) checkChange(ctx context.Context, c admin.MembersChange) error {
 	members, err := o.Members(ctx)
 	if err != nil {
 		return err
 	}
 	next, err := members.List.Apply(c.Change)
+	if err == nil {
+		err = members.List.Moves(next)
+	}
 	switch {
 	case err != nil:
 		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}

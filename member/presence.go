@@ -9,7 +9,8 @@ import (
 	"rollcall/znode"
 )
 
-// present implements leader.Config.Present.
+// present implements leader.Config.Present. If the configuration could not follow the list after the change, nobody
+// counts, so that the change is refused.
 func (m *Member) present(reconfig *proto.Txn) []uint32 {
 	change, err := znode.ChangeOf(reconfig)
 	if err != nil {
@@ -18,16 +19,17 @@ func (m *Member) present(reconfig *proto.Txn) []uint32 {
 	return m.node.Present(raftPeers(serversOf(m.after(change))))
 }
 
-// after returns the list of servers after a change, or as it is if the change cannot be made, or nil if there is none.
+// after returns the list of servers after a change, or nil if the change cannot be made or there is no list.
 func (m *Member) after(change roster.Change) roster.List {
 	r := m.roster.Load()
 	if r == nil {
 		return nil
 	}
-	if next, err := r.Servers.Apply(change); err == nil {
-		return next
+	next, err := r.Servers.Apply(change)
+	if err != nil || r.Servers.Moves(next) != nil {
+		return nil
 	}
-	return r.Servers
+	return next
 }
 
 // meet looks for the servers that a change of the list names, where it says that they are. They may be strangers so

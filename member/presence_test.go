@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -93,7 +94,7 @@ func TestStrangerIsNotPresent(t *testing.T) {
 		e.Boot(2)
 		time.Sleep(5 * time.Second) // it asks
 		failed(t, changeList(t, e, 1, roster.Change{Joining: named}), http.StatusConflict, "does not reach [2] at their addresses there")
-		if _, err := e.Reconfigure(t.Context(), 1, roster.Change{Joining: named}); err != jute.NewConfigNoQuorum { //nolint:errorlint // as it is
+		if _, err := e.Reconfigure(t.Context(), 1, roster.Change{Joining: named}); !errors.Is(err, jute.NewConfigNoQuorum) {
 			t.Errorf("a client's request: %v", err)
 		}
 		if _, err := e.Reconfigure(t.Context(), 1, roster.Change{Joining: e.Line(2, false)}); err != nil {
@@ -132,4 +133,22 @@ func TestOneOfTwoVotersMoves(t *testing.T) {
 			e.Ready()
 		})
 	}
+}
+
+// Two members that would take each other's addresses wait for each other, so such a list is refused. One after the
+// other, by way of a free address, would do.
+func TestSwapIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{Reconfig: true})
+		leader := e.Ready()
+		swap := roster.Change{Joining: "server.2=m3:2888:3888;2181,server.3=m2:2888:3888;2181"}
+		for _, force := range []bool{false, true} {
+			_, err := e.Member(leader).Operations().ChangeMembers(t.Context(), admin.MembersChange{Change: swap, Version: -1, Force: force})
+			failed(t, err, http.StatusBadRequest, "server.2 would get the address m3:3888 of server.3")
+		}
+		if _, err := e.Reconfigure(t.Context(), leader, swap); !errors.Is(err, jute.NewConfigNoQuorum) {
+			t.Errorf("a client's request: %v", err)
+		}
+		e.Ready()
+	})
 }

@@ -25,6 +25,33 @@ func ended(conn net.Conn) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
+// The list after a change has those whose presence counts. There is none if the change cannot be made, or if two
+// servers would wait for each other's addresses.
+func TestListAfterAChange(t *testing.T) {
+	m := &Member{}
+	if got := m.after(roster.Change{Leaving: "1"}); got != nil {
+		t.Errorf("without a list: %v", got)
+	}
+	list, err := roster.ParseList("server.1=a:1:2,server.2=b:1:2,server.3=c:1:2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.roster.Store(&znode.Roster{Version: 1, Servers: list})
+	for _, tt := range []struct {
+		change roster.Change
+		want   string
+	}{
+		{roster.Change{Leaving: "1"}, "server.2=b:1:2:participant\nserver.3=c:1:2:participant"},
+		{roster.Change{Leaving: "x"}, ""},
+		{roster.Change{Joining: "server.2=d:1:2;3", Leaving: "1,3"}, "server.2=d:1:2:participant;0.0.0.0:3"},
+		{roster.Change{Joining: "server.2=c:1:2;3,server.3=b:1:2;3"}, ""},
+	} {
+		if got := m.after(tt.change).Text(); got != tt.want {
+			t.Errorf("after %+v: %q, want %q", tt.change, got, tt.want)
+		}
+	}
+}
+
 // When the list changes, connections to members that have come or that are elsewhere are closed, and those that are
 // being opened are not used. Connections to others stay, also to one that has gone.
 func TestConnectionsFollowTheList(t *testing.T) {

@@ -48,6 +48,30 @@ func (l List) Apply(c Change) (List, error) {
 	return next, nil
 }
 
+// Moves returns an error if servers of the list take each other's addresses in the next one. raft's configuration gives
+// one server after the other its address, and none of these is free before another one has moved.
+func (l List) Moves(next List) error {
+	holders := map[string]uint32{}
+	for _, s := range l {
+		holders[normal(s.ElectionAddr())] = s.ID
+	}
+	after := map[uint32]uint32{} // by server: the one that must move before
+	for _, s := range next {
+		if holder := holders[normal(s.ElectionAddr())]; holder != s.ID {
+			after[s.ID] = holder // 0: nobody
+		}
+	}
+	for _, s := range next {
+		for at := after[s.ID]; at != 0; at = after[at] { // an address has one holder, so this comes back, or ends
+			if at == s.ID {
+				return fmt.Errorf("server.%d would get the address %s of server.%d, which in turn waits for the address of server.%d; give server.%d an address that is free first, and its new one afterwards",
+					s.ID, s.ElectionAddr(), after[s.ID], s.ID, s.ID)
+			}
+		}
+	}
+	return nil
+}
+
 // named returns the servers whose lines the change has. Nobody needs to join.
 func (c Change) named() (List, error) {
 	if c.Members != "" {

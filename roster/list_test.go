@@ -136,6 +136,30 @@ func TestApplyRefusesChanges(t *testing.T) {
 	}
 }
 
+// Servers may take the address of one that leaves, or of one that moves to a free address, but not each other's.
+func TestMoves(t *testing.T) {
+	const before = "server.1=a:1:2,server.2=b:1:2,server.3=c:1:2"
+	for _, tt := range []struct {
+		name, next, err string
+	}{
+		{"nothing", before, ""},
+		{"one to a free address", "server.1=a:1:2,server.2=b:1:2,server.3=d:1:2", ""},
+		{"one to the address of one that leaves", "server.1=a:1:2,server.2=c:1:2", ""},
+		{"one to the address of one that moves", "server.1=a:1:2,server.2=c:1:2,server.3=d:1:2", ""},
+		{"a new one to the address of one that moves", "server.1=a:1:2,server.2=b:1:2,server.3=d:1:2,server.4=c:1:2", ""},
+		{"two swap the other ports", "server.1=a:1:2,server.2=b:3:2,server.3=c:3:2", ""},
+		{
+			"two swap", "server.1=a:1:2,server.2=C.:1:2,server.3=b:1:2",
+			"server.2 would get the address C.:2 of server.3, which in turn waits for the address of server.2; give server.2 an address that is free first, and its new one afterwards",
+		},
+		{"three in a ring, and a fourth", "server.1=b:1:2,server.2=c:1:2,server.3=a:1:2,server.4=d:1:2", "server.1 would get the address b:2 of server.2, which"},
+	} {
+		if err := parsed(t, before).Moves(parsed(t, tt.next)); tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.err)) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.err)
+		}
+	}
+}
+
 // Every list that a change makes is in its canonical form, whatever a client writes.
 func FuzzChange(f *testing.F) {
 	f.Add("server.4=d:1:2;3", "1,10", "")
