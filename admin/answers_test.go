@@ -74,6 +74,8 @@ func example(e *endpoint) visit {
 		v.body = `{"leaving":"3","version":"0x400000005"}`
 	case api.MembersLead:
 		v.body = `{"member":2}`
+	case api.MembersDrain:
+		v.body = `{"member":2,"over_ms":0}`
 	case api.LogLevel:
 		v.body = `{"level":"info"}`
 	}

@@ -41,11 +41,43 @@ func TestV1Drain(t *testing.T) {
 	}
 }
 
+// Any member is asked for the drain of another one. The audit log says which one, and who asked.
+func TestV1DrainMember(t *testing.T) {
+	for _, tt := range []struct {
+		body    string
+		refusal error
+		status  int
+		want    string // in the answer
+		asked   string
+	}{
+		{`{"member":3}`, nil, 200, `{"connections":3,"leads":false,"took_ms":0}`, "drain member 3 over 5s for super from 127.0.0.1:1"},
+		{`{"member":4,"over_ms":0}`, nil, 200, `{"connections":4,`, "drain member 4 over 0s for super from 127.0.0.1:1"},
+		{`{"member":9}`, &Failure{404, "the ensemble has no member 9"}, 404, "no member 9", "drain member 9 over 5s for super from 127.0.0.1:1"},
+		{`{"member":3,"over_ms":60001}`, nil, 400, "over_ms: 60001; allowed is 0 to 60000", ""},
+		{`{"over_ms":1}`, nil, 400, "member: 0; allowed are the numbers from 1 to 255", ""},
+		{`{"member":256}`, nil, 400, "member: 256; allowed are", ""},
+	} {
+		h, log := newAudited(t)
+		opsOf(h).err = tt.refusal
+		w := visit{method: "POST", path: "/v1/members/drain", header: signedIn, body: tt.body}.to(h)
+		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) || opsOf(h).asked != tt.asked {
+			t.Errorf("%s: %d %s, asked %q; want %d %s, %q", tt.body, w.Code, w.Body, opsOf(h).asked, tt.status, tt.want, tt.asked)
+		}
+		if tt.asked != "" && !strings.Contains(log.String(), fmt.Sprintf(`action=drain target="member %c" by=super from=127.0.0.1:1`, tt.body[10])) {
+			t.Errorf("%s: logged %s", tt.body, log)
+		}
+	}
+	h, _ := newTestHTTP(t, "leader")
+	if w := (visit{method: "POST", path: "/v1/members/drain", body: `{"member":3}`}).to(h); w.Code != 401 || opsOf(h).asked != "" {
+		t.Errorf("without credentials: %d %s", w.Code, w.Body)
+	}
+}
+
 // A drain is answered although it took as long to hand over as it may take to close connections.
 func TestV1DrainIsAnsweredAfterTheLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
-		opsOf(h).handOver = maxDrainOver
+		opsOf(h).handOver = MaxDrainOver
 		p, stop := serveOn(t, h)
 		defer stop()
 		c := p.dial()

@@ -234,6 +234,12 @@ func (f *fakeOps) Drain(ctx context.Context, over time.Duration) (closed int, le
 	return closed, f.err != nil
 }
 
+// DrainMember closes as many connections as the number of the member.
+func (f *fakeOps) DrainMember(_ context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error) {
+	f.asked = fmt.Sprintf("drain member %d over %v for %s", member, over, by)
+	return int(member), false, f.err
+}
+
 // Copy returns a copy of index 7.
 func (f *fakeOps) Copy(context.Context) (Copy, error) {
 	f.asked = "copy"

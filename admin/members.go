@@ -31,10 +31,17 @@ var membersEndpoints = []endpoint{
 		method: "POST", path: "/v1/members/lead", class: changes, action: "hand over leadership", target: membersTarget, answers: api.MembersLed{}, takes: api.MembersLead{}, fails: append([]int{http.StatusNotFound}, membersFailures...),
 		help: "hands leadership over to a member, and answers when that one leads", ask: (*HTTP).v1Lead,
 	},
+	{
+		method: "POST", path: "/v1/members/drain", class: changes, action: "drain", target: membersTarget, lasts: drainTime, answers: api.Drained{}, takes: api.MembersDrain{}, fails: drainFailures,
+		help: "drains any member as `/v1/drain` does the one that is asked", ask: (*HTTP).v1DrainMember,
+	},
 }
 
 // membersFailures are the statuses with which a change of the list fails.
 var membersFailures = []int{http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+
+// drainFailures are the statuses with which the drain of another member fails.
+var drainFailures = []int{http.StatusNotFound, http.StatusNotImplemented, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
 // MembersChange is a change of the list of servers that an administrator asks for.
 type MembersChange struct {

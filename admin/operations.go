@@ -59,6 +59,9 @@ type Operations interface {
 	// spread over a time. It returns how many it has closed, and whether this member still leads. If ctx
 	// ends, it returns early.
 	Drain(ctx context.Context, over time.Duration) (closed int, leads bool)
+	// DrainMember makes any member do the same, and returns when that is done or ctx ends. by says who asked. The
+	// error is a *Failure.
+	DrainMember(ctx context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error)
 }
 
 // Failure is why a request under /v1/ has no answer.

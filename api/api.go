@@ -138,6 +138,12 @@ type MembersLed struct {
 	Leader uint32 `json:"leader"` // the member that leads now
 }
 
+// MembersDrain asks for the drain of a member, which is answered with Drained.
+type MembersDrain struct {
+	Member uint32 `json:"member"`  // that is to be drained
+	OverMs int64  `json:"over_ms"` // how long closing the clients' connections takes
+}
+
 // Session is a session with what all members together know of it.
 type Session struct {
 	ID         string    `json:"id"`         // "0x…"

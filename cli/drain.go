@@ -31,7 +31,7 @@ func newDrain(w World) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := drainOver(cmd.Context(), admin, over)
+			done, err := drainOver(cmd.Context(), admin, "drain", over, api.Drain{OverMs: over.Milliseconds()})
 			if err != nil {
 				return fmt.Errorf("drain: %w", err)
 			}
@@ -51,12 +51,12 @@ func newDrain(w World) *cobra.Command {
 	return cmd
 }
 
-// drainOver asks a member to close its connections over a time, and waits for the end.
-func drainOver(ctx context.Context, admin *api.Client, over time.Duration) (api.Drained, error) {
+// drainOver asks for a drain over a time at a path below /v1/, and waits for the end.
+func drainOver(ctx context.Context, admin *api.Client, path string, over time.Duration, body any) (api.Drained, error) {
 	if t, ok := admin.HTTP.Transport.(*requests); ok {
 		t.ResponseHeaderTimeout += max(over, api.MinHandOver) + over // to hand over and to close; headerTime is left for the answer
 	}
-	done, err := api.Post[api.Drained](ctx, admin, "drain", api.Drain{OverMs: over.Milliseconds()})
+	done, err := api.Post[api.Drained](ctx, admin, path, body)
 	switch {
 	case err != nil && arrived(err):
 		return done, With(Unknown, fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", admin.Base, err))

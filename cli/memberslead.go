@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -56,7 +55,7 @@ func newMembersDrain(w World) *cobra.Command {
 		Use: "drain [flags] ID", Short: "prepare a member for its stop, and say when it is safe", Args: Takes(1, 1, "the id of a member"),
 		Long: "Does what rollcall drain does, for the member with that id: it hands leadership over, takes no new clients, and closes the connections of the present ones, spread over a time. Then the command checks that the ensemble " +
 			"can do without the member, and says that it is safe to stop it. It refuses if no majority would be alive without the member, unless --force is given. " +
-			"The member's own port for operators must be among those of --admin, on this machine. It needs the credentials of an administrator.",
+			"Any member passes the request on. It needs the credentials of an administrator, on the machine of a member.",
 		Example: "  rollcall members drain --token-file /etc/rollcall/token --over 30s 3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := idOf(args[0])
@@ -84,11 +83,11 @@ func (k *work) drain(ctx context.Context, id uint32, over time.Duration) error {
 	case s.Needed && !k.force:
 		return With(Conflict, k.wrap(fmt.Errorf("without member %d no majority of the voters would be alive, so the ensemble would stop; start the members that are down first, or add --force", id)))
 	}
-	admin, err := k.memberAt(ctx, id)
+	admin, err := k.Admin(ctx)
 	if err != nil {
-		return err
+		return k.wrap(err)
 	}
-	done, err := drainOver(ctx, admin, over)
+	done, err := drainOver(ctx, admin, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
 	if err != nil {
 		return k.wrap(err)
 	}
@@ -102,23 +101,4 @@ func (k *work) drain(ctx context.Context, id uint32, over time.Duration) error {
 	}
 	text := fmt.Sprintf("member %d: drained, %d connections closed; it is safe to stop it\n", id, done.Connections)
 	return PrintText(k.Output, text, membersDone{Member: id, Done: "drained", Changed: true, Version: m.Version, Leader: m.Leader})
-}
-
-// memberAt returns a client of the port for operators of a member.
-func (k *work) memberAt(ctx context.Context, id uint32) (*api.Client, error) {
-	all, err := k.admins(ctx)
-	reasons := []error{err}
-	for _, c := range all {
-		me, err := api.Get[api.Caller](ctx, c, "whoami", nil)
-		if err == nil && me.Member == id {
-			return c, nil
-		}
-		if err != nil {
-			reasons = append(reasons, fmt.Errorf("%s: %w", c.Base, Explained(err)))
-		}
-	}
-	if err := errors.Join(reasons...); err != nil && len(all) < 2 {
-		return nil, k.wrap(err)
-	}
-	return nil, With(WrongUse, k.wrap(fmt.Errorf("none of the %d ports for operators is that of member %d; name its port with --admin, or run rollcall drain on its machine", len(all), id)))
 }

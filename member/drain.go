@@ -2,9 +2,16 @@ package member
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/admin"
 	"rollcall/api"
+	"rollcall/proto"
 )
 
 // maxYieldPause is the longest time between two tries of a drained member that was elected to hand over. It
@@ -25,6 +32,49 @@ func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, lea
 	err := m.yield(ctx, max(over, api.MinHandOver))
 	closed = m.server.Drain(ctx, over)
 	return closed, err != nil && m.node.Leading()
+}
+
+// DrainMember implements admin.Operations.
+func (o operations) DrainMember(ctx context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error) {
+	if member == o.m.cfg.ID {
+		closed, leads = o.m.Drain(ctx, over)
+		return closed, leads, nil
+	}
+	if _, known := o.m.reach(member); !known {
+		return 0, false, &admin.Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", member)}
+	}
+	c, err := o.m.peers.follower(member)
+	if err != nil {
+		return 0, false, drainFailure(member, err)
+	}
+	reply, err := c.Drain(ctx, &proto.DrainRequest{OverMs: uint64(over.Milliseconds()), By: by})
+	if err != nil {
+		return 0, false, drainFailure(member, err)
+	}
+	return int(reply.GetConnections()), reply.GetLeads(), nil
+}
+
+// drainFailure returns the error of the drain of another member as an operator sees it.
+func drainFailure(member uint32, err error) error {
+	text := status.Convert(err).Message()
+	switch status.Code(err) {
+	case codes.Unimplemented:
+		return &admin.Failure{Status: http.StatusNotImplemented, Text: fmt.Sprintf("member %d runs an older version, which other members cannot drain; run rollcall drain on its machine", member)}
+	case codes.Unavailable:
+		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("member %d does not answer, or no longer: %s; look at /v1/members, and drain it again", member, text)}
+	}
+	return &admin.Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("it is not known how far the drain of member %d came: %s; drain it again", member, text)}
+}
+
+// Drain implements proto.FollowerServer.
+func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.DrainReply, error) {
+	over := time.Duration(min(r.GetOverMs(), uint64(admin.MaxDrainOver.Milliseconds()))) * time.Millisecond
+	s.m.log.Info("an operator of another member drains this one", "peer", caller(ctx), "by", r.GetBy(), "over", over)
+	closed, leads := s.m.Drain(ctx, over)
+	if err := ctx.Err(); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	return &proto.DrainReply{Connections: uint64(closed), Leads: leads}, nil
 }
 
 // leave is the drain of a member that stops. A tick is enough for it to hand over, because the others elect

@@ -2,7 +2,9 @@ package member_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -245,4 +247,36 @@ func drained(t *testing.T, log slog.Handler) (e *cluster.Ensemble, leader, heir 
 	e.Pause(heir)
 	time.Sleep(10 * time.Second) // the leader knows that it does not answer: nothing that it would send waits for Resume
 	return e, leader, heir
+}
+
+// Any member is asked for the drain of another one. It hands leadership over, and its clients go on elsewhere.
+func TestDrainByAnotherMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		old := e.Ready()
+		asked := e.Followers()[0]
+		c := e.Connect(20*time.Second, old, asked)
+		if _, err := c.Create("/held", nil, jute.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		ops := e.Member(asked).Operations()
+		closed, leads, err := ops.DrainMember(t.Context(), old, time.Second, "alice")
+		if err != nil || closed != 1 || leads {
+			t.Errorf("%d connections closed, leads %t, %v", closed, leads, err)
+		}
+		if got := shownDrained(t, e); !slices.Equal(got, []uint32{old}) || e.Leader() == old {
+			t.Errorf("drained: %v, want %d; member %d leads", got, old, e.Leader())
+		}
+		if _, err := c.Exists("/held", false); err != nil {
+			t.Errorf("the client: %v", err)
+		}
+		if closed, leads, err := ops.DrainMember(t.Context(), asked, 0, "alice"); err != nil || leads {
+			t.Errorf("its own drain: %d connections closed, leads %t, %v", closed, leads, err)
+		}
+		_, _, err = ops.DrainMember(t.Context(), 9, 0, "alice")
+		failed(t, err, http.StatusNotFound, "the ensemble has no member 9")
+		e.Kill(old)
+		_, _, err = ops.DrainMember(t.Context(), old, 0, "alice")
+		failed(t, err, http.StatusServiceUnavailable, fmt.Sprintf("member %d does not answer", old))
+	})
 }

@@ -2396,6 +2396,111 @@ func (*HandOverReply) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{31}
 }
 
+// DrainRequest asks a member to hand leadership over, and to close the connections of its clients.
+type DrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	OverMs        uint64                 `protobuf:"varint,1,opt,name=over_ms,json=overMs,proto3" json:"over_ms,omitempty"` // time over which the connections are closed, a minute at most
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`                        // who asked
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainRequest) Reset() {
+	*x = DrainRequest{}
+	mi := &file_rollcall_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainRequest) ProtoMessage() {}
+
+func (x *DrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
+func (*DrainRequest) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *DrainRequest) GetOverMs() uint64 {
+	if x != nil {
+		return x.OverMs
+	}
+	return 0
+}
+
+func (x *DrainRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type DrainReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Connections   uint64                 `protobuf:"varint,1,opt,name=connections,proto3" json:"connections,omitempty"` // that were closed
+	Leads         bool                   `protobuf:"varint,2,opt,name=leads,proto3" json:"leads,omitempty"`             // no other member could take over
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainReply) Reset() {
+	*x = DrainReply{}
+	mi := &file_rollcall_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainReply) ProtoMessage() {}
+
+func (x *DrainReply) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
+func (*DrainReply) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *DrainReply) GetConnections() uint64 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
+func (x *DrainReply) GetLeads() bool {
+	if x != nil {
+		return x.Leads
+	}
+	return false
+}
+
 // ViewRequest asks a member for a page of what it knows. A limit is the most rows that the reply may
 // have; a reply has fewer if more would not fit its bytes. Ids of sessions are in unsigned order.
 type ViewRequest struct {
@@ -2418,7 +2523,7 @@ type ViewRequest struct {
 
 func (x *ViewRequest) Reset() {
 	*x = ViewRequest{}
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2535,7 @@ func (x *ViewRequest) String() string {
 func (*ViewRequest) ProtoMessage() {}
 
 func (x *ViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2548,7 @@ func (x *ViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRequest.ProtoReflect.Descriptor instead.
 func (*ViewRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{32}
+	return file_rollcall_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ViewRequest) GetAbout() isViewRequest_About {
@@ -2613,7 +2718,7 @@ type ViewReply struct {
 
 func (x *ViewReply) Reset() {
 	*x = ViewReply{}
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +2730,7 @@ func (x *ViewReply) String() string {
 func (*ViewReply) ProtoMessage() {}
 
 func (x *ViewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +2743,7 @@ func (x *ViewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
 func (*ViewReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{33}
+	return file_rollcall_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ViewReply) GetAbout() isViewReply_About {
@@ -2796,7 +2901,7 @@ type ViewStatus struct {
 
 func (x *ViewStatus) Reset() {
 	*x = ViewStatus{}
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +2913,7 @@ func (x *ViewStatus) String() string {
 func (*ViewStatus) ProtoMessage() {}
 
 func (x *ViewStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +2926,7 @@ func (x *ViewStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewStatus.ProtoReflect.Descriptor instead.
 func (*ViewStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{34}
+	return file_rollcall_proto_rawDescGZIP(), []int{36}
 }
 
 type MemberStatus struct {
@@ -2857,7 +2962,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2974,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2987,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{35}
+	return file_rollcall_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MemberStatus) GetMember() uint32 {
@@ -3073,7 +3178,7 @@ type ViewSessions struct {
 
 func (x *ViewSessions) Reset() {
 	*x = ViewSessions{}
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3190,7 @@ func (x *ViewSessions) String() string {
 func (*ViewSessions) ProtoMessage() {}
 
 func (x *ViewSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3203,7 @@ func (x *ViewSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSessions.ProtoReflect.Descriptor instead.
 func (*ViewSessions) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{36}
+	return file_rollcall_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ViewSessions) GetFirst() uint64 {
@@ -3139,7 +3244,7 @@ type SessionRows struct {
 
 func (x *SessionRows) Reset() {
 	*x = SessionRows{}
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3256,7 @@ func (x *SessionRows) String() string {
 func (*SessionRows) ProtoMessage() {}
 
 func (x *SessionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3269,7 @@ func (x *SessionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRows.ProtoReflect.Descriptor instead.
 func (*SessionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{37}
+	return file_rollcall_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SessionRows) GetRows() []*SessionRow {
@@ -3195,7 +3300,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3312,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3325,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{38}
+	return file_rollcall_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SessionRow) GetId() uint64 {
@@ -3276,7 +3381,7 @@ type ViewFacts struct {
 
 func (x *ViewFacts) Reset() {
 	*x = ViewFacts{}
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +3393,7 @@ func (x *ViewFacts) String() string {
 func (*ViewFacts) ProtoMessage() {}
 
 func (x *ViewFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +3406,7 @@ func (x *ViewFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewFacts.ProtoReflect.Descriptor instead.
 func (*ViewFacts) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{39}
+	return file_rollcall_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ViewFacts) GetIds() []uint64 {
@@ -3320,7 +3425,7 @@ type FactRows struct {
 
 func (x *FactRows) Reset() {
 	*x = FactRows{}
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3437,7 @@ func (x *FactRows) String() string {
 func (*FactRows) ProtoMessage() {}
 
 func (x *FactRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3450,7 @@ func (x *FactRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRows.ProtoReflect.Descriptor instead.
 func (*FactRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{40}
+	return file_rollcall_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FactRows) GetRows() []*FactRow {
@@ -3369,7 +3474,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3486,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3499,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{41}
+	return file_rollcall_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FactRow) GetId() uint64 {
@@ -3452,7 +3557,7 @@ type ViewConnections struct {
 
 func (x *ViewConnections) Reset() {
 	*x = ViewConnections{}
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3569,7 @@ func (x *ViewConnections) String() string {
 func (*ViewConnections) ProtoMessage() {}
 
 func (x *ViewConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3582,7 @@ func (x *ViewConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewConnections.ProtoReflect.Descriptor instead.
 func (*ViewConnections) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{42}
+	return file_rollcall_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ViewConnections) GetBoot() uint64 {
@@ -3519,7 +3624,7 @@ type ConnectionRows struct {
 
 func (x *ConnectionRows) Reset() {
 	*x = ConnectionRows{}
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +3636,7 @@ func (x *ConnectionRows) String() string {
 func (*ConnectionRows) ProtoMessage() {}
 
 func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3649,7 @@ func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRows.ProtoReflect.Descriptor instead.
 func (*ConnectionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{43}
+	return file_rollcall_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ConnectionRows) GetBoot() uint64 {
@@ -3599,7 +3704,7 @@ type ConnectionRow struct {
 
 func (x *ConnectionRow) Reset() {
 	*x = ConnectionRow{}
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3716,7 @@ func (x *ConnectionRow) String() string {
 func (*ConnectionRow) ProtoMessage() {}
 
 func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3729,7 @@ func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRow.ProtoReflect.Descriptor instead.
 func (*ConnectionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{44}
+	return file_rollcall_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ConnectionRow) GetNumber() uint64 {
@@ -3798,7 +3903,7 @@ type ViewWatches struct {
 
 func (x *ViewWatches) Reset() {
 	*x = ViewWatches{}
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +3915,7 @@ func (x *ViewWatches) String() string {
 func (*ViewWatches) ProtoMessage() {}
 
 func (x *ViewWatches) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +3928,7 @@ func (x *ViewWatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWatches.ProtoReflect.Descriptor instead.
 func (*ViewWatches) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{45}
+	return file_rollcall_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ViewWatches) GetPath() []byte {
@@ -3880,7 +3985,7 @@ type WatchRows struct {
 
 func (x *WatchRows) Reset() {
 	*x = WatchRows{}
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +3997,7 @@ func (x *WatchRows) String() string {
 func (*WatchRows) ProtoMessage() {}
 
 func (x *WatchRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +4010,7 @@ func (x *WatchRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRows.ProtoReflect.Descriptor instead.
 func (*WatchRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{46}
+	return file_rollcall_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchRows) GetBoot() uint64 {
@@ -3951,7 +4056,7 @@ type WatchRow struct {
 
 func (x *WatchRow) Reset() {
 	*x = WatchRow{}
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3963,7 +4068,7 @@ func (x *WatchRow) String() string {
 func (*WatchRow) ProtoMessage() {}
 
 func (x *WatchRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3976,7 +4081,7 @@ func (x *WatchRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRow.ProtoReflect.Descriptor instead.
 func (*WatchRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{47}
+	return file_rollcall_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchRow) GetConnection() uint64 {
@@ -4038,7 +4143,7 @@ type ViewOwner struct {
 
 func (x *ViewOwner) Reset() {
 	*x = ViewOwner{}
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4050,7 +4155,7 @@ func (x *ViewOwner) String() string {
 func (*ViewOwner) ProtoMessage() {}
 
 func (x *ViewOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4063,7 +4168,7 @@ func (x *ViewOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewOwner.ProtoReflect.Descriptor instead.
 func (*ViewOwner) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{48}
+	return file_rollcall_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ViewOwner) GetPath() []byte {
@@ -4084,7 +4189,7 @@ type OwnerRow struct {
 
 func (x *OwnerRow) Reset() {
 	*x = OwnerRow{}
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4096,7 +4201,7 @@ func (x *OwnerRow) String() string {
 func (*OwnerRow) ProtoMessage() {}
 
 func (x *OwnerRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4109,7 +4214,7 @@ func (x *OwnerRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRow.ProtoReflect.Descriptor instead.
 func (*OwnerRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{49}
+	return file_rollcall_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OwnerRow) GetKind() NodeKind {
@@ -4145,7 +4250,7 @@ type ViewEphemerals struct {
 
 func (x *ViewEphemerals) Reset() {
 	*x = ViewEphemerals{}
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4157,7 +4262,7 @@ func (x *ViewEphemerals) String() string {
 func (*ViewEphemerals) ProtoMessage() {}
 
 func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4170,7 +4275,7 @@ func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEphemerals.ProtoReflect.Descriptor instead.
 func (*ViewEphemerals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{50}
+	return file_rollcall_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ViewEphemerals) GetSession() uint64 {
@@ -4204,7 +4309,7 @@ type EphemeralRows struct {
 
 func (x *EphemeralRows) Reset() {
 	*x = EphemeralRows{}
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4321,7 @@ func (x *EphemeralRows) String() string {
 func (*EphemeralRows) ProtoMessage() {}
 
 func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4334,7 @@ func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EphemeralRows.ProtoReflect.Descriptor instead.
 func (*EphemeralRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{51}
+	return file_rollcall_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *EphemeralRows) GetPaths() [][]byte {
@@ -4259,7 +4364,7 @@ type ViewRemovals struct {
 
 func (x *ViewRemovals) Reset() {
 	*x = ViewRemovals{}
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4271,7 +4376,7 @@ func (x *ViewRemovals) String() string {
 func (*ViewRemovals) ProtoMessage() {}
 
 func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4284,7 +4389,7 @@ func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRemovals.ProtoReflect.Descriptor instead.
 func (*ViewRemovals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{52}
+	return file_rollcall_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ViewRemovals) GetPath() []byte {
@@ -4326,7 +4431,7 @@ type RemovalRows struct {
 
 func (x *RemovalRows) Reset() {
 	*x = RemovalRows{}
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4338,7 +4443,7 @@ func (x *RemovalRows) String() string {
 func (*RemovalRows) ProtoMessage() {}
 
 func (x *RemovalRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4456,7 @@ func (x *RemovalRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRows.ProtoReflect.Descriptor instead.
 func (*RemovalRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{53}
+	return file_rollcall_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemovalRows) GetRows() []*RemovalRow {
@@ -4391,7 +4496,7 @@ type RemovalRow struct {
 
 func (x *RemovalRow) Reset() {
 	*x = RemovalRow{}
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4403,7 +4508,7 @@ func (x *RemovalRow) String() string {
 func (*RemovalRow) ProtoMessage() {}
 
 func (x *RemovalRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4416,7 +4521,7 @@ func (x *RemovalRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRow.ProtoReflect.Descriptor instead.
 func (*RemovalRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{54}
+	return file_rollcall_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemovalRow) GetPath() []byte {
@@ -4485,7 +4590,7 @@ type ViewBuckets struct {
 
 func (x *ViewBuckets) Reset() {
 	*x = ViewBuckets{}
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4497,7 +4602,7 @@ func (x *ViewBuckets) String() string {
 func (*ViewBuckets) ProtoMessage() {}
 
 func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4510,7 +4615,7 @@ func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewBuckets.ProtoReflect.Descriptor instead.
 func (*ViewBuckets) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{55}
+	return file_rollcall_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ViewBuckets) GetLimit() uint32 {
@@ -4533,7 +4638,7 @@ type BucketRows struct {
 
 func (x *BucketRows) Reset() {
 	*x = BucketRows{}
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4545,7 +4650,7 @@ func (x *BucketRows) String() string {
 func (*BucketRows) ProtoMessage() {}
 
 func (x *BucketRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4558,7 +4663,7 @@ func (x *BucketRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRows.ProtoReflect.Descriptor instead.
 func (*BucketRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{56}
+	return file_rollcall_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BucketRows) GetLeads() bool {
@@ -4606,7 +4711,7 @@ type BucketRow struct {
 
 func (x *BucketRow) Reset() {
 	*x = BucketRow{}
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +4723,7 @@ func (x *BucketRow) String() string {
 func (*BucketRow) ProtoMessage() {}
 
 func (x *BucketRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,7 +4736,7 @@ func (x *BucketRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRow.ProtoReflect.Descriptor instead.
 func (*BucketRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{57}
+	return file_rollcall_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BucketRow) GetDueMs() int64 {
@@ -4831,7 +4936,14 @@ const file_rollcall_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\"!\n" +
 	"\x0fHandOverRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\rR\x02to\"\x0f\n" +
-	"\rHandOverReply\"\x88\x04\n" +
+	"\rHandOverReply\"7\n" +
+	"\fDrainRequest\x12\x17\n" +
+	"\aover_ms\x18\x01 \x01(\x04R\x06overMs\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"D\n" +
+	"\n" +
+	"DrainReply\x12 \n" +
+	"\vconnections\x18\x01 \x01(\x04R\vconnections\x12\x14\n" +
+	"\x05leads\x18\x02 \x01(\bR\x05leads\"\x88\x04\n" +
 	"\vViewRequest\x121\n" +
 	"\x06status\x18\x01 \x01(\v2\x17.rollcall.v1.ViewStatusH\x00R\x06status\x127\n" +
 	"\bsessions\x18\x02 \x01(\v2\x19.rollcall.v1.ViewSessionsH\x00R\bsessions\x12.\n" +
@@ -5040,11 +5152,12 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x14REMOVAL_CAUSE_DELETE\x10\x01\x12\x1f\n" +
 	"\x1bREMOVAL_CAUSE_SESSION_ENDED\x10\x02\x12\x15\n" +
 	"\x11REMOVAL_CAUSE_TTL\x10\x03\x12\x1b\n" +
-	"\x17REMOVAL_CAUSE_CONTAINER\x10\x042\xb4\x01\n" +
+	"\x17REMOVAL_CAUSE_CONTAINER\x10\x042\xf1\x01\n" +
 	"\bFollower\x12;\n" +
 	"\x05Hello\x12\x19.rollcall.v1.HelloRequest\x1a\x17.rollcall.v1.HelloReply\x121\n" +
 	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +
-	"\x04View\x12\x18.rollcall.v1.ViewRequest\x1a\x16.rollcall.v1.ViewReply2\xcf\x02\n" +
+	"\x04View\x12\x18.rollcall.v1.ViewRequest\x1a\x16.rollcall.v1.ViewReply\x12;\n" +
+	"\x05Drain\x12\x19.rollcall.v1.DrainRequest\x1a\x17.rollcall.v1.DrainReply2\xcf\x02\n" +
 	"\x06Leader\x12<\n" +
 	"\aForward\x12\x16.rollcall.v1.Forwarded\x1a\x17.rollcall.v1.ForwardEnd(\x01\x128\n" +
 	"\x04Sync\x12\x18.rollcall.v1.SyncRequest\x1a\x16.rollcall.v1.SyncReply\x128\n" +
@@ -5065,7 +5178,7 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 }
 
 var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_rollcall_proto_goTypes = []any{
 	(NodeKind)(0),              // 0: rollcall.v1.NodeKind
 	(RemovalCause)(0),          // 1: rollcall.v1.RemovalCause
@@ -5102,32 +5215,34 @@ var file_rollcall_proto_goTypes = []any{
 	(*ReconfigureReply)(nil),   // 32: rollcall.v1.ReconfigureReply
 	(*HandOverRequest)(nil),    // 33: rollcall.v1.HandOverRequest
 	(*HandOverReply)(nil),      // 34: rollcall.v1.HandOverReply
-	(*ViewRequest)(nil),        // 35: rollcall.v1.ViewRequest
-	(*ViewReply)(nil),          // 36: rollcall.v1.ViewReply
-	(*ViewStatus)(nil),         // 37: rollcall.v1.ViewStatus
-	(*MemberStatus)(nil),       // 38: rollcall.v1.MemberStatus
-	(*ViewSessions)(nil),       // 39: rollcall.v1.ViewSessions
-	(*SessionRows)(nil),        // 40: rollcall.v1.SessionRows
-	(*SessionRow)(nil),         // 41: rollcall.v1.SessionRow
-	(*ViewFacts)(nil),          // 42: rollcall.v1.ViewFacts
-	(*FactRows)(nil),           // 43: rollcall.v1.FactRows
-	(*FactRow)(nil),            // 44: rollcall.v1.FactRow
-	(*ViewConnections)(nil),    // 45: rollcall.v1.ViewConnections
-	(*ConnectionRows)(nil),     // 46: rollcall.v1.ConnectionRows
-	(*ConnectionRow)(nil),      // 47: rollcall.v1.ConnectionRow
-	(*ViewWatches)(nil),        // 48: rollcall.v1.ViewWatches
-	(*WatchRows)(nil),          // 49: rollcall.v1.WatchRows
-	(*WatchRow)(nil),           // 50: rollcall.v1.WatchRow
-	(*ViewOwner)(nil),          // 51: rollcall.v1.ViewOwner
-	(*OwnerRow)(nil),           // 52: rollcall.v1.OwnerRow
-	(*ViewEphemerals)(nil),     // 53: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),      // 54: rollcall.v1.EphemeralRows
-	(*ViewRemovals)(nil),       // 55: rollcall.v1.ViewRemovals
-	(*RemovalRows)(nil),        // 56: rollcall.v1.RemovalRows
-	(*RemovalRow)(nil),         // 57: rollcall.v1.RemovalRow
-	(*ViewBuckets)(nil),        // 58: rollcall.v1.ViewBuckets
-	(*BucketRows)(nil),         // 59: rollcall.v1.BucketRows
-	(*BucketRow)(nil),          // 60: rollcall.v1.BucketRow
+	(*DrainRequest)(nil),       // 35: rollcall.v1.DrainRequest
+	(*DrainReply)(nil),         // 36: rollcall.v1.DrainReply
+	(*ViewRequest)(nil),        // 37: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),          // 38: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),         // 39: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),       // 40: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),       // 41: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),        // 42: rollcall.v1.SessionRows
+	(*SessionRow)(nil),         // 43: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),          // 44: rollcall.v1.ViewFacts
+	(*FactRows)(nil),           // 45: rollcall.v1.FactRows
+	(*FactRow)(nil),            // 46: rollcall.v1.FactRow
+	(*ViewConnections)(nil),    // 47: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),     // 48: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),      // 49: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),        // 50: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),          // 51: rollcall.v1.WatchRows
+	(*WatchRow)(nil),           // 52: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),          // 53: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),           // 54: rollcall.v1.OwnerRow
+	(*ViewEphemerals)(nil),     // 55: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),      // 56: rollcall.v1.EphemeralRows
+	(*ViewRemovals)(nil),       // 57: rollcall.v1.ViewRemovals
+	(*RemovalRows)(nil),        // 58: rollcall.v1.RemovalRows
+	(*RemovalRow)(nil),         // 59: rollcall.v1.RemovalRow
+	(*ViewBuckets)(nil),        // 60: rollcall.v1.ViewBuckets
+	(*BucketRows)(nil),         // 61: rollcall.v1.BucketRows
+	(*BucketRow)(nil),          // 62: rollcall.v1.BucketRow
 }
 var file_rollcall_proto_depIdxs = []int32{
 	4,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
@@ -5142,52 +5257,54 @@ var file_rollcall_proto_depIdxs = []int32{
 	23, // 9: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
 	4,  // 10: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
 	2,  // 11: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
-	37, // 12: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	39, // 13: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	42, // 14: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	45, // 15: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	48, // 16: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	51, // 17: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	53, // 18: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	55, // 19: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	58, // 20: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
-	38, // 21: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	40, // 22: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	43, // 23: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	46, // 24: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	49, // 25: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	52, // 26: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	54, // 27: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	56, // 28: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	59, // 29: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	39, // 12: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	41, // 13: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	44, // 14: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	47, // 15: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	50, // 16: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	53, // 17: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	55, // 18: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	57, // 19: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	60, // 20: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	40, // 21: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	42, // 22: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	45, // 23: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	48, // 24: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	51, // 25: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	54, // 26: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	56, // 27: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	58, // 28: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	61, // 29: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
 	23, // 30: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	41, // 31: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	44, // 32: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	47, // 33: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	47, // 34: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	50, // 35: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	43, // 31: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	46, // 32: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	49, // 33: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	49, // 34: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	52, // 35: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
 	0,  // 36: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	57, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	59, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
 	1,  // 38: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	60, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	62, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
 	15, // 40: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
 	19, // 41: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	35, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	25, // 43: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	27, // 44: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	29, // 45: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
-	31, // 46: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
-	33, // 47: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
-	16, // 48: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	22, // 49: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	36, // 50: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	26, // 51: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	28, // 52: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	30, // 53: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
-	32, // 54: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
-	34, // 55: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
-	48, // [48:56] is the sub-list for method output_type
-	40, // [40:48] is the sub-list for method input_type
+	37, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	35, // 43: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
+	25, // 44: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	27, // 45: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	29, // 46: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
+	31, // 47: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
+	33, // 48: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	16, // 49: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	22, // 50: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	38, // 51: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	36, // 52: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
+	26, // 53: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	28, // 54: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	30, // 55: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
+	32, // 56: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
+	34, // 57: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	49, // [49:58] is the sub-list for method output_type
+	40, // [40:49] is the sub-list for method input_type
 	40, // [40:40] is the sub-list for extension type_name
 	40, // [40:40] is the sub-list for extension extendee
 	0,  // [0:40] is the sub-list for field type_name
@@ -5198,7 +5315,7 @@ func file_rollcall_proto_init() {
 	if File_rollcall_proto != nil {
 		return
 	}
-	file_rollcall_proto_msgTypes[32].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[34].OneofWrappers = []any{
 		(*ViewRequest_Status)(nil),
 		(*ViewRequest_Sessions)(nil),
 		(*ViewRequest_Facts)(nil),
@@ -5209,7 +5326,7 @@ func file_rollcall_proto_init() {
 		(*ViewRequest_Removals)(nil),
 		(*ViewRequest_Buckets)(nil),
 	}
-	file_rollcall_proto_msgTypes[33].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[35].OneofWrappers = []any{
 		(*ViewReply_Status)(nil),
 		(*ViewReply_Sessions)(nil),
 		(*ViewReply_Facts)(nil),
@@ -5226,7 +5343,7 @@ func file_rollcall_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   58,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -27,6 +27,7 @@ const (
 	Follower_Hello_FullMethodName = "/rollcall.v1.Follower/Hello"
 	Follower_Pings_FullMethodName = "/rollcall.v1.Follower/Pings"
 	Follower_View_FullMethodName  = "/rollcall.v1.Follower/View"
+	Follower_Drain_FullMethodName = "/rollcall.v1.Follower/Drain"
 )
 
 // FollowerClient is the client API for Follower service.
@@ -44,6 +45,8 @@ type FollowerClient interface {
 	// View returns what this member knows, for an operator of any member. It changes nothing. A member
 	// that has too many of these calls to answer refuses with Aborted.
 	View(ctx context.Context, in *ViewRequest, opts ...grpc.CallOption) (*ViewReply, error)
+	// Drain prepares this member for its stop, for an operator of any member. It answers when that is done.
+	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainReply, error)
 }
 
 type followerClient struct {
@@ -87,6 +90,16 @@ func (c *followerClient) View(ctx context.Context, in *ViewRequest, opts ...grpc
 	return out, nil
 }
 
+func (c *followerClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainReply)
+	err := c.cc.Invoke(ctx, Follower_Drain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // FollowerServer is the server API for Follower service.
 // All implementations must embed UnimplementedFollowerServer
 // for forward compatibility.
@@ -102,6 +115,8 @@ type FollowerServer interface {
 	// View returns what this member knows, for an operator of any member. It changes nothing. A member
 	// that has too many of these calls to answer refuses with Aborted.
 	View(context.Context, *ViewRequest) (*ViewReply, error)
+	// Drain prepares this member for its stop, for an operator of any member. It answers when that is done.
+	Drain(context.Context, *DrainRequest) (*DrainReply, error)
 	mustEmbedUnimplementedFollowerServer()
 }
 
@@ -120,6 +135,9 @@ func (UnimplementedFollowerServer) Pings(grpc.BidiStreamingServer[Ping, Pong]) e
 }
 func (UnimplementedFollowerServer) View(context.Context, *ViewRequest) (*ViewReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method View not implemented")
+}
+func (UnimplementedFollowerServer) Drain(context.Context, *DrainRequest) (*DrainReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
 }
 func (UnimplementedFollowerServer) mustEmbedUnimplementedFollowerServer() {}
 func (UnimplementedFollowerServer) testEmbeddedByValue()                  {}
@@ -185,6 +203,24 @@ func _Follower_View_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Follower_Drain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FollowerServer).Drain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Follower_Drain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FollowerServer).Drain(ctx, req.(*DrainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Follower_ServiceDesc is the grpc.ServiceDesc for Follower service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -199,6 +235,10 @@ var Follower_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "View",
 			Handler:    _Follower_View_Handler,
+		},
+		{
+			MethodName: "Drain",
+			Handler:    _Follower_Drain_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
