@@ -386,11 +386,38 @@ func (m *Member) Run(ctx context.Context) error {
 		stop()
 		return nil
 	})
-	err := g.Wait()
+	err := awaitEnd(inner, g)
 	m.audit.Close()
 	m.peers.close()
 	m.closePorts()
 	return err
+}
+
+// endTimeout is how long the member's goroutines may take to end. raft's end is limited to 10 s (quorum.stopTimeout),
+// and nothing else takes long, except for a goroutine that a disk holds up.
+const endTimeout = 15 * time.Second
+
+var errNotEnded = errors.New("member: a part of this member did not stop in time, probably because its disk hangs; it ends with the process")
+
+// awaitEnd waits until the goroutines of g have ended, or ctx has ended and endTimeout is over: one that hangs in a
+// disk ends only with the process.
+func awaitEnd(ctx context.Context, g *errgroup.Group) error {
+	ended := make(chan error, 1)
+	go func() { ended <- g.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(endTimeout):
+	}
+	if why := context.Cause(ctx); !errors.Is(why, context.Canceled) {
+		return why
+	}
+	return errNotEnded
 }
 
 // announceReady closes ready once this member serves for the first time.
