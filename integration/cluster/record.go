@@ -18,7 +18,7 @@ import (
 )
 
 // settling is how long after a fault's end two members may still be without a connection. The
-// history counts it as part of the fault.
+// history counts it as a part of the fault in which they may or may not hear each other.
 const settling = 2 * time.Second
 
 // record records what clients and members do, for package history. A nil record records nothing.
@@ -171,16 +171,17 @@ func (r *record) fault(p Played, ids []uint32) {
 	if r == nil || p.Hit == 0 {
 		return
 	}
-	until := r.now() + p.For + p.By + settling
+	end := r.now() + p.For + p.By
 	pairs := func(a uint32, others ...uint32) {
 		for _, b := range others {
 			switch {
 			case a == b || b == 0:
 			case p.Kind == Kill || p.Kind == Wipe || p.Kind == Move || p.Kind == Pause || p.Kind == Isolate || p.Kind == Cut:
 				r.to.Cut(r.now(), a, b)
-				r.to.Healed(until, a, b)
+				r.to.Healed(end, a, b)
+				r.to.Hampered(end, end+settling, a, b)
 			default: // a member may receive the other's pings all the same
-				r.to.Hampered(r.now(), until, a, b)
+				r.to.Hampered(r.now(), end+settling, a, b)
 			}
 		}
 	}
