@@ -102,12 +102,12 @@ func restoreCommand(t *testing.T, args ...string) (string, error) {
 }
 
 // serveAll runs members until the test ends. It returns false if a port is taken.
-func serveAll(t *testing.T, files []string) bool {
+func serveAll(t *testing.T, files []string, log io.Writer) bool {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, len(files))
 	for _, file := range files {
-		go func() { ended <- runCommand(ctx, []string{"serve", file}, nil, io.Discard, io.Discard) }()
+		go func() { ended <- runCommand(ctx, []string{"serve", file}, nil, log, log) }()
 	}
 	select {
 	case err := <-ended:
@@ -197,7 +197,7 @@ func TestRestoreBeginsAnEnsemble(t *testing.T) {
 			if _, err := restoreCommand(t, args...); !errors.Is(err, disk.ErrHasData) {
 				t.Errorf("a second time: %v", err)
 			}
-			if serveAll(t, configs) {
+			if serveAll(t, configs, io.Discard) {
 				break
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"rollcall/cli"
 	"rollcall/client"
 	"rollcall/jute"
+	"rollcall/logs/logtest"
 )
 
 // roles writes the zoo.cfg of each of three voters and an observer into dir, with ports from base on. The server lines
@@ -63,6 +64,7 @@ func TestFilledEnsembleHasRoles(t *testing.T) {
 		}},
 	} {
 		var configs, lines []string
+		var log logtest.Buffer
 		dir := t.TempDir // outlives the members
 		t.Run(tt.name, func(t *testing.T) {
 			for tries := 0; ; tries++ {
@@ -75,14 +77,36 @@ func TestFilledEnsembleHasRoles(t *testing.T) {
 						t.Fatalf("%q: %v\n%s", args, err, out)
 					}
 				}
-				if serveAll(t, configs) {
+				log.Take()
+				if serveAll(t, configs, &log) {
 					break
 				}
 			}
 			wantRoles(t, lines, tt.node)
+			wantCaughtUp(t, &log)
 		})
 		if !t.Failed() {
 			recoverObserver(t, configs[3], lines[3])
+		}
+	}
+}
+
+// wantCaughtUp waits until each member that has joined late has caught up: only then can it be recovered.
+func wantCaughtUp(t *testing.T, log *logtest.Buffer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		text := log.String()
+		if strings.Count(text, "this member joins;") == strings.Count(text, "this member has caught up") {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("a member has not caught up:\n%s", text)
 		}
 	}
 }
