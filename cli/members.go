@@ -211,7 +211,7 @@ func newWork(w World, name string) *work { return &work{ask: newAsk(w), name: "m
 // Register adds the flags to cmd.
 func (k *work) Register(cmd *cobra.Command) {
 	k.ask.Register(cmd)
-	cmd.Flags().BoolVar(&k.force, "force", false, "also if too few voters would be alive for a majority, or one voter would be left")
+	cmd.Flags().BoolVar(&k.force, "force", false, "leave it to the leader, which only refuses a list of whose voters it reaches no majority")
 }
 
 // look asks for the list.
