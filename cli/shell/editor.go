@@ -44,23 +44,19 @@ func (s *Shell) converse(ctx context.Context) error {
 	if !ok {
 		return errors.New("shell: a terminal must be a file")
 	}
-	before, err := term.MakeRaw(int(in.Fd()))
+	e := &editor{shell: s, ctx: ctx, keys: newKeyboard(), history: openHistory(s.cfg.History, s.screen.hint)}
+	defer e.history.close()
+	e.terminal = term.NewTerminal(both{e.keys, s.cfg.Out}, "")
+	e.terminal.History = e.history
+	e.terminal.AutoCompleteCallback = e.key
+	detach, err := s.screen.attach(int(in.Fd()), e.terminal, s.prompt)
 	if err != nil {
 		return fmt.Errorf("shell: terminal: %w", err)
 	}
 	prompted := false
-	defer func() {
-		_ = term.Restore(int(in.Fd()), before) // there is nobody to tell
-		s.screen.detach(prompted)
-	}()
-	e := &editor{shell: s, ctx: ctx, keys: newKeyboard(), history: openHistory(s.cfg.History, s.screen.hint)}
-	defer e.history.close()
+	defer func() { detach(prompted) }()
 	go e.keys.pump(in) // ends with the terminal, or with the process
 	defer context.AfterFunc(ctx, func() { e.keys.end(ctx.Err()) })()
-	e.terminal = term.NewTerminal(both{e.keys, s.cfg.Out}, "")
-	e.terminal.History = e.history
-	e.terminal.AutoCompleteCallback = e.key
-	s.screen.attach(e.terminal, s.prompt)
 	for {
 		line, err := e.readLine()
 		if err != nil {

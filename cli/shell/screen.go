@@ -61,22 +61,25 @@ func newScreen(cfg *Config) *screen {
 	return &screen{cfg: cfg, wake: make(chan struct{}, 1), out: bufio.NewWriterSize(cfg.Out, outBuffer)}
 }
 
-// attach prints through a terminal from now on. Its prompt is that of prompt, and is drawn again
-// after what is printed.
-func (s *screen) attach(t *term.Terminal, prompt func() string) {
+// attach puts the terminal at a descriptor into raw mode, and prints through t from now on. t's prompt is that of
+// prompt, and is drawn again after what is printed. detach ends both; if the prompt is shown, it ends that line.
+// Nothing is printed between the two steps, because in raw mode a line that is printed straight to Out only goes down.
+func (s *screen) attach(fd int, t *term.Terminal, prompt func() string) (detach func(prompted bool), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.terminal, s.prompt = t, prompt
-}
-
-// detach prints to Out and Err from now on. If the prompt is shown, it ends that line.
-func (s *screen) detach(prompted bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.terminal = nil
-	if prompted {
-		s.write(s.out, "\n")
+	before, err := term.MakeRaw(fd)
+	if err != nil {
+		return nil, err
 	}
+	s.terminal, s.prompt = t, prompt
+	return func(prompted bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_ = term.Restore(fd, before) // there is nobody to tell
+		if s.terminal = nil; prompted {
+			s.write(s.out, "\n")
+		}
+	}, nil
 }
 
 // print writes a text of a command to Out. It may be held back until flush is called.
