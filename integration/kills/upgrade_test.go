@@ -47,7 +47,7 @@ var formers = []former{
 		refuses: "has format [56], this version knows up to 4|it has version [56], this program knows 2 to 4", hurried: laterHurried,
 	},
 	{
-		commit: "edccf2996f37fc4b2ac9a8513f60a86b453e3aeb", format: 5, // snapshots of version 5
+		commit: "f0a5ad626495712a7e0251f6b76b3413b514889c", format: 5, // snapshots of version 5
 		refuses: "has format 6, this version knows up to 5|it has version 6, this program knows 2 to 5", hurried: laterHurried,
 	},
 }
