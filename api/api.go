@@ -1,7 +1,7 @@
 // Package api is what members answer over HTTP under /v1/: the JSON, and a Client that asks for it.
 //
-//   - Caller, Member, Members, Server, Session, OneSession, Connection, Ephemeral, Watch, Owner, End, Removal, Buckets, Setting, Node: what the answers
-//     consist of.
+//   - Caller, Member, Members, Server, Session, OneSession, Connection, Ephemeral, Watch, Owner, End, Removal, Buckets, Setting,
+//     Node: the types of the answers.
 //   - List: a page of them, the cursor of the next page, and the members that did not answer.
 //   - Client: asks a member, and reads lists page by page.
 //

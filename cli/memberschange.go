@@ -11,7 +11,8 @@ import (
 	"rollcall/roster"
 )
 
-// withServer returns the command `rollcall members NAME`. It takes so many arguments; what names them in an error. run gets them.
+// withServer returns the command `rollcall members NAME`. The user must give as many arguments as the parameter arguments
+// says, and run gets them. An error about their number calls them what.
 func withServer(w World, name, use, short, long, example string, arguments int, what string, run func(ctx context.Context, k *work, args []string) error) *cobra.Command {
 	k := newWork(w, name)
 	cmd := &cobra.Command{

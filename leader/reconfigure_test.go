@@ -97,8 +97,8 @@ func TestReconfigure(t *testing.T) {
 	})
 }
 
-// The leader alone says which servers it reaches: what a member wrote into its transaction is replaced, and
-// only in the log. Other transactions do not get it.
+// A transaction that changes the list says in the log which servers the leader reaches, whatever the sender wrote there.
+// No other transaction says that.
 func TestReachedIsTheLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)

@@ -2,7 +2,7 @@
 // by member.New) are real; only the network and the disks are simulated in memory. In a
 // testing/synctest bubble, a minute with an election in it takes a fraction of a second.
 //
-//   - Ensemble: the members, what can be done to them, and clients. Members may come and go.
+//   - Ensemble: runs members, does to them what a test asks for, and connects clients. It can add and remove members.
 //   - Network: the connections and their faults. Disk: the stores and their faults. Clock: wall
 //     clocks.
 //   - Gate: a leader's entries on their way to the log.
